@@ -110,11 +110,6 @@ run: control-plane kubectl build ## Run a control plane and the binary until Ctr
 	@go -C test build -buildvcs=false -o ../bin/run ./cmd/run
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/run $(FLAGS)
 
-.PHONY: idle
-idle: control-plane build ## Measure the idle binary for minutes, beside kube-controller-manager; flags in FLAGS.
-	@go -C test build -buildvcs=false -o ../bin/idle ./cmd/idle
-	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/idle $(FLAGS)
-
 ##@ Test
 
 .PHONY: test
@@ -202,9 +197,6 @@ bench-scale: control-plane build ## Measure with 100 000 token Secrets, into bin
 bench-charts: ## Update tables and charts of docs/benchmarks.md from the results in RESULTS.
 	@go -C test run -buildvcs=false ./cmd/benchchart -docs=$(CURDIR)/docs $(abspath $(RESULTS))
 
-.PHONY: bench-check
-bench-check: verify-allocations ## Check that the hot paths allocate no more often than before.
-
 ##@ kind
 
 # The kind CLI on the PATH, or one built from its pinned module.
@@ -245,7 +237,7 @@ conformance: control-plane build ## Run upstream's own specs for ServiceAccounts
 
 ##@ Verify
 
-checks := format vet lint imports licence words modules flags links scripts manifests allocations
+checks := format vet lint imports licence words modules flags links scripts manifests
 
 .PHONY: verify
 verify: ## Run every verify-* target and print which failed.
@@ -295,14 +287,10 @@ verify-scripts: ## Check that shell scripts parse and stop at errors.
 verify-manifests: kubectl ## Check that manifests are generated, rendered and typed, and use existing flags.
 	@test/verify/manifests.sh
 
-.PHONY: verify-allocations
-verify-allocations: ## Check that the hot paths allocate no more often than is committed.
-	@test/verify/allocations.sh
-
 ##@ Update
 
 .PHONY: update
-update: update-format update-modules update-flags update-manifests update-lint ## Run every update-* target but update-allocations: fix what a machine can fix.
+update: update-format update-modules update-flags update-manifests update-lint ## Run every update-* target: fix what a machine can fix.
 
 .PHONY: update-format
 update-format: ## Format the code with gofmt.
@@ -324,10 +312,6 @@ update-flags: ## Write docs/flags.md from the binary.
 .PHONY: update-manifests
 update-manifests: kubectl ## Generate the roles of manifests/permissions and the rendered overlays.
 	@test/verify/manifests.sh update
-
-.PHONY: update-allocations
-update-allocations: ## Write the committed allocations, after a review of what has changed.
-	@test/verify/allocations.sh -update
 
 ##@ Other
 

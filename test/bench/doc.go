@@ -5,7 +5,4 @@
 // what kube-controller-manager does in their place, in one run on one machine: a ratio
 // says something where a time does not. "make bench" runs it, with the benchmarks that
 // stand beside the code because they need its insides.
-//
-// Times are for people. What a machine can judge are allocations: they do not depend on
-// what else runs. Program allocations compares them with committed values.
 package bench

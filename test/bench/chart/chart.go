@@ -17,7 +17,7 @@ const (
 	width  = 720
 	margin = 16
 	// labels is the room left of the bars.
-	labels = 300
+	labels = 330
 	// numbers is the room right of the longest bar.
 	numbers = 80
 	row     = 24

@@ -16,9 +16,9 @@ import (
 // between the stages a limiter of requests fills up again, and what was begun ends.
 const between = 3 * time.Second
 
-// Live is a, b and c: objects come while the program runs. The time is that from the
+// Changes are namespaces, token Secrets and deleted accounts that while the program runs. The time is that from the
 // first request of those who make them to the event that completes the last.
-func (o *Options) Live(ctx context.Context) error {
+func (o *Options) Changes(ctx context.Context) error {
 	return o.turns(ctx, func(ctx context.Context, v variant, p world.Program) error {
 		return o.onFresh(ctx, devcluster.Options{SigningKey: v.key}, func(w *world.World) error {
 			r, err := w.Start(p, v.flags...)
@@ -41,7 +41,7 @@ func (o *Options) Live(ctx context.Context) error {
 }
 
 func (o *Options) live(ctx context.Context, c *crowd, v variant, r *world.Running, s stage) error {
-	o.Progress.Statusf("%s, %s, %s", s.letter, v.name, r.Name)
+	o.Progress.Statusf("%s, %s, %s", s.name, v.name, r.Name)
 	if err := s.prepared(ctx); err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (o *Options) live(ctx context.Context, c *crowd, v variant, r *world.Runnin
 	if err != nil {
 		return err
 	}
-	o.add(result.Key{Scenario: s.letter, Variant: v.name, Metric: "time", Unit: "s", Program: r.Name}, took.Seconds())
-	o.add(result.Key{Scenario: s.letter, Variant: v.name, Metric: "CPU of the controller", Unit: "s", Program: r.Name}, after-before)
+	o.add(result.Key{Scenario: s.name, Variant: v.name, Metric: "time", Unit: "s", Program: r.Name}, took.Seconds())
+	o.add(result.Key{Scenario: s.name, Variant: v.name, Metric: "CPU of the controller", Unit: "s", Program: r.Name}, after-before)
 	return nil
 }
 
@@ -88,82 +88,21 @@ func (o *Options) watched(ctx context.Context, c *crowd, s stage, r *world.Runni
 	if err != nil {
 		return 0, err
 	}
-	ended, err := goal.Wait(ctx, o.Progress)
+	ended, err := goal.Wait(ctx)
 	if err != nil {
 		return 0, err
 	}
 	return ended.Sub(begun), s.verify(ctx)
 }
 
-// Backlog is d: objects come while no program runs, and the time is that from its start.
-func (o *Options) Backlog(ctx context.Context) error {
-	return o.turns(ctx, func(ctx context.Context, v variant, p world.Program) error {
-		return o.onFresh(ctx, devcluster.Options{SigningKey: v.key}, func(w *world.World) error {
-			c := &crowd{Options: o, w: w, auto: p.Name == world.Auto}
-			r, err := w.Start(p, v.flags...)
-			if err != nil {
-				return err
-			}
-			for _, s := range c.stages() {
-				if r, err = o.backlog(ctx, c, v, p, r, s); err != nil {
-					return err
-				}
-			}
-			_, err = r.Stop()
-			return err
-		})
-	}, func(context.Context) error { return nil })
-}
-
-// backlog returns the program that has worked the backlog off.
-func (o *Options) backlog(ctx context.Context, c *crowd, v variant, p world.Program, former *world.Running, s stage) (*world.Running, error) {
-	o.Progress.Statusf("d, %s, %s, %s", s.letter, v.name, p.Name)
-	if err := former.AwaitReady(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.prepared(ctx); err != nil {
-		return nil, err
-	}
-	if err := world.Sleep(ctx, between); err != nil {
-		return nil, err
-	}
-	if _, err := former.Stop(); err != nil {
-		return nil, err
-	}
-	var r *world.Running
-	took, err := o.watched(ctx, c, s, nil, func(ctx context.Context) (time.Time, error) {
-		err := s.load(ctx)
-		if err == nil {
-			err = world.Sleep(ctx, between)
-		}
-		if err == nil {
-			r, err = c.w.Start(p, v.flags...)
-		}
-		if err != nil {
-			return time.Time{}, err
-		}
-		return r.Started, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	o.add(result.Key{Scenario: "d", Variant: v.name, Metric: s.letter + " as a backlog", Unit: "s", Program: p.Name}, took.Seconds())
-	used, err := r.CPU()
-	if err != nil {
-		return nil, err
-	}
-	o.add(result.Key{Scenario: "d", Variant: v.name, Metric: s.letter + " as a backlog, CPU of the controller", Unit: "s", Program: p.Name}, used)
-	return r, nil
-}
-
-// floor is a, b and c with nobody to look after anything: those who make the objects write
+// floor is the same with no controller: those who make the objects write
 // what a controller would have to, too. The tokens are no tokens, so nothing is verified
 // but the watch.
 func (o *Options) floor(ctx context.Context) error {
 	return o.onFresh(ctx, devcluster.Options{}, func(w *world.World) error {
 		c := &crowd{Options: o, w: w}
 		for _, s := range c.stages() {
-			o.Progress.Statusf("%s, floor", s.letter)
+			o.Progress.Statusf("%s, floor", s.name)
 			if err := s.prepared(ctx); err != nil {
 				return err
 			}
@@ -172,7 +111,7 @@ func (o *Options) floor(ctx context.Context) error {
 				return err
 			}
 			for _, v := range variants() {
-				o.add(result.Key{Scenario: s.letter, Variant: v.name, Metric: "time", Unit: "s", Program: world.Floor}, made.Seconds())
+				o.add(result.Key{Scenario: s.name, Variant: v.name, Metric: "time", Unit: "s", Program: world.Floor}, made.Seconds())
 			}
 		}
 		return nil

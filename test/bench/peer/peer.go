@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package peer measures sa-controller-manager beside kube-controller-manager, in turn and
-// on equal control planes. The letters of its scenarios are those of docs/benchmarks.md.
+// on equal control planes. docs/benchmarks.md describes its scenarios.
 //
 // A repetition whose end state is not the one that it has to be is an error, not a number.
 package peer
@@ -23,12 +23,12 @@ type Options struct {
 	Binary      devcluster.Binary
 	Repetitions int
 
-	Namespaces int // a, and the world of the others
-	Secrets    int // b: token Secrets, each of an account of its own
-	Accounts   int // c: accounts that are deleted
-	Foreign    int // e: Secrets of others
+	Namespaces int
+	Secrets    int // token Secrets, each of an account of its own
+	Accounts   int // that are deleted
+	Foreign    int // Secrets of others, for a restart
 	Settling   time.Duration
-	PodCount   int // g: created by one client through each kind of admission
+	PodCount   int // created by one client through each kind of admission
 	Window     time.Duration
 
 	// Stage bounds one wait.
@@ -82,12 +82,12 @@ func (o *Options) turns(ctx context.Context, do func(ctx context.Context, v vari
 // add keeps a value and prints it.
 func (o *Options) add(key result.Key, value float64) {
 	o.Report.Add(key, value)
-	o.Progress.Linef("%-3s %-22s %-40s %-24s %8.4g %s", key.Scenario, key.Variant, key.Metric, key.Program, value, key.Unit)
+	o.Progress.Linef("%-10s %-22s %-40s %-24s %8.4g %s", key.Scenario, key.Variant, key.Metric, key.Program, value, key.Unit)
 }
 
 // onFresh calls do with a control plane of its own, which ends with it.
 func (o *Options) onFresh(ctx context.Context, options devcluster.Options, do func(*world.World) error) (err error) {
-	w, err := world.New(ctx, options, o.Progress)
+	w, err := world.New(ctx, options)
 	if err != nil {
 		return err
 	}

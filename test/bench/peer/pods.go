@@ -15,7 +15,7 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// What may happen to a Pod on its way, which are the columns of g.
+// What may happen to a Pod on its way, which are the columns of the table.
 const (
 	noWebhook = "no webhook"
 	inTree    = "in-tree plugin"
@@ -38,7 +38,7 @@ type subject struct {
 	mutated   bool         // it gets its account and its token volume
 }
 
-// Pods is g: Pods are created through each kind of admission, one after the other. There
+// Pods are created through each kind of admission, one after the other. There
 // are three kube-apiservers on one etcd, because the in-tree plugin is on or off in a
 // whole kube-apiserver. Which webhook is asked follows from the namespace.
 func (o *Options) Pods(ctx context.Context) error {
@@ -60,10 +60,9 @@ func (o *Options) Pods(ctx context.Context) error {
 // measure is one repetition.
 func (p *pods) measure(ctx context.Context) error {
 	const warming = 20
-	p.Progress.Statusf("g, one client")
+	p.Progress.Statusf("Pods, one client")
 	latencies := map[string][]float64{}
 	for i := range p.PodCount + warming {
-		p.Progress.Countf(i, p.PodCount+warming)
 		for j := range p.subjects {
 			// Nobody always comes behind the same one.
 			s := p.subjects[(i+j)%len(p.subjects)]
@@ -77,11 +76,10 @@ func (p *pods) measure(ctx context.Context) error {
 		}
 	}
 	p.report("one client", latencies)
-	p.Progress.Statusf("g, %d clients", parallel)
+	p.Progress.Statusf("Pods, %d clients", parallel)
 	rounds := max(1, p.PodCount/50)
 	latencies = map[string][]float64{}
 	for round := range rounds {
-		p.Progress.Countf(round, rounds)
 		for j := range p.subjects {
 			s := p.subjects[(round+j)%len(p.subjects)]
 			took, err := p.createAll(ctx, s, round)
@@ -104,9 +102,9 @@ func (p *pods) report(variant string, latencies map[string][]float64) {
 		floor := result.Quantile(latencies[noWebhook], q.q)
 		for _, s := range p.subjects {
 			took := result.Quantile(latencies[s.name], q.q)
-			p.add(result.Key{Scenario: "g", Variant: variant, Metric: q.name, Unit: "ms", Program: s.name}, took)
+			p.add(result.Key{Scenario: "pods", Variant: variant, Metric: q.name, Unit: "ms", Program: s.name}, took)
 			if s.name != noWebhook {
-				p.add(result.Key{Scenario: "g", Variant: variant, Metric: "added " + q.name, Unit: "ms", Program: s.name}, took-floor)
+				p.add(result.Key{Scenario: "pods", Variant: variant, Metric: "added " + q.name, Unit: "ms", Program: s.name}, took-floor)
 			}
 		}
 	}
@@ -136,7 +134,7 @@ func (p *pods) createAll(ctx context.Context, s subject, round int) ([]float64, 
 
 // verify looks at all Pods that were made, and deletes them.
 func (p *pods) verify(ctx context.Context, made int) error {
-	p.Progress.Statusf("g, looking at the Pods")
+	p.Progress.Statusf("Pods, looking at the Pods")
 	for _, s := range p.subjects {
 		all, mutated, err := s.w.CountPods(ctx, s.namespace)
 		if err != nil {

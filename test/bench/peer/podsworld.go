@@ -26,7 +26,7 @@ import (
 // webhooksOff are the plugins that call webhooks.
 const webhooksOff = "MutatingAdmissionWebhook,ValidatingAdmissionWebhook"
 
-// pods is the world of g.
+// pods is the world in which Pods are created.
 type pods struct {
 	*Options
 
@@ -118,7 +118,7 @@ func (p *pods) startOurs(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, err := goal.Wait(ctx, p.Progress); err != nil {
+	if _, err := goal.Wait(ctx); err != nil {
 		return err
 	}
 	if err := first.AwaitReady(ctx); err != nil {
@@ -221,7 +221,7 @@ func (p *pods) askOurs(ctx context.Context, review, patch string) error {
 // awaitEffect asks with dryRun until a Pod is as it has to be, because nothing announces
 // when kube-apiserver has learned of a registration.
 func (p *pods) awaitEffect(ctx context.Context, s subject) error {
-	p.Progress.Statusf("g, awaiting %s", s.name)
+	p.Progress.Statusf("Pods, awaiting %s", s.name)
 	err := await.Poll(ctx, func(ctx context.Context) error {
 		mutated, err := s.w.TryPod(ctx, s.namespace)
 		if err == nil && mutated != s.mutated {

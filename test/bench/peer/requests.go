@@ -22,7 +22,7 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// Requests is f: a, b and c once more with kube-apiserver's audit log, which says who has
+// Requests makes the changes once more with kube-apiserver's audit log, which says who has
 // asked for what. It is run with a tenth of the objects, because no time is measured.
 func (o *Options) Requests(ctx context.Context) error {
 	small := *o
@@ -67,7 +67,7 @@ func (o *Options) requests(ctx context.Context, p world.Program) (err error) {
 }
 
 func (o *Options) countIn(ctx context.Context, c *crowd, s stage, r *world.Running, log string) error {
-	o.Progress.Statusf("f, %s, %s", s.letter, r.Name)
+	o.Progress.Statusf("requests, %s, %s", s.name, r.Name)
 	if err := s.prepared(ctx); err != nil {
 		return err
 	}
@@ -89,16 +89,15 @@ func (o *Options) countIn(ctx context.Context, c *crowd, s stage, r *world.Runni
 	if err != nil {
 		return err
 	}
-	per := map[string]string{"a": "a, per namespace", "b": "b, per filled Secret", "c": "c, per deleted account"}[s.letter]
 	var sum float64
 	for _, what := range after.sorted() {
 		n := float64(after[what]-before[what]) / float64(s.size)
 		if n > 0 {
-			o.add(result.Key{Scenario: "f", Variant: per, Metric: what, Program: r.Name}, n)
+			o.add(result.Key{Scenario: "requests", Variant: s.each, Metric: what, Program: r.Name}, n)
 			sum += n
 		}
 	}
-	o.add(result.Key{Scenario: "f", Variant: per, Metric: "all", Program: r.Name}, sum)
+	o.add(result.Key{Scenario: "requests", Variant: s.each, Metric: "all", Program: r.Name}, sum)
 	return nil
 }
 

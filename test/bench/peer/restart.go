@@ -16,7 +16,7 @@ import (
 	"sa-controller-manager/test/measure"
 )
 
-// Restart is e: a program starts in a cluster that has been in use. All programs are
+// Restart has a program start in a cluster that has been in use. All programs are
 // started in the same world, in turn, first without and then with foreign Secrets. Mode
 // auto is left out, because it would leave the others a fuller world than it has found.
 func (o *Options) Restart(ctx context.Context) error {
@@ -42,9 +42,9 @@ type restarts struct {
 	count int // of those so far, for names that are new
 }
 
-// populate has a program fill the world as b does, and stops it.
+// populate has a program fill the world with namespaces and token Secrets, and stops it.
 func (r *restarts) populate(ctx context.Context) error {
-	r.Progress.Statusf("e, populating")
+	r.Progress.Statusf("restart, populating")
 	program, err := r.w.Start(world.Ours(r.Binary, world.Manual))
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (r *restarts) populate(ctx context.Context) error {
 }
 
 func (r *restarts) addForeign(ctx context.Context) error {
-	r.Progress.Statusf("e, making foreign Secrets")
+	r.Progress.Statusf("restart, making foreign Secrets")
 	content := bytes.Repeat([]byte("0123456789abcdef"), foreignSize/16)
 	return r.w.Each(ctx, r.Foreign, func(ctx context.Context, i int) error {
 		return r.w.MakeForeignSecret(ctx, world.Namespace(i%r.Namespaces), fmt.Sprintf("foreign-%05d", i), content)
@@ -76,7 +76,7 @@ func (r *restarts) addForeign(ctx context.Context) error {
 func (r *restarts) turns(ctx context.Context, variant string) error {
 	for repetition := range r.Repetitions {
 		for _, p := range []world.Program{world.Peer(), world.Ours(r.Binary, world.Manual)} {
-			r.Progress.Statusf("e, %s, %s, %d of %d", variant, p.Name, repetition+1, r.Repetitions)
+			r.Progress.Statusf("restart, %s, %s, %d of %d", variant, p.Name, repetition+1, r.Repetitions)
 			if err := r.restart(ctx, variant, p); err != nil {
 				return fmt.Errorf("repetition %d, %s, %s: %w", repetition+1, variant, p.Name, err)
 			}
@@ -151,12 +151,12 @@ func (r *restarts) restart(ctx context.Context, variant string, p world.Program)
 		{"new namespace", fresh.namespaces},
 		{"new Secret", fresh.filled},
 	} {
-		if times[wait.name], err = wait.goal.Wait(bounded, r.Progress); err != nil {
+		if times[wait.name], err = wait.goal.Wait(bounded); err != nil {
 			return err
 		}
 	}
 	add := func(metric, unit string, value float64) {
-		r.add(result.Key{Scenario: "e", Variant: variant, Metric: metric, Unit: unit, Program: p.Name}, value)
+		r.add(result.Key{Scenario: "restart", Variant: variant, Metric: metric, Unit: unit, Program: p.Name}, value)
 	}
 	add("start to ready", "s", running.Ready.Sub(running.Started).Seconds())
 	add("start to a waiting namespace complete", "s", times["waiting namespace"].Sub(running.Started).Seconds())

@@ -9,9 +9,10 @@ import (
 	"fmt"
 )
 
-// Scenario is one that can be measured by itself.
+// Scenario is one that can be measured by itself, and what a report calls its parts.
 type Scenario struct {
 	Name    string
+	Parts   []string
 	Measure func(context.Context) error
 }
 
@@ -19,12 +20,11 @@ type Scenario struct {
 // Progress may be set until then.
 func (o *Options) Scenarios() []Scenario {
 	return []Scenario{
-		{"abc", o.Live},
-		{"d", o.Backlog},
-		{"e", o.Restart},
-		{"f", o.Requests},
-		{"g", o.Pods},
-		{"h", o.Idle},
+		{"changes", []string{"namespaces", "secrets", "deletions"}, o.Changes},
+		{"restart", []string{"restart"}, o.Restart},
+		{"requests", []string{"requests"}, o.Requests},
+		{"pods", []string{"pods"}, o.Pods},
+		{"idle", []string{"idle"}, o.Idle},
 	}
 }
 

@@ -16,7 +16,8 @@ const tokenNamespaces = 100
 // stage is one thing that is measured in a world: what is loaded into it, and what has to
 // become true by the controllers.
 type stage struct {
-	letter   string
+	name     string                          // of the scenario
+	each     string                          // what is counted for one of its objects
 	prepare  func(ctx context.Context) error // with the program running, and not counted
 	wanted   func(ctx context.Context) ([]string, error)
 	follows  []string
@@ -49,10 +50,11 @@ func (c *crowd) place(i int) (namespace, name string) {
 	return world.Namespace(i % min(tokenNamespaces, c.Namespaces)), fmt.Sprintf("t-%05d", i)
 }
 
-// namespaces is a.
+// namespaces are created, and completed by a controller.
 func (c *crowd) namespaces() stage {
 	return stage{
-		letter:  "a",
+		name:    "namespaces",
+		each:    "per namespace",
 		size:    c.Namespaces,
 		follows: []string{"serviceaccounts", "configmaps", "secrets"},
 		wanted: func(context.Context) ([]string, error) {
@@ -92,10 +94,11 @@ func (c *crowd) own(accounts int) int {
 	return c.Namespaces + accounts
 }
 
-// secrets is b.
+// secrets are created, and filled by a controller.
 func (c *crowd) secrets() stage {
 	return stage{
-		letter:  "b",
+		name:    "secrets",
+		each:    "per filled Secret",
 		size:    c.Secrets,
 		follows: []string{"secrets"},
 		prepare: c.makeAccounts,
@@ -142,7 +145,7 @@ func (c *crowd) makeAccounts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = goal.Wait(ctx, c.Progress)
+	_, err = goal.Wait(ctx)
 	return err
 }
 
@@ -163,10 +166,11 @@ func (c *crowd) verifySecrets(ctx context.Context, deleted int) error {
 	return c.w.Judge(ctx, census)
 }
 
-// deletions is c. In mode auto an account has two Secrets, and both have to go.
+// deletions are of accounts. In mode auto an account has two Secrets, and both have to go.
 func (c *crowd) deletions() stage {
 	return stage{
-		letter:  "c",
+		name:    "deletions",
+		each:    "per deleted account",
 		size:    c.Accounts,
 		follows: []string{"secrets"},
 		wanted: func(ctx context.Context) ([]string, error) {

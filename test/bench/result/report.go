@@ -122,9 +122,9 @@ func Read(path string) (*Report, error) {
 	return r, nil
 }
 
-// Drop forgets the series of a scenario.
-func (r *Report) Drop(scenario string) {
-	r.Series = slices.DeleteFunc(r.Series, func(s Series) bool { return s.Scenario == scenario })
+// Drop forgets the series of scenarios.
+func (r *Report) Drop(scenarios ...string) {
+	r.Series = slices.DeleteFunc(r.Series, func(s Series) bool { return slices.Contains(scenarios, s.Scenario) })
 }
 
 // Has reports whether anything of a scenario was measured.
@@ -132,9 +132,9 @@ func (r *Report) Has(scenario string) bool {
 	return slices.ContainsFunc(r.Series, func(s Series) bool { return s.Scenario == scenario })
 }
 
-// Extend takes the series over that the file has of the scenarios that keep tells. It is an
-// error if they were measured on another machine, with other binaries or other sizes.
-func (r *Report) Extend(path string, keep func(scenario string) bool) error {
+// Extend takes the series of the file over. It is an error if they were measured on another machine,
+// with other binaries or other sizes.
+func (r *Report) Extend(path string) error {
 	old, err := Read(path)
 	if err != nil {
 		return err
@@ -144,10 +144,6 @@ func (r *Report) Extend(path string, keep func(scenario string) bool) error {
 	if same != r.Machine || !slices.Equal(old.Versions, r.Versions) || !maps.Equal(old.Sizes, r.Sizes) {
 		return fmt.Errorf("%s cannot be added to: it is from another machine, other binaries or other sizes", path)
 	}
-	for _, s := range old.Series {
-		if keep(s.Scenario) {
-			r.Series = append(r.Series, s)
-		}
-	}
+	r.Series = append(r.Series, old.Series...)
 	return nil
 }

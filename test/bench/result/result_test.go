@@ -6,9 +6,7 @@ package result
 import (
 	"math"
 	"path/filepath"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -38,31 +36,6 @@ func TestMedianAndQuantile(t *testing.T) {
 	}
 	if !math.IsNaN(Median(nil)) {
 		t.Error("nothing has a median")
-	}
-	values := []float64{3, 1, 2}
-	if Median(values); values[0] != 3 {
-		t.Error("the caller's values were sorted")
-	}
-}
-
-func TestSignificant(t *testing.T) {
-	t.Parallel()
-	for value, want := range map[float64]float64{
-		0: 0, 1.23456: 1.235, 123456: 123500, -0.00012344: -0.0001234, 5e-324: 5e-324, math.Inf(1): math.Inf(1),
-	} {
-		if got := Significant(value); math.Abs(got-want) > 1e-12*math.Abs(want) && got != want {
-			t.Errorf("Significant(%v) = %v, want %v", value, got, want)
-		}
-	}
-}
-
-func TestSlope(t *testing.T) {
-	t.Parallel()
-	if got := Slope(10, 100, 100, 1000); got != 1 {
-		t.Errorf("what grows in proportion has slope %v", got)
-	}
-	if got := Slope(10, 100, 115, 1000); got != 1.15 {
-		t.Errorf("got %v, want 1.15", got)
 	}
 }
 
@@ -151,47 +124,29 @@ func TestWriteAndRead(t *testing.T) {
 	}
 }
 
-func TestThisMachine(t *testing.T) {
-	t.Parallel()
-	m := ThisMachine(time.Unix(0, 0))
-	if m.CPU == "" || m.Cores < 1 || m.Kernel == "" || !strings.HasPrefix(m.Go, "go") || m.Date != "1970-01-01" {
-		t.Errorf("got %+v", m)
-	}
-}
-
+// TestExtend: ratios are of one machine, and a table speaks of one binary and one size.
 func TestExtend(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		change func(old, fresh *Report)
-		broken bool
-	}{
-		"Same":         {change: func(_, fresh *Report) { fresh.Machine.Date = "2026-11-22" }},
-		"CutShort":     {reason: "what it has is whole", change: func(old, _ *Report) { old.Complete = false }},
-		"OtherMachine": {reason: "ratios are of one machine", change: func(_, fresh *Report) { fresh.Machine.Cores++ }, broken: true},
-		"OtherBinary":  {reason: "a table speaks of one", change: func(_, fresh *Report) { fresh.Versions = []string{"etcd 2"} }, broken: true},
-		"OtherSizes":   {reason: "a table has one size", change: func(_, fresh *Report) { fresh.Sizes = nil }, broken: true},
+	path := filepath.Join(t.TempDir(), "peer.json")
+	if err := measured().Write(path); err != nil {
+		t.Fatal(err)
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "peer.json")
-			old, fresh := measured(), measured()
-			fresh.Series = nil
-			tc.change(old, fresh)
-			if err := old.Write(path); err != nil {
-				t.Fatal(err)
-			}
-			err := fresh.Extend(path, func(scenario string) bool { return scenario == "c" })
-			if (err != nil) != tc.broken {
-				t.Fatalf("%s: got %v", tc.reason, err)
-			}
-			if fresh.Has("b") || fresh.Has("c") == tc.broken {
-				t.Errorf("kept %+v", fresh.Series)
-			}
-			if fresh.Drop("c"); fresh.Has("c") {
-				t.Error("what was dropped is there")
-			}
-		})
+	for name, change := range map[string]func(*Report){
+		"OtherMachine": func(r *Report) { r.Machine.Cores++ },
+		"OtherBinary":  func(r *Report) { r.Versions = []string{"etcd 2"} },
+		"OtherSizes":   func(r *Report) { r.Sizes = nil },
+	} {
+		other := measured()
+		if change(other); other.Extend(path) == nil {
+			t.Errorf("%s: it was added to", name)
+		}
+	}
+	later := measured()
+	later.Machine.Date, later.Series = "2026-11-22", nil
+	if err := later.Extend(path); err != nil {
+		t.Fatal(err)
+	}
+	if later.Drop("b"); later.Has("b") || !later.Has("c") {
+		t.Errorf("kept %+v", later.Series)
 	}
 }

@@ -58,7 +58,7 @@ func (s *scene) keys(ctx context.Context) error {
 		if err := s.w.MakeTokenSecret(ctx, namespace, name, account, nil); err != nil {
 			return err
 		}
-		ended, err := goal.Wait(ctx, s.Progress)
+		ended, err := goal.Wait(ctx)
 		if err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (s *scene) rootCA(ctx context.Context) error {
 		during, err = s.otherClient(rollout)
 		read <- err
 	}()
-	took, cpu, err := s.timed(ctx, "root CA", goal, seen, []string{"configmaps", "secrets"}, func(context.Context) error {
+	took, cpu, err := s.timed(ctx, goal, seen, []string{"configmaps", "secrets"}, func(context.Context) error {
 		return replace(s.rootCAFile(), old, more)
 	})
 	stop()
@@ -185,7 +185,7 @@ func (s *scene) rotate(ctx context.Context) error {
 	}
 	begun := time.Now()
 	var activated time.Time
-	took, cpu, err := s.timed(ctx, "rotation", goal, seen, []string{"secrets"}, func(ctx context.Context) error {
+	took, cpu, err := s.timed(ctx, goal, seen, []string{"secrets"}, func(ctx context.Context) error {
 		err := s.keysCommand(ctx, "rotate", "activate", "--wait")
 		activated = time.Now()
 		return err

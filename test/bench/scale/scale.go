@@ -29,8 +29,6 @@ type Options struct {
 	Reissued int
 	// Keys is how many Secrets are made one after the other.
 	Keys int
-	// Profiles, unless empty, is a directory for profiles of the program.
-	Profiles string
 	// Stage bounds one wait.
 	Stage time.Duration
 
@@ -88,7 +86,7 @@ func (o *Options) one(ctx context.Context, size int) (err error) {
 		ExtraKeyFiles: []string{s.nextKey()},
 		// Every revision of the last minutes is kept, and a full database is the end.
 		EtcdFlags: []string{"--quota-backend-bytes=8589934592"},
-	}, o.Progress)
+	})
 	if err != nil {
 		return err
 	}

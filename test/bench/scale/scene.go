@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"sa-controller-manager/test/bench/result"
@@ -94,7 +93,7 @@ func (s *scene) grown(ctx context.Context, count int) (float64, error) {
 
 // timed watches for a goal, does something, and returns how long it took until the goal was
 // reached, and how much processor time of the program.
-func (s *scene) timed(ctx context.Context, name string, goal *world.Goal, seen world.Seen, resources []string, do func(context.Context) error) (took, cpu float64, err error) {
+func (s *scene) timed(ctx context.Context, goal *world.Goal, seen world.Seen, resources []string, do func(context.Context) error) (took, cpu float64, err error) {
 	goal.Needs(s.running)
 	if err := s.w.Follow(ctx, goal, seen, resources...); err != nil {
 		return 0, 0, err
@@ -103,17 +102,12 @@ func (s *scene) timed(ctx context.Context, name string, goal *world.Goal, seen w
 	if err != nil {
 		return 0, 0, err
 	}
-	profiled := make(chan error, 1)
-	go func() { profiled <- s.profile(ctx, strings.ReplaceAll(name, " ", "-")+".cpu", s.running.SaveCPU) }()
 	begun := time.Now()
 	if err := do(ctx); err != nil {
 		return 0, 0, err
 	}
-	ended, err := goal.Wait(ctx, s.Progress)
+	ended, err := goal.Wait(ctx)
 	if err != nil {
-		return 0, 0, err
-	}
-	if err := <-profiled; err != nil {
 		return 0, 0, err
 	}
 	after, err := s.running.CPU()
@@ -129,7 +123,7 @@ func (s *scene) namespaces(ctx context.Context) error {
 		names = append(names, world.Account(world.Namespace(i), "default"), world.RootCA(world.Namespace(i)))
 	}
 	goal := world.NewGoal(names)
-	took, cpu, err := s.timed(ctx, "namespaces", goal, world.Notice(goal), []string{"serviceaccounts", "configmaps"}, func(ctx context.Context) error {
+	took, cpu, err := s.timed(ctx, goal, world.Notice(goal), []string{"serviceaccounts", "configmaps"}, func(ctx context.Context) error {
 		return s.w.Each(ctx, s.spaces(), func(ctx context.Context, i int) error { return s.w.MakeNamespace(ctx, world.Namespace(i)) })
 	})
 	if err != nil {
@@ -161,7 +155,7 @@ func (s *scene) secrets(ctx context.Context) error {
 		names = append(names, world.Filled(s.place(i)))
 	}
 	goal := world.NewGoal(names)
-	took, cpu, err := s.timed(ctx, "secrets", goal, world.Notice(goal), []string{"secrets"}, func(ctx context.Context) error {
+	took, cpu, err := s.timed(ctx, goal, world.Notice(goal), []string{"secrets"}, func(ctx context.Context) error {
 		return s.w.Each(ctx, s.size, func(ctx context.Context, i int) error {
 			namespace, name := s.place(i)
 			return s.w.MakeTokenSecret(ctx, namespace, name, name, s.annotations(i))
@@ -179,9 +173,6 @@ func (s *scene) secrets(ctx context.Context) error {
 	}
 	s.add("live heap for each token Secret, accounts constant", "KiB", grown)
 	s.add("live heap in all", "MiB", s.heap/1024/1024)
-	if err := s.profile(ctx, "filled.heap", s.running.SaveHeap); err != nil {
-		return err
-	}
 	return s.verify(ctx)
 }
 
@@ -230,15 +221,7 @@ func (s *scene) restart(ctx context.Context) error {
 		return err
 	}
 	s.add("restart, live heap", "MiB", s.heap/1024/1024)
-	return s.profile(ctx, "restarted.heap", s.running.SaveHeap)
-}
-
-// profile writes a profile of the program, if one is wanted.
-func (s *scene) profile(ctx context.Context, name string, save func(context.Context, string) error) error {
-	if s.Profiles == "" {
-		return nil
-	}
-	return save(ctx, filepath.Join(s.Profiles, fmt.Sprintf("%d-%s", s.size, name)))
+	return nil
 }
 
 // replace swaps a file at once.

@@ -5,8 +5,6 @@ package world
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -20,8 +18,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	toolswatch "k8s.io/client-go/tools/watch"
 )
-
-func decode(raw []byte, into any) error { return json.Unmarshal(raw, into) }
 
 // Goal is a set of things that have yet to become true, by name. It is safe for any
 // number of goroutines.
@@ -99,21 +95,15 @@ func (g *Goal) state() (reached, total int, example string) {
 }
 
 // Wait returns the moment at which the last one was reached.
-func (g *Goal) Wait(ctx context.Context, progress *Progress) (time.Time, error) {
-	ticker := time.NewTicker(time.Second)
-	defer ticker.Stop()
-	for {
+func (g *Goal) Wait(ctx context.Context) (time.Time, error) {
+	select {
+	case <-g.done:
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return g.reached, g.err
+	case <-ctx.Done():
 		reached, total, example := g.state()
-		select {
-		case <-g.done:
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			return g.reached, g.err
-		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("%w: %d of %d were reached, and not %s", context.Cause(ctx), reached, total, example)
-		case <-ticker.C:
-			progress.Countf(reached, total)
-		}
+		return time.Time{}, fmt.Errorf("%w: %d of %d were reached, and not %s", context.Cause(ctx), reached, total, example)
 	}
 }
 
@@ -229,6 +219,3 @@ func IsFilled(secret *corev1.Secret) bool {
 	return secret.Type == corev1.SecretTypeServiceAccountToken && len(secret.Data[corev1.ServiceAccountTokenKey]) > 0 &&
 		len(secret.Data[corev1.ServiceAccountRootCAKey]) > 0 && len(secret.Data[corev1.ServiceAccountNamespaceKey]) > 0
 }
-
-// errCutShort is why a run ends before its end.
-var errCutShort = errors.New("the time for the whole run is over")

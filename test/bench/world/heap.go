@@ -6,8 +6,6 @@ package world
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strconv"
 )
@@ -29,27 +27,6 @@ func (r *Running) Heap(ctx context.Context) (float64, error) {
 		return 0, err
 	}
 	return parseHeap(profile)
-}
-
-// SaveHeap writes the profile of the live heap to a file, for go tool pprof.
-func (r *Running) SaveHeap(ctx context.Context, path string) error {
-	return r.save(ctx, "/debug/pprof/heap?gc=1", path)
-}
-
-// SaveCPU profiles the next eight seconds, which is as long as an answer may take.
-func (r *Running) SaveCPU(ctx context.Context, path string) error {
-	return r.save(ctx, "/debug/pprof/profile?seconds=8", path)
-}
-
-func (r *Running) save(ctx context.Context, from, path string) error {
-	profile, err := r.Get(ctx, from)
-	if err != nil {
-		return fmt.Errorf("profile %s: %w", r.Name, err)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		return err
-	}
-	return os.WriteFile(path, []byte(profile), 0o600)
 }
 
 func parseHeap(profile string) (float64, error) {

@@ -36,9 +36,6 @@ func (w *World) Each(ctx context.Context, n int, do func(ctx context.Context, i 
 				if i >= n {
 					return
 				}
-				if i%100 == 0 {
-					w.progress.Countf(i, n)
-				}
 				if err := do(ctx, i); err != nil {
 					cancel(err)
 				}

@@ -6,30 +6,24 @@ package world
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"sa-controller-manager/test/bench/result"
 	"sa-controller-manager/test/devcluster"
 )
 
-// Conditions are those of every measurement.
-func Conditions() []string {
-	return []string{
-		"etcd, kube-apiserver, the program that is measured and the clients share the machine; etcd keeps its data on " +
-			Filesystem() + " and does not wait for it (`--unsafe-no-fsync`), which is the same for all",
-		fmt.Sprintf("%d clients make the objects, without a limit of their own", Writers),
-		"Every program is `system:masters` with a client certificate, so that no queue of priority and fairness is in between; " +
-			"same key, same root CA, leader election off, log level 0",
-	}
-}
-
-// Versions are those of the binaries.
-func Versions(ctx context.Context, ours devcluster.Binary) ([]string, error) {
+// NewReport is one without results, of this machine and these binaries.
+func NewReport(ctx context.Context, name string, ours devcluster.Binary, sizes map[string]int) (*result.Report, error) {
 	own, err := firstLine(ctx, ours.Path)
 	if err != nil {
 		return nil, err
 	}
-	all := []string{"sa-controller-manager " + own}
+	versions := []string{"sa-controller-manager " + own}
 	for _, name := range []string{"kube-controller-manager", "kube-apiserver", "etcd"} {
 		path, err := devcluster.ControlPlaneBinary(name)
 		if err != nil {
@@ -39,9 +33,29 @@ func Versions(ctx context.Context, ours devcluster.Binary) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, name+" "+version)
+		versions = append(versions, name+" "+version)
 	}
-	return all, nil
+	return &result.Report{Name: name, Machine: result.ThisMachine(time.Now()), Versions: versions, Conditions: conditions(), Sizes: sizes}, nil
+}
+
+// conditions are those of every measurement.
+func conditions() []string {
+	return []string{
+		"etcd, kube-apiserver, the program that is measured and the clients share the machine; etcd keeps its data on " +
+			filesystem() + " and does not wait for it (`--unsafe-no-fsync`), which is the same for all",
+		fmt.Sprintf("%d clients make the objects, without a limit of their own", Writers),
+		"Every program is `system:masters` with a client certificate, so that no queue of priority and fairness is in between; " +
+			"same key, same root CA, leader election off, log level 0",
+	}
+}
+
+// filesystem says on what control planes keep their data.
+func filesystem() string {
+	var stat unix.Statfs_t
+	if err := unix.Statfs(os.TempDir(), &stat); err == nil && stat.Type == unix.TMPFS_MAGIC {
+		return "a tmpfs"
+	}
+	return "a disk"
 }
 
 // firstLine is the last word of it: "Kubernetes v1.2.3", "etcd Version: 3.4.5".

@@ -9,6 +9,7 @@ package world
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -28,19 +29,16 @@ type World struct {
 	*devcluster.Cluster
 
 	Client     kubernetes.Interface
-	config     *rest.Config
 	kubeconfig string // of User
-	progress   *Progress
 }
 
 // New starts a fresh control plane.
-func New(ctx context.Context, options devcluster.Options, progress *Progress) (*World, error) {
-	progress.Statusf("starting a control plane")
+func New(ctx context.Context, options devcluster.Options) (*World, error) {
 	cluster, err := devcluster.Start(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	w, err := around(cluster, progress)
+	w, err := around(cluster)
 	if err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}
@@ -49,19 +47,18 @@ func New(ctx context.Context, options devcluster.Options, progress *Progress) (*
 
 // Beside is another kube-apiserver on the same etcd; see devcluster.Cluster.Beside.
 func (w *World) Beside(ctx context.Context, name string, flags map[string][]string) (*World, error) {
-	w.progress.Statusf("starting kube-apiserver %s", name)
 	cluster, err := w.Cluster.Beside(ctx, name, flags)
 	if err != nil {
 		return nil, err
 	}
-	beside, err := around(cluster, w.progress)
+	beside, err := around(cluster)
 	if err != nil {
 		return nil, errors.Join(err, cluster.Stop())
 	}
 	return beside, nil
 }
 
-func around(cluster *devcluster.Cluster, progress *Progress) (*World, error) {
+func around(cluster *devcluster.Cluster) (*World, error) {
 	config := cluster.Config()
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = config.ContentType + ",application/json"
@@ -74,16 +71,7 @@ func around(cluster *devcluster.Cluster, progress *Progress) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &World{Cluster: cluster, Client: client, config: config, kubeconfig: kubeconfig, progress: progress}, nil
-}
-
-// Version is what kube-apiserver says it is.
-func (w *World) Version() (string, error) {
-	version, err := w.Client.Discovery().ServerVersion()
-	if err != nil {
-		return "", fmt.Errorf("ask kube-apiserver for its version: %w", err)
-	}
-	return version.GitVersion, nil
+	return &World{Cluster: cluster, Client: client, kubeconfig: kubeconfig}, nil
 }
 
 // revision is the cluster's newest, to watch from.
@@ -94,7 +82,7 @@ func (w *World) revision(ctx context.Context, resource string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ask for the newest revision of %s: %w", resource, err)
 	}
-	if err := decode(raw, list); err != nil {
+	if err := json.Unmarshal(raw, list); err != nil {
 		return "", fmt.Errorf("ask for the newest revision of %s: %w", resource, err)
 	}
 	return list.ResourceVersion, nil

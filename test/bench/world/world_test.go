@@ -28,7 +28,7 @@ func TestGoal(t *testing.T) {
 			}
 			goal.fail(errors.New("too late to matter"))
 		}()
-		reached, err := goal.Wait(t.Context(), &Progress{})
+		reached, err := goal.Wait(t.Context())
 		if err != nil || reached.Sub(begun) != 4*time.Second || goal.First().Sub(begun) != time.Second {
 			t.Errorf("reached after %v, first after %v: %v", reached.Sub(begun), goal.First().Sub(begun), err)
 		}
@@ -42,15 +42,15 @@ func TestGoalThatIsNotReached(t *testing.T) {
 		defer cancel()
 		goal := NewGoal([]string{"one", "two"})
 		goal.Reach("one")
-		if _, err := goal.Wait(ctx, &Progress{}); err == nil {
+		if _, err := goal.Wait(ctx); err == nil {
 			t.Error("a goal was reached that lacks one")
 		}
 		goal.fail(errors.New("boom"))
 		goal.Reach("two")
-		if _, err := goal.Wait(t.Context(), &Progress{}); err == nil {
+		if _, err := goal.Wait(t.Context()); err == nil {
 			t.Error("a goal was reached after it had failed")
 		}
-		if _, err := NewGoal(nil).Wait(t.Context(), &Progress{}); err != nil {
+		if _, err := NewGoal(nil).Wait(t.Context()); err != nil {
 			t.Errorf("nothing to wait for: %v", err)
 		}
 	})
@@ -111,7 +111,7 @@ func TestNotice(t *testing.T) {
 
 func TestEach(t *testing.T) {
 	t.Parallel()
-	w := &World{progress: &Progress{}}
+	w := &World{}
 	done := make([]int, 1000) // each by one goroutine
 	if err := w.Each(t.Context(), len(done), func(_ context.Context, i int) error { done[i]++; return nil }); err != nil {
 		t.Fatal(err)
@@ -130,19 +130,6 @@ func TestEach(t *testing.T) {
 	})
 	if !errors.Is(err, boom) {
 		t.Errorf("got %v, want %v", err, boom)
-	}
-}
-
-func TestVerify(t *testing.T) {
-	t.Parallel()
-	if err := Verify(Check{"a", 1, 1}, Check{"b", 0, 0}); err != nil {
-		t.Error(err)
-	}
-	if err := Verify(Check{"a", 1, 1}, Check{"b", 1, 2}); err == nil {
-		t.Error("a count that is too low passes")
-	}
-	if err := Verify(Check{"a", 2, 1}); err == nil {
-		t.Error("a count that is too high passes")
 	}
 }
 
@@ -170,21 +157,5 @@ func TestParseHeap(t *testing.T) {
 	}
 	if _, err := parseHeap("\x1f\x8b binary"); err == nil {
 		t.Error("a profile without numbers was read")
-	}
-}
-
-func TestBounded(t *testing.T) {
-	t.Parallel()
-	if _, _, err := Bounded(t.Context(), time.Hour, 1<<62); err == nil {
-		t.Error("there is room for four exabytes")
-	}
-	ctx, cancel, err := Bounded(t.Context(), time.Millisecond, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cancel()
-	<-ctx.Done()
-	if !errors.Is(context.Cause(ctx), errCutShort) {
-		t.Errorf("ended because %v", context.Cause(ctx))
 	}
 }

@@ -19,18 +19,16 @@ type drawing struct{ title, svg string }
 type drawings map[string]drawing
 
 func charts(reports []*result.Report) drawings {
-	var all []result.Series
-	for _, report := range reports {
-		all = append(all, report.Series...)
-	}
 	drawn := drawings{}
-	for name, c := range map[string]chart.Bars{"speed": speed(all), "memory": memory(all), "webhook": webhook(all)} {
-		if len(c.Bars) > 0 {
-			drawn[name] = drawing{c.Title, c.SVG()}
+	for _, r := range reports {
+		for name, c := range map[string]chart.Bars{"speed": speed(r), "memory": memory(r), "webhook": webhook(r)} {
+			if len(c.Bars) > 0 {
+				drawn[name] = drawing{c.Title, c.SVG()}
+			}
 		}
-	}
-	if c := growth(all); len(c.Points) > 0 {
-		drawn["scale"] = drawing{c.Title, c.SVG()}
+		if c := growth(r); len(c.Points) > 0 {
+			drawn["scale"] = drawing{c.Title, c.SVG()}
+		}
 	}
 	return drawn
 }
@@ -43,36 +41,31 @@ func (d drawings) content(kind, name string) string {
 	return ""
 }
 
-// speed shows a to d as parts of the time of kube-controller-manager.
-func speed(all []result.Series) chart.Bars {
+// speed shows changes as parts of the time of kube-controller-manager.
+func speed(r *result.Report) chart.Bars {
 	c := chart.Bars{Title: "Time beside kube-controller-manager, in mode manual", Unit: "1 (dashed) is the time of kube-controller-manager; shorter is faster", Mark: 1}
-	for _, s := range all {
-		if s.Program != world.Manual || s.Unit != "s" || s.Ratio == 0 || strings.Contains(s.Metric, "CPU") || s.Scenario > "d" {
-			continue
+	for _, s := range r.Series {
+		if s.Program == world.Manual && s.Metric == "time" && s.Ratio > 0 {
+			c.Bars = append(c.Bars, chart.Bar{Label: title(r, s.Scenario) + ", " + s.Variant, Value: s.Ratio, Ours: true})
 		}
-		label := s.Scenario
-		if s.Scenario == "d" {
-			label = "d, " + s.Metric
-		}
-		c.Bars = append(c.Bars, chart.Bar{Label: label + ", " + s.Variant, Value: s.Ratio, Ours: true})
 	}
 	return c
 }
 
-func memory(all []result.Series) chart.Bars {
+func memory(r *result.Report) chart.Bars {
 	c := chart.Bars{Title: "Steady memory after a restart", Unit: "MiB of RssAnon"}
-	for _, s := range all {
-		if s.Scenario == "e" && strings.Contains(s.Metric, "RssAnon") {
+	for _, s := range r.Series {
+		if s.Scenario == "restart" && strings.Contains(s.Metric, "RssAnon") {
 			c.Bars = append(c.Bars, chart.Bar{Label: plain(s.Program) + ", " + s.Variant, Value: s.Median, Ours: s.Program == world.Manual})
 		}
 	}
 	return c
 }
 
-func webhook(all []result.Series) chart.Bars {
+func webhook(r *result.Report) chart.Bars {
 	c := chart.Bars{Title: "What admission adds to the creation of a Pod", Unit: "ms at p50, one client"}
-	for _, s := range all {
-		if s.Scenario == "g" && s.Variant == "one client" && s.Metric == "added p50" {
+	for _, s := range r.Series {
+		if s.Scenario == "pods" && s.Variant == "one client" && s.Metric == "added p50" {
 			c.Bars = append(c.Bars, chart.Bar{Label: s.Program, Value: s.Median, Ours: strings.HasPrefix(s.Program, "ours")})
 		}
 	}
@@ -84,9 +77,9 @@ func plain(program string) string {
 	return strings.NewReplacer("`", "", world.KCM, "KCM").Replace(program)
 }
 
-func growth(all []result.Series) chart.Line {
+func growth(r *result.Report) chart.Line {
 	c := chart.Line{Title: "Time to fill all token Secrets", Unit: "seconds; dashed: what it would be if each cost what it costs in the smallest cluster", XUnit: "token Secrets"}
-	for _, s := range all {
+	for _, s := range r.Series {
 		var size float64
 		if _, err := fmt.Sscanf(s.Program, "%g token Secrets", &size); err != nil || s.Scenario != "scale" || s.Metric != "time to fill all token Secrets" {
 			continue

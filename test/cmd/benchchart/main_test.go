@@ -16,10 +16,10 @@ import (
 func report() *result.Report {
 	r := &result.Report{Name: "peer", Complete: true}
 	for _, key := range []result.Key{
-		{Scenario: "a", Variant: "default flags", Metric: "time", Unit: "s", Program: world.KCM},
-		{Scenario: "a", Variant: "default flags", Metric: "time", Unit: "s", Program: world.Manual},
-		{Scenario: "e", Variant: "no foreign Secrets", Metric: "steady memory, RssAnon", Unit: "MiB", Program: world.Manual},
-		{Scenario: "g", Variant: "one client", Metric: "added p50", Unit: "ms", Program: "ours"},
+		{Scenario: "namespaces", Variant: "default flags", Metric: "time", Unit: "s", Program: world.KCM},
+		{Scenario: "namespaces", Variant: "default flags", Metric: "time", Unit: "s", Program: world.Manual},
+		{Scenario: "restart", Variant: "no foreign Secrets", Metric: "steady memory, RssAnon", Unit: "MiB", Program: world.Manual},
+		{Scenario: "pods", Variant: "one client", Metric: "added p50", Unit: "ms", Program: "ours"},
 		{Scenario: "scale", Metric: "time to fill all token Secrets", Unit: "s", Program: "10000 token Secrets"},
 	} {
 		r.Add(key, 2)
@@ -32,7 +32,7 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	docs := t.TempDir()
 	page, fresh := filepath.Join(docs, "benchmarks.md"), filepath.Join(docs, "fresh.json")
-	if err := os.WriteFile(page, []byte("<!-- results: a -->\n<!-- end -->\n<!-- results: h -->\n<!-- end -->\n<!-- chart: speed -->\n<!-- end -->\n"), 0o600); err != nil {
+	if err := os.WriteFile(page, []byte("<!-- results: namespaces -->\n<!-- end -->\n<!-- results: idle -->\n<!-- end -->\n<!-- chart: speed -->\n<!-- end -->\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := run(docs, nil); err == nil {
@@ -45,18 +45,18 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	lesser := report()
-	lesser.Drop("e")
+	lesser.Drop("restart")
 	if err := lesser.Write(fresh); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(docs, []string{fresh}); err == nil || !strings.Contains(err.Error(), "scenario e was not measured") {
+	if err := run(docs, []string{fresh}); err == nil || !strings.Contains(err.Error(), "scenario restart was not measured") {
 		t.Errorf("results that lack a scenario of those before: got %v", err)
 	}
 	text, err := os.ReadFile(page)
 	if err != nil || !strings.Contains(string(text), "2; **1 x**") || !strings.Contains(string(text), "](benchmarks/speed.svg)\n<!-- end -->") {
 		t.Errorf("the page is %q: %v", text, err)
 	}
-	if !strings.Contains(string(text), "<!-- results: h -->\nNot measured yet.\n<!-- end -->") {
+	if !strings.Contains(string(text), "<!-- results: idle -->\nNot measured yet.\n<!-- end -->") {
 		t.Errorf("the page does not say what is not measured: %s", text)
 	}
 	for _, name := range []string{"speed", "memory", "webhook", "scale"} {
@@ -68,21 +68,21 @@ func TestRun(t *testing.T) {
 
 func TestTargets(t *testing.T) {
 	t.Parallel()
-	r := &result.Report{}
+	r := &result.Report{Sizes: map[string]int{"namespaces": 1000}}
 	for key, value := range map[result.Key]float64{
-		{Scenario: "a", Variant: "default flags, RSA", Metric: "time", Unit: "s", Program: world.KCM}:                                  100,
-		{Scenario: "a", Variant: "default flags, RSA", Metric: "time", Unit: "s", Program: world.Manual}:                               6,
-		{Scenario: "a", Variant: "default flags, RSA", Metric: "time", Unit: "s", Program: world.Auto}:                                 50,
-		{Scenario: "f", Variant: "b, per filled Secret", Metric: "all", Program: world.Manual}:                                         2,
+		{Scenario: "namespaces", Variant: "default flags, RSA", Metric: "time", Unit: "s", Program: world.KCM}:                         100,
+		{Scenario: "namespaces", Variant: "default flags, RSA", Metric: "time", Unit: "s", Program: world.Manual}:                      6,
+		{Scenario: "namespaces", Variant: "default flags, RSA", Metric: "time", Unit: "s", Program: world.Auto}:                        50,
+		{Scenario: "requests", Variant: "per filled Secret", Metric: "all", Program: world.Manual}:                                     2,
 		{Scenario: "scale", Metric: "live heap for each token Secret, accounts constant", Unit: "KiB", Program: "10000 token Secrets"}: 1.4,
 	} {
 		r.Add(key, value)
 	}
 	r.Summarize(world.KCM)
 	want := "| | Aimed at | Measured | |\n|---|---|---|---|\n" +
-		"| a, time, default flags, RSA | 0.06 x at most | 0.06 x | reached |\n" +
-		"| f, all, b, per filled Secret | 1 at most | 2 | **missed** |\n" +
-		"| scale, live heap for each token Secret, accounts constant, 10000 token Secrets | 1.5 KiB at most | 1.4 KiB | reached |\n"
+		"| 1000 namespaces, time, default flags, RSA | 0.06 x at most | 0.06 x | reached |\n" +
+		"| requests, all, per filled Secret | 1 at most | 2 | **missed** |\n" +
+		"| growing cluster, live heap for each token Secret, accounts constant, 10000 token Secrets | 1.5 KiB at most | 1.4 KiB | reached |\n"
 	if got := against([]*result.Report{r})("results", "targets"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -31,17 +31,17 @@ func targets() []target {
 		unlimited = "unlimited QPS, P-256"
 	)
 	return []target{
-		{"a", defaults, "time", world.Manual, 0.06, true},
-		{"a", unlimited, "time", world.Manual, 0.40, true},
-		{"b", defaults, "time", world.Manual, 0.05, true},
-		{"b", unlimited, "time", world.Manual, 0.45, true},
-		{"b", unlimited, "CPU of the controller", world.Manual, 0.5, true},
-		{"c", defaults, "time", world.Manual, 0.08, true},
-		{"c", unlimited, "time", world.Manual, 0.75, true},
-		{"e", "5000 foreign Secrets", "ready to a new Secret filled", world.Manual, 0.4, true},
-		{"e", "5000 foreign Secrets", "steady memory, RssAnon", world.Manual, 0.22, true},
-		{"f", "b, per filled Secret", "all", world.Manual, 1, false},
-		{"g", "one client", "added p50", "ours", 1.15, true},
+		{"namespaces", defaults, "time", world.Manual, 0.06, true},
+		{"namespaces", unlimited, "time", world.Manual, 0.40, true},
+		{"secrets", defaults, "time", world.Manual, 0.05, true},
+		{"secrets", unlimited, "time", world.Manual, 0.45, true},
+		{"secrets", unlimited, "CPU of the controller", world.Manual, 0.5, true},
+		{"deletions", defaults, "time", world.Manual, 0.08, true},
+		{"deletions", unlimited, "time", world.Manual, 0.75, true},
+		{"restart", "5000 foreign Secrets", "ready to a new Secret filled", world.Manual, 0.4, true},
+		{"restart", "5000 foreign Secrets", "steady memory, RssAnon", world.Manual, 0.22, true},
+		{"requests", "per filled Secret", "all", world.Manual, 1, false},
+		{"pods", "one client", "added p50", "ours", 1.15, true},
 		{"scale", "", "live heap for each token Secret", "", 1.5, false},
 		{"scale", "", "a GET of another client, p99, meanwhile to before", "", 2, false},
 		{"scale-slope", "", "time to fill all token Secrets", "", 1.15, false},
@@ -60,7 +60,7 @@ func against(reports []*result.Report) result.Source {
 		for _, report := range reports {
 			for _, s := range report.Series {
 				if t.means(s) {
-					out.WriteString(t.row(s))
+					out.WriteString(t.row(report, s))
 				}
 			}
 		}
@@ -73,7 +73,7 @@ func against(reports []*result.Report) result.Source {
 	}
 }
 
-func (t target) row(s result.Series) string {
+func (t target) row(r *result.Report, s result.Series) string {
 	got, unit := s.Median, s.Unit
 	if t.ratio {
 		got, unit = s.Ratio, "x"
@@ -82,9 +82,26 @@ func (t target) row(s result.Series) string {
 	if got > t.most {
 		verdict = "**missed**"
 	}
-	title := slices.DeleteFunc([]string{s.Scenario, s.Metric, s.Variant, strings.TrimPrefix(s.Program, world.Manual)},
+	words := slices.DeleteFunc([]string{title(r, s.Scenario), s.Metric, s.Variant, strings.TrimPrefix(s.Program, world.Manual)},
 		func(word string) bool { return word == "" })
-	return fmt.Sprintf("| %s | %s at most | %s | %s |\n", strings.Join(title, ", "), amount(t.most, unit), amount(got, unit), verdict)
+	return fmt.Sprintf("| %s | %s at most | %s | %s |\n", strings.Join(words, ", "), amount(t.most, unit), amount(got, unit), verdict)
+}
+
+// title says what happens in a scenario.
+func title(r *result.Report, scenario string) string {
+	switch scenario {
+	case "namespaces":
+		return fmt.Sprintf("%d namespaces", r.Sizes["namespaces"])
+	case "secrets":
+		return fmt.Sprintf("%d token Secrets", r.Sizes["token Secrets"])
+	case "deletions":
+		return fmt.Sprintf("%d accounts deleted", r.Sizes["deleted accounts"])
+	case "pods":
+		return "Pods through the webhook"
+	case "scale", "scale-slope":
+		return "growing cluster"
+	}
+	return scenario
 }
 
 func amount(value float64, unit string) string {

@@ -1,8 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command benchpeer measures sa-controller-manager beside kube-controller-manager: what
-// docs/benchmarks.md tells. Results are lines on standard output and, after each scenario,
+// Command benchpeer measures sa-controller-manager beside kube-controller-manager, for
+// docs/benchmarks.md. Results are lines on standard output and, after each scenario,
 // a JSON file; it ends by itself. Nothing else is left behind.
 package main
 
@@ -20,16 +20,9 @@ import (
 
 	"sa-controller-manager/test/bench/nullwebhook"
 	"sa-controller-manager/test/bench/peer"
-	"sa-controller-manager/test/bench/result"
 	"sa-controller-manager/test/bench/world"
 	"sa-controller-manager/test/devcluster"
 )
-
-// letters are those of all scenarios.
-const letters = "abcdefgh"
-
-// leastRoom is much more than what was seen to be used: some hundred MiB at a time.
-const leastRoom = 4 << 30
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == peer.NullWebhook {
@@ -45,7 +38,7 @@ func main() {
 	flag.DurationVar(&o.Settling, "settling", 150*time.Second, "how long a program settles before its memory is read; the Go runtime collects garbage unasked for after two minutes")
 	flag.DurationVar(&o.Window, "window", 2*time.Minute, "how long to measure what happens while nothing happens")
 	flag.DurationVar(&o.Stage, "stage", 15*time.Minute, "longest time for one wait")
-	scenarios := flag.String("scenarios", "abc,d,e,f,g,h", "which to measure, of abc, d, e, f, g and h")
+	scenarios := flag.String("scenarios", "changes,restart,requests,pods,idle", "which to measure")
 	limit := flag.Duration("limit", 4*time.Hour, "when to end at the latest, with the results until then")
 	out := flag.String("out", "bin/bench/peer.json", "where the results go")
 	add := flag.Bool("add", false, "keep what the file has of other scenarios, if it was measured on the same machine with the same binaries")
@@ -70,35 +63,30 @@ func measure(ctx context.Context, o *peer.Options, scenarios []string, limit tim
 	}
 	for _, name := range scenarios {
 		if !slices.ContainsFunc(o.Scenarios(), func(s peer.Scenario) bool { return s.Name == name }) {
-			return fmt.Errorf("--scenarios: %q is none of abc, d, e, f, g and h", name)
+			return fmt.Errorf("--scenarios: %q is none of changes, restart, requests, pods and idle", name)
 		}
 	}
-	ctx, cancel, err := world.Bounded(ctx, limit, leastRoom)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the time for the whole run is over"))
 	defer cancel()
+	var err error
 	if o.Binary, err = devcluster.FindBinary(ctx); err != nil {
 		return err
 	}
-	o.Report = &result.Report{
-		Name: "peer", Machine: result.ThisMachine(time.Now()), Conditions: world.Conditions(), Sizes: o.Sizes(),
-	}
-	if o.Report.Versions, err = world.Versions(ctx, o.Binary); err != nil {
+	if o.Report, err = world.NewReport(ctx, "peer", o.Binary, o.Sizes()); err != nil {
 		return err
 	}
 	if add {
-		if err := o.Report.Extend(out, func(scenario string) bool { return !measures(scenarios, scenario) }); err != nil {
+		if err := o.Report.Extend(out); err != nil {
 			return err
+		}
+		for _, s := range o.Scenarios() {
+			if slices.Contains(scenarios, s.Name) {
+				o.Report.Drop(s.Parts...)
+			}
 		}
 	}
 	o.Progress.Linef("%s", o.Report.Machine)
 	return errors.Join(all(ctx, o, scenarios, out), o.Report.Write(out))
-}
-
-// measures reports whether a scenario is among those that are to be measured.
-func measures(scenarios []string, scenario string) bool {
-	return slices.ContainsFunc(scenarios, func(name string) bool { return strings.Contains(name, scenario) })
 }
 
 // all goes on after a scenario that cannot be measured, because each takes long and none
@@ -117,9 +105,7 @@ func all(ctx context.Context, o *peer.Options, scenarios []string, out string) e
 			o.Progress.Linef("%v", err)
 			errs = append(errs, err)
 			// Some repetitions are no result.
-			for _, letter := range s.Name {
-				o.Report.Drop(string(letter))
-			}
+			o.Report.Drop(s.Parts...)
 		}
 		o.Report.Summarize(world.KCM, peer.NullPatch)
 		if err := o.Report.Write(out); err != nil {
@@ -127,14 +113,16 @@ func all(ctx context.Context, o *peer.Options, scenarios []string, out string) e
 		}
 	}
 	o.Report.Complete = true
-	for _, letter := range letters {
-		o.Report.Complete = o.Report.Complete && o.Report.Has(string(letter))
+	for _, s := range o.Scenarios() {
+		for _, part := range s.Parts {
+			o.Report.Complete = o.Report.Complete && o.Report.Has(part)
+		}
 	}
 	o.Progress.Linef("the results are in %s", out)
 	return errors.Join(errs...)
 }
 
-// serveNull is the process that scenario g starts.
+// serveNull is a process that scenario pods starts.
 func serveNull(args []string) int {
 	var o nullwebhook.Options
 	flags := flag.NewFlagSet(peer.NullWebhook, flag.ExitOnError)

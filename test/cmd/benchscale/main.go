@@ -16,22 +16,16 @@ import (
 	"syscall"
 	"time"
 
-	"sa-controller-manager/test/bench/result"
 	"sa-controller-manager/test/bench/scale"
 	"sa-controller-manager/test/bench/world"
 	"sa-controller-manager/test/devcluster"
 )
-
-// leastRoom is twice what 100 000 token Secrets and their former revisions were seen to
-// need.
-const leastRoom = 10 << 30
 
 func main() {
 	o := &scale.Options{Progress: world.NewProgress()}
 	size := flag.Int("size", 100000, "token Secrets of the largest cluster, with as many accounts and a tenth as many namespaces; a tenth and a third of it are measured before")
 	flag.IntVar(&o.Reissued, "reissued", 600, "how many tokens of a rotation are awaited; the product re-issues ten a second")
 	flag.IntVar(&o.Keys, "keys", 200, "how many Secrets are made one after the other")
-	flag.StringVar(&o.Profiles, "profiles", "", "directory for profiles of the program, which is a little slower while they are made")
 	flag.DurationVar(&o.Stage, "stage", 30*time.Minute, "longest time for one step")
 	limit := flag.Duration("limit", 2*time.Hour, "when to end at the latest, with the results until then")
 	out := flag.String("out", "bin/bench/scale.json", "where the results go")
@@ -55,19 +49,14 @@ func measure(ctx context.Context, o *scale.Options, limit time.Duration, out str
 	if o.Sizes[0] < 1 || o.Reissued < 1 || o.Keys < 1 {
 		return errors.New("want --size to be at least 10, and --reissued and --keys at least 1")
 	}
-	ctx, cancel, err := world.Bounded(ctx, limit, leastRoom)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the time for the whole run is over"))
 	defer cancel()
+	var err error
 	if o.Binary, err = devcluster.FindBinary(ctx); err != nil {
 		return err
 	}
-	o.Report = &result.Report{
-		Name: "scale", Machine: result.ThisMachine(time.Now()), Conditions: world.Conditions(),
-		Sizes: map[string]int{"tokens that are re-issued": o.Reissued, "keys one by one": o.Keys},
-	}
-	if o.Report.Versions, err = world.Versions(ctx, o.Binary); err != nil {
+	sizes := map[string]int{"tokens that are re-issued": o.Reissued, "keys one by one": o.Keys}
+	if o.Report, err = world.NewReport(ctx, "scale", o.Binary, sizes); err != nil {
 		return err
 	}
 	o.Progress.Linef("%s", o.Report.Machine)

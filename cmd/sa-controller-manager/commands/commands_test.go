@@ -18,7 +18,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -96,16 +95,6 @@ func TestCommandRefuses(t *testing.T) {
 			want: "Error: 2 problems with the flags:\n" +
 				"  --token-secrets \"maybe\" must be one of \"auto\", \"manual\"\n" +
 				"  --secure-port -1 must be between 0 and 65535, inclusive; 0 turns secure serving off\n" + seeHelp,
-		},
-		"VersionFormat": {
-			args: []string{"version", "-o", "xml"},
-			want: "Error: --output \"xml\" must be one of \"text\", \"json\", \"yaml\"\n" +
-				"See 'sa-controller-manager version --help' for usage.\n",
-		},
-		"VersionArgument": {
-			args: []string{"version", "1"},
-			want: "Error: \"sa-controller-manager version\" does not take any arguments, got [\"1\"]\n" +
-				"See 'sa-controller-manager version --help' for usage.\n",
 		},
 		"FlagOfAnotherCommand": {
 			args: []string{"version", "--secure-port=1"},
@@ -194,6 +183,10 @@ func TestCommandRuns(t *testing.T) {
 		"Flags":       {args: []string{"--token-secrets=manual"}},
 		"EmptyString": {reason: "an unset variable in a manifest is no argument", args: []string{"", "--token-secrets=manual"}},
 		"Underscores": {reason: "every Kubernetes component takes them", args: []string{"--token_secrets=manual"}},
+		"IgnoredFlags": {
+			reason: "kube-controller-manager's manifest can be used as it is",
+			args:   []string{"--cluster-signing-cert-file=/nowhere", "--allocate-node-cidrs", "--token-secrets=manual"},
+		},
 		"Fails": {
 			reason:   "the log has it, so stderr must not have it again",
 			args:     []string{"--token-secrets=manual"},
@@ -275,34 +268,6 @@ func TestHelp(t *testing.T) {
 	clitest.Golden(t, "help.txt", flagLines.ReplaceAllString(command(t, "--help").stdout, ""))
 }
 
-// TestPreflightHelp wants the flags of the manager by concern, as the root command has them.
-func TestPreflightHelp(t *testing.T) {
-	t.Parallel()
-	got := command(t, "preflight", "--help").stdout
-	at := 0
-	for _, title := range []string{"\nUsage:\n  sa-controller-manager preflight [flags]\n", "\nExamples:\n", "\nPreflight flags:\n\n", "  -o, --output", "\nConnection flags:\n", "\nService account token flags:\n"} {
-		next := strings.Index(got[at:], title)
-		if next < 0 {
-			t.Fatalf("%q is not there, or not in its place:\n%s", title, got)
-		}
-		at += next
-	}
-}
-
-func TestHelpFitsTheTerminal(t *testing.T) {
-	t.Parallel()
-	var b bytes.Buffer
-	sets := options.New().Flags()
-	options.AddGlobalFlags(sets.FlagSet("global"))
-	cli.PrintHelp(&b, newCommand(nil, &b, &b), sets, 100)
-	_, flags, _ := strings.Cut(b.String(), "Connection flags:")
-	for line := range strings.Lines(flags) {
-		if len(line) > 101 {
-			t.Errorf("%d columns, want 100 at most: %s", len(line), line)
-		}
-	}
-}
-
 // An example that the program itself refuses is worse than none.
 func TestExamplesAreAccepted(t *testing.T) {
 	t.Parallel()
@@ -320,5 +285,15 @@ func TestExamplesAreAccepted(t *testing.T) {
 	}
 	if found != 3 {
 		t.Errorf("%d examples, want 3", found)
+	}
+}
+
+func TestHelpHidesIgnoredFlags(t *testing.T) {
+	t.Parallel()
+	help := command(t, "--help").stdout
+	for _, ignored := range options.IgnoredFlags() {
+		if strings.Contains(help, "--"+ignored.Name+" ") {
+			t.Errorf("--help shows --%s", ignored.Name)
+		}
 	}
 }

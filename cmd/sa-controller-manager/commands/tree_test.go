@@ -5,15 +5,12 @@ package commands
 
 import (
 	"io"
-	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
@@ -72,49 +69,6 @@ func TestOutputFlags(t *testing.T) {
 	}
 	if len(wants) > 0 {
 		t.Errorf("there is no --output of %v", wants)
-	}
-}
-
-// Flags are printed in the order of their names, so nobody knows which one is above.
-func TestUsagesNameOtherFlags(t *testing.T) {
-	t.Parallel()
-	place := regexp.MustCompile(`flags? (above|below)`)
-	seen := 0
-	for _, cmd := range allCommands(newCommand(nil, io.Discard, io.Discard)) {
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			seen++
-			if place.MatchString(f.Usage) {
-				t.Errorf("%s --%s: %q", cmd.CommandPath(), f.Name, f.Usage)
-			}
-		})
-	}
-	if seen < 100 {
-		t.Errorf("only %d flags were looked at", seen)
-	}
-}
-
-// A script goes by the exit code 2, so it must be said which commands have it.
-func TestFlagsDocHasTheCommandsWithFindings(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("../../../docs/flags.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, row, _ := strings.Cut(string(page), "\n| 2 | ")
-	row, _, _ = strings.Cut(row, "\n")
-	seen := 0
-	for _, cmd := range allCommands(newCommand(nil, io.Discard, io.Discard)) {
-		_, codes, found := strings.Cut(cmd.Long, "Exit code")
-		if !found || !strings.Contains(codes, "2") {
-			continue
-		}
-		seen++
-		if path := strings.TrimPrefix(cmd.CommandPath(), options.ProgramName+" "); !strings.Contains(row, "`"+path) {
-			t.Errorf("%s ends with 2 when it has found something, and is not in %q", path, row)
-		}
-	}
-	if seen != 7 { // keys says it for its sub-commands
-		t.Errorf("%d helps have the exit code 2, want 7", seen)
 	}
 }
 

@@ -8,8 +8,6 @@ import (
 	"crypto/x509"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -92,28 +90,5 @@ func TestReadURL(t *testing.T) {
 				t.Errorf("%s: error %q, want %q", tc.reason, text, tc.want)
 			}
 		})
-	}
-}
-
-func TestReadFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	write := func(name, content string) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	if keys, err := jwks.Read(t.Context(), write("good", oneKey), nil); err != nil || len(keys) != 1 {
-		t.Errorf("%v, %v", keys, err)
-	}
-	for want, path := range map[string]string{
-		"read keys: open " + dir + "/none: no such file or directory": filepath.Join(dir, "none"),
-		"it is not a JWKS": write("text", "CANARY"),
-	} {
-		if keys, err := jwks.Read(t.Context(), path, nil); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "CANARY") {
-			t.Errorf("%v, %v, want %q", keys, err, want)
-		}
 	}
 }

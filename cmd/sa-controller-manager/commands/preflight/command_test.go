@@ -28,49 +28,19 @@ func TestPrintPermissions(t *testing.T) {
 		{Access: Access{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, Err: errors.New("down")},
 		{Access: Access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"}},
 	}}
+	grant, err := YAML(report.Grant(rules))
+	if err != nil {
+		t.Fatal(err)
+	}
 	cases := map[string]string{ // golden files if empty
 		"table": `ANSWER    VERB     RESOURCE                             NAMESPACE     NAME   FOR
 granted   get      /.well-known/openid-configuration    *             *      token
 unknown   create   tokenreviews.authentication.k8s.io   *             *      token,secure-serving
 missing   update   leases.coordination.k8s.io           kube-system   one    leader-election
 `,
-		"json": "",
-		"yaml": "",
-		"grant": `apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata:
-  labels:
-    app.kubernetes.io/component: leader-election
-    app.kubernetes.io/name: sa-controller-manager
-  name: system:sa-controller-manager:leader-election:sa-controller-manager
-  namespace: kube-system
-rules:
-- apiGroups:
-  - coordination.k8s.io
-  resourceNames:
-  - one
-  resources:
-  - leases
-  verbs:
-  - update
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata:
-  labels:
-    app.kubernetes.io/component: leader-election
-    app.kubernetes.io/name: sa-controller-manager
-  name: system:sa-controller-manager:leader-election:sa-controller-manager
-  namespace: kube-system
-roleRef:
-  apiGroup: rbac.authorization.k8s.io
-  kind: Role
-  name: system:sa-controller-manager:leader-election:sa-controller-manager
-subjects:
-- apiGroup: rbac.authorization.k8s.io
-  kind: User
-  name: sa-controller-manager
-`,
+		"json":  "",
+		"yaml":  "",
+		"grant": grant,
 	}
 	for output, want := range cases {
 		t.Run(output, func(t *testing.T) {

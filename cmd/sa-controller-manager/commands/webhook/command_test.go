@@ -4,11 +4,7 @@
 package webhook
 
 import (
-	"bytes"
-	"context"
 	"errors"
-	"net/url"
-	"os"
 	"strings"
 	"testing"
 
@@ -26,66 +22,40 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
-// registered is what one configuration holds.
-type registered struct {
-	Exists   bool
-	Off      string
-	Webhooks int
-}
-
 func TestWebhookCommand(t *testing.T) {
 	t.Parallel()
 	off := map[string]string{registration.Annotation: registration.AnnotationOff, "other": "stays"}
 	cases := map[string]struct {
-		reason     string
-		command    string
-		objects    []runtime.Object
-		mutating   registered
-		validating registered
+		reason   string
+		command  string
+		objects  []runtime.Object
+		off      string // of both configurations
+		webhooks int
 	}{
-		"Unregister": {
-			command:    "unregister",
-			objects:    configurations(nil, 1),
-			mutating:   registered{true, registration.AnnotationOff, 0},
-			validating: registered{true, registration.AnnotationOff, 0},
-		},
-		"UnregisterBeforeTheFirstStart": {
-			reason:     "the leader that starts next must find the annotation",
-			command:    "unregister",
-			mutating:   registered{true, registration.AnnotationOff, 0},
-			validating: registered{true, registration.AnnotationOff, 0},
-		},
-		"Register": {
-			reason:     "who fills it is the leader",
-			command:    "register",
-			objects:    configurations(off, 0),
-			mutating:   registered{true, "", 0},
-			validating: registered{true, "", 0},
-		},
-		"RegisterWhatIsRegistered": {
-			command:    "register",
-			objects:    configurations(nil, 1),
-			mutating:   registered{true, "", 1},
-			validating: registered{true, "", 1},
-		},
+		"Unregister":                    {command: "unregister", objects: configurations(nil, 1), off: registration.AnnotationOff},
+		"UnregisterBeforeTheFirstStart": {reason: "the leader that starts next must find the annotation", command: "unregister", off: registration.AnnotationOff},
+		"Register":                      {reason: "the leader fills it", command: "register", objects: configurations(off, 0)},
+		"RegisterWhatIsRegistered":      {command: "register", objects: configurations(nil, 1), webhooks: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := fake.NewClientset(tc.objects...)
-			stdout, err := runWebhook(t, client, tc.command)
+			if got := runWith(t, client, tc.command); got.Code != 0 || !strings.Contains(got.Stdout, registration.Name) {
+				t.Errorf("%s\n%+v, want code 0 and what it has done", tc.reason, got)
+			}
+			api := client.AdmissionregistrationV1()
+			mutating, err := api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
 			if err != nil {
-				t.Fatalf("%s\n%v", tc.reason, err)
+				t.Fatal(err)
 			}
-			if !strings.Contains(stdout, registration.Name) {
-				t.Errorf("it does not say what it has done: %q", stdout)
+			validating, err := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
 			}
-			mutating, validating := registeredNow(t, client)
-			if diff := cmp.Diff(tc.mutating, mutating); diff != "" {
-				t.Errorf("%s\nmutating (-want +got):\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(tc.validating, validating); diff != "" {
-				t.Errorf("%s\nvalidating (-want +got):\n%s", tc.reason, diff)
+			got := []any{mutating.Annotations[registration.Annotation], len(mutating.Webhooks), validating.Annotations[registration.Annotation], len(validating.Webhooks)}
+			if diff := cmp.Diff([]any{tc.off, tc.webhooks, tc.off, tc.webhooks}, got); diff != "" {
+				t.Errorf("%s\nannotation and webhooks of both (-want +got):\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -94,23 +64,13 @@ func TestWebhookCommand(t *testing.T) {
 // A command that claims to have taken a webhook out must have done so.
 func TestWebhookCommandFails(t *testing.T) {
 	t.Parallel()
-	const want = "switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: "
-	for name, failure := range map[string]error{
-		"Error":   errors.New("boom"),
-		"Timeout": &url.Error{Op: "Put", URL: "https://apiserver", Err: context.DeadlineExceeded},
-		"Ctrl-C":  &url.Error{Op: "Put", URL: "https://apiserver", Err: context.Canceled},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			client := fake.NewClientset(configurations(nil, 1)...)
-			client.PrependReactor("update", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, failure
-			})
-			stdout, err := runWebhook(t, client, "unregister")
-			if err == nil || err.Error() != want+failure.Error() || stdout != "" {
-				t.Errorf("error %v and output %q, want %q and none", err, stdout, want+failure.Error())
-			}
-		})
+	client := fake.NewClientset(configurations(nil, 1)...)
+	client.PrependReactor("update", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("boom")
+	})
+	want := clitest.Outcome{Code: 1, Stderr: "Error: switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom\n"}
+	if diff := cmp.Diff(want, runWith(t, client, "unregister")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -148,45 +108,10 @@ func TestWebhookCommandLine(t *testing.T) {
 	}
 }
 
-// The help must work in an emergency, with and without kubectl.
-func TestWebhookHelpHasTheWayOfKubectl(t *testing.T) {
-	t.Parallel()
-	help := clitest.Run(t, NewCommand(cli.Connect), "--help").Stdout
-	for _, want := range []string{"kubectl patch", "kubectl annotate", registration.Annotation, registration.Name, "webhook unregister"} {
-		if !strings.Contains(help, want) {
-			t.Errorf("the help lacks %q:\n%s", want, help)
-		}
-	}
-}
-
-// The user of a pasted command is not in a Pod, so it needs a kubeconfig.
-func TestWebhookHelpCanBePasted(t *testing.T) {
-	t.Parallel()
-	found := 0
-	for line := range strings.Lines(description) {
-		if !strings.HasPrefix(line, "  "+options.ProgramName+" ") {
-			continue
-		}
-		found++
-		if !strings.Contains(line, " --kubeconfig=") {
-			t.Errorf("%q does not say which cluster", line)
-		}
-	}
-	if found != 2 {
-		t.Errorf("%d commands, want 2", found)
-	}
-}
-
-func runWebhook(t *testing.T, client kubernetes.Interface, args ...string) (string, error) {
+// runWith runs a sub-command on a cluster.
+func runWith(t *testing.T, client kubernetes.Interface, args ...string) clitest.Outcome {
 	t.Helper()
-	var stdout bytes.Buffer
-	cmd := NewCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil })
-	cmd.SetArgs(args)
-	cmd.SetOut(&stdout)
-	cmd.SetErr(os.Stderr)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	err := cmd.ExecuteContext(t.Context())
-	return stdout.String(), err
+	return clitest.Run(t, NewCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil }), args...)
 }
 
 func configurations(annotations map[string]string, webhooks int) []runtime.Object {
@@ -195,19 +120,4 @@ func configurations(annotations map[string]string, webhooks int) []runtime.Objec
 		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.MutatingWebhook, webhooks)},
 		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.ValidatingWebhook, webhooks)},
 	}
-}
-
-func registeredNow(t *testing.T, client kubernetes.Interface) (mutating, validating registered) {
-	t.Helper()
-	api := client.AdmissionregistrationV1()
-	m, err := api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return registered{true, m.Annotations[registration.Annotation], len(m.Webhooks)},
-		registered{true, v.Annotations[registration.Annotation], len(v.Webhooks)}
 }

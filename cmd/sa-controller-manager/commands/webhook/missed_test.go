@@ -4,10 +4,7 @@
 package webhook
 
 import (
-	"bytes"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,11 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
@@ -56,7 +51,7 @@ func TestMissedCommand(t *testing.T) {
 	cases := map[string]struct {
 		args       []string
 		objects    []runtime.Object
-		wantErr    error
+		wantCode   int
 		wantStdout string
 		wantStderr string
 	}{
@@ -67,7 +62,7 @@ func TestMissedCommand(t *testing.T) {
 			wantStderr: "None of 0 Pods was admitted without the webhook.\n",
 		},
 		"Table": {
-			objects: missedWorld(), args: []string{"-A", "--kubeconfig=admin.conf"}, wantErr: cli.ErrFindings,
+			objects: missedWorld(), args: []string{"-A", "--kubeconfig=admin.conf"}, wantCode: 2,
 			wantStdout: `
 NAMESPACE   POD       OWNER            NODE     AGE   MISSING
 bank        bare      <none>           node-1   90m   account
@@ -83,7 +78,7 @@ bank/bare: no controller owns it: delete it and create it yourself
 			wantStderr: "2 of 4 Pods were admitted without the webhook." + uncertain + "\n",
 		},
 		"Namespace": {
-			objects: missedWorld(), args: []string{"-n=bank"}, wantErr: cli.ErrFindings,
+			objects: missedWorld(), args: []string{"-n=bank"}, wantCode: 2,
 			wantStdout: `
 NAMESPACE   POD    OWNER    NODE     AGE   MISSING
 bank        bare   <none>   node-1   90m   account
@@ -97,15 +92,9 @@ bank/bare: no controller owns it: delete it and create it yourself
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			stdout, stderr, err := runMissed(t, fake.NewClientset(tc.objects...), tc.args...)
-			if !errors.Is(err, tc.wantErr) {
-				t.Errorf("error %v, want %v", err, tc.wantErr)
-			}
-			if diff := cmp.Diff(strings.TrimPrefix(tc.wantStdout, "\n"), stdout); diff != "" {
-				t.Errorf("stdout (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.wantStderr, stderr); diff != "" {
-				t.Errorf("stderr (-want +got):\n%s", diff)
+			want := clitest.Outcome{Code: tc.wantCode, Stdout: strings.TrimPrefix(tc.wantStdout, "\n"), Stderr: tc.wantStderr}
+			if diff := cmp.Diff(want, runWith(t, fake.NewClientset(tc.objects...), append([]string{"missed"}, tc.args...)...)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -114,15 +103,11 @@ bank/bare: no controller owns it: delete it and create it yourself
 // The plugin's own configuration is asked for, because it says what Pods are owed.
 func TestMissedCommandConfiguration(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "admission.yaml")
-	content := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n" +
-		"- name: ServiceAccount\n  configuration: {mountServiceAccountToken: false}\n"
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	stdout, _, err := runMissed(t, fake.NewClientset(missedWorld()...), "--admission-control-config-file="+file)
-	if !errors.Is(err, cli.ErrFindings) || strings.Contains(stdout, "token") || !strings.Contains(stdout, "account") {
-		t.Errorf("error %v, want findings, and accounts only:\n%s", err, stdout)
+	file := clitest.WriteFile(t, "admission.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
+		"- name: ServiceAccount\n  configuration: {mountServiceAccountToken: false}\n"))
+	got := runWith(t, fake.NewClientset(missedWorld()...), "missed", "--admission-control-config-file="+file)
+	if got.Code != 2 || strings.Contains(got.Stdout, "token") || !strings.Contains(got.Stdout, "account") {
+		t.Errorf("%+v, want findings, and accounts only", got)
 	}
 }
 
@@ -132,10 +117,9 @@ func TestMissedCommandFails(t *testing.T) {
 	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("boom")
 	})
-	stdout, stderr, err := runMissed(t, client)
-	const want = "scan for Pods that were admitted without the webhook: list Pods: boom"
-	if err == nil || err.Error() != want || stdout+stderr != "" {
-		t.Errorf("error %v and output %q, want %q and none", err, stdout+stderr, want)
+	want := clitest.Outcome{Code: 1, Stderr: "Error: scan for Pods that were admitted without the webhook: list Pods: boom\n"}
+	if diff := cmp.Diff(want, runWith(t, client, "missed")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -160,16 +144,4 @@ func TestMissedCommandLine(t *testing.T) {
 			}
 		})
 	}
-}
-
-func runMissed(t *testing.T, client kubernetes.Interface, args ...string) (stdout, stderr string, err error) {
-	t.Helper()
-	var out, errOut bytes.Buffer
-	cmd := NewCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil })
-	cmd.SetArgs(append([]string{"missed"}, args...))
-	cmd.SetOut(&out)
-	cmd.SetErr(&errOut)
-	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	err = cmd.ExecuteContext(t.Context())
-	return out.String(), errOut.String(), err
 }

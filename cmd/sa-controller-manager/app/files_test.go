@@ -215,21 +215,6 @@ func skippedKeys(logger klog.Logger) (lines []string) {
 	return lines
 }
 
-// TestWatchLogsSkippedKeysInUse and not those that were written to the file after it was read.
-func TestWatchLogsSkippedKeysInUse(t *testing.T) {
-	t.Parallel()
-	path := clitest.WriteFile(t, "sa.pub", slices.Concat(testkeys.P224(), testkeys.P256()))
-	f := &files{verifyKeys: []*reload.File[verifyKeys]{mustOpen(t, path, parseVerifyKeys)}}
-	replace(t, path, testkeys.P384())
-	logger := bufferingLogger()
-	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
-	cancel()
-	f.watch(ctx, nil, signing.NewKeyring(signing.NewRing(0), f.publicKeys()...), nil)
-	if logged := skippedKeys(logger); len(logged) != 1 || !strings.Contains(logged[0], "found an EC key on P-224") {
-		t.Errorf("logged %q, want the key of the first read", logged)
-	}
-}
-
 // TestWatchLogsSkippedKeys of the file at the start and after a change: kube-apiserver may verify
 // with them.
 func TestWatchLogsSkippedKeys(t *testing.T) {

@@ -236,11 +236,6 @@ func TestRefusedUntilThePreviousContentIsBack(t *testing.T) {
 	await(t, none, func() bool { return slices.Contains(f.series(), none) })
 }
 
-func TestWatchOfNothingEnds(t *testing.T) {
-	t.Parallel()
-	(&files{}).watch(t.Context(), nil, nil, nil) // returns, because there is no file to follow
-}
-
 // TestWatchWithoutARing: --service-account-key-file may be given without a private key.
 func TestWatchWithoutARing(t *testing.T) {
 	t.Parallel()
@@ -252,29 +247,4 @@ func TestWatchWithoutARing(t *testing.T) {
 	}
 	replace(t, path, testkeys.P384())
 	f.watch(t.Context(), nil, nil, nil)
-}
-
-func TestWatchWaitsForItsCallbacks(t *testing.T) {
-	t.Parallel()
-	path := clitest.WriteFile(t, "sa.key", testkeys.P256())
-	registry := metrics.NewKubeRegistry()
-	f := &files{metrics: newFileMetrics(registry.MustRegister)}
-	f.keys, f.store = keyFile(t, path)
-	began, release, ended := make(chan string), make(chan struct{}), make(chan string)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go func() {
-		f.watch(ctx, func(*signing.Ring) { began <- ""; <-release }, nil, nil)
-		close(ended)
-	}()
-	replace(t, path, testkeys.P384())
-	receive(t, "private key", began)
-	cancel()
-	select {
-	case <-ended:
-		t.Error("watch returned while the callback of a new key ran")
-	case <-time.After(50 * time.Millisecond):
-	}
-	close(release)
-	receive(t, "end of watch", ended)
 }

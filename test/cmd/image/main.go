@@ -2,21 +2,35 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command image writes the container image of sa-controller-manager to a file, without a
-// container engine, and prints the digest of what it has written.
+// container engine, and prints the image's digest. The file is a Docker archive, which
+// "docker load", podman, containerd and "kind load image-archive" take.
 //
-// A build by an engine needs the engine, and makes a different image each time unless it is
-// told many things. Here equal sources and an equal Go give the same digest: all times are that
-// of the commit, owners are 0, and the layer is not compressed.
+// Equal sources and an equal Go give equal bytes: all times are that of the commit, owners are 0,
+// and the layer is not compressed, because what a compressor writes may change from one version to
+// the next.
 package main
 
 import (
+	"archive/tar"
+	"bytes"
+	"debug/buildinfo"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"path"
 	"time"
 
-	"sa-controller-manager/test/ociimage"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
+
+const program = "sa-controller-manager"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -35,47 +49,80 @@ func run(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	content, err := os.ReadFile(*binary)
-	if err != nil {
-		return err
-	}
 	made, err := time.Parse(time.RFC3339, *date)
 	if err != nil {
 		return fmt.Errorf("-date: %w", err)
 	}
-	image := ociimage.Image{
-		Binary: content,
-		Path:   "/usr/local/bin/sa-controller-manager",
-		Name:   "sa-controller-manager:" + *tag,
-		Date:   made,
-		Labels: map[string]string{
-			"org.opencontainers.image.title":    "sa-controller-manager",
-			"org.opencontainers.image.version":  *tag,
-			"org.opencontainers.image.revision": *revision,
-			"org.opencontainers.image.licenses": "Apache-2.0",
-		},
+	reference, err := name.NewTag(program+":"+*tag, name.WithDefaultRegistry(""))
+	if err != nil {
+		return fmt.Errorf("-tag: %w", err)
 	}
-	digest, err := write(image, *out)
+	image, err := build(*binary, made, map[string]string{
+		"org.opencontainers.image.title":    program,
+		"org.opencontainers.image.version":  *tag,
+		"org.opencontainers.image.revision": *revision,
+		"org.opencontainers.image.licenses": "Apache-2.0",
+	})
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s %s in %s\n", image.Name, digest, *out)
-	return nil
+	digest, err := image.Digest()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s %s in %s\n", reference, digest, *out)
+	return tarball.WriteToFile(*out, reference, image)
 }
 
-// write leaves no half of a file behind.
-func write(image ociimage.Image, name string) (digest string, err error) {
-	file, err := os.Create(name + ".new")
+// build returns an image of the binary alone, for the architecture that it was built for. It runs
+// as the user that other images without a distribution have too.
+func build(binary string, made time.Time, labels map[string]string) (v1.Image, error) {
+	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	defer func() { _ = os.Remove(file.Name()) }() // gone if all went well
-	if digest, err = image.Write(file); err != nil {
-		_ = file.Close()
-		return "", err
+	const entry = "/usr/local/bin/" + program
+	files, err := layer(binary, entry, made)
+	if err != nil {
+		return nil, err
 	}
-	if err := file.Close(); err != nil {
-		return "", err
+	created := v1.Time{Time: made.UTC()}
+	image, err := mutate.Append(empty.Image, mutate.Addendum{
+		Layer: static.NewLayer(files, types.DockerUncompressedLayer), History: v1.History{Created: created, CreatedBy: "COPY " + entry},
+	})
+	if err != nil {
+		return nil, err
 	}
-	return digest, os.Rename(file.Name(), name)
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	for _, setting := range info.Settings {
+		if setting.Key == "GOARCH" {
+			config.Architecture = setting.Value
+		}
+	}
+	config.OS, config.Created = "linux", created
+	config.Config = v1.Config{
+		User: "65532:65532", Entrypoint: []string{entry}, Labels: labels,
+		Env: []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+	}
+	return mutate.ConfigFile(image, config)
+}
+
+// layer is a file system with the binary and the directories above it.
+func layer(binary, entry string, made time.Time) ([]byte, error) {
+	content, err := os.ReadFile(binary)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	files := tar.NewWriter(&out)
+	for _, dir := range []string{"usr/", "usr/local/", "usr/local/bin/"} {
+		err = errors.Join(err, files.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, ModTime: made, Format: tar.FormatUSTAR}))
+	}
+	header := &tar.Header{Name: path.Join(".", entry[1:]), Mode: 0o755, Size: int64(len(content)), ModTime: made, Format: tar.FormatUSTAR}
+	err = errors.Join(err, files.WriteHeader(header))
+	_, failed := files.Write(content)
+	return out.Bytes(), errors.Join(err, failed, files.Close())
 }

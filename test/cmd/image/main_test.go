@@ -1,0 +1,60 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+// TestImage makes one of this test's binary, which is a Go binary like any other. That the product's
+// runs, the tests on a kind cluster show.
+func TestImage(t *testing.T) {
+	t.Parallel()
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archives [2][]byte
+	out := filepath.Join(t.TempDir(), "image.tar")
+	for i := range archives {
+		if err := run([]string{"-binary=" + binary, "-out=" + out, "-tag=v1.2.3", "-date=2026-11-21T10:00:00Z"}); err != nil {
+			t.Fatal(err)
+		}
+		if archives[i], err = os.ReadFile(out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(archives[0], archives[1]) {
+		t.Error("equal sources give different images")
+	}
+	manifest, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(out) })
+	if err != nil || len(manifest) != 1 || manifest[0].RepoTags[0] != "sa-controller-manager:v1.2.3" {
+		t.Errorf("the archive is of %v, %v", manifest, err)
+	}
+	image, err := tarball.ImageFromPath(out, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Image(image); err != nil {
+		t.Error(err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{config.Config.User, config.Config.Entrypoint[0], config.OS, config.Architecture, config.Created.String()}
+	want := []string{"65532:65532", "/usr/local/bin/sa-controller-manager", "linux", runtime.GOARCH, "2026-11-21 10:00:00 +0000 UTC"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("configuration (-want +got):\n%s", diff)
+	}
+}

@@ -38,7 +38,7 @@ func TestCertificateFilesOfAnotherCA(t *testing.T) {
 		orders         [][]int // of the replicas, the first of which leads
 		long           bool
 	}{
-		"InSeconds": {overlap: 20 * time.Second, apart: 3 * time.Second, orders: [][]int{{0, 1}, {1, 0}}},
+		"InSeconds": {overlap: 12 * time.Second, apart: 2 * time.Second, orders: [][]int{{0, 1}, {1, 0}}},
 		"InFull":    {overlap: 10 * time.Minute, apart: 90 * time.Second, orders: [][]int{{0, 1}}, long: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,7 +59,7 @@ func TestCertificateFilesOfAnotherCA(t *testing.T) {
 				s.replace(t, i, currentBinary(t))
 			}
 			c.awaitBound(t)
-			traffic := startTraffic(t, "the Service", c.client)
+			load := startTraffic(t, c.client)
 			for _, order := range tc.orders {
 				next := newServingCA(t)
 				for _, i := range order {
@@ -75,7 +75,7 @@ func TestCertificateFilesOfAnotherCA(t *testing.T) {
 					}
 				}
 			}
-			traffic.unharmed(t, false)
+			load.Unharmed(t)
 			for _, m := range slices.Backward(s.replicas[:]) {
 				m.stop(t)
 			}

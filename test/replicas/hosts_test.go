@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/traffic"
 )
 
 const plugin = "ServiceAccount"
@@ -29,7 +30,7 @@ func TestTakeoverOfTwoHosts(t *testing.T) {
 	second := first.join(t, "cp-2")
 	first.awaitIdentities(t, 2)
 	binary := currentBinary(t)
-	traffic := []*traffic{startTraffic(t, "the first host", first.client), startTraffic(t, "the second host", second.client)}
+	loads := []*traffic.Traffic{startTraffic(t, first.client), startTraffic(t, second.client)}
 
 	m1 := first.manage(t, binary)
 	m1.awaitReadyz(t, "no heartbeat from cp-2")
@@ -49,8 +50,8 @@ func TestTakeoverOfTwoHosts(t *testing.T) {
 	second.restart(t, second.KillAPIServer)
 	m1.awaitReady(t)
 	m2.awaitReady(t)
-	for _, tr := range traffic {
-		tr.unharmed(t, true)
+	for _, tr := range loads {
+		tr.Unharmed(t, traffic.Unanswered)
 	}
 	for name, m := range map[string]*manager{"first": m1, "second": m2} {
 		if calls, err := m.metric(limited(t), "sacm_webhook_requests_total"); err != nil || calls < 40 {
@@ -70,12 +71,12 @@ func TestHostThatJoins(t *testing.T) {
 	m1 := first.manage(t, currentBinary(t))
 	m1.awaitReady(t)
 	first.awaitBound(t)
-	traffic := startTraffic(t, "the first host", first.client)
+	load := startTraffic(t, first.client)
 	second := first.join(t, "cp-2")
 
 	m1.awaitReadyz(t, "refuses Pods on cp-2")
 	m1.awaitReady(t) // that is no reason to be taken for dead
-	if _, err := second.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), newPod(), metav1.CreateOptions{}); err == nil || !answered(err) {
+	if _, err := second.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), traffic.Pod(), metav1.CreateOptions{}); err == nil || traffic.Unanswered(err) {
 		t.Errorf("create a Pod beside no replica: %v, want that it is refused", err)
 	}
 	if n, err := m1.metric(limited(t), "sacm_webhook_hosts_without_replica"); err != nil || n != 1 {
@@ -97,14 +98,14 @@ func TestHostThatJoins(t *testing.T) {
 		}
 		return err
 	})
-	pod, err := second.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), newPod(), metav1.CreateOptions{})
-	if err = errors.Join(err, complete(pod)); err != nil {
+	pod, err := second.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), traffic.Pod(), metav1.CreateOptions{})
+	if err = errors.Join(err, traffic.Complete(pod)); err != nil {
 		t.Errorf("create a Pod on the second host: %v", err)
 	}
 	if found := doctor(t, first); strings.Contains(found, "cp-2") {
 		t.Errorf("doctor still finds cp-2:\n%s", found)
 	}
-	traffic.unharmed(t, false)
+	load.Unharmed(t)
 	m2.stop(t)
 	m1.stop(t)
 }

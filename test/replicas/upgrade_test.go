@@ -45,7 +45,7 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 	s.beginOverlap(t)
 	secret := s.handmadeToken(t)
 
-	traffic := startTraffic(t, "the Service", s.cluster.client)
+	load := startTraffic(t, s.cluster.client)
 	begun := s.kept(t)
 	for _, step := range []struct {
 		name   string
@@ -63,7 +63,7 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 			t.Errorf("after the %s the token of a Secret is another", step.name)
 		}
 	}
-	traffic.unharmed(t, false)
+	load.Unharmed(t)
 	for _, one := range s.replicas {
 		one.stop(t)
 	}

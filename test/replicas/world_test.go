@@ -19,7 +19,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/traffic"
 )
 
 // waitTimeout bounds every wait. Only a failing test reaches it.
@@ -133,9 +135,6 @@ func (m *manager) awaitReady(t *testing.T) {
 	}
 }
 
-// errorLine is how klog begins a line of severity Error or Fatal.
-var errorLine = regexp.MustCompile(`(?m)^[EF]\d{4} .*$`)
-
 // expected is what client-go logs as an error in a replica that loses a race for the Lease,
 // and in any that loses its kube-apiserver.
 var expected = regexp.MustCompile(`leaderelection\.go:|election\.go:|connection refused|connection reset|EOF|http2: client connection lost`)
@@ -147,10 +146,8 @@ func (m *manager) stop(t *testing.T) {
 	if err != nil || exit.Code != 0 {
 		t.Errorf("end the manager: code %d, %v", exit.Code, err)
 	}
-	for _, line := range errorLine.FindAllString(m.Logs(), -1) {
-		if !expected.MatchString(line) {
-			t.Errorf("the manager logged an error: %s", line)
-		}
+	for _, line := range devcluster.Complaints(m.Logs(), expected) {
+		t.Errorf("the manager logged an error: %s", line)
 	}
 }
 
@@ -204,23 +201,8 @@ func poll(t *testing.T, what string, ok func(context.Context) error) {
 // within is poll with a limit of its own.
 func within(t *testing.T, limit time.Duration, what string, ok func(context.Context) error) {
 	t.Helper()
-	ctx := limitedTo(t, limit)
-	ticker := time.NewTicker(100 * time.Millisecond)
-	defer ticker.Stop()
-	var last error // the one of the end says nothing
-	for {
-		err := ok(ctx)
-		if err == nil {
-			return
-		}
-		if ctx.Err() == nil {
-			last = err
-		}
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			t.Fatalf("%s: %v: %v", what, context.Cause(ctx), last)
-		}
+	if err := await.Poll(limitedTo(t, limit), ok); err != nil {
+		t.Fatalf("%s: %v", what, err)
 	}
 }
 
@@ -256,4 +238,20 @@ func (c *cluster) awaitBound(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// startTraffic creates Pods through one kube-apiserver.
+func startTraffic(t *testing.T, client kubernetes.Interface) *traffic.Traffic {
+	t.Helper()
+	return traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
+		ctx, cancel := context.WithTimeout(ctx, waitTimeout)
+		defer cancel()
+		return client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, traffic.Pod(), metav1.CreateOptions{})
+	})
+}
+
+// lasts lets time pass. There is no event to await.
+func lasts(t *testing.T, more time.Duration) {
+	t.Helper()
+	await.Sleep(t.Context(), more)
 }

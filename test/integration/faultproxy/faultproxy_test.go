@@ -4,14 +4,12 @@
 package faultproxy
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -206,22 +204,6 @@ func TestCutWatches(t *testing.T) {
 	}
 }
 
-// TestCloseEndsHeldRequests hangs if a held request does not end.
-func TestCloseEndsHeldRequests(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.proxy.Use(&Rule{Match: Any, Fault: Hold(nil, Forward)})
-	done := make(chan error, 1)
-	go func() { done <- f.client.CoreV1().Secrets("a").Delete(t.Context(), "s", metav1.DeleteOptions{}) }()
-	if err := f.proxy.Await(t.Context(), Any, func(held []Request) bool { return len(held) == 1 }); err != nil {
-		t.Fatal(err)
-	}
-	f.proxy.Close()
-	if err := <-done; err == nil {
-		t.Error("a request that was never passed on succeeded")
-	}
-}
-
 // fixture is a proxy in front of a server that agrees to everything.
 type fixture struct {
 	proxy  *Proxy
@@ -283,15 +265,4 @@ func clientConfig(t *testing.T, proxy *Proxy) *rest.Config {
 	}
 	t.Cleanup(func() { (&http.Client{Transport: transport}).CloseIdleConnections() })
 	return config
-}
-
-// TestAwaitGivesUp says what it saw.
-func TestAwaitGivesUp(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	if err := f.proxy.Await(ctx, Any, func([]Request) bool { return false }); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("want the deadline's error, got: %v", err)
-	}
 }

@@ -23,10 +23,9 @@ type Request struct {
 	// Began is when the request arrived.
 	Began time.Time
 
-	Path      string
-	Query     url.Values
-	Accept    string
-	UserAgent string
+	Path   string
+	Query  url.Values
+	Accept string
 
 	// Code is the status of the answer; 0 while there is none and if the client got
 	// none.
@@ -52,11 +51,10 @@ func (r Request) target() string {
 // /api/v1 or /apis/group/version, then [/namespaces/ns]/resource[/name[/subresource]].
 func readRequest(r *http.Request) Request {
 	request := Request{
-		Path:      r.URL.Path,
-		Query:     r.URL.Query(),
-		Accept:    r.Header.Get("Accept"),
-		UserAgent: r.UserAgent(),
-		Open:      true,
+		Path:   r.URL.Path,
+		Query:  r.URL.Query(),
+		Accept: r.Header.Get("Accept"),
+		Open:   true,
 	}
 	parts := resourceParts(r.URL.Path)
 	if len(parts) > 2 && parts[0] == "namespaces" {

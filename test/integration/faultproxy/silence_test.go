@@ -11,14 +11,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 // still is how long the tests check that nothing happens.
@@ -67,22 +62,6 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestSilencesMeet has one silence begin in another. What one has taken, the other does not
-// end.
-func TestSilencesMeet(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	conn := dialProxy(t, f.proxy)
-	endFirst := f.proxy.Silence()
-	endSecond := f.proxy.SilenceAll()
-	endSecond()
-	wantSilence(t, conn)
-	endFirst()
-	if _, err := io.ReadAll(conn); err == nil || isTimeout(err) {
-		t.Errorf("after the end: %v, want a reset", err)
-	}
-}
-
 // TestCloseEndsSilence would hang or leave goroutines behind otherwise.
 func TestCloseEndsSilence(t *testing.T) {
 	t.Parallel()
@@ -94,54 +73,6 @@ func TestCloseEndsSilence(t *testing.T) {
 		t.Errorf("after the end: %v, want a reset", err)
 	}
 	end()
-}
-
-// TestPingFindsSilence has client-go's own check end a watch that would wait forever
-// (k8s.io/apimachinery pkg/util/net, http.go): nothing else shows that the connection is
-// dead.
-func TestPingFindsSilence(t *testing.T) {
-	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
-	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
-	server := httptest.NewServer(http.HandlerFunc(agree))
-	t.Cleanup(server.Close)
-	proxy := startProxy(t, &rest.Config{Host: server.URL})
-	config := clientConfig(t, proxy)
-	// With another name it does not share the connections of the other tests, whose timeouts
-	// is longer.
-	config.ServerName = "example.com"
-	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { (&http.Client{Transport: transport}).CloseIdleConnections() })
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	watch, err := client.CoreV1().Secrets("").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watch.Stop()
-	begun := time.Now()
-	defer proxy.Silence()()
-	late := time.NewTimer(20 * time.Second)
-	defer late.Stop()
-	for open := true; open; {
-		select {
-		case _, open = <-watch.ResultChan():
-		case <-late.C:
-			t.Fatal("the watch is still open")
-		}
-	}
-	if took := time.Since(begun); took < time.Second {
-		t.Errorf("the watch ended after %v, want it to be the ping that ends it", took)
-	}
-	next, err := client.CoreV1().Secrets("").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatalf("the next watch: %v", err)
-	}
-	next.Stop()
 }
 
 // dialProxy has TLS and HTTP/1.1 on a connection of its own.

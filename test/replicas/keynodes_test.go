@@ -1,0 +1,295 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package replicas
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/tokens"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// keyNodes are two, with what they have issued.
+type keyNodes struct {
+	first, second *keyNode
+
+	signer bool
+	binary devcluster.Binary
+	step   int
+	good   []issued
+}
+
+// keyNode is a host.
+type keyNode struct {
+	*devcluster.Cluster
+
+	name    string
+	client  kubernetes.Interface
+	manager *devcluster.Manager
+}
+
+func (n *keyNode) pki(name string) string { return filepath.Join(n.Dir(), "pki", name) }
+
+type issued struct{ what, token, keyID string }
+
+func newKeyNodes(t *testing.T, signer bool) *keyNodes {
+	t.Helper()
+	p := &keyNodes{first: &keyNode{name: "cp-1"}, second: &keyNode{name: "cp-2"}, signer: signer, binary: currentBinary(t)}
+	node := p.first
+	cluster, err := devcluster.Start(t.Context(), devcluster.Options{
+		ExternalSigner: signer,
+		BeforeAPIServer: func(cluster *devcluster.Cluster) error {
+			node.Cluster = cluster
+			return p.prepare(t, node)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stops(t, cluster)
+	node = p.second
+	joined, err := cluster.Join(t.Context(), "cp-2")
+	if errors.Is(err, os.ErrPermission) {
+		t.Skipf("only root can make hosts: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	stops(t, joined)
+	for _, node := range p.nodes() {
+		node.client = client(t, node.Cluster)
+		if node.manager == nil {
+			if err := p.manage(node); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := node.manager.Ready(limited(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		poll(t, "await an account", func(ctx context.Context) error {
+			_, err := p.second.client.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
+			return err
+		})
+	}
+	p.hold(t)
+	return p
+}
+
+func (p *keyNodes) nodes() []*keyNode { return []*keyNode{p.first, p.second} }
+
+// other is the flag for the kube-apiserver that is not asked by itself.
+func (p *keyNodes) other() string { return "--apiserver=" + p.second.Config().Host }
+
+// prepare is what is done on a node before kube-apiserver is started there.
+func (p *keyNodes) prepare(t *testing.T, n *keyNode) error {
+	t.Helper()
+	if err := os.MkdirAll(n.pki(""), 0o700); err != nil {
+		return err
+	}
+	if n == p.first {
+		p.keys(t, n, "init", "--from-private-key-file="+n.SigningKeyFile())
+		p.toFiles(t, n)
+	} else {
+		p.copyRing(t)
+	}
+	if p.signer {
+		return p.manage(n)
+	}
+	n.SetAPIServerFlag("service-account-signing-key-file", n.pki("sa.key"))
+	n.SetAPIServerFlag("service-account-key-file", n.pki("sa.pub"))
+	return nil
+}
+
+func (p *keyNodes) manage(n *keyNode) (err error) {
+	flags := []string{"--token-secrets=manual", "--leader-elect=true", "--service-account-private-key-file=", "--service-account-key-ring=" + n.ring()}
+	if p.signer {
+		flags = append(flags, "--external-signer-socket="+n.SignerSocket(), "--external-signer-refresh-hint=2s")
+	}
+	n.manager, err = p.binary.StartManager(n.Cluster, flags...)
+	return err
+}
+
+// hold has a token Secret filled.
+func (p *keyNodes) hold(t *testing.T) {
+	t.Helper()
+	secrets := p.first.client.CoreV1().Secrets(metav1.NamespaceDefault)
+	if _, err := secrets.Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "held", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
+		Type:       corev1.SecretTypeServiceAccountToken,
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "await the token of the Secret", func(ctx context.Context) error {
+		secret, err := secrets.Get(ctx, "held", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		token := string(secret.Data[corev1.ServiceAccountTokenKey])
+		if token == "" {
+			return errors.New("it has none")
+		}
+		p.good = append(p.good, issued{"of the Secret", token, ""})
+		return nil
+	})
+}
+
+// keyRing is what the commands print.
+type keyRing struct {
+	Generation int64
+	Findings   []struct{ Code string }
+	Keys       []struct{ ID, Role, Accepted string }
+}
+
+func (r keyRing) role(role string) string {
+	for _, key := range r.Keys {
+		if key.Role == role {
+			return key.ID
+		}
+	}
+	return ""
+}
+
+func (r keyRing) accepted(id string) bool {
+	for _, key := range r.Keys {
+		if key.ID == id {
+			return key.Accepted == "yes"
+		}
+	}
+	return false
+}
+
+// keys runs a command on a node.
+func (p *keyNodes) keys(t *testing.T, n *keyNode, words ...string) (ring keyRing) {
+	t.Helper()
+	stdout, stderr, err := p.run(t, n, words...)
+	if err != nil {
+		t.Fatalf("keys %v: %v\n%s%s", words, err, stdout, stderr)
+	}
+	if err := json.Unmarshal(stdout, &ring); err != nil {
+		t.Fatalf("keys %v: %v in %s", words, err, stdout)
+	}
+	return ring
+}
+
+func (p *keyNodes) refuses(t *testing.T, sentence string, n *keyNode, words ...string) {
+	t.Helper()
+	stdout, stderr, err := p.run(t, n, words...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 1 || !strings.Contains(string(stderr), sentence) {
+		t.Errorf("keys %v: %v, want exit code 1 and %q:\n%s%s", words, err, sentence, stdout, stderr)
+	}
+}
+
+func (p *keyNodes) run(t *testing.T, n *keyNode, words ...string) (stdout, stderr []byte, err error) {
+	t.Helper()
+	args := append(append([]string{"keys"}, words...), "--service-account-key-ring="+n.ring(), "-o=json")
+	if words[0] != "init" {
+		args = append(args, "--kubeconfig="+n.Kubeconfig())
+	}
+	if words[0] == "list" || words[len(words)-1] == "status" {
+		args = append(args, p.other()) // or it would be a finding that one is not asked
+	}
+	command := exec.CommandContext(limited(t), p.binary.Path, args...)
+	var out, complaint bytes.Buffer
+	command.Stdout, command.Stderr = &out, &complaint
+	err = command.Run()
+	return out.Bytes(), complaint.Bytes(), err
+}
+
+// toFiles is to_files of the page.
+func (p *keyNodes) toFiles(t *testing.T, n *keyNode) {
+	t.Helper()
+	for name, words := range map[string][]string{"sa.pub": {"list", "-o=pem"}, "sa.key": {"export", "--private"}} {
+		words = append(append([]string{"keys"}, words...), "--service-account-key-ring="+n.ring())
+		pem, err := exec.CommandContext(limited(t), p.binary.Path, words...).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeFile(t, n.pki(name), pem)
+	}
+}
+
+// ring is the ring file of a node.
+func (n *keyNode) ring() string { return n.pki("sa-keys/ring.json") }
+
+// copyRing is copy_ring of the page.
+func (p *keyNodes) copyRing(t *testing.T) {
+	t.Helper()
+	command := fmt.Sprintf("umask 077 && tar -C %s -cf - sa.key sa.pub | tar -C %s -xpf - && %s keys import --service-account-key-ring=%s %s",
+		p.first.pki(""), p.second.pki(""), p.binary.Path, p.second.ring(), p.first.ring())
+	if out, err := exec.CommandContext(limited(t), "sh", "-c", command).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+}
+
+// audiences are in every token, one for each judgement: kube-apiserver remembers what it has accepted for ten seconds.
+func audiences() []string {
+	var all []string
+	for step := range 30 {
+		all = append(all, fmt.Sprintf("step-%d", step))
+	}
+	return all
+}
+
+// signs is the ID of the key that kube-apiserver signs with.
+func (n *keyNode) signs(t *testing.T) string {
+	t.Helper()
+	token, err := n.request(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keyIDOf(t, token)
+}
+
+func (n *keyNode) request(ctx context.Context) (string, error) {
+	answer, err := n.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(ctx, "default", &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{Audiences: audiences()},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", err
+	}
+	return answer.Status.Token, nil
+}
+
+func (n *keyNode) accepts(ctx context.Context, token string, audiences ...string) (bool, error) {
+	review, err := n.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Authenticated, nil
+}
+
+func keyIDOf(t *testing.T, token string) string {
+	t.Helper()
+	content, err := tokens.Inspect(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content.KeyID
+}
+
+func writeFile(t *testing.T, path string, data []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

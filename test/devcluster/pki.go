@@ -33,6 +33,9 @@ func NewAuthority(name string) (*Authority, error) {
 // PEM is its certificate.
 func (a *Authority) PEM() []byte { return a.authority.pem() }
 
+// Key is its private key, PEM.
+func (a *Authority) Key() ([]byte, error) { return keyutil.MarshalPrivateKeyToPEM(a.authority.key) }
+
 // Client issues a client certificate for the given user and groups; both results
 // are PEM.
 func (a *Authority) Client(user string, groups ...string) (cert, key []byte, err error) {
@@ -40,11 +43,15 @@ func (a *Authority) Client(user string, groups ...string) (cert, key []byte, err
 	return p.cert, p.key, err
 }
 
-// Server issues a serving certificate for one host; both results are PEM.
+// Server issues a serving certificate for one name or address; both results are PEM.
 func (a *Authority) Server(host string) (cert, key []byte, err error) {
 	template := newTemplate(pkix.Name{CommonName: host})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	template.DNSNames = []string{host}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
 	p, err := a.authority.issue(template)
 	return p.cert, p.key, err
 }

@@ -7,15 +7,14 @@ package kind
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // callTheAPI has Pods call the API with what our webhook has mounted.
@@ -104,11 +103,14 @@ func (c *cluster) updateDefaultAccount(t *testing.T, namespace string, change fu
 // new Pod is as wanted.
 func (c *cluster) awaitPodAs(t *testing.T, namespace, what string, wanted func(*corev1.Pod) bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
+	poll(t, "that a new Pod in namespace "+namespace+" is "+what, func(ctx context.Context) error {
 		pod, err := c.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return err == nil && wanted(pod), err
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !wanted(pod) {
+			return fmt.Errorf("it is %+v", pod.Spec)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Errorf("await that a new Pod in namespace %s is %s: %v", namespace, what, err)
-	}
 }

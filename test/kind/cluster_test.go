@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"sa-controller-manager/test/await"
 )
 
 // waitTimeout bounds every wait for the cluster.
@@ -82,6 +84,16 @@ func connect(t *testing.T, name, kubeconfig string) *cluster {
 		t.Fatal(err)
 	}
 	return &cluster{name: name, kubeconfig: kubeconfig, config: config, client: client}
+}
+
+// poll asks until ok returns nil. It is for what nothing announces.
+func poll(t *testing.T, what string, ok func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
+	defer cancel()
+	if err := await.Poll(ctx, ok); err != nil {
+		t.Fatalf("await %s: %v", what, err)
+	}
 }
 
 // remove deletes the cluster, unless the test has failed and KIND_KEEP is set.

@@ -15,11 +15,9 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 )
 
 // ownNamespace is where the overlay puts everything.
@@ -49,11 +47,11 @@ func TestDeployment(t *testing.T) {
 	})
 	t.Run("LeaderDeleted", func(t *testing.T) {
 		c.unharmed(t, "during-deletion", func() {
-			leader := c.leader(t)
+			leader := c.leader(t, "")
 			if err := c.client.CoreV1().Pods(ownNamespace).Delete(t.Context(), leader, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			c.awaitOtherLeader(t, leader)
+			c.leader(t, leader)
 			c.awaitRollout(t)
 		})
 	})
@@ -84,7 +82,7 @@ func (c *cluster) killLeader(t *testing.T) {
 	namespace := c.namespace(t, "during-kill")
 	c.awaitDefaultAccount(t, namespace)
 	traffic := c.traffic(t, namespace)
-	leader := c.leader(t)
+	leader := c.leader(t, "")
 	pod, err := c.client.CoreV1().Pods(ownNamespace).Get(t.Context(), leader, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -178,29 +176,21 @@ func (c *cluster) turnKubernetesOff(t *testing.T) {
 	c.awaitRestart(t, "kube-apiserver", "--disable-admission-plugins=ServiceAccount")
 }
 
-// leader is the Pod that holds the Lease.
-func (c *cluster) leader(t *testing.T) string {
+// leader is the Pod that holds the Lease, once that is another one than the given one.
+func (c *cluster) leader(t *testing.T, than string) (pod string) {
 	t.Helper()
-	lease, err := c.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "sa-controller-manager", metav1.GetOptions{})
-	if err != nil || lease.Spec.HolderIdentity == nil {
-		t.Fatalf("nobody leads: %v", err)
-	}
-	// The identity is hostname_uuid, and the hostname that of the Pod.
-	pod, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
-	return pod
-}
-
-// awaitOtherLeader asks, because a Lease changes all the time.
-func (c *cluster) awaitOtherLeader(t *testing.T, than string) {
-	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(context.Context) (bool, error) {
-		lease, err := c.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(t.Context(), "sa-controller-manager", metav1.GetOptions{})
-		return err == nil && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" &&
-			!strings.HasPrefix(*lease.Spec.HolderIdentity, than+"_"), nil
+	poll(t, "a leader", func(ctx context.Context) error {
+		lease, err := c.client.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, "sa-controller-manager", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		// The identity is hostname_uuid, and the hostname that of the Pod.
+		if pod, _, _ = strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_"); pod == "" || pod == than {
+			return fmt.Errorf("%q leads", pod)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Errorf("await another leader than %s: %v", than, err)
-	}
+	return pod
 }
 
 func (c *cluster) patchDeployment(t *testing.T, patch string) {
@@ -214,24 +204,19 @@ func (c *cluster) patchDeployment(t *testing.T, patch string) {
 // awaitRollout returns once all replicas are new, there and ready, and no old one is left.
 func (c *cluster) awaitRollout(t *testing.T) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
-		var deployment *appsv1.Deployment
-		if deployment, last = c.client.AppsV1().Deployments(ownNamespace).Get(ctx, "sa-controller-manager", metav1.GetOptions{}); last != nil {
-			return false, nil
+	poll(t, "the rollout", func(ctx context.Context) error {
+		deployment, err := c.client.AppsV1().Deployments(ownNamespace).Get(ctx, "sa-controller-manager", metav1.GetOptions{})
+		if err != nil {
+			return err
 		}
 		status, want := deployment.Status, *deployment.Spec.Replicas
 		if status.ObservedGeneration < deployment.Generation || status.UpdatedReplicas != want || status.AvailableReplicas != want || status.Replicas != want {
-			last = fmt.Errorf("%d updated, %d available of %d", status.UpdatedReplicas, status.AvailableReplicas, want)
-			return false, nil
+			return fmt.Errorf("%d updated, %d available of %d", status.UpdatedReplicas, status.AvailableReplicas, want)
 		}
-		var pods *corev1.PodList
-		if pods, last = c.client.CoreV1().Pods(ownNamespace).List(ctx, metav1.ListOptions{}); last == nil && len(pods.Items) != int(want) {
-			last = fmt.Errorf("%d Pods, want %d", len(pods.Items), want)
+		pods, err := c.client.CoreV1().Pods(ownNamespace).List(ctx, metav1.ListOptions{})
+		if err == nil && len(pods.Items) != int(want) {
+			err = fmt.Errorf("%d Pods, want %d", len(pods.Items), want)
 		}
-		return last == nil, nil
+		return err
 	})
-	if err != nil {
-		t.Fatalf("await the rollout: %v", last)
-	}
 }

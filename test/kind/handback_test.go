@@ -20,7 +20,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"sa-controller-manager/test/await"
 )
@@ -166,14 +165,13 @@ func (c *cluster) expire(t *testing.T) {
 // awaitRefusal waits until Pods are refused because the webhook does not answer.
 func (c *cluster) awaitRefusal(t *testing.T) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
-		_, last = c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		return last != nil && strings.Contains(last.Error(), "failed calling webhook"), nil
+	poll(t, "that Pods are refused", func(ctx context.Context) error {
+		_, err := c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+			return errors.Join(errors.New("the webhook is not missed"), err)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("await that Pods are refused: %v", errors.Join(err, last))
-	}
 }
 
 // rebootWithoutUs restarts the node and waits until the control plane is up without our process.
@@ -183,23 +181,18 @@ func (c *cluster) rebootWithoutUs(t *testing.T) {
 	run(t, "docker", "restart", c.controlPlane())
 	names := []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 	// kube-apiserver is a Pod of this node, so there is nothing to watch yet.
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
+	poll(t, "the control plane after the restart", func(ctx context.Context) error {
 		for _, name := range names {
-			var pod *corev1.Pod
-			if pod, last = c.client.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name+"-"+c.controlPlane(), metav1.GetOptions{}); last != nil {
-				return false, nil
+			pod, err := c.client.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name+"-"+c.controlPlane(), metav1.GetOptions{})
+			if err != nil {
+				return err
 			}
 			running := pod.Status.ContainerStatuses
 			if !isReady(pod) || len(running) != 1 || running[0].State.Running == nil || running[0].State.Running.StartedAt.Time.Before(stopped.Truncate(time.Second)) {
-				last = fmt.Errorf("%s is not ready after the restart", pod.Name)
-				return false, nil
+				return fmt.Errorf("%s is not ready after the restart", pod.Name)
 			}
 		}
-		return true, nil
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("await the control plane after the restart: %v", errors.Join(err, last))
-	}
 	t.Logf("the control plane is ready %v after the node was turned off", time.Since(stopped).Round(100*time.Millisecond))
 }

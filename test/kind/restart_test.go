@@ -10,9 +10,7 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // restartNode turns the control-plane node off and on. The webhook fails closed, and
@@ -22,12 +20,9 @@ func (c *cluster) restartNode(t *testing.T) {
 	run(t, "docker", "start", c.controlPlane())
 	begin := time.Now()
 	// kube-apiserver is a Pod of that node: there is nothing to watch yet.
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
-		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error() == nil, nil
+	poll(t, "kube-apiserver after the restart", func(ctx context.Context) error {
+		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
-	if err != nil {
-		t.Fatalf("await kube-apiserver after the restart: %v", err)
-	}
 	t.Logf("kube-apiserver is ready %v after the node was turned on", time.Since(begin).Round(100*time.Millisecond))
 	namespace := c.namespace(t, "after-restart")
 	c.awaitAdmission(t, namespace)
@@ -41,15 +36,11 @@ func (c *cluster) restartNode(t *testing.T) {
 // awaitAdmission returns once a Pod is admitted with all that it needs.
 func (c *cluster) awaitAdmission(t *testing.T, namespace string) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 250*time.Millisecond, waitTimeout, true, func(ctx context.Context) (bool, error) {
-		var pod *corev1.Pod
-		if pod, last = c.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); last == nil {
-			last = complete(pod)
+	poll(t, "that Pods are admitted", func(ctx context.Context) error {
+		pod, err := c.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if err == nil {
+			err = complete(pod)
 		}
-		return last == nil, nil
+		return err
 	})
-	if err != nil {
-		t.Fatalf("await that Pods are admitted: %v", last)
-	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/traffic"
 )
 
 // takenOver is a node that was taken over, whose process is dead for good: its binary ends at once,
@@ -33,9 +34,7 @@ func takenOver(t *testing.T) (n *node, before map[string]string) {
 	for _, name := range edited {
 		before[name] = string(n.read(t, manifestOf(name)))
 	}
-	if code, stdout, stderr := n.kubeadm(t, append([]string{"takeover"}, n.podFlags()...)...); code != 0 {
-		t.Fatalf("takeover: exit code %d\n%s\n%s\n%s", code, stdout, stderr, n.kubelet)
-	}
+	n.must(t, append([]string{"takeover"}, n.podFlags()...)...)
 	weRun(t, n)
 	n.kubelet.breakManager()
 	n.write(t, "/etc/kubernetes/sa-controller-manager/kubeconfig", []byte("kind: ["))
@@ -43,7 +42,7 @@ func takenOver(t *testing.T) (n *node, before map[string]string) {
 		t.Fatal(err)
 	}
 	poll(t, "Pods are refused", func(ctx context.Context) error {
-		_, err := n.client.CoreV1().Pods("default").Create(ctx, newPod(), metav1.CreateOptions{})
+		_, err := n.client.CoreV1().Pods("default").Create(ctx, traffic.Pod(), metav1.CreateOptions{})
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 			return errors.Join(errors.New("the webhook is not missed"), err)
 		}
@@ -75,10 +74,7 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	begun := time.Now()
-	code, stdout, stderr := n.kubeadm(t, "handback")
-	if code != 0 {
-		t.Fatalf("handback: exit code %d\n%s\n%s\n%s", code, stdout, stderr, n.kubelet)
-	}
+	stdout, _ := n.must(t, "handback")
 	t.Logf("handback took %s:\n%s", time.Since(begun).Round(time.Second), steps(stdout))
 	n.handedBack(t, before)
 }

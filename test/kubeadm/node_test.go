@@ -118,9 +118,13 @@ func (n *node) writePKI(t *testing.T) {
 	t.Helper()
 	const pki = "/etc/kubernetes/pki/"
 	ca := newAuthority(t)
-	serving, servingKey := ca.server(t)
-	n.write(t, pki+"ca.crt", encode(ca.cert))
-	n.write(t, pki+"ca.key", encodeKey(t, ca.key))
+	caKey, err1 := ca.Key()
+	serving, servingKey, err2 := ca.Server("127.0.0.1")
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	n.write(t, pki+"ca.crt", ca.PEM())
+	n.write(t, pki+"ca.key", caKey)
 	n.write(t, pki+"apiserver.crt", serving)
 	n.write(t, pki+"apiserver.key", servingKey)
 	if err := devcluster.WriteSigningKey(n.path(pki+"sa.key"), devcluster.RSA); err != nil {
@@ -128,8 +132,8 @@ func (n *node) writePKI(t *testing.T) {
 	}
 	n.write(t, pki+"sa.pub", publicKey(t, n.read(t, pki+"sa.key")))
 	server := "https://127.0.0.1:" + strconv.Itoa(n.apiPort)
-	n.write(t, "/etc/kubernetes/admin.conf", ca.kubeconfig(t, server, "kubernetes-admin", "system:masters"))
-	n.write(t, "/etc/kubernetes/controller-manager.conf", ca.kubeconfig(t, server, "system:kube-controller-manager"))
+	n.write(t, "/etc/kubernetes/admin.conf", userKubeconfig(t, ca, server, "kubernetes-admin", "system:masters"))
+	n.write(t, "/etc/kubernetes/controller-manager.conf", userKubeconfig(t, ca, server, "system:kube-controller-manager"))
 }
 
 // publicKey is the public half of a private key.
@@ -264,6 +268,17 @@ func (n *node) kubeadm(t *testing.T, args ...string) (code int, stdout, stderr s
 		t.Fatal(failed)
 	}
 	return command.ProcessState.ExitCode(), out.String(), err.String()
+}
+
+// must is kubeadm for a sub-command that has to succeed.
+func (n *node) must(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	code, stdout, stderr := n.kubeadm(t, args...)
+	if code == 0 {
+		return stdout, stderr
+	}
+	t.Fatalf("%s: exit code %d\n%s\n%s\n%s", args[0], code, stdout, stderr, n.kubelet)
+	return "", ""
 }
 
 // podFlags are what our process needs on a machine that has other things on its ports.

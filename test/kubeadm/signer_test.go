@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -43,10 +42,7 @@ func TestExternalSigner(t *testing.T) {
 	}
 	n.allAccepted(t, "before", tokensOfOld)
 
-	code, stdout, stderr := n.kubeadm(t, append([]string{"takeover", "--external-signer"}, n.podFlags()...)...)
-	if code != 0 {
-		t.Fatalf("takeover: exit code %d\n%s\n%s\n%s", code, stdout, stderr, n.kubelet)
-	}
+	n.must(t, append([]string{"takeover", "--external-signer"}, n.podFlags()...)...)
 	after := string(n.read(t, manifestOf("kube-apiserver")))
 	for _, gone := range []string{"--service-account-key-file", "--service-account-signing-key-file"} {
 		if strings.Contains(after, gone) {
@@ -58,8 +54,9 @@ func TestExternalSigner(t *testing.T) {
 	}
 	n.allAccepted(t, "with the signer", tokensOfOld)
 	token := n.request(t)
-	if header, _, _ := strings.Cut(token, "."); !strings.Contains(decode(t, header), `"typ":"JWT"`) {
-		t.Errorf("the header of a requested token is %s, which a signer did not make", decode(t, header))
+	segment, _, _ := strings.Cut(token, ".")
+	if header, err := base64.RawURLEncoding.DecodeString(segment); err != nil || !bytes.Contains(header, []byte(`"typ":"JWT"`)) {
+		t.Errorf("the header of a requested token is %s, which a signer did not make: %v", header, err)
 	}
 	tokensOfOld["of the signer"] = token
 	n.allAccepted(t, "with the signer", tokensOfOld)
@@ -78,10 +75,7 @@ func TestExternalSigner(t *testing.T) {
 	if code != 0 || strings.Contains(again, "+++") {
 		t.Errorf("a second takeover: exit code %d\n%s", code, again)
 	}
-	code, stdout, stderr = n.kubeadm(t, "handback")
-	if code != 0 {
-		t.Fatalf("handback: exit code %d\n%s\n%s\n%s", code, stdout, stderr, n.kubelet)
-	}
+	n.must(t, "handback")
 	if diff := cmp.Diff(before, string(n.read(t, manifestOf("kube-apiserver")))); diff != "" {
 		t.Errorf("the manifest of kube-apiserver is not what it was (-before +after):\n%s", diff)
 	}
@@ -146,27 +140,21 @@ func (n *node) request(t *testing.T) string {
 // allAccepted asks until kube-apiserver has answered; it may be on its way out or in.
 func (n *node) allAccepted(t *testing.T, when string, all map[string]string) {
 	t.Helper()
+	n.reviewed(t, when, all, true)
+}
+
+// reviewed asks until kube-apiserver accepts all tokens, or refuses them.
+func (n *node) reviewed(t *testing.T, when string, all map[string]string, accepted bool) {
+	t.Helper()
 	for whose, token := range all {
-		poll(t, fmt.Sprintf("%s, the token %s is accepted", when, whose), func(ctx context.Context) error {
+		poll(t, when+", the token "+whose, func(ctx context.Context) error {
 			review, err := n.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
 				Spec: authenticationv1.TokenReviewSpec{Token: token},
 			}, metav1.CreateOptions{})
-			if err != nil {
-				return err
+			if err == nil && review.Status.Authenticated != accepted {
+				err = fmt.Errorf("it is accepted: %t, want %t: %s", !accepted, accepted, review.Status.Error)
 			}
-			if !review.Status.Authenticated {
-				return errors.New(review.Status.Error)
-			}
-			return nil
+			return err
 		})
 	}
-}
-
-func decode(t *testing.T, segment string) string {
-	t.Helper()
-	text, err := base64.RawURLEncoding.DecodeString(segment)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -20,6 +20,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/traffic"
 )
 
 var edited = []string{"kube-apiserver", "kube-controller-manager"}
@@ -37,12 +38,13 @@ func TestTakeoverAndHandback(t *testing.T) {
 	}
 	awaitDefaultAccount(t, n, "default")
 
-	tr := startTraffic(t, n.client)
+	tr := traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
+		ctx, cancel := context.WithTimeout(ctx, waitTimeout)
+		defer cancel()
+		return n.client.CoreV1().Pods("default").Create(ctx, traffic.Pod(), metav1.CreateOptions{})
+	})
 	begun := time.Now()
-	code, stdout, stderr := n.kubeadm(t, append([]string{"takeover"}, n.podFlags()...)...)
-	if code != 0 {
-		t.Fatalf("takeover: exit code %d\n%s\n%s\n%s", code, stdout, stderr, n.kubelet)
-	}
+	stdout, stderr := n.must(t, append([]string{"takeover"}, n.podFlags()...)...)
 	t.Logf("takeover took %s:\n%s", time.Since(begun).Round(time.Second), steps(stdout))
 	if strings.Contains(stderr, "\r") {
 		t.Errorf("there is no terminal, and still stderr has lines that are written over: %q", stderr)
@@ -65,18 +67,10 @@ func TestTakeoverAndHandback(t *testing.T) {
 	}
 
 	begun = time.Now()
-	code, stdout, stderr = n.kubeadm(t, "handback")
-	if code != 0 {
-		t.Fatalf("handback: exit code %d\n%s\n%s\n%s", code, stdout, stderr, n.kubelet)
-	}
+	stdout, _ = n.must(t, "handback")
 	t.Logf("handback took %s:\n%s", time.Since(begun).Round(time.Second), steps(stdout))
-	tr.unharmed(t)
-	for _, name := range edited {
-		if diff := cmp.Diff(before[name], string(n.read(t, manifestOf(name)))); diff != "" {
-			t.Errorf("the manifest of %s is not what it was (-before +after):\n%s", name, diff)
-		}
-	}
-	weAreGone(t, n)
+	tr.Unharmed(t, traffic.Unanswered)
+	n.handedBack(t, before)
 
 	code, again, _ = n.kubeadm(t, "handback")
 	if code != 0 || strings.Contains(again, "+++") {
@@ -93,7 +87,7 @@ func TestTakeoverProvesKeyAndRootCA(t *testing.T) {
 		if err := devcluster.WriteSigningKey(n.path(pki+"sa-2025.key"), devcluster.RSA); err != nil {
 			t.Fatal(err)
 		}
-		n.write(t, pki+"corp.crt", encode(newAuthority(t).cert))
+		n.write(t, pki+"corp.crt", newAuthority(t).PEM())
 		kcm := manifestOf("kube-controller-manager")
 		n.write(t, kcm, bytes.Replace(n.read(t, kcm), []byte("pki/sa.key"), []byte("pki/sa-2025.key"), 1))
 	})
@@ -116,9 +110,7 @@ func TestTakeoverProvesKeyAndRootCA(t *testing.T) {
 			t.Error("something of ours has been written")
 		}
 	}
-	if code, stdout, stderr := n.kubeadm(t, append(takeover, rightKey)...); code != 0 {
-		t.Fatalf("takeover: exit code %d\n%s\n%s", code, stdout, stderr)
-	}
+	n.must(t, append(takeover, rightKey)...)
 	weRun(t, n)
 }
 
@@ -143,9 +135,7 @@ func TestStepThatDoesNotCome(t *testing.T) {
 		t.Error("kube-apiserver's manifest has been changed too soon")
 	}
 	n.kubelet.pause(false)
-	if code, stdout, stderr := n.kubeadm(t, append([]string{"takeover"}, "--steps=manager")...); code != 0 {
-		t.Fatalf("takeover: exit code %d\n%s\n%s", code, stdout, stderr)
-	}
+	n.must(t, append([]string{"takeover"}, "--steps=manager")...)
 
 	n.kubelet.pause(true)
 	code, _, stderr = n.kubeadm(t, "takeover", "--step-timeout=1s")
@@ -156,23 +146,7 @@ func TestStepThatDoesNotCome(t *testing.T) {
 		t.Error("kube-apiserver's manifest has been changed too soon")
 	}
 	n.kubelet.pause(false)
-	if code, stdout, stderr := n.kubeadm(t, "takeover"); code != 0 {
-		t.Fatalf("takeover: exit code %d\n%s\n%s", code, stdout, stderr)
-	}
-	weRun(t, n)
-
-	// A rewrite whose process does not start leaves what ran before.
-	ours := string(n.read(t, manifestOf("sa-controller-manager")))
-	code, _, stderr = n.kubeadm(t, append([]string{"takeover", "--step-timeout=20s", "--extra-arg=--kubeconfig=/nowhere/kubeconfig"}, n.podFlags()...)...)
-	if want := "sa-controller-manager.yaml is back, and until its process is ready"; code != 1 || !strings.Contains(stderr, want) {
-		t.Errorf("exit code %d, stderr lacks %q:\n%s", code, want, stderr)
-	}
-	if diff := cmp.Diff(ours, string(n.read(t, manifestOf("sa-controller-manager")))); diff != "" {
-		t.Errorf("our manifest is not what it was (-before +after):\n%s", diff)
-	}
-	if code, stdout, stderr := n.kubeadm(t, "takeover"); code != 0 {
-		t.Fatalf("takeover after a rewrite that did not come: exit code %d\n%s\n%s", code, stdout, stderr)
-	}
+	n.must(t, "takeover")
 	weRun(t, n)
 
 	// Break kube-apiserver. The handback removes only its own lines.
@@ -198,9 +172,7 @@ func TestStepThatDoesNotCome(t *testing.T) {
 	if err := os.WriteFile(path, []byte(repaired), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := n.kubeadm(t, "handback"); code != 0 {
-		t.Fatalf("handback: exit code %d\n%s\n%s\n%s", code, stdout, stderr, n.kubelet)
-	}
+	n.must(t, "handback")
 	weAreGone(t, n)
 }
 
@@ -241,9 +213,9 @@ func newcomer(t *testing.T, n *node) string {
 		t.Fatal(err)
 	}
 	awaitDefaultAccount(t, n, namespace.Name)
-	pod, err := n.client.CoreV1().Pods(namespace.Name).Create(t.Context(), newPod(), metav1.CreateOptions{})
+	pod, err := n.client.CoreV1().Pods(namespace.Name).Create(t.Context(), traffic.Pod(), metav1.CreateOptions{})
 	if err == nil {
-		err = complete(pod)
+		err = traffic.Complete(pod)
 	}
 	if err != nil {
 		t.Errorf("a Pod in %s: %v", namespace.Name, err)

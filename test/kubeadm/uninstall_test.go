@@ -30,9 +30,7 @@ func TestUninstall(t *testing.T) {
 	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
 	n := newNode(t)
 	awaitDefaultAccount(t, n, "default")
-	if code, stdout, stderr := n.kubeadm(t, append([]string{"takeover"}, n.podFlags()...)...); code != 0 {
-		t.Fatalf("takeover: exit code %d\n%s\n%s", code, stdout, stderr)
-	}
+	n.must(t, append([]string{"takeover"}, n.podFlags()...)...)
 	weRun(t, n)
 	if left := n.ours(t); len(left) < 10 {
 		t.Fatalf("only %q is ours while we run, so looking for it proves nothing", left)

@@ -3,8 +3,7 @@
 
 // Command apicheck runs in a Pod and asks kube-apiserver who it is, with the token and
 // the root CA that were mounted, as any client in a cluster does. It prints the answer
-// as one line of JSON and ends: with 0, or with 1 if there was none in time. With -for-ever
-// it goes on asking and prints what became of that (forever.go).
+// as one line of JSON and ends: with 0, or with 1 if there was none in time.
 package main
 
 import (
@@ -12,7 +11,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -26,12 +24,6 @@ import (
 const waitTimeout = time.Minute
 
 func main() {
-	if slices.Contains(os.Args[1:], "-for-ever") {
-		if err := askForEver(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-	}
 	user, err := whoAmI()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -44,7 +36,14 @@ func main() {
 }
 
 func whoAmI() (authenticationv1.UserInfo, error) {
-	client, host, err := newClient()
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return authenticationv1.UserInfo{}, err
+	}
+	// kube-apiserver warns of tokens that the account refers to; the log of the container
+	// is the answer and nothing else.
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return authenticationv1.UserInfo{}, err
 	}
@@ -55,19 +54,7 @@ func whoAmI() (authenticationv1.UserInfo, error) {
 		return last == nil, nil
 	})
 	if err != nil {
-		return authenticationv1.UserInfo{}, fmt.Errorf("ask %s who I am: %w", host, last)
+		return authenticationv1.UserInfo{}, fmt.Errorf("ask %s who I am: %w", config.Host, last)
 	}
 	return review.Status.UserInfo, nil
-}
-
-func newClient() (client *kubernetes.Clientset, host string, err error) {
-	config, err := rest.InClusterConfig()
-	if err != nil {
-		return nil, "", err
-	}
-	// kube-apiserver warns of tokens that the account refers to; the log of the container
-	// is the answer and nothing else.
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	client, err = kubernetes.NewForConfig(config)
-	return client, config.Host, err
 }

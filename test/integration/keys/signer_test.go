@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -202,20 +201,4 @@ func (c *signerCluster) refusesOtherUsers(t *testing.T) {
 	}
 	// The caller may get the answer before the log has the line.
 	c.manager.ExpectLog(t, `outcome="stranger"`)
-}
-
-// TestSignerNeedsNoAPI wants the socket to be served while nothing listens at the API server's address.
-func TestSignerNeedsNoAPI(t *testing.T) {
-	c := testcluster.Shared(t)
-	socket := filepath.Join(testcluster.Dir(), "alone.sock")
-	m := c.StartManager(t, "--kubeconfig="+testcluster.UnreachableKubeconfig(t), "--external-signer-socket="+socket, "--leader-elect")
-	m.ExpectErrors = true
-	remote, err := signertest.Connect(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = remote.Close() }()
-	if _, err := remote.Fetch(testcluster.Context(t)); err != nil {
-		t.Errorf("FetchKeys without an API server: %v", err)
-	}
 }

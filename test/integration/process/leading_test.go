@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/await"
@@ -86,8 +85,13 @@ func TestLeaseIsLost(t *testing.T) {
 	account := c.CreateAccount(t, namespace, "someone")
 	second.ExpectLog(t, testcluster.LeadsMessage)
 	testcluster.ExpectContains(t, first.Logs(), "Stopped controllers, waiting to become the leader again")
-	awaitOneOf(t, c, namespace, "someone")
 	c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "someone"), account)
+	testcluster.Poll(t, "await that no other Secret of the account is left", func() error {
+		if left := len(c.AutoSecrets(t, namespace, "someone")); left != 1 {
+			return fmt.Errorf("there are %d, want 1", left)
+		}
+		return nil
+	})
 
 	proxy.Use()
 	works := strings.Count(first.Logs(), testcluster.LeadsMessage)
@@ -100,20 +104,6 @@ func TestLeaseIsLost(t *testing.T) {
 	})
 	another := c.CreateAccount(t, namespace, "another")
 	c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "another"), another)
-}
-
-// awaitOneOf returns once an account has one Secret of ours, which it references.
-func awaitOneOf(t *testing.T, c *testcluster.ControlPlane, namespace, account string) {
-	t.Helper()
-	own := c.AwaitAutoSecret(t, namespace, account)
-	c.AwaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
-		for _, secret := range secrets {
-			if secret.Annotations[corev1.ServiceAccountNameKey] == account && secret.Name != own.Name {
-				return fmt.Errorf("%q is there beside %q", secret.Name, own.Name)
-			}
-		}
-		return nil
-	})
 }
 
 // TestSIGTERMUnderLoad covers case 66: what is under way is finished, the process

@@ -9,13 +9,10 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
-	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
 
@@ -174,36 +171,6 @@ func TestRequestHeaderProxy(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestHealthNeedsNoAPIServer covers probes and system:masters while kube-apiserver
-// is away, from the start on.
-func TestHealthNeedsNoAPIServer(t *testing.T) {
-	c := testcluster.New(t, devcluster.Options{})
-	c.HangUp()
-	if err := c.KillAPIServer(); err != nil {
-		t.Fatal(err)
-	}
-	m := c.StartManager(t, "--client-ca-file="+c.ClientCAFile())
-	m.ExpectErrors = true
-	testcluster.Poll(t, "it serves", func() error {
-		_, err := request(t.Context(), m.URL(), "/healthz", &rest.Config{})
-		return err
-	})
-	before := time.Now()
-	for path, want := range map[string]int{"/healthz": 200, "/livez": 200, "/readyz": 503} {
-		if got := ask(t, m.URL(), path, &rest.Config{}); got.status != want {
-			t.Errorf("%s answers %d, want %d: %s", path, got.status, want, got.body)
-		}
-	}
-	await.Within(t, "health", time.Since(before), time.Second)
-	if got := ask(t, m.URL(), "/metrics", c.Config()); got.status != http.StatusOK {
-		t.Errorf("system:masters gets %d of /metrics, want 200 without a SubjectAccessReview", got.status)
-	}
-	if err := c.StartAPIServer(testcluster.Context(t)); err != nil {
-		t.Fatal(err)
-	}
-	m.AwaitReady(t)
 }
 
 // TestCertificateFilesChangeWhileServing replaces the serving certificate, a certificate by name (SNI),

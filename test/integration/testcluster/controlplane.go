@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -236,10 +235,4 @@ func (c *ControlPlane) RootCA(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(pem)
-}
-
-// HasStatus reports whether an error of devcluster says that an answer had this
-// status.
-func HasStatus(err error, status int) bool {
-	return err != nil && strings.Contains(err.Error(), fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }

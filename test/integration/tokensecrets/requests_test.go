@@ -105,11 +105,10 @@ func TestRequestsPerObject(t *testing.T) {
 			want: testcluster.RequestCounts{"POST secrets": 50, "PATCH serviceaccounts": 50},
 		},
 	}
-	managers := map[string]*testcluster.Manager{}
 	for _, mode := range []string{"manual", "auto"} {
 		t.Run(mode, func(t *testing.T) {
-			managers[mode] = c.Manage(t, "--token-secrets="+mode)
-			managers[mode].AwaitProbe(t, "accepted") // it looks an account up
+			m := c.Manage(t, "--token-secrets="+mode)
+			m.AwaitProbe(t, "accepted") // it looks an account up
 			for name, tc := range cases {
 				if tc.mode != mode {
 					continue
@@ -120,10 +119,10 @@ func TestRequestsPerObject(t *testing.T) {
 					if mode == "auto" {
 						c.AwaitAutoSecret(t, namespace, "default")
 					}
-					c.AwaitProcessed(t, managers[mode])
+					c.AwaitProcessed(t, m)
 					before := c.CountRequests(t)
 					wanted := before.Plus(tc.want).Plus(tc.do(t, namespace))
-					managers[mode].WaitIdle(t)
+					m.WaitIdle(t)
 					// kube-apiserver counts a request after it has sent the answer.
 					testcluster.Poll(t, tc.reason, func() error {
 						if diff := cmp.Diff(wanted, c.CountRequests(t)); diff != "" {

@@ -17,7 +17,7 @@ import (
 // dialSilent opens a connection and says nothing.
 func (s *site) dialSilent(t *testing.T) net.Conn {
 	t.Helper()
-	conn, err := s.listener.dial(t.Context(), "", "")
+	conn, err := s.listener.DialContext(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,9 @@ package admission
 import (
 	"context"
 	"fmt"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/component-base/metrics"
@@ -80,28 +78,4 @@ func TestMetrics(t *testing.T) {
 	if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-}
-
-func TestMetricsInFlightAndOverload(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		registry := metrics.NewKubeRegistry()
-		m := NewMetrics(registry.MustRegister)
-		goOn := make(chan struct{})
-		slow := mutates(func(context.Context, *Request, *Response) error { <-goOn; return nil })
-		webhook := NewWebhook(WebhookConfig{Chain: Chain{{Name: "A", Plugin: slow}}, MaxInFlight: 1, Metrics: m})
-		go webhook.ServeHTTP(httptest.NewRecorder(), post("/mutate", createReview("v1")))
-		synctest.Wait()
-		ask(t, webhook, post("/mutate", createReview("v1")))
-		want := []string{
-			"sacm_webhook_request_duration_seconds{mutate} 1",
-			"sacm_webhook_requests_in_flight{arriving} 0",
-			"sacm_webhook_requests_in_flight{deciding} 1",
-			"sacm_webhook_requests_total{overload,mutate} 1",
-		}
-		if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
-			t.Errorf("-want +got:\n%s", diff)
-		}
-		close(goOn)
-	})
 }

@@ -39,27 +39,6 @@ func configured(config io.Reader) (Plugin, error) {
 	return configuredPlugin{validates(allow), strings.TrimSpace(string(content))}, err
 }
 
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	registry := registryOf("ServiceAccount", "AlwaysDeny")
-	cases := map[string]struct {
-		reason, plugin, want string
-	}{
-		"registered": {reason: "fine", plugin: "AlwaysDeny"},
-		"unknown":    {reason: "the reader learns what there is", plugin: "Nonsense", want: `admission plugin "Nonsense" is not one of AlwaysDeny, ServiceAccount; every other plugin of kube-apiserver stays in kube-apiserver, in its own flags`},
-		"case":       {reason: "names are exact, as upstream's", plugin: "serviceaccount", want: `admission plugin "serviceaccount" is not one of AlwaysDeny, ServiceAccount; every other plugin of kube-apiserver stays in kube-apiserver, in its own flags`},
-		"apiserver":  {reason: "the reader learns where it is", plugin: "LimitRanger", want: `admission plugin "LimitRanger" is not one of AlwaysDeny, ServiceAccount; every other plugin of kube-apiserver stays in kube-apiserver, in its own flags`},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := text(registry.Check(tc.plugin)); got != tc.want {
-				t.Errorf("%s:\ngot  %q\nwant %q", tc.reason, got, tc.want)
-			}
-		})
-	}
-}
-
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -96,7 +96,7 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 // sends dials, writes what is no TLS, and leaves.
 func (s *site) sends(t *testing.T, text string) {
 	t.Helper()
-	conn, err := s.listener.dial(t.Context(), "", "")
+	conn, err := s.listener.DialContext(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func (s *site) sends(t *testing.T, text string) {
 // holds dials and says nothing for a while.
 func (s *site) holds(t *testing.T, d time.Duration) {
 	t.Helper()
-	conn, err := s.listener.dial(t.Context(), "", "")
+	conn, err := s.listener.DialContext(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

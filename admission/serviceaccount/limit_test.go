@@ -216,24 +216,3 @@ func setString(t *testing.T, v reflect.Value, path []string, value string) {
 		t.Fatalf("a %s leads to a Secret", v.Kind())
 	}
 }
-
-// TestPathsOfSecrets pins what the walk above takes for a reference.
-func TestPathsOfSecrets(t *testing.T) {
-	t.Parallel()
-	type SecretEnvSource struct{ Name, Key string }
-	type future struct {
-		SecretName string
-		SecretRef  *SecretEnvSource
-		ConfigMap  struct{ Name string }
-		List       []struct{ PullSecrets []struct{ Name string } }
-		Name       string
-	}
-	var got []string
-	for _, path := range secretPaths(reflect.TypeFor[future](), nil) {
-		got = append(got, strings.Join(path, "."))
-	}
-	want := []string{"SecretName", "SecretRef.Name", "List.PullSecrets.Name"}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}

@@ -4,12 +4,14 @@
 package serviceaccount
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"sa-controller-manager/admission"
 )
@@ -34,10 +36,23 @@ func TestLookup(t *testing.T) {
 		ensured  int32
 		annotate string
 	}
+	const (
+		broken      = "Internal error occurred: error looking up service account shop/default: boom"
+		webMissing  = `pods "web" is forbidden: error looking up service account shop/web: serviceaccount "web" not found`
+		webBroken   = "Internal error occurred: error looking up service account shop/web: boom"
+		webDeadline = "Internal error occurred: error looking up service account shop/web: context deadline exceeded"
+	)
+	fails := func(context.Context, string, string) (bool, error) { return false, errBoom }
+	createsNothing := func(context.Context, string, string) (bool, error) { return false, nil }
 	cases := map[string]struct {
 		reason string
-		pod    string
-		world  func() *world
+		pod    string // defaultPod if empty
+		// The account named is in the cache, or only at the apiserver.
+		cached, stored string
+		creates        bool
+		ensure         func(ctx context.Context, namespace, name string) (bool, error)
+		apiErr         error
+		silent         bool // the apiserver does not answer
 		// call is Admit if nil.
 		call func(*Plugin, context.Context, *admission.Request, *admission.Response) error
 		// during runs beside the call.
@@ -46,93 +61,39 @@ func TestLookup(t *testing.T) {
 		dryRun   bool
 		want     want
 	}{
-		"Cached": {
-			reason: "the cache is all it takes",
-			pod:    defaultPod, world: func() *world { return newWorld(account(testNamespace, "default")).creates() },
-		},
+		"Cached": {reason: "the cache is all it takes", cached: "default", creates: true},
 		"Created": {
-			reason: "the default account is created at once where accounts are created",
-			pod:    defaultPod, world: func() *world { return newWorld().creates() },
+			reason: "the default account is created at once where accounts are created", creates: true,
 			want: want{gets: 1, ensured: 1, annotate: "shop/default"},
 		},
 		"NotCreatedForDryRun": {
-			reason: "a dry run leaves nothing behind",
-			pod:    defaultPod, world: func() *world { return newWorld().creates() }, dryRun: true,
+			reason: "a dry run leaves nothing behind", creates: true, dryRun: true,
 			want: want{code: 403, message: missing, gets: 1, after: accountTimeout},
 		},
 		"CreateRefused": {
-			reason: "what keeps the account from being created is the reason of the refusal",
-			pod:    defaultPod,
-			world: func() *world {
-				w := newWorld()
-				w.ensure = func(context.Context, string, string) (bool, error) { return false, errBoom }
-				return w
-			},
-			want: want{code: 500, message: "Internal error occurred: error looking up service account shop/default: boom", gets: 1},
+			reason: "what keeps the account from being created is the reason of the refusal", ensure: fails,
+			want: want{code: 500, message: broken, gets: 1},
 		},
-		"CreateRefusedButThere": {
-			reason: "somebody else has created it",
-			pod:    defaultPod,
-			world: func() *world {
-				w := newWorld()
-				w.ensure = func(context.Context, string, string) (bool, error) { return false, errBoom }
-				_ = w.server.Add(account(testNamespace, "default"))
-				return w
-			},
-			want: want{gets: 1},
-		},
+		"CreateRefusedButThere": {reason: "another process has created it", ensure: fails, stored: "default", want: want{gets: 1}},
 		"AlreadyThere": {
-			reason: "the cache was behind: nothing was created, and the audit log does not say so",
-			pod:    defaultPod,
-			world: func() *world {
-				w := newWorld(account(testNamespace, "default")).creates()
-				_ = w.cache.Delete(account(testNamespace, "default"))
-				w.ensure = func(context.Context, string, string) (bool, error) { return false, nil }
-				return w
-			},
-			want: want{gets: 1},
+			reason: "the cache was stale: nothing was created, and the audit log does not say so",
+			ensure: createsNothing, stored: "default", want: want{gets: 1},
 		},
 		"CreatedAndUnknown": {
-			reason: "the audit annotation says what was done, even in vain",
-			pod:    defaultPod,
-			world: func() *world {
-				w := newWorld().creates()
-				w.err = errBoom
-				return w
-			},
-			want: want{code: 500, message: "Internal error occurred: error looking up service account shop/default: boom", gets: 1, ensured: 1, annotate: "shop/default"},
+			reason: "the audit annotation says what was done, even in vain", creates: true, apiErr: errBoom,
+			want: want{code: 500, message: broken, gets: 1, ensured: 1, annotate: "shop/default"},
 		},
 		"NamespaceTerminating": {
-			reason: "nothing is owed to a namespace that goes, so there is nothing to wait for",
-			pod:    defaultPod,
-			world: func() *world {
-				w := newWorld()
-				w.ensure = func(context.Context, string, string) (bool, error) { return false, nil }
-				return w
-			},
+			reason: "nothing is owed to a namespace that goes, so there is nothing to wait for", ensure: createsNothing,
 			want: want{code: 403, message: missing, gets: 1},
 		},
-		"Live": {
-			reason: "the cache is behind",
-			pod:    otherPod,
-			world: func() *world {
-				w := newWorld().creates()
-				_ = w.server.Add(account(testNamespace, "web"))
-				return w
-			},
-			want: want{gets: 1},
-		},
+		"Live": {reason: "the cache is stale", pod: otherPod, creates: true, stored: "web", want: want{gets: 1}},
 		"OtherMissing": {
-			reason: "an account that nobody owes is looked up once and neither created nor waited for",
-			pod:    otherPod, world: func() *world { return newWorld().creates() },
-			want: want{
-				code: 403, gets: 1,
-				message: `pods "web" is forbidden: error looking up service account shop/web: serviceaccount "web" not found`,
-			},
+			reason: "an account that nobody owes is looked up once and neither created nor waited for", pod: otherPod, creates: true,
+			want: want{code: 403, message: webMissing, gets: 1},
 		},
 		"Awaited": {
-			reason: "where nobody here creates accounts, somebody else does",
-			pod:    defaultPod, world: func() *world { return newWorld() },
+			reason: "where this process creates no accounts, another one does",
 			during: func(w *world) {
 				<-time.After(time.Second)
 				w.show(account(testNamespace, "other"))
@@ -142,53 +103,40 @@ func TestLookup(t *testing.T) {
 			},
 			want: want{gets: 1, after: 2 * time.Second},
 		},
-		"AwaitedInVain": {
-			reason: "waiting has an end",
-			pod:    defaultPod, world: func() *world { return newWorld() },
-			want: want{code: 403, message: missing, gets: 1, after: accountTimeout},
-		},
+		"AwaitedInVain": {reason: "waiting has an end", want: want{code: 403, message: missing, gets: 1, after: accountTimeout}},
 		"AwaitedUntilDeadline": {
-			reason: "the request has an end too",
-			pod:    defaultPod, world: func() *world { return newWorld() }, deadline: time.Second,
+			reason: "the request has an end too", deadline: time.Second,
 			want: want{code: 403, message: missing, gets: 1, after: time.Second},
 		},
 		"ValidateDoesNotWait": {
-			reason: "Admit has waited already",
-			pod:    `{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default"}}`,
-			world:  func() *world { return newWorld().creates() }, call: (*Plugin).Validate,
-			want: want{code: 403, message: missing, gets: 1},
+			reason: "Admit has waited already", pod: `{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default"}}`,
+			creates: true, call: (*Plugin).Validate, want: want{code: 403, message: missing, gets: 1},
 		},
-		"ApiserverBroken": {
-			reason: "that is not the Pod's fault",
-			pod:    otherPod,
-			world: func() *world {
-				w := newWorld()
-				w.err = errBoom
-				return w
-			},
-			want: want{code: 500, message: "Internal error occurred: error looking up service account shop/web: boom", gets: 1},
-		},
+		"ApiserverBroken": {reason: "that is not the Pod's fault", pod: otherPod, apiErr: errBoom, want: want{code: 500, message: webBroken, gets: 1}},
 		"ApiserverSilent": {
-			reason: "the request's deadline bounds the request to the apiserver",
-			pod:    otherPod,
-			world: func() *world {
-				w := newWorld()
-				w.requests = make(chan struct{})
-				return w
-			},
-			deadline: 4 * time.Second,
-			want: want{
-				code: 500, gets: 1, after: 4 * time.Second,
-				message: "Internal error occurred: error looking up service account shop/web: context deadline exceeded",
-			},
+			reason: "the request's deadline bounds the request to the apiserver", pod: otherPod, silent: true, deadline: 4 * time.Second,
+			want: want{code: 500, message: webDeadline, gets: 1, after: 4 * time.Second},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := tc.world()
-				request := creation([]byte(tc.pod))
+				w := newWorld()
+				w.ensure, w.err = tc.ensure, tc.apiErr
+				if tc.creates {
+					w.creates()
+				}
+				if tc.cached != "" {
+					w.show(account(testNamespace, tc.cached))
+				}
+				if tc.stored != "" {
+					_ = w.server.Add(account(testNamespace, tc.stored))
+				}
+				if tc.silent {
+					w.requests = make(chan struct{})
+				}
+				request := creation([]byte(cmp.Or(tc.pod, defaultPod)))
 				request.DryRun = tc.dryRun
 				ctx := t.Context()
 				if tc.deadline > 0 {
@@ -298,9 +246,10 @@ func TestTokenAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(listing)
 		start := time.Now()
-		code, _ := codeAndMessage(w.plugin(config).Admit(t.Context(), creation(object), &admission.Response{}))
-		if waited := time.Since(start); code != 500 || waited != tokenTimeout {
-			t.Errorf("got %d after %s", code, waited)
+		err := w.plugin(config).Admit(t.Context(), creation(object), &admission.Response{})
+		seconds, retry := apierrors.SuggestsClientDelay(err)
+		if waited := time.Since(start); !retry || seconds == 0 || waited != tokenTimeout {
+			t.Errorf("got %v after %s, want after %s a refusal that asks for a retry", err, waited, tokenTimeout)
 		}
 		w.mustBeEmpty(t)
 	})

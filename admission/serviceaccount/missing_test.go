@@ -72,20 +72,9 @@ func TestMissingFrom(t *testing.T) {
 			account: someone, config: DefaultConfig(), mirror: true,
 			pod: corev1.PodSpec{Containers: []corev1.Container{{}}},
 		},
-		"OldFieldOnly": {
-			account: someone, config: DefaultConfig(), want: Missing{Token: true},
-			pod: corev1.PodSpec{DeprecatedServiceAccount: "someone", Containers: []corev1.Container{{}}},
-		},
 		"TokenInOneContainer": {
 			account: someone, config: DefaultConfig(), want: Missing{Token: true, TokenElsewhere: true},
 			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{mount}}, {}}},
-		},
-		"TokenInAnInitContainer": {
-			account: someone, config: DefaultConfig(), want: Missing{Token: true, TokenElsewhere: true},
-			pod: corev1.PodSpec{
-				ServiceAccountName: "someone", Containers: []corev1.Container{{}},
-				InitContainers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{mount}}},
-			},
 		},
 		"VolumeOnly": {
 			account: someone, config: DefaultConfig(), want: Missing{Token: true, TokenElsewhere: true},

@@ -134,21 +134,6 @@ func TestRequestIsNotChanged(t *testing.T) {
 	}
 }
 
-// TestReadiness: the plugin decides once its caches are there.
-func TestReadiness(t *testing.T) {
-	t.Parallel()
-	plugin := newWorld().plugin(DefaultConfig())
-	if err := plugin.Ready(t.Context()); err != nil {
-		t.Errorf("not ready without a channel: %v", err)
-	}
-	plugin.SetReadyChannels(make(chan struct{}))
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if plugin.Ready(ctx) == nil {
-		t.Error("ready before the channel is closed")
-	}
-}
-
 // TestRules: the registered webhook is called for nothing else.
 func TestRules(t *testing.T) {
 	t.Parallel()

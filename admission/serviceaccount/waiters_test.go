@@ -19,10 +19,10 @@ import (
 	"sa-controller-manager/admission"
 )
 
-// TestNoWakeIsLost: a change that comes between looking and waiting is seen.
 // mostWaiters is what the Waiters of these tests let in.
 const mostWaiters = 16
 
+// TestNoWakeIsLost: a change that comes between looking and waiting is seen.
 func TestNoWakeIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -146,17 +146,5 @@ func TestFollow(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Errorf("stop: %v", err)
-	}
-}
-
-// TestAccountItself: an informer's handler may get anything.
-func TestAccountItself(t *testing.T) {
-	t.Parallel()
-	name, ok := AccountItself(account("a", "b"))
-	if !ok || name.String() != "a/b" {
-		t.Errorf("got %s, %t", name, ok)
-	}
-	if name, ok := AccountItself("a/b"); ok {
-		t.Errorf("a string is taken for %s", name)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -93,46 +92,6 @@ func BenchmarkDecodePod(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// BenchmarkTLS has the webhook over loopback TLS beside handlers that read nothing of the
-// review: one answers with nothing, one with the patch that ours makes.
-func BenchmarkTLS(b *testing.B) {
-	webhook := newWebhook(b)
-	for _, bm := range []struct {
-		name, path string
-		handler    http.Handler
-		body       []byte
-	}{
-		{"null", "/mutate", answering(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"","allowed":true}}`), review},
-		{"null-same-patch", "/mutate", answering(answer(webhook).Body.String()), review},
-		{"mutate", "/mutate", webhook, review},
-		{"validate", "/validate", webhook, mutate(b, webhook)},
-	} {
-		b.Run(bm.name, func(b *testing.B) {
-			server := httptest.NewTLSServer(bm.handler)
-			defer server.Close()
-			client := server.Client()
-			b.ReportAllocs()
-			for b.Loop() {
-				answer, err := client.Post(server.URL+bm.path+"?timeout=10s", "application/json", bytes.NewReader(bm.body))
-				if err != nil {
-					b.Fatal(err)
-				}
-				_, _ = io.Copy(io.Discard, answer.Body)
-				answer.Body.Close()
-			}
-		})
-	}
-}
-
-// answering reads each body and answers the same.
-func answering(text string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, text)
-	})
 }
 
 // answer is what the webhook says to the review.

@@ -7,6 +7,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"regexp"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -169,7 +172,7 @@ func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admi
 	}
 	again := *request
 	again.Object = apply(t, request.Object, first.Patch)
-	checkOnlyAdds(t, request.Object, again.Object, first.Patch)
+	checkOnlyAdds(t, request.Object, first.Patch)
 	second := &admission.Response{}
 	if err := plugin.Admit(t.Context(), &again, second); err != nil {
 		t.Fatalf("the patched Pod was refused: %v\n%s", err, again.Object)
@@ -181,6 +184,47 @@ func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admi
 		t.Errorf("the admitted Pod is not valid: %v", err)
 	}
 	return first, again.Object, nil
+}
+
+// scalars may get another value. Lists may get longer at their end; as a whole they are added only
+// where there is none. Nothing else is the plugin's.
+var (
+	scalars = regexp.MustCompile(`^/spec/serviceAccount(Name)?$`)
+	lists   = regexp.MustCompile(`^/spec(/(volumes|imagePullSecrets|(containers|initContainers)/[0-9]+/volumeMounts))?$`)
+)
+
+// checkOnlyAdds holds a patch to the invariant that all that was there stays as it was.
+func checkOnlyAdds(t *testing.T, object []byte, operations []admission.PatchOperation) {
+	t.Helper()
+	var before any
+	if err := json.Unmarshal(object, &before); err != nil {
+		t.Fatal(err)
+	}
+	for _, operation := range operations {
+		list, appends := strings.CutSuffix(operation.Path, "/-")
+		switch {
+		case operation.Op != "add" || !scalars.MatchString(operation.Path) && !lists.MatchString(list):
+			t.Errorf("the patch does %q at %s", operation.Op, operation.Path)
+		case !appends && lists.MatchString(list) && valueAt(before, list) != nil:
+			t.Errorf("the patch replaces %s of %s", list, object)
+		}
+	}
+}
+
+// valueAt follows a JSON pointer; nil if it leads nowhere.
+func valueAt(value any, pointer string) any {
+	for token := range strings.SplitSeq(pointer[1:], "/") {
+		switch in := value.(type) {
+		case map[string]any:
+			value = in[token]
+		case []any:
+			index, _ := strconv.Atoi(token)
+			value = in[index]
+		default:
+			return nil
+		}
+	}
+	return value
 }
 
 // codeAndMessage is what the user sees of a refusal.

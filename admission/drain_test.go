@@ -1,0 +1,131 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package admission
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestServerDrains(t *testing.T) {
+	t.Parallel()
+	const refusedDial = "closed" // by the listener
+	cases := map[string]struct {
+		reason  string
+		call    time.Duration // how long the call takes that comes right before the end
+		want    string
+		stopped time.Duration // when Run returns, from the end on
+	}{
+		"quiet":    {reason: "the delay is waited out", want: "200 v1 uid=u-1 yes ", stopped: 5 * time.Second},
+		"in work":  {reason: "the call gets its answer", call: 8 * time.Second, want: "200 v1 uid=u-1 yes ", stopped: 8 * time.Second},
+		"too slow": {reason: "the timeout ends", call: 25 * time.Second, want: "EOF", stopped: 15 * time.Second},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				first := true
+				slow := mutates(func(context.Context, *Request, *Response) error {
+					if first {
+						first = false
+						time.Sleep(tc.call)
+					}
+					return nil
+				})
+				s := start(t, func(c *ServerConfig) {
+					c.Webhook = NewWebhook(WebhookConfig{Chain: Chain{{Name: "slow", Plugin: slow}}})
+					c.DrainDelay, c.DrainTimeout = 5*time.Second, 10*time.Second
+				})
+				answer := make(chan string, 1)
+				go func() { answer <- s.review(t) }()
+				synctest.Wait()
+
+				s.stop()
+				began := time.Now()
+				synctest.Wait()
+				if got, want := s.get("/readyz"), "503 HTTP/1.1 shutting down"; got != want {
+					t.Errorf("%s: readyz at once: got %q, want %q", tc.reason, got, want)
+				}
+				time.Sleep(4 * time.Second)
+				if got, want := s.review(t), "200 v1 uid=u-1 yes  (close)"; got != want {
+					t.Errorf("%s: a call within the delay: got %q, want %q", tc.reason, got, want)
+				}
+				time.Sleep(time.Second + time.Millisecond)
+				if got := s.review(t); !strings.Contains(got, refusedDial) {
+					t.Errorf("%s: a call after the delay: got %q, want %q", tc.reason, got, refusedDial)
+				}
+				if got := <-answer; !strings.Contains(got, tc.want) {
+					t.Errorf("%s: the call in work: got %q, want %q", tc.reason, got, tc.want)
+				}
+				if err := <-s.ended; err != nil {
+					t.Errorf("%s: the server ended with %v", tc.reason, err)
+				}
+				// Shutdown looks for idle connections every half second at most.
+				if took := time.Since(began); took < tc.stopped || took > tc.stopped+time.Second {
+					t.Errorf("%s: stopped after %s, want %s", tc.reason, took, tc.stopped)
+				}
+				s.client.CloseIdleConnections()
+				time.Sleep(time.Minute) // the plugin ends
+			})
+		})
+	}
+}
+
+// A caller that has dialed right before the end of the delay still gets its answer, and
+// one that has nothing to say is not waited for longer than a second.
+func TestServerDrainsNewConnections(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		speaks  time.Duration // after the delay; zero for never
+		want    string
+		stopped time.Duration
+	}{
+		"slow caller":   {reason: "the call was on its way", speaks: 900 * time.Millisecond, want: "HTTP/1.1 200 OK", stopped: 900 * time.Millisecond},
+		"silent caller": {reason: "who dials has a call to make, mostly", stopped: newTimeout},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := start(t, func(c *ServerConfig) { c.DrainDelay, c.DrainTimeout = 5*time.Second, 10*time.Second })
+				s.stop()
+				began := time.Now()
+				time.Sleep(5*time.Second - time.Millisecond)
+				plain, err := s.listener.DialContext(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				conn := tls.Client(plain, s.tls)
+				if err := conn.Handshake(); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Millisecond)
+				var got string
+				if tc.speaks > 0 {
+					time.Sleep(tc.speaks)
+					body := createReview("v1")
+					fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+					got, _ = bufio.NewReader(conn).ReadString('\r')
+				}
+				if strings.TrimSpace(got) != tc.want {
+					t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+				}
+				if err := <-s.ended; err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began) - 5*time.Second; took < tc.stopped || took > tc.stopped+100*time.Millisecond {
+					t.Errorf("%s: stopped %s after the delay, want %s", tc.reason, took, tc.stopped)
+				}
+				_ = conn.Close()
+			})
+		})
+	}
+}

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
@@ -41,40 +40,6 @@ func BenchmarkMutate(b *testing.B) {
 	}
 }
 
-// BenchmarkValidate is the second call that kube-apiserver makes for the same Pod.
-func BenchmarkValidate(b *testing.B) {
-	webhook := newWebhook(b)
-	mutated := mutate(b, webhook)
-	b.ReportAllocs()
-	b.SetBytes(int64(len(mutated)))
-	for b.Loop() {
-		answer := httptest.NewRecorder()
-		webhook.ServeHTTP(answer, call("http://webhook/validate?timeout=10s", mutated))
-		if !bytes.Contains(answer.Body.Bytes(), []byte(`"allowed":true`)) {
-			b.Fatalf("not allowed: %s", answer.Body)
-		}
-	}
-}
-
-// mutate returns the review with the Pod as it is once the webhook's patch is applied.
-func mutate(b *testing.B, webhook http.Handler) []byte {
-	b.Helper()
-	var body struct{ Response struct{ Patch []byte } }
-	if err := json.Unmarshal(answer(webhook).Body.Bytes(), &body); err != nil {
-		b.Fatal(err)
-	}
-	// The patch is one of the Pod, and the Pod is a part of the review.
-	patch, err := jsonpatch.DecodePatch(bytes.ReplaceAll(body.Response.Patch, []byte(`"path":"/`), []byte(`"path":"/request/object/`)))
-	if err != nil {
-		b.Fatal(err)
-	}
-	mutated, err := patch.Apply(review)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return mutated
-}
-
 // BenchmarkDecodePod is the floor of webhooks that decode the Pod into its Go type.
 func BenchmarkDecodePod(b *testing.B) {
 	var body struct {
@@ -92,13 +57,6 @@ func BenchmarkDecodePod(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-}
-
-// answer is what the webhook says to the review.
-func answer(webhook http.Handler) *httptest.ResponseRecorder {
-	recorder := httptest.NewRecorder()
-	webhook.ServeHTTP(recorder, call("http://webhook/mutate?timeout=10s", review))
-	return recorder
 }
 
 func call(url string, body []byte) *http.Request {

@@ -1,8 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllertest has what the tests of several controllers share: it fills caches by
-// hand, and returns the requests, Events and series of a controller. Only tests may import it.
+// Package controllertest has what the tests of several controllers share: a World in front of a
+// fake API server, objects with readable changes, and the requests, Events and series of a
+// controller. Only tests may import it.
 package controllertest
 
 import (
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,101 +19,164 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
-	clientevents "k8s.io/client-go/tools/events"
 	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/testutil"
 )
 
-// World surrounds a controller: caches that hold what a test puts there, in front of a fake API
-// server with the live objects.
+// World surrounds a controller: a fake API server with the live objects, and caches. They hold what
+// a test puts there, or what informers show once Start has been called.
 type World struct {
 	Client    *fake.Clientset
 	Clock     *clocktesting.FakeClock
-	Recorded  *clientevents.FakeRecorder
+	Recorded  testutil.EventLog
 	Registry  metrics.KubeRegistry
 	Informers *informers.Informers
+
+	seen    int // Events by the last call of Events
+	started bool
 }
 
-// NewWorld begins at now, with empty caches.
+// NewWorld begins at now, with empty caches. If now is zero, there is no Clock, as in a synctest
+// bubble.
 func NewWorld(now time.Time, live ...runtime.Object) *World {
-	client := fake.NewClientset(live...)
-	return &World{
-		Client:    client,
-		Clock:     clocktesting.NewFakeClock(now),
-		Recorded:  clientevents.NewFakeRecorder(100),
-		Registry:  metrics.NewKubeRegistry(),
-		Informers: informers.New(client, 0),
+	w := &World{Client: fake.NewClientset(live...), Registry: metrics.NewKubeRegistry()}
+	if !now.IsZero() {
+		w.Clock = clocktesting.NewFakeClock(now)
 	}
+	w.Informers = informers.New(w.Client, 0)
+	return w
 }
 
 // Recorder records into the world.
-func (w *World) Recorder() *events.Recorder { return events.NewRecorderTo(w.Recorded, w.Clock) }
+func (w *World) Recorder() *events.Recorder {
+	if w.Clock == nil {
+		return events.NewRecorderTo(&w.Recorded, clock.RealClock{})
+	}
+	return events.NewRecorderTo(&w.Recorded, w.Clock)
+}
+
+// Start runs a controller on informers until the test ends or stop is called. It needs a synctest
+// bubble.
+func (w *World) Start(t testing.TB, run func(context.Context) error) (stop func()) {
+	t.Helper()
+	w.started = true
+	watching, unwatch := context.WithCancel(t.Context())
+	w.Informers.Start(watching)
+	w.Informers.Await(watching)
+	synctest.Wait() // the fake API server loses what changes between a list and its watch
+	t.Cleanup(func() { unwatch(); w.Informers.Stop() })
+	return testutil.Start(t, run)
+}
 
 // Cache puts objects into the caches as the informers would, and skips those that no controller
 // watches.
 func (w *World) Cache(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
-	in := w.Informers
 	for _, object := range objects {
-		var informer cache.SharedIndexInformer
-		var cached any = object
-		switch object := object.(type) {
-		case *corev1.ServiceAccount:
-			_, informer = in.Accounts()
-		case *corev1.Secret:
-			if object.Name == informers.KeyRingName {
-				_, informer = in.KeyRing()
-				break
-			}
-			_, informer = in.TokenSecrets()
-			cached = tokensecrets.Observe(object)
-		default:
-			continue
-		}
-		if err := informer.GetIndexer().Update(cached); err != nil {
-			t.Fatal(err)
+		if indexer, cached := w.indexer(object); indexer != nil {
+			must(t, indexer.Update(cached))
 		}
 	}
 }
 
-// Actions returns the requests since the last call, a line each, without those that describe
-// returns "" for.
-func (w *World) Actions(t testing.TB, describe func(testing.TB, clienttesting.Action) string) []string {
+// Uncache takes objects out of the caches.
+func (w *World) Uncache(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
-	var lines []string
-	for _, action := range w.Client.Actions() {
-		if line := describe(t, action); line != "" {
-			lines = append(lines, line)
+	for _, object := range objects {
+		indexer, cached := w.indexer(object)
+		must(t, indexer.Delete(cached))
+	}
+}
+
+func (w *World) indexer(object runtime.Object) (indexer cache.Indexer, cached any) {
+	var informer cache.SharedIndexInformer
+	cached = object
+	switch object := object.(type) {
+	case *corev1.Namespace:
+		_, informer = w.Informers.Namespaces()
+	case *corev1.ServiceAccount:
+		_, informer = w.Informers.Accounts()
+	case *corev1.Secret:
+		if object.Name == informers.KeyRingName {
+			_, informer = w.Informers.KeyRing()
+			break
+		}
+		_, informer = w.Informers.TokenSecrets()
+		cached = tokensecrets.Observe(object)
+	default:
+		return nil, nil
+	}
+	return informer.GetIndexer(), cached
+}
+
+// Live puts objects into the API server, in place of those of the same names.
+func (w *World) Live(t testing.TB, objects ...runtime.Object) {
+	t.Helper()
+	for _, object := range objects {
+		resource, namespace, _ := locate(t, object)
+		if w.Client.Tracker().Update(resource, object, namespace) != nil {
+			must(t, w.Client.Tracker().Add(object))
 		}
 	}
-	w.Client.ClearActions()
-	return lines
+}
+
+// Delete takes objects out of the API server.
+func (w *World) Delete(t testing.TB, objects ...runtime.Object) {
+	t.Helper()
+	for _, object := range objects {
+		resource, namespace, name := locate(t, object)
+		must(t, w.Client.Tracker().Delete(resource, namespace, name))
+	}
+}
+
+// LiveSecret is the Secret as the API server has it.
+func (w *World) LiveSecret(t testing.TB, namespace, name string) *corev1.Secret {
+	t.Helper()
+	object, err := w.Client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), namespace, name)
+	must(t, err)
+	return object.(*corev1.Secret)
+}
+
+// Fail answers all such requests with err.
+func (w *World) Fail(verb, resource string, err error) {
+	w.Client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+}
+
+// FailNext answers the next such requests with one of errs each; nil lets one through.
+func (w *World) FailNext(verb, resource string, errs ...error) {
+	w.Client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		if len(errs) == 0 {
+			return false, nil, nil
+		}
+		err := errs[0]
+		errs = errs[1:]
+		return err != nil, nil, err
+	})
 }
 
 // Events returns those recorded since the last call, as "Type Reason".
 func (w *World) Events() []string {
 	var reasons []string
-	for {
-		select {
-		case event := <-w.Recorded.Events:
-			reasons = append(reasons, strings.Join(strings.Fields(event)[:2], " "))
-		default:
-			return reasons
-		}
+	lines := w.Recorded.Lines()
+	for _, line := range lines[w.seen:] {
+		_, event, _ := strings.Cut(line, ": ")
+		reasons = append(reasons, strings.Join(strings.Fields(event)[:2], " "))
 	}
+	w.seen = len(lines)
+	return reasons
 }
 
 // Series returns the values of a metric that are not zero, by the values of its labels.
 func (w *World) Series(t testing.TB, name string) map[string]float64 {
 	t.Helper()
 	families, err := w.Registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	values := map[string]float64{}
 	for _, family := range families {
 		if family.GetName() != name {
@@ -133,6 +198,28 @@ func (w *World) Series(t testing.TB, name string) map[string]float64 {
 	return values
 }
 
+// CheckStandby has a change, which every replica notices, come before, within and after two terms
+// of a controller. Only within a term is it to queue anything, which its Sync appends to queued.
+func CheckStandby(t *testing.T, run func(context.Context) error, change func(), queued *[]string, want ...string) {
+	t.Helper()
+	expect := func(when string, want []string) {
+		t.Helper()
+		synctest.Wait()
+		slices.Sort(*queued)
+		testutil.Check(t, "queued by a change "+when, want, *queued)
+		*queued = nil
+	}
+	for range 2 {
+		change()
+		stop := testutil.Start(t, run)
+		expect("before the term", nil)
+		change()
+		expect("within it", want)
+		stop()
+	}
+	change() // a queue would outlive the bubble
+}
+
 // EndQueues ends the queues of a controller when the test ends: they live from New on, until Run
 // has returned.
 func EndQueues(t testing.TB, run func(context.Context) error) {
@@ -143,4 +230,11 @@ func EndQueues(t testing.TB, run func(context.Context) error) {
 			t.Error(err)
 		}
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -4,20 +4,19 @@
 package legacytokencleaner
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/google/go-cmp/cmp"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/testutil"
 )
 
 // What the flags of FuzzPlan say.
@@ -76,7 +75,7 @@ func FuzzPlan(f *testing.F) {
 				t.Fatalf("%q: %v", became, err)
 			}
 			w.Client.ClearActions()
-			after := merged(t, secret, patch)
+			after := controllertest.Merged(t, secret, patch)
 			if again := when.plan(observation(after, flags)); again != keepMarked {
 				t.Errorf("once it is marked: %q, want %q", again, keepMarked)
 			}
@@ -86,9 +85,7 @@ func FuzzPlan(f *testing.F) {
 			delete(after.Labels, tokensecrets.InvalidSinceLabel)
 			before := secret.DeepCopy()
 			delete(before.Labels, tokensecrets.InvalidSinceLabel)
-			if diff := cmp.Diff(encoded(t, before), encoded(t, after)); diff != "" {
-				t.Errorf("changed besides (-before +after):\n%s", diff)
-			}
+			testutil.Check(t, "changed besides", controllertest.Encoded(t, before), controllertest.Encoded(t, after))
 		default: // it is kept
 		}
 	})
@@ -117,7 +114,7 @@ func labelledSecret(t *testing.T, used, since, key, value string, flags uint16) 
 	if flags&isKept != 0 {
 		annotated(tokensecrets.KeepAnnotation, "true")(secret)
 	}
-	return merged(t, secret, []byte(`{}`))
+	return controllertest.Merged(t, secret, []byte(`{}`))
 }
 
 func observation(secret *corev1.Secret, flags uint16) observed {
@@ -156,27 +153,4 @@ func checkAct(t *testing.T, when horizon, secret *corev1.Secret, flags uint16) {
 	if day, err := time.Parse(dateFormat, last); used && (err != nil || when.now.Sub(day.AddDate(0, 0, 1)) < when.period) {
 		t.Errorf("something is done at %v with what was used on %q, for a period of %v", when.now, last, when.period)
 	}
-}
-
-// merged applies a JSON merge patch as kube-apiserver does.
-func merged(t *testing.T, before *corev1.Secret, patch []byte) *corev1.Secret {
-	t.Helper()
-	body, err := jsonpatch.MergePatch([]byte(encoded(t, before)), patch)
-	if err != nil {
-		t.Fatalf("%s: %v", patch, err)
-	}
-	after := &corev1.Secret{}
-	if err := json.Unmarshal(body, after); err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
-	return after
-}
-
-func encoded(t *testing.T, object any) string {
-	t.Helper()
-	body, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(body)
 }

@@ -4,16 +4,10 @@
 package legacytokencleaner
 
 import (
-	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
@@ -95,87 +89,10 @@ func TestRoundAcrossAJump(t *testing.T) {
 			if err := w.sync(t.Context(), "ns"); err != nil {
 				t.Fatal(err)
 			}
-			want := tc.want
-			if want == nil {
-				want = map[string]float64{}
-			}
-			if diff := cmp.Diff(want, w.Series(t, "sacm_legacy_token_cleanups_total")); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-			}
-			if name != "ForwardMark" {
-				return
-			}
-			secret, err := w.Client.CoreV1().Secrets("ns").Get(t.Context(), "app-token", metav1.GetOptions{})
-			if err != nil || secret.Labels[tokensecrets.InvalidSinceLabel] != today {
-				t.Errorf("marked with %v (%v), want %s", secret.Labels, err, today)
+			testutil.Check(t, tc.reason, orNone(tc.want), w.Series(t, "sacm_legacy_token_cleanups_total"))
+			if name == "ForwardMark" {
+				testutil.Check(t, "mark", today, w.LiveSecret(t, "ns", "app-token").Labels[tokensecrets.InvalidSinceLabel])
 			}
 		})
 	}
-}
-
-// TestRestartAcrossAJump: another process, whose clock is an hour off, finds the mark of
-// today, yesterday or tomorrow, and leaves it.
-func TestRestartAcrossAJump(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		marked time.Time
-		jump   time.Duration
-	}{
-		"Forward": {marked: time.Date(2023, 5, 10, 23, 30, 0, 0, time.UTC), jump: time.Hour},
-		"Back":    {marked: time.Date(2023, 5, 10, 0, 30, 0, 0, time.UTC), jump: -time.Hour},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			first := newWorld(t, nil, account(), tokenSecret(), tracking(longAgo))
-			first.Clock.SetTime(tc.marked)
-			if err := first.runRound(t); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]string{listPods, marked}, first.actions(t)); diff != "" {
-				t.Fatalf("the first round (-want +got):\n%s", diff)
-			}
-			secret, err := first.Client.CoreV1().Secrets("ns").Get(t.Context(), "app-token", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			next := newWorld(t, nil, account(), secret, tracking(longAgo))
-			next.Clock.SetTime(tc.marked.Add(tc.jump))
-			if err := next.runRound(t); err != nil {
-				t.Fatal(err)
-			}
-			if acts := next.actions(t); len(acts) > 0 {
-				t.Errorf("the next process does %q, want nothing", acts)
-			}
-		})
-	}
-}
-
-// TestScheduleAcrossAJump: neither is a round left out nor one made too early.
-func TestScheduleAcrossAJump(t *testing.T) {
-	t.Parallel()
-	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
-		clock := testutil.NewJumpingClock()
-		w := newWorld(t, func(c *Config) { c.Clock = clock }, tracking(longAgo))
-		began := time.Now()
-		var looks []string
-		w.Client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			looks = append(looks, time.Since(began).String())
-			return false, nil, nil
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- w.Run(ctx) }()
-		synctest.Wait()
-		clock.Jump(jump)
-		time.Sleep(49 * time.Hour)
-		synctest.Wait()
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		if diff := cmp.Diff([]string{"0s", "24h0m0s", "48h0m0s"}, looks); diff != "" {
-			t.Errorf("looks (-want +got):\n%s", diff)
-		}
-	})
 }

@@ -46,7 +46,7 @@ func TestPlan(t *testing.T) {
 		},
 		"NotReferenced": {
 			reason: "a user made it",
-			secret: tokenSecret(), account: account(func(a *corev1.ServiceAccount) { a.Secrets = nil }), want: keepUnreferenced,
+			secret: tokenSecret(), account: account(unreferencing), want: keepUnreferenced,
 		},
 		"OnlyAPullSecret": {
 			reason: "that list does not count",
@@ -120,7 +120,7 @@ func TestPlan(t *testing.T) {
 		"Replaced": {secret: tokenSecret(), account: account(), successor: tokenSecret(renamed("new")), want: mark},
 		"ReplacedAndNotReferenced": {
 			reason: "it was given away",
-			secret: tokenSecret(invalidSince(longAgo)), account: account(func(a *corev1.ServiceAccount) { a.Secrets = nil }),
+			secret: tokenSecret(invalidSince(longAgo)), account: account(unreferencing),
 			successor: tokenSecret(renamed("new")), want: remove,
 		},
 		"ReplacedAndMounted":  {secret: tokenSecret(), account: account(), successor: tokenSecret(renamed("new")), mounted: true, want: keepMounted},

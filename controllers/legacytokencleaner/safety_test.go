@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestClockDiffers(t *testing.T) {
@@ -63,12 +63,8 @@ func TestNothingIsDoneWithAWrongClock(t *testing.T) {
 	actual := noon().Add(-365 * 24 * time.Hour)
 	objects := []runtime.Object{tracking("2020-01-01"), account(), tokenSecret(usedOn(actual.Format(dateFormat)))}
 	w := newWorld(t, nil, append(objects, nodeLease("a", actual), nodeLease("b", actual))...)
-	if err := w.runRound(t); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(map[string]float64{}, w.decisions(t)); diff != "" {
-		t.Errorf("decisions (-want +got):\n%s", diff)
-	}
+	w.rounds(t)
+	testutil.Check(t, "decisions", map[string]float64{}, w.decisions(t))
 	if got := w.Series(t, "sacm_legacy_token_cleaner_idle")["clock-differs"]; got != 1 {
 		t.Errorf("the reason is not shown: %v", w.Series(t, "sacm_legacy_token_cleaner_idle"))
 	}
@@ -109,12 +105,8 @@ func TestARoundMarksATenth(t *testing.T) {
 				c.Unlimited = tc.unlimited
 				c.Process = &corev1.ObjectReference{Kind: "Lease", Name: "process"}
 			}, unused(tc.secrets)...)
-			if err := w.runRound(t); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, w.decisions(t)); diff != "" {
-				t.Errorf("decisions (-want +got):\n%s", diff)
-			}
+			w.rounds(t)
+			testutil.Check(t, "decisions", tc.want, w.decisions(t))
 			told := 0
 			for _, event := range w.Events() {
 				if event == "Warning "+reasonLimited {

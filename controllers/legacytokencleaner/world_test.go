@@ -4,8 +4,6 @@
 package legacytokencleaner
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -14,10 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
-	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -30,6 +26,18 @@ const (
 	today      = "2023-05-10"
 	cutoffDay  = "2023-04-10"
 	longAgo    = "2022-12-27"
+)
+
+var (
+	referencing  = controllertest.Referencing
+	recreated    = controllertest.Recreated
+	annotated    = controllertest.Annotated
+	usedOn       = controllertest.UsedOn
+	invalidSince = controllertest.InvalidSince
+	createdAt    = controllertest.CreatedAt
+	autoCreated  = controllertest.AutoCreated
+	replacing    = controllertest.Replacing
+	terminating  = controllertest.Terminating
 )
 
 func noon() time.Time { return time.Date(2023, 5, 10, 12, 0, 0, 0, time.UTC) }
@@ -80,41 +88,18 @@ func (w *world) runRound(t *testing.T) error {
 	return nil
 }
 
-// actions says what was asked of the API, a line each, with every precondition. The
-// looks at the tracking ConfigMap and at the nodes' Leases are left out.
-func (w *world) actions(t *testing.T) []string {
+// rounds does one round, and fails the test if that fails.
+func (w *world) rounds(t *testing.T) {
 	t.Helper()
-	return w.Actions(t, func(t testing.TB, action clienttesting.Action) string {
-		if slices.Contains([]string{"configmaps", "leases"}, action.GetResource().Resource) {
-			return ""
-		}
-		return describe(t, action)
-	})
+	if err := w.runRound(t); err != nil {
+		t.Fatal(err)
+	}
 }
 
-func describe(t testing.TB, action clienttesting.Action) string {
+// actions are the requests without those for the tracking ConfigMap and the nodes' Leases.
+func (w *world) actions(t *testing.T) []string {
 	t.Helper()
-	what := action.GetVerb() + " " + action.GetResource().Resource + " " + action.GetNamespace() + "/"
-	switch action := action.(type) {
-	case clienttesting.PatchActionImpl:
-		if action.PatchType != types.MergePatchType {
-			t.Errorf("a patch of type %s", action.PatchType)
-		}
-		var patch map[string]map[string]any
-		if err := json.Unmarshal(action.Patch, &patch); err != nil {
-			t.Fatalf("patch %s: %v", action.Name, err)
-		}
-		return fmt.Sprintf("%s%s %v", what, action.Name, patch)
-	case clienttesting.DeleteActionImpl:
-		only := action.DeleteOptions.Preconditions
-		return fmt.Sprintf("%s%s [%s %s]", what, action.Name, *only.UID, *only.ResourceVersion)
-	case clienttesting.GetActionImpl:
-		return what + action.Name
-	case clienttesting.ListActionImpl:
-		return fmt.Sprintf("%s limit %d continue %q", what, action.ListOptions.Limit, action.ListOptions.Continue)
-	}
-	t.Fatalf("unexpected action %#v", action)
-	return ""
+	return w.Actions(t, "configmaps", "leases")
 }
 
 // decisions are the counts of the last round.
@@ -123,65 +108,27 @@ func (w *world) decisions(t *testing.T) map[string]float64 {
 }
 
 // account is ServiceAccount ns/app, which references Secret app-token.
-func account(change ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
-	account := &corev1.ServiceAccount{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "app", UID: "uid-app", ResourceVersion: "10"},
-		Secrets:    []corev1.ObjectReference{{Name: "app-token"}},
-	}
-	for _, apply := range change {
-		apply(account)
-	}
-	return account
+func account(changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
+	return controllertest.Account(append([]func(*corev1.ServiceAccount){referencing("app-token")}, changes...)...)
 }
 
-// tokenSecret is Secret ns/app-token, made for account app long ago and not used
-// since.
-func tokenSecret(change ...func(*corev1.Secret)) *corev1.Secret {
+func unreferencing(account *corev1.ServiceAccount) { account.Secrets = nil }
+
+// tokenSecret is Secret ns/app-token, made for account app long ago and not used since.
+func tokenSecret(changes ...func(*corev1.Secret)) *corev1.Secret {
 	created, err := time.Parse(dateFormat, longAgo)
 	if err != nil {
 		panic(err)
 	}
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: "app-token", UID: "uid-token", ResourceVersion: "20", CreationTimestamp: metav1.NewTime(created),
-			Annotations: map[string]string{corev1.ServiceAccountNameKey: "app", corev1.ServiceAccountUIDKey: "uid-app"},
-			Labels:      map[string]string{},
-		},
-		Type: corev1.SecretTypeServiceAccountToken,
-		Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte("e30.e30.c2lnbmF0dXJl")},
-	}
-	for _, apply := range change {
-		apply(secret)
-	}
-	return secret
+	made := []func(*corev1.Secret){controllertest.BoundTo(controllertest.UID), createdAt(created), func(secret *corev1.Secret) {
+		secret.Data[corev1.ServiceAccountTokenKey] = []byte("e30.e30.c2lnbmF0dXJl")
+	}}
+	return controllertest.TokenSecret("app-token", append(made, changes...)...)
 }
-
-func usedOn(date string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Labels[tokensecrets.LastUsedLabel] = date }
-}
-
-func invalidSince(date string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Labels[tokensecrets.InvalidSinceLabel] = date }
-}
-
-func createdAt(moment time.Time) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.CreationTimestamp = metav1.NewTime(moment) }
-}
-
-func annotated(name, value string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Annotations[name] = value }
-}
-
-func autoCreated(secret *corev1.Secret) { secret.Labels[tokensecrets.AutoCreatedLabel] = "true" }
 
 // renamed is the same Secret of the same account under another name.
 func renamed(name string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { secret.Name, secret.UID = name, types.UID("uid-"+name) }
-}
-
-func terminating(secret *corev1.Secret) {
-	secret.DeletionTimestamp = &metav1.Time{Time: noon()}
-	secret.Finalizers = []string{"example.com/wait"}
 }
 
 // tracking is the ConfigMap that kube-apiserver writes.

@@ -8,22 +8,19 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
 )
 
@@ -35,7 +32,7 @@ func TestReissue(t *testing.T) {
 	const (
 		getAccount = "get serviceaccounts app"
 		getA       = "get secrets a"
-		createsNew = "create secrets app-token-new01 replaces a/uid-a for uid-app, 0 data"
+		createsNew = "create secrets app-token-new01 for app/uid-app replaces a/uid-a labels sa-controller-manager/auto-created data"
 	)
 	cases := map[string]struct {
 		reason  string
@@ -104,12 +101,12 @@ func TestReissue(t *testing.T) {
 		"AccountMadeAnewMeanwhile": {
 			reason:  "or the new account would get the token of the old one",
 			objects: []runtime.Object{account(), tokenSecret("a", old)},
-			live:    []runtime.Object{account(func(a *corev1.ServiceAccount) { a.UID = otherUID })},
+			live:    []runtime.Object{account(recreated)},
 			want:    []string{getA, getAccount},
 		},
 		"AccountMadeAnewBeforeTheReference": {
 			objects: []runtime.Object{account(), tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
-			live:    []runtime.Object{account(func(a *corev1.ServiceAccount) { a.UID = otherUID })},
+			live:    []runtime.Object{account(recreated)},
 			want:    []string{getAccount},
 		},
 		"OverwrittenMeanwhile": {
@@ -141,37 +138,18 @@ func TestReissue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, tc.objects...)
-			for _, object := range tc.live {
-				resource := "secrets"
-				if _, ok := object.(*corev1.ServiceAccount); ok {
-					resource = "serviceaccounts"
-				}
-				if err := w.Client.Tracker().Update(corev1.SchemeGroupVersion.WithResource(resource), object, "ns"); err != nil {
-					t.Fatal(err)
-				}
-			}
+			w.Live(t, tc.live...)
 			for _, name := range tc.gone {
-				if err := w.Client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("secrets"), "ns", name); err != nil {
-					t.Fatal(err)
-				}
+				w.Delete(t, tokenSecret(name))
 			}
 			w.lead(t)
-			if err := w.reissue(t.Context(), app); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
-				t.Errorf("%s\nactions (-want +got):\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(tc.told, w.Events()); diff != "" {
-				t.Errorf("%s\nevents (-want +got):\n%s", tc.reason, diff)
-			}
+			w.reissues(t, tc.reason, tc.want...)
+			testutil.Check(t, tc.reason+": events", tc.told, w.Events())
 			want := tc.counted
 			if want == nil {
 				want = map[string]float64{}
 			}
-			if diff := cmp.Diff(want, w.Series(t, "sacm_token_reissues_total")); diff != "" {
-				t.Errorf("%s\ncounted (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": counted", want, w.Series(t, "sacm_token_reissues_total"))
 		})
 	}
 }
@@ -184,10 +162,7 @@ func TestOverwrittenTokenIsOfTheActiveKey(t *testing.T) {
 	if err := w.reissue(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
-	secret, err := w.Client.CoreV1().Secrets("ns").Get(t.Context(), "a", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	secret := w.LiveSecret(t, "ns", "a")
 	token, err := tokens.VerifyLegacy(string(secret.Data[corev1.ServiceAccountTokenKey]), w.Ring)
 	if err != nil || token.KeyID != w.Ring.Ring().ActiveID() {
 		t.Fatalf("key ID %q, %v", token.KeyID, err)
@@ -229,12 +204,7 @@ func TestWithoutALeadNothingIsDone(t *testing.T) {
 			if err := w.Controller.compare(t.Context()); (err != nil) != tc.fails {
 				t.Fatal(err)
 			}
-			if err := w.reissue(t.Context(), app); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]string{"get secrets sa-controller-manager-key-ring"}, w.actions(t)); diff != "" {
-				t.Errorf("%s\nactions (-want +got):\n%s", tc.reason, diff)
-			}
+			w.reissues(t, tc.reason, "get secrets kube-system/sa-controller-manager-key-ring")
 		})
 	}
 }
@@ -249,19 +219,12 @@ func TestCompared(t *testing.T) {
 		t.Error("what is published is not acted on")
 	}
 	w.Ring.Set(ringOf(t, 4, newPEM(), oldPEM()))
-	if err := w.reissue(t.Context(), app); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string(nil), w.actions(t)); diff != "" {
-		t.Errorf("before it was compared (-want +got):\n%s", diff)
-	}
+	w.reissues(t, "before it was compared")
 	w.lead(t)
 	if _, ok := w.mayReissue(); !ok {
 		t.Error("what is published is not acted on")
 	}
-	w.Client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, informers.KeyRingName, errors.New("no"))
-	})
+	w.Fail("get", "secrets", controllertest.Forbidden("secrets"))
 	if err := w.Controller.compare(t.Context()); err == nil {
 		t.Error("no error")
 	}
@@ -280,18 +243,8 @@ func TestRingChangesWithinAnAccount(t *testing.T) {
 		w.Ring.Set(ringOf(t, 4, oldPEM(), newPEM())) // rolled back
 		return false, nil, nil
 	})
-	if err := w.reissue(t.Context(), app); err != nil {
-		t.Fatal(err)
-	}
-	created := 0
-	for _, action := range w.Client.Actions() {
-		if action.Matches("create", "secrets") {
-			created++
-		}
-	}
-	if created != 1 {
-		t.Errorf("created %d Secrets, want that it stops after the one under way", created)
-	}
+	w.reissues(t, "it stops after the one under way", "get secrets a", "get serviceaccounts app",
+		"create secrets app-token-new01 for app/uid-app replaces a/uid-a labels sa-controller-manager/auto-created data")
 }
 
 // TestCreateOnce: neither a lagging cache nor a lost answer makes a second Secret.
@@ -299,15 +252,13 @@ func TestCreateOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
 	w.lead(t)
-	lost := 0
+	lost := false
 	w.Client.PrependReactor("create", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		lost++
-		if lost > 1 {
+		if lost {
 			return false, nil, nil
 		}
-		if err := w.Client.Tracker().Add(action.(clienttesting.CreateActionImpl).Object); err != nil {
-			t.Error(err)
-		}
+		lost = true
+		w.Live(t, action.(clienttesting.CreateActionImpl).Object)
 		return true, nil, errors.New("the answer was lost")
 	})
 	if err := w.reissue(t.Context(), app); err == nil {
@@ -343,14 +294,12 @@ func TestCreateForOneThatIsUsed(t *testing.T) {
 	if err := w.reissue(t.Context(), app); err != nil {
 		t.Fatal(err)
 	}
-	created := slices.DeleteFunc(w.actions(t), func(action string) bool { return !strings.HasPrefix(action, "create") })
+	created := slices.DeleteFunc(w.Actions(t), func(action string) bool { return !strings.HasPrefix(action, "create") })
 	want := []string{
-		"create secrets app-token-new02 replaces a/uid-a for uid-app, 0 data",
-		"create secrets app-token-new03 replaces app-token-new01/uid-app-token-new01 for uid-app, 0 data",
+		"create secrets app-token-new02 for app/uid-app replaces a/uid-a labels sa-controller-manager/auto-created data",
+		"create secrets app-token-new03 for app/uid-app replaces app-token-new01/uid-app-token-new01 labels sa-controller-manager/auto-created data",
 	}
-	if diff := cmp.Diff(want, created); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "requests", want, created)
 }
 
 // TestSurveyFindsWhatARollbackLeft: no Secret holds a retired key, and no event comes any more.
@@ -359,15 +308,10 @@ func TestSurveyFindsWhatARollbackLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, account(referencing("a")), tokenSecret("a", withNew(t)), tokenSecret("b", replacing("a"), withNew(t)))
 		w.lead(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { w.loop.Run(ctx) }) // begins with the survey that publishing asks for
+		// It begins with the survey that publishing asks for.
+		testutil.Start(t, func(ctx context.Context) error { w.loop.Run(ctx); return nil })
 		synctest.Wait()
-		cancel()
-		running.Wait()
-		if diff := cmp.Diff([]string{"get secrets b", "get serviceaccounts app", "delete secrets b [uid-b 20]"}, w.actions(t)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "requests", []string{"get secrets b", "get serviceaccounts app", "delete secrets b [uid-b 20]"}, w.Actions(t))
 	})
 }
 
@@ -376,12 +320,8 @@ func TestSurvey(t *testing.T) {
 	w := newWorld(t, account(referencing("a")), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)), tokenSecret("c", withOld(t), userMade),
 		tokenSecret("d", signedBy(t, strangePEM(), testUID)), tokenSecret("e"))
 	w.survey()
-	if diff := cmp.Diff(map[string]float64{"retired": 2, "active": 1, "unknown": 1}, w.Series(t, "sacm_token_secrets_by_key")); diff != "" {
-		t.Errorf("by key (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]float64{"due": 1, "blocked user-made": 1}, w.Series(t, "sacm_token_reissue_secrets")); diff != "" {
-		t.Errorf("by holding (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "by key", map[string]float64{"retired": 2, "active": 1, "unknown": 1}, w.Series(t, "sacm_token_secrets_by_key"))
+	testutil.Check(t, "by holding", map[string]float64{"due": 1, "blocked user-made": 1}, w.Series(t, "sacm_token_reissue_secrets"))
 }
 
 // TestWhoLedShowsNothing: another process leads by now, whose surveys count.
@@ -390,26 +330,17 @@ func TestWhoLedShowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, account(referencing("a")), tokenSecret("a", withOld(t), mode("never")))
 		for range 2 { // terms
-			ctx, cancel := context.WithCancel(t.Context())
-			ended := make(chan error)
-			go func() { ended <- w.Run(ctx) }()
+			stop := testutil.Start(t, w.Run)
 			synctest.Wait()
 			for series, want := range map[string]map[string]float64{
 				"sacm_token_secrets_by_key":  {"retired": 1},
 				"sacm_token_reissue_secrets": {"blocked never": 1},
 			} {
-				if diff := cmp.Diff(want, w.Series(t, series)); diff != "" {
-					t.Errorf("%s while it leads (-want +got):\n%s", series, diff)
-				}
+				testutil.Check(t, series+" while it leads", want, w.Series(t, series))
 			}
-			cancel()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			stop()
 			for _, series := range []string{"sacm_token_secrets_by_key", "sacm_token_reissue_secrets"} {
-				if diff := cmp.Diff(map[string]float64{}, w.Series(t, series)); diff != "" {
-					t.Errorf("%s afterwards (-want +got):\n%s", series, diff)
-				}
+				testutil.Check(t, series+" afterwards", map[string]float64{}, w.Series(t, series))
 			}
 		}
 	})

@@ -4,7 +4,6 @@
 package tokenreissue
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"sync"
@@ -12,20 +11,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	clientevents "k8s.io/client-go/tools/events"
-	"k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/informers"
-	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 )
 
@@ -62,25 +57,14 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 
 func startReplica(t *testing.T, client *fake.Clientset, host string, ring *signing.Ring) *ringReplica {
 	t.Helper()
-	w := &controllertest.World{Client: client, Registry: metrics.NewKubeRegistry(), Recorded: clientevents.NewFakeRecorder(10), Informers: informers.New(client, 0)}
+	w := controllertest.NewWorld(time.Time{})
+	w.Client, w.Informers = client, informers.New(client, 0)
 	c := NewRingConsistency(RingConsistencyConfig{
 		Client: client, Informers: w.Informers, Ring: signing.NewKeyring(ring), Host: host,
-		Recorder: events.NewRecorderTo(w.Recorded, clock.RealClock{}),
+		Recorder: w.Recorder(),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(w.Registry.MustRegister),
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	w.Informers.Start(ctx)
-	w.Informers.Await(ctx)
-	synctest.Wait() // the fake API forgets what happens between a list and its watch
-	ended := make(chan error)
-	go func() { ended <- c.Run(ctx) }()
-	r := &ringReplica{RingConsistency: c, World: w, stop: func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		w.Informers.Stop()
-	}}
+	r := &ringReplica{RingConsistency: c, World: w, stop: w.Start(t, c.Run)}
 	time.Sleep(time.Second) // for writes that are refused once
 	synctest.Wait()
 	return r
@@ -98,12 +82,8 @@ func (r *ringReplica) check(t *testing.T, when, status string, mismatch map[stri
 	if !strings.Contains(r.Status(), status) {
 		t.Errorf("%s: the status is %q, want %q", when, r.Status(), status)
 	}
-	if diff := cmp.Diff(mismatch, r.World.Series(t, "sacm_key_ring_mismatch")); diff != "" {
-		t.Errorf("%s: mismatch (-want +got):\n%s", when, diff)
-	}
-	if diff := cmp.Diff(told, r.World.Events()); diff != "" {
-		t.Errorf("%s: events (-want +got):\n%s", when, diff)
-	}
+	testutil.Check(t, when+": mismatch", mismatch, r.World.Series(t, "sacm_key_ring_mismatch"))
+	testutil.Check(t, when+": events", told, r.World.Events())
 }
 
 func rings(t *testing.T, client *fake.Clientset) []PublishedRing {
@@ -183,9 +163,7 @@ func TestLinesOfDeadReplicas(t *testing.T) {
 			}
 			return hosts
 		}
-		if diff := cmp.Diff([]string{"cp-1", "cp-2"}, hosts()); diff != "" {
-			t.Errorf("lines after a rotation (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "lines after a rotation", []string{"cp-1", "cp-2"}, hosts())
 		time.Sleep(time.Hour)
 		stopped := time.Now().UTC().Truncate(time.Second)
 		late.set(b)
@@ -196,9 +174,7 @@ func TestLinesOfDeadReplicas(t *testing.T) {
 			first.stop()
 			first = startReplica(t, client, "cp-1", b)
 		}
-		if diff := cmp.Diff([]string{"cp-1", "cp-2"}, hosts()); diff != "" {
-			t.Errorf("lines after restarts (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "lines after restarts", []string{"cp-1", "cp-2"}, hosts())
 		writes := func() (n int) {
 			for _, action := range client.Actions() {
 				if action.GetVerb() == "update" || action.GetVerb() == "create" {

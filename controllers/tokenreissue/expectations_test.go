@@ -6,14 +6,11 @@ package tokenreissue
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"sa-controller-manager/internal/testutil"
 
-	"sa-controller-manager/controllers/tokensecrets"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // TestSurveyForgetsWhatIsGone: who makes Secrets that are refused, or re-issued, and deletes them
@@ -21,13 +18,8 @@ import (
 func TestSurveyForgetsWhatIsGone(t *testing.T) {
 	t.Parallel()
 	old := withOld(t)
-	// forged is signed by nobody, and says that it is of the retired key.
-	forged := func(secret *corev1.Secret) {
-		token := string(secret.Data[corev1.ServiceAccountTokenKey])
-		secret.Data[corev1.ServiceAccountTokenKey] = []byte(token[:strings.LastIndex(token, ".")+1] + strings.Repeat("A", 86))
-	}
 	stays, goes := tokenSecret("stays", old), tokenSecret("goes", old)
-	forgedStays, forgedGoes := tokenSecret("forged-stays", old, forged), tokenSecret("forged-goes", old, forged)
+	forgedStays, forgedGoes := tokenSecret("forged-stays", old, forged(t, "", "")), tokenSecret("forged-goes", old, forged(t, "", ""))
 	w := newWorld(t, account(), stays, goes, forgedStays, forgedGoes)
 	w.lead(t)
 	remembered := func() [2][]types.UID {
@@ -38,16 +30,8 @@ func TestSurveyForgetsWhatIsGone(t *testing.T) {
 	}
 	w.survey()
 	want := [2][]types.UID{{"uid-goes", "uid-stays"}, {"uid-forged-goes", "uid-forged-stays"}}
-	if diff := cmp.Diff(want, remembered()); diff != "" {
-		t.Fatalf("remembered while all of them are there (-want +got):\n%s", diff)
-	}
-	for _, gone := range []*corev1.Secret{goes, forgedGoes} {
-		if err := w.secretInformer.GetIndexer().Delete(tokensecrets.Observe(gone)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	testutil.Check(t, "remembered while all of them are there", want, remembered())
+	w.Uncache(t, goes, forgedGoes)
 	w.survey()
-	if diff := cmp.Diff([2][]types.UID{{"uid-stays"}, {"uid-forged-stays"}}, remembered()); diff != "" {
-		t.Errorf("remembered once some are gone (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "remembered once some are gone", [2][]types.UID{{"uid-stays"}, {"uid-forged-stays"}}, remembered())
 }

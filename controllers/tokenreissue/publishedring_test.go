@@ -26,8 +26,10 @@ func TestJudge(t *testing.T) {
 	file := func(key *signing.PrivateKey) PublishedRing {
 		return published(signing.NewRing(0, key.As(signing.Active)))
 	}
+	ownFile := signing.NewRing(0, a.As(signing.Active))
 	cases := map[string]struct {
 		reason string
+		own    *signing.Ring // that of generation 4 if nil
 		rings  []PublishedRing
 		want   drift
 		// What is not done with A.
@@ -63,13 +65,17 @@ func TestJudge(t *testing.T) {
 		},
 		"KeyFile":      {rings: []PublishedRing{own, file(a)}, want: inSync},
 		"OtherKeyFile": {reason: "it is reported and blocks nothing", rings: []PublishedRing{own, file(c)}, want: differs},
+		"OwnKeyFile":   {own: ownFile, rings: []PublishedRing{published(ownFile), file(b)}, want: differs},
+		"RingBeside":   {reason: "it blocks nothing", own: ownFile, rings: []PublishedRing{published(ownFile), ring("main", 7, b.As(signing.Active))}, want: differs},
 		"Unreadable":   {rings: []PublishedRing{own, {Replica: "x"}}, want: unreadable},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := &RingConsistency{RingConsistencyConfig: RingConsistencyConfig{Ring: signing.NewKeyring(
-				signing.NewRing(4, a.As(signing.Active), retired(b)).WithPast(past("main", 4)))}}
+			if tc.own == nil {
+				tc.own = signing.NewRing(4, a.As(signing.Active), retired(b)).WithPast(past("main", 4))
+			}
+			c := &RingConsistency{RingConsistencyConfig: RingConsistencyConfig{Ring: signing.NewKeyring(tc.own)}}
 			c.rings.Store(&tc.rings)
 			found := judge(c.Ring.Ring(), tc.rings)
 			if found.drift != tc.want {
@@ -85,20 +91,6 @@ func TestJudge(t *testing.T) {
 				t.Errorf("it says %q", text)
 			}
 		})
-	}
-}
-
-// TestKeyFilesDiffer: two replicas with a single key file each.
-func TestKeyFilesDiffer(t *testing.T) {
-	t.Parallel()
-	a, b := parse(t, newPEM()), parse(t, oldPEM())
-	own, other := signing.NewRing(0, a.As(signing.Active)), published(signing.NewRing(0, b.As(signing.Active)))
-	if found := judge(own, []PublishedRing{published(own), other}); found.drift != differs {
-		t.Errorf("%q, want that they differ", found.drift)
-	}
-	ring := published(ringOf(t, 7, oldPEM(), strangePEM()))
-	if found := judge(own, []PublishedRing{published(own), ring}); found.drift != differs {
-		t.Errorf("%q, want that a ring beside a key file blocks nothing", found.drift)
 	}
 }
 

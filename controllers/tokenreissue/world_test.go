@@ -12,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/informers"
@@ -29,8 +27,19 @@ import (
 func TestMain(m *testing.M) { testutil.Main(m) }
 
 const (
-	testUID  = "uid-app"
-	otherUID = "uid-other"
+	testUID  = controllertest.UID
+	otherUID = controllertest.OtherUID
+)
+
+var (
+	account     = controllertest.Account
+	referencing = controllertest.Referencing
+	recreated   = controllertest.Recreated
+	annotated   = controllertest.Annotated
+	labelled    = controllertest.Labelled
+	replacing   = controllertest.Replacing
+	createdAt   = controllertest.CreatedAt
+	terminating = controllertest.Terminating
 )
 
 func noon() time.Time { return time.Date(2026, 5, 10, 12, 0, 0, 0, time.UTC) }
@@ -84,68 +93,28 @@ func publishing(t *testing.T, rings ...PublishedRing) *corev1.Secret {
 	return secret
 }
 
-func account(changes ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "app", UID: testUID, ResourceVersion: "10"}}
-	for _, change := range changes {
-		change(account)
-	}
-	return account
-}
-
-func referencing(names ...string) func(*corev1.ServiceAccount) {
-	return func(account *corev1.ServiceAccount) {
-		for _, name := range names {
-			account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: name})
-		}
-	}
-}
-
 // tokenSecret is one that a token controller has made for account app.
 func tokenSecret(name string, changes ...func(*corev1.Secret)) *corev1.Secret {
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "20",
-			CreationTimestamp: metav1.NewTime(noon().Add(-time.Minute)),
-			Annotations:       map[string]string{corev1.ServiceAccountNameKey: "app", corev1.ServiceAccountUIDKey: testUID},
-			Labels:            map[string]string{tokensecrets.AutoCreatedLabel: "true"},
-		},
-		Type: corev1.SecretTypeServiceAccountToken,
-		Data: map[string][]byte{},
-	}
-	createdBy(meta.FieldManager)(secret)
-	for _, change := range changes {
-		change(secret)
-	}
-	return secret
+	made := []func(*corev1.Secret){controllertest.BoundTo(testUID), controllertest.AutoCreated, createdAt(noon().Add(-time.Minute)), createdBy(meta.FieldManager)}
+	return controllertest.TokenSecret(name, append(made, changes...)...)
 }
 
 func userMade(secret *corev1.Secret) { secret.Labels = nil; copied(secret) }
 
-func annotated(name, value string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { metav1.SetMetaDataAnnotation(&secret.ObjectMeta, name, value) }
-}
-
 func mode(value string) func(*corev1.Secret) { return annotated(tokensecrets.ReissueAnnotation, value) }
 
-func labelled(name, value string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { metav1.SetMetaDataLabel(&secret.ObjectMeta, name, value) }
-}
-
-func replacing(name string) func(*corev1.Secret) {
-	return annotated(tokensecrets.ReplacesAnnotation, tokensecrets.Predecessor{Name: name, UID: types.UID("uid-" + name)}.String())
-}
-
-func createdAt(at time.Time) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.CreationTimestamp = metav1.NewTime(at) }
-}
-
 // createdBy has managedFields say who made the Secret.
-func createdBy(manager string) func(*corev1.Secret) {
+func createdBy(manager string) func(*corev1.Secret) { return managed(manager, `{"f:type":{}}`) }
+
+// filledBy has them say who wrote the token as well.
+func filledBy(manager string) func(*corev1.Secret) {
+	return managed(manager, `{"f:data":{"f:token":{}},"f:type":{}}`)
+}
+
+func managed(manager, fields string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) {
-		secret.ManagedFields = []metav1.ManagedFieldsEntry{{
-			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(`{"f:type":{}}`),
-		}}
+		unmanaged(secret)
+		controllertest.WrittenBy(manager, fields)(secret)
 	}
 }
 
@@ -154,20 +123,6 @@ func unmanaged(secret *corev1.Secret) { secret.ManagedFields = nil }
 
 // copied is a Secret that a user has made of the YAML of another one.
 func copied(secret *corev1.Secret) { createdBy("kubectl-create")(secret) }
-
-// filledBy has managedFields say who wrote the token.
-func filledBy(manager string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) {
-		secret.ManagedFields = []metav1.ManagedFieldsEntry{{
-			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(`{"f:data":{"f:token":{}},"f:type":{}}`),
-		}}
-	}
-}
-
-func terminating(secret *corev1.Secret) {
-	secret.DeletionTimestamp, secret.Finalizers = &metav1.Time{Time: noon()}, []string{"example.com/wait"}
-}
 
 // signedBy fills the Secret with a token of a key, for the account with uid.
 func signedBy(t *testing.T, pem []byte, uid string) func(*corev1.Secret) {
@@ -227,60 +182,18 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 // lead has the ring published, compares it, and forgets that it did.
 func (w *world) lead(t *testing.T) {
 	t.Helper()
-	secrets, secret := w.Client.CoreV1().Secrets(metav1.NamespaceSystem), publishing(t, published(w.Ring.Ring()))
-	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
-		if _, err := secrets.Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.Live(t, publishing(t, published(w.Ring.Ring())))
 	if err := w.compare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.Client.ClearActions()
 }
 
-// actions says what was asked of the API, a line each, with every precondition.
-func (w *world) actions(t *testing.T) []string {
+// reissues has the account be looked at, and wants these actions.
+func (w *world) reissues(t *testing.T, reason string, want ...string) {
 	t.Helper()
-	return w.Actions(t, describeAction)
-}
-
-func describeAction(t testing.TB, action clienttesting.Action) string {
-	t.Helper()
-	what := action.GetVerb() + " " + action.GetResource().Resource + " "
-	switch action := action.(type) {
-	case clienttesting.GetActionImpl:
-		return what + action.Name
-	case clienttesting.PatchActionImpl:
-		var patch struct {
-			Metadata meta.PatchMetadata
-			Data     map[string]string
-			Secrets  []struct{ Name string }
-		}
-		if err := json.Unmarshal(action.Patch, &patch); err != nil {
-			t.Fatal(err)
-		}
-		line := fmt.Sprintf("%s%s [%s %s]", what, action.Name, patch.Metadata.UID, patch.Metadata.ResourceVersion)
-		for name := range patch.Data {
-			line += " " + name
-		}
-		for _, ref := range patch.Secrets {
-			line += " first " + ref.Name
-		}
-		return line
-	case clienttesting.DeleteActionImpl:
-		only := action.DeleteOptions.Preconditions
-		return fmt.Sprintf("%s%s [%s %s]", what, action.Name, *only.UID, *only.ResourceVersion)
-	case clienttesting.CreateActionImpl:
-		if secret, ok := action.Object.(*corev1.Secret); ok {
-			return fmt.Sprintf("%s%s replaces %s for %s, %d data", what, secret.Name, secret.Annotations[tokensecrets.ReplacesAnnotation],
-				secret.Annotations[corev1.ServiceAccountUIDKey], len(secret.Data))
-		}
-		return what + action.Object.(metav1.Object).GetName()
-	case clienttesting.UpdateActionImpl:
-		object := action.Object.(metav1.Object)
-		return fmt.Sprintf("%s%s [%s]", what, object.GetName(), object.GetResourceVersion())
+	if err := w.reissue(t.Context(), app); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("unexpected action %#v", action)
-	return ""
+	testutil.Check(t, reason+": actions", want, w.Actions(t))
 }

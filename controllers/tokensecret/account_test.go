@@ -8,20 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
-	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 )
 
 const (
-	createsOwn    = "create secrets app-token-bcdfg: ca.crt namespace token for app/uid-1, labels [sa-controller-manager/auto-created]"
-	referencesOwn = "patch serviceaccounts app [uid-1 10] add app-token-bcdfg"
+	createsOwn    = "create secrets app-token-bcdfg for app/uid-app labels sa-controller-manager/auto-created data ca.crt namespace token"
+	referencesOwn = "patch serviceaccounts app [uid-app 10] add app-token-bcdfg"
 )
 
 func TestSyncAccountAuto(t *testing.T) {
@@ -63,7 +61,7 @@ func TestSyncAccountAuto(t *testing.T) {
 		"ReferencedButTerminating": {
 			reason:  "a Secret that is going counts no more",
 			account: account(referencing("app-token-frstz")),
-			secrets: []*corev1.Secret{own("app-token-frstz", terminatingSecret)},
+			secrets: []*corev1.Secret{own("app-token-frstz", terminating)},
 			want:    []string{createsOwn, referencesOwn},
 		},
 		"ReferencedButInvalid": {
@@ -82,13 +80,13 @@ func TestSyncAccountAuto(t *testing.T) {
 			reason:  "what was created is adopted: no duplicate, no orphan",
 			account: account(),
 			secrets: []*corev1.Secret{own("app-token-frstz")},
-			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-frstz"},
+			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-frstz"},
 		},
 		"CrashedTwice": {
 			reason:  "the oldest is adopted; the other stays, for somebody may use it",
 			account: account(),
 			secrets: []*corev1.Secret{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))},
-			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-old"},
+			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-old"},
 		},
 		"SecretsEdited": {
 			reason:  "kubectl edit, Terraform and Argo CD write lists without what they do not know; Pods mount the Secret all the same",
@@ -114,12 +112,12 @@ func TestSyncAccountAuto(t *testing.T) {
 			reason:  "it is as good as any other",
 			account: account(),
 			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old"))},
-			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-new"},
+			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-new"},
 		},
 		"SuccessorOfOneThatIsInvalid": {
 			account: account(referencing("app-token-old")),
 			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old")), own("app-token-old", invalidSince)},
-			want:    []string{"patch serviceaccounts app [uid-1 10] add app-token-new"},
+			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-new"},
 		},
 		"UnmarkedIsNotOurs": {
 			reason:  "only what bears our marker is adopted",
@@ -140,16 +138,9 @@ func TestSyncAccountAuto(t *testing.T) {
 			w.Cache(t, tc.account)
 			for _, secret := range tc.secrets {
 				w.Cache(t, secret)
-				if err := w.Client.Tracker().Add(secret); err != nil {
-					t.Fatal(err)
-				}
+				w.Live(t, secret)
 			}
-			if err := w.syncAccount(t.Context(), named("app")); err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
-			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
-				t.Errorf("%s: actions (-want +got):\n%s", tc.reason, diff)
-			}
+			w.syncsAccount(t, tc.reason, tc.want...)
 		})
 	}
 }
@@ -161,12 +152,7 @@ func TestAutoExcluded(t *testing.T) {
 		w.Auto, w.AutoExcluded = true, sets.New(namespace)
 		w.Cache(t, account(), tokenSecret("users"))
 		w.syncsAccount(t, "with the excluded namespace "+namespace, want...)
-		if err := w.syncSecret(t.Context(), named("users")); err != nil {
-			t.Fatal(err)
-		}
-		if got := w.actions(t); len(got) != 1 {
-			t.Errorf("what users create is filled everywhere: got %v", got)
-		}
+		w.syncsSecret(t, "users", "what users create is filled everywhere", "patch secrets users [uid-users 20] for app/uid-app ca.crt namespace token")
 	}
 }
 
@@ -174,12 +160,7 @@ func TestSyncAccountManualWritesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account())
 	w.Cache(t, account(), tokenSecret("app-token-frstz", filled(t), autoCreated))
-	if err := w.syncAccount(t.Context(), named("app")); err != nil {
-		t.Fatal(err)
-	}
-	if got := w.actions(t); got != nil {
-		t.Errorf("only Secrets that users create are anybody's business: got %v", got)
-	}
+	w.syncsAccount(t, "only Secrets that users create are anybody's business")
 }
 
 // TestAutoWhileCachesLag goes through what one sync after another sees when the
@@ -198,12 +179,8 @@ func TestAutoWhileCachesLag(t *testing.T) {
 	w.Cache(t, account(listed(meta.FieldManager, "app-token-bcdfg")))
 	w.syncsAccount(t, "both show")
 
-	if err := w.secretInformer.GetIndexer().Delete(first); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Client.Tracker().Delete(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, testNamespace, first.Name); err != nil {
-		t.Fatal(err)
-	}
+	w.Uncache(t, first)
+	w.Delete(t, first)
 	w.NewSuffix = func() string { return "fresh" }
 	const looksUp = "get secrets app-token-bcdfg"
 	w.syncsAccount(t, "a user deletes the Secret: a new name, so that the old token stays dead",
@@ -250,10 +227,10 @@ func TestAutoReferencesNoSecond(t *testing.T) {
 	t.Parallel()
 	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
 	ours := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
-	newer := account(listed(meta.FieldManager, "app-token-frstz"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
+	newer := account(listed(meta.FieldManager, "app-token-frstz"), atVersion[*corev1.ServiceAccount]("11"))
 	const (
 		looksUp    = "get secrets app-token-frstz"
-		references = "patch serviceaccounts app [uid-1 11] add app-token-bcdfg"
+		references = "patch serviceaccounts app [uid-app 11] add app-token-bcdfg"
 	)
 	cases := map[string]struct {
 		reason string
@@ -287,13 +264,10 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 	t.Parallel()
 	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
 	ours := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
-	live := account(listed(meta.FieldManager, "app-token-frstz"), func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" })
+	live := account(listed(meta.FieldManager, "app-token-frstz"), atVersion[*corev1.ServiceAccount]("11"))
 	w := newWorld(t, live, theirs)
 	w.Auto = true
-	w.Client.PrependReactor("patch", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		outdated := strings.Contains(string(action.(clienttesting.PatchAction).GetPatch()), `"resourceVersion":"10"`)
-		return outdated, nil, apierrors.NewConflict(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("changed"))
-	})
+	w.FailNext("patch", "serviceaccounts", controllertest.Conflict("serviceaccounts"))
 	for _, step := range []struct {
 		reason string
 		shows  runtime.Object
@@ -309,46 +283,16 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 	}
 }
 
-func TestAutoReferenceConflict(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, account())
-	w.Auto = true
-	w.Cache(t, account())
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("changed"))
-	refuse := true
-	w.Client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return refuse, nil, conflict
-	})
-	if err := w.syncAccount(t.Context(), named("app")); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{createsOwn, referencesOwn}, w.actions(t)); diff != "" {
-		t.Fatalf("first sync (-want +got):\n%s", diff)
-	}
-
-	refuse = false
-	w.Cache(t, account(func(account *corev1.ServiceAccount) { account.ResourceVersion = "11" }))
-	if err := w.syncAccount(t.Context(), named("app")); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"patch serviceaccounts app [uid-1 11] add app-token-bcdfg"}
-	if diff := cmp.Diff(want, w.actions(t)); diff != "" {
-		t.Errorf("the newer account gets the reference to what exists, not another Secret (-want +got):\n%s", diff)
-	}
-}
-
 func TestCreateOwnRefused(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "app-token-bcdfg", boom)
-	terminating.ErrStatus.Details.Causes = append(terminating.ErrStatus.Details.Causes, metav1Cause(corev1.NamespaceTerminatingCause))
 	tests := map[string]struct {
 		reason  string
 		answer  error
 		wantErr error
 	}{
-		"NamespaceTerminating": {reason: "nothing is owed there", answer: terminating},
-		"NamespaceGone":        {reason: "nothing is owed there", answer: apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "ns")},
+		"NamespaceTerminating": {reason: "nothing is owed there", answer: controllertest.NamespaceTerminating("secrets")},
+		"NamespaceGone":        {reason: "nothing is owed there", answer: controllertest.NotFound("namespaces")},
 		"Other":                {reason: "tried again", answer: boom, wantErr: boom},
 	}
 	for name, tc := range tests {
@@ -357,13 +301,11 @@ func TestCreateOwnRefused(t *testing.T) {
 			w := newWorld(t, account())
 			w.Auto = true
 			w.Cache(t, account())
-			w.Client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
+			w.Fail("create", "secrets", tc.answer)
 			if err := w.syncAccount(t.Context(), named("app")); !errors.Is(err, tc.wantErr) {
 				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
 			}
-			if got := w.actions(t); len(got) != 1 {
-				t.Errorf("%s: got %v, want the refused create alone", tc.reason, got)
-			}
+			testutil.Check(t, tc.reason, []string{createsOwn}, w.Actions(t))
 		})
 	}
 }
@@ -372,7 +314,7 @@ func TestCreateOwnRefused(t *testing.T) {
 // and the watch may be late. The same name again cannot make a second one.
 func TestCreatedWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	taken := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "secrets"}, "app-token-bcdfg")
+	taken := controllertest.AlreadyExists("secrets")
 	created := createsOwn
 	renamed := strings.ReplaceAll(created, "bcdfg", "fresh")
 	tests := map[string]struct {
@@ -392,19 +334,12 @@ func TestCreatedWithoutAnAnswer(t *testing.T) {
 			w := newWorld(t, account())
 			w.Auto = true
 			w.Cache(t, account())
-			answers := tc.answers
-			w.Client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-				answer := answers[0]
-				answers = answers[1:]
-				return answer != nil, nil, answer
-			})
+			w.FailNext("create", "secrets", tc.answers...)
 			for range tc.answers {
 				_ = w.syncAccount(t.Context(), named("app")) // what matters is what is asked
 				w.NewSuffix = func() string { return "fresh" }
 			}
-			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, w.Actions(t))
 		})
 	}
 }

@@ -9,13 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/testutil"
 )
 
 // FuzzReferences changes lists of references as kube-apiserver does. Of what is not meant
@@ -73,9 +74,7 @@ func FuzzReferences(f *testing.F) {
 			t.Errorf("%q, changed by %s: got %v, want %v", list, patch.Body, got, want)
 		}
 		after.Secrets = before.Secrets
-		if diff := gocmp.Diff(string(encoded(t, before)), string(encoded(t, after))); diff != "" {
-			t.Errorf("changed besides (-before +after):\n%s", diff)
-		}
+		testutil.Check(t, "changed besides", controllertest.Encoded(t, before), controllertest.Encoded(t, after))
 	})
 }
 
@@ -157,7 +156,7 @@ func ownSecretOf(number int, data []byte) *corev1.Secret {
 	for _, apply := range []struct {
 		bit    byte
 		change func(*corev1.Secret)
-	}{{1, autoCreated}, {4, terminatingSecret}, {8, boundTo(otherUID)}, {16, boundTo("")}, {32, invalidSince}} {
+	}{{1, autoCreated}, {4, terminating}, {8, boundTo(otherUID)}, {16, boundTo("")}, {32, invalidSince}} {
 		if data[0]&apply.bit != 0 {
 			apply.change(secret)
 		}
@@ -203,7 +202,7 @@ func applied(t *testing.T, before *corev1.ServiceAccount, patch ReferencePatch) 
 			return strategicpatch.StrategicMergePatch(before, patch, corev1.ServiceAccount{})
 		}
 	}
-	body, err := apply(encoded(t, before), patch.Body)
+	body, err := apply([]byte(controllertest.Encoded(t, before)), patch.Body)
 	if err != nil {
 		t.Fatalf("%s: %v", patch.Body, err)
 	}

@@ -6,21 +6,20 @@ package tokensecret
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"strings"
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
 )
 
@@ -132,7 +131,7 @@ func (w *fuzzedWorld) syncUntilNothingIsWritten(t *testing.T, name, uid, token, 
 			checkDelete(t, w.live, write)
 			return
 		}
-		after := merged(t, w.live.secret, patch.Patch)
+		after := controllertest.Merged(t, w.live.secret, patch.Patch)
 		account := cached
 		if !tokensecrets.Observe(w.live.secret).BelongsTo(cached) {
 			account = w.live.account // which was asked for
@@ -202,7 +201,7 @@ func secretOf(t *testing.T, name, uid, token, ca, namespace, key, value string, 
 		{withData(corev1.ServiceAccountNamespaceKey, namespace), namespace != ""},
 		{withData(corev1.ServiceAccountRootCAKey, testCA), flags&hasOwnCA != 0},
 		{immutable, flags&isImmutable != 0},
-		{terminatingSecret, flags&isTerminating != 0},
+		{terminating, flags&isTerminating != 0},
 		{invalidSince, flags&isInvalid != 0},
 		{autoCreated, flags&isAuto != 0},
 		{writtenBy(meta.FieldManager, fillFields), flags&filledByUs != 0},
@@ -212,7 +211,7 @@ func secretOf(t *testing.T, name, uid, token, ca, namespace, key, value string, 
 			apply.change(secret)
 		}
 	}
-	return merged(t, secret, []byte(`{}`))
+	return controllertest.Merged(t, secret, []byte(`{}`))
 }
 
 // checkPatch holds a write against the rules.
@@ -232,9 +231,7 @@ func checkPatch(t *testing.T, live *api, after *corev1.Secret, cached *corev1.Se
 	for _, key := range []string{corev1.ServiceAccountNameKey, corev1.ServiceAccountUIDKey} {
 		putBack(others.Annotations, before.Annotations, key)
 	}
-	if diff := gocmp.Diff(string(encoded(t, before)), string(encoded(t, others))); diff != "" {
-		t.Errorf("what is not ours is changed (-before +after):\n%s", diff)
-	}
+	testutil.Check(t, "what is not ours is changed", controllertest.Encoded(t, before), controllertest.Encoded(t, others))
 	if after.Annotations[corev1.ServiceAccountUIDKey] == "" {
 		checkUnfill(t, live, after)
 		return
@@ -273,7 +270,7 @@ func checkUnfill(t *testing.T, live *api, after *corev1.Secret) {
 		t.Errorf("emptied for %v: %v", live.account, before.Annotations)
 	}
 	if !tokensecrets.FilledByTokenController(before) || before.Labels[tokensecrets.AutoCreatedLabel] != "" || before.CreationTimestamp.Before(&live.account.CreationTimestamp) {
-		t.Errorf("emptied, though nobody filled it by mistake: %s", encoded(t, before))
+		t.Errorf("emptied, though nobody filled it by mistake: %s", controllertest.Encoded(t, before))
 	}
 	for _, key := range []string{corev1.ServiceAccountRootCAKey, corev1.ServiceAccountNamespaceKey} {
 		if !bytes.Equal(after.Data[key], before.Data[key]) {
@@ -296,7 +293,7 @@ func checkDelete(t *testing.T, live *api, write clienttesting.Action) {
 		t.Errorf("deleted with the preconditions %v", only)
 	}
 	if names(before, live.account) || before.DeletionTimestamp != nil || len(validation.IsDNS1123Subdomain(before.Annotations[corev1.ServiceAccountNameKey])) > 0 {
-		t.Errorf("deleted, though it is nobody's to delete: %s", encoded(t, before))
+		t.Errorf("deleted, though it is nobody's to delete: %s", controllertest.Encoded(t, before))
 	}
 }
 
@@ -304,29 +301,6 @@ func checkDelete(t *testing.T, live *api, write clienttesting.Action) {
 func names(secret *corev1.Secret, account *corev1.ServiceAccount) bool {
 	uid := secret.Annotations[corev1.ServiceAccountUIDKey]
 	return account != nil && secret.Annotations[corev1.ServiceAccountNameKey] == account.Name && (uid == "" || uid == string(account.UID))
-}
-
-// merged applies a JSON merge patch as kube-apiserver does.
-func merged(t *testing.T, before *corev1.Secret, patch []byte) *corev1.Secret {
-	t.Helper()
-	body, err := jsonpatch.MergePatch(encoded(t, before), patch)
-	if err != nil {
-		t.Fatalf("%s: %v", patch, err)
-	}
-	after := &corev1.Secret{}
-	if err := json.Unmarshal(body, after); err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
-	return after
-}
-
-func encoded(t *testing.T, object any) []byte {
-	t.Helper()
-	body, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return body
 }
 
 func putBack[V any](into, from map[string]V, key string) {

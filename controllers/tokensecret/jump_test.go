@@ -9,44 +9,30 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/testutil"
 )
 
-// jumping makes the world go by a clock whose time of day can jump.
-func (w *world) jumping() *testutil.JumpingClock {
-	clock, config := testutil.NewJumpingClock(), w.Config
-	w.Informers = informers.New(w.Client, 0)
-	config.Clock, config.Informers = clock, w.Informers
-	w.Controller = New(config)
-	return clock
+func (w *world) runSecretLoop(t *testing.T) {
+	t.Helper()
+	testutil.Start(t, func(ctx context.Context) error { w.secretLoop.Run(ctx); return nil })
+	w.secretLoop.Add(named("token"))
+	synctest.Wait()
 }
 
-// TestOrphanGraceAcrossAJump: no Secret is deleted before its grace is over, and none stays
-// for an hour more.
+// TestOrphanGraceAcrossAJump: the grace is neither cut short nor lengthened.
 func TestOrphanGraceAcrossAJump(t *testing.T) {
 	t.Parallel()
 	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
-		w := newWorld(t, tokenSecret("token"))
-		clock := w.jumping()
+		w := worldAt(t, time.Time{}, tokenSecret("token"))
 		w.Cache(t, tokenSecret("token"))
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); w.secretLoop.Run(ctx) }()
-		defer func() { stop(); <-ended }()
 		expect := func(when string, want ...string) {
 			t.Helper()
 			synctest.Wait()
-			if diff := cmp.Diff(want, w.actions(t)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", when, diff)
-			}
+			testutil.Check(t, when, want, w.Actions(t))
 		}
-
-		w.secretLoop.Add(named("token"))
+		w.runSecretLoop(t)
 		expect("first sight", "get serviceaccounts app")
-		clock.Jump(jump)
+		w.Config.Clock.(*testutil.JumpingClock).Jump(jump)
 		w.secretLoop.Add(named("token"))
 		expect("looked at again after the jump")
 		time.Sleep(testGrace - time.Nanosecond)

@@ -6,28 +6,26 @@ package tokensecret
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestSyncReference(t *testing.T) {
 	t.Parallel()
 	observed := referenceKey{Secret: named("token"), Account: "app", AccountUID: testUID, Observed: true}
 	swept := referenceKey{Secret: named("token"), Account: "app", AccountUID: testUID}
-	removes := "patch serviceaccounts app [uid-1 10] delete token"
+	removes := "patch serviceaccounts app [uid-app 10] delete token"
 	opaque := tokenSecret("token", func(secret *corev1.Secret) { secret.Type = corev1.SecretTypeOpaque })
 	tests := map[string]struct {
 		reason     string
@@ -42,7 +40,7 @@ func TestSyncReference(t *testing.T) {
 			reason:  "a delete that was seen needs no second look, if the entry is a token controller's",
 			key:     referenceKey{Secret: named("app-token-bcdfg"), Account: "app", AccountUID: testUID, Observed: true},
 			account: account(referencing("first"), listed(meta.FieldManager, "app-token-bcdfg"), referencing("last")),
-			want:    []string{"patch serviceaccounts app [uid-1 10] delete app-token-bcdfg"}, wantEvents: []string{"Normal TokenReferenceRemoved"},
+			want:    []string{"patch serviceaccounts app [uid-app 10] delete app-token-bcdfg"}, wantEvents: []string{"Normal TokenReferenceRemoved"},
 		},
 		"ObservedAndAUsers": {
 			reason: "as upstream does, if nothing bears its name", key: observed,
@@ -93,31 +91,20 @@ func TestSyncReference(t *testing.T) {
 			w := newWorld(t)
 			if tc.account != nil {
 				w.Cache(t, tc.account)
-				addLive(t, w, tc.account)
+				w.Live(t, tc.account)
 			}
 			if tc.cached != nil {
 				w.Cache(t, tc.cached)
 			}
 			if tc.live != nil {
-				addLive(t, w, tc.live)
+				w.Live(t, tc.live)
 			}
 			if err := w.syncReference(t.Context(), tc.key); err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
-			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
-				t.Errorf("%s: actions (-want +got):\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(tc.wantEvents, w.Events()); diff != "" {
-				t.Errorf("%s: events (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": actions", tc.want, w.Actions(t))
+			testutil.Check(t, tc.reason+": events", tc.wantEvents, w.Events())
 		})
-	}
-}
-
-func addLive(t *testing.T, w *world, object runtime.Object) {
-	t.Helper()
-	if err := w.Client.Tracker().Add(object); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -125,8 +112,7 @@ func TestDereferenceConflictIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account())
 	w.Cache(t, account(referencing("token")))
-	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "serviceaccounts"}, "app", errors.New("changed"))
-	w.Client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, conflict })
+	w.Fail("patch", "serviceaccounts", controllertest.Conflict("serviceaccounts"))
 	err := w.syncReference(t.Context(), referenceKey{Secret: named("token"), Account: "app", Observed: true})
 	if !apierrors.IsConflict(err) {
 		t.Errorf("no later event would queue this key: got %v, want the conflict", err)
@@ -138,9 +124,7 @@ func TestReferenceThatIsNotCachedYet(t *testing.T) {
 	w := newWorld(t, account())
 	w.Auto = true
 	w.Cache(t, account())
-	if err := w.syncAccount(t.Context(), named("app")); err != nil {
-		t.Fatal(err)
-	}
+	w.syncsAccount(t, "a new account", createsOwn, referencesOwn)
 	err := w.syncReference(t.Context(), referenceKey{Secret: named("app-token-bcdfg"), Account: "app", Observed: true})
 	if !errors.Is(err, errAccountBehind) {
 		t.Errorf("our own reference does not show yet and would dangle forever: got %v, want %v", err, errAccountBehind)
@@ -189,24 +173,13 @@ func TestReferenceThatShowsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, account(listed(meta.FieldManager, "app-token-frstz")))
 		w.Cache(t, account(listed(meta.FieldManager, "app-token-frstz")))
-		if err := w.syncAccount(t.Context(), named("app")); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		var running sync.WaitGroup
-		running.Go(func() { w.referenceLoop.Run(ctx) })
+		w.syncsAccount(t, "the reference shows")
+		testutil.Start(t, func(ctx context.Context) error { w.referenceLoop.Run(ctx); return nil })
 		synctest.Wait()
-		if got := w.actions(t); got != nil {
-			t.Errorf("the watch of Secrets may be late: got %v", got)
-		}
+		testutil.Check(t, "requests while the watch of Secrets may be late", []string(nil), w.Actions(t))
 		w.Clock.Step(cacheSyncGrace)
 		synctest.Wait()
-		want := []string{"get secrets app-token-frstz", "patch serviceaccounts app [uid-1 10] delete app-token-frstz"}
-		if diff := cmp.Diff(want, w.actions(t)); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-		cancel()
-		running.Wait()
+		testutil.Check(t, "requests after that", []string{"get secrets app-token-frstz", "patch serviceaccounts app [uid-app 10] delete app-token-frstz"}, w.Actions(t))
 	})
 }
 
@@ -227,5 +200,3 @@ func TestSecretHandlerOnTombstone(t *testing.T) {
 	go w.referenceLoop.Run(ctx)
 	<-removed
 }
-
-func metav1Cause(cause metav1.CauseType) metav1.StatusCause { return metav1.StatusCause{Type: cause} }

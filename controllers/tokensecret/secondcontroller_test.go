@@ -6,11 +6,8 @@ package tokensecret
 import (
 	"testing"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-base/metrics"
 
-	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -42,7 +39,7 @@ func TestCountSecondController(t *testing.T) {
 		"Resync":           {before: changes{theirs}, after: changes{theirs}},
 		"NotOurs":          {reason: "no account can have that name", before: changes{unnamed}, after: changes{unnamed, theirs}},
 		"Invalid":          {reason: "we issue none, a user may", before: changes{invalidSince}, after: changes{invalidSince, theirs}},
-		"Terminating":      {before: changes{terminatingSecret}, after: changes{terminatingSecret, theirs}},
+		"Terminating":      {before: changes{terminating}, after: changes{terminating, theirs}},
 		"Immutable":        {before: changes{immutable}, after: changes{immutable, theirs}},
 		"AnotherSecret":    {reason: "of the same name, created with a token: restored, or a user's", after: changes{another, theirs}},
 		"Retired": {
@@ -54,7 +51,7 @@ func TestCountSecondController(t *testing.T) {
 		"RootCARepaired":    {before: changes{ours, wrongCA}, after: changes{ours, rightCA}},
 		"RootCAWrongBefore": {reason: "from before a takeover", before: changes{ours, wrongCA}, after: changes{ours, wrongCA, label}},
 		"RootCAEmptied":     {reason: "that asks for a new one", before: changes{ours, rightCA}, after: changes{ours}},
-		"RootCAAtTheEnd":    {before: changes{terminatingSecret, rightCA}, after: changes{terminatingSecret, wrongCA}},
+		"RootCAAtTheEnd":    {before: changes{terminating, rightCA}, after: changes{terminating, wrongCA}},
 		"NoRootCA":          {reason: "we write none", before: changes{ours, rightCA}, after: changes{ours, wrongCA}, do: noRootCA},
 		"ProvisionalRootCA": {
 			reason: "we replace none now", before: changes{ours, rightCA}, after: changes{ours, wrongCA},
@@ -66,15 +63,14 @@ func TestCountSecondController(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			registry := metrics.NewKubeRegistry()
-			w.Metrics, w.RootCAMetrics = NewMetrics(registry.MustRegister), rootca.NewMetrics(registry.MustRegister)
 			if tc.do != nil {
 				tc.do(w)
 			}
 			w.secretHandler().OnUpdate(
 				tokensecrets.Observe(tokenSecret("mine", tc.before...)), tokensecrets.Observe(tokenSecret("mine", tc.after...)))
-			if diff := gocmp.Diff(tc.want, count(t, registry), gocmp.AllowUnexported(counts{})); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
+			got := counts{w.Series(t, "sacm_token_secrets_filled_by_others_total")[""], w.Series(t, "sacm_root_ca_replaced_by_others_total")["secrets"]}
+			if got != tc.want {
+				t.Errorf("%s: got %+v, want %+v", tc.reason, got, tc.want)
 			}
 		})
 	}
@@ -83,27 +79,8 @@ func TestCountSecondController(t *testing.T) {
 // counts are the metrics that tell of a second token controller.
 type counts struct{ filled, replaced float64 }
 
-func count(t *testing.T, registry metrics.KubeRegistry) counts {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	totals := map[string]float64{}
-	for _, family := range families {
-		for _, metric := range family.GetMetric() {
-			totals[family.GetName()] += metric.GetCounter().GetValue()
-		}
-	}
-	return counts{filled: totals["sacm_token_secrets_filled_by_others_total"], replaced: totals["sacm_root_ca_replaced_by_others_total"]}
-}
-
 // rotate makes another key the active one.
 func (w *world) rotate(t *testing.T) {
 	t.Helper()
-	key, err := signing.ParsePrivateKey(testkeys.P256Other())
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.ring.Set(signing.NewRing(1, key.As(signing.Active), w.ring.Ring().Active().Public().As(signing.Retired)))
+	w.ring.Set(signing.NewRing(1, parse(t, testkeys.P256Other()).As(signing.Active), w.ring.Ring().Active().Public().As(signing.Retired)))
 }

@@ -4,30 +4,27 @@
 package tokensecret
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
 
 func TestSyncSecret(t *testing.T) {
 	t.Parallel()
-	everything := "patch secrets token [uid-token 20] for app/uid-1: ca.crt namespace token"
+	everything := "patch secrets token [uid-token 20] for app/uid-app ca.crt namespace token"
 	tests := map[string]struct {
 		reason      string
 		secret      *corev1.Secret
@@ -57,19 +54,19 @@ func TestSyncSecret(t *testing.T) {
 			reason:      "emptying data.token is how people ask for a new token",
 			secret:      tokenSecret("token", filled(t), withData(corev1.ServiceAccountTokenKey, "")),
 			account:     account(),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-1: token"},
+			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app token"},
 		},
 		"StaleCA": {
 			reason:      "ca.crt follows the root CA, the token stays",
 			secret:      tokenSecret("token", filled(t), withData(corev1.ServiceAccountRootCAKey, otherCA)),
 			account:     account(),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-1: ca.crt"},
+			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app ca.crt"},
 		},
 		"OnlyUIDMissing": {
 			reason:      "both annotations belong to a complete token Secret",
 			secret:      tokenSecret("token", filled(t), boundTo("")),
 			account:     account(),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-1"},
+			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app"},
 		},
 		"WrongNamespaceKey": {
 			reason:     "what somebody wrote is reported, not overwritten",
@@ -93,7 +90,7 @@ func TestSyncSecret(t *testing.T) {
 			reason:      "no panic, no overwriting; the rest is filled",
 			secret:      tokenSecret("token", withData(corev1.ServiceAccountTokenKey, "\x00not.a.token")),
 			account:     account(),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-1: ca.crt namespace"},
+			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app ca.crt namespace"},
 			wantEvents:  []string{"Warning TokenSecretMismatch"},
 		},
 		"UnknownKey": {
@@ -118,12 +115,12 @@ func TestSyncSecret(t *testing.T) {
 			reason:      "a token that the cleaner has switched off is not issued again",
 			secret:      tokenSecret("token", invalidSince),
 			account:     account(),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-1: ca.crt namespace"},
+			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app ca.crt namespace"},
 			wantEvents:  []string{"Warning TokenMarkedInvalid"},
 		},
 		"TerminatingSecret": {
 			reason:  "no token for what is going",
-			secret:  tokenSecret("token", terminatingSecret),
+			secret:  tokenSecret("token", terminating),
 			account: account(),
 		},
 		"TerminatingAccount": {
@@ -199,15 +196,8 @@ func TestSyncSecret(t *testing.T) {
 			if tc.account != nil {
 				w.Cache(t, tc.account)
 			}
-			if err := w.syncSecret(t.Context(), named("token")); err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
-			if diff := cmp.Diff(tc.wantActions, w.actions(t)); diff != "" {
-				t.Errorf("%s: actions (-want +got):\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(tc.wantEvents, w.Events()); diff != "" {
-				t.Errorf("%s: events (-want +got):\n%s", tc.reason, diff)
-			}
+			w.syncsSecret(t, "token", tc.reason, tc.wantActions...)
+			testutil.Check(t, tc.reason+": events", tc.wantEvents, w.Events())
 		})
 	}
 }
@@ -220,57 +210,60 @@ func TestFillWritesWhatTheSecretShouldHold(t *testing.T) {
 	if err := w.syncSecret(t.Context(), named("token")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := w.Client.Tracker().Get(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, testNamespace, "token")
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret := got.(*corev1.Secret)
+	secret := w.LiveSecret(t, testNamespace, "token")
 	if _, err := tokens.VerifyLegacy(string(secret.Data[corev1.ServiceAccountTokenKey]), w.ring); err != nil {
 		t.Errorf("token: %v", err)
 	}
 	if observed := tokensecrets.Observe(secret); observed.Finding != "" {
 		t.Errorf("the filled Secret contradicts itself: %s", observed.Finding)
 	}
-	if diff := cmp.Diff(testCA, string(secret.Data[corev1.ServiceAccountRootCAKey])); diff != "" {
-		t.Errorf("ca.crt (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "ca.crt", testCA, string(secret.Data[corev1.ServiceAccountRootCAKey]))
 }
 
 func TestSyncSecretAgainstARefusingAPI(t *testing.T) {
 	t.Parallel()
 	boom := errors.New("boom")
-	secrets := schema.GroupResource{Resource: "secrets"}
+	conflict, notFound := controllertest.Conflict("secrets"), controllertest.NotFound("secrets")
+	orphan := []runtime.Object{tokenSecret("token", boundTo(testUID))}
+	empty := append(orphan[:1:1], account())
+	stale := []runtime.Object{
+		tokenSecret("token", filled(t), createdAt(101), writtenBy(meta.FieldManager, fillFields), writtenBy("kubectl-create", createFields)),
+		account(recreated, madeAt(100)),
+	}
 	tests := map[string]struct {
 		reason  string
+		objects []runtime.Object
 		verb    string
-		orphan  bool
 		answer  error
 		wantErr error
 	}{
-		"FillConflict":   {reason: "the watch brings the newer version", verb: "patch", answer: apierrors.NewConflict(secrets, "token", boom)},
-		"FillNotFound":   {reason: "a Secret that is gone needs no token", verb: "patch", answer: apierrors.NewNotFound(secrets, "token")},
-		"FillError":      {reason: "anything else is tried again", verb: "patch", answer: boom, wantErr: boom},
-		"DeleteConflict": {reason: "it has changed: decided again", verb: "delete", orphan: true, answer: apierrors.NewConflict(secrets, "token", boom)},
-		"DeleteNotFound": {reason: "somebody was faster", verb: "delete", orphan: true, answer: apierrors.NewNotFound(secrets, "token")},
-		"DeleteError":    {reason: "anything else is tried again", verb: "delete", orphan: true, answer: boom, wantErr: boom},
-		"LookupError":    {reason: "no answer is not a no", verb: "get", orphan: true, answer: boom, wantErr: boom},
+		"FillConflict":   {reason: "the watch brings the newer version", objects: empty, verb: "patch", answer: conflict},
+		"FillNotFound":   {reason: "a Secret that is gone needs no token", objects: empty, verb: "patch", answer: notFound},
+		"FillError":      {reason: "anything else is tried again", objects: empty, verb: "patch", answer: boom, wantErr: boom},
+		"DeleteConflict": {reason: "it has changed: decided again", objects: orphan, verb: "delete", answer: conflict},
+		"DeleteNotFound": {reason: "somebody was faster", objects: orphan, verb: "delete", answer: notFound},
+		"DeleteError":    {reason: "anything else is tried again", objects: orphan, verb: "delete", answer: boom, wantErr: boom},
+		"LookupError":    {reason: "no answer is not a no", objects: orphan, verb: "get", answer: boom, wantErr: boom},
+
+		"EmptyConflict":    {reason: "it has changed: decided again", objects: stale, verb: "patch", answer: conflict},
+		"EmptyError":       {reason: "anything else is tried again", objects: stale, verb: "patch", answer: boom, wantErr: boom},
+		"EmptyLookupError": {reason: "no answer is not a no, and nothing is deleted on it", objects: stale, verb: "get", answer: boom, wantErr: boom},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			secret := tokenSecret("token", boundTo(testUID))
-			w := newWorld(t, secret)
-			w.Cache(t, secret)
-			if !tc.orphan {
-				w.Cache(t, account())
-			}
-			w.Client.PrependReactor(tc.verb, "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
+			w := newWorld(t, tc.objects...)
+			w.Cache(t, tc.objects...)
+			w.Fail(tc.verb, "*", tc.answer)
 			if err := w.syncSecret(t.Context(), named("token")); !errors.Is(err, tc.wantErr) {
 				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
 			}
-			if events := w.Events(); len(events) > 0 {
-				t.Errorf("%s: nothing happened, yet there are Events: %v", tc.reason, events)
+			for _, action := range w.Client.Actions() {
+				if verb := action.GetVerb(); verb == "delete" && tc.verb != "delete" {
+					t.Errorf("%s: it was deleted", tc.reason)
+				}
 			}
+			testutil.Check(t, tc.reason+": Events of what did not happen", []string(nil), w.Events())
 		})
 	}
 }
@@ -279,23 +272,13 @@ func TestOneWriteFromOneVersion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, tokenSecret("token"))
 	w.Cache(t, tokenSecret("token"), account())
-	fill := func() []string {
-		t.Helper()
-		if err := w.syncSecret(t.Context(), named("token")); err != nil {
-			t.Fatal(err)
-		}
-		return w.actions(t)
+	fills := func(version string) string {
+		return "patch secrets token [uid-token " + version + "] for app/uid-app ca.crt namespace token"
 	}
-	if got := fill(); len(got) != 1 {
-		t.Fatalf("first sync: got %v, want one write", got)
-	}
-	if got := fill(); got != nil {
-		t.Errorf("the cache lags behind our own write: got %v, want nothing", got)
-	}
-	w.Cache(t, tokenSecret("token", func(secret *corev1.Secret) { secret.ResourceVersion = "21" }))
-	if got := fill(); len(got) != 1 {
-		t.Errorf("a newer version that lacks a token: got %v, want one write", got)
-	}
+	w.syncsSecret(t, "token", "first sync", fills("20"))
+	w.syncsSecret(t, "token", "the cache lags behind our own write")
+	w.Cache(t, tokenSecret("token", atVersion[*corev1.Secret]("21")))
+	w.syncsSecret(t, "token", "a newer version that lacks a token", fills("21"))
 }
 
 // TestAccountWatchHangs: the account exists and no watch shows it. Secrets are filled all the same
@@ -303,51 +286,31 @@ func TestOneWriteFromOneVersion(t *testing.T) {
 func TestAccountWatchHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, tokenSecret("token"), account())
-		w.jumping()
+		w := worldAt(t, time.Time{}, tokenSecret("token"), account())
 		w.Cache(t, tokenSecret("token"))
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); w.secretLoop.Run(ctx) }()
-		defer func() { stop(); <-ended }()
+		w.runSecretLoop(t)
 		w.secretLoop.Add(named("token"))
 		synctest.Wait()
-		want := []string{"get serviceaccounts app", "patch secrets token [uid-token 20] for app/uid-1: ca.crt namespace token"}
-		if diff := cmp.Diff(want, w.actions(t)); diff != "" {
-			t.Fatalf("at first sight (-want +got):\n%s", diff)
-		}
-		w.Cache(t, tokenSecret("token", filled(t), func(secret *corev1.Secret) { secret.ResourceVersion = "21" }))
+		want := []string{"get serviceaccounts app", "patch secrets token [uid-token 20] for app/uid-app ca.crt namespace token"}
+		testutil.Check(t, "at first sight", want, w.Actions(t))
+		w.Cache(t, tokenSecret("token", filled(t), atVersion[*corev1.Secret]("21")))
 		w.secretLoop.Add(named("token"))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if asked := w.actions(t); len(asked) > 12 {
+		if asked := w.Actions(t); len(asked) > 12 {
 			t.Errorf("asked %d times in ten minutes: %q", len(asked), asked)
 		}
-		if events := w.Events(); len(events) > 0 {
-			t.Errorf("nothing is wrong, yet there are Events: %q", events)
-		}
-		if err := w.Client.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("serviceaccounts"), testNamespace, "app"); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Check(t, "Events while nothing is wrong", []string(nil), w.Events())
+		w.Delete(t, account())
 		time.Sleep(uncachedRecheck)
 		synctest.Wait()
-		if diff := cmp.Diff([]string{"get serviceaccounts app", "delete secrets token [uid-token 21]"}, w.actions(t)); diff != "" {
-			t.Errorf("the account is gone (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "the account is gone", []string{"get serviceaccounts app", "delete secrets token [uid-token 21]"}, w.Actions(t))
 	})
 }
 
 func TestOrphanGrace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, tokenSecret("token"))
-	sync := func(version string) []string {
-		t.Helper()
-		w.Cache(t, tokenSecret("token", func(secret *corev1.Secret) { secret.ResourceVersion = version }))
-		if err := w.syncSecret(t.Context(), named("token")); err != nil {
-			t.Fatal(err)
-		}
-		return w.actions(t)
-	}
 	for _, step := range []struct {
 		reason  string
 		version string
@@ -359,9 +322,8 @@ func TestOrphanGrace(t *testing.T) {
 		{"the first version's grace would be over", "21", nil},
 		{"the grace is over", "21", []string{"get serviceaccounts app", "delete secrets token [uid-token 21]"}},
 	} {
-		if diff := cmp.Diff(step.want, sync(step.version)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", step.reason, diff)
-		}
+		w.Cache(t, tokenSecret("token", atVersion[*corev1.Secret](step.version)))
+		w.syncsSecret(t, "token", step.reason, step.want...)
 		w.Clock.Step(testGrace/2 - 1)
 		if step.version == "21" {
 			w.Clock.Step(1)
@@ -374,13 +336,7 @@ func TestNoRootCA(t *testing.T) {
 	w := newWorld(t, tokenSecret("token"))
 	w.RootCA = rootca.NewSource(nil)
 	w.Cache(t, tokenSecret("token", withData(corev1.ServiceAccountRootCAKey, testCA)), account())
-	if err := w.syncSecret(t.Context(), named("token")); err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"patch secrets token [uid-token 20] for app/uid-1: namespace token"}
-	if diff := cmp.Diff(want, w.actions(t)); diff != "" {
-		t.Errorf("without a root CA, ca.crt is nobody's (-want +got):\n%s", diff)
-	}
+	w.syncsSecret(t, "token", "without a root CA, ca.crt is nobody's", "patch secrets token [uid-token 20] for app/uid-app namespace token")
 }
 
 // TestANewRootCAWaitsItsTurn: one that is complete otherwise can wait, one that lacks its token
@@ -399,20 +355,6 @@ func TestANewRootCAWaitsItsTurn(t *testing.T) {
 	for i := range 1000 { // others are before it
 		w.RootCA.Turn(corev1.ResourceSecrets, fmt.Sprint(i), w.Clock.Now())
 	}
-	for _, tc := range []struct {
-		name string
-		want []string
-	}{{"complete", nil}, {"empty", []string{"patch secrets empty"}}} {
-		if err := w.syncSecret(t.Context(), named(tc.name)); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, action := range w.actions(t) {
-			what, _, _ := strings.Cut(action, " [")
-			got = append(got, what)
-		}
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
-		}
-	}
+	w.syncsSecret(t, "complete", "it waits")
+	w.syncsSecret(t, "empty", "it does not", "patch secrets empty [uid-empty 20] for app/uid-app ca.crt namespace token")
 }

@@ -4,19 +4,13 @@
 package tokensecret
 
 import (
-	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 )
 
 const (
@@ -31,7 +25,7 @@ const (
 	asksAccount = "get serviceaccounts app"
 	asksSecret  = "get secrets token"
 	deletesIt   = "delete secrets token [uid-token 20]"
-	emptiesIt   = "patch secrets token [uid-token 20] for nobody, without token"
+	emptiesIt   = "patch secrets token [uid-token 20] for nobody without token"
 )
 
 // TestSecretOfAnEarlierAccount: the account was replaced, and the Secret bears the UID of
@@ -105,19 +99,12 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 			successor := account(recreated, madeAt(accountMade))
 			w := newWorld(t, secret, successor)
 			w.Cache(t, secret, successor)
-			if err := w.syncSecret(t.Context(), named("token")); err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
-			if diff := cmp.Diff(tc.want, w.actions(t)); diff != "" {
-				t.Errorf("%s: actions (-want +got):\n%s", tc.reason, diff)
-			}
+			w.syncsSecret(t, "token", tc.reason, tc.want...)
 			event := tc.event
 			if event == "" {
 				event = "Normal OrphanedTokenSecretDeleted"
 			}
-			if diff := cmp.Diff([]string{event}, w.Events()); diff != "" {
-				t.Errorf("%s: events (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": events", []string{event}, w.Events())
 		})
 	}
 }
@@ -130,102 +117,25 @@ func TestFilledForADeadAccount(t *testing.T) {
 	successor := account(recreated, madeAt(100))
 	w := newWorld(t, made, successor)
 	w.Cache(t, made, account(madeAt(1)))
-	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	live := func() *corev1.Secret {
+	shows := func(version string) { // what kube-apiserver does and the fake does not
 		t.Helper()
-		object, err := w.Client.Tracker().Get(secrets, testNamespace, "token")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return object.(*corev1.Secret)
-	}
-	// What kube-apiserver does and the fake does not.
-	shows := func(version string, change ...func(*corev1.Secret)) {
-		t.Helper()
-		secret := live().DeepCopy()
+		secret := w.LiveSecret(t, testNamespace, "token").DeepCopy()
 		secret.ResourceVersion = version
-		for _, apply := range change {
-			apply(secret)
-		}
-		if err := w.Client.Tracker().Update(secrets, secret, testNamespace); err != nil {
-			t.Fatal(err)
-		}
+		w.Live(t, secret)
 		w.Cache(t, secret)
 	}
-	sync := func(reason string, want ...string) {
-		t.Helper()
-		if err := w.syncSecret(t.Context(), named("token")); err != nil {
-			t.Fatalf("%s: %v", reason, err)
-		}
-		if diff := cmp.Diff(want, w.actions(t)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", reason, diff)
-		}
-	}
-
-	sync("the watch of accounts is late", "patch secrets token [uid-token 20] for app/uid-1: ca.crt namespace token")
+	w.syncsSecret(t, "token", "the watch of accounts is late", "patch secrets token [uid-token 20] for app/uid-app ca.crt namespace token")
 	shows("21")
 	w.Cache(t, successor)
-	sync("it has caught up", asksAccount, asksSecret, "patch secrets token [uid-token 21] for nobody, without token")
-	sync("the cache shows the emptied one later")
+	w.syncsSecret(t, "token", "it has caught up", asksAccount, asksSecret, "patch secrets token [uid-token 21] for nobody without token")
+	w.syncsSecret(t, "token", "the cache shows the emptied one later")
 	shows("22")
-	sync("it is filled as any other", "patch secrets token [uid-token 22] for app/uid-2: token")
-	got := live()
+	w.syncsSecret(t, "token", "it is filled as any other", "patch secrets token [uid-token 22] for app/uid-other token")
+	got := w.LiveSecret(t, testNamespace, "token")
 	if observed := tokensecrets.Observe(got); observed.Finding != "" || observed.AccountUID != otherUID || observed.Token.AccountUID != otherUID {
 		t.Errorf("the Secret is for UID %q (%s), want %q", observed.AccountUID, observed.Finding, otherUID)
 	}
 	if string(got.Data["extra"]) != "mine" {
 		t.Errorf("what is the user's was rewritten: %q", got.Data["extra"])
 	}
-}
-
-func TestEmptyingIsRefused(t *testing.T) {
-	t.Parallel()
-	boom := errors.New("boom")
-	tests := map[string]struct {
-		reason  string
-		verb    string
-		answer  error
-		wantErr error
-	}{
-		"Conflict": {reason: "it has changed: decided again", verb: "patch", answer: apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "token", boom)},
-		"NotFound": {reason: "somebody was faster", verb: "patch", answer: apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "token")},
-		"Error":    {reason: "anything else is tried again", verb: "patch", answer: boom, wantErr: boom},
-		"LookupError": {
-			reason: "no answer is not a no, and nothing is deleted on it", verb: "get", answer: boom, wantErr: boom,
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			secret := tokenSecret("token", filled(t), createdAt(101), writtenBy(meta.FieldManager, fillFields), writtenBy("kubectl-create", createFields))
-			successor := account(recreated, madeAt(100))
-			w := newWorld(t, secret, successor)
-			w.Cache(t, secret, successor)
-			w.Client.PrependReactor(tc.verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
-			if err := w.syncSecret(t.Context(), named("token")); !errors.Is(err, tc.wantErr) {
-				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
-			}
-			for _, action := range w.Client.Actions() {
-				if action.GetVerb() == "delete" {
-					t.Errorf("%s: it was deleted", tc.reason)
-				}
-			}
-			if events := w.Events(); len(events) > 0 {
-				t.Errorf("%s: nothing happened, yet there are Events: %v", tc.reason, events)
-			}
-		})
-	}
-}
-
-func writtenBy(manager, fields string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) {
-		secret.ManagedFields = append(secret.ManagedFields, metav1.ManagedFieldsEntry{
-			Manager: manager, APIVersion: "v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(fields),
-		})
-	}
-}
-
-func madeAt(second int64) func(*corev1.ServiceAccount) {
-	return func(account *corev1.ServiceAccount) { account.CreationTimestamp = metav1.Unix(second, 0) }
 }

@@ -4,37 +4,27 @@
 package tokensecret
 
 import (
-	"cmp"
 	_ "embed"
-	"encoding/json"
-	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/controllers/tokensecrets"
-	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
 
 const (
-	testNamespace = "ns"
-	testUID       = "uid-1"
-	otherUID      = "uid-2"
+	testNamespace = controllertest.Namespace
+	testUID       = controllertest.UID
+	otherUID      = controllertest.OtherUID
 	testGrace     = 30 * time.Second
 	testSuffix    = "bcdfg"
 )
@@ -44,6 +34,17 @@ var (
 	testCA string
 	//go:embed testdata/other-ca.crt
 	otherCA string
+
+	account     = controllertest.Account
+	referencing = controllertest.Referencing
+	recreated   = controllertest.Recreated
+	tokenSecret = controllertest.TokenSecret
+	boundTo     = controllertest.BoundTo
+	replacing   = controllertest.Replacing
+	writtenBy   = controllertest.WrittenBy
+	autoCreated = controllertest.AutoCreated
+	immutable   = controllertest.Immutable
+	terminating = controllertest.Terminating
 )
 
 // world is a controller and what surrounds it.
@@ -55,28 +56,41 @@ type world struct {
 
 func newWorld(t testing.TB, live ...runtime.Object) *world {
 	t.Helper()
-	key, err := signing.ParsePrivateKey(testkeys.P256())
+	return worldAt(t, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), live...)
+}
+
+// worldAt begins at a time. If that is zero, the clock is that of the synctest bubble and may jump.
+func worldAt(t testing.TB, now time.Time, live ...runtime.Object) *world {
+	t.Helper()
+	w := &world{World: controllertest.NewWorld(now, live...), ring: signing.NewKeyring(signing.NewRing(0, parse(t, testkeys.P256()).As(signing.Active)))}
+	config := Config{
+		Client:        w.Client,
+		Informers:     w.Informers,
+		Issuer:        tokens.NewIssuer(w.ring, tokens.CompatClaims),
+		Keys:          w.ring,
+		RootCA:        rootca.NewSource(testBundle(t)),
+		Recorder:      w.Recorder(),
+		Metrics:       NewMetrics(w.Registry.MustRegister),
+		RootCAMetrics: rootca.NewMetrics(w.Registry.MustRegister),
+		OrphanGrace:   testGrace,
+		Workers:       1,
+		Clock:         w.Clock,
+		NewSuffix:     func() string { return testSuffix },
+	}
+	if now.IsZero() {
+		config.Clock = testutil.NewJumpingClock()
+	}
+	w.Controller = New(config)
+	return w
+}
+
+func parse(t testing.TB, pem []byte) *signing.PrivateKey {
+	t.Helper()
+	key, err := signing.ParsePrivateKey(pem)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{
-		World: controllertest.NewWorld(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), live...),
-		ring:  signing.NewKeyring(signing.NewRing(0, key.As(signing.Active))),
-	}
-	w.Controller = New(Config{
-		Client:      w.Client,
-		Informers:   w.Informers,
-		Issuer:      tokens.NewIssuer(w.ring, tokens.CompatClaims),
-		Keys:        w.ring,
-		RootCA:      rootca.NewSource(testBundle(t)),
-		Recorder:    w.Recorder(),
-		Metrics:     NewMetrics(w.Registry.MustRegister),
-		OrphanGrace: testGrace,
-		Workers:     1,
-		Clock:       w.Clock,
-		NewSuffix:   func() string { return testSuffix },
-	})
-	return w
+	return key
 }
 
 // syncsAccount has the account be looked at, and wants these actions.
@@ -85,69 +99,17 @@ func (w *world) syncsAccount(t *testing.T, reason string, want ...string) {
 	if err := w.syncAccount(t.Context(), named("app")); err != nil {
 		t.Fatalf("%s: %v", reason, err)
 	}
-	if diff := gocmp.Diff(want, w.actions(t)); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", reason, diff)
-	}
+	testutil.Check(t, reason, want, w.Actions(t))
 }
 
-// actions says what was asked of the API, a line each, with every precondition.
-func (w *world) actions(t *testing.T) []string {
+// syncsSecret does the same with a Secret.
+func (w *world) syncsSecret(t *testing.T, name, reason string, want ...string) {
 	t.Helper()
-	return w.Actions(t, describe)
+	if err := w.syncSecret(t.Context(), named(name)); err != nil {
+		t.Fatalf("%s: %v", reason, err)
+	}
+	testutil.Check(t, reason, want, w.Actions(t))
 }
-
-func describe(t testing.TB, action clienttesting.Action) string {
-	t.Helper()
-	what := action.GetVerb() + " " + action.GetResource().Resource + " "
-	switch action := action.(type) {
-	case clienttesting.PatchActionImpl:
-		return what + action.Name + describePatch(t, action)
-	case clienttesting.DeleteActionImpl:
-		only := action.DeleteOptions.Preconditions
-		return fmt.Sprintf("%s%s [%s %s]", what, action.Name, *only.UID, *only.ResourceVersion)
-	case clienttesting.GetActionImpl:
-		return what + action.Name
-	case clienttesting.ListActionImpl:
-		options := action.ListOptions
-		return fmt.Sprintf("%s%s at %s %s", what, options.FieldSelector, options.ResourceVersionMatch, options.ResourceVersion)
-	case clienttesting.CreateActionImpl:
-		secret := action.Object.(*corev1.Secret)
-		return fmt.Sprintf("%s%s: %s for %s/%s, labels %v", what, secret.Name, strings.Join(sortedKeys(secret.Data), " "),
-			secret.Annotations[corev1.ServiceAccountNameKey], secret.Annotations[corev1.ServiceAccountUIDKey], sortedKeys(secret.Labels))
-	}
-	t.Fatalf("unexpected action %#v", action)
-	return ""
-}
-
-func describePatch(t testing.TB, action clienttesting.PatchActionImpl) string {
-	t.Helper()
-	var patch struct {
-		Metadata meta.PatchMetadata `json:"metadata"`
-		Data     map[string][]byte  `json:"data"`
-		Secrets  []entryPatch       `json:"secrets"`
-	}
-	decoder := json.NewDecoder(strings.NewReader(string(action.Patch)))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&patch); err != nil {
-		t.Fatalf("patch %s: %v", action.Name, err)
-	}
-	said := fmt.Sprintf(" [%s %s]", patch.Metadata.UID, patch.Metadata.ResourceVersion)
-	if uid, ok := patch.Metadata.Annotations[corev1.ServiceAccountUIDKey]; ok && uid == nil {
-		return said + " for nobody, without " + strings.Join(sortedKeys(patch.Data), " ")
-	}
-	if len(patch.Metadata.Annotations) > 0 {
-		said += " for " + *patch.Metadata.Annotations[corev1.ServiceAccountNameKey] + "/" + *patch.Metadata.Annotations[corev1.ServiceAccountUIDKey]
-	}
-	if len(patch.Data) > 0 {
-		said += ": " + strings.Join(sortedKeys(patch.Data), " ")
-	}
-	for _, entry := range patch.Secrets {
-		said += " " + cmp.Or(entry.Directive, "add") + " " + entry.Name
-	}
-	return said
-}
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func testBundle(t testing.TB) *rootca.Bundle {
 	t.Helper()
@@ -158,31 +120,18 @@ func testBundle(t testing.TB) *rootca.Bundle {
 	return bundle
 }
 
-// account is ServiceAccount ns/app with the UID and resourceVersion that the
-// tests take for granted.
-func account(change ...func(*corev1.ServiceAccount)) *corev1.ServiceAccount {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{
-		Namespace: testNamespace, Name: "app", UID: testUID, ResourceVersion: "10",
-	}}
-	for _, apply := range change {
-		apply(account)
-	}
-	return account
+func madeAt(second int64) func(*corev1.ServiceAccount) {
+	return func(account *corev1.ServiceAccount) { account.CreationTimestamp = metav1.Unix(second, 0) }
 }
-
-func recreated(account *corev1.ServiceAccount) { account.UID = otherUID }
 
 func terminatingAccount(account *corev1.ServiceAccount) {
 	account.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	account.Finalizers = []string{"example.com/wait"}
 }
 
-func referencing(names ...string) func(*corev1.ServiceAccount) {
-	return func(account *corev1.ServiceAccount) {
-		for _, name := range names {
-			account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: name})
-		}
-	}
+// atVersion sets the resourceVersion, which the fake API server leaves alone.
+func atVersion[T metav1.Object](version string) func(T) {
+	return func(object T) { object.SetResourceVersion(version) }
 }
 
 // listed references names, and has managedFields say that manager wrote that.
@@ -196,27 +145,6 @@ func listed(manager string, names ...string) func(*corev1.ServiceAccount) {
 			})
 		}
 	}
-}
-
-// tokenSecret is a token Secret as a user creates it: it names account app and
-// holds nothing.
-func tokenSecret(name string, change ...func(*corev1.Secret)) *corev1.Secret {
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: testNamespace, Name: name, UID: types.UID("uid-" + name), ResourceVersion: "20",
-			Annotations: map[string]string{corev1.ServiceAccountNameKey: "app"},
-		},
-		Type: corev1.SecretTypeServiceAccountToken,
-		Data: map[string][]byte{},
-	}
-	for _, apply := range change {
-		apply(secret)
-	}
-	return secret
-}
-
-func boundTo(uid string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Annotations[corev1.ServiceAccountUIDKey] = uid }
 }
 
 func withData(key, value string) func(*corev1.Secret) {
@@ -240,11 +168,7 @@ func tokenFor(t testing.TB, secret, uid string) string {
 
 func tokenSignedBy(t testing.TB, pem []byte, secret, uid string) string {
 	t.Helper()
-	key, err := signing.ParsePrivateKey(pem)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(),
+	token, err := tokens.NewIssuer(parse(t, pem), tokens.CompatClaims).Legacy(t.Context(),
 		tokens.Account{Namespace: testNamespace, Name: "app", UID: uid}, secret)
 	if err != nil {
 		t.Fatal(err)
@@ -252,29 +176,10 @@ func tokenSignedBy(t testing.TB, pem []byte, secret, uid string) string {
 	return token
 }
 
-func immutable(secret *corev1.Secret) { secret.Immutable = new(true) }
-
-func autoCreated(secret *corev1.Secret) {
-	metav1.SetMetaDataLabel(&secret.ObjectMeta, tokensecrets.AutoCreatedLabel, "true")
-}
-
-func invalidSince(secret *corev1.Secret) {
-	metav1.SetMetaDataLabel(&secret.ObjectMeta, tokensecrets.InvalidSinceLabel, "2026-01-01")
-}
-
-func terminatingSecret(secret *corev1.Secret) {
-	secret.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	secret.Finalizers = []string{"example.com/wait"}
-}
+func invalidSince(secret *corev1.Secret) { controllertest.InvalidSince("2026-01-01")(secret) }
 
 func createdAt(second int64) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.CreationTimestamp = metav1.Unix(second, 0) }
+	return controllertest.CreatedAt(time.Unix(second, 0))
 }
 
 func named(name string) cache.ObjectName { return cache.NewObjectName(testNamespace, name) }
-
-func replacing(name string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) {
-		secret.Annotations[tokensecrets.ReplacesAnnotation] = tokensecrets.Predecessor{Name: name, UID: types.UID("uid-" + name)}.String()
-	}
-}

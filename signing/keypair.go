@@ -19,7 +19,7 @@ import (
 )
 
 // KeyPair is a key of a ring file, with its PEM encoding and, unless the file has only the public
-// half, its private half. The encoding is in a closure, where no format verb reaches it.
+// half, its private half, which another process may have. The encoding is in a closure, where no format verb reaches it.
 type KeyPair struct {
 	public  PublicKey
 	private *PrivateKey
@@ -32,7 +32,15 @@ func (p *KeyPair) Public() PublicKey { return p.public }
 // Private returns the signing key, or nil if the pair has only the public half.
 func (p *KeyPair) Private() *PrivateKey { return p.private }
 
-// PEM returns the private key in PEM form, or the public key if there is no private one.
+// Signer returns kep740:NAME if another process has the private half, or "".
+func (p *KeyPair) Signer() string {
+	if p.private == nil {
+		return ""
+	}
+	return p.private.signer
+}
+
+// PEM returns the private key in PEM form, or the public key if the private one is not here.
 func (p *KeyPair) PEM() []byte { return p.pem() }
 
 // String returns the algorithm and the ID of the key.

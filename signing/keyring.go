@@ -6,6 +6,7 @@ package signing
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 )
@@ -18,6 +19,9 @@ import (
 type Keyring struct {
 	mu   sync.Mutex // held by writers only
 	ring atomic.Pointer[Ring]
+	// turns holds one entry for each signature that this process computes. More than it has
+	// processors would only slow down everything else.
+	turns chan struct{}
 }
 
 var (
@@ -27,7 +31,7 @@ var (
 
 // NewKeyring returns a Keyring that signs with the active key of ring.
 func NewKeyring(ring *Ring, verifyOnly ...PublicKey) *Keyring {
-	r := &Keyring{}
+	r := &Keyring{turns: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	r.ring.Store(ring.withVerifyOnly(verifyOnly))
 	return r
 }
@@ -43,6 +47,14 @@ func (r *Keyring) Sign(ctx context.Context, style HeaderStyle, payload string) (
 	active := r.Ring().Active()
 	if active == nil {
 		return "", "", errors.New("sign: there is no active signing key")
+	}
+	if active.Signer() == "" {
+		select {
+		case r.turns <- struct{}{}:
+			defer func() { <-r.turns }()
+		case <-ctx.Done():
+			return "", "", ctx.Err()
+		}
 	}
 	return active.Sign(ctx, style, payload)
 }

@@ -5,6 +5,8 @@ package signing
 
 import (
 	"crypto"
+	"encoding/base64"
+	"errors"
 	"slices"
 )
 
@@ -16,7 +18,7 @@ type KeySource interface {
 
 // PublicKey is a verification key with the key ID and the algorithm of its tokens.
 type PublicKey struct {
-	ID        string // kid
+	ID        string // kid, derived from the key unless a foreign signer has chosen it
 	Algorithm string // alg, decided by the key's type alone
 	Key       crypto.PublicKey
 }
@@ -35,6 +37,36 @@ func NewPublicKey(key crypto.PublicKey) (PublicKey, error) {
 	return PublicKey{ID: id, Algorithm: algorithm, Key: key}, nil
 }
 
+// Derived reports whether the key ID is the one that key files give the key.
+func (k PublicKey) Derived() bool {
+	id, err := keyID(k.Key)
+	return err == nil && id == k.ID
+}
+
+// Equal reports whether two keys have the same ID and are the same key.
+func (k PublicKey) Equal(other PublicKey) bool {
+	same, ok := k.Key.(interface {
+		Equal(other crypto.PublicKey) bool
+	})
+	return ok && k.ID == other.ID && same.Equal(other.Key)
+}
+
+// Verify returns an error if the key has not signed header.payload. All three are segments.
+func (k PublicKey) Verify(header, payload, signature string) error {
+	method, err := methodFor(k.Key)
+	if err != nil {
+		return err
+	}
+	decoded, err := base64.RawURLEncoding.Strict().DecodeString(signature)
+	if err != nil || !isBase64URL(signature) { // the decoder skips line breaks
+		return errors.New("the signature is not a base64url segment")
+	}
+	if method.Verify(header+"."+payload, decoded, k.Key) != nil {
+		return errors.New("the signature is not of this key")
+	}
+	return nil
+}
+
 // KeySet is an immutable set of verification keys in the order they were given. The nil set is
 // empty.
 type KeySet struct {
@@ -42,8 +74,8 @@ type KeySet struct {
 	byID map[string]PublicKey
 }
 
-// NewKeySet returns the set of keys. Keys with the same ID are equal, because the ID is a digest of
-// the key, and are kept once.
+// NewKeySet returns the set of keys. Of keys with the same ID the first one is kept: they are equal,
+// because the ID is a digest of the key, or else the store has made sure that no other key has it.
 func NewKeySet(keys ...PublicKey) *KeySet {
 	set := &KeySet{byID: make(map[string]PublicKey, len(keys))}
 	for _, key := range keys {

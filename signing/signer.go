@@ -19,7 +19,8 @@ import (
 type HeaderStyle int
 
 const (
-	// LegacyHeader has alg and kid, as kube-controller-manager writes it into token Secrets.
+	// LegacyHeader has alg and kid, as kube-controller-manager writes it into token Secrets. A key of
+	// another process adds typ here too, which kube-apiserver accepts.
 	LegacyHeader HeaderStyle = iota
 	// JWTHeader adds typ "JWT", which KEP-740 demands of an external signer.
 	JWTHeader
@@ -36,12 +37,15 @@ type Signer interface {
 
 // PrivateKey is a signing key. It is immutable and safe for concurrent use.
 //
-// The key is in a closure, where neither a format verb nor reflection reaches it.
+// The key, or the way to the process that has it, is in a closure, where neither a format verb nor reflection reaches it.
 type PrivateKey struct {
-	public  PublicKey
-	headers [2]string // encoded, by HeaderStyle
-	sign    func(signingString string) ([]byte, error)
+	public PublicKey
+	signer string // kep740:NAME, "" if the key is in this process
+	sign   signFunc
 }
+
+// signFunc is Signer.Sign for arguments that are valid.
+type signFunc func(ctx context.Context, style HeaderStyle, payload string) (header, signature string, err error)
 
 var _ Signer = (*PrivateKey)(nil)
 
@@ -59,10 +63,17 @@ func NewPrivateKey(key crypto.Signer) (*PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
+	headers := [2]string{LegacyHeader: encodeHeader(public, ""), JWTHeader: encodeHeader(public, "JWT")}
 	return &PrivateKey{
-		public:  public,
-		headers: [2]string{LegacyHeader: encodeHeader(public, ""), JWTHeader: encodeHeader(public, "JWT")},
-		sign:    func(signingString string) ([]byte, error) { return method.Sign(signingString, key) },
+		public: public,
+		sign: func(_ context.Context, style HeaderStyle, payload string) (header, signature string, err error) {
+			header = headers[style]
+			sig, err := method.Sign(header+"."+payload, key)
+			if err != nil {
+				return "", "", fmt.Errorf("sign with key %s: %w", public.ID, err)
+			}
+			return header, base64.RawURLEncoding.EncodeToString(sig), nil
+		},
 	}, nil
 }
 
@@ -109,6 +120,9 @@ func (k *PrivateKey) ID() string { return k.public.ID }
 // Public returns the verification key.
 func (k *PrivateKey) Public() PublicKey { return k.public }
 
+// Signer returns kep740:NAME if another process of this host has the key, or "".
+func (k *PrivateKey) Signer() string { return k.signer }
+
 // Sign implements Signer. It refuses a payload that is not a base64url segment, so that it cannot be
 // used to sign messages of another protocol.
 func (k *PrivateKey) Sign(ctx context.Context, style HeaderStyle, payload string) (header, signature string, err error) {
@@ -121,12 +135,7 @@ func (k *PrivateKey) Sign(ctx context.Context, style HeaderStyle, payload string
 	if !isBase64URL(payload) {
 		return "", "", fmt.Errorf("sign with key %s: payload is not a base64url segment", k.ID())
 	}
-	header = k.headers[style]
-	sig, err := k.sign(header + "." + payload)
-	if err != nil {
-		return "", "", fmt.Errorf("sign with key %s: %w", k.ID(), err)
-	}
-	return header, base64.RawURLEncoding.EncodeToString(sig), nil
+	return k.sign(ctx, style, payload)
 }
 
 func isBase64URL(segment string) bool {

@@ -148,7 +148,7 @@ func (s *servers) syncKey(ctx context.Context, name, path string) error {
 func (s *servers) start(ctx context.Context, k *key, spec keySpec) error {
 	server, err := external.Listen(external.Config{
 		Path: filepath.Join(s.dirs.sockets, k.name+".sock"), Mode: 0o600, AllowedUIDs: []uint32{uint32(os.Getuid())}, //nolint:gosec // no negative user ID on Linux
-		Signer: k, Keys: k, Check: checkPayload, Parallel: maxPending,
+		Signer: k, Keys: k, Check: checkPayload,
 		MaxTokenExpiration: maxTokenExpiration, RefreshHint: refreshHint, QPS: maxQPS,
 	})
 	if err != nil {

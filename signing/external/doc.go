@@ -18,8 +18,7 @@
 //
 // v1 and v1alpha1 of the service are the same on the wire, and one implementation answers both.
 //
-// Calls are served concurrently. Keys come from an immutable snapshot; at most as many signatures are
-// computed at a time as there are processors.
+// Calls are served concurrently. Keys come from an immutable snapshot.
 //
 // Idle connections, calling connections and the calls of each are bounded. The first callers keep
 // their connections, so a kube-apiserver survives a flood of others.

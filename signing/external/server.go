@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,7 +37,7 @@ const (
 	maxHeaderBytes = 16 << 10
 
 	// maxStreams is how many calls one connection has under way; kube-apiserver keeps the next one
-	// back. No more than there are processors are worked on at a time.
+	// back.
 	maxStreams = 16
 
 	// What a connection costs while nothing passes: by default it would be 64 KiB. Larger messages
@@ -66,7 +65,7 @@ const (
 	watchPeriod = 5 * time.Second
 )
 
-// Config says what a Server needs. Every field but the last four is required; the flags are checked
+// Config says what a Server needs. Mode, Metrics and Clock may be zero; the flags are checked
 // where they are read (package options).
 type Config struct {
 	// Path is the socket, absolute, of MaxPathLength at most, in a directory that is there.
@@ -88,8 +87,6 @@ type Config struct {
 	RefreshHint time.Duration
 	// Mode is that of the socket; 0 means 0660, with which the owner and the group may connect.
 	Mode fs.FileMode
-	// Parallel is how many signatures are made at a time; 0 means as many as there are processors.
-	Parallel int
 	// QPS is how many signatures are made a second, more than 0; those of one second may come at
 	// once.
 	QPS float32
@@ -190,7 +187,6 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 		check:              s.config.Check,
 		keys:               keyCache{source: s.config.Keys, clock: s.config.Clock, refreshHint: s.config.RefreshHint},
 		rate:               rate.NewLimiter(rate.Limit(s.config.QPS), max(1, int(s.config.QPS))),
-		turns:              make(chan struct{}, cmp.Or(s.config.Parallel, runtime.GOMAXPROCS(0))),
 		maxTokenExpiration: s.config.MaxTokenExpiration,
 	})
 	return server

@@ -31,8 +31,6 @@ type service struct {
 	check  func(payload string) error
 	keys   keyCache
 	rate   *rate.Limiter
-	// turns holds one entry for each signature that is being made.
-	turns chan struct{}
 	// maxTokenExpiration is announced to kube-apiserver, in whole seconds.
 	maxTokenExpiration time.Duration
 }
@@ -63,8 +61,7 @@ func (s *service) Metadata(context.Context, *externaljwtv1.MetadataRequest) (*ex
 	return &externaljwtv1.MetadataResponse{MaxTokenExpirationSeconds: int64(s.maxTokenExpiration.Seconds())}, nil
 }
 
-// sign implements Sign. The cheapest checks come first, so a refused call costs no signature and no
-// turn.
+// sign implements Sign. The cheapest checks come first, so a refused call costs no signature.
 func (s *service) sign(ctx context.Context, payload string) (header, signature string, err error) {
 	if err := s.rate.Wait(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -74,12 +71,6 @@ func (s *service) sign(ctx context.Context, payload string) (header, signature s
 	}
 	if err := s.check(payload); err != nil {
 		return "", "", err
-	}
-	select {
-	case s.turns <- struct{}{}:
-		defer func() { <-s.turns }()
-	case <-ctx.Done():
-		return "", "", ctx.Err()
 	}
 	header, signature, err = s.signer.Sign(ctx, signing.JWTHeader, payload)
 	if err != nil {

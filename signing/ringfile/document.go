@@ -18,7 +18,8 @@ import (
 // KiB each.
 const maxSize = 1 << 20
 
-// document is the content of the file: the state, and each key with its PEM.
+// document is the content of the file: the state, and each key with its PEM. That is the pinned public
+// half if another process has the private one.
 type document struct {
 	rotation.State
 
@@ -56,7 +57,7 @@ func encode(state rotation.State) ([]byte, error) {
 // decode reads what encode wrote. Everything that it does not know is an error: a member in it may
 // be the one that matters. A newer schema version is said first, because its unknown members are to
 // be expected.
-func decode(data []byte) (rotation.State, error) {
+func decode(data []byte, sign signing.RemoteSign) (rotation.State, error) {
 	var version struct {
 		SchemaVersion int `json:"schemaVersion"`
 	}
@@ -79,7 +80,7 @@ func decode(data []byte) (rotation.State, error) {
 		return rotation.State{}, err
 	}
 	for i, key := range state.Keys {
-		if state.Keys[i].Pair, err = parsePEM(key, []byte(content.Keys[i].PEM)); err != nil {
+		if state.Keys[i].Pair, err = parsePEM(key, []byte(content.Keys[i].PEM), sign); err != nil {
 			return rotation.State{}, fmt.Errorf("pem of %s key %s: %w", key.Role, key.ID, err)
 		}
 	}
@@ -88,10 +89,13 @@ func decode(data []byte) (rotation.State, error) {
 
 // parsePEM reads the key that an entry describes. That of a retired key is read to the end too: a
 // rollback is to find it.
-func parsePEM(key rotation.Key, data []byte) (pair *signing.KeyPair, err error) {
-	if key.PublicOnly {
+func parsePEM(key rotation.Key, data []byte, sign signing.RemoteSign) (pair *signing.KeyPair, err error) {
+	switch {
+	case key.Signer != "":
+		pair, err = parsePinned(key, data, sign)
+	case key.PublicOnly:
 		pair, err = parsePublicHalf(data)
-	} else {
+	default:
 		pair, err = signing.ParseKeyPair(data)
 	}
 	if err != nil {
@@ -101,6 +105,24 @@ func parsePEM(key rotation.Key, data []byte) (pair *signing.KeyPair, err error) 
 		return nil, fmt.Errorf("it is another key: %s (%s)", public.ID, public.Algorithm)
 	}
 	return pair, nil
+}
+
+// parsePinned reads a public half, whose key ID may be one that the signer has chosen.
+func parsePinned(key rotation.Key, data []byte, sign signing.RemoteSign) (*signing.KeyPair, error) {
+	half, err := parsePublicHalf(data)
+	if err != nil {
+		return nil, err
+	}
+	public := half.Public()
+	public.ID = key.ID
+	if key.PublicOnly {
+		return signing.PublicHalf(public)
+	}
+	name, err := signing.ParseSigner(key.Signer)
+	if err != nil {
+		return nil, err
+	}
+	return signing.RemoteKeyPair(name, public, sign)
 }
 
 func parsePublicHalf(data []byte) (*signing.KeyPair, error) {

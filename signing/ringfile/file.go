@@ -26,10 +26,16 @@ const (
 )
 
 // File is a key ring in a file. It holds nothing open.
-type File struct{ path string }
+type File struct {
+	path string
+	sign signing.RemoteSign
+}
 
 // At names the file at path, which need not exist yet.
 func At(path string) *File { return &File{path: path} }
+
+// Signing returns the file, with keys of other processes that sign with sign. Otherwise they verify only.
+func (f *File) Signing(sign signing.RemoteSign) *File { return &File{path: f.path, sign: sign} }
 
 // Path is the path given to At.
 func (f *File) Path() string { return f.path }
@@ -40,7 +46,7 @@ func (f *File) Read() (rotation.State, error) {
 	if err != nil {
 		return rotation.State{}, withHint(err)
 	}
-	state, err := decode(data)
+	state, err := decode(data, f.sign)
 	if err != nil {
 		return rotation.State{}, fmt.Errorf("%s: %w", f.path, err)
 	}
@@ -59,7 +65,7 @@ func withHint(err error) error {
 func (f *File) Init(pair *signing.KeyPair, retired []signing.PublicKey, now time.Time, policy rotation.Policy) error {
 	var keys []rotation.Key
 	for _, public := range signing.NewKeySet(retired...).All() {
-		if public.ID == pair.Public().ID {
+		if public.Equal(pair.Public()) {
 			continue // what is given to verify with often holds the signing key too
 		}
 		half, err := signing.PublicHalf(public)

@@ -31,7 +31,7 @@ func FuzzRead(f *testing.F) {
 	}
 	secret := string(pair(f, testkeys.P256()).PEM()[60:100])
 	f.Fuzz(func(t *testing.T, data []byte) {
-		state, err := decode(data)
+		state, err := decode(data, nil)
 		if err != nil {
 			if strings.Contains(err.Error(), secret) {
 				t.Fatalf("the error quotes a key: %v", err)
@@ -42,7 +42,7 @@ func FuzzRead(f *testing.F) {
 		// then must be.
 		once, err := encode(state)
 		must(t, err)
-		again, err := decode(once)
+		again, err := decode(once, nil)
 		must(t, err)
 		if twice, err := encode(again); err != nil || !bytes.Equal(once, twice) || again.Version() != state.Version() {
 			t.Fatalf("reads otherwise than it was written:\n%s", once)

@@ -19,11 +19,11 @@ var _ signing.Store = (*Store)(nil)
 
 // Open reads the ring and prepares to follow it (package reload). A change that takes the ring back
 // to an earlier generation is refused for as long as the Store lives: it is an old copy, and what
-// it does not know of may have signed.
-func Open(path string, options reload.Options) (*Store, error) {
+// it does not know of may have signed. Keys of other processes sign with sign.
+func Open(path string, sign signing.RemoteSign, options reload.Options) (*Store, error) {
 	var last *rotation.State // parse is never called twice at a time
 	file, err := reload.Open(path, func(data []byte) (rotation.State, error) {
-		state, err := decode(data)
+		state, err := decode(data, sign)
 		if err != nil {
 			return rotation.State{}, err
 		}

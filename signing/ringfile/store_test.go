@@ -27,7 +27,7 @@ type followed struct {
 
 func follow(t *testing.T, path string) *followed {
 	t.Helper()
-	store, err := Open(path, reload.Options{Settle: 20 * time.Millisecond, Poll: 200 * time.Millisecond})
+	store, err := Open(path, nil, reload.Options{Settle: 20 * time.Millisecond, Poll: 200 * time.Millisecond})
 	must(t, err)
 	f := &followed{Store: store, told: make(chan string, 100)}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -127,7 +127,7 @@ func TestWatchMountedSecret(t *testing.T) {
 func TestOpenNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ring.json")
-	if _, err := Open(path, reload.Options{}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "keys init makes one") {
+	if _, err := Open(path, nil, reload.Options{}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "keys init makes one") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -16,12 +16,14 @@ const SchemaVersion = 1
 // Key is one key of the ring. Times are in UTC and whole seconds; one that has not come yet is
 // zero.
 type Key struct {
-	// ID is the key ID that tokens bear (kid).
+	// ID is the key ID that tokens bear (kid). A foreign Signer has chosen its own.
 	ID string `json:"id"`
 	// Algorithm is the JWS algorithm, such as RS256.
 	Algorithm string `json:"algorithm"`
 	// PublicOnly says that only the public half is here, so that the key can never sign here.
 	PublicOnly bool `json:"publicOnly,omitempty"`
+	// Signer is kep740:NAME if another process of this host has the private half.
+	Signer string `json:"signer,omitempty"`
 	// Role is next, active or retired. There is exactly one active key.
 	Role signing.Role `json:"role"`
 	// PublishedAt is when the key joined the ring.
@@ -45,7 +47,7 @@ type Key struct {
 // KeyOf returns a key that is in no ring yet.
 func KeyOf(pair *signing.KeyPair) Key {
 	public := pair.Public()
-	return Key{ID: public.ID, Algorithm: public.Algorithm, PublicOnly: pair.Private() == nil, Pair: pair}
+	return Key{ID: public.ID, Algorithm: public.Algorithm, PublicOnly: pair.Private() == nil, Signer: pair.Signer(), Pair: pair}
 }
 
 // Phase is how far a rotation has come.
@@ -121,6 +123,10 @@ func (s State) Phase() Phase {
 
 // InProgress reports whether a rotation has begun and not ended.
 func (s State) InProgress() bool { return s.Phase() == Published || s.Phase() == Activated }
+
+// Foreign reports whether the key has the ID that its signer has chosen, which only this ring knows: in
+// a key file kube-apiserver finds the key by its derived ID.
+func (k Key) Foreign() bool { return k.Signer != "" && !k.Pair.Public().Derived() }
 
 // Key finds a key by its ID.
 func (s State) Key(id string) (Key, bool) {

@@ -37,6 +37,10 @@ func Publish(state State, key Key, now time.Time, policy Policy) (State, error) 
 		return State{}, refuse(fmt.Sprintf("%s is in the ring already, as %s", keyText(known), known.Role),
 			"rotate to a new key")
 	}
+	if i := slices.IndexFunc(state.Keys, func(known Key) bool { return key.Signer != "" && known.Signer == key.Signer && !known.PublicOnly }); i >= 0 {
+		return State{}, refuse(fmt.Sprintf("%s is the signer of %s, which is %s", key.Signer, keyText(state.Keys[i]), state.Keys[i].Role),
+			"give the new key a name and a socket of its own")
+	}
 	if slices.Contains(state.Pruned, key.ID) || slices.Contains(state.Withdrawn, key.ID) {
 		return State{}, refuse(fmt.Sprintf("%s was taken out of the ring before, and copies of it remember that", keyText(key)), "rotate to a new key")
 	}

@@ -20,13 +20,19 @@ func (s State) Validate() error {
 	if err := s.validateHeader(); err != nil {
 		return err
 	}
-	ids, roles := map[string]bool{}, map[signing.Role]int{}
+	ids, signers, roles := map[string]bool{}, map[string]bool{}, map[signing.Role]int{}
 	for i, key := range s.Keys {
 		if err := key.validate(); err != nil {
 			return fmt.Errorf("keys[%d]: %w", i, err)
 		}
 		if ids[key.ID] {
 			return fmt.Errorf("keys[%d]: key ID %q is there twice", i, key.ID)
+		}
+		if !key.PublicOnly && key.Signer != "" {
+			if signers[key.Signer] {
+				return fmt.Errorf("keys[%d]: %s is there twice: one signer is one key", i, key.Signer)
+			}
+			signers[key.Signer] = true
 		}
 		ids[key.ID] = true
 		roles[key.Role]++
@@ -38,7 +44,7 @@ func (s State) Validate() error {
 		return fmt.Errorf("keys: %d of them are next, want one at most", roles[signing.Next])
 	}
 	for _, id := range slices.Concat(s.Pruned, s.Withdrawn) {
-		if ids[id] || id == "" || strings.ContainsFunc(id, notKeyID) {
+		if ids[id] || signing.CheckKeyID(id) != nil {
 			return fmt.Errorf("pruned, withdrawn: %q is a key of the ring, or no key ID", id)
 		}
 	}
@@ -62,8 +68,8 @@ func (s State) validateHeader() error {
 }
 
 func (k Key) validate() error {
-	if k.ID == "" || strings.ContainsFunc(k.ID, notKeyID) {
-		return fmt.Errorf("key ID %q is not base64url", k.ID)
+	if err := k.validateID(); err != nil {
+		return err
 	}
 	if !algorithms[k.Algorithm] {
 		return fmt.Errorf("algorithm %q is none of RS256, ES256, ES384, ES512", k.Algorithm)
@@ -75,6 +81,19 @@ func (k Key) validate() error {
 		return fmt.Errorf("a key that is %s must be able to sign, and this one is publicOnly", k.Role)
 	}
 	return k.validateRole()
+}
+
+func (k Key) validateID() error {
+	if k.Signer != "" {
+		if _, err := signing.ParseSigner(k.Signer); err != nil {
+			return fmt.Errorf("signer: %w", err)
+		}
+		return signing.CheckKeyID(k.ID)
+	}
+	if k.ID == "" || strings.ContainsFunc(k.ID, notKeyID) {
+		return fmt.Errorf("key ID %q is not base64url", k.ID)
+	}
+	return nil
 }
 
 func (k Key) validateRole() error {

@@ -55,6 +55,9 @@ func TestValidateRefuses(t *testing.T) {
 		"bad ID":            {ring(strings.Replace(active, `"id":"a"`, `"id":"../a"`, 1), ""), `keys[0]: key ID "../a" is not base64url`},
 		"no ID":             {ring(strings.Replace(active, `"id":"a"`, `"id":""`, 1), ""), `key ID "" is not base64url`},
 		"bad algorithm":     {ring(strings.Replace(active, "RS256", "HS256", 1), ""), `algorithm "HS256" is none of RS256, ES256, ES384, ES512`},
+		"bad signer":        {ring(strings.Replace(active, `"id":"a"`, `"id":"a","signer":"kep740:/run/a.sock"`, 1), ""), "signer: \"kep740:/run/a.sock\" is not kep740:NAME"},
+		"foreign ID":        {ring(strings.Replace(active, `"id":"a"`, `"id":"a b","signer":"kep740:hsm"`, 1), ""), `key ID "a b": want 1 to 1024 printable`},
+		"signer twice":      {ring(strings.Replace(active+","+retired, `"algorithm"`, `"signer":"kep740:hsm","algorithm"`, 2), ""), "keys[1]: kep740:hsm is there twice"},
 		"bad role":          {ring(active+","+strings.Replace(retired, `"role":"retired"`, `"role":"spare"`, 1), ""), `role "spare" is none of next, active, retired`},
 		"never published":   {ring(strings.Replace(active, `"publishedAt":"2026-11-21T12:00:00Z",`, "", 1), ""), "publishedAt is missing"},
 		"never activated":   {ring(strings.Replace(active, `,"activatedAt":"2026-11-21T12:00:00Z"`, "", 1), ""), "the active key must have activatedAt"},
@@ -71,7 +74,7 @@ func TestValidateRefuses(t *testing.T) {
 		"another active":    {ring(active+","+retired, turned("completed", "a", "b")), "its new key is not the active one"},
 		"rolled forward":    {ring(active+","+retired, turned("rolled-back", "b", "a")), "its previous key is not the active one"},
 		"gone and there":    {ring(active, `,"pruned":["a"]`), `"a" is a key of the ring, or no key ID`},
-		"no key withdrawn":  {ring(active, `,"withdrawn":["../a"]`), `"../a" is a key of the ring, or no key ID`},
+		"no key withdrawn":  {ring(active, `,"withdrawn":["a b"]`), `"a b" is a key of the ring, or no key ID`},
 		"edited":            {ring(active, `,"history":["1:x"]`), `history ends with version "1:x"`},
 		"unknown phase":     {ring(active+","+retired, turned("paused", "b", "a")), `phase "paused" is none of`},
 	}

@@ -54,6 +54,7 @@ func runnables() []runnable {
 		{name: "caches", phase: connected, build: (*manager).buildCaches},
 		{name: "watches", build: (*manager).buildWatches},
 		{name: "key-store", build: (*manager).buildKeyStore},
+		{name: "key-backends", phase: atOnce, build: (*manager).buildKeyBackends},
 		{name: "signing-key", phase: synced, build: (*manager).buildKeyProbe},
 		{name: "key-ring", phase: synced, build: (*manager).buildRingConsistency},
 		{name: options.ServiceAccountController, phase: leading, build: (*manager).buildServiceAccounts},

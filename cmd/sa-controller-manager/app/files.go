@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
+	"sa-controller-manager/signing/remote"
 )
 
 // files are the key and certificate files that the process watches. A field is nil if its flag is
@@ -27,6 +28,8 @@ import (
 type files struct {
 	keys       options.KeyStore
 	store      signing.Store // of keys
+	sockets    *reload.File[remote.Sockets]
+	signers    *remote.Client // of a key ring
 	verifyKeys []*reload.File[verifyKeys]
 	rootCA     *reload.File[*rootca.Bundle]
 
@@ -38,10 +41,10 @@ type files struct {
 
 // openFiles reads the files with keys once. An invalid file is a start-up error that names its
 // flag.
-func openFiles(o *options.Keys) (*files, error) {
+func openFiles(o *options.Keys, signers *remote.Metrics) (*files, error) {
 	f := &files{keys: o.Store()}
 	var err error
-	if f.store, err = keystore.Open(f.keys); err != nil {
+	if err = f.openKeyStore(o.KeySockets, signers); err != nil {
 		return nil, err
 	}
 	for _, path := range o.VerifyKeyFiles {
@@ -52,6 +55,41 @@ func openFiles(o *options.Keys) (*files, error) {
 		f.verifyKeys = append(f.verifyKeys, keys)
 	}
 	return f, nil
+}
+
+// openKeyStore refuses a ring whose keys cannot sign because it is not known where their sockets are. One
+// that does not answer yet is no error: kube-apiserver needs the verification keys first.
+func (f *files) openKeyStore(sockets string, signers *remote.Metrics) (err error) {
+	if sockets != "" {
+		if f.sockets, err = open(remote.SocketsFlag, sockets, remote.ParseSockets); err != nil {
+			return err
+		}
+	}
+	var sign signing.RemoteSign
+	if f.keys.Rotates {
+		f.signers = remote.NewClient(f.socketsNow, signers)
+		sign = f.signers.Sign
+	}
+	if f.store, err = keystore.Open(f.keys, sign); err != nil || f.store == nil {
+		return err
+	}
+	ring := f.store.Load()
+	for _, key := range []*signing.PrivateKey{ring.Active(), ring.Next()} {
+		if key == nil || key.Signer() == "" {
+			continue
+		}
+		if name, _ := signing.ParseSigner(key.Signer()); f.socketsNow()[name] == "" {
+			return fmt.Errorf("--%s: %s is what signs with key %s of the ring: want a line %q with the path of its socket", remote.SocketsFlag, key.Signer(), key.ID(), name+": PATH")
+		}
+	}
+	return nil
+}
+
+func (f *files) socketsNow() remote.Sockets {
+	if f.sockets == nil {
+		return nil
+	}
+	return f.sockets.Get()
 }
 
 // openRootCA returns the initial root CA, nil if there is none. As in KCM, it is the CA of the
@@ -120,6 +158,9 @@ func (f *files) watch(ctx context.Context, newRing func(*signing.Ring), ring *si
 	defer watching.Wait()
 	if f.store != nil {
 		watching.Go(func() { follow(ctx, f, f.keys.Flag, f.keys.Path, f.store, newRing) })
+	}
+	if f.sockets != nil {
+		watching.Go(func() { follow(ctx, f, remote.SocketsFlag, f.sockets.Path(), f.sockets, func(remote.Sockets) {}) })
 	}
 	var collecting sync.Mutex // so that no change is lost if two files change at once
 	for _, file := range f.verifyKeys {
@@ -210,6 +251,9 @@ func (f *files) refusedGauges() []metrics.GaugeFunc {
 	}
 	if f.store != nil {
 		add(f.keys.Flag, func() error { return f.store.Status().Refused })
+	}
+	if f.sockets != nil {
+		add(remote.SocketsFlag, f.sockets.Refused)
 	}
 	if len(f.verifyKeys) > 0 {
 		var refusals []func() error

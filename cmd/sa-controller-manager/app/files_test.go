@@ -90,7 +90,7 @@ func TestOpenFiles(t *testing.T) {
 
 // openAll opens all files in the order of a start.
 func openAll(o *options.Keys, config *rest.Config) (*files, *rootca.Bundle, error) {
-	f, err := openFiles(o)
+	f, err := openFiles(o, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,11 +188,11 @@ func TestRootCASource(t *testing.T) {
 func TestOpenKeyRing(t *testing.T) {
 	t.Parallel()
 	ring := filepath.Join(t.TempDir(), "ring.json")
-	if _, err := openFiles(&options.Keys{KeyRing: ring}); err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
+	if _, err := openFiles(&options.Keys{KeyRing: ring}, nil); err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	clitest.Run(t, keys.NewCommand(cli.Connect), "init", "--service-account-key-ring="+ring, "--from-private-key-file="+clitest.WriteFile(t, "sa.key", testkeys.P256()))
-	f, err := openFiles(&options.Keys{KeyRing: ring})
+	f, err := openFiles(&options.Keys{KeyRing: ring}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

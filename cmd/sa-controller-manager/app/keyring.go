@@ -16,12 +16,13 @@ import (
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/remote"
 )
 
 // openKeys reads the keys that sign, for whom the flags have sign.
 func (m *manager) openKeys() error {
 	var err error
-	if m.files, err = openFiles(&m.options.Keys); err != nil {
+	if m.files, err = openFiles(&m.options.Keys, remote.NewMetrics(legacyregistry.MustRegister)); err != nil {
 		return err
 	}
 	if m.files.store != nil && (m.signsLegacyTokens() || m.options.ExternalSigner.Socket != "") {

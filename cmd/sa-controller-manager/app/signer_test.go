@@ -20,7 +20,7 @@ func TestKeptForSigner(t *testing.T) {
 	f, err := openFiles(&options.Keys{
 		PrivateKeyFile: clitest.WriteFile(t, "sa.key", testkeys.P256()),
 		VerifyKeyFiles: []string{clitest.WriteFile(t, "old.key", testkeys.P384()), clitest.WriteFile(t, "older.key", testkeys.P521())},
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

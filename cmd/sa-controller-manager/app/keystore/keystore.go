@@ -16,13 +16,14 @@ import (
 	"sa-controller-manager/signing/ringfile"
 )
 
-// Open reads the store once. It is nil if there is none. The error names the flag.
-func Open(of options.KeyStore) (store signing.Store, err error) {
+// Open reads the store once. It is nil if there is none. Keys of other processes sign with sign, or
+// verify only if it is nil. The error names the flag.
+func Open(of options.KeyStore, sign signing.RemoteSign) (store signing.Store, err error) {
 	switch of.Flag {
 	case options.PrivateKeyFileFlag:
 		store, err = keyfile.Open(of.Path, reload.Options{})
 	case options.KeyRingFlag:
-		store, err = ringfile.Open(of.Path, reload.Options{})
+		store, err = ringfile.Open(of.Path, sign, reload.Options{})
 	default:
 		return nil, nil
 	}

@@ -10,6 +10,8 @@ import (
 	"unicode"
 
 	"github.com/spf13/pflag"
+
+	"sa-controller-manager/signing/remote"
 )
 
 // The flags that name a key store. One of them may be given.
@@ -44,6 +46,8 @@ type Keys struct {
 	PrivateKeyFile string
 	// KeyRing is a ring file (package ringfile) in place of PrivateKeyFile.
 	KeyRing string
+	// KeySockets is a file with the sockets of the processes that have keys of KeyRing (package remote).
+	KeySockets string
 	// VerifyKeyFiles are PEM files of keys that verify and never sign.
 	VerifyKeyFiles []string
 	// Activation of a changed PrivateKeyFile.
@@ -87,6 +91,9 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.KeyRing, KeyRingFlag, o.KeyRing,
 		"Key ring `file` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
 			"Its active key signs, and all its keys verify. The file is reloaded when it is replaced, so a container must mount its directory.")
+	fs.StringVar(&o.KeySockets, remote.SocketsFlag, o.KeySockets,
+		"YAML `file` with the unix sockets of processes that have keys of --service-account-key-ring (kep740:NAME): schemaVersion 1, and sockets with a path for each NAME. "+
+			"The file is reloaded when it changes.")
 	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
 		"PEM `file` with additional RSA or ECDSA keys, public or private, that verify tokens and never sign. "+
 			"May hold several keys and may be given several times.")
@@ -102,7 +109,7 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 
 	SetOrigin(fs, asKCM, PrivateKeyFileFlag, "root-ca-file")
 	SetOrigin(fs, asAPIServer, "service-account-key-file", "service-account-issuer")
-	SetOrigin(fs, ours, "service-account-key-activation", KeyRingFlag)
+	SetOrigin(fs, ours, "service-account-key-activation", KeyRingFlag, remote.SocketsFlag)
 }
 
 // Validate returns every problem of the group.
@@ -114,6 +121,9 @@ func (o *Keys) Validate() []error {
 	}
 	if o.KeyRing != "" && o.Activation == KeyActivationImmediate {
 		p.Add("service-account-key-activation", string(o.Activation), "applies to --service-account-private-key-file; \"sa-controller-manager keys rotate\" activates the keys of a ring")
+	}
+	if o.KeySockets != "" && o.KeyRing == "" {
+		p.Add(remote.SocketsFlag, o.KeySockets, "must come with --service-account-key-ring, which names the keys")
 	}
 	for _, file := range o.VerifyKeyFiles {
 		if file == "" {

@@ -38,7 +38,7 @@ func AddKeyFlags(cmd *cobra.Command, o *options.Keys) {
 func ReadKeys(o *options.Keys) ([]Key, error) {
 	var keys []Key
 	verifying := Known
-	store, err := keystore.Open(o.Store())
+	store, err := keystore.Open(o.Store(), nil)
 	if err != nil {
 		return nil, err
 	}

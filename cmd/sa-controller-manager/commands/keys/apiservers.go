@@ -6,6 +6,7 @@ package keys
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -123,7 +124,10 @@ func (o *Operator) AwaitRefused(ctx context.Context, key rotation.Key) error {
 		return fmt.Errorf("key %s has left the ring: %w: name each of them with --apiserver", key.ID, err)
 	}
 	for {
-		waiting := o.Cluster.stillAccept(ctx, private)
+		waiting, err := o.Cluster.stillAccept(ctx, private)
+		if err != nil {
+			return fmt.Errorf("key %s has left the ring, and it cannot be seen whether kube-apiserver refuses it: %w", key.ID, err)
+		}
 		if len(waiting) == 0 {
 			return nil
 		}
@@ -141,20 +145,23 @@ func (o *Operator) AwaitRefused(ctx context.Context, key rotation.Key) error {
 }
 
 // stillAccept returns the kube-apiservers that do not refuse a new token of the key. It makes each of
-// them fetch the key set first.
-func (c *Cluster) stillAccept(ctx context.Context, key *signing.PrivateKey) []string {
+// them fetch the key set first. The error says that the key does not sign any more.
+func (c *Cluster) stillAccept(ctx context.Context, key *signing.PrivateKey) (accept []string, err error) {
 	account, err := c.account(ctx)
 	if err != nil {
-		return []string{err.Error()}
+		return []string{err.Error()}, nil //nolint:nilerr // it is asked again
 	}
-	var accept []string
 	for _, server := range c.all() {
 		nudge(ctx, server)
-		if err := keyprobe.Prove(ctx, server.Client, c.Issuer, account, key); !keyprobe.IsRefusal(err) {
+		err := keyprobe.Prove(ctx, server.Client, c.Issuer, account, key)
+		if _, away := errors.AsType[*signing.UnavailableError](err); away {
+			return nil, err
+		}
+		if !keyprobe.IsRefusal(err) {
 			accept = append(accept, server.URL)
 		}
 	}
-	return accept
+	return accept, nil
 }
 
 // nudge presents a token with an unknown key ID, so that kube-apiserver fetches the key set

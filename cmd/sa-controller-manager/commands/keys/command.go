@@ -19,6 +19,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
 )
@@ -51,6 +52,7 @@ type commandOptions struct {
 	client     cli.ClientFunc
 	connection options.Connection
 	ring       string
+	sockets    string
 	issuer     string
 	apiServers []string
 	account    string
@@ -74,6 +76,7 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...str
 	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.DefaultPolicy()}
 	cli.AddConnectionFlags(cmd, &o.connection)
 	o.addRing(cmd.Flags())
+	cmd.Flags().StringVar(&o.sockets, remote.SocketsFlag, o.sockets, "YAML `file` with the sockets of processes that have keys of the ring (kep740:NAME), the manager's own. Needed to have such a key sign.")
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
 	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,
 		"`URL` of one more kube-apiserver that must accept a key, as in --master. Without it those behind the Service kubernetes are asked, each at its own address.")
@@ -120,7 +123,12 @@ func (o *commandOptions) validate() []error {
 
 // operator returns an Operator without a Cluster if the flags do not name one.
 func (o *commandOptions) operator(stderr io.Writer) (*Operator, error) {
-	operator := &Operator{File: ringfile.At(o.ring), Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
+	sockets, err := o.readSockets()
+	if err != nil {
+		return nil, err
+	}
+	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
+	operator := &Operator{File: ringfile.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
 		return operator, nil
 	}
@@ -148,12 +156,20 @@ func (o *commandOptions) operator(stderr io.Writer) (*Operator, error) {
 	return operator, nil
 }
 
+func (o *commandOptions) readSockets() (remote.Sockets, error) {
+	if o.sockets == "" {
+		return nil, nil
+	}
+	return cli.ReadFile(remote.SocketsFlag, o.sockets, remote.ParseSockets)
+}
+
 // show prints the ring. Findings decide the exit code.
 func (o *commandOptions) show(cmd *cobra.Command) error {
 	operator, err := o.operator(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
+	defer operator.Signers.Close()
 	report, err := o.print(cmd, operator, nil)
 	if err == nil && len(report.Findings) > 0 {
 		return cli.ErrFindings
@@ -177,6 +193,7 @@ func (o *commandOptions) act(cmd *cobra.Command, step func(context.Context, *Ope
 	if err != nil {
 		return err
 	}
+	defer operator.Signers.Close()
 	pruned, err := step(cmd.Context(), operator)
 	if rotation.IsDone(err) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: %v.\n", err)

@@ -27,7 +27,7 @@ const initExamples = `  # Take over the key that kube-controller-manager signs w
 
 // newInitCommand creates a key ring.
 func newInitCommand(client cli.ClientFunc) *cobra.Command {
-	var from, algorithm string
+	var key newKey
 	var verify []string
 	cmd := &cobra.Command{
 		Use:   "init",
@@ -36,24 +36,23 @@ func newInitCommand(client cli.ClientFunc) *cobra.Command {
 
 With --from-private-key-file the key of that file signs, as it did before: every token
 goes on being valid. Without it a new key is made, which kube-apiserver must be given
-first. Keys of --service-account-key-file become retired keys: they verify.`,
+first. With --key=kep740:NAME a process of this host has the key, such as sa-kms-signer; it
+is tried before. Keys of --service-account-key-file become retired keys: they verify.`,
 		Example: initExamples,
 		Args:    cli.NoArguments,
 	}
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
-	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the private key that signs now. It is copied.")
-	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+".")
+	key.addFlags(cmd, "PEM `file` with the private key that signs now. It is copied.", "Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+".")
 	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify, "PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")
-	cli.AddCompletion(cmd, "algorithm", signing.KeyKinds()...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := options.Problems(o.validate())
-		oneKey(&p, from, algorithm, true)
+		key.validate(&p, true)
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		return o.act(cmd, func(_ context.Context, operator *Operator) ([]Pruned, error) {
-			pair, err := newPair(from, algorithm)
+		return o.act(cmd, func(ctx context.Context, operator *Operator) ([]Pruned, error) {
+			pair, err := key.pair(ctx, operator)
 			if err != nil {
 				return nil, err
 			}
@@ -69,24 +68,4 @@ first. Keys of --service-account-key-file become retired keys: they verify.`,
 		})
 	}
 	return cmd
-}
-
-// oneKey refuses flags that do not name exactly one key.
-func oneKey(p *options.Problems, from, algorithm string, required bool) {
-	switch {
-	case from != "" && algorithm != "":
-		p.Add("algorithm", algorithm, "is for a new key and excludes --from-private-key-file")
-	case algorithm != "":
-		p.OneOf("algorithm", algorithm, signing.KeyKinds()...)
-	case from == "" && required:
-		p.Add("from-private-key-file", from, "must be the signing key to go on with; for a new key give --algorithm")
-	}
-}
-
-// newPair reads or generates a key.
-func newPair(from, algorithm string) (*signing.KeyPair, error) {
-	if from == "" {
-		return signing.GenerateKeyPair(algorithm)
-	}
-	return cli.ReadFile("from-private-key-file", from, signing.ParseKeyPair)
 }

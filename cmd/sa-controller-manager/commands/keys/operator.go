@@ -16,15 +16,20 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
 )
 
 // Operator performs the steps of a rotation on one ring file.
 type Operator struct {
-	File   *ringfile.File
-	Policy rotation.Policy
-	Clock  clock.WithTicker
+	File *ringfile.File
+	// Signers are the processes that have keys of the ring, and Issuer is the one of the tokens that they
+	// are tried with.
+	Signers *remote.Client
+	Issuer  string
+	Policy  rotation.Policy
+	Clock   clock.WithTicker
 	// Cluster is nil if no cluster can be asked.
 	Cluster *Cluster
 	// Progress, if not nil, is called with what a step waits for, and for how long at most if that is

@@ -4,6 +4,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -40,14 +41,15 @@ and "keys rollback" goes back from each of them.`,
 }
 
 func newRotateStartCommand(client cli.ClientFunc) *cobra.Command {
-	var from, algorithm string
+	var key newKey
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "start",
 		Short: "Publish a new key, which does not sign yet",
 		Long: `Make a new key and publish it: it verifies from now on, and may sign once every copy of
 the key set that somebody keeps has it (--cache-age). If that was done already, nothing
-is changed.
+is changed. With --key=kep740:NAME a process of this host has the key, such as
+sa-kms-signer; it is tried before.
 
 kube-apiserver reads its --service-account-key-file at its start only. Unless it uses an
 external signer, give it the public keys ("keys list -o pem") and restart it meanwhile.`,
@@ -55,18 +57,16 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 	}
 	o := newCommandOptions(cmd, client)
 	o.addCacheAge(cmd.Flags())
-	cmd.Flags().StringVar(&algorithm, "algorithm", algorithm, "Kind of the new key; that of the present one if not given.")
-	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the new private key, instead of having one made. It is copied.")
+	key.addFlags(cmd, "PEM `file` with the new private key, instead of having one made. It is copied.", "Kind of the new key; that of the present one if not given.")
 	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the new key may be activated.")
-	cli.AddCompletion(cmd, "algorithm", signing.KeyKinds()...)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := options.Problems(o.validate())
-		oneKey(&p, from, algorithm, false)
+		key.validate(&p, false)
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
 		return o.act(cmd, func(ctx context.Context, operator *Operator) ([]Pruned, error) {
-			resumed, err := start(operator, from, algorithm)
+			resumed, err := start(ctx, operator, key)
 			if err != nil {
 				return nil, err
 			}
@@ -82,10 +82,10 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 	return cmd
 }
 
-func start(operator *Operator, from, kind string) (resumed bool, err error) {
+func start(ctx context.Context, operator *Operator, key newKey) (resumed bool, err error) {
 	var own *signing.KeyPair
-	if from != "" {
-		if own, err = newPair(from, ""); err != nil {
+	if key.algorithm == "" && key != (newKey{}) {
+		if own, err = key.pair(ctx, operator); err != nil {
 			return false, err
 		}
 	}
@@ -93,16 +93,14 @@ func start(operator *Operator, from, kind string) (resumed bool, err error) {
 		if own != nil {
 			return next.ID == own.Public().ID
 		}
-		return kind == "" || kind == signing.KindOf(next)
+		return key.algorithm == "" || key.algorithm == signing.KindOf(next)
 	}
 	return operator.Start(same, func(present signing.PublicKey) (*signing.KeyPair, error) {
 		if own != nil {
 			return own, nil
 		}
-		if kind == "" {
-			kind = signing.KindOf(present)
-		}
-		return signing.GenerateKeyPair(kind)
+		key.algorithm = cmp.Or(key.algorithm, signing.KindOf(present))
+		return key.pair(ctx, operator)
 	})
 }
 

@@ -1,0 +1,248 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	externaljwtv1 "k8s.io/externaljwt/apis/v1"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/remote"
+	"sa-controller-manager/signing/signertest"
+	"sa-controller-manager/signing/testkeys"
+)
+
+const foreignID = "projects/p/keys/sa:1"
+
+// scene is a foreign signer and a client of it.
+type scene struct {
+	*signertest.Foreign
+
+	path   string
+	client *remote.Client
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	s := &scene{path: filepath.Join(t.TempDir(), "hsm.sock")}
+	s.Foreign = signertest.ServeForeign(t, s.path, foreignID, testkeys.P256())
+	s.client = remote.NewClient(func() remote.Sockets { return remote.Sockets{"hsm": s.path} }, nil)
+	t.Cleanup(s.client.Close)
+	return s
+}
+
+// pinned returns the key as a ring has it.
+func (s *scene) pinned(t *testing.T) *signing.PrivateKey {
+	t.Helper()
+	pinned, err := s.client.Pin(t.Context(), "hsm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := signing.RemoteKeyPair("hsm", pinned.Key, s.client.Sign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair.Private()
+}
+
+type fixedKeys struct{ *signing.KeySet }
+
+func (k fixedKeys) Keys() *signing.KeySet { return k.KeySet }
+
+func TestRemoteKeyConforms(t *testing.T) {
+	t.Parallel()
+	signertest.Run(t, func(t *testing.T) signertest.Subject {
+		key := newScene(t).pinned(t)
+		return signertest.Subject{
+			Signer: key, Keys: fixedKeys{signing.NewKeySet(key.Public())}, Remote: true,
+			Styles: []signing.HeaderStyle{signing.JWTHeader, signing.LegacyHeader},
+		}
+	})
+}
+
+// TestBadSigners: nothing that the pinned key does not verify leaves, no error has the claims in it, and
+// the first good answer after that does leave.
+func TestBadSigners(t *testing.T) {
+	t.Parallel()
+	header := func(text string) func(*signertest.Behaviour) {
+		return func(b *signertest.Behaviour) { b.Header = text }
+	}
+	broken := func(change func(*externaljwtv1.SignJWTResponse)) func(*signertest.Behaviour) {
+		return func(b *signertest.Behaviour) { b.Break = change }
+	}
+	for name, tc := range map[string]struct {
+		does    func(*signertest.Behaviour)
+		reason  string
+		refused bool
+	}{
+		"another key":    {does: func(b *signertest.Behaviour) { b.PEM = testkeys.P256Other() }, reason: "does not verify with the pinned public half"},
+		"garbage":        {does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature = "AAAA" }), reason: "does not verify"},
+		"no signature":   {does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature = "" }), reason: "not a base64url segment"},
+		"line break":     {does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature += "\n" }), reason: "not a base64url segment"},
+		"padded header":  {does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Header += "\n" }), reason: "header is not a base64url segment"},
+		"other kid":      {does: header(`{"alg":"ES256","kid":"next","typ":"JWT"}`), reason: `signs with key "next", which is not pinned`},
+		"other alg":      {does: header(`{"alg":"none","kid":"` + foreignID + `","typ":"JWT"}`), reason: `its alg is "none", want ES256`},
+		"other typ":      {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"at+jwt"}`), reason: `its typ is "at+jwt"`},
+		"no typ":         {does: header(`{"alg":"ES256","kid":"` + foreignID + `"}`), reason: `its typ is ""`},
+		"more members":   {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT","crit":[]}`), reason: "alg, kid and typ alone"},
+		"member twice":   {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT","alg":"none"}`), reason: "alg, kid and typ alone"},
+		"upper case":     {does: header(`{"ALG":"ES256","kid":"` + foreignID + `","typ":"JWT"}`), reason: "alg, kid and typ alone"},
+		"error":          {does: func(b *signertest.Behaviour) { b.Fails = codes.Internal }, reason: "its answer is the error Internal"},
+		"hangs":          {does: func(b *signertest.Behaviour) { b.Hang = true }, reason: "no answer within 2s"},
+		"refuses claims": {does: func(b *signertest.Behaviour) { b.Fails = codes.PermissionDenied }, reason: "it refuses the claims (PermissionDenied)", refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			key := s.pinned(t)
+			s.Set(tc.does)
+			payload := signertest.Payload(0)
+			got, signature, err := key.Sign(t.Context(), signing.JWTHeader, payload)
+			away, ok := errors.AsType[*signing.UnavailableError](err)
+			if !ok || got != "" || signature != "" || !strings.Contains(away.Reason, tc.reason) || away.Refused != tc.refused || strings.Contains(err.Error(), payload) {
+				t.Fatalf("Sign returned %q, %q, %v, want an UnavailableError with %q", got, signature, err, tc.reason)
+			}
+			if status := s.client.Status(signing.NewRing(1, key.As(signing.Active))); strings.Contains(status, "is away") == tc.refused {
+				t.Errorf("the status is %q", status)
+			}
+			s.Set(func(b *signertest.Behaviour) {
+				*b = signertest.Behaviour{PEM: testkeys.P256(), Header: `{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT"}`}
+			})
+			if _, _, err := key.Sign(t.Context(), signing.JWTHeader, payload); err != nil {
+				t.Errorf("after the outage: %v", err)
+			}
+		})
+	}
+}
+
+// TestNoPileUp: while a signer hangs, only one caller waits for it, and all get their answer in time.
+func TestNoPileUp(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	key := s.pinned(t)
+	s.Set(func(b *signertest.Behaviour) { b.Hang = true })
+	begun := time.Now()
+	for range 2 {
+		var calls sync.WaitGroup
+		for i := range 100 {
+			calls.Go(func() {
+				if _, _, err := key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(i)); err == nil {
+					t.Error("a signer that hangs has signed")
+				}
+			})
+		}
+		calls.Wait()
+	}
+	// Two rounds of 2 s, and not 200 calls, a few at a time.
+	if took := time.Since(begun); took > 8*time.Second {
+		t.Errorf("200 calls took %s", took)
+	}
+	s.Set(func(b *signertest.Behaviour) { b.Hang = false })
+	if _, _, err := key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0)); err != nil {
+		t.Errorf("after the outage: %v", err)
+	}
+}
+
+// TestGoneAndBack: a signer that has gone is found again without anything being restarted.
+func TestGoneAndBack(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	key := s.pinned(t)
+	s.Stop()
+	_, _, err := key.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0))
+	if _, ok := errors.AsType[*signing.UnavailableError](err); !ok {
+		t.Fatalf("Sign returned %v", err)
+	}
+	s.Start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		if _, _, err = key.Sign(ctx, signing.JWTHeader, signertest.Payload(0)); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		t.Errorf("after the outage: %v", err)
+	}
+}
+
+func TestPinRefuses(t *testing.T) {
+	t.Parallel()
+	listed := func(ids ...string) func(*testing.T, *scene) {
+		return func(t *testing.T, s *scene) {
+			s.Set(func(b *signertest.Behaviour) {
+				b.Listed = nil
+				for _, id := range ids {
+					b.Listed = append(b.Listed, signertest.ListedKey(t, id, testkeys.P256()))
+				}
+			})
+		}
+	}
+	for name, tc := range map[string]struct {
+		given func(*testing.T, *scene)
+		want  string
+	}{
+		"no key":      {listed(), "it lists 0 keys"},
+		"two keys":    {listed("a", "b"), "it lists 2 keys, want the one that it signs with"},
+		"long ID":     {listed(strings.Repeat("a", 1025)), "want 1 to 1024 printable"},
+		"unprintable": {listed("a\x1b[2J"), `key ID "a\x1b[2J": want 1 to 1024 printable`},
+		"excluded": {func(_ *testing.T, s *scene) {
+			s.Set(func(b *signertest.Behaviour) { b.Listed[0].ExcludeFromOidcDiscovery = true })
+		}, "excludes its key from OIDC discovery"},
+		"no public key": {func(_ *testing.T, s *scene) { s.Set(func(b *signertest.Behaviour) { b.Listed[0].Key = []byte("key") }) }, "is not a PKIX public key"},
+		"gone":          {func(_ *testing.T, s *scene) { s.Stop() }, "no such file"},
+		"open to all":   {func(t *testing.T, s *scene) { chmod(t, s.path, 0o777) }, "every user may have tokens signed"},
+		"unknown name":  {func(_ *testing.T, s *scene) { s.path = "" }, "no line of --service-account-key-sockets"},
+		"another user's": {func(t *testing.T, s *scene) {
+			if err := os.Chown(s.path, 4711, -1); err != nil {
+				t.Skip("only root can give a socket away")
+			}
+		}, "another user owns socket"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t)
+			tc.given(t, s)
+			if _, err := s.client.Pin(t.Context(), "hsm"); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "kep740:hsm: ") {
+				t.Errorf("Pin returned %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func chmod(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestParseSockets(t *testing.T) {
+	t.Parallel()
+	for content, want := range map[string]string{
+		"schemaVersion: 1\nsockets:\n  hsm: /run/hsm.sock\n  other: /run/other.sock\n": "",
+		"schemaVersion: 1\n":              "",
+		"":                                "schemaVersion is 0, want 1",
+		"schemaVersion: 2\nsockets: {}\n": "schemaVersion is 2, want 1",
+		"hsm: /run/hsm.sock\n":            `want "schemaVersion: 1" and "sockets:"`,
+		"schemaVersion: 1\nsockets: {hsm: /a, hsm: /b}\n":                       `already`,
+		"schemaVersion: 1\nsockets: {HSM: /a}\n":                                `sockets: name "HSM": want lower-case letters`,
+		"schemaVersion: 1\nsockets: {hsm: a.sock}\n":                            `sockets: hsm: path "a.sock": want an absolute path`,
+		"schemaVersion: 1\nsockets: {hsm: /" + strings.Repeat("a", 107) + "}\n": "of at most 107 bytes",
+		"schemaVersion: 1\nsockets: {a: /run/x, b: /run//x}\n":                  "a and b have the same path",
+	} {
+		if _, err := remote.ParseSockets([]byte(content)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", content, err, want)
+		}
+	}
+}

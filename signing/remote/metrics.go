@@ -1,0 +1,72 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"time"
+
+	"k8s.io/component-base/metrics"
+)
+
+// Metrics are of each signer, by key ID. A nil Metrics counts nothing.
+type Metrics struct {
+	up, unpinned *metrics.GaugeVec
+	took         *metrics.HistogramVec
+}
+
+// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
+	byKey := []string{"key_id"}
+	m := &Metrics{
+		up: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "sacm_backend_up",
+			Help: "1 if the process that has an active or next key (kep740:NAME) signs with it, 0 while it does not, by key ID.",
+		}, byKey),
+		unpinned: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "sacm_backend_unpinned_keys",
+			Help: "Number of keys that the process which has a signing key lists and the key ring does not have, by ID of the pinned key.",
+		}, byKey),
+		took: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name:    "sacm_backend_sign_seconds",
+			Help:    "How long calls of the process that has a signing key took, also those that failed, by key ID.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2},
+		}, byKey),
+	}
+	mustRegister(m.up, m.unpinned, m.took)
+	return m
+}
+
+func (m *Metrics) observe(keyID string, took time.Duration) {
+	if m != nil {
+		m.took.WithLabelValues(keyID).Observe(took.Seconds())
+	}
+}
+
+func (m *Metrics) seen(keyID string, up bool) {
+	if m == nil {
+		return
+	}
+	value := 0.0
+	if up {
+		value = 1
+	}
+	m.up.WithLabelValues(keyID).Set(value)
+}
+
+func (m *Metrics) listed(keyID string, unpinned int) {
+	if m != nil {
+		m.unpinned.WithLabelValues(keyID).Set(float64(unpinned))
+	}
+}
+
+// forget ends the series of a key that signs no more.
+func (m *Metrics) forget(keyID string) {
+	if m == nil {
+		return
+	}
+	of := map[string]string{"key_id": keyID}
+	m.up.Delete(of)
+	m.unpinned.Delete(of)
+	m.took.Delete(of)
+}

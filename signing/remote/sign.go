@@ -1,0 +1,136 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package remote
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	externaljwtv1 "k8s.io/externaljwt/apis/v1"
+	"k8s.io/klog/v2"
+	kjson "sigs.k8s.io/json"
+
+	"sa-controller-manager/signing"
+)
+
+// Sign is a signing.RemoteSign.
+func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, payload string) (header, signature string, err error) {
+	s, err := c.signer(name)
+	if err != nil {
+		return "", "", unavailable(name, key, err.Error())
+	}
+	if away := s.outage.Load(); away != nil {
+		if !s.trial.TryLock() {
+			return "", "", unavailable(name, key, away.reason)
+		}
+		defer s.trial.Unlock()
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	select {
+	case s.pending <- struct{}{}:
+		defer func() { <-s.pending }()
+	case <-bounded.Done():
+		if ctx.Err() != nil {
+			return "", "", ctx.Err()
+		}
+		return "", "", unavailable(name, key, fmt.Sprintf("it has %d signatures to make already", maxPending))
+	}
+	begun := time.Now()
+	response, err := s.client.Sign(bounded, &externaljwtv1.SignJWTRequest{Claims: payload})
+	c.metrics.observe(key.ID, time.Since(begun))
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return "", "", ctx.Err() // the caller gave up
+	case refuses(err):
+		s.ended(ctx, name, key)
+		return "", "", &signing.UnavailableError{Name: name, KeyID: key.ID, Refused: true, Reason: fmt.Sprintf("it refuses the claims (%s)", status.Code(err))}
+	case err != nil:
+		err = s.reason(err)
+	default:
+		err = check(key, response.GetHeader(), payload, response.GetSignature())
+	}
+	if err != nil {
+		s.began(ctx, name, key, err.Error())
+		return "", "", unavailable(name, key, err.Error())
+	}
+	s.ended(ctx, name, key)
+	return response.GetHeader(), response.GetSignature(), nil
+}
+
+// refuses reports whether an answer is about the claims, and not about the signer.
+func refuses(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.OutOfRange:
+		return true
+	}
+	return false
+}
+
+// reason returns what is known of a failed call. The text of the signer may contain claims.
+func (s *signer) reason(err error) error {
+	switch code := status.Code(err); code {
+	case codes.Unavailable:
+		if undialed := s.undialed.Load(); undialed != nil && *undialed != nil {
+			return *undialed
+		}
+		return errors.New("it is not available, or has gone")
+	case codes.DeadlineExceeded:
+		return fmt.Errorf("no answer within %s", timeout)
+	default:
+		return fmt.Errorf("its answer is the error %s", code)
+	}
+}
+
+// check wants exactly the pinned header, and a signature of the pinned key.
+func check(key signing.PublicKey, header, payload, signature string) error {
+	decoded, err := base64.RawURLEncoding.Strict().DecodeString(header)
+	if err != nil || base64.RawURLEncoding.EncodeToString(decoded) != header { // the decoder skips line breaks
+		return errors.New("its header is not a base64url segment")
+	}
+	var members struct {
+		Algorithm string `json:"alg"`
+		KeyID     string `json:"kid"`
+		Type      string `json:"typ"`
+	}
+	if unknown, err := kjson.UnmarshalStrict(decoded, &members); err != nil || len(unknown) > 0 {
+		return errors.New("its header is not a JSON object with alg, kid and typ alone")
+	}
+	switch {
+	case members.KeyID != key.ID:
+		return fmt.Errorf("it signs with key %.64q, which is not pinned", members.KeyID)
+	case members.Algorithm != key.Algorithm:
+		return fmt.Errorf("its alg is %.64q, want %s", members.Algorithm, key.Algorithm)
+	case members.Type != "JWT":
+		return fmt.Errorf("its typ is %.64q, want JWT", members.Type)
+	}
+	if err := key.Verify(header, payload, signature); err != nil {
+		return fmt.Errorf("its answer does not verify with the pinned public half: %w", err)
+	}
+	return nil
+}
+
+// began logs an outage once for each reason.
+func (s *signer) began(ctx context.Context, name string, key signing.PublicKey, reason string) {
+	now := &outage{since: time.Now(), reason: reason}
+	if known := s.outage.Load(); known != nil {
+		if known.reason == reason {
+			return
+		}
+		now.since = known.since
+	}
+	s.outage.Store(now)
+	klog.FromContext(ctx).Info("The process that has a signing key does not sign", "signer", name, "keyID", key.ID, "reason", reason)
+}
+
+func (s *signer) ended(ctx context.Context, name string, key signing.PublicKey) {
+	if known := s.outage.Swap(nil); known != nil {
+		klog.FromContext(ctx).Info("The process that has a signing key signs again", "signer", name, "keyID", key.ID, "after", time.Since(known.since).Round(time.Second))
+	}
+}

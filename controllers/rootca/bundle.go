@@ -115,10 +115,10 @@ func (b *Bundle) same(other *Bundle) bool {
 }
 
 // rolloutRate is how many objects a second, ConfigMaps and Secrets together, get a changed bundle.
-// 10,000 namespaces and 100,000 Secrets take less than 20 minutes. The burst is small, for other
+// 10,000 namespaces and 100,000 Secrets take 37 minutes. The burst is small, for other
 // clients of kube-apiserver wait behind it.
 const (
-	rolloutRate  = 100
+	rolloutRate  = 50
 	rolloutBurst = 10
 )
 

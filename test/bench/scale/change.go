@@ -93,6 +93,12 @@ func (s *scene) otherClient(ctx context.Context) (took []float64, err error) {
 	}
 }
 
+// How long another client is watched before a rollout, and during the first part of it.
+const (
+	quietSample   = 30 * time.Second
+	rolloutSample = 5 * time.Minute
+)
+
 // rootCA adds a CA to the file, and waits until every namespace and every Secret has it. Meanwhile
 // it measures what another client notices of that.
 func (s *scene) rootCA(ctx context.Context) error {
@@ -119,13 +125,13 @@ func (s *scene) rootCA(ctx context.Context) error {
 			inner(event, object)
 		}
 	}
-	quiet, stop := context.WithTimeout(ctx, 10*time.Second)
+	quiet, stop := context.WithTimeout(ctx, quietSample)
 	before, err := s.otherClient(quiet)
 	stop()
 	if err != nil {
 		return err
 	}
-	rollout, stop := context.WithCancel(ctx)
+	rollout, stop := context.WithTimeout(ctx, rolloutSample)
 	defer stop()
 	var during []float64
 	read := make(chan error, 1)

@@ -26,8 +26,8 @@ func main() {
 	size := flag.Int("size", 100000, "token Secrets of the largest cluster, with as many accounts and a tenth as many namespaces; a tenth and a third of it are measured before")
 	flag.IntVar(&o.Reissued, "reissued", 600, "how many tokens of a rotation are awaited; the product re-issues ten a second")
 	flag.IntVar(&o.Keys, "keys", 200, "how many Secrets are made one after the other")
-	flag.DurationVar(&o.Stage, "stage", 30*time.Minute, "longest time for one step")
-	limit := flag.Duration("limit", 2*time.Hour, "when to end at the latest, with the results until then")
+	flag.DurationVar(&o.Stage, "stage", time.Hour, "longest time for one step")
+	limit := flag.Duration("limit", 3*time.Hour, "when to end at the latest, with the results until then")
 	out := flag.String("out", "bin/bench/scale.json", "where the results go")
 	flag.Parse()
 	o.Sizes = []int{*size / 10, *size / 3, *size}

@@ -115,7 +115,7 @@ func (o *operator) keysOn(ctx context.Context, ring string, words ...string) ([]
 	return printed, fmt.Errorf("keys %s: %w: %s", strings.Join(words, " "), err, strings.TrimSpace(stderr.String()))
 }
 
-// Exit codes of the commands (docs/flags.md): refused, and done with something to see to.
+// Exit codes of the commands (docs/cli.md): refused, and done with something to see to.
 const (
 	exitRefused = 1
 	exitFound   = 2

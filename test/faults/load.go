@@ -14,6 +14,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/overload"
@@ -89,30 +90,20 @@ func (w *World) awaitAdmitted(ctx context.Context, namespace string) error {
 func (w *World) ask(ctx context.Context, namespace string) []workload.Call {
 	var mu sync.Mutex
 	var calls []workload.Call
-	var asking sync.WaitGroup
-	pace := time.NewTicker(rate)
-	defer pace.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			asking.Wait()
-			return calls
-		case <-pace.C:
+	await.Every(ctx, rate, func(ctx context.Context, _ int) {
+		limit, cancel := context.WithTimeout(ctx, workload.PodTimeout)
+		defer cancel()
+		one := workload.Call{Begun: time.Now(), Namespace: namespace, Name: "dry-run"}
+		pod, err := w.client.CoreV1().Pods(namespace).Create(limit, workload.NewPod("dry-run", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		one.Ended, one.Err = time.Now(), err
+		if err == nil {
+			one.Lacks = workload.Lacks(pod, workload.DefaultAccount)
 		}
-		asking.Go(func() {
-			limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), workload.PodTimeout)
-			defer cancel()
-			one := workload.Call{Begun: time.Now(), Namespace: namespace, Name: "dry-run"}
-			pod, err := w.client.CoreV1().Pods(namespace).Create(limit, workload.NewPod("dry-run", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			one.Ended, one.Err = time.Now(), err
-			if err == nil {
-				one.Lacks = workload.Lacks(pod, workload.DefaultAccount)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			calls = append(calls, one)
-		})
-	}
+		mu.Lock()
+		defer mu.Unlock()
+		calls = append(calls, one)
+	})
+	return calls
 }
 
 func latencies(calls []workload.Call) []time.Duration {

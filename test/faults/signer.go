@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/overload"
@@ -123,31 +124,21 @@ func (w *World) askSigner(ctx context.Context, conn *grpc.ClientConn, verify fun
 	client := externaljwtv1.NewExternalJWTSignerClient(conn)
 	var mu sync.Mutex
 	made := signatures{tokens: map[string]bool{}}
-	var asking sync.WaitGroup
-	pace := time.NewTicker(signerPace)
-	defer pace.Stop()
-	for i := 0; ctx.Err() == nil; i++ {
-		asking.Go(func() {
-			limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), overload.CallerTimeout)
-			defer cancel()
-			begun := time.Now()
-			var token string
-			var err error
-			if i%keysEvery == 0 {
-				_, err = client.FetchKeys(limit, &externaljwtv1.FetchKeysRequest{})
-			} else {
-				token, err = w.signOnce(limit, client, verify)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			made.note(token, time.Since(begun), err)
-		})
-		select {
-		case <-ctx.Done():
-		case <-pace.C:
+	await.Every(ctx, signerPace, func(ctx context.Context, i int) {
+		limit, cancel := context.WithTimeout(ctx, overload.CallerTimeout)
+		defer cancel()
+		begun := time.Now()
+		var token string
+		var err error
+		if i%keysEvery == 0 {
+			_, err = client.FetchKeys(limit, &externaljwtv1.FetchKeysRequest{})
+		} else {
+			token, err = w.signOnce(limit, client, verify)
 		}
-	}
-	asking.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		made.note(token, time.Since(begun), err)
+	})
 	slices.Sort(made.took)
 	return made
 }

@@ -25,7 +25,7 @@ const (
 )
 
 // style follows the reader's ground where the viewer tells it; else it is legible on both.
-const style = `<style>text{font:13px system-ui,sans-serif;fill:#57606a}.t{font-size:15px;font-weight:600}.a{fill:#2f81f7}.b{fill:#8c959f}.m{stroke:#bf8700;stroke-dasharray:4 3}.l{fill:none;stroke:#2f81f7;stroke-width:2}.x{stroke:#8c959f}` +
+const style = `<style>text{font:13px system-ui,sans-serif;fill:#57606a}.t{font-size:15px;font-weight:600}.a{fill:#2f81f7}.b{fill:#8c959f}.m{stroke:#bf8700;stroke-dasharray:4 3}` +
 	`@media(prefers-color-scheme:dark){text{fill:#adbac7}}</style>`
 
 // Bar is one value.
@@ -69,48 +69,6 @@ func (c Bars) SVG() string {
 		fmt.Fprintf(&out, `<line class="m" x1="%s" y1="%d" x2="%s" y2="%d"/>`+"\n", x, head-4, x, height-margin)
 	}
 	out.WriteString("</svg>\n")
-	return out.String()
-}
-
-// Point is one of a line.
-type Point struct{ X, Y float64 }
-
-// Line is a chart of one line from the origin, with a straight one to compare with: that of
-// a cost which grows with the number of objects and no faster, through the first point.
-type Line struct {
-	Title, Unit, XUnit string
-	Points             []Point
-}
-
-// SVG draws it.
-func (c Line) SVG() string {
-	const height, left, bottom = 300, 80, 40
-	var most Point
-	for _, p := range c.Points {
-		most = Point{max(most.X, p.X), max(most.Y, p.Y)}
-	}
-	x, y := scale{most.X, width - left - numbers}, scale{most.Y, height - head - bottom}
-	var out strings.Builder
-	open(&out, c.Title, c.Unit, height)
-	at := func(p Point) string {
-		return short(left+x.length(p.X)) + "," + short(height-bottom-y.length(p.Y))
-	}
-	fmt.Fprintf(&out, `<polyline class="x" fill="none" points="%d,%d %d,%d %d,%d"/>`+"\n", left, head, left, height-bottom, width-margin, height-bottom)
-	if len(c.Points) > 0 && c.Points[0].X > 0 {
-		end := Point{most.X, c.Points[0].Y / c.Points[0].X * most.X}
-		if end.Y > most.Y {
-			end = Point{end.X * most.Y / end.Y, most.Y}
-		}
-		fmt.Fprintf(&out, `<polyline class="m" fill="none" points="%s %s"/>`+"\n", at(Point{}), at(end))
-	}
-	points := []string{at(Point{})}
-	for _, p := range c.Points {
-		points = append(points, at(p))
-		fmt.Fprintf(&out, `<text x="%s" y="%d" text-anchor="middle">%s</text>`, short(left+x.length(p.X)), height-bottom+18, Number(p.X))
-		fmt.Fprintf(&out, `<text x="%d" y="%s" text-anchor="end">%s</text>`+"\n", left-8, short(height-bottom-y.length(p.Y)+4), Number(p.Y))
-	}
-	fmt.Fprintf(&out, `<polyline class="l" points="%s"/>`+"\n", strings.Join(points, " "))
-	fmt.Fprintf(&out, `<text x="%d" y="%d" text-anchor="end">%s</text>`+"\n</svg>\n", width-margin, height-6, html.EscapeString(c.XUnit))
 	return out.String()
 }
 

@@ -22,10 +22,6 @@ func TestSVG(t *testing.T) {
 			svg:  Bars{Title: "A < B", Unit: "ms", Mark: 1, Bars: []Bar{{"them & co", 2, false}, {"ours", 0.5, true}}}.SVG(),
 			want: []string{"A &lt; B", "them &amp; co", `class="b" x="330" y="57" width="294"`, `class="a" x="330" y="81" width="73.5"`, `x1="477"`},
 		},
-		"Line": {
-			svg:  Line{Title: "Time", XUnit: "Secrets", Points: []Point{{10, 1}, {100, 20}}}.SVG(),
-			want: []string{`class="l" points="80,260 136,249.8 640,56"`, `class="m" fill="none" points="80,260 640,158"`},
-		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -30,22 +30,3 @@ func TestParseAudit(t *testing.T) {
 		t.Error("a log that is none was read")
 	}
 }
-
-func TestValidate(t *testing.T) {
-	t.Parallel()
-	good := Options{Repetitions: 1, Namespaces: 1, Secrets: 2, Accounts: 2, Foreign: 1, PodCount: 1}
-	if err := good.Validate(); err != nil {
-		t.Error(err)
-	}
-	for name, change := range map[string]func(*Options){
-		"NoRepetition":    func(o *Options) { o.Repetitions = 0 },
-		"NegativePods":    func(o *Options) { o.PodCount = -1 },
-		"TooManyAccounts": func(o *Options) { o.Accounts = 3 },
-	} {
-		bad := good
-		change(&bad)
-		if err := bad.Validate(); err == nil {
-			t.Errorf("%s: %+v was accepted", name, bad)
-		}
-	}
-}

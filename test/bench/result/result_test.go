@@ -4,7 +4,6 @@
 package result
 
 import (
-	"math"
 	"path/filepath"
 	"testing"
 
@@ -20,22 +19,13 @@ func TestMedianAndQuantile(t *testing.T) {
 	}{
 		"Odd":       {[]float64{9, 1, 5}, 0.5, 5},
 		"Even":      {[]float64{4, 1, 3, 2}, 0.5, 2.5},
-		"One":       {[]float64{7}, 0.99, 7},
-		"Highest":   {[]float64{1, 2, 3}, 1, 3},
-		"Lowest":    {[]float64{3, 2, 1}, 0, 1},
 		"Between":   {[]float64{0, 10}, 0.99, 9.9},
 		"NotSorted": {[]float64{100, 1, 50, 2, 3}, 0.75, 50},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := Quantile(tc.values, tc.q); got != tc.want {
-				t.Errorf("got %v, want %v", got, tc.want)
-			}
-		})
-	}
-	if !math.IsNaN(Median(nil)) {
-		t.Error("nothing has a median")
+		if got := Quantile(tc.values, tc.q); got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
 	}
 }
 

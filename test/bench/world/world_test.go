@@ -50,9 +50,6 @@ func TestGoalThatIsNotReached(t *testing.T) {
 		if _, err := goal.Wait(t.Context()); err == nil {
 			t.Error("a goal was reached after it had failed")
 		}
-		if _, err := NewGoal(nil).Wait(t.Context()); err != nil {
-			t.Errorf("nothing to wait for: %v", err)
-		}
 	})
 }
 
@@ -106,56 +103,5 @@ func TestNotice(t *testing.T) {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestEach(t *testing.T) {
-	t.Parallel()
-	w := &World{}
-	done := make([]int, 1000) // each by one goroutine
-	if err := w.Each(t.Context(), len(done), func(_ context.Context, i int) error { done[i]++; return nil }); err != nil {
-		t.Fatal(err)
-	}
-	for i, n := range done {
-		if n != 1 {
-			t.Errorf("%d was done %d times", i, n)
-		}
-	}
-	boom := errors.New("boom")
-	err := w.Each(t.Context(), 1000, func(_ context.Context, i int) error {
-		if i == 500 {
-			return boom
-		}
-		return nil
-	})
-	if !errors.Is(err, boom) {
-		t.Errorf("got %v, want %v", err, boom)
-	}
-}
-
-func TestCensus(t *testing.T) {
-	t.Parallel()
-	c := &Census{Accounts: map[string]int{}, Tokens: map[string][]string{}}
-	for _, name := range []string{"default", "default", "t-00001", "t-00002"} {
-		c.account(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}})
-	}
-	c.secret(secret(false, "token"))
-	c.secret(secret(false, "token", "ca.crt", "namespace"))
-	c.secret(secret(true, "token", "ca.crt", "namespace"))
-	if diff := cmp.Diff(map[string]int{"default": 2, "t": 2}, c.Accounts); diff != "" {
-		t.Errorf("accounts (-want +got)\n%s", diff)
-	}
-	if c.Filled != 1 || c.Unfilled != 1 || c.Own != 1 || len(c.Tokens["ns/sa"]) != 3 {
-		t.Errorf("got %+v", c)
-	}
-}
-
-func TestParseHeap(t *testing.T) {
-	t.Parallel()
-	if got, err := parseHeap("heap profile: 1: 2 [3: 4]\n# TotalAlloc = 9\n# HeapAlloc = 4567\n# HeapSys = 8\n"); err != nil || got != 4567 {
-		t.Errorf("got %v: %v", got, err)
-	}
-	if _, err := parseHeap("\x1f\x8b binary"); err == nil {
-		t.Error("a profile without numbers was read")
 	}
 }

@@ -26,9 +26,6 @@ func charts(reports []*result.Report) drawings {
 				drawn[name] = drawing{c.Title, c.SVG()}
 			}
 		}
-		if c := growth(r); len(c.Points) > 0 {
-			drawn["scale"] = drawing{c.Title, c.SVG()}
-		}
 	}
 	return drawn
 }
@@ -75,16 +72,4 @@ func webhook(r *result.Report) chart.Bars {
 // plain leaves the marks of Markdown out, and is short enough for a label.
 func plain(program string) string {
 	return strings.NewReplacer("`", "", world.KCM, "KCM").Replace(program)
-}
-
-func growth(r *result.Report) chart.Line {
-	c := chart.Line{Title: "Time to fill all token Secrets", Unit: "seconds; dashed: what it would be if each cost what it costs in the smallest cluster", XUnit: "token Secrets"}
-	for _, s := range r.Series {
-		var size float64
-		if _, err := fmt.Sscanf(s.Program, "%g token Secrets", &size); err != nil || s.Scenario != "scale" || s.Metric != "time to fill all token Secrets" {
-			continue
-		}
-		c.Points = append(c.Points, chart.Point{X: size, Y: s.Median})
-	}
-	return c
 }

@@ -37,9 +37,10 @@ func kinds() []string { return []string{requestKind, freshKind, boundKind, legac
 
 // load is the calls of clients and their results.
 type load struct {
-	rotation *rotation
-	stop     context.CancelFunc
-	running  sync.WaitGroup
+	*rotation
+
+	stop    context.CancelFunc
+	clients sync.WaitGroup
 
 	mu           sync.Mutex
 	made, failed map[string]int
@@ -47,44 +48,35 @@ type load struct {
 	signed       map[key]int // requested tokens, by the key that signed them
 }
 
-// startLoad starts two clients that request a token and use it at once, one that has a bound token,
+// startLoad starts a client that requests tokens and uses them at once, one that has a bound token,
 // and one that has a legacy token.
 func startLoad(d *rotation, bound, legacy string) *load {
 	ctx, stop := context.WithCancel(context.Background())
 	l := &load{rotation: d, stop: stop, made: map[string]int{}, failed: map[string]int{}, signed: map[key]int{}}
-	for range 2 {
-		l.repeat(ctx, l.requestAndUse)
+	for _, call := range []func(context.Context){
+		l.requestAndUse,
+		func(ctx context.Context) { l.count(boundKind, d.use(ctx, bound)) },
+		func(ctx context.Context) { l.count(legacyKind, d.use(ctx, legacy)) },
+	} {
+		l.clients.Go(func() {
+			await.Every(ctx, callInterval, func(ctx context.Context, _ int) {
+				ctx, cancel := context.WithTimeout(ctx, callTimeout)
+				defer cancel()
+				call(ctx)
+			})
+		})
 	}
-	l.repeat(ctx, func(ctx context.Context) { l.count(boundKind, d.use(ctx, bound)) })
-	l.repeat(ctx, func(ctx context.Context) { l.count(legacyKind, d.use(ctx, legacy)) })
 	return l
 }
 
 // end returns when every call has ended. It cancels none, so all of them count.
 func (l *load) end() {
 	l.stop()
-	l.running.Wait()
-}
-
-func (l *load) repeat(ctx context.Context, call func(context.Context)) {
-	l.running.Go(func() {
-		ticker := time.NewTicker(callInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
-				call(bounded)
-				cancel()
-			}
-		}
-	})
+	l.clients.Wait()
 }
 
 func (l *load) requestAndUse(ctx context.Context) {
-	token, err := l.rotation.request(ctx)
+	token, err := l.request(ctx)
 	var signer key
 	if err == nil {
 		signer, err = signerOf(token)
@@ -96,7 +88,7 @@ func (l *load) requestAndUse(ctx context.Context) {
 	l.mu.Lock()
 	l.signed[signer]++
 	l.mu.Unlock()
-	l.count(freshKind, l.rotation.use(ctx, token))
+	l.count(freshKind, l.use(ctx, token))
 }
 
 func (l *load) count(kind string, err error) {
@@ -134,6 +126,29 @@ func (l *load) signedBy(k key) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.signed[k]
+}
+
+// judge prints the results once the load has ended. It is an error if a call failed, or if another
+// key than those of the rotation has signed.
+func (l *load) judge(keys ...key) error {
+	l.Linef("\nCalls of the clients")
+	for _, kind := range kinds() {
+		l.Linef("%8d %-50s %d failed", l.made[kind], kind, l.failed[kind])
+	}
+	l.Linef("%8d TokenReviews of %d tokens from every step, all accepted", l.reviews, len(l.issued))
+	l.Linef("\nKeys that signed the requested tokens")
+	others := l.made[requestKind] - l.failed[requestKind]
+	for _, k := range keys {
+		l.Linef("%8d %s", l.signed[k], k)
+		others -= l.signed[k]
+	}
+	if l.firstError != nil {
+		return fmt.Errorf("a call has failed; the first one: %w", l.firstError)
+	}
+	if others != 0 {
+		return fmt.Errorf("%d tokens are signed with other keys than these", others)
+	}
+	return nil
 }
 
 // request asks kube-apiserver for a token of the account.

@@ -22,6 +22,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // exitInterrupted is what a shell reports for a process that Ctrl-C ended.
@@ -42,7 +43,7 @@ func run(name string) int {
 	// The first Ctrl-C stops the demonstration in order. The second one kills it.
 	context.AfterFunc(ctx, stop)
 
-	s := &story{printer: newPrinter(os.Stdout)}
+	s := &story{printer: &printer{os.Stdout, time.Now()}}
 	err := demonstrate(ctx, s)
 	if s.cluster != nil {
 		err = errors.Join(err, s.cluster.Stop())
@@ -52,7 +53,7 @@ func run(name string) int {
 		s.Linef("\nInterrupted.")
 		return exitInterrupted
 	case err != nil:
-		s.Failure(err)
+		s.Linef("\nFAILED: %s", err)
 		return 1
 	}
 	s.Linef("\nAll %d steps verified in %s.", s.steps, s.sinceStart())

@@ -6,34 +6,17 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 )
 
-const (
-	// indent precedes every line below the title of a step.
-	indent = "     "
-	bold   = "1"
-	green  = "32"
-	red    = "31"
-)
+// indent precedes every line below the title of a step.
+const indent = "     "
 
-// printer writes numbered steps as plain text, with colour only on a terminal whose user has not
-// declined it (https://no-color.org).
+// printer writes numbered steps as plain text.
 type printer struct {
-	out    io.Writer
-	colour bool
-	begun  time.Time
-}
-
-func newPrinter(file *os.File) *printer {
-	info, err := file.Stat()
-	terminal := err == nil && info.Mode()&os.ModeCharDevice != 0
-	return &printer{
-		out: file, begun: time.Now(),
-		colour: terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
-	}
+	out   io.Writer
+	begun time.Time
 }
 
 func (p *printer) sinceStart() time.Duration { return rounded(time.Since(p.begun)) }
@@ -45,12 +28,12 @@ func (p *printer) Linef(format string, args ...any) {
 
 // Ready prints that a component is ready.
 func (p *printer) Ready(component string) {
-	p.Linef("  %s %s: ready after %s", p.paint(green, "+"), component, p.sinceStart())
+	p.Linef("  + %s: ready after %s", component, p.sinceStart())
 }
 
 // Title begins a step.
 func (p *printer) Title(number int, text string) {
-	p.Linef("\n%2d.  %s", number, p.paint(bold, text))
+	p.Linef("\n%2d.  %s", number, text)
 }
 
 // Notef prints one observation: its first line after the label, further lines below it.
@@ -63,19 +46,7 @@ func (p *printer) Notef(label, format string, args ...any) {
 
 // Verified ends a step.
 func (p *printer) Verified(took time.Duration) {
-	p.Linef("%s%s in %s", indent, p.paint(green, "verified"), rounded(took))
-}
-
-// Failure prints why the demonstration ended early.
-func (p *printer) Failure(err error) {
-	p.Linef("\n%s: %s", p.paint(red, "FAILED"), err)
-}
-
-func (p *printer) paint(code, text string) string {
-	if !p.colour {
-		return text
-	}
-	return "\x1b[" + code + "m" + text + "\x1b[0m"
+	p.Linef("%sverified in %s", indent, rounded(took))
 }
 
 // rounded keeps a duration to about three digits.

@@ -4,7 +4,7 @@
 // Command demo starts a real control plane and sa-controller-manager beside it and shows, in
 // numbered steps, what the manager does:
 //
-//	demo            accounts, token Secrets, Pods and doctor
+//	demo            accounts, token Secrets and Pods
 //	demo rotation   a rotation of signing keys while clients request and use tokens
 //
 // Every step is verified against the API. The exit code is 0 only if all steps hold.

@@ -31,11 +31,10 @@ func (s *story) createNamespace(ctx context.Context, name string) error {
 }
 
 // createTokenSecret creates what a user writes to get a token that does not expire.
-func (s *story) createTokenSecret(ctx context.Context, namespace, name, account string, immutable bool) error {
+func (s *story) createTokenSecret(ctx context.Context, namespace, name, account string) error {
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
 		Type:       corev1.SecretTypeServiceAccountToken,
-		Immutable:  &immutable,
 	}
 	_, err := s.client.CoreV1().Secrets(namespace).Create(ctx, secret, metav1.CreateOptions{})
 	return err

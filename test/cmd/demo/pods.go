@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -106,7 +107,7 @@ func (d *tokens) restartManager(ctx context.Context, m mode) error {
 	return nil
 }
 
-// checkVolume verifies the one volume of a Pod and its mounts.
+// checkVolume verifies that a Pod has one volume, of the kind that the mode says, and mounts it.
 func (d *tokens) checkVolume(ctx context.Context, m mode, pod *corev1.Pod) error {
 	if len(pod.Spec.Volumes) != 1 {
 		return fmt.Errorf("%d volumes in the pod", len(pod.Spec.Volumes))
@@ -114,42 +115,21 @@ func (d *tokens) checkVolume(ctx context.Context, m mode, pod *corev1.Pod) error
 	volume := pod.Spec.Volumes[0]
 	want := corev1.VolumeMount{Name: volume.Name, MountPath: mountPath, ReadOnly: true}
 	for _, container := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
-		if len(container.VolumeMounts) != 1 || container.VolumeMounts[0] != want {
+		if !slices.Equal(container.VolumeMounts, []corev1.VolumeMount{want}) {
 			return fmt.Errorf("container %s has other mounts than %s at %s", container.Name, volume.Name, mountPath)
 		}
 	}
-	if m.podToken == "secret" {
-		return d.checkSecretVolume(ctx, volume, pod.Namespace)
+	if m.podToken == "projected" {
+		if volume.Projected == nil || len(volume.Projected.Sources) != 3 || volume.Projected.Sources[0].ServiceAccountToken == nil {
+			return errors.New("the volume is not a projection of a token, the root CA and the namespace")
+		}
+		return nil
 	}
-	return checkProjectedVolume(volume)
-}
-
-// checkSecretVolume wants the volume of a Pod up to Kubernetes 1.20: a complete token Secret of
-// its account.
-func (d *tokens) checkSecretVolume(ctx context.Context, volume corev1.Volume, namespace string) error {
 	if volume.Secret == nil {
 		return errors.New("the volume holds no secret")
 	}
-	secret, err := d.client.CoreV1().Secrets(namespace).Get(ctx, volume.Secret.SecretName, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	if secret.Annotations[corev1.ServiceAccountNameKey] != account || tokenOf(secret) == "" {
-		return fmt.Errorf("secret %s holds no token of serviceaccount %s", secret.Name, account)
-	}
-	return nil
-}
-
-// checkProjectedVolume wants the volume of a Pod since Kubernetes 1.21: a bound token, the root CA
-// and the namespace.
-func checkProjectedVolume(volume corev1.Volume) error {
-	if volume.Projected == nil || len(volume.Projected.Sources) != 3 || !strings.HasPrefix(volume.Name, "kube-api-access-") {
-		return fmt.Errorf("volume %s is not a projection of three sources", volume.Name)
-	}
-	if token := volume.Projected.Sources[0].ServiceAccountToken; token == nil || *token.ExpirationSeconds != 3607 {
-		return errors.New("the first source is not a token of an hour")
-	}
-	return nil
+	_, err := d.awaitFilled(ctx, pod.Namespace, volume.Secret.SecretName)
+	return err
 }
 
 // checkSecrets verifies that the account has one token Secret with --token-secrets=auto, and that
@@ -196,7 +176,7 @@ func (d *tokens) webhookIsUnregistered(ctx context.Context) error {
 		return err
 	}
 	d.Notef("output", "%s", strings.TrimSpace(string(output)))
-	err = await.Poll(ctx, func(ctx context.Context) error {
+	return await.Poll(ctx, func(ctx context.Context) error {
 		pod := newPod("")
 		pod.GenerateName = "web-"
 		pod, err := d.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
@@ -206,11 +186,9 @@ func (d *tokens) webhookIsUnregistered(ctx context.Context) error {
 		if pod.Spec.ServiceAccountName != "" || len(pod.Spec.Volumes) > 0 {
 			return fmt.Errorf("pod %s has a serviceaccount or a volume", pod.Name)
 		}
-		d.missedPod = pod.Name
+		d.Notef("created", "pod %s/%s, without serviceaccount and volumes", namespace, pod.Name)
 		return nil
 	})
-	d.Notef("created", "pod %s/%s, without serviceaccount and volumes", namespace, d.missedPod)
-	return err
 }
 
 func (d *tokens) kubeconfig() string { return "--kubeconfig=" + d.cluster.Kubeconfig() }

@@ -36,7 +36,7 @@ const (
 	drainLimit = 10 * time.Second
 )
 
-// tokens is the demonstration of accounts, token Secrets, Pods and doctor. A step finds in it what
+// tokens is the demonstration of accounts, token Secrets and Pods. A step finds in it what
 // earlier ones left.
 type tokens struct {
 	*story
@@ -45,8 +45,6 @@ type tokens struct {
 
 	account *corev1.ServiceAccount // the namespace's default account
 	secret  *corev1.Secret         // the token Secret made for it
-
-	missedPod string // the Pod that was created without the webhook
 }
 
 func showTokens(ctx context.Context, s *story) (err error) {
@@ -66,7 +64,7 @@ func showTokens(ctx context.Context, s *story) (err error) {
 		return err
 	}
 	s.Ready("sa-controller-manager " + strings.Join(flags, " "))
-	return s.show(ctx, slices.Concat(d.tokenSteps(), d.podSteps(), d.doctorSteps()))
+	return s.show(ctx, append(d.tokenSteps(), d.podSteps()...))
 }
 
 // tokenSteps are about accounts and their token Secrets.
@@ -93,16 +91,12 @@ func (d *tokens) tokenSteps() []step {
 			"the identity of the account, and a refusal by RBAC that names it", d.clientUsesToken,
 		},
 		{
-			"A Secret made by hand is filled",
-			"token, ca.crt and namespace in its data, and the account's UID in its annotations", d.handmadeSecretIsFilled,
-		},
-		{
 			"A deleted Secret is replaced",
 			"no reference to the deleted Secret, and a new one under a new name", d.deletedSecretIsReplaced,
 		},
 		{
-			"The Secrets of a deleted account are deleted",
-			"none of the account's Secrets left", d.deletedAccountTakesSecrets,
+			"A Secret made by hand is filled, and the Secrets of a deleted account are deleted",
+			"a complete Secret, then none of the account's Secrets left", d.deletedAccountTakesSecrets,
 		},
 		{
 			"The default account comes back",
@@ -205,25 +199,6 @@ func (d *tokens) clientUsesToken(ctx context.Context) error {
 	return nil
 }
 
-func (d *tokens) handmadeSecretIsFilled(ctx context.Context) error {
-	if err := d.createTokenSecret(ctx, namespace, handmade, account, false); err != nil {
-		return err
-	}
-	d.Notef("created", "secret %s/%s with a type and one annotation, no data", namespace, handmade)
-	secret, err := d.awaitFilled(ctx, namespace, handmade)
-	if err != nil {
-		return err
-	}
-	for _, key := range slices.Sorted(maps.Keys(secret.Data)) {
-		d.Notef("observed", "%s: %d bytes", key, len(secret.Data[key]))
-	}
-	if err := d.checkContent(secret, d.account.UID); err != nil {
-		return err
-	}
-	d.Notef("deleted", "secret %s/%s", namespace, handmade)
-	return d.client.CoreV1().Secrets(namespace).Delete(ctx, handmade, metav1.DeleteOptions{})
-}
-
 func (d *tokens) deletedSecretIsReplaced(ctx context.Context) error {
 	old := d.secret.Name
 	if err := d.client.CoreV1().Secrets(namespace).Delete(ctx, old, metav1.DeleteOptions{}); err != nil {
@@ -253,19 +228,25 @@ func (d *tokens) deletedSecretIsReplaced(ctx context.Context) error {
 func (d *tokens) deletedAccountTakesSecrets(ctx context.Context) error {
 	accounts, byHand := d.client.CoreV1().ServiceAccounts(namespace), otherAccount+"-"+handmade
 	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: otherAccount}}
-	if _, err := accounts.Create(ctx, object, metav1.CreateOptions{}); err != nil {
+	object, err := accounts.Create(ctx, object, metav1.CreateOptions{})
+	if err != nil {
 		return err
 	}
+	uid := object.UID
 	d.Notef("created", "serviceaccount %s/%s", namespace, otherAccount)
 	own, err := d.awaitTokenSecret(ctx, namespace, otherAccount)
 	if err != nil {
 		return err
 	}
 	d.Notef("observed", "secret %s/%s, made by the manager", namespace, own.Name)
-	if err := d.createTokenSecret(ctx, namespace, byHand, otherAccount, false); err != nil {
+	if err := d.createTokenSecret(ctx, namespace, byHand, otherAccount); err != nil {
 		return err
 	}
-	if _, err := d.awaitFilled(ctx, namespace, byHand); err != nil {
+	filled, err := d.awaitFilled(ctx, namespace, byHand)
+	if err != nil {
+		return err
+	}
+	if err := d.checkContent(filled, uid); err != nil {
 		return err
 	}
 	d.Notef("observed", "secret %s/%s, filled by the manager", namespace, byHand)

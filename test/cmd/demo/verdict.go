@@ -18,7 +18,7 @@ func (d *rotation) issue(ctx context.Context, signer key) (bound, legacy string,
 		return "", "", err
 	}
 	name := fmt.Sprintf("token-%d", len(d.issued))
-	if err := d.createTokenSecret(ctx, metav1.NamespaceDefault, name, account, false); err != nil {
+	if err := d.createTokenSecret(ctx, metav1.NamespaceDefault, name, account); err != nil {
 		return "", "", err
 	}
 	secret, err := d.awaitFilled(ctx, metav1.NamespaceDefault, name)

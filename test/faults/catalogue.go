@@ -69,8 +69,6 @@ func Catalogue() []Entry {
 		{Kind: "key-unreadable", Lane: Files, For: short, Inject: unreadableKey},
 		{Kind: "ca-garbage", Lane: Files, For: short, Inject: spoilCA(garbage)},
 		{Kind: "ca-truncated", Lane: Files, For: short, Inject: spoilCA(truncated)},
-		{Kind: "certificate-garbage", Lane: Files, For: short, Inject: spoilCertificate(garbage)},
-		{Kind: "certificate-truncated", Lane: Files, For: short, Inject: spoilCertificate(truncated)},
 		{Kind: "all-swapped-by-symlink", Lane: Files, For: short, Inject: swapBySymlink},
 		{Kind: "disk-full", Lane: Files, For: 0, Inject: fullDisk},
 		{Kind: "disk-read-only", Lane: Files, For: 0, Inject: readOnlyDisk},

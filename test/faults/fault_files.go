@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"slices"
 )
 
@@ -87,26 +86,6 @@ func unreadableKey(ctx context.Context, w *World, fault Planned) (func(context.C
 		return nil, skippedError{"root reads a file of mode 000 all the same, and setpriv, which could forbid it, is missing"}
 	}
 	return w.refuses(ctx, fault, change)
-}
-
-// spoilCertificate does it to what the secure port serves with. Whose reading that is does
-// not count it: the log says so, what was served is served, and a good one that comes then
-// is served instead.
-func spoilCertificate(how func(good []byte) []byte) Inject {
-	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-		return w.refuses(ctx, fault, refusal{
-			certificate: true,
-			spoil: func(r *Replica, good contents) error {
-				return r.renew(good.with(contents{certFile: how(good[certFile])}))
-			},
-			repair: func(ctx context.Context, r *Replica, t *term, good contents) error {
-				if err := awaitShown(ctx, t, good[certFile]); err != nil {
-					return fmt.Errorf("it does not serve with what it had: %w", err)
-				}
-				return replaceCertificate(ctx, r, t)
-			},
-		})
-	}
 }
 
 // replaceCertificate puts a new pair in the place of the one that is there.

@@ -49,24 +49,40 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (checker.Out
 	if err := w.awaitAdmitted(ctx, n.Name); err != nil {
 		return checker.Outcome{}, "", errors.Join(err, w.retire())
 	}
-	address := at("127.0.0.1", port)
-	asking, stopAsking := context.WithCancel(ctx)
-	defer stopAsking()
-	asked := make(chan []workload.Call, 1)
-	go func() { asked <- w.ask(asking, n.Name) }()
-	came, overloadErr := overload.Run(ctx, "tcp", address, overload.WebhookClients(), w.Busy)
-	stopAsking()
-	calls := <-asked
+	var calls []workload.Call
+	came, loadErr := w.underLoad(ctx, "tcp", at("127.0.0.1", port), overload.WebhookClients(), func(ctx context.Context) { calls = w.ask(ctx, n.Name) })
+	outcome, err := w.check(ctx, scope{model: workload.Model{n.Name: n}}, calls, controlTimeout)
+	var took []time.Duration
+	for _, call := range calls {
+		took = append(took, call.Ended.Sub(call.Begun))
+	}
+	slices.Sort(took)
+	unsure := overload.JudgeTimes(&outcome, 5, "Pod", took, came)
+	err = errors.Join(err, loadErr, came.AddTo(&outcome, unsure), w.retire())
+	return outcome, loadSummary(came, "Pods", took, outcome), err
+}
+
+// underLoad has broken clients come while somebody asks in order, and awaits that nothing is left of
+// them.
+func (w *World) underLoad(ctx context.Context, network, address string, clients []overload.Client, ask func(context.Context)) (overload.Result, error) {
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		ask(asking)
+	}()
+	came, err := overload.Run(ctx, network, address, clients, w.Busy)
+	stop()
+	<-asked
 	came.Log(w.log)
 	w.awaitRest(ctx)
+	return came, err
+}
 
-	outcome, err := w.check(ctx, scope{model: workload.Model{n.Name: n}}, calls, controlTimeout)
-	took := latencies(calls)
-	unsure := overload.JudgeTimes(&outcome, 5, "Pod", took, came)
-	err = errors.Join(err, overloadErr, came.AddTo(&outcome, unsure), w.retire())
-	summary := fmt.Sprintf("%v; %d Pods, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
-		came, len(calls), overload.Quantile(took, 50), overload.Quantile(took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
-	return outcome, summary, err
+func loadSummary(came overload.Result, what string, took []time.Duration, o checker.Outcome) string {
+	return fmt.Sprintf("%v; %d %s, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
+		came, len(took), what, overload.Quantile(took, 50), overload.Quantile(took, 99), o.Most.Goroutines, o.Most.RssAnon>>10, o.Most.Unanswered)
 }
 
 // awaitAdmitted returns once a Pod is admitted with all it is owed: kube-apiserver has to know
@@ -104,13 +120,4 @@ func (w *World) ask(ctx context.Context, namespace string) []workload.Call {
 		calls = append(calls, one)
 	})
 	return calls
-}
-
-func latencies(calls []workload.Call) []time.Duration {
-	var took []time.Duration
-	for _, call := range calls {
-		took = append(took, call.Ended.Sub(call.Begun))
-	}
-	slices.Sort(took)
-	return took
 }

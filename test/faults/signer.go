@@ -63,17 +63,9 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 	if _, err := w.signOnce(ctx, externaljwtv1.NewExternalJWTSignerClient(conn), ring.Verify); err != nil {
 		return checker.Outcome{}, "", fmt.Errorf("sign before the load: %w", err)
 	}
-	asking, stopAsking := context.WithCancel(ctx)
-	defer stopAsking()
-	asked := make(chan signatures, 1)
-	go func() { asked <- w.askSigner(asking, conn, ring.Verify) }()
-	came, overloadErr := overload.Run(ctx, "unix", socket, overload.SignerClients(w.boundPayload), w.Busy)
-	stopAsking()
-	made := <-asked
-	came.Log(w.log)
+	var made signatures
+	came, loadErr := w.underLoad(ctx, "unix", socket, overload.SignerClients(w.boundPayload), func(ctx context.Context) { made = w.askSigner(ctx, conn, ring.Verify) })
 	alone, aloneErr := overload.VisitAlone(ctx, socket, overload.HugeMessage)
-	w.awaitRest(ctx)
-
 	outcome, err = w.check(ctx, scope{model: workload.Model{}}, nil, controlTimeout)
 	outcome.Violations = append(append(outcome.Violations, alone...), made.violations()...)
 	outcome.Tokens += len(made.tokens)
@@ -83,10 +75,8 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 		}
 	}
 	unsure := overload.JudgeTimes(&outcome, 8, "call of the signer", made.took, came)
-	err = errors.Join(err, overloadErr, came.AddTo(&outcome, errors.Join(unsure, aloneErr)))
-	summary = fmt.Sprintf("%v; %d calls in order, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
-		came, len(made.took), overload.Quantile(made.took, 50), overload.Quantile(made.took, 99), outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
-	return outcome, summary, err
+	err = errors.Join(err, loadErr, came.AddTo(&outcome, errors.Join(unsure, aloneErr)))
+	return outcome, loadSummary(came, "calls in order", made.took, outcome), err
 }
 
 // signerDirectory is one that another user of root's group can pass, so that it is the

@@ -13,9 +13,6 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// between the stages a limiter of requests fills up again, and what was begun ends.
-const between = 3 * time.Second
-
 // Changes are namespaces, token Secrets and deleted accounts that while the program runs. The time is that from the
 // first request of those who make them to the event that completes the last.
 func (o *Options) Changes(ctx context.Context) error {
@@ -43,9 +40,6 @@ func (o *Options) Changes(ctx context.Context) error {
 func (o *Options) live(ctx context.Context, c *crowd, v variant, r *world.Running, s stage) error {
 	o.Progress.Statusf("%s, %s, %s", s.name, v.name, r.Name)
 	if err := s.prepared(ctx); err != nil {
-		return err
-	}
-	if err := world.Sleep(ctx, between); err != nil {
 		return err
 	}
 	before, err := r.CPU()

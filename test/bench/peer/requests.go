@@ -71,9 +71,6 @@ func (o *Options) countIn(ctx context.Context, c *crowd, s stage, r *world.Runni
 	if err := s.prepared(ctx); err != nil {
 		return err
 	}
-	if err := world.Sleep(ctx, between); err != nil {
-		return err
-	}
 	before, err := readAudit(log)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ package peer
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"sa-controller-manager/test/bench/world"
 )
@@ -27,12 +28,17 @@ type stage struct {
 	size     int
 }
 
-// prepared does what goes before the load, if anything.
+// between the stages a limiter of requests fills up again, and what was begun ends.
+const between = 3 * time.Second
+
+// prepared does what goes before the load, if anything, and waits.
 func (s stage) prepared(ctx context.Context) error {
-	if s.prepare == nil {
-		return nil
+	if s.prepare != nil {
+		if err := s.prepare(ctx); err != nil {
+			return err
+		}
 	}
-	return s.prepare(ctx)
+	return world.Sleep(ctx, between)
 }
 
 // crowd is what the stages load, and who is to look after it.

@@ -5,9 +5,12 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -31,6 +34,20 @@ func (p *Progress) print(to *os.File, format string, args []any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(to, "%7s  %s\n", time.Since(p.began).Round(time.Second), fmt.Sprintf(format, args...))
+}
+
+// Main runs a measurement until it ends, the limit is reached or somebody interrupts it, and returns
+// the exit code.
+func Main(limit time.Duration, measure func(context.Context) error) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the time for the whole run is over"))
+	defer cancel()
+	if err := measure(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // Sleep waits, because time is what is measured.

@@ -12,10 +12,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"sa-controller-manager/test/bench/nullwebhook"
@@ -43,21 +41,12 @@ func main() {
 	out := flag.String("out", "bin/bench/peer.json", "where the results go")
 	add := flag.Bool("add", false, "keep what the file has of other scenarios, if it was measured on the same machine with the same binaries")
 	flag.Parse()
-	os.Exit(run(o, strings.Split(*scenarios, ","), *limit, *out, *add))
+	os.Exit(world.Main(*limit, func(ctx context.Context) error {
+		return measure(ctx, o, strings.Split(*scenarios, ","), *out, *add)
+	}))
 }
 
-// run is a function of its own so that what it defers happens before the exit.
-func run(o *peer.Options, scenarios []string, limit time.Duration, out string, add bool) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := measure(ctx, o, scenarios, limit, out, add); err != nil {
-		fmt.Fprintln(os.Stderr, "benchpeer:", err)
-		return 1
-	}
-	return 0
-}
-
-func measure(ctx context.Context, o *peer.Options, scenarios []string, limit time.Duration, out string, add bool) error {
+func measure(ctx context.Context, o *peer.Options, scenarios []string, out string, add bool) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
@@ -66,8 +55,6 @@ func measure(ctx context.Context, o *peer.Options, scenarios []string, limit tim
 			return fmt.Errorf("--scenarios: %q is none of changes, restart, requests, pods and idle", name)
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the time for the whole run is over"))
-	defer cancel()
 	var err error
 	if o.Binary, err = devcluster.FindBinary(ctx); err != nil {
 		return err

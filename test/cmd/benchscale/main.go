@@ -10,10 +10,7 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"sa-controller-manager/test/bench/scale"
@@ -31,26 +28,13 @@ func main() {
 	out := flag.String("out", "bin/bench/scale.json", "where the results go")
 	flag.Parse()
 	o.Sizes = []int{*size / 10, *size / 3, *size}
-	os.Exit(run(o, *limit, *out))
+	os.Exit(world.Main(*limit, func(ctx context.Context) error { return measure(ctx, o, *out) }))
 }
 
-// run is a function of its own so that what it defers happens before the exit.
-func run(o *scale.Options, limit time.Duration, out string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := measure(ctx, o, limit, out); err != nil {
-		fmt.Fprintln(os.Stderr, "benchscale:", err)
-		return 1
-	}
-	return 0
-}
-
-func measure(ctx context.Context, o *scale.Options, limit time.Duration, out string) error {
+func measure(ctx context.Context, o *scale.Options, out string) error {
 	if o.Sizes[0] < 1 || o.Reissued < 1 || o.Keys < 1 {
 		return errors.New("want --size to be at least 10, and --reissued and --keys at least 1")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("the time for the whole run is over"))
-	defer cancel()
 	var err error
 	if o.Binary, err = devcluster.FindBinary(ctx); err != nil {
 		return err

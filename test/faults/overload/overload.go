@@ -119,38 +119,12 @@ type Result struct {
 // disturbed reports that others have used the machine.
 func (l Result) disturbed() bool { return l.busy || l.others > MostByOthers }
 
-// tried is how often a client came.
-func (l Result) tried() int { return l.sum(func(t *tally) int { return t.tried }) }
-
-// struck is how often one came as far as its attack.
-func (l Result) struck() int { return l.sum(func(t *tally) int { return t.struck }) }
-
-func (l Result) sum(of func(*tally) int) int {
-	sum := 0
+// calls is how often a client came, and how often one came as far as its attack.
+func (l Result) calls() (tried, struck int) {
 	for i := range l.kinds {
-		sum += of(&l.kinds[i])
+		tried, struck = tried+l.kinds[i].tried, struck+l.kinds[i].struck
 	}
-	return sum
-}
-
-func (l Result) violations() []checker.Violation {
-	var found []checker.Violation
-	for i := range l.kinds {
-		found = append(found, l.kinds[i].violations()...)
-	}
-	return found
-}
-
-// proven is an error unless every kind has done its attack.
-func (l Result) proven() error {
-	var errs []error
-	for i := range l.kinds {
-		errs = append(errs, l.kinds[i].proven())
-	}
-	if l.open < fewestSilent {
-		errs = append(errs, fmt.Errorf("%d connections said nothing, want %d at least", l.open, fewestSilent))
-	}
-	return errors.Join(errs...)
+	return tried, struck
 }
 
 // Log logs how often each kind came, and how often as far as its attack.
@@ -165,12 +139,18 @@ func (l Result) Log(log func(format string, args ...any)) {
 // only if nothing was found: one violation is enough to know. It is an error unless others have
 // used the machine.
 func (l Result) AddTo(outcome *checker.Outcome, unsure error) error {
-	outcome.BrokenCalls = l.tried() + l.open
-	outcome.Violations = append(outcome.Violations, l.violations()...)
+	tried, _ := l.calls()
+	outcome.BrokenCalls = tried + l.open
+	for i := range l.kinds {
+		outcome.Violations = append(outcome.Violations, l.kinds[i].violations()...)
+		unsure = errors.Join(unsure, l.kinds[i].proven())
+	}
+	if l.open < fewestSilent {
+		unsure = errors.Join(unsure, fmt.Errorf("%d connections said nothing, want %d at least", l.open, fewestSilent))
+	}
 	if len(outcome.Violations) > 0 {
 		return nil
 	}
-	unsure = errors.Join(unsure, l.proven())
 	if l.disturbed() {
 		outcome.Unsure = errors.Join(outcome.Unsure, unsure)
 		return nil
@@ -180,8 +160,9 @@ func (l Result) AddTo(outcome *checker.Outcome, unsure error) error {
 
 // String is for the summary of a run.
 func (l Result) String() string {
+	tried, struck := l.calls()
 	return fmt.Sprintf("%d of %d broken calls of %d clients came as far as their attack, then %d silent connections; other programs took %.0f %% of the machine",
-		l.struck(), l.tried(), brokenClients, l.open, 100*l.others)
+		struck, tried, brokenClients, l.open, 100*l.others)
 }
 
 // Run has broken clients come again and again, each as one of the kinds, and then silent

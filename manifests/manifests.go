@@ -8,6 +8,15 @@
 // return is built from the files of the same name, comments included. The roles below
 // permissions are generated from the table in commands/preflight. Nothing here talks to an
 // API server.
+//
+// The static pod runs as root, as kubeadm's own do, because the key files are root's. Its second
+// container alone sees the CA's key and renews the identity, so that this key stays out of the
+// process that reads admission requests.
+//
+// The Deployment's Pods start when no replica answers: their account and token are spelled out, and
+// their CA and key come from a Secret of their own. Its roles have names of their own, too: a cluster
+// that changes from the static pod has both for a while, and equal names would take permissions from
+// the one that runs.
 package manifests
 
 import (

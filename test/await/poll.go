@@ -6,6 +6,7 @@ package await
 import (
 	"context"
 	"fmt"
+	"testing"
 	"time"
 )
 
@@ -42,5 +43,31 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// loadFactor is how much longer things may take in make test, where several packages share the
+// machine. It still finds a wait for a timer of minutes.
+const loadFactor = 5
+
+// Within fails the test if something took longer than limit, the promise on an idle machine.
+// make test-long checks the limit itself, make test a multiple of it.
+func Within(t testing.TB, what string, took, limit time.Duration) {
+	t.Helper()
+	if testing.Short() {
+		limit *= loadFactor
+	}
+	if took > limit {
+		t.Errorf("%s took %v, want %v at most", what, took, limit)
+	}
+}
+
+// Long marks a test that takes more than ten seconds or so. make test skips it, make test-long runs
+// it.
+// A shorter test must cover parts of what it proves.
+func Long(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long; make test-long runs it")
 	}
 }

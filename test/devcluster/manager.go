@@ -10,6 +10,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"sa-controller-manager/test/await"
@@ -204,3 +205,40 @@ func (m *Manager) races() error {
 	}
 	return fmt.Errorf("%s has a data race:\n%s%s", m.process.name, RaceWarning, report)
 }
+
+// AwaitIdle returns once no queue holds a key and no sync is under way. Keys that wait for
+// their time to come, after a failure or in a grace period, do not count.
+func (m *Manager) AwaitIdle(ctx context.Context) error {
+	last := -1.0
+	return await.Poll(ctx, func(ctx context.Context) error {
+		metrics, err := m.Metrics(ctx)
+		if err != nil {
+			return err
+		}
+		added := metrics.Sum("workqueue_adds_total", nil)
+		worked := metrics.Sum("workqueue_work_duration_seconds", nil)
+		if depth := metrics.Sum("workqueue_depth", nil); depth != 0 || added != worked {
+			return fmt.Errorf("%v keys added, %v worked on, %v waiting", added, worked, depth)
+		}
+		if added == 0 {
+			return errors.New("nothing has been queued yet")
+		}
+		// One scrape is no snapshot: only if nothing has moved between two of them,
+		// nothing moves.
+		if added != last {
+			last = added
+			return errors.New("it has only been idle for a moment")
+		}
+		return nil
+	})
+}
+
+// PID returns the manager's process ID.
+func (m *Manager) PID() int { return m.process.cmd.Process.Pid }
+
+// Pause stops the manager with SIGSTOP, like a suspended machine; its connections stay open. Stop
+// does not end a paused manager: Resume it first.
+func (m *Manager) Pause() error { return m.process.signal(syscall.SIGSTOP) }
+
+// Resume continues a paused manager.
+func (m *Manager) Resume() error { return m.process.signal(syscall.SIGCONT) }

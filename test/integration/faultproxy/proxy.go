@@ -13,6 +13,8 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"path/filepath"
+	"testing"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -123,4 +125,25 @@ func (p *Proxy) Await(ctx context.Context, match Match, enough func([]Request) b
 			return fmt.Errorf("await requests: %w; there were %v", context.Cause(ctx), found)
 		}
 	}
+}
+
+// ForTest starts a proxy that closes when the test ends.
+func ForTest(t *testing.T, config *rest.Config) *Proxy {
+	t.Helper()
+	proxy, err := Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Close)
+	return proxy
+}
+
+// Flags returns the flags of a manager that reaches kube-apiserver through the proxy.
+func (p *Proxy) Flags(t *testing.T) []string {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := p.WriteKubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"--kubeconfig=" + kubeconfig}
 }

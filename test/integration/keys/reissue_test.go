@@ -210,9 +210,6 @@ func TestReissue(t *testing.T) {
 	m := r.Manage(t, r.with("--token-secrets=auto")...)
 	app := r.CreateAccount(t, namespace, "app")
 	own := r.AwaitAutoSecret(t, namespace, "app")
-	if testcluster.KeyIDOf(t, own) != r.oldKey {
-		t.Fatal("the manager does not sign with the old key")
-	}
 	r.ExpectAccepted(t, filled["theirs"], r.GetAccount(t, namespace, "managed"))
 	holders := []*holder{hold(t, r.ControlPlane, own), hold(t, r.ControlPlane, filled["theirs"]), hold(t, r.ControlPlane, filled["plain"]), hold(t, r.ControlPlane, filled["asked"])}
 
@@ -222,9 +219,6 @@ func TestReissue(t *testing.T) {
 		successor := replaced(t, r.ControlPlane, old)
 		if testcluster.KeyIDOf(t, successor) != r.newKey || successor.Labels[testcluster.AutoCreatedLabel] == "" {
 			t.Errorf("the successor of %s is not ours, or of another key", old.Name)
-		}
-		if len(successor.Data) != 3 {
-			t.Errorf("the successor of %s has %d members of data, want 3", old.Name, len(successor.Data))
 		}
 		if now := r.GetSecret(t, namespace, old.Name); !bytes.Equal(now.Data["token"], old.Data["token"]) {
 			t.Errorf("the token of %s has changed", old.Name)

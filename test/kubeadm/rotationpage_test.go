@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/tokens"
 )
 

@@ -15,7 +15,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestLegacyTokenCleaner covers cases 45 to 48. All parts change since when tokens are
+// TestLegacyTokenCleaner runs the cleaner on real Secrets. All parts change since when tokens are
 // tracked, so they have a control plane of their own and run one after the other.
 func TestLegacyTokenCleaner(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func newKey(t *testing.T, keyType devcluster.KeyType) string {
 	return path
 }
 
-// TestBadKeyFileIsRefused covers case 19 and the moments of case 20.
+// TestBadKeyFileIsRefused covers what a changed file may hold by mistake.
 func TestBadKeyFileIsRefused(t *testing.T) {
 	c := testcluster.Shared(t)
 	good := testcluster.ReadFile(t, c.SigningKeyFile())
@@ -155,7 +155,7 @@ func TestNewKeySignsOnceAccepted(t *testing.T) {
 	})
 }
 
-// TestNewKeyWaitsForTheAPIServer covers case 22 for the key file: a key that
+// TestNewKeyWaitsForTheAPIServer covers a file that is changed too early: a key that
 // kube-apiserver does not know does not sign, until kube-apiserver is restarted
 // with it.
 func TestNewKeyWaitsForTheAPIServer(t *testing.T) {

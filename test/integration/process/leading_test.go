@@ -106,14 +106,14 @@ func TestLeaseIsLost(t *testing.T) {
 	c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "another"), another)
 }
 
-// TestSIGTERMUnderLoad covers case 66: what is under way is finished, the process
+// TestSIGTERMUnderLoad ends a manager in its work: what is under way is finished, the process
 // ends in time, and the next one does the rest.
 func TestSIGTERMUnderLoad(t *testing.T) {
 	c := testcluster.Shared(t)
 	first := c.Manage(t, "--token-secrets=auto")
 	namespace := c.Namespace(t)
 	account := c.CreateAccount(t, namespace, "someone")
-	const total = 300
+	const total = 150
 	created := fillMany(t, c, namespace, account.Name, total)
 	first.Shutdown(t)
 	created()
@@ -132,5 +132,5 @@ func TestSIGTERMUnderLoad(t *testing.T) {
 	}
 	c.Manage(t, "--token-secrets=auto")
 	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(total+2))
-	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine-299"), account)
+	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine-149"), account)
 }

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-
 	"sa-controller-manager/signing/signertest"
+
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/integration/testcluster"
 )

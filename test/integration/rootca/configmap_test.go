@@ -25,7 +25,7 @@ const (
 	rootCAReplaced = "sacm_root_ca_replaced_by_others_total"
 )
 
-// TestRootCAConfigMaps covers case 43: every Active namespace has the ConfigMap, and
+// TestRootCAConfigMaps covers what others do to them: every Active namespace has the ConfigMap, and
 // each change by another client is undone once.
 func TestRootCAConfigMaps(t *testing.T) {
 	c := withOwnRootCAs(t)

@@ -18,8 +18,8 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestRootCAOverlap covers case 44: while the root CA changes, clients that have what
-// is published reach servers with certificates of the old and of the new root CA.
+// TestRootCAOverlap changes the root CA. Until the overlap ends, clients that have what is published trust
+// the old and the new one.
 func TestRootCAOverlap(t *testing.T) {
 	c := withOwnRootCAs(t)
 	old, next := newRootCA(t), newRootCA(t)

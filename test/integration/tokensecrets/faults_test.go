@@ -23,7 +23,7 @@ import (
 var writes = faultproxy.On("create", "secrets").Or(faultproxy.On("patch", "secrets")).
 	Or(faultproxy.On("patch", "serviceaccounts")).Or(faultproxy.On("delete", "secrets"))
 
-// TestFaultsOfTheAPIServer covers case 5: whichever fault the first attempt of a write meets, every
+// TestFaultsOfTheAPIServer covers lost and refused writes: whichever fault the first attempt of a write meets, every
 // Secret gets one token.
 func TestFaultsOfTheAPIServer(t *testing.T) {
 	c := testcluster.Shared(t)

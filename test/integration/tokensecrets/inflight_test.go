@@ -16,7 +16,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestAccountGoesWhileAWriteIsUnderWay covers case 1 by force: a write that was
+// TestAccountGoesWhileAWriteIsUnderWay forces a race: a write that was
 // decided on for an account arrives after that account is gone.
 func TestAccountGoesWhileAWriteIsUnderWay(t *testing.T) {
 	c := testcluster.Shared(t)

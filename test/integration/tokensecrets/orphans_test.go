@@ -17,7 +17,7 @@ import (
 )
 
 // TestOrphans covers token Secrets whose account is gone, was never there or comes
-// later: cases 1 and 17.
+// later.
 func TestOrphans(t *testing.T) {
 	c := testcluster.Shared(t)
 	const grace = 3 * time.Second
@@ -133,7 +133,7 @@ func recreateUnderWay(t *testing.T, c *testcluster.ControlPlane) {
 	}
 }
 
-// TestReannotatedWhileDecided covers case 2: a Secret that is given to another
+// TestReannotatedWhileDecided covers a race: a Secret that is given to another
 // account while it is about to be deleted is not deleted.
 func TestReannotatedWhileDecided(t *testing.T) {
 	c := testcluster.Shared(t)

@@ -16,7 +16,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestSameAsKubeControllerManager covers case 12: for the same key, account and
+// TestSameAsKubeControllerManager compares the objects: for the same key, account and
 // Secret both write the same.
 func TestSameAsKubeControllerManager(t *testing.T) {
 	c := testcluster.Shared(t)
@@ -65,7 +65,7 @@ func TestSameAsKubeControllerManager(t *testing.T) {
 	}
 }
 
-// TestBesideKubeControllerManager covers case 11: with the same key the two agree,
+// TestBesideKubeControllerManager runs both: with the same key the two agree,
 // and neither undoes what the other did. Resyncs make both check repeatedly.
 func TestBesideKubeControllerManager(t *testing.T) {
 	c := testcluster.Shared(t)

@@ -50,7 +50,7 @@ func TestRequestsPerObject(t *testing.T) {
 			want: testcluster.RequestCounts{"PATCH secrets": 100},
 		},
 		"ImmutableSecret": {
-			reason: "case 9: it is not tried",
+			reason: "it is not tried",
 			mode:   "manual",
 			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
 				t.Helper()

@@ -15,7 +15,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestAccountsAreEnsured covers cases 15, 39 and 40.
+// TestAccountsAreEnsured covers which accounts every namespace has.
 func TestAccountsAreEnsured(t *testing.T) {
 	c := testcluster.Shared(t)
 	names := []string{"default", "builder", "deployer"}
@@ -70,7 +70,7 @@ func TestAccountsAreEnsured(t *testing.T) {
 	})
 }
 
-// TestNamespaceTerminatesWhileItsAccountIsCreated covers case 15: the refusal of
+// TestNamespaceTerminatesWhileItsAccountIsCreated forces a race: the refusal of
 // a terminating namespace is no error and is not retried.
 func TestNamespaceTerminatesWhileItsAccountIsCreated(t *testing.T) {
 	c := testcluster.Shared(t)

@@ -6,12 +6,16 @@ package alerts
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/promql/parser"
+	"github.com/prometheus/prometheus/promql/promqltest"
+	"github.com/prometheus/prometheus/storage"
 	"sigs.k8s.io/yaml"
 )
 
@@ -22,6 +26,8 @@ const (
 
 	// every is how often rules are evaluated, and samples are taken.
 	every = time.Minute
+	// start is later than the longest duration in a rule, so that a time counted from 0 is long ago.
+	start = 10 * 24 * time.Hour
 )
 
 type rule struct {
@@ -48,8 +54,6 @@ type alertCase struct {
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	rules := rules(t)
-	// Later than the longest duration in a rule, so that a time counted from 0 is long ago.
-	start := time.Unix(10*86400, 0)
 	fires, silent := map[string]bool{}, map[string]bool{}
 	for _, c := range cases(t) {
 		fires[c.Alert] = fires[c.Alert] || c.Fires > 0
@@ -61,7 +65,7 @@ func TestAlerts(t *testing.T) {
 				t.Fatalf("there is no alert %s", c.Alert)
 			}
 			after := duration(t, c.After)
-			got, ever := firing(t, rule, parse(t, start, c.Series), start, after)
+			got, ever := firing(t, rule, c.Series, after)
 			if got != c.Fires {
 				t.Errorf("%d alerts fire after %v, want %d", got, after, c.Fires)
 			}
@@ -79,12 +83,18 @@ func TestAlerts(t *testing.T) {
 
 // firing counts the alerts that fire at the end, and reports whether one ever did. An alert
 // fires once it has been due for as long as the rule wants.
-func firing(t *testing.T, rule rule, data memory, start time.Time, after time.Duration) (count int, ever bool) {
+func firing(t *testing.T, rule rule, series map[string]string, after time.Duration) (count int, ever bool) {
 	t.Helper()
+	load := "load 1m\n"
+	for name, values := range series {
+		load += fmt.Sprintf("  %s _x%d %s\n", name, start/every-1, values)
+	}
+	data := promqltest.LoadedStorage(t, load)
+	defer data.Close()
 	engine := promql.NewEngine(promql.EngineOpts{MaxSamples: 1e6, Timeout: time.Minute, LookbackDelta: 5 * time.Minute})
-	wait := duration(t, rule.For)
+	wait, begin := duration(t, rule.For), time.Unix(0, 0).Add(start)
 	since := map[string]time.Time{}
-	for now := start; !now.After(start.Add(after)); now = now.Add(every) {
+	for now := begin; !now.After(begin.Add(after)); now = now.Add(every) {
 		due := map[string]time.Time{}
 		count = 0
 		for _, labels := range evaluate(t, engine, data, rule.Expr, now) {
@@ -101,7 +111,7 @@ func firing(t *testing.T, rule rule, data memory, start time.Time, after time.Du
 	return count, ever
 }
 
-func evaluate(t *testing.T, engine *promql.Engine, data memory, expr string, now time.Time) []string {
+func evaluate(t *testing.T, engine *promql.Engine, data storage.Queryable, expr string, now time.Time) []string {
 	t.Helper()
 	query, err := engine.NewInstantQuery(context.Background(), data, nil, expr, now)
 	if err != nil {
@@ -130,7 +140,7 @@ func TestExpressionsParse(t *testing.T) {
 	}
 	for _, expr := range expressions {
 		// Grafana puts its own interval in.
-		if _, err := newParser().ParseExpr(strings.ReplaceAll(expr, "$__rate_interval", "5m")); err != nil {
+		if _, err := parser.NewParser(parser.Options{}).ParseExpr(strings.ReplaceAll(expr, "$__rate_interval", "5m")); err != nil {
 			t.Errorf("%s: %v", expr, err)
 		}
 	}

@@ -112,22 +112,6 @@ func TestExpressionsAskForMetricsThatExist(t *testing.T) {
 	}
 }
 
-func TestMetricsOf(t *testing.T) {
-	t.Parallel()
-	for expr, want := range map[string][]string{
-		`up`:                         {"up"},
-		`absent(up{job="a b"} == 1)`: {"up"},
-		`time() - a_b > 2 * 86400 and on (job, instance) c == 1`: {"a_b", "c"},
-		`x unless x offset 1h`: {"x", "x"},
-		`sum by (le, path) (rate(a_bucket{p="x{"}[$__rate_interval]))`: {"a_bucket"},
-		`count(a) or vector(0)`: {"a"},
-	} {
-		if diff := cmp.Diff(want, metricsOf(expr)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", expr, diff)
-		}
-	}
-}
-
 // metricsOf takes away what is no metric in an expression: selectors, ranges, lists of
 // labels, functions, operators.
 func metricsOf(expr string) []string {

@@ -4,16 +4,12 @@
 package manifests
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -33,14 +29,14 @@ func TestOperationsHasEveryMetric(t *testing.T) {
 			ours = append(ours, name)
 		}
 	}
-	if diff := cmp.Diff(sources(t).metrics(t), ours); diff != "" {
+	if diff := cmp.Diff(metricNames(t), ours); diff != "" {
 		t.Errorf("metrics of the code (-) and of %s (+):\n%s", operationsFile, diff)
 	}
 }
 
 func TestOperationsHasEveryEvent(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(sources(t).reasons(t), documented(t, "Events")); diff != "" {
+	if diff := cmp.Diff(eventReasons(t), documented(t, "Events")); diff != "" {
 		t.Errorf("reasons of Events of the code (-) and of %s (+):\n%s", operationsFile, diff)
 	}
 }
@@ -75,12 +71,10 @@ func operations(t *testing.T) string {
 	return string(text)
 }
 
-// code holds the files of each directory of the product.
-type code map[string][]*ast.File
-
-func sources(t *testing.T) code {
+// sources are the texts of the product's packages, by directory.
+func sources(t *testing.T) map[string]string {
 	t.Helper()
-	found := code{}
+	found := map[string]string{}
 	for _, root := range []string{"../admission", "../cmd", "../controllers", "../internal", "../signing"} {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if path == "../internal/testutil" {
@@ -89,8 +83,8 @@ func sources(t *testing.T) code {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
-			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-			found[filepath.Dir(path)] = append(found[filepath.Dir(path)], file)
+			text, err := os.ReadFile(path)
+			found[filepath.Dir(path)] += string(text)
 			return err
 		})
 		if err != nil {
@@ -100,122 +94,60 @@ func sources(t *testing.T) code {
 	return found
 }
 
-// metrics are the names in the options of component-base's metrics, sorted.
-func (c code) metrics(t *testing.T) []string {
+// constantsIn are all strings that have a name, in functions too.
+func constantsIn(text string) map[string]string {
+	found := map[string]string{}
+	for _, match := range regexp.MustCompile(`(\w+) += "([^"]*)"`).FindAllStringSubmatch(text, -1) {
+		found[match[1]] = match[2]
+	}
+	return found
+}
+
+// metricNames are those in the options of component-base's metrics, sorted.
+func metricNames(t *testing.T) []string {
 	t.Helper()
 	names := map[string]bool{}
-	for directory, files := range c {
-		constants := constants(files)
-		inspect(files, func(node ast.Node) {
-			options, ok := node.(*ast.CompositeLit)
-			if !ok {
-				return
-			}
-			if kind, ok := options.Type.(*ast.SelectorExpr); !ok || !strings.HasSuffix(kind.Sel.Name, "Opts") || name(kind.X) != "metrics" {
-				return
-			}
-			parts := map[string]string{}
-			for _, element := range options.Elts {
-				if field, ok := element.(*ast.KeyValueExpr); ok {
-					parts[name(field.Key)] = text(field.Value, constants)
+	for directory, text := range sources(t) {
+		constants := constantsIn(text)
+		for _, options := range regexp.MustCompile(`(?s)\bmetrics\.\w+Opts\{(.*?)Help:`).FindAllStringSubmatch(text, -1) {
+			var full []string
+			for _, field := range []string{"Namespace", "Subsystem", "Name"} {
+				match := regexp.MustCompile(`\b` + field + `:\s+(?:"(\w+)"|(?:\w+\.)?(\w+))`).FindStringSubmatch(options[1])
+				if match == nil {
+					continue
 				}
+				full = append(full, match[1]+constants[match[2]])
 			}
-			full := []string{parts["Namespace"], parts["Subsystem"], parts["Name"]}
-			if parts["Name"] == "" {
-				t.Errorf("%s: a metric whose name is no constant", directory)
+			if len(full) == 0 || full[len(full)-1] == "" {
+				t.Errorf("%s: a metric whose name is no constant: %s", directory, options[1])
 			}
-			names[strings.Join(slices.DeleteFunc(full, func(part string) bool { return part == "" }), "_")] = true
-		})
+			names[strings.Join(full, "_")] = true
+		}
 	}
 	return slices.Sorted(maps.Keys(names))
 }
 
-// camel is the form of a reason.
-var camel = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
-
-// reasons are what Events are filtered by: the second arguments of calls that record one,
+// eventReasons are what Events are filtered by: the second arguments of calls that record one,
 // and the constants called reason..., sorted.
-func (c code) reasons(t *testing.T) []string {
+func eventReasons(t *testing.T) []string {
 	t.Helper()
+	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	reasons := map[string]bool{}
-	for directory, files := range c {
-		constants := constants(files)
-		for constant, value := range constants {
-			if strings.HasPrefix(constant, "reason") && camel.MatchString(value) {
+	for directory, text := range sources(t) {
+		constants := constantsIn(text)
+		for name, value := range constants {
+			if strings.HasPrefix(name, "reason") && camel.MatchString(value) {
 				reasons[value] = true
 			}
 		}
-		inspect(files, func(node ast.Node) {
-			call, ok := node.(*ast.CallExpr)
-			if !ok || len(call.Args) < 4 {
-				return
-			}
-			function, ok := call.Fun.(*ast.SelectorExpr)
-			if !ok || !slices.Contains([]string{"Warn", "Normal", "warn", "normal"}, function.Sel.Name) {
-				return
-			}
-			reason := text(call.Args[1], constants)
-			switch {
+		for _, match := range regexp.MustCompile(`(?s)\.(?:Warn|Normal|warn|normal)\([^;]{0,200}?[\s(](?:"(\w+)"|(\w+)),\s+"[A-Z]\w+",`).FindAllStringSubmatch(text, -1) {
+			switch reason := match[1] + constants[match[2]]; {
 			case camel.MatchString(reason):
 				reasons[reason] = true
-			case name(call.Args[1]) == "reason":
-				// Handed on, or one of the constants above.
-			default:
-				t.Errorf("%s: %s is called with a reason that is neither a constant nor called reason", directory, function.Sel.Name)
+			case match[2] != "reason": // handed on, or one of the constants above
+				t.Errorf("%s: %s has a reason that is neither a constant nor called reason", directory, match[0])
 			}
-		})
+		}
 	}
 	return slices.Sorted(maps.Keys(reasons))
-}
-
-func inspect(files []*ast.File, look func(ast.Node)) {
-	for _, file := range files {
-		ast.Inspect(file, func(node ast.Node) bool {
-			look(node)
-			return true
-		})
-	}
-}
-
-// constants are all strings that have a name, in functions too.
-func constants(files []*ast.File) map[string]string {
-	found := map[string]string{}
-	inspect(files, func(node ast.Node) {
-		spec, ok := node.(*ast.ValueSpec)
-		if !ok {
-			return
-		}
-		for i, value := range spec.Values {
-			if s := text(value, nil); s != "" {
-				found[spec.Names[i].Name] = s
-			}
-		}
-	})
-	return found
-}
-
-// text is the value of a literal or of a constant, or empty.
-func text(expression ast.Expr, constants map[string]string) string {
-	switch e := expression.(type) {
-	case *ast.BasicLit:
-		s, err := strconv.Unquote(e.Value)
-		if err != nil {
-			return ""
-		}
-		return s
-	case *ast.Ident:
-		return constants[e.Name]
-	}
-	return ""
-}
-
-// name is the last part of what is named.
-func name(expression ast.Expr) string {
-	switch e := expression.(type) {
-	case *ast.Ident:
-		return e.Name
-	case *ast.SelectorExpr:
-		return e.Sel.Name
-	}
-	return ""
 }

@@ -298,109 +298,66 @@ func read(t *testing.T, file string) string {
 	return string(data)
 }
 
-// kindCluster is what kind/*.yaml use of kind's configuration.
-type kindCluster struct {
-	Kind       string `json:"kind"`
-	APIVersion string `json:"apiVersion"`
-	Nodes      []struct {
-		Role        string `json:"role"`
-		ExtraMounts []struct {
-			HostPath      string `json:"hostPath"`
-			ContainerPath string `json:"containerPath"`
-			ReadOnly      bool   `json:"readOnly"`
-		} `json:"extraMounts"`
-	} `json:"nodes"`
-	KubeadmConfigPatches []string `json:"kubeadmConfigPatches"`
-}
-
-// kubeadmPatch has the flags as a map (v1beta3) or as a list (v1beta4).
-type kubeadmPatch[A any] struct {
-	Kind      string `json:"kind"`
-	APIServer struct {
-		ExtraArgs A `json:"extraArgs"`
-	} `json:"apiServer"`
-	ControllerManager struct {
-		ExtraArgs A `json:"extraArgs"`
-	} `json:"controllerManager"`
-}
-
-type kubeadmArg struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
 // TestKindClusters: both forms set the same flags, and mount what the static pod needs.
 func TestKindClusters(t *testing.T) {
 	t.Parallel()
-	asMap := decodeStrictly[kubeadmPatch[map[string]string]](t, kindPatch(t, "kind/cluster-v1beta3.yaml"))
-	asList := decodeStrictly[kubeadmPatch[[]kubeadmArg]](t, kindPatch(t, "kind/cluster-v1beta4.yaml"))
-	apiServer, manager := flags(t, asList.APIServer.ExtraArgs), flags(t, asList.ControllerManager.ExtraArgs)
-	// kind's own, which the list has to repeat.
-	delete(apiServer, "runtime-config")
-	delete(manager, "enable-hostpath-provisioner")
-	if diff := cmp.Diff(asMap.APIServer.ExtraArgs, apiServer); diff != "" {
-		t.Errorf("kube-apiserver (-v1beta3 +v1beta4):\n%s", diff)
-	}
-	if diff := cmp.Diff(asMap.ControllerManager.ExtraArgs, manager); diff != "" {
-		t.Errorf("kube-controller-manager (-v1beta3 +v1beta4):\n%s", diff)
-	}
-	want := map[string]string{
-		"service-account-private-key-file": "",
-		"controllers": "*,bootstrapsigner,tokencleaner,-serviceaccount-controller,-root-ca-certificate-publisher-controller," +
-			"-legacy-serviceaccount-token-cleaner-controller",
-	}
-	if diff := cmp.Diff(want, manager); diff != "" {
-		t.Errorf("kube-controller-manager (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]string{"disable-admission-plugins": "ServiceAccount"}, apiServer); diff != "" {
-		t.Errorf("kube-apiserver (-want +got):\n%s", diff)
-	}
-}
-
-// kindPatch returns the only patch of a cluster, after a look at its mounts.
-func kindPatch(t *testing.T, file string) []byte {
-	t.Helper()
-	cluster := decodeStrictly[kindCluster](t, []byte(read(t, file)))
-	if len(cluster.KubeadmConfigPatches) != 1 || len(cluster.Nodes) != 1 {
-		t.Fatalf("%s: want one node and one patch: %v", file, cluster)
-	}
-	mounts := map[string]string{}
-	for _, mount := range cluster.Nodes[0].ExtraMounts {
-		mounts[mount.HostPath] = mount.ContainerPath
-	}
 	binary := ""
 	for _, volume := range readPod(t, staticPodHostBinary).Spec.Volumes {
 		if volume.Name == "binary" {
 			binary = volume.HostPath.Path
 		}
 	}
-	want := map[string]string{
-		"${SACM_BINARY}":     binary,
-		"${SACM_STATIC_POD}": "/etc/kubernetes/manifests/sa-controller-manager.yaml",
-	}
-	if diff := cmp.Diff(want, mounts); diff != "" {
-		t.Errorf("%s: mounts (-want +got):\n%s", file, diff)
-	}
-	return []byte(cluster.KubeadmConfigPatches[0])
-}
-
-func decodeStrictly[T any](t *testing.T, data []byte) T {
-	t.Helper()
-	var into T
-	if err := yaml.UnmarshalStrict(data, &into); err != nil {
-		t.Fatalf("%v in\n%s", err, data)
-	}
-	return into
-}
-
-func flags(t *testing.T, args []kubeadmArg) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	for _, arg := range args {
-		if _, twice := found[arg.Name]; twice {
-			t.Errorf("%s is there twice", arg.Name)
+	for _, file := range []string{"kind/cluster-v1beta3.yaml", "kind/cluster-v1beta4.yaml"} {
+		var cluster struct {
+			Nodes []struct {
+				ExtraMounts []struct{ HostPath, ContainerPath string }
+			}
+			KubeadmConfigPatches []string
 		}
-		found[arg.Name] = arg.Value
+		var patch struct{ APIServer, ControllerManager struct{ ExtraArgs any } }
+		if err := yaml.Unmarshal([]byte(read(t, file)), &cluster); err != nil || len(cluster.KubeadmConfigPatches) != 1 || len(cluster.Nodes) != 1 {
+			t.Fatalf("%s: want one node and one patch: %v, %v", file, cluster, err)
+		}
+		if err := yaml.Unmarshal([]byte(cluster.KubeadmConfigPatches[0]), &patch); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		got := map[string]map[string]string{
+			"mounts": {}, "kube-apiserver": kubeadmArgs(patch.APIServer.ExtraArgs), "kube-controller-manager": kubeadmArgs(patch.ControllerManager.ExtraArgs),
+		}
+		for _, mount := range cluster.Nodes[0].ExtraMounts {
+			got["mounts"][mount.HostPath] = mount.ContainerPath
+		}
+		want := map[string]map[string]string{
+			"mounts":         {"${SACM_BINARY}": binary, "${SACM_STATIC_POD}": "/etc/kubernetes/manifests/sa-controller-manager.yaml"},
+			"kube-apiserver": {"disable-admission-plugins": "ServiceAccount"},
+			"kube-controller-manager": {
+				"service-account-private-key-file": "",
+				"controllers": "*,bootstrapsigner,tokencleaner,-serviceaccount-controller,-root-ca-certificate-publisher-controller," +
+					"-legacy-serviceaccount-token-cleaner-controller",
+			},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
 	}
+}
+
+// kubeadmArgs reads flags that are a map (v1beta3) or a list (v1beta4), but for kind's own, which the
+// list has to repeat.
+func kubeadmArgs(extra any) map[string]string {
+	found := map[string]string{}
+	switch args := extra.(type) {
+	case map[string]any:
+		for name, value := range args {
+			found[name], _ = value.(string)
+		}
+	case []any:
+		for _, arg := range args {
+			pair, _ := arg.(map[string]any)
+			found[pair["name"].(string)], _ = pair["value"].(string)
+		}
+	}
+	delete(found, "runtime-config")
+	delete(found, "enable-hostpath-provisioner")
 	return found
 }

@@ -7,19 +7,16 @@ import (
 	"testing"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 // The README has people register the webhook first and turn the in-tree plugin off
 // then. In between, both decide on every Pod.
 func TestBesideTheInTreePlugin(t *testing.T) {
-	binary, cluster := start(t, devcluster.Options{APIServerFlags: map[string][]string{"disable-admission-plugins": nil}})
-	client, err := cluster.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	startManager(t, binary, cluster, webhookFlags(t))
-	newShell(t, cluster, binary).must(t, "until kubectl get serviceaccount default; do sleep 0.2; done")
-	pod := createPod(t, client)
+	cluster := testcluster.New(t, devcluster.Options{APIServerFlags: map[string][]string{"disable-admission-plugins": nil}})
+	startManager(t, cluster, webhookFlags(t))
+	cluster.AwaitAccounts(t, "default", "default")
+	pod := createPod(t, cluster)
 	if len(pod.Spec.Volumes) != 1 || len(pod.Spec.Containers[0].VolumeMounts) != 1 || pod.Spec.ServiceAccountName != "default" {
 		t.Errorf("serviceaccount %q, volumes %v, mounts %v; want default and one of each",
 			pod.Spec.ServiceAccountName, pod.Spec.Volumes, pod.Spec.Containers[0].VolumeMounts)

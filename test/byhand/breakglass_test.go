@@ -4,7 +4,6 @@
 package byhand
 
 import (
-	"context"
 	"net"
 	"regexp"
 	"strconv"
@@ -14,25 +13,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 // The command is taken from the help, so that the help is right when it is needed.
 func TestBreakGlassWithKubectlAlone(t *testing.T) {
 	await.Long(t)
-	binary, cluster := start(t, devcluster.Options{})
-	client, err := cluster.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	shell := newShell(t, cluster, binary)
+	cluster := testcluster.New(t, devcluster.Options{})
+	shell := newShell(t, cluster)
 	command := kubectlCommand(t, shell)
 	flags := webhookFlags(t)
-	first := startManager(t, binary, cluster, flags)
-	if pod := createPod(t, client); pod.Spec.ServiceAccountName != "default" {
+	first := startManager(t, cluster, flags)
+	if pod := createPod(t, cluster); pod.Spec.ServiceAccountName != "default" {
 		t.Fatalf("serviceaccount %q: the webhook is not in", pod.Spec.ServiceAccountName)
 	}
 
@@ -40,19 +35,16 @@ func TestBreakGlassWithKubectlAlone(t *testing.T) {
 	if got := shell.run(t, command)[0]; got.code != "0" {
 		t.Fatalf("%s\nexit code %s: %s", command, got.code, got.printed)
 	}
-	awaitUntouched(t, client, begun.Add(10*time.Second))
+	awaitUntouched(t, cluster, begun.Add(10*time.Second))
 	t.Logf("the webhook is out after %s", time.Since(begun).Round(time.Millisecond))
 
 	// It stays out: also for a leader that has never seen it registered.
 	if _, err := first.Stop(); err != nil {
 		t.Error(err)
 	}
-	second, err := binary.StartManager(cluster, flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	second := runManager(t, cluster, flags)
 	ready(t, second, `state="off"`)
-	if pod := createPod(t, client); !untouched(pod) {
+	if pod := createPod(t, cluster); !untouched(pod) {
 		t.Errorf("pod %s has serviceaccount %q: the webhook has come back", pod.Name, pod.Spec.ServiceAccountName)
 	}
 
@@ -86,25 +78,29 @@ func webhookFlags(t *testing.T) []string {
 }
 
 // startManager returns once the webhook is registered.
-func startManager(t *testing.T, binary devcluster.Binary, cluster *devcluster.Cluster, flags []string) *devcluster.Manager {
+func startManager(t *testing.T, cluster *testcluster.ControlPlane, flags []string) *devcluster.Manager {
 	t.Helper()
-	manager, err := binary.StartManager(cluster, flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	manager := runManager(t, cluster, flags)
 	ready(t, manager, `state="registered"`)
 	return manager
 }
 
-func createPod(t *testing.T, client kubernetes.Interface) *corev1.Pod {
+func runManager(t *testing.T, cluster *testcluster.ControlPlane, flags []string) *devcluster.Manager {
+	t.Helper()
+	manager, err := testcluster.Binary(t).StartManager(cluster.Cluster, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return manager
+}
+
+func createPod(t *testing.T, cluster *testcluster.ControlPlane) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx"}}},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
-	defer cancel()
-	pod, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
+	pod, err := cluster.API.CoreV1().Pods("default").Create(testcluster.Context(t), pod, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,9 +113,9 @@ func untouched(pod *corev1.Pod) bool {
 
 // awaitUntouched creates Pods until one comes back as it was sent: nothing announces that
 // kube-apiserver has noticed the change.
-func awaitUntouched(t *testing.T, client kubernetes.Interface, deadline time.Time) {
+func awaitUntouched(t *testing.T, cluster *testcluster.ControlPlane, deadline time.Time) {
 	t.Helper()
-	for !untouched(createPod(t, client)) {
+	for !untouched(createPod(t, cluster)) {
 		if time.Now().After(deadline) {
 			t.Fatal("the webhook is still called")
 		}

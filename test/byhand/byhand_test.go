@@ -4,20 +4,18 @@
 package byhand
 
 import (
-	"context"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 func TestWebhookByHand(t *testing.T) {
-	binary, cluster := start(t, devcluster.Options{})
-	shell := newShell(t, cluster, binary)
+	shell := newShell(t, testcluster.New(t, devcluster.Options{}))
 	steps := readPage(t, "../../docs/webhook-by-hand.md")
 	blocks := make([]string, 0, len(steps))
 	compared := 0
@@ -43,30 +41,10 @@ func TestWebhookByHand(t *testing.T) {
 	}
 }
 
-// start runs a control plane for one test.
-func start(t *testing.T, options devcluster.Options) (devcluster.Binary, *devcluster.Cluster) {
-	t.Helper()
-	binary, err := devcluster.FindBinary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := devcluster.Start(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	return binary, cluster
-}
-
-// ready waits for a manager, for pageTimeout at most.
+// ready waits for a manager and a line of its log.
 func ready(t *testing.T, manager *devcluster.Manager, log string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
-	defer cancel()
+	ctx := testcluster.Context(t)
 	if err := manager.Ready(ctx); err != nil {
 		t.Fatalf("%v\n%s", err, manager.LogTail(30))
 	}
@@ -75,10 +53,4 @@ func ready(t *testing.T, manager *devcluster.Manager, log string) {
 	}
 }
 
-func TestMain(m *testing.M) {
-	// A race-enabled binary sleeps a second at its end by default.
-	if os.Getenv("GORACE") == "" {
-		_ = os.Setenv("GORACE", "atexit_sleep_ms=0 exitcode=0")
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }

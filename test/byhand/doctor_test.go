@@ -13,6 +13,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 // strays are token Secrets of which one is without an account and one is in order.
@@ -35,7 +36,7 @@ type doctorReport struct {
 // what it says, and has nothing found any more.
 func TestDoctor(t *testing.T) {
 	await.Long(t)
-	binary, cluster := start(t, devcluster.Options{APIServerFlags: map[string][]string{
+	cluster := testcluster.New(t, devcluster.Options{APIServerFlags: map[string][]string{
 		"disable-admission-plugins": {"ServiceAccount"},
 	}})
 	kubeconfig, _, err := cluster.Identity(rbacUser)
@@ -46,10 +47,10 @@ func TestDoctor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shell := newShell(t, cluster, binary)
+	shell := newShell(t, cluster)
 	shell.must(t, "kubectl apply -k "+permissions, "kubectl create namespace shop")
 	flags := append(webhookFlags(t), "--kubeconfig="+kubeconfig, "--leader-elect=true", "--root-ca-file="+cluster.CAFile(), "--orphan-token-grace=1s")
-	first := startManager(t, binary, cluster, flags)
+	first := startManager(t, cluster, flags)
 	shell.must(t, "kubectl wait --for=create --timeout=30s -n shop serviceaccount/default configmap/kube-root-ca.crt",
 		"kubectl apply -f - <<'END'\n"+strays+"END",
 		"kubectl wait --for=delete --timeout=90s -n shop secret/stray")
@@ -78,7 +79,7 @@ func TestDoctor(t *testing.T) {
 	noSecrets(t, got[0].printed+got[2].printed)
 
 	shell.must(t, "sa-controller-manager webhook register --kubeconfig=\"$KUBECONFIG\"", "kubectl apply -k "+permissions)
-	startManager(t, binary, cluster, flags)
+	startManager(t, cluster, flags)
 	shell.must(t, "kubectl wait --for=delete --timeout=90s -n shop secret/stray",
 		"timeout 60 bash -c 'until kubectl -n shop get configmap kube-root-ca.crt -o yaml | grep -q BEGIN; do sleep 1; done'")
 	healthy(t, shell, doctor)

@@ -4,12 +4,12 @@
 package byhand
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 // rbacUser is the one that manifests/permissions is written for.
@@ -30,7 +30,7 @@ const unusedTokens = `---
 // TestRBAC has the manager do all that needs a permission, with no others than those
 // of manifests/permissions and, for what no manifest turns on, of its component options.
 func TestRBAC(t *testing.T) {
-	binary, cluster := start(t, devcluster.Options{APIServerFlags: map[string][]string{
+	cluster := testcluster.New(t, devcluster.Options{APIServerFlags: map[string][]string{
 		// Else kube-apiserver's own plugin is asked before ours.
 		"disable-admission-plugins": {"ServiceAccount,NamespaceLifecycle"},
 	}})
@@ -42,7 +42,7 @@ func TestRBAC(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shell := newShell(t, cluster, binary)
+	shell := newShell(t, cluster)
 	shell.must(t, "kubectl apply -k "+page, "kubectl apply -k "+page+"/options")
 	// One unused legacy token to mark and one to delete.
 	shell.must(t, "kubectl -n kube-system get configmap kube-apiserver-legacy-service-account-token-tracking",
@@ -51,7 +51,7 @@ func TestRBAC(t *testing.T) {
 	flags := append(webhookFlags(t), "--legacy-service-account-token-clean-up-period=1ms",
 		"--kubeconfig="+kubeconfig, "--leader-elect=true", "--token-secrets=auto", "--pod-token=secret",
 		"--enable-admission-plugins=NamespaceLifecycle,DenyEscalatingExec", "--webhook-allow-broad-rules")
-	manager := startManager(t, binary, cluster, flags)
+	manager := startManager(t, cluster, flags)
 	shell.must(t, "sa-controller-manager preflight "+strings.Join(flags, " ")+" --service-account-private-key-file="+cluster.SigningKeyFile())
 
 	awaitLogs(t, manager, "Scanned for Pods that were admitted without the webhook")
@@ -91,10 +91,8 @@ func (s *shell) must(t *testing.T, commands ...string) {
 
 func awaitLogs(t *testing.T, manager *devcluster.Manager, texts ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
-	defer cancel()
 	for _, text := range texts {
-		if err := manager.AwaitLog(ctx, text); err != nil {
+		if err := manager.AwaitLog(testcluster.Context(t), text); err != nil {
 			t.Fatalf("%v\n%s", err, manager.LogTail(40))
 		}
 	}

@@ -11,13 +11,14 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 // TestRBACOfTheRootCA has the root CA published, repaired and changed with no other
 // permissions than those of manifests/permissions.
 func TestRBACOfTheRootCA(t *testing.T) {
 	await.Long(t)
-	binary, cluster := start(t, devcluster.Options{})
+	cluster := testcluster.New(t, devcluster.Options{})
 	kubeconfig, _, err := cluster.Identity(rbacUser)
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +27,7 @@ func TestRBACOfTheRootCA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shell := newShell(t, cluster, binary)
+	shell := newShell(t, cluster)
 	shell.must(t, "kubectl apply -k "+page)
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	write := func(content string) {
@@ -36,10 +37,7 @@ func TestRBACOfTheRootCA(t *testing.T) {
 		}
 	}
 	write(read(t, cluster.CAFile()))
-	manager, err := binary.StartManager(cluster, "--kubeconfig="+kubeconfig, "--root-ca-file="+file, "--controllers=root-ca-cert-publisher")
-	if err != nil {
-		t.Fatal(err)
-	}
+	manager := runManager(t, cluster, []string{"--kubeconfig=" + kubeconfig, "--root-ca-file=" + file, "--controllers=root-ca-cert-publisher"})
 	ready(t, manager, "Wrote the state of the root CA")
 	shell.must(t, "kubectl create namespace trial",
 		"kubectl wait --for=create --timeout=30s -n trial configmap/kube-root-ca.crt",

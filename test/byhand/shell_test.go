@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 // pageTimeout bounds a whole page.
@@ -26,9 +27,9 @@ type shell struct {
 	environment []string
 }
 
-func newShell(t *testing.T, cluster *devcluster.Cluster, binary devcluster.Binary) *shell {
+func newShell(t *testing.T, cluster *testcluster.ControlPlane) *shell {
 	t.Helper()
-	path := []string{link(t, "sa-controller-manager", binary.Path)}
+	path := []string{link(t, "sa-controller-manager", testcluster.Binary(t).Path)}
 	if kubectl, err := devcluster.ControlPlaneBinary("kubectl"); err == nil {
 		path = append(path, link(t, "kubectl", kubectl))
 	}

@@ -4,16 +4,18 @@
 package permissions
 
 import (
-	"context"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/manifests"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 // TestPodsByDryRunAlone: who has our identity may create Pods in kube-system for the sake of the
@@ -24,17 +26,13 @@ func TestPodsByDryRunAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := w.admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w.CreateAccount(t, metav1.NamespaceSystem, "default")
 	w.kubectl(t, "apply", "-k", root)
 	ours := w.identity(t, manifests.User).client.CoreV1().Pods(metav1.NamespaceSystem)
 	stolen := registration.TrialPod()
 	stolen.Spec.Volumes = []corev1.Volume{{Name: "node", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/kubernetes/pki"}}}}
 
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
+	ctx := testcluster.Context(t)
 	for {
 		_, err := ours.Create(ctx, stolen, metav1.CreateOptions{})
 		if err != nil && strings.Contains(err.Error(), "sa-controller-manager creates Pods with dryRun only") {
@@ -49,7 +47,7 @@ func TestPodsByDryRunAlone(t *testing.T) {
 	if _, err := ours.Create(t.Context(), registration.ProbePod("id"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		t.Errorf("the probe Pod: %v", err)
 	}
-	if _, err := w.admin.CoreV1().Pods(metav1.NamespaceSystem).Create(t.Context(), stolen, metav1.CreateOptions{}); err != nil {
+	if _, err := w.API.CoreV1().Pods(metav1.NamespaceSystem).Create(t.Context(), stolen, metav1.CreateOptions{}); err != nil {
 		t.Errorf("a Pod of somebody else: %v", err)
 	}
 }

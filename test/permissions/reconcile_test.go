@@ -7,10 +7,11 @@ import (
 	"slices"
 	"testing"
 
+	granted "sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
+
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	granted "sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 )
 
 // TestAStartAddsRulesAndRemovesNone covers what a static pod does to permissions that are there:
@@ -19,11 +20,11 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	w := newWorld(t)
 	apply := func() {
 		t.Helper()
-		if err := granted.Apply(t.Context(), w.admin.CoreV1().RESTClient()); err != nil {
+		if err := granted.Apply(t.Context(), w.API.CoreV1().RESTClient()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	roles, client := w.admin.RbacV1().ClusterRoles(), w.admin.RbacV1()
+	roles, client := w.API.RbacV1().ClusterRoles(), w.API.RbacV1()
 	get := func(name string) *rbacv1.ClusterRole {
 		t.Helper()
 		role, err := roles.Get(t.Context(), "system:sa-controller-manager:"+name, metav1.GetOptions{})

@@ -4,17 +4,15 @@
 package permissions
 
 import (
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/signing/testkeys"
 
-	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 // TestReissue runs a whole re-issue with what the part token is granted, and nothing else.
@@ -24,7 +22,7 @@ func TestReissue(t *testing.T) {
 	if err := os.WriteFile(next, testkeys.P256(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	w, binary := newWorld(t, next), findBinary(t)
+	w, binary := newWorld(t, next), testcluster.Binary(t)
 	rules := rulesOf(t, "--controllers=serviceaccount,serviceaccount-token", "--service-account-key-ring=ring.json",
 		"--webhook-port=0", "--secure-port=0")
 	user := w.identity(t, "rotating")
@@ -38,20 +36,14 @@ func TestReissue(t *testing.T) {
 		}
 	}
 	keys("init", "--from-private-key-file="+w.SigningKeyFile())
-	manager := w.start(t, binary, user, "--controllers=serviceaccount,serviceaccount-token", "--service-account-private-key-file=", ring)
+	manager := w.start(t, user, "--controllers=serviceaccount,serviceaccount-token", "--service-account-private-key-file=", ring)
 	awaitLog(t, manager, "Published the key ring")
-	w.awaitAccount(t)
-	secret := w.createTokenSecret(t)
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
-	if _, err := await.Secrets(ctx, w.admin, "default", filled(secret)); err != nil {
-		t.Fatal(err)
-	}
+	w.AwaitAccounts(t, "default", "default")
+	w.CreateSecret(t, testcluster.TokenSecret("default", "mine", "default"))
+	w.AwaitFilled(t, "default", "mine")
 	for _, mode := range []string{"side-by-side", "in-place"} {
 		patch := `{"metadata":{"annotations":{"sa-controller-manager/reissue":"` + mode + `"}}}`
-		if _, err := w.admin.CoreV1().Secrets("default").Patch(t.Context(), secret, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		w.PatchSecret(t, "default", "mine", patch)
 		if mode == "side-by-side" {
 			keys("rotate", "start", "--from-private-key-file="+next, "--cache-age=0s")
 			keys("rotate", "activate", "--wait")

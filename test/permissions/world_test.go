@@ -4,58 +4,32 @@
 package permissions
 
 import (
-	"context"
+	"encoding/json"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
-// timeout bounds every wait.
-const timeout = 3 * time.Minute
+func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
 
-func TestMain(m *testing.M) {
-	// A race-enabled binary sleeps a second at its end by default.
-	if os.Getenv("GORACE") == "" {
-		_ = os.Setenv("GORACE", "atexit_sleep_ms=0 exitcode=0")
-	}
-	goleak.VerifyTestMain(m)
-}
-
-// world is a control plane and an administrator.
-type world struct {
-	*devcluster.Cluster
-
-	admin kubernetes.Interface
-}
+// world is a control plane of one test.
+type world struct{ *testcluster.ControlPlane }
 
 func newWorld(t *testing.T, verificationKeys ...string) *world {
 	t.Helper()
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{ExtraKeyFiles: verificationKeys})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	admin, err := cluster.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &world{cluster, admin}
+	return &world{testcluster.New(t, devcluster.Options{ExtraKeyFiles: verificationKeys})}
 }
 
 // identity is a user of its own, who may do nothing yet.
@@ -102,8 +76,7 @@ func (i *identity) grant(t *testing.T, rules []preflight.Rule, but preflight.Acc
 	if but != (preflight.Access{}) {
 		want = []preflight.Access{but}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
-	defer cancel()
+	ctx := testcluster.Context(t)
 	for {
 		report := preflight.Check(ctx, i.client, preflight.Accesses(rules))
 		if err := report.Err(); err != nil {
@@ -133,37 +106,19 @@ func without(rules []preflight.Rule, but preflight.Access) []preflight.Rule {
 	return left
 }
 
+// apply creates or updates the roles and their bindings.
 func (i *identity) apply(t *testing.T, rules []preflight.Rule) {
 	t.Helper()
 	for _, object := range preflight.Grant(i.user, rules, preflight.Accesses(rules)) {
-		if err := i.put(t.Context(), object); err != nil {
+		data, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named, kind := object.(metav1.Object), strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)+"s"
+		err = i.world.API.RbacV1().RESTClient().Patch(types.ApplyPatchType).NamespaceIfScoped(named.GetNamespace(), named.GetNamespace() != "").
+			Resource(kind).Name(named.GetName()).Param("fieldManager", "test").Param("force", "true").Body(data).Do(t.Context()).Error()
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
-}
-
-// put creates or updates.
-func (i *identity) put(ctx context.Context, object runtime.Object) error {
-	rbac := i.world.admin.RbacV1()
-	switch o := object.(type) {
-	case *rbacv1.ClusterRole:
-		return either(ctx, o, rbac.ClusterRoles().Create, rbac.ClusterRoles().Update)
-	case *rbacv1.Role:
-		return either(ctx, o, rbac.Roles(o.Namespace).Create, rbac.Roles(o.Namespace).Update)
-	case *rbacv1.ClusterRoleBinding:
-		return either(ctx, o, rbac.ClusterRoleBindings().Create, rbac.ClusterRoleBindings().Update)
-	case *rbacv1.RoleBinding:
-		return either(ctx, o, rbac.RoleBindings(o.Namespace).Create, rbac.RoleBindings(o.Namespace).Update)
-	}
-	return nil
-}
-
-func either[T any](ctx context.Context, object T, create func(context.Context, T, metav1.CreateOptions) (T, error),
-	update func(context.Context, T, metav1.UpdateOptions) (T, error),
-) error {
-	_, err := create(ctx, object, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		_, err = update(ctx, object, metav1.UpdateOptions{})
-	}
-	return err
 }

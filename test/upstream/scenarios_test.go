@@ -13,10 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/integration/faultproxy"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 // scenarios are those on a program with a root CA file, in this order.
@@ -51,31 +50,26 @@ func scenariosWithoutRootCA() []scenario {
 // Secret has another one.
 func staleKey(t *testing.T, w *world) string {
 	t.Helper()
-	namespace := w.namespace(t)
-	w.account(t, namespace, "new")
+	namespace := w.Namespace(t)
+	w.CreateAccount(t, namespace, "new")
 	lookup := faultproxy.On("get", "serviceaccounts").In(namespace).Named("old")
 	release := make(chan struct{})
 	w.use(&faultproxy.Rule{Match: lookup, Fault: faultproxy.Hold(release, faultproxy.Forward)})
-	made := w.secret(t, namespace, "mine", "old", func(s *corev1.Secret) {
-		s.Annotations[corev1.ServiceAccountUIDKey] = "00000000-0000-0000-0000-000000000000"
-	})
-	w.awaitRequests(t, lookup, func(held []faultproxy.Request) bool { return len(held) == 1 })
-	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"new",%q:null}}}`, corev1.ServiceAccountNameKey, corev1.ServiceAccountUIDKey)
-	if _, err := w.client.CoreV1().Secrets(namespace).Patch(t.Context(), "mine", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	made := w.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "old", testcluster.WithUID("00000000-0000-0000-0000-000000000000")))
+	testcluster.AwaitRequests(t, w.proxy, lookup, func(held []faultproxy.Request) bool { return len(held) == 1 })
+	w.PatchSecret(t, namespace, "mine", fmt.Sprintf(`{"metadata":{"annotations":{%q:"new",%q:null}}}`, corev1.ServiceAccountNameKey, corev1.ServiceAccountUIDKey))
 	w.passed(t)
 	close(release)
 	w.fence(t)
-	now, err := w.get(t, namespace, "mine")
+	now, err := w.API.CoreV1().Secrets(namespace).Get(t.Context(), "mine", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return "it is gone"
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now.UID != made.UID || !filled(now) {
-		t.Errorf("it is there and not as it should be: %v, filled %v", now.UID, filled(now))
+	if now.UID != made.UID || testcluster.HasToken(now) != nil {
+		t.Errorf("it is there and not as it should be: %v, token: %v", now.UID, testcluster.HasToken(now))
 	}
 	return ""
 }
@@ -84,10 +78,10 @@ func staleKey(t *testing.T, w *world) string {
 // with a list.
 func tombstone(t *testing.T, w *world) string {
 	t.Helper()
-	namespace := w.namespace(t)
-	w.account(t, namespace, "someone", "mine", "kept")
-	w.secret(t, namespace, "mine", "someone")
-	w.awaitFilled(t, namespace, "mine")
+	namespace := w.Namespace(t)
+	w.CreateAccount(t, namespace, "someone", testcluster.Referencing("mine", "kept"))
+	w.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
+	w.AwaitFilled(t, namespace, "mine")
 	w.fence(t)
 	watches := faultproxy.On("watch", "secrets")
 	before := len(w.proxy.Requests(watches))
@@ -97,11 +91,11 @@ func tombstone(t *testing.T, w *world) string {
 	if n := w.proxy.CutWatches(watches); n != 1 {
 		t.Fatalf("%d watches of Secrets were open, want 1", n)
 	}
-	w.awaitRequests(t, watches, func(all []faultproxy.Request) bool { return len(all) == before+1 })
-	w.deleteSecret(t, namespace, "mine")
+	testcluster.AwaitRequests(t, w.proxy, watches, func(all []faultproxy.Request) bool { return len(all) == before+1 })
+	w.DeleteSecret(t, namespace, "mine")
 	close(release)
 	w.fence(t)
-	return dangling(w.references(t, namespace, "someone"), "mine")
+	return dangling(testcluster.ReferenceNames(w.GetAccount(t, namespace, "someone")), "mine")
 }
 
 func dangling(references []string, gone string) string {
@@ -115,35 +109,35 @@ func dangling(references []string, gone string) string {
 // Secret is deleted.
 func deleteMeanwhile(t *testing.T, w *world) {
 	t.Helper()
-	w.left = w.namespace(t)
-	w.account(t, w.left, "someone", "someone-token-x7k2p")
-	w.secret(t, w.left, "someone-token-x7k2p", "someone")
-	w.deleteSecret(t, w.left, "someone-token-x7k2p")
+	w.left = w.Namespace(t)
+	w.CreateAccount(t, w.left, "someone", testcluster.Referencing("someone-token-x7k2p"))
+	w.CreateSecret(t, testcluster.TokenSecret(w.left, "someone-token-x7k2p", "someone"))
+	w.DeleteSecret(t, w.left, "someone-token-x7k2p")
 }
 
 func deletedMeanwhile(t *testing.T, w *world) string {
 	t.Helper()
 	w.fence(t)
-	return dangling(w.references(t, w.left, "someone"), "someone-token-x7k2p")
+	return dangling(testcluster.ReferenceNames(w.GetAccount(t, w.left, "someone")), "someone-token-x7k2p")
 }
 
 // retriesEnd has the writes of a token fail eleven times: once, and ten times again.
 func retriesEnd(t *testing.T, w *world) string {
 	t.Helper()
 	const tries, gaveUp = 11, `"retried several times"`
-	namespace := w.namespace(t)
-	w.account(t, namespace, "someone")
+	namespace := w.Namespace(t)
+	w.CreateAccount(t, namespace, "someone")
 	writes := faultproxy.On("update", "secrets").Or(faultproxy.On("patch", "secrets")).In(namespace).Named("mine")
 	before := w.said(gaveUp)
 	w.use(&faultproxy.Rule{Match: writes, Fault: faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError)})
-	w.secret(t, namespace, "mine", "someone")
-	w.awaitRequests(t, writes, func(all []faultproxy.Request) bool {
+	w.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
+	testcluster.AwaitRequests(t, w.proxy, writes, func(all []faultproxy.Request) bool {
 		return len(all) >= tries && all[tries-1].Code == http.StatusInternalServerError
 	})
 	w.use()
 	err := w.outcome(t, func() error {
-		secret, err := w.get(t, namespace, "mine")
-		if err == nil && !filled(secret) {
+		secret, err := w.API.CoreV1().Secrets(namespace).Get(t.Context(), "mine", metav1.GetOptions{})
+		if err == nil && testcluster.HasToken(secret) != nil {
 			err = fmt.Errorf("no token after %d tries, and nobody tries again", tries)
 		}
 		return err
@@ -154,23 +148,17 @@ func retriesEnd(t *testing.T, w *world) string {
 // terminating asks for a token of an account that only a finalizer keeps.
 func terminating(t *testing.T, w *world) string {
 	t.Helper()
-	namespace := w.namespace(t)
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "someone", Finalizers: []string{"test/finalizer"}}}
-	accounts := w.client.CoreV1().ServiceAccounts(namespace)
-	if _, err := accounts.Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if err := accounts.Delete(t.Context(), "someone", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	namespace := w.Namespace(t)
+	w.CreateAccount(t, namespace, "someone", func(a *corev1.ServiceAccount) { a.Finalizers = []string{"test/finalizer"} })
+	w.DeleteAccount(t, namespace, "someone")
 	w.fence(t) // the program knows
-	w.secret(t, namespace, "mine", "someone")
+	w.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
 	w.fence(t)
-	secret, err := w.get(t, namespace, "mine")
+	secret, err := w.API.CoreV1().Secrets(namespace).Get(t.Context(), "mine", metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
-	if err == nil && filled(secret) {
+	if err == nil && testcluster.HasToken(secret) == nil {
 		return "it got one"
 	}
 	return ""
@@ -181,14 +169,14 @@ func terminating(t *testing.T, w *world) string {
 func changedRootCA(t *testing.T, w *world) string {
 	t.Helper()
 	const reloaded = `"Loaded a new CA Bundle and Verifier"`
-	namespace := w.namespace(t)
-	w.account(t, namespace, "someone")
+	namespace := w.Namespace(t)
+	w.CreateAccount(t, namespace, "someone")
 	before := w.said(reloaded)
-	wanted := w.writeCAs(t, w.cluster.CAFile(), w.cluster.ClientCAFile(), w.cluster.ProxyCAFile())
+	wanted := w.writeCAs(t, w.CAFile(), w.ClientCAFile(), w.ProxyCAFile())
 	return text(w.outcome(t, func() error {
 		// A Secret that comes now; all that are there follow later.
-		secret := w.secret(t, namespace, "", "someone", func(s *corev1.Secret) { s.GenerateName = "mine-" })
-		if ca := string(w.awaitFilled(t, namespace, secret.Name).Data[corev1.ServiceAccountRootCAKey]); ca != wanted {
+		secret := w.CreateSecret(t, testcluster.TokenSecret(namespace, "", "someone", func(s *corev1.Secret) { s.GenerateName = "mine-" }))
+		if ca := string(w.AwaitFilled(t, namespace, secret.Name).Data[corev1.ServiceAccountRootCAKey]); ca != wanted {
 			return errors.New("a new Secret has the former ca.crt, and the file was read for --client-ca-file since")
 		}
 		return nil
@@ -199,21 +187,11 @@ func changedRootCA(t *testing.T, w *world) string {
 // kubeconfig.
 func emptyRootCA(t *testing.T, w *world) string {
 	t.Helper()
-	namespace := w.namespace(t)
-	w.account(t, namespace, "someone")
-	w.secret(t, namespace, "mine", "someone")
-	secret := w.awaitFilled(t, namespace, "mine")
-	var published *corev1.ConfigMap
-	_, err := await.ConfigMaps(limited(t), w.client, namespace, func(all []*corev1.ConfigMap) error {
-		var there bool
-		if published, there = await.Find(all, "kube-root-ca.crt"); !there {
-			return errors.New("there is no kube-root-ca.crt")
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	namespace := w.Namespace(t)
+	w.CreateAccount(t, namespace, "someone")
+	w.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
+	secret := w.AwaitFilled(t, namespace, "mine")
+	published := w.AwaitConfigMap(t, namespace, "kube-root-ca.crt", func(*corev1.ConfigMap) error { return nil })
 	ofSecret, ofAll := len(secret.Data[corev1.ServiceAccountRootCAKey]), len(published.Data["ca.crt"])
 	if ofSecret == 0 || ofAll == 0 {
 		return fmt.Sprintf("ca.crt has %d bytes in a token Secret, and %d in kube-root-ca.crt", ofSecret, ofAll)

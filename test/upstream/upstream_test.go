@@ -9,25 +9,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
-	"go.uber.org/goleak"
-	"k8s.io/klog/v2"
-
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 // recorded is the version in the heading of docs/reliability.md.
 const recorded = "Kubernetes v1.36.3"
 
-func TestMain(m *testing.M) {
-	// The tests' own clients would tell of each connection that is cut on purpose.
-	klog.SetLogger(logr.Discard())
-	if os.Getenv("GORACE") == "" {
-		_ = os.Setenv("GORACE", "atexit_sleep_ms=0 exitcode=0") // a second less for each process
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
 
 // TestBugsOfKubeControllerManager has kube-controller-manager show each bug, and the
 // product show none.
@@ -36,20 +26,8 @@ func TestBugsOfKubeControllerManager(t *testing.T) {
 	if version := versionOf(t, "kube-controller-manager"); version != recorded {
 		t.Errorf("this is %s: see what it does, and change docs/reliability.md, which is of %s", version, recorded)
 	}
-	cluster, err := devcluster.Start(t.Context(), devcluster.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
-	binary, err := devcluster.FindBinary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range programs(cluster, binary) {
+	cluster := testcluster.New(t, devcluster.Options{})
+	for _, p := range programs(cluster.Cluster, testcluster.Binary(t)) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Run("with a root CA", func(t *testing.T) { playAll(t, newWorld(t, cluster, p), scenarios()) })
 			t.Run("without", func(t *testing.T) { playAll(t, newWorld(t, cluster, p), scenariosWithoutRootCA()) })

@@ -4,28 +4,18 @@
 package upstream
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
+	"sa-controller-manager/test/integration/testcluster"
 )
-
-// waitTimeout bounds every wait. Only a failing test reaches it.
-const waitTimeout = 3 * time.Minute
 
 // program is a token controller.
 type program struct {
@@ -59,9 +49,9 @@ func programs(c *devcluster.Cluster, binary devcluster.Binary) []program {
 
 // world is a program on the control plane, behind a proxy.
 type world struct {
+	*testcluster.ControlPlane
+
 	program program
-	cluster *devcluster.Cluster
-	client  kubernetes.Interface
 	proxy   *faultproxy.Proxy
 	manager *devcluster.Manager
 	// kubeconfig leads to the proxy and names the CA by its path.
@@ -74,15 +64,11 @@ type world struct {
 	left string
 }
 
-func newWorld(t *testing.T, c *devcluster.Cluster, p program) *world {
+func newWorld(t *testing.T, c *testcluster.ControlPlane, p program) *world {
 	t.Helper()
-	client, err := c.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	w := &world{
-		program: p, cluster: c, client: client, proxy: faultproxy.ForTest(t, c.Config()),
+		ControlPlane: c, program: p, proxy: c.Proxy(t),
 		kubeconfig: filepath.Join(dir, "kubeconfig"), caFile: filepath.Join(dir, "ca.crt"),
 	}
 	if err := w.proxy.WriteKubeconfig(w.kubeconfig); err != nil {
@@ -151,7 +137,7 @@ func (w *world) start(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := w.manager.Ready(limited(t)); err != nil {
+	if err := w.manager.Ready(testcluster.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -159,25 +145,17 @@ func (w *world) start(t *testing.T) {
 // use has these faults happen, and no others.
 func (w *world) use(rules ...*faultproxy.Rule) { w.proxy.Use(rules...) }
 
-// awaitRequests returns once enough is true of what was asked.
-func (w *world) awaitRequests(t *testing.T, match faultproxy.Match, enough func([]faultproxy.Request) bool) {
-	t.Helper()
-	if err := w.proxy.Await(limited(t), match, enough); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // said is how often the program has logged that.
 func (w *world) said(text string) int { return strings.Count(w.manager.Logs(), text) }
 
 // passed returns once objects that come now have gone through watches and queues.
 func (w *world) passed(t *testing.T) {
 	t.Helper()
-	namespace := w.namespace(t)
+	namespace := w.Namespace(t)
 	for _, name := range []string{"first", "second"} { // the first one may overtake the start
-		w.account(t, namespace, name)
-		w.secret(t, namespace, name, name)
-		w.awaitFilled(t, namespace, name)
+		w.CreateAccount(t, namespace, name)
+		w.CreateSecret(t, testcluster.TokenSecret(namespace, name, name))
+		w.AwaitFilled(t, namespace, name)
 	}
 }
 
@@ -185,7 +163,7 @@ func (w *world) passed(t *testing.T) {
 func (w *world) fence(t *testing.T) {
 	t.Helper()
 	w.passed(t)
-	if err := w.manager.AwaitIdle(limited(t)); err != nil {
+	if err := w.manager.AwaitIdle(testcluster.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -195,7 +173,7 @@ func (w *world) fence(t *testing.T) {
 func (w *world) outcome(t *testing.T, well func() error, never string, before int) error {
 	t.Helper()
 	final := false
-	poll(t, func(context.Context) error {
+	testcluster.Poll(t, never, func() error {
 		final = w.program.buggy && w.said(never) > before
 		if final {
 			return nil
@@ -206,101 +184,4 @@ func (w *world) outcome(t *testing.T, well func() error, never string, before in
 		w.fence(t)
 	}
 	return well()
-}
-
-func (w *world) namespace(t *testing.T) string {
-	t.Helper()
-	namespace, err := w.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "upstream-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return namespace.Name
-}
-
-func (w *world) account(t *testing.T, namespace, name string, references ...string) {
-	t.Helper()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	for _, reference := range references {
-		account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: reference})
-	}
-	if _, err := w.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// references are the names in the account's list.
-func (w *world) references(t *testing.T, namespace, name string) []string {
-	t.Helper()
-	account, err := w.client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, reference := range account.Secrets {
-		names = append(names, reference.Name)
-	}
-	return names
-}
-
-// secret creates a token Secret as a user does.
-func (w *world) secret(t *testing.T, namespace, name, account string, changes ...func(*corev1.Secret)) *corev1.Secret {
-	t.Helper()
-	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
-		Type:       corev1.SecretTypeServiceAccountToken,
-	}
-	for _, change := range changes {
-		change(secret)
-	}
-	made, err := w.client.CoreV1().Secrets(namespace).Create(t.Context(), secret, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
-}
-
-func (w *world) deleteSecret(t *testing.T, namespace, name string) {
-	t.Helper()
-	if err := w.client.CoreV1().Secrets(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// get is the Secret now, without regard to whether it is there.
-func (w *world) get(t *testing.T, namespace, name string) (*corev1.Secret, error) {
-	t.Helper()
-	return w.client.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{})
-}
-
-func (w *world) awaitFilled(t *testing.T, namespace, name string) *corev1.Secret {
-	t.Helper()
-	var secret *corev1.Secret
-	_, err := await.Secrets(limited(t), w.client, namespace, func(all []*corev1.Secret) error {
-		found, ok := await.Find(all, name)
-		if !ok || !filled(found) {
-			return fmt.Errorf("%q has no token", name)
-		}
-		secret = found
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return secret
-}
-
-func filled(secret *corev1.Secret) bool { return len(secret.Data[corev1.ServiceAccountTokenKey]) > 0 }
-
-func limited(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), waitTimeout, errors.New("the wait has timed out"))
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func poll(t *testing.T, ask func(context.Context) error) {
-	t.Helper()
-	if err := await.Poll(limited(t), ask); err != nil {
-		t.Fatal(err)
-	}
 }

@@ -4,8 +4,6 @@
 package audit
 
 import (
-	"bytes"
-	"errors"
 	"strings"
 	"testing"
 
@@ -59,41 +57,35 @@ func TestAudit(t *testing.T) {
 	const found = "2 token Secrets; findings: cluster-admin 1, bad-token 1, unmounted 1.\n"
 	cases := map[string]struct {
 		args   []string
-		err    error
+		code   int
 		rows   []string // how lines begin, or what they hold
 		stderr string
 	}{
-		"all":           {nil, nil, []string{"NAMESPACE", "shop        robot-token", "shop        zeus-token"}, untracked + found},
-		"sorted":        {[]string{"--sort-by=findings"}, nil, []string{"NAMESPACE", "shop        zeus-token", "shop        robot-token"}, untracked + found},
-		"fails":         {[]string{"--fail-on=unused,cluster-admin"}, cli.ErrFindings, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
-		"fails on any":  {[]string{"--fail-on=any"}, cli.ErrFindings, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
-		"fails not":     {[]string{"--fail-on=orphan"}, nil, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
-		"hidden":        {[]string{"--fail-on=cluster-admin", "--state=active"}, nil, []string{"NAMESPACE", "shop        robot-token"}, untracked + "2 token Secrets, 1 shown.\n"},
-		"without reach": {[]string{"--reach=false"}, nil, []string{"NAMESPACE", "shop", "shop"}, untracked + "2 token Secrets; findings: bad-token 1, unmounted 1.\n"},
-		"nothing":       {[]string{"-n=empty"}, nil, nil, untracked + "0 token Secrets.\n"},
+		"all":           {nil, 0, []string{"NAMESPACE", "shop        robot-token", "shop        zeus-token"}, untracked + found},
+		"sorted":        {[]string{"--sort-by=findings"}, 0, []string{"NAMESPACE", "shop        zeus-token", "shop        robot-token"}, untracked + found},
+		"fails":         {[]string{"--fail-on=unused,cluster-admin"}, 2, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
+		"fails on any":  {[]string{"--fail-on=any"}, 2, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
+		"fails not":     {[]string{"--fail-on=orphan"}, 0, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
+		"hidden":        {[]string{"--fail-on=cluster-admin", "--state=active"}, 0, []string{"NAMESPACE", "shop        robot-token"}, untracked + "2 token Secrets, 1 shown.\n"},
+		"without reach": {[]string{"--reach=false"}, 0, []string{"NAMESPACE", "shop", "shop"}, untracked + "2 token Secrets; findings: bad-token 1, unmounted 1.\n"},
+		"nothing":       {[]string{"-n=empty"}, 0, nil, untracked + "0 token Secrets.\n"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var stdout, stderr bytes.Buffer
-			cmd := NewCommand(auditCluster(t))
-			cmd.SetOut(&stdout)
-			cmd.SetErr(&stderr)
-			cmd.SilenceErrors, cmd.SilenceUsage = true, true
-			cmd.SetArgs(append([]string{key}, tc.args...))
-			err := cmd.ExecuteContext(t.Context())
-			if !errors.Is(err, tc.err) || stderr.String() != tc.stderr {
-				t.Errorf("error %v and %q, want %v and %q", err, stderr.String(), tc.err, tc.stderr)
+			got := clitest.Run(t, NewCommand(auditCluster(t)), append([]string{key}, tc.args...)...)
+			if got.Code != tc.code || got.Stderr != tc.stderr {
+				t.Errorf("code %d and %q, want %d and %q", got.Code, got.Stderr, tc.code, tc.stderr)
 			}
-			lines := strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n")
+			lines := strings.Split(strings.TrimSuffix(got.Stdout, "\n"), "\n")
 			if len(tc.rows) == 0 {
-				if stdout.Len() > 0 {
-					t.Errorf("printed %q, want nothing", stdout.String())
+				if got.Stdout != "" {
+					t.Errorf("printed %q, want nothing", got.Stdout)
 				}
 				return
 			}
 			if len(lines) != len(tc.rows) {
-				t.Fatalf("printed %d lines, want %d:\n%s", len(lines), len(tc.rows), stdout.String())
+				t.Fatalf("printed %d lines, want %d:\n%s", len(lines), len(tc.rows), got.Stdout)
 			}
 			for i, want := range tc.rows {
 				if !strings.HasPrefix(lines[i], want) {

@@ -74,32 +74,3 @@ func TestMemoryIsThatOfAPage(t *testing.T) {
 		t.Errorf("%d requests at a time, want %d at most", most, parallel)
 	}
 }
-
-// BenchmarkHundredThousand says what a large cluster costs.
-func BenchmarkHundredThousand(b *testing.B) {
-	for b.Loop() {
-		summary, _, most := watch(b, large(b, 100_000))
-		b.ReportMetric(float64(most), "live-B")
-		b.ReportMetric(float64(summary.Looked), "secrets")
-	}
-}
-
-// TestRowsAreSmall: sorting keeps them all.
-func TestRowsAreSmall(t *testing.T) {
-	world := large(t, 2_000)
-	auditor := &Auditor{Client: world.start(t), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: time.Hour}, Reach: true}
-	var kept []Row
-	before := liveHeap()
-	if _, err := auditor.Run(t.Context(), func(rows []Row) error {
-		kept = append(kept, rows...)
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	grown := liveHeap() - before
-	Sort(kept, "findings")
-	t.Logf("%d bytes for each of %d rows", grown/int64(len(kept)), len(kept))
-	if each := grown / int64(len(kept)); each > 1200 {
-		t.Errorf("a row takes %d bytes, want at most 1200", each)
-	}
-}

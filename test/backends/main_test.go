@@ -9,6 +9,7 @@ package backends
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,7 +27,7 @@ import (
 var (
 	// workDir is for what all tests share.
 	workDir string
-	// binary is sa-kms-signer, built with the race detector.
+	// binary is sa-kms-signer, built with the race detector unless it is measured.
 	binary string
 )
 
@@ -39,7 +40,9 @@ func TestMain(m *testing.M) {
 		workDir = dir
 		defer func() { _ = os.RemoveAll(dir) }()
 		binary = filepath.Join(dir, "sa-kms-signer")
-		build := exec.Command("go", "build", "-race", "-o", binary, ".")
+		flag.Parse()
+		race := flag.Lookup("test.bench").Value.String() == ""
+		build := exec.Command("go", "build", fmt.Sprintf("-race=%t", race), "-o", binary, ".")
 		build.Dir = "../../cmd/sa-kms-signer"
 		build.Env = append(os.Environ(), "CGO_ENABLED=1")
 		if out, err := build.CombinedOutput(); err != nil {
@@ -59,7 +62,7 @@ func command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // run runs a command to its end and returns what it printed.
-func run(t *testing.T, args ...string) (output string, err error) {
+func run(t testing.TB, args ...string) (output string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -68,7 +71,7 @@ func run(t *testing.T, args ...string) (output string, err error) {
 }
 
 // createKey runs the command that makes a key and its file.
-func createKey(t *testing.T, keys, name, uri, algorithm string) {
+func createKey(t testing.TB, keys, name, uri, algorithm string) {
 	t.Helper()
 	if out, err := run(t, "create", name, "--keys-dir="+keys, "--uri="+uri, "--algorithm="+algorithm); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -100,7 +103,7 @@ func (l *lockedBuffer) String() string {
 
 // serve starts sa-kms-signer for a directory of keys and ends it with the test. The test fails if
 // it does not end with success, or if its log holds a secret.
-func serve(t *testing.T, keys string, secrets ...string) *signer {
+func serve(t testing.TB, keys string, secrets ...string) *signer {
 	t.Helper()
 	s := &signer{keys: keys, sockets: t.TempDir()}
 	ctx, stop := context.WithCancel(context.Background())
@@ -124,7 +127,7 @@ func serve(t *testing.T, keys string, secrets ...string) *signer {
 }
 
 // connect returns a client of a key's socket, which need not be there yet.
-func (s *signer) connect(t *testing.T, name string) *signertest.Remote {
+func (s *signer) connect(t testing.TB, name string) *signertest.Remote {
 	t.Helper()
 	remote, err := signertest.Connect(filepath.Join(s.sockets, name+".sock"))
 	if err != nil {
@@ -135,7 +138,7 @@ func (s *signer) connect(t *testing.T, name string) *signertest.Remote {
 }
 
 // eventually calls check until it returns nil.
-func eventually(t *testing.T, what string, check func() error) {
+func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
@@ -147,7 +150,7 @@ func eventually(t *testing.T, what string, check func() error) {
 	}
 }
 
-func write(t *testing.T, path, content string) string {
+func write(t testing.TB, path, content string) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ var tokens atomic.Int32
 // A token is a SoftHSM token of a test's own.
 type token struct{ label, pinFile string }
 
-func newToken(t *testing.T) token {
+func newToken(t testing.TB) token {
 	t.Helper()
 	if _, err := os.Stat(module); err != nil {
 		t.Fatalf("%v: install Debian's softhsm2", err)

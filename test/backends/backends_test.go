@@ -19,19 +19,20 @@ import (
 	"google.golang.org/grpc/status"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"
+	"sa-controller-manager/test/backends/vault"
 )
 
 // TestConforms runs the suite of every signer on keys that are created where they stay.
 func TestConforms(t *testing.T) {
 	t.Parallel()
 	hsm, bao, cloud := newToken(t), newVault(t), newKMS(t)
-	bao.namespace = "team-a"
+	bao.Namespace = "team-a"
 	cases := map[string]struct {
 		uri        func(name string) string
 		algorithms []string
 	}{
 		"PKCS11":  {hsm.uri, []string{"ES256", "ES384", "ES512", "RS256", "RS256-3072"}},
-		"Transit": {func(name string) string { return bao.uri(name) + "&namespace=team-a" }, []string{"ES256", "ES384", "ES512", "RS256", "RS256-3072"}},
+		"Transit": {func(name string) string { return bao.URI(name) + "&namespace=team-a" }, []string{"ES256", "ES384", "ES512", "RS256", "RS256-3072"}},
 		"AWSKMS":  {cloud.uri, []string{"ES256", "ES384", "ES512", "RS256", "RS256-3072"}},
 	}
 	for name, tc := range cases {
@@ -40,13 +41,13 @@ func TestConforms(t *testing.T) {
 			key := strings.ToLower(algorithm)
 			createKey(t, keys, key, tc.uri(key), algorithm)
 		}
-		signer := serve(t, keys, pin, vaultToken, awsSecret)
+		signer := serve(t, keys, pin, vault.Token, awsSecret)
 		for _, algorithm := range tc.algorithms {
 			t.Run(name+"/"+algorithm, func(t *testing.T) {
 				signertest.Run(t, func(t *testing.T) signertest.Subject {
 					remote := signer.connect(t, strings.ToLower(algorithm))
 					return signertest.Subject{
-						Signer: remote, Keys: remote, Styles: []signing.HeaderStyle{signing.JWTHeader}, Secret: []string{pin, vaultToken, awsSecret},
+						Signer: remote, Keys: remote, Styles: []signing.HeaderStyle{signing.JWTHeader}, Secret: []string{pin, vault.Token, awsSecret},
 					}
 				})
 			})
@@ -66,14 +67,14 @@ func TestBackendGoesAway(t *testing.T) {
 	}{
 		"hsm": {strings.Replace(hsm.uri("hsm"), module, client(t), 1), func() error { return kill() },
 			func() error { kill = startRemote(t); return nil }},
-		"sealed": {bao.uri("sealed"), func() error { bao.failure.Store(http.StatusServiceUnavailable); return nil },
-			func() error { bao.failure.Store(0); return nil }},
+		"sealed": {bao.URI("sealed"), func() error { bao.Break(vault.Fault{Status: http.StatusServiceUnavailable}); return nil },
+			func() error { bao.Heal(); return nil }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			keys := t.TempDir()
 			createKey(t, keys, name, tc.uri, "ES256")
-			remote := serve(t, keys, pin, vaultToken).connect(t, name)
+			remote := serve(t, keys, pin, vault.Token).connect(t, name)
 			sign := func() error {
 				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 				defer cancel()
@@ -148,17 +149,17 @@ func TestReplacedKey(t *testing.T) {
 			}
 			createKey(t, t.TempDir(), "mine", hsm.uri("mine"), "ES256")
 		}},
-		"Transit": {bao.uri("mine"), func(t *testing.T) {
-			bao.call(t, logical.UpdateOperation, "keys/mine/config", map[string]any{"deletion_allowed": true})
-			bao.call(t, logical.DeleteOperation, "keys/mine", nil)
-			createKey(t, t.TempDir(), "mine", bao.uri("mine"), "ES256")
+		"Transit": {bao.URI("mine"), func(t *testing.T) {
+			call(t, bao, logical.UpdateOperation, "keys/mine/config", map[string]any{"deletion_allowed": true})
+			call(t, bao, logical.DeleteOperation, "keys/mine", nil)
+			createKey(t, t.TempDir(), "mine", bao.URI("mine"), "ES256")
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			keys := t.TempDir()
 			createKey(t, keys, "mine", tc.uri, "ES256")
-			signer := serve(t, keys, pin, vaultToken)
+			signer := serve(t, keys, pin, vault.Token)
 			remote := signer.connect(t, "mine")
 			if _, _, err := remote.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0)); err != nil {
 				t.Fatal(err)

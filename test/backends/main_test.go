@@ -20,8 +20,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/vault/sdk/logical"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sa-controller-manager/signing/signertest"
+	"sa-controller-manager/test/backends/vault"
 )
 
 var (
@@ -156,4 +158,22 @@ func write(t testing.TB, path, content string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+func newVault(t testing.TB) *vault.Vault {
+	t.Helper()
+	v, err := vault.Start(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Stop)
+	return v
+}
+
+// call makes a request of the engine itself.
+func call(t testing.TB, v *vault.Vault, operation logical.Operation, path string, data map[string]any) {
+	t.Helper()
+	if err := v.Call(t.Context(), operation, path, data); err != nil {
+		t.Fatalf("%s %s: %v", operation, path, err)
+	}
 }

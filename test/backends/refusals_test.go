@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/hashicorp/vault/sdk/logical"
+	"sa-controller-manager/test/backends/vault"
 )
 
 // TestRefusals wants one line that has the key's name and its URI without secrets, what was found
@@ -21,7 +22,7 @@ func TestRefusals(t *testing.T) {
 	t.Parallel()
 	hsm, bao, cloud := newToken(t), newVault(t), newKMS(t)
 	keys := t.TempDir()
-	for name, uri := range map[string]string{"there": hsm.uri("there"), "bao": bao.uri("bao"), "cloud": cloud.uri("cloud")} {
+	for name, uri := range map[string]string{"there": hsm.uri("there"), "bao": bao.URI("bao"), "cloud": cloud.uri("cloud")} {
 		createKey(t, keys, name, uri, "ES256")
 	}
 	for _, args := range []string{
@@ -30,10 +31,10 @@ func TestRefusals(t *testing.T) {
 	} {
 		hsm.tool(t, append([]string{"--keypairgen"}, strings.Fields(args)...)...)
 	}
-	bao.call(t, logical.UpdateOperation, "keys/aes", map[string]any{"type": "aes256-gcm96"})
+	call(t, bao, logical.UpdateOperation, "keys/aes", map[string]any{"type": "aes256-gcm96"})
 	sealed, silent := newVault(t), newVault(t)
-	sealed.failure.Store(http.StatusServiceUnavailable)
-	silent.server.Close()
+	sealed.Break(vault.Fault{Status: http.StatusServiceUnavailable})
+	silent.Stop()
 	denied := newKMS(t)
 	denied.refusal = kmsError{"AccessDeniedException", "User: arn:aws:iam::111122223333:user/sa is not authorized to perform: kms:GetPublicKey"}
 	decrypts, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -46,7 +47,7 @@ func TestRefusals(t *testing.T) {
 	object := func(label string) string {
 		return strings.Replace(hsm.uri("there"), "object=there;id=there", "object="+label, 1)
 	}
-	there, aKey, inCloud := hsm.uri("there"), bao.uri("bao"), cloud.uri("cloud")
+	there, aKey, inCloud := hsm.uri("there"), bao.URI("bao"), cloud.uri("cloud")
 	for name, tc := range map[string]struct {
 		reason, uri, algorithm string
 		want                   []string
@@ -71,14 +72,14 @@ func TestRefusals(t *testing.T) {
 
 		"NoVersion":    {"a rotation inside the engine", strings.Replace(aKey, ";version=1", "", 1), "ES256", []string{"want version"}},
 		"NewerVersion": {"not there yet", strings.Replace(aKey, "version=1", "version=2", 1), "ES256", []string{"the key has no version 2", "its newest version is 1"}},
-		"AES":          {"an engine holds keys for other uses", bao.uri("aes"), "ES256", []string{"its type is aes256-gcm96"}},
-		"NoKey":        {"another name", bao.uri("none"), "ES256", []string{"the engine has no key of that name", "or create one"}},
+		"AES":          {"an engine holds keys for other uses", bao.URI("aes"), "ES256", []string{"its type is aes256-gcm96"}},
+		"NoKey":        {"another name", bao.URI("none"), "ES256", []string{"the engine has no key of that name", "or create one"}},
 		"NoNamespace":  {"a namespace that is not there", aKey + "&namespace=none", "ES256", []string{"the engine has no key of that name"}},
 		"PlainHTTP":    {"the token would be readable", strings.Replace(aKey, "https://", "http://bao", 1), "ES256", []string{"want address, an https URL"}},
-		"Forbidden":    {"another token", strings.Replace(aKey, bao.tokenFile, wrong, 1), "ES256", []string{"transit/keys/bao: HTTP 403: permission denied", "let the token read transit/keys/bao and update transit/sign/bao/*"}},
-		"Sealed":       {"after a restart", sealed.uri("bao"), "ES256", []string{"HTTP 503: Vault is sealed"}},
-		"Unreachable":  {"it does not run", silent.uri("bao"), "ES256", []string{"connection refused", "check address"}},
-		"UnknownCA":    {"another server", strings.Replace(aKey, "&ca-source="+bao.caFile, "", 1), "ES256", []string{"certificate signed by unknown authority", "ca-source"}},
+		"Forbidden":    {"another token", strings.Replace(aKey, bao.TokenFile, wrong, 1), "ES256", []string{"transit/keys/bao: HTTP 403: permission denied", "let the token read transit/keys/bao and update transit/sign/bao/*"}},
+		"Sealed":       {"after a restart", sealed.URI("bao"), "ES256", []string{"HTTP 503: Vault is sealed"}},
+		"Unreachable":  {"it does not run", silent.URI("bao"), "ES256", []string{"connection refused", "check address"}},
+		"UnknownCA":    {"another server", strings.Replace(aKey, "&ca-source="+bao.CAFile, "", 1), "ES256", []string{"certificate signed by unknown authority", "ca-source"}},
 
 		"NoRegion":      {"not everywhere is one configured", strings.Replace(inCloud, "region=eu-central-1&", "", 1), "ES256", []string{"want region"}},
 		"NoAlias":       {"another name", cloud.uri("none"), "ES256", []string{"NotFoundException: Alias", "is not found"}},
@@ -97,7 +98,7 @@ func TestRefusals(t *testing.T) {
 					t.Errorf("%s: %v: %s\nwant an error with %q", tc.reason, err, out, want)
 				}
 			}
-			for _, secret := range []string{pin, vaultToken, awsSecret, "hidden"} {
+			for _, secret := range []string{pin, vault.Token, awsSecret, "hidden"} {
 				if strings.Contains(out, secret) {
 					t.Errorf("%s: the output holds a secret:\n%s", tc.reason, out)
 				}

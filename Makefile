@@ -105,6 +105,13 @@ demo-rotation: control-plane build ## Rotate the keys of a real kube-apiserver u
 	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo rotation
 
+.PHONY: demo-hsm
+demo-hsm: control-plane build build-kms-signer ## Move those keys to SoftHSM, to a transit engine, to a foreign signer and back, likewise; needs Debian packages.
+	@test/deps.sh backends
+	@go -C test/backends build -buildvcs=false -o ../../bin/transit ./cmd/transit
+	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
+	@SACM_BINARY=$(CURDIR)/bin/$(product) SACM_KMS_SIGNER=$(CURDIR)/bin/sa-kms-signer SACM_TRANSIT=$(CURDIR)/bin/transit bin/demo hsm
+
 .PHONY: run
 run: control-plane kubectl build ## Run a control plane and the binary until Ctrl-C; flags for the binary in FLAGS.
 	@go -C test build -buildvcs=false -o ../bin/run ./cmd/run

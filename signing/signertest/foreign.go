@@ -51,30 +51,47 @@ type Behaviour struct {
 	MaxSeconds int64
 }
 
-// ServeForeign starts a signer at path, with a key on P-256 in SEC 1 or PKCS#8 form.
+// ServeForeign is NewForeign until the test ends.
 func ServeForeign(tb testing.TB, path, keyID string, key []byte) *Foreign {
 	tb.Helper()
-	f := &Foreign{path: path, does: Behaviour{
-		PEM: key, Listed: []*externaljwtv1.Key{ListedKey(tb, keyID, key)},
-		Header: fmt.Sprintf(`{"alg":"ES256","kid":%q,"typ":"JWT"}`, keyID), MaxSeconds: 1 << 32,
-	}}
-	f.Start(tb)
+	f, err := NewForeign(path, keyID, key)
+	if err != nil {
+		tb.Fatal(err)
+	}
 	tb.Cleanup(f.Stop)
 	return f
+}
+
+// NewForeign starts a signer at path, with a key on P-256 in SEC 1 or PKCS#8 form.
+func NewForeign(path, keyID string, key []byte) (*Foreign, error) {
+	listed, err := listedKey(keyID, key)
+	if err != nil {
+		return nil, err
+	}
+	f := &Foreign{path: path, does: Behaviour{
+		PEM: key, Listed: []*externaljwtv1.Key{listed},
+		Header: fmt.Sprintf(`{"alg":"ES256","kid":%q,"typ":"JWT"}`, keyID), MaxSeconds: 1 << 32,
+	}}
+	return f, f.start()
 }
 
 // ListedKey is an entry of FetchKeys.
 func ListedKey(tb testing.TB, keyID string, key []byte) *externaljwtv1.Key {
 	tb.Helper()
+	listed, err := listedKey(keyID, key)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return listed
+}
+
+func listedKey(keyID string, key []byte) (*externaljwtv1.Key, error) {
 	private, err := jwt.ParseECPrivateKeyFromPEM(key)
 	if err != nil {
-		tb.Fatal(err)
+		return nil, err
 	}
 	der, err := x509.MarshalPKIXPublicKey(private.Public())
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return &externaljwtv1.Key{KeyId: keyID, Key: der}
+	return &externaljwtv1.Key{KeyId: keyID, Key: der}, err
 }
 
 // PublicPEM is the public half of a listed key.
@@ -98,13 +115,20 @@ func (f *Foreign) now() Behaviour {
 // Start serves again after Stop.
 func (f *Foreign) Start(tb testing.TB) {
 	tb.Helper()
+	if err := f.start(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (f *Foreign) start() error {
 	listener, err := net.Listen("unix", f.path) //nolint:noctx // it does not block
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
 	f.server = grpc.NewServer()
 	externaljwtv1.RegisterExternalJWTSignerServer(f.server, f)
 	go func() { _ = f.server.Serve(listener) }()
+	return nil
 }
 
 // Stop ends all connections and removes the socket.

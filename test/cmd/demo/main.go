@@ -6,6 +6,7 @@
 //
 //	demo            accounts, token Secrets and Pods
 //	demo rotation   a rotation of signing keys while clients request and use tokens
+//	demo hsm        keys that move from a file to an HSM, a transit engine, a foreign signer, and back
 //
 // Every step is verified against the API. The exit code is 0 only if all steps hold.
 //
@@ -33,9 +34,9 @@ func main() {
 }
 
 func run(name string) int {
-	demonstrate, ok := map[string]func(context.Context, *story) error{"": showTokens, "rotation": showRotation}[name]
+	demonstrate, ok := map[string]func(context.Context, *story) error{"": showTokens, "rotation": showRotation, "hsm": showHSM}[name]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "demo: unknown argument %q, must be \"rotation\" or absent\n", name)
+		fmt.Fprintf(os.Stderr, "demo: unknown argument %q, must be \"rotation\", \"hsm\" or absent\n", name)
 		return 1
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

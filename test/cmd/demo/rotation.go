@@ -30,6 +30,9 @@ type rotation struct {
 	issued  []issuedToken // must stay valid to the end
 	reviews int           // of issued tokens, all accepted
 
+	keyFlags []string // of the manager and of the commands, about keys outside of the ring
+	used     []key    // that have signed, in order
+
 	first, second, third key
 }
 
@@ -44,37 +47,57 @@ type issuedToken struct {
 	signer      key
 }
 
-func showRotation(ctx context.Context, s *story) (err error) {
+func showRotation(ctx context.Context, s *story) error {
 	s.Linef("A rotation of service account keys in a cluster that is in use\n")
 	d := &rotation{story: s}
-	if s.binary, err = devcluster.FindBinary(ctx); err != nil {
+	return d.demonstrate(ctx, d.startSigner, d.rotationSteps())
+}
+
+// demonstrate runs the steps on a cluster whose signer is started before it.
+func (d *rotation) demonstrate(ctx context.Context, startSigner func(context.Context) error, steps []step) (err error) {
+	if d.binary, err = devcluster.FindBinary(ctx); err != nil {
 		return err
 	}
-	if err := s.startCluster(ctx, devcluster.Options{
+	if err := d.startCluster(ctx, devcluster.Options{
 		ExternalSigner: true,
 		BeforeAPIServer: func(cluster *devcluster.Cluster) error {
-			s.cluster = cluster
-			return d.startSigner(ctx)
+			d.cluster = cluster
+			return startSigner(ctx)
 		},
 	}); err != nil {
 		return err
 	}
-	if err := s.managerReady(ctx); err != nil {
+	if err := d.managerReady(ctx); err != nil {
 		return err
 	}
-	s.Ready("sa-controller-manager with a key ring, as the external signer of kube-apiserver")
-	err = s.show(ctx, d.rotationSteps())
+	d.Ready("sa-controller-manager with a key ring, as the external signer of kube-apiserver")
+	err = d.show(ctx, d.underLoad(steps))
 	if d.load != nil {
 		d.load.end()
-		err = errors.Join(err, d.load.judge(d.first, d.second, d.third))
+		err = errors.Join(err, d.load.judge(d.used...))
 	}
 	return err
 }
 
-// rotationSteps each end with a check that the clients make progress and that every token issued so
-// far is still accepted.
+// underLoad ends each step with a check that the clients make progress and that every token issued
+// so far is still accepted.
+func (d *rotation) underLoad(steps []step) []step {
+	for i, step := range steps {
+		steps[i].run = func(ctx context.Context) error {
+			if err := step.run(ctx); err != nil {
+				return err
+			}
+			if err := d.load.awaitMore(ctx); err != nil {
+				return err
+			}
+			return d.reviewAll(ctx)
+		}
+	}
+	return steps
+}
+
 func (d *rotation) rotationSteps() []step {
-	steps := []step{
+	return []step{
 		{
 			"Clients request and use tokens",
 			"a requested token and a token Secret, both signed with the RSA key, and clients that use them", d.clientsStart,
@@ -104,18 +127,6 @@ func (d *rotation) rotationSteps() []step {
 			"new tokens signed with a third key", d.rotatedAgain,
 		},
 	}
-	for i, step := range steps {
-		steps[i].run = func(ctx context.Context) error {
-			if err := step.run(ctx); err != nil {
-				return err
-			}
-			if err := d.load.awaitMore(ctx); err != nil {
-				return err
-			}
-			return d.reviewAll(ctx)
-		}
-	}
-	return steps
 }
 
 // startSigner creates the key ring and starts the manager that signs with it. kube-apiserver
@@ -129,8 +140,8 @@ func (d *rotation) startSigner(ctx context.Context) error {
 	if d.first, err = ring.key("active"); err != nil {
 		return err
 	}
-	return d.startManager("--service-account-private-key-file=", d.ringFlag(),
-		"--external-signer-socket="+d.cluster.SignerSocket(), "--external-signer-refresh-hint=1s", "--token-secrets=manual")
+	return d.startManager(append(d.keyFlags, "--service-account-private-key-file=", d.ringFlag(),
+		"--external-signer-socket="+d.cluster.SignerSocket(), "--external-signer-refresh-hint=1s", "--token-secrets=manual")...)
 }
 
 func (d *rotation) ringFlag() string {
@@ -156,7 +167,7 @@ func (r keyRing) key(role string) (key, error) {
 
 // keys runs a command of the product on the key ring.
 func (d *rotation) keys(ctx context.Context, words string, flags ...string) (ring keyRing, err error) {
-	output, err := d.output(ctx, "keys "+words, append(flags, d.ringFlag(), "-o=json")...)
+	output, err := d.output(ctx, "keys "+words, slices.Concat(flags, d.keyFlags, []string{d.ringFlag(), "-o=json"})...)
 	if err != nil {
 		return ring, err
 	}

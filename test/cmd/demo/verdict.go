@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,9 @@ func (d *rotation) issue(ctx context.Context, signer key) (bound, legacy string,
 			return "", "", fmt.Errorf("%s is signed with %s, want %s", name, got, signer)
 		}
 		d.issued = append(d.issued, issuedToken{name, token, signer})
+	}
+	if !slices.Contains(d.used, signer) {
+		d.used = append(d.used, signer)
 	}
 	d.Notef("signed", "a requested token and secret %s/%s, with %s", metav1.NamespaceDefault, name, signer)
 	return bound, legacy, nil

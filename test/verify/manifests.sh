@@ -29,6 +29,7 @@ declare -A sources=(
 	[daemonset]=overlays/daemonset
 	[static-pod]=overlays/static-pod
 	[external-signer]=overlays/external-signer
+	[kms-signer]=overlays/kms-signer
 	[static-pod-host-binary]=overlays/static-pod-host-binary
 )
 stale=()

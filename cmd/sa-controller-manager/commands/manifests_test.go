@@ -31,6 +31,9 @@ func TestManifestsFlags(t *testing.T) {
 			t.Parallel()
 			found := 0
 			for _, container := range containers(t, file) {
+				if container.Name == "sa-kms-signer" {
+					continue // another program
+				}
 				if !slices.Equal(container.Command, []string{"/usr/local/bin/sa-controller-manager"}) {
 					t.Errorf("container %s runs %v", container.Name, container.Command)
 				}

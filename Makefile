@@ -175,9 +175,9 @@ vuln: ## Search for known vulnerabilities with govulncheck; not in continuous in
 
 # A module of its own: it brings half of Vault, which nothing else needs.
 .PHONY: test-backends
-test-backends: ## Test sa-kms-signer with keys in SoftHSM and in the real transit engine, which needs Debian packages.
+test-backends: control-plane build ## Test sa-kms-signer with keys in SoftHSM and in the real transit engine, and the binary with it; needs Debian packages.
 	@test/deps.sh backends
-	go -C test/backends test -count=1 -timeout=15m .
+	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test/backends test -count=1 -timeout=15m .
 
 .PHONY: test-upgrade
 test-upgrade: control-plane build ## Upgrade from the newest release, or the commit UPGRADE_FROM, and downgrade again, while Pods are created.

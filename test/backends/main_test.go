@@ -42,6 +42,9 @@ func TestMain(m *testing.M) {
 		workDir = dir
 		defer func() { _ = os.RemoveAll(dir) }()
 		binary = filepath.Join(dir, "sa-kms-signer")
+		if err := setUpSoftHSM(); err != nil {
+			panic(err)
+		}
 		flag.Parse()
 		race := flag.Lookup("test.bench").Value.String() == ""
 		build := exec.Command("go", "build", fmt.Sprintf("-race=%t", race), "-o", binary, ".")
@@ -55,10 +58,9 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// command is sa-kms-signer with the arguments, and SoftHSM's configuration in its environment.
+// command is sa-kms-signer with the arguments.
 func command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Env = append(os.Environ(), "SOFTHSM2_CONF="+softHSMConfig(), "P11_KIT_SERVER_ADDRESS=unix:path="+remoteSocket())
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	return cmd
 }
@@ -131,7 +133,12 @@ func serve(t testing.TB, keys string, secrets ...string) *signer {
 // connect returns a client of a key's socket, which need not be there yet.
 func (s *signer) connect(t testing.TB, name string) *signertest.Remote {
 	t.Helper()
-	remote, err := signertest.Connect(filepath.Join(s.sockets, name+".sock"))
+	return connect(t, filepath.Join(s.sockets, name+".sock"))
+}
+
+func connect(t testing.TB, path string) *signertest.Remote {
+	t.Helper()
+	remote, err := signertest.Connect(path)
 	if err != nil {
 		t.Fatal(err)
 	}

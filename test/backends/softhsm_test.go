@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -30,18 +29,18 @@ func client(t *testing.T) string {
 	return found[0]
 }
 
-// softHSMDir holds the tokens of all tests: SoftHSM reads its configuration from the environment
-// of a process.
-var softHSMDir = sync.OnceValue(func() string {
+// setUpSoftHSM makes a directory for the tokens of all tests. SoftHSM and client read their
+// configuration from the environment.
+func setUpSoftHSM() error {
 	dir := filepath.Join(workDir, "softhsm")
 	config := fmt.Sprintf("directories.tokendir = %s\nobjectstore.backend = file\nlog.level = ERROR\n", dir)
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(dir, "softhsm2.conf"), []byte(config), 0o600)); err != nil {
-		panic(err)
-	}
-	return dir
-})
-
-func softHSMConfig() string { return filepath.Join(softHSMDir(), "softhsm2.conf") }
+	return errors.Join(
+		os.Mkdir(dir, 0o700),
+		os.WriteFile(dir+".conf", []byte(config), 0o600),
+		os.Setenv("SOFTHSM2_CONF", dir+".conf"),
+		os.Setenv("P11_KIT_SERVER_ADDRESS", "unix:path="+remoteSocket()),
+	)
+}
 
 var tokens atomic.Int32
 
@@ -55,7 +54,6 @@ func newToken(t testing.TB) token {
 	}
 	tok := token{label: fmt.Sprintf("token-%d", tokens.Add(1)), pinFile: write(t, filepath.Join(t.TempDir(), "pin"), pin+"\n")}
 	util := exec.CommandContext(t.Context(), "softhsm2-util", "--init-token", "--free", "--label", tok.label, "--pin", pin, "--so-pin", "87654321")
-	util.Env = append(os.Environ(), "SOFTHSM2_CONF="+softHSMConfig())
 	if out, err := util.CombinedOutput(); err != nil {
 		t.Fatalf("make a token: %v\n%s", err, out)
 	}
@@ -68,14 +66,13 @@ func (k token) uri(name string) string {
 }
 
 // remoteSocket is where client finds its server.
-func remoteSocket() string { return filepath.Join(softHSMDir(), "server.sock") }
+func remoteSocket() string { return filepath.Join(workDir, "p11-kit.sock") }
 
 // startRemote starts the server of client and returns what kills it: then the token is gone, as
 // one is that is pulled out or a network HSM that restarts.
 func startRemote(t *testing.T) (kill func() error) {
 	t.Helper()
 	server := exec.CommandContext(t.Context(), "p11-kit", "server", "--foreground", "--name", remoteSocket(), "--provider", module, "pkcs11:")
-	server.Env = append(os.Environ(), "SOFTHSM2_CONF="+softHSMConfig())
 	server.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it has a child for each client
 	if err := server.Start(); err != nil {
 		t.Fatalf("%v: install Debian's p11-kit", err)
@@ -95,7 +92,6 @@ func startRemote(t *testing.T) (kill func() error) {
 func (k token) tool(t *testing.T, args ...string) {
 	t.Helper()
 	tool := exec.CommandContext(t.Context(), "pkcs11-tool", append([]string{"--module", module, "--token-label", k.label, "--login", "--pin", pin}, args...)...)
-	tool.Env = append(os.Environ(), "SOFTHSM2_CONF="+softHSMConfig())
 	if out, err := tool.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", tool.Args, err, out)
 	}

@@ -11,6 +11,8 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -68,7 +70,9 @@ func Start(ctx context.Context, dir string) (*Vault, error) {
 		return nil, err
 	}
 	v.engine = engine
-	v.server = httptest.NewTLSServer(http.HandlerFunc(v.serve))
+	v.server = httptest.NewUnstartedServer(http.HandlerFunc(v.serve))
+	v.server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients go in the middle of a handshake
+	v.server.StartTLS()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: v.server.Certificate().Raw})
 	return v, errors.Join(os.WriteFile(v.TokenFile, []byte(Token+"\n"), 0o600), os.WriteFile(v.CAFile, ca, 0o600))
 }

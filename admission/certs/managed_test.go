@@ -23,9 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 
-	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/stateobject"
 )
 
@@ -211,71 +209,6 @@ func TestManagedColdStartOfThree(t *testing.T) {
 	})
 }
 
-func TestManagedRepairs(t *testing.T) {
-	remove := func(t *testing.T, client *fake.Clientset) {
-		if err := client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	overwrite := func(key, value string) func(*testing.T, *fake.Clientset) {
-		return func(t *testing.T, client *fake.Clientset) {
-			if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value), metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	for name, harm := range map[string]func(*testing.T, *fake.Clientset){
-		"deleted":         remove,
-		"version damaged": overwrite(stateobject.VersionKey, "nonsense"),
-		"key damaged":     overwrite(keyActiveKey, "rubbish"),
-		"damaged and immutable, then deleted": func(t *testing.T, client *fake.Clientset) {
-			client.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), DefaultSecretName, nil)
-			})
-			damaged := with(secretOf(t, client), keyActiveKey, "rubbish")
-			damaged.Immutable = new(true)
-			if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), damaged, DefaultSecretNamespace); err != nil {
-				t.Fatal(err)
-			}
-			pause(time.Minute)
-			remove(t, client)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset()
-				sink := &recorded{}
-				m := run(t, ManagedConfig{Client: client, Recorder: events.NewRecorderTo(sink, clock.RealClock{})})
-				before, bundle := m.current.Load().serving, m.CABundle()
-				previous := string(secretOf(t, client).Data[keyActiveKey])
-				var empty bool
-				m.OnChange(func() { empty = empty || len(m.CABundle()) == 0 })
-				harm(t, client)
-				pause(time.Second)
-				if got := string(secretOf(t, client).Data[keyActiveKey]); got != previous {
-					t.Error("the Secret has not got its key back")
-				}
-				if m.current.Load().serving != before {
-					t.Error("the leaf was replaced")
-				}
-				if empty || !bytes.HasPrefix(m.CABundle(), bundle) {
-					t.Error("the caBundle lost the CA")
-				}
-				if diff := cmp.Diff([]string{DefaultSecretName + " ServingCARepaired"}, sink.all); diff != "" {
-					t.Errorf("Events (-want +got)\n%s", diff)
-				}
-			})
-		})
-	}
-}
-
-// recorded is a sink that keeps of an Event which object it regards and its reason.
-type recorded struct{ all []string }
-
-func (r *recorded) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _ ...any) {
-	r.all = append(r.all, regarding.(*corev1.ObjectReference).Name+" "+reason)
-}
-
 // Through three lives of a CA, with rollovers, deletions, damage and a leader that registers
 // two seconds late, no caller ever meets a leaf that it cannot verify.
 func TestManagedNeverRefused(t *testing.T) {
@@ -390,31 +323,6 @@ func TestManagedSaysWhatIsMissing(t *testing.T) {
 		pause(maxBackoff)
 		if err := m.Ready(); err != nil {
 			t.Errorf("not ready after the rights were given: %v", err)
-		}
-	})
-}
-
-// Somebody who undoes every write does not make us flood the apiserver.
-func TestManagedDoesNotFight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		m := run(t, ManagedConfig{Client: client})
-		var writes int
-		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			writes++
-			time.AfterFunc(time.Millisecond, func() {
-				_ = client.CoreV1().Secrets(DefaultSecretNamespace).Delete(context.Background(), DefaultSecretName, metav1.DeleteOptions{})
-			})
-			return false, nil, nil
-		})
-		_ = client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{})
-		pause(time.Minute)
-		const want = writeBurst + int(time.Minute/writeInterval)
-		if writes < writeBurst || writes > want+1 {
-			t.Errorf("%d writes in a minute of being deleted, want between %d and %d", writes, writeBurst, want+1)
-		}
-		if err := m.Ready(); err != nil {
-			t.Errorf("not ready: %v", err)
 		}
 	})
 }

@@ -95,22 +95,32 @@ func (a *apiserver) lines(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(object.Data))
 }
 
+// A replica that is not ready is silent, which is the same as none.
 func TestAwaitsHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.serve(t, "cp-1", "cp-2", "cp-3")
 		r := leader(t, a)
 		report(t, replica(a, "cp-2"))
+		var ready atomic.Bool
+		last := replica(a, "cp-3")
+		last.config.Ready = func() error {
+			if ready.Load() {
+				return nil
+			}
+			return errors.New("no certificate")
+		}
+		report(t, last)
 		a.renewing(t, 10*time.Minute, "cp-1", "cp-2", "cp-3")
 		wantState(t, r, Waiting)
 		if err := r.Check(); err == nil || !strings.Contains(err.Error(), AwaitsHosts) || !strings.HasSuffix(err.Error(), "heartbeat from cp-3") {
 			t.Errorf("Check = %v, want that there is no heartbeat from cp-3", err)
 		}
-		a.expect(t, "one host has no replica", "probe", "gone")
+		a.expect(t, "one host has no ready replica", "probe", "gone")
 		if len(a.recorded()) != 1 || !strings.HasPrefix(a.recorded()[0], "WebhookHostWithoutReplica: ") || !strings.HasSuffix(a.recorded()[0], "cp-3") {
 			t.Errorf("Events: %q, want one about cp-3", a.recorded())
 		}
-		report(t, replica(a, "cp-3"))
+		ready.Store(true)
 		pause(2 * time.Second)
 		wantState(t, r, Registered)
 		a.expect(t, "all hosts have one", "mutate", "validate")
@@ -137,60 +147,6 @@ func TestHeartbeatsAge(t *testing.T) {
 			t.Errorf("Check = %v, want cp-2 alone", err)
 		}
 		a.expect(t, "a replica is gone", "probe", "gone")
-	})
-}
-
-// A leader does not know how old a line is that it finds. Its replica may be gone.
-func TestLineThatWasThereBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		a.serve(t, "cp-1", "cp-2")
-		other := replica(a, "cp-2")
-		stop := report(t, other)
-		pause(time.Second)
-		stop()
-		r := leader(t, a)
-		pause(2 * heartbeatInterval)
-		wantState(t, r, Waiting)
-		report(t, replica(a, "cp-2")) // started again: its first heartbeat is another line
-		pause(2 * time.Second)
-		wantState(t, r, Registered)
-	})
-}
-
-func TestUnreadyReplicaIsSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		a.serve(t, "cp-1", "cp-2")
-		r := leader(t, a)
-		var ready atomic.Bool
-		other := replica(a, "cp-2")
-		other.config.Ready = func() error {
-			if ready.Load() {
-				return nil
-			}
-			return errors.New("no certificate")
-		}
-		report(t, other)
-		pause(10 * time.Second)
-		wantState(t, r, Waiting)
-		ready.Store(true)
-		pause(2 * time.Second)
-		wantState(t, r, Registered)
-	})
-}
-
-// One that listens elsewhere is none: kube-apiserver beside it would not reach it.
-func TestOtherEndpointIsSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		a.serve(t, "cp-1", "cp-2")
-		r := leader(t, a)
-		other := replica(a, "cp-2")
-		other.config.Endpoint = "https://127.0.0.1:10263"
-		report(t, other)
-		pause(time.Minute)
-		wantState(t, r, Waiting)
 	})
 }
 
@@ -221,18 +177,21 @@ func TestNobodyToAwait(t *testing.T) {
 	}
 }
 
-// A bound webhook stays and is repaired when a host joins, and an Event names the host.
+// A bound webhook stays and is repaired when a host joins, and an Event names the host. Where the
+// webhook is off, kube-apiserver needs no replica, and none is missing.
 func TestHostThatJoins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.serve(t, "cp-1")
-		r := leader(t, a)
+		own, registry := replica(a, "cp-1"), metrics.NewKubeRegistry()
+		r := run(t, a, func(c *Config) { c.Hosts, c.Metrics = own, NewMetrics(registry.MustRegister) })
+		report(t, own)
 		pause(time.Second)
 		wantState(t, r, Registered)
 		a.serve(t, "cp-2")
 		pause(missingGrace / 2)
 		if len(a.recorded()) > 0 {
-			t.Errorf("Events within the grace: %q", a.recorded())
+			t.Errorf("Events within the grace period: %q", a.recorded())
 		}
 		pause(missingGrace)
 		wantState(t, r, Registered)
@@ -243,6 +202,9 @@ func TestHostThatJoins(t *testing.T) {
 			!strings.HasSuffix(a.recorded()[0], " --kubeconfig=/etc/kubernetes/admin.conf") {
 			t.Errorf("Events: %q, want one about cp-2, whose command also works outside of a Pod", a.recorded())
 		}
+		if got := value(t, registry); got != 1 {
+			t.Errorf("%v hosts without a replica while the webhook is bound, want 1", got)
+		}
 		a.change(t, validating, func(o *object) *object { return o.with(nil) })
 		pause(time.Second)
 		a.expect(t, "damaged", "mutate", "validate")
@@ -252,33 +214,13 @@ func TestHostThatJoins(t *testing.T) {
 		if detail := r.Status().Detail; strings.Contains(detail, "cp-2") {
 			t.Errorf("the status still says %q", detail)
 		}
-	})
-}
-
-// Where the webhook is out, kube-apiserver needs nobody, and nobody is missing.
-func TestNobodyIsMissedWhileOff(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		a.serve(t, "cp-1")
-		own := replica(a, "cp-1")
-		registry := metrics.NewKubeRegistry()
-		shown := NewMetrics(registry.MustRegister)
-		r := run(t, a, func(c *Config) { c.Hosts, c.Metrics = own, shown })
-		report(t, own)
-		pause(time.Second)
-		a.serve(t, "cp-2")
+		a.serve(t, "cp-3")
 		pause(missingGrace / 2)
-		if got := value(t, registry); got != 1 {
-			t.Fatalf("%v hosts without a replica while the webhook is bound, want 1", got)
-		}
 		a.change(t, mutating, func(o *object) *object { return o.with(nil).annotated(AnnotationOff) })
 		pause(missingGrace)
 		wantState(t, r, Off)
-		if got := value(t, registry); got != 0 {
-			t.Errorf("%v hosts without a replica while the webhook is out, want 0", got)
-		}
-		if len(a.recorded()) > 0 {
-			t.Errorf("Events while the webhook is out: %q", a.recorded())
+		if got := value(t, registry); got != 0 || len(a.recorded()) != 1 {
+			t.Errorf("%v hosts without a replica while the webhook is off, want 0; Events: %q, want no further one", got, a.recorded())
 		}
 	})
 }
@@ -341,9 +283,11 @@ func TestHostsObjectIsRepaired(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"emptied": func(t *testing.T, a *apiserver) { a.patchHosts(t, `{"data":null}`) },
 		"damaged": func(t *testing.T, a *apiserver) {
-			a.patchHosts(t, `{"data":{"schema-version":"none","host.cp-1":"rubbish","host.cp-2":"rubbish"}}`)
+			patch := []byte(`{"data":{"schema-version":"none","host.cp-1":"rubbish","host.cp-2":"rubbish"}}`)
+			if _, err := a.CoreV1().ConfigMaps(HostsNamespace).Patch(t.Context(), HostsName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -364,14 +308,6 @@ func TestHostsObjectIsRepaired(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-func (a *apiserver) patchHosts(t *testing.T, patch string) {
-	t.Helper()
-	_, err := a.CoreV1().ConfigMaps(HostsNamespace).Patch(t.Context(), HostsName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

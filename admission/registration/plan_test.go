@@ -96,11 +96,6 @@ func TestPlan(t *testing.T) {
 			world:  world{mutating: damage, validating: damage},
 			want:   outcome{State: Proving, Writes: map[string]string{"update mutating": past, "update validating": past}},
 		},
-		"damaged, staged": {
-			reason: "all is in place",
-			world:  world{mutating: past, validating: past},
-			want:   outcome{State: Proving, Probe: true},
-		},
 		"one damaged before our time": {
 			reason: "a plugin that refuses the probe would be in its way, though its configuration is right",
 			world:  world{mutating: damage, validating: right},
@@ -115,11 +110,6 @@ func TestPlan(t *testing.T) {
 			reason: "the other one stays bound for all but the probe",
 			world:  world{validating: right},
 			want:   outcome{State: Proving, Writes: map[string]string{"create mutating": stage, "update validating": passing}},
-		},
-		"one damaged, staged": {
-			reason: "all is in place",
-			world:  world{mutating: past, validating: passing},
-			want:   outcome{State: Proving, Probe: true},
 		},
 		"one damaged, proved": {
 			reason: "the way past both goes",
@@ -141,16 +131,6 @@ func TestPlan(t *testing.T) {
 			world:  world{mutating: none, validating: right, off: "mutating", proven: true},
 			want:   outcome{State: Off},
 		},
-		"off on the other": {
-			reason: "either one",
-			world:  world{mutating: damage, validating: none, off: "validating", proven: true},
-			want:   outcome{State: Off},
-		},
-		"off and right": {
-			reason: "a person may look at it",
-			world:  world{mutating: right, validating: right, off: "validating"},
-			want:   outcome{State: Off},
-		},
 		"off, then deleted": {
 			reason: "the annotation went with the object and still counts",
 			world:  world{validating: right, deleted: [kinds]last{{existed: true, off: true}, {}}, proven: true},
@@ -160,11 +140,6 @@ func TestPlan(t *testing.T) {
 			reason: "a new leader would know of neither",
 			world:  world{deleted: [kinds]last{{existed: true}, {existed: true, off: true}}, proven: true},
 			want:   outcome{State: Off, Writes: map[string]string{"again validating, off": none}},
-		},
-		"both off, then both deleted": {
-			reason: "one is enough",
-			world:  world{deleted: [kinds]last{{existed: true, off: true}, {existed: true, off: true}}, unready: true},
-			want:   outcome{State: Off, Writes: map[string]string{"again mutating, off": none}},
 		},
 		"off, then one of two deleted": {
 			reason: "the other one tells the next leader",

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,335 +148,43 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 				if len(a.recorded()) != 1 {
 					t.Errorf("Events: %q, want one", a.recorded())
 				}
+				if tc.down == nil {
+					return
+				}
+				a.breaks(nil)
+				pause(maxBackoff)
+				wantState(t, r, Registered)
+				a.expect(t, "reached", "mutate", "validate")
 			})
 		})
 	}
 }
 
-// With --pod-token=secret and --token-secrets=manual there is no token for the probe.
+// With --pod-token=secret and --token-secrets=manual there is no token for the probe. The answer of
+// any replica is a proof.
 func TestProofNeedsNoToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.noToken = apierrors.NewServerTimeout(corev1.Resource("serviceaccounts"), "create pod", 1)
-		r := run(t, a)
-		pause(time.Second)
-		wantState(t, r, Registered)
-	})
-}
-
-func TestBindsOnceReached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		a.breaks(errors.New("connection refused"))
-		r := run(t, a)
-		pause(time.Minute)
-		a.breaks(nil)
-		pause(maxBackoff)
-		wantState(t, r, Registered)
-		a.expect(t, "reached", "mutate", "validate")
-	})
-}
-
-func TestAnyReplicaIsProof(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
 		r := run(t, a, func(c *Config) { c.Responder = nil })
 		pause(time.Second)
 		wantState(t, r, Registered)
 	})
 }
 
-func TestRepairs(t *testing.T) {
-	damaged := func(o *object) *object {
-		broken := o.with(nil)
-		for _, one := range o.entries {
-			one = *one.DeepCopy()
-			one.ClientConfig.CABundle = []byte("rubbish")
-			broken.entries = append(broken.entries, one)
-		}
-		return broken
-	}
-	for name, harm := range map[string]func(*object) *object{
-		"caBundle": damaged,
-		"emptied":  func(o *object) *object { return o.with(nil) },
-		"policy": func(o *object) *object {
-			o = o.with([]entry{*o.entries[0].DeepCopy()})
-			ignore := admissionregistrationv1.Ignore
-			o.entries[0].FailurePolicy = &ignore
-			return o
-		},
-		"another webhook": func(o *object) *object {
-			other := *o.entries[0].DeepCopy()
-			other.Name = "other.example.org"
-			return o.with(append(slices.Clone(o.entries), other))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPIServer(t)
-				r := run(t, a)
-				pause(time.Second)
-				for k := range kinds {
-					a.change(t, k, harm)
-				}
-				synctest.Wait()
-				a.expect(t, "repaired by its first owner", "mutate", "validate")
-				wantState(t, r, Registered)
-				for k := range kinds {
-					o, err := k.in(a).get(t.Context())
-					if err != nil || *o.entries[0].FailurePolicy != admissionregistrationv1.Fail {
-						t.Errorf("%s: the policy is not repaired, %v", k, err)
-					}
-				}
-			})
-			// A new leader has proved nothing yet, and what is damaged is in its way.
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPIServer(t)
-				m, v := urlSpec().entries(a.accepted)
-				for k, entries := range [][]entry{m, v} {
-					o := (*object)(nil).with(entries)
-					if err := kind(k).in(a).put(t.Context(), harm(o)); err != nil {
-						t.Fatal(err)
-					}
-				}
-				r := run(t, a)
-				pause(2 * time.Second)
-				a.expect(t, "repaired by a new leader", "mutate", "validate")
-				wantState(t, r, Registered)
-			})
-		})
-	}
-}
-
-// A correct webhook may refuse the probe of a new leader, which has to repair the other one.
-func TestRepairsOneBesideOneThatRefuses(t *testing.T) {
-	for name, harm := range map[string]func(*testing.T, *apiserver){
-		"deleted": func(*testing.T, *apiserver) {},
-		"emptied": func(t *testing.T, a *apiserver) {
-			if err := mutating.in(a).put(t.Context(), (*object)(nil).with(nil)); err != nil {
-				t.Fatal(err)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPIServer(t)
-				a.invalid = apierrors.NewForbidden(corev1.Resource("pods"), "probe", errors.New("pod.Spec.SecurityContext.RunAsUser is forbidden"))
-				_, entries := urlSpec().entries(a.accepted)
-				if err := validating.in(a).put(t.Context(), (*object)(nil).with(entries)); err != nil {
-					t.Fatal(err)
-				}
-				harm(t, a)
-				r := run(t, a)
-				pause(2 * time.Second)
-				a.expect(t, "repaired", "mutate", "validate")
-				wantState(t, r, Registered)
-				o, err := validating.in(a).get(t.Context())
-				if err != nil || slices.ContainsFunc(o.entries, exempt) {
-					t.Errorf("the way past the validating one has stayed: %v, %v", o, err)
-				}
-			})
-		})
-	}
-}
-
-func TestDeletedIsRecreatedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		r := run(t, a)
-		pause(time.Second)
-		a.remove(t, mutating)
-		a.remove(t, validating)
-		pause(2 * settleDelay)
-		a.expect(t, "deleted", "mutate", "validate")
-		if len(a.recorded()) != 2 || !strings.Contains(a.recorded()[0], "sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or ") {
-			t.Errorf("Events: %q, want two that name the command", a.recorded())
-		}
-		a.remove(t, mutating)
-		pause(recreateInterval - 3*settleDelay)
-		a.expect(t, "deleted again", "gone", "validate")
-		wantState(t, r, Deleted)
-		pause(3 * settleDelay)
-		a.expect(t, "five minutes later", "mutate", "validate")
-		wantState(t, r, Registered)
-	})
-}
-
-func TestBreakGlass(t *testing.T) {
-	off := func(o *object) *object { return o.annotated(AnnotationOff) }
-	for name, tc := range map[string]struct {
-		reason               string
-		breaks               func(*testing.T, *apiserver)
-		mutating, validating string
-	}{
-		"unregister": {
-			breaks: func(t *testing.T, a *apiserver) {
-				if err := Unregister(t.Context(), a); err != nil {
-					t.Fatal(err)
-				}
-			},
-			mutating: "", validating: "",
-		},
-		"unregister without objects": {
-			breaks: func(t *testing.T, a *apiserver) {
-				a.change(t, mutating, off)
-				a.remove(t, validating)
-				a.remove(t, mutating)
-				if err := Unregister(t.Context(), a); err != nil {
-					t.Fatal(err)
-				}
-			},
-		},
-		"annotated and emptied": {
-			breaks: func(t *testing.T, a *apiserver) {
-				a.change(t, validating, off)
-				a.change(t, mutating, func(o *object) *object { return o.with(nil) })
-			},
-			validating: "validate",
-		},
-		"annotated and deleted": {
-			breaks: func(t *testing.T, a *apiserver) {
-				a.change(t, mutating, off)
-				a.remove(t, mutating)
-				a.remove(t, validating)
-			},
-			mutating: "", validating: "gone",
-		},
-		"annotated and deleted again and again": {
-			reason: "nobody is flooded, and nothing binds in between",
-			breaks: func(t *testing.T, a *apiserver) {
-				a.change(t, validating, off)
-				a.remove(t, validating)
-				a.remove(t, mutating)
-				for range 3 {
-					pause(2 * settleDelay)
-					if a.holds(t, validating) != "gone" {
-						a.remove(t, validating)
-					}
-				}
-			},
-			mutating: "gone", validating: "",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newAPIServer(t)
-				r := run(t, a)
-				pause(time.Second)
-				tc.breaks(t, a)
-				pause(time.Hour)
-				wantState(t, r, Off)
-				if got, want := r.Status().Detail, "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf"; !strings.HasSuffix(got, "; to switch it on: "+want) {
-					t.Errorf("the status is %q, want it to end with %q", got, want)
-				}
-				a.expect(t, "switched off", tc.mutating, tc.validating)
-				if err := r.Check(); err != nil {
-					t.Errorf("what a person has switched off is not ready: %v", err)
-				}
-				if err := Register(t.Context(), a); err != nil {
-					t.Fatal(err)
-				}
-				pause(time.Second)
-				wantState(t, r, Registered)
-				a.expect(t, "switched on", "mutate", "validate")
-			})
-		})
-	}
-}
-
-// A new leader keeps off too.
-func TestBreakGlassOutlivesTheLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		if err := Unregister(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
-		r := run(t, a)
-		pause(time.Hour)
-		wantState(t, r, Off)
-		a.expect(t, "switched off", "", "")
-		if probes, _ := a.counts(); probes != 0 {
-			t.Errorf("%d probes", probes)
-		}
-	})
-}
-
-// Both were deleted after one was annotated. Another leader never saw either.
-func TestBreakGlassByDeletionOutlivesTheLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		first := New(a.config())
-		stop, end := start(t, first.Run), start(t, first.Lead)
-		pause(time.Second)
-		wantState(t, first, Registered)
-		a.change(t, validating, func(o *object) *object { return o.annotated(AnnotationOff) })
-		a.remove(t, validating)
-		a.remove(t, mutating)
-		pause(2 * settleDelay)
-		if len(a.recorded()) != 1 || !strings.Contains(a.recorded()[0], "without webhooks to keep that") {
-			t.Errorf("Events: %q, want one that says why it is there again", a.recorded())
-		}
-		end()
-		stop()
-		second := run(t, a)
-		pause(time.Hour)
-		wantState(t, second, Off)
-		a.expect(t, "under the next leader", "gone", "")
-	})
-}
-
-// Between a write and the watch that tells of it, what was written counts.
-func TestWatchedRemembersOff(t *testing.T) {
-	t.Parallel()
-	w := &watched{}
-	gone := (*object)(nil).with(nil).annotated(AnnotationOff)
-	for name, want := range map[string]bool{"made again with it": true, "made again without it": false} {
-		w.remove(mutating, gone, time.Now())
-		w.recreate(mutating, want, time.Now())
-		if got := w.get()[mutating]; got.off != want || got.existed {
-			t.Errorf("%s: off is %t and existed is %t, want %t and false", name, got.off, got.existed, want)
-		}
-	}
-}
-
-// Somebody who undoes every write does not make us flood the apiserver.
-func TestDoesNotFight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		run(t, a)
-		pause(time.Minute)
-		var fighting atomic.Bool
-		fighting.Store(true)
-		a.PrependReactor("update", "mutatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			written := action.(clienttesting.UpdateAction).GetObject().(*admissionregistrationv1.MutatingWebhookConfiguration)
-			if fighting.Load() && len(written.Webhooks) > 0 {
-				emptied := written.DeepCopy()
-				emptied.Webhooks = nil
-				time.AfterFunc(time.Millisecond, func() {
-					_ = a.Tracker().Update(action.GetResource(), emptied, "")
-				})
-			}
-			return false, nil, nil
-		})
-		_, before := a.counts()
-		a.change(t, mutating, func(o *object) *object { return o.with(nil) })
-		pause(time.Minute)
-		const want = writeBurst + int(time.Minute/writeInterval)
-		if _, after := a.counts(); after-before < want-12 || after-before > want+2 {
-			t.Errorf("%d writes in a minute, want about %d", after-before, want)
-		}
-		fighting.Store(false)
-		pause(2 * writeInterval)
-		a.expect(t, "after the fight", "mutate", "validate")
-	})
-}
-
-// A caBundle that changes in steps needs no new proof; another one does.
+// Without a caBundle nothing is written. One that changes in steps needs no new proof; another does.
 func TestCABundleChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		first, second := a.accepted, caPEM(t)
-		run(t, a)
+		a.ca.set(nil)
+		r := run(t, a)
+		pause(time.Minute)
+		wantState(t, r, Waiting)
+		if _, writes := a.counts(); writes != 0 {
+			t.Errorf("%d writes without a caBundle", writes)
+		}
+		a.ca.set(first)
 		pause(time.Second)
 		a.accepts(slices.Concat(first, second))
 		synctest.Wait()
@@ -502,22 +209,6 @@ func TestCABundleChanges(t *testing.T) {
 		if got, want := a.ca.has(), []string{string(third)}; !slices.Equal(got, want) {
 			t.Errorf("the serving CA receives %q as registered, want %q", got, want)
 		}
-	})
-}
-
-func TestWaitsForACABundle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		a.ca.set(nil)
-		r := run(t, a)
-		pause(time.Minute)
-		wantState(t, r, Waiting)
-		if _, writes := a.counts(); writes != 0 {
-			t.Errorf("%d writes without a caBundle", writes)
-		}
-		a.ca.set(a.accepted)
-		pause(time.Second)
-		wantState(t, r, Registered)
 	})
 }
 

@@ -206,7 +206,6 @@ func TestEndpoint(t *testing.T) {
 	six := urlSpec()
 	six.Host = "::1"
 	for want, spec := range map[string]Spec{
-		"https://127.0.0.1:10262/mutate":                                   urlSpec(),
 		"https://[::1]:10262/mutate":                                       six,
 		"https://sa-controller-manager-webhook.kube-system.svc:443/mutate": serviceSpec(),
 	} {

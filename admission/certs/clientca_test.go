@@ -1,0 +1,97 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package certs
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// The client CA of a running server is exchanged between two handshakes.
+func TestClientCA(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	var cas [2]*authority
+	for i := range cas {
+		var err error
+		if cas[i], err = newAuthority(now, day); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	if _, err := NewClientCA(filepath.Join(dir, "ca.crt")); err == nil {
+		t.Error("a client CA is read from a file that does not exist")
+	}
+	file := writeFile(t, dir, "ca.crt", certPEM(cas[0].cert))
+	c, err := NewClientCA(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follow(t, c.Run)
+	serving, err := cas[0].leaf(now, day, []string{"127.0.0.1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &tls.Config{Certificates: []tls.Certificate{*serving}, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
+	server.GetConfigForClient = c.ConfigForClient(server.Clone())
+
+	if err := handshake(t, server, clientCert(t, cas[0], now)); err != nil {
+		t.Errorf("a client of the CA is refused: %v", err)
+	}
+	if err := handshake(t, server, clientCert(t, cas[1], now)); err == nil {
+		t.Error("a stranger gets in")
+	}
+	writeFile(t, dir, "ca.crt", []byte("rubbish"))
+	if err := c.content.RunOnce(t.Context()); err == nil || c.load() != nil || handshake(t, server, clientCert(t, cas[0], now)) != nil {
+		t.Errorf("a damaged file shut the door: %v", err)
+	}
+	previous := c.Pool()
+	writeFile(t, dir, "ca.crt", certPEM(cas[1].cert))
+	deadline := time.After(10 * time.Second)
+	for c.Pool().Equal(previous) {
+		select {
+		case <-deadline:
+			t.Fatal("the changed file was not noticed")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if err := handshake(t, server, clientCert(t, cas[1], now)); err != nil {
+		t.Errorf("a client of the new CA is refused: %v", err)
+	}
+	if err := handshake(t, server, clientCert(t, cas[0], now)); err == nil {
+		t.Error("a client of the previous CA still gets in")
+	}
+}
+
+func clientCert(t *testing.T, ca *authority, now time.Time) tls.Certificate {
+	t.Helper()
+	leaf, err := ca.leaf(now, day, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf.Leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	client, err := issue(ca, leaf.Leaf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{client.cert.Raw}, PrivateKey: client.key}
+}
+
+// handshake is what the server makes of a client.
+func handshake(t *testing.T, server *tls.Config, client tls.Certificate) error {
+	t.Helper()
+	here, there := net.Pipe()
+	defer here.Close()
+	defer there.Close()
+	go func() {
+		connection := tls.Client(there, &tls.Config{Certificates: []tls.Certificate{client}, InsecureSkipVerify: true})
+		_ = connection.Handshake()
+		_, _ = connection.Read(make([]byte, 1))
+	}()
+	return tls.Server(here, server).HandshakeContext(t.Context())
+}

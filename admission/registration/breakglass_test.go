@@ -1,0 +1,194 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func TestDeletedIsRecreatedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		r := run(t, a)
+		pause(time.Second)
+		a.remove(t, mutating)
+		a.remove(t, validating)
+		pause(2 * settleDelay)
+		a.expect(t, "deleted", "mutate", "validate")
+		if len(a.recorded()) != 2 || !strings.Contains(a.recorded()[0], "sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or ") {
+			t.Errorf("Events: %q, want two that name the command", a.recorded())
+		}
+		a.remove(t, mutating)
+		pause(recreateInterval - 3*settleDelay)
+		a.expect(t, "deleted again", "gone", "validate")
+		wantState(t, r, Deleted)
+		pause(3 * settleDelay)
+		a.expect(t, "five minutes later", "mutate", "validate")
+		wantState(t, r, Registered)
+	})
+}
+
+func TestBreakGlass(t *testing.T) {
+	off := func(o *object) *object { return o.annotated(AnnotationOff) }
+	for name, tc := range map[string]struct {
+		reason               string
+		breaks               func(*testing.T, *apiserver)
+		mutating, validating string
+	}{
+		"unregister": {
+			breaks: func(t *testing.T, a *apiserver) {
+				if err := Unregister(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+			},
+			mutating: "", validating: "",
+		},
+		"unregister without objects": {
+			breaks: func(t *testing.T, a *apiserver) {
+				a.change(t, mutating, off)
+				a.remove(t, validating)
+				a.remove(t, mutating)
+				if err := Unregister(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+			},
+		},
+		"annotated and emptied": {
+			reason: "the live look before a write finds it",
+			breaks: func(t *testing.T, a *apiserver) {
+				a.change(t, validating, off)
+				a.change(t, mutating, func(o *object) *object { return o.with(nil) })
+			},
+			validating: "validate",
+		},
+		"annotated and deleted": {
+			breaks: func(t *testing.T, a *apiserver) {
+				a.change(t, mutating, off)
+				a.remove(t, mutating)
+				a.remove(t, validating)
+			},
+			mutating: "", validating: "gone",
+		},
+		"annotated and deleted again and again": {
+			reason: "nobody is flooded, and nothing binds in between",
+			breaks: func(t *testing.T, a *apiserver) {
+				a.change(t, validating, off)
+				a.remove(t, validating)
+				a.remove(t, mutating)
+				for range 3 {
+					pause(2 * settleDelay)
+					if a.holds(t, validating) != "gone" {
+						a.remove(t, validating)
+					}
+				}
+			},
+			mutating: "gone", validating: "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPIServer(t)
+				r := run(t, a)
+				pause(time.Second)
+				tc.breaks(t, a)
+				pause(time.Hour)
+				wantState(t, r, Off)
+				if got, want := r.Status().Detail, "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf"; !strings.HasSuffix(got, "; to switch it on: "+want) {
+					t.Errorf("the status is %q, want it to end with %q", got, want)
+				}
+				a.expect(t, "switched off", tc.mutating, tc.validating)
+				if err := r.Check(); err != nil {
+					t.Errorf("what a person has switched off is not ready: %v", err)
+				}
+				if err := Register(t.Context(), a); err != nil {
+					t.Fatal(err)
+				}
+				pause(time.Second)
+				wantState(t, r, Registered)
+				a.expect(t, "switched on", "mutate", "validate")
+			})
+		})
+	}
+}
+
+// A new leader keeps off too.
+func TestBreakGlassOutlivesTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		if err := Unregister(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		r := run(t, a)
+		pause(time.Hour)
+		wantState(t, r, Off)
+		a.expect(t, "switched off", "", "")
+		if probes, _ := a.counts(); probes != 0 {
+			t.Errorf("%d probes", probes)
+		}
+	})
+}
+
+// Both were deleted after one was annotated. Another leader never saw either.
+func TestBreakGlassByDeletionOutlivesTheLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		first := New(a.config())
+		stop, end := start(t, first.Run), start(t, first.Lead)
+		pause(time.Second)
+		wantState(t, first, Registered)
+		a.change(t, validating, func(o *object) *object { return o.annotated(AnnotationOff) })
+		a.remove(t, validating)
+		a.remove(t, mutating)
+		pause(2 * settleDelay)
+		if len(a.recorded()) != 1 || !strings.Contains(a.recorded()[0], "without webhooks to keep that") {
+			t.Errorf("Events: %q, want one that says why it is there again", a.recorded())
+		}
+		end()
+		stop()
+		second := run(t, a)
+		pause(time.Hour)
+		wantState(t, second, Off)
+		a.expect(t, "under the next leader", "gone", "")
+	})
+}
+
+// Somebody who undoes every write does not make us flood the apiserver.
+func TestDoesNotFight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		run(t, a)
+		pause(time.Minute)
+		var fighting atomic.Bool
+		fighting.Store(true)
+		a.PrependReactor("update", "mutatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			written := action.(clienttesting.UpdateAction).GetObject().(*admissionregistrationv1.MutatingWebhookConfiguration)
+			if fighting.Load() && len(written.Webhooks) > 0 {
+				emptied := written.DeepCopy()
+				emptied.Webhooks = nil
+				time.AfterFunc(time.Millisecond, func() {
+					_ = a.Tracker().Update(action.GetResource(), emptied, "")
+				})
+			}
+			return false, nil, nil
+		})
+		_, before := a.counts()
+		a.change(t, mutating, func(o *object) *object { return o.with(nil) })
+		pause(time.Minute)
+		const want = writeBurst + int(time.Minute/writeInterval)
+		if _, after := a.counts(); after-before < want-12 || after-before > want+2 {
+			t.Errorf("%d writes in a minute, want about %d", after-before, want)
+		}
+		fighting.Store(false)
+		pause(2 * writeInterval)
+		a.expect(t, "after the fight", "mutate", "validate")
+	})
+}

@@ -229,34 +229,6 @@ func TestValidatorsCannotPatch(t *testing.T) {
 	}
 }
 
-func TestChainRules(t *testing.T) {
-	t.Parallel()
-	chain := Chain{
-		{Name: "a", Plugin: mutates(allow)},
-		{Name: "b", Plugin: validates(allow)},
-		{Name: "c", Plugin: validator{base{rules: []Rule{{Resource: "pods", SubResource: "ephemeralcontainers", Operations: []Operation{Update}}}}, allow}},
-	}
-	lines := func(rules []Rule) []string {
-		var lines []string
-		for _, r := range rules {
-			lines = append(lines, r.String())
-		}
-		return lines
-	}
-	want := map[string][]string{
-		"all":        {"CREATE pods", "CREATE pods", "UPDATE pods/ephemeralcontainers"},
-		"mutating":   {"CREATE pods"},
-		"validating": {"CREATE pods", "UPDATE pods/ephemeralcontainers"},
-	}
-	got := map[string][]string{"all": lines(chain.Rules()), "mutating": lines(chain.MutatingRules()), "validating": lines(chain.ValidatingRules())}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"a", "b", "c"}, chain.Names()); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
-	}
-}
-
 // selective mutates Pods and validates services besides.
 type selective struct {
 	mutator
@@ -281,7 +253,10 @@ func TestChainMutatesSelectively(t *testing.T) {
 			return nil
 		}
 	}
-	chain := Chain{{Name: "a", Plugin: selective{mutator{base{rules: []Rule{podRule(), services}}, note(&admitted)}, note(&validated)}}}
+	chain := Chain{
+		{Name: "a", Plugin: selective{mutator{base{rules: []Rule{podRule(), services}}, note(&admitted)}, note(&validated)}},
+		{Name: "b", Plugin: mutates(allow)}, {Name: "c", Plugin: validates(allow)},
+	}
 	for _, resource := range []string{"pods", "services", "nodes"} {
 		request := createPod("web")
 		request.Resource.Resource = resource
@@ -291,10 +266,11 @@ func TestChainMutatesSelectively(t *testing.T) {
 			}
 		}
 	}
-	got := map[string]any{"admitted": admitted, "validated": validated, "mutating": chain.MutatingRules(), "validating": chain.ValidatingRules(), "all": chain.Rules()}
+	got := map[string]any{"admitted": admitted, "validated": validated, "mutating": chain.MutatingRules(), "validating": chain.ValidatingRules(), "all": chain.Rules(), "names": chain.Names()}
 	want := map[string]any{
 		"admitted": []string{"pods"}, "validated": []string{"pods", "services"},
-		"mutating": []Rule{podRule()}, "validating": []Rule{podRule(), services}, "all": []Rule{podRule(), podRule(), services},
+		"mutating": []Rule{podRule(), podRule()}, "validating": []Rule{podRule(), services, podRule()},
+		"all": []Rule{podRule(), podRule(), podRule(), services, podRule()}, "names": []string{"a", "b", "c"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -114,8 +114,6 @@ func TestReadConfiguration(t *testing.T) {
 		"other kind":      {reason: "a file for another flag", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n", refusal: `kind "TracingConfiguration"; expected`},
 		"empty":           {reason: "an empty file is a mistake", content: "", refusal: `found apiVersion "", kind ""`},
 		"unknown field":   {reason: "strict", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugin: []\n", refusal: `unknown field "plugin"`},
-		"unknown in item": {reason: "strict below too", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: A\n  config: {}\n", refusal: `unknown field "config"`},
-		"duplicate field": {reason: "strict", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nkind: AdmissionConfiguration\n", refusal: "already set in map"},
 		"no name":         {reason: "the place is named", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- path: x\n", refusal: "plugins[0] has no name"},
 		"same name twice": {reason: "which one counts is unclear", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: A\n- name: A\n", refusal: `plugin "A" is configured twice`},
 		"not YAML":        {reason: "the file is named", content: "\t{", refusal: "yaml: "},

@@ -68,17 +68,17 @@ func TestRulesWithOperations(t *testing.T) {
 
 func TestRuleIsBroad(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
+	for text, tc := range map[string]struct {
 		reason string
 		rule   Rule
 		want   bool
 	}{
-		"named":          {reason: "pods/* stays with Pods", rule: Rule{Resource: "pods", SubResource: Any, Operations: []Operation{Any}}},
-		"every group":    {reason: "others can own the name", rule: Rule{Group: Any, Resource: "pods"}, want: true},
-		"every resource": {reason: "all of a group", rule: Rule{Resource: Any}, want: true},
+		"* pods/*":         {reason: "it stays with Pods", rule: Rule{Resource: "pods", SubResource: Any, Operations: []Operation{Any}}},
+		"CREATE pods.*":    {reason: "others can own the name", rule: Rule{Group: Any, Resource: "pods", Operations: []Operation{Create}}, want: true},
+		"UPDATE *.apps.v1": {reason: "all of a group", rule: Rule{Group: "apps", Version: "v1", Resource: Any, Operations: []Operation{Update}}, want: true},
 	} {
-		if got := tc.rule.IsBroad(); got != tc.want {
-			t.Errorf("%s: %s: got %t, want %t", name, tc.reason, got, tc.want)
+		if got := tc.rule.IsBroad(); got != tc.want || tc.rule.String() != text {
+			t.Errorf("%s: %s: broad is %t, want %t; the rule prints as %s", text, tc.reason, got, tc.want, tc.rule)
 		}
 	}
 }

@@ -20,7 +20,6 @@ func TestSelectionNames(t *testing.T) {
 	}{
 		"no flag":        {reason: "what is on by default", want: []string{"B", "D"}},
 		"enable":         {reason: "in addition, in our order", selection: Selection{Enable: []string{"C", "A"}}, want: []string{"A", "B", "C", "D"}},
-		"enable again":   {reason: "it is on already", selection: Selection{Enable: []string{"B"}}, want: []string{"B", "D"}},
 		"disable":        {reason: "taken off", selection: Selection{Disable: []string{"B", "A"}}, want: []string{"D"}},
 		"disable all":    {reason: "nothing is left", selection: Selection{Disable: []string{"B", "D"}}},
 		"both":           {reason: "each does its part", selection: Selection{Enable: []string{"A"}, Disable: []string{"B"}}, want: []string{"A", "D"}},
@@ -47,7 +46,6 @@ func TestSelectionValidate(t *testing.T) {
 		want      []string
 	}{
 		"no flag":         {reason: "fine"},
-		"known":           {reason: "fine", selection: Selection{Enable: []string{"A"}, Disable: []string{"B"}}},
 		"exact":           {reason: "fine", selection: Selection{Exact: []string{"B", "A"}}},
 		"exact and more":  {reason: "they exclude each other", selection: Selection{Exact: []string{}, Disable: []string{}}, want: []string{"--admission-control and --enable-admission-plugins/--disable-admission-plugins are mutually exclusive"}},
 		"unknown":         {reason: "the flag is named, and all mistakes at once", selection: Selection{Enable: []string{"X", "Z"}, Disable: []string{"Y"}}, want: []string{`--enable-admission-plugins: admission plugin "X" is not one of A, B`, `--enable-admission-plugins: admission plugin "Z" is not one of A, B`, `--disable-admission-plugins: admission plugin "Y" is not one of A, B`}},

@@ -58,7 +58,7 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 		},
 		"plain HTTP": {reason: "somebody forgot the s", call: func(t *testing.T, s *site) { s.sends(t, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n") }, want: handshakeNotTLS},
 		"port check": {reason: "a load balancer looks if it is open", call: func(t *testing.T, s *site) { s.sends(t, "") }, want: handshakeClosed},
-		"silence":    {reason: "somebody holds a connection", call: func(t *testing.T, s *site) { s.holds(t, time.Minute) }, want: handshakeTimeout},
+		"silence":    {reason: "somebody holds a connection", call: func(t *testing.T, s *site) { s.dialSilent(t); time.Sleep(time.Minute) }, want: handshakeTimeout},
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
@@ -104,16 +104,5 @@ func (s *site) sends(t *testing.T, text string) {
 		t.Error(err)
 	}
 	synctest.Wait()
-	_ = conn.Close()
-}
-
-// holds dials and says nothing for a while.
-func (s *site) holds(t *testing.T, d time.Duration) {
-	t.Helper()
-	conn, err := s.listener.DialContext(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(d)
 	_ = conn.Close()
 }

@@ -92,6 +92,12 @@ func TestScansWhenRegistered(t *testing.T) {
 		wantScans(t, w, "before it is registered", 0)
 
 		s.Registration(registration.Registered)
+		pause(time.Second)
+		s.Registration(registration.Off)
+		pause(time.Hour)
+		wantScans(t, w, "while it is switched off a second later", 0)
+
+		s.Registration(registration.Registered)
 		pause(settleDelay - 1)
 		wantScans(t, w, "while kube-apiserver learns of it", 0)
 		pause(1)
@@ -122,22 +128,6 @@ func TestScansAreRare(t *testing.T) {
 		if got, most := w.scans(), int(time.Hour/interval); got > most || got < most/2 {
 			t.Errorf("%d scans in an hour, want at most %d and nearly as many", got, most)
 		}
-	})
-}
-
-func TestScanWaitsForWhatGoesAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		s, _ := scanning(t, w)
-		s.Registration(registration.Registered)
-		pause(time.Second)
-		s.Registration(registration.Off)
-		pause(time.Hour)
-		wantScans(t, w, "while a person has it out", 0)
-		s.Registration(registration.Registered)
-		pause(settleDelay)
-		wantScans(t, w, "when it is back", 1)
 	})
 }
 
@@ -194,8 +184,8 @@ func TestScanReports(t *testing.T) {
 	}
 }
 
-// TestScanTellsOfTheNewest: those that an earlier scan has found have had their Events.
-func TestScanTellsOfTheNewest(t *testing.T) {
+// TestScanReportsTheNewest: those that an earlier scan has found have had their Events.
+func TestScanReportsTheNewest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(accountNamed("shop", "default"))

@@ -235,44 +235,39 @@ func value(t *testing.T, registry metrics.Gatherer) float64 {
 	return families[0].GetMetric()[0].GetGauge().GetValue()
 }
 
-// A newer version may have more to say than this one can read.
-func TestForeignHostsObjectStays(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		foreign := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: HostsNamespace, Name: HostsName},
-			Data:       map[string]string{stateobject.VersionKey: "2", "theirs": "x"},
-		}
-		a := newAPIServer(t, foreign)
-		a.serve(t, "cp-1", "cp-2")
-		r := leader(t, a)
-		report(t, replica(a, "cp-2"))
-		pause(time.Minute)
-		wantState(t, r, Waiting)
-		if err := r.Check(); err == nil || !strings.Contains(err.Error(), `its schema-version is "2"`) {
-			t.Errorf("Check = %v, want the schema-version", err)
-		}
-		if diff := cmp.Diff([]string{"schema-version", "theirs"}, a.lines(t)); diff != "" {
-			t.Errorf("the object was written (-want +got)\n%s", diff)
-		}
-	})
-}
-
-// An immutable object prevents heartbeats. The status says what to do.
-func TestImmutableHostsObjectIsSaid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: HostsNamespace, Name: HostsName}, Immutable: new(true)})
-		a.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), HostsName, nil)
+// A hosts object of a newer version is not written: it may say more than this one can read. An
+// immutable one prevents heartbeats. In both cases the status says what to do.
+func TestUnusableHostsObjectIsReported(t *testing.T) {
+	for name, tc := range map[string]struct {
+		object corev1.ConfigMap
+		want   string
+	}{
+		"newer":     {corev1.ConfigMap{Data: map[string]string{stateobject.VersionKey: "2", "theirs": "x"}}, `its schema-version is "2"`},
+		"immutable": {corev1.ConfigMap{Immutable: new(true)}, "is immutable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tc.object.Namespace, tc.object.Name = HostsNamespace, HostsName
+				a := newAPIServer(t, &tc.object)
+				if tc.object.Immutable != nil {
+					a.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+						return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), HostsName, nil)
+					})
+				}
+				a.serve(t, "cp-1", "cp-2")
+				r := leader(t, a)
+				report(t, replica(a, "cp-2"))
+				pause(time.Minute)
+				wantState(t, r, Waiting)
+				if err := r.Check(); err == nil || !strings.Contains(err.Error(), tc.want) {
+					t.Errorf("Check = %v, want %q", err, tc.want)
+				}
+				if diff := cmp.Diff(slices.Sorted(maps.Keys(tc.object.Data)), a.lines(t)); diff != "" {
+					t.Errorf("the object was written (-want +got)\n%s", diff)
+				}
+			})
 		})
-		a.serve(t, "cp-1", "cp-2")
-		r := leader(t, a)
-		report(t, replica(a, "cp-2"))
-		pause(time.Minute)
-		wantState(t, r, Waiting)
-		if detail := r.Status().Detail; !strings.Contains(detail, "is immutable") || !strings.Contains(detail, "delete it") {
-			t.Errorf("the status is %q, want what to do", detail)
-		}
-	})
+	}
 }
 
 // What somebody spoils or deletes is right again with the next heartbeats.

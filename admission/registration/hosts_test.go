@@ -72,24 +72,15 @@ func TestLiveHosts(t *testing.T) {
 
 func TestPerHost(t *testing.T) {
 	t.Parallel()
-	for name, tc := range map[string]struct {
-		spec Spec
-		want bool
-	}{
-		"Loopback":  {Spec{Mode: URL, Host: "127.0.0.1"}, true},
-		"Loopback6": {Spec{Mode: URL, Host: "::1"}, true},
-		"Localhost": {Spec{Mode: URL, Host: "localhost"}, true},
-		"Address":   {Spec{Mode: URL, Host: "10.0.0.7"}, false},
-		"Name":      {Spec{Mode: URL, Host: "webhook.example.org"}, false},
-		"Service":   {Spec{Mode: Service, Host: "127.0.0.1"}, false},
-		"NotAtAll":  {Spec{Mode: None, Host: "127.0.0.1"}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := tc.spec.PerHost(); got != tc.want {
-				t.Errorf("%t, want %t", got, tc.want)
-			}
-		})
+	for host, want := range map[string]bool{"127.0.0.1": true, "::1": true, "localhost": true, "10.0.0.7": false, "webhook.example.org": false} {
+		if got := (Spec{Mode: URL, Host: host}).PerHost(); got != want {
+			t.Errorf("by URL to %s: %t, want %t", host, got, want)
+		}
+	}
+	for _, mode := range []Mode{Service, None} {
+		if (Spec{Mode: mode, Host: "127.0.0.1"}).PerHost() {
+			t.Errorf("with registration %q each host needs a replica", mode)
+		}
 	}
 }
 

@@ -82,6 +82,9 @@ func TestEntries(t *testing.T) {
 	if diff := cmp.Diff([]entry{want}, validating); diff != "" {
 		t.Errorf("validating (-want +got)\n%s", diff)
 	}
+	if mutating, validating := (Spec{Mode: URL}).entries(nil); len(mutating)+len(validating) > 0 {
+		t.Errorf("without a rule there is %v and %v, want no webhook", mutating, validating)
+	}
 }
 
 func TestEntriesOfAService(t *testing.T) {

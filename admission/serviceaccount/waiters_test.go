@@ -5,7 +5,6 @@ package serviceaccount
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -40,32 +39,6 @@ func TestNoWakeIsLost(t *testing.T) {
 			t.Errorf("found: %t after %d looks", found, looks)
 		}
 	})
-}
-
-// TestManyWakes lets the race detector see waiters and wakers of one name.
-func TestManyWakes(t *testing.T) {
-	t.Parallel()
-	name := cache.NewObjectName(testNamespace, defaultAccount)
-	w := NewWaiters(mostWaiters, nil)
-	for range 500 {
-		var shown atomic.Bool
-		var group sync.WaitGroup
-		for range 3 {
-			group.Go(func() {
-				if !w.await(t.Context(), name, shown.Load) {
-					t.Error("gave up")
-				}
-			})
-		}
-		group.Go(func() {
-			shown.Store(true)
-			w.Wake(name)
-		})
-		group.Wait()
-	}
-	if len(w.waiting) != 0 {
-		t.Errorf("%d waiters remain", len(w.waiting))
-	}
 }
 
 // TestOneGivesUp: who stops waiting does not take others along.

@@ -10,8 +10,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"strconv"
 	"testing"
 	"time"
 
@@ -29,19 +27,18 @@ func TestLostServingCA(t *testing.T) {
 	c := controlPlane(t)
 	m := c.manage(t)
 	before := c.awaitCASecret(t, func(*corev1.Secret) error { return nil })
-	leaf := m.leaf(t)
 	load := c.traffic(t, c.namespace(t))
 	load.Lasts(t, time.Second)
 	c.deleteCASecret(t, before.UID)
-	c.awaitCASecret(t, func(got *corev1.Secret) error {
-		if got.UID == before.UID {
-			return errors.New("it is still the first one")
+	after := c.awaitCASecret(t, func(got *corev1.Secret) error {
+		if got.UID == before.UID || len(got.Data["next.crt"]) == 0 {
+			return errors.New("no successor of the CA is announced")
 		}
 		return nil
 	})
 	load.Lasts(t, 4*time.Second)
 	if !testing.Short() {
-		m.awaitOtherLeaf(t, leaf)
+		poll(t, "await a leaf of the next CA", func(ctx context.Context) error { return m.verifies(ctx, t, after.Data["next.crt"]) })
 		load.Lasts(t, time.Second)
 	}
 	load.Unharmed(t)
@@ -78,36 +75,15 @@ func TestDamagedServingCA(t *testing.T) {
 	load.Unharmed(t)
 }
 
-// leaf is the certificate that the webhook serves with now.
-func (m *manager) leaf(t *testing.T) *x509.Certificate {
+// verifies calls the webhook as kube-apiserver does with that caBundle.
+func (m *manager) verifies(ctx context.Context, t *testing.T, caBundle []byte) error {
 	t.Helper()
-	leaf, err := m.handshake()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return leaf
-}
-
-func (m *manager) handshake() (*x509.Certificate, error) {
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(m.port))
-	conn, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
-	if err != nil {
-		return nil, fmt.Errorf("dial the webhook: %w", err)
-	}
-	defer func() { _ = conn.Close() }()
-	return conn.ConnectionState().PeerCertificates[0], nil
-}
-
-// awaitOtherLeaf returns once the webhook serves with a leaf of another CA.
-func (m *manager) awaitOtherLeaf(t *testing.T, old *x509.Certificate) {
-	t.Helper()
-	poll(t, "await a leaf of the next CA", func(context.Context) error {
-		leaf, err := m.handshake()
-		if err == nil && bytes.Equal(leaf.AuthorityKeyId, old.AuthorityKeyId) {
-			err = errors.New("the leaf is of the same CA")
-		}
-		return err
+	client := m.client(t, func(config *tls.Config) {
+		config.InsecureSkipVerify, config.RootCAs = false, x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM(caBundle)
 	})
+	_, err := m.call(ctx, client, "/readyz", nil)
+	return err
 }
 
 // awaitCASecret returns the Secret of the serving CA once it passes the check.

@@ -4,9 +4,6 @@
 package webhook
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"regexp"
 	"strconv"
 	"testing"
@@ -64,22 +61,6 @@ func (m *manager) awaitReady(t *testing.T) {
 	if err := m.Ready(limited(t)); err != nil {
 		t.Fatalf("await the manager: %v", err)
 	}
-}
-
-// awaitNotReady returns once the manager says something else than that it is ready,
-// and that text is in it.
-func (m *manager) awaitNotReady(t *testing.T, text *regexp.Regexp) {
-	t.Helper()
-	poll(t, "await a manager that says why it is not ready", func(ctx context.Context) error {
-		_, err := m.Get(ctx, "/readyz")
-		switch {
-		case err == nil:
-			return errors.New("it is ready")
-		case !text.MatchString(err.Error()):
-			return fmt.Errorf("want %q in: %w", text, err)
-		}
-		return nil
-	})
 }
 
 // lostRace is what client-go logs in the one of two processes that wanted to create or

@@ -42,20 +42,6 @@ func TestKnowsEveryPlugin(t *testing.T) {
 	}
 }
 
-// TestWithoutThePlugin turns the only plugin off: nothing is left to be called for.
-func TestWithoutThePlugin(t *testing.T) {
-	c := controlPlane(t)
-	m := c.start(t, "--webhook-registration=url", "--disable-admission-plugins=ServiceAccount")
-	m.awaitReady(t)
-	m.awaitRegistration(t, "registered")
-	if err := c.empty(t); err != nil {
-		t.Error(err)
-	}
-	namespace := c.namespace(t)
-	bare(t, c.create(t, namespace, newPod()))
-	c.create(t, namespace, newPod(of("nobody")))
-}
-
 // TestFurtherPlugins runs two that Kubernetes has removed, one of them on CONNECT. Their
 // refusals are the reason that kube-apiserver gives.
 func TestFurtherPlugins(t *testing.T) {

@@ -25,12 +25,14 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/signing"
 )
 
 // apiserver reviews tokens as kube-apiserver does: with the keys it knows, for its issuer, the
 // audiences of the review and the accounts that exist.
 type apiserver struct {
+	*controllertest.World
 	*fake.Clientset
 	rest discovery.DiscoveryInterface
 
@@ -47,7 +49,8 @@ type apiserver struct {
 }
 
 func newAPIServer(objects ...runtime.Object) *apiserver {
-	s := &apiserver{Clientset: fake.NewClientset(objects...), issuer: testIssuer, known: map[string]signing.PublicKey{}, began: time.Now()}
+	w := controllertest.NewWorld(time.Time{}, objects...)
+	s := &apiserver{World: w, Clientset: w.Client, issuer: testIssuer, known: map[string]signing.PublicKey{}, began: time.Now()}
 	s.discover = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"issuer":"`+testIssuer+`"}`) }
 	s.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
@@ -169,12 +172,9 @@ func account(namespace, name string) *corev1.ServiceAccount {
 
 // recreate gives the account kube-system/default another UID, before anybody who watches can know.
 func (s *apiserver) recreate() {
-	old := account("kube-system", "default")
-	if err := s.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("serviceaccounts"), old.Namespace, old.Name); err != nil {
-		panic(err)
-	}
-	old.UID = "another"
-	if err := s.Tracker().Add(old); err != nil {
+	replaced := account("kube-system", "default")
+	replaced.UID = "another"
+	if err := s.Tracker().Update(corev1.SchemeGroupVersion.WithResource("serviceaccounts"), replaced, replaced.Namespace); err != nil {
 		panic(err)
 	}
 }

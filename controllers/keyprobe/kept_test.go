@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestPreviousKeyNotKept: with the external signer kube-apiserver refuses the tokens of the previous
@@ -38,13 +40,12 @@ func TestPreviousKeyNotKept(t *testing.T) {
 				server := newAPIServer(account("kube-system", "default"))
 				server.learn(testKeys().old, testKeys().next)
 				a := start(t, server, func(c *Config) { c.Kept, c.Immediate = tc.kept, tc.immediate })
-				defer a.stop()
 				a.give(a.next)
-				check(t, tc.reason+": key that signs", "NEXT", a.signs())
+				testutil.Check(t, tc.reason+": key that signs", "NEXT", a.signs())
 				said, told := a.said(), a.told()
 				said = slices.DeleteFunc(said, func(line string) bool { return line != logged })
-				check(t, tc.reason+": log", append([]string{}, tc.log...), said)
-				check(t, tc.reason+": Events", append([]string{`sa-controller-manager: Normal SigningKeyActivated Activate: key "NEXT" signs from now on`}, tc.events...), told)
+				testutil.Check(t, tc.reason+": log", append([]string{}, tc.log...), said)
+				testutil.Check(t, tc.reason+": Events", append([]string{`sa-controller-manager: Normal SigningKeyActivated Activate: key "NEXT" signs from now on`}, tc.events...), told)
 			})
 		})
 	}
@@ -59,17 +60,16 @@ func TestNextKeyWaitsForPreviousKept(t *testing.T) {
 		server.learn(testKeys().old, testKeys().next)
 		var kept atomic.Bool
 		a := start(t, server, func(c *Config) { c.Kept = func(string) bool { return kept.Load() } })
-		defer a.stop()
 		a.give(a.next)
 		time.Sleep(time.Hour)
-		check(t, "key that signs while no file has the previous one", "OLD", a.signs())
-		check(t, "Events", []string{
+		testutil.Check(t, "key that signs while no file has the previous one", "OLD", a.signs())
+		testutil.Check(t, "Events", []string{
 			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: key OLD, which signs, is in no verification file: ` +
 				"give it with --service-account-key-file first, or use --service-account-key-ring",
 		}, a.told())
 		kept.Store(true)
 		time.Sleep(maxBackoff)
 		synctest.Wait()
-		check(t, "key that signs once a file has the previous one", "NEXT", a.signs())
+		testutil.Check(t, "key that signs once a file has the previous one", "NEXT", a.signs())
 	})
 }

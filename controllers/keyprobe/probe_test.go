@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
 )
 
@@ -42,27 +43,26 @@ func TestTheProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
 		a := start(t, server)
-		defer a.stop()
 		var review *authenticationv1.TokenReview
-		for _, action := range server.Actions() {
+		for _, action := range server.Clientset.Actions() {
 			if create, ok := action.(clienttesting.CreateAction); ok {
 				review = create.GetObject().(*authenticationv1.TokenReview)
 			}
 		}
-		check(t, "audiences of the review", []string{"sa-controller-manager/key-probe"}, review.Spec.Audiences)
+		testutil.Check(t, "audiences of the review", []string{"sa-controller-manager/key-probe"}, review.Spec.Audiences)
 
 		claims := jwt.MapClaims{}
 		token, _, err := jwt.NewParser().ParseUnverified(review.Spec.Token, claims)
 		if err != nil {
 			t.Fatal(err)
 		}
-		check(t, "header", map[string]any{"alg": "ES256", "kid": a.old.ID(), "typ": "JWT"}, token.Header)
+		testutil.Check(t, "header", map[string]any{"alg": "ES256", "kid": a.old.ID(), "typ": "JWT"}, token.Header)
 		if id, _ := claims["jti"].(string); id == "" {
 			t.Error("the token has no ID")
 		}
 		delete(claims, "jti")
 		now := float64(time.Now().Unix())
-		check(t, "claims", jwt.MapClaims{
+		testutil.Check(t, "claims", jwt.MapClaims{
 			"iss": testIssuer, "sub": "system:serviceaccount:kube-system:default", "aud": []any{"sa-controller-manager/key-probe"},
 			"iat": now, "nbf": now, "exp": now + 120,
 			"kubernetes.io": map[string]any{
@@ -95,13 +95,12 @@ func TestWhichAccountIsProbedWith(t *testing.T) {
 				server := newAPIServer(tc.accounts...)
 				server.learn(testKeys().old)
 				a := start(t, server)
-				defer a.stop()
-				check(t, tc.reason+": status", "key OLD signs", a.named(a.Status()))
+				testutil.Check(t, tc.reason+": status", "key OLD signs", a.named(a.Status()))
 				claims := jwt.MapClaims{}
 				if _, _, err := jwt.NewParser().ParseUnverified(last(server.tokens), claims); err != nil {
 					t.Fatal(err)
 				}
-				check(t, tc.reason+": subject", any("system:serviceaccount:"+tc.want), claims["sub"])
+				testutil.Check(t, tc.reason+": subject", any("system:serviceaccount:"+tc.want), claims["sub"])
 			})
 		})
 	}
@@ -174,14 +173,11 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 			empty: true, world: func(*Config, *apiserver) {},
 			trouble: "there is no service account yet to prove it with", result: "unknown",
 		},
-		"NoDocument":    {world: answering(http.StatusNotFound, "404 page not found"), trouble: orSet + "the server could not find the requested resource", result: "unknown"},
-		"Forbidden":     {world: answering(http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"forbidden: User \"x\" cannot get path"}`), trouble: orSet + `forbidden: User "x" cannot get path`, result: "unknown"},
-		"NotJSON":       {world: answering(http.StatusOK, "<html>"), trouble: noIssuer, result: "unknown"},
-		"NoMember":      {world: answering(http.StatusOK, `{"jwks_uri":"https://x"}`), trouble: noIssuer, result: "unknown"},
-		"EmptyMember":   {world: answering(http.StatusOK, `{"issuer":""}`), trouble: noIssuer, result: "unknown"},
-		"NumberMember":  {world: answering(http.StatusOK, `{"issuer":1}`), trouble: noIssuer, result: "unknown"},
-		"LegacyMember":  {reason: "such a token would be read as a legacy one", world: answering(http.StatusOK, `{"issuer":"kubernetes/serviceaccount"}`), trouble: "sign a token to prove key OLD: bound token: the issuer is " + tokens.LegacyIssuer + ", which marks legacy tokens", result: "unknown"},
-		"EmptyDocument": {world: answering(http.StatusOK, ""), trouble: noIssuer, result: "unknown"},
+		"NoDocument":   {world: answering(http.StatusNotFound, "404 page not found"), trouble: orSet + "the server could not find the requested resource", result: "unknown"},
+		"Forbidden":    {world: answering(http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"forbidden: User \"x\" cannot get path"}`), trouble: orSet + `forbidden: User "x" cannot get path`, result: "unknown"},
+		"NotJSON":      {world: answering(http.StatusOK, "<html>"), trouble: noIssuer, result: "unknown"},
+		"NumberMember": {world: answering(http.StatusOK, `{"issuer":1}`), trouble: noIssuer, result: "unknown"},
+		"LegacyMember": {reason: "such a token would be read as a legacy one", world: answering(http.StatusOK, `{"issuer":"kubernetes/serviceaccount"}`), trouble: "sign a token to prove key OLD: bound token: the issuer is " + tokens.LegacyIssuer + ", which marks legacy tokens", result: "unknown"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -194,7 +190,6 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				server := newAPIServer(accounts...)
 				server.learn(testKeys().old)
 				a := start(t, server, func(c *Config) { tc.world(c, server) })
-				defer a.stop()
 
 				status, log, events := "key OLD signs", []string{}, []string{}
 				if tc.event != "" {
@@ -208,48 +203,14 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 					events = []string{`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "OLD": ` +
 						tc.trouble + "; is its public key in the apiserver's --service-account-key-file?"}
 				}
-				check(t, tc.reason+": status", status, a.named(a.Status()))
-				check(t, tc.reason+": log", log, a.said())
-				check(t, tc.reason+": Events", events, a.told())
-				check(t, tc.reason+": may not sign", tc.result == "refused", a.MaySign() != nil)
-				check(t, tc.reason+": metric", []string{fmt.Sprintf(`sacm_signing_key_probes_total{result=%q} 1`, tc.result)}, a.series("sacm_signing_key_probes"))
+				testutil.Check(t, tc.reason+": status", status, a.named(a.Status()))
+				testutil.Check(t, tc.reason+": log", log, a.said())
+				testutil.Check(t, tc.reason+": Events", events, a.told())
+				testutil.Check(t, tc.reason+": may not sign", tc.result == "refused", a.MaySign() != nil)
+				testutil.Check(t, tc.reason+": metric", []string{fmt.Sprintf(`sacm_signing_key_probes_total{result=%q} 1`, tc.result)}, a.series("sacm_signing_key_probes"))
 			})
 		})
 	}
-}
-
-func TestTheFirstAccountIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer()
-		server.learn(testKeys().old, testKeys().next)
-		a := start(t, server)
-		defer a.stop()
-		a.give(a.next)
-		check(t, "status without any account", "key OLD signs; the new key NEXT waits: there is no service account yet to prove it with", a.named(a.Status()))
-		if _, err := server.CoreV1().ServiceAccounts("kube-system").Create(t.Context(), account("kube-system", "default"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(maxBackoff)
-		synctest.Wait()
-		check(t, "key that signs", "NEXT", a.signs())
-	})
-}
-
-// A next key that cannot be tried waits as well as one that is refused.
-func TestANextKeyWaitsWhateverTheTrouble(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
-		server.learn(testKeys().old, testKeys().next)
-		a := start(t, server)
-		defer a.stop()
-		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
-		a.give(a.next)
-		time.Sleep(time.Hour)
-		check(t, "key that signs", "OLD", a.signs())
-		check(t, "Events", []string{`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: ask the apiserver for a token review: connection refused`}, a.told())
-	})
 }
 
 func TestNoTokenIsShown(t *testing.T) {
@@ -257,7 +218,6 @@ func TestNoTokenIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
 		a := start(t, server)
-		defer a.stop()
 		a.give(a.next)
 		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
 		time.Sleep(time.Minute)
@@ -305,8 +265,7 @@ func TestOthersDoNotProveAKey(t *testing.T) {
 				tc.status.Authenticated = true
 				server.accepted = func(status *authenticationv1.TokenReviewStatus) { *status = tc.status }
 				a := start(t, server)
-				defer a.stop()
-				check(t, "status", "key OLD signs; not confirmed by the apiserver: the apiserver refuses its tokens: "+tc.want, a.named(a.Status()))
+				testutil.Check(t, "status", "key OLD signs; not confirmed by the apiserver: the apiserver refuses its tokens: "+tc.want, a.named(a.Status()))
 			})
 		})
 	}

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestBackOff(t *testing.T) {
@@ -19,7 +21,6 @@ func TestBackOff(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
 		server.learn(testKeys().old)
 		a := start(t, server)
-		defer a.stop()
 
 		a.give(a.next)
 		time.Sleep(100 * time.Second)
@@ -28,7 +29,7 @@ func TestBackOff(t *testing.T) {
 		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") }) // and so does another reason
 		time.Sleep(11 * time.Second)
 
-		check(t, "probes", []string{
+		testutil.Check(t, "probes", []string{
 			"OLD at 0s",
 			"NEXT at 0s", "NEXT at 1s", "NEXT at 3s", "NEXT at 7s", "NEXT at 15s", "NEXT at 31s", "NEXT at 1m1s", "NEXT at 1m31s",
 			"THIRD at 1m40s", "THIRD at 1m41s", "THIRD at 1m43s",
@@ -43,7 +44,6 @@ func TestAReasonIsToldOnce(t *testing.T) {
 		server := newAPIServer(account("kube-system", "default"))
 		server.learn(testKeys().old)
 		a := start(t, server)
-		defer a.stop()
 		a.give(a.next)
 		time.Sleep(10 * time.Minute)
 		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
@@ -54,10 +54,10 @@ func TestAReasonIsToldOnce(t *testing.T) {
 
 		const waits = "The new key does not sign yet, the previous key still does keyID=NEXT reason="
 		const refused, down = "the apiserver refuses its tokens: [invalid bearer token]", "ask the apiserver for a token review: connection refused"
-		check(t, "log", []string{waits + refused, waits + down, waits + refused}, a.said()[1:])
+		testutil.Check(t, "log", []string{waits + refused, waits + down, waits + refused}, a.said()[1:])
 		const event = `sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: `
-		check(t, "Events", []string{event + refused, event + down}, a.told()) // the third is fresh within an hour
-		check(t, "status", "key OLD signs; the new key NEXT waits: "+refused, a.named(a.Status()))
+		testutil.Check(t, "Events", []string{event + refused, event + down}, a.told()) // the third is fresh within an hour
+		testutil.Check(t, "status", "key OLD signs; the new key NEXT waits: "+refused, a.named(a.Status()))
 	})
 }
 
@@ -66,11 +66,10 @@ func TestAReasonBelongsToItsKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := start(t, newAPIServer(account("kube-system", "default")))
-		defer a.stop()
 		a.give(a.next)
 		a.give(a.third)
 		const refused = "the apiserver refuses its tokens: [invalid bearer token]"
-		check(t, "Events", []string{
+		testutil.Check(t, "Events", []string{
 			`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "OLD": ` + refused +
 				"; is its public key in the apiserver's --service-account-key-file?",
 			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: ` + refused,
@@ -90,9 +89,9 @@ func TestTheEndDuringAProbe(t *testing.T) {
 		})
 		began := time.Now()
 		a.stop()
-		check(t, "time until Run returned", time.Duration(0), time.Since(began))
-		check(t, "log", []string{}, a.said())
-		check(t, "metrics", []string{`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`}, a.series("sacm_"))
+		testutil.Check(t, "time until Run returned", time.Duration(0), time.Since(began))
+		testutil.Check(t, "log", []string{}, a.said())
+		testutil.Check(t, "metrics", []string{`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`}, a.series("sacm_"))
 	})
 }
 
@@ -103,7 +102,7 @@ func TestTheEndDuringBackOff(t *testing.T) {
 		time.Sleep(100 * time.Second)
 		began := time.Now()
 		a.stop()
-		check(t, "time until Run returned", time.Duration(0), time.Since(began))
+		testutil.Check(t, "time until Run returned", time.Duration(0), time.Since(began))
 	})
 }
 
@@ -119,12 +118,12 @@ func TestRingChangedNeverBlocks(t *testing.T) {
 			a.set(context.Background(), a.third)
 		}
 		synctest.Wait()
-		check(t, "key that signs", "THIRD", a.signs())
+		testutil.Check(t, "key that signs", "THIRD", a.signs())
 		a.stop()
 		for range 10 {
 			a.set(context.Background(), a.next)
 		}
-		check(t, "next key after the end", "NEXT", a.waits())
+		testutil.Check(t, "next key after the end", "NEXT", a.waits())
 	})
 }
 
@@ -139,9 +138,8 @@ func TestBackOffGrowsWhateverTheText(t *testing.T) {
 			}
 		})
 		a := start(t, server)
-		defer a.stop()
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		check(t, "probes", []string{"OLD at 0s", "OLD at 1s", "OLD at 3s", "OLD at 7s"}, a.reviewed())
+		testutil.Check(t, "probes", []string{"OLD at 0s", "OLD at 1s", "OLD at 3s", "OLD at 7s"}, a.reviewed())
 	})
 }

@@ -13,13 +13,9 @@ import (
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
-	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/informers"
-	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -53,36 +49,29 @@ func (k keys) named(text string) string {
 type trial struct {
 	*Activator
 	keys
-	server   *apiserver
-	registry metrics.KubeRegistry
-	logger   klog.Logger
-	events   *testutil.EventLog
-	ctx      context.Context
-	stop     func()
+	server *apiserver
+	logger klog.Logger
+	ctx    context.Context
+	stop   func()
 }
 
 func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 	t.Helper()
-	trial := &trial{keys: testKeys(), server: server, registry: metrics.NewKubeRegistry(), events: &testutil.EventLog{}}
+	trial := &trial{keys: testKeys(), server: server}
 	trial.logger = ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	config := Config{
-		Client: server, Informers: informers.New(server, 0), Ring: signing.NewKeyring(signing.NewRing(0, trial.old.As(signing.Active))), Issuer: testIssuer,
-		Recorder: events.NewRecorderTo(trial.events, clock.RealClock{}),
+		Client: server, Informers: server.Informers, Ring: signing.NewKeyring(signing.NewRing(0, trial.old.As(signing.Active))), Issuer: testIssuer,
+		Recorder: server.Recorder(),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"},
-		Metrics:  NewMetrics(trial.registry.MustRegister),
+		Metrics:  NewMetrics(server.Registry.MustRegister),
 	}
 	for _, change := range changes {
 		change(&config)
 	}
 	trial.Activator = New(config)
 
-	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), trial.logger))
-	trial.ctx = ctx
-	config.Informers.Start(ctx)
-	config.Informers.Await(ctx)
-	ended := make(chan struct{})
-	go func() { defer close(ended); _ = trial.Run(ctx) }()
-	trial.stop = func() { cancel(); <-ended; config.Informers.Stop() }
+	trial.ctx = klog.NewContext(t.Context(), trial.logger)
+	trial.stop = server.Start(t, func(ctx context.Context) error { return trial.Run(klog.NewContext(ctx, trial.logger)) })
 	synctest.Wait()
 	return trial
 }
@@ -132,7 +121,7 @@ func (t *trial) said() []string {
 }
 
 func (t *trial) told() []string {
-	lines := t.events.Lines()
+	lines := t.server.Recorded.Lines()
 	for i := range lines {
 		lines[i] = t.named(lines[i])
 	}
@@ -151,7 +140,7 @@ func (t *trial) reviewed() []string {
 
 // series are the metrics that begin with prefix, as Prometheus sees them, sorted.
 func (t *trial) series(prefix string) []string {
-	lines := testutil.Series(t.registry, prefix)
+	lines := testutil.Series(t.server.Registry, prefix)
 	for i := range lines {
 		lines[i] = t.named(lines[i])
 	}

@@ -12,7 +12,6 @@ import (
 	"encoding/pem"
 	"math/big"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -63,7 +62,6 @@ func TestParseBundle(t *testing.T) {
 		reason  string
 		pem     []byte
 		refused string // what the error must say; "" if the bundle is good
-		skip    string
 	}{
 		"One":      {pem: one},
 		"Two":      {reason: "old and new while a CA is replaced", pem: join(one, two)},
@@ -95,9 +93,6 @@ func TestParseBundle(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if tc.skip != "" {
-				t.Skip(tc.skip)
-			}
 			got, err := ParseBundle(tc.pem)
 			if tc.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.refused) {
@@ -187,27 +182,4 @@ func TestSource(t *testing.T) {
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("notifications (-want +got):\n%s", diff)
 	}
-}
-
-// The race detector is what can fail here, and a reader that meets no bundle.
-func TestSourceIsSafeForConcurrentUse(t *testing.T) {
-	t.Parallel()
-	first, second := bundle(t, "first"), bundle(t, "second")
-	source := NewSource(first)
-	var notified, using sync.WaitGroup
-	notified.Add(100)
-	source.OnChange(notified.Done)
-	for range 10 {
-		using.Go(func() {
-			for range 10 {
-				source.Set(second)
-				source.OnChange(func() {})
-				if source.Current() == nil {
-					t.Error("the source had no bundle for a moment")
-				}
-			}
-		})
-	}
-	using.Wait()
-	notified.Wait()
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/testutil"
 )
 
 // right is the ConfigMap as it is to be, with changes made to it.
@@ -74,7 +75,7 @@ func TestPlanConfigMap(t *testing.T) {
 			if tc.found != nil {
 				found = informers.ObserveRootCA(tc.found)
 			}
-			check(t, tc.reason, tc.want, planConfigMap(!tc.gone, found, tc.bundle))
+			testutil.Check(t, tc.reason, tc.want, planConfigMap(!tc.gone, found, tc.bundle))
 		})
 	}
 }
@@ -90,6 +91,6 @@ func TestRender(t *testing.T) {
 	want := &corev1.ConfigMap{ObjectMeta: *meta.DeepCopy(), Data: map[string]string{"ca.crt": a.pem("A")}}
 	want.Annotations["kubernetes.io/description"] = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the " +
 		"internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
-	check(t, "ConfigMap", want, got)
-	check(t, "annotations of what was given", map[string]string{"c": "d"}, meta.Annotations)
+	testutil.Check(t, "ConfigMap", want, got)
+	testutil.Check(t, "annotations of what was given", map[string]string{"c": "d"}, meta.Annotations)
 }

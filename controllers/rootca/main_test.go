@@ -11,20 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/util/cert"
 
 	"sa-controller-manager/internal/testutil"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
-
-func check(t *testing.T, what string, want, got any) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
 
 // authorities are certificates under names of one letter, so that a bundle is written as a word.
 type authorities map[rune]*x509.Certificate

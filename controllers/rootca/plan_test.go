@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/internal/testutil"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -66,23 +68,23 @@ func TestPlan(t *testing.T) {
 			t.Parallel()
 			file := a.bundle(t, tc.file)
 			got := plan(file, a.state(t, tc.known, now), now, tc.overlap, 0)
-			check(t, tc.reason+"\npublished", tc.published, a.read(got.published.PEM()))
-			check(t, tc.reason+"\nstate", tc.state, a.describe(got.state, now))
-			check(t, "began", tc.began, a.word(got.began))
-			check(t, "ended", tc.ended, a.word(got.ended))
+			testutil.Check(t, tc.reason+"\npublished", tc.published, a.read(got.published.PEM()))
+			testutil.Check(t, tc.reason+"\nstate", tc.state, a.describe(got.state, now))
+			testutil.Check(t, "began", tc.began, a.word(got.began))
+			testutil.Check(t, "ended", tc.ended, a.word(got.ended))
 			var next time.Duration
 			if !got.next.IsZero() {
 				next = got.next.Sub(now)
 			}
-			check(t, "next", tc.next, next)
+			testutil.Check(t, "next", tc.next, next)
 			if (got.published != file) != tc.notTheFilesOwnBytes {
 				t.Errorf("the file itself is published: %v", got.published == file)
 			}
 
 			// What was decided once is decided again, as after a restart.
 			again := plan(file, got.state, now, tc.overlap, 0)
-			check(t, "state decided again", a.describe(got.state, now), a.describe(again.state, now))
-			check(t, "PEM decided again", string(got.published.PEM()), string(again.published.PEM()))
+			testutil.Check(t, "state decided again", a.describe(got.state, now), a.describe(again.state, now))
+			testutil.Check(t, "PEM decided again", string(got.published.PEM()), string(again.published.PEM()))
 			if len(again.began)+len(again.ended) > 0 {
 				t.Error("it is reported again")
 			}
@@ -95,9 +97,9 @@ func TestPlanNeverEndsTooEarly(t *testing.T) {
 	a := newAuthorities(t, "AB")
 	now := time.Date(2026, 11, 21, 8, 0, 0, 1, time.UTC)
 	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, time.Second, 0)
-	check(t, "a whole second, rounded up", now.Add(2*time.Second-1), got.next)
+	testutil.Check(t, "a whole second, rounded up", now.Add(2*time.Second-1), got.next)
 	later := plan(a.bundle(t, "B"), got.state, now.Add(time.Millisecond), time.Second, 0)
-	check(t, "the end after a millisecond", got.next, later.next)
+	testutil.Check(t, "the end after a millisecond", got.next, later.next)
 }
 
 func TestPlanOfNoOverlapWithinASecond(t *testing.T) {
@@ -105,7 +107,7 @@ func TestPlanOfNoOverlapWithinASecond(t *testing.T) {
 	a := newAuthorities(t, "AB")
 	now := time.Date(2026, 11, 21, 8, 0, 0, 1, time.UTC)
 	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, 0, 0)
-	check(t, "published, although the second is not over", "B", a.read(got.published.PEM()))
+	testutil.Check(t, "published, although the second is not over", "B", a.read(got.published.PEM()))
 }
 
 // The same previous in any order are the same bytes.
@@ -115,8 +117,8 @@ func TestAUnionIsDeterministic(t *testing.T) {
 	a := newAuthorities(t, "ABCD")
 	one := plan(a.bundle(t, "D"), a.state(t, "D A@5m B@5m C@9m", now), now, time.Hour, 0)
 	other := plan(a.bundle(t, "D"), a.state(t, "D C@9m B@5m A@5m", now), now, time.Hour, 0)
-	check(t, "PEM", string(one.published.PEM()), string(other.published.PEM()))
-	check(t, "union", "DC"+a.sortedByDER("AB"), a.read(one.published.PEM()))
+	testutil.Check(t, "PEM", string(one.published.PEM()), string(other.published.PEM()))
+	testutil.Check(t, "union", "DC"+a.sortedByDER("AB"), a.read(one.published.PEM()))
 	if one.published.Hash() != other.published.Hash() {
 		t.Error("the hashes differ")
 	}
@@ -150,7 +152,7 @@ func TestAUnionIsBounded(t *testing.T) {
 	if last := got.state.previous[0].until; !last.Equal(known.previous[len(known.previous)-1].until) {
 		t.Error("the one that ends last is dropped")
 	}
-	check(t, "the first one that is dropped ends before what stays", true,
+	testutil.Check(t, "the first one that is dropped ends before what stays", true,
 		known.previous[len(got.evicted)+len(got.ended)].until.Equal(got.next))
 }
 
@@ -173,7 +175,7 @@ func TestMerge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := merge(a.state(t, tc.found, now), a.state(t, tc.held, now))
-			check(t, tc.reason, tc.want, a.describe(got, now))
+			testutil.Check(t, tc.reason, tc.want, a.describe(got, now))
 		})
 	}
 }
@@ -202,8 +204,8 @@ func TestReplaces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			check(t, "adds", fingerprints(a.certificates(tc.adds)), adds)
-			check(t, "drops", fingerprints(a.certificates(tc.drops)), drops)
+			testutil.Check(t, "adds", fingerprints(a.certificates(tc.adds)), adds)
+			testutil.Check(t, "drops", fingerprints(a.certificates(tc.drops)), drops)
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sa-controller-manager/internal/testutil"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -24,21 +26,20 @@ func TestAChangeIsRolledOutAtALimit(t *testing.T) {
 			objects = append(objects, active(fmt.Sprintf("ns-%04d", i)))
 		}
 		w := newWorld(t, "A", objects...)
-		defer w.stop()
-		check(t, "first publication, which is not limited", many, len(w.requests()))
+		testutil.Check(t, "first publication, which is not limited", many, len(w.requests()))
 		time.Sleep(time.Minute)
 
 		changed := w.bundle(t, "BA")
 		w.Source.Set(changed)
-		check(t, "requests at once", rolloutBurst, len(w.requests()))
-		check(t, "objects that are still old", many-rolloutBurst, w.Source.Outdated(changed)[corev1.ResourceConfigMaps])
-		w.add(active("late"))
-		check(t, "requests for a new namespace", []string{"create late"}, w.requests())
+		testutil.Check(t, "requests at once", rolloutBurst, len(w.requests()))
+		testutil.Check(t, "objects that are still old", many-rolloutBurst, w.Source.Outdated(changed)[corev1.ResourceConfigMaps])
+		w.Live(t, active("late"))
+		testutil.Check(t, "requests for a new namespace", []string{"create late"}, w.requests())
 		time.Sleep(time.Second)
-		check(t, "requests in the next second", rolloutRate, len(w.requests()))
+		testutil.Check(t, "requests in the next second", rolloutRate, len(w.requests()))
 		time.Sleep(4 * time.Second)
-		check(t, "requests until all have it", many-rolloutBurst-rolloutRate, len(w.requests()))
-		check(t, "objects that are still old in the end", 0, w.Source.Outdated(changed)[corev1.ResourceConfigMaps])
+		testutil.Check(t, "requests until all have it", many-rolloutBurst-rolloutRate, len(w.requests()))
+		testutil.Check(t, "objects that are still old in the end", 0, w.Source.Outdated(changed)[corev1.ResourceConfigMaps])
 	})
 }
 
@@ -61,7 +62,6 @@ func TestTheOverlapEndsAfterTheRollout(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, "AB")
 				p := c.start("A", time.Hour)
-				defer p.stop()
 				synctest.Wait()
 				changed := time.Now()
 				p.Source.CountOutdated(corev1.ResourceSecrets, func(*Bundle) int {
@@ -72,10 +72,10 @@ func TestTheOverlapEndsAfterTheRollout(t *testing.T) {
 				})
 				p.offer("B")
 				time.Sleep(tc.ends - 2*rolloutInterval)
-				check(t, tc.reason+": published shortly before the end", "BA", p.published())
+				testutil.Check(t, tc.reason+": published shortly before the end", "BA", p.published())
 				time.Sleep(3 * rolloutInterval)
-				check(t, tc.reason+": published after it", "B", p.published())
-				check(t, "state", "B", c.stored())
+				testutil.Check(t, tc.reason+": published after it", "B", p.published())
+				testutil.Check(t, "state", "B", c.stored())
 			})
 		})
 	}

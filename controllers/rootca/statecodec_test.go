@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/internal/stateobject"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestTheStateIsReadAsItWasWritten(t *testing.T) {
@@ -20,13 +21,13 @@ func TestTheStateIsReadAsItWasWritten(t *testing.T) {
 	a := newAuthorities(t, "ABCD")
 	for _, text := range []string{"A", "AB", "B A@1h0m0s", "CD B@1h0m0s A@20m0s"} {
 		written := a.state(t, text, now).encodeInto(emptyState())
-		check(t, "name", "kube-system/sa-controller-manager-root-ca", written.Namespace+"/"+written.Name)
+		testutil.Check(t, "name", "kube-system/sa-controller-manager-root-ca", written.Namespace+"/"+written.Name)
 		got, damage, err := decode(written, now, time.Minute)
 		if err != nil || damage != "" {
 			t.Errorf("%s: damage %q, error %v", text, damage, err)
 		}
 		sortPrevious(got.previous)
-		check(t, "state", text, a.describe(got, now))
+		testutil.Check(t, "state", text, a.describe(got, now))
 		if again := got.encodeInto(written); again != nil {
 			t.Errorf("%s: what is right is written again", text)
 		}
@@ -47,7 +48,7 @@ func TestTheStateForPeople(t *testing.T) {
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(t, "AB")
 	name := "previous-" + fingerprint(a['A'])
-	check(t, "data", map[string]string{
+	testutil.Check(t, "data", map[string]string{
 		"schema-version": "1", "current.crt": a.pem("B"), name + ".crt": a.pem("A"), name + ".until": "2026-11-21T09:00:00Z",
 	}, texts(a.state(t, "B A@1h", now).encode()))
 }
@@ -98,7 +99,7 @@ func TestReadingADamagedState(t *testing.T) {
 				t.Errorf("the damage repeats PEM: %q", damage)
 			}
 			sortPrevious(got.previous)
-			check(t, tc.reason, tc.want, a.describe(got, now))
+			testutil.Check(t, tc.reason, tc.want, a.describe(got, now))
 		})
 	}
 }
@@ -112,9 +113,9 @@ func TestWhatElseIsInTheState(t *testing.T) {
 	object.Data["stranger"] = []byte("yes")
 	before := object.DeepCopy()
 	got := s.encodeInto(object)
-	check(t, "data", s.encode(), got.Data)
-	check(t, "metadata", before.ObjectMeta, got.ObjectMeta)
-	check(t, "what was given", before, object)
+	testutil.Check(t, "data", s.encode(), got.Data)
+	testutil.Check(t, "metadata", before.ObjectMeta, got.ObjectMeta)
+	testutil.Check(t, "what was given", before, object)
 }
 
 // Whatever somebody writes into the state: nothing of it is published that is no certificate, and
@@ -131,7 +132,7 @@ func FuzzReadState(f *testing.F) {
 		data[strings.TrimSuffix(key, suffixCert)+suffixUntil] = []byte(until)
 		given := texts(data)
 		got, _, _ := decode(&corev1.Secret{Data: data}, now, time.Hour)
-		check(t, "what was given", given, texts(data))
+		testutil.Check(t, "what was given", given, texts(data))
 		decided := plan(a.bundle(t, "B"), got, now, time.Hour, 0)
 		if _, err := ParseBundle(decided.published.PEM()); err != nil {
 			t.Errorf("what is published: %v", err)

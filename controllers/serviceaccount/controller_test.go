@@ -14,17 +14,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -32,82 +29,38 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 
 var resource = schema.GroupResource{Resource: "serviceaccounts"}
 
-func active(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}
-}
+var active = controllertest.Active
 
 func terminating(name string) *corev1.Namespace {
-	namespace := active(name)
-	namespace.Status.Phase = corev1.NamespaceTerminating
-	return namespace
+	return controllertest.NewNamespace(name, corev1.NamespaceTerminating)
 }
 
 func account(namespace, name string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-// namespaceTerminating is what the NamespaceLifecycle admission plugin answers.
-func namespaceTerminating() error {
-	err := apierrors.NewForbidden(resource, "default", errors.New("namespace is being terminated"))
-	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
-	return err
-}
-
-// world is a cluster, and a controller in it that runs. It lives in a synctest bubble.
+// world is a cluster with a controller. It lives in a synctest bubble.
 type world struct {
-	client *fake.Clientset
+	*controllertest.World
 	*Controller
-	informers *informers.Informers
-	ended     chan error
-	stop      func()
+	stop func()
 }
 
 // newWorld makes a world of objects in which each creation of an account fails with the next of
 // failures, while there are any.
-func newWorld(ctx context.Context, names []string, failures []error, objects ...runtime.Object) *world {
-	client := fake.NewClientset(objects...)
-	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if len(failures) == 0 {
-			return false, nil, nil
-		}
-		err := failures[0]
-		failures = failures[1:]
-		return err != nil, nil, err
-	})
-	w := &world{client: client, informers: informers.New(client, 0), ended: make(chan error, 1)}
-	w.Controller = New(Config{Client: client, Informers: w.informers, Names: names})
-
-	watching, unwatch := context.WithCancel(ctx)
-	working, cancel := context.WithCancel(ctx)
-	w.informers.Start(watching)
-	w.informers.Await(watching)
-	go func() { w.ended <- w.Run(working) }()
-	// Between a list and the watch after it the fake API loses what changes.
-	synctest.Wait()
-	w.stop = func() {
-		cancel()
-		w.ended <- <-w.ended // wait for it and leave it there
-		unwatch()
-		w.informers.Stop()
-	}
+func newWorld(t *testing.T, names []string, failures []error, objects ...runtime.Object) *world {
+	w := &world{World: controllertest.NewWorld(time.Time{}, objects...)}
+	w.FailNext("create", "serviceaccounts", failures...)
+	w.Controller = New(Config{Client: w.World.Client, Informers: w.World.Informers, Names: names})
+	w.stop = w.Start(t, w.Run)
 	return w
 }
 
-// writes are the requests that may have changed something.
-func (w *world) writes() []string {
+// writes are the requests since the last call.
+func (w *world) writes(t *testing.T) []string {
+	t.Helper()
 	synctest.Wait()
-	made := []string{}
-	for _, action := range w.client.Actions() {
-		if action.Matches("list", action.GetResource().Resource) || action.Matches("watch", action.GetResource().Resource) {
-			continue
-		}
-		what := action.GetVerb() + " " + action.GetResource().Resource
-		if create, ok := action.(clienttesting.CreateActionImpl); ok {
-			object := create.GetObject().(metav1.Object)
-			what = fmt.Sprintf("%s %s/%s as %s", what, create.GetNamespace(), object.GetName(), create.GetCreateOptions().FieldManager)
-		}
-		made = append(made, what)
-	}
+	made := append([]string{}, w.Actions(t)...)
 	slices.Sort(made) // there are several workers
 	return made
 }
@@ -115,14 +68,14 @@ func (w *world) writes() []string {
 func creates(accounts ...string) []string {
 	requests := []string{}
 	for _, account := range accounts {
-		requests = append(requests, "create serviceaccounts "+account+" as sa-controller-manager")
+		requests = append(requests, "create serviceaccounts "+account)
 	}
 	return requests
 }
 
 func TestSync(t *testing.T) {
 	t.Parallel()
-	forbidden := apierrors.NewForbidden(resource, "default", errors.New("no"))
+	forbidden := controllertest.Forbidden("serviceaccounts")
 	timeout := apierrors.NewServerTimeout(resource, "create", 1)
 	cases := map[string]struct {
 		reason   string
@@ -135,9 +88,6 @@ func TestSync(t *testing.T) {
 		"Terminating": {reason: "nothing can be created there", objects: []runtime.Object{terminating("shop")}, want: creates()},
 		"NoPhase":     {reason: "not Active yet", objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}, want: creates()},
 		"Exists":      {objects: []runtime.Object{active("shop"), account("shop", "default")}, want: creates()},
-		"ExistsElsewhere": {
-			objects: []runtime.Object{active("shop"), active("bank"), account("bank", "default")}, want: creates("shop/default"),
-		},
 		"NoNamespace": {reason: "an account outlives its namespace in the cache", objects: []runtime.Object{account("shop", "other")}, want: creates()},
 		"Several":     {names: []string{"default", "builder", "deployer"}, objects: []runtime.Object{active("shop"), account("shop", "builder")}, want: creates("shop/default", "shop/deployer")},
 		"ManyNamespaces": {
@@ -147,15 +97,11 @@ func TestSync(t *testing.T) {
 
 		"AlreadyExists": {
 			reason: "another replica was faster", objects: []runtime.Object{active("shop")},
-			failures: []error{apierrors.NewAlreadyExists(resource, "default")}, want: creates("shop/default"),
-		},
-		"NamespaceGone": {
-			reason: "nothing is owed there", objects: []runtime.Object{active("shop")},
-			failures: []error{apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")}, want: creates("shop/default"),
+			failures: []error{controllertest.AlreadyExists("serviceaccounts")}, want: creates("shop/default"),
 		},
 		"NamespaceTerminating": {
 			reason: "a refusal that says so is none", objects: []runtime.Object{active("shop")},
-			failures: []error{namespaceTerminating()}, want: creates("shop/default"),
+			failures: []error{controllertest.NamespaceTerminating("serviceaccounts")}, want: creates("shop/default"),
 		},
 		"Forbidden": {
 			reason: "a role may be fixed", objects: []runtime.Object{active("shop")},
@@ -168,10 +114,6 @@ func TestSync(t *testing.T) {
 			failures: []error{forbidden, nil, forbidden, nil},
 			want:     creates("shop/builder", "shop/default", "shop/default", "shop/default"),
 		},
-		"AlreadyExistsForOne": {
-			names: []string{"default", "builder"}, objects: []runtime.Object{active("shop")},
-			failures: []error{apierrors.NewAlreadyExists(resource, "default")}, want: creates("shop/builder", "shop/default"),
-		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -180,15 +122,10 @@ func TestSync(t *testing.T) {
 				if tc.names == nil {
 					tc.names = []string{"default"}
 				}
-				w := newWorld(t.Context(), tc.names, tc.failures, tc.objects...)
+				w := newWorld(t, tc.names, tc.failures, tc.objects...)
 				time.Sleep(requeueAfter - time.Second) // more than the back-off of every case together
 				w.stop()
-				if diff := cmp.Diff(tc.want, w.writes()); diff != "" {
-					t.Errorf("%s: requests (-want +got):\n%s", tc.reason, diff)
-				}
-				if err := <-w.ended; err != nil {
-					t.Errorf("Run: %v", err)
-				}
+				testutil.Check(t, tc.reason+": requests", tc.want, w.writes(t))
 			})
 		})
 	}
@@ -197,40 +134,20 @@ func TestSync(t *testing.T) {
 func TestAccountsComeBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t.Context(), []string{"default"}, nil, active("shop"), account("shop", "default"), account("shop", "other"))
-		api := w.client.CoreV1()
-		forget := func(when string, want ...string) {
-			t.Helper()
-			if diff := cmp.Diff(want, w.writes()); diff != "" {
-				t.Errorf("%s: requests (-want +got):\n%s", when, diff)
-			}
-			w.client.ClearActions()
-		}
-		must := func(err error) {
-			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
-		}
-
-		must(api.ServiceAccounts("shop").Delete(t.Context(), "default", metav1.DeleteOptions{}))
-		forget("account deleted", "create serviceaccounts shop/default as sa-controller-manager", "delete serviceaccounts")
-		must(api.ServiceAccounts("shop").Delete(t.Context(), "other", metav1.DeleteOptions{}))
-		forget("somebody's account deleted", "delete serviceaccounts")
-
-		_, err := api.Namespaces().Create(t.Context(), active("bank"), metav1.CreateOptions{})
-		must(err)
-		forget("namespace created", "create namespaces /bank as ", "create serviceaccounts bank/default as sa-controller-manager")
-
-		_, err = api.Namespaces().Update(t.Context(), terminating("bank"), metav1.UpdateOptions{})
-		must(err)
-		must(api.ServiceAccounts("bank").Delete(t.Context(), "default", metav1.DeleteOptions{}))
-		forget("namespace on its way out", "delete serviceaccounts", "update namespaces")
-
+		w := newWorld(t, []string{"default"}, nil, active("shop"), account("shop", "default"), account("shop", "other"))
+		w.Delete(t, account("shop", "default"))
+		testutil.Check(t, "account deleted", creates("shop/default"), w.writes(t))
+		w.Delete(t, account("shop", "other"))
+		testutil.Check(t, "a user's account deleted", creates(), w.writes(t))
+		w.Live(t, active("bank"))
+		testutil.Check(t, "namespace created", creates("bank/default"), w.writes(t))
+		w.Live(t, terminating("bank"))
+		synctest.Wait()
+		w.Delete(t, account("bank", "default"))
+		testutil.Check(t, "namespace on its way out", creates(), w.writes(t))
 		w.stop()
-		must(api.ServiceAccounts("shop").Delete(t.Context(), "default", metav1.DeleteOptions{}))
-		forget("after the end", "delete serviceaccounts")
+		w.Delete(t, account("shop", "default"))
+		testutil.Check(t, "after the end", creates(), w.writes(t))
 	})
 }
 
@@ -242,37 +159,28 @@ func TestAnAccountThatIsNeverShown(t *testing.T) {
 		after  time.Duration
 	}{
 		"Created":       {nil, requeueAfter},
-		"AlreadyExists": {apierrors.NewAlreadyExists(resource, "default"), uncachedRecheck},
+		"AlreadyExists": {controllertest.AlreadyExists("serviceaccounts"), uncachedRecheck},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t.Context(), []string{"default"}, nil)
-				defer w.stop()
+				w := newWorld(t, []string{"default"}, nil)
 				shown := false
-				w.client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+				w.World.Client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 					if shown {
 						return false, nil, nil
 					}
 					shown = true // from now on
 					return true, account("shop", "default"), tc.answer
 				})
-				expect := func(when string, want []string) {
-					t.Helper()
-					if diff := cmp.Diff(want, w.writes()); diff != "" {
-						t.Errorf("requests %s (-want +got):\n%s", when, diff)
-					}
-				}
-				if err := w.client.Tracker().Add(active("shop")); err != nil {
-					t.Fatal(err)
-				}
+				w.Live(t, active("shop"))
 				time.Sleep(tc.after - time.Second)
-				expect("at first", creates("shop/default"))
+				testutil.Check(t, "requests at first", creates("shop/default"), w.writes(t))
 				time.Sleep(time.Second)
-				expect("after a while", creates("shop/default", "shop/default"))
+				testutil.Check(t, "requests after a while", creates("shop/default"), w.writes(t))
 				time.Sleep(time.Hour)
-				expect("once it is shown", creates("shop/default", "shop/default"))
+				testutil.Check(t, "requests once it is shown", creates(), w.writes(t))
 			})
 		})
 	}
@@ -282,11 +190,11 @@ func TestAnAccountThatIsNeverShown(t *testing.T) {
 func TestRefusalsGrowRare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		forbidden := apierrors.NewForbidden(resource, "default", errors.New("no"))
-		w := newWorld(t.Context(), []string{"default"}, slices.Repeat([]error{forbidden}, 1000), active("shop"))
+		forbidden := controllertest.Forbidden("serviceaccounts")
+		w := newWorld(t, []string{"default"}, slices.Repeat([]error{forbidden}, 1000), active("shop"))
 		time.Sleep(time.Hour)
 		w.stop()
-		if n := len(w.writes()); n < 60 || n > 80 {
+		if n := len(w.writes(t)); n < 60 || n > 80 {
 			t.Errorf("%d tries in an hour, want about one a minute", n)
 		}
 	})
@@ -295,9 +203,14 @@ func TestRefusalsGrowRare(t *testing.T) {
 func TestRunNeedsALivingView(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t.Context(), []string{"default"}, nil)
-		w.stop()
-		if err := w.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "watch namespaces: ") {
+		w := controllertest.NewWorld(time.Time{})
+		c := New(Config{Client: w.Client, Informers: w.Informers})
+		controllertest.EndQueues(t, func(ctx context.Context) error { c.queue.Run(ctx); return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		w.Informers.Start(ctx)
+		cancel()
+		w.Informers.Stop()
+		if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "watch namespaces: ") {
 			t.Errorf("Run on informers that have ended returned %v, want an error that says what could not be watched", err)
 		}
 	})
@@ -312,22 +225,22 @@ func TestEnsure(t *testing.T) {
 		want   string
 	}{
 		"Created":              {},
-		"AlreadyExists":        {answer: apierrors.NewAlreadyExists(resource, "default")},
-		"NotFound":             {answer: apierrors.NewNotFound(resource, "default")},
-		"NamespaceTerminating": {answer: namespaceTerminating()},
+		"AlreadyExists":        {answer: controllertest.AlreadyExists("serviceaccounts")},
+		"NotFound":             {answer: controllertest.NotFound("serviceaccounts")},
+		"NamespaceTerminating": {answer: controllertest.NamespaceTerminating("serviceaccounts")},
 		"Other":                {reason: "names the account once", answer: boom, want: "create service account shop/default: " + boom.Error()},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := fake.NewClientset()
-			var sent *corev1.ServiceAccount
-			client.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
-				sent = action.(clienttesting.CreateAction).GetObject().(*corev1.ServiceAccount)
+			w := controllertest.NewWorld(time.Time{})
+			var sent clienttesting.CreateActionImpl
+			w.Client.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				sent = action.(clienttesting.CreateActionImpl)
 				return tc.answer != nil, nil, tc.answer
 			})
-			c := New(Config{Client: client, Informers: informers.New(client, 0)})
-			t.Cleanup(func() { c.queue.Run(t.Context()) }) // the context has ended by then, so this ends the queue
+			c := New(Config{Client: w.Client, Informers: w.Informers})
+			controllertest.EndQueues(t, func(ctx context.Context) error { c.queue.Run(ctx); return nil })
 			created, err := c.Ensure(t.Context(), "shop", "default")
 			if created != (tc.answer == nil) {
 				t.Errorf("created is %t after the answer %v", created, tc.answer)
@@ -338,9 +251,10 @@ func TestEnsure(t *testing.T) {
 			if tc.want != "" && !errors.Is(err, tc.answer) {
 				t.Errorf("callers cannot tell what the apiserver answered: %v", err)
 			}
-			if diff := cmp.Diff(account("shop", "default"), sent, cmpopts.IgnoreTypes(metav1.TypeMeta{})); diff != "" {
-				t.Errorf("sent (-want +got):\n%s", diff)
-			}
+			object := sent.Object.(*corev1.ServiceAccount)
+			object.TypeMeta = metav1.TypeMeta{}
+			testutil.Check(t, "sent", account("shop", "default"), object)
+			testutil.Check(t, "field manager", "sa-controller-manager", sent.CreateOptions.FieldManager)
 		})
 	}
 }

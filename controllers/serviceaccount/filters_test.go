@@ -7,12 +7,12 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/kubernetes/fake"
+	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/internal/testutil"
+
 	"k8s.io/client-go/tools/cache"
-
-	"sa-controller-manager/controllers/informers"
 )
 
 // Which events wake which namespace. What is then done is for TestSync.
@@ -59,25 +59,19 @@ func TestFilters(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset()
-				c := New(Config{Client: client, Informers: informers.New(client, 0), Names: []string{"default", "builder"}})
+				w := controllertest.NewWorld(time.Time{})
+				c := New(Config{Client: w.Client, Informers: w.Informers, Names: []string{"default", "builder"}})
 				var woken []string
 				c.queue.Workers = 1
 				c.queue.Sync = func(_ context.Context, key string) error {
 					woken = append(woken, key)
 					return nil
 				}
-				ctx, cancel := context.WithCancel(t.Context())
-				ended := make(chan struct{})
-				go func() { defer close(ended); c.queue.Run(ctx) }()
-
+				stop := testutil.Start(t, func(ctx context.Context) error { c.queue.Run(ctx); return nil })
 				tc.event(handlers{c.namespaceHandler(), c.accountHandler()})
 				synctest.Wait()
-				cancel()
-				<-ended
-				if diff := cmp.Diff(tc.want, woken); diff != "" {
-					t.Errorf("%s: woken (-want +got):\n%s", tc.reason, diff)
-				}
+				stop()
+				testutil.Check(t, tc.reason+": woken", tc.want, woken)
 			})
 		})
 	}

@@ -13,7 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -25,6 +24,7 @@ import (
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 )
 
 // The tests run in synctest bubbles, which also fail if a watch is left behind.
@@ -115,9 +115,7 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 				client := fake.NewClientset()
 				v := New(client, resync)
 				tc.ask(v)
-				if diff := cmp.Diff(tc.missing, v.Missing()); diff != "" {
-					t.Errorf("missing before the start (-want +got):\n%s", diff)
-				}
+				testutil.Check(t, "missing before the start", tc.missing, v.Missing())
 				ctx, cancel := context.WithCancel(t.Context())
 				v.Start(ctx)
 				if !v.Await(ctx) {
@@ -129,25 +127,9 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 				synctest.Wait()
 				cancel()
 				v.Stop()
-				if diff := cmp.Diff(tc.requests, requests(client)); diff != "" {
-					t.Errorf("requests (-want +got):\n%s", diff)
-				}
+				testutil.Check(t, "requests", tc.requests, requests(client))
 			})
 		})
-	}
-}
-
-func TestAskingTwiceIsAskingOnce(t *testing.T) {
-	t.Parallel()
-	v := New(fake.NewClientset(), resync)
-	for name, ask := range map[string]func() cache.SharedIndexInformer{
-		"namespaces":      func() cache.SharedIndexInformer { _, informer := v.Namespaces(); return informer },
-		"serviceaccounts": func() cache.SharedIndexInformer { _, informer := v.Accounts(); return informer },
-		"token secrets":   func() cache.SharedIndexInformer { _, informer := v.TokenSecrets(); return informer },
-	} {
-		if ask() != ask() {
-			t.Errorf("%s: the second part to ask got another informer", name)
-		}
 	}
 }
 
@@ -167,9 +149,7 @@ func TestMissingNamesWhatIsNotListed(t *testing.T) {
 		if v.Await(soon) {
 			t.Error("Await says synced although secrets cannot be listed")
 		}
-		if diff := cmp.Diff([]string{secretsName}, v.Missing()); diff != "" {
-			t.Errorf("missing (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "missing", []string{secretsName}, v.Missing())
 		allowed.Store(true)
 		if !v.Await(t.Context()) || len(v.Missing()) > 0 {
 			t.Errorf("not synced although the list is allowed now: missing %v", v.Missing())
@@ -233,9 +213,7 @@ func TestTokenSecretsThroughTheInformer(t *testing.T) {
 			t.Errorf("cached after the deletion: %v", all)
 		}
 		lines := []string{"add robot-token of robot", "update robot-token of admin", "update robot-token of admin", "delete robot-token of admin"}
-		if diff := cmp.Diff(lines, handler.lines); diff != "" {
-			t.Errorf("handler calls (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "handler calls", lines, handler.lines)
 	})
 }
 

@@ -7,7 +7,8 @@ import (
 	"crypto/sha256"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -55,12 +56,8 @@ func TestObserveRootCA(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(&tc.want, got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(before, &tc.given); diff != "" {
-				t.Errorf("what was given (-before +after):\n%s", diff)
-			}
+			testutil.Check(t, tc.reason, &tc.want, got)
+			testutil.Check(t, "what was given", before, &tc.given)
 			if again, err := observeRootCA(got); err != nil || again != got {
 				t.Errorf("observed again: %v, %v", again, err)
 			}
@@ -83,7 +80,5 @@ func TestRootCALister(t *testing.T) {
 		t.Errorf("got %v of a namespace that has none", got)
 	}
 	want := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "kube-root-ca.crt", UID: "uid"}
-	if diff := cmp.Diff(want, mine.Reference()); diff != "" {
-		t.Errorf("reference (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "reference", want, mine.Reference())
 }

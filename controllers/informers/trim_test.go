@@ -6,6 +6,8 @@ package informers
 import (
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,9 +55,7 @@ func TestTrimNamespace(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "namespace-uid", ResourceVersion: "4", DeletionTimestamp: &now},
 		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
 	}
-	if diff := cmp.Diff(any(want), got); diff != "" {
-		t.Errorf("trimmed namespace (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "trimmed namespace", any(want), got)
 }
 
 // client-go hands tombstones to transforms too.

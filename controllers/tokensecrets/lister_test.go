@@ -7,7 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -57,30 +58,13 @@ func TestLister(t *testing.T) {
 		t.Errorf("Get returned %v for a Secret that is not there, want nil", got)
 	}
 	all := []string{"bank/robot-token-1", "shop/admin-token", "shop/nobodys", "shop/robot-token-1", "shop/robot-token-2"}
-	if diff := cmp.Diff(all, secretNames(lister.All())); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "names", all, secretNames(lister.All()))
 	for account, want := range map[cache.ObjectName][]string{
 		{Namespace: "shop", Name: "robot"}: {"shop/robot-token-1", "shop/robot-token-2"},
 		{Namespace: "bank", Name: "robot"}: {"bank/robot-token-1"},
 		{Namespace: "bank", Name: "admin"}: {},
 		{Namespace: "shop", Name: ""}:      {},
 	} {
-		if diff := cmp.Diff(want, secretNames(lister.OfAccount(account))); diff != "" {
-			t.Errorf("Secrets of %s (-want +got):\n%s", account, diff)
-		}
-	}
-}
-
-func TestIndexByAccountTakesAnything(t *testing.T) {
-	t.Parallel()
-	for name, obj := range map[string]any{
-		"Tombstone": cache.DeletedFinalStateUnknown{Key: "shop/robot-token"},
-		"Secret":    tokenSecret(), // never cached as such
-		"NoAccount": seenNamed(""),
-	} {
-		if keys, err := indexByAccount(obj); len(keys) != 0 || err != nil {
-			t.Errorf("%s: got keys %v and error %v, want neither", name, keys, err)
-		}
+		testutil.Check(t, "Secrets of "+account.String(), want, secretNames(lister.OfAccount(account)))
 	}
 }

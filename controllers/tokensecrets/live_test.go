@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestEveryDeletionIsSaid: with the default verbosity a line of the log and an Event say what was
@@ -65,9 +65,7 @@ func TestEveryDeletionIsSaid(t *testing.T) {
 			if tc.deleted {
 				want = []string{"Normal Tidied deleted: nobody needs it"}
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("Events (-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "Events", want, got)
 		})
 	}
 }

@@ -6,11 +6,11 @@ package tokensecrets
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/testutil"
 )
 
 // fieldsV1 as kube-apiserver writes them.
@@ -43,47 +43,6 @@ func account(entries ...metav1.ManagedFieldsEntry) *corev1.ServiceAccount {
 	}
 }
 
-func TestKeepWrittenReferences(t *testing.T) {
-	t.Parallel()
-	kept := []metav1.ManagedFieldsEntry{{Manager: meta.FieldManager, FieldsV1: metav1.NewFieldsV1(`{"f:secrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`)}}
-	cases := map[string]struct {
-		reason string
-		has    []metav1.ManagedFieldsEntry
-		want   []metav1.ManagedFieldsEntry
-	}{
-		"Nothing":     {reason: "an apiserver may be told to track nothing"},
-		"Ours":        {has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}, want: kept},
-		"Upstream's":  {has: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager", oneReference)}, want: kept},
-		"User's":      {reason: "proves no token reference", has: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference)}},
-		"OtherFields": {reason: "prove nothing either", has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, labelFields), wrote("kube-controller-manager", pullSecret)}},
-		"NoFields":    {has: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, "")}},
-		"BothOfThem": {
-			reason: "one is as good as two",
-			has: []metav1.ManagedFieldsEntry{
-				wrote("kubectl-client-side-apply", labelFields), wrote("kube-controller-manager", oneReference),
-				wrote(meta.FieldManager, applied), wrote(meta.FieldManager, labelFields),
-			},
-			want: kept,
-		},
-		"Shared": {
-			reason: "who applies the same entry wants it, too",
-			has:    []metav1.ManagedFieldsEntry{wrote("kubectl-edit", applied), wrote(meta.FieldManager, oneReference)},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			once := KeepWrittenReferences(tc.has)
-			if diff := cmp.Diff(tc.want, once); diff != "" {
-				t.Errorf("%s: kept (-want +got):\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(once, KeepWrittenReferences(once)); diff != "" {
-				t.Errorf("of what was kept (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 // TestUnattributedReferences: what doctor shows is what token controllers leave alone.
 func TestUnattributedReferences(t *testing.T) {
 	t.Parallel()
@@ -92,9 +51,7 @@ func TestUnattributedReferences(t *testing.T) {
 		robot.Secrets = append(robot.Secrets, corev1.ObjectReference{Name: name})
 	}
 	got := UnattributedReferences(robot, func(secret string) bool { return secret == "pull" })
-	if diff := cmp.Diff([]string{"vault", "robot-token-aaaaa", "no/name"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "requests", []string{"vault", "robot-token-aaaaa", "no/name"}, got)
 }
 
 func TestWrittenReferences(t *testing.T) {
@@ -154,9 +111,14 @@ func TestWrittenReferences(t *testing.T) {
 			if got := WrittenReferences(has.ManagedFields).Has("robot-token-x2x9z"); got != tc.want {
 				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
 			}
-			if got := WrittenReferences(KeepWrittenReferences(has.ManagedFields)).Has("robot-token-x2x9z"); got != tc.want {
+			kept := KeepWrittenReferences(has.ManagedFields)
+			if got := WrittenReferences(kept).Has("robot-token-x2x9z"); got != tc.want {
 				t.Errorf("%s: got %v of the trimmed account, want %v", tc.reason, got, tc.want)
 			}
+			if len(kept) > 1 || tc.want && len(kept) == 0 {
+				t.Errorf("%s: %d entries are kept, want one at most", tc.reason, len(kept))
+			}
+			testutil.Check(t, "kept of what was kept", kept, KeepWrittenReferences(kept))
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -268,48 +267,5 @@ func TestKeepAnnotation(t *testing.T) {
 				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
 			}
 		})
-	}
-}
-
-func TestOldestFirst(t *testing.T) {
-	t.Parallel()
-	at := func(name string, second int64) *TokenSecret {
-		return seen(func(s *TokenSecret) { s.Name, s.CreationTimestamp = name, metav1.Unix(second, 0) })
-	}
-	secrets := []*TokenSecret{at("b", 2), at("c", 1), at("a", 2), at("d", 0)}
-	slices.SortFunc(secrets, OldestFirst)
-	var got []string
-	for _, secret := range secrets {
-		got = append(got, secret.Name)
-	}
-	if diff := cmp.Diff([]string{"d", "c", "a", "b"}, got); diff != "" {
-		t.Errorf("order (-want +got):\n%s", diff)
-	}
-}
-
-func TestTokenSecretAnswers(t *testing.T) {
-	t.Parallel()
-	now := metav1.Now()
-	type answers struct{ Terminating, InvalidSince, AutoCreated bool }
-	cases := map[string]struct {
-		secret *TokenSecret
-		want   answers
-	}{
-		"Plain":        {secret: seen()},
-		"Terminating":  {secret: seen(func(s *TokenSecret) { s.DeletionTimestamp = &now }), want: answers{Terminating: true}},
-		"InvalidSince": {secret: seenLabels(map[string]string{InvalidSinceLabel: "2026-01-02"}), want: answers{InvalidSince: true}},
-		"AutoCreated":  {secret: seenLabels(map[string]string{AutoCreatedLabel: "true"}), want: answers{AutoCreated: true}},
-		"EmptyLabels":  {secret: seenLabels(map[string]string{AutoCreatedLabel: "", InvalidSinceLabel: ""})},
-	}
-	for name, tc := range cases {
-		got := answers{tc.secret.Terminating(), tc.secret.InvalidSince(), tc.secret.AutoCreated()}
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-
-	want := &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: "robot-token", UID: "secret-uid"}
-	if diff := cmp.Diff(want, seen().Reference()); diff != "" {
-		t.Errorf("reference (-want +got):\n%s", diff)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sa-controller-manager/internal/testutil"
+
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
@@ -136,9 +138,7 @@ func TestNotesOfTheSameReasonAllArrive(t *testing.T) {
 			s.Warn(secret("a"), "SigningKeyWaits", "Activate", want[i])
 			time.Sleep(time.Second)
 		}
-		if diff := gocmp.Diff(want, s.notes(t)); diff != "" {
-			t.Errorf("notes (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "notes", want, s.notes(t))
 	})
 }
 
@@ -177,9 +177,7 @@ func TestWhatWasRecordedBeforeRunIsKept(t *testing.T) {
 		if err := s.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if diff := gocmp.Diff([]string{"early"}, s.notes(t)); diff != "" {
-			t.Errorf("notes (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "notes", []string{"early"}, s.notes(t))
 	})
 }
 
@@ -192,9 +190,7 @@ func TestAfterTheEndEventsAreDropped(t *testing.T) {
 		s.stop()
 		s.Warn(secret("a"), "Refused", "Try", "late")
 		s.Normal(secret("b"), "Deleted", "Delete", "late too")
-		if diff := gocmp.Diff([]string{"in time"}, s.notes(t)); diff != "" {
-			t.Errorf("notes (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "notes", []string{"in time"}, s.notes(t))
 	})
 }
 

@@ -11,7 +11,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -97,9 +98,7 @@ func TestLimits(t *testing.T) {
 				_, note, _ := strings.Cut(rest, ": ")
 				got = append(got, object+" "+note)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: Events (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": Events", tc.want, got)
 		})
 	}
 }
@@ -116,9 +115,7 @@ func TestTellAndWarnShareABudget(t *testing.T) {
 		"a: Warning Refused Sign: warning 1", "a: Normal Deleted Delete: news 1",
 		"a: Warning Refused Sign: warning 2",
 	}
-	if diff := cmp.Diff(want, told.Lines()); diff != "" {
-		t.Errorf("Events (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "Events", want, told.Lines())
 }
 
 func TestMemoryIsBounded(t *testing.T) {
@@ -136,9 +133,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	before := len(told.Lines())
 	recorder.Warn(secret("kept"), "Refused", "Try", "x")
 	recorder.Warn(secret("forgotten"), "Refused", "Try", "x")
-	if diff := cmp.Diff([]string{"forgotten: Warning Refused Try: x"}, told.Lines()[before:]); diff != "" {
-		t.Errorf("Events (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "Events", []string{"forgotten: Warning Refused Try: x"}, told.Lines()[before:])
 
 	for i := range 200 {
 		clock.Step(5 * time.Minute)
@@ -168,9 +163,7 @@ func TestLongNotesAreCut(t *testing.T) {
 			t.Parallel()
 			recorder, told, _ := limited()
 			recorder.Warn(secret("a"), "Refused", "Try", tc.note)
-			if diff := cmp.Diff([]string{head + tc.want}, told.Lines()); diff != "" {
-				t.Errorf("Events (-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "Events", []string{head + tc.want}, told.Lines())
 			if len(tc.want) > noteLimit || !utf8.ValidString(tc.want) {
 				t.Errorf("the case itself wants what the API refuses")
 			}

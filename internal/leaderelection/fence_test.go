@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"sa-controller-manager/internal/testutil"
@@ -114,9 +113,7 @@ func TestFence(t *testing.T) {
 				if expired != tc.expired {
 					t.Errorf("%s: expired after %v, want %v", tc.reason, expired, tc.expired)
 				}
-				if diff := cmp.Diff(tc.holders, inner.holders); diff != "" {
-					t.Errorf("%s: written holders (-want +got):\n%s", tc.reason, diff)
-				}
+				testutil.Check(t, tc.reason+": written holders", tc.holders, inner.holders)
 			})
 		})
 	}

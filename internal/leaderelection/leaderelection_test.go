@@ -15,18 +15,19 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestTheLeaseIsGivenAwayOnceTheWorkIsDone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := candidate(t, newLeases(), newDiary(), "A", 3*time.Second)
+		e := candidate(t, newLeases(), testutil.NewDiary(), "A", 3*time.Second)
 		time.Sleep(time.Minute)
 		if err := e.watchdog.Check(nil); err != nil {
 			t.Errorf("the watchdog barks at a leader in good health: %v", err)
 		}
 		e.stop(t)
-		e.diary.expect(t, "0s A works", "1m3s A has worked, lease held", "1m3s A ends with <nil>, lease free")
+		expect(t, e.diary, "0s A works", "1m3s A has worked, lease held", "1m3s A ends with <nil>, lease free")
 	})
 }
 
@@ -34,7 +35,7 @@ func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newLeases()
-		e := candidate(t, client, newDiary(), "A", time.Hour) // its work does not end
+		e := candidate(t, client, testutil.NewDiary(), "A", time.Hour) // its work does not end
 		client.breaks(func(string) error {
 			time.Sleep(time.Minute)
 			return errors.New("timed out")
@@ -55,11 +56,11 @@ func TestTheErrorOfTheWorkIsReturned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		boom := errors.New("boom")
-		e := candidateFor(t, newLeases(), newDiary(), "A", func(context.Context) error { return boom })
+		e := candidateFor(t, newLeases(), testutil.NewDiary(), "A", func(context.Context) error { return boom })
 		if err := <-e.ended; !errors.Is(err, boom) {
 			t.Errorf("got error %v, want %v", err, boom)
 		}
-		e.diary.expect(t, "0s A works", "0s A has worked, lease held", "0s A ends with boom, lease free")
+		expect(t, e.diary, "0s A works", "0s A has worked, lease held", "0s A ends with boom, lease free")
 		e.cancel()
 	})
 }
@@ -68,10 +69,10 @@ func TestAWaitingProcessEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newLeases(foreignLease())
-		e := candidate(t, client, newDiary(), "A", 0)
+		e := candidate(t, client, testutil.NewDiary(), "A", 0)
 		time.Sleep(10 * time.Second)
 		e.stop(t)
-		e.diary.expect(t, "10s A ends with <nil>, lease held")
+		expect(t, e.diary, "10s A ends with <nil>, lease held")
 		if got := client.holder(); got != "another" {
 			t.Errorf("the lease is held by %q, want that it is left alone", got)
 		}
@@ -81,12 +82,12 @@ func TestAWaitingProcessEndsAtOnce(t *testing.T) {
 func TestAnExpiredLeaseIsTakenOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		e := candidate(t, newLeases(foreignLease()), newDiary(), "A", 0)
+		e := candidate(t, newLeases(foreignLease()), testutil.NewDiary(), "A", 0)
 		time.Sleep(15 * time.Second)
-		e.diary.expect(t) // its holder may work until now
+		expect(t, e.diary) // its holder may work until now
 		time.Sleep(tick)
 		synctest.Wait()
-		if got := len(e.diary.lines); got != 1 {
+		if got := len(e.diary.Lines()); got != 1 {
 			t.Errorf("%d things have happened once the lease has expired, want that the work has begun", got)
 		}
 		e.stop(t)
@@ -96,7 +97,7 @@ func TestAnExpiredLeaseIsTakenOver(t *testing.T) {
 func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client, diary := newLeases(), newDiary()
+		client, diary := newLeases(), testutil.NewDiary()
 		var working atomic.Int32
 		work := func(ctx context.Context) error {
 			if working.Add(1) > 1 {
@@ -146,10 +147,10 @@ func TestALostLease(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				client, diary := newLeases(), newDiary()
+				client, diary := newLeases(), testutil.NewDiary()
 				e := candidateFor(t, client, diary, "A", func(ctx context.Context) error {
 					<-ctx.Done()
-					if cause := context.Cause(ctx); !errors.Is(cause, reconcile.ErrAtOnce) && time.Since(diary.began) < time.Minute {
+					if cause := context.Cause(ctx); !errors.Is(cause, reconcile.ErrAtOnce) && time.Since(diary.Began) < time.Minute {
 						t.Errorf("the work ends with cause %v, want %v", cause, reconcile.ErrAtOnce)
 					}
 					return nil
@@ -157,7 +158,7 @@ func TestALostLease(t *testing.T) {
 				lose(t, client)
 				time.Sleep(30 * time.Second)
 				// A renewal was due just then; from the one before it the deadline counts.
-				diary.expect(t, "0s A works", "10s A has worked, lease held")
+				expect(t, diary, "0s A works", "10s A has worked, lease held")
 				if name == "TakenByAnother" && client.holder() != "another" {
 					t.Errorf("the lease of the new leader was touched, %q holds it", client.holder())
 				}
@@ -165,7 +166,7 @@ func TestALostLease(t *testing.T) {
 				// The process waits to lead again.
 				client.breaks(func(string) error { return nil })
 				time.Sleep(time.Minute)
-				if got := diary.length(); got != 3 {
+				if got := len(diary.Lines()); got != 3 {
 					t.Errorf("%d things have happened once the lease can be had again, want that the work has begun again", got)
 				}
 				e.stop(t)
@@ -179,14 +180,14 @@ func TestALostLease(t *testing.T) {
 func TestTheWorkEndsAtTheRenewDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client, diary := newLeases(), newDiary()
+		client, diary := newLeases(), testutil.NewDiary()
 		e := candidate(t, client, diary, "A", 0)
 		client.breaks(func(string) error {
 			time.Sleep(9 * time.Second)
 			return errors.New("timed out")
 		})
 		time.Sleep(20 * time.Second)
-		diary.expect(t, "0s A works", "10s A has worked, lease held")
+		expect(t, diary, "0s A works", "10s A has worked, lease held")
 		e.stop(t)
 	})
 }
@@ -196,7 +197,7 @@ func TestTheWorkEndsAtTheRenewDeadline(t *testing.T) {
 func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client, diary := newLeases(), newDiary()
+		client, diary := newLeases(), testutil.NewDiary()
 		ctx, cancel := context.WithCancel(t.Context())
 		client.breaks(func(verb string) error {
 			if verb == "create" {
@@ -208,7 +209,7 @@ func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 		o := defaults(client)
 		var working atomic.Bool
 		err := Run(ctx, o, func(context.Context) error {
-			diary.write("work begins")
+			diary.Write("work begins")
 			working.Store(true)
 			defer working.Store(false)
 			time.Sleep(time.Second)
@@ -217,12 +218,12 @@ func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 		if err != nil {
 			t.Errorf("got error %v, want none", err)
 		}
-		before := len(diary.lines)
+		before := len(diary.Lines())
 		if working.Load() {
 			t.Error("the work is under way although lead has returned")
 		}
 		time.Sleep(time.Minute)
-		if after := len(diary.lines); after != before {
+		if after := len(diary.Lines()); after != before {
 			t.Error("the work began although lead had returned")
 		}
 	})

@@ -6,13 +6,13 @@ package leaderelection
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -82,43 +82,17 @@ type election struct {
 	watchdog *leaderelection.HealthzAdaptor
 	cancel   context.CancelFunc
 	ended    chan error
-	diary    *electionDiary
+	diary    *testutil.Diary
 }
 
-// electionDiary is what happened in a bubble, with the time.
-type electionDiary struct {
-	began time.Time
-	mu    sync.Mutex
-	lines []string
-}
-
-func (d *electionDiary) write(line string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = append(d.lines, fmt.Sprintf("%v %s", time.Since(d.began), line))
-}
-
-// length is how much has happened, once nothing moves any more.
-func (d *electionDiary) length() int {
-	synctest.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.lines)
-}
-
-func (d *electionDiary) expect(t *testing.T, want ...string) {
+func expect(t *testing.T, diary *testutil.Diary, want ...string) {
 	t.Helper()
-	synctest.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if diff := cmp.Diff(append([]string{}, want...), d.lines); diff != "" {
-		t.Errorf("what happened (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "what happened", append([]string{}, want...), diary.Lines())
 }
 
 // candidate begins to wait for the lease. Its work goes on until its context ends, and drain
 // longer.
-func candidate(t *testing.T, client *leases, diary *electionDiary, name string, drain time.Duration) *election {
+func candidate(t *testing.T, client *leases, diary *testutil.Diary, name string, drain time.Duration) *election {
 	t.Helper()
 	return candidateFor(t, client, diary, name, func(ctx context.Context) error {
 		<-ctx.Done()
@@ -127,7 +101,7 @@ func candidate(t *testing.T, client *leases, diary *electionDiary, name string, 
 	})
 }
 
-func candidateFor(t *testing.T, client *leases, diary *electionDiary, name string, work func(context.Context) error) *election {
+func candidateFor(t *testing.T, client *leases, diary *testutil.Diary, name string, work func(context.Context) error) *election {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	e := &election{client: client, watchdog: NewWatchdog(), cancel: cancel, ended: make(chan error, 1), diary: diary}
@@ -135,12 +109,12 @@ func candidateFor(t *testing.T, client *leases, diary *electionDiary, name strin
 		o := defaults(client)
 		o.Watchdog = e.watchdog
 		err := Run(ctx, o, func(ctx context.Context) error {
-			diary.write(name + " works")
+			diary.Write(name + " works")
 			err := work(ctx)
-			diary.write(fmt.Sprintf("%s has worked, lease %s", name, client.state()))
+			diary.Write(fmt.Sprintf("%s has worked, lease %s", name, client.state()))
 			return err
 		})
-		diary.write(fmt.Sprintf("%s ends with %v, lease %s", name, err, client.state()))
+		diary.Write(fmt.Sprintf("%s ends with %v, lease %s", name, err, client.state()))
 		e.ended <- err
 	}()
 	synctest.Wait()
@@ -155,8 +129,6 @@ func (e *election) stop(t *testing.T) {
 		t.Errorf("the end is taken for an error: %v", err)
 	}
 }
-
-func newDiary() *electionDiary { return &electionDiary{began: time.Now(), lines: []string{}} }
 
 // foreignLease is one that another process has just renewed.
 func foreignLease() *coordinationv1.Lease {

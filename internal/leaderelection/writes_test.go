@@ -76,27 +76,6 @@ func TestFencedWrites(t *testing.T) {
 	}
 }
 
-func TestOverdue(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		lock := &fencedLock{Interface: &renewable{}, deadline: 10 * time.Second}
-		record := resourcelock.LeaderElectionRecord{HolderIdentity: "us"}
-		for range 3 {
-			if err := lock.Update(t.Context(), record); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(10*time.Second - 1)
-			if lock.overdue() {
-				t.Error("it is overdue before the deadline")
-			}
-		}
-		time.Sleep(time.Nanosecond)
-		if !lock.overdue() {
-			t.Error("it is not overdue at the deadline")
-		}
-	})
-}
-
 // TestOverdueAcrossAJump: a leader whose time of day has jumped does not write late, and
 // goes on once it has renewed its lease.
 func TestOverdueAcrossAJump(t *testing.T) {
@@ -107,6 +86,7 @@ func TestOverdueAcrossAJump(t *testing.T) {
 		jump   time.Duration
 		atOnce bool
 	}{
+		"None":    {},
 		"Forward": {reason: "a machine that was suspended looks the same", jump: time.Hour, atOnce: true},
 		"Back":    {reason: "the clock that runs evenly counts as well", jump: -time.Hour},
 	} {
@@ -114,7 +94,7 @@ func TestOverdueAcrossAJump(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				clock := testutil.NewJumpingClock()
-				lock := &fencedLock{Interface: &renewable{}, deadline: deadline, now: clock.Now}
+				lock := &fencedLock{Interface: &recordingLock{}, deadline: deadline, now: clock.Now}
 				expect := func(when string, want bool) {
 					t.Helper()
 					if got := lock.overdue(); got != want {
@@ -146,8 +126,3 @@ func TestOverdueAcrossAJump(t *testing.T) {
 		})
 	}
 }
-
-// renewable is a lock that anybody has.
-type renewable struct{ resourcelock.Interface }
-
-func (*renewable) Update(context.Context, resourcelock.LeaderElectionRecord) error { return nil }

@@ -9,7 +9,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -56,9 +57,7 @@ func TestEach(t *testing.T) {
 			if tc.wantErr == "" && err != nil || tc.wantErr != "" && (!errors.Is(err, errBoom) || err.Error() != tc.wantErr) {
 				t.Errorf("%s: error %v, want %q", tc.reason, err, tc.wantErr)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+":", tc.want, got)
 		})
 	}
 }

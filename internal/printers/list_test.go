@@ -8,9 +8,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/internal/printers"
+	"sa-controller-manager/internal/testutil"
 )
 
 type row struct {
@@ -65,9 +64,7 @@ func TestList(t *testing.T) {
 			if err := list.End(map[string]int{"shown": shown}); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tc.want, got.String()); diff != "" {
-				t.Errorf("(-want +got)\n%s", diff)
-			}
+			testutil.Check(t, "(-want +got): %s", tc.want, got.String())
 		})
 	}
 }

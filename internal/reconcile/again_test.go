@@ -9,16 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestRunAgain covers a process that leads, loses the lease and leads again.
 func TestRunAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := openDiary()
+		d := testutil.NewDiary()
 		r := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
-			d.write(key)
+			d.Write(key)
 			return nil
 		}})
 		for _, key := range []string{"first", "second"} {
@@ -28,9 +28,7 @@ func TestRunAgain(t *testing.T) {
 			r.Run(ctx)
 			cancel()
 		}
-		if diff := cmp.Diff([]string{"0s first", "1m0s second"}, d.read()); diff != "" {
-			t.Errorf("syncs (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "syncs", []string{"0s first", "1m0s second"}, d.Lines())
 	})
 }
 
@@ -38,9 +36,9 @@ func TestRunAgain(t *testing.T) {
 func TestAddIfRunning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := openDiary()
+		d := testutil.NewDiary()
 		r := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
-			d.write(key)
+			d.Write(key)
 			return nil
 		}})
 		r.AddIfRunning("before")
@@ -51,9 +49,7 @@ func TestAddIfRunning(t *testing.T) {
 			cancel()
 			r.AddIfRunning("between " + key)
 		}
-		if diff := cmp.Diff([]string{"1s first", "1m1s second"}, d.read()); diff != "" {
-			t.Errorf("syncs (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "syncs", []string{"1s first", "1m1s second"}, d.Lines())
 	})
 }
 
@@ -61,9 +57,9 @@ func TestAddIfRunning(t *testing.T) {
 func TestStopAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := openDiary()
+		d := testutil.NewDiary()
 		r := New(Config[string]{Workers: 1, Sync: func(ctx context.Context, key string) error {
-			d.write(key)
+			d.Write(key)
 			<-ctx.Done()
 			return ctx.Err()
 		}})
@@ -72,11 +68,9 @@ func TestStopAtOnce(t *testing.T) {
 		ctx, stop := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { stop(ErrAtOnce) })
 		r.Run(ctx)
-		if took := time.Since(d.opened); took != time.Second {
+		if took := time.Since(d.Began); took != time.Second {
 			t.Errorf("it ended after %v, want 1s: what was under way is not waited for", took)
 		}
-		if diff := cmp.Diff([]string{"0s under way"}, d.read()); diff != "" {
-			t.Errorf("syncs (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "syncs", []string{"0s under way"}, d.Lines())
 	})
 }

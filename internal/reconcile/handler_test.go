@@ -6,7 +6,8 @@ package reconcile
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -32,10 +33,6 @@ func TestHandlers(t *testing.T) {
 		handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "a/b/c"})
 	}
 	want := []string{"ns/come", "ns/changed", "ns/gone", "ns/missed"}
-	if diff := cmp.Diff(want, objects); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(want, names); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "objects", want, objects)
+	testutil.Check(t, "names", want, names)
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -18,9 +16,9 @@ import (
 func TestAcrossAJump(t *testing.T) {
 	t.Parallel()
 	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
-		d, clock, failures := openDiary(), testutil.NewJumpingClock(), 2
+		d, clock, failures := testutil.NewDiary(), testutil.NewJumpingClock(), 2
 		r := run(t.Context(), Config[string]{Clock: clock, Sync: func(_ context.Context, key string) error {
-			d.write(key)
+			d.Write(key)
 			if key == "fails" && failures > 0 {
 				failures--
 				return errBoom
@@ -30,11 +28,9 @@ func TestAcrossAJump(t *testing.T) {
 		defer r.stop()
 		r.AddAfter("later", time.Minute)
 		r.Add("fails")
-		d.read()
+		d.Lines()
 		clock.Jump(jump)
 		time.Sleep(3 * time.Hour)
-		if diff := cmp.Diff([]string{"0s fails", "20ms fails", "60ms fails", "1m0s later"}, d.read()); diff != "" {
-			t.Errorf("syncs (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "syncs", []string{"0s fails", "20ms fails", "60ms fails", "1m0s later"}, d.Lines())
 	})
 }

@@ -6,10 +6,8 @@ package reconcile
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -55,27 +53,4 @@ func (r *running) hasEnded() bool {
 	default:
 		return false
 	}
-}
-
-// diary is what happened, each line with the time since the diary was opened.
-type diary struct {
-	opened time.Time
-	mu     sync.Mutex
-	lines  []string
-}
-
-func openDiary() *diary { return &diary{opened: time.Now(), lines: []string{}} }
-
-func (d *diary) write(what string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.lines = append(d.lines, time.Since(d.opened).String()+" "+what)
-}
-
-// read returns all lines, once nothing moves any more.
-func (d *diary) read() []string {
-	synctest.Wait()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.lines
 }

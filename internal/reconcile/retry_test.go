@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
@@ -107,25 +106,6 @@ func TestAFailedKeyIsNeverGivenUp(t *testing.T) {
 	})
 }
 
-func TestAddAfter(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPatient(t.Context(), nil, nil)
-		defer p.stop()
-		for range 5 {
-			p.AddAfter("a", time.Minute)
-		}
-		p.due(t, 1, time.Minute)
-
-		p.mu.Lock()
-		p.broken = map[string]error{"a": errBoom}
-		p.mu.Unlock()
-		p.AddAfter("a", time.Minute)
-		p.due(t, 1, time.Minute)
-		p.due(t, 2, firstBackoff) // five delays were no failures
-	})
-}
-
 func TestStuckKeysAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,9 +116,7 @@ func TestStuckKeysAreCounted(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			series := []string{fmt.Sprintf(`sacm_stuck_keys{name="patient"} %d`, want)}
-			if diff := cmp.Diff(series, testutil.Series(registry, "")); diff != "" {
-				t.Errorf("%s: metrics (-want +got):\n%s", when, diff)
-			}
+			testutil.Check(t, when+": metrics", series, testutil.Series(registry, ""))
 		}
 		fail := func(times int) {
 			for range times {
@@ -201,9 +179,7 @@ func TestWhatIsLoggedOfAFailingKey(t *testing.T) {
 				}
 				synctest.Wait()
 				p.stop()
-				if diff := cmp.Diff(tc.want, messages()); diff != "" {
-					t.Errorf("%s: messages (-want +got):\n%s", tc.reason, diff)
-				}
+				testutil.Check(t, tc.reason+": messages", tc.want, messages())
 			})
 		})
 	}

@@ -5,79 +5,25 @@ package reconcile
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
-
-func TestOneKeyIsNeverInTwoWorkers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := openDiary()
-		var inWork [2]atomic.Int32
-		r := run(t.Context(), Config[string]{Workers: 4, Sync: func(_ context.Context, key string) error {
-			mine := &inWork[key[0]-'a']
-			if mine.Add(1) > 1 {
-				t.Errorf("key %q is in two workers", key)
-			}
-			defer mine.Add(-1)
-			d.write(key)
-			time.Sleep(time.Second)
-			return nil
-		}})
-		defer r.stop()
-
-		r.Add("a")
-		synctest.Wait()
-		for range 3 {
-			r.Add("a") // in work: all three make one more sync
-		}
-		r.Add("b") // another key does not wait
-		time.Sleep(time.Minute)
-
-		if diff := cmp.Diff([]string{"0s a", "0s b", "1s a"}, d.read()); diff != "" {
-			t.Errorf("syncs (-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestKeysAddedBeforeRunAreKept(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := openDiary()
-		r := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
-			d.write(key)
-			return nil
-		}})
-		r.Add("now")
-		r.Add("now")
-		r.AddAfter("later", time.Minute)
-		time.Sleep(time.Second)
-
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		r.Run(ctx)
-		if diff := cmp.Diff([]string{"1s now", "1m0s later"}, d.read()); diff != "" {
-			t.Errorf("syncs (-want +got):\n%s", diff)
-		}
-	})
-}
 
 func TestNothingBeginsAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := openDiary()
+		d := testutil.NewDiary()
 		r := run(t.Context(), Config[string]{Sync: func(ctx context.Context, key string) error {
-			d.write(key + " begins")
+			d.Write(key + " begins")
 			time.Sleep(2 * time.Second)
 			if err := ctx.Err(); err != nil {
 				t.Errorf("the sync under way is cancelled before the drain time is over: %v", err)
 			}
-			d.write(key + " ends")
-			return nil
+			d.Write(key + " ends")
+			return errBoom
 		}})
 		r.Add("under way")
 		synctest.Wait()
@@ -90,35 +36,11 @@ func TestNothingBeginsAfterTheEnd(t *testing.T) {
 		}
 		r.Add("too late")
 		<-r.ended
-		d.write("Run ends")
+		d.Write("Run ends")
+		time.Sleep(time.Hour) // nor is it retried
 
 		want := []string{"0s under way begins", "2s under way ends", "2s Run ends"}
-		if diff := cmp.Diff(want, d.read()); diff != "" {
-			t.Errorf("what happened (-want +got):\n%s", diff)
-		}
-	})
-}
-
-// The worker holds a key when the loop ends: what it would take next is not to begin, whether it
-// fails or not.
-func TestNothingIsRetriedAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := openDiary()
-		r := run(t.Context(), Config[string]{Workers: 2, Sync: func(_ context.Context, key string) error {
-			d.write(key)
-			time.Sleep(time.Second)
-			return errBoom
-		}})
-		r.Add("a")
-		r.Add("b")
-		synctest.Wait()
-		r.Add("a")
-		r.stop()
-		time.Sleep(time.Hour)
-		if got := len(d.read()); got != 2 {
-			t.Errorf("%d syncs began, want the 2 from before the end: %v", got, d.read())
-		}
+		testutil.Check(t, "what happened", want, d.Lines())
 	})
 }
 
@@ -137,12 +59,10 @@ func TestAHangingSyncIsCancelledAfterTheDrainTime(t *testing.T) {
 			t.Fatalf("the sync was cancelled while the loop ran: %v", cause)
 		}
 
-		d := openDiary()
+		d := testutil.NewDiary()
 		r.stop()
-		d.write("Run ends")
-		if diff := cmp.Diff([]string{drainTimeout.String() + " Run ends"}, d.read()); diff != "" {
-			t.Errorf("what happened (-want +got):\n%s", diff)
-		}
+		d.Write("Run ends")
+		testutil.Check(t, "what happened", []string{drainTimeout.String() + " Run ends"}, d.Lines())
 		if cause != context.Canceled {
 			t.Errorf("the sync ended with %v, want %v", cause, context.Canceled)
 		}
@@ -155,11 +75,9 @@ func TestAnIdleLoopEndsAtOnce(t *testing.T) {
 		r := run(t.Context(), Config[string]{Workers: 3, Sync: func(context.Context, string) error { return nil }})
 		r.Add("a")
 		synctest.Wait()
-		d := openDiary()
+		d := testutil.NewDiary()
 		r.stop()
-		d.write("Run ends")
-		if diff := cmp.Diff([]string{"0s Run ends"}, d.read()); diff != "" {
-			t.Errorf("what happened (-want +got):\n%s", diff)
-		}
+		d.Write("Run ends")
+		testutil.Check(t, "what happened", []string{"0s Run ends"}, d.Lines())
 	})
 }

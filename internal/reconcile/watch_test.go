@@ -10,7 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,33 +24,30 @@ import (
 func TestRunWatching(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client, diary := fake.NewClientset(configMap("here")), openDiary()
+		client, diary := fake.NewClientset(configMap("here")), testutil.NewDiary()
 		client.PrependReactor("list", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
 			time.Sleep(time.Second)
 			return false, nil, nil
 		})
 		loop := New(Config[string]{Name: "test", Workers: 1, Sync: func(_ context.Context, key string) error {
-			diary.write("sync " + key)
+			diary.Write("sync " + key)
 			return nil
 		}})
 		watch := Watch{
 			Informer: corev1informers.NewConfigMapInformer(client, "ns", 0, cache.Indexers{}),
 			Observe: func(obj any, deleted bool) {
-				diary.write(fmt.Sprintf("%s deleted=%t", obj.(*corev1.ConfigMap).Name, deleted))
+				diary.Write(fmt.Sprintf("%s deleted=%t", obj.(*corev1.ConfigMap).Name, deleted))
 			},
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		ended := make(chan error)
-		go func() { ended <- loop.RunWatching(ctx, "all", watch) }()
+		stop := testutil.Start(t, func(ctx context.Context) error { return loop.RunWatching(ctx, "all", watch) })
 
 		time.Sleep(10 * time.Second)
 		configMaps := client.CoreV1().ConfigMaps("ns")
-		if _, err := configMaps.Create(ctx, configMap("new"), metav1.CreateOptions{}); err != nil {
+		if _, err := configMaps.Create(t.Context(), configMap("new"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if err := configMaps.Delete(ctx, "new", metav1.DeleteOptions{}); err != nil {
+		if err := configMaps.Delete(t.Context(), "new", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{
@@ -57,12 +55,8 @@ func TestRunWatching(t *testing.T) {
 			"10s new deleted=false", "10s sync all",
 			"20s new deleted=true", "20s sync all",
 		}
-		if diff := cmp.Diff(want, diary.read()); diff != "" {
-			t.Errorf("(-want +got)\n%s", diff)
-		}
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		testutil.Check(t, "(-want +got): %s", want, diary.Lines())
+		stop()
 		if !watch.Informer.IsStopped() {
 			t.Error("the watch goes on")
 		}

@@ -9,7 +9,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 func passing(name, detail string) Check {
@@ -78,9 +78,7 @@ func TestHealth(t *testing.T) {
 			if answer.Code != tc.wantCode {
 				t.Errorf("%s\nstatus %d, want %d", tc.reason, answer.Code, tc.wantCode)
 			}
-			if diff := cmp.Diff(tc.wantBody, answer.Body.String()); diff != "" {
-				t.Errorf("%s\nbody (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": body", tc.wantBody, answer.Body.String())
 		})
 	}
 }

@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/internal/testutil"
+
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 )
@@ -49,17 +50,7 @@ func serve(t *testing.T, live []Check, changes ...func(*Config)) (server *Server
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), klog.Logger{}))
-	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return server, stop
+	return server, testutil.Start(t, func(ctx context.Context) error { return server.Run(klog.NewContext(ctx, klog.Logger{})) })
 }
 
 // urlOf is the address of a path on server.
@@ -138,9 +129,10 @@ func TestServerRefusesOldTLS(t *testing.T) {
 func TestWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		reason string
-		allow  []string
-		want   map[string]int
+		reason      string
+		allow       []string
+		noProfiling bool
+		want        map[string]int
 	}{
 		"Default": {
 			reason: "probes carry no credentials; whole paths only, as in KCM",
@@ -150,6 +142,7 @@ func TestWhatIsOpen(t *testing.T) {
 			},
 		},
 		"Metrics": {allow: []string{"/metrics"}, want: map[string]int{"/metrics": 200, "/metrics/slis": 403, "/healthz": 403}},
+		"NoProfiling": {allow: []string{"*"}, noProfiling: true, want: map[string]int{"/debug/pprof/heap": 404}},
 		"All": {
 			allow: []string{"/*"},
 			want: map[string]int{
@@ -162,6 +155,7 @@ func TestWhatIsOpen(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server, _ := serve(t, []Check{passing("ping", "")}, func(o *Config) {
+				o.Debugging.Profiling = !tc.noProfiling
 				if tc.allow != nil {
 					o.Authorization.AlwaysAllowPaths = tc.allow
 				}
@@ -173,16 +167,6 @@ func TestWhatIsOpen(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestProfilingTurnedOff(t *testing.T) {
-	t.Parallel()
-	server, _ := serve(t, nil, func(o *Config) {
-		o.Debugging.Profiling, o.Authorization.AlwaysAllowPaths = false, []string{"*"}
-	})
-	if got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/debug/pprof/heap")); got.status != http.StatusNotFound {
-		t.Errorf("status %d, want 404", got.status)
 	}
 }
 
@@ -227,9 +211,7 @@ func TestKeptCertificate(t *testing.T) {
 	for _, entry := range entries {
 		files = append(files, entry.Name())
 	}
-	if diff := cmp.Diff([]string{"sa-controller-manager" + ".crt", "sa-controller-manager" + ".key"}, files); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "files", []string{"sa-controller-manager" + ".crt", "sa-controller-manager" + ".key"}, files)
 	// The user may have moved the certificate on purpose.
 	if err := os.Remove(filepath.Join(dir, "sa-controller-manager"+".key")); err != nil {
 		t.Fatal(err)
@@ -269,9 +251,7 @@ func TestKeyWithoutCertificate(t *testing.T) {
 	}
 	holds(path+".old", "former")
 	want := `"level"=0 "msg"="Renamed a private key without certificate in --cert-dir to create a new pair" "file"="` + path + `.old"`
-	if diff := cmp.Diff([]string{want}, logged); diff != "" {
-		t.Errorf("log (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "log", []string{want}, logged)
 
 	// Again: there is no name left.
 	if err := os.Remove(filepath.Join(dir, "sa-controller-manager"+".crt")); err != nil {
@@ -349,13 +329,6 @@ func refused(t *testing.T, server *Server) {
 		conn.Close()
 		t.Errorf("%s is still served", server.Addr())
 	}
-}
-
-func TestServerFreesItsPort(t *testing.T) {
-	t.Parallel()
-	server, stop := serve(t, nil)
-	stop()
-	refused(t, server)
 }
 
 func TestNew(t *testing.T) {

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -57,6 +59,32 @@ func Start(t testing.TB, run func(context.Context) error) (stop func()) {
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// Diary is what happened in a synctest bubble, with the time since it began. It is safe for
+// concurrent use.
+type Diary struct {
+	Began time.Time
+	mu    sync.Mutex
+	lines []string
+}
+
+// NewDiary returns a diary that begins now.
+func NewDiary() *Diary { return &Diary{Began: time.Now(), lines: []string{}} }
+
+// Write adds a line.
+func (d *Diary) Write(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, time.Since(d.Began).String()+" "+line)
+}
+
+// Lines returns all lines, once nothing moves any more.
+func (d *Diary) Lines() []string {
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.lines)
 }
 
 // UnreachableClient is a client of an API server that refuses every connection. A fake clientset

@@ -64,7 +64,7 @@ func TestList(t *testing.T) {
 			if err := list.End(map[string]int{"shown": shown}); err != nil {
 				t.Fatal(err)
 			}
-			testutil.Check(t, "(-want +got): %s", tc.want, got.String())
+			testutil.Check(t, "document", tc.want, got.String())
 		})
 	}
 }

@@ -141,7 +141,7 @@ func TestWhatIsOpen(t *testing.T) {
 				"/metrics": 403, "/metrics/slis": 403, "/configz": 403, "/flagz": 403, "/statusz": 403, "/": 403, "/debug/pprof/": 403,
 			},
 		},
-		"Metrics": {allow: []string{"/metrics"}, want: map[string]int{"/metrics": 200, "/metrics/slis": 403, "/healthz": 403}},
+		"Metrics":     {allow: []string{"/metrics"}, want: map[string]int{"/metrics": 200, "/metrics/slis": 403, "/healthz": 403}},
 		"NoProfiling": {allow: []string{"*"}, noProfiling: true, want: map[string]int{"/debug/pprof/heap": 404}},
 		"All": {
 			allow: []string{"/*"},

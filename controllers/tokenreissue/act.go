@@ -46,8 +46,7 @@ func (c *Controller) act(ctx context.Context, step step, seen observed) error {
 	return nil
 }
 
-// create makes the Secret that is to replace cached. It is empty: the token controller
-// fills it as any other.
+// create creates the empty Secret that replaces cached. The token controller fills it.
 func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
 	if named(seen.secrets, c.created[cached.UID].name) {
 		delete(c.created, cached.UID) // the cache shows it, and yet another one is due
@@ -83,7 +82,7 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
 		delete(c.created, cached.UID)
-		return nil // a namespace that is going needs none
+		return nil // a terminating namespace needs none
 	case apierrors.IsAlreadyExists(err):
 		// Either an earlier try has succeeded, which the cache will show, or the name is
 		// taken: if the cache shows nothing in time, another one is chosen.
@@ -112,13 +111,13 @@ func successorOf(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccoun
 	}
 }
 
-// predecessorOf is how a Secret is named by the one that replaces it.
+// predecessorOf returns the reference from a successor to the Secret that it replaces.
 func predecessorOf(secret *tokensecrets.TokenSecret) string {
 	return tokensecrets.Predecessor{Name: secret.Name, UID: secret.UID}.String()
 }
 
-// reference leads everybody who asks the account for a token to the new Secret. Both
-// references stay: Pods of the old one go on.
+// reference puts the new Secret first in the account's list, where clients look for a token. The old
+// reference stays, because Pods still use that Secret.
 func (c *Controller) reference(ctx context.Context, secret, successor *tokensecrets.TokenSecret) error {
 	account, err := meta.LiveAccount(ctx, c.Client, secret.Account())
 	if err != nil || account == nil || account.UID != secret.AccountUID || account.DeletionTimestamp != nil {
@@ -142,9 +141,8 @@ func (c *Controller) reference(ctx context.Context, secret, successor *tokensecr
 	return nil
 }
 
-// overwrite puts a new token in the place of the old one, in exactly the version of the
-// Secret that was read. kube-apiserver compares strings, so the old token is refused
-// from then on.
+// overwrite replaces the token in exactly the version of the Secret that was read. kube-apiserver
+// compares tokens with the Secret, so it refuses the old one from then on.
 func (c *Controller) overwrite(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
 	live, account, err := c.confirm(ctx, cached, seen, InPlace)
 	if err != nil || account == nil {
@@ -170,9 +168,8 @@ func (c *Controller) overwrite(ctx context.Context, cached *tokensecrets.TokenSe
 	return nil
 }
 
-// confirm reads Secret and account live and asks again what the cache has answered. It
-// returns no account if the answer is another one now. The token goes no further than
-// this function.
+// confirm reads Secret and account live and decides again. It returns no account if the decision
+// has changed. The token does not leave this function.
 func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed, want ReissueState) (*tokensecrets.TokenSecret, *corev1.ServiceAccount, error) {
 	if c.refused.has(cached) {
 		return nil, nil, nil
@@ -186,7 +183,7 @@ func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecr
 	}
 	secret := tokensecrets.Observe(live.Secret)
 	if seen.again(live.Account, secret).candidate(secret).State != want {
-		return nil, nil, nil // the watch is about to bring it
+		return nil, nil, nil // the watch is about to show it
 	}
 	if _, err := tokens.VerifyLegacy(string(live.Secret.Data[corev1.ServiceAccountTokenKey]), c.Ring); err != nil {
 		c.refused.add(secret)
@@ -197,8 +194,8 @@ func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecr
 	return secret, live.Account, nil
 }
 
-// discard deletes what is left of a re-issue that was cut short, once the apiserver has
-// confirmed that nothing references it and nobody has used it.
+// discard deletes the new Secret of an interrupted re-issue after kube-apiserver has confirmed that
+// nothing references it and that it was never used.
 func (c *Controller) discard(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
 	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
 	if err != nil || live.Secret == nil || live.Account == nil {

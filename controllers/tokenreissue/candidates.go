@@ -15,28 +15,27 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// ReissueState is how far the re-issue of a token Secret has come whose key is retired. Its text
-// is a value of a metric's label, and what people read.
+// ReissueState is the progress of the re-issue of a token Secret with a retired key. It is a metric
+// label and is shown to users.
 type ReissueState string
 
 const (
 	// None is the state of all other Secrets.
 	None ReissueState = ""
-	// Due means that a new Secret is to be made.
+	// Due means that a new Secret must be created.
 	Due ReissueState = "due"
 	// Filling means that the new Secret has no token of the active key yet.
 	Filling ReissueState = "filling"
 	// Switching means that the new Secret has a token of the active key and is not referenced yet.
 	Switching ReissueState = "switching"
-	// Replaced means that the new Secret is referenced, and that this one waits until nobody uses
-	// it.
+	// Replaced means that the new Secret is referenced, and that this one stays until it is unused.
 	Replaced ReissueState = "replaced"
-	// InPlace means that the token is to be overwritten.
+	// InPlace means that the token must be overwritten.
 	InPlace ReissueState = "in-place"
-	// Discarding means that it was made to replace a Secret, does not, and is to be deleted: the
-	// ring was rolled back before anybody was led to it.
+	// Discarding means that it was created to replace a Secret and must be deleted, because the ring
+	// was rolled back before anything referenced it.
 	Discarding ReissueState = "discarding"
-	// Blocked means that nothing is done, for a reason.
+	// Blocked means that the Secret is not re-issued, for a Reason.
 	Blocked ReissueState = "blocked"
 )
 
@@ -44,23 +43,23 @@ const (
 type Reason string
 
 const (
-	// UserMade means that no token controller made it, and no annotation says what to do.
+	// UserMade means that no token controller created it, and that it has no re-issue annotation.
 	UserMade Reason = "user-made"
-	// Never is what its annotation says.
+	// Never means that its annotation forbids it.
 	Never Reason = "never"
-	// UnknownMode means that its annotation says something that has no meaning.
+	// UnknownMode means that its annotation has an unknown value.
 	UnknownMode Reason = "unknown-mode"
 	// Immutable means that its token cannot be overwritten.
 	Immutable Reason = "immutable"
 	// Invalid means that it was marked invalid, so its account gets no other token for it.
 	Invalid Reason = "invalid"
-	// Mismatch means that its account is gone or another one, or that the token is not for it.
+	// Mismatch means that its account is gone or was recreated, or that the token is not for it.
 	Mismatch Reason = "mismatch"
 	// Terminating means that it is being deleted.
 	Terminating Reason = "terminating"
-	// FilledElsewhere means that it was made to replace a Secret, and that another program has
-	// filled it with the same key as that one. A second token controller is at work, and one more
-	// Secret would be no better.
+	// FilledElsewhere means that it was created to replace a Secret, and that another program has
+	// filled it with the same key. A second token controller runs, and would fill one more Secret with
+	// that key too.
 	FilledElsewhere Reason = "filled-elsewhere"
 )
 
@@ -70,7 +69,7 @@ type Progress struct {
 	Reason Reason       `json:"reason,omitempty"`
 }
 
-// String is the reason if there is one.
+// String returns the reason if there is one, and the state otherwise.
 func (p Progress) String() string {
 	if p.Reason != "" {
 		return string(p.Reason)
@@ -92,13 +91,13 @@ func allProgress() []Progress {
 
 func blocked(reason Reason) Progress { return Progress{State: Blocked, Reason: reason} }
 
-// pending reports whether re-issue has something left to do for the Secret. What is not pending
-// goes on its own, or stays until the user acts.
+// pending reports whether re-issue has something left to do for the Secret. The others are deleted
+// when they are unused, or stay until the user acts.
 func (s ReissueState) pending() bool {
 	return s == Due || s == Filling || s == Switching || s == InPlace || s == Discarding
 }
 
-// ReissueCandidate is a token Secret whose token bears the ID of a retired key.
+// ReissueCandidate is a token Secret whose token has the ID of a retired key.
 type ReissueCandidate struct {
 	Progress
 
@@ -107,8 +106,8 @@ type ReissueCandidate struct {
 	Successor *tokensecrets.TokenSecret
 }
 
-// Candidates finds, among all token Secrets of a cluster, those that bear a retired key, sorted
-// by namespace and name. account is the ServiceAccount of that name, nil if there is none.
+// Candidates returns the token Secrets of a cluster that have a retired key, sorted by namespace and
+// name. account returns the ServiceAccount of that name, nil if there is none.
 func Candidates(secrets []*tokensecrets.TokenSecret, account func(cache.ObjectName) *corev1.ServiceAccount, ring *signing.Ring) []ReissueCandidate {
 	of := map[cache.ObjectName][]*tokensecrets.TokenSecret{}
 	for _, secret := range secrets {
@@ -125,7 +124,7 @@ func Candidates(secrets []*tokensecrets.TokenSecret, account func(cache.ObjectNa
 	return candidates
 }
 
-// observed is what is known of an account, which may be nil, and of the Secrets that name it.
+// observed is an account, which may be nil, with the Secrets that name it.
 type observed struct {
 	account *corev1.ServiceAccount
 	secrets []*tokensecrets.TokenSecret
@@ -139,7 +138,7 @@ func observe(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret
 	return o
 }
 
-// again is o with the account and one of its Secrets as they are now.
+// again returns o with the live account and one live Secret.
 func (o observed) again(account *corev1.ServiceAccount, newer *tokensecrets.TokenSecret) observed {
 	secrets := slices.Clone(o.secrets)
 	for i, secret := range secrets {
@@ -150,9 +149,9 @@ func (o observed) again(account *corev1.ServiceAccount, newer *tokensecrets.Toke
 	return observe(account, secrets, o.ring)
 }
 
-// isSpoiled reports whether the key of a new Secret was retired before anybody was led to it.
-// Nobody will be. What another program has filled counts nevertheless: the next one would be
-// filled with the same key.
+// isSpoiled reports whether the key of a new Secret was retired before anything referenced it. Such
+// a Secret is never referenced. One that another program has filled is not spoiled, because the next
+// one would get the same key.
 func (o observed) isSpoiled(secret *tokensecrets.TokenSecret) bool {
 	return o.hasRetiredKey(secret) && !filledElsewhere(secret) && !secret.InvalidSince() &&
 		o.account != nil && !tokensecrets.References(o.account, secret.Name)
@@ -174,7 +173,7 @@ func (o observed) candidates() []ReissueCandidate {
 	return candidates
 }
 
-// candidate decides on one of the Secrets.
+// candidate returns the state of one of the Secrets.
 func (o observed) candidate(secret *tokensecrets.TokenSecret) ReissueCandidate {
 	if !o.hasRetiredKey(secret) {
 		return ReissueCandidate{Secret: secret}
@@ -188,8 +187,8 @@ func (o observed) candidate(secret *tokensecrets.TokenSecret) ReissueCandidate {
 	return candidate
 }
 
-// forbidden is why nothing may be done for a Secret that bears a retired key, "" if it may. Above
-// all nobody is given back a token that was taken from them.
+// forbidden returns why a Secret with a retired key must not be re-issued, or "". Above all no client
+// gets a new token in place of an invalidated one.
 func (o observed) forbidden(secret *tokensecrets.TokenSecret) Reason {
 	switch {
 	case secret.Terminating():
@@ -212,7 +211,7 @@ func (o observed) forbidden(secret *tokensecrets.TokenSecret) Reason {
 	return ""
 }
 
-// progress is that of a Secret that may be re-issued.
+// progress returns that of a Secret that may be re-issued.
 func (o observed) progress(candidate ReissueCandidate) Progress {
 	secret, successor := candidate.Secret, candidate.Successor
 	switch {
@@ -232,9 +231,9 @@ func (o observed) progress(candidate ReissueCandidate) Progress {
 	return Progress{State: Filling}
 }
 
-// sameKey reports whether the token of the Secret and that of its predecessor, if there is one,
-// name the same key. That alone accuses nobody: after a rollback we fill a Secret with the key
-// of the one that it was to replace.
+// sameKey reports whether the tokens of the Secret and of its predecessor, if there is one, name the
+// same key. That alone does not prove a second token controller: after a rollback this one fills a
+// new Secret with the key of the old one.
 func sameKey(secret, predecessor *tokensecrets.TokenSecret) bool {
 	return predecessor != nil && predecessor.Token != nil && predecessor.Token.KeyID() == secret.Token.KeyID()
 }

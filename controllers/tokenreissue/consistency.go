@@ -45,7 +45,7 @@ type RingConsistencyConfig struct {
 	// Host is the name of this host, as kube-apiserver on it would write it into its
 	// identity Lease.
 	Host string
-	// Signer says that this process is the external signer of kube-apiserver.
+	// Signer is set if this process is the external signer of kube-apiserver.
 	Signer   bool
 	Recorder *events.Recorder
 	// Process is the object that Events about this process regard.
@@ -55,8 +55,8 @@ type RingConsistencyConfig struct {
 	Clock   clock.WithTicker
 }
 
-// RingConsistency publishes, on every replica, what the ring of this process is, compares it with
-// those of the others, and says whether its active key may be used. Build it with
+// RingConsistency runs on every replica. It publishes the ring of this process, compares it with
+// those of the other replicas, and decides whether its active key may be used. Build it with
 // NewRingConsistency before the informers are started.
 type RingConsistency struct {
 	RingConsistencyConfig
@@ -67,18 +67,18 @@ type RingConsistency struct {
 	status   atomic.Pointer[string]
 	rings    atomic.Pointer[[]PublishedRing]
 
-	// Only the loop's one worker looks at what follows.
+	// Only the one worker of the loop uses the fields below.
 
 	replica   string // the name of this process's line
 	announced string // the version that was published last
-	signs     string // the key that signed at the last look
+	signs     string // the active key at the last sync
 	stopped   map[string]time.Time
 	found     drift
-	since     time.Time // when it was found first
+	since     time.Time // when it was first found
 	reported  drift
 }
 
-// NewRingConsistency builds one that does not run yet.
+// NewRingConsistency returns one that does not run yet.
 func NewRingConsistency(config RingConsistencyConfig) *RingConsistency {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
@@ -91,14 +91,14 @@ func NewRingConsistency(config RingConsistencyConfig) *RingConsistency {
 	return c
 }
 
-// RingChanged has the ring published and compared again. It does not block.
+// RingChanged queues another publication and comparison of the ring. It does not block.
 func (c *RingConsistency) RingChanged() { c.loop.AddIfRunning(comparing) }
 
-// Status says in a few words whether the rings are the same. It does not block.
+// Status describes whether the rings are the same. It does not block.
 func (c *RingConsistency) Status() string { return *c.status.Load() }
 
-// MaySign is nil, or says why nothing may be signed with the active key: a newer ring does not have
-// it, so that its tokens are dead or soon will be. It does not block.
+// MaySign returns an error if nothing may be signed with the active key because a newer ring does not
+// have it, so that its tokens are invalid or soon will be. It does not block.
 func (c *RingConsistency) MaySign() error {
 	ring := c.Ring.Ring()
 	if found := judge(ring, *c.rings.Load()); found.drift == lost {
@@ -107,8 +107,8 @@ func (c *RingConsistency) MaySign() error {
 	return nil
 }
 
-// MayFill is MaySign for tokens that are not made again soon: these wait while the newest ring has
-// another key sign, too.
+// MayFill is MaySign for long-lived tokens. They also wait while another key is active in the newest
+// ring.
 func (c *RingConsistency) MayFill() error {
 	ring := c.Ring.Ring()
 	found := judge(ring, *c.rings.Load())
@@ -125,7 +125,7 @@ func (c *RingConsistency) Run(ctx context.Context) error {
 		reconcile.Handled{What: "the published key rings", Informer: c.informer, Handler: reconcile.OnEvery(func(any) { c.RingChanged() })})
 }
 
-// sync waits to see whether a drift that was not reported yet goes away.
+// sync reports a new drift only after it has lasted for settleDelay.
 func (c *RingConsistency) sync(ctx context.Context, _ work) error {
 	ring, secret := c.Ring.Ring(), c.secret()
 	rings, err := PublishedRings(secret)
@@ -164,9 +164,9 @@ func (c *RingConsistency) report(ctx context.Context, ring *signing.Ring, found 
 
 func (c *RingConsistency) show(status string) { c.status.Store(&status) }
 
-// publish writes the line of this process, if it is not there. With a ring that it has not announced
-// yet it takes the lines of older and equal rings out, and those of processes before it on this
-// host: a replica that lives writes its own again, and those of dead ones do not pile up.
+// publish writes the line of this process if it is missing. With a new ring it also removes the lines
+// of older and equal rings and of previous processes on this host, so that lines of dead replicas do
+// not accumulate. A running replica writes its own again.
 func (c *RingConsistency) publish(ctx context.Context, ring *signing.Ring, secret *corev1.Secret, rings []PublishedRing) error {
 	if active := ring.ActiveID(); c.signs != active {
 		if c.signs != "" {
@@ -200,7 +200,7 @@ func (c *RingConsistency) publish(ctx context.Context, ring *signing.Ring, secre
 	}
 	secrets := c.Client.CoreV1().Secrets(metav1.NamespaceSystem)
 	if secret == nil {
-		// It comes with the permissions. Where there are more of them it need not.
+		// The Secret comes with the manifests. With more permissions this process creates it.
 		_, err = secrets.Create(ctx, next, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	} else {
 		_, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: meta.FieldManager})
@@ -216,7 +216,7 @@ func (c *RingConsistency) publish(ctx context.Context, ring *signing.Ring, secre
 	return nil
 }
 
-// line is what this process publishes.
+// line returns what this process publishes.
 func (c *RingConsistency) line(ring *signing.Ring) ([]byte, error) {
 	own := published(ring)
 	own.Host, own.Signer = c.Host, c.Signer
@@ -225,7 +225,7 @@ func (c *RingConsistency) line(ring *signing.Ring) ([]byte, error) {
 	return json.Marshal(own)
 }
 
-// absorb remembers what a line knows that is about to go.
+// absorb keeps the times in a line that is about to be removed.
 func (c *RingConsistency) absorb(other PublishedRing, ring *signing.Ring) {
 	for id, at := range other.Stopped {
 		c.stop(id, at)

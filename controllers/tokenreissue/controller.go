@@ -4,23 +4,21 @@
 // Package tokenreissue re-issues token Secrets whose key the key ring has retired, so
 // that the key can be pruned one day.
 //
-// By default it does so side by side: a new Secret is created, which names the old one
-// and which the token controller fills as any other; once it has its token it is put at
-// the head of the account's list. The old one is left to those who use it, and the
-// legacy token cleaner ends its life when nobody does. An annotation on the Secret asks
-// for another way: in-place, where the token is overwritten and its holders are refused
-// until they read the new one, or never. What a user made is left alone without it.
+// By default it does so side by side: it creates a new Secret, which names the old one and which the
+// token controller fills; once that has a token it is put first in the account's list. Clients may go
+// on to use the old one, which the legacy token cleaner deletes when it is unused. An annotation on
+// the Secret selects another mode: in-place, which overwrites the token, so that clients are refused
+// until they read the new one, or never. Secrets of users are re-issued only with the annotation.
 //
-// Every replica publishes its ring (RingConsistency). A leader does nothing unless its ring is the
-// newest one that is published: replicas whose rings differ must not undo each other's
-// work. Re-issue is then decided account by account, from the cache, by a pure plan.
-// Before anything is created or overwritten, Secret and account are read live and the
-// plan is asked again. What has been done shows in the objects, so that the next
-// leader goes on from there.
+// Every replica publishes its ring (RingConsistency). A leader re-issues nothing unless its ring is
+// the newest published one, so that replicas with different rings do not undo each other's work.
+// It then decides account by account, from the cache, by a pure plan function. Before it creates or
+// overwrites anything, it reads Secret and account live and plans again. The objects show what has
+// been done, so the next leader continues from there.
 //
-// A Secret that was marked invalid, whose account is another one by now, or whose token
-// the retired key has not signed, is never re-issued: nobody is given back what was
-// taken from them. Nothing is re-issued for a key that the ring does not have.
+// A Secret that was marked invalid, whose account was recreated, or whose token was not signed by the
+// retired key, is never re-issued: access that was revoked must not come back. Nothing is re-issued
+// for a key that the ring does not have.
 package tokenreissue
 
 import (
@@ -48,19 +46,19 @@ import (
 const (
 	queueName = "token_reissue"
 
-	// interval is between two surveys, which ask the caches alone, and soon is when the
-	// next one comes after a change.
+	// interval is the time between two surveys, which read only the caches, and soon the delay of one
+	// after a change.
 	interval = time.Minute
 	soon     = 5 * time.Second
 
 	// perSecond bounds how many Secrets are re-issued. Each costs some five requests.
 	perSecond = 10
 
-	// cacheSyncGrace is how long the caches may take to show a Secret that was created
-	// before another one is made.
+	// cacheSyncGrace is how long the caches may take to show a created Secret before another one is
+	// created.
 	cacheSyncGrace = 10 * time.Second
 
-	// requeueAfter is when an account is synced again after a conflict.
+	// requeueAfter is the delay of the next sync of an account after a conflict.
 	requeueAfter = time.Second
 )
 
@@ -77,9 +75,9 @@ type Config struct {
 	Metrics   *Metrics
 	Loops     *reconcile.Metrics
 
-	// Off: Secrets are counted, and none is re-issued.
+	// Off disables re-issue; Secrets are only counted.
 	Off bool
-	// Auto: the token controller gives every account a Secret of its own.
+	// Auto is set if the token controller gives every account a Secret of its own.
 	Auto bool
 
 	Clock clock.WithTicker
@@ -87,7 +85,7 @@ type Config struct {
 	NewSuffix func() string
 }
 
-// Controller is the re-issuer. Build it with New before the informers are started.
+// Controller re-issues token Secrets. Build it with New before the informers are started.
 type Controller struct {
 	Config
 
@@ -99,7 +97,7 @@ type Controller struct {
 	loop            *reconcile.Runner[key]
 	limiter         *rate.Limiter
 
-	// Only the loop's one worker looks at what follows.
+	// Only the one worker of the loop uses the fields below.
 
 	// newest is the version of the ring that this process may re-issue by, "" if none.
 	newest  string
@@ -113,7 +111,7 @@ type key struct {
 	Account cache.ObjectName
 }
 
-// String is what logs say.
+// String returns the key as logs show it.
 func (k key) String() string {
 	if k.Work != reissuing {
 		return string(k.Work)
@@ -145,9 +143,9 @@ func New(config Config) *Controller {
 	return c
 }
 
-// RingChanged has the ring compared with what is published, and what follows from it done, if this
-// process leads. It is called too once kube-apiserver accepts the key that signs, for which re-issue
-// waits. It does not block.
+// RingChanged queues another comparison of the ring with the published ones, if this process leads.
+// It is also called once kube-apiserver accepts the active key, for which re-issue waits. It does not
+// block.
 func (c *Controller) RingChanged() { c.loop.AddIfRunning(key{Work: comparing}) }
 
 // Run works until ctx ends and returns when no sync is under way any more. The informers
@@ -162,7 +160,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		reconcile.Handled{What: "the published key ring", Informer: c.ringInformer, Handler: reconcile.OnEvery(func(any) { c.RingChanged() })})
 }
 
-// queueSecret wakes the account if the Secret is one half of a pair, or may become so.
+// queueSecret queues the account if the Secret is or may become one half of a pair.
 func (c *Controller) queueSecret(obj any) {
 	secret, ok := obj.(*tokensecrets.TokenSecret)
 	if !ok || secret.AccountName == "" {
@@ -193,7 +191,7 @@ func (c *Controller) sync(ctx context.Context, key key) error {
 	}
 }
 
-// reissue does what is to be done for the account's Secrets now.
+// reissue does the planned steps for the account's Secrets.
 func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 	ring, ok := c.mayReissue()
 	if !ok {
@@ -212,8 +210,8 @@ func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 	return errors.Join(errs...)
 }
 
-// compare finds out whether the ring of this process is published and no other one is newer, forked
-// or unreadable. The cache is not asked: a leader begins with what its predecessor knew last.
+// compare checks that the ring of this process is published and that no other one is newer, forked or
+// unreadable. It reads live, so that a new leader knows at least what its predecessor knew.
 func (c *Controller) compare(ctx context.Context) error {
 	ring := c.Ring.Ring()
 	rings, err := LivePublishedRings(ctx, c.Client)
@@ -231,16 +229,14 @@ func (c *Controller) compare(ctx context.Context) error {
 	return nil
 }
 
-// mayReissue is the ring, and whether it still is the one that was compared, with a key
-// that kube-apiserver accepts: a rollback may have gone to one that it does not know any
-// more.
+// mayReissue returns the ring and whether it is still the compared one, with a key that kube-apiserver
+// accepts: a rollback may have activated a key that kube-apiserver no longer knows.
 func (c *Controller) mayReissue() (*signing.Ring, bool) {
 	ring := c.Ring.Ring()
 	return ring, !c.Off && ring.Version() == c.newest && c.Confirmed(ring.ActiveID())
 }
 
-// survey counts, forgets what is gone, and queues the accounts for which something is left
-// to do.
+// survey counts the Secrets, forgets deleted ones, and queues the accounts with work left.
 func (c *Controller) survey() {
 	ring := c.Ring.Ring()
 	byKey, byProgress := map[string]int{}, map[Progress]int{}
@@ -285,12 +281,12 @@ func (c *Controller) admit(ctx context.Context) error {
 	}
 }
 
-// isRetired reports whether the store calls the key with that ID retired. A token of a key
-// that it does not have is not re-issued: another replica may be ahead, or the key another
-// cluster's.
+// isRetired reports whether the key with that ID is retired in the ring. A token of a key that the
+// ring does not have is not re-issued: another replica may be ahead, or the key belongs to another
+// cluster.
 func isRetired(ring *signing.Ring, keyID string) bool { return ring.Role(keyID) == signing.Retired }
 
-// keyState says what a token's key ID is in the ring, as a value of a metric's label.
+// keyState returns the state of a token's key in the ring, as a metric label.
 func keyState(ring *signing.Ring, keyID string) string {
 	if keyID == "" {
 		return "none"

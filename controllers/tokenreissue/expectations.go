@@ -12,24 +12,23 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 )
 
-// All of what follows may be lost at any time: forgetting costs a request, or a Secret that is
-// discarded as a second one. What is about Secrets that are gone is dropped at the next
-// survey: else it would grow with the Secrets that users create and delete.
+// Expectations may be lost at any time, at the cost of a request or of a second Secret that is
+// discarded. Each survey drops those of deleted Secrets, so that they do not grow with the Secrets
+// that users create and delete.
 
-// expectations are the new Secrets that the caches do not show yet, by the UID of the one
-// that each is to replace.
+// expectations are the new Secrets that the caches do not show yet, by the UID of the Secret that
+// each replaces.
 type expectations map[types.UID]expectation
 
 type expectation struct {
-	// name stays the same until the apiserver has given a clear answer, so that a
-	// request whose answer was lost is not repeated with another name.
+	// name stays the same until kube-apiserver has answered clearly, so that a request whose answer
+	// was lost is not repeated with another name.
 	name string
 	// at is when it was created, zero as long as nobody knows.
 	at time.Time
 }
 
-// refusals are the versions of Secrets that turned out not to be fit for re-issue when
-// they were read live.
+// refusals are the versions of Secrets that must not be re-issued, as reading them live has shown.
 type refusals map[types.UID]string
 
 func (r refusals) has(secret *tokensecrets.TokenSecret) bool {
@@ -38,7 +37,7 @@ func (r refusals) has(secret *tokensecrets.TokenSecret) bool {
 
 func (r refusals) add(secret *tokensecrets.TokenSecret) { r[secret.UID] = secret.ResourceVersion }
 
-// forgetGone drops what is remembered about Secrets other than these.
+// forgetGone drops the entries of Secrets other than these.
 func forgetGone[T any](remembered map[types.UID]T, secrets []*tokensecrets.TokenSecret) {
 	if len(remembered) == 0 {
 		return

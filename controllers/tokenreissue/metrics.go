@@ -16,7 +16,7 @@ const (
 	resultFailed  = "failed"
 )
 
-// Metrics show how far re-issue has come, and whether the replicas have the same ring.
+// Metrics show the progress of re-issue and whether the replicas have the same ring.
 type Metrics struct {
 	reissues   *metrics.CounterVec
 	secrets    *metrics.GaugeVec
@@ -58,7 +58,7 @@ func (m *Metrics) reissued(mode tokensecrets.ReissueMode, result string) {
 	}
 }
 
-// survey replaces what the one before has counted.
+// survey replaces the counts of the previous survey.
 func (m *Metrics) survey(byKey map[string]int, byProgress map[Progress]int) {
 	for _, state := range []string{"active", "next", "retired", "unknown", "none"} {
 		m.secrets.WithLabelValues(state).Set(float64(byKey[state]))
@@ -68,7 +68,7 @@ func (m *Metrics) survey(byKey map[string]int, byProgress map[Progress]int) {
 	}
 }
 
-// end forgets the last survey: another process may lead now and show its own.
+// end removes the counts of the last survey, because another process may lead now.
 func (m *Metrics) end() {
 	m.secrets.Reset()
 	m.candidates.Reset()

@@ -9,24 +9,23 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 )
 
-// abandoned bounds the time in which a new Secret is taken for the remains of a
-// re-issue that was cut short. A user who takes a reference away later on has a
-// reason, and the Secret stays.
+// abandoned is the age up to which an unreferenced new Secret counts as the rest of an interrupted
+// re-issue. If it is older, a user has removed the reference on purpose, and the Secret stays.
 const abandoned = time.Hour
 
-// action is what a step does.
+// action is the kind of a step.
 type action string
 
 const (
-	// create makes the Secret that is to replace step.Secret.
+	// create creates the Secret that replaces step.Secret.
 	create action = "create"
 	// reference puts step.Successor at the head of the account's list.
 	reference action = "reference"
 	// overwrite writes a new token into step.Secret.
 	overwrite action = "overwrite"
-	// discard deletes step.Secret, which was made to replace another one and does not.
+	// discard deletes step.Secret, a new Secret that replaces nothing.
 	discard action = "discard"
-	// warn records what is wrong with step.Secret.
+	// warn records an Event about step.Secret.
 	warn action = "warn"
 )
 
@@ -36,8 +35,8 @@ type step struct {
 	ReissueCandidate
 }
 
-// plan is what is to be done now. What has been done shows in the objects, so the plan of
-// a process that was killed is continued by the next leader.
+// plan returns the steps to do now. The objects show what has been done, so the next leader continues
+// the plan of a killed process.
 func (o observed) plan(auto bool, now time.Time) []step {
 	var steps []step
 	for _, candidate := range o.candidates() {
@@ -71,9 +70,9 @@ func actionFor(progress Progress) (action, bool) {
 	}
 }
 
-// isRemains reports whether the Secret was made to replace another one and is good for
-// nothing: it is superfluous, or its predecessor went before anybody was led to it. With
-// auto the token controller sees to the latter.
+// isRemains reports whether the Secret was created to replace another one and is useless: it is
+// superfluous, or its predecessor was deleted before anything referenced it. With auto the token
+// controller adopts the latter.
 func (o observed) isRemains(secret *tokensecrets.TokenSecret, auto bool, now time.Time) bool {
 	if !o.isUntouched(secret) {
 		return false
@@ -84,9 +83,9 @@ func (o observed) isRemains(secret *tokensecrets.TokenSecret, auto bool, now tim
 	return !auto && now.Sub(secret.CreationTimestamp.Time) < abandoned
 }
 
-// isSuperfluous reports whether the Secret was made to replace one that is there and does
-// not: that one bears the active key again, after a rollback, or another Secret replaces
-// it or will.
+// isSuperfluous reports whether the Secret was created to replace an existing one that needs no
+// replacement, because it has the active key again after a rollback, or because another Secret
+// replaces it.
 func (o observed) isSuperfluous(secret *tokensecrets.TokenSecret) bool {
 	predecessor := o.pairs.Replaceable(secret)
 	if predecessor == nil || !o.isUntouched(secret) {
@@ -99,9 +98,8 @@ func (o observed) isSuperfluous(secret *tokensecrets.TokenSecret) bool {
 	return successor == nil || successor.UID != secret.UID
 }
 
-// isUntouched: a Secret of ours that replaces another one, which nothing references and
-// nobody has used. managedFields say that we made it: a copy has our label as well, and is its
-// user's.
+// isUntouched reports whether this controller created the Secret as a successor, nothing references
+// it and it was never used. managedFields prove who created it: a user's copy has the same label.
 func (o observed) isUntouched(secret *tokensecrets.TokenSecret) bool {
 	_, used := secret.Labels[tokensecrets.LastUsedLabel]
 	return secret.Predecessor != (tokensecrets.Predecessor{}) && secret.AutoCreated() && !used &&

@@ -23,30 +23,30 @@ import (
 )
 
 const (
-	// ringPrefix begins the key of a replica's line in the Secret.
+	// ringPrefix is the prefix of a replica's key in the Secret.
 	ringPrefix = "replica."
 
 	ringSecret = "secret " + metav1.NamespaceSystem + "/" + informers.KeyRingName
 )
 
-// PublishedRing is what a replica says of its key ring. It holds no key.
+// PublishedRing describes the key ring of a replica. It contains no key.
 type PublishedRing struct {
 	// Replica is the name of the line.
 	Replica    string `json:"-"`
 	Host       string `json:"host"`
 	Generation int64  `json:"generation"` // 0 of a single key file
 	Version    string `json:"version"`
-	// Keys are the roles by key ID.
+	// Keys are the states of the keys by key ID.
 	Keys      map[string]signing.Role `json:"keys"`
 	Pruned    []string                `json:"pruned,omitempty"`
 	Withdrawn []string                `json:"withdrawn,omitempty"`
-	// Signer says that kube-apiserver on that host has its tokens signed by the replica.
+	// Signer is set if the replica signs the tokens of kube-apiserver on that host.
 	Signer bool `json:"signer,omitempty"`
-	// Stopped is when keys signed last that are retired now, as far as the replica knows.
+	// Stopped is when each retired key last signed, as far as the replica knows.
 	Stopped map[string]time.Time `json:"stopped,omitempty"`
 }
 
-// Active is the key that the replica signs with.
+// Active returns the ID of the key that the replica signs with.
 func (p PublishedRing) Active() string {
 	for id, role := range p.Keys {
 		if role == signing.Active {
@@ -56,8 +56,8 @@ func (p PublishedRing) Active() string {
 	return ""
 }
 
-// LastSigned is the latest time at which a replica signed with a key that none signs with any more,
-// zero if nobody knows of one.
+// LastSigned returns the latest time at which a replica signed with a key that none uses any more, or
+// zero if it is unknown.
 func LastSigned(rings []PublishedRing, id string) time.Time {
 	var last time.Time
 	for _, ring := range rings {
@@ -68,7 +68,7 @@ func LastSigned(rings []PublishedRing, id string) time.Time {
 	return last
 }
 
-// published is what a replica says of a ring.
+// published returns the description of a ring.
 func published(ring *signing.Ring) PublishedRing {
 	past := ring.Past()
 	p := PublishedRing{
@@ -82,7 +82,7 @@ func published(ring *signing.Ring) PublishedRing {
 	return p
 }
 
-// PublishedRings reads what the replicas have published. The Secret may be nil.
+// PublishedRings decodes the published rings of all replicas. The Secret may be nil.
 func PublishedRings(secret *corev1.Secret) ([]PublishedRing, error) {
 	if secret == nil || len(secret.Data) == 0 {
 		return nil, nil
@@ -106,7 +106,7 @@ func PublishedRings(secret *corev1.Secret) ([]PublishedRing, error) {
 	return rings, nil
 }
 
-// LivePublishedRings asks the API.
+// LivePublishedRings reads them from kube-apiserver.
 func LivePublishedRings(ctx context.Context, client kubernetes.Interface) ([]PublishedRing, error) {
 	live, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, informers.KeyRingName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -118,28 +118,28 @@ func LivePublishedRings(ctx context.Context, client kubernetes.Interface) ([]Pub
 	return PublishedRings(live)
 }
 
-// drift is how the ring of this process stands to a published one.
+// drift is the relation of the ring of this process to a published one.
 type drift string
 
 const (
-	// inSync: it is the same one, or the other one is older.
+	// inSync: they are the same, or the published one is older.
 	inSync drift = "agreed"
-	// differs: one of the two is a single key file, and another key signs there.
+	// differs: one of the two is a single key file, and their active keys differ.
 	differs drift = "differs"
-	// unpublished: what this process has is not published.
+	// unpublished: the ring of this process is not published.
 	unpublished drift = "unpublished"
-	// behind: this one is older.
+	// behind: the ring of this process is older.
 	behind drift = "behind"
-	// unreadable: what is published is not what this program writes.
+	// unreadable: the published entry is not one that this program writes.
 	unreadable drift = "unreadable"
 	// forked: neither has come from the other.
 	forked drift = "forked"
-	// lost: the other one is newer and does not have the key that signs here: it was pruned or
-	// withdrawn, or the rings are forked.
+	// lost: the published one is newer and does not have the active key of this process: it was pruned
+	// or withdrawn, or the rings are forked.
 	lost drift = "lost"
 )
 
-// drifts are all of them, the worst last.
+// drifts lists them all, the worst last.
 func drifts() []drift {
 	return []drift{inSync, differs, unpublished, behind, unreadable, forked, lost}
 }
@@ -148,9 +148,9 @@ func (d drift) worse(than drift) bool {
 	return slices.Index(drifts(), d) > slices.Index(drifts(), than)
 }
 
-// compare holds the ring of this process against a published one. Whether a ring has come from
-// another one is in its history, of which the older one of the two knows nothing: there a key
-// that is gone without a record tells a fork.
+// compare compares the ring of this process with a published one. The history of a ring shows whether
+// it has come from the other one. The older of the two lacks that history: there a key that is gone
+// without a record shows a fork.
 func compare(own *signing.Ring, theirs PublishedRing) drift {
 	switch {
 	case own.Version() == theirs.Version || slices.Contains(own.Past().History, theirs.Version):
@@ -175,12 +175,12 @@ func compare(own *signing.Ring, theirs PublishedRing) drift {
 	return behind
 }
 
-// standing is how the ring of this process stands to all that are published.
+// standing is the relation of the ring of this process to all published ones.
 type standing struct {
 	drift drift
 	// other is what drift is about.
 	other PublishedRing
-	// active is what signs by the newest ring, if that is newer than this one.
+	// active is the active key of the newest ring, if that is newer than this one.
 	active string
 }
 
@@ -203,7 +203,7 @@ func judge(own *signing.Ring, rings []PublishedRing) standing {
 	return s
 }
 
-// describe says what was found, and remedy what to do about it.
+// describe returns what was found, and remedy what to do about it.
 func (s standing) describe(own *signing.Ring) string {
 	mine := fmt.Sprintf("the key ring of this process (generation %d, version %s)", own.Generation(), own.Version())
 	theirs := fmt.Sprintf("that of host %s (generation %d, version %s)", s.other.Host, s.other.Generation, s.other.Version)

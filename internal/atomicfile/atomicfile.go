@@ -1,12 +1,12 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile replaces files so that a reader, or a machine that loses power,
-// finds the old content or the new one and nothing in between.
+// Package atomicfile replaces files atomically: a reader, also after a power failure, finds the
+// old content or the new one and nothing in between.
 //
-// The new content is first written to a file in the same directory whose name begins
-// with a dot: the kubelet reads all other files of its manifests directory. No such file
-// is left behind unless the process is killed; RemoveLeftovers removes it then.
+// It writes the new content to a temporary file in the same directory first. The name of that file
+// begins with a dot, because the kubelet reads all other files of its manifests directory. Only a
+// killed process leaves one behind, which RemoveLeftovers removes.
 package atomicfile
 
 import (
@@ -18,9 +18,9 @@ import (
 	"syscall"
 )
 
-// Write makes path have the given content. A file that is there keeps its mode and
-// owner; a new one gets mode and, if root writes it, the owner of its directory: the
-// process that is to read it may be another user's. A symbolic link stays one.
+// Write replaces the content of path. An existing file keeps its mode and owner. A new one gets
+// mode and, if root writes it, the owner of its directory, because the process that reads it may run
+// as another user. A symbolic link stays one.
 func Write(path string, data []byte, mode fs.FileMode) error {
 	target, err := resolve(path)
 	if err != nil {
@@ -32,8 +32,8 @@ func Write(path string, data []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// RemoveLeftovers removes what killed writers of path have left. The caller sees to it
-// that nobody is writing path.
+// RemoveLeftovers removes the temporary files that killed writers of path have left. The caller
+// ensures that no process is writing path.
 func RemoveLeftovers(path string) error {
 	leftovers, err := filepath.Glob(temporaryPattern(path))
 	if err != nil {
@@ -51,7 +51,7 @@ func temporaryPattern(path string) string {
 	return filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 }
 
-// Remove removes path for good. It is no error if it is not there.
+// Remove removes path durably. A missing file is no error.
 func Remove(path string) error {
 	if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -92,7 +92,7 @@ func write(path string, data []byte, mode fs.FileMode) (err error) {
 	return syncDirectory(dir)
 }
 
-// fill gives the temporary file all that the new one is to have.
+// fill writes content, mode and owner of the temporary file.
 func fill(temporary *os.File, data []byte, path string, mode fs.FileMode) error {
 	before, err := os.Stat(path)
 	switch {
@@ -114,8 +114,7 @@ func fill(temporary *os.File, data []byte, path string, mode fs.FileMode) error 
 	return temporary.Sync()
 }
 
-// GiveAway has a new file belong to the owner of the directory that path is in, if root
-// made it.
+// GiveAway changes the owner of a file that root has created to that of its directory.
 func GiveAway(file *os.File, path string) error {
 	if os.Geteuid() != 0 {
 		return nil
@@ -142,7 +141,7 @@ func setOwner(temporary *os.File, like fs.FileInfo) error {
 	return temporary.Chown(int(owner.Uid), int(owner.Gid))
 }
 
-// syncDirectory makes a name in a directory last.
+// syncDirectory makes a new or removed name in a directory durable.
 func syncDirectory(dir string) error {
 	opened, err := os.Open(dir)
 	if err != nil {

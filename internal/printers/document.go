@@ -1,11 +1,11 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package printers writes what a command has found out in the format of its --output: for
-// people as text, which is mostly a table, and for programs as JSON or YAML.
+// Package printers writes the result of a command in the format of its --output: text, mostly
+// tables, for people, and JSON or YAML for programs.
 //
-// Much of it was written by strangers: names, key IDs, claims, the words of a server. What must
-// never happen: that it steers a terminal, or makes a document that no reader takes.
+// Much of the content is untrusted: names, key IDs, claims, messages of a server. It must never
+// control a terminal or make a document that parsers refuse.
 package printers
 
 import (
@@ -31,26 +31,26 @@ type Head struct {
 	Kind       string `json:"kind"`
 }
 
-// Of is the head of a document of the kind.
+// Of returns the head of a document of this kind.
 func Of(kind string) Head { return Head{APIVersion, kind} }
 
 func (h Head) kind() string { return h.Kind }
 
-// headed is what embeds a Head.
+// headed is any document that embeds a Head.
 type headed interface{ kind() string }
 
-// Finding is something that the user has to see to.
+// Finding is a problem that the user has to act on.
 type Finding struct {
-	// Code says which one it is. Unlike the sentences it never changes.
+	// Code identifies the problem. Unlike the sentences it never changes.
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Objects are those that it is about, if there may be several.
+	// Objects are the affected ones, if there may be several.
 	Objects []string `json:"objects,omitempty"`
 	Remedy  string   `json:"remedy,omitempty"`
 }
 
-// Document writes document as "json" or "yaml", and in any other format what text makes of it.
-// Nothing is written of a document that cannot be encoded.
+// Document writes document as "json" or "yaml", and the result of text for any other format. It
+// writes nothing if the document cannot be encoded.
 func Document(w io.Writer, output string, document headed, text func() string) error {
 	var encoded []byte
 	var err error
@@ -72,15 +72,15 @@ func Document(w io.Writer, output string, document headed, text func() string) e
 	return nil
 }
 
-// encodeJSON encodes what may hold text of strangers, as json.MarshalIndent does, without a newline
-// at the end. Control characters are escaped in it, so that it steers no terminal.
+// encodeJSON encodes untrusted text as json.MarshalIndent does, without a newline at the end. It
+// escapes control characters, so that none controls a terminal.
 func encodeJSON(document any, prefix string) ([]byte, error) {
 	text, err := json.MarshalIndent(document, prefix, "  ")
 	return escaped(text), err
 }
 
-// encodeYAML encodes the same. Without the escapes there would be no YAML: its reader, through
-// which the fields get their names, refuses what JSON allows.
+// encodeYAML encodes the same as YAML. It converts JSON, which names the fields, and the YAML
+// parser refuses some characters that JSON allows, so they must be escaped first.
 func encodeYAML(document any) ([]byte, error) {
 	text, err := json.Marshal(document)
 	if err != nil {
@@ -114,8 +114,8 @@ func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 
 // OrNone is Printable for a cell that may be empty.
 func OrNone(text string) string { return Printable(cmp.Or(text, "<none>")) }
 
-// Printable keeps text of strangers from steering a terminal and from breaking a table: what
-// cannot be seen is escaped.
+// Printable escapes invisible characters, so that untrusted text neither controls a terminal nor
+// breaks a table.
 func Printable(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// List writes a document that has a head, a list of rows and what ends it, while the rows come.
-// Without End the document is cut off, so that no reader takes a part for all.
+// List writes a document with a head, a list of rows and a last field, while the rows arrive.
+// Without End the document is incomplete, so that no reader takes a part of it for all.
 type List[Row, End any] struct {
 	// Output is "json" or "yaml".
 	W      io.Writer
@@ -21,7 +21,7 @@ type List[Row, End any] struct {
 	begun bool
 }
 
-// Rows writes some more of them.
+// Rows appends rows.
 func (l *List[Row, End]) Rows(rows []Row) error {
 	if l.Output == "yaml" {
 		return l.yamlRows(rows)
@@ -62,8 +62,8 @@ func (l *List[Row, End]) yamlRows(rows []Row) error {
 	return l.write(string(text))
 }
 
-// End writes the second field. A YAML document that is cut off between two rows is still one,
-// so it is that field by which a reader knows the end.
+// End writes the last field. A YAML document that is cut off between two rows is still valid, so
+// only this field shows a reader that it is complete.
 func (l *List[Row, End]) End(end End) error {
 	if l.Output == "yaml" {
 		return l.yamlEnd(end)

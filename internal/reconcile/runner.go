@@ -36,9 +36,8 @@ const (
 	sharedAfter = 5
 	sharedRate  = 50
 
-	// stuckDelay is a back-off that shows a cause which stays: longer than a conflict or a
-	// leader change of the apiserver, shorter than an outage. A key that fails alone has it
-	// after ten failures.
+	// stuckDelay is the back-off from which a key counts as stuck: longer than conflicts or a leader
+	// change of etcd last, shorter than an outage. A key that fails alone reaches it after ten failures.
 	stuckDelay = 10 * time.Second
 )
 
@@ -64,7 +63,7 @@ type Config[K comparable] struct {
 type Runner[K comparable] struct {
 	Config[K]
 	stuck  stuckKeys[K]
-	errors rate.Sometimes // that are logged: a cause that many keys share is not one line for each
+	errors rate.Sometimes // limits logged errors: a cause that many keys share is not logged for each
 
 	mu      sync.Mutex
 	queue   workqueue.TypedDelayingInterface[K] // nil until it is needed
@@ -98,7 +97,7 @@ func (r *Runner[K]) current() workqueue.TypedDelayingInterface[K] {
 	return r.queue
 }
 
-// begin is current for Run.
+// begin returns the queue that Run empties.
 func (r *Runner[K]) begin() workqueue.TypedDelayingInterface[K] {
 	queue := r.current()
 	r.mu.Lock()
@@ -135,7 +134,7 @@ func (r *Runner[K]) AddIfRunning(key K) {
 
 // Run works until ctx ends. After that no sync begins; those under way are cancelled after
 // drainTimeout, or at once if the cause of ctx is ErrAtOnce. Run returns when all workers
-// have. What is still queued then, or added meanwhile, is lost.
+// have. Keys that are still queued then, or added meanwhile, are lost.
 func (r *Runner[K]) Run(ctx context.Context) {
 	syncCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

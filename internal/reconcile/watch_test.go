@@ -55,7 +55,7 @@ func TestRunWatching(t *testing.T) {
 			"10s new deleted=false", "10s sync all",
 			"20s new deleted=true", "20s sync all",
 		}
-		testutil.Check(t, "(-want +got): %s", want, diary.Lines())
+		testutil.Check(t, "what happened", want, diary.Lines())
 		stop()
 		if !watch.Informer.IsStopped() {
 			t.Error("the watch goes on")

@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/test/await"
 )
 
 // delay is how long the process is not there in a boot that misses it. It is time that
@@ -61,7 +63,7 @@ func bootsWell(t *testing.T) {
 // heal by themselves: a command finds them and prints what to type.
 func bootsLate(t *testing.T) {
 	c := create(t, ours(t, false))
-	time.Sleep(delay)
+	await.Sleep(t.Context(), delay)
 	c.writeManifest(t, "sa-controller-manager", c.onNode(t, "cat", staticPodSource))
 	c.awaitAdmission(t, metav1.NamespaceDefault)
 	missed := c.missed(t)

@@ -74,18 +74,13 @@ func swapBySymlink(ctx context.Context, w *World, fault Planned) (func(context.C
 	})
 }
 
-// unreadableKey takes away the right to read. Who may override that reads all the same, so
-// then nothing is to be said about it.
+// unreadableKey takes away the right to read.
 func unreadableKey(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	change := refusal{
+	return w.refuses(ctx, fault, refusal{
 		flags:  []string{keyFlag},
 		spoil:  func(r *Replica, good contents) error { return r.replace(keyFile, good[keyFile], 0) },
 		repair: restoreKey,
-	}
-	if w.overrides {
-		return nil, skippedError{"root reads a file of mode 000 all the same, and setpriv, which could forbid it, is missing"}
-	}
-	return w.refuses(ctx, fault, change)
+	})
 }
 
 // replaceCertificate puts a new pair in the place of the one that is there.

@@ -59,24 +59,16 @@ func (w *World) cutAll() int {
 
 // cutWatches cuts them again and again.
 func cutWatches(_ context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	over, ended := make(chan struct{}), make(chan struct{})
+	cutting, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
 	var cut atomic.Int64
 	go func() {
 		defer close(ended)
-		pace := time.NewTicker(fault.For / 5)
-		defer pace.Stop()
-		for {
-			cut.Add(int64(w.cutAll()))
-			select {
-			case <-pace.C:
-			case <-over:
-				return
-			}
-		}
+		await.Every(cutting, fault.For/5, func(context.Context, int) { cut.Add(int64(w.cutAll())) })
 	}()
 	return func(ctx context.Context) error {
 		w.awaitMet(ctx, fault.Kind, func() int { return int(cut.Load()) })
-		close(over)
+		stop()
 		<-ended
 		return nil
 	}, nil

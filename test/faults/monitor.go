@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/overload"
@@ -55,18 +56,11 @@ func startMonitor(w *World) *monitor {
 func (m *monitor) run(ctx context.Context) {
 	defer close(m.done)
 	defer m.asking.Wait()
-	pace := time.NewTicker(time.Second)
-	defer pace.Stop()
 	var spent overload.ProcessorTime
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-pace.C:
-			spent = m.noteOthers(spent)
-			for _, r := range m.world.all() {
-				m.look(ctx, r)
-			}
+	for await.Sleep(ctx, time.Second) {
+		spent = m.noteOthers(spent)
+		for _, r := range m.world.all() {
+			m.look(ctx, r)
 		}
 	}
 }

@@ -4,7 +4,6 @@
 package faults
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,17 +15,12 @@ import (
 
 // ordinaryRights has processes of root be refused what the mode of a file forbids, as those of
 // any other user are: they go without the capabilities that override it (capabilities(7)), as
-// in a container that drops all. Where setpriv of util-linux is missing they keep them, and
-// the World says so.
+// in a container that drops all. setpriv is of util-linux.
 func (w *World) ordinaryRights(binary devcluster.Binary) (devcluster.Binary, error) {
 	if os.Geteuid() != 0 {
 		return binary, nil
 	}
 	setpriv, err := exec.LookPath("setpriv")
-	if errors.Is(err, exec.ErrNotFound) {
-		w.overrides = true
-		return binary, nil
-	}
 	if err != nil {
 		return binary, fmt.Errorf("find setpriv: %w", err)
 	}

@@ -132,7 +132,7 @@ func (w *World) calm(ctx context.Context) error {
 // perform has one fault come and go.
 func (w *World) perform(ctx context.Context, entry Entry, fault Planned) error {
 	w.log("%s %v", time.Now().Format("15:04:05"), fault)
-	end := w.excuses.Open(entry.Excuse, entry.Kind)
+	end := w.excuses.Open(entry.Excuse)
 	heal, err := entry.Inject(ctx, w, fault)
 	if err != nil {
 		end()

@@ -60,9 +60,6 @@ type World struct {
 	// operator rotates the keys of the replicas' key rings; nil if they sign with a file.
 	operator *operator
 
-	// overrides reports that replicas read files whatever their mode, as root does.
-	overrides bool
-
 	// files is held by who changes a file that a process reads when it starts, and by who
 	// starts one.
 	files sync.Mutex

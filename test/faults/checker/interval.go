@@ -43,7 +43,6 @@ const (
 type Interval struct {
 	From, To time.Time // To is zero while it goes on
 	Excuse   Excuse
-	What     Kind
 }
 
 // Intervals are all those of a run.
@@ -53,11 +52,11 @@ type Intervals struct {
 }
 
 // Open begins one. What it returns ends it.
-func (i *Intervals) Open(excuse Excuse, what Kind) (end func()) {
+func (i *Intervals) Open(excuse Excuse) (end func()) {
 	if excuse == NoExcuse {
 		return func() {}
 	}
-	one := &Interval{From: time.Now(), Excuse: excuse, What: what}
+	one := &Interval{From: time.Now(), Excuse: excuse}
 	i.Add(one)
 	return func() {
 		i.mu.Lock()

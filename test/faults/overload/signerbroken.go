@@ -10,7 +10,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -20,9 +19,7 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 	"sa-controller-manager/signing/signertest"
@@ -38,7 +35,7 @@ const (
 
 // SignerClients are what clients of the signer's socket do that are broken or mean. Two of
 // them need one of the few places for who has called, of which the caller in order has one.
-func SignerClients(payload func() string) []Client {
+func SignerClients() []Client {
 	breakers := []Client{
 		{name: "garbage for a preface", come: garbageForPreface},
 		{name: "half a preface", come: halfPreface},
@@ -48,25 +45,13 @@ func SignerClients(payload func() string) []Client {
 		{name: "hanging up in a message", come: hangUpInMessage},
 		{name: "huge message", come: HugeMessage},
 		{name: "huge header", come: hugeHeader},
-		{name: "flood of Sign", come: floodSign(payload), fewest: 1},
+		{name: "flood of Sign", come: floodSign, fewest: 1},
 		{name: "flood of FetchKeys", come: floodKeys, fewest: 1},
 	}
 	if os.Getuid() == 0 { // nobody else can be another user
-		breakers = append(breakers, Client{name: "another user", come: stranger(payload)})
+		breakers = append(breakers, Client{name: "another user", come: stranger})
 	}
 	return breakers
-}
-
-// DialSigner connects as kube-apiserver does (k8s.io/kubernetes
-// pkg/serviceaccount/externaljwt/plugin), once somebody calls.
-func DialSigner(socket string) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///"+socket,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithAuthority("localhost"),
-		grpc.WithDefaultCallOptions(grpc.WaitForReady(true)),
-		grpc.WithContextDialer(func(ctx context.Context, path string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", path)
-		}))
 }
 
 // say connects, sends that and then listens until the server hangs up.
@@ -208,15 +193,8 @@ func hugeHeader(ctx context.Context, socket string, v *visit) error {
 	return err
 }
 
-const (
-	// largestCall is more than the signer reads of a call before its refusal is on its way: its
-	// greatest message has 96 KiB, and what may come unread 64 KiB. The rest is for a machine
-	// that is busy.
-	largestCall = 16 << 20
-	// refusalTimeout is how long the refusal may take: what the signer promises for any
-	// other answer.
-	refusalTimeout = slowest
-)
+// refusalTimeout is how long the refusal may take: what the signer promises for any other answer.
+const refusalTimeout = slowest
 
 // HugeMessage sends 100 MB. They are refused much earlier; but what is sent on a stream that
 // was refused is read, and thrown away, as RFC 9113 wants it (section 5.1), so that the client
@@ -231,41 +209,31 @@ func HugeMessage(ctx context.Context, socket string, v *visit) error {
 	if err != nil {
 		return err
 	}
-	taken, err := s.pour(stream)
-	// Who hangs up has said before what there was to say; and who does not has some time.
-	refused := s.awaitRefusal(refusalTimeout)
+	err = s.pour(stream)
+	// A server that hangs up has said before what there was to say, and another one has some time.
+	select {
+	case <-s.refused:
+	case <-s.ended:
+	case <-time.After(refusalTimeout):
+	}
 	switch {
-	case refused:
+	case s.refused.happened():
 		return errors.Join(err, v.struckBy(s, "a message that is too large"))
-	case taken > largestCall && ctx.Err() == nil:
-		v.violated(8, "%d bytes of a message were taken and not refused, and the greatest has 96 KiB", taken)
+	case err == nil:
+		v.violated(8, "all %d bytes of a message were taken and not refused, and the greatest has 96 KiB", huge)
 	}
 	return err
 }
 
-// pour sends a huge message and returns how much of it was taken.
-func (s *h2client) pour(stream uint32) (taken int, err error) {
+// pour sends a huge message, until the server hangs up.
+func (s *h2client) pour(stream uint32) error {
 	const piece = 16 << 10
-	for taken < huge {
+	for range huge / piece {
 		if err := errors.Join(s.framer.WriteData(stream, false, message(huge, piece-5)), s.out.Flush()); err != nil {
-			return taken, err
+			return err
 		}
-		taken += piece
 	}
-	return taken, nil
-}
-
-// awaitRefusal reports whether the server refuses the call, in time and before the connection
-// ends.
-func (s *h2client) awaitRefusal(timeout time.Duration) bool {
-	late := time.NewTimer(timeout)
-	defer late.Stop()
-	select {
-	case <-s.refused:
-	case <-s.ended:
-	case <-late.C:
-	}
-	return s.refused.happened()
+	return nil
 }
 
 func floodKeys(ctx context.Context, socket string, v *visit) error {
@@ -279,12 +247,12 @@ func floodKeys(ctx context.Context, socket string, v *visit) error {
 const fewestCalls = 2 * floodCalls
 
 func floodWith(socket string, v *visit, call func(externaljwtv1.ExternalJWTSignerClient) error) error {
-	conn, err := DialSigner(socket)
+	remote, err := signertest.Connect(socket)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // all calls have ended
-	client := externaljwtv1.NewExternalJWTSignerClient(conn)
+	defer func() { _ = remote.Close() }() // all calls have ended
+	client := externaljwtv1.NewExternalJWTSignerClient(remote.Conn())
 	var calling sync.WaitGroup
 	var answered atomic.Int64
 	ends := make([]error, floodCalls)
@@ -304,29 +272,25 @@ func floodWith(socket string, v *visit, call func(externaljwtv1.ExternalJWTSigne
 }
 
 // floodSign has several calls under way at any time, which are good ones.
-func floodSign(payload func() string) func(context.Context, string, *visit) error {
-	return func(ctx context.Context, socket string, v *visit) error {
-		return floodWith(socket, v, func(client externaljwtv1.ExternalJWTSignerClient) error {
-			_, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: payload()})
-			return err
-		})
-	}
+func floodSign(ctx context.Context, socket string, v *visit) error {
+	return floodWith(socket, v, func(client externaljwtv1.ExternalJWTSignerClient) error {
+		_, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})
+		return err
+	})
 }
 
 // stranger calls as another user: it is refused.
-func stranger(payload func() string) func(context.Context, string, *visit) error {
-	return func(ctx context.Context, socket string, v *visit) error {
-		remote, err := signertest.ConnectAs(socket, nobody)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = remote.Close() }() // it was refused
-		_, err = externaljwtv1.NewExternalJWTSignerClient(remote.Conn()).Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: payload()})
-		code := status.Code(err)
-		if code == codes.OK {
-			v.violated(2, "the signer has signed for user %d, who may not call", nobody)
-		}
-		v.struck = code == codes.OK || code == codes.PermissionDenied
+func stranger(ctx context.Context, socket string, v *visit) error {
+	remote, err := signertest.ConnectAs(socket, nobody)
+	if err != nil {
 		return err
 	}
+	defer func() { _ = remote.Close() }() // it was refused
+	_, err = externaljwtv1.NewExternalJWTSignerClient(remote.Conn()).Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})
+	code := status.Code(err)
+	if code == codes.OK {
+		v.violated(2, "the signer has signed for user %d, who may not call", nobody)
+	}
+	v.struck = code == codes.OK || code == codes.PermissionDenied
+	return err
 }

@@ -87,7 +87,7 @@ func run(s settings) int {
 }
 
 // complete checks the settings, and makes paths absolute.
-func (s *settings) complete() error {
+func complete(s *settings) error {
 	if parts := []faults.Part{"", faults.FaultsPart, faults.RotationPart, faults.LoadPart, faults.SignerPart, plantedPart}; !slices.Contains(parts, faults.Part(s.only)) {
 		return fmt.Errorf("-only=%s: want one of faults, rotation, load, signer or planted", s.only)
 	}
@@ -104,7 +104,7 @@ func (s *settings) complete() error {
 
 // suite returns how many violations there were.
 func suite(ctx context.Context, s settings) (found int, err error) {
-	if err := s.complete(); err != nil {
+	if err := complete(&s); err != nil {
 		return 0, err
 	}
 	begun := time.Now()

@@ -83,7 +83,7 @@ func tombstone(t *testing.T, w *world) string {
 	w.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
 	w.AwaitFilled(t, namespace, "mine")
 	w.fence(t)
-	watches := faultproxy.On("watch", "secrets")
+	watches := faultproxy.On("watch", "secrets").In("") // the product watches one Secret of its own too
 	before := len(w.proxy.Requests(watches))
 	release := make(chan struct{})
 	expired := faultproxy.Answer(http.StatusGone, metav1.StatusReasonExpired)
@@ -110,7 +110,8 @@ func dangling(references []string, gone string) string {
 func deleteMeanwhile(t *testing.T, w *world) {
 	t.Helper()
 	w.left = w.Namespace(t)
-	w.CreateAccount(t, w.left, "someone", testcluster.Referencing("someone-token-x7k2p"))
+	w.CreateAccount(t, w.left, "someone")
+	w.AddReferences(t, w.left, "someone", "kube-controller-manager", "someone-token-x7k2p")
 	w.CreateSecret(t, testcluster.TokenSecret(w.left, "someone-token-x7k2p", "someone"))
 	w.DeleteSecret(t, w.left, "someone-token-x7k2p")
 }

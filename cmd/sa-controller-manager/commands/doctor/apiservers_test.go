@@ -5,8 +5,6 @@ package doctor
 
 import (
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -16,29 +14,16 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
-
-// apiServer is one of several: it signs bound tokens with a key and publishes the keys that it knows.
-type apiServer struct {
-	*fake.Clientset
-	discovery discovery.DiscoveryInterface
-}
-
-func (s *apiServer) Discovery() discovery.DiscoveryInterface { return s.discovery }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 func privateKey(t *testing.T, pem []byte) *signing.PrivateKey {
 	t.Helper()
@@ -49,31 +34,29 @@ func privateKey(t *testing.T, pem []byte) *signing.PrivateKey {
 	return key
 }
 
-func newAPIServer(t *testing.T, signs *signing.PrivateKey, knows ...*signing.PrivateKey) *apiServer {
+// newAPIServer is one of several: it signs bound tokens with a key and publishes the keys that it knows.
+func newAPIServer(t *testing.T, signs *signing.PrivateKey, knows ...*signing.PrivateKey) *clitest.KubeClient {
 	t.Helper()
-	s := &apiServer{Clientset: fake.NewClientset()}
-	issueWith(t, s.Clientset, signs)
-	var document []byte
+	document := ""
 	if len(knows) > 0 {
 		var public []signing.PublicKey
 		for _, key := range knows {
 			public = append(public, key.Public())
 		}
-		var err error
-		if document, err = signing.MarshalJWKS(public); err != nil {
+		encoded, err := signing.MarshalJWKS(public)
+		if err != nil {
 			t.Fatal(err)
 		}
+		document = string(encoded)
 	}
-	s.discovery = kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://apiserver", Transport: roundTripper(func(request *http.Request) (*http.Response, error) {
-		response := httptest.NewRecorder()
-		if document == nil || request.URL.Path != signing.JWKSPath {
-			response.WriteHeader(http.StatusNotFound)
-			return response.Result(), nil
+	client := clitest.NewKubeClient(func(path string) string {
+		if path != signing.JWKSPath {
+			return ""
 		}
-		_, err := response.Write(document)
-		return response.Result(), err
-	})}).Discovery()
-	return s
+		return document
+	})
+	issueWith(t, client.Clientset, signs)
+	return client
 }
 
 // issueWith has a kube-apiserver answer TokenRequests.
@@ -115,11 +98,11 @@ func TestAPIServers(t *testing.T) {
 			`{"host":"cp-1","generation":3,"version":"v","keys":{%q:"active",%q:"retired"},"signer":true}`, next.ID(), old.ID())},
 	}
 	ha := controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1", "10.0.0.2")
-	with := func(first, second *apiServer) func(*testing.T, *cluster, *fake.Clientset) {
+	with := func(first, second *clitest.KubeClient) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(t *testing.T, c *cluster, client *fake.Clientset) {
 			issueWith(t, client, next)
 			c.Dial = func(url string) (kubernetes.Interface, error) {
-				return map[string]*apiServer{"https://10.0.0.1:6443": first, "https://10.0.0.2:6443": second}[url], nil
+				return map[string]*clitest.KubeClient{"https://10.0.0.1:6443": first, "https://10.0.0.2:6443": second}[url], nil
 			}
 		}
 	}

@@ -11,10 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/signing/testkeys"
 )
 
 func TestDoctorCommandLine(t *testing.T) {
@@ -48,26 +46,6 @@ func TestDoctorCommandLine(t *testing.T) {
 				t.Errorf("%+v, want code 1 and %q at first", got, tc.want)
 			}
 		})
-	}
-}
-
-func TestDoctorFiles(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "sa.key")
-	if err := os.WriteFile(file, testkeys.P256(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	o := &commandOptions{admission: options.NewAdmission(), keys: options.NewKeys(), account: "shop/app"}
-	o.keys.PrivateKeyFile, o.keys.VerifyKeyFiles = file, []string{file}
-	cluster, err := o.cluster()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(cluster.Keys) != 2 || cluster.Keys[0].ID != cluster.Keys[1].ID || cluster.Keys[0].Origin == cluster.Keys[1].Origin {
-		t.Errorf("keys %v, want the same one of 2 files", cluster.Keys)
-	}
-	if cluster.Namespace != "shop" || cluster.Account != "app" {
-		t.Errorf("account %s/%s, want shop/app", cluster.Namespace, cluster.Account)
 	}
 }
 

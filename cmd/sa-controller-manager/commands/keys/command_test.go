@@ -52,11 +52,13 @@ func TestKeysCommands(t *testing.T) {
 		{[]string{"rotate", "start"}, 0, "has been started already; nothing was changed"},
 		{[]string{"rotate", "start", "--algorithm=RSA-2048"}, 1, "a rotation to another key is in progress"},
 		{[]string{"rotate", "activate"}, 1, "--force ignores this, and then every verifier with a copy"},
+		{[]string{"rotate", "complete"}, 1, "--force ignores this, and then every verifier with a copy"},
 		{[]string{"rotate", "activate", "--force"}, 1, "give --kubeconfig, or --skip-proof"},
 		{[]string{"rotate", "activate", "--wait"}, 1, "give --kubeconfig, or --skip-proof"}, // and not in an hour
 		{[]string{"rotate", "status", "-o", "json"}, 0, `"phase": "published"`},
 		{[]string{"rotate", "activate", "--force", "--skip-proof"}, 0, "activated, from 08iLkgQ_"},
 		{[]string{"rotate", "activate"}, 0, "signs already: complete the rotation or roll it back.\n"},
+		{[]string{"rotate", "start", "--algorithm=P-256"}, 1, "complete it or roll it back"},
 		{[]string{"rotate", "complete"}, 0, "completed, from 08iLkgQ_"},
 		{[]string{"rotate", "complete"}, 0, "Nothing was changed: the rotation to key "},
 		{[]string{"rotate", "activate"}, 1, "start another one to rotate again"},

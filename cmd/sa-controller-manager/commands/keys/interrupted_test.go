@@ -59,34 +59,3 @@ func TestAnswersAreOfTheRingThatWasLookedAt(t *testing.T) {
 		}
 	})
 }
-
-// TestDoneAlready: a command that was killed after it had done its work, or that somebody else was
-// faster with. One that finds out at the last moment says so, and is run again.
-func TestDoneAlready(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.accepts = append(w.accepts, w.start(testkeys.P256()))
-	force := ActivateOptions{Force: true}
-	w.must(w.Activate(t.Context(), force))
-	if err := w.Activate(t.Context(), force); !rotation.IsDone(err) {
-		t.Errorf("activate again: %v", err)
-	}
-	w.must(w.Complete(t.Context(), force))
-	if err := w.Complete(t.Context(), force); !rotation.IsDone(err) {
-		t.Errorf("complete again: %v", err)
-	}
-	if err := w.Activate(t.Context(), force); err == nil || rotation.IsDone(err) {
-		t.Errorf("activate after the end: %v, want to be told to start another rotation", err)
-	}
-
-	w.accepts = append(w.accepts, w.start(testkeys.P384()))
-	w.meanwhile(func() { w.must(w.Activate(t.Context(), ActivateOptions{Force: true, SkipProof: true})) })
-	err := w.Complete(t.Context(), force)
-	if _, stale := errors.AsType[*ringfile.StaleError](err); !stale {
-		t.Errorf("completed while somebody else has activated: %v", err)
-	}
-	w.must(w.Complete(t.Context(), force))
-	if phase := w.state().Phase(); phase != rotation.Completed {
-		t.Errorf("phase %q, though somebody else has made a step of it only", phase)
-	}
-}

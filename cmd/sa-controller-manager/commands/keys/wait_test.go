@@ -74,19 +74,3 @@ func TestWaitForKubeAPIServer(t *testing.T) {
 		})
 	}
 }
-
-// TestWaitWithoutCluster: the command fails immediately, and not after the cache age.
-func TestWaitWithoutCluster(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.start(testkeys.P256())
-	w.Cluster = nil
-	for name, step := range map[string]func(context.Context, ActivateOptions) error{"activate": w.Activate, "complete": w.Complete} {
-		ctx, cancel := context.WithCancel(t.Context())
-		w.Progress = func(what string, _ time.Duration) { t.Errorf("%s waits: %s", name, what); cancel() }
-		if err := step(ctx, ActivateOptions{Wait: true}); !errors.Is(err, errNoCluster) {
-			t.Errorf("%s: %v", name, err)
-		}
-		cancel()
-	}
-}

@@ -10,8 +10,6 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"net/http"
-	"net/http/httptest"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -22,13 +20,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
@@ -47,7 +42,7 @@ type world struct {
 
 	t     *testing.T
 	clock *testingclock.FakeClock
-	kube  *kubeClient
+	kube  *clitest.KubeClient
 	mu    sync.Mutex // a test may teach kube-apiserver a key while a command waits
 	// accepts are the key IDs that kube-apiserver verifies with.
 	accepts []string
@@ -56,33 +51,11 @@ type world struct {
 	reviews int
 }
 
-// kubeClient is a fake client that serves the discovery document too.
-type kubeClient struct {
-	*fake.Clientset
-	discovery discovery.DiscoveryInterface
-}
-
-func newKubeClient(objects ...runtime.Object) *kubeClient {
-	answer := func(*http.Request) (*http.Response, error) {
-		response := httptest.NewRecorder()
-		_, err := response.WriteString(`{"issuer":"https://issuer.example"}`)
-		return response.Result(), err
-	}
-	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://apiserver", Transport: roundTripper(answer)})
-	return &kubeClient{fake.NewClientset(objects...), client.Discovery()}
-}
-
-func (c *kubeClient) Discovery() discovery.DiscoveryInterface { return c.discovery }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
-
 func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default", UID: "1"}}
 	w := &world{
-		t: t, clock: testingclock.NewFakeClock(epoch), kube: newKubeClient(append(secrets, account)...),
+		t: t, clock: testingclock.NewFakeClock(epoch), kube: clitest.NewKubeClient(func(string) string { return `{"issuer":"https://issuer.example"}` }, append(secrets, account)...),
 		signer: private(t, testkeys.RSA2048Other()),
 	}
 	w.Operator = &Operator{

@@ -7,12 +7,19 @@ package clitest
 import (
 	"bytes"
 	"flag"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -110,3 +117,32 @@ func JWKS(t *testing.T, keys ...[]byte) []byte {
 	}
 	return document
 }
+
+// KubeClient is a fake client that also serves documents, such as that of discovery: what answer
+// has for a path, or 404.
+type KubeClient struct {
+	*fake.Clientset
+	discovery discovery.DiscoveryInterface
+}
+
+// NewKubeClient returns a cluster with these objects.
+func NewKubeClient(answer func(path string) string, objects ...runtime.Object) *KubeClient {
+	transport := roundTripper(func(request *http.Request) (*http.Response, error) {
+		response := httptest.NewRecorder()
+		document := answer(request.URL.Path)
+		if document == "" {
+			response.WriteHeader(http.StatusNotFound)
+		}
+		_, err := response.WriteString(document)
+		return response.Result(), err
+	})
+	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://apiserver", Transport: transport})
+	return &KubeClient{fake.NewClientset(objects...), client.Discovery()}
+}
+
+// Discovery serves the documents.
+func (c *KubeClient) Discovery() discovery.DiscoveryInterface { return c.discovery }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

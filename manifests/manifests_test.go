@@ -6,14 +6,14 @@ package manifests
 import (
 	"strings"
 	"testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	objects, err := Permissions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	paths := map[string]bool{}
 	for _, object := range objects {
 		path := object.Path()

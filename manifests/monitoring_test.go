@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // That the expressions mean what they should is tested by test/alerts, with Prometheus'
@@ -32,9 +34,7 @@ type alert struct {
 func alerts(t *testing.T) []alert {
 	t.Helper()
 	data, err := os.ReadFile("monitoring/prometheusrule.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var rule struct {
 		APIVersion string         `json:"apiVersion"`
 		Kind       string         `json:"kind"`
@@ -46,9 +46,7 @@ func alerts(t *testing.T) []alert {
 			} `json:"groups"`
 		} `json:"spec"`
 	}
-	if err := yaml.UnmarshalStrict(data, &rule); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, yaml.UnmarshalStrict(data, &rule))
 	var found []alert
 	for _, group := range rule.Spec.Groups {
 		found = append(found, group.Rules...)
@@ -128,9 +126,7 @@ func metricsOf(expr string) []string {
 func dashboard(t *testing.T) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile("monitoring/grafana/sa-controller-manager.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var board struct {
 		Panels []struct {
 			ID      int    `json:"id"`
@@ -141,9 +137,7 @@ func dashboard(t *testing.T) map[string]string {
 			} `json:"targets"`
 		} `json:"panels"`
 	}
-	if err := json.Unmarshal(data, &board); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(data, &board))
 	found, ids := map[string]string{}, map[int]bool{}
 	for _, panel := range board.Panels {
 		if ids[panel.ID] {
@@ -163,9 +157,7 @@ func TestMonitors(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"monitoring/static-pod/podmonitor.yaml", "monitoring/deployment/servicemonitor.yaml"} {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		type endpoint struct {
 			Path        string           `json:"path"`
 			Scheme      string           `json:"scheme"`
@@ -202,9 +194,7 @@ func TestMonitors(t *testing.T) {
 	}
 	for _, file := range rendered {
 		data, err := os.ReadFile(filepath.FromSlash(file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if strings.Contains(string(data), "monitoring.coreos.com") {
 			t.Errorf("%s needs the Prometheus operator", file)
 		}

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // docs/operations.md is compared with the code, so that an engineer who reads it at
@@ -65,9 +67,7 @@ func documented(t *testing.T, heading string) []string {
 func operations(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(operationsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(text)
 }
 
@@ -87,9 +87,7 @@ func sources(t *testing.T) map[string]string {
 			found[filepath.Dir(path)] += string(text)
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 	}
 	return found
 }

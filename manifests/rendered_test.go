@@ -29,15 +29,15 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // documents splits a file.
 func documents(t *testing.T, file string) [][]byte {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	reader := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
 	var found [][]byte
 	for {
@@ -84,9 +84,7 @@ func TestRenderedObjects(t *testing.T) {
 	for file, objects := range rendered(t) {
 		for _, object := range objects {
 			accessor, err := meta.Accessor(object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			name := file + ": " + object.GetObjectKind().GroupVersionKind().Kind + " " + accessor.GetName()
 			labels := accessor.GetLabels()
 			if labels["app.kubernetes.io/name"] != "sa-controller-manager" || labels["app.kubernetes.io/component"] == "" {
@@ -152,9 +150,7 @@ func TestDeploymentStandsAlone(t *testing.T) {
 	names := map[string]bool{}
 	for _, object := range rendered(t)["rendered/deployment.yaml"] {
 		accessor, err := meta.Accessor(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		names[object.GetObjectKind().GroupVersionKind().Kind+" "+accessor.GetName()] = true
 		deployment, ok := object.(*appsv1.Deployment)
 		if !ok {
@@ -170,9 +166,7 @@ func TestDeploymentStandsAlone(t *testing.T) {
 		}
 	}
 	permissions, err := Permissions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, object := range permissions {
 		name := object.Name + "-deployment"
 		if object.Kind == "Secret" {
@@ -183,9 +177,7 @@ func TestDeploymentStandsAlone(t *testing.T) {
 		}
 	}
 	data, err := os.ReadFile("rendered/deployment.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if strings.Contains(string(data), "name: "+User+"\n") {
 		t.Error("the user is granted what only the ServiceAccount needs")
 	}
@@ -292,9 +284,7 @@ func TestOneObjectPerFile(t *testing.T) {
 func read(t *testing.T, file string) string {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(data)
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestStaticPodIsTheRenderedOne: without options, both are what kustomize makes.
@@ -132,9 +134,7 @@ func TestStaticPodRefuses(t *testing.T) {
 func made(t *testing.T, o StaticPodOptions) *corev1.Pod {
 	t.Helper()
 	data, err := StaticPod(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, never := range []string{"status:", "creationTimestamp"} {
 		if strings.Contains(string(data), never) {
 			t.Errorf("%q is in\n%s", never, data)
@@ -146,8 +146,6 @@ func made(t *testing.T, o StaticPodOptions) *corev1.Pod {
 func readPod(t *testing.T, data []byte) *corev1.Pod {
 	t.Helper()
 	pod := &corev1.Pod{}
-	if err := yaml.UnmarshalStrict(data, pod); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, yaml.UnmarshalStrict(data, pod))
 	return pod
 }

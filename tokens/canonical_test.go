@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
@@ -60,9 +61,7 @@ func TestOnlyTheCanonicalSpellingVerifies(t *testing.T) {
 	t.Parallel()
 	key := signingKey(t, testkeys.P256())
 	good, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), account, secretName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for name, token := range map[string]string{
 		"spare bits": good[:len(good)-1] + string(good[len(good)-1]+1), // of 86 digits the last one is A, Q, g or w
 		"line feed":  good + "\n",

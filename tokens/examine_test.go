@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -106,9 +107,7 @@ func TestSignedWith(t *testing.T) {
 	rsa, ec := signingKey(t, testkeys.RSA2048()).Public(), signingKey(t, testkeys.P256()).Public()
 	impostor := signing.PublicKey{ID: ec.ID, Algorithm: rsa.Algorithm, Key: rsa.Key}
 	token, err := tokens.NewIssuer(signingKey(t, testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secretName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	cases := map[string]struct {
 		token   string
 		keys    []signing.PublicKey

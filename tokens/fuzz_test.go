@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -74,9 +75,7 @@ func FuzzVerifyLegacy(f *testing.F) {
 	}
 	for _, key := range []*signing.PrivateKey{signingKey(f, testkeys.RSA2048()), signingKey(f, testkeys.P256())} {
 		token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(f.Context(), account, secretName)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testutil.Must(f, err)
 		f.Add(token)
 		signed[token[:strings.LastIndex(token, ".")]] = true
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
@@ -27,9 +28,7 @@ func TestLegacyMatchesUpstream(t *testing.T) {
 			t.Parallel()
 			key := keys[v.Key]
 			token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), v.account(), v.Secret)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			got, want := token, v.Token
 			if key.Public().Algorithm != "RS256" {
 				got, want = got[:strings.LastIndex(got, ".")], want[:strings.LastIndex(want, ".")]
@@ -63,9 +62,7 @@ func TestBoundMatchesUpstream(t *testing.T) {
 				IssuedAt int64  `json:"iat"`
 				ID       string `json:"jti"`
 			}
-			if err := json.Unmarshal([]byte(wantPayload), &varying); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, json.Unmarshal([]byte(wantPayload), &varying))
 			issuer := tokens.NewIssuer(keys[v.Key], tokens.CompatClaims,
 				tokens.WithClock(clocktesting.NewFakePassiveClock(time.Unix(varying.IssuedAt, 999_999_999))),
 				tokens.WithTokenIDs(func() string { return varying.ID }))
@@ -75,9 +72,7 @@ func TestBoundMatchesUpstream(t *testing.T) {
 				Audiences: v.Audiences,
 				Lifetime:  time.Duration(v.LifetimeSeconds) * time.Second,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			gotHeader, gotPayload := decoded(t, token)
 			if diff := cmp.Diff(wantPayload, gotPayload); diff != "" {
 				t.Errorf("payload: -upstream +ours:\n%s", diff)

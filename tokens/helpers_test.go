@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -23,9 +24,7 @@ const secretName = "builder-token-x7k2p"
 func signingKey(tb testing.TB, data []byte) *signing.PrivateKey {
 	tb.Helper()
 	key, err := signing.ParsePrivateKey(data)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	return key
 }
 
@@ -62,13 +61,9 @@ func (v vector) account() tokens.Account {
 func vectors(tb testing.TB, kind string) []vector {
 	tb.Helper()
 	data, err := os.ReadFile("testdata/upstream-tokens.json")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	var all, chosen []vector
-	if err := json.Unmarshal(data, &all); err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, json.Unmarshal(data, &all))
 	for _, v := range all {
 		if v.Kind == kind {
 			chosen = append(chosen, v)
@@ -90,9 +85,7 @@ func decoded(tb testing.TB, token string) (header, payload string) {
 	var texts [2]string
 	for i := range texts {
 		text, err := base64.RawURLEncoding.Strict().DecodeString(segments[i])
-		if err != nil {
-			tb.Fatal(err)
-		}
+		testutil.Must(tb, err)
 		texts[i] = string(text)
 	}
 	return texts[0], texts[1]

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -44,22 +45,16 @@ func TestUniqueClaims(t *testing.T) {
 			tokens.WithTokenIDs(func() string { return "an-id" }))
 	}
 	unique, err := issuer(tokens.UniqueClaims).Legacy(t.Context(), account, secretName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	compat, err := issuer(tokens.CompatClaims).Legacy(t.Context(), account, secretName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	uniqueHeader, uniquePayload := decoded(t, unique)
 	compatHeader, compatPayload := decoded(t, compat)
 	if diff := cmp.Diff(compatHeader, uniqueHeader); diff != "" {
 		t.Errorf("header: -compat +unique:\n%s", diff)
 	}
 	var got, want map[string]any
-	if err := errors.Join(json.Unmarshal([]byte(uniquePayload), &got), json.Unmarshal([]byte(compatPayload), &want)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(json.Unmarshal([]byte(uniquePayload), &got), json.Unmarshal([]byte(compatPayload), &want)))
 	want["iat"], want["jti"] = float64(1_790_000_000), "an-id"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("claims: -want +got:\n%s", diff)
@@ -82,13 +77,9 @@ func TestRepeatedTokens(t *testing.T) {
 	for style, wantSame := range map[tokens.ClaimStyle]bool{tokens.CompatClaims: true, tokens.UniqueClaims: false} {
 		issuer := tokens.NewIssuer(key, style)
 		first, err := issuer.Legacy(t.Context(), account, secretName)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		second, err := issuer.Legacy(t.Context(), account, secretName)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if same := first == second; same != wantSame {
 			t.Errorf("%s: two tokens for the same Secret are equal: %v, want %v", style, same, wantSame)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
 )
 
@@ -28,9 +29,7 @@ const (
 func newPolicy(tb testing.TB) *tokens.Policy {
 	tb.Helper()
 	policy, err := tokens.NewPolicy([]string{policyIssuer, "https://former.example"}, policyLimit, clocktesting.NewFakePassiveClock(policyNow))
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	return policy
 }
 
@@ -267,9 +266,7 @@ func FuzzPolicy(f *testing.F) {
 	}
 	for _, seed := range seeds {
 		encoded, err := json.Marshal(seed)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testutil.Must(f, err)
 		f.Add(encoded)
 	}
 	policy := newPolicy(f)

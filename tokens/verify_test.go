@@ -24,6 +24,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-cmp/cmp"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -33,9 +34,7 @@ import (
 func forge(tb testing.TB, header map[string]any, payload string, sign func(text string) []byte) string {
 	tb.Helper()
 	encoded, err := json.Marshal(header)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	text := segment(string(encoded)) + "." + segment(payload)
 	return text + "." + base64.RawURLEncoding.EncodeToString(sign(text))
 }
@@ -46,9 +45,7 @@ func with(tb testing.TB, method jwt.SigningMethod, key any) func(string) []byte 
 	return func(text string) []byte {
 		tb.Helper()
 		signature, err := method.Sign(text, key)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		testutil.Must(tb, err)
 		return signature
 	}
 }
@@ -61,9 +58,7 @@ func rawKey(tb testing.TB, data []byte) crypto.Signer {
 		return key
 	}
 	key, err := x509.ParseECPrivateKey(block.Bytes)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	return key
 }
 
@@ -77,9 +72,7 @@ func attacks(tb testing.TB) map[string]struct {
 	rsaKey, ecKey := signingKey(tb, testkeys.RSA2048()), signingKey(tb, testkeys.P256())
 	rawRSA, rawEC, stranger := rawKey(tb, testkeys.RSA2048()), rawKey(tb, testkeys.P256()), rawKey(tb, testkeys.RSA2048Other())
 	publicDER, err := x509.MarshalPKIXPublicKey(rawRSA.Public())
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	hmacWith := func(secret []byte) func(string) []byte {
 		return func(text string) []byte {
 			mac := hmac.New(sha256.New, secret)
@@ -161,9 +154,7 @@ func asn1Signature(tb testing.TB, key crypto.Signer) func(string) []byte {
 		tb.Helper()
 		digest := sha256.Sum256([]byte(text))
 		signature, err := key.Sign(rand.Reader, digest[:], crypto.SHA256)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		testutil.Must(tb, err)
 		return signature
 	}
 }
@@ -198,9 +189,7 @@ func TestVerifyLegacy(t *testing.T) {
 	rawRSA := rawKey(t, testkeys.RSA2048())
 	issue := func(key []byte) string {
 		token, err := tokens.NewIssuer(signingKey(t, key), tokens.CompatClaims).Legacy(t.Context(), account, secretName)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return token
 	}
 	id := signingKey(t, testkeys.RSA2048()).ID()

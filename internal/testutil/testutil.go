@@ -142,3 +142,11 @@ func Series(registry metrics.KubeRegistry, prefix string) []string {
 	lines := strings.Split(strings.TrimSpace(response.Body.String()), "\n")
 	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") || !strings.HasPrefix(line, prefix) })
 }
+
+// Must ends a test that cannot go on with an error.
+func Must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}

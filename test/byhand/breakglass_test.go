@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -69,9 +70,7 @@ func kubectlCommand(t *testing.T, shell *shell) string {
 func webhookFlags(t *testing.T) []string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer listener.Close()
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	return []string{"--webhook-port=" + port, "--webhook-registration=url", "--webhook-drain-delay=0s", "--token-secrets=manual"}
@@ -88,9 +87,7 @@ func startManager(t *testing.T, cluster *testcluster.ControlPlane, flags []strin
 func runManager(t *testing.T, cluster *testcluster.ControlPlane, flags []string) *devcluster.Manager {
 	t.Helper()
 	manager, err := testcluster.Binary(t).StartManager(cluster.Cluster, flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return manager
 }
 
@@ -101,9 +98,7 @@ func createPod(t *testing.T, cluster *testcluster.ControlPlane) *corev1.Pod {
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "nginx"}}},
 	}
 	pod, err := cluster.API.CoreV1().Pods("default").Create(testcluster.Context(t), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return pod
 }
 

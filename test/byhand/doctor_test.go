@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -40,13 +41,9 @@ func TestDoctor(t *testing.T) {
 		"disable-admission-plugins": {"ServiceAccount"},
 	}})
 	kubeconfig, _, err := cluster.Identity(rbacUser)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	permissions, err := filepath.Abs("../../manifests/permissions")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	shell := newShell(t, cluster)
 	shell.must(t, "kubectl apply -k "+permissions, "kubectl create namespace shop")
 	flags := append(webhookFlags(t), "--kubeconfig="+kubeconfig, "--leader-elect=true", "--root-ca-file="+cluster.CAFile(), "--orphan-token-grace=1s")

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // step is one block of commands and what they must print; nil if the page does not say.
@@ -19,9 +21,7 @@ type step struct {
 func readPage(t *testing.T, path string) []step {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var steps []step
 	language, block := "", ""
 	for line := range strings.Lines(string(content)) {

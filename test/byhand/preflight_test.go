@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -16,9 +17,7 @@ import (
 func TestPreflight(t *testing.T) {
 	cluster := testcluster.New(t, devcluster.Options{})
 	kubeconfig, _, err := cluster.Identity("someone")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	shell := newShell(t, cluster)
 	preflight := "sa-controller-manager preflight --kubeconfig=" + kubeconfig +
 		" --token-secrets=manual --webhook-registration=url --service-account-private-key-file=sa.key "

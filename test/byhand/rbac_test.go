@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -35,13 +36,9 @@ func TestRBAC(t *testing.T) {
 		"disable-admission-plugins": {"ServiceAccount,NamespaceLifecycle"},
 	}})
 	kubeconfig, _, err := cluster.Identity(rbacUser)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	page, err := filepath.Abs("../../manifests/permissions")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	shell := newShell(t, cluster)
 	shell.must(t, "kubectl apply -k "+page, "kubectl apply -k "+page+"/options")
 	// One unused legacy token to mark and one to delete.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -20,21 +21,15 @@ func TestRBACOfTheRootCA(t *testing.T) {
 	await.Long(t)
 	cluster := testcluster.New(t, devcluster.Options{})
 	kubeconfig, _, err := cluster.Identity(rbacUser)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	page, err := filepath.Abs("../../manifests/permissions")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	shell := newShell(t, cluster)
 	shell.must(t, "kubectl apply -k "+page)
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	write := func(content string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(file, []byte(content), 0o600))
 	}
 	write(read(t, cluster.CAFile()))
 	manager := runManager(t, cluster, []string{"--kubeconfig=" + kubeconfig, "--root-ca-file=" + file, "--controllers=root-ca-cert-publisher"})

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -42,9 +43,7 @@ func newShell(t *testing.T, cluster *testcluster.ControlPlane) *shell {
 func link(t *testing.T, name, program string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Symlink(program, filepath.Join(dir, name)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Symlink(program, filepath.Join(dir, name)))
 	return dir
 }
 
@@ -65,9 +64,7 @@ func (s *shell) run(t *testing.T, blocks ...string) []result {
 	bash.Dir, bash.Env = s.dir, s.environment
 	bash.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	bash.Cancel = func() error { return syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) }
-	if err := bash.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, bash.Start())
 	t.Cleanup(func() { _ = syscall.Kill(-bash.Process.Pid, syscall.SIGKILL) })
 	_ = bash.Wait() // every block has a code of its own
 	var results []result

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -18,9 +19,7 @@ import (
 func TestKubeAPIServerTakesTheManifests(t *testing.T) {
 	w := newWorld(t)
 	root, err := filepath.Abs("../../manifests")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	w.kubectl(t, "apply", "--server-side", "-f", in(root, "overlays/deployment/namespace.yaml"))
 	cases := map[string][]string{
 		"Permissions":        {"-k", in(root, "permissions")},

@@ -10,6 +10,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -94,9 +95,7 @@ func (w *world) start(t *testing.T, user *identity, flags ...string) *devcluster
 	t.Helper()
 	manager, err := testcluster.Binary(t).StartManager(w.Cluster, append(flags,
 		"--kubeconfig="+user.kubeconfig, "--leader-elect=true", "--token-secrets=manual")...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return manager
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,9 +24,7 @@ import (
 func TestPodsByDryRunAlone(t *testing.T) {
 	w := newWorld(t)
 	root, err := filepath.Abs("../../manifests/permissions")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	w.CreateAccount(t, metav1.NamespaceSystem, "default")
 	w.kubectl(t, "apply", "-k", root)
 	ours := w.identity(t, manifests.User).client.CoreV1().Pods(metav1.NamespaceSystem)

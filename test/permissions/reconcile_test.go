@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestAStartAddsRulesAndRemovesNone covers what a static pod does to permissions that are there:
@@ -20,17 +22,13 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	w := newWorld(t)
 	apply := func() {
 		t.Helper()
-		if err := granted.Apply(t.Context(), w.API.CoreV1().RESTClient()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, granted.Apply(t.Context(), w.API.CoreV1().RESTClient()))
 	}
 	roles, client := w.API.RbacV1().ClusterRoles(), w.API.RbacV1()
 	get := func(name string) *rbacv1.ClusterRole {
 		t.Helper()
 		role, err := roles.Get(t.Context(), "system:sa-controller-manager:"+name, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return role
 	}
 	apply()
@@ -46,13 +44,9 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 		}
 	}
 	const gone, moved = "system:sa-controller-manager:leader-election", "system:sa-controller-manager:secure-serving"
-	if err := client.Roles("kube-system").Delete(t.Context(), gone, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, client.Roles("kube-system").Delete(t.Context(), gone, metav1.DeleteOptions{}))
 	binding, err := client.ClusterRoleBindings().Get(t.Context(), moved, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	binding.Subjects[0].Name = "other"
 	if _, err := client.ClusterRoleBindings().Update(t.Context(), binding, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 
 	"sa-controller-manager/test/integration/testcluster"
@@ -19,9 +20,7 @@ import (
 func TestReissue(t *testing.T) {
 	// What kube-apiserver does not accept is not re-issued with.
 	next := filepath.Join(t.TempDir(), "next.key")
-	if err := os.WriteFile(next, testkeys.P256(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(next, testkeys.P256(), 0o600))
 	w, binary := newWorld(t, next), testcluster.Binary(t)
 	rules := rulesOf(t, "--controllers=serviceaccount,serviceaccount-token", "--service-account-key-ring=ring.json",
 		"--webhook-port=0", "--secure-port=0")

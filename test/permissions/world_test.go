@@ -13,6 +13,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/internal/testutil"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,13 +44,9 @@ type identity struct {
 func (w *world) identity(t *testing.T, user string) *identity {
 	t.Helper()
 	kubeconfig, config, err := w.Identity(user)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return &identity{w, user, kubeconfig, client}
 }
 
@@ -57,13 +54,9 @@ func (w *world) identity(t *testing.T, user string) *identity {
 func rulesOf(t *testing.T, flags ...string) []preflight.Rule {
 	t.Helper()
 	o, _, err := options.Parse(flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	rules, err := preflight.Rules(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return rules
 }
 
@@ -79,9 +72,7 @@ func (i *identity) grant(t *testing.T, rules []preflight.Rule, but preflight.Acc
 	ctx := testcluster.Context(t)
 	for {
 		report := preflight.Check(ctx, i.client, preflight.Accesses(rules))
-		if err := report.Err(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, report.Err())
 		if slices.Equal(report.Missing(), want) && report.User == i.user {
 			return
 		}
@@ -111,14 +102,10 @@ func (i *identity) apply(t *testing.T, rules []preflight.Rule) {
 	t.Helper()
 	for _, object := range preflight.Grant(i.user, rules, preflight.Accesses(rules)) {
 		data, err := json.Marshal(object)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		named, kind := object.(metav1.Object), strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)+"s"
 		err = i.world.API.RbacV1().RESTClient().Patch(types.ApplyPatchType).NamespaceIfScoped(named.GetNamespace(), named.GetNamespace() != "").
 			Resource(kind).Name(named.GetName()).Param("fieldManager", "test").Param("force", "true").Body(data).Do(t.Context()).Error()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/integration/faultproxy"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -65,9 +66,7 @@ func staleKey(t *testing.T, w *world) string {
 	if apierrors.IsNotFound(err) {
 		return "it is gone"
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if now.UID != made.UID || testcluster.HasToken(now) != nil {
 		t.Errorf("it is there and not as it should be: %v, token: %v", now.UID, testcluster.HasToken(now))
 	}

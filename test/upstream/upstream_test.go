@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -74,12 +75,8 @@ func playAll(t *testing.T, w *world, all []scenario) {
 func versionOf(t *testing.T, program string) string {
 	t.Helper()
 	path, err := devcluster.ControlPlaneBinary(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	output, err := exec.CommandContext(t.Context(), path, "--version").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return strings.TrimSpace(string(output))
 }

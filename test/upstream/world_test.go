@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
 	"sa-controller-manager/test/integration/testcluster"
@@ -71,9 +72,7 @@ func newWorld(t *testing.T, c *testcluster.ControlPlane, p program) *world {
 		ControlPlane: c, program: p, proxy: c.Proxy(t),
 		kubeconfig: filepath.Join(dir, "kubeconfig"), caFile: filepath.Join(dir, "ca.crt"),
 	}
-	if err := w.proxy.WriteKubeconfig(w.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.proxy.WriteKubeconfig(w.kubeconfig))
 	w.writeCAs(t, c.CAFile(), c.ClientCAFile())
 	w.flags = []string{"--kubeconfig=" + w.kubeconfig, "--root-ca-file=" + w.caFile, "--client-ca-file=" + w.caFile}
 	return w
@@ -85,18 +84,12 @@ func (w *world) writeCAs(t *testing.T, files ...string) string {
 	var all []byte
 	for _, file := range files {
 		pem, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		all = slices.Concat(all, pem)
 	}
 	next := w.caFile + ".new"
-	if err := os.WriteFile(next, all, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, w.caFile); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(next, all, 0o600))
+	testutil.Must(t, os.Rename(next, w.caFile))
 	return string(all)
 }
 
@@ -105,19 +98,13 @@ func (w *world) writeCAs(t *testing.T, files ...string) string {
 func (w *world) withoutRootCA(t *testing.T) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(w.kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	path := w.kubeconfig + ".ca"
 	for _, cluster := range config.Clusters {
-		if err := os.WriteFile(path, cluster.CertificateAuthorityData, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(path, cluster.CertificateAuthorityData, 0o600))
 		cluster.CertificateAuthorityData, cluster.CertificateAuthority = nil, path
 	}
-	if err := clientcmd.WriteToFile(*config, w.kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, clientcmd.WriteToFile(*config, w.kubeconfig))
 	w.flags = append(w.flags, "--root-ca-file=")
 }
 
@@ -137,9 +124,7 @@ func (w *world) start(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if err := w.manager.Ready(testcluster.Context(t)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.manager.Ready(testcluster.Context(t)))
 }
 
 // use has these faults happen, and no others.
@@ -163,9 +148,7 @@ func (w *world) passed(t *testing.T) {
 func (w *world) fence(t *testing.T) {
 	t.Helper()
 	w.passed(t)
-	if err := w.manager.AwaitIdle(testcluster.Context(t)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.manager.AwaitIdle(testcluster.Context(t)))
 }
 
 // outcome is nil once all is well. A program with bugs also has the last word when it has

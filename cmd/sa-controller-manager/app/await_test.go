@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // roundTrip answers requests without a socket, which a synctest bubble could not wait for.
@@ -62,9 +64,7 @@ func try(ctx context.Context, t *testing.T, answers ...roundTrip) contact {
 		answers = answers[min(1, len(answers)-1):]
 		return next(r)
 	})})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 	c.connected = awaitAPIServer(klog.NewContext(ctx, logger), client)
 	c.took = time.Since(began)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestNewClients(t *testing.T) {
@@ -24,9 +25,7 @@ func TestNewClients(t *testing.T) {
 	}
 	config := &rest.Config{Host: "https://apiserver.example.com", QPS: -1, Burst: 30}
 	clients, err := newClients(config, 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if config.Timeout != 0 {
 		t.Error("the caller's config was changed")
 	}
@@ -42,9 +41,7 @@ func TestNewClients(t *testing.T) {
 	}
 
 	limited, err := newClients(&rest.Config{Host: "https://apiserver.example.com", QPS: 7, Burst: 30}, 10*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if got := restClient(limited.main).GetRateLimiter().QPS(); got != 7 {
 		t.Errorf("the limit is %v requests a second, want 7", got)
 	}

@@ -25,6 +25,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/testkeys"
@@ -34,18 +35,14 @@ import (
 func certificatePEM(t *testing.T) []byte {
 	t.Helper()
 	cert, _, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return cert
 }
 
 func keyID(t *testing.T, private []byte) string {
 	t.Helper()
 	key, err := signing.ParsePrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return key.ID()
 }
 
@@ -68,9 +65,7 @@ func TestOpenFiles(t *testing.T) {
 		},
 		RootCAFile: clitest.WriteFile(t, "ca.crt", cert),
 	}, &rest.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if got, want := f.store.Load().ActiveID(), keyID(t, testkeys.P256()); got != want {
 		t.Errorf("the signing key is %s, want %s", got, want)
 	}
@@ -162,9 +157,7 @@ func TestRootCASource(t *testing.T) {
 			t.Parallel()
 			config := &rest.Config{TLSClientConfig: tc.config}
 			f, bundle, err := openAll(&options.Keys{RootCAFile: tc.flag}, config)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			var got, file string
 			if bundle != nil {
 				got = string(bundle.PEM())
@@ -193,9 +186,7 @@ func TestOpenKeyRing(t *testing.T) {
 	}
 	clitest.Run(t, keys.NewCommand(cli.Connect), "init", "--service-account-key-ring="+ring, "--from-private-key-file="+clitest.WriteFile(t, "sa.key", testkeys.P256()))
 	f, err := openFiles(&options.Keys{KeyRing: ring}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if got := f.store.Load(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || got.Generation() != 1 {
 		t.Errorf("%v signs, generation %d", got.Active(), got.Generation())
 	}
@@ -255,12 +246,8 @@ func TestWatchLogsSkippedKeys(t *testing.T) {
 func TestWarnLooseKeys(t *testing.T) {
 	t.Parallel()
 	loose, tight := clitest.WriteFile(t, "loose.key", testkeys.P256()), clitest.WriteFile(t, "tight.key", testkeys.P256())
-	if err := os.Chmod(loose, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(tight, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Chmod(loose, 0o644))
+	testutil.Must(t, os.Chmod(tight, 0o640))
 	for name, tc := range map[string]struct {
 		args []string
 		want []string

@@ -25,6 +25,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/keyfile"
 	"sa-controller-manager/signing/reload"
@@ -53,18 +54,14 @@ type following struct {
 func mustOpen[T any](t *testing.T, path string, parse func([]byte) (T, error)) *reload.File[T] {
 	t.Helper()
 	file, err := reload.Open(path, parse, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return file
 }
 
 func keyFile(t *testing.T, path string) (options.KeyStore, signing.Store) {
 	t.Helper()
 	store, err := keyfile.Open(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return options.KeyStore{Flag: options.PrivateKeyFileFlag, Path: path}, store
 }
 
@@ -113,9 +110,7 @@ func (f *following) series() []string {
 // replace replaces the content of a file by a rename.
 func replace(t *testing.T, path string, content []byte) {
 	t.Helper()
-	if err := os.Rename(clitest.WriteFile(t, "new", content), path); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Rename(clitest.WriteFile(t, "new", content), path))
 }
 
 func receive(t *testing.T, what string, from <-chan string) string {

@@ -11,15 +11,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
 
 func TestClientCertificate(t *testing.T) {
 	t.Parallel()
 	end, err := parseNotAfter(certificatePEM(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	certificate := certificatePEM(t)
 	file := clitest.WriteFile(t, "client.pem", append(testkeys.P256(), certificate...))
 	cases := map[string]struct {

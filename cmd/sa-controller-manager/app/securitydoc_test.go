@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestPagesNameTests: each test that these pages name exists.
@@ -19,9 +21,7 @@ func TestPagesNameTests(t *testing.T) {
 	there := testsBelow(t, root)
 	for name, least := range map[string]int{"security.md": 40, "reliability.md": 30} {
 		page, err := os.ReadFile(filepath.Join(root, "docs", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		named := regexp.MustCompile("[`[]((?:Test|Fuzz)\\w+)[]`]").FindAllStringSubmatch(string(page), -1)
 		if len(named) < least {
 			t.Errorf("%s names %d tests", name, len(named))
@@ -51,9 +51,7 @@ func testsBelow(t *testing.T, root string) map[string]bool {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 	}
 	return names
 }

@@ -10,6 +10,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -21,9 +22,7 @@ func TestKeptForSigner(t *testing.T) {
 		PrivateKeyFile: clitest.WriteFile(t, "sa.key", testkeys.P256()),
 		VerifyKeyFiles: []string{clitest.WriteFile(t, "old.key", testkeys.P384()), clitest.WriteFile(t, "older.key", testkeys.P521())},
 	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	m := &manager{options: options.New(), files: f}
 	if m.keptForSigner() != nil {
 		t.Error("without a socket somebody asks")
@@ -61,9 +60,7 @@ func TestSignerPolicy(t *testing.T) {
 			o := options.New()
 			o.Keys.Issuers, o.ExternalSigner.MaxTokenExpiration = []string{signertest.Issuer}, tc.flag
 			policy, err := signerPolicy(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			if err := policy.Check(signertest.PayloadFor(tc.longest)); err != nil {
 				t.Errorf("%s: a token of %v is refused: %v", tc.reason, tc.longest, err)
 			}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestManifestsFlags: the command line of every container below manifests/rendered is
@@ -76,9 +77,7 @@ func checkCommandLine(t *testing.T, args []string) {
 func containers(t *testing.T, file string) []corev1.Container {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var all []corev1.Container
 	for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
 		var object struct {

@@ -22,6 +22,8 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/component-base/metrics/prometheus/slis"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // Of the metrics that libraries register, docs/operations.md promises some, and alerts rely
@@ -31,9 +33,7 @@ func TestMetricsOfLibraries(t *testing.T) {
 	useLibraries(t)
 	outcomes := http.NewServeMux()
 	slis.SLIMetricsWithReset{}.Install(outcomes)
-	if err := slis.ObserveHealthcheck(t.Context(), "caches", "readyz", slis.Success); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, slis.ObserveHealthcheck(t.Context(), "caches", "readyz", slis.Success))
 	served := ""
 	for path, handler := range map[string]http.Handler{"/metrics": legacyregistry.Handler(), "/metrics/slis": outcomes} {
 		answer := httptest.NewRecorder()
@@ -67,18 +67,14 @@ func useLibraries(t *testing.T) {
 		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second, Name: "metrics_of_libraries",
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 }
 
 // promised are the names in the second table below the heading of the metrics.
 func promised(t *testing.T) []string {
 	t.Helper()
 	data, err := os.ReadFile("../../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, text, _ := strings.Cut(string(data), "\nOf the libraries of Kubernetes:\n")
 	text, _, _ = strings.Cut(text, "\n## ")
 	var names []string

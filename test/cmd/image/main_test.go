@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestImage makes one of this test's binary, which is a Go binary like any other. That the product's
@@ -21,15 +23,11 @@ import (
 func TestImage(t *testing.T) {
 	t.Parallel()
 	binary, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var archives [2][]byte
 	out := filepath.Join(t.TempDir(), "image.tar")
 	for i := range archives {
-		if err := run([]string{"-binary=" + binary, "-out=" + out, "-tag=v1.2.3", "-date=2026-11-21T10:00:00Z"}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, run([]string{"-binary=" + binary, "-out=" + out, "-tag=v1.2.3", "-date=2026-11-21T10:00:00Z"}))
 		if archives[i], err = os.ReadFile(out); err != nil {
 			t.Fatal(err)
 		}
@@ -42,16 +40,12 @@ func TestImage(t *testing.T) {
 		t.Errorf("the archive is of %v, %v", manifest, err)
 	}
 	image, err := tarball.ImageFromPath(out, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if err := validate.Image(image); err != nil {
 		t.Error(err)
 	}
 	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	got := []string{config.Config.User, config.Config.Entrypoint[0], config.OS, config.Architecture, config.Created.String()}
 	want := []string{"65532:65532", "/usr/local/bin/sa-controller-manager", "linux", runtime.GOARCH, "2026-11-21 10:00:00 +0000 UTC"}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -16,6 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 	"github.com/spdx/tools-golang/spdxlib"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestDescribe(t *testing.T) {
@@ -63,9 +65,7 @@ func TestRun(t *testing.T) {
 	var texts [2][]byte
 	for i := range texts {
 		out := filepath.Join(t.TempDir(), "sbom.json")
-		if err := run([]string{"-binary=" + binary, "-out=" + out, "-version=v1.0.0", "-date=2026-11-21T10:00:00Z"}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, run([]string{"-binary=" + binary, "-out=" + out, "-version=v1.0.0", "-date=2026-11-21T10:00:00Z"}))
 		var err error
 		if texts[i], err = os.ReadFile(out); err != nil {
 			t.Fatal(err)
@@ -75,9 +75,7 @@ func TestRun(t *testing.T) {
 		t.Error("equal binaries give different documents")
 	}
 	var described spdx.Document
-	if err := json.Unmarshal(texts[0], &described); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(texts[0], &described))
 	if err := spdxlib.ValidateDocument(&described); err != nil {
 		t.Error(err)
 	}

@@ -20,6 +20,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -28,9 +29,7 @@ import (
 func privateKey(t *testing.T, pem []byte) *signing.PrivateKey {
 	t.Helper()
 	key, err := signing.ParsePrivateKey(pem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return key
 }
 
@@ -44,9 +43,7 @@ func newAPIServer(t *testing.T, signs *signing.PrivateKey, knows ...*signing.Pri
 			public = append(public, key.Public())
 		}
 		encoded, err := signing.MarshalJWKS(public)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		document = string(encoded)
 	}
 	client := clitest.NewKubeClient(func(path string) string {
@@ -63,9 +60,7 @@ func newAPIServer(t *testing.T, signs *signing.PrivateKey, knows ...*signing.Pri
 func issueWith(t *testing.T, client *fake.Clientset, key *signing.PrivateKey) {
 	t.Helper()
 	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "kube-system", Name: "default", UID: "1"}, "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: token}}, nil
 	})

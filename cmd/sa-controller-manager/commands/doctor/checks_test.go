@@ -20,6 +20,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 )
 
@@ -91,9 +92,7 @@ func lease(holder string, renewed time.Duration) *coordinationv1.Lease {
 func leasing(holder string, renewed time.Duration) func(*testing.T, *cluster, *fake.Clientset) {
 	return func(t *testing.T, _ *cluster, client *fake.Clientset) {
 		t.Helper()
-		if err := client.Tracker().Add(lease(holder, renewed)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, client.Tracker().Add(lease(holder, renewed)))
 	}
 }
 
@@ -169,9 +168,7 @@ func TestSecondController(t *testing.T) {
 			at := metav1.NewTime(time.Now().Add(-ago))
 			secret := tokenOf("shop", name, "default")
 			secret.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, Time: &at, FieldsV1: metav1.NewFieldsV1(field)}}
-			if err := client.Tracker().Add(secret); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, client.Tracker().Add(secret))
 		}
 	}
 	const token, label = `{"f:data":{"f:ca.crt":{},"f:token":{}}}`, `{"f:metadata":{"f:labels":{}}}`

@@ -13,14 +13,13 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestDoctorCommandLine(t *testing.T) {
 	t.Parallel()
 	bad := filepath.Join(t.TempDir(), "bad.pem")
-	if err := os.WriteFile(bad, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(bad, []byte("secret"), 0o600))
 	cases := map[string]struct {
 		args []string
 		want string

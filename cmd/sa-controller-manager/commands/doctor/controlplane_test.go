@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // mirrorPod is a component of the control plane on node cp.
@@ -52,18 +54,14 @@ func TestIdentity(t *testing.T) {
 			user := &clientcmdapi.AuthInfo{ClientCertificateData: certificate(t, now.Add(begin), now.Add(end)), ClientKeyData: []byte("key")}
 			if !embed {
 				user.ClientCertificate, user.ClientKey = "client.pem", "client.pem"
-				if err := os.WriteFile(filepath.Join(directory, "client.pem"), user.ClientCertificateData, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, os.WriteFile(filepath.Join(directory, "client.pem"), user.ClientCertificateData, 0o600))
 				user.ClientCertificateData, user.ClientKeyData = nil, nil
 			}
 			config := clientcmdapi.Config{
 				Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://cp:6443"}}, AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": user},
 				Contexts: map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
 			}
-			if err := clientcmd.WriteToFile(config, c.ManagerKubeconfig); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, clientcmd.WriteToFile(config, c.ManagerKubeconfig))
 		}
 	}
 	const day = 24 * time.Hour

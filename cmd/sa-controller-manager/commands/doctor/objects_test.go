@@ -14,6 +14,7 @@ import (
 
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/testutil"
 )
 
 // adding makes objects inside the bubble, where ages are those of the bubble.
@@ -21,9 +22,7 @@ func adding(objects ...func() runtime.Object) func(*testing.T, *cluster, *fake.C
 	return func(t *testing.T, _ *cluster, client *fake.Clientset) {
 		t.Helper()
 		for _, object := range objects {
-			if err := client.Tracker().Add(object()); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, client.Tracker().Add(object()))
 		}
 	}
 }
@@ -80,18 +79,14 @@ func TestNamespaces(t *testing.T) {
 		return func(t *testing.T, c *cluster, client *fake.Clientset) {
 			t.Helper()
 			bundle, err := rootca.ParseBundle([]byte(file))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			c.RootCA = bundle
 			for _, name := range []string{"kube-system", "shop"} {
 				published := rootCA(name, next+former)
 				if name == "shop" {
 					published = rootCA(name, "# the same\n"+former+next)
 				}
-				if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("configmaps"), published, name); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("configmaps"), published, name))
 			}
 			for _, text := range state {
 				adding(object(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: rootca.StateNamespace, Name: rootca.StateName},

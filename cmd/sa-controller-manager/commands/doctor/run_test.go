@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestRun has checks that hang and fail beside one that works.
@@ -68,9 +69,7 @@ func TestDocuments(t *testing.T) {
 func printed(t *testing.T, report *report, output string) string {
 	t.Helper()
 	var out bytes.Buffer
-	if err := report.print(&out, output); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, report.print(&out, output))
 	return out.String()
 }
 

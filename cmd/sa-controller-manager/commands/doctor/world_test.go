@@ -32,6 +32,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/internal/testutil"
 )
 
 // checkCase is a cluster, and what a check finds in it.
@@ -209,13 +210,9 @@ func jwt(key string) string {
 func certificate(t *testing.T, begin, end time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: begin, NotAfter: end, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -88,9 +89,7 @@ func TestKeysCommands(t *testing.T) {
 		t.Fatalf("-o json has %d keys (%v), want 3", len(report.Keys), err)
 	}
 	// Others may read it: a finding.
-	if err := os.Chmod(ring, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Chmod(ring, 0o640))
 	if got := keysCommand(t, ring, "list"); got.Code != cli.ExitFindings || !strings.Contains(got.Stdout, "chmod 600") {
 		t.Errorf("a loose mode: %+v", got)
 	}
@@ -113,9 +112,7 @@ func TestKeysPruneSaysWhatIsGone(t *testing.T) {
 func TestKeysCommandsRefuse(t *testing.T) {
 	t.Parallel()
 	cert, _, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	weak := clitest.WriteFile(t, "old.pub", slices.Concat(testkeys.RSA1024(), testkeys.P256()))
 	cases := map[string]struct {
 		args []string
@@ -197,20 +194,14 @@ func terminal(t *testing.T, text string) *os.File {
 	t.Helper()
 	open := func(path string) *os.File {
 		file, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		t.Cleanup(func() { _ = file.Close() })
 		return file
 	}
 	keyboard := open("/dev/ptmx")
 	number, err := unix.IoctlGetInt(int(keyboard.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, unix.IoctlSetPointerInt(int(keyboard.Fd()), unix.TIOCSPTLCK, 0))
 	screen := open(fmt.Sprintf("/dev/pts/%d", number))
 	if _, err := keyboard.WriteString(text); err != nil {
 		t.Fatal(err)
@@ -255,9 +246,7 @@ func TestKeysExport(t *testing.T) {
 	if got := keysCommand(t, ring, append(export, "--replace")...); got.Code != 0 {
 		t.Errorf("replace: %+v", got)
 	}
-	if err := os.Chmod(to, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Chmod(to, 0o644))
 	if got := keysCommand(t, ring, append(export, "--replace")...); got.Code != 1 || !strings.Contains(got.Stderr, "chmod 600 "+to) {
 		t.Errorf("into a file that others may read: %+v", got)
 	}
@@ -272,9 +261,7 @@ func TestKeysImport(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "ring.json"), filepath.Join(t.TempDir(), "pki", "ring.json")
 	keysCommand(t, first, "init", "--algorithm=P-256")
 	data, err := os.ReadFile(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	old := clitest.WriteFile(t, "old.json", data)
 	for _, step := range []struct {
 		args []string

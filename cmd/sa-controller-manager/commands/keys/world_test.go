@@ -24,6 +24,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
@@ -66,9 +67,7 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)
 	pair := w.pair(testkeys.RSA2048())
 	w.accepts = []string{pair.Public().ID}
-	if err := w.File.Init(pair, nil, w.clock.Now(), policy); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.File.Init(pair, nil, w.clock.Now(), policy))
 	return w
 }
 
@@ -130,9 +129,7 @@ func (w *world) state() rotation.State {
 func private(t *testing.T, data []byte) *signing.PrivateKey {
 	t.Helper()
 	key, err := signing.ParsePrivateKey(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return key
 }
 
@@ -140,9 +137,7 @@ func private(t *testing.T, data []byte) *signing.PrivateKey {
 func tokenOf(t *testing.T, key *signing.PrivateKey) string {
 	t.Helper()
 	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "shop", Name: "someone", UID: "2"}, "mine")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return token
 }
 
@@ -159,13 +154,9 @@ func signatureOver(t *testing.T, text string) string {
 	t.Helper()
 	block, _ := pem.Decode(testkeys.RSA2048())
 	key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	digest := sha256.Sum256([]byte(text))
 	signature, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, digest[:])
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return base64.RawURLEncoding.EncodeToString(signature)
 }

@@ -27,6 +27,7 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestRuns(t *testing.T) {
@@ -154,9 +155,7 @@ func TestManagerWorks(t *testing.T) {
 func TestManagerAwaitsOthers(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	const url = "https://127.0.0.1:10262/mutate"
 	probe := admissionregistrationv1.MutatingWebhook{
 		Name: "probe.sa-controller-manager.webhook", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(url)},
@@ -244,18 +243,14 @@ func TestDeleteConfigurationsLast(t *testing.T) {
 	c := Config{Node: "n", Clock: clock.RealClock{}, Client: client, Out: &out}
 	list := func() int {
 		found, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return len(found.Items)
 	}
 	wantError(t, "with another node", c.deleteConfigurations(t.Context()), "")
 	if list() != 1 || !strings.Contains(out.String(), "still runs on another node") {
 		t.Errorf("the configuration was deleted too soon; printed: %s", &out)
 	}
-	if err := client.CoreV1().Pods("kube-system").Delete(t.Context(), manager+"-m", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, client.CoreV1().Pods("kube-system").Delete(t.Context(), manager+"-m", metav1.DeleteOptions{}))
 	wantError(t, "alone", c.deleteConfigurations(t.Context()), "")
 	if list() != 0 {
 		t.Error("the configuration is still there")
@@ -281,9 +276,7 @@ func mirror(component, node string, isReady bool, command ...string) *corev1.Pod
 func runsFrom(t *testing.T, pod *corev1.Pod, manifest string) {
 	t.Helper()
 	var of corev1.Pod
-	if err := yaml.Unmarshal([]byte(manifest), &of); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, yaml.Unmarshal([]byte(manifest), &of))
 	pod.Spec.Containers, pod.Spec.Volumes = of.Spec.Containers, of.Spec.Volumes
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 )
 
@@ -82,13 +83,9 @@ func TestTakeoverRendersARunningManifest(t *testing.T) {
 	p := newPodFlags()
 	p.binary, p.extraArgs = "/opt/b", []string{"--v=4"}
 	data, err := p.render(manifests.StaticPodOptions{Image: "registry.k8s.io/kube-controller-manager:v1.36.3"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict(data, &pod); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, yaml.UnmarshalStrict(data, &pod))
 	o := options.New()
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	sets := o.Flags()
@@ -96,9 +93,7 @@ func TestTakeoverRendersARunningManifest(t *testing.T) {
 	for _, set := range sets.FlagSets {
 		fs.AddFlagSet(set)
 	}
-	if err := fs.Parse(pod.Spec.Containers[0].Args); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, fs.Parse(pod.Spec.Containers[0].Args))
 	if problems := o.Validate(); len(problems) > 0 {
 		t.Errorf("its flags are wrong: %v", problems)
 	}

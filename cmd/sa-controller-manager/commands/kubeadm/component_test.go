@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestThereAndBack edits what kubeadm has written over the years, what kind makes of it, and what is
@@ -45,9 +46,7 @@ func TestThereAndBack(t *testing.T) {
 					return // kubeadm has not written it, and never patches it
 				}
 				patch, err := (&observed{}).patch(c, before, before)
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, err)
 				if diff := cmp.Diff(podOf(t, out.Bytes()), patchedPod(t, before.Bytes(), patch)); diff != "" {
 					t.Errorf("kubeadm upgrade leads to another Pod (-takeover +patch):\n%s", diff)
 				}
@@ -234,35 +233,25 @@ func corpus(t *testing.T, c component) []string {
 
 func commandOf(t *testing.T, m *staticpod.Manifest, edit staticpod.Edit, err error) []string {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	edited, err := m.Apply(edit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return edited.Command()[1:]
 }
 
 func apply(t *testing.T, m *staticpod.Manifest, decide func(*staticpod.Manifest) (staticpod.Edit, error)) *staticpod.Manifest {
 	t.Helper()
 	edit, err := decide(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	edited, err := m.Apply(edit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return edited
 }
 
 func parse(t *testing.T, c component, data []byte) *staticpod.Manifest {
 	t.Helper()
 	m, err := staticpod.Parse(data, c.name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return m
 }
 
@@ -293,9 +282,7 @@ func pod(command []string) []byte {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return data
 }
 

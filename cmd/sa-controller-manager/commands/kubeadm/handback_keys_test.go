@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
@@ -36,7 +37,7 @@ func newRotated(t *testing.T, signer bool) *rotated {
 	p.write(t, "pki/sa.key", testkeys.RSA2048())
 	p.write(t, "pki/sa.pub", public(t, testkeys.RSA2048()))
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	must(t, p.ring.Init(pair(t, testkeys.RSA2048()), nil, now, rotation.Policy{}))
+	testutil.Must(t, p.ring.Init(pair(t, testkeys.RSA2048()), nil, now, rotation.Policy{}))
 	p.config.ExternalSigner = signer
 	p.writeSteps(t, takeover, 3)
 	p.config.ExternalSigner, p.config.SkipKeyCheck = false, false
@@ -48,10 +49,10 @@ func newRotated(t *testing.T, signer bool) *rotated {
 	}
 	own := string(read(t, p.config.manifest(manager)))
 	p.write(t, "manifests/sa-controller-manager.yaml", []byte(strings.ReplaceAll(own, assign(keyFlag, p.pki+"/sa.key"), assign(keyRingFlag, p.ring.Path()))))
-	must(t, p.ring.Update(1, func(s rotation.State) (rotation.State, error) {
+	testutil.Must(t, p.ring.Update(1, func(s rotation.State) (rotation.State, error) {
 		return rotation.Publish(s, rotation.KeyOf(pair(t, testkeys.P256())), now, rotation.Policy{})
 	}))
-	must(t, p.ring.Update(2, func(s rotation.State) (rotation.State, error) {
+	testutil.Must(t, p.ring.Update(2, func(s rotation.State) (rotation.State, error) {
 		return rotation.Activate(s, now, rotation.Policy{}, true)
 	}))
 	return p
@@ -193,9 +194,9 @@ func TestFixOfStaleKeysLosesNone(t *testing.T) {
 			if out, err := exec.CommandContext(t.Context(), "sh", "-c", fix).CombinedOutput(); err != nil {
 				t.Fatalf("%s: %v: %s", fix, err, out)
 			}
-			must(t, Handback(t.Context(), p.config))
+			testutil.Must(t, Handback(t.Context(), p.config))
 			keys, err := readPublicKeys(p.pki + "/sa.pub")
-			must(t, err)
+			testutil.Must(t, err)
 			var got []string
 			for _, key := range keys {
 				got = append(got, key.ID)
@@ -235,7 +236,7 @@ func (p *rotated) ownArgument(t *testing.T, old, replacement string) {
 func pair(t *testing.T, data []byte) *signing.KeyPair {
 	t.Helper()
 	pair, err := signing.ParseKeyPair(data)
-	must(t, err)
+	testutil.Must(t, err)
 	return pair
 }
 
@@ -244,13 +245,6 @@ func keyID(t *testing.T, data []byte) string { t.Helper(); return pair(t, data).
 func public(t *testing.T, data []byte) []byte {
 	t.Helper()
 	pem, err := signing.EncodePublicKeys(pair(t, data).Public())
-	must(t, err)
+	testutil.Must(t, err)
 	return pem
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

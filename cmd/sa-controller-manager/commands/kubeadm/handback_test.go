@@ -23,6 +23,7 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/internal/testutil"
 )
 
 // ownOptOut is what an operator has put into kubeadm's configuration, and kubeadm puts into every
@@ -56,13 +57,9 @@ func (p *controlPlane) upgrades(t *testing.T, name string, operator func(string)
 	rendered := sample(t, "v1.34", name, operator)
 	if patches {
 		var operations []struct{ Op, Path, Value string }
-		if err := yaml.Unmarshal(read(t, p.config.patch(name)), &operations); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, yaml.Unmarshal(read(t, p.config.patch(name)), &operations))
 		m, err := staticpod.Parse(rendered, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		var e staticpod.Edit
 		for _, one := range operations {
 			e.Append = append(e.Append, one.Value)
@@ -77,9 +74,7 @@ func (p *controlPlane) upgrades(t *testing.T, name string, operator func(string)
 
 func (p *controlPlane) remove(t *testing.T, name string) {
 	t.Helper()
-	if err := os.Remove(p.dir + "/" + name); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Remove(p.dir+"/"+name))
 }
 
 // TestHandbackGivesBackWhatWasThere: all that an operator has set is there after a handback, and
@@ -253,9 +248,7 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 				})
 			p.kubelet(t, client)
 			p.config.DryRun, p.config.Client, p.config.Clock, p.config.StepTimeout = false, client, clock.RealClock{}, 10*time.Second
-			if err := Handback(t.Context(), p.config); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, Handback(t.Context(), p.config))
 			after := p.all(t)
 			for _, one := range components() {
 				file := "manifests/" + one.name + ".yaml"
@@ -289,9 +282,7 @@ func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 	})
 	show := func(name string) *corev1.Pod {
 		m, err := staticpod.Parse(read(t, p.config.manifest(name)), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return mirror(name, "n", true, m.Command()...)
 	}
 	client.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 )
 
@@ -109,9 +110,7 @@ func TestCarriedOver(t *testing.T) {
 				o.patches[one.name] = kubeadmPatch(tc.record)
 			}
 			m, err := o.operatorManifest(one)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			k := readKCM(m, own, nil)
 			if err := k.refusal(); tc.refused != "" || err != nil {
 				wantError(t, tc.reason, err, tc.refused)
@@ -182,9 +181,7 @@ func TestEveryFlagIsDecided(t *testing.T) {
 		}
 	}
 	_, all, err := options.Parse(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	all.VisitAll(func(f *pflag.Flag) {
 		ignored := slices.ContainsFunc(options.IgnoredFlags(), func(i options.IgnoredFlag) bool { return i.Name == f.Name })
 		if strings.HasPrefix(options.OriginOf(f), "as KCM") && !ignored && !seen[f.Name] && f.Name != "help" && f.Name != "version" {
@@ -203,9 +200,7 @@ func TestDryRunTable(t *testing.T) {
 	flags := newPodFlags()
 	flags.binary = "/opt/sa-controller-manager"
 	p.config.Render = flags.render
-	if err := Takeover(t.Context(), p.config); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, Takeover(t.Context(), p.config))
 	row := func(flag string) string {
 		for line := range strings.Lines(p.out.String()) {
 			if strings.HasPrefix(line, flag+" ") {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestBinaryStays has a program in each place of a node.
@@ -49,9 +51,7 @@ func TestBinaryStays(t *testing.T) {
 			p.write(t, tc.file, nil)
 			p.config.Binary = tc.file
 			change := func(err error) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, err)
 			}
 			if tc.mode != 0 {
 				change(os.Chmod(place(tc.file), tc.mode))

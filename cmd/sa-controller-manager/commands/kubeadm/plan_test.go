@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 )
 
@@ -45,12 +46,8 @@ func newControlPlane(t *testing.T, sample string) *controlPlane {
 func (p *controlPlane) write(t *testing.T, name string, data []byte) {
 	t.Helper()
 	path := filepath.Join(p.dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	testutil.Must(t, os.WriteFile(path, data, 0o600))
 }
 
 // way is in or out.
@@ -82,16 +79,10 @@ func (p *controlPlane) plan(t *testing.T, way way) []string {
 func (p *controlPlane) steps(t *testing.T, way way) []step {
 	t.Helper()
 	o, err := p.config.observe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.config.render(o); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, p.config.render(o))
 	steps, err := way(&p.config, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return steps
 }
 
@@ -100,9 +91,7 @@ func (p *controlPlane) writeSteps(t *testing.T, way way, n int) {
 	t.Helper()
 	for _, s := range p.steps(t, way)[:n] {
 		for _, w := range s.writes {
-			if err := w.do(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, w.do())
 		}
 	}
 }
@@ -117,9 +106,7 @@ func (p *controlPlane) all(t *testing.T) map[string]string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return files
 }
 
@@ -184,9 +171,7 @@ func TestPlan(t *testing.T) {
 		"ThePatchIsGone": {
 			prepare: func(t *testing.T, p *controlPlane) {
 				p.writeSteps(t, takeover, 3)
-				if err := os.Remove(p.config.patch(apiServer)); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, os.Remove(p.config.patch(apiServer)))
 			},
 			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: +patches/kube-apiserver-sa-controller-manager+json.yaml"},
 		},
@@ -290,9 +275,7 @@ func TestDryRun(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.36")
 	before := p.all(t)
-	if err := Takeover(t.Context(), p.config); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, Takeover(t.Context(), p.config))
 	for _, want := range []string{
 		"1. manager: ", "2. kube-controller-manager: ", "3. kube-apiserver: ",
 		"--- /dev/null\n+++ " + p.config.manifest(manager) + "\n",
@@ -305,9 +288,7 @@ func TestDryRun(t *testing.T) {
 		}
 	}
 	p.out.Reset()
-	if err := Handback(t.Context(), p.config); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, Handback(t.Context(), p.config))
 	if diff := cmp.Diff(before, p.all(t)); diff != "" {
 		t.Errorf("files have changed (-before +after):\n%s", diff)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -161,9 +162,7 @@ func TestTakeoverWithAnExternalCA(t *testing.T) {
 	p := newControlPlane(t, "v1.36")
 	root := p.dir
 	ca, _, err := cert.GenerateSelfSignedCertKey("kubernetes", nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, ca, _ = bytes.Cut(ca, []byte("-----END CERTIFICATE-----\n")) // the first one is a leaf
 	p.write(t, "etc/kubernetes/pki/ca.crt", ca)
 	p.write(t, "etc/kubernetes/controller-manager.conf", []byte(deadKubeconfig))

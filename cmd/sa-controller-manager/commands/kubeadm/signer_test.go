@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 )
 
@@ -66,18 +67,14 @@ func TestSignerTakeover(t *testing.T) {
 func asJSON(t *testing.T, data []byte) []byte {
 	t.Helper()
 	converted, err := yaml.YAMLToJSON(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return converted
 }
 
 func decodedPatch(t *testing.T, patch []byte) jsonpatch.Patch {
 	t.Helper()
 	decoded, err := jsonpatch.DecodePatch(asJSON(t, patch))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return decoded
 }
 
@@ -85,22 +82,16 @@ func decodedPatch(t *testing.T, patch []byte) jsonpatch.Patch {
 func patchedPod(t *testing.T, data, patch []byte) corev1.PodSpec {
 	t.Helper()
 	result, err := decodedPatch(t, patch).Apply(asJSON(t, data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var pod corev1.Pod
-	if err := json.Unmarshal(result, &pod); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(result, &pod))
 	return pod.Spec
 }
 
 func podOf(t *testing.T, data []byte) corev1.PodSpec {
 	t.Helper()
 	var pod corev1.Pod
-	if err := yaml.UnmarshalStrict(data, &pod); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, yaml.UnmarshalStrict(data, &pod))
 	return pod.Spec
 }
 
@@ -223,9 +214,7 @@ func TestSignerArgs(t *testing.T) {
 		"--service-account-max-token-expiration=17520h",
 	}))
 	s, err := signerOf(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	want := []string{
 		"--external-signer-socket=/run/sa-controller-manager/signer.sock",
 		"--service-account-issuer=https://a", "--service-account-issuer=https://b",

@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 // deadKubeconfig leads to an address without a listener.
@@ -38,9 +39,7 @@ func newTakeoverNode(t *testing.T) takeoverNode {
 	t.Helper()
 	root := t.TempDir()
 	n := takeoverNode{dir: root + "/etc/kubernetes/manifests", binary: root + "/opt/sa-controller-manager"}
-	if err := os.CopyFS(n.dir, os.DirFS("testdata/manifests/v1.36")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.CopyFS(n.dir, os.DirFS("testdata/manifests/v1.36")))
 	for _, name := range []string{"sa-controller-manager", "new"} {
 		n.write(t, "/opt/"+name)
 	}
@@ -51,12 +50,8 @@ func newTakeoverNode(t *testing.T) takeoverNode {
 func (n takeoverNode) write(t *testing.T, name string) {
 	t.Helper()
 	file := strings.TrimSuffix(n.dir, "/etc/kubernetes/manifests") + name
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	testutil.Must(t, os.WriteFile(file, nil, 0o600))
 }
 
 // takeover runs the command as if the program were the node's.
@@ -74,9 +69,7 @@ func (n takeoverNode) takeover(t *testing.T, args ...string) clitest.Outcome {
 func (n takeoverNode) files(t *testing.T) []string {
 	t.Helper()
 	entries, err := os.ReadDir(n.dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var names []string
 	for _, entry := range entries {
 		names = append(names, entry.Name())
@@ -213,7 +206,7 @@ func TestAcceptFlag(t *testing.T) {
 			n := newTakeoverNode(t)
 			const last = "    - --use-service-account-credentials=true\n"
 			file := filepath.Join(n.dir, "kube-controller-manager.yaml")
-			must(t, os.WriteFile(file, bytes.Replace(read(t, file), []byte(last), []byte(last+tc.flags), 1), 0o600))
+			testutil.Must(t, os.WriteFile(file, bytes.Replace(read(t, file), []byte(last), []byte(last+tc.flags), 1), 0o600))
 			got := n.takeover(t, append(tc.args, "--dry-run")...)
 			words := regexp.MustCompile(" +").ReplaceAllString(got.Stdout, " ")
 			for _, want := range tc.wantStdout {

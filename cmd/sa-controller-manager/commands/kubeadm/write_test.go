@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestWriteLosesNothing covers changes to a file between the time when
@@ -38,9 +40,7 @@ func TestWriteLosesNothing(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "manifest.yaml")
 			if tc.now != "" {
-				if err := os.WriteFile(path, []byte(tc.now), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, os.WriteFile(path, []byte(tc.now), 0o600))
 			}
 			err := write{path, content(tc.before), content(tc.after)}.do()
 			if tc.wantErr == "" && err != nil || tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)) {

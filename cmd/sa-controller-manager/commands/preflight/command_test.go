@@ -13,6 +13,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestPrintPermissions(t *testing.T) {
@@ -29,9 +30,7 @@ func TestPrintPermissions(t *testing.T) {
 		{Access: Access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"}},
 	}}
 	grant, err := YAML(report.Grant(rules))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	cases := map[string]string{ // golden files if empty
 		"table": `ANSWER    VERB     RESOURCE                             NAMESPACE     NAME   FOR
 granted   get      /.well-known/openid-configuration    *             *      token
@@ -46,9 +45,7 @@ missing   update   leases.coordination.k8s.io           kube-system   one    lea
 		t.Run(output, func(t *testing.T) {
 			t.Parallel()
 			var b bytes.Buffer
-			if err := report.Print(&b, rules, output); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, report.Print(&b, rules, output))
 			if want == "" {
 				clitest.Golden(t, "report."+output, b.String())
 				return

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 )
 
@@ -22,9 +23,7 @@ func TestManifest(t *testing.T) {
 	var want, got []runtime.Object
 	for _, rules := range [][]Rule{StandardRules(options.New()), OptionalRules()} {
 		text, err := Manifest(rules)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		for document := range strings.SplitSeq(text, "\n---\n") {
 			object, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), []byte(document))
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/internal/testutil"
 )
 
 // everything is a command line that asks for the whole table.
@@ -19,9 +20,7 @@ func everything(t *testing.T) *options.Options {
 		"--service-account-key-ring=ring.yaml", "--webhook-registration=url", "--webhook-excluded-namespaces=some",
 		"--pod-token=secret", "--enable-admission-plugins=NamespaceLifecycle,DenyEscalatingExec",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return o
 }
 
@@ -31,9 +30,7 @@ func all() []Rule { return slices.Concat(StandardRules(options.New()), OptionalR
 func rulesOf(t *testing.T, o *options.Options) []Rule {
 	t.Helper()
 	rules, err := Rules(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return rules
 }
 

@@ -22,6 +22,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // apiServer grants what the test allows.
@@ -188,9 +190,7 @@ func TestGrantIsForTheRightUser(t *testing.T) {
 			rules := rulesOfToken()
 			report := Report{User: tc.user, Answers: []Answer{{Access: Access{Verb: "patch", Resource: "secrets"}}}}
 			text, err := YAML(report.Grant(rules))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			if !strings.Contains(text, tc.want) || tc.not != "" && strings.Contains(text, tc.not) {
 				t.Errorf("%s: want %q and not %q in\n%s", tc.reason, tc.want, tc.not, text)
 			}

@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestWebhookCommand(t *testing.T) {
@@ -46,13 +47,9 @@ func TestWebhookCommand(t *testing.T) {
 			}
 			api := client.AdmissionregistrationV1()
 			mutating, err := api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			validating, err := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			got := []any{mutating.Annotations[registration.Annotation], len(mutating.Webhooks), validating.Annotations[registration.Annotation], len(validating.Webhooks)}
 			if diff := cmp.Diff([]any{tc.off, tc.webhooks, tc.off, tc.webhooks}, got); diff != "" {
 				t.Errorf("%s\nannotation and webhooks of both (-want +got):\n%s", tc.reason, diff)

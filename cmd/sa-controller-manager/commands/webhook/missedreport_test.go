@@ -13,6 +13,7 @@ import (
 
 	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestMissedReport(t *testing.T) {
@@ -50,9 +51,7 @@ bank/bare: no controller owns it: delete it and create it yourself
 		t.Run(output, func(t *testing.T) {
 			t.Parallel()
 			var b bytes.Buffer
-			if err := report.print(&b, output, created.Add(90*time.Minute)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, report.print(&b, output, created.Add(90*time.Minute)))
 			if want == "" {
 				clitest.Golden(t, "missed."+output, b.String())
 				return

@@ -24,6 +24,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
 	testingclock "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 const server = "https://172.18.0.2:6443"
@@ -55,22 +57,16 @@ func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
 func (n *node) newCA(t *testing.T, lifetime time.Duration) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"},
 		NotBefore: n.clock.Now().Add(-time.Hour), NotAfter: n.clock.Now().Add(lifetime),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	n.write(t, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 	n.write(t, "ca.key", keyPEM)
 }
@@ -84,37 +80,27 @@ func (n *node) from(t *testing.T, server string) {
 		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "kubernetes", AuthInfo: "kcm"}},
 		CurrentContext: "c",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	n.write(t, "controller-manager.conf", data)
 }
 
 func (n *node) write(t *testing.T, name string, data []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(n.path(name)), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(n.path(name), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.MkdirAll(filepath.Dir(n.path(name)), 0o700))
+	testutil.Must(t, os.WriteFile(n.path(name), data, 0o600))
 }
 
 func (n *node) read(t *testing.T, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(n.path(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return data
 }
 
 func (n *node) ensure(t *testing.T) {
 	t.Helper()
 	n.said.Reset()
-	if err := Ensure(t.Context(), n.config); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, Ensure(t.Context(), n.config))
 }
 
 func TestEnsureWritesAKubeconfig(t *testing.T) {
@@ -123,9 +109,7 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 	n.ensure(t)
 
 	config, err := clientcmd.LoadFromFile(n.config.path("kubeconfig"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	cluster, user := currentContext(config)
 	if cluster.Server != server || !bytes.Equal(cluster.CertificateAuthorityData, n.read(t, "ca.crt")) {
 		t.Errorf("cluster %+v", cluster)
@@ -167,9 +151,7 @@ func (n *node) certificate(t *testing.T) *x509.Certificate {
 	t.Helper()
 	data := n.read(t, "identity/client.pem")
 	chain, err := pair(data, data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return chain[0]
 }
 
@@ -296,16 +278,12 @@ func TestEnsureAgain(t *testing.T) {
 
 func (n *node) remove(t *testing.T, name string) {
 	t.Helper()
-	if err := os.Remove(n.path(name)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Remove(n.path(name)))
 }
 
 func (n *node) chmod(t *testing.T, name string, mode os.FileMode) {
 	t.Helper()
-	if err := os.Chmod(n.path(name), mode); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Chmod(n.path(name), mode))
 }
 
 // find is the content of a file, or nothing.
@@ -318,15 +296,11 @@ func (n *node) find(name string) []byte {
 func (n *node) embed(t *testing.T) {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(n.config.path("kubeconfig"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, user := currentContext(config)
 	*user = clientcmdapi.AuthInfo{ClientCertificateData: n.read(t, "identity/client.pem"), ClientKeyData: n.read(t, "identity/client.pem")}
 	data, err := clientcmd.Write(*config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	n.write(t, "identity/kubeconfig", data)
 	n.remove(t, "identity/client.pem")
 }
@@ -370,16 +344,12 @@ func TestEnsureLeavesTheOperatorsKubeconfigAlone(t *testing.T) {
 func (n *node) issue(t *testing.T, name pkix.Name) []byte {
 	t.Helper()
 	ca, err := openAuthority(n.dir, n.clock.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := ca.openKey(); err != nil {
 		t.Fatal(err)
 	}
 	made, err := ca.issue(name, n.clock.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return slices.Concat(made.cert, made.key)
 }
 
@@ -461,9 +431,7 @@ func TestEnsureRefuses(t *testing.T) {
 func TestEnsureWarnsOfAKeyForEverybody(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	if err := os.Chmod(n.path("ca.key"), 0o604); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Chmod(n.path("ca.key"), 0o604))
 	n.ensure(t)
 	if !strings.Contains(n.warn.String(), "all users of this machine can read") {
 		t.Errorf("it warns %q", n.warn.String())

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 )
 
@@ -71,9 +72,7 @@ func TestApplyPermissions(t *testing.T) {
 	n.ensure(t)
 
 	objects, err := manifests.Permissions()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, object := range objects {
 		collection, _, _ := strings.Cut(object.Path(), "/"+object.Name)
 		if request := "POST application/yaml " + collection + " " + string(object.YAML); !a.taken[request] {
@@ -135,9 +134,7 @@ rules:
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			change, err := missing([]byte(tc.existing), []byte(ours))
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			if diff := cmp.Diff(tc.want, string(change)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}

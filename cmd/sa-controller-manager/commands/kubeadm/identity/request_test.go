@@ -21,6 +21,8 @@ import (
 
 	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // externalCA moves the CA's key away, and signs requests elsewhere.
@@ -38,9 +40,7 @@ func (e externalCA) sign(t *testing.T, n *node, change func(*x509.Certificate)) 
 	t.Helper()
 	block, _ := pem.Decode(n.read(t, "identity/client.csr"))
 	request, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if err := request.CheckSignature(); err != nil {
 		t.Error(err)
 	}
@@ -50,18 +50,14 @@ func (e externalCA) sign(t *testing.T, n *node, change func(*x509.Certificate)) 
 	}
 	change(template)
 	ca, err := openAuthority(n.dir, n.config.Clock.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	n.write(t, "elsewhere.key", e.key)
 	ca.keyFile = n.path("elsewhere.key")
 	if _, err := ca.openKey(); err != nil {
 		t.Fatal(err)
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.certificate, request.PublicKey, ca.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	n.write(t, "identity/client.crt", pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}))
 }
 

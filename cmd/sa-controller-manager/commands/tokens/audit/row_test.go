@@ -19,6 +19,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/printers"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -133,9 +134,7 @@ func TestIdleSince(t *testing.T) {
 	t.Parallel()
 	at := func(text string) time.Time {
 		parsed, err := time.Parse(time.RFC3339, text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		return parsed
 	}
 	cases := map[string]struct {
@@ -235,9 +234,7 @@ func TestTable(t *testing.T) {
 	rows[1].Account = "evil\x1b[2J"
 	rows[3].Name = "a-much-longer-name"
 	for _, page := range [][]Row{rows[:2], rows[2:]} {
-		if err := printer.Rows(page); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, printer.Rows(page))
 	}
 	const want = `NAMESPACE   NAME   ACCOUNT         AGE   KEY        STATE     LAST-USED    PODS   FINDINGS
 shop        a      z               24h   01234567   retired   2026-11-20   12     unmounted
@@ -251,9 +248,7 @@ shop        a-much-longer-name   x               2d    k3         active    neve
 	got.Reset()
 	wide := NewPrinter(&got, "wide", now)
 	rows[0].Pods, rows[0].Reach, rows[0].ReachBy, rows[0].Problem, rows[0].InvalidSince, rows[0].Referenced = []string{"p", "q"}, AllSecrets, "a role", "odd", "2026-11-19", true
-	if err := wide.Rows(rows[:1]); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, wide.Rows(rows[:1]))
 	if _, line, _ := strings.Cut(got.String(), "\n"); !strings.HasSuffix(line, "2026-11-19      yes          p,q and 10 more   all-secrets   odd; a role\n") {
 		t.Errorf("wide line %q", line)
 	}
@@ -276,16 +271,12 @@ func TestDocuments(t *testing.T) {
 			var text bytes.Buffer
 			printer := NewPrinter(&text, output, now)
 			for i := range pages {
-				if err := printer.Rows(pages[i : i+1]); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, printer.Rows(pages[i:i+1]))
 			}
 			if output == "json" && json.Valid(text.Bytes()) {
 				t.Errorf("%s: a part looks like all: %s", output, text.String())
 			}
-			if err := printer.End(Summary{Looked: 7, Findings: map[Finding]int{Unused: 1}}); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, printer.End(Summary{Looked: 7, Findings: map[Finding]int{Unused: 1}}))
 			if pages != nil {
 				clitest.Golden(t, "audit."+output, text.String())
 			}

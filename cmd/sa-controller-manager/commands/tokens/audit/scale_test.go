@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -45,9 +46,7 @@ func watch(tb testing.TB, world *server) (summary Summary, early, most int64) {
 		}
 	}
 	summary, err := auditor.Run(tb.Context(), NewPrinter(io.Discard, "wide", now).Rows)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	return summary, early, most
 }
 

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -33,9 +34,7 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func signer(tb testing.TB, data []byte) *signing.PrivateKey {
 	tb.Helper()
 	key, err := signing.ParsePrivateKey(data)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	return key
 }
 
@@ -53,9 +52,7 @@ func tokenSecret(tb testing.TB, name string, key []byte, changes ...func(*corev1
 	tb.Helper()
 	token, err := tokens.NewIssuer(signer(tb, key), tokens.CompatClaims).
 		Legacy(tb.Context(), tokens.Account{Namespace: "shop", Name: "robot", UID: "uid-robot"}, name)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "shop", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(now.AddDate(0, 0, -10)), Labels: map[string]string{},
@@ -90,9 +87,7 @@ func (s *server) start(tb testing.TB) kubernetes.Interface {
 	listener := httptest.NewServer(s)
 	tb.Cleanup(listener.Close)
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: listener.URL, QPS: -1})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	return client
 }
 

@@ -17,6 +17,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -30,9 +31,7 @@ var (
 func private(tb testing.TB, data []byte) *signing.PrivateKey {
 	tb.Helper()
 	key, err := signing.ParsePrivateKey(data)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	return key
 }
 
@@ -41,18 +40,14 @@ func bound(tb testing.TB, at time.Time) string {
 	tb.Helper()
 	issuer := tokens.NewIssuer(private(tb, testkeys.P256()), tokens.CompatClaims, tokens.WithClock(clocktesting.NewFakePassiveClock(at)))
 	token, err := issuer.Bound(tb.Context(), tokens.BoundRequest{Issuer: "https://issuer", Account: account, Audiences: []string{"a", "b"}, Lifetime: time.Hour})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	return token
 }
 
 func legacy(tb testing.TB) string {
 	tb.Helper()
 	token, err := tokens.NewIssuer(private(tb, testkeys.P256()), tokens.CompatClaims).Legacy(tb.Context(), account, "robot-token")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	testutil.Must(tb, err)
 	return token
 }
 
@@ -148,9 +143,7 @@ func TestPrint(t *testing.T) {
 	for _, output := range []string{"text", "json", "yaml"} {
 		report := inspect.Judge(token, inspect.Known{Now: now, Keys: keys(t)})
 		var got bytes.Buffer
-		if err := report.Print(&got, output); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, report.Print(&got, output))
 		for _, secret := range append(strings.Split(token, "."), token) {
 			if strings.Contains(got.String(), secret) {
 				t.Errorf("%s holds a part of the token:\n%s", output, got.String())

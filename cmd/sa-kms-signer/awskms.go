@@ -100,10 +100,11 @@ func (c *cloud) create(ctx context.Context) error {
 	if !strings.HasPrefix(c.id, "alias/") {
 		return errors.New("want key-id=alias/NAME, to create a key")
 	}
-	var missing *types.NotFoundException
-	if _, err := c.client.GetPublicKey(ctx, &kms.GetPublicKeyInput{KeyId: &c.id}); err == nil {
+	_, err := c.client.GetPublicKey(ctx, &kms.GetPublicKeyInput{KeyId: &c.id})
+	if err == nil {
 		return errors.New("there is a key of that alias")
-	} else if !errors.As(err, &missing) {
+	}
+	if _, missing := errors.AsType[*types.NotFoundException](err); !missing {
 		return inShort(err)
 	}
 	kind := "RSA_"

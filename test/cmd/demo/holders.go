@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"sa-controller-manager/signing/signertest"
+
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )

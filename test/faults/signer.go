@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/uuid"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 	"sa-controller-manager/signing/signertest"
 
@@ -58,11 +59,11 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 	if err != nil {
 		return checker.Outcome{}, "", err
 	}
-	if _, err := signOnce(ctx, client, ring.Verify); err != nil {
+	if _, err := w.signOnce(ctx, client, ring.Verify); err != nil {
 		return checker.Outcome{}, "", fmt.Errorf("sign before the load: %w", err)
 	}
 	var made signatures
-	came, loadErr := w.underLoad(ctx, "unix", socket, overload.SignerClients(), func(ctx context.Context) { made = askSigner(ctx, client, ring.Verify) })
+	came, loadErr := w.underLoad(ctx, "unix", socket, overload.SignerClients(w.boundPayload), func(ctx context.Context) { made = w.askSigner(ctx, client, ring.Verify) })
 	alone, aloneErr := overload.VisitAlone(ctx, socket, overload.HugeMessage)
 	outcome, err = w.check(ctx, scope{model: workload.Model{}}, nil, controlTimeout)
 	outcome.Violations = append(append(outcome.Violations, alone...), made.violations()...)
@@ -108,7 +109,7 @@ func (s *signatures) violations() []checker.Violation {
 
 // askSigner asks for signatures at a steady rate, and for the keys as kube-apiserver does
 // when it meets an unknown one.
-func askSigner(ctx context.Context, client externaljwtv1.ExternalJWTSignerClient, verify func(token string) error) signatures {
+func (w *World) askSigner(ctx context.Context, client externaljwtv1.ExternalJWTSignerClient, verify func(token string) error) signatures {
 	var mu sync.Mutex
 	made := signatures{tokens: map[string]bool{}}
 	await.Every(ctx, signerPace, func(ctx context.Context, i int) {
@@ -120,7 +121,7 @@ func askSigner(ctx context.Context, client externaljwtv1.ExternalJWTSignerClient
 		if i%keysEvery == 0 {
 			_, err = client.FetchKeys(limit, &externaljwtv1.FetchKeysRequest{})
 		} else {
-			token, err = signOnce(limit, client, verify)
+			token, err = w.signOnce(limit, client, verify)
 		}
 		mu.Lock()
 		defer mu.Unlock()
@@ -143,12 +144,27 @@ func (s *signatures) note(token string, took time.Duration, err error) {
 }
 
 // signOnce has a token signed and verifies it.
-func signOnce(ctx context.Context, client externaljwtv1.ExternalJWTSignerClient, verify func(token string) error) (string, error) {
-	payload := signertest.Payload(0)
+func (w *World) signOnce(ctx context.Context, client externaljwtv1.ExternalJWTSignerClient, verify func(token string) error) (string, error) {
+	payload := w.boundPayload()
 	answer, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: payload})
 	if err != nil {
 		return "", err
 	}
 	token := answer.GetHeader() + "." + payload + "." + answer.GetSignature()
 	return token, verify(token)
+}
+
+// boundPayload is the payload of a bound token for an hour, as kube-apiserver sends it.
+func (w *World) boundPayload() string {
+	now := time.Now()
+	return signertest.Encode(map[string]any{
+		"aud": []string{w.cluster.Issuer()}, "iss": w.cluster.Issuer(),
+		"exp": now.Add(time.Hour).Unix(), "iat": now.Unix(), "nbf": now.Unix(),
+		"jti": uuid.NewUUID(),
+		"sub": "system:serviceaccount:default:default",
+		"kubernetes.io": map[string]any{
+			"namespace":      "default",
+			"serviceaccount": map[string]any{"name": "default", "uid": "0b1d7f0c-41fb-4b5a-9c62-34e0b4a3e7a9"},
+		},
+	})
 }

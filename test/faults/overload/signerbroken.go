@@ -35,7 +35,7 @@ const (
 
 // SignerClients are what clients of the signer's socket do that are broken or mean. Two of
 // them need one of the few places for who has called, of which the caller in order has one.
-func SignerClients() []Client {
+func SignerClients(payload func() string) []Client {
 	breakers := []Client{
 		{name: "garbage for a preface", come: garbageForPreface},
 		{name: "half a preface", come: halfPreface},
@@ -45,11 +45,11 @@ func SignerClients() []Client {
 		{name: "hanging up in a message", come: hangUpInMessage},
 		{name: "huge message", come: HugeMessage},
 		{name: "huge header", come: hugeHeader},
-		{name: "flood of Sign", come: floodSign, fewest: 1},
+		{name: "flood of Sign", come: floodSign(payload), fewest: 1},
 		{name: "flood of FetchKeys", come: floodKeys, fewest: 1},
 	}
 	if os.Getuid() == 0 { // nobody else can be another user
-		breakers = append(breakers, Client{name: "another user", come: stranger})
+		breakers = append(breakers, Client{name: "another user", come: stranger(payload)})
 	}
 	return breakers
 }
@@ -272,25 +272,29 @@ func floodWith(socket string, v *visit, call func(externaljwtv1.ExternalJWTSigne
 }
 
 // floodSign has several calls under way at any time, which are good ones.
-func floodSign(ctx context.Context, socket string, v *visit) error {
-	return floodWith(socket, v, func(client externaljwtv1.ExternalJWTSignerClient) error {
-		_, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})
-		return err
-	})
+func floodSign(payload func() string) func(context.Context, string, *visit) error {
+	return func(ctx context.Context, socket string, v *visit) error {
+		return floodWith(socket, v, func(client externaljwtv1.ExternalJWTSignerClient) error {
+			_, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: payload()})
+			return err
+		})
+	}
 }
 
 // stranger calls as another user: it is refused.
-func stranger(ctx context.Context, socket string, v *visit) error {
-	remote, err := signertest.ConnectAs(socket, nobody)
-	if err != nil {
+func stranger(payload func() string) func(context.Context, string, *visit) error {
+	return func(ctx context.Context, socket string, v *visit) error {
+		remote, err := signertest.ConnectAs(socket, nobody)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = remote.Close() }() // it was refused
+		_, err = externaljwtv1.NewExternalJWTSignerClient(remote.Conn()).Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: payload()})
+		code := status.Code(err)
+		if code == codes.OK {
+			v.violated(2, "the signer has signed for user %d, who may not call", nobody)
+		}
+		v.struck = code == codes.OK || code == codes.PermissionDenied
 		return err
 	}
-	defer func() { _ = remote.Close() }() // it was refused
-	_, err = externaljwtv1.NewExternalJWTSignerClient(remote.Conn()).Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})
-	code := status.Code(err)
-	if code == codes.OK {
-		v.violated(2, "the signer has signed for user %d, who may not call", nobody)
-	}
-	v.struck = code == codes.OK || code == codes.PermissionDenied
-	return err
 }

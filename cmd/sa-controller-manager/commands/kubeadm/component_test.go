@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -284,14 +283,4 @@ func read(t *testing.T, path string) []byte {
 	data, err := os.ReadFile(path)
 	testutil.Must(t, err)
 	return data
-}
-
-func lines(data []byte) []string { return slices.Collect(strings.Lines(string(data))) }
-
-// removedLines is data without the lines that hold one of the strings of a command.
-func removedLines(data []byte, items []string) []string {
-	return slices.DeleteFunc(lines(data), func(line string) bool {
-		_, item, _ := strings.Cut(strings.TrimSpace(line), "- ")
-		return slices.Contains(items, strings.TrimSpace(item))
-	})
 }

@@ -49,17 +49,22 @@ const (
 	ReplacesAnnotation = "sa-controller-manager/replaces"
 )
 
-// longestUID bounds what is cached of a text that is only compared with a UID or a key ID; our key
-// IDs have 43 characters. Otherwise a user who may write Secrets could make the cache hold 256 KiB
-// of each.
-const longestUID = 128
+// longestUID and longestKeyID bound what is cached of a text that is only compared with a UID or a key
+// ID; ours have 43 characters, those of foreign signers up to 1024 (KEP-740). Otherwise a user who may
+// write Secrets could make the cache hold 256 KiB of each.
+const (
+	longestUID   = 128
+	longestKeyID = 1024
+)
 
-// shortened cuts a text that is too long to equal a UID or a key ID.
-func shortened(text string) string {
-	if len(text) <= longestUID {
+// shortened cuts a text that is too long to equal a UID.
+func shortened(text string) string { return cut(text, longestUID) }
+
+func cut(text string, longest int) string {
+	if len(text) <= longest {
 		return text
 	}
-	return strings.Clone(text[:longestUID+1]) // a part of it would keep all of it
+	return strings.Clone(text[:longest+1]) // a part of it would keep all of it
 }
 
 // keptLabels are the labels of a token Secret that decisions depend on.
@@ -218,7 +223,7 @@ func (s *TokenSecret) observeToken(data string) {
 		s.Finding, s.Token.Malformed = fmt.Sprintf("data.token is not a service account token: %v", err), true
 		token, _ = tokens.Inspect(tokens.Canonical(data))
 	}
-	s.Token.keyID = unique.Make(shortened(token.KeyID))
+	s.Token.keyID = unique.Make(cut(token.KeyID, longestKeyID))
 	s.Token.AccountUID = types.UID(shortened(token.AccountUID))
 	if s.Token.AccountUID == s.AccountUID {
 		s.Token.AccountUID = s.AccountUID // one string in memory instead of two

@@ -82,7 +82,7 @@ func remoteKeys(ring *signing.Ring) (keys []*signing.PrivateKey) {
 func (c *Client) look(ctx context.Context, w *Watch, key *signing.PrivateKey, r *watched) {
 	reason := c.away(key)
 	if reason != "" || !time.Now().Before(r.next) {
-		r.next = time.Now().Add(maxHint)
+		r.next = time.Now().Add(watchPeriod)
 		if err := w.Probe(ctx, key); err != nil && ctx.Err() != nil {
 			return
 		}

@@ -52,6 +52,11 @@ func (o *commandOptions) printPublicKeys(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	for _, key := range state.Keys {
+		if key.Role != signing.Next && key.Foreign() {
+			return fmt.Errorf("key %s has an ID that %s has chosen, and kube-apiserver would not find it in a key file: its tokens need the external signer until they are gone and the key is pruned", key.ID, key.Signer)
+		}
+	}
 	data, err := signing.EncodePublicKeys(state.Ring().KeySet().All()...)
 	if err != nil {
 		return err

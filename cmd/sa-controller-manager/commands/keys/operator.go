@@ -184,13 +184,17 @@ func isPermanent(err error) bool {
 
 // notAcceptedError means that kube-apiserver has not accepted a key.
 type notAcceptedError struct {
-	id  string
-	err error
+	id      string
+	foreign bool
+	err     error
 }
 
 func (e *notAcceptedError) Error() string {
 	if !keyprobe.IsRefusal(e.err) {
 		return fmt.Sprintf("it is not known whether key %s is accepted: %v", e.id, e.err)
+	}
+	if e.foreign {
+		return fmt.Sprintf("key %s cannot sign yet: %v: its ID is one that its signer has chosen, so every kube-apiserver needs our external signer; wait until that publishes it", e.id, e.err)
 	}
 	return fmt.Sprintf("key %s cannot sign yet: %v: give every kube-apiserver its public half with one more --service-account-key-file "+
 		"('keys list -o pem' prints it) and restart it, or wait if an external signer publishes it", e.id, e.err)
@@ -218,7 +222,7 @@ func (o *Operator) prove(ctx context.Context, state rotation.State, options Acti
 		return err
 	}
 	if err := prove(ctx, next.Pair.Private()); err != nil {
-		return &notAcceptedError{id: next.ID, err: err}
+		return &notAcceptedError{id: next.ID, foreign: next.Foreign(), err: err}
 	}
 	return nil
 }

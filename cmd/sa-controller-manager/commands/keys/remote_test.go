@@ -67,6 +67,9 @@ func TestRotateToASigner(t *testing.T) {
 	if err := w.Export(io.Discard, Export{Private: true}); err == nil || !strings.Contains(err.Error(), "rotate to a key in a file") {
 		t.Errorf("export: %v", err)
 	}
+	if err := (&commandOptions{ring: w.File.Path()}).printPublicKeys(nil); err == nil || !strings.Contains(err.Error(), "would not find it in a key file") {
+		t.Errorf("list -o pem: %v", err)
+	}
 	copied := ringfile.At(filepath.Join(t.TempDir(), "ring.json"))
 	if _, err := copied.Import(w.File); err != nil {
 		t.Errorf("import: %v", err)

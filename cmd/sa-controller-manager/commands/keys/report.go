@@ -131,7 +131,7 @@ func (o *Operator) ask(ctx context.Context, state rotation.State, report *Report
 		err := o.Cluster.Prove(ctx, key.Pair.Private())
 		key.Accepted = acceptedWord(err)
 		if err != nil {
-			report.Findings = append(report.Findings, printers.Finding{Code: "key-not-accepted", Message: (&notAcceptedError{id: key.ID, err: err}).Error(), Objects: []string{key.ID}})
+			report.Findings = append(report.Findings, printers.Finding{Code: "key-not-accepted", Message: (&notAcceptedError{id: key.ID, foreign: key.Foreign(), err: err}).Error(), Objects: []string{key.ID}})
 		}
 	}
 	return nil

@@ -46,6 +46,8 @@ type Config struct {
 	SigningKeyFile string
 	// SkipKeyCheck hands back although the key files lack keys that are in use.
 	SkipKeyCheck bool
+	// NewKey gives the two components a new private key, and all public keys in use, in their key files.
+	NewKey bool
 	// AcceptFlags are flags of kube-controller-manager that a takeover leaves out instead of
 	// refusing them.
 	AcceptFlags []string

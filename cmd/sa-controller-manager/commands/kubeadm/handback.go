@@ -64,7 +64,13 @@ func (c *Config) planGiveBack(o *observed, one component, s *step) error {
 		return fmt.Errorf("the manifest of %s: %w", one.name, err)
 	}
 	if c.includes(one.name) {
-		problems, err := c.checkKeyFiles(o, one.name, after)
+		check := c.checkKeyFiles
+		if c.NewKey {
+			check = func(o *observed, name string, after *staticpod.Manifest) ([]string, error) {
+				return c.planNewKey(o, name, after, s)
+			}
+		}
+		problems, err := check(o, one.name, after)
 		if err != nil {
 			return err
 		}

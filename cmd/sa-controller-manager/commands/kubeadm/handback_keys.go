@@ -15,6 +15,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/rotation"
 )
 
 const keyRingFlag = "service-account-key-ring"
@@ -24,6 +25,10 @@ type inUse struct {
 	// active signs. install returns a command that writes its private half to a file.
 	active  signing.PublicKey
 	install func(file string) string
+	// signer is kep740:NAME if another process has the private half, and ring is our flag for the ring.
+	signer, ring string
+	// foreign are keys with IDs that their signers have chosen.
+	foreign []rotation.Key
 	// verify has the active key and all others that verify tokens which may still be valid.
 	verify []verifyKey
 }
@@ -79,10 +84,15 @@ func (c *Config) signsNow(o *observed) (*inUse, error) {
 		}
 		ring := state.Ring()
 		keys := &inUse{
-			active: ring.Active().Public(),
+			active: ring.Active().Public(), signer: ring.Active().Signer(), ring: assign(keyRingFlag, path),
 			install: func(file string) string {
 				return "sa-controller-manager keys export --private --replace --file=" + file + " " + assign(keyRingFlag, path)
 			},
+		}
+		for _, key := range state.Keys {
+			if key.Role != signing.Next && key.Foreign() {
+				keys.foreign = append(keys.foreign, key)
+			}
 		}
 		list := "sa-controller-manager keys list -o pem " + assign(keyRingFlag, path)
 		for _, key := range ring.All() {
@@ -177,7 +187,11 @@ func (c *Config) keyFileProblems(o *observed, name string, files []string, priva
 		return problems, err
 	}
 	if len(files) > 0 {
+		problems = append(problems, keys.foreignProblems()...)
 		problems = append(problems, keys.unverifiable(known, files)...)
+	}
+	if keys.signer != "" {
+		return append(problems, keys.noPrivateHalf(name)), nil
 	}
 	if signer.ID != "" && signer.ID != keys.active.ID {
 		problems = append(problems, keys.otherSigner(name, private, signer))
@@ -196,6 +210,9 @@ func (c *Config) allOnNode(paths []string) []string {
 // unverifiable returns an error for each key in use that the files do not hold.
 func (k *inUse) unverifiable(known []signing.PublicKey, files []string) (problems []error) {
 	for _, key := range k.verify {
+		if k.isForeign(key.ID) {
+			continue // no file helps
+		}
 		if slices.ContainsFunc(known, func(one signing.PublicKey) bool { return one.ID == key.ID }) {
 			continue
 		}

@@ -31,6 +31,8 @@ type step struct {
 type write struct {
 	path          string
 	before, after []byte
+	// secret keeps the content from being printed.
+	secret bool
 }
 
 // appendWrite appends a write unless it would change nothing.
@@ -38,7 +40,7 @@ func appendWrite(writes []write, path string, before, after []byte) []write {
 	if before != nil && after != nil && bytes.Equal(before, after) || before == nil && after == nil {
 		return writes
 	}
-	return append(writes, write{path, before, after})
+	return append(writes, write{path: path, before: before, after: after})
 }
 
 // planTakeover returns the steps of a takeover. It refuses at once what a later step could not do.
@@ -78,7 +80,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 	}
 	if o.manager != nil && len(own.writes) > 0 {
 		own.writes = append(appendWrite(nil, c.backup(manager), o.backups[manager], o.manager), own.writes...)
-		own.rollback = []write{{c.manifest(manager), o.rendered, o.manager}}
+		own.rollback = []write{{path: c.manifest(manager), before: o.rendered, after: o.manager}}
 		own.advice = "Look at the log of the Pod kube-system/" + manager + "-" + c.Node + " (kubectl logs, or crictl logs on the node).\n" + again + "."
 	}
 	all, err := c.components(o)

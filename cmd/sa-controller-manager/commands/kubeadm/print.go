@@ -32,6 +32,9 @@ func (c *Config) print(steps []step) {
 
 // diff returns a unified diff.
 func (w write) diff() string {
+	if w.secret {
+		return fmt.Sprintf("%s is written, with a private key.\n", w.path)
+	}
 	from, to := w.path, w.path
 	if w.before == nil {
 		from = devNull

@@ -231,5 +231,7 @@ func newHandbackCommand() *cobra.Command {
 		"Private key `file` that kube-controller-manager gets in a cluster that was created with our process and never had another. Default: the one in our manifest.")
 	cmd.Flags().BoolVar(&f.SkipKeyCheck, "skip-key-check", f.SkipKeyCheck,
 		"Continue although the key files that the two components get back are missing or lack keys in use, and print which tokens are refused then.")
+	cmd.Flags().BoolVar(&f.NewKey, "new-key", f.NewKey,
+		"Write a new private key into the key file of the two components, and all public keys in use into that for verification. For a key that another process has and does not give away, also when that process is lost. Copy both files to the other nodes before their handback.")
 	return cmd
 }

@@ -42,7 +42,7 @@ func TestWriteLosesNothing(t *testing.T) {
 			if tc.now != "" {
 				testutil.Must(t, os.WriteFile(path, []byte(tc.now), 0o600))
 			}
-			err := write{path, content(tc.before), content(tc.after)}.do()
+			err := write{path: path, before: content(tc.before), after: content(tc.after)}.do()
 			if tc.wantErr == "" && err != nil || tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)) {
 				t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.wantErr)
 			}

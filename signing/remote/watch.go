@@ -47,7 +47,7 @@ func (c *Client) Watch(ctx context.Context, w Watch) {
 	defer ticker.Stop()
 	reported := map[string]*watched{} // by kep740:NAME
 	for {
-		keys := remoteKeys(w.Ring())
+		keys := Keys(w.Ring())
 		for signer, r := range reported {
 			if !slices.ContainsFunc(keys, func(key *signing.PrivateKey) bool { return key.Signer() == signer && key.ID() == r.keyID }) {
 				c.metrics.forget(r.keyID)
@@ -68,8 +68,8 @@ func (c *Client) Watch(ctx context.Context, w Watch) {
 	}
 }
 
-// remoteKeys returns the keys of other processes that sign, or will.
-func remoteKeys(ring *signing.Ring) (keys []*signing.PrivateKey) {
+// Keys returns the keys of a ring that other processes have, and that sign or will.
+func Keys(ring *signing.Ring) (keys []*signing.PrivateKey) {
 	for _, key := range []*signing.PrivateKey{ring.Active(), ring.Next()} {
 		if key != nil && key.Signer() != "" {
 			keys = append(keys, key)
@@ -145,7 +145,7 @@ func (c *Client) lookAtKeys(ctx context.Context, w *Watch, key *signing.PrivateK
 // Status describes the signers of a ring, for people.
 func (c *Client) Status(ring *signing.Ring) string {
 	var lines []string
-	for _, key := range remoteKeys(ring) {
+	for _, key := range Keys(ring) {
 		state := "signs"
 		if reason := c.away(key); reason != "" {
 			state = "is away, its keys verify: " + reason

@@ -15,6 +15,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/printers"
+	"sa-controller-manager/signing"
 )
 
 // defaultGrace is the default of cluster.Grace.
@@ -70,6 +71,9 @@ type cluster struct {
 	// --service-account-key-ring.
 	Keys []jwks.Key
 
+	// Remote are keys of the ring that other processes of this host have.
+	Remote []*signing.PrivateKey
+
 	// ManagerKubeconfig is the kubeconfig of the manager, if this is its host.
 	ManagerKubeconfig string
 	// Kubeconfig is the flag --kubeconfig, after a blank, that commands in a remedy need to reach
@@ -90,6 +94,7 @@ func checks() []check {
 		{Name: "token", About: "kube-apiserver accepts a fresh token, and knows the keys of the tokens in Secrets", run: checkToken},
 		{Name: "keys", About: "kube-apiserver knows the keys of the given key files", run: checkKeys},
 		{Name: "apiservers", About: "every kube-apiserver knows the keys that the others and the replicas sign with", run: checkAPIServers},
+		{Name: "backends", About: "processes of this host that have keys of the key ring sign with them", run: checkBackends},
 		{Name: "leader", About: "a replica leads", run: checkLeader},
 		{Name: "permissions", About: "the manager has the permissions that it needs", run: checkPermissions},
 		{Name: "webhook", About: "the webhook is registered, called and first, and a Pod gets its account and token", run: checkWebhook},

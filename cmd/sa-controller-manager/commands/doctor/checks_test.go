@@ -22,6 +22,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
 )
 
 var errDown = errors.New("the API is down")
@@ -76,6 +77,32 @@ func TestKeys(t *testing.T) {
 		"Strange": {reason: "tokens are refused", change: files("known", "mine"), want: []string{
 			"key-unknown: kube-apiserver does not know key mine of --service-account-key-file=mine.pem: it refuses the tokens that are signed with it",
 		}},
+	})
+}
+
+func TestBackends(t *testing.T) {
+	t.Parallel()
+	key := func(err error) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(t *testing.T, c *cluster, _ *fake.Clientset) {
+			t.Helper()
+			public := privateKey(t, testkeys.P256()).Public()
+			public.ID = "hsm/1"
+			pair, failed := signing.RemoteKeyPair("hsm", public, func(context.Context, string, signing.PublicKey, string) (string, string, error) {
+				return "e30", "AAAA", err
+			})
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			c.Remote = append(c.Remote, pair.Private())
+		}
+	}
+	try(t, "backends", map[string]checkCase{
+		"None":  {reason: "nothing to try"},
+		"Signs": {reason: "all is well", change: key(nil)},
+		"Away": {
+			reason: "nothing is signed", change: key(&signing.UnavailableError{Name: "hsm", KeyID: "hsm/1", Reason: "no answer within 2s"}),
+			want: []string{"backend-away: sign claims: kep740:hsm does not sign with key hsm/1: no answer within 2s: hsm/1"},
+		},
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/signing/remote"
 )
 
 const description = `Check the ServiceAccounts of a cluster, their tokens and the webhook, and print each
@@ -107,7 +108,8 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets must have. Without it, they are compared with each other.",
 		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver must know. May be given several times.",
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. Only its key ID is used.",
-		options.KeyRingFlag:                "Key ring `file`. Only the key IDs are used.",
+		options.KeyRingFlag:                "Key ring `file`. Only its key IDs are used, and its keys of other processes are tried.",
+		remote.SocketsFlag:                 options.AsManager,
 	}, &o.admission, &o.keys, &o.election)
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, that a token is requested for. The Pod with dryRun is created in its namespace.")
 	cmd.Flags().StringVar(&o.user, "user", o.user, "User `name` of the manager. Without it, the subject of its ClusterRoleBinding.")
@@ -208,6 +210,9 @@ func (o *commandOptions) cluster() (*cluster, error) {
 		}
 	}
 	if cluster.Keys, err = jwks.ReadKeys(&o.keys); err != nil {
+		return nil, err
+	}
+	if cluster.Remote, err = remoteKeys(&o.keys); err != nil {
 		return nil, err
 	}
 	return cluster, nil

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -66,11 +67,8 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 
 // refuses reports whether an answer is about the claims, and not about the signer.
 func refuses(err error) bool {
-	switch status.Code(err) {
-	case codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.OutOfRange:
-		return true
-	}
-	return false
+	about := []codes.Code{codes.InvalidArgument, codes.PermissionDenied, codes.FailedPrecondition, codes.OutOfRange}
+	return slices.Contains(about, status.Code(err))
 }
 
 // reason returns what is known of a failed call. The text of the signer may contain claims.

@@ -121,7 +121,7 @@ func (f *Foreign) Start(tb testing.TB) {
 }
 
 func (f *Foreign) start() error {
-	listener, err := net.Listen("unix", f.path) //nolint:noctx // it does not block
+	listener, err := net.Listen("unix", f.path)
 	if err != nil {
 		return err
 	}

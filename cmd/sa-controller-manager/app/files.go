@@ -43,8 +43,7 @@ type files struct {
 // flag.
 func openFiles(o *options.Keys, signers *remote.Metrics) (*files, error) {
 	f := &files{keys: o.Store()}
-	var err error
-	if err = f.openKeyStore(o.KeySockets, signers); err != nil {
+	if err := f.openKeyStore(o.KeySockets, signers); err != nil {
 		return nil, err
 	}
 	for _, path := range o.VerifyKeyFiles {

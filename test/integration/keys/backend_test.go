@@ -80,7 +80,9 @@ func TestRotateToASigner(t *testing.T) {
 	c.AwaitEvent(t, testcluster.AboutProcess("SigningKeyBack"), "kep740:hsm signs again")
 	c.manager.AwaitMetric(t, "sacm_backend_up", devcluster.Labels{"key_id": id}, 1)
 
-	foreign.Set(func(b *signertest.Behaviour) { b.Listed = append(b.Listed, signertest.ListedKey(t, "next", testkeys.P256Other())) })
+	foreign.Set(func(b *signertest.Behaviour) {
+		b.Listed = append(b.Listed, signertest.ListedKey(t, "next", testkeys.P256Other()))
+	})
 	c.manager.AwaitMetric(t, "sacm_backend_unpinned_keys", devcluster.Labels{"key_id": id}, 1)
 
 	d.must(t, "rotate", "start", "--algorithm=P-256", sockets, "--cache-age=0s")

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/signing/testkeys"
@@ -23,7 +24,7 @@ func (p *rotated) toSigner(t *testing.T, id string) signing.PublicKey {
 		key.ID = id
 	}
 	remote, err := signing.RemoteKeyPair("hsm", key, nil)
-	must(t, err)
+	testutil.Must(t, err)
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for i, transition := range []func(rotation.State) (rotation.State, error){
 		func(s rotation.State) (rotation.State, error) { return rotation.Complete(s, now, rotation.Policy{}) },
@@ -34,7 +35,7 @@ func (p *rotated) toSigner(t *testing.T, id string) signing.PublicKey {
 			return rotation.Activate(s, now, rotation.Policy{}, true)
 		},
 	} {
-		must(t, p.ring.Update(int64(3+i), transition))
+		testutil.Must(t, p.ring.Update(int64(3+i), transition))
 	}
 	return key
 }
@@ -71,9 +72,9 @@ func TestHandbackOfARemoteKey(t *testing.T) {
 			}
 			p.writeSteps(t, handback, 1)
 			signer, err := readPrivateKey(p.pki + "/sa.key")
-			must(t, err)
+			testutil.Must(t, err)
 			keys, err := readPublicKeys(p.pki + "/sa.pub")
-			must(t, err)
+			testutil.Must(t, err)
 			verifies := map[string]bool{}
 			for _, key := range keys {
 				verifies[key.ID] = true
@@ -103,6 +104,6 @@ func TestHandbackOfARemoteKey(t *testing.T) {
 func mustRead(t *testing.T, path string) signing.PublicKey {
 	t.Helper()
 	key, err := readPrivateKey(path)
-	must(t, err)
+	testutil.Must(t, err)
 	return key
 }

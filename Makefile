@@ -179,6 +179,11 @@ test-backends: control-plane build ## Test sa-kms-signer with keys in SoftHSM an
 	@test/deps.sh backends
 	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test/backends test -count=1 -timeout=15m .
 
+# A module of its own, for the gateway's packages.
+.PHONY: test-publishing
+test-publishing: control-plane build ## Publish keys in a directory and in a real S3 gateway.
+	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test/publishing test -count=1 -timeout=15m .
+
 .PHONY: test-upgrade
 test-upgrade: control-plane build ## Upgrade from the newest release, or the commit UPGRADE_FROM, and downgrade again, while Pods are created.
 	@former=$$(test/upgrade.sh) && \

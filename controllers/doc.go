@@ -22,6 +22,8 @@
 //     kube-system/sa-controller-manager-key-ring.
 //   - keyprobe, on every replica, asks kube-apiserver to accept a token of a changed key, and
 //     decides when the key of a private key file begins to sign. It writes no object.
+//   - keypublisher writes no object of the cluster. It keeps the published keys of the issuer,
+//     in directories and buckets, equal to the key ring.
 //
 // They share tokensecrets, the model of a token Secret; informers, the watches and what is cached
 // of each object; and internal: reconcile is their queue, events records Events, stateobject is

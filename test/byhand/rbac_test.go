@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
-
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )

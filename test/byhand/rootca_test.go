@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
-
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"

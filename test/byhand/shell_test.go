@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"sa-controller-manager/internal/testutil"
-
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )

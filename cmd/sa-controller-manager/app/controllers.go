@@ -57,6 +57,8 @@ func runnables() []runnable {
 		{name: "key-backends", phase: atOnce, build: (*manager).buildKeyBackends},
 		{name: "signing-key", phase: synced, build: (*manager).buildKeyProbe},
 		{name: "key-ring", phase: synced, build: (*manager).buildRingConsistency},
+		{name: "published-files", phase: atOnce, build: (*manager).buildFilePublisher},
+		{name: "published-buckets", phase: leading, build: (*manager).buildBucketPublisher},
 		{name: options.ServiceAccountController, phase: leading, build: (*manager).buildServiceAccounts},
 		{name: options.LegacyServiceAccountTokenCleaner, phase: leading, build: (*manager).buildTokenCleaner},
 		{name: "root-ca-overlap", phase: leading, build: (*manager).buildRootCAOverlap},

@@ -25,7 +25,7 @@ func (m *manager) openKeys() error {
 	if m.files, err = openFiles(&m.options.Keys, remote.NewMetrics(legacyregistry.MustRegister)); err != nil {
 		return err
 	}
-	if m.files.store != nil && (m.signsLegacyTokens() || m.options.ExternalSigner.Socket != "") {
+	if m.files.store != nil && (m.signsLegacyTokens() || m.options.ExternalSigner.Socket != "" || len(m.options.Publishing.Destinations) > 0) {
 		m.ring = signing.NewKeyring(m.files.store.Load(), m.files.publicKeys()...)
 	}
 	return nil

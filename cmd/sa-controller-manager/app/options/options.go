@@ -31,6 +31,7 @@ type Options struct {
 	LeaderElection LeaderElection
 	Keys           Keys
 	ExternalSigner Signer
+	Publishing     Publishing
 	RootCA         RootCA
 	Tokens         Tokens
 	Cleaner        Cleaner
@@ -58,6 +59,7 @@ func New() *Options {
 		LeaderElection: NewLeaderElection(),
 		Keys:           NewKeys(),
 		ExternalSigner: newSigner(),
+		Publishing:     NewPublishing(),
 		RootCA:         newRootCA(),
 		Tokens:         newTokens(),
 		Cleaner:        newCleaner(),
@@ -95,6 +97,7 @@ func (o *Options) groups() []namedGroup {
 		{"connection", &o.Connection},
 		{"service account key", &o.Keys},
 		{"external signer", &o.ExternalSigner},
+		{"key publishing", &o.Publishing},
 		{"root CA", &o.RootCA},
 		{"service account token", &o.Tokens},
 		{"legacy token cleaner", &o.Cleaner},
@@ -138,7 +141,8 @@ func (o *Options) Validate() []error {
 	if elsewhere := o.Admission.Selection.Elsewhere(); o.Ignored.Strict && len(elsewhere) > 0 {
 		p = append(p, fmt.Errorf("the admission plugins %s run in kube-apiserver, and --strict-flags refuses their names", strings.Join(elsewhere, ", ")))
 	}
-	return append(p, o.validateSigner()...)
+	p = append(p, o.validateSigner()...)
+	return append(p, o.Publishing.ValidateFor(&o.Keys)...)
 }
 
 // AddGlobalFlags adds the flags of the command itself.

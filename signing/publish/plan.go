@@ -1,0 +1,86 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package publish
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"sa-controller-manager/signing"
+)
+
+// mayReplace returns an error if the stored documents are those of another issuer or of a newer
+// ring.
+func (p *Publisher) mayReplace(ring *signing.Ring, jwks, discovery *Object) error {
+	if err := p.sameIssuer(ring, jwks, discovery); err != nil {
+		return err
+	}
+	if jwks == nil {
+		return nil
+	}
+	ours := StampOf(ring)
+	switch stored := jwks.Stamp; {
+	case stored.Generation > ours.Generation:
+		return fmt.Errorf("generation %d of the key ring is published, and this host has generation %d: copy the newer ring here with \"keys import\"",
+			stored.Generation, ours.Generation)
+	case stored.Generation != 0 && stored.Generation == ours.Generation && stored.Hash != ours.Hash:
+		return fmt.Errorf("another key ring of the same generation %d is published: two hosts have changed their copies; see \"keys import --help\"", ours.Generation)
+	}
+	return nil
+}
+
+func (p *Publisher) sameIssuer(ring *signing.Ring, jwks, discovery *Object) error {
+	if discovery == nil {
+		// A pass that was interrupted leaves a JWKS alone, and it has keys of ours.
+		if jwks != nil && !anyOurs(ring, jwks) {
+			return errors.New("a JWKS with keys of another issuer is there: \"keys publish --take-over\" replaces it")
+		}
+		return nil
+	}
+	var stored struct {
+		Issuer string `json:"issuer"`
+	}
+	if err := json.Unmarshal(discovery.Body, &stored); err != nil || stored.Issuer == "" {
+		return errors.New("what is at " + signing.DiscoveryPath + " is no discovery document: \"keys publish --take-over\" replaces it")
+	}
+	if stored.Issuer != p.Issuer {
+		return fmt.Errorf("the documents of another issuer, %q, are there: \"keys publish --take-over\" replaces them", stored.Issuer)
+	}
+	return nil
+}
+
+func anyOurs(ring *signing.Ring, jwks *Object) bool {
+	published, err := signing.ParseJWKS(jwks.Body)
+	return err == nil && slices.ContainsFunc(published, func(key signing.PublishedKey) bool { return was(ring, key.ID) })
+}
+
+// foreign returns the IDs of published keys that the ring never had.
+func foreign(ring *signing.Ring, jwks *Object) []string {
+	if jwks == nil {
+		return nil
+	}
+	published, err := signing.ParseJWKS(jwks.Body)
+	if err != nil {
+		return nil // it is replaced, and nobody can verify with it
+	}
+	var ids []string
+	for _, key := range published {
+		if !was(ring, key.ID) {
+			ids = append(ids, key.ID)
+		}
+	}
+	return ids
+}
+
+// was reports whether the ring has a key, or has had it. An older generation that is published may
+// have keys that were removed since.
+func was(ring *signing.Ring, id string) bool {
+	if _, has := ring.KeySet().Lookup(id); has {
+		return true
+	}
+	past := ring.Past()
+	return slices.Contains(past.Pruned, id) || slices.Contains(past.Withdrawn, id)
+}

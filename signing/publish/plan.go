@@ -36,7 +36,7 @@ func (p *Publisher) sameIssuer(ring *signing.Ring, jwks, discovery *Object) erro
 	if discovery == nil {
 		// A pass that was interrupted leaves a JWKS alone, and it has keys of ours.
 		if jwks != nil && !anyOurs(ring, jwks) {
-			return errors.New("a JWKS with keys of another issuer is there: \"keys publish --take-over\" replaces it")
+			return errors.New("a JWKS with keys of another issuer is there: delete it if it is to be replaced")
 		}
 		return nil
 	}
@@ -44,10 +44,10 @@ func (p *Publisher) sameIssuer(ring *signing.Ring, jwks, discovery *Object) erro
 		Issuer string `json:"issuer"`
 	}
 	if err := json.Unmarshal(discovery.Body, &stored); err != nil || stored.Issuer == "" {
-		return errors.New("what is at " + signing.DiscoveryPath + " is no discovery document: \"keys publish --take-over\" replaces it")
+		return errors.New("what is at " + signing.DiscoveryPath + " is no discovery document: delete it if it is to be replaced")
 	}
 	if stored.Issuer != p.Issuer {
-		return fmt.Errorf("the documents of another issuer, %q, are there: \"keys publish --take-over\" replaces them", stored.Issuer)
+		return fmt.Errorf("the documents of another issuer, %q, are there: delete them if they are to be replaced", stored.Issuer)
 	}
 	return nil
 }

@@ -74,8 +74,6 @@ type Publisher struct {
 	Issuer string
 	// MaxAge is how long relying parties may keep a document.
 	MaxAge time.Duration
-	// TakeOver replaces documents of another issuer too.
-	TakeOver bool
 }
 
 // Result of a pass.
@@ -105,10 +103,8 @@ func (p *Publisher) Pass(ctx context.Context, to Destination, ring *signing.Ring
 	if err != nil {
 		return result, err
 	}
-	if !p.TakeOver {
-		if err := p.mayReplace(ring, jwks, discovery); err != nil {
-			return result, err
-		}
+	if err := p.mayReplace(ring, jwks, discovery); err != nil {
+		return result, err
 	}
 	result.Foreign = foreign(ring, jwks)
 	old := map[string]*Object{signing.JWKSPath: jwks, signing.DiscoveryPath: discovery}

@@ -63,13 +63,12 @@ func TestPass(t *testing.T) {
 	}
 	both := []string{signing.JWKSPath, signing.DiscoveryPath}
 	cases := map[string]struct {
-		reason   string
-		stored   func(t *testing.T) map[string]*Object
-		past     signing.Past
-		takeOver bool
-		wrote    []string
-		foreign  []string
-		err      string
+		reason  string
+		stored  func(t *testing.T) map[string]*Object
+		past    signing.Past
+		wrote   []string
+		foreign []string
+		err     string
 	}{
 		"Empty": {
 			reason: "the JWKS comes first: the discovery document leads to it",
@@ -138,15 +137,6 @@ func TestPass(t *testing.T) {
 			},
 			err: "is no discovery document",
 		},
-		"TakeOver": {
-			reason: "the user has asked for it",
-			stored: func(t *testing.T) map[string]*Object {
-				return published(t, "https://other.example.com", ringOf(t, 9, signing.Past{}, "c"))
-			},
-			takeOver: true,
-			wrote:    both,
-			foreign:  []string{public(t, "c").ID},
-		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -156,7 +146,7 @@ func TestPass(t *testing.T) {
 				to.objects = c.stored(t)
 			}
 			ring := ringOf(t, 3, c.past, "a", "b")
-			result, err := (&Publisher{Issuer: issuer, TakeOver: c.takeOver}).Pass(t.Context(), to, ring)
+			result, err := (&Publisher{Issuer: issuer}).Pass(t.Context(), to, ring)
 			if c.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Fatalf("%s: got error %v, want %q", c.reason, err, c.err)
 			}

@@ -92,21 +92,22 @@ func describePatch(t testing.TB, body []byte) string {
 	if err := decoder.Decode(&patch); err != nil {
 		t.Fatalf("patch %s: %v", body, err)
 	}
-	line := fmt.Sprintf(" [%s %s]", patch.Metadata.UID, patch.Metadata.ResourceVersion)
+	var line strings.Builder
+	fmt.Fprintf(&line, " [%s %s]", patch.Metadata.UID, patch.Metadata.ResourceVersion)
 	annotations := patch.Metadata.Annotations
 	if uid, ok := annotations[corev1.ServiceAccountUIDKey]; ok && uid == nil {
-		line += " for nobody"
+		line.WriteString(" for nobody")
 	} else if ok {
-		line += " for " + *annotations[corev1.ServiceAccountNameKey] + "/" + *uid
+		line.WriteString(" for " + *annotations[corev1.ServiceAccountNameKey] + "/" + *uid)
 	}
 	for _, label := range sortedKeys(patch.Metadata.Labels) {
-		line += " " + label + "=" + *patch.Metadata.Labels[label]
+		line.WriteString(" " + label + "=" + *patch.Metadata.Labels[label])
 	}
 	for _, key := range sortedKeys(patch.Data) {
 		if patch.Data[key] == nil {
 			key = "without " + key
 		}
-		line += " " + key
+		line.WriteString(" " + key)
 	}
 	for _, entry := range patch.Secrets {
 		how := entry.Directive
@@ -116,9 +117,9 @@ func describePatch(t testing.TB, body []byte) string {
 		if len(patch.Order) > 0 && patch.Order[0].Name == entry.Name {
 			how = "first"
 		}
-		line += " " + how + " " + entry.Name
+		line.WriteString(" " + how + " " + entry.Name)
 	}
-	return line
+	return line.String()
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -7,11 +7,11 @@ import (
 	"crypto/sha256"
 	"testing"
 
-	"sa-controller-manager/internal/testutil"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestObserveRootCA(t *testing.T) {

@@ -6,12 +6,12 @@ package informers
 import (
 	"testing"
 
-	"sa-controller-manager/internal/testutil"
-
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // fieldsV1 as kube-apiserver writes them.

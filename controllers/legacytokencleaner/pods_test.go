@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/internal/testutil"
-
 	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestEverySecretOfAPodIsVisited fills every field of a PodSpec, whatever Kubernetes

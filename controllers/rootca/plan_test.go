@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"sa-controller-manager/internal/testutil"
-
 	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestPlan(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sa-controller-manager/internal/testutil"
-
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestAChangeIsRolledOutAtALimit: ten thousand namespaces must not be written at once, while one

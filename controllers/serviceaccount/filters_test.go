@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"k8s.io/client-go/tools/cache"
+
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/testutil"
-
-	"k8s.io/client-go/tools/cache"
 )
 
 // Which events wake which namespace. What is then done is for TestSync.

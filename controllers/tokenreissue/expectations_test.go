@@ -8,9 +8,9 @@ import (
 	"slices"
 	"testing"
 
-	"sa-controller-manager/internal/testutil"
-
 	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestSurveyForgetsWhatIsGone: who makes Secrets that are refused, or re-issued, and deletes them

@@ -6,6 +6,7 @@ package tokensecret
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -225,7 +226,7 @@ func TestSyncSecretAgainstARefusingAPI(t *testing.T) {
 	boom := errors.New("boom")
 	conflict, notFound := controllertest.Conflict("secrets"), controllertest.NotFound("secrets")
 	orphan := []runtime.Object{tokenSecret("token", boundTo(testUID))}
-	empty := append(orphan[:1:1], account())
+	empty := slices.Concat(orphan, []runtime.Object{account()})
 	stale := []runtime.Object{
 		tokenSecret("token", filled(t), createdAt(101), writtenBy(meta.FieldManager, fillFields), writtenBy("kubectl-create", createFields)),
 		account(recreated, madeAt(100)),

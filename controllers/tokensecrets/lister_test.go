@@ -7,10 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	"sa-controller-manager/internal/testutil"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func seenIn(namespace, name, account string) *TokenSecret {

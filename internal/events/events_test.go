@@ -13,8 +13,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sa-controller-manager/internal/testutil"
-
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
@@ -23,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 const component = "sa-controller-manager"

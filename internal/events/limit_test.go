@@ -11,9 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"sa-controller-manager/internal/testutil"
-
 	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // step is one thing that happens in a case: time passes, or a note is given to the recorder.

@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sa-controller-manager/internal/testutil"
-
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	componentbaseconfig "k8s.io/component-base/config"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // The tests run in synctest bubbles, with the timings that the program has by default: 15 s, 10 s

@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"testing"
 
-	"sa-controller-manager/internal/testutil"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 var errBoom = errors.New("boom")

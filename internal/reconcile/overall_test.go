@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sa-controller-manager/internal/testutil"
-
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // refused is a queue of very many keys, each of whose syncs takes a request that is refused

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sa-controller-manager/internal/testutil"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestRunWatching(t *testing.T) {

@@ -16,11 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"sa-controller-manager/internal/testutil"
-
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // defaults are those of the flags.

@@ -96,7 +96,7 @@ func (b *bucket) Get(ctx context.Context, document string) (*Object, error) {
 	if err != nil {
 		return nil, b.failed("read", name, err)
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }()
 	body, err := readAll(reader)
 	if response(err).Code == minio.NoSuchKey {
 		return nil, nil //nolint:nilnil // the interface says so

@@ -27,7 +27,7 @@ func (d directory) Get(_ context.Context, document string) (*Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read a published document: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	body, err := readAll(file)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file.Name(), err)

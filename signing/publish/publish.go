@@ -11,6 +11,7 @@
 package publish
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -145,7 +146,7 @@ func (p *Publisher) documents(ring *signing.Ring) ([]document, error) {
 }
 
 func (d document) is(stored *Object) bool {
-	return stored != nil && string(stored.Body) == string(d.body)
+	return stored != nil && bytes.Equal(stored.Body, d.body)
 }
 
 func (p *Publisher) headers(d document) Headers {

@@ -110,7 +110,7 @@ func TestPass(t *testing.T) {
 			err:    "generation 4 of the key ring is published, and this host has generation 3",
 		},
 		"Forked": {
-			reason: "two copies of one generation would replace each other for ever",
+			reason: "two copies of one generation would replace each other again and again",
 			stored: func(t *testing.T) map[string]*Object { return ours(t, 3, "a", "c") },
 			err:    "another key ring of the same generation 3",
 		},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )

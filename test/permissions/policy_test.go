@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/integration/testcluster"
 )

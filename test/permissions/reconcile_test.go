@@ -7,12 +7,10 @@ import (
 	"slices"
 	"testing"
 
-	granted "sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
-
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	granted "sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 	"sa-controller-manager/internal/testutil"
 )
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/tools/clientcmd"
-
 	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
 	"sa-controller-manager/test/integration/testcluster"

@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	spdx "github.com/spdx/tools-golang/spdx/v2/v2_3"
 	"github.com/spdx/tools-golang/spdxlib"
-
 	"sa-controller-manager/internal/testutil"
 )
 

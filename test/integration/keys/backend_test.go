@@ -11,6 +11,7 @@ import (
 
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
+
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )

@@ -105,11 +105,11 @@ func dangling(references []string, gone string) string {
 }
 
 // deleteMeanwhile leaves a reference of the kind that token controllers write, and its
-// Secret is deleted.
+// Secret is deleted. kube-apiserver keeps managedFields only of an account with a field, here a label.
 func deleteMeanwhile(t *testing.T, w *world) {
 	t.Helper()
 	w.left = w.Namespace(t)
-	w.CreateAccount(t, w.left, "someone")
+	w.CreateAccount(t, w.left, "someone", func(account *corev1.ServiceAccount) { account.Labels = map[string]string{"app": "x"} })
 	w.AddReferences(t, w.left, "someone", "kube-controller-manager", "someone-token-x7k2p")
 	w.CreateSecret(t, testcluster.TokenSecret(w.left, "someone-token-x7k2p", "someone"))
 	w.DeleteSecret(t, w.left, "someone-token-x7k2p")

@@ -36,7 +36,7 @@ func (o *Authentication) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.SkipLookup, "authentication-skip-lookup", o.SkipLookup,
 		"Do not read a CA file that is not given from the ConfigMap kube-system/extension-apiserver-authentication.")
 	fs.BoolVar(&o.TolerateLookupFailure, "authentication-tolerate-lookup-failure", o.TolerateLookupFailure,
-		"Without effect: the lookup is retried until it succeeds and never ends the process. Until then, client certificates that need it are not accepted.")
+		"Without effect: the lookup is retried until it succeeds and never ends the process.")
 	fs.DurationVar(&o.CacheTTL, "authentication-token-webhook-cache-ttl", o.CacheTTL, "How long the review of a token is cached.")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
 		"PEM `file` with the CA of client certificates, whose common name is the user and whose organizations are the groups. The file is reloaded when it changes.")

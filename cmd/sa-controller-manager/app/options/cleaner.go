@@ -28,11 +28,10 @@ func newCleaner() Cleaner {
 func (o *Cleaner) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Period, "legacy-service-account-token-clean-up-period", o.Period,
 		"How long the token of a Secret must be unused before it is marked invalid, and how long it must have been invalid before the "+
-			"Secret is deleted, in whole days. Applies to Secrets that an account references and no Pod uses. With --token-secrets=auto one "+
-			"Secret of each account is kept.")
+			"Secret is deleted, in whole days. Secrets that a Pod uses are kept.")
 	fs.BoolVar(&o.Unlimited, "legacy-token-clean-up-unlimited", o.Unlimited,
-		"Allow one run to mark more than a tenth of all token Secrets, and more than ten, invalid. Without it the cleaner stops marking "+
-			"at that limit, because so many unused tokens may mean a wrong clock.")
+		"Allow one run to mark more than a tenth of all token Secrets, and more than ten, invalid. "+
+			"So many unused tokens may mean a wrong clock.")
 	fs.BoolVar(&o.DryRun, "legacy-token-clean-up-dry-run", o.DryRun,
 		"Report in log, Events and metrics which legacy tokens would be marked invalid or deleted, and change nothing.")
 

@@ -42,7 +42,7 @@ func (o *Connection) AddFlags(fs *pflag.FlagSet) {
 		"`URL` of the API server. Overrides the one in the kubeconfig.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
 		"Client-side limit of requests a second to the API server. -1 means no limit: API priority and fairness "+
-			"in the API server already protects it, and a second limit would only delay tokens when many are needed at once. "+
+			"in the API server protects it. "+
 			"0 means the client-go default of 5.")
 	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
 		"Burst of requests above --kube-api-qps. Without effect if there is no limit. "+

@@ -32,8 +32,8 @@ func newGeneric() Generic {
 func (o *Generic) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers, fmt.Sprintf(
 		"Controllers to enable: '*' enables all controllers of this binary, 'foo' enables the controller 'foo', '-foo' disables it, "+
-			"'-*' disables all that are not named. Every name and alias of kube-controller-manager is accepted; "+
-			"a controller that this binary does not have is logged once. This binary has: %s.",
+			"'-*' disables all that are not named. Other names of kube-controller-manager are accepted and "+
+			"logged once. This binary has: %s.",
 		strings.Join(describeControllers(servedHere), ", ")))
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
 		"Resync period of informers: a random value between this one and twice this one. 0 means no resync.")

@@ -32,7 +32,7 @@ func (o *Publishing) AddFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.Destinations, PublishKeysFlag, o.Destinations,
 		"`Destination` where relying parties outside of the cluster read the keys of the first --service-account-issuer, as OpenID Connect discovery document and JWKS: "+
 			"file:///DIRECTORY, written by every replica, or s3://BUCKET/PREFIX?endpoint=HOST:PORT&region=NAME&ca-file=FILE, written by the leader "+
-			"with the credentials of the environment, the AWS credentials file or the machine. May be given several times.")
+			"with the usual AWS credentials. May be given several times.")
 	fs.DurationVar(&o.MaxAge, "publish-max-age", o.MaxAge,
 		"How long relying parties may keep what they have read from an S3 bucket of --publish-keys: the max-age of its Cache-Control header, in whole seconds.")
 	SetOrigin(fs, ours, PublishKeysFlag, "publish-max-age")

@@ -35,12 +35,11 @@ func newReissue() Reissue {
 // AddFlags binds the group to fs.
 func (o *Reissue) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.TokenSecrets), "reissue-token-secrets", string(o.TokenSecrets),
-		"How to re-issue token Secrets whose key --service-account-key-ring has retired. \"side-by-side\": each Secret that a token controller "+
-			"has created gets a successor and stays valid for its users; the annotation sa-controller-manager/reissue of a "+
-			"Secret asks for side-by-side, in-place or never. \"off\": re-issue none, whatever the annotation says.")
+		"How to re-issue token Secrets whose key --service-account-key-ring has retired. \"side-by-side\": those that a token controller "+
+			"has created get a successor; the annotation sa-controller-manager/reissue asks for side-by-side, in-place or never. "+
+			"\"off\": re-issue none.")
 	fs.DurationVar(&o.IdlePeriod, "reissue-idle-period", o.IdlePeriod,
-		"How long the token of a replaced Secret that no Pod uses must be unused before the legacy token cleaner marks it invalid, and how "+
-			"long it must have been invalid before the cleaner deletes the Secret, in whole days.")
+		"Like --legacy-service-account-token-clean-up-period, for Secrets that a re-issue has replaced.")
 
 	SetOrigin(fs, ours, "reissue-token-secrets", "reissue-idle-period")
 }

@@ -58,7 +58,7 @@ func (o *Signer) UIDs() []uint32 {
 func (o *Signer) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Socket, "external-signer-socket", o.Socket,
 		"Path of a unix `socket` for the external signer of kube-apiserver (KEP-740), whose flag --service-account-signing-endpoint names it. "+
-			"Needs --service-account-key-ring or --service-account-private-key-file, and --service-account-issuer. Every replica serves it, also before the API server answers.")
+			"Needs --service-account-key-ring or --service-account-private-key-file, and --service-account-issuer.")
 	fs.UintSliceVar(&o.AllowedUIDs, "external-signer-allowed-uids", o.AllowedUIDs,
 		"`User IDs` of processes that may use --external-signer-socket. The default is root and the user of this process. A process that may use it can get a token of any account.")
 	fs.DurationVar(&o.MaxTokenExpiration, "external-signer-max-token-expiration", o.MaxTokenExpiration,

@@ -95,17 +95,6 @@ func TestTheEndDuringAProbe(t *testing.T) {
 	})
 }
 
-func TestTheEndDuringBackOff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := start(t, newAPIServer(account("kube-system", "default")))
-		time.Sleep(100 * time.Second)
-		began := time.Now()
-		a.stop()
-		testutil.Check(t, "time until Run returned", time.Duration(0), time.Since(began))
-	})
-}
-
 // RingChanged is called from the goroutine that follows the file, also before Run and after it.
 func TestRingChangedNeverBlocks(t *testing.T) {
 	t.Parallel()

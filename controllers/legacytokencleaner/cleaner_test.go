@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/controllertest"
-	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -52,11 +51,6 @@ func TestRound(t *testing.T) {
 		},
 		"Mounted": {
 			objects:     []runtime.Object{account(), tokenSecret(), mounting("app-token")},
-			wantActions: []string{listPods},
-			want:        map[string]float64{"mounted": 1},
-		},
-		"MountedAndMarked": {
-			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo)), mounting("app-token")},
 			wantActions: []string{listPods},
 			want:        map[string]float64{"mounted": 1},
 		},
@@ -147,12 +141,6 @@ func TestRound(t *testing.T) {
 			wantActions: removed[:3],
 			want:        map[string]float64{"changed": 1},
 		},
-		"OptedOutMeanwhile": {
-			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
-			live:        []runtime.Object{tokenSecret(invalidSince(longAgo), annotated(tokensecrets.KeepAnnotation, "true"))},
-			wantActions: removed[:3],
-			want:        map[string]float64{"opted-out": 1},
-		},
 		"MadeAnewMeanwhile": {
 			objects: []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
 			live: []runtime.Object{tokenSecret(invalidSince(longAgo), func(s *corev1.Secret) {
@@ -167,12 +155,6 @@ func TestRound(t *testing.T) {
 			live:        []runtime.Object{account(unreferencing)},
 			wantActions: removed[:3],
 			want:        map[string]float64{"not-referenced": 1},
-		},
-		"AccountMadeAnewMeanwhile": {
-			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
-			live:        []runtime.Object{account(recreated)},
-			wantActions: removed[:3],
-			want:        map[string]float64{"no-account": 1},
 		},
 		"ChangedWithoutMeaning": {
 			reason:      "the deletion is of what was read live",

@@ -110,20 +110,6 @@ func TestPlanOfNoOverlapWithinASecond(t *testing.T) {
 	testutil.Check(t, "published, although the second is not over", "B", a.read(got.published.PEM()))
 }
 
-// The same previous in any order are the same bytes.
-func TestAUnionIsDeterministic(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	a := newAuthorities(t, "ABCD")
-	one := plan(a.bundle(t, "D"), a.state(t, "D A@5m B@5m C@9m", now), now, time.Hour, 0)
-	other := plan(a.bundle(t, "D"), a.state(t, "D C@9m B@5m A@5m", now), now, time.Hour, 0)
-	testutil.Check(t, "PEM", string(one.published.PEM()), string(other.published.PEM()))
-	testutil.Check(t, "union", "DC"+a.sortedByDER("AB"), a.read(one.published.PEM()))
-	if one.published.Hash() != other.published.Hash() {
-		t.Error("the hashes differ")
-	}
-}
-
 func TestAUnionIsBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)

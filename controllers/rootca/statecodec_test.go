@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -116,32 +115,4 @@ func TestWhatElseIsInTheState(t *testing.T) {
 	testutil.Check(t, "data", s.encode(), got.Data)
 	testutil.Check(t, "metadata", before.ObjectMeta, got.ObjectMeta)
 	testutil.Check(t, "what was given", before, object)
-}
-
-// Whatever somebody writes into the state: nothing of it is published that is no certificate, and
-// what is written back is whole.
-func FuzzReadState(f *testing.F) {
-	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	a := newAuthorities(f, "AB")
-	whole := a.state(f, "B A@20m", now).encode()
-	f.Add(string(whole[stateobject.VersionKey]), string(whole[keyCurrent]), "previous-x.crt", a.pem("A"), "2026-11-21T08:05:00Z")
-	f.Add("2", "", "previous-.crt", "", "")
-	f.Add("", a.pem("A")[:100], "previous-x", a.pem("AB"), "9999-12-31T23:59:59Z")
-	f.Fuzz(func(t *testing.T, schema, current, key, previous, until string) {
-		data := map[string][]byte{stateobject.VersionKey: []byte(schema), keyCurrent: []byte(current), key: []byte(previous)}
-		data[strings.TrimSuffix(key, suffixCert)+suffixUntil] = []byte(until)
-		given := texts(data)
-		got, _, _ := decode(&corev1.Secret{Data: data}, now, time.Hour)
-		testutil.Check(t, "what was given", given, texts(data))
-		decided := plan(a.bundle(t, "B"), got, now, time.Hour, 0)
-		if _, err := ParseBundle(decided.published.PEM()); err != nil {
-			t.Errorf("what is published: %v", err)
-		}
-		if decided.next.After(now.Add(time.Hour)) {
-			t.Errorf("an overlap ends at %v", decided.next)
-		}
-		if _, damage, err := decode(decided.state.encodeInto(emptyState()), now, time.Hour); damage != "" || err != nil {
-			t.Errorf("what is written is damaged: %s, %v", damage, err)
-		}
-	})
 }

@@ -58,24 +58,6 @@ func TestSyncAccountAuto(t *testing.T) {
 			account: account(referencing("gone", "opaque")),
 			want:    []string{"get secrets gone", "get secrets opaque", createsOwn, referencesOwn},
 		},
-		"ReferencedButTerminating": {
-			reason:  "a Secret that is going counts no more",
-			account: account(referencing("app-token-frstz")),
-			secrets: []*corev1.Secret{own("app-token-frstz", terminating)},
-			want:    []string{createsOwn, referencesOwn},
-		},
-		"ReferencedButInvalid": {
-			reason:  "the cleaner has switched it off",
-			account: account(referencing("app-token-frstz")),
-			secrets: []*corev1.Secret{own("app-token-frstz", invalidSince)},
-			want:    []string{createsOwn, referencesOwn},
-		},
-		"ReferencedOfEarlierAccount": {
-			reason:  "another UID is another account",
-			account: account(referencing("app-token-frstz")),
-			secrets: []*corev1.Secret{own("app-token-frstz", boundTo(otherUID))},
-			want:    []string{createsOwn, referencesOwn},
-		},
 		"CrashedBeforeReferencing": {
 			reason:  "what was created is adopted: no duplicate, no orphan",
 			account: account(),
@@ -118,6 +100,18 @@ func TestSyncAccountAuto(t *testing.T) {
 			account: account(referencing("app-token-old")),
 			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old")), own("app-token-old", invalidSince)},
 			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-new"},
+		},
+		"CrashedAndUseless": {
+			reason:  "none of them gives the account a token",
+			account: account(),
+			secrets: []*corev1.Secret{own("one", terminating), own("two", invalidSince), own("three", boundTo(otherUID))},
+			want:    []string{createsOwn, referencesOwn},
+		},
+		"CrashedAmidAReissue": {
+			reason:  "the one that was re-issued, however old its successor is",
+			account: account(),
+			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old"), createdAt(5)), own("app-token-old", createdAt(9))},
+			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-old"},
 		},
 		"UnmarkedIsNotOurs": {
 			reason:  "only what bears our marker is adopted",

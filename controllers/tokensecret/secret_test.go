@@ -16,11 +16,9 @@ import (
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
-	"sa-controller-manager/tokens"
 )
 
 func TestSyncSecret(t *testing.T) {
@@ -201,24 +199,6 @@ func TestSyncSecret(t *testing.T) {
 			testutil.Check(t, tc.reason+": events", tc.wantEvents, w.Events())
 		})
 	}
-}
-
-// TestFillWritesWhatTheSecretShouldHold looks at the bytes that TestSyncSecret only names.
-func TestFillWritesWhatTheSecretShouldHold(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, tokenSecret("token"))
-	w.Cache(t, tokenSecret("token"), account())
-	if err := w.syncSecret(t.Context(), named("token")); err != nil {
-		t.Fatal(err)
-	}
-	secret := w.LiveSecret(t, testNamespace, "token")
-	if _, err := tokens.VerifyLegacy(string(secret.Data[corev1.ServiceAccountTokenKey]), w.ring); err != nil {
-		t.Errorf("token: %v", err)
-	}
-	if observed := tokensecrets.Observe(secret); observed.Finding != "" {
-		t.Errorf("the filled Secret contradicts itself: %s", observed.Finding)
-	}
-	testutil.Check(t, "ca.crt", testCA, string(secret.Data[corev1.ServiceAccountRootCAKey]))
 }
 
 func TestSyncSecretAgainstARefusingAPI(t *testing.T) {

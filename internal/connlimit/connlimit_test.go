@@ -4,14 +4,8 @@
 package connlimit
 
 import (
-	"context"
 	"errors"
-	"io"
 	"net"
-	"net/http"
-	"net/http/httptrace"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,6 +192,10 @@ func TestAcceptWaits(t *testing.T) {
 	case <-time.After(soon):
 		t.Error("none was accepted after the server has let go of one")
 	}
+	must(t, s.listener.Close())
+	if _, err := s.listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accepted by a closed listener: %v", err)
+	}
 }
 
 func TestCloseNew(t *testing.T) {
@@ -220,79 +218,5 @@ func TestCloseNew(t *testing.T) {
 	busy.conn.End()
 	if !s.AllIdle() {
 		t.Error("not all are said to be idle")
-	}
-}
-
-// TestFlood has a caller of a real server be answered on its one connection, between calls of
-// others, while ten times as many connections come as may be open.
-func TestFlood(t *testing.T) {
-	t.Parallel()
-	s := listen(t, Limits{Open: 40})
-	type key struct{}
-	var most atomic.Int64
-	server := &http.Server{
-		ReadHeaderTimeout: soon,
-		ConnContext:       func(ctx context.Context, conn net.Conn) context.Context { return context.WithValue(ctx, key{}, conn) },
-		Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if conn := r.Context().Value(key{}).(*Conn); conn.Begin() {
-				defer conn.End()
-			}
-			most.Store(max(most.Load(), int64(len(s.places))))
-		}),
-	}
-	serving := make(chan error, 1)
-	go func() { serving <- server.Serve(s.listener) }()
-	url := "http://" + s.listener.Addr().String()
-
-	client := &http.Client{Transport: &http.Transport{}, Timeout: soon}
-	fresh := 0
-	count := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		if !info.Reused {
-			fresh++
-		}
-	}}
-	call := func() {
-		t.Helper()
-		request, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), count), http.MethodGet, url, http.NoBody)
-		must(t, err)
-		response, err := client.Do(request)
-		must(t, err)
-		must(t, response.Body.Close())
-	}
-	// Before the flood: a connection that has made no call yet is of the kind that floods.
-	call()
-	ctx, stop := context.WithCancel(t.Context())
-	var flooding sync.WaitGroup
-	var came atomic.Int64
-	for i := range 8 {
-		flooding.Go(func() {
-			for ctx.Err() == nil {
-				peer, err := net.Dial("tcp", s.listener.Addr().String())
-				if err != nil {
-					continue
-				}
-				if i%2 == 0 {
-					_, _ = io.WriteString(peer, "GET / HTTP/1.1\r\n") // it is evicted, or not
-				}
-				came.Add(1)
-				flooding.Go(func() { <-ctx.Done(); _ = peer.Close() })
-			}
-		})
-	}
-	for begun := time.Now(); (came.Load() < 400 || most.Load() < int64(s.limits.Open)) && time.Since(begun) < soon; {
-		call()
-	}
-	stop()
-	flooding.Wait()
-	client.CloseIdleConnections()
-	must(t, server.Close())
-	if err := <-serving; !errors.Is(err, http.ErrServerClosed) {
-		t.Error(err)
-	}
-	if fresh != 1 {
-		t.Errorf("the caller needed %d connections, want 1", fresh)
-	}
-	if limit := int64(s.limits.Accepted()); most.Load() > limit || most.Load() < int64(s.limits.Open) {
-		t.Errorf("at most %d connections were there, want %d to %d", most.Load(), s.limits.Open, limit)
 	}
 }

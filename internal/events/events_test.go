@@ -127,21 +127,6 @@ func TestEventsReachTheAPI(t *testing.T) {
 	})
 }
 
-func TestNotesOfTheSameReasonAllArrive(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := send(t)
-		defer s.stop()
-		want := []string{}
-		for i := range burst {
-			want = append(want, fmt.Sprintf("key %d waits", i))
-			s.Warn(secret("a"), "SigningKeyWaits", "Activate", want[i])
-			time.Sleep(time.Second)
-		}
-		testutil.Check(t, "notes", want, s.notes(t))
-	})
-}
-
 // TestAFloodIsPaced: the Events of a great clearing up are all told, in their time.
 func TestAFloodIsPaced(t *testing.T) {
 	t.Parallel()

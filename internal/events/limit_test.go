@@ -103,21 +103,6 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-func TestTellAndWarnShareABudget(t *testing.T) {
-	t.Parallel()
-	recorder, told, _ := limited()
-	for i := range 4 {
-		recorder.Warn(secret("a"), "Refused", "Sign", fmt.Sprint("warning ", i))
-		recorder.Normal(secret("a"), "Deleted", "Delete", fmt.Sprint("news ", i))
-	}
-	want := []string{
-		"a: Warning Refused Sign: warning 0", "a: Normal Deleted Delete: news 0",
-		"a: Warning Refused Sign: warning 1", "a: Normal Deleted Delete: news 1",
-		"a: Warning Refused Sign: warning 2",
-	}
-	testutil.Check(t, "Events", want, told.Lines())
-}
-
 func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	recorder, told, clock := limited()

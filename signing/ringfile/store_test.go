@@ -105,25 +105,6 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWatchMountedSecret moves the link as kubelet does.
-func TestWatchMountedSecret(t *testing.T) {
-	t.Parallel()
-	source, mount := newRing(t), t.TempDir()
-	bring := func(version string) {
-		t.Helper()
-		must(t, os.CopyFS(filepath.Join(mount, version), os.DirFS(filepath.Dir(source.path))))
-		must(t, os.Symlink(version, filepath.Join(mount, "..data_tmp")))
-		must(t, os.Rename(filepath.Join(mount, "..data_tmp"), filepath.Join(mount, "..data")))
-	}
-	bring("..1")
-	must(t, os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
-	f := follow(t, filepath.Join(mount, "ring.json"))
-	update(t, source, publish(pair(t, testkeys.P256())))
-	bring("..2")
-	must(t, os.RemoveAll(filepath.Join(mount, "..1")))
-	f.expect(t, "+2")
-}
-
 func TestOpenNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ring.json")

@@ -61,23 +61,6 @@ func TestAReasonIsToldOnce(t *testing.T) {
 	})
 }
 
-// The same text about another key is another reason.
-func TestAReasonBelongsToItsKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := start(t, newAPIServer(account("kube-system", "default")))
-		a.give(a.next)
-		a.give(a.third)
-		const refused = "the apiserver refuses its tokens: [invalid bearer token]"
-		testutil.Check(t, "Events", []string{
-			`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "OLD": ` + refused +
-				"; is its public key in the apiserver's --service-account-key-file?",
-			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: ` + refused,
-			`sa-controller-manager: Warning SigningKeyWaits Activate: key "THIRD" does not sign yet: ` + refused,
-		}, a.told())
-	})
-}
-
 // What is cut short by the end is no finding.
 func TestTheEndDuringAProbe(t *testing.T) {
 	t.Parallel()

@@ -38,12 +38,6 @@ func TestSyncSecret(t *testing.T) {
 			account:     account(),
 			wantActions: []string{everything},
 		},
-		"EmptyWithUID": {
-			reason:      "a UID annotation that fits is no obstacle",
-			secret:      tokenSecret("token", boundTo(testUID)),
-			account:     account(),
-			wantActions: []string{everything},
-		},
 		"Full": {
 			reason:  "nothing is written where nothing is lacking",
 			secret:  tokenSecret("token", filled(t)),
@@ -104,11 +98,6 @@ func TestSyncSecret(t *testing.T) {
 			secret:     tokenSecret("token", immutable),
 			account:    account(),
 			wantEvents: []string{"Warning ImmutableTokenSecret"},
-		},
-		"ImmutableAndFull": {
-			reason:  "nothing is lacking, so nothing is wrong",
-			secret:  tokenSecret("token", filled(t), immutable),
-			account: account(),
 		},
 		"MarkedInvalid": {
 			reason:      "a token that the cleaner has switched off is not issued again",

@@ -79,21 +79,6 @@ func TestAWaitingProcessEndsAtOnce(t *testing.T) {
 	})
 }
 
-func TestAnExpiredLeaseIsTakenOver(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := candidate(t, newLeases(foreignLease()), testutil.NewDiary(), "A", 0)
-		time.Sleep(15 * time.Second)
-		expect(t, e.diary) // its holder may work until now
-		time.Sleep(tick)
-		synctest.Wait()
-		if got := len(e.diary.Lines()); got != 1 {
-			t.Errorf("%d things have happened once the lease has expired, want that the work has begun", got)
-		}
-		e.stop(t)
-	})
-}
-
 func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -68,16 +68,3 @@ func TestAHangingSyncIsCancelledAfterTheDrainTime(t *testing.T) {
 		}
 	})
 }
-
-func TestAnIdleLoopEndsAtOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		r := run(t.Context(), Config[string]{Workers: 3, Sync: func(context.Context, string) error { return nil }})
-		r.Add("a")
-		synctest.Wait()
-		d := testutil.NewDiary()
-		r.stop()
-		d.Write("Run ends")
-		testutil.Check(t, "what happened", []string{"0s Run ends"}, d.Lines())
-	})
-}

@@ -9,8 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -147,32 +145,4 @@ func emptyBody() *io.PipeReader {
 	reader, writer := io.Pipe()
 	_ = writer.Close() // a pipe's never fails
 	return reader
-}
-
-// TestBodiesPassUnchanged guards what matters most about a wrapper of everybody's
-// answers.
-func TestBodiesPassUnchanged(t *testing.T) {
-	t.Parallel()
-	const text = "one event, and another"
-	var hits atomic.Int32
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		hits.Add(1)
-		_, _ = io.Copy(w, strings.NewReader(text))
-	}))
-	t.Cleanup(backend.Close)
-	client := &http.Client{Transport: New(clock.RealClock{}, Limit).Wrap(http.DefaultTransport)}
-	for _, path := range []string{"/api/v1/secrets?watch=true", "/api/v1/secrets"} {
-		response, err := client.Get(backend.URL + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		if string(body) != text {
-			t.Errorf("%s came through as %q", path, body)
-		}
-	}
 }

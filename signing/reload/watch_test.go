@@ -135,29 +135,6 @@ func TestHalfWritten(t *testing.T) {
 	})
 }
 
-// TestThereAndBack makes a change and takes it back before it has settled.
-func TestThereAndBack(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		path := newFile(t, "one")
-		bell := manual{make(chan struct{})}
-		w := watch(t, path, Options{newNotifier: func(string) notifier { return bell }})
-		defer w.stop()
-		pass(time.Second)
-		before := w.Get()
-		write(t, path, "two")
-		bell.signal <- struct{}{}
-		pass(defaultSettle + time.Millisecond)
-		write(t, path, "one")
-		bell.signal <- struct{}{}
-		pass(time.Minute)
-		w.expectAll(t, "afterwards")
-		if w.Get() != before {
-			t.Error("the value is not the one it was")
-		}
-	})
-}
-
 // TestNeverQuiet writes to the file without a pause, and to its directory more often than it
 // settles. Neither may keep the change from being seen in the promised time.
 func TestNeverQuiet(t *testing.T) {
@@ -204,20 +181,6 @@ func TestChangeBeforeWatch(t *testing.T) {
 			}
 		default:
 			t.Error("the change before Watch was not told within a second")
-		}
-	})
-}
-
-func TestWatchEndsWithContext(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		path := newFile(t, "one")
-		w := watch(t, path, Options{newNotifier: deaf})
-		pass(time.Minute)
-		began := time.Now()
-		w.stop()
-		if waited := time.Since(began); waited != 0 {
-			t.Errorf("Watch went on for %v", waited)
 		}
 	})
 }

@@ -78,42 +78,6 @@ func TestSummarize(t *testing.T) {
 	}
 }
 
-func TestFill(t *testing.T) {
-	t.Parallel()
-	page := "before\n<!-- results: b -->\nold\n<!-- end -->\nbetween\n<!-- results: z -->\nkept\n<!-- end -->\n<!-- about: peer -->\n<!-- end -->\nafter\n"
-	want := "before\n<!-- results: b -->\n" + tableOfB + "<!-- end -->\nbetween\n<!-- results: z -->\nkept\n<!-- end -->\n<!-- about: peer -->\n" +
-		"- Machine: A CPU, 2 cores, 4 GiB; Linux 6; go1; 2026-11-21\n- Versions: etcd 1\n- Sizes: namespaces 1, secrets 2\n- Quiet\n<!-- end -->\nafter\n"
-	for range 2 { // filling twice changes nothing
-		got, err := Fill(page, measured().Content)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("(-want +got)\n%s", diff)
-		}
-		page = got
-	}
-	if _, err := Fill("<!-- results: b -->\nno end\n", measured().Content); err == nil {
-		t.Error("a marker without an end was accepted")
-	}
-}
-
-func TestWriteAndRead(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "new", "peer.json")
-	want := measured()
-	if err := want.Write(path); err != nil {
-		t.Fatal(err)
-	}
-	got, err := Read(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-}
-
 // TestExtend: ratios are of one machine, and a table speaks of one binary and one size.
 func TestExtend(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -21,42 +22,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestReadRequest(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason, method, url string
-		want                Request
-	}{
-		"Get":          {method: "GET", url: "/api/v1/namespaces/a/secrets/s", want: Request{Verb: "get", Resource: "secrets", Namespace: "a", Name: "s"}},
-		"List":         {method: "GET", url: "/api/v1/secrets?limit=1", want: Request{Verb: "list", Resource: "secrets"}},
-		"Watch":        {method: "GET", url: "/api/v1/secrets?watch=true", want: Request{Verb: "watch", Resource: "secrets"}},
-		"NotWatch":     {method: "GET", url: "/api/v1/secrets?watch=false", want: Request{Verb: "list", Resource: "secrets"}},
-		"Create":       {method: "POST", url: "/api/v1/namespaces/a/secrets", want: Request{Verb: "create", Resource: "secrets", Namespace: "a"}},
-		"Update":       {method: "PUT", url: "/api/v1/namespaces/a/secrets/s", want: Request{Verb: "update", Resource: "secrets", Namespace: "a", Name: "s"}},
-		"Patch":        {method: "PATCH", url: "/api/v1/namespaces/a/secrets/s", want: Request{Verb: "patch", Resource: "secrets", Namespace: "a", Name: "s"}},
-		"Delete":       {method: "DELETE", url: "/api/v1/namespaces/a/secrets/s", want: Request{Verb: "delete", Resource: "secrets", Namespace: "a", Name: "s"}},
-		"DeleteMany":   {method: "DELETE", url: "/api/v1/namespaces/a/secrets", want: Request{Verb: "deletecollection", Resource: "secrets", Namespace: "a"}},
-		"Subresource":  {method: "POST", url: "/api/v1/namespaces/a/serviceaccounts/s/token", want: Request{Verb: "create", Resource: "serviceaccounts", Namespace: "a", Name: "s", Subresource: "token"}},
-		"Group":        {method: "PUT", url: "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", want: Request{Verb: "update", Resource: "leases", Namespace: "a", Name: "l"}},
-		"ClusterScope": {method: "POST", url: "/apis/authentication.k8s.io/v1/tokenreviews", want: Request{Verb: "create", Resource: "tokenreviews"}},
-		"OneNamespace": {
-			reason: "a namespace is an object of its own and in no namespace",
-			method: "GET", url: "/api/v1/namespaces/a", want: Request{Verb: "get", Resource: "namespaces", Name: "a"},
-		},
-		"NoResource": {method: "GET", url: "/version", want: Request{Verb: "get"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			request := httptest.NewRequest(tc.method, tc.url, http.NoBody)
-			tc.want.Path, tc.want.Query, tc.want.Open = request.URL.Path, request.URL.Query(), true
-			if diff := cmp.Diff(tc.want, readRequest(request)); diff != "" {
-				t.Errorf("%s\nrequest (-want +got):\n%s", tc.reason, diff)
-			}
-		})
-	}
-}
 
 // TestFaults checks what the client and what the server behind the proxy get to see.
 func TestFaults(t *testing.T) {
@@ -114,93 +79,47 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestHoldEnds(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	release := make(chan struct{})
-	f.proxy.Use(&Rule{Match: On("delete", "secrets"), Fault: Hold(release, Forward)})
-	done := make(chan error, 1)
-	go func() { done <- f.client.CoreV1().Secrets("a").Delete(t.Context(), "s", metav1.DeleteOptions{}) }()
-	if err := f.proxy.Await(t.Context(), On("delete", "secrets"), func(held []Request) bool { return len(held) == 1 }); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-done:
-		t.Fatalf("a held request ended: %v", err)
-	default:
-	}
-	close(release)
-	if err := <-done; err != nil {
-		t.Errorf("after the release: %v", err)
-	}
-}
+// still is how long the test checks that nothing is heard.
+const still = 200 * time.Millisecond
 
-// TestFaultsMeetWholeRequests: what is held can be passed on when its client sends nothing any more.
-func TestFaultsMeetWholeRequests(t *testing.T) {
+// TestSilence: nothing is heard through a connection that was open, and a later one is well unless all are silent.
+func TestSilence(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	release := make(chan struct{})
-	rule := &Rule{Match: On("create", "secrets"), Fault: Hold(release, Forward)}
-	f.proxy.Use(rule)
-	config := clientConfig(t, f.proxy)
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, send := io.Pipe()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, config.Host+"/api/v1/namespaces/a/secrets", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() {
-		response, err := client.Do(request)
-		if err == nil {
-			err = response.Body.Close()
-		}
-		done <- err
-	}()
-	if _, err := send.Write([]byte("{")); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.proxy.Await(t.Context(), Any, func(come []Request) bool { return len(come) == 1 }); err != nil {
-		t.Fatal(err)
-	}
-	if hits := rule.Hits(); hits != 0 {
-		t.Errorf("%d faults before the request has come", hits)
-	}
-	_, err = send.Write([]byte("}"))
-	if err := errors.Join(err, send.Close()); err != nil {
-		t.Fatal(err)
-	}
-	close(release)
-	if err := <-done; err != nil {
-		t.Errorf("after the release: %v", err)
-	}
-	if hits := rule.Hits(); hits != 1 {
-		t.Errorf("%d faults, want 1", hits)
-	}
-	client.CloseIdleConnections()
-}
-
-func TestCutWatches(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	watch, err := f.client.CoreV1().Secrets("").Watch(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer watch.Stop()
-	if n := f.proxy.CutWatches(On("watch", "configmaps")); n != 0 {
-		t.Errorf("%d watches of a resource without watches were cut", n)
-	}
-	if n := f.proxy.CutWatches(Any); n != 1 {
-		t.Errorf("%d watches were cut, want 1", n)
-	}
-	for range watch.ResultChan() {
-	}
-	if n := f.proxy.CutWatches(Any); n != 0 {
-		t.Errorf("%d watches were cut twice", n)
+	for name, tc := range map[string]struct {
+		silence func(*Proxy) func()
+		later   bool // a connection that comes later is silent as well
+	}{"Open": {(*Proxy).Silence, false}, "All": {(*Proxy).SilenceAll, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			connect := func() *http.Client {
+				transport := f.proxy.server.Client().Transport.(*http.Transport).Clone()
+				t.Cleanup(transport.CloseIdleConnections)
+				return &http.Client{Transport: transport}
+			}
+			ask := func(client *http.Client, wait time.Duration, silent bool) {
+				t.Helper()
+				client.Timeout = wait
+				response, err := client.Get(f.proxy.server.URL + "/version")
+				if err == nil {
+					err = response.Body.Close()
+				}
+				if (err != nil) != silent {
+					t.Errorf("got %v, want silence: %t", err, silent)
+				}
+			}
+			first, later := connect(), connect()
+			ask(first, 10*time.Second, false)
+			end := tc.silence(f.proxy)
+			ask(first, still, true)
+			wait := 10 * time.Second
+			if tc.later {
+				wait = still
+			}
+			ask(later, wait, tc.later)
+			end()
+			ask(connect(), 10*time.Second, false)
+		})
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
 // Request is one request that a client has sent.
@@ -47,61 +50,19 @@ func (r Request) target() string {
 	return strings.Join([]string{r.Verb, r.Resource, r.Namespace, r.Name, r.Subresource}, "/")
 }
 
-// readRequest understands the paths of Kubernetes resources:
-// /api/v1 or /apis/group/version, then [/namespaces/ns]/resource[/name[/subresource]].
+var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// readRequest understands a request as kube-apiserver does.
 func readRequest(r *http.Request) Request {
-	request := Request{
-		Path:   r.URL.Path,
-		Query:  r.URL.Query(),
-		Accept: r.Header.Get("Accept"),
-		Open:   true,
+	info, _ := requestInfo.NewRequestInfo(r) // with an error, too: what could be read
+	read := Request{
+		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource,
+		Path: r.URL.Path, Query: r.URL.Query(), Accept: r.Header.Get("Accept"), Open: true,
 	}
-	parts := resourceParts(r.URL.Path)
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		request.Namespace, parts = parts[1], parts[2:]
+	if read.Resource == "namespaces" { // an object of its own and in no namespace
+		read.Namespace = ""
 	}
-	for i, field := range []*string{&request.Resource, &request.Name, &request.Subresource} {
-		if i < len(parts) {
-			*field = parts[i]
-		}
-	}
-	request.Verb = verb(r.Method, request)
-	return request
-}
-
-// resourceParts is what follows the group and version, nil for other paths.
-func resourceParts(path string) []string {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	switch {
-	case len(parts) > 2 && parts[0] == "api":
-		return parts[2:]
-	case len(parts) > 3 && parts[0] == "apis":
-		return parts[3:]
-	}
-	return nil
-}
-
-func verb(method string, request Request) string {
-	switch method {
-	case http.MethodPost:
-		return "create"
-	case http.MethodPut:
-		return "update"
-	case http.MethodPatch:
-		return "patch"
-	case http.MethodDelete:
-		if request.Name == "" {
-			return "deletecollection"
-		}
-		return "delete"
-	}
-	switch {
-	case request.Query.Get("watch") != "" && request.Query.Get("watch") != "false":
-		return "watch"
-	case request.Resource != "" && request.Name == "":
-		return "list"
-	}
-	return "get"
+	return read
 }
 
 // Match selects requests.

@@ -30,7 +30,6 @@ const (
 
 var (
 	referencing  = controllertest.Referencing
-	recreated    = controllertest.Recreated
 	annotated    = controllertest.Annotated
 	usedOn       = controllertest.UsedOn
 	invalidSince = controllertest.InvalidSince

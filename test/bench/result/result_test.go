@@ -65,19 +65,6 @@ func TestTable(t *testing.T) {
 	}
 }
 
-func TestSummarize(t *testing.T) {
-	t.Parallel()
-	r := measured()
-	got := map[string]float64{}
-	for _, s := range r.Series {
-		got[s.Scenario+" "+s.Metric+" "+s.Program] = s.Ratio
-	}
-	want := map[string]float64{"b time KCM": 0, "b time ours": 0.02267, "b requests ours": 0, "c time KCM": 0, "c time ours": 0}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("ratios (-want +got)\n%s", diff)
-	}
-}
-
 // TestExtend: ratios are of one machine, and a table speaks of one binary and one size.
 func TestExtend(t *testing.T) {
 	t.Parallel()

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 // sees is a mutator that writes down the object it gets.
@@ -163,7 +163,6 @@ func TestChainAdmit(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			request := tc.request
 			if request == nil {
 				request = createPod("web")
@@ -175,18 +174,10 @@ func TestChainAdmit(t *testing.T) {
 			if tc.refusal == "" && err != nil || tc.refusal != "" && (err == nil || !strings.HasPrefix(err.Error(), tc.refusal)) {
 				t.Errorf("%s: got error %v, want %q", tc.reason, err, tc.refusal)
 			}
-			if diff := cmp.Diff(tc.seen, seen); diff != "" {
-				t.Errorf("%s: objects seen (-want +got):\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(tc.patch, patchOf(response)); diff != "" {
-				t.Errorf("%s: patch (-want +got):\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(tc.warnings, response.Warnings); diff != "" {
-				t.Errorf("%s: warnings (-want +got):\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(len(tc.warnings), len(response.AuditAnnotations)); diff != "" {
-				t.Errorf("%s: audit annotations (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": objects seen", tc.seen, seen)
+			testutil.Check(t, tc.reason+": patch", tc.patch, patchOf(response))
+			testutil.Check(t, tc.reason+": warnings", tc.warnings, response.Warnings)
+			testutil.Check(t, tc.reason+": audit annotations", len(tc.warnings), len(response.AuditAnnotations))
 			if string(request.Object) != before {
 				t.Errorf("%s: the request changed to %s", tc.reason, request.Object)
 			}
@@ -209,7 +200,6 @@ func TestChainValidate(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			err := tc.chain.Validate(t.Context(), createPod("web"), &Response{})
 			if got := text(err); got != tc.refusal {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.refusal)
@@ -221,9 +211,7 @@ func TestChainValidate(t *testing.T) {
 func TestValidatorsCannotPatch(t *testing.T) {
 	t.Parallel()
 	response := &Response{}
-	if err := (Chain{{Name: "a", Plugin: validates(adds("/a", `1`))}}).Validate(t.Context(), createPod("web"), response); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, (Chain{{Name: "a", Plugin: validates(adds("/a", `1`))}}).Validate(t.Context(), createPod("web"), response))
 	if len(response.Patch) > 0 {
 		t.Errorf("a validator's patch got through: %v", patchOf(response))
 	}
@@ -272,9 +260,7 @@ func TestChainMutatesSelectively(t *testing.T) {
 		"mutating": []Rule{podRule(), podRule()}, "validating": []Rule{podRule(), services, podRule()},
 		"all": []Rule{podRule(), podRule(), podRule(), services, podRule()}, "names": []string{"a", "b", "c"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testutil.Check(t, "result", want, got)
 }
 
 func TestChainReady(t *testing.T) {

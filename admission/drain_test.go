@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestServerDrains(t *testing.T) {
@@ -29,7 +31,6 @@ func TestServerDrains(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				first := true
 				slow := mutates(func(context.Context, *Request, *Response) error {
@@ -93,20 +94,15 @@ func TestServerDrainsNewConnections(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := start(t, func(c *ServerConfig) { c.DrainDelay, c.DrainTimeout = 5*time.Second, 10*time.Second })
 				s.stop()
 				began := time.Now()
 				time.Sleep(5*time.Second - time.Millisecond)
 				plain, err := s.listener.DialContext(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, err)
 				conn := tls.Client(plain, s.tls)
-				if err := conn.Handshake(); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, conn.Handshake())
 				time.Sleep(time.Millisecond)
 				var got string
 				if tc.speaks > 0 {

@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestForbiddenNamesTheObject(t *testing.T) {
@@ -36,11 +37,8 @@ func TestForbiddenNamesTheObject(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			err := Forbidden(&tc.request, errBoom)
-			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, err.Error())
 			if !apierrors.IsForbidden(err) {
 				t.Errorf("%s: %v is not Forbidden", tc.reason, err)
 			}
@@ -98,11 +96,8 @@ func TestStatusOf(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got := statusOf(tc.err)
-			if diff := cmp.Diff(tc.want, *got); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, *got)
 			got.Message = "changed"
 			if statusOf(tc.err).Message == got.Message {
 				t.Error("two answers share a status")
@@ -127,7 +122,6 @@ func TestAPanicTellsNoValue(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 			plugin := mutates(func(context.Context, *Request, *Response) error { tc.panics(); return nil })
 			err := Chain{{Name: "a", Plugin: plugin}}.Admit(klog.NewContext(t.Context(), logger), createPod("web"), &Response{})

@@ -33,7 +33,6 @@ func TestReady(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				h := &Handler{}
 				tc.prepare(h)

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 
 	"golang.org/x/net/http2"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestHTTP2Settings reads what the server tells of its bounds (RFC 9113, section 6.5):
@@ -20,9 +22,7 @@ func TestHTTP2Settings(t *testing.T) {
 		s := start(t, func(c *ServerConfig) { c.HTTP2 = true })
 		defer s.end(t)
 		raw, err := s.listener.DialContext(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		defer raw.Close()
 		config := s.tls.Clone()
 		config.NextProtos = []string{"h2"}
@@ -31,13 +31,9 @@ func TestHTTP2Settings(t *testing.T) {
 			t.Fatal(err)
 		}
 		framer := http2.NewFramer(conn, conn)
-		if err := framer.WriteSettings(); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, framer.WriteSettings())
 		frame, err := framer.ReadFrame()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		settings, ok := frame.(*http2.SettingsFrame)
 		if !ok {
 			t.Fatalf("the first frame is %v, want the settings", frame)

@@ -10,17 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // gathered shows counters and gauges with their labels, and how often histograms were fed.
 func gathered(t *testing.T, registry metrics.KubeRegistry) []string {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var lines []string
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -75,7 +74,5 @@ func TestMetrics(t *testing.T) {
 		"sacm_webhook_requests_total{refused,validate} 1",
 	}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, gathered(t, registry)); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testutil.Check(t, "result", want, gathered(t, registry))
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 // registryOf has a plugin of each name, which says in its refusals how it was configured.
@@ -68,15 +68,12 @@ func TestBuild(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			file := ""
 			if tc.plugins != "" {
 				file = write(t, dir, "config-"+strings.ReplaceAll(name, " ", "-")+".yaml", head+tc.plugins)
 			}
 			configuration, err := ReadConfiguration(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			chain, err := registryOf("A", "B").Build(tc.names, configuration, nil)
 			said := strings.ReplaceAll(strings.ReplaceAll(text(err), file, "DIR/config.yaml"), dir, "DIR")
 			if file == "" {
@@ -92,12 +89,8 @@ func TestBuild(t *testing.T) {
 			for _, link := range chain {
 				got[link.Name] = link.Plugin.(configuredPlugin).config
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(tc.names, chain.Names()); diff != "" {
-				t.Errorf("%s: order (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, got)
+			testutil.Check(t, tc.reason+": order", tc.names, chain.Names())
 		})
 	}
 }
@@ -120,7 +113,6 @@ func TestReadConfiguration(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			file := write(t, t.TempDir(), "config.yaml", tc.content)
 			_, err := ReadConfiguration(file)
 			if tc.refusal == "" {
@@ -145,8 +137,6 @@ func TestReadConfiguration(t *testing.T) {
 func write(t *testing.T, dir, name, content string) string {
 	t.Helper()
 	file := filepath.Join(dir, name)
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(file, []byte(content), 0o600))
 	return file
 }

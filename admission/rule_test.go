@@ -6,9 +6,10 @@ package admission
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestRuleMatches(t *testing.T) {
@@ -42,7 +43,6 @@ func TestRuleMatches(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if got := tc.rule.Matches(&tc.request); got != tc.want {
 				t.Errorf("%s: %q matches: got %t, want %t", tc.reason, tc.rule, got, tc.want)
 			}
@@ -61,9 +61,7 @@ func TestRulesWithOperations(t *testing.T) {
 		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{"pods/ephemeralcontainers"}, Scope: &scope},
 	}}
 	got := RulesWithOperations([]Rule{podRule(), {Resource: "pods", SubResource: "ephemeralcontainers", Operations: []Operation{Update}}})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testutil.Check(t, "result", want, got)
 }
 
 func TestRuleIsBroad(t *testing.T) {

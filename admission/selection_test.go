@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestSelectionNames(t *testing.T) {
@@ -30,10 +30,7 @@ func TestSelectionNames(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(tc.want, tc.selection.Names(order, on)); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, tc.selection.Names(order, on))
 		})
 	}
 }
@@ -57,15 +54,12 @@ func TestSelectionValidate(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var got []string
 			for _, err := range tc.selection.Validate(registryOf("A", "B")) {
 				problem, _, _ := strings.Cut(err.Error(), "; every other")
 				got = append(got, problem)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, got)
 		})
 	}
 }

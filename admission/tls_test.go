@@ -12,8 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestFailedHandshakesAreCounted(t *testing.T) {
@@ -62,7 +63,6 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				registry := metrics.NewKubeRegistry()
 				s := start(t, func(c *ServerConfig) {
@@ -85,9 +85,7 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 						got = append(got, line)
 					}
 				}
-				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-				}
+				testutil.Check(t, tc.reason, want, got)
 			})
 		})
 	}
@@ -97,9 +95,7 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 func (s *site) sends(t *testing.T, text string) {
 	t.Helper()
 	conn, err := s.listener.DialContext(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := conn.Write([]byte(text)); err != nil && text != "" {
 		t.Error(err)
 	}

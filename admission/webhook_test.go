@@ -14,9 +14,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // reviewOf is an AdmissionReview with the given fields in its request.
@@ -195,12 +196,8 @@ func TestWebhookPaths(t *testing.T) {
 	webhook := NewWebhook(WebhookConfig{Chain: chain})
 	for path, want := range map[string]string{"/mutate": "mutated", "/validate": "validated", "/mutate?timeout=10s": "mutated"} {
 		_, answer := ask(t, webhook, post(path, createReview("v1")))
-		if diff := cmp.Diff([]string{want}, answer.Response.Warnings); diff != "" {
-			t.Errorf("%s: warnings (-want +got):\n%s", path, diff)
-		}
-		if diff := cmp.Diff(map[string]string{want: "said"}, answer.Response.AuditAnnotations); diff != "" {
-			t.Errorf("%s: audit annotations (-want +got):\n%s", path, diff)
-		}
+		testutil.Check(t, path+": warnings", []string{want}, answer.Response.Warnings)
+		testutil.Check(t, path+": audit annotations", map[string]string{want: "said"}, answer.Response.AuditAnnotations)
 	}
 	for _, path := range []string{"/", "/mutate/", "/metrics"} {
 		recorder := httptest.NewRecorder()
@@ -227,9 +224,7 @@ func TestWebhookHandsOverTheRequest(t *testing.T) {
 	want.Kind.Version, want.Kind.Kind = "v1", "Pod"
 	want.User.Username, want.User.Groups = "jane", []string{"dev"}
 	want.User.Extra = map[string]authenticationv1.ExtraValue{"k": {"v"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testutil.Check(t, "result", want, got)
 }
 
 func TestWebhookRefusals(t *testing.T) {

@@ -22,6 +22,8 @@
 //     kube-system/sa-controller-manager-key-ring.
 //   - keyprobe, on every replica, asks kube-apiserver to accept a token of a changed key, and
 //     decides when the key of a private key file begins to sign. It writes no object.
+//   - keyrotation has the steps of a rotation, for the commands and for --rotate-every. It writes
+//     the key ring file and no object of the cluster.
 //   - keypublisher writes no object of the cluster. It keeps the published keys of the issuer,
 //     in directories and buckets, equal to the key ring.
 //

@@ -184,9 +184,7 @@ func TestMonitors(t *testing.T) {
 				t.Errorf("%s: %s does not set the job that the rules ask for", file, one.Path)
 			}
 		}
-		if diff := cmp.Diff([]string{"/metrics", "/metrics/slis"}, paths); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", file, diff)
-		}
+		testutil.Check(t, file, []string{"/metrics", "/metrics/slis"}, paths)
 	}
 	rendered, err := fs.Glob(os.DirFS("."), "rendered/*.yaml")
 	if err != nil || len(rendered) == 0 {

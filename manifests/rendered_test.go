@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -16,7 +15,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -128,9 +126,7 @@ func examinePod(t *testing.T, name string, spec *corev1.PodSpec) {
 			AllowPrivilegeEscalation: new(bool), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		}
-		if diff := cmp.Diff(want, security); diff != "" {
-			t.Errorf("%s, container %s (-want +got):\n%s", name, container.Name, diff)
-		}
+		testutil.Check(t, name+", container "+container.Name, want, security)
 		if _, tag, found := strings.Cut(filepath.Base(container.Image), ":"); !found || tag == "latest" {
 			t.Errorf("%s, container %s: image %q, want a tag and not latest", name, container.Name, container.Image)
 		}
@@ -259,28 +255,6 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-// TestOneObjectPerFile is about the sources that are written by hand, and about all
-// kustomizations being whole.
-func TestOneObjectPerFile(t *testing.T) {
-	t.Parallel()
-	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || filepath.Ext(file) != ".yaml" || filepath.Dir(file) == "rendered" {
-			return err
-		}
-		if n := len(documents(t, file)); n != 1 && entry.Name() != "roles.yaml" {
-			t.Errorf("%s has %d objects, want one", file, n)
-		}
-		if text := read(t, file); filepath.Dir(file) != "kind" && entry.Name() != "kustomization.yaml" &&
-			!strings.Contains(read(t, filepath.Join(filepath.Dir(file), "kustomization.yaml")), entry.Name()) {
-			t.Errorf("%s is in no kustomization:\n%s", file, text)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 func read(t *testing.T, file string) string {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -326,9 +300,7 @@ func TestKindClusters(t *testing.T) {
 					"-legacy-serviceaccount-token-cleaner-controller",
 			},
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", file, diff)
-		}
+		testutil.Check(t, file, want, got)
 	}
 }
 

@@ -45,6 +45,9 @@ type StaticPodOptions struct {
 	// Files are on the node, with absolute paths. The containers see the directory of each under
 	// the same path, so that a file which is replaced by another one is seen too.
 	Files []string
+	// Sockets are paths on the node where other processes serve. The containers see their directories
+	// as those of Files, which are made if need be: we start without those processes.
+	Sockets []string
 	// CertDir is the directory on the node with ca.crt, the cluster's CA; empty is pkiDirectory.
 	CertDir string
 }
@@ -85,7 +88,7 @@ func (o StaticPodOptions) validate() error {
 	if o.HostBinary != "" && !strings.HasPrefix(o.HostBinary, "/") {
 		return fmt.Errorf("binary %q: want a path that begins with /", o.HostBinary)
 	}
-	for _, file := range o.Files {
+	for _, file := range slices.Concat(o.Files, o.Sockets) {
 		if err := Mountable(file); err != nil {
 			return err
 		}
@@ -101,7 +104,7 @@ func Mountable(file string) error {
 	directory := path.Dir(file)
 	for _, own := range []string{pkiDirectory, "/usr/local/bin/sa-controller-manager", SignerDirectory} {
 		if own != directory && (directory == "/" || strings.HasPrefix(own, directory+"/")) {
-			return fmt.Errorf("%s: our static pod cannot mount %s, where it has files of its own; put the file into %s",
+			return fmt.Errorf("%s: our static pod cannot mount %s, where it has files of its own; put the file into %s, or a socket into a directory of its own",
 				file, directory, pkiDirectory)
 		}
 	}
@@ -136,7 +139,10 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 		}
 	}
 	for _, file := range o.Files {
-		mountDirectory(pod, path.Dir(file))
+		mountDirectory(pod, path.Dir(file), corev1.HostPathDirectory)
+	}
+	for _, socket := range o.Sockets {
+		mountDirectory(pod, path.Dir(socket), corev1.HostPathDirectoryOrCreate)
 	}
 	main := &pod.Spec.Containers[0]
 	if o.TokenSecrets != "" {
@@ -154,14 +160,13 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 }
 
 // mountDirectory mounts a directory of the node, read only, unless all of its files are there.
-func mountDirectory(pod *corev1.Pod, directory string) {
+func mountDirectory(pod *corev1.Pod, directory string, kind corev1.HostPathType) {
 	covers := func(m corev1.VolumeMount) bool {
 		return directory == m.MountPath || strings.HasPrefix(directory, m.MountPath+"/")
 	}
 	if slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts, covers) {
 		return
 	}
-	kind := corev1.HostPathDirectory
 	name := fmt.Sprintf("files-%d", len(pod.Spec.Volumes))
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 		HostPath: &corev1.HostPathVolumeSource{Path: directory, Type: &kind},

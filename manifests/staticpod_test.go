@@ -32,7 +32,6 @@ func TestStaticPodIsTheRenderedOne(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if diff := cmp.Diff(readPod(t, tc.rendered), made(t, tc.options)); diff != "" {
 				t.Errorf("(-rendered +made):\n%s", diff)
 			}
@@ -62,9 +61,7 @@ func TestStaticPodOptions(t *testing.T) {
 			want.Spec.Volumes[i].HostPath.Path = "/srv/x y"
 		}
 	}
-	if diff := cmp.Diff(want, after); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "result", want, after)
 }
 
 // TestStaticPodSeesFiles: each where it is on the node, and its directory once.
@@ -92,9 +89,7 @@ func TestStaticPodSeesFiles(t *testing.T) {
 		mount := corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true}
 		main.VolumeMounts, init.VolumeMounts = append(main.VolumeMounts, mount), append(init.VolumeMounts, mount)
 	}
-	if diff := cmp.Diff(want, after); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "result", want, after)
 }
 
 // TestStaticPodTakesImages that kube-controller-manager may have.
@@ -123,7 +118,6 @@ func TestStaticPodRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if _, err := StaticPod(tc.options); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want an error about %s", err, tc.want)
 			}

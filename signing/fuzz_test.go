@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"crypto"
 	"crypto/x509"
-	"encoding/asn1"
 	"encoding/pem"
 	"os"
 	"path/filepath"
@@ -41,53 +40,6 @@ func addFiles(f *testing.F) {
 			f.Add(bytes.ReplaceAll(data, []byte("\n"), []byte("\r\n")))
 		}
 	}
-}
-
-// FuzzParsePrivateKey compares with what kube-controller-manager reads its key with. Whatever is
-// accepted, kube-controller-manager would read as the same key. Whatever it would read and this
-// refuses is a key outside the table or one with trailing bytes.
-func FuzzParsePrivateKey(f *testing.F) {
-	addFiles(f)
-	f.Fuzz(func(t *testing.T, data []byte) {
-		key, err := signing.ParsePrivateKey(data)
-		upstream, upstreamErr := keyutil.ParsePrivateKeyPEM(data)
-		if err == nil {
-			if upstreamErr != nil {
-				t.Fatal("accepted a key that kube-controller-manager does not read")
-			}
-			signer, ok := upstream.(crypto.Signer)
-			if !ok {
-				t.Fatal("accepted a key that kube-controller-manager cannot sign with")
-			}
-			if theirs, err := signing.NewPublicKey(signer.Public()); err != nil || theirs.ID != key.ID() {
-				t.Fatalf("accepted another key than kube-controller-manager reads (%v)", err)
-			}
-			if _, _, err := key.Sign(t.Context(), signing.LegacyHeader, "e30"); err != nil {
-				t.Fatalf("accepted a key that cannot sign: %v", err)
-			}
-			return
-		}
-		if key != nil || len(err.Error()) > 250 {
-			t.Fatalf("refused with %v and the long error %v", key, err)
-		}
-		signer, ok := upstream.(crypto.Signer)
-		if upstreamErr != nil || !ok {
-			return
-		}
-		if _, err := signing.NewPrivateKey(signer); err == nil && !anyTrailing(data) {
-			t.Fatal("refused a good key that kube-controller-manager reads")
-		}
-	})
-}
-
-func anyTrailing(data []byte) bool {
-	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
-		var value asn1.RawValue
-		if junk, err := asn1.Unmarshal(block.Bytes, &value); err == nil && len(junk) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // FuzzParsePublicKeys compares with what kube-apiserver reads --service-account-key-file with.

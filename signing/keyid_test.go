@@ -26,7 +26,6 @@ func TestKeyID(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if got := private(t, tc.key).ID(); got != tc.want {
 				t.Errorf("key ID is %s, want %s", got, tc.want)
 			}

@@ -58,7 +58,6 @@ func TestParsePrivateKey(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			key, err := signing.ParsePrivateKey(tc.data)
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
@@ -117,7 +116,6 @@ func TestParsePrivateKeyRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			key, err := signing.ParsePrivateKey(tc.data)
 			if err == nil {
 				t.Fatalf("%s: accepted as %v", tc.reason, key)
@@ -177,7 +175,6 @@ func TestParsePublicKeys(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			keys, err := signing.ParsePublicKeys(tc.data)
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
@@ -211,7 +208,6 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			keys, err := signing.ParsePublicKeys(tc.data)
 			if err == nil {
 				t.Fatalf("accepted as %v", ids(keys))
@@ -244,7 +240,6 @@ func TestParseAllPublicKeys(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			keys, err := signing.ParseAllPublicKeys(tc.data)
 			if tc.want == "" {
 				want, _ := signing.ParsePublicKeys(tc.data)

@@ -51,7 +51,6 @@ func TestSign(t *testing.T) {
 	for name, tc := range cases {
 		for styleName, style := range styles {
 			t.Run(name+" "+styleName, func(t *testing.T) {
-				t.Parallel()
 				key := private(t, tc.pem)
 				header, signature, err := key.Sign(t.Context(), style.style, payload)
 				if err != nil {
@@ -100,7 +99,6 @@ func TestSignRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if tc.ended {
@@ -134,7 +132,6 @@ func TestNewPrivateKeyRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			key, err := signing.NewPrivateKey(tc.key)
 			if key != nil || err == nil || !strings.Contains(err.Error(), "found "+tc.want) {
 				t.Errorf("%s: NewPrivateKey returned %v, %v, want an error that says found %q", tc.reason, key, err, tc.want)

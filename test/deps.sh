@@ -5,7 +5,7 @@
 # Installs what a bare Debian lacks: a C compiler and headers for the race detector,
 # git, and openssl and curl, which the documents use. It installs only what is
 # missing; where nothing is, it takes no time and needs no rights. With the argument
-# "backends" it installs what the tests of sa-kms-signer use, too.
+# "backends" it installs what the tests of sa-kms-signer use, too, with "browser" a browser.
 set -euo pipefail
 
 missing=()
@@ -19,6 +19,9 @@ if [ "${1:-}" = backends ]; then
 	command -v softhsm2-util >/dev/null || missing+=(softhsm2)
 	command -v pkcs11-tool >/dev/null || missing+=(opensc)
 	command -v p11-kit >/dev/null || missing+=(p11-kit p11-kit-modules)
+fi
+if [ "${1:-}" = browser ]; then
+	command -v chromium-headless-shell >/dev/null || missing+=(chromium-headless-shell)
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 

@@ -4,12 +4,9 @@
 package tokens_test
 
 import (
-	"bytes"
-	"encoding/base64"
 	"errors"
 	"strings"
 	"testing"
-	"unicode"
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
@@ -43,7 +40,6 @@ func TestCanonical(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			want := tc.want
 			if want == "" {
 				want = tc.token
@@ -79,34 +75,4 @@ func TestOnlyTheCanonicalSpellingVerifies(t *testing.T) {
 			t.Errorf("%s: as it was issued: %v, %v", name, got, err)
 		}
 	}
-}
-
-// FuzzCanonical: what Inspect takes stays as it is, and so does what is canonical; nothing else
-// becomes of a token than other digits for the same bytes.
-func FuzzCanonical(f *testing.F) {
-	addTokens(f)
-	f.Add("e31.e\n32.c2ln\tYf")
-	f.Fuzz(func(t *testing.T, token string) {
-		got := tokens.Canonical(token)
-		if tokens.Canonical(got) != got {
-			t.Fatalf("%q becomes %q, and that yet another one", token, got)
-		}
-		if _, err := tokens.Inspect(token); err == nil && got != token {
-			t.Fatalf("%q is taken as it is, and yet becomes %q", token, got)
-		}
-		if got == token {
-			return
-		}
-		before, after := strings.Split(token, "."), strings.Split(got, ".")
-		if len(before) != 3 || len(after) != 3 {
-			t.Fatalf("%q becomes %q", token, got)
-		}
-		for i := range before {
-			was, err := base64.RawURLEncoding.DecodeString(strings.Join(strings.FieldsFunc(before[i], unicode.IsSpace), ""))
-			is, errNow := base64.RawURLEncoding.Strict().DecodeString(after[i])
-			if err := errors.Join(err, errNow); err != nil || !bytes.Equal(was, is) {
-				t.Fatalf("%q becomes %q: %v", token, got, err)
-			}
-		}
-	})
 }

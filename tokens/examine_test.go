@@ -58,7 +58,6 @@ func TestExamine(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got, err := tokens.Examine(unsigned(header, tc.claims))
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
@@ -93,7 +92,6 @@ func TestExamineRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			_, err := tokens.Examine(unsigned(tc.header, tc.claims))
 			if !errors.Is(err, tokens.ErrMalformed) || err.Error() != "malformed token: "+tc.want {
 				t.Errorf("error %v, want %q", err, tc.want)
@@ -125,33 +123,10 @@ func TestSignedWith(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got, err := tokens.SignedWith(tc.token, tc.keys)
 			if got != tc.want || !errors.Is(err, tc.wantErr) {
 				t.Errorf("got %d, %v; want %d, %v", got, err, tc.want, tc.wantErr)
 			}
 		})
 	}
-}
-
-// FuzzExamine: no panic, and nothing is examined that Inspect refuses.
-func FuzzExamine(f *testing.F) {
-	addTokens(f)
-	f.Add(unsigned(`{}`, `{"aud":"a","exp":1e3,"kubernetes.io":{"serviceaccount":{},"pod":null}}`))
-	f.Fuzz(func(t *testing.T, token string) {
-		got, err := tokens.Examine(token)
-		if err != nil {
-			if !errors.Is(err, tokens.ErrMalformed) || len(err.Error()) > 120 {
-				t.Fatalf("error %v", err)
-			}
-			return
-		}
-		inspected, err := tokens.Inspect(token)
-		if err != nil || inspected != got.Token {
-			t.Fatalf("examined %v, inspected %v, %v", got.Token, inspected, err)
-		}
-		if strings.Count(token, ".") != 2 || !strings.HasSuffix(token, "."+got.Signature) {
-			t.Fatalf("the signature is %q", got.Signature)
-		}
-	})
 }

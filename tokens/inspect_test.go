@@ -46,7 +46,6 @@ func TestInspect(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got, err := tokens.Inspect(tc.token)
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
@@ -101,7 +100,6 @@ func TestInspectRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got, err := tokens.Inspect(tc.token)
 			if !errors.Is(err, tokens.ErrMalformed) {
 				t.Fatalf("%s: Inspect returned %v, %v", tc.reason, got, err)
@@ -141,7 +139,6 @@ func TestMismatch(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			token := good
 			tc.change(&token)
 			if diff := cmp.Diff(tc.want, token.Mismatch(account, secretName)); diff != "" {

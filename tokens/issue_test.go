@@ -122,7 +122,6 @@ func TestLegacyRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			signer := tc.signer
 			token, err := tokens.NewIssuer(&signer, tc.style).Legacy(t.Context(), tc.account, tc.secret)
 			if token != "" || err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -156,7 +155,6 @@ func TestBoundRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			signer := &fakeSigner{header: "e30", signature: "c2ln"}
 			issuer := tokens.NewIssuer(signer, tokens.CompatClaims)
 			if _, err := issuer.Bound(t.Context(), good); err != nil || signer.style != signing.JWTHeader {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // The client CA of a running server is exchanged between two handshakes.
@@ -29,14 +31,10 @@ func TestClientCA(t *testing.T) {
 	}
 	file := writeFile(t, dir, "ca.crt", certPEM(cas[0].cert))
 	c, err := NewClientCA(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	follow(t, c.Run)
 	serving, err := cas[0].leaf(now, day, []string{"127.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	server := &tls.Config{Certificates: []tls.Certificate{*serving}, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
 	server.GetConfigForClient = c.ConfigForClient(server.Clone())
 
@@ -71,14 +69,10 @@ func TestClientCA(t *testing.T) {
 func clientCert(t *testing.T, ca *authority, now time.Time) tls.Certificate {
 	t.Helper()
 	leaf, err := ca.leaf(now, day, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	leaf.Leaf.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	client, err := issue(ca, leaf.Leaf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return tls.Certificate{Certificate: [][]byte{client.cert.Raw}, PrivateKey: client.key}
 }
 

@@ -23,6 +23,9 @@
 // The Secret has room for one previous CA. One that leaves it earlier stays in the caBundle of a
 // replica that has served with a leaf of it until every other replica has changed.
 //
+// With ManagedConfig.File a host has a serving CA of its own in a file, in the form of the Secret, and
+// the same steps. It needs no API, but for the first start.
+//
 // A Secret that is deleted or damaged is written again from memory: leaves stay valid, and a
 // deletion begins a rollover. The state in memory is replaced only by another valid Secret, so
 // damage never empties the caBundle. Writes carry the resourceVersion; a replica that loses a

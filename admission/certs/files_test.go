@@ -14,6 +14,8 @@ import (
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // pair is a serving certificate and its key as files hold them.
@@ -22,13 +24,9 @@ type pair struct{ cert, key []byte }
 func newPair(t *testing.T, issuer *authority, now time.Time, hosts ...string) pair {
 	t.Helper()
 	leaf, err := issuer.leaf(now, 30*day, hosts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	key, err := (&authority{key: leaf.PrivateKey.(crypto.Signer)}).keyPEM()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return pair{cert: certPEM(leaf.Leaf), key: key}
 }
 
@@ -36,18 +34,14 @@ func newPair(t *testing.T, issuer *authority, now time.Time, hosts ...string) pa
 func selfSigned(t *testing.T) pair {
 	t.Helper()
 	made, err := newAuthority(start, 30*day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	template := made.cert
 	template.DNSNames, template.IsCA, template.MaxPathLenZero, template.PublicKey = []string{"localhost"}, false, false, nil
 	if made, err = issue(nil, template); err != nil {
 		t.Fatal(err)
 	}
 	key, err := made.keyPEM()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return pair{cert: certPEM(made.cert), key: key}
 }
 
@@ -58,9 +52,7 @@ func (p pair) with(ca *authority) pair {
 func writeFile(t *testing.T, dir, name string, content []byte) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, content, 0o600))
 	return path
 }
 
@@ -83,9 +75,7 @@ func TestNewFiles(t *testing.T) {
 	now := start.Add(day)
 	good, own := newPair(t, c["a"], now, "127.0.0.1", "localhost"), selfSigned(t)
 	caKey, err := c["a"].keyPEM()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for name, tc := range map[string]struct {
 		reason  string
 		pair    pair
@@ -138,9 +128,7 @@ func TestNewFiles(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			ready := f.Ready()
 			if (tc.notYet == "") != (ready == nil) || ready != nil && !strings.Contains(ready.Error(), tc.notYet) {
 				t.Errorf("Ready = %v, want %q", ready, tc.notYet)
@@ -162,9 +150,7 @@ func TestFilesReload(t *testing.T) {
 	f, err := NewFiles(FilesConfig{
 		CertFile: certFile, KeyFile: keyFile, NeedsCA: true, Hosts: []string{"127.0.0.1"}, Clock: clocktesting.NewFakeClock(now),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	changes := make(chan struct{}, 10)
 	f.OnChange(func() { changes <- struct{}{} })
 	follow(t, f.Run)
@@ -181,9 +167,7 @@ func TestFilesReload(t *testing.T) {
 		// What the library accepts and callers would not: load is what it calls.
 		writeFile(t, dir, "tls.crt", bad.cert)
 		writeFile(t, dir, "tls.key", bad.key)
-		if err := f.pair.RunOnce(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, f.pair.RunOnce(t.Context()))
 		if err := f.load(); err == nil || !serves(first) {
 			t.Errorf("%s: load = %v, serving the previous one: %t", name, err, serves(first))
 		}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // rotating is Files whose content a test changes, step by step.
@@ -41,12 +43,8 @@ func (r *rotating) replaceFiles(p pair) {
 	r.t.Helper()
 	writeFile(r.t, r.dir, "tls.crt", p.cert)
 	writeFile(r.t, r.dir, "tls.key", p.key)
-	if err := r.pair.RunOnce(r.t.Context()); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := r.load(); err != nil {
-		r.t.Fatal(err)
-	}
+	testutil.Must(r.t, r.pair.RunOnce(r.t.Context()))
+	testutil.Must(r.t, r.load())
 	r.step()
 }
 

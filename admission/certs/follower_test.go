@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // A CA may leave the Secret while a replica that does not register, and so cannot learn what
@@ -27,9 +29,7 @@ func TestFollowerIsNeverRefused(t *testing.T) {
 				if second != 10 && second != 70 {
 					return
 				}
-				if err := client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}))
 			},
 		},
 		"replaced by hand": {
@@ -83,8 +83,6 @@ func secretWithFormer(t *testing.T) (*authority, *corev1.Secret) {
 	}
 	previous, active := made[0], made[1]
 	secret, err := state{active: active, previous: previous.cert}.writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return active, secret
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"sa-controller-manager/internal/stateobject"
+	"sa-controller-manager/internal/testutil"
 )
 
 // FuzzPlan lets somebody write anything into the Secret of the serving CA. What is planned has a CA
@@ -57,9 +58,7 @@ func FuzzPlan(f *testing.F) {
 		}
 		before := secret.DeepCopy()
 		decided, err := plan(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		for line := range lines {
 			if strings.Contains(decided.reason, line) {
 				t.Errorf("the reason quotes a key: %s", decided.reason)
@@ -80,9 +79,7 @@ func FuzzPlan(f *testing.F) {
 			t.Errorf("the CA of leaves in use is gone, because %q", decided.reason)
 		}
 		written, err := decided.wanted.writeInto(secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		o.secret = written
 		if again, err := plan(o); err != nil || again.action != keep {
 			t.Errorf("after %q it is planned again: %q, %v", decided.reason, again.reason, err)

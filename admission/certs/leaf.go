@@ -48,7 +48,8 @@ func (m *Managed) leafDue() bool {
 	case active.Equal(m.promoted) && !m.held.has(m.issuer):
 		return true // callers have the active one, and are about to lose the issuer
 	case !m.issuer.Equal(active):
-		return m.known(active) || !now.Before(m.first[string(active.Raw)].Add(hold))
+		// With a file, no other replica can have replaced the CA.
+		return m.known(active) || m.config.File == "" && !now.Before(m.first[string(active.Raw)].Add(hold))
 	default:
 		longer := earlier(now.Add(m.config.LeafLifetime), active.NotAfter).After(m.leaf.Leaf.NotAfter)
 		return longer && !now.Before(twoThirds(m.leaf.Leaf))
@@ -107,6 +108,9 @@ func (m *Managed) ends() map[string]time.Time {
 func (m *Managed) requeueAfter(settled bool) time.Duration {
 	if !settled || m.held == nil || m.held.next != nil || m.lastIssuer != nil || !m.issuer.Equal(m.held.active.cert) {
 		return checkDuringChange
+	}
+	if m.config.File != "" {
+		return checkDuringChange // nothing announces a change of the file
 	}
 	due := earlier(twoThirds(m.leaf.Leaf), twoThirds(m.held.active.cert))
 	return min(checkAtRest, max(due.Sub(m.config.Clock.Now()), checkDuringChange))

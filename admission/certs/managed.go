@@ -62,6 +62,9 @@ type ManagedConfig struct {
 	Client kubernetes.Interface
 	// Namespace and Name of the Secret; empty means the defaults.
 	Namespace, Name string
+	// File keeps the serving CA of one host instead of the Secret, with mode 0600. A missing file
+	// begins with the CA of the Secret, if there is one.
+	File string
 	// Hosts are the DNS names and IP addresses that callers use. 127.0.0.1 is added.
 	Hosts []string
 	// Recorder records an Event for a Secret that was deleted or damaged. It may be nil.
@@ -114,10 +117,12 @@ func NewManaged(config ManagedConfig) *Managed {
 	m := &Managed{
 		Source: newSource(config.Clock, config.Metrics),
 		config: config,
-		informer: corev1informers.NewFilteredSecretInformer(
-			config.Client, config.Namespace, 0, cache.Indexers{}, reconcile.OnlyNamed(config.Name)),
 		writes: rate.NewLimiter(rate.Every(writeInterval), writeBurst),
 		first:  map[string]time.Time{},
+	}
+	if config.File == "" {
+		m.informer = corev1informers.NewFilteredSecretInformer(
+			config.Client, config.Namespace, 0, cache.Indexers{}, reconcile.OnlyNamed(config.Name))
 	}
 	m.loop = reconcile.New(reconcile.Config[string]{
 		Name: queueName, Workers: 1, Sync: m.sync,
@@ -133,14 +138,19 @@ func ServiceHosts(namespace, name string) []string {
 
 // Run runs until ctx ends. It must be called once.
 func (m *Managed) Run(ctx context.Context) error {
-	m.fail(fmt.Errorf("the serving CA has not been read from secret %s/%s yet", m.config.Namespace, m.config.Name))
+	m.fail(fmt.Errorf("the serving CA has not been read from %s yet", m.where()))
+	if m.config.File != "" {
+		m.loop.Add(m.config.Name)
+		m.loop.Run(ctx)
+		return nil
+	}
 	return m.loop.RunWatching(ctx, m.config.Name, reconcile.Watch{Informer: m.informer})
 }
 
 // sync uses the content of the Secret and writes what is due. Its writes come back through the
 // watch. It always requeues the key.
 func (m *Managed) sync(ctx context.Context, key string) error {
-	secret, err := m.cached()
+	secret, err := m.stored(ctx)
 	if err != nil {
 		return err
 	}
@@ -168,8 +178,19 @@ func (m *Managed) sync(ctx context.Context, key string) error {
 	return nil
 }
 
-// cached returns the Secret from the watch, nil if there is none.
-func (m *Managed) cached() (*corev1.Secret, error) {
+// where names the Secret or the file.
+func (m *Managed) where() string {
+	if m.config.File != "" {
+		return m.config.File
+	}
+	return fmt.Sprintf("secret %s/%s", m.config.Namespace, m.config.Name)
+}
+
+// stored returns the Secret from the watch or the file, nil if there is none.
+func (m *Managed) stored(ctx context.Context) (*corev1.Secret, error) {
+	if m.config.File != "" {
+		return m.readFile(ctx)
+	}
 	obj, exists, err := m.informer.GetStore().GetByKey(m.config.Namespace + "/" + m.config.Name)
 	if err != nil || !exists {
 		return nil, err

@@ -15,7 +15,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/internal/stateobject"
+	"sa-controller-manager/internal/testutil"
 )
 
 // configurations stand for the webhook configurations: what a registration writes into them a
@@ -106,9 +106,7 @@ func run(t *testing.T, config ManagedConfig) *Managed {
 func secretOf(t *testing.T, client *fake.Clientset) *corev1.Secret {
 	t.Helper()
 	secret, err := client.CoreV1().Secrets(DefaultSecretNamespace).Get(t.Context(), DefaultSecretName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return secret
 }
 
@@ -116,9 +114,7 @@ func secretOf(t *testing.T, client *fake.Clientset) *corev1.Secret {
 func gauges(t *testing.T, registry metrics.KubeRegistry) map[string]float64 {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	got := map[string]float64{}
 	for _, family := range families {
 		for _, series := range family.GetMetric() {
@@ -168,9 +164,7 @@ func TestManagedFirstStart(t *testing.T) {
 			}
 		}
 		want := map[string]float64{nameServing: float64(leaf.NotAfter.Unix()), nameActiveCA: float64(parse(m.CABundle())[0].NotAfter.Unix())}
-		if diff := cmp.Diff(want, gauges(t, registry)); diff != "" {
-			t.Errorf("metrics (-want +got)\n%s", diff)
-		}
+		testutil.Check(t, "metrics", want, gauges(t, registry))
 	})
 }
 
@@ -247,14 +241,10 @@ func TestManagedNeverRefused(t *testing.T) {
 func putOther(t *testing.T, client *fake.Clientset) *authority {
 	t.Helper()
 	other, err := newAuthority(time.Now(), day)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	found := secretOf(t, client)
 	secret, err := state{active: other, previous: read(found).previous}.writeInto(found)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -264,13 +254,9 @@ func putOther(t *testing.T, client *fake.Clientset) *authority {
 func TestManagedExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expired, err := newAuthority(time.Now().Add(-2*day), day)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		secret, err := state{active: expired}.writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		m := run(t, ManagedConfig{Client: fake.NewClientset(secret)})
 		pause(2 * time.Second)
 		if err := accepts(m, m.CABundle(), "127.0.0.1"); err != nil {
@@ -283,13 +269,9 @@ func TestManagedLosesARace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		winner, err := newAuthority(time.Now(), day)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		theirs, err := state{active: winner}.writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			_ = client.Tracker().Add(theirs)
 			return false, nil, nil

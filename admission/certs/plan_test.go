@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
 	"sa-controller-manager/internal/stateobject"
+	"sa-controller-manager/internal/testutil"
 )
 
 const day = 24 * time.Hour
@@ -29,9 +29,7 @@ func newCast(t testing.TB, born map[string]int) cast {
 	c := cast{}
 	for name, days := range born {
 		made, err := newAuthority(start.Add(time.Duration(days)*day), 365*day)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		c[name] = made
 	}
 	return c
@@ -81,9 +79,7 @@ func (c cast) names(s state) names {
 func (c cast) secret(t testing.TB, n names) *corev1.Secret {
 	t.Helper()
 	secret, err := c.state(n).writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return secret
 }
 
@@ -100,9 +96,7 @@ func TestPlan(t *testing.T) {
 	a := c.secret(t, names{Active: "a"})
 	held := func(n names) *state { return c.state(n) }
 	leaf, err := c["a"].leaf(start, day, []string{"localhost"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	type outcome struct {
 		Action action
 		Wanted names
@@ -282,7 +276,6 @@ func TestPlan(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			fresh := c["fresh"]
 			if strings.HasPrefix(name, "active expired") || tc.day == 244 {
 				fresh = newCast(t, map[string]int{"fresh": tc.day})["fresh"]
@@ -297,12 +290,8 @@ func TestPlan(t *testing.T) {
 				known:  func(*x509.Certificate) bool { return tc.known },
 				fresh:  func() (*authority, error) { return fresh, nil },
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, outcome{got.action, cast.names(got.wanted)}); diff != "" {
-				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
-			}
+			testutil.Must(t, err)
+			testutil.Check(t, tc.reason, tc.want, outcome{got.action, cast.names(got.wanted)})
 			if (got.reason == "") != (got.action == keep) {
 				t.Errorf("action %d for the reason %q", got.action, got.reason)
 			}

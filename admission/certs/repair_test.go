@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,13 +20,12 @@ import (
 
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/stateobject"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestManagedRepairs(t *testing.T) {
 	remove := func(t *testing.T, client *fake.Clientset) {
-		if err := client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}))
 	}
 	overwrite := func(key, value string) func(*testing.T, *fake.Clientset) {
 		return func(t *testing.T, client *fake.Clientset) {
@@ -46,9 +44,7 @@ func TestManagedRepairs(t *testing.T) {
 			})
 			damaged := with(secretOf(t, client), keyActiveKey, "rubbish")
 			damaged.Immutable = new(true)
-			if err := client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), damaged, DefaultSecretNamespace); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), damaged, DefaultSecretNamespace))
 			pause(time.Minute)
 			remove(t, client)
 		},
@@ -73,9 +69,7 @@ func TestManagedRepairs(t *testing.T) {
 				if empty || !bytes.HasPrefix(m.CABundle(), bundle) {
 					t.Error("the caBundle lost the CA")
 				}
-				if diff := cmp.Diff([]string{DefaultSecretName + " ServingCARepaired"}, sink.all); diff != "" {
-					t.Errorf("Events (-want +got)\n%s", diff)
-				}
+				testutil.Check(t, "Events", []string{DefaultSecretName + " ServingCARepaired"}, sink.all)
 			})
 		})
 	}

@@ -22,11 +22,14 @@ func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decisi
 		return nil
 	}
 	if decided.action == refuse {
-		return fmt.Errorf("use secret %s/%s: %s", m.config.Namespace, m.config.Name, decided.reason)
+		return fmt.Errorf("use %s: %s", m.where(), decided.reason)
 	}
 	if !m.writes.AllowN(m.config.Clock.Now(), 1) {
-		klog.FromContext(ctx).V(2).Info("Another client keeps changing the Secret of the serving CA, delaying the repair", "secret", m.ref(), "reason", decided.reason)
+		klog.FromContext(ctx).V(2).Info("Another client keeps changing the serving CA, delaying the repair", "place", m.where(), "reason", decided.reason)
 		return nil
+	}
+	if m.config.File != "" {
+		return m.writeFile(ctx, decided)
 	}
 	if decided.action == create {
 		return m.create(ctx, decided)

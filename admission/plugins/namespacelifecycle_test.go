@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +20,7 @@ import (
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/plugins"
+	"sa-controller-manager/internal/testutil"
 )
 
 func namespace(name string, phase corev1.NamespacePhase) *corev1.Namespace {
@@ -32,9 +32,7 @@ func lifecycle(t *testing.T, cached, live []*corev1.Namespace) (admission.Plugin
 	t.Helper()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	for _, n := range cached {
-		if err := indexer.Add(n); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, indexer.Add(n))
 	}
 	var objects []runtime.Object
 	for _, n := range live {
@@ -46,9 +44,7 @@ func lifecycle(t *testing.T, cached, live []*corev1.Namespace) (admission.Plugin
 	plugin, err := plugins.NewNamespaceLifecycle(plugins.NamespaceLifecycleDeps{
 		Lister: corev1listers.NewNamespaceLister(indexer), Synced: synced, Client: client.CoreV1(),
 	})(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return plugin, client
 }
 
@@ -95,7 +91,6 @@ func TestNamespaceLifecycle(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			plugin, client := lifecycle(t, tc.cached, tc.live)
 			err := decide(t, plugin, request(tc.operation, tc.change))
 			if got := text(err); got != tc.want {
@@ -116,9 +111,7 @@ func TestNamespaceLifecycleComesFirst(t *testing.T) {
 	t.Parallel()
 	plugin, _ := lifecycle(t, nil, nil)
 	deny, err := plugins.NewAlwaysDeny(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	chain := admission.Chain{{Name: plugins.NamespaceLifecycle, Plugin: plugin}, {Name: plugins.AlwaysDeny, Plugin: deny}}
 	if got, want := text(chain.Admit(t.Context(), request(admission.Create, nil), &admission.Response{})), `namespaces "ns" not found`; got != want {
 		t.Errorf("mutation was refused with %q, want %q", got, want)
@@ -127,9 +120,7 @@ func TestNamespaceLifecycleComesFirst(t *testing.T) {
 	alone := admission.Chain{{Name: plugins.NamespaceLifecycle, Plugin: plugin}}
 	got := [][]admission.Rule{alone.MutatingRules(), alone.ValidatingRules()}
 	want := [][]admission.Rule{{{Resource: "pods", Operations: []admission.Operation{admission.Create}}}, everything}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("mutating and validating rules (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "mutating and validating rules", want, got)
 }
 
 func TestNamespaceLifecycleDistrustsItsCacheAfterADeletion(t *testing.T) {
@@ -157,9 +148,7 @@ func TestNamespaceLifecycleDistrustsItsCacheAfterADeletion(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		got = append(got, create())
 
-		if diff := cmp.Diff([]string{"allowed", "allowed", "refused", "refused", "allowed"}, got); diff != "" {
-			t.Errorf("before, after a dry run, after the deletion, 29 s and 31 s later (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "before, after a dry run, after the deletion, 29 s and 31 s later", []string{"allowed", "allowed", "refused", "refused", "allowed"}, got)
 		// The two Pods that meet distrust are refused by mutation, so neither is validated.
 		if got := len(client.Actions()); got != 2 {
 			t.Errorf("%d requests to the API, want 2", got)

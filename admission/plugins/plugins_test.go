@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/plugins"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestAlwaysRules(t *testing.T) {
@@ -36,7 +36,6 @@ func TestAlwaysRules(t *testing.T) {
 	for name, tc := range cases {
 		for _, factory := range []admission.Factory{plugins.NewAlwaysAdmit, plugins.NewAlwaysDeny} {
 			t.Run(name, func(t *testing.T) {
-				t.Parallel()
 				var config io.Reader
 				if tc.config != "" {
 					config = strings.NewReader(tc.config)
@@ -55,9 +54,7 @@ func TestAlwaysRules(t *testing.T) {
 				for _, rule := range plugin.Rules() {
 					got = append(got, rule.String())
 				}
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
-				}
+				testutil.Check(t, tc.reason, tc.want, got)
 			})
 		}
 	}
@@ -73,9 +70,7 @@ func TestAlwaysAdmitAndAlwaysDeny(t *testing.T) {
 		plugins.AlwaysDeny:  {factory: plugins.NewAlwaysDeny, want: `pods "web" is forbidden: admission control is denying all modifications`},
 	} {
 		plugin, err := tc.factory(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		for _, operation := range []admission.Operation{admission.Create, admission.Update, admission.Delete} {
 			if got := text(decide(t, plugin, request(operation, nil))); got != tc.want {
 				t.Errorf("%s: %s: got %q, want %q", name, operation, got, tc.want)
@@ -111,12 +106,9 @@ func TestDenyEscalatingExec(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			client := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web"}, Spec: tc.spec})
 			plugin, err := plugins.NewDenyEscalatingExec(client.CoreV1())(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			want := ""
 			if tc.want != "" {
 				want = `pods "web" is forbidden: cannot exec into or attach to a container ` + tc.want
@@ -133,9 +125,7 @@ func TestDenyEscalatingExec(t *testing.T) {
 		})
 	}
 	plugin, err := plugins.NewDenyEscalatingExec(fake.NewClientset().CoreV1())(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	unknown := decide(t, plugin, request(admission.Connect, func(r *admission.Request) { r.SubResource = "exec" }))
 	if got, want := text(unknown), `pods "web" is forbidden: pods "web" not found`; got != want {
 		t.Errorf("a Pod that cannot be looked at: got %q, want %q", got, want)
@@ -160,11 +150,8 @@ func TestSecurityContextDeny(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			plugin, err := plugins.NewSecurityContextDeny(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			for operation, sub := range map[admission.Operation]string{admission.Create: "", admission.Update: "ephemeralcontainers"} {
 				got := text(decide(t, plugin, request(operation, func(r *admission.Request) {
 					r.SubResource, r.Object = sub, []byte(`{"spec":`+tc.spec+`}`)

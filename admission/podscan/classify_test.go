@@ -125,7 +125,6 @@ func TestClassify(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			missing, uncertain := classify(serviceaccount.DefaultConfig(), tc.pod, tc.account)
 			if diff := cmp.Diff(tc.want, missing, cmpopts.EquateEmpty()); diff != "" || uncertain != tc.wantUncertain {
 				t.Errorf("%s\nuncertain %t, want %t; missing (-want +got):\n%s", tc.reason, uncertain, tc.wantUncertain, diff)

@@ -15,6 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestFind(t *testing.T) {
@@ -79,17 +81,12 @@ func TestFind(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(tc.objects...)
 			w.pageSize = 2
 			found, err := w.finder().Find(t.Context(), tc.namespace)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			got := [][]string{names(found.Missed), names(found.Uncertain), w.asked()}
-			if diff := cmp.Diff([][]string{tc.missed, tc.uncertain, tc.asked}, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%s\nmissed, uncertain and requests (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\nmissed, uncertain and requests", [][]string{tc.missed, tc.uncertain, tc.asked}, got, cmpopts.EquateEmpty())
 		})
 	}
 }
@@ -104,7 +101,6 @@ func TestFindFails(t *testing.T) {
 		"get mutatingwebhookconfigurations": "read the MutatingWebhookConfiguration 00-sa-controller-manager: boom",
 	} {
 		t.Run(request, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(excluding(t, "bank"), namespaceNamed("shop"), newPod())
 			verb, resource, _ := strings.Cut(request, " ")
 			w.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -135,9 +131,7 @@ func TestFindGoesOn(t *testing.T) {
 		return true, nil, expired
 	})
 	found, err := w.finder().Find(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if diff := cmp.Diff([]string{"shop/a", "shop/b", "shop/c"}, names(found.Missed)); diff != "" || found.Looked != 3 {
 		t.Errorf("of %d Pods, missed (-want +got):\n%s", found.Looked, diff)
 	}

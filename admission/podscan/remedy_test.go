@@ -6,11 +6,12 @@ package podscan
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // owned gives the Pod a controller.
@@ -74,11 +75,8 @@ func TestRemedy(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got := Remedies([]Pod{describe(tc.pod, nil, false)}, "")
-			if diff := cmp.Diff([]Remedy{tc.want}, got); diff != "" {
-				t.Errorf("%s\nremedy (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\nremedy", []Remedy{tc.want}, got)
 		})
 	}
 }
@@ -93,9 +91,7 @@ func TestRemediesOfAnOwner(t *testing.T) {
 		describe(newPod(named("shop", "b"), web), nil, false),
 	}, "")
 	both, one := Remedy{Command: "kubectl delete pod a b -n shop"}, Remedy{Command: "kubectl delete pod c -n shop"}
-	if diff := cmp.Diff([]Remedy{both, one, both}, got); diff != "" {
-		t.Errorf("remedies (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "remedies", []Remedy{both, one, both}, got)
 }
 
 func TestRemediesNameTheKubeconfig(t *testing.T) {

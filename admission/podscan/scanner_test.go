@@ -20,15 +20,14 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/testutil"
 )
 
 // gauges are the series of the scan.
 func gauges(t *testing.T, registry metrics.KubeRegistry) (pods, when float64) {
 	t.Helper()
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	byName := map[string]float64{}
 	for _, family := range families {
 		byName[family.GetName()] = family.GetMetric()[0].GetGauge().GetValue()
@@ -147,13 +146,10 @@ func TestScanReports(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(accountNamed("shop", "default"), newPod(named("shop", "complete"), of("default"), mounted))
 				for i := range tc.pods {
-					if err := w.Tracker().Add(newPod(named("shop", fmt.Sprintf("pod-%03d", i)))); err != nil {
-						t.Fatal(err)
-					}
+					testutil.Must(t, w.Tracker().Add(newPod(named("shop", fmt.Sprintf("pod-%03d", i)))))
 				}
 				if tc.unsure {
 					_ = w.Tracker().Add(accountNamed("shop", "someone", changed(time.Hour, `{"f:automountServiceAccountToken":{}}`)))
@@ -190,9 +186,7 @@ func TestScanReportsTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(accountNamed("shop", "default"))
 		for i := range eventLimit {
-			if err := w.Tracker().Add(newPod(named("shop", fmt.Sprintf("pod-%03d", i)))); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, w.Tracker().Add(newPod(named("shop", fmt.Sprintf("pod-%03d", i)))))
 		}
 		s, _ := scanning(t, w)
 		s.Registration(registration.Registered)
@@ -200,9 +194,7 @@ func TestScanReportsTheNewest(t *testing.T) {
 		w.told()
 		later := newPod(named("shop", "the-last"))
 		later.CreationTimestamp = metav1.NewTime(later.CreationTimestamp.Add(time.Second))
-		if err := w.Tracker().Add(later); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, w.Tracker().Add(later))
 		s.Registration(registration.Registered)
 		pause(interval + settleDelay)
 		told := w.told()

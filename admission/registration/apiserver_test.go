@@ -29,6 +29,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 )
 
 // apiserver is a clientset that calls webhooks for probe Pods the way kube-apiserver
@@ -214,9 +215,7 @@ func (a *apiserver) recorded() []string {
 func (a *apiserver) holds(t *testing.T, k kind) string {
 	t.Helper()
 	o, err := k.in(a).get(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if o == nil {
 		return "gone"
 	}
@@ -243,9 +242,7 @@ func (a *apiserver) expect(t *testing.T, when, mutatingHolds, validatingHolds st
 
 func (a *apiserver) change(t *testing.T, k kind, change func(*object) *object) {
 	t.Helper()
-	if err := edit(t.Context(), a, k, change); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, edit(t.Context(), a, k, change))
 }
 
 func (a *apiserver) remove(t *testing.T, k kind) {
@@ -254,21 +251,15 @@ func (a *apiserver) remove(t *testing.T, k kind) {
 	if k == validating {
 		remove = a.AdmissionregistrationV1().ValidatingWebhookConfigurations().Delete
 	}
-	if err := remove(t.Context(), Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, remove(t.Context(), Name, metav1.DeleteOptions{}))
 }
 
 func caPEM(t *testing.T) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	template := &x509.Certificate{NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

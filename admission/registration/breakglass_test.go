@@ -13,6 +13,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestDeletedIsRecreatedOnce(t *testing.T) {
@@ -46,9 +48,7 @@ func TestBreakGlass(t *testing.T) {
 	}{
 		"unregister": {
 			breaks: func(t *testing.T, a *apiserver) {
-				if err := Unregister(t.Context(), a); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, Unregister(t.Context(), a))
 			},
 			mutating: "", validating: "",
 		},
@@ -57,9 +57,7 @@ func TestBreakGlass(t *testing.T) {
 				a.change(t, mutating, off)
 				a.remove(t, validating)
 				a.remove(t, mutating)
-				if err := Unregister(t.Context(), a); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, Unregister(t.Context(), a))
 			},
 		},
 		"annotated and emptied": {
@@ -109,9 +107,7 @@ func TestBreakGlass(t *testing.T) {
 				if err := r.Check(); err != nil {
 					t.Errorf("what a person has switched off is not ready: %v", err)
 				}
-				if err := Register(t.Context(), a); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, Register(t.Context(), a))
 				pause(time.Second)
 				wantState(t, r, Registered)
 				a.expect(t, "switched on", "mutate", "validate")
@@ -124,9 +120,7 @@ func TestBreakGlass(t *testing.T) {
 func TestBreakGlassOutlivesTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
-		if err := Unregister(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, Unregister(t.Context(), a))
 		r := run(t, a)
 		pause(time.Hour)
 		wantState(t, r, Off)

@@ -35,6 +35,7 @@ const (
 	None    Mode = "none" // nothing is written
 	URL     Mode = "url"
 	Service Mode = "service"
+	Static  Mode = "static" // files that kube-apiserver of this host reads (KEP-5793)
 )
 
 // Object is an object of our own that the webhook must never decide on, because it would wait for
@@ -44,7 +45,7 @@ type Object struct{ Group, Resource, Namespace, Name string }
 // Spec is what to register, except for the caBundle.
 type Spec struct {
 	Mode Mode
-	// Host is the host in the URL in mode url: an IP address or a DNS name.
+	// Host is the host in the URL in modes url and static: an IP address or a DNS name.
 	Host string
 	// Port is the port of Host or of the Service.
 	Port int
@@ -75,7 +76,7 @@ func (s Spec) Validate() error {
 	switch s.Mode {
 	case None:
 		return nil
-	case URL:
+	case URL, Static:
 		if net.ParseIP(s.Host) == nil && len(validation.IsDNS1123Subdomain(s.Host)) > 0 {
 			add("webhook URL host %q: want an IP address or a DNS name", s.Host)
 		}
@@ -87,7 +88,7 @@ func (s Spec) Validate() error {
 			add("webhook service namespace %q: %s", s.ServiceNamespace, problems[0])
 		}
 	default:
-		add("webhook registration %q: want none, url or service", s.Mode)
+		add("webhook registration %q: want none, url, service or static", s.Mode)
 	}
 	if s.Port < 1 || s.Port > 65535 {
 		add("webhook port %d: want 1 to 65535", s.Port)
@@ -105,6 +106,9 @@ func (s Spec) Validate() error {
 	}
 	return errors.Join(errs...)
 }
+
+// inAPI reports whether the configurations are objects of the API.
+func (s Spec) inAPI() bool { return s.Mode == URL || s.Mode == Service }
 
 // Endpoint returns the URL that the apiserver calls for a path, for logs and messages.
 func (s Spec) Endpoint(path string) string {

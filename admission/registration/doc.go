@@ -27,6 +27,9 @@
 //
 // If another client reverts each write, there are a few repairs at once and then one per second.
 //
+// With mode Static every replica keeps both configurations as files for the kube-apiserver of its own
+// host instead (see StaticFiles): no API client can delete them, and they hold from its first request on.
+//
 // A HostReporter and a Registrar run on every replica. The Registrar watches the two objects by
 // name and passes what is registered to the serving CA of its replica (ServingCA). While it leads
 // it registers the caBundle of that CA, decides in plan without a client and writes with the

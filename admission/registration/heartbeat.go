@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/stateobject"
@@ -135,7 +136,7 @@ func (h *HostReporter) Run(ctx context.Context) error {
 // Lease of another one.
 func (h *HostReporter) sync(ctx context.Context, key string) error {
 	now := h.config.Clock.Now()
-	if len(liveHosts(identities(h.leases.GetStore()), now)) < 2 {
+	if len(apiservers.Hosts(identities(h.leases.GetStore()), now)) < 2 {
 		return nil
 	}
 	if left := h.renewed.Add(heartbeatInterval).Sub(now); left > 0 {

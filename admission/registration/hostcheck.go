@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/meta"
 )
 
@@ -150,7 +151,7 @@ func (r *Registrar) checkHosts(now time.Time) hostCheck {
 		unknown := errors.New("the identity Leases of kube-apiserver are not listed yet")
 		return hostCheck{applies: true, unknown: unknown}
 	}
-	hosts := liveHosts(identities(reporter.leases.GetStore()), now)
+	hosts := apiservers.Hosts(identities(reporter.leases.GetStore()), now)
 	lines, _, err := readHosts(reporter.object())
 	if err != nil && len(hosts) > 1 {
 		return hostCheck{applies: true, unknown: err}

@@ -24,6 +24,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
 
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/stateobject"
 )
 
@@ -157,7 +158,7 @@ func TestNobodyToAwait(t *testing.T) {
 		"one host of another name": func(t *testing.T, a *apiserver) { a.serve(t, "kind-control-plane") },
 		"two, one of them long ago": func(t *testing.T, a *apiserver) {
 			a.serve(t, "cp-2")
-			pause(identityAge + time.Minute)
+			pause(apiservers.IdentityAge + time.Minute)
 			a.serve(t, "cp-1")
 		},
 	} {

@@ -12,68 +12,26 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/apiservers"
 )
-
-// identitySelector selects the identity Leases of kube-apiservers
-// (pkg/controlplane/apiserver/server.go).
-const identitySelector = "apiserver.kubernetes.io/identity=kube-apiserver"
-
-// identityAge is how long a kube-apiserver counts as running after it has renewed its Lease. It
-// renews every 10 s, with a duration of an hour. One that has failed thirty times does not reach
-// etcd and creates no Pods. The clocks of hosts may differ by as much. A longer time would delay
-// the first binding; a shorter one could bind too early and refuse Pods.
-const identityAge = 5 * time.Minute
 
 // PerHost reports whether each kube-apiserver reaches only the replica on its own host.
 func (s Spec) PerHost() bool {
-	if s.Mode != URL {
+	if s.Mode != URL && s.Mode != Static {
 		return false
 	}
 	return s.Host == "localhost" || net.ParseIP(s.Host).IsLoopback()
 }
 
-// liveHosts returns the hosts of the running kube-apiservers, sorted. A Lease without a host counts
-// under its own name: no replica reports from there, and that is safer than to overlook a
-// kube-apiserver.
-//
-// A Lease counts as old only if it is old both by our clock and by the newest Lease: a fast clock,
-// ours or that of one host, must not hide the others.
-func liveHosts(leases []*coordinationv1.Lease, now time.Time) []string {
-	var newest time.Time
-	for _, lease := range leases {
-		if renewed := lease.Spec.RenewTime; renewed != nil && renewed.After(newest) {
-			newest = renewed.Time
-		}
-	}
-	if newest.Before(now) {
-		now = newest
-	}
-	var hosts []string
-	for _, lease := range leases {
-		if renewed := lease.Spec.RenewTime; renewed != nil && now.Sub(renewed.Time) > identityAge {
-			continue
-		}
-		host := lease.Labels[corev1.LabelHostname]
-		if host == "" {
-			host = lease.Name
-		}
-		hosts = append(hosts, host)
-	}
-	slices.Sort(hosts)
-	return slices.Compact(hosts)
-}
-
-func selectIdentities(o *metav1.ListOptions) { o.LabelSelector = identitySelector }
-
 // newIdentityInformer returns an informer of the identity Leases.
 func newIdentityInformer(client kubernetes.Interface) cache.SharedIndexInformer {
-	return coordinationinformers.NewFilteredLeaseInformer(client, metav1.NamespaceSystem, 0, cache.Indexers{}, selectIdentities)
+	return coordinationinformers.NewFilteredLeaseInformer(client, metav1.NamespaceSystem, 0, cache.Indexers{}, apiservers.SelectIdentities)
 }
 
 // identities returns the Leases in an informer's store.
@@ -85,21 +43,6 @@ func identities(store cache.Store) []*coordinationv1.Lease {
 		}
 	}
 	return leases
-}
-
-// LiveHosts returns the hosts of kube-apiservers with a recent identity Lease, from the API.
-func LiveHosts(ctx context.Context, client kubernetes.Interface, now time.Time) ([]string, error) {
-	var options metav1.ListOptions
-	selectIdentities(&options)
-	list, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, options)
-	if err != nil {
-		return nil, fmt.Errorf("list the identity Leases of kube-apiserver: %w", err)
-	}
-	leases := make([]*coordinationv1.Lease, len(list.Items))
-	for i := range list.Items {
-		leases[i] = &list.Items[i]
-	}
-	return liveHosts(leases, now), nil
 }
 
 // HostsWithoutReplica returns the hosts on which a kube-apiserver has no replica to call, from the
@@ -115,7 +58,7 @@ func HostsWithoutReplica(ctx context.Context, client kubernetes.Interface, now t
 	if i < 0 {
 		return nil, nil
 	}
-	hosts, err := LiveHosts(ctx, client, now)
+	hosts, err := apiservers.LiveHosts(ctx, client, now)
 	if err != nil || len(hosts) < 2 {
 		return nil, err
 	}

@@ -30,46 +30,6 @@ func identity(name, host string, renewed time.Time) *coordinationv1.Lease {
 	return lease
 }
 
-func TestLiveHosts(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	unrenewed := identity("d", "cp-4", now)
-	unrenewed.Spec.RenewTime = nil
-	for name, tc := range map[string]struct {
-		reason string
-		leases []*coordinationv1.Lease
-		want   []string
-	}{
-		"None": {},
-		"Two":  {leases: []*coordinationv1.Lease{identity("b", "cp-2", now), identity("a", "cp-1", now.Add(-10*time.Second))}, want: []string{"cp-1", "cp-2"}},
-		"SameHost": {
-			reason: "one replica is enough for both",
-			leases: []*coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-1", now)}, want: []string{"cp-1"},
-		},
-		"Old":       {leases: []*coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-2", now.Add(-identityAge-time.Second))}, want: []string{"cp-1"}},
-		"NotYet":    {leases: []*coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-2", now.Add(-identityAge))}, want: []string{"cp-1", "cp-2"}},
-		"Unnamed":   {reason: "safer than to overlook it", leases: []*coordinationv1.Lease{identity("a", "", now)}, want: []string{"a"}},
-		"NoRenewal": {reason: "safer than to overlook it", leases: []*coordinationv1.Lease{unrenewed}, want: []string{"cp-4"}},
-		"OurClockIsFast": {
-			reason: "all Leases look old to us",
-			leases: []*coordinationv1.Lease{identity("a", "cp-1", now.Add(-time.Hour)), identity("b", "cp-2", now.Add(-time.Hour))},
-			want:   []string{"cp-1", "cp-2"},
-		},
-		"OneClockIsFast": {
-			reason: "it must not make the others look old",
-			leases: []*coordinationv1.Lease{identity("a", "cp-1", now.Add(time.Hour)), identity("b", "cp-2", now)},
-			want:   []string{"cp-1", "cp-2"},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(tc.want, liveHosts(tc.leases, now)); diff != "" {
-				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
-			}
-		})
-	}
-}
-
 func TestPerHost(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{"127.0.0.1": true, "::1": true, "localhost": true, "10.0.0.7": false, "webhook.example.org": false} {
@@ -115,7 +75,6 @@ func TestLook(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			c := &hostChecker{}
 			c.look(tc.hosts, "cp-1", "https://127.0.0.1:10262", tc.first, now)
 			got := c.look(tc.hosts, "cp-1", "https://127.0.0.1:10262", tc.next, now.Add(tc.after))
@@ -140,7 +99,6 @@ func TestHold(t *testing.T) {
 		"AllThere":     {check: hostCheck{applies: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			d, held := tc.check.hold()
 			if d.status.Detail != tc.want || held != (tc.want != "") {
 				t.Errorf("%s: held %t for %q, want %q", tc.reason, held, d.status.Detail, tc.want)

@@ -57,7 +57,6 @@ func TestActiveInactiveDelete(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var objects []runtime.Object
 			if tc.mutating != nil {
 				objects = append(objects, tc.mutating.mutating())

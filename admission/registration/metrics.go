@@ -10,6 +10,9 @@ import "k8s.io/component-base/metrics"
 type Metrics struct {
 	states *metrics.GaugeVec
 	hosts  *metrics.Gauge
+
+	staticLoaded  *metrics.GaugeVec
+	staticRepairs *metrics.Counter
 }
 
 // NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
@@ -17,16 +20,25 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		states: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_webhook_registration_state",
-			Help: "State of the webhook registration, with --webhook-registration=url or service: 1 for the current state, 0 for " +
-				"every other. On the leader it is starting, waiting, proving, repairing, registered, off or deleted; on other replicas idle.",
+			Help: "State of the webhook registration, unless --webhook-registration is none: 1 for the current state, 0 for " +
+				"every other. On the leader it is starting, waiting, proving, repairing, registered, off or deleted; on other replicas idle. " +
+				"With --webhook-registration=static it is starting, waiting, repairing or registered on every replica.",
 		}, []string{"state"}),
 		hosts: metrics.NewGauge(&metrics.GaugeOpts{
 			Name: "sacm_webhook_hosts_without_replica",
 			Help: "Hosts with a kube-apiserver but without a replica that it could call, with --webhook-registration=url, " +
 				"on the leader; 0 on other replicas.",
 		}),
+		staticLoaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "sacm_webhook_static_loaded",
+			Help: "Whether kube-apiserver of this host has loaded our files, by its plugin, with --webhook-registration=static: 1 or 0.",
+		}, []string{"plugin"}),
+		staticRepairs: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "sacm_webhook_static_repairs_total",
+			Help: "Number of files of the static registration that were written again because another process had changed or removed them.",
+		}),
 	}
-	mustRegister(m.states, m.hosts)
+	mustRegister(m.states, m.hosts, m.staticLoaded, m.staticRepairs)
 	return m
 }
 
@@ -47,5 +59,23 @@ func (m *Metrics) state(current State) {
 func (m *Metrics) missing(hosts int) {
 	if m != nil {
 		m.hosts.Set(float64(hosts))
+	}
+}
+
+// loaded records whether kube-apiserver has loaded the file of a kind.
+func (m *Metrics) loaded(k kind, loaded bool) {
+	if m == nil {
+		return
+	}
+	value := 0.0
+	if loaded {
+		value = 1
+	}
+	m.staticLoaded.WithLabelValues(k.plugin()).Set(value)
+}
+
+func (m *Metrics) repaired() {
+	if m != nil {
+		m.staticRepairs.Inc()
 	}
 }

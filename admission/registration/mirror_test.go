@@ -22,6 +22,7 @@ import (
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/internal/testutil"
 )
 
 // conditions are an entry's match conditions, evaluated by kube-apiserver's own code.
@@ -30,9 +31,7 @@ type conditions struct{ matchconditions.Matcher }
 func compile(t testing.TB, one entry) conditions {
 	t.Helper()
 	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var expressions []cel.ExpressionAccessor
 	for _, condition := range one.MatchConditions {
 		expressions = append(expressions, (*matchconditions.MatchCondition)(&condition))
@@ -139,7 +138,6 @@ func TestMirrorPodsOfANodeAreExempt(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			r := mirrorPod()
 			tc.change(&r)
 			if got := conditions.exempts(t, r); got != tc.exempt {
@@ -156,9 +154,7 @@ func FuzzExemptMirrorPod(f *testing.F) {
 	plugin := serviceaccount.New(serviceaccount.DefaultConfig(), serviceaccount.Dependencies{})
 	r := mirrorPod()
 	encoded, err := json.Marshal(r.pod)
-	if err != nil {
-		f.Fatal(err)
-	}
+	testutil.Must(f, err)
 	f.Add(encoded, r.user.Name, r.user.Groups[0], "CREATE", "")
 	f.Add([]byte(`{"metadata":{"annotations":{"kubernetes.io/config.mirror":""}},"spec":{"volumes":[{"secret":{"secretName":"s"}}],"containers":[{"env":[{"valueFrom":{"secretKeyRef":{"name":"s"}}}],"envFrom":[{"secretRef":{"name":"s"}}]}]}}`),
 		"system:node:a", "system:nodes", "CREATE", "")
@@ -172,9 +168,7 @@ func FuzzExemptMirrorPod(f *testing.F) {
 			t.Errorf("%q of %q is exempt for %s of pods/%s", name, group, operation, subresource)
 		}
 		sent, err := json.Marshal(r.pod)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		request := &admission.Request{Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, Operation: admission.Create, Object: sent}
 		// An account would be looked up, and there is nothing to look in.
 		if err := plugin.Validate(t.Context(), request, &admission.Response{}); err != nil {
@@ -195,14 +189,10 @@ func TestExemptMirrorPods(t *testing.T) {
 	}
 	client := fake.NewClientset(configuration(mutatingEntries...).mutating(), configuration(append(old, foreign)...).validating())
 	for range 2 {
-		if err := ExemptMirrorPods(t.Context(), client); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, ExemptMirrorPods(t.Context(), client))
 	}
 	got, err := validating.in(client).get(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	names := func(e entry) (names []string) {
 		for _, one := range e.MatchConditions {
 			names = append(names, one.Name)

@@ -198,7 +198,6 @@ func TestPlan(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			o := observation{
 				last: tc.world.deleted, spec: urlSpec(), caBundle: []byte("ca"),
 				proven: tc.world.proven, probeID: "id", now: now,

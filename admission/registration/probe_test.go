@@ -11,6 +11,7 @@ import (
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/plugins"
+	"sa-controller-manager/internal/testutil"
 )
 
 // The plugin that judges what a Pod asks for itself does not stand in the way of a proof,
@@ -18,13 +19,9 @@ import (
 func TestTrialPodPassesSecurityContextDeny(t *testing.T) {
 	t.Parallel()
 	plugin, err := plugins.NewSecurityContextDeny(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	object, err := json.Marshal(TrialPod())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	request := &admission.Request{
 		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, Operation: admission.Create, DryRun: true, Object: object,
 	}

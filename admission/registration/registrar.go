@@ -118,9 +118,9 @@ func (r *Registrar) setStatus(status Status) {
 func (r *Registrar) Check() error { return r.Status().Check() }
 
 // Run watches both configurations until ctx ends, on every replica: each has to know which
-// caBundles kube-apiserver has. It must be called once, and is a no-op in mode none.
+// caBundles kube-apiserver has. It must be called once, and is a no-op in modes none and static.
 func (r *Registrar) Run(ctx context.Context) error {
-	if r.config.Mode == None {
+	if !r.config.inAPI() {
 		return nil
 	}
 	client, ours := r.config.Client, reconcile.OnlyNamed(Name)
@@ -132,7 +132,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 // Lead reconciles both configurations until ctx ends, while Run runs. It may be called again once
 // it has returned, and then starts from the current objects.
 func (r *Registrar) Lead(ctx context.Context) error {
-	if r.config.Mode != None {
+	if r.config.inAPI() {
 		r.term(ctx, Status{Starting, "reading " + Name})
 		defer r.term(nil, Status{State: Idle}) //nolint:staticcheck // no context means no term
 	}

@@ -25,6 +25,7 @@ import (
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/testutil"
 )
 
 func (a *apiserver) config() Config {
@@ -198,9 +199,7 @@ func TestCABundleChanges(t *testing.T) {
 		a.change(t, validating, func(o *object) *object { return o.with(nil).annotated(AnnotationOff) })
 		third := caPEM(t)
 		a.accepts(third)
-		if err := Register(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, Register(t.Context(), a))
 		pause(time.Second)
 		a.expect(t, "another CA", "mutate", "validate")
 		if probes, _ := a.counts(); probes != 2 {
@@ -244,12 +243,8 @@ func TestProbeResponderForgets(t *testing.T) {
 	ask := func(id string, dryRun bool) int {
 		response := &admission.Response{}
 		object, err := json.Marshal(probePod(id))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := a.Admit(t.Context(), &admission.Request{DryRun: dryRun, Object: object}, response); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
+		testutil.Must(t, a.Admit(t.Context(), &admission.Request{DryRun: dryRun, Object: object}, response))
 		return len(response.Patch)
 	}
 	if ask("real", false) != 0 || a.Arrived("real") {
@@ -281,9 +276,7 @@ func TestChangesAreTold(t *testing.T) {
 		pause(time.Minute)
 		a.change(t, mutating, func(o *object) *object { return o.with(nil) })
 		pause(time.Minute)
-		if err := Unregister(t.Context(), a); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, Unregister(t.Context(), a))
 		pause(time.Minute)
 		mu.Lock()
 		defer mu.Unlock()
@@ -299,9 +292,7 @@ func TestNamespaceSelector(t *testing.T) {
 		a := newAPIServer(t)
 		covered := func(namespace string) bool {
 			selector, err := NamespaceSelector(t.Context(), a)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			return selector.Matches(labels.Set{"kubernetes.io/metadata.name": namespace})
 		}
 		if !covered("shop") {

@@ -69,7 +69,7 @@ func (s Spec) entry(name, path string, rules []admission.Rule, caBundle []byte) 
 }
 
 func (s Spec) clientConfig(path string, caBundle []byte) admissionregistrationv1.WebhookClientConfig {
-	if s.Mode == URL {
+	if s.Mode != Service {
 		return admissionregistrationv1.WebhookClientConfig{URL: new(s.Endpoint(path)), CABundle: caBundle}
 	}
 	return admissionregistrationv1.WebhookClientConfig{

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 )
 
 // urlSpec is what the ServiceAccount plugin needs, called on loopback.
@@ -72,16 +72,12 @@ func TestEntries(t *testing.T) {
 		ReinvocationPolicy:      new(admissionregistrationv1.IfNeededReinvocationPolicy),
 		MatchConditions:         []admissionregistrationv1.MatchCondition{{Name: "not-a-mirror-pod", Expression: mirrorCondition}},
 	}
-	if diff := cmp.Diff([]entry{want}, mutating); diff != "" {
-		t.Errorf("mutating (-want +got)\n%s", diff)
-	}
+	testutil.Check(t, "mutating", []entry{want}, mutating)
 	want.Name = "validate.sa-controller-manager.webhook"
 	want.ClientConfig.URL = new("https://127.0.0.1:10262/validate")
 	want.Rules = append(want.Rules, rule("UPDATE", "pods/ephemeralcontainers"))
 	want.ReinvocationPolicy, want.MatchConditions = nil, []admissionregistrationv1.MatchCondition{notAHarmlessMirror()}
-	if diff := cmp.Diff([]entry{want}, validating); diff != "" {
-		t.Errorf("validating (-want +got)\n%s", diff)
-	}
+	testutil.Check(t, "validating", []entry{want}, validating)
 	if mutating, validating := (Spec{Mode: URL}).entries(nil); len(mutating)+len(validating) > 0 {
 		t.Errorf("without a rule there is %v and %v, want no webhook", mutating, validating)
 	}
@@ -96,9 +92,7 @@ func TestEntriesOfAService(t *testing.T) {
 		},
 		CABundle: []byte("ca"),
 	}
-	if diff := cmp.Diff(want, mutating[0].ClientConfig); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	testutil.Check(t, "result", want, mutating[0].ClientConfig)
 }
 
 // TestOwnObjectsAreExcluded: kube-apiserver calls the webhook for none of the process's own
@@ -130,7 +124,6 @@ func TestOwnObjectsAreExcluded(t *testing.T) {
 		"all of a namespace are deleted": {rule: everything, resource: secrets, namespace: "kube-system", deletion: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			spec := urlSpec()
 			spec.ValidatingRules = []admission.Rule{tc.rule}
 			_, validating := spec.entries(nil)
@@ -156,9 +149,7 @@ func TestExcludedNamespaces(t *testing.T) {
 	want := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a", "b"},
 	}}}
-	if diff := cmp.Diff(want, mutating[0].NamespaceSelector); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
+	testutil.Check(t, "result", want, mutating[0].NamespaceSelector)
 	if probe := spec.probeEntry("id", nil); len(probe.NamespaceSelector.MatchExpressions) != 0 {
 		t.Error("the probe is kept out of a namespace, although it may be made there")
 	}
@@ -175,7 +166,7 @@ func TestValidate(t *testing.T) {
 		"service":         {change: func(*Spec) {}, service: true},
 		"IPv6":            {change: func(s *Spec) { s.Host = "::1" }},
 		"none":            {change: func(s *Spec) { *s = Spec{Mode: None} }},
-		"no mode":         {change: func(s *Spec) { s.Mode = "" }, want: "want none, url or service"},
+		"no mode":         {change: func(s *Spec) { s.Mode = "" }, want: "want none, url, service or static"},
 		"host with port":  {change: func(s *Spec) { s.Host = "localhost:1" }, want: `host "localhost:1"`},
 		"no host":         {change: func(s *Spec) { s.Host = "" }, want: `host ""`},
 		"no service":      {change: func(s *Spec) { s.ServiceName = "" }, service: true, want: `service name ""`},
@@ -190,7 +181,6 @@ func TestValidate(t *testing.T) {
 		"all subresource": {change: func(s *Spec) { s.MutatingRules[0].SubResource = "*" }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			spec := urlSpec()
 			if tc.service {
 				spec = serviceSpec()
@@ -222,9 +212,7 @@ func TestStagedTwiceIsStagedOnce(t *testing.T) {
 	t.Parallel()
 	mutating, _ := urlSpec().entries([]byte("ca"))
 	once := append(staged(mutating, "one"), urlSpec().probeEntry("one", nil))
-	if diff := cmp.Diff(staged(mutating, "two"), staged(once, "two")); diff != "" {
-		t.Errorf("staged over another process's stage (-want +got)\n%s", diff)
-	}
+	testutil.Check(t, "staged over another process's stage", staged(mutating, "two"), staged(once, "two"))
 	if len(mutating[0].MatchConditions) != 1 {
 		t.Error("what was found has been changed")
 	}

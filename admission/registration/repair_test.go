@@ -13,6 +13,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestRepairs(t *testing.T) {
@@ -64,9 +66,7 @@ func TestRepairs(t *testing.T) {
 				m, v := urlSpec().entries(a.accepted)
 				for k, entries := range [][]entry{m, v} {
 					o := (*object)(nil).with(entries)
-					if err := kind(k).in(a).put(t.Context(), harm(o)); err != nil {
-						t.Fatal(err)
-					}
+					testutil.Must(t, kind(k).in(a).put(t.Context(), harm(o)))
 				}
 				r := run(t, a)
 				pause(2 * time.Second)
@@ -82,9 +82,7 @@ func TestRepairsOneBesideOneThatRefuses(t *testing.T) {
 	for name, harm := range map[string]func(*testing.T, *apiserver){
 		"deleted": func(*testing.T, *apiserver) {},
 		"emptied": func(t *testing.T, a *apiserver) {
-			if err := mutating.in(a).put(t.Context(), (*object)(nil).with(nil)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, mutating.in(a).put(t.Context(), (*object)(nil).with(nil)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,9 +90,7 @@ func TestRepairsOneBesideOneThatRefuses(t *testing.T) {
 				a := newAPIServer(t)
 				a.invalid = apierrors.NewForbidden(corev1.Resource("pods"), "probe", errors.New("pod.Spec.SecurityContext.RunAsUser is forbidden"))
 				_, entries := urlSpec().entries(a.accepted)
-				if err := validating.in(a).put(t.Context(), (*object)(nil).with(entries)); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, validating.in(a).put(t.Context(), (*object)(nil).with(entries)))
 				harm(t, a)
 				r := run(t, a)
 				pause(2 * time.Second)

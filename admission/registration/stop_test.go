@@ -27,7 +27,6 @@ func TestEndsWhileTheAPIServerIsAway(t *testing.T) {
 	}
 	for name, start := range starts {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				const term = 10 * time.Minute
 				ctx, cancel := context.WithTimeout(t.Context(), term)

@@ -11,12 +11,12 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 )
 
 // podCase is a file in testdata: a Pod, the world it is admitted in, and what becomes
@@ -86,7 +86,6 @@ func forEachCase(t *testing.T, directory string, check func(*testing.T, podCase)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			t.Parallel()
 			tc := readCase(t, file)
 			synctest.Test(t, func(t *testing.T) { check(t, tc) })
 		})
@@ -96,9 +95,7 @@ func forEachCase(t *testing.T, directory string, check func(*testing.T, podCase)
 func readCase(t *testing.T, file string) podCase {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var tc podCase
 	if err := yaml.UnmarshalStrict(data, &tc); err != nil {
 		t.Fatalf("%s: %v", file, err)
@@ -112,9 +109,7 @@ func readCase(t *testing.T, file string) podCase {
 func (tc podCase) plugin(t *testing.T) *Plugin {
 	t.Helper()
 	config, err := ParseConfig(tc.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	w := newWorld()
 	if tc.Accounts == nil {
 		w = newWorld(account(testNamespace, defaultAccount))
@@ -136,18 +131,14 @@ func (tc podCase) check(t *testing.T, response *admission.Response, err error) {
 	if code != tc.Code || message != tc.Refusal {
 		t.Errorf("%s\nrefused with %d %q, want %d %q", tc.Reason, code, message, tc.Code, tc.Refusal)
 	}
-	if diff := cmp.Diff(tc.patch(t), decodePatch(t, response.Patch), cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("%s\npatch (-want +got):\n%s", tc.Reason, diff)
-	}
+	testutil.Check(t, tc.Reason+"\npatch", tc.patch(t), decodePatch(t, response.Patch), cmpopts.EquateEmpty())
 }
 
 // patch is the expected patch with the token volume written out.
 func (tc podCase) patch(t *testing.T) []map[string]any {
 	t.Helper()
 	var volume any
-	if err := yaml.Unmarshal([]byte(tokenVolume), &volume); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, yaml.Unmarshal([]byte(tokenVolume), &volume))
 	for _, operation := range tc.Patch {
 		if operation["value"] != "token volume" {
 			continue
@@ -163,12 +154,8 @@ func (tc podCase) patch(t *testing.T) []map[string]any {
 func decodePatch(t *testing.T, operations []admission.PatchOperation) []map[string]any {
 	t.Helper()
 	encoded, err := json.Marshal(operations)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var decoded []map[string]any
-	if err := json.Unmarshal(encoded, &decoded); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(encoded, &decoded))
 	return decoded
 }

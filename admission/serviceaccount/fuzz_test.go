@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 )
 
 // FuzzAdmit sends any JSON object as a Pod, in both modes. It is refused, or the patch
@@ -27,13 +28,9 @@ func FuzzAdmit(f *testing.F) {
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		testutil.Must(f, err)
 		var tc podCase
-		if err := yaml.Unmarshal(data, &tc); err != nil {
-			f.Fatal(err)
-		}
+		testutil.Must(f, yaml.Unmarshal(data, &tc))
 		f.Add([]byte(tc.Pod), true)
 		f.Add([]byte(tc.Pod), false)
 	}
@@ -68,9 +65,7 @@ func FuzzAdmit(f *testing.F) {
 func checkForeseen(t *testing.T, plugin *Plugin, object, patched []byte) {
 	t.Helper()
 	foreseen, err := decodePod(object)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if foreseen.isMirror() {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestEveryCVEPath tries every way in which a Secret was once reachable past the limit:
@@ -31,7 +32,6 @@ func TestEveryCVEPath(t *testing.T) {
 	for list, role := range lists {
 		for field, member := range fields {
 			t.Run(list+"/"+field, func(t *testing.T) {
-				t.Parallel()
 				pod := func(secret string) string {
 					return fmt.Sprintf(`{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default", %q: [{"name": "c", %s}]}}`,
 						list, fmt.Sprintf(member, secret))
@@ -113,7 +113,6 @@ func TestStrictCoversEveryVolume(t *testing.T) {
 	strict.StrictMountableSecrets = true
 	for field, source := range sources {
 		t.Run(field, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(account(testNamespace, defaultAccount))
 			request := creation([]byte(`{"metadata": {"name": "web"}, "spec": {"volumes": [{"name": "v", ` + source + `}]}}`))
 			if err := w.plugin(limit).Admit(t.Context(), request, &admission.Response{}); err != nil {
@@ -144,17 +143,12 @@ func TestVisitorKnowsEverySecretReference(t *testing.T) {
 	}
 	for _, path := range paths {
 		t.Run(strings.Join(path, "."), func(t *testing.T) {
-			t.Parallel()
 			spec := reflect.New(reflect.TypeFor[corev1.PodSpec]())
 			setString(t, spec.Elem(), path, "the-secret")
 			object, err := json.Marshal(corev1.Pod{Spec: *spec.Interface().(*corev1.PodSpec)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			pod, err := decodePod(object)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			references := pod.Spec.secretReferences()
 			if len(references) != 1 || references[0].secret != "the-secret" {
 				t.Errorf("the visitor sees %+v in %s", references, object)

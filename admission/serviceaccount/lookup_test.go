@@ -120,7 +120,6 @@ func TestLookup(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
 				w.ensure, w.err = tc.ensure, tc.apiErr

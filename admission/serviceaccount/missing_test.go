@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/json"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestMissingIsWhatAdmitAdds compares MissingFrom with the plugin in every case of testdata/create:
@@ -37,9 +37,7 @@ func TestMissingIsWhatAdmitAdds(t *testing.T) {
 			Token:          slices.ContainsFunc(response.Patch, func(o admission.PatchOperation) bool { return strings.Contains(o.Path, "/volumeMounts") }),
 			TokenElsewhere: plugin.config.MissingFrom(before, account).TokenElsewhere,
 		}
-		if diff := cmp.Diff(want, plugin.config.MissingFrom(before, account)); diff != "" {
-			t.Errorf("%s\nbefore (-want +got):\n%s", tc.Reason, diff)
-		}
+		testutil.Check(t, tc.Reason+"\nbefore", want, plugin.config.MissingFrom(before, account))
 		if got := plugin.config.MissingFrom(after, account); got.Account || got.Token {
 			t.Errorf("%s\nstill missing after admission: %+v", tc.Reason, got)
 		}
@@ -91,14 +89,11 @@ func TestMissingFrom(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			pod := &corev1.Pod{Spec: tc.pod}
 			if tc.mirror {
 				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, corev1.MirrorPodAnnotationKey, "")
 			}
-			if diff := cmp.Diff(tc.want, tc.config.MissingFrom(pod, tc.account)); diff != "" {
-				t.Errorf("%s\nmissing (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\nmissing", tc.want, tc.config.MissingFrom(pod, tc.account))
 		})
 	}
 }
@@ -110,8 +105,6 @@ func patches(response *admission.Response, path string) bool {
 func typedPod(t *testing.T, object []byte) *corev1.Pod {
 	t.Helper()
 	var pod corev1.Pod
-	if err := json.UnmarshalCaseSensitivePreserveInts(object, &pod); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.UnmarshalCaseSensitivePreserveInts(object, &pod))
 	return &pod
 }

@@ -43,7 +43,6 @@ func TestIgnores(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			plugin := newWorld().plugin(DefaultConfig())
 			request := creation([]byte(unacceptable))
 			if plugin.Admit(t.Context(), request, &admission.Response{}) == nil {
@@ -85,7 +84,6 @@ func TestRepeatedMembers(t *testing.T) {
 	}
 	for name, object := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if code, message := codeAndMessage(plugin.Admit(t.Context(), creation([]byte(object)), &admission.Response{})); code != 400 {
 				t.Errorf("got %d %q", code, message)
 			}
@@ -106,7 +104,6 @@ func TestContradictsItsKind(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			request := creation([]byte("{" + tc.head + `"spec": {"serviceAccountName": "default", "containers": [{"name": "a"}]}}`))
 			for call, decide := range map[string]func(context.Context, *admission.Request, *admission.Response) error{"Admit": plugin.Admit, "Validate": plugin.Validate} {
 				code, message := codeAndMessage(decide(t.Context(), request, &admission.Response{}))

@@ -18,6 +18,7 @@ import (
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/internal/testutil"
 )
 
 // review is what kube-apiserver v1.36.3 sends for a Pod of two containers.
@@ -47,15 +48,11 @@ func BenchmarkDecodePod(b *testing.B) {
 			Object json.RawMessage `json:"object"`
 		} `json:"request"`
 	}
-	if err := json.Unmarshal(review, &body); err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, json.Unmarshal(review, &body))
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body.Request.Object)))
 	for b.Loop() {
-		if err := json.Unmarshal(body.Request.Object, &corev1.Pod{}); err != nil {
-			b.Fatal(err)
-		}
+		testutil.Must(b, json.Unmarshal(body.Request.Object, &corev1.Pod{}))
 	}
 }
 
@@ -68,9 +65,7 @@ func call(url string, body []byte) *http.Request {
 func newWebhook(b *testing.B) *admission.Webhook {
 	b.Helper()
 	accounts := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	if err := accounts.Add(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "default", UID: "1"}}); err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, accounts.Add(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "default", UID: "1"}}))
 	plugin := serviceaccount.New(serviceaccount.DefaultConfig(), serviceaccount.Dependencies{
 		Accounts: corev1listers.NewServiceAccountLister(accounts),
 		Waiters:  serviceaccount.NewWaiters(1, nil),

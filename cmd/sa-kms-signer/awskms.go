@@ -9,12 +9,11 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/kms"
 	"github.com/aws/aws-sdk-go-v2/service/kms/types"
@@ -25,24 +24,17 @@ import (
 // cloud is the backend of awskms URIs: one asymmetric key of AWS KMS. Credentials come from where
 // every program with the AWS SDK finds them, never from the URI.
 type cloud struct {
-	client    *kms.Client
-	id        string // key ID, ARN or alias/NAME
+	client *kms.Client
+	id     *string // key ID, ARN or alias/NAME
+	// algorithm begins the name of what it signs with.
 	algorithm string
-	public    crypto.PublicKey // set by find
 }
 
-func newAWSKMS(u *uri.URI, algorithm string) (backend, error) {
-	if err := unknownAttributes(u, "key-id", "region", "profile", "credentials-file"); err != nil {
-		return nil, err
-	}
-	c := &cloud{id: u.Get("key-id"), algorithm: algorithm}
-	if c.id == "" {
-		return nil, errors.New("want key-id: a key ID, an ARN or alias/NAME")
-	}
-	// A repetition would take longer than the caller waits.
-	options := []func(*config.LoadOptions) error{config.WithRegion(u.Get("region")), config.WithRetryMaxAttempts(1)}
-	if profile := u.Get("profile"); profile != "" {
-		options = append(options, config.WithSharedConfigProfile(profile))
+func newAWSKMS(u *uri.URI) (backend, error) {
+	options := []func(*config.LoadOptions) error{
+		config.WithRegion(u.Get("region")), config.WithSharedConfigProfile(u.Get("profile")),
+		config.WithRetryMaxAttempts(1), // a repetition would take longer than the caller waits
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(signTimeout)),
 	}
 	if file := u.Get("credentials-file"); file != "" {
 		if _, err := os.Stat(file); err != nil { // the SDK would look elsewhere
@@ -51,44 +43,28 @@ func newAWSKMS(u *uri.URI, algorithm string) (backend, error) {
 		options = append(options, config.WithSharedCredentialsFiles([]string{file}))
 	}
 	loaded, err := config.LoadDefaultConfig(context.Background(), options...)
-	switch {
-	case err != nil:
-		return nil, err
-	case loaded.Region == "":
-		return nil, errors.New("want region")
+	if err == nil && loaded.Region == "" {
+		err = errors.New("want region")
 	}
-	c.client = kms.NewFromConfig(loaded)
-	return c, nil
+	return &cloud{client: kms.NewFromConfig(loaded), id: aws.String(u.Get("key-id"))}, err
 }
 
-func (c *cloud) find(ctx context.Context) (crypto.PublicKey, error) {
-	found, err := c.client.GetPublicKey(ctx, &kms.GetPublicKeyInput{KeyId: &c.id})
-	switch {
-	case err != nil:
+func (c *cloud) find() (crypto.PublicKey, error) {
+	found, err := c.client.GetPublicKey(context.Background(), &kms.GetPublicKeyInput{KeyId: c.id})
+	if err != nil {
 		return nil, inShort(err)
-	case found.KeyUsage != types.KeyUsageTypeSignVerify:
-		return nil, fmt.Errorf("the usage of the key is %s: want a key of usage %s", found.KeyUsage, types.KeyUsageTypeSignVerify)
 	}
-	c.public, err = x509.ParsePKIXPublicKey(found.PublicKey)
-	return c.public, err
+	c.algorithm = "RSASSA_PKCS1_V1_5_SHA_"
+	if strings.HasPrefix(string(found.KeySpec), "ECC_") {
+		c.algorithm = "ECDSA_SHA_"
+	}
+	return x509.ParsePKIXPublicKey(found.PublicKey)
 }
 
-func (c *cloud) sign(_ context.Context, input []byte) ([]byte, error) {
-	return jws(c, c.algorithm, input)
-}
-
-// Public and Sign implement crypto.Signer, once the key is found.
-func (c *cloud) Public() crypto.PublicKey { return c.public }
-
-func (c *cloud) Sign(_ io.Reader, digest []byte, _ crypto.SignerOpts) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), signTimeout)
-	defer cancel()
-	algorithm := types.SigningAlgorithmSpecRsassaPkcs1V15Sha256
-	if isEC(c.algorithm) {
-		algorithm = types.SigningAlgorithmSpec("ECDSA_SHA_" + strings.TrimPrefix(c.algorithm, "ES"))
-	}
-	signed, err := c.client.Sign(ctx, &kms.SignInput{
-		KeyId: &c.id, Message: digest, MessageType: types.MessageTypeDigest, SigningAlgorithm: algorithm,
+func (c *cloud) sign(digest []byte, hash crypto.Hash) ([]byte, error) {
+	signed, err := c.client.Sign(context.Background(), &kms.SignInput{
+		KeyId: c.id, Message: digest, MessageType: types.MessageTypeDigest,
+		SigningAlgorithm: types.SigningAlgorithmSpec(fmt.Sprint(c.algorithm, 8*hash.Size())),
 	})
 	if err != nil {
 		return nil, inShort(err)
@@ -96,28 +72,24 @@ func (c *cloud) Sign(_ io.Reader, digest []byte, _ crypto.SignerOpts) ([]byte, e
 	return signed.Signature, nil
 }
 
-func (c *cloud) create(ctx context.Context) error {
-	if !strings.HasPrefix(c.id, "alias/") {
+func (c *cloud) create(kind string) error {
+	if !strings.HasPrefix(*c.id, "alias/") {
 		return errors.New("want key-id=alias/NAME, to create a key")
 	}
-	_, err := c.client.GetPublicKey(ctx, &kms.GetPublicKeyInput{KeyId: &c.id})
+	_, err := c.client.GetPublicKey(context.Background(), &kms.GetPublicKeyInput{KeyId: c.id})
 	if err == nil {
 		return errors.New("there is a key of that alias")
 	}
 	if _, missing := errors.AsType[*types.NotFoundException](err); !missing {
 		return inShort(err)
 	}
-	kind := "RSA_"
-	if isEC(c.algorithm) {
-		kind = "ECC_NIST_P"
-	}
-	made, err := c.client.CreateKey(ctx, &kms.CreateKeyInput{
-		KeySpec: types.KeySpec(kind + strconv.Itoa(bitsOf[c.algorithm])), KeyUsage: types.KeyUsageTypeSignVerify,
+	made, err := c.client.CreateKey(context.Background(), &kms.CreateKeyInput{
+		KeySpec: types.KeySpec(strings.NewReplacer("P-", "ECC_NIST_P", "RSA-", "RSA_").Replace(kind)), KeyUsage: types.KeyUsageTypeSignVerify,
 	})
 	if err != nil {
 		return inShort(err)
 	}
-	if _, err := c.client.CreateAlias(ctx, &kms.CreateAliasInput{AliasName: &c.id, TargetKeyId: made.KeyMetadata.KeyId}); err != nil {
+	if _, err := c.client.CreateAlias(context.Background(), &kms.CreateAliasInput{AliasName: c.id, TargetKeyId: made.KeyMetadata.KeyId}); err != nil {
 		return fmt.Errorf("name key %s: %w", aws.ToString(made.KeyMetadata.KeyId), inShort(err))
 	}
 	return nil

@@ -23,10 +23,13 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
+	"sa-controller-manager/signing"
 )
 
 func main() {
@@ -44,12 +47,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 service. Each key has a file NAME.yaml in --keys-dir:
 
   uri: pkcs11:token=sa;object=sa-2026?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=/etc/sa-kms-signer/pin
-  algorithm: ES256
-
-or, with OpenBao or Vault:
-
-  uri: openbao:mount=transit;key=sa-2026;version=1?address=https://bao.example:8200&token-source=/etc/sa-kms-signer/token&ca-source=/etc/sa-kms-signer/ca.crt
-  algorithm: RS256
+  algorithm: P-256
 
 A process that can connect to the socket of a key can have any token signed: the
 socket has mode 0600, and only processes of the same user are answered.`,
@@ -71,22 +69,19 @@ socket has mode 0600, and only processes of the same user are answered.`,
 }
 
 func serveCommand() *cobra.Command {
-	var dirs directories
+	var keysDir, socketDir string
 	cmd := &cobra.Command{
 		Use:   "serve --keys-dir=DIR --socket-dir=DIR",
 		Short: "Serve each key of a directory on a socket of its own",
 		Long: `Serve each key NAME.yaml of --keys-dir on --socket-dir/NAME.sock. A file that is
 added, changed or removed takes effect without a restart. At start every key must be found in its
 backend; later, a file with an error keeps the key that it replaces.`,
-		Example: "  sa-kms-signer serve --keys-dir=/etc/sa-kms-signer/keys --socket-dir=/run/sa-kms-signer",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), dirs) },
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), keysDir, socketDir) },
 	}
-	cmd.Flags().StringVar(&dirs.keys, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
-	cmd.Flags().StringVar(&dirs.sockets, "socket-dir", "", "Directory for the sockets NAME.sock.")
-	_ = cmd.MarkFlagRequired("keys-dir")
-	_ = cmd.MarkFlagRequired("socket-dir")
-	return cmd
+	cmd.Flags().StringVar(&keysDir, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
+	cmd.Flags().StringVar(&socketDir, "socket-dir", "", "Directory for the sockets NAME.sock.")
+	return required(cmd)
 }
 
 func createCommand() *cobra.Command {
@@ -97,22 +92,23 @@ func createCommand() *cobra.Command {
 		Short: "Create a key that cannot leave its backend, and its file",
 		Long: `Create a key that cannot leave its backend, and the file NAME.yaml that names it.
 Neither a key nor a file that exists is replaced.`,
-		Example: `  sa-kms-signer create sa-2026 --keys-dir=/etc/sa-kms-signer/keys --algorithm=ES256 \
-    --uri='pkcs11:token=sa;object=sa-2026;id=%01?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=/etc/sa-kms-signer/pin'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			public, err := create(cmd.Context(), dir, args[0], spec)
+			public, err := create(dir, args[0], spec)
 			if err == nil {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Created %s key %s, named by %s\n", public.Algorithm, public.ID, keyFile(dir, args[0]))
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "Created %s key %s, named by %s\n", spec.Algorithm, public.ID, keyFile(dir, args[0]))
 			}
 			return err
 		},
 	}
 	cmd.Flags().StringVar(&dir, "keys-dir", "", "Directory with a file NAME.yaml for each key.")
 	cmd.Flags().StringVar(&spec.URI, "uri", "", "Where the key is to be: pkcs11:..., openbao:..., vault:... or awskms:...")
-	cmd.Flags().StringVar(&spec.Algorithm, "algorithm", "", "ES256, ES384, ES512, RS256 (RSA of 2048 bits), RS256-3072 or RS256-4096.")
-	for _, name := range []string{"keys-dir", "uri", "algorithm"} {
-		_ = cmd.MarkFlagRequired(name)
-	}
+	cmd.Flags().StringVar(&spec.Algorithm, "algorithm", "", "Kind of the key: "+strings.Join(signing.KeyKinds(), ", ")+".")
+	return required(cmd)
+}
+
+// required makes all flags of a command so.
+func required(cmd *cobra.Command) *cobra.Command {
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) { _ = cmd.MarkFlagRequired(flag.Name) })
 	return cmd
 }

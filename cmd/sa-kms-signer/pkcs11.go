@@ -6,14 +6,13 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"crypto"
 	"crypto/elliptic"
-	"crypto/sha256"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -27,79 +26,67 @@ import (
 //
 // The process must never fork: a PKCS#11 module does not survive it.
 type hsm struct {
-	config    crypto11.Config
+	config    crypto11.Config // without the PIN
 	id, label []byte
 	pinFile   string
-	algorithm string
 
 	mu     sync.Mutex
-	open   *crypto11.Context // nil: to be opened
-	signer crypto.Signer
-	// refusedPIN is the digest of a PIN that the token has refused. It is not tried again, because
-	// a few attempts lock the token.
-	refusedPIN [sha256.Size]byte
+	token  *crypto11.Context // nil: to be opened
+	signer crypto.Signer     // nil: to be found
 }
 
-func newPKCS11(u *uri.URI, algorithm string) (backend, error) {
-	if err := unknownAttributes(u, "token", "serial", "object", "id", "module-path", "pin-source"); err != nil {
-		return nil, err
-	}
+// refusedPINs are what tokens have refused, by library and token. A PIN is not tried again, also for a key
+// file that is read again, because a few attempts lock the token.
+var refusedPINs sync.Map
+
+func newPKCS11(u *uri.URI) (backend, error) {
 	h := &hsm{
 		config: crypto11.Config{
 			Path: u.Get("module-path"), TokenLabel: u.Get("token"), TokenSerial: u.Get("serial"),
 			MaxSessions: maxPending + 2, PoolWaitTimeout: signTimeout,
 		},
-		id: []byte(u.Get("id")), label: []byte(u.Get("object")), algorithm: algorithm,
+		id: []byte(u.Get("id")), label: []byte(u.Get("object")),
 		pinFile: strings.TrimPrefix(strings.TrimPrefix(u.Get("pin-source"), "file:"), "//"),
 	}
 	switch {
-	case h.config.Path == "":
-		return nil, errors.New("want module-path, the path of the PKCS#11 library")
 	case (h.config.TokenLabel == "") == (h.config.TokenSerial == ""):
 		return nil, errors.New("want either token or serial")
 	case len(h.id) == 0 && len(h.label) == 0:
 		return nil, errors.New("want object or id, which name the key")
-	case h.pinFile == "":
-		return nil, errors.New("want pin-source, the path of a file with the PIN")
 	}
 	return h, nil
 }
 
-// context returns the open token, and logs in if need be. The caller holds mu.
-func (h *hsm) context() (*crypto11.Context, error) {
-	if h.open != nil {
-		return h.open, nil
+// login opens the token. The caller holds mu.
+func (h *hsm) login() error {
+	if h.token != nil {
+		return nil
 	}
 	if _, err := os.Stat(h.config.Path); err != nil {
-		return nil, fmt.Errorf("module-path: %w: want the library that came with the HSM", err)
+		return fmt.Errorf("module-path: %w: want the library that came with the HSM", err)
 	}
-	pin, err := os.ReadFile(h.pinFile)
+	data, err := os.ReadFile(h.pinFile)
 	if err != nil {
-		return nil, fmt.Errorf("pin-source: %w", err)
+		return fmt.Errorf("pin-source: %w", err)
 	}
-	pin = bytes.TrimSpace(pin)
-	digest := sha256.Sum256(pin)
-	if digest == h.refusedPIN {
-		return nil, fmt.Errorf("the token has refused the PIN in %s, which is not tried again before the file changes: correct it", h.pinFile)
+	config, token := h.config, [3]string{h.config.Path, h.config.TokenLabel, h.config.TokenSerial}
+	config.Pin = strings.TrimSpace(string(data))
+	if refused, _ := refusedPINs.Load(token); refused == config.Pin {
+		return fmt.Errorf("the token has refused the PIN in %s, which is not tried again before the file changes: correct it", h.pinFile)
 	}
-	config := h.config
-	config.Pin = string(pin)
-	opened, err := crypto11.Configure(&config)
-	if code := pkcs11.Error(0); errors.As(err, &code) {
-		switch code {
-		case pkcs11.CKR_PIN_INCORRECT, pkcs11.CKR_PIN_INVALID, pkcs11.CKR_PIN_LEN_RANGE:
-			h.refusedPIN = digest
-			return nil, fmt.Errorf("the token refuses the PIN in %s: correct the file, a few attempts lock the token", h.pinFile)
-		case pkcs11.CKR_PIN_LOCKED:
-			h.refusedPIN = digest
-			return nil, errors.New("the token has locked the PIN: set another one as its security officer, and put that into the file")
-		}
+	h.token, err = crypto11.Configure(&config)
+	code, _ := errors.AsType[pkcs11.Error](err)
+	switch {
+	case code == pkcs11.CKR_PIN_INCORRECT, code == pkcs11.CKR_PIN_INVALID, code == pkcs11.CKR_PIN_LEN_RANGE:
+		refusedPINs.Store(token, config.Pin)
+		return fmt.Errorf("the token refuses the PIN in %s: correct the file, a few attempts lock the token", h.pinFile)
+	case code == pkcs11.CKR_PIN_LOCKED:
+		refusedPINs.Store(token, config.Pin)
+		return errors.New("the token has locked the PIN: set another one as its security officer, and put that into the file")
+	case err != nil:
+		return fmt.Errorf("open token: %w: compare token or serial with pkcs11-tool --module LIBRARY --list-token-slots", err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("open token: %w: compare token or serial with pkcs11-tool --module LIBRARY --list-token-slots", err)
-	}
-	h.open = opened
-	return opened, nil
+	return nil
 }
 
 // key returns the one key pair that the URI names.
@@ -109,24 +96,28 @@ func (h *hsm) key() (crypto.Signer, error) {
 	if h.signer != nil {
 		return h.signer, nil
 	}
-	opened, err := h.context()
-	if err != nil {
-		return nil, err
+	err := h.login()
+	var pairs []crypto11.Signer
+	if err == nil {
+		if pairs, err = h.token.FindKeyPairs(h.id, h.label); err != nil {
+			err = fmt.Errorf("find the key: %w", err)
+		}
 	}
-	pairs, err := opened.FindKeyPairs(h.id, h.label)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("find the key: %w", err)
 	case len(pairs) == 0:
-		return nil, errors.New("found no key pair of that object and id: compare with pkcs11-tool --list-objects, or create one")
+		err = errors.New("found no key pair of that object and id: compare with pkcs11-tool --list-objects, or create one")
 	case len(pairs) > 1:
-		return nil, fmt.Errorf("found %d key pairs: name one by both object and id", len(pairs))
+		err = fmt.Errorf("found %d key pairs: name one by both object and id", len(pairs))
+	default:
+		h.signer = pairs[0]
+		return h.signer, nil
 	}
-	h.signer = pairs[0]
-	return h.signer, nil
+	h.drop()
+	return nil, err
 }
 
-func (h *hsm) find(context.Context) (crypto.PublicKey, error) {
+func (h *hsm) find() (crypto.PublicKey, error) {
 	signer, err := h.key()
 	if err != nil {
 		return nil, err
@@ -136,55 +127,53 @@ func (h *hsm) find(context.Context) (crypto.PublicKey, error) {
 
 // sign tries a second time, on the token opened again: a token that was away for a moment costs
 // no signature.
-func (h *hsm) sign(_ context.Context, input []byte) ([]byte, error) {
-	var err error
+func (h *hsm) sign(digest []byte, hash crypto.Hash) (signature []byte, err error) {
 	for range 2 {
 		var signer crypto.Signer
 		if signer, err = h.key(); err != nil {
-			h.reopen(nil)
 			return nil, err
 		}
-		var signature []byte
-		if signature, err = jws(signer, h.algorithm, input); err == nil {
+		if signature, err = signer.Sign(rand.Reader, digest, hash); err == nil {
 			return signature, nil
 		}
 		if errors.Is(err, pkcs11.Error(pkcs11.CKR_KEY_FUNCTION_NOT_PERMITTED)) {
 			return nil, fmt.Errorf("%w: want a key with CKA_SIGN", err)
 		}
-		h.reopen(signer)
+		h.mu.Lock()
+		if h.signer == signer { // otherwise another call has done so
+			h.drop()
+		}
+		h.mu.Unlock()
 	}
 	return nil, err
 }
 
-// reopen makes the next signature open the token again, unless that has been done since failed was
-// given out. Sessions in use are awaited aside.
-func (h *hsm) reopen(failed crypto.Signer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.open == nil || h.signer != failed {
-		return
+// drop makes the next call open the token again. Sessions in use are awaited aside. The caller holds mu.
+func (h *hsm) drop() {
+	if h.token != nil {
+		go func(c *crypto11.Context) { _ = c.Close() }(h.token)
 	}
-	go func(c *crypto11.Context) { _ = c.Close() }(h.open)
-	h.open, h.signer = nil, nil
+	h.token, h.signer = nil, nil
 }
 
-func (h *hsm) create(context.Context) error {
+func (h *hsm) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drop()
+}
+
+func (h *hsm) create(kind string) error {
 	if len(h.id) == 0 || len(h.label) == 0 {
 		return errors.New("want object and id, to create a key")
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	opened, err := h.context()
-	if err != nil {
+	if err := h.login(); err != nil {
 		return err
 	}
 	for what, name := range map[string][2][]byte{"id": {h.id, nil}, "object": {nil, h.label}} {
-		pairs, err := opened.FindKeyPairs(name[0], name[1])
-		if err != nil {
-			return fmt.Errorf("find keys: %w", err)
-		}
-		if len(pairs) > 0 {
-			return fmt.Errorf("the token has a key of that %s", what)
+		if pairs, err := h.token.FindKeyPairs(name[0], name[1]); err != nil || len(pairs) > 0 {
+			return errors.Join(fmt.Errorf("the token has a key of that %s, or does not say", what), err)
 		}
 	}
 	public, err := crypto11.NewAttributeSetWithIDAndLabel(h.id, h.label)
@@ -192,25 +181,15 @@ func (h *hsm) create(context.Context) error {
 		return err
 	}
 	// By default of the library the private half is sensitive and cannot be extracted.
-	switch bits := bitsOf[h.algorithm]; {
-	case isEC(h.algorithm):
-		_, err = opened.GenerateECDSAKeyPairWithAttributes(public, public.Copy(), map[int]elliptic.Curve{
-			256: elliptic.P256(), 384: elliptic.P384(), 521: elliptic.P521(),
-		}[bits])
-	default:
-		_, err = opened.GenerateRSAKeyPairWithAttributes(public, public.Copy(), bits)
+	if bits, isRSA := strings.CutPrefix(kind, "RSA-"); isRSA {
+		length, _ := strconv.Atoi(bits)
+		_, err = h.token.GenerateRSAKeyPairWithAttributes(public, public.Copy(), length)
+	} else {
+		curves := map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}
+		_, err = h.token.GenerateECDSAKeyPairWithAttributes(public, public.Copy(), curves[kind])
 	}
 	if err != nil {
 		return fmt.Errorf("the token does not create the key: %w", err)
 	}
 	return nil
-}
-
-func (h *hsm) close() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.open != nil {
-		_ = h.open.Close()
-		h.open, h.signer = nil, nil
-	}
 }

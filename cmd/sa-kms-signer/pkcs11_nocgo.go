@@ -11,6 +11,6 @@ import (
 	"go.step.sm/crypto/kms/uri"
 )
 
-func newPKCS11(*uri.URI, string) (backend, error) {
+func newPKCS11(*uri.URI) (backend, error) {
 	return nil, errors.New("this sa-kms-signer was built without cgo, which PKCS#11 needs")
 }

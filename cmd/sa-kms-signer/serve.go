@@ -7,26 +7,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	"sa-controller-manager/signing/external"
 )
 
 const (
-	// settle is how long --keys-dir must be quiet before it is read, so that a file which is
-	// being written is not read in half.
-	settle = 500 * time.Millisecond
-
-	// resync is how often --keys-dir is read without a notification.
-	resync = 10 * time.Second
+	// resync is how often --keys-dir is read. A file that is being written is read again soon.
+	resync = 2 * time.Second
 
 	// refreshHint is how often a client is to fetch the key, which never changes.
 	refreshHint = time.Minute
@@ -39,97 +34,88 @@ const (
 	maxQPS = 1e6
 )
 
-// directories are the flags of serve.
-type directories struct{ keys, sockets string }
-
-// servers are the keys that are served, by name.
+// servers are the keys that are served.
 type servers struct {
-	dirs    directories
-	running map[string]*running
-	ended   chan error
-	logged  sets.Set[string] // the errors of the last sync
+	keysDir, socketDir string
+	running            map[string]*running // by name
+	fail               context.CancelCauseFunc
 }
 
 // running is one key that is served.
 type running struct {
 	spec keySpec
 	stop context.CancelFunc
-	done sync.WaitGroup
+	done chan struct{}
 }
 
 // serve serves the keys of a directory until ctx ends. A key that cannot be served at start is an
 // error; so is a server that ends by itself.
-func serve(ctx context.Context, dirs directories) error {
-	for flag, dir := range map[string]string{"--keys-dir": dirs.keys, "--socket-dir": dirs.sockets} {
-		if info, err := os.Stat(dir); err != nil || !info.IsDir() || !filepath.IsAbs(dir) {
-			return fmt.Errorf("%s=%s: want the absolute path of a directory that exists", flag, dir)
-		}
-	}
-	s := &servers{dirs: dirs, running: map[string]*running{}, ended: make(chan error)}
-	defer s.stopAll()
-	changes, err := fsnotify.NewWatcher()
-	if err != nil {
-		return fmt.Errorf("watch %s: %w", dirs.keys, err)
-	}
-	defer func() { _ = changes.Close() }()
-	if err := changes.Add(dirs.keys); err != nil {
-		return fmt.Errorf("watch %s: %w", dirs.keys, err)
-	}
-	if err := errors.Join(s.sync(ctx)...); err != nil {
+func serve(ctx context.Context, keysDir, socketDir string) error {
+	if err := errors.Join(checkDirectory("keys-dir", keysDir), checkDirectory("socket-dir", socketDir)); err != nil {
 		return err
 	}
-	if len(s.running) == 0 {
-		klog.FromContext(ctx).Info("No key to serve yet", "directory", dirs.keys)
+	ctx, fail := context.WithCancelCause(ctx)
+	s := &servers{keysDir: keysDir, socketDir: socketDir, running: map[string]*running{}, fail: fail}
+	defer func() {
+		for name := range s.running {
+			s.stop(name)
+		}
+	}()
+	failed := s.sync(ctx)
+	if len(failed) > 0 {
+		return errors.Join(slices.Collect(maps.Values(failed))...)
 	}
-	next := time.NewTimer(resync)
-	defer next.Stop()
+	if len(s.running) == 0 {
+		klog.FromContext(ctx).Info("No key to serve yet", "directory", keysDir)
+	}
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
-		case err := <-s.ended:
-			return err
-		case <-changes.Events:
-			next.Reset(settle)
-		case err := <-changes.Errors:
-			klog.FromContext(ctx).V(2).Info("Lost notifications, reading the directory again", "directory", dirs.keys, "err", err)
-			next.Reset(settle)
-		case <-next.C:
-			s.logNew(ctx, s.sync(ctx))
-			next.Reset(resync)
+			return context.Cause(ctx)
+		case <-time.After(resync):
 		}
+		now := s.sync(ctx)
+		for name, err := range now {
+			if last := failed[name]; last == nil || last.Error() != err.Error() {
+				klog.FromContext(ctx).Error(err, "Failed to serve a key, the previous one stays")
+			}
+		}
+		failed = now
 	}
 }
 
-// sync starts, restarts and stops servers until they are those of the directory. A file with an
-// error changes nothing for its key.
-func (s *servers) sync(ctx context.Context) []error {
-	paths, err := filepath.Glob(keyFile(s.dirs.keys, "*"))
-	if err != nil {
-		return []error{err}
+func checkDirectory(flag, dir string) error {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() || !filepath.IsAbs(dir) {
+		return fmt.Errorf("--%s=%s: want the absolute path of a directory that exists", flag, dir)
 	}
-	var errs []error
-	there := map[string]bool{}
+	return nil
+}
+
+// sync starts, restarts and stops servers until they are those of the directory. A file with an error
+// changes nothing for its key. It returns the errors by name.
+func (s *servers) sync(ctx context.Context) map[string]error {
+	failed := map[string]error{}
+	paths, err := filepath.Glob(keyFile(s.keysDir, "*"))
+	if err != nil {
+		failed[""] = err
+		return failed
+	}
+	gone := maps.Clone(s.running)
 	for _, path := range paths {
 		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
-		there[name] = true
+		delete(gone, name)
 		if err := s.syncKey(ctx, name, path); err != nil {
-			errs = append(errs, err)
+			failed[name] = err
 		}
 	}
-	for name := range s.running {
-		if !there[name] {
-			klog.FromContext(ctx).Info("Stopped serving a key whose file was removed", "key", name)
-			s.stop(name)
-		}
+	for name := range gone {
+		klog.FromContext(ctx).Info("Stopped serving a key whose file was removed", "key", name)
+		s.stop(name)
 	}
-	return errs
+	return failed
 }
 
 func (s *servers) syncKey(ctx context.Context, name, path string) error {
-	if !nameForm.MatchString(name) {
-		return fmt.Errorf("%s: want a name of lower-case letters, digits, \"-\" and \".\", 63 at most", path)
-	}
 	spec, err := readSpec(path)
 	if err != nil {
 		return err
@@ -137,67 +123,38 @@ func (s *servers) syncKey(ctx context.Context, name, path string) error {
 	if r := s.running[name]; r != nil && r.spec == spec {
 		return nil
 	}
-	k, err := openKey(ctx, name, spec)
+	k, err := openKey(name, spec)
 	if err != nil {
 		return err
 	}
 	s.stop(name)
-	return s.start(ctx, k, spec)
-}
-
-func (s *servers) start(ctx context.Context, k *key, spec keySpec) error {
 	server, err := external.Listen(external.Config{
-		Path: filepath.Join(s.dirs.sockets, k.name+".sock"), Mode: 0o600, AllowedUIDs: []uint32{uint32(os.Getuid())}, //nolint:gosec // no negative user ID on Linux
+		Path: filepath.Join(s.socketDir, name+".sock"), Mode: 0o600, AllowedUIDs: []uint32{uint32(os.Getuid())}, //nolint:gosec // no negative user ID on Linux
 		Signer: k, Keys: k, Check: checkPayload,
 		MaxTokenExpiration: maxTokenExpiration, RefreshHint: refreshHint, QPS: maxQPS,
 	})
 	if err != nil {
 		k.backend.close()
-		return fmt.Errorf("key %s: %w", k.name, err)
+		return fmt.Errorf("key %s: %w", name, err)
 	}
-	serving, stop := context.WithCancel(ctx)
-	r := &running{spec: spec, stop: stop}
-	r.done.Go(func() {
-		err := server.Run(klog.NewContext(serving, klog.FromContext(ctx).WithValues("key", k.name)))
-		k.backend.close()
-		if err == nil {
-			return
+	klog.FromContext(ctx).Info("Serving a key", "key", name, "keyID", k.public.ID, "algorithm", k.public.Algorithm)
+	serving, stop := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("key", name)))
+	r := &running{spec: spec, stop: stop, done: make(chan struct{})}
+	s.running[name] = r
+	go func() {
+		defer close(r.done)
+		defer k.backend.close()
+		if err := server.Run(serving); err != nil {
+			s.fail(fmt.Errorf("key %s: %w", name, err))
 		}
-		select {
-		case s.ended <- fmt.Errorf("key %s: %w", k.name, err):
-		case <-serving.Done():
-		}
-	})
-	s.running[k.name] = r
-	klog.FromContext(ctx).Info("Serving a key", "key", k.name, "keyID", k.public.ID, "algorithm", k.public.Algorithm)
+	}()
 	return nil
 }
 
 func (s *servers) stop(name string) {
 	if r := s.running[name]; r != nil {
 		r.stop()
-		r.done.Wait()
+		<-r.done
 		delete(s.running, name)
 	}
-}
-
-func (s *servers) stopAll() {
-	for _, r := range s.running {
-		r.stop()
-	}
-	for _, r := range s.running {
-		r.done.Wait()
-	}
-}
-
-// logNew logs each error once for as long as it stays the same.
-func (s *servers) logNew(ctx context.Context, errs []error) {
-	now := sets.New[string]()
-	for _, err := range errs {
-		now.Insert(err.Error())
-		if !s.logged.Has(err.Error()) {
-			klog.FromContext(ctx).Error(err, "Failed to serve a key, the previous one stays")
-		}
-	}
-	s.logged = now
 }

@@ -5,20 +5,20 @@ package main
 
 import (
 	"context"
+	"crypto"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/cryptosigner"
 	"sa-controller-manager/signing"
 )
 
 const (
-	// openTimeout bounds how long a backend may take to show its key.
-	openTimeout = 10 * time.Second
-
 	// signTimeout bounds one signature. sa-controller-manager waits for 2 s.
 	signTimeout = 2 * time.Second
 
@@ -29,21 +29,21 @@ const (
 
 // A key signs tokens with one key of a backend. It is a signing.Signer and a signing.KeySource.
 type key struct {
-	name    string
-	public  signing.PublicKey
-	header  string
 	backend backend
+	public  signing.PublicKey
+	keys    *signing.KeySet
+	header  string
 	pending chan struct{}
 }
 
 // openKey finds the key in its backend and has it sign a probe, so that a key that cannot sign, or
 // that is another one than the backend shows, is refused before it is served.
-func openKey(ctx context.Context, name string, spec keySpec) (*key, error) {
-	b, err := spec.backend()
+func openKey(name string, spec keySpec) (*key, error) {
+	b, err := spec.backend(name)
 	if err != nil {
 		return nil, spec.failed(name, err)
 	}
-	k, err := probed(ctx, name, spec.Algorithm, b)
+	k, err := probed(b, spec.Algorithm)
 	if err != nil {
 		b.close()
 		return nil, spec.failed(name, err)
@@ -51,36 +51,34 @@ func openKey(ctx context.Context, name string, spec keySpec) (*key, error) {
 	return k, nil
 }
 
-func probed(ctx context.Context, name, algorithm string, b backend) (*key, error) {
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	found, err := b.find(ctx)
+func probed(b backend, kind string) (*key, error) {
+	found, err := b.find()
 	if err != nil {
-		return nil, err
-	}
-	if err := fits(found, algorithm); err != nil {
 		return nil, err
 	}
 	public, err := signing.NewPublicKey(found)
 	if err != nil {
 		return nil, err
 	}
+	if is := signing.KindOf(public); is != kind {
+		return nil, fmt.Errorf("the key is %s, and %s is asked for: name another key or its algorithm", is, kind)
+	}
 	header, err := json.Marshal(map[string]string{"alg": public.Algorithm, "kid": public.ID, "typ": "JWT"})
 	if err != nil {
 		return nil, err
 	}
 	k := &key{
-		name: name, public: public, backend: b,
+		backend: b, public: public, keys: signing.NewKeySet(public),
 		header: base64.RawURLEncoding.EncodeToString(header), pending: make(chan struct{}, maxPending),
 	}
-	if _, _, err := k.Sign(ctx, signing.JWTHeader, base64.RawURLEncoding.EncodeToString([]byte(`{}`))); err != nil {
+	if _, _, err := k.Sign(context.Background(), signing.JWTHeader, "e30"); err != nil {
 		return nil, fmt.Errorf("the key does not sign: %w", err)
 	}
 	return k, nil
 }
 
 // Keys implements signing.KeySource.
-func (k *key) Keys() *signing.KeySet { return signing.NewKeySet(k.public) }
+func (k *key) Keys() *signing.KeySet { return k.keys }
 
 // Sign implements signing.Signer, with the header of KEP-740 in every style. The signature is
 // verified with the public half that was found first: another key behind the same name signs
@@ -93,29 +91,36 @@ func (k *key) Sign(ctx context.Context, _ signing.HeaderStyle, payload string) (
 	case <-ctx.Done():
 		return "", "", ctx.Err()
 	}
-	type answer struct {
-		signature []byte
-		err       error
-	}
-	answers := make(chan answer, 1)
-	input := k.header + "." + payload
+	signed := make(chan struct{})
+	var jws []byte
+	var failed error
 	go func() {
 		defer func() { <-k.pending }()
-		signature, err := k.backend.sign(ctx, []byte(input))
-		answers <- answer{signature, err}
+		defer close(signed)
+		jws, failed = cryptosigner.Opaque(opaque{k}).SignPayload([]byte(k.header+"."+payload), jose.SignatureAlgorithm(k.public.Algorithm))
 	}()
 	select {
 	case <-ctx.Done():
 		return "", "", ctx.Err()
-	case a := <-answers:
-		if a.err != nil {
-			return "", "", a.err
-		}
-		if err := jwt.GetSigningMethod(k.public.Algorithm).Verify(input, a.signature, k.public.Key); err != nil {
-			return "", "", errors.New("the backend has signed with another key than the one that it showed at first")
-		}
-		return k.header, base64.RawURLEncoding.EncodeToString(a.signature), nil
+	case <-signed:
 	}
+	if failed != nil {
+		return "", "", failed
+	}
+	signature = base64.RawURLEncoding.EncodeToString(jws)
+	if k.public.Verify(k.header, payload, signature) != nil {
+		return "", "", errors.New("the backend has signed with another key than the one that it showed at first")
+	}
+	return k.header, signature, nil
+}
+
+// opaque is a crypto.Signer.
+type opaque struct{ *key }
+
+func (o opaque) Public() crypto.PublicKey { return o.public.Key }
+
+func (o opaque) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
+	return o.backend.sign(digest, opts.HashFunc())
 }
 
 // refusal is the error of checkPayload. Its text holds nothing of the payload.

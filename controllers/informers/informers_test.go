@@ -62,55 +62,40 @@ func requests(client *fake.Clientset) []string {
 
 func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 	t.Parallel()
-	const onlyTokens = "[type=kubernetes.io/service-account-token]"
+	const (
+		onlyTokens  = "[type=kubernetes.io/service-account-token]"
+		onlyRootCAs = "[metadata.name=kube-root-ca.crt]"
+		onlyKeys    = "[metadata.name=sa-controller-manager-key-ring]"
+	)
 	cases := map[string]struct {
 		ask      func(*Informers)
 		missing  []string
 		requests []string
 	}{
 		"Nothing": {ask: func(*Informers) {}, requests: []string{}},
-		"Namespaces": {
-			ask: func(v *Informers) { v.Namespaces() }, missing: []string{"namespaces"},
-			requests: []string{"list namespaces in []", "watch namespaces in []"},
-		},
-		"Accounts": {
-			ask: func(v *Informers) { v.Accounts() }, missing: []string{"serviceaccounts"},
-			requests: []string{"list serviceaccounts in []", "watch serviceaccounts in []"},
-		},
-		"TokenSecrets": {
-			ask: func(v *Informers) { v.TokenSecrets() }, missing: []string{secretsName},
-			requests: []string{"list secrets in " + onlyTokens, "watch secrets in " + onlyTokens},
-		},
-		"RootCAs": {
-			ask: func(v *Informers) { v.RootCAs(); v.RootCAs() }, missing: []string{"configmaps (name kube-root-ca.crt)"},
-			requests: []string{"list configmaps in [metadata.name=kube-root-ca.crt]", "watch configmaps in [metadata.name=kube-root-ca.crt]"},
-		},
-		"KeyRing": {
-			ask: func(v *Informers) { v.KeyRing() }, missing: []string{"secrets (name sa-controller-manager-key-ring)"},
-			requests: []string{
-				"list secrets in kube-system[metadata.name=sa-controller-manager-key-ring]",
-				"watch secrets in kube-system[metadata.name=sa-controller-manager-key-ring]",
-			},
-		},
 		"AllTwice": {
 			ask: func(v *Informers) {
-				v.Accounts()
-				v.TokenSecrets()
-				v.Namespaces()
-				v.Namespaces()
-				v.TokenSecrets()
-				v.Accounts()
+				for range 2 {
+					v.Accounts()
+					v.TokenSecrets()
+					v.Namespaces()
+					v.RootCAs()
+					v.KeyRing()
+				}
 			},
-			missing: []string{"serviceaccounts", secretsName, "namespaces"},
+			missing: []string{
+				"serviceaccounts", secretsName, "namespaces", "configmaps (name kube-root-ca.crt)", "secrets (name sa-controller-manager-key-ring)",
+			},
 			requests: []string{
-				"list namespaces in []", "list secrets in " + onlyTokens, "list serviceaccounts in []",
-				"watch namespaces in []", "watch secrets in " + onlyTokens, "watch serviceaccounts in []",
+				"list configmaps in " + onlyRootCAs, "list namespaces in []", "list secrets in " + onlyTokens,
+				"list secrets in kube-system" + onlyKeys, "list serviceaccounts in []",
+				"watch configmaps in " + onlyRootCAs, "watch namespaces in []", "watch secrets in " + onlyTokens,
+				"watch secrets in kube-system" + onlyKeys, "watch serviceaccounts in []",
 			},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset()
 				v := New(client, resync)
@@ -204,9 +189,7 @@ func TestTokenSecretsThroughTheInformer(t *testing.T) {
 		}
 
 		time.Sleep(resync + time.Minute) // what is cached goes through the transform once more
-		if err := api.Delete(t.Context(), "robot-token", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, api.Delete(t.Context(), "robot-token", metav1.DeleteOptions{}))
 		synctest.Wait()
 		stop()
 		if all := secrets.All(); len(all) > 0 {

@@ -50,12 +50,9 @@ func TestObserveRootCA(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			before := tc.given.DeepCopy()
 			got, err := observeRootCA(&tc.given)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			testutil.Check(t, tc.reason, &tc.want, got)
 			testutil.Check(t, "what was given", before, &tc.given)
 			if again, err := observeRootCA(got); err != nil || again != got {
@@ -69,9 +66,7 @@ func TestRootCALister(t *testing.T) {
 	t.Parallel()
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	mine := ObserveRootCA(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "kube-root-ca.crt", UID: "uid"}})
-	if err := indexer.Add(mine); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, indexer.Add(mine))
 	lister := RootCALister{indexer}
 	if got := lister.Get("shop"); got != mine {
 		t.Errorf("got %v, want that of the namespace", got)

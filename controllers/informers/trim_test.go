@@ -48,9 +48,7 @@ func TestTrimNamespace(t *testing.T) {
 		},
 		Status: corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	want := &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "namespace-uid", ResourceVersion: "4", DeletionTimestamp: &now},
 		Status:     corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating},

@@ -182,7 +182,6 @@ func TestAYesThatComesTooLate(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := newAPIServer(account("kube-system", "default"))
 				server.learn(testKeys().old, testKeys().next)
@@ -218,7 +217,6 @@ func TestTheStatusStaysWhenTheSameKeyIsReadAgain(t *testing.T) {
 		"Active":  {again: func(k keys) *signing.PrivateKey { return k.old }, want: "key OLD signs; not confirmed by the apiserver: " + refused},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				a := start(t, newAPIServer(account("kube-system", "default")))
 				a.give(tc.again(a.keys))

@@ -112,7 +112,7 @@ func (a *Activator) RingChanged(ctx context.Context) {
 	a.loop.AddIfRunning(probing)
 }
 
-// found logs what a changed key file holds, and activates its key if Immediate is set.
+// found logs the key of a changed key file, and activates it if Immediate is set.
 func (a *Activator) found(ctx context.Context, ring *signing.Ring) {
 	logger, next := klog.FromContext(ctx), ring.Next()
 	switch {
@@ -125,7 +125,7 @@ func (a *Activator) found(ctx context.Context, ring *signing.Ring) {
 	}
 }
 
-// Status says which key signs and what the next one waits for.
+// Status names the key that signs and says why the next one waits.
 func (a *Activator) Status() string { return *a.status.Load() }
 
 // Confirmed reports whether kube-apiserver has accepted this key last.

@@ -35,7 +35,6 @@ func TestPreviousKeyNotKept(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := newAPIServer(account("kube-system", "default"))
 				server.learn(testKeys().old, testKeys().next)

@@ -24,7 +24,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"key_id", "algorithm", "state"}),
 		probes: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_signing_key_probes_total",
-			Help: "Token reviews that were to prove a signing key, by result: accepted, refused, or unknown if the apiserver could not be asked.",
+			Help: "TokenReviews of probes of a signing key, by result: accepted, refused, or unknown if the apiserver did not answer.",
 		}, []string{"result"}),
 	}
 	mustRegister(m.loaded, m.probes)

@@ -30,7 +30,7 @@ const (
 	discoveryPath = "/.well-known/openid-configuration"
 )
 
-// refusal means that kube-apiserver has refused a token.
+// refusal is the error of a token that kube-apiserver has refused.
 type refusal struct{ verdict string }
 
 func (r refusal) Error() string { return "the apiserver refuses its tokens: " + r.verdict }
@@ -115,8 +115,7 @@ func review(ctx context.Context, client kubernetes.Interface, token string, hold
 	return nil
 }
 
-// anyAccount is a live account to issue the probe for; kube-system's default if it
-// is there.
+// anyAccount returns a live account for the probe: kube-system's default if it exists.
 func (a *Activator) anyAccount() (*corev1.ServiceAccount, error) {
 	if account, err := a.accounts.ServiceAccounts(metav1.NamespaceSystem).Get("default"); err == nil && account.DeletionTimestamp == nil {
 		return account, nil
@@ -137,7 +136,7 @@ func (a *Activator) anyAccount() (*corev1.ServiceAccount, error) {
 // Connect Discovery 1.0, section 3: the document's member issuer).
 func lookUpIssuer(ctx context.Context, client kubernetes.Interface) (string, error) {
 	answer := client.Discovery().RESTClient().Get().AbsPath(discoveryPath).Do(ctx)
-	// Raw leaves the words of a refusal undecoded.
+	// Raw would leave the message of a refusal undecoded.
 	if err := answer.Error(); err != nil {
 		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", discoveryPath, err)
 	}

@@ -53,9 +53,7 @@ func TestTheProbe(t *testing.T) {
 
 		claims := jwt.MapClaims{}
 		token, _, err := jwt.NewParser().ParseUnverified(review.Spec.Token, claims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		testutil.Check(t, "header", map[string]any{"alg": "ES256", "kid": a.old.ID(), "typ": "JWT"}, token.Header)
 		if id, _ := claims["jti"].(string); id == "" {
 			t.Error("the token has no ID")
@@ -90,7 +88,6 @@ func TestWhichAccountIsProbedWith(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := newAPIServer(tc.accounts...)
 				server.learn(testKeys().old)
@@ -181,7 +178,6 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				accounts := []runtime.Object{account("kube-system", "default")}
 				if tc.empty {
@@ -259,7 +255,6 @@ func TestOthersDoNotProveAKey(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				server := newAPIServer(account("kube-system", "default"))
 				tc.status.Authenticated = true

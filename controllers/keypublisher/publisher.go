@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package keypublisher keeps the published keys of the issuer equal to the key ring, at each
-// destination of --publish-keys. It publishes when the ring changes, and looks every few minutes
+// destination of --publish-keys. It publishes when the ring changes, and checks every few minutes
 // whether another program has changed a document.
 //
-// A destination that every host has for itself is written by every replica, another one by the
-// leader.
+// Every replica writes a destination that each host has for itself. Only the leader writes any other.
 package keypublisher
 
 import (
@@ -30,7 +29,7 @@ import (
 
 const (
 	queueName = "key_publisher"
-	// resync is how often documents are read that this process has no reason to write.
+	// resync is how often documents are read although the ring has not changed.
 	resync = 5 * time.Minute
 	// timeout of one pass, which has five requests at most.
 	timeout = 30 * time.Second
@@ -38,7 +37,7 @@ const (
 
 // Config is what a Publisher needs. Clock may be nil.
 type Config struct {
-	// Name is that of the queue, behind a common prefix.
+	// Name is the end of the queue's name.
 	Name         string
 	Destinations []publish.Destination
 	Documents    publish.Publisher
@@ -86,7 +85,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return nil
 }
 
-// stopped leaves the metrics to the next leader.
+// stopped removes the status and the series, which the next leader shows.
 func (p *Publisher) stopped() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,7 +130,7 @@ func (p *Publisher) report(ctx context.Context, to publish.Destination, ring *si
 	for _, id := range result.Foreign {
 		id = printable(id)
 		p.Metrics.foreign(to.String(), id)
-		logger.Info("A key that is not ours was published", "destination", to.String(), "keyID", id)
+		logger.Info("Found a published key that is not in the key ring", "destination", to.String(), "keyID", id)
 		p.Recorder.Warn(p.Process, "ForeignKeyPublished", "Publish",
 			fmt.Sprintf("%s had key %q, which is not ours: its owner could sign tokens that relying parties accept", to, id))
 	}
@@ -153,10 +152,11 @@ func (p *Publisher) Status() string {
 	return strings.Join(failed, "; ")
 }
 
-// maxID is more than any key ID of ours; a foreign one becomes part of a metric.
+// maxID is the longest part of a foreign key ID that becomes the label of a metric. IDs of ours are
+// shorter.
 const maxID = 64
 
-// printable returns a key ID from a document of another program as a label.
+// printable returns a foreign key ID as the label of a metric.
 func printable(id string) string {
 	runes := []rune(strings.ToValidUTF8(id, "?"))
 	runes = runes[:min(len(runes), maxID)]

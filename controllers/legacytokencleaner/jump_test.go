@@ -41,7 +41,6 @@ func TestPlanAcrossAJump(t *testing.T) {
 	for name, tc := range cases {
 		for what, labelled := range labels {
 			t.Run(what+name, func(t *testing.T) {
-				t.Parallel()
 				apart := tc.read - tc.write
 				for hour := range 24 {
 					written := time.Date(2023, 5, 10, hour, 30, 0, 0, time.UTC)
@@ -79,16 +78,11 @@ func TestRoundAcrossAJump(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t, nil, account(), tc.secret, tracking(longAgo))
 			w.Clock.SetTime(tc.began)
-			if err := w.sync(t.Context(), wholeCluster); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, w.sync(t.Context(), wholeCluster))
 			w.Clock.SetTime(tc.began.Add(tc.jump))
-			if err := w.sync(t.Context(), "ns"); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, w.sync(t.Context(), "ns"))
 			testutil.Check(t, tc.reason, orNone(tc.want), w.Series(t, "sacm_legacy_token_cleanups_total"))
 			if name == "ForwardMark" {
 				testutil.Check(t, "mark", today, w.LiveSecret(t, "ns", "app-token").Labels[tokensecrets.InvalidSinceLabel])

@@ -116,7 +116,6 @@ func TestPlan(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			seen := observed{
 				secret: tokensecrets.Observe(tc.secret), account: tc.account, own: tc.own, mounted: tc.mounted, predecessor: tc.predecessor,
 			}
@@ -150,7 +149,6 @@ func TestMidnight(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			when := newHorizon(tc.now, day)
 			if got := when.today(); got != tc.wantToday {
 				t.Errorf("today is %s, want %s", got, tc.wantToday)
@@ -184,7 +182,6 @@ func TestTracking(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if got := newHorizon(tc.now, testPeriod).judge(&corev1.ConfigMap{Data: tc.data}); got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}

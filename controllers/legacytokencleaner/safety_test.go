@@ -37,7 +37,6 @@ func TestClockDiffers(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var renewed []time.Time
 			for _, ago := range tc.renewed {
 				renewed = append(renewed, noon().Add(-ago))
@@ -100,7 +99,6 @@ func TestARoundMarksATenth(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t, func(c *Config) {
 				c.Unlimited = tc.unlimited
 				c.Process = &corev1.ObjectReference{Kind: "Lease", Name: "process"}
@@ -153,7 +151,6 @@ func TestNoFurtherRoundMarks(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if got := marksLeft(secrets(tc.marks, tc.all), today); got != tc.want {
 				t.Errorf("%s: %d left, want %d", tc.reason, got, tc.want)
 			}

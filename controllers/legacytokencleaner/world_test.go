@@ -90,9 +90,7 @@ func (w *world) runRound(t *testing.T) error {
 // rounds does one round, and fails the test if that fails.
 func (w *world) rounds(t *testing.T) {
 	t.Helper()
-	if err := w.runRound(t); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.runRound(t))
 }
 
 // actions are the requests without those for the tracking ConfigMap and the nodes' Leases.

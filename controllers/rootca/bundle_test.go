@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -25,17 +26,13 @@ func certificate(t testing.TB, name string) []byte {
 	t.Helper()
 	block, _ := pem.Decode(testkeys.P256())
 	key, err := x509.ParseECPrivateKey(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return encode("CERTIFICATE", der)
 }
 
@@ -46,9 +43,7 @@ func encode(label string, der []byte) []byte {
 func bundle(t testing.TB, name string) *Bundle {
 	t.Helper()
 	b, err := ParseBundle(certificate(t, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return b
 }
 
@@ -92,7 +87,6 @@ func TestParseBundle(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got, err := ParseBundle(tc.pem)
 			if tc.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.refused) {
@@ -137,13 +131,9 @@ func TestABundleIsItsOwn(t *testing.T) {
 	given := certificate(t, "one")
 	want := string(given)
 	got, err := ParseBundle(given)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	clear(given)
-	if diff := cmp.Diff(want, string(got.PEM())); diff != "" {
-		t.Errorf("PEM after the caller has used its slice for something else (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "PEM after the caller has used its slice for something else", want, string(got.PEM()))
 }
 
 func TestSource(t *testing.T) {
@@ -179,7 +169,5 @@ func TestSource(t *testing.T) {
 		"one sees second", "other sees second",
 		"one sees second", "other sees second",
 	}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("notifications (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "notifications", want, told)
 }

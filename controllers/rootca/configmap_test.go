@@ -70,7 +70,6 @@ func TestPlanConfigMap(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var found *informers.RootCA
 			if tc.found != nil {
 				found = informers.ObserveRootCA(tc.found)

@@ -26,7 +26,6 @@ func TestOverlapAcrossAJump(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				clock, c := testutil.NewJumpingClock(), newCluster(t, "AB")
 				c.clock = clock

@@ -26,9 +26,7 @@ func newAuthorities(t testing.TB, names string) authorities {
 	all := authorities{}
 	for _, name := range names {
 		parsed, err := cert.ParseCertsPEM(certificate(t, string(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		all[name] = parsed[0]
 	}
 	return all
@@ -48,9 +46,7 @@ func (a authorities) pem(word string) string { return string(encodePEM(a.certifi
 func (a authorities) bundle(t testing.TB, word string) *Bundle {
 	t.Helper()
 	bundle, err := ParseBundle([]byte(a.pem(word)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return bundle
 }
 
@@ -91,9 +87,7 @@ func (a authorities) state(t testing.TB, text string, now time.Time) state {
 		}
 		name, after, _ := strings.Cut(field, "@")
 		d, err := time.ParseDuration(after)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		s.previous = append(s.previous, previousCert{a.certificates(name)[0], now.Add(d)})
 	}
 	return s

@@ -65,7 +65,6 @@ func TestPlan(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			file := a.bundle(t, tc.file)
 			got := plan(file, a.state(t, tc.known, now), now, tc.overlap, 0)
 			testutil.Check(t, tc.reason+"\npublished", tc.published, a.read(got.published.PEM()))
@@ -159,7 +158,6 @@ func TestMerge(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got := merge(a.state(t, tc.found, now), a.state(t, tc.held, now))
 			testutil.Check(t, tc.reason, tc.want, a.describe(got, now))
 		})
@@ -181,15 +179,12 @@ func TestReplaces(t *testing.T) {
 		"NotPublished": {file: "B", published: "A", known: "B A@20m", adds: "B"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			object := &corev1.Secret{} // as it comes with the permissions
 			if tc.known != "" {
 				object.Data = a.state(t, tc.known, now).encode()
 			}
 			adds, drops, err := Replaces(a.bundle(t, tc.file), a.bundle(t, tc.published), object, now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			testutil.Check(t, "adds", fingerprints(a.certificates(tc.adds)), adds)
 			testutil.Check(t, "drops", fingerprints(a.certificates(tc.drops)), drops)
 		})

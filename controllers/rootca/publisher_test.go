@@ -173,7 +173,6 @@ func TestPublish(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := prepare(t, a, bundle, tc.objects...)
 				for _, verb := range []string{"create", "update"} {
@@ -300,7 +299,6 @@ func TestAConfigMapThatIsNeverShown(t *testing.T) {
 	cases := map[string]error{"Created": nil, "AlreadyThere": controllertest.AlreadyExists("configmaps")}
 	for name, answer := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, "A")
 				synctest.Wait()

@@ -58,7 +58,6 @@ func TestTheOverlapEndsAfterTheRollout(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, "AB")
 				p := c.start("A", time.Hour)

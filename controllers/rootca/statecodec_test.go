@@ -83,7 +83,6 @@ func TestReadingADamagedState(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			data := a.state(t, "B A@20m", now).encode()
 			tc.change(data)
 			object := &corev1.Secret{Data: data}

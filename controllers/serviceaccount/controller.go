@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package serviceaccount ensures that the named ServiceAccounts exist in every Active
-// namespace. It creates them, again if they are deleted, and never changes one that exists.
+// namespace. It creates them by a template, again if they are deleted, and never changes one that
+// exists.
 // Creating is idempotent, so more than one process may do it.
 package serviceaccount
 
@@ -22,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/accounttemplate"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 )
@@ -46,7 +48,9 @@ type Config struct {
 	Informers *informers.Informers
 	// Names are the accounts that every Active namespace has.
 	Names []string
-	Loops *reconcile.Metrics
+	// Template returns how an account that is created looks now. It may be nil.
+	Template func() *accounttemplate.Template
+	Loops    *reconcile.Metrics
 }
 
 // Controller ensures accounts. Build it with New before the informers are started.
@@ -121,12 +125,14 @@ func (c *Controller) sync(ctx context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
-// Ensure creates one account with a single request. If the account exists already, or the
+// Ensure creates one account, as the template says. If the account exists already, or the
 // namespace is gone or terminating, that is success and created is false. It may be called
 // on any replica, leader or not.
 func (c *Controller) Ensure(ctx context.Context, namespace, name string) (created bool, _ error) {
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	_, err := c.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	account, err := c.fromTemplate(ctx, namespace, name)
+	if err == nil {
+		_, err = c.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	}
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Created service account", "serviceAccount", klog.KRef(namespace, name))
@@ -137,4 +143,26 @@ func (c *Controller) Ensure(ctx context.Context, namespace, name string) (create
 	default:
 		return false, fmt.Errorf("create service account %s/%s: %w", namespace, name, err)
 	}
+}
+
+// fromTemplate returns the account to create. Labels of the namespace come from kube-apiserver, as an
+// account is created once: neither may the cache lack the namespace, nor have its labels of before.
+func (c *Controller) fromTemplate(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if c.Template == nil {
+		return account, nil
+	}
+	template := c.Template()
+	var labels map[string]string
+	if template.NeedsLabels(namespace, name) {
+		live, err := c.Client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("read the labels of the namespace for --account-template: %w", err)
+		}
+		labels = live.Labels
+	}
+	fields := template.For(namespace, name, labels)
+	account.Labels, account.Annotations = fields.Labels, fields.Annotations
+	account.AutomountServiceAccountToken, account.ImagePullSecrets = fields.AutomountServiceAccountToken, fields.ImagePullSecrets
+	return account, nil
 }

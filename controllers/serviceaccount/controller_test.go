@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/internal/accounttemplate"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -255,6 +256,64 @@ func TestEnsure(t *testing.T) {
 			object.TypeMeta = metav1.TypeMeta{}
 			testutil.Check(t, "sent", account("shop", "default"), object)
 			testutil.Check(t, "field manager", "sa-controller-manager", sent.CreateOptions.FieldManager)
+		})
+	}
+}
+
+// TestEnsureFromTemplate: the labels are the live ones, because the cache of Namespaces has none.
+func TestEnsureFromTemplate(t *testing.T) {
+	t.Parallel()
+	template, err := accounttemplate.Parse([]byte(`{schemaVersion: 1, rules: [
+		{automountServiceAccountToken: false, labels: {a: b}, annotations: {c: d}},
+		{accounts: [default], namespaceSelector: {matchLabels: {team: shop}}, imagePullSecrets: [{name: registry}]}]}`))
+	testutil.Must(t, err)
+	labelled := active("shop")
+	labelled.Labels = map[string]string{"team": "shop"}
+	forbidden := controllertest.Forbidden("namespaces")
+	cases := map[string]struct {
+		reason  string
+		account string
+		exists  bool
+		failure error
+		want    []string
+		secrets []corev1.LocalObjectReference
+		err     error
+	}{
+		"Selected": {
+			account: "default", exists: true, want: []string{"get namespaces shop", "create serviceaccounts shop/default"},
+			secrets: []corev1.LocalObjectReference{{Name: "registry"}},
+		},
+		"NoSelector": {reason: "nothing to ask for", account: "builder", exists: true, want: creates("shop/builder")},
+		"Gone":       {reason: "nothing can be created there", account: "default", want: []string{"get namespaces shop"}},
+		"Forbidden":  {reason: "never without its fields", account: "default", exists: true, failure: forbidden, want: []string{"get namespaces shop"}, err: forbidden},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := controllertest.NewWorld(time.Time{})
+			if tc.exists {
+				testutil.Must(t, w.Client.Tracker().Add(labelled))
+			}
+			if tc.failure != nil {
+				w.FailNext("get", "namespaces", tc.failure)
+			}
+			c := New(Config{Client: w.Client, Informers: w.Informers, Template: func() *accounttemplate.Template { return template }})
+			controllertest.EndQueues(t, func(ctx context.Context) error { c.queue.Run(ctx); return nil })
+			created, err := c.Ensure(t.Context(), "shop", tc.account)
+			if !errors.Is(err, tc.err) {
+				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
+			}
+			testutil.Check(t, tc.reason+": requests", tc.want, w.Actions(t))
+			if !created {
+				return
+			}
+			made, err := w.Client.CoreV1().ServiceAccounts("shop").Get(t.Context(), tc.account, metav1.GetOptions{})
+			testutil.Must(t, err)
+			want := account("shop", tc.account)
+			want.AutomountServiceAccountToken, want.ImagePullSecrets = new(false), tc.secrets
+			want.Labels, want.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
+			made.TypeMeta, made.ManagedFields = metav1.TypeMeta{}, nil
+			testutil.Check(t, tc.reason, want, made)
 		})
 	}
 }

@@ -57,7 +57,6 @@ func TestFilters(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				w := controllertest.NewWorld(time.Time{})
 				c := New(Config{Client: w.Client, Informers: w.Informers, Names: []string{"default", "builder"}})

@@ -136,7 +136,6 @@ func TestReissue(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t, tc.objects...)
 			w.Live(t, tc.live...)
 			for _, name := range tc.gone {
@@ -159,9 +158,7 @@ func TestOverwrittenTokenIsOfTheActiveKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account(), tokenSecret("a", withOld(t), mode("in-place")))
 	w.lead(t)
-	if err := w.reissue(t.Context(), app); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.reissue(t.Context(), app))
 	secret := w.LiveSecret(t, "ns", "a")
 	token, err := tokens.VerifyLegacy(string(secret.Data[corev1.ServiceAccountTokenKey]), w.Ring)
 	if err != nil || token.KeyID != w.Ring.Ring().ActiveID() {
@@ -196,7 +193,6 @@ func TestWithoutALeadNothingIsDone(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t, publishing(t, tc.rings...), account(), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)))
 			if tc.change != nil {
 				tc.change(w)
@@ -265,9 +261,7 @@ func TestCreateOnce(t *testing.T) {
 		t.Error("no error")
 	}
 	for range 3 { // the cache shows none of it, however late it is
-		if err := w.reissue(t.Context(), app); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, w.reissue(t.Context(), app))
 		w.Clock.Step(cacheSyncGrace)
 	}
 	secrets, err := w.Client.CoreV1().Secrets("ns").List(t.Context(), metav1.ListOptions{})
@@ -281,19 +275,13 @@ func TestCreateForOneThatIsUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
 	w.lead(t)
-	if err := w.reissue(t.Context(), app); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.reissue(t.Context(), app))
 	spoiled := tokenSecret("app-token-new01", replacing("a"), withOld(t), labelled(tokensecrets.LastUsedLabel, "2026-05-09"))
 	spoiled, err := w.Client.CoreV1().Secrets("ns").Update(t.Context(), spoiled, metav1.UpdateOptions{FieldManager: meta.FieldManager})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	w.Cache(t, spoiled)
 	w.Client.ClearActions()
-	if err := w.reissue(t.Context(), app); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.reissue(t.Context(), app))
 	created := slices.DeleteFunc(w.Actions(t), func(action string) bool { return !strings.HasPrefix(action, "create") })
 	want := []string{
 		"create secrets app-token-new02 for app/uid-app replaces a/uid-a labels sa-controller-manager/auto-created data",

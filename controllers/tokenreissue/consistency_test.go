@@ -89,9 +89,7 @@ func (r *ringReplica) check(t *testing.T, when, status string, mismatch map[stri
 func rings(t *testing.T, client *fake.Clientset) []PublishedRing {
 	t.Helper()
 	rings, err := LivePublishedRings(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return rings
 }
 

@@ -25,9 +25,7 @@ func TestSurveyForgetsWhatIsGone(t *testing.T) {
 	remembered := func() [2][]types.UID {
 		return [2][]types.UID{slices.Sorted(maps.Keys(w.created)), slices.Sorted(maps.Keys(w.refused))}
 	}
-	if err := w.reissue(t.Context(), app); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.reissue(t.Context(), app))
 	w.survey()
 	want := [2][]types.UID{{"uid-goes", "uid-stays"}, {"uid-forged-goes", "uid-forged-stays"}}
 	testutil.Check(t, "remembered while all of them are there", want, remembered())

@@ -250,7 +250,6 @@ func TestPlan(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			secrets := observeAll(tc.secrets...)
 			for range 2 { // whatever their order
 				var got []string
@@ -283,9 +282,7 @@ func forged(t *testing.T, old, changed string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) {
 		segments := strings.Split(string(secret.Data[corev1.ServiceAccountTokenKey]), ".")
 		claims, err := base64.RawURLEncoding.DecodeString(segments[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		segments[1] = base64.RawURLEncoding.EncodeToString([]byte(strings.ReplaceAll(string(claims), old, changed)))
 		segments[2] = base64.RawURLEncoding.EncodeToString(make([]byte, 64))
 		secret.Data[corev1.ServiceAccountTokenKey] = []byte(strings.Join(segments, "."))

@@ -203,6 +203,15 @@ func judge(own *signing.Ring, rings []PublishedRing) standing {
 	return s
 }
 
+// Difference describes how own differs from the published rings. It is "" if own is published and no
+// other one is newer or forked.
+func Difference(own *signing.Ring, rings []PublishedRing) string {
+	if found := judge(own, rings); found.drift != inSync {
+		return found.describe(own)
+	}
+	return ""
+}
+
 // describe returns what was found, and remedy what to do about it.
 func (s standing) describe(own *signing.Ring) string {
 	mine := fmt.Sprintf("the key ring of this process (generation %d, version %s)", own.Generation(), own.Version())

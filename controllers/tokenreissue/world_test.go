@@ -52,9 +52,7 @@ func strangePEM() []byte { return testkeys.P384() }
 func parse(t *testing.T, pem []byte) *signing.PrivateKey {
 	t.Helper()
 	key, err := signing.ParsePrivateKey(pem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return key
 }
 
@@ -85,9 +83,7 @@ func publishing(t *testing.T, rings ...PublishedRing) *corev1.Secret {
 	}
 	for i, ring := range rings {
 		line, err := json.Marshal(ring)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		secret.Data[fmt.Sprintf("%sreplica-%d", ringPrefix, i)] = line
 	}
 	return secret
@@ -130,9 +126,7 @@ func signedBy(t *testing.T, pem []byte, uid string) func(*corev1.Secret) {
 	issuer := tokens.NewIssuer(parse(t, pem), tokens.CompatClaims)
 	return func(secret *corev1.Secret) {
 		token, err := issuer.Legacy(t.Context(), tokens.Account{Namespace: secret.Namespace, Name: "app", UID: uid}, secret.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		secret.Data[corev1.ServiceAccountTokenKey] = []byte(token)
 	}
 }
@@ -183,17 +177,13 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 func (w *world) lead(t *testing.T) {
 	t.Helper()
 	w.Live(t, publishing(t, published(w.Ring.Ring())))
-	if err := w.compare(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.compare(t.Context()))
 	w.Client.ClearActions()
 }
 
 // reissues has the account be looked at, and wants these actions.
 func (w *world) reissues(t *testing.T, reason string, want ...string) {
 	t.Helper()
-	if err := w.reissue(t.Context(), app); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.reissue(t.Context(), app))
 	testutil.Check(t, reason+": actions", want, w.Actions(t))
 }

@@ -126,7 +126,6 @@ func TestSyncAccountAuto(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t, tc.account)
 			w.Auto = true
 			w.Cache(t, tc.account)
@@ -204,7 +203,6 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			for _, how := range []func(*corev1.ServiceAccount){listed(meta.FieldManager, "app-token-frstz"), referencing("app-token-frstz")} {
 				w := newWorld(t, tc.live...)
 				w.Auto = true
@@ -240,7 +238,6 @@ func TestAutoReferencesNoSecond(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t, tc.live...)
 			w.Auto = true
 			w.Cache(t, newer, ours)
@@ -291,7 +288,6 @@ func TestCreateOwnRefused(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t, account())
 			w.Auto = true
 			w.Cache(t, account())
@@ -324,7 +320,6 @@ func TestCreatedWithoutAnAnswer(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t, account())
 			w.Auto = true
 			w.Cache(t, account())

@@ -49,9 +49,7 @@ func FuzzReferences(f *testing.F) {
 		default:
 			patch, err = removeReference(before, secret)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		after := applied(t, before, patch)
 		if after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
 			t.Errorf("the patch is for another version: %s", patch.Body)

@@ -151,14 +151,10 @@ func (w *world) look(t *testing.T, live *api, cached *corev1.ServiceAccount) cli
 	if cached != nil {
 		accounts = append(accounts, cached)
 	}
-	if err := w.accountInformer.GetIndexer().Replace(accounts, ""); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.accountInformer.GetIndexer().Replace(accounts, ""))
 	w.Cache(t, live.secret)
 	live.writes = nil
-	if err := w.syncSecret(t.Context(), named("token")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.syncSecret(t.Context(), named("token")))
 	w.Client.ClearActions()
 	if len(live.writes) == 0 {
 		return nil

@@ -87,7 +87,6 @@ func TestSyncReference(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t)
 			if tc.account != nil {
 				w.Cache(t, tc.account)
@@ -152,7 +151,6 @@ func TestSweep(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t)
 			w.Cache(t, tc.account)
 			if tc.cached != "" {

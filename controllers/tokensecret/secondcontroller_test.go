@@ -61,7 +61,6 @@ func TestCountSecondController(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t)
 			if tc.do != nil {
 				tc.do(w)

@@ -178,7 +178,6 @@ func TestSyncSecret(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t, append(tc.live, tc.secret)...)
 			w.Cache(t, tc.secret)
 			if tc.account != nil {
@@ -221,7 +220,6 @@ func TestSyncSecretAgainstARefusingAPI(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := newWorld(t, tc.objects...)
 			w.Cache(t, tc.objects...)
 			w.Fail(tc.verb, "*", tc.answer)

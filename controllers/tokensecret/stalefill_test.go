@@ -93,7 +93,6 @@ func TestSecretOfAnEarlierAccount(t *testing.T) {
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			changes := append([]func(*corev1.Secret){filled(t), createdAt(accountMade + tc.age)}, tc.secret...)
 			secret := tokenSecret("token", changes...)
 			successor := account(recreated, madeAt(accountMade))

@@ -87,9 +87,7 @@ func worldAt(t testing.TB, now time.Time, live ...runtime.Object) *world {
 func parse(t testing.TB, pem []byte) *signing.PrivateKey {
 	t.Helper()
 	key, err := signing.ParsePrivateKey(pem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return key
 }
 
@@ -114,9 +112,7 @@ func (w *world) syncsSecret(t *testing.T, name, reason string, want ...string) {
 func testBundle(t testing.TB) *rootca.Bundle {
 	t.Helper()
 	bundle, err := rootca.ParseBundle([]byte(testCA))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return bundle
 }
 
@@ -170,9 +166,7 @@ func tokenSignedBy(t testing.TB, pem []byte, secret, uid string) string {
 	t.Helper()
 	token, err := tokens.NewIssuer(parse(t, pem), tokens.CompatClaims).Legacy(t.Context(),
 		tokens.Account{Namespace: testNamespace, Name: "app", UID: uid}, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return token
 }
 

@@ -35,7 +35,6 @@ func TestNothingOfATokenIsKept(t *testing.T) {
 	}
 	for name, token := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			secret := tokenSecret(withToken(token))
 			observed := Observe(secret)
 			for _, text := range renderings(t, observed) {

@@ -45,9 +45,7 @@ func TestLister(t *testing.T) {
 		seenIn("bank", "robot-token-1", "robot"),
 		seenIn("shop", "nobodys", ""),
 	} {
-		if err := indexer.Add(secret); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, indexer.Add(secret))
 	}
 	lister := ListerOf(indexer)
 

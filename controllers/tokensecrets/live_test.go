@@ -40,7 +40,6 @@ func TestEveryDeletionIsSaid(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			secret := tokenSecret()
 			client := fake.NewClientset(secret)
 			if tc.answer != nil {

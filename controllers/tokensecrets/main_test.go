@@ -34,9 +34,7 @@ func robot() tokens.Account {
 func testKey(t testing.TB) *signing.PrivateKey {
 	t.Helper()
 	key, err := signing.ParsePrivateKey(testkeys.P256())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return key
 }
 
@@ -44,9 +42,7 @@ func testKey(t testing.TB) *signing.PrivateKey {
 func legacyToken(t testing.TB, account tokens.Account, secret string) string {
 	t.Helper()
 	token, err := tokens.NewIssuer(testKey(t), tokens.CompatClaims).Legacy(t.Context(), account, secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return token
 }
 

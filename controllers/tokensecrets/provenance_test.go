@@ -49,7 +49,6 @@ func TestTokenWriter(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			testutil.Check(t, tc.reason, tc.want, TokenWriter(tc.has))
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.has}}
 			if got := Observe(secret).TokenWriter; got != tc.want.Manager {
@@ -87,7 +86,6 @@ func TestFilledByTokenController(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.entries}}
 			if !tc.empty {
 				secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte("x")}

@@ -106,7 +106,6 @@ func TestWrittenReferences(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			has := account(tc.entries...)
 			if got := WrittenReferences(has.ManagedFields).Has("robot-token-x2x9z"); got != tc.want {
 				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)

@@ -77,7 +77,6 @@ func TestReissueMode(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if got := Observe(tokenSecret(tc.change...)).ReissueMode(); got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
@@ -108,7 +107,6 @@ func TestReplaces(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			successor := tokenSecret(annotatedWith(ReplacesAnnotation, tc.annotation), func(s *corev1.Secret) { s.Name, s.UID = "new", "uid-new" })
 			if tc.change != nil {
 				tc.change(successor)

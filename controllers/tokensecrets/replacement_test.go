@@ -152,7 +152,6 @@ func TestOwn(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			for range 2 { // whatever their order
 				got := ""
 				if own := PairUp(referencing(tc.references...), tc.secrets, nil).Own(); own != nil {
@@ -202,7 +201,6 @@ func TestPairs(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			for range 2 { // whatever their order
 				pairs := PairUp(referencing(tc.references...), append(tc.secrets, old), func(s *TokenSecret) bool { return s.Name == "spoiled" })
 				successor, got := pairs.Successor(old), ""

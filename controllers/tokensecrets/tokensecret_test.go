@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
 )
 
@@ -80,11 +81,8 @@ func checkObserve(t *testing.T, cases map[string]observeCase) {
 	t.Helper()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			given := tc.secret.DeepCopy()
-			if diff := cmp.Diff(tc.want, Observe(tc.secret), readToken); diff != "" {
-				t.Errorf("%s: observed (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": observed", tc.want, Observe(tc.secret), readToken)
 			if !reflect.DeepEqual(given, tc.secret) { // go-cmp takes seconds for 256 KiB
 				t.Errorf("the Secret was changed (-before +after):\n%s", cmp.Diff(given, tc.secret))
 			}
@@ -103,9 +101,7 @@ func TestObserveToken(t *testing.T) {
 	bound, err := tokens.NewIssuer(testKey(t), tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
 		Issuer: "https://issuer.example.com", Account: robot(), Audiences: []string{"api"}, Lifetime: time.Hour,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	forAccount := func(change func(*tokens.Account)) *corev1.Secret {
 		account := robot()
 		change(&account)
@@ -260,7 +256,6 @@ func TestKeepAnnotation(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			secret := tokenSecret()
 			secret.Annotations = tc.annotations
 			if got := Observe(secret).Keep; got != tc.want {

@@ -57,9 +57,7 @@ func (s *sending) received(t *testing.T) []eventsv1.Event {
 	t.Helper()
 	synctest.Wait()
 	list, err := s.client.EventsV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return cmp.Compare(a.Note, b.Note) })
 	return list.Items
 }
@@ -159,9 +157,7 @@ func TestWhatWasRecordedBeforeRunIsKept(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := s.Run(ctx); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, s.Run(ctx))
 		testutil.Check(t, "notes", []string{"early"}, s.notes(t))
 	})
 }

@@ -78,7 +78,6 @@ func TestLimits(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			recorder, told, clock := limited()
 			for _, s := range tc.steps {
 				clock.Step(s.wait)
@@ -145,7 +144,6 @@ func TestLongNotesAreCut(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			recorder, told, _ := limited()
 			recorder.Warn(secret("a"), "Refused", "Try", tc.note)
 			testutil.Check(t, "Events", []string{head + tc.want}, told.Lines())

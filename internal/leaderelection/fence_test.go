@@ -97,13 +97,10 @@ func TestFence(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				inner, clock := &recordingLock{}, testutil.NewJumpingClock()
 				lock := &fencedLock{Interface: inner, deadline: deadline, now: clock.Now}
-				if err := lock.Update(t.Context(), held); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, lock.Update(t.Context(), held))
 				clock.Jump(tc.jump)
 				begun, expired := time.Now(), time.Duration(0)
 				end := lock.fence(func() { expired = time.Since(begun) })

@@ -4,6 +4,15 @@
 // Package leaderelection runs the work of a leader in one replica at a time. It adds a fence to
 // client-go's elector: if the Lease was not renewed for the renew deadline, the work is stopped at
 // once and starts no further write, whatever the elector is waiting for.
+//
+// A process that has lost its lease cannot know the fate of its requests, so
+// kube-controller-manager ends. This one stays, serves admission and waits to lead again: a
+// kube-apiserver on a kubeadm node takes longer to restart than a lease lives, and a webhook that
+// ended with it would have no serving certificate when Pods are created again. So controllers must
+// be able to run more than once and use nothing that they learned in an earlier term. Every write
+// has a precondition besides, so a late one of a previous leader changes nothing. The Lease is not
+// kube-controller-manager's, or the two programs would exclude each other. It is released after the
+// controllers have finished.
 package leaderelection
 
 import (

@@ -117,9 +117,7 @@ func TestALostLease(t *testing.T) {
 			client.breaks(func(string) error { return errors.New("connection refused") })
 		},
 		"TakenByAnother": func(t *testing.T, client *leases) {
-			if err := client.Tracker().Update(leaseResource(), foreignLease(), "kube-system"); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, client.Tracker().Update(leaseResource(), foreignLease(), "kube-system"))
 			client.breaks(func(verb string) error {
 				if verb != "update" {
 					return nil
@@ -130,7 +128,6 @@ func TestALostLease(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				client, diary := newLeases(), testutil.NewDiary()
 				e := candidateFor(t, client, diary, "A", func(ctx context.Context) error {

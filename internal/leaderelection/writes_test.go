@@ -56,12 +56,9 @@ func TestFencedWrites(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			base, body := &roundTripper{}, &closing{Reader: strings.NewReader("{}")}
 			request, err := http.NewRequestWithContext(tc.with(t.Context()), tc.method, "https://localhost/", body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			response, err := fencedWrites{base}.RoundTrip(request)
 			if err == nil {
 				response.Body.Close()
@@ -91,7 +88,6 @@ func TestOverdueAcrossAJump(t *testing.T) {
 		"Back":    {reason: "the clock that runs evenly counts as well", jump: -time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				clock := testutil.NewJumpingClock()
 				lock := &fencedLock{Interface: &recordingLock{}, deadline: deadline, now: clock.Now}
@@ -103,9 +99,7 @@ func TestOverdueAcrossAJump(t *testing.T) {
 				}
 				renew := func() {
 					t.Helper()
-					if err := lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}); err != nil {
-						t.Fatal(err)
-					}
+					testutil.Must(t, lock.Update(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "us"}))
 				}
 				renew()
 				time.Sleep(deadline / 2)

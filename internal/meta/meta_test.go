@@ -102,7 +102,6 @@ func TestRetryWrite(t *testing.T) {
 		"Canceled":      {[]error{context.Canceled}, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			calls := 0
 			err := RetryWrite(apierrors.IsConflict, func() error {
 				calls++

@@ -37,7 +37,6 @@ func TestEach(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var got []string
 			lists, visits := 0, 0
 			list := func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {

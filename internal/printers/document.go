@@ -47,6 +47,8 @@ type Finding struct {
 	// Objects are the affected ones, if there may be several.
 	Objects []string `json:"objects,omitempty"`
 	Remedy  string   `json:"remedy,omitempty"`
+	// Commands belong to the remedy, one for each object.
+	Commands []string `json:"commands,omitempty"`
 }
 
 // Document writes document as "json" or "yaml", and the result of text for any other format. It

@@ -30,7 +30,6 @@ func TestDocument(t *testing.T) {
 		"Function": {output: "json", numbers: func() {}, wantErr: "encode the Numbers as json: json: unsupported type: func()"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var got bytes.Buffer
 			err := printers.Document(&got, tc.output, document{printers.Of("Numbers"), tc.numbers}, func() string { return "A\n1\n" })
 			if got.String() != tc.want || tc.wantErr == "" && err != nil || tc.wantErr != "" && (err == nil || err.Error() != tc.wantErr) {
@@ -74,7 +73,6 @@ func TestEncoders(t *testing.T) {
 		"NotUnicode": "\xff",
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			want := strings.ToValidUTF8(text, "\ufffd")
 			texts := document{printers.Of("Texts"), map[string]any{text: []string{text}}}
 			for output, decode := range map[string]func([]byte, any) error{

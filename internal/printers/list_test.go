@@ -52,18 +52,13 @@ func TestList(t *testing.T) {
 		"NoneYAML": {output: "yaml", want: "apiVersion: sa-controller-manager/v1\nkind: Numbers\nnumbers: []\nsummary:\n  shown: 0\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var got bytes.Buffer
 			list, shown := &numbers{W: &got, Output: tc.output, Head: printers.Of("Numbers"), RowsField: "numbers", EndField: "summary"}, 0
 			for _, page := range tc.pages {
-				if err := list.Rows(page); err != nil {
-					t.Fatal(err)
-				}
+				testutil.Must(t, list.Rows(page))
 				shown += len(page)
 			}
-			if err := list.End(map[string]int{"shown": shown}); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, list.End(map[string]int{"shown": shown}))
 			testutil.Check(t, "document", tc.want, got.String())
 		})
 	}

@@ -169,7 +169,6 @@ func TestWhatIsLoggedOfAFailingKey(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				logger, messages := record(tc.verbosity)
 				p := newPatient(klog.NewContext(t.Context(), logger), nil, map[string]error{"a": tc.err})

@@ -47,9 +47,7 @@ func TestRunWatching(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Second)
-		if err := configMaps.Delete(t.Context(), "new", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, configMaps.Delete(t.Context(), "new", metav1.DeleteOptions{}))
 		want := []string{
 			"1s here deleted=false", "1s sync all",
 			"10s new deleted=false", "10s sync all",

@@ -9,15 +9,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/testutil"
@@ -38,18 +34,14 @@ func serve(t *testing.T, live []Check, changes ...func(*Config)) (server *Server
 	t.Helper()
 	loopback := net.IPv4(127, 0, 0, 1)
 	listener, err := net.Listen("tcp", net.JoinHostPort(loopback.String(), "0"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	o := defaults()
 	o.Port.BindAddress, o.Live = loopback, live
 	for _, change := range changes {
 		change(o)
 	}
 	server, err = newServer(klog.Logger{}, listener, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return server, testutil.Start(t, func(ctx context.Context) error { return server.Run(klog.NewContext(ctx, klog.Logger{})) })
 }
 
@@ -78,14 +70,10 @@ type reply struct {
 func get(t *testing.T, c *http.Client, url string) reply {
 	t.Helper()
 	answer, err := c.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return reply{status: answer.StatusCode, proto: answer.Proto, body: string(body)}
 }
 
@@ -178,93 +166,6 @@ func TestServerWithoutHTTP2(t *testing.T) {
 	}
 }
 
-// keptCert is the certificate in dir, "" if there is none and none can be made.
-func keptCert(t *testing.T, logger klog.Logger, dir string) (string, error) {
-	t.Helper()
-	content, err := certificate(logger, "sa-controller-manager", &Port{TLS: TLS{CertDir: dir}})
-	if err != nil {
-		return "", err
-	}
-	// It ends at once, and with it what it has begun when it was made.
-	ended, end := context.WithCancel(t.Context())
-	end()
-	content.(dynamiccertificates.ControllerRunner).Run(ended, 1)
-	cert, _ := content.CurrentCertKeyContent()
-	return string(cert), nil
-}
-
-func TestKeptCertificate(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	first, err := keptCert(t, klog.Logger{}, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := keptCert(t, klog.Logger{}, dir); err != nil || again != first {
-		t.Errorf("the certificate of the first start is not found again: %v", err)
-	}
-	var files []string
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, entry := range entries {
-		files = append(files, entry.Name())
-	}
-	testutil.Check(t, "files", []string{"sa-controller-manager" + ".crt", "sa-controller-manager" + ".key"}, files)
-	// The user may have moved the certificate on purpose.
-	if err := os.Remove(filepath.Join(dir, "sa-controller-manager"+".key")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := keptCert(t, klog.Logger{}, dir); err == nil || !strings.Contains(err.Error(), "--cert-dir") {
-		t.Errorf("a certificate without its key: %v", err)
-	}
-}
-
-// TestKeyWithoutCertificate: a process was killed between the two files, or somebody has
-// taken the certificate away. The key may be needed with it.
-func TestKeyWithoutCertificate(t *testing.T) {
-	t.Parallel()
-	var logged []string
-	logger := funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
-	dir := t.TempDir()
-	path := filepath.Join(dir, "sa-controller-manager"+".key")
-	write := func(path, content string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	holds := func(path, want string) {
-		t.Helper()
-		if got, err := os.ReadFile(path); err != nil || string(got) != want {
-			t.Errorf("%s holds another key: %v", path, err)
-		}
-	}
-	write(path, "former")
-	first, err := keptCert(t, logger, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, err := keptCert(t, logger, dir); err != nil || again != first {
-		t.Errorf("the new pair is not found again: %v", err)
-	}
-	holds(path+".old", "former")
-	want := `"level"=0 "msg"="Renamed a private key without certificate in --cert-dir to create a new pair" "file"="` + path + `.old"`
-	testutil.Check(t, "log", []string{want}, logged)
-
-	// Again: there is no name left.
-	if err := os.Remove(filepath.Join(dir, "sa-controller-manager"+".crt")); err != nil {
-		t.Fatal(err)
-	}
-	write(path, "second")
-	if _, err := keptCert(t, logger, dir); err == nil || !strings.Contains(err.Error(), ".key has no certificate, and sa-controller-manager.key.old is there too") {
-		t.Errorf("with two keys: %v", err)
-	}
-	holds(path, "second")
-	holds(path+".old", "former")
-}
-
 func TestServerLetsRequestsFinish(t *testing.T) {
 	t.Parallel()
 	asked, release, stopping := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -334,9 +235,7 @@ func refused(t *testing.T, server *Server) {
 func TestNew(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { taken.Close() })
 	config := *defaults()
 	config.Port.BindAddress, config.Port.SecurePort = net.IPv4(127, 0, 0, 1), taken.Addr().(*net.TCPAddr).Port
@@ -349,9 +248,7 @@ func TestNew(t *testing.T) {
 	})
 	t.Run("Off", func(t *testing.T) {
 		server, err := New(klog.Logger{}, Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if server.Addr() != nil {
 			t.Errorf("serves on %s, want nothing", server.Addr())
 		}
@@ -364,9 +261,7 @@ func TestNew(t *testing.T) {
 	t.Run("PortFree", func(t *testing.T) {
 		taken.Close()
 		server, err := New(klog.Logger{}, config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := server.Run(ctx); err != nil {
@@ -374,44 +269,4 @@ func TestNew(t *testing.T) {
 		}
 		refused(t, server)
 	})
-}
-
-func TestSelfSigned(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		bind   net.IP
-		names  []string
-		others []string
-	}{
-		"Unspecified": {net.IPv4zero, []string{"localhost", "127.0.0.1", "::1"}, []string{"0.0.0.0", "example.com"}},
-		"None":        {nil, []string{"localhost"}, nil},
-		"Address":     {net.IPv4(192, 0, 2, 1), []string{"192.0.2.1", "127.0.0.1"}, []string{"192.0.2.2"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			certPEM, keyPEM, err := selfSigned(tc.bind)
-			if err != nil {
-				t.Fatal(err)
-			}
-			made, err := tls.X509KeyPair(certPEM, keyPEM)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cert := made.Leaf
-			for _, host := range tc.names {
-				if err := cert.VerifyHostname(host); err != nil {
-					t.Errorf("%s: %v", host, err)
-				}
-			}
-			for _, host := range tc.others {
-				if cert.VerifyHostname(host) == nil {
-					t.Errorf("valid for %s", host)
-				}
-			}
-			if left := time.Until(cert.NotAfter); left < 364*24*time.Hour {
-				t.Errorf("it is valid for %v, want a year", left)
-			}
-		})
-	}
 }

@@ -30,7 +30,6 @@ func TestVersion(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			texts, bytes := map[string]string{VersionKey: tc.version}, map[string][]byte{VersionKey: []byte(tc.version)}
 			if tc.absent {
 				texts, bytes = nil, nil
@@ -57,9 +56,7 @@ func TestFields(t *testing.T) {
 	data := Stamp(map[string]string{"b-2.crt": "two", "b-1.crt": "one", "b-.crt": "none", "b-3.until": "", "c.crt": "", "b-": ""})
 	check(t, "version", "1", data[VersionKey])
 	f, err := Read(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	check(t, "value", "one", f.Get("b-1.crt"))
 	check(t, "no value", "", f.Get("b-4.crt"))
 	check(t, "names", []string{"", "1", "2"}, f.Between("b-", ".crt"))

@@ -38,10 +38,10 @@ func Main(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
 }
 
-// Check fails the test if got is not what it wants.
-func Check(t testing.TB, what string, want, got any) {
+// Check fails the test if got is not what it wants, compared with the options of go-cmp.
+func Check(t testing.TB, what string, want, got any, options ...cmp.Option) {
 	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, options...); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	// probePath is where Verify tries a write that has to fail.
+	// probePath is the object that Verify tries to write, which has to fail.
 	probePath = "/.sa-controller-manager-probe"
 
 	generationKey = "Sa-Ring-Generation"
@@ -140,7 +140,7 @@ func (b *bucket) put(ctx context.Context, name string, body []byte, options mini
 	return b.failed("write", name, err)
 }
 
-// Verify tries a write that must fail, once: with the ETag of an object that is not there.
+// Verify tries, until it has succeeded once, a write that must fail: with an ETag that no object has.
 func (b *bucket) Verify(ctx context.Context) error {
 	if b.verified.Load() {
 		return nil
@@ -171,7 +171,7 @@ func (b *bucket) failed(verb, name string, err error) error {
 	return fmt.Errorf("%s %s/%s: %w", verb, b.bucket, name, err)
 }
 
-// response returns what the store has answered, zero if it has not.
+// response returns the answer of the store, or the zero value if it has not answered.
 func response(err error) minio.ErrorResponse {
 	answer, _ := errors.AsType[minio.ErrorResponse](err)
 	return answer

@@ -15,8 +15,8 @@ import (
 	"sa-controller-manager/internal/atomicfile"
 )
 
-// directory is served by a web server of the user's, which also sets the headers. Each host writes
-// its own.
+// directory is a destination that a web server of the user serves, which also sets the headers. Each
+// host writes its own.
 type directory string
 
 func (d directory) Get(_ context.Context, document string) (*Object, error) {
@@ -43,7 +43,8 @@ func (d directory) Put(_ context.Context, document string, _ *Object, body []byt
 	return atomicfile.Write(file, body, 0o644)
 }
 
-// Verify wants the directory to be there: one that is not mounted yet must not be made.
+// Verify returns an error if the directory does not exist: it must not be created before its volume is
+// mounted.
 func (d directory) Verify(context.Context) error {
 	info, err := os.Stat(string(d))
 	if err == nil && !info.IsDir() {
@@ -60,7 +61,7 @@ func (d directory) file(document string) string {
 	return filepath.Join(string(d), filepath.FromSlash(document))
 }
 
-// readAll reads a document of a sensible size.
+// readAll reads a document of at most maxDocument bytes.
 func readAll(from io.Reader) ([]byte, error) {
 	body, err := io.ReadAll(io.LimitReader(from, maxDocument+1))
 	if err == nil && len(body) > maxDocument {

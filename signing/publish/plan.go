@@ -15,8 +15,10 @@ import (
 // mayReplace returns an error if the stored documents are those of another issuer or of a newer
 // ring.
 func (p *Publisher) mayReplace(ring *signing.Ring, jwks, discovery *Object) error {
-	if err := p.sameIssuer(ring, jwks, discovery); err != nil {
-		return err
+	if err := p.sameIssuer(ring, jwks, discovery); p.TakeOver && err != nil {
+		return nil //nolint:nilerr // the generations are those of different rings
+	} else if err != nil {
+		return fmt.Errorf("%w: \"keys publish --take-over\" replaces them", err)
 	}
 	if jwks == nil {
 		return nil
@@ -34,9 +36,9 @@ func (p *Publisher) mayReplace(ring *signing.Ring, jwks, discovery *Object) erro
 
 func (p *Publisher) sameIssuer(ring *signing.Ring, jwks, discovery *Object) error {
 	if discovery == nil {
-		// A pass that was interrupted leaves a JWKS alone, and it has keys of ours.
+		// After an interrupted pass there may be only a JWKS, with keys of ours.
 		if jwks != nil && !anyOurs(ring, jwks) {
-			return errors.New("a JWKS with keys of another issuer is there: delete it if it is to be replaced")
+			return errors.New("a JWKS with keys of another issuer is there")
 		}
 		return nil
 	}
@@ -44,10 +46,10 @@ func (p *Publisher) sameIssuer(ring *signing.Ring, jwks, discovery *Object) erro
 		Issuer string `json:"issuer"`
 	}
 	if err := json.Unmarshal(discovery.Body, &stored); err != nil || stored.Issuer == "" {
-		return errors.New("what is at " + signing.DiscoveryPath + " is no discovery document: delete it if it is to be replaced")
+		return errors.New("the file at " + signing.DiscoveryPath + " is no discovery document")
 	}
 	if stored.Issuer != p.Issuer {
-		return fmt.Errorf("the documents of another issuer, %q, are there: delete them if they are to be replaced", stored.Issuer)
+		return fmt.Errorf("the documents of another issuer, %q, are there", stored.Issuer)
 	}
 	return nil
 }
@@ -75,8 +77,8 @@ func foreign(ring *signing.Ring, jwks *Object) []string {
 	return ids
 }
 
-// was reports whether the ring has a key, or has had it. An older generation that is published may
-// have keys that were removed since.
+// was reports whether the ring has a key, or had it before: a published older generation may have keys
+// that were removed since.
 func was(ring *signing.Ring, id string) bool {
 	if _, has := ring.KeySet().Lookup(id); has {
 		return true

@@ -6,8 +6,8 @@
 // kube-apiserver's own, in a directory or in an S3 bucket.
 //
 // A pass reads what a destination holds, decides, and writes what differs: the JWKS first, because
-// the discovery document leads to it. It never replaces the documents of another issuer, nor those
-// of a newer generation of the ring. A write has the version that was read as its precondition.
+// the discovery document leads to it. It never replaces the documents of another issuer unless it is
+// told to, nor those of a newer generation of the ring. A write has the version that was read as its precondition.
 package publish
 
 import (
@@ -34,7 +34,7 @@ type Object struct {
 	Body []byte
 	// Stamp is the ring that it was made of, zero if the destination keeps no metadata.
 	Stamp Stamp
-	// Version is for the precondition of a write. Only its destination knows what it means.
+	// Version is the precondition of a write. Only its destination knows its meaning.
 	Version string
 }
 
@@ -58,8 +58,8 @@ type Headers struct {
 type Destination interface {
 	// Get returns nil if there is no document.
 	Get(ctx context.Context, path string) (*Object, error)
-	// Put writes a document in place of old, nil if there was none. If the destination can tell that
-	// it is another one by now, it returns ErrConflict.
+	// Put writes a document in place of old, or of none if old is nil. It returns ErrConflict if the
+	// destination can tell that the document has changed since.
 	Put(ctx context.Context, path string, old *Object, body []byte, stamp Stamp, headers Headers) error
 	// Verify returns an error if the destination ignores preconditions. It changes no document.
 	Verify(ctx context.Context) error
@@ -75,6 +75,8 @@ type Publisher struct {
 	Issuer string
 	// MaxAge is how long relying parties may keep a document.
 	MaxAge time.Duration
+	// TakeOver has the documents of another issuer replaced.
+	TakeOver bool
 }
 
 // Result of a pass.
@@ -86,7 +88,7 @@ type Result struct {
 	Foreign []string
 }
 
-// Pass makes the destination hold the keys of ring. The result is also valid if there is an error.
+// Pass writes the keys of ring to the destination. The result is also valid if there is an error.
 func (p *Publisher) Pass(ctx context.Context, to Destination, ring *signing.Ring) (Result, error) {
 	var result Result
 	want, err := p.documents(ring)
@@ -121,7 +123,7 @@ func (p *Publisher) Pass(ctx context.Context, to Destination, ring *signing.Ring
 	return result, nil
 }
 
-// document is one that the destination has to hold.
+// document is a wanted document of the destination.
 type document struct {
 	path, contentType string
 	body              []byte

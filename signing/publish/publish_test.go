@@ -69,6 +69,7 @@ func TestPass(t *testing.T) {
 		wrote   []string
 		foreign []string
 		err     string
+		over    bool // --take-over
 	}{
 		"Empty": {
 			reason: "the JWKS comes first: the discovery document leads to it",
@@ -121,6 +122,18 @@ func TestPass(t *testing.T) {
 			},
 			err: `the documents of another issuer, "https://other.example.com", are there`,
 		},
+		"TakenOver": {
+			reason: "the user has said so; the generation is that of another ring",
+			stored: func(t *testing.T) map[string]*Object {
+				return published(t, "https://other.example.com", ringOf(t, 9, signing.Past{}, "c"))
+			},
+			wrote: both, foreign: []string{public(t, "c").ID}, over: true,
+		},
+		"NewerOfOurs": {
+			reason: "--take-over is not for the same issuer",
+			stored: func(t *testing.T) map[string]*Object { return ours(t, 4, "a", "b", "c") },
+			err:    "generation 4 of the key ring is published", over: true,
+		},
 		"AnotherIssuersJWKS": {
 			reason: "only a JWKS is there, without a key of ours",
 			stored: func(t *testing.T) map[string]*Object {
@@ -146,7 +159,7 @@ func TestPass(t *testing.T) {
 				to.objects = c.stored(t)
 			}
 			ring := ringOf(t, 3, c.past, "a", "b")
-			result, err := (&Publisher{Issuer: issuer}).Pass(t.Context(), to, ring)
+			result, err := (&Publisher{Issuer: issuer, TakeOver: c.over}).Pass(t.Context(), to, ring)
 			if c.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Fatalf("%s: got error %v, want %q", c.reason, err, c.err)
 			}

@@ -19,8 +19,8 @@ const (
 	defaultPoll   = 10 * time.Second
 	defaultSettle = 500 * time.Millisecond
 
-	// maxUnsettled bounds how many different readings in a row are waited out, so that a file which
-	// is written to without a pause is taken as it is in the end.
+	// maxUnsettled bounds how many readings in a row may differ. After that, a file that is written
+	// to without a pause is taken as it is.
 	maxUnsettled = 8
 )
 
@@ -28,17 +28,17 @@ const (
 type Options struct {
 	// Poll is how often the file is read when no notification arrives. 0 means 10 s.
 	Poll time.Duration
-	// Settle is the time between the two readings that must agree before a change counts. It hides
-	// the moment in which a file is truncated and not yet written. 0 means 500 ms. A change is
-	// acted upon after Poll + 8*Settle at the latest.
+	// Settle is the time between the two readings that must agree before a change counts, so that a
+	// file that is truncated and not yet written is not read. 0 means 500 ms. A change takes effect
+	// after Poll + 8*Settle at the latest.
 	Settle time.Duration
 
 	// newNotifier replaces fsnotify in tests.
 	newNotifier func(path string) notifier
 }
 
-// File is a file whose parsed content follows the file. The value is replaced, never changed: it is
-// the same one for as long as the content is the same.
+// File is the parsed content of a file. A changed content replaces the value, which is never modified
+// in place.
 type File[T any] struct {
 	path    string
 	parse   func([]byte) (T, error)
@@ -85,8 +85,8 @@ func (f *File[T]) Path() string { return f.path }
 // Get returns the value of the last good content. It does not block.
 func (f *File[T]) Get() T { return f.current.Load().value }
 
-// Refused is what is wrong with the content on disk, nil while that is the content in use. It does
-// not block.
+// Refused returns the error of the content on disk, or nil while that content is in use. It does not
+// block.
 func (f *File[T]) Refused() error {
 	if refused := f.refused.Load(); refused != nil {
 		return *refused
@@ -96,15 +96,15 @@ func (f *File[T]) Refused() error {
 
 // Watch follows the file until ctx ends. accepted is called with each new value, after Get returns
 // it. refused is called once for each bad content in a row of readings, and once when the file goes
-// missing or cannot be read; its error names the path. That the file went back to the content in
-// use is not reported.
+// missing or cannot be read; its error names the path. A return to the content in use is not
+// reported.
 func (f *File[T]) Watch(ctx context.Context, accepted func(T), refused func(error)) {
 	notify := f.options.newNotifier(f.path)
 	defer notify.close()
 	poll := time.NewTicker(f.options.Poll)
 	defer poll.Stop()
 
-	// What happened between Open and now has sent no notification.
+	// Changes between Open and now have sent no notification.
 	settled := time.NewTimer(0)
 	defer settled.Stop()
 	follow := &follower[T]{file: f, accepted: accepted, refused: refused}
@@ -165,7 +165,7 @@ func (f *follower[T]) read() (again bool) {
 	return false
 }
 
-// known reports whether a reading is nothing new: it is the content in use, or was reported as bad.
+// known reports whether a reading is the content in use, or was reported as bad before.
 func (f *follower[T]) known(seen reading) bool {
 	if seen.err == nil && seen.sum == f.file.current.Load().sum {
 		f.reported = nil
@@ -201,15 +201,15 @@ func (f *follower[T]) act(seen reading) {
 // be larger, and no bundle of keys or certificates comes near it.
 const maxSize = 1 << 20
 
-// reading is what one look at the file found: its content, or why there is none.
+// reading is the result of reading the file once: its content or an error.
 type reading struct {
 	data []byte
 	sum  [sha256.Size]byte
 	err  error
 }
 
-// same reports whether two looks found the same. Of errors the text counts, so that "permission
-// denied" after "no such file" is news and the same fault seen again is not.
+// same reports whether two readings have the same result. Errors are compared by their text, so
+// that "permission denied" after "no such file" is reported and the same error again is not.
 func (r reading) same(other reading) bool {
 	if r.err != nil || other.err != nil {
 		return r.err != nil && other.err != nil && r.err.Error() == other.err.Error()

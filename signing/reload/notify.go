@@ -9,21 +9,20 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// notifier says when something happened in the directory of a file. It may miss changes: the poll
-// finds them.
+// notifier signals events in the directory of a file. It may miss changes: the poll finds them.
 type notifier interface {
 	changes() <-chan struct{}
-	renew() // try again what could not be set up, or was lost because the directory was replaced
+	renew() // sets up what failed before, or was lost because the directory was replaced
 	close()
 }
 
-// dirNotifier watches the parent directory with fsnotify. All its trouble is silent, because the
-// poll covers for it.
+// dirNotifier watches the parent directory with fsnotify. It reports no errors, because the poll does
+// not need it.
 type dirNotifier struct {
 	dir     string
 	watcher *fsnotify.Watcher
 	changed chan struct{} // holds one: further changes before the reading add nothing
-	drained chan struct{} // closed when the goroutine of the present watcher is gone
+	drained chan struct{} // closed when the goroutine of the present watcher has ended
 }
 
 func newDirNotifier(path string) notifier {
@@ -34,8 +33,8 @@ func newDirNotifier(path string) notifier {
 
 func (n *dirNotifier) changes() <-chan struct{} { return n.changed }
 
-// renew creates the watcher if there is none and adds the directory, which is idempotent for one
-// that is watched.
+// renew creates the watcher if there is none and adds the directory, which is a no-op if it is watched
+// already.
 func (n *dirNotifier) renew() {
 	if n.watcher == nil {
 		watcher, err := fsnotify.NewWatcher()

@@ -52,7 +52,6 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			path := filepath.Join(t.TempDir(), "f")
 			must(t, tc.make(path))
 			file, err := Open(path, func([]byte) (*string, error) { return nil, errParse }, Options{})

@@ -30,6 +30,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
+	"k8s.io/component-base/metrics"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
 	"sa-controller-manager/signing"
@@ -54,10 +55,13 @@ type Client struct {
 	signers map[string]*signer // by NAME
 }
 
-// NewClient returns a Client that connects when it is used. sockets may have others each time; metrics
+// NewClient returns a Client that connects when it is used. sockets may have others each time; counted
 // may be nil.
-func NewClient(sockets func() Sockets, metrics *Metrics) *Client {
-	return &Client{sockets: sockets, metrics: metrics, signers: map[string]*signer{}}
+func NewClient(sockets func() Sockets, counted *Metrics) *Client {
+	if counted == nil {
+		counted = NewMetrics(func(...metrics.Registerable) {}) // without a registry they count nothing
+	}
+	return &Client{sockets: sockets, metrics: counted, signers: map[string]*signer{}}
 }
 
 // signer is one NAME, at one path.

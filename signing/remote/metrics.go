@@ -3,13 +3,9 @@
 
 package remote
 
-import (
-	"time"
+import "k8s.io/component-base/metrics"
 
-	"k8s.io/component-base/metrics"
-)
-
-// Metrics are of each signer, by key ID. A nil Metrics counts nothing.
+// Metrics are of each signer, by key ID.
 type Metrics struct {
 	up, unpinned *metrics.GaugeVec
 	took         *metrics.HistogramVec
@@ -37,34 +33,8 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
-func (m *Metrics) observe(keyID string, took time.Duration) {
-	if m != nil {
-		m.took.WithLabelValues(keyID).Observe(took.Seconds())
-	}
-}
-
-func (m *Metrics) seen(keyID string, up bool) {
-	if m == nil {
-		return
-	}
-	value := 0.0
-	if up {
-		value = 1
-	}
-	m.up.WithLabelValues(keyID).Set(value)
-}
-
-func (m *Metrics) listed(keyID string, unpinned int) {
-	if m != nil {
-		m.unpinned.WithLabelValues(keyID).Set(float64(unpinned))
-	}
-}
-
 // forget ends the series of a key that signs no more.
 func (m *Metrics) forget(keyID string) {
-	if m == nil {
-		return
-	}
 	of := map[string]string{"key_id": keyID}
 	m.up.Delete(of)
 	m.unpinned.Delete(of)

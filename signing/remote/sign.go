@@ -45,7 +45,7 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 	}
 	begun := time.Now()
 	response, err := s.client.Sign(bounded, &externaljwtv1.SignJWTRequest{Claims: payload})
-	c.metrics.observe(key.ID, time.Since(begun))
+	c.metrics.took.WithLabelValues(key.ID).Observe(time.Since(begun).Seconds())
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return "", "", ctx.Err() // the caller gave up

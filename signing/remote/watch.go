@@ -91,7 +91,11 @@ func (c *Client) look(ctx context.Context, w *Watch, key *signing.PrivateKey, r 
 			c.lookAtKeys(ctx, w, key, r)
 		}
 	}
-	c.metrics.seen(key.ID(), reason == "")
+	up := 0.0
+	if reason == "" {
+		up = 1
+	}
+	c.metrics.up.WithLabelValues(key.ID()).Set(up)
 	switch {
 	case reason != "" && !r.away:
 		w.Away(key, reason)
@@ -134,7 +138,7 @@ func (c *Client) lookAtKeys(ctx context.Context, w *Watch, key *signing.PrivateK
 			ids = append(ids, fmt.Sprintf("%.64q", one.GetKeyId()))
 		}
 	}
-	c.metrics.listed(key.ID(), len(ids))
+	c.metrics.unpinned.WithLabelValues(key.ID()).Set(float64(len(ids)))
 	if now := strings.Join(ids, ", "); now != r.unpinned {
 		if r.unpinned = now; now != "" {
 			w.Unpinned(key, ids)

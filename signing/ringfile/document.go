@@ -18,8 +18,8 @@ import (
 // KiB each.
 const maxSize = 1 << 20
 
-// document is the content of the file: the state, and each key with its PEM. That is the pinned public
-// half if another process has the private one.
+// document is the content of the file: the state, and the PEM of each key. If another process has the
+// private half, the PEM is the pinned public half.
 type document struct {
 	rotation.State
 
@@ -32,7 +32,7 @@ type entry struct {
 	PEM string `json:"pem"`
 }
 
-// encode renders a valid state for people to read: one member a line, a final newline.
+// encode renders a valid state as indented JSON with a final newline.
 func encode(state rotation.State) ([]byte, error) {
 	if err := state.Validate(); err != nil {
 		return nil, fmt.Errorf("encode the key ring: %w", err)
@@ -54,9 +54,8 @@ func encode(state rotation.State) ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// decode reads what encode wrote. Everything that it does not know is an error: a member in it may
-// be the one that matters. A newer schema version is said first, because its unknown members are to
-// be expected.
+// decode parses the output of encode. An unknown member is an error, because it may be the one that
+// matters. A newer schema version is reported first, because its unknown members are expected.
 func decode(data []byte, sign signing.RemoteSign) (rotation.State, error) {
 	var version struct {
 		SchemaVersion int `json:"schemaVersion"`
@@ -87,8 +86,8 @@ func decode(data []byte, sign signing.RemoteSign) (rotation.State, error) {
 	return state, nil
 }
 
-// parsePEM reads the key that an entry describes. That of a retired key is read to the end too: a
-// rollback is to find it.
+// parsePEM parses the key of an entry. It parses the private half of a retired key too, because a
+// rollback needs it.
 func parsePEM(key rotation.Key, data []byte, sign signing.RemoteSign) (pair *signing.KeyPair, err error) {
 	switch {
 	case key.Signer != "":
@@ -107,7 +106,7 @@ func parsePEM(key rotation.Key, data []byte, sign signing.RemoteSign) (pair *sig
 	return pair, nil
 }
 
-// parsePinned reads a public half, whose key ID may be one that the signer has chosen.
+// parsePinned parses a public half. The signer may have chosen the key ID.
 func parsePinned(key rotation.Key, data []byte, sign signing.RemoteSign) (*signing.KeyPair, error) {
 	half, err := parsePublicHalf(data)
 	if err != nil {

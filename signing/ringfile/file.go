@@ -25,7 +25,7 @@ const (
 	lockSuffix    = ".lock"
 )
 
-// File is a key ring in a file. It holds nothing open.
+// File is a key ring in a file. It keeps no file open.
 type File struct {
 	path string
 	sign signing.RemoteSign
@@ -34,7 +34,8 @@ type File struct {
 // At names the file at path, which need not exist yet.
 func At(path string) *File { return &File{path: path} }
 
-// Signing returns the file, with keys of other processes that sign with sign. Otherwise they verify only.
+// Signing returns the same file, whose keys in other processes sign with sign. Without it those keys
+// only verify.
 func (f *File) Signing(sign signing.RemoteSign) *File { return &File{path: f.path, sign: sign} }
 
 // Path is the path given to At.
@@ -53,7 +54,7 @@ func (f *File) Read() (rotation.State, error) {
 	return state, nil
 }
 
-// withHint says where key rings come from.
+// withHint names the command that makes a missing ring.
 func withHint(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no key ring: %w (sa-controller-manager keys init makes one)", err)
@@ -86,10 +87,10 @@ func (f *File) Init(pair *signing.KeyPair, retired []signing.PublicKey, now time
 	})
 }
 
-// ReadOnlyError says that a ring file is read and cannot be rotated where it is.
+// ReadOnlyError reports a ring file that can be read and not be rotated where it is.
 type ReadOnlyError struct {
 	Path string
-	// Why in a few words.
+	// Why is the reason, such as "its file system is".
 	Why string
 }
 
@@ -97,9 +98,8 @@ func (e *ReadOnlyError) Error() string {
 	return fmt.Sprintf("key ring %s is read-only here (%s): run the command on the file that it is a copy of, and bring the result here", e.Path, e.Why)
 }
 
-// Writable is nil, or a *ReadOnlyError if the kind of file says already that writers will refuse
-// it. That is so in a volume that kubelet keeps: its files are links, and it puts its own content
-// back.
+// Writable returns a *ReadOnlyError for a file that is a link, as in the volumes that the kubelet
+// keeps: it would put its own content back. nil does not promise that a write succeeds.
 func (f *File) Writable() error {
 	for _, path := range []string{filepath.Join(filepath.Dir(f.path), "..data"), f.path} {
 		info, err := os.Lstat(path)
@@ -110,7 +110,18 @@ func (f *File) Writable() error {
 	return nil
 }
 
-// StaleError says that the ring changed after the caller had looked at it.
+// CheckWritable is Writable, and asks the kernel as well whether the directory may be written.
+func (f *File) CheckWritable() error {
+	if err := f.Writable(); err != nil {
+		return err
+	}
+	if err := unix.Access(filepath.Dir(f.path), unix.W_OK); err != nil {
+		return &ReadOnlyError{Path: f.path, Why: "its directory: " + err.Error()}
+	}
+	return nil
+}
+
+// StaleError reports that the ring changed after the caller had read it.
 type StaleError struct {
 	Path      string
 	Seen, Now int64
@@ -120,8 +131,8 @@ func (e *StaleError) Error() string {
 	return fmt.Sprintf("key ring %s changed meanwhile: generation %d was read and it has %d now; run the command again", e.Path, e.Seen, e.Now)
 }
 
-// Update changes the ring by a transition. generation is that of the state the caller has decided
-// on; a ring that has changed since is a *StaleError.
+// Update changes the ring by a transition. generation is that of the state on which the caller has
+// decided; if the ring has changed since, the error is a *StaleError.
 func (f *File) Update(generation int64, transition func(rotation.State) (rotation.State, error)) error {
 	return f.locked(func() error {
 		state, err := f.Read()
@@ -140,7 +151,7 @@ func (f *File) Update(generation int64, transition func(rotation.State) (rotatio
 }
 
 // Import replaces the ring by another copy of it, such as that of another node, and reports whether
-// that is another content. One that cannot have come after the ring that is there is refused.
+// their contents differ. It refuses a copy whose history does not contain the present ring.
 func (f *File) Import(from *File) (changed bool, err error) {
 	state, err := from.Read()
 	if err != nil {
@@ -165,7 +176,7 @@ func (f *File) Import(from *File) (changed bool, err error) {
 	return changed, err
 }
 
-// Join ends a fork: the ring stays, and learns the keys of the other one (rotation.Join).
+// Join ends a fork: the ring keeps its keys and gets those of the other one (rotation.Join).
 func (f *File) Join(from *File, now time.Time, policy rotation.Policy) error {
 	other, err := from.Read()
 	if err != nil {
@@ -180,7 +191,7 @@ func (f *File) Join(from *File, now time.Time, policy rotation.Policy) error {
 	})
 }
 
-// locked has change do its work while no other writer does.
+// locked calls change while it holds the writers' lock.
 func (f *File) locked(change func() error) error {
 	if err := f.Writable(); err != nil {
 		return err
@@ -199,7 +210,7 @@ func (f *File) locked(change func() error) error {
 	return f.readOnly(change())
 }
 
-// readOnly is err, in its own words if it is that of a read-only file system.
+// readOnly returns a *ReadOnlyError for the error of a read-only file system, else err.
 func (f *File) readOnly(err error) error {
 	if errors.Is(err, unix.EROFS) {
 		return &ReadOnlyError{Path: f.path, Why: "its file system is"}
@@ -207,9 +218,9 @@ func (f *File) readOnly(err error) error {
 	return err
 }
 
-// lock takes the writers' lock, which is on an empty file beside the ring: the ring's own file is
-// another one after each change, and NFS locks no directory. The kernel gives it up when the
-// process ends, however it ends.
+// lock takes the writers' lock, which is on an empty file beside the ring: each change replaces the
+// ring file, and NFS cannot lock a directory. The kernel releases the lock when the process ends, also
+// when it is killed.
 func (f *File) lock() (unlock func(), err error) {
 	file, err := os.OpenFile(f.path+lockSuffix, os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {
@@ -225,8 +236,8 @@ func (f *File) lock() (unlock func(), err error) {
 		return nil, errors.Join(err, file.Close())
 	}
 	return func() {
-		// Closing alone would do, were it not for a process that is just being forked elsewhere:
-		// until its exec it has the file open too, and the lock.
+		// Closing is not enough: a child that another goroutine is forking has the file open too,
+		// and so the lock, until its exec.
 		_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
 		_ = file.Close()
 	}, nil
@@ -237,14 +248,14 @@ func (f *File) write(state rotation.State) error {
 	if err != nil {
 		return err
 	}
-	// A file that is there keeps its mode, which a copy may have lost.
+	// atomicfile keeps the mode of an existing file, and that of a copy may be too wide.
 	if err := os.Chmod(f.path, fileMode); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return atomicfile.Write(f.path, data, fileMode)
 }
 
-// follows refuses a state that has not come from the last one.
+// follows returns an error unless the history of next contains last.
 func follows(last *rotation.State, next rotation.State) error {
 	switch {
 	case last == nil:
@@ -258,8 +269,8 @@ func follows(last *rotation.State, next rotation.State) error {
 	return &ForkedError{Seen: next.Generation, InUse: last.Generation}
 }
 
-// ForkedError says that of two rings neither has come from the other: the ring was changed in two
-// places, and each may lack a key that signs in the other one.
+// ForkedError reports two rings of which neither is in the history of the other: the ring was changed
+// in two places, and each copy may lack a key that signs in the other place.
 type ForkedError struct{ Seen, InUse int64 }
 
 func (e *ForkedError) Error() string {

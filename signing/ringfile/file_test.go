@@ -99,7 +99,6 @@ func TestReadRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			f := newRing(t)
 			tc.damage(t, f)
 			_, err := f.Read()

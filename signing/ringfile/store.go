@@ -17,11 +17,11 @@ type Store struct{ file *reload.File[rotation.State] }
 
 var _ signing.Store = (*Store)(nil)
 
-// Open reads the ring and prepares to follow it (package reload). A change that takes the ring back
-// to an earlier generation is refused for as long as the Store lives: it is an old copy, and what
-// it does not know of may have signed. Keys of other processes sign with sign.
+// Open reads the ring and prepares to follow it (package reload). As long as the Store lives, it
+// refuses a change back to an earlier generation: an old copy may lack a key that has signed. Keys in
+// other processes sign with sign.
 func Open(path string, sign signing.RemoteSign, options reload.Options) (*Store, error) {
-	var last *rotation.State // parse is never called twice at a time
+	var last *rotation.State // parse is never called concurrently
 	file, err := reload.Open(path, func(data []byte) (rotation.State, error) {
 		state, err := decode(data, sign)
 		if err != nil {

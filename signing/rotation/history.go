@@ -15,7 +15,7 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// Version names what the ring says in public, and all that it said before: no other ring has it.
+// Version returns a hash of the public content of the ring and of its history. No other ring has it.
 func (s State) Version() string {
 	if len(s.History) == 0 {
 		return ""
@@ -23,17 +23,17 @@ func (s State) Version() string {
 	return s.History[len(s.History)-1]
 }
 
-// Knows reports whether the ring is of that version or has come from it.
+// Knows reports whether the version is that of the ring or in its history.
 func (s State) Knows(version string) bool { return slices.Contains(s.History, version) }
 
-// sealed is a state that is complete: its version ends its history.
+// sealed returns the state with its version at the end of the history, and the error of Validate.
 func (s State) sealed() (State, error) {
 	s.History = append(s.History, s.version())
 	return s, s.Validate()
 }
 
-// version is what belongs at the end of the history so far. It is made of what may be published:
-// no private byte, and nothing that only this host knows.
+// version computes the next entry of the history. Its input may be published: it has no private byte
+// and nothing that only this host knows.
 func (s State) version() string {
 	lines := slices.Clone(s.History)
 	for _, key := range s.Keys {
@@ -42,12 +42,18 @@ func (s State) version() string {
 	if r := s.Rotation; r != nil {
 		lines = append(lines, strings.Join([]string{string(r.Phase), r.From, r.To, clockTime(r.StartedAt), clockTime(r.ActivateNotBefore), clockTime(r.ActivatedAt), clockTime(r.EndedAt)}, " "))
 	}
+	for _, place := range s.Manual {
+		lines = append(lines, "manual "+place.Name+" "+strings.Join(place.Confirmed, " "))
+	}
+	if !s.PausedAt.IsZero() {
+		lines = append(lines, "paused "+clockTime(s.PausedAt))
+	}
 	lines = append(lines, "pruned", strings.Join(s.Pruned, " "), "withdrawn", strings.Join(s.Withdrawn, " "))
 	digest := sha256.Sum256([]byte(strings.Join(lines, "\n")))
 	return fmt.Sprintf("%d:%s", s.Generation, base64.RawURLEncoding.EncodeToString(digest[:16]))
 }
 
-// validateHistory finds a ring that was not changed by a transition.
+// validateHistory returns an error for a ring that was not changed by a transition.
 func (s State) validateHistory() error {
 	if s.Version() == "" {
 		return errors.New("history is missing: was the ring edited by hand?")
@@ -60,9 +66,8 @@ func (s State) validateHistory() error {
 	return nil
 }
 
-// Join ends a fork. The ring goes on as it is, and knows the keys that only the other one has: they
-// come in as retired ones, with their public halves. What both rings were follows into it, so that
-// it is newer than either.
+// Join ends a fork. The ring keeps its keys and gets those that only the other one has as retired keys,
+// with their public halves. Its history contains both rings, so that it is newer than either.
 func Join(state, other State, now time.Time, policy Policy) (State, error) {
 	if state.Knows(other.Version()) || other.Knows(state.Version()) {
 		return State{}, refuse("the two rings are not forked: one has come from the other", "import the newer one")
@@ -96,6 +101,11 @@ func Join(state, other State, now time.Time, policy Policy) (State, error) {
 	}
 	next.Pruned = missing(append(next.Pruned, other.Pruned...), next)
 	next.Withdrawn = missing(append(next.Withdrawn, other.Withdrawn...), next)
+	for _, place := range other.Clone().Manual {
+		if next.manual(place.Name) < 0 {
+			next.Manual = append(next.Manual, place)
+		}
+	}
 	for _, version := range other.History {
 		if !next.Knows(version) {
 			next.History = append(next.History, version)
@@ -104,7 +114,7 @@ func Join(state, other State, now time.Time, policy Policy) (State, error) {
 	return next.sealed()
 }
 
-// missing are the IDs of keys that are not in the ring, each once.
+// missing returns the IDs of keys that are not in the ring, each once.
 func missing(ids []string, ring State) []string {
 	var gone []string
 	for _, id := range ids {

@@ -21,7 +21,6 @@ func TestWaitAcrossAJump(t *testing.T) {
 	policy := rotation.Policy{CacheAge: 3 * time.Hour}
 	for name, jump := range map[string]time.Duration{"Forward": time.Hour, "Back": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			now := epoch.Add(10 * time.Minute).Add(jump)
 			first := must(t)(rotation.New(newKey(0), nil, epoch, policy))
 			published := must(t)(rotation.Publish(first, newKey(1), epoch, policy))
@@ -58,7 +57,6 @@ func TestRetiredAcrossAJump(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			activated := epoch.Add(4 * time.Hour) // the previous key signs until then
 			completed := activated.Add(10 * time.Minute)
 			state := must(t)(rotation.New(newKey(0), nil, epoch, policy))

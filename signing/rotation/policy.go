@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Policy is how long things wait. The zero Policy waits for nothing; DefaultPolicy is right for a
-// cluster.
+// Policy has the waiting times of a rotation. The zero Policy waits for nothing; DefaultPolicy is
+// right for a cluster.
 type Policy struct {
 	// CacheAge is the greatest age of a copy of the key set that a verifier uses. kube-apiserver
 	// lets readers of its JWKS cache it for an hour.
@@ -23,7 +23,7 @@ type Policy struct {
 	HoldDown time.Duration
 }
 
-// DefaultPolicy is what the commands begin with.
+// DefaultPolicy returns the defaults of the commands.
 func DefaultPolicy() Policy {
 	return Policy{CacheAge: time.Hour, TokenLifetime: 365 * 24 * time.Hour, HoldDown: 24 * time.Hour}
 }
@@ -58,6 +58,8 @@ type Refusal struct { //nolint:errname // an answer to the user rather than a fa
 	// Until is when the same transition will be allowed if nothing else changes, zero if time alone
 	// does not help.
 	Until time.Time
+	// Later means that it may be allowed later, at a time that is not known.
+	Later bool
 	// Breaks is what goes wrong if the transition is forced, "" if it cannot be forced.
 	Breaks string
 	// Done means that the transition was made before, such as by an interrupted command.

@@ -20,7 +20,7 @@ type Key struct {
 	ID string `json:"id"`
 	// Algorithm is the JWS algorithm, such as RS256.
 	Algorithm string `json:"algorithm"`
-	// PublicOnly says that only the public half is here, so that the key can never sign here.
+	// PublicOnly means that the ring has only the public half, so that the key can never sign here.
 	PublicOnly bool `json:"publicOnly,omitempty"`
 	// Signer is kep740:NAME if another process of this host has the private half.
 	Signer string `json:"signer,omitempty"`
@@ -39,12 +39,11 @@ type Key struct {
 	// HoldUntil is the end of the hold-down: before it, a retired key is not pruned even if nothing
 	// needs it any more.
 	HoldUntil time.Time `json:"holdUntil,omitzero"`
-	// Pair is the key itself. It is in no JSON form of this type, so that nothing that is printed
-	// has it.
+	// Pair is the key itself. The JSON form leaves it out, so that no output contains it.
 	Pair *signing.KeyPair `json:"-"`
 }
 
-// KeyOf returns a key that is in no ring yet.
+// KeyOf returns the entry of a key that is in no ring yet.
 func KeyOf(pair *signing.KeyPair) Key {
 	public := pair.Public()
 	return Key{ID: public.ID, Algorithm: public.Algorithm, PublicOnly: pair.Private() == nil, Signer: pair.Signer(), Pair: pair}
@@ -58,7 +57,7 @@ const (
 	Idle Phase = ""
 	// Published means that the next key is published and does not sign.
 	Published Phase = "published"
-	// Activated means that the new key signs and that the previous one can be had back at any time.
+	// Activated means that the new key signs and that Rollback can still undo that.
 	Activated Phase = "activated"
 	// Completed means that the rotation has ended with the new key.
 	Completed Phase = "completed"
@@ -83,25 +82,29 @@ type Rotation struct {
 	EndedAt time.Time `json:"endedAt,omitzero"`
 }
 
-// State is all that a ring file says. It is a value: functions of this package never change one
-// they are given.
+// State is the content of a ring file. It is a value: no function of this package changes one that it
+// is given.
 type State struct {
 	SchemaVersion int `json:"schemaVersion"`
-	// Generation grows with every change. What has a lower one is stale.
+	// Generation grows with every change. A copy with a lower one is stale.
 	Generation int64 `json:"generation"`
 	// Keys are in the order in which they joined the ring.
 	Keys     []Key     `json:"keys"`
 	Rotation *Rotation `json:"rotation,omitempty"`
+	// PausedAt is since when rotation by policy is paused, zero if it is not.
+	PausedAt time.Time `json:"pausedAt,omitzero"`
 	// Pruned are the IDs of keys that have left the ring and may have signed, and Withdrawn those
 	// of keys that never did. They are never removed.
 	Pruned    []string `json:"pruned,omitempty"`
 	Withdrawn []string `json:"withdrawn,omitempty"`
-	// History are the versions that the ring has come from, all of them and its own at the end.
-	// A copy that is not among them was changed somewhere else.
+	// Manual are the places that a person publishes the keys at.
+	Manual []Manual `json:"publishedManually,omitempty"`
+	// History has all versions of the ring, its own at the end. A copy whose version is not among
+	// them was changed somewhere else.
 	History []string `json:"history"`
 }
 
-// Ring returns the keys of a state, whose keys must have their pairs, for signing and verifying.
+// Ring returns the keys for signing and verifying. Each key must have its Pair.
 func (s State) Ring() *signing.Ring {
 	keys := []signing.Key{s.Active().Pair.Private().As(signing.Active)}
 	if next, ok := s.Next(); ok {
@@ -162,6 +165,10 @@ func (s State) Retired() []Key {
 func (s State) Clone() State {
 	s.Keys = slices.Clone(s.Keys)
 	s.Pruned, s.Withdrawn, s.History = slices.Clone(s.Pruned), slices.Clone(s.Withdrawn), slices.Clone(s.History)
+	s.Manual = slices.Clone(s.Manual)
+	for i := range s.Manual {
+		s.Manual[i].Confirmed = slices.Clone(s.Manual[i].Confirmed)
+	}
 	if s.Rotation != nil {
 		rotation := *s.Rotation
 		s.Rotation = &rotation

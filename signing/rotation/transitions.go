@@ -19,7 +19,7 @@ func New(active Key, retired []Key, now time.Time, policy Policy) (State, error)
 	active.Role, active.PublishedAt, active.ActivatedAt = signing.Active, now, now
 	state.Keys = append(state.Keys, active)
 	for _, key := range retired {
-		// Who knows what signed with it until this moment.
+		// Another program may have signed with it until now.
 		key.Role, key.PublishedAt, key.RetiredAt = signing.Retired, now, now
 		key.HoldUntil = stamp(now.Add(policy.HoldDown))
 		state.Keys = append(state.Keys, key)
@@ -67,10 +67,13 @@ func Activate(state State, now time.Time, policy Policy, force bool) (State, err
 			Reason: fmt.Sprintf("key %s signs already", state.Rotation.To), Remedy: "complete the rotation or roll it back", Done: true,
 		}
 	case Completed:
-		// Somebody may have forgotten to start the next one.
+		// The user may have forgotten to start the next one.
 		return State{}, refuse(completedText(state), "nothing to do; start another one to rotate again")
 	default:
 		return State{}, refuse("no rotation is in progress", "start one")
+	}
+	if err := state.confirmed(state.Rotation.To, "who verifies with what is published there refuses new tokens"); err != nil && !force {
+		return State{}, err
 	}
 	if wait := state.Rotation.ActivateNotBefore; now.Before(wait) && !force {
 		return State{}, &Refusal{
@@ -111,15 +114,15 @@ func completedText(state State) string {
 	return fmt.Sprintf("the rotation to key %s was completed at %s", state.Rotation.To, clockTime(state.Rotation.EndedAt))
 }
 
-// activate changes a state that is not out yet; so does retire.
+// activate changes s in place, as retire does: the caller has not returned s yet.
 func activate(s State, id string, now time.Time) {
 	key := &s.Keys[s.index(id)]
 	key.Role, key.ActivatedAt = signing.Active, now
 	key.RetiredAt, key.HoldUntil = time.Time{}, time.Time{}
 }
 
-// retire never moves the time back, nor before the one from which the key signed: a clock that
-// was set back since does not unsign what was signed by then.
+// retire never moves RetiredAt back, nor before ActivatedAt: the tokens that were signed before a clock
+// was set back still exist.
 func retire(s State, id string, now time.Time, policy Policy) {
 	key := &s.Keys[s.index(id)]
 	for _, signed := range []time.Time{key.ActivatedAt, key.RetiredAt} {
@@ -152,6 +155,7 @@ func withdraw(state State, now time.Time) (State, error) {
 	i := next.index(state.Rotation.To)
 	next.Withdrawn = append(next.Withdrawn, state.Rotation.To)
 	next.Keys = slices.Delete(next.Keys, i, i+1)
+	next.withoutKey(state.Rotation.To)
 	next.Rotation.Phase, next.Rotation.EndedAt = RolledBack, now
 	return next.sealed()
 }
@@ -178,13 +182,18 @@ func Prune(state State, id string, usage Usage, now time.Time, policy Policy, fo
 	if err := prunable(state, key); err != nil {
 		return State{}, err
 	}
-	if err := needed(key, usage, now, policy); err != nil && !force {
+	err := needed(key, usage, now, policy)
+	if err == nil {
+		err = state.confirmed(state.Active().ID, "who verifies with the removed key alone refuses every token")
+	}
+	if err != nil && !force {
 		return State{}, err
 	}
 	next := state.next()
 	i := next.index(id)
 	next.Pruned = append(next.Pruned, id)
 	next.Keys = slices.Delete(next.Keys, i, i+1)
+	next.withoutKey(id)
 	return next.sealed()
 }
 
@@ -204,8 +213,8 @@ func Revoke(state State, id string, now time.Time, policy Policy) (State, error)
 	return Prune(state, id, Usage{}, now, policy, true)
 }
 
-// StillSigns makes a retired key count as retired now, because a kube-apiserver still signs with it.
-// The life of its tokens and the hold-down start again.
+// StillSigns sets the retirement of a key to now, because a kube-apiserver still signs with it. The
+// lifetime of its tokens and the hold-down start again.
 func StillSigns(state State, id string, now time.Time, policy Policy) (State, error) {
 	key, ok := state.Key(id)
 	if !ok {
@@ -219,7 +228,7 @@ func StillSigns(state State, id string, now time.Time, policy Policy) (State, er
 	return next.sealed()
 }
 
-// prunable is about what not even force may do.
+// prunable returns a Refusal that force does not override.
 func prunable(state State, key Key) error {
 	switch {
 	case key.Role == signing.Active:
@@ -232,8 +241,8 @@ func prunable(state State, key Key) error {
 	return nil
 }
 
-// needed refuses while something may need a retired key, the reason that takes longest to go away
-// first.
+// needed returns a Refusal while tokens may need a retired key. Of several reasons it returns the one
+// that lasts longest.
 func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 	if usage.LastSigned.After(key.RetiredAt) {
 		key.RetiredAt = usage.LastSigned
@@ -250,7 +259,7 @@ func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 	case usage.Secrets < 0:
 		return &Refusal{
 			Reason: "it is not known which token Secrets bear " + keyText(key),
-			Remedy: "let the cluster be asked",
+			Remedy: "run the command where it can ask kube-apiserver",
 			Breaks: breaks,
 		}
 	case usage.Secrets > 0:

@@ -15,7 +15,7 @@ import (
 // algorithms are the JWS algorithms a key may have (package signing, AlgorithmFor).
 var algorithms = map[string]bool{"RS256": true, "ES256": true, "ES384": true, "ES512": true}
 
-// Validate returns the first thing that is wrong with the state.
+// Validate returns the first error of the state.
 func (s State) Validate() error {
 	if err := s.validateHeader(); err != nil {
 		return err
@@ -49,6 +49,9 @@ func (s State) Validate() error {
 		}
 	}
 	if err := s.validateRotation(); err != nil {
+		return err
+	}
+	if err := s.validateManual(); err != nil {
 		return err
 	}
 	return s.validateHistory()
@@ -120,7 +123,7 @@ func notKeyID(r rune) bool {
 	return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
-// validateRotation holds the rotation against the keys.
+// validateRotation checks that the rotation fits the keys.
 func (s State) validateRotation() error {
 	next, hasNext := s.Next()
 	if s.Rotation == nil {
@@ -147,7 +150,7 @@ func (s State) validateRotation() error {
 	return s.validatePrevious()
 }
 
-// validatePrevious wants the key that Rollback would go back to.
+// validatePrevious checks that the ring has the key to which Rollback would go back.
 func (s State) validatePrevious() error {
 	r := s.Rotation
 	switch r.Phase {

@@ -80,7 +80,6 @@ func TestValidateRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			state, err := decode([]byte(tc.data))
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %+v and %v, want an error with %q", state, err, tc.want)

@@ -4,75 +4,26 @@
 package await
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 )
-
-func TestObjects(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		before []string // names that exist when the wait begins
-		check  Check[*corev1.Secret]
-		during func(*cachetesting.FakeControllerSource)
-	}{
-		"already there": {
-			reason: "the first list is looked at",
-			before: []string{"a", "b"},
-			check:  Named[*corev1.Secret]("a", "b"),
-		},
-		"already gone": {
-			reason: "an empty first list is looked at too",
-			check:  Gone[*corev1.Secret]("a"),
-		},
-		"created": {
-			reason: "an event wakes the wait",
-			before: []string{"a"},
-			check:  Named[*corev1.Secret]("a", "b"),
-			during: func(source *cachetesting.FakeControllerSource) { source.Add(secret("b")) },
-		},
-		"deleted": {
-			reason: "absence can be awaited",
-			before: []string{"a", "b"},
-			check:  Gone[*corev1.Secret]("a"),
-			during: func(source *cachetesting.FakeControllerSource) { source.Delete(secret("a")) },
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			source := newSource(t, tc.before...)
-			// The change comes after a look at the state before it, if there is one.
-			_, err := Objects(t.Context(), source, &corev1.Secret{}, func(secrets []*corev1.Secret) error {
-				err := tc.check(secrets)
-				if err != nil && tc.during != nil {
-					tc.during(source)
-					tc.during = nil
-				}
-				return err
-			})
-			if err != nil {
-				t.Errorf("%s: %v", tc.reason, err)
-			}
-			if tc.during != nil {
-				t.Errorf("%s: the wait ended before the change", tc.reason)
-			}
-		})
-	}
-}
 
 // TestObjectsInVain checks that a wait says what it missed and why it ended.
 func TestObjectsInVain(t *testing.T) {
 	t.Parallel()
 	enough := errors.New("enough")
+	source := cachetesting.NewFakeControllerSource()
+	t.Cleanup(source.Shutdown)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	_, err := Objects(ctx, newSource(t), &corev1.Secret{}, func(secrets []*corev1.Secret) error {
+	_, err := Objects(ctx, source, &corev1.Secret{}, func(secrets []*corev1.Secret) error {
 		cancel(enough)
 		return Named[*corev1.Secret]("a")(secrets)
 	})
@@ -81,16 +32,15 @@ func TestObjectsInVain(t *testing.T) {
 	}
 }
 
-func newSource(t *testing.T, names ...string) *cachetesting.FakeControllerSource {
-	t.Helper()
-	source := cachetesting.NewFakeControllerSource()
-	t.Cleanup(source.Shutdown)
-	for _, name := range names {
-		source.Add(secret(name))
-	}
-	return source
-}
-
-func secret(name string) *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "test", Name: name}}
+// TestPollInVain: the last answer says what was missing.
+func TestPollInVain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		notYet := errors.New("not yet")
+		if err := Poll(ctx, func(ctx context.Context) error { return cmp.Or(ctx.Err(), notYet) }); !errors.Is(err, notYet) {
+			t.Errorf("got %v, want %v", err, notYet)
+		}
+	})
 }

@@ -111,8 +111,13 @@ func (k *kms) answer(r *http.Request) (map[string]any, error) {
 		return nil, kmsError{"NotFoundException", "Alias arn:aws:kms:eu-central-1:111122223333:" + in.KeyId + " is not found."}
 	case operation == "TrentService.GetPublicKey":
 		der, err := x509.MarshalPKIXPublicKey(key.Public())
-		return map[string]any{"KeyId": id, "KeyUsage": k.usages[id], "PublicKey": der}, err
+		_, isRSA := key.(*rsa.PrivateKey)
+		spec := map[bool]string{true: "RSA_2048", false: "ECC_NIST_P256"}[isRSA] // its size is not looked at
+		return map[string]any{"KeyId": id, "KeySpec": spec, "KeyUsage": k.usages[id], "PublicKey": der}, err
 	case operation == "TrentService.Sign":
+		if k.usages[id] != "SIGN_VERIFY" {
+			return nil, kmsError{"InvalidKeyUsageException", id + " key usage is " + k.usages[id] + " which is not valid for Sign."}
+		}
 		signature, err := kmsSign(key, in)
 		return map[string]any{"KeyId": id, "Signature": signature, "SigningAlgorithm": in.SigningAlgorithm}, err
 	}

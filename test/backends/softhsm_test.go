@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -42,7 +43,10 @@ func setUpSoftHSM() error {
 	)
 }
 
-var tokens atomic.Int32
+var (
+	tokens atomic.Int32
+	making sync.Mutex // two that look for a free slot at a time find the same
+)
 
 // A token is a SoftHSM token of a test's own.
 type token struct{ label, pinFile string }
@@ -53,6 +57,8 @@ func newToken(t testing.TB) token {
 		t.Fatalf("%v: install Debian's softhsm2", err)
 	}
 	tok := token{label: fmt.Sprintf("token-%d", tokens.Add(1)), pinFile: write(t, filepath.Join(t.TempDir(), "pin"), pin+"\n")}
+	making.Lock()
+	defer making.Unlock()
 	util := exec.CommandContext(t.Context(), "softhsm2-util", "--init-token", "--free", "--label", tok.label, "--pin", pin, "--so-pin", "87654321")
 	if out, err := util.CombinedOutput(); err != nil {
 		t.Fatalf("make a token: %v\n%s", err, out)

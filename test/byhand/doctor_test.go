@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
@@ -135,9 +134,7 @@ func diagnosed(t *testing.T, text string) {
 			got[i].Objects = nil // the table has them
 		}
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("findings (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "findings", want, got)
 }
 
 func parseDoctor(t *testing.T, text string) doctorReport {

@@ -4,6 +4,7 @@
 package devcluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -161,8 +162,10 @@ func (c *Cluster) SignerSocket() string { return c.path("signer.sock") }
 // issues and accepts.
 func (c *Cluster) SigningKeyFile() string { return c.path("service-account.key") }
 
-// Issuer is the service account issuer, as kubeadm configures it.
-func (c *Cluster) Issuer() string { return "https://kubernetes.default.svc.cluster.local" }
+// Issuer is the service account issuer; unless the options say otherwise, as kubeadm configures it.
+func (c *Cluster) Issuer() string {
+	return cmp.Or(c.options.Issuer, "https://kubernetes.default.svc.cluster.local")
+}
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 

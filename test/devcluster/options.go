@@ -21,6 +21,8 @@ const (
 
 // Options describe a control plane. The zero value is a good one.
 type Options struct {
+	// Issuer is that of the tokens; one that nobody can reach if empty.
+	Issuer string
 	// SigningKey is the type of the key made for the cluster; RSA if empty.
 	SigningKey KeyType
 	// ExtraKeyFiles are further files with keys, public or private, whose tokens

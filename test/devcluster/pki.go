@@ -24,9 +24,10 @@ import (
 // Authority is a certificate authority for tests that need one of their own.
 type Authority struct{ authority *authority }
 
-// NewAuthority makes a certificate authority that no component trusts.
-func NewAuthority(name string) (*Authority, error) {
-	a, err := newAuthority(name)
+// NewAuthority makes a certificate authority that no component trusts. It is valid for a year unless
+// change says otherwise.
+func NewAuthority(name string, change ...func(*x509.Certificate)) (*Authority, error) {
+	a, err := newAuthority(name, change...)
 	return &Authority{a}, err
 }
 
@@ -43,14 +44,16 @@ func (a *Authority) Client(user string, groups ...string) (cert, key []byte, err
 	return p.cert, p.key, err
 }
 
-// Server issues a serving certificate for one name or address; both results are PEM.
-func (a *Authority) Server(host string) (cert, key []byte, err error) {
-	template := newTemplate(pkix.Name{CommonName: host})
+// Server issues a serving certificate for names and addresses; both results are PEM.
+func (a *Authority) Server(hosts ...string) (cert, key []byte, err error) {
+	template := newTemplate(pkix.Name{CommonName: hosts[0]})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	if ip := net.ParseIP(host); ip != nil {
-		template.IPAddresses = []net.IP{ip}
-	} else {
-		template.DNSNames = []string{host}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
 	}
 	p, err := a.authority.issue(template)
 	return p.cert, p.key, err
@@ -67,7 +70,7 @@ type pair struct {
 	cert, key []byte
 }
 
-func newAuthority(name string) (*authority, error) {
+func newAuthority(name string, changes ...func(*x509.Certificate)) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generate the key of %s: %w", name, err)
@@ -76,6 +79,9 @@ func newAuthority(name string) (*authority, error) {
 	template.IsCA = true
 	template.BasicConstraintsValid = true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
+	for _, change := range changes {
+		change(template)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("create the certificate of %s: %w", name, err)

@@ -6,7 +6,7 @@ package faults
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
@@ -41,9 +41,7 @@ func TestBlanks(t *testing.T) {
 				outcome.Injected[entry.Kind] = 1
 			}
 			tc.empty(&outcome)
-			if diff := cmp.Diff(tc.want, append(Blanks(outcome, tc.part), Unmet(outcome, tc.part)...)); diff != "" {
-				t.Errorf("%s\nblanks (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\nblanks", tc.want, append(Blanks(outcome, tc.part), Unmet(outcome, tc.part)...))
 		})
 	}
 }

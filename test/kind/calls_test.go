@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 )
 
 // callTheAPI has Pods call the API with what our webhook has mounted.
@@ -78,9 +79,7 @@ func (c *cluster) createPod(t *testing.T, namespace string, changes ...func(*cor
 		change(pod)
 	}
 	made, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("create a Pod in namespace %s: %v", namespace, err)
-	}
+	testutil.Must(t, err)
 	return made
 }
 
@@ -90,9 +89,7 @@ func (c *cluster) updateDefaultAccount(t *testing.T, namespace string, change fu
 	c.awaitDefaultAccount(t, namespace)
 	accounts := c.client.CoreV1().ServiceAccounts(namespace)
 	account, err := accounts.Get(t.Context(), "default", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	change(account)
 	if _, err := accounts.Update(t.Context(), account, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
@@ -105,9 +102,7 @@ func (c *cluster) awaitPodAs(t *testing.T, namespace, what string, wanted func(*
 	t.Helper()
 	poll(t, "that a new Pod in namespace "+namespace+" is "+what, func(ctx context.Context) error {
 		pod, err := c.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if !wanted(pod) {
 			return fmt.Errorf("it is %+v", pod.Spec)
 		}

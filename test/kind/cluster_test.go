@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 )
@@ -48,9 +49,7 @@ func create(t *testing.T, configuration string) *cluster {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "kind.yaml")
-	if err := os.WriteFile(path, []byte(configuration), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, []byte(configuration), 0o600))
 	name := "sacm-" + strings.ToLower(strings.NewReplacer("Test", "", "/", "-", "_", "-").Replace(t.Name()))
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	args := []string{"create", "cluster", "--name", name, "--kubeconfig", kubeconfig, "--config", path, "--wait", "3m", "--retain"}
@@ -75,14 +74,10 @@ func (c *cluster) installProduct(t *testing.T) {
 func connect(t *testing.T, name, kubeconfig string) *cluster {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	config.QPS = -1
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return &cluster{name: name, kubeconfig: kubeconfig, config: config, client: client}
 }
 
@@ -149,9 +144,7 @@ func runWith(t *testing.T, stdin, name string, args ...string) string {
 	begin := time.Now()
 	stdout, err := attempt(t.Context(), stdin, name, args...)
 	t.Logf("%s %s: %v", filepath.Base(name), strings.Join(args, " "), time.Since(begin).Round(10*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return stdout
 }
 

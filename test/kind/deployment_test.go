@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sa-controller-manager/internal/testutil"
 )
 
 // ownNamespace is where the overlay puts everything.
@@ -48,9 +49,7 @@ func TestDeployment(t *testing.T) {
 	t.Run("LeaderDeleted", func(t *testing.T) {
 		c.unharmed(t, "during-deletion", func() {
 			leader := c.leader(t, "")
-			if err := c.client.CoreV1().Pods(ownNamespace).Delete(t.Context(), leader, metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, c.client.CoreV1().Pods(ownNamespace).Delete(t.Context(), leader, metav1.DeleteOptions{}))
 			c.leader(t, leader)
 			c.awaitRollout(t)
 		})
@@ -64,15 +63,9 @@ func (c *cluster) unharmed(t *testing.T, name string, do func()) {
 	t.Helper()
 	namespace := c.namespace(t, name)
 	c.awaitDefaultAccount(t, namespace)
-	traffic := c.traffic(t, namespace)
+	load := c.startLoad(t, namespace)
 	do()
-	traffic.finish()
-	traffic.examine(t)
-	for _, one := range traffic.calls {
-		if one.err != nil {
-			t.Errorf("a call failed at %s: %v", one.begun.Format(time.TimeOnly), one.err)
-		}
-	}
+	load.pods.Unharmed(t)
 }
 
 // killLeader ends the leader as a crash does. Its controllers' work goes on with the other
@@ -81,12 +74,10 @@ func (c *cluster) unharmed(t *testing.T, name string, do func()) {
 func (c *cluster) killLeader(t *testing.T) {
 	namespace := c.namespace(t, "during-kill")
 	c.awaitDefaultAccount(t, namespace)
-	traffic := c.traffic(t, namespace)
+	load := c.startLoad(t, namespace)
 	leader := c.leader(t, "")
 	pod, err := c.client.CoreV1().Pods(ownNamespace).Get(t.Context(), leader, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	begin := time.Now()
 	run(t, "docker", "exec", pod.Spec.NodeName, "pkill", "-KILL", "-f", "^/usr/local/bin/sa-controller-manager")
 	next := c.namespace(t, "after-kill")
@@ -96,15 +87,14 @@ func (c *cluster) killLeader(t *testing.T) {
 	}
 	t.Logf("the account of a new namespace came %v after the leader was killed", time.Since(begin).Round(10*time.Millisecond))
 	c.awaitRollout(t)
-	traffic.finish()
-	refused := 0
-	for _, one := range traffic.calls {
-		if one.err != nil {
+	calls, refused := load.finish(), 0
+	for _, one := range calls {
+		if one.Err != nil {
 			refused++
-			t.Logf("refused %v after the kill: %v", one.ended.Sub(begin).Round(time.Millisecond), one.err)
+			t.Logf("refused %v after the kill: %v", one.Ended.Sub(begin).Round(time.Millisecond), one.Err)
 		}
 	}
-	t.Logf("%d of %d calls were refused", refused, len(traffic.calls))
+	t.Logf("%d of %d calls were refused", refused, len(calls))
 	// What kube-apiserver has sent to a process that then dies nobody can answer. It
 	// does not try again, and the endpoint goes once the kubelet has noticed.
 	const most = 40 // two seconds
@@ -142,9 +132,7 @@ func imageIn(t *testing.T, archive string) string {
 func (c *cluster) apply(t *testing.T, overlay, image string) {
 	t.Helper()
 	source, err := filepath.Abs("../../manifests")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	run(t, "docker", "cp", source, c.controlPlane()+":/opt/manifests")
 	rendered := c.onNode(t, "kubectl", "kustomize", "/opt/manifests/"+overlay)
 	replaced := strings.ReplaceAll(rendered, "image: sa-controller-manager:v0.0.0", "image: "+image)
@@ -196,9 +184,7 @@ func (c *cluster) leader(t *testing.T, than string) (pod string) {
 func (c *cluster) patchDeployment(t *testing.T, patch string) {
 	t.Helper()
 	_, err := c.client.AppsV1().Deployments(ownNamespace).Patch(t.Context(), "sa-controller-manager", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 }
 
 // awaitRollout returns once all replicas are new, there and ready, and no old one is left.

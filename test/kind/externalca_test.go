@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/keyutil"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestExternalCA takes over a cluster whose CA key is not on the node. Our client certificate is
@@ -70,13 +71,9 @@ func (c *cluster) clusterCA(t *testing.T) certificateAuthority {
 		t.Fatal("ca.crt is not PEM")
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	key, err := keyutil.ParsePrivateKeyPEM([]byte(c.onNode(t, "cat", caKey)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return certificateAuthority{certificate, key}
 }
 
@@ -88,12 +85,8 @@ func (ca certificateAuthority) signRequest(t *testing.T, request string) string 
 		t.Fatalf("the request is not PEM:\n%s", request)
 	}
 	csr, err := x509.ParseCertificateRequest(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := csr.CheckSignature(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, csr.CheckSignature())
 	return ca.sign(t, &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: csr.Subject,
 		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(24 * time.Hour),
@@ -104,8 +97,6 @@ func (ca certificateAuthority) signRequest(t *testing.T, request string) string 
 func (ca certificateAuthority) sign(t *testing.T, template *x509.Certificate, public crypto.PublicKey) string {
 	t.Helper()
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.certificate, public, ca.key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }

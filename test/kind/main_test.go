@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // binaries is the directory of the host that nodes see as nodeBinaries. It holds
@@ -56,9 +58,7 @@ func ours(t *testing.T, staticPod bool, flags ...string) string {
 	run(t, "./config.sh", dir)
 	addFlags(t, filepath.Join(dir, "static-pod.yaml"), flags)
 	content, err := os.ReadFile(filepath.Join(dir, "kind.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	const mounts = "    extraMounts:\n"
 	client := fmt.Sprintf("      - {hostPath: %q, containerPath: %s/apicheck, readOnly: true}\n", filepath.Join(binaries(t), "apicheck"), nodeBinaries)
 	configuration := strings.Replace(string(content), mounts, mounts+client, 1)
@@ -72,9 +72,7 @@ func ours(t *testing.T, staticPod bool, flags ...string) string {
 func addFlags(t *testing.T, manifest string, flags []string) {
 	t.Helper()
 	content, err := os.ReadFile(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	const last = "    - --token-secrets=manual\n"
 	if n := strings.Count(string(content), last); n != 1 {
 		t.Fatalf("%s has %q %d times, want once", manifest, last, n)
@@ -83,7 +81,5 @@ func addFlags(t *testing.T, manifest string, flags []string) {
 	for _, flag := range flags {
 		added += fmt.Sprintf("    - %s\n", flag)
 	}
-	if err := os.WriteFile(manifest, []byte(strings.Replace(string(content), last, added, 1)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(manifest, []byte(strings.Replace(string(content), last, added, 1)), 0o644))
 }

@@ -17,6 +17,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 )
@@ -79,16 +80,12 @@ func on(node string) func(*corev1.Pod) {
 func (c *cluster) answers(t *testing.T, namespace string, pod *corev1.Pod) map[string]authenticationv1.UserInfo {
 	t.Helper()
 	pod, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("create the Pod: %v", err)
-	}
+	testutil.Must(t, err)
 	pod = c.awaitPhase(t, pod, corev1.PodSucceeded, corev1.PodFailed)
 	told := map[string]authenticationv1.UserInfo{}
 	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		log, err := c.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container.Name}).DoRaw(t.Context())
-		if err != nil {
-			t.Fatalf("read the log of %s: %v", container.Name, err)
-		}
+		testutil.Must(t, err)
 		var user authenticationv1.UserInfo
 		if err := json.Unmarshal(log, &user); err != nil {
 			t.Fatalf("container %s of %s has no answer: %s", container.Name, pod.Name, log)
@@ -121,9 +118,7 @@ func (c *cluster) awaitPods(t *testing.T, namespace string, check await.Check[*c
 	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
 	defer cancel()
 	pods, err := await.Pods(ctx, c.client, namespace, check)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return pods
 }
 

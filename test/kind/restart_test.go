@@ -11,6 +11,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/traffic"
 )
 
 // restartNode turns the control-plane node off and on. The webhook fails closed, and
@@ -39,7 +41,7 @@ func (c *cluster) awaitAdmission(t *testing.T, namespace string) {
 	poll(t, "that Pods are admitted", func(ctx context.Context) error {
 		pod, err := c.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil {
-			err = complete(pod)
+			err = traffic.Complete(pod)
 		}
 		return err
 	})

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 )
@@ -85,31 +86,31 @@ func (c *cluster) underTraffic(t *testing.T, name string, do func()) time.Durati
 	t.Helper()
 	namespace := c.namespace(t, name)
 	c.awaitDefaultAccount(t, namespace)
-	traffic := c.traffic(t, namespace)
+	load := c.startLoad(t, namespace)
 	do()
-	traffic.finish()
-	traffic.examine(t)
-	c.runSample(t, traffic)
-	outage, _, _ := traffic.outage("/livez")
+	load.unharmed(t)
+	c.runSample(t, load)
+	outage, _, _ := load.outage("/livez")
 	return outage
 }
 
 // runSample runs Pods with the accounts and volumes of some admitted Pods.
-func (c *cluster) runSample(t *testing.T, traffic *traffic) {
+func (c *cluster) runSample(t *testing.T, load *load) {
 	t.Helper()
+	calls := load.finish()
 	const size = 3
 	for range size {
-		one := traffic.calls[rand.IntN(len(traffic.calls))]
-		if one.err != nil {
+		one := calls[rand.IntN(len(calls))]
+		if one.Err != nil {
 			continue
 		}
-		answers := c.answers(t, traffic.namespace, c.asker(t, func(pod *corev1.Pod) {
-			pod.Spec.ServiceAccountName = one.pod.Spec.ServiceAccountName
-			pod.Spec.Volumes = append(pod.Spec.Volumes, one.pod.Spec.Volumes...)
+		answers := c.answers(t, load.namespace, c.asker(t, func(pod *corev1.Pod) {
+			pod.Spec.ServiceAccountName = one.Pod.Spec.ServiceAccountName
+			pod.Spec.Volumes = append(pod.Spec.Volumes, one.Pod.Spec.Volumes...)
 			main := &pod.Spec.Containers[0]
-			main.VolumeMounts = append(main.VolumeMounts, one.pod.Spec.Containers[0].VolumeMounts...)
+			main.VolumeMounts = append(main.VolumeMounts, one.Pod.Spec.Containers[0].VolumeMounts...)
 		}))
-		c.isAccount(t, answers["main"].Username, answers["main"].Groups, traffic.namespace)
+		c.isAccount(t, answers["main"].Username, answers["main"].Groups, load.namespace)
 	}
 }
 
@@ -172,16 +173,12 @@ func (c *cluster) versions(t *testing.T) map[string]string {
 	t.Helper()
 	versions := map[string]string{}
 	accounts, err := c.client.CoreV1().ServiceAccounts("").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, account := range accounts.Items {
 		versions["serviceaccount "+account.Namespace+"/"+account.Name] = account.ResourceVersion
 	}
 	secrets, err := c.client.CoreV1().Secrets("").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, secret := range secrets.Items {
 		versions["secret "+secret.Namespace+"/"+secret.Name] = secret.ResourceVersion
 	}
@@ -192,9 +189,7 @@ func (c *cluster) versions(t *testing.T) map[string]string {
 func (c *cluster) namespace(t *testing.T, name string) string {
 	t.Helper()
 	made, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("create namespace %s: %v", name, err)
-	}
+	testutil.Must(t, err)
 	return made.Name
 }
 

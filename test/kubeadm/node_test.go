@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/keyutil"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -51,18 +52,12 @@ type node struct {
 func newNode(t *testing.T, prepare ...func(*node)) *node {
 	t.Helper()
 	binary, err := devcluster.FindBinary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	absolute, err := filepath.Abs(binary.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	n := &node{root: t.TempDir(), binary: absolute}
 	ports, err := devcluster.FreePorts(6)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	n.apiPort, n.kcmPort, n.ownPort, n.webhookPort = ports[0], ports[1], ports[2], ports[3]
 	n.writePKI(t)
 	n.startEtcd(t, ports[4], ports[5])
@@ -92,20 +87,14 @@ func (n *node) path(name string) string { return filepath.Join(n.root, name) }
 
 func (n *node) write(t *testing.T, name string, data []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(n.path(name)), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(n.path(name), data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.MkdirAll(filepath.Dir(n.path(name)), 0o700))
+	testutil.Must(t, os.WriteFile(n.path(name), data, 0o600))
 }
 
 func (n *node) read(t *testing.T, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile(n.path(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return data
 }
 
@@ -120,16 +109,12 @@ func (n *node) writePKI(t *testing.T) {
 	ca := newAuthority(t)
 	caKey, err1 := ca.Key()
 	serving, servingKey, err2 := ca.Server("127.0.0.1")
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(err1, err2))
 	n.write(t, pki+"ca.crt", ca.PEM())
 	n.write(t, pki+"ca.key", caKey)
 	n.write(t, pki+"apiserver.crt", serving)
 	n.write(t, pki+"apiserver.key", servingKey)
-	if err := devcluster.WriteSigningKey(n.path(pki+"sa.key"), devcluster.RSA); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, devcluster.WriteSigningKey(n.path(pki+"sa.key"), devcluster.RSA))
 	n.write(t, pki+"sa.pub", publicKey(t, n.read(t, pki+"sa.key")))
 	server := "https://127.0.0.1:" + strconv.Itoa(n.apiPort)
 	n.write(t, "/etc/kubernetes/admin.conf", userKubeconfig(t, ca, server, "kubernetes-admin", "system:masters"))
@@ -140,31 +125,23 @@ func (n *node) writePKI(t *testing.T) {
 func publicKey(t *testing.T, private []byte) []byte {
 	t.Helper()
 	key, err := keyutil.ParsePrivateKeyPEM(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	der, err := x509.MarshalPKIXPublicKey(key.(crypto.Signer).Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 }
 
 func (n *node) startEtcd(t *testing.T, port, peerPort int) {
 	t.Helper()
 	etcd, err := devcluster.ControlPlaneBinary("etcd")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	client, peer := fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", peerPort)
 	child, err := devcluster.StartChild("etcd", etcd, n.root, []string{
 		"--data-dir=" + n.path("/var/lib/etcd"), "--unsafe-no-fsync", "--log-level=warn", "--name=n",
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=n=" + peer,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if _, err := child.Kill(); err != nil {
 			t.Error(err)
@@ -196,9 +173,7 @@ func (n *node) writeManifests(t *testing.T, etcdPort int) {
 		},
 	} {
 		data, err := os.ReadFile(samples + name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		for flag, value := range lines {
 			line := regexp.MustCompile(`(?m)^    - --` + flag + `=.*\n`)
 			if !line.Match(data) {
@@ -217,15 +192,11 @@ func (n *node) writeManifests(t *testing.T, etcdPort int) {
 func (n *node) connect(t *testing.T) {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	config.QPS = -1
 	config.WarningHandler = rest.NoWarnings{}
 	transport, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if n.client, err = kubernetes.NewForConfigAndClient(config, transport); err != nil {
 		t.Fatal(err)
 	}
@@ -237,15 +208,11 @@ func (n *node) connect(t *testing.T) {
 func (n *node) nodeClient(t *testing.T) kubernetes.Interface {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	config.QPS = -1
 	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + nodeName, Groups: []string{"system:nodes", "system:masters"}}
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return client
 }
 

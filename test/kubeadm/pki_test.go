@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 )
@@ -15,9 +16,7 @@ import (
 func newAuthority(t *testing.T) *devcluster.Authority {
 	t.Helper()
 	ca, err := devcluster.NewAuthority("kubernetes")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return ca
 }
 
@@ -25,17 +24,13 @@ func newAuthority(t *testing.T) *devcluster.Authority {
 func userKubeconfig(t *testing.T, ca *devcluster.Authority, server, user string, groups ...string) []byte {
 	t.Helper()
 	cert, key, err := ca.Client(user, groups...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	data, err := clientcmd.Write(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"kubernetes": {Server: server, CertificateAuthorityData: ca.PEM()}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: cert, ClientKeyData: key}},
 		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "kubernetes", AuthInfo: user}},
 		CurrentContext: "c",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return data
 }

@@ -19,6 +19,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 
 	"sa-controller-manager/test/await"
@@ -71,6 +72,12 @@ func TestRotationWithSigner(t *testing.T) {
 		t.Errorf("key %s signs after going back, want %s", back, rsa)
 	}
 	n.allAccepted(t, "after going back", p.good)
+	if n.apiServerStart(t) != started {
+		t.Error("kube-apiserver was restarted by a rotation")
+	}
+	n.kubelet.reboot() // kube-apiserver and signer start together, and each is all that the other could wait for
+	n.allAccepted(t, "after a reboot", p.good)
+	started = n.apiServerStart(t)
 
 	second := n.followsAnother(t)
 	p.follow(t, severalNodes)
@@ -140,14 +147,10 @@ func TestRotationWithoutSigner(t *testing.T) {
 func (n *node) addOlderKey(t *testing.T) *signing.PrivateKey {
 	t.Helper()
 	const private, public = "/older.key", "/etc/kubernetes/pki/sa.pub"
-	if err := devcluster.WriteSigningKey(n.path(private), devcluster.ECDSA); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, devcluster.WriteSigningKey(n.path(private), devcluster.ECDSA))
 	n.write(t, public, append(n.read(t, public), publicKey(t, n.read(t, private))...))
 	key, err := signing.ParsePrivateKey(n.read(t, private))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return key
 }
 
@@ -156,22 +159,16 @@ func (n *node) addOlderKey(t *testing.T) *signing.PrivateKey {
 func (n *node) followsAnother(t *testing.T) *devcluster.Child {
 	t.Helper()
 	const pki = "/etc/kubernetes/pki"
-	if err := os.CopyFS(filepath.Join(n.another(), pki), os.DirFS(n.path(pki))); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.CopyFS(filepath.Join(n.another(), pki), os.DirFS(n.path(pki))))
 	t.Cleanup(func() { _ = os.RemoveAll(n.another()) })
 	port, err := devcluster.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	child, err := devcluster.StartChild("second", n.binary, n.root, []string{
 		"--kubeconfig=" + n.path("/etc/kubernetes/admin.conf"), "--service-account-key-ring=" + filepath.Join(n.another(), pki, "sa-keys", "ring.json"),
 		"--root-ca-file=" + n.path(pki+"/ca.crt"), "--token-secrets=manual", "--webhook-port=0",
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "-v=2",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if _, err := child.Kill(); err != nil {
 			t.Error(err)
@@ -248,9 +245,7 @@ func (n *node) awaitOtherToken(t *testing.T, not string) string {
 func (n *node) apiServerStart(t *testing.T) string {
 	t.Helper()
 	text, err := n.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(startTime().Find(text))
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
 )
 
@@ -42,9 +43,7 @@ func openRotationPage(t *testing.T, signer bool, prepare ...func(*node)) *rotati
 func readRotationPage(t *testing.T) map[string][]block {
 	t.Helper()
 	content, err := os.ReadFile("../../docs/rotation.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	sections := map[string][]block{}
 	heading, language, text, before := "", "", "", ""
 	for line := range strings.Lines(string(content)) {
@@ -131,8 +130,6 @@ func startTime() *regexp.Regexp {
 func headerOf(t *testing.T, token string) tokens.Token {
 	t.Helper()
 	content, err := tokens.Inspect(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return content
 }

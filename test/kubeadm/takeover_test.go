@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -54,9 +54,7 @@ func TestTakeoverAndHandback(t *testing.T) {
 		"kube-controller-manager": "    - --controllers=-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller\n    - --service-account-private-key-file=\n",
 	} {
 		want := strings.Replace(before[name], "    image: ", added+"    image: ", 1)
-		if diff := cmp.Diff(want, string(n.read(t, manifestOf(name)))); diff != "" {
-			t.Errorf("the manifest of %s (-want +got):\n%s", name, diff)
-		}
+		testutil.Check(t, "the manifest of "+name, want, string(n.read(t, manifestOf(name))))
 	}
 	weRun(t, n)
 
@@ -84,9 +82,7 @@ func TestTakeoverProvesKeyAndRootCA(t *testing.T) {
 	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
 	const pki = "/etc/kubernetes/pki/"
 	n := newNode(t, func(n *node) {
-		if err := devcluster.WriteSigningKey(n.path(pki+"sa-2025.key"), devcluster.RSA); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, devcluster.WriteSigningKey(n.path(pki+"sa-2025.key"), devcluster.RSA))
 		n.write(t, pki+"corp.crt", newAuthority(t).PEM())
 		kcm := manifestOf("kube-controller-manager")
 		n.write(t, kcm, bytes.Replace(n.read(t, kcm), []byte("pki/sa.key"), []byte("pki/sa-2025.key"), 1))
@@ -152,9 +148,7 @@ func TestStepThatDoesNotCome(t *testing.T) {
 	// Break kube-apiserver. The handback removes only its own lines.
 	path := n.path(manifestOf("kube-apiserver"))
 	broken := strings.Replace(string(n.read(t, manifestOf("kube-apiserver"))), "--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount,NoSuchPlugin", 1)
-	if err := os.WriteFile(path, []byte(broken), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, []byte(broken), 0o600))
 	poll(t, "kube-apiserver is down", func(ctx context.Context) error {
 		if _, err := n.client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err == nil {
 			return errors.New("it answers")
@@ -166,12 +160,8 @@ func TestStepThatDoesNotCome(t *testing.T) {
 		t.Errorf("exit code %d:\n%s\n%s", code, stdout, stderr)
 	}
 	repaired := strings.Replace(string(n.read(t, manifestOf("kube-apiserver"))), "    - --disable-admission-plugins=NoSuchPlugin\n", "", 1)
-	if diff := cmp.Diff(apiServer, repaired); diff != "" {
-		t.Errorf("more than our edit was taken out (-want +got):\n%s", diff)
-	}
-	if err := os.WriteFile(path, []byte(repaired), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Check(t, "more than our edit was taken out", apiServer, repaired)
+	testutil.Must(t, os.WriteFile(path, []byte(repaired), 0o600))
 	n.must(t, "handback")
 	weAreGone(t, n)
 }
@@ -209,9 +199,7 @@ func weAreGone(t *testing.T, n *node) {
 func newcomer(t *testing.T, n *node) string {
 	t.Helper()
 	namespace, err := n.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	awaitDefaultAccount(t, n, namespace.Name)
 	pod, err := n.client.CoreV1().Pods(namespace.Name).Create(t.Context(), traffic.Pod(), metav1.CreateOptions{})
 	if err == nil {
@@ -225,9 +213,7 @@ func newcomer(t *testing.T, n *node) string {
 		ObjectMeta: metav1.ObjectMeta{Name: "token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}, metav1.CreateOptions{FieldManager: "test"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	poll(t, "a token Secret is filled", func(ctx context.Context) error {
 		if secret, err = secrets.Get(ctx, "token", metav1.GetOptions{}); err == nil && len(secret.Data["token"]) == 0 {
 			err = errors.New("it is empty")

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/clientcmd"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -66,9 +67,7 @@ func TestUninstall(t *testing.T) {
 func pageCommands(t *testing.T, path string) []string {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var blocks []string
 	for i, part := range strings.Split(string(content), "```") {
 		if commands, ok := strings.CutPrefix(part, "sh\n"); ok && i%2 == 1 {
@@ -88,20 +87,14 @@ func (n *node) shell(t *testing.T, commands string) *exec.Cmd {
 	commands = strings.ReplaceAll(commands, "/etc/kubernetes", n.path("/etc/kubernetes"))
 	commands = strings.ReplaceAll(commands, "127.0.0.1:10261/", fmt.Sprintf("127.0.0.1:%d/", n.ownPort))
 	kubectl, err := devcluster.ControlPlaneBinary("kubectl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if kubectl, err = filepath.Abs(kubectl); err != nil {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	if err := os.Symlink(kubectl, filepath.Join(bin, "kubectl")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Symlink(kubectl, filepath.Join(bin, "kubectl")))
 	for name, program := range n.stands() {
-		if err := os.WriteFile(filepath.Join(bin, name), []byte(program), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(filepath.Join(bin, name), []byte(program), 0o700))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	t.Cleanup(cancel)
@@ -142,32 +135,22 @@ func (n *node) another() string { return n.root + "-another" }
 func (n *node) ours(t *testing.T) []string {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	config.QPS = -1
 	client, err := metadata.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	lists, err := n.client.Discovery().ServerPreferredResources()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var found []string
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list"}}, lists) {
 		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		for _, resource := range list.APIResources {
 			if resource.Name == "events" {
 				continue
 			}
 			objects, err := client.Resource(version.WithResource(resource.Name)).List(t.Context(), metav1.ListOptions{})
-			if err != nil {
-				t.Fatalf("list %s: %v", resource.Name, err)
-			}
+			testutil.Must(t, err)
 			for _, object := range objects.Items {
 				if bearsOurName(object.ObjectMeta) {
 					found = append(found, resource.Name+"/"+object.Name)

@@ -27,6 +27,7 @@ func TestKubeAPIServerTakesTheManifests(t *testing.T) {
 		"Deployment":         {"-k", in(root, "overlays/deployment")},
 		"RenderedDeployment": {"-f", in(root, "rendered/deployment.yaml")},
 		"DaemonSet":          {"-k", in(root, "overlays/daemonset")},
+		"Policy":             {"-k", in(root, "policies/default-account-tokens")},
 		"StaticPod":          {"-f", in(root, "rendered/static-pod.yaml")},
 		"HostBinary":         {"-f", in(root, "rendered/static-pod-host-binary.yaml")},
 	}

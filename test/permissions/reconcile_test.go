@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	granted "sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
@@ -51,15 +50,9 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	}
 
 	apply()
-	if diff := cmp.Diff(newer.Rules, get("common").Rules); diff != "" {
-		t.Errorf("the role of a newer version (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(slices.Concat(complete[1:], complete[:1]), get("webhook").Rules); diff != "" {
-		t.Errorf("the role of an older version (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(narrowed.Rules, get("token").Rules); diff != "" {
-		t.Errorf("the role with the annotation (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "the role of a newer version", newer.Rules, get("common").Rules)
+	testutil.Check(t, "the role of an older version", slices.Concat(complete[1:], complete[:1]), get("webhook").Rules)
+	testutil.Check(t, "the role with the annotation", narrowed.Rules, get("token").Rules)
 	if got := get("root-ca").ResourceVersion; got != untouched.ResourceVersion {
 		t.Errorf("a role that lacks nothing was written: resource version %s, then %s", untouched.ResourceVersion, got)
 	}

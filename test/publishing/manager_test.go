@@ -24,7 +24,7 @@ import (
 func TestManager(t *testing.T) {
 	c := testcluster.New(t, devcluster.Options{})
 	dir, bucket := t.TempDir(), newBucket(t, "manager")
-	places := map[string]string{"directory": dir, "bucket": filepath.Join(gateway.dir, "manager", "cluster")}
+	places := map[string]string{"directory": dir, "bucket": filepath.Join(gateway.Dir, "manager", "cluster")}
 	ringFile := filepath.Join(t.TempDir(), "ring.json")
 	keys := func(args ...string) {
 		t.Helper()

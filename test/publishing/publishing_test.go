@@ -4,6 +4,7 @@
 package publishing
 
 import (
+	"bytes"
 	"encoding/pem"
 	"errors"
 	"net/http"
@@ -12,12 +13,16 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/publish"
 	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/test/federation"
+	"sa-controller-manager/test/integration/testcluster"
 )
 
 const issuer = "https://issuer.example.com"
@@ -47,7 +52,7 @@ func ring(t *testing.T, generation int64, pems ...[]byte) *signing.Ring {
 // stored returns a file of the gateway, which has each object as one.
 func stored(t *testing.T, bucket, document string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(gateway.dir, bucket, "cluster", document))
+	data, err := os.ReadFile(filepath.Join(gateway.Dir, bucket, "cluster", document))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,14 +109,91 @@ func TestBucket(t *testing.T) {
 }
 
 func TestBucketThatCannotBeWritten(t *testing.T) {
-	gone := strings.Replace(newBucket(t, "there"), "s3://there/", "s3://not-there/", 1)
-	err := func() error {
-		_, err := (&publish.Publisher{Issuer: issuer}).Pass(t.Context(), parse(t, gone), ring(t, 1, testkeys.P256()))
-		return err
-	}()
-	if err == nil || !strings.Contains(err.Error(), "not-there") || strings.Contains(err.Error(), "publisher-secret") {
-		t.Errorf("got %v, want an error that names the bucket and no credentials", err)
+	there := newBucket(t, "there")
+	for name, c := range map[string]struct {
+		reason, user, destination string
+		prepare                   func(to publish.Destination) error
+		err                       string
+	}{
+		"NoBucket": {
+			reason: "it was deleted", user: "publisher",
+			destination: strings.Replace(there, "s3://there/", "s3://not-there/", 1), err: "not-there",
+		},
+		"ReadOnly": {
+			reason: "the credentials are those of a reader", user: federation.Reader,
+			destination: there, err: "Access Denied",
+		},
+		"TooLarge": {
+			reason: "2 MiB that somebody has put there are neither read nor replaced", user: "publisher",
+			destination: newBucket(t, "large"), err: "it is larger than 1048576 bytes",
+			prepare: func(to publish.Destination) error {
+				return to.Put(t.Context(), signing.JWKSPath, nil, bytes.Repeat([]byte(" "), 2<<20), publish.Stamp{}, publish.Headers{})
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, variable := range federation.Environment(c.user) {
+				name, value, _ := strings.Cut(variable, "=")
+				t.Setenv(name, value)
+			}
+			to := parse(t, c.destination)
+			if c.prepare != nil {
+				if err := c.prepare(to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			result, err := (&publish.Publisher{Issuer: issuer}).Pass(t.Context(), to, ring(t, 1, testkeys.P256()))
+			if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), federation.Secret(c.user)) || len(result.Wrote) > 0 {
+				t.Errorf("%s: wrote %q, error %v; want nothing, and an error with %q and without credentials", c.reason, result.Wrote, err, c.err)
+			}
+		})
 	}
+}
+
+// TestTwoWriters: each has the ring in some of its generations, in order, and writes as fast as it
+// can. Neither takes back what the other has published.
+func TestTwoWriters(t *testing.T) {
+	const generations = 30
+	to := parse(t, newBucket(t, "writers-"+testcluster.RandomName()))
+	var writers sync.WaitGroup
+	var conflicts atomic.Int32
+	rings := []*signing.Ring{nil}
+	for generation := int64(1); generation <= generations; generation++ {
+		// Another key in each, so that no two documents have the same ETag.
+		key, err := signing.GenerateKeyPair("P-256")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rings = append(rings, signing.NewRing(generation, key.Public().As(signing.Active)))
+	}
+	for writer := range 2 {
+		writers.Go(func() {
+			var published int64
+			for generation := int64(1); generation <= generations; {
+				_, err := (&publish.Publisher{Issuer: issuer}).Pass(t.Context(), to, rings[generation])
+				switch {
+				case errors.Is(err, publish.ErrConflict):
+					conflicts.Add(1)
+					continue // as the queue does
+				case err != nil && !strings.Contains(err.Error(), "of the key ring is published"):
+					t.Errorf("writer %d, generation %d: %v", writer, generation, err)
+					return
+				}
+				object, err := to.Get(t.Context(), signing.JWKSPath)
+				if err != nil || object.Stamp.Generation < max(published, generation) {
+					t.Errorf("writer %d: generation %d is published after %d and the own %d (%v)", writer, object.Stamp.Generation, published, generation, err)
+					return
+				}
+				published = object.Stamp.Generation
+				generation++
+			}
+		})
+	}
+	writers.Wait()
+	if conflicts.Load() == 0 {
+		t.Error("no write was refused: the writers were never at it at the same time")
+	}
+	t.Logf("%d writes of %d were refused", conflicts.Load(), 2*generations)
 }
 
 // TestStoreWithoutPreconditions: two leaders would overwrite each other's keys there.

@@ -6,13 +6,9 @@ package replicas
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -24,9 +20,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/keyutil"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
 )
 
 // TestCertificateFilesOfAnotherCA replaces the certificate files of two replicas behind a
@@ -67,7 +64,7 @@ func TestCertificateFilesOfAnotherCA(t *testing.T) {
 					lasts(t, tc.apart)
 				}
 				within(t, tc.overlap+time.Minute, "await the new caBundle", func(ctx context.Context) error {
-					return c.registered(ctx, next.pem)
+					return c.registered(ctx, next.PEM())
 				})
 				for i := range files {
 					if err := s.serves(i, next); err != nil {
@@ -84,84 +81,40 @@ func TestCertificateFilesOfAnotherCA(t *testing.T) {
 }
 
 // servingCA issues certificates for the Service.
-type servingCA struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pem  []byte
-}
+type servingCA struct{ *devcluster.Authority }
 
 func newServingCA(t *testing.T) *servingCA {
 	t.Helper()
-	ca := &servingCA{cert: &x509.Certificate{
-		Subject: pkix.Name{CommonName: rand.Text()}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}}
-	ca.cert, ca.key, ca.pem = ca.certify(t, ca.cert)
-	return ca
-}
-
-// certify has the CA sign, or the new key where there is none yet.
-func (ca *servingCA) certify(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signer := ca.key
-	if signer == nil {
-		signer = key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, ca.cert, key.Public(), signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return certificate, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	ca, err := devcluster.NewAuthority(rand.Text())
+	testutil.Must(t, err)
+	return &servingCA{ca}
 }
 
 // issue writes a serving certificate and its key into a directory as the kubelet does: both
 // change at once, because what changes is the link to the directory that they are in.
 func (ca *servingCA) issue(t *testing.T, dir string) {
 	t.Helper()
-	_, key, certificate := ca.certify(t, &x509.Certificate{
-		NotAfter: time.Now().Add(time.Hour), DNSNames: []string{
-			serviceName + ".default.svc", serviceName + ".default.svc.cluster.local", serviceName + ".default",
-		},
-	})
-	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate, key, err := ca.Server(serviceName+".default.svc", serviceName+".default.svc.cluster.local", serviceName+".default")
+	testutil.Must(t, err)
 	current, next := filepath.Join(dir, "..data"), filepath.Join(dir, ".."+rand.Text())
 	former, _ := os.Readlink(current)
-	if err := os.Mkdir(next, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{"tls.crt": append(certificate, ca.pem...), "tls.key": encoded} {
-		if err := os.WriteFile(filepath.Join(next, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	testutil.Must(t, os.Mkdir(next, 0o700))
+	for name, content := range map[string][]byte{"tls.crt": append(certificate, ca.PEM()...), "tls.key": key} {
+		testutil.Must(t, os.WriteFile(filepath.Join(next, name), content, 0o600))
 		if err := os.Symlink(filepath.Join(current, name), filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrExist) {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(os.Symlink(next, current+".new"), os.Rename(current+".new", current)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(os.Symlink(next, current+".new"), os.Rename(current+".new", current)))
 	if former != "" {
-		if err := os.RemoveAll(former); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.RemoveAll(former))
 	}
 }
 
 // serves looks whether a replica serves with a certificate of the CA.
 func (s *service) serves(i int, ca *servingCA) error {
 	roots := x509.NewCertPool()
-	roots.AddCert(ca.cert)
+	roots.AppendCertsFromPEM(ca.PEM())
 	address := net.JoinHostPort(s.address, strconv.Itoa(s.ports[i]))
 	connection, err := tls.Dial("tcp", address, &tls.Config{RootCAs: roots, ServerName: serviceName + ".default.svc"})
 	if err != nil {

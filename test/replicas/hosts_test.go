@@ -76,7 +76,7 @@ func TestHostThatJoins(t *testing.T) {
 
 	m1.awaitReadyz(t, "refuses Pods on cp-2")
 	m1.awaitReady(t) // that is no reason to be taken for dead
-	if _, err := second.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), traffic.Pod(), metav1.CreateOptions{}); err == nil || traffic.Unanswered(err) {
+	if _, err := second.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), traffic.Pod(), metav1.CreateOptions{}); err == nil || traffic.Unanswered(traffic.Call{Err: err}) {
 		t.Errorf("create a Pod beside no replica: %v, want that it is refused", err)
 	}
 	if n, err := m1.metric(limited(t), "sacm_webhook_hosts_without_replica"); err != nil || n != 1 {

@@ -19,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
 
 	"sa-controller-manager/test/devcluster"
@@ -58,29 +59,21 @@ func newKeyNodes(t *testing.T, signer bool) *keyNodes {
 			return p.prepare(t, node)
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	stops(t, cluster)
 	node = p.second
 	joined, err := cluster.Join(t.Context(), "cp-2")
 	if errors.Is(err, os.ErrPermission) {
 		t.Skipf("only root can make hosts: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	stops(t, joined)
 	for _, node := range p.nodes() {
 		node.client = client(t, node.Cluster)
 		if node.manager == nil {
-			if err := p.manage(node); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, p.manage(node))
 		}
-		if err := node.manager.Ready(limited(t)); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, node.manager.Ready(limited(t)))
 	}
 	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
 		poll(t, "await an account", func(ctx context.Context) error {
@@ -218,9 +211,7 @@ func (p *keyNodes) toFiles(t *testing.T, n *keyNode) {
 	for name, words := range map[string][]string{"sa.pub": {"list", "-o=pem"}, "sa.key": {"export", "--private"}} {
 		words = append(append([]string{"keys"}, words...), "--service-account-key-ring="+n.ring())
 		pem, err := exec.CommandContext(limited(t), p.binary.Path, words...).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		writeFile(t, n.pki(name), pem)
 	}
 }
@@ -251,9 +242,7 @@ func audiences() []string {
 func (n *keyNode) signs(t *testing.T) string {
 	t.Helper()
 	token, err := n.request(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return keyIDOf(t, token)
 }
 
@@ -280,15 +269,11 @@ func (n *keyNode) accepts(ctx context.Context, token string, audiences ...string
 func keyIDOf(t *testing.T, token string) string {
 	t.Helper()
 	content, err := tokens.Inspect(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return content.KeyID
 }
 
 func writeFile(t *testing.T, path string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, data, 0o600))
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/await"
 )
 
@@ -93,9 +95,7 @@ func (p *keyNodes) exportsSignerMetrics(t *testing.T) {
 	t.Helper()
 	for _, node := range p.nodes() {
 		text, err := node.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		for series, want := range map[string]bool{"apiserver_externaljwt_fetch_keys_success_timestamp": p.signer, "apiserver_current_inflight_requests": true} {
 			if got := strings.Contains(string(text), "\n"+series); got != want {
 				t.Errorf("%s exports %s: %t, want %t", node.name, series, got, want)
@@ -177,9 +177,7 @@ func (n *keyNode) awaitGeneration(t *testing.T, ring keyRing) {
 func (p *keyNodes) restart(t *testing.T, n *keyNode) {
 	t.Helper()
 	// In order, it would first wait a minute for its watches to end.
-	if err := errors.Join(n.KillAPIServer(), n.StartAPIServer(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(n.KillAPIServer(), n.StartAPIServer(t.Context())))
 }
 
 // judge has each kube-apiserver issue a token, and wants each to accept all tokens so far. first and

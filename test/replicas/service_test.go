@@ -17,6 +17,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 )
@@ -46,14 +47,10 @@ func newService(t *testing.T, c *cluster) *service {
 		ObjectMeta: metav1.ObjectMeta{Name: serviceName},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "webhook", Port: 443}}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for i := range s.replicas {
 		_, err := c.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(t.Context(), s.slice(i), metav1.CreateOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 	}
 	return s
 }
@@ -76,9 +73,7 @@ func (s *service) tell(t *testing.T, i int, ready bool) {
 	t.Helper()
 	patch := []byte(`[{"op":"replace","path":"/endpoints/0/conditions/ready","value":` + strconv.FormatBool(ready) + `}]`)
 	_, err := s.cluster.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Patch(t.Context(), serviceName+"-"+strconv.Itoa(i), types.JSONPatchType, patch, metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 }
 
 // replace ends a replica, if there is one, and starts another in its place. As with Pods,
@@ -129,9 +124,7 @@ func (s *service) awaitServing(t *testing.T, i int) {
 func ownAddress(t *testing.T) string {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, address := range addresses {
 		network, ok := address.(*net.IPNet)
 		if ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 )
@@ -76,13 +77,9 @@ func (s *service) kept(t *testing.T) map[string]string {
 	ctx, c := t.Context(), s.cluster.client
 	kept := map[string]string{}
 	note := func(name, version string, content any, err error) {
-		if err != nil {
-			t.Fatalf("read %s: %v", name, err)
-		}
+		testutil.Must(t, err)
 		encoded, err := json.Marshal(content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		kept[name] = version + " " + string(encoded)
 	}
 	mutating, err := c.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, configurationName, metav1.GetOptions{})
@@ -102,16 +99,10 @@ func (s *service) kept(t *testing.T) map[string]string {
 func (s *service) beginOverlap(t *testing.T) {
 	t.Helper()
 	old, err := os.ReadFile(s.cluster.CAFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	other, err := os.ReadFile(s.cluster.ClientCAFile()) // as good as any
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(s.rootCA, other, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, os.WriteFile(s.rootCA, other, 0o600))
 	poll(t, "await both root CAs", func(ctx context.Context) error {
 		published, err := s.cluster.client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		if err != nil {
@@ -156,64 +147,18 @@ func (s *service) awaitWork(t *testing.T, name string) {
 	t.Helper()
 	client := s.cluster.client
 	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "after-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	poll(t, "await a leader after the "+name, func(ctx context.Context) error {
 		_, err := client.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})
 		return err
 	})
 }
 
-// TestNewerServingCA has a newer version leave its serving CA behind. This one does not
-// know what it means, says so, and writes nothing over it.
-func TestNewerServingCA(t *testing.T) {
-	t.Parallel()
-	c := start(t, plugin)
-	secrets := c.client.CoreV1().Secrets(metav1.NamespaceSystem)
-	_, err := secrets.Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: caSecretName},
-		Data:       map[string][]byte{"schema-version": []byte("2"), "something": []byte("else")},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, err := secrets.Get(t.Context(), caSecretName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := c.manage(t, currentBinary(t))
-	m.awaitReadyz(t, "[-]webhook-certificate")
-	poll(t, "await that it says why", func(context.Context) error {
-		if !strings.Contains(m.Logs(), `its schema-version is \"2\", this program knows \"1\" only`) {
-			return errors.New("its log does not")
-		}
-		return nil
-	})
-	lasts(t, 3*time.Second)
-	after, err := secrets.Get(t.Context(), caSecretName, metav1.GetOptions{})
-	if err != nil || after.ResourceVersion != before.ResourceVersion {
-		t.Errorf("the Secret was written, its version is %s: %v", after.ResourceVersion, err)
-	}
-	if bound, err := c.bound(t.Context()); err == nil && bound {
-		t.Error("a webhook without certificate is bound")
-	}
-
-	// As docs/upgrade.md has it: delete it while this version runs.
-	if err := secrets.Delete(t.Context(), caSecretName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &after.UID}}); err != nil {
-		t.Fatal(err)
-	}
-	m.awaitReady(t)
-	c.awaitBound(t)
-}
-
 // rootCAFile is a copy that a test may change.
 func rootCAFile(t *testing.T, c *cluster) string {
 	t.Helper()
 	content, err := os.ReadFile(c.CAFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	path := filepath.Join(t.TempDir(), "root-ca.crt")
 	if err := os.WriteFile(path, content, 0o600); err != nil {
 		t.Fatal(fmt.Errorf("copy the root CA: %w", err))

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -57,14 +58,10 @@ func start(t *testing.T, disabled ...string) *cluster {
 		"disable-admission-plugins": disabled,
 		"enable-aggregator-routing": {"true"},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	stops(t, started)
 	ports, err := devcluster.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	c := &cluster{Cluster: started, client: client(t, started), port: ports[0]}
 	// A control plane without KCM has none, and Pods are created at once.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
@@ -81,9 +78,7 @@ func (c *cluster) join(t *testing.T, host string) *cluster {
 	if errors.Is(err, os.ErrPermission) {
 		t.Skipf("only root can make hosts: %v", err)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	stops(t, joined)
 	return &cluster{Cluster: joined, client: client(t, joined), port: c.port}
 }
@@ -100,9 +95,7 @@ func stops(t *testing.T, c *devcluster.Cluster) {
 func client(t *testing.T, c *devcluster.Cluster) kubernetes.Interface {
 	t.Helper()
 	client, err := c.Client()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return client
 }
 
@@ -116,9 +109,7 @@ func (c *cluster) manage(t *testing.T, binary devcluster.Binary, flags ...string
 	started, err := binary.StartManager(c.Cluster, append([]string{
 		"--webhook-registration=url", "--webhook-port=" + strconv.Itoa(c.port), "--leader-elect=true", "--token-secrets=manual",
 	}, flags...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	m := &manager{started}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -209,9 +200,7 @@ func within(t *testing.T, limit time.Duration, what string, ok func(context.Cont
 func currentBinary(t *testing.T) devcluster.Binary {
 	t.Helper()
 	binary, err := devcluster.FindBinary(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return binary
 }
 

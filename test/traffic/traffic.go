@@ -17,6 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/await"
 )
 
 // interval is twenty Pods a second.
@@ -33,8 +35,9 @@ type Traffic struct {
 
 // Call is the creation of one Pod and its outcome.
 type Call struct {
-	Pod *corev1.Pod
-	Err error
+	Begun, Ended time.Time
+	Pod          *corev1.Pod
+	Err          error
 }
 
 // Start begins at once and ends with Finish, or with the test.
@@ -43,21 +46,14 @@ func Start(t testing.TB, create func(context.Context) (*corev1.Pod, error)) *Tra
 	ctx, cancel := context.WithCancel(t.Context())
 	tr := &Traffic{stop: cancel}
 	tr.running.Go(func() {
-		ticker := time.NewTicker(interval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-				tr.running.Go(func() {
-					pod, err := create(context.WithoutCancel(ctx))
-					tr.mu.Lock()
-					defer tr.mu.Unlock()
-					tr.calls = append(tr.calls, Call{pod, err})
-				})
-			}
-		}
+		await.Every(ctx, interval, func(ctx context.Context, _ int) {
+			one := Call{Begun: time.Now()}
+			one.Pod, one.Err = create(ctx)
+			one.Ended = time.Now()
+			tr.mu.Lock()
+			defer tr.mu.Unlock()
+			tr.calls = append(tr.calls, one)
+		})
 	})
 	t.Cleanup(func() { tr.Finish() })
 	return tr
@@ -82,7 +78,7 @@ func (*Traffic) Lasts(t testing.TB, more time.Duration) {
 
 // Unharmed ends the traffic. Each Pod must have been admitted and be complete, but for errors that
 // one of the functions excuses.
-func (tr *Traffic) Unharmed(t testing.TB, excuses ...func(error) bool) {
+func (tr *Traffic) Unharmed(t testing.TB, excuses ...func(Call) bool) {
 	t.Helper()
 	calls, admitted := tr.Finish(), 0
 	for _, one := range calls {
@@ -91,8 +87,8 @@ func (tr *Traffic) Unharmed(t testing.TB, excuses ...func(error) bool) {
 			if err := Complete(one.Pod); err != nil {
 				t.Errorf("Pod %s: %v", one.Pod.Name, err)
 			}
-		} else if !slices.ContainsFunc(excuses, func(excused func(error) bool) bool { return excused(one.Err) }) {
-			t.Errorf("a Pod was refused: %v", one.Err)
+		} else if !slices.ContainsFunc(excuses, func(excused func(Call) bool) bool { return excused(one) }) {
+			t.Errorf("a Pod was refused at %s: %v", one.Begun.Format(time.TimeOnly), one.Err)
 		}
 	}
 	if admitted == 0 {
@@ -103,9 +99,9 @@ func (tr *Traffic) Unharmed(t testing.TB, excuses ...func(error) bool) {
 
 // Unanswered reports whether nobody has decided about the Pod: the connection has broken, or
 // kube-apiserver said on its way in or out that it is not there.
-func Unanswered(err error) bool {
+func Unanswered(one Call) bool {
 	var status apierrors.APIStatus
-	return !errors.As(err, &status) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err)
+	return !errors.As(one.Err, &status) || apierrors.IsServiceUnavailable(one.Err) || apierrors.IsTooManyRequests(one.Err)
 }
 
 // Pod returns a Pod that no node runs.

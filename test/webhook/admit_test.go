@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 )
 
 var tokenVolumeName = regexp.MustCompile(`^kube-api-access-[a-z0-9]{5}$`)
@@ -31,9 +32,7 @@ func complete(t *testing.T, pod *corev1.Pod, account string) {
 	if !tokenVolumeName.MatchString(volume.Name) {
 		t.Errorf("the token volume is called %q", volume.Name)
 	}
-	if diff := cmp.Diff(tokenVolume(), volume.VolumeSource); diff != "" {
-		t.Errorf("the token volume (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "the token volume", tokenVolume(), volume.VolumeSource)
 	mounted(t, pod, volume.Name)
 }
 
@@ -138,9 +137,7 @@ func (c *cluster) reject(t *testing.T, namespace string, pod *corev1.Pod, text s
 // bare holds a Pod to having been given no token.
 func bare(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	if diff := cmp.Diff([]corev1.Volume(nil), pod.Spec.Volumes, cmpopts.EquateEmpty()); diff != "" {
-		t.Errorf("the Pod's volumes (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "the Pod's volumes", []corev1.Volume(nil), pod.Spec.Volumes, cmpopts.EquateEmpty())
 	for _, container := range pod.Spec.Containers {
 		if len(container.VolumeMounts) > 0 {
 			t.Errorf("container %q has mounts: %v", container.Name, container.VolumeMounts)

@@ -8,33 +8,9 @@ import (
 	"fmt"
 	"os/exec"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"sa-controller-manager/test/await"
 )
-
-// outLimit is how long it may take until the webhook is out.
-const outLimit = 10 * time.Second
-
-// TestBreakGlassByHand takes the webhook out as one would with kubectl alone.
-func TestBreakGlassByHand(t *testing.T) {
-	c := controlPlane(t)
-	m := c.manage(t)
-	begun := time.Now()
-	c.patchMutating(t, `[{"op":"add","path":"/metadata/annotations","value":{"sa-controller-manager/registration":"off"}},
-		{"op":"replace","path":"/webhooks","value":[]}]`)
-	c.patchValidating(t, `[{"op":"replace","path":"/webhooks","value":[]}]`)
-	c.awaitUnbound(t)
-	await.Within(t, "the way out", time.Since(begun), outLimit)
-	c.staysOut(t, m)
-
-	// Taking the annotation back is the way in.
-	c.patchMutating(t, `[{"op":"remove","path":"/metadata/annotations/sa-controller-manager~1registration"}]`)
-	c.awaitBound(t)
-	m.awaitRegistration(t, "registered")
-}
 
 // TestBreakGlassByCommand takes the webhook out, and in again, with the binary.
 func TestBreakGlassByCommand(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"sa-controller-manager/internal/testutil"
 )
 
 // client calls the webhook itself, as anybody can who reaches its port. It believes every
@@ -63,9 +64,7 @@ func (m *manager) call(ctx context.Context, client *http.Client, path string, bo
 func review(t *testing.T, namespace string, pod *corev1.Pod, dryRun bool) []byte {
 	t.Helper()
 	raw, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	question, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{
@@ -76,9 +75,7 @@ func review(t *testing.T, namespace string, pod *corev1.Pod, dryRun bool) []byte
 			Object: runtime.RawExtension{Raw: raw}, DryRun: &dryRun,
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return question
 }
 

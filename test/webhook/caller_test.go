@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"sa-controller-manager/test/devcluster"
 )
 
 // caller is who kube-apiserver is to webhooks that ask for a client certificate. To
@@ -28,22 +29,22 @@ func newCaller() (*caller, error) {
 		return nil, err
 	}
 	c := &caller{dir: dir}
-	ca, err := newAuthority("callers", time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))
+	ca, err := devcluster.NewAuthority("callers")
 	if err != nil {
 		return c, err
 	}
-	certificate, key, err := ca.client("kube-apiserver")
+	certificate, key, err := ca.Client("kube-apiserver")
 	if err != nil {
 		return c, err
 	}
-	kubelet, kubeletKey, err := ca.client("system:node:node")
+	kubelet, kubeletKey, err := ca.Client("system:node:node")
 	if err != nil {
 		return c, err
 	}
 	if c.kubelet, err = tls.X509KeyPair(kubelet, kubeletKey); err != nil {
 		return c, err
 	}
-	if err := os.WriteFile(c.caFile(), certPEM(ca.cert.Raw), 0o600); err != nil {
+	if err := os.WriteFile(c.caFile(), ca.PEM(), 0o600); err != nil {
 		return c, err
 	}
 	kubeconfig := clientcmdapi.Config{AuthInfos: map[string]*clientcmdapi.AuthInfo{

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -49,9 +50,7 @@ func controlPlane(t *testing.T) *cluster {
 			"enable-aggregator-routing":     {"true"},
 			"admission-control-config-file": {shared.caller.configuration()},
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		shared.cluster = &cluster{Cluster: started}
 		shared.cluster.connect(t)
 	}
@@ -65,9 +64,7 @@ func (c *cluster) connect(t *testing.T) {
 	config := c.Config()
 	config.WarningHandler = rest.NoWarnings{} // some objects here are old-fashioned on purpose
 	transport, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatalf("make an admin client: %v", err)
-	}
+	testutil.Must(t, err)
 	if c.client, err = kubernetes.NewForConfigAndClient(config, transport); err != nil {
 		t.Fatalf("make an admin client: %v", err)
 	}
@@ -103,9 +100,7 @@ func (c *cluster) namespace(t *testing.T) string {
 	namespace, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("create a namespace: %v", err)
-	}
+	testutil.Must(t, err)
 	return namespace.Name
 }
 

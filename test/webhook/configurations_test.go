@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	"k8s.io/client-go/tools/cache"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 )
@@ -64,9 +65,7 @@ func awaitConfiguration[T await.Object](t *testing.T, c *cluster, resource strin
 func (c *cluster) patchMutating(t *testing.T, patch string) *mutatingConfiguration {
 	t.Helper()
 	patched, err := c.mutating().Patch(t.Context(), configurationName, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatalf("patch the MutatingWebhookConfiguration: %v", err)
-	}
+	testutil.Must(t, err)
 	return patched
 }
 
@@ -74,8 +73,6 @@ func (c *cluster) patchMutating(t *testing.T, patch string) *mutatingConfigurati
 func (c *cluster) patchValidating(t *testing.T, patch string) *validatingConfiguration {
 	t.Helper()
 	patched, err := c.validating().Patch(t.Context(), configurationName, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatalf("patch the ValidatingWebhookConfiguration: %v", err)
-	}
+	testutil.Must(t, err)
 	return patched
 }

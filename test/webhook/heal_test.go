@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"bytes"
+	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -14,23 +15,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
 )
 
 // TestStartIntoDamage has a manager start in a cluster whose registration is bound and
 // broken, so that no Pod can be created. Nobody remembers how it was.
 func TestStartIntoDamage(t *testing.T) {
 	await.Long(t)
-	expired, err := newAuthority("expired", time.Now().Add(-48*time.Hour), time.Now().Add(-time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := keyPEM(expired.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs := certPEM(expired.cert.Raw)
+	expired, err := devcluster.NewAuthority("expired", func(template *x509.Certificate) {
+		template.NotBefore, template.NotAfter = time.Now().Add(-48*time.Hour), time.Now().Add(-time.Hour)
+	})
+	testutil.Must(t, err)
+	key, err := expired.Key()
+	testutil.Must(t, err)
+	theirs := expired.PEM()
 	cases := map[string]struct {
 		secret map[string]string // nil for: deleted; no entry stays
 		bundle []byte            // nil for: stays
@@ -65,9 +66,7 @@ func TestStartIntoDamage(t *testing.T) {
 				t.Fatal("Pods can be created, so this shows nothing")
 			}
 			second := c.start(t, "--webhook-registration=url", "--webhook-port="+strconv.Itoa(first.port))
-			if err := second.AwaitLog(limited(t), "Wrote the serving CA"); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, second.AwaitLog(limited(t), "Wrote the serving CA"))
 			begun := time.Now()
 			secret := c.awaitCASecret(t, func(got *corev1.Secret) error {
 				if string(got.Data["schema-version"]) != "1" || bytes.Equal(got.Data["ca.crt"], theirs) || bytes.Equal(got.Data["ca.key"], before.Data["ca.key"]) {

@@ -54,7 +54,7 @@ func (c *cluster) awaitInjected(t *testing.T, namespace string, pod *corev1.Pod)
 }
 
 // inject registers a webhook that adds a container "sidecar" to the Pods of a namespace.
-func (c *cluster) inject(t *testing.T, namespace string) {
+func (c *cluster) inject(t *testing.T, namespace string, conditions ...admissionregistrationv1.MatchCondition) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -84,6 +84,7 @@ func (c *cluster) inject(t *testing.T, namespace string) {
 			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 			AdmissionReviewVersions: []string{"v1"},
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			MatchConditions:         conditions,
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -25,18 +27,14 @@ type manager struct {
 func (c *cluster) start(t *testing.T, flags ...string) *manager {
 	t.Helper()
 	binary, err := shared.binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	m := &manager{port: freePort(t)}
 	defaults := []string{
 		"--webhook-port=" + strconv.Itoa(m.port),
 		"--webhook-drain-delay=0s", // at the end of most tests nobody calls
 	}
 	m.Manager, err = binary.StartManager(c.Cluster, append(defaults, flags...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the last lines of the manager's log:\n%s", m.LogTail(40))
@@ -94,17 +92,13 @@ func (m *manager) stop(t *testing.T) {
 func (m *manager) metric(t *testing.T, name string, labels devcluster.Labels) float64 {
 	t.Helper()
 	metrics, err := m.Metrics(limited(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return metrics.Sum(name, labels)
 }
 
 func freePort(t *testing.T) int {
 	t.Helper()
 	port, err := devcluster.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return port
 }

@@ -18,17 +18,7 @@ import (
 func TestMirrorPodsWhileNobodyAnswers(t *testing.T) {
 	c := controlPlane(t)
 	c.manage(t).stop(t)
-	as := func(name string, groups ...string) kubernetes.Interface {
-		config := c.Config()
-		// NodeRestriction is off here. The last group is what permits to create Pods.
-		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: append(groups, "system:masters")}
-		client, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return client
-	}
-	kubelet, named, person := as("system:node:node", "system:nodes"), as("system:node:node"), as("jane", "system:nodes")
+	kubelet, named, person := c.as(t, "system:node:node", "system:nodes"), c.as(t, "system:node:node"), c.as(t, "jane", "system:nodes")
 	withPath := func(pod *corev1.Pod) {
 		pod.Spec.Volumes = []corev1.Volume{{Name: "pki", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}}}
 	}
@@ -53,4 +43,17 @@ func TestMirrorPodsWhileNobodyAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// as returns a client of a user. NodeRestriction is off here.
+func (c *cluster) as(t *testing.T, name string, groups ...string) kubernetes.Interface {
+	t.Helper()
+	config := c.Config()
+	// The last group is what permits to create Pods.
+	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: append(groups, "system:masters")}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestMissedPods creates Pods before kube-apiserver calls the webhook. The scan reports exactly
@@ -37,16 +38,12 @@ func TestMissedPods(t *testing.T) {
 			Missing []string
 		}
 	}
-	if err := json.Unmarshal(c.command(t, 2, "missed", "-o=json", "--namespace="+namespace), &listed); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(c.command(t, 2, "missed", "-o=json", "--namespace="+namespace), &listed))
 	got := map[string]string{}
 	for _, pod := range listed.Missed {
 		got[pod.Name] = strings.Join(pod.Missing, " ")
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("missed Pods (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "missed Pods", want, got)
 	if len(listed.Uncertain) != 1 || listed.Uncertain[0].Name != "account-changed" {
 		t.Errorf("uncertain is %v, want account-changed", listed.Uncertain)
 	}
@@ -81,9 +78,7 @@ func (c *cluster) missablePods(t *testing.T, namespace string) map[string]string
 		c.create(t, namespace, newPod(append(changes, named)...))
 	}
 	_, err := c.client.CoreV1().Pods(namespace).Patch(t.Context(), "ended", types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	// Times in the API are whole seconds.
 	created := time.Now().Unix()
 	poll(t, "await the next second", func(context.Context) error {
@@ -94,9 +89,7 @@ func (c *cluster) missablePods(t *testing.T, namespace string) map[string]string
 	})
 	_, err = c.client.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), "changed", types.MergePatchType,
 		[]byte(`{"automountServiceAccountToken":true}`), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return map[string]string{"no-account": "account token", "no-token": "token", "insists": "token", "wants-none": "account"}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 )
@@ -23,13 +24,9 @@ const allPlugins = "AlwaysAdmit, AlwaysDeny, DenyEscalatingExec, NamespaceLifecy
 func TestKnowsEveryPlugin(t *testing.T) {
 	t.Parallel()
 	binary, err := devcluster.ControlPlaneBinary("kube-apiserver")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	help, err := exec.CommandContext(limited(t), binary, "--help").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	found := regexp.MustCompile(`--enable-admission-plugins .*Comma-delimited list of admission plugins: ([^.]*)\.`).FindSubmatch(help)
 	if found == nil {
 		t.Fatal("kube-apiserver --help has no list of plugins")

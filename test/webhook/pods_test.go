@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 )
 
 // tokenPath is where every container finds its token.
@@ -59,9 +60,7 @@ func secretVolume(secret string) corev1.Volume {
 func (c *cluster) create(t *testing.T, namespace string, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	made, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("create a Pod in namespace %s: %v", namespace, err)
-	}
+	testutil.Must(t, err)
 	return made
 }
 
@@ -86,9 +85,7 @@ func (c *cluster) createAccount(t *testing.T, namespace, name string, changes ..
 		change(account)
 	}
 	made, err := c.client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("create service account %s/%s: %v", namespace, name, err)
-	}
+	testutil.Must(t, err)
 	return made
 }
 

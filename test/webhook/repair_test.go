@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 )
@@ -31,9 +32,7 @@ func TestEditsAreRepaired(t *testing.T) {
 	c := controlPlane(t)
 	c.manage(t)
 	pem, err := os.ReadFile(c.CAFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	wrongCA := fmt.Sprintf(`[{"op":"replace","path":"/webhooks/0/clientConfig/caBundle","value":%q}]`, base64.StdEncoding.EncodeToString(pem))
 	cases := []struct{ name, patch string }{
 		{"caBundle", wrongCA},
@@ -100,9 +99,7 @@ func TestDeletionIsRepairedOnce(t *testing.T) {
 func (c *cluster) deleteMutating(t *testing.T, uid types.UID) {
 	t.Helper()
 	err := c.mutating().Delete(t.Context(), configurationName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-	if err != nil {
-		t.Fatalf("delete the MutatingWebhookConfiguration: %v", err)
-	}
+	testutil.Must(t, err)
 }
 
 // awaitEvent returns once there is an Event about the object of that name, with that

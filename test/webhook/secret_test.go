@@ -6,9 +6,9 @@ package webhook
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestTokenSecrets gives a Pod its account's token Secret, as up to Kubernetes 1.20. Neither the
@@ -20,9 +20,7 @@ func TestTokenSecrets(t *testing.T) {
 	namespace := c.namespace(t)
 	pod := c.create(t, namespace, newPod(withInitContainer))
 	account, err := c.client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if len(account.Secrets) != 1 {
 		t.Fatalf("the account lists %v, want one Secret", account.Secrets)
 	}
@@ -30,8 +28,6 @@ func TestTokenSecrets(t *testing.T) {
 	want := []corev1.Volume{{Name: token, VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: token, DefaultMode: new(int32(0o644))},
 	}}}
-	if diff := cmp.Diff(want, pod.Spec.Volumes); diff != "" {
-		t.Errorf("the Pod's volumes (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "the Pod's volumes", want, pod.Spec.Volumes)
 	mounted(t, pod, token)
 }

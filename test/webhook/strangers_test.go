@@ -10,7 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
+
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 )
@@ -54,18 +55,12 @@ func TestStrangersCertificate(t *testing.T) {
 	c := controlPlane(t)
 	m := c.start(t, "--webhook-registration=none", "--webhook-client-ca-file="+shared.caller.caFile())
 	m.awaitReady(t)
-	ca, err := newAuthority("another CA", time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate, key, err := ca.client("kube-apiserver")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ca, err := devcluster.NewAuthority("another CA")
+	testutil.Must(t, err)
+	certificate, key, err := ca.Client("kube-apiserver")
+	testutil.Must(t, err)
 	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	theirs := m.client(t, func(config *tls.Config) {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	})
@@ -79,18 +74,4 @@ func TestStrangersCertificate(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// TestMissingNamespace: the error of the namespace comes before that of an account missing in it,
-// also during mutation.
-func TestMissingNamespace(t *testing.T) {
-	c := controlPlane(t)
-	m := c.start(t, "--webhook-registration=none", "--webhook-allow-broad-rules", "--enable-admission-plugins=NamespaceLifecycle")
-	m.awaitReady(t)
-	for _, path := range []string{"/mutate?timeout=10s", "/validate?timeout=10s"} {
-		got := m.answer(t, path, review(t, "nowhere", newPod(of("nobody")), false))
-		if want := `namespaces "nowhere" not found`; got.Allowed || got.Result.Message != want || got.Result.Code != http.StatusNotFound {
-			t.Errorf("%s: got %+v, want %q", path, got.Result, want)
-		}
-	}
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/integration/faultproxy"
 )
@@ -23,33 +23,19 @@ func TestWhatIsWatched(t *testing.T) {
 		onlyCA     = "metadata.name=" + caSecretName
 		onlyOurs   = "metadata.name=" + configurationName
 	)
-	t.Run("Everything", func(t *testing.T) {
-		c := controlPlane(t)
-		proxy := c.proxy(t)
-		c.manage(t, append(proxy.Flags(t), "--token-secrets=auto", "--pod-token=secret", "--webhook-allow-broad-rules",
-			"--enable-admission-plugins=AlwaysAdmit,DenyEscalatingExec,NamespaceLifecycle,SecurityContextDeny")...)
-		c.create(t, c.namespace(t), newPod())
-		c.watched(t, proxy, watches{
-			"namespaces":                      {""},
-			"serviceaccounts":                 {""},
-			"configmaps":                      {"metadata.name=kube-root-ca.crt", "metadata.name=sa-controller-manager-hosts"},
-			"leases":                          {""}, // those of kube-apiservers, by their label
-			"secrets":                         {"metadata.name=sa-controller-manager-key-ring", onlyCA, onlyTokens},
-			"mutatingwebhookconfigurations":   {onlyOurs},
-			"validatingwebhookconfigurations": {onlyOurs},
-		})
-	})
-	t.Run("OnlyTheWebhook", func(t *testing.T) {
-		c := controlPlane(t)
-		proxy := c.proxy(t)
-		m := c.start(t, append(proxy.Flags(t), "--controllers=-*", "--webhook-registration=none", "--pod-token=projected")...)
-		m.awaitReady(t)
-		namespace := c.namespace(t)
-		c.createAccount(t, namespace, "builder")
-		if got := m.answer(t, "/mutate", review(t, namespace, newPod(of("builder")), false)); !got.Allowed || len(got.Patch) == 0 {
-			t.Errorf("got %+v, want that the Pod is admitted and patched", got)
-		}
-		c.watched(t, proxy, watches{"serviceaccounts": {""}, "secrets": {onlyCA}})
+	c := controlPlane(t)
+	proxy := c.proxy(t)
+	c.manage(t, append(proxy.Flags(t), "--token-secrets=auto", "--pod-token=secret", "--webhook-allow-broad-rules",
+		"--enable-admission-plugins=AlwaysAdmit,DenyEscalatingExec,NamespaceLifecycle,SecurityContextDeny")...)
+	c.create(t, c.namespace(t), newPod())
+	c.watched(t, proxy, watches{
+		"namespaces":                      {""},
+		"serviceaccounts":                 {""},
+		"configmaps":                      {"metadata.name=kube-root-ca.crt", "metadata.name=sa-controller-manager-hosts"},
+		"leases":                          {""}, // those of kube-apiservers, by their label
+		"secrets":                         {"metadata.name=sa-controller-manager-key-ring", onlyCA, onlyTokens},
+		"mutatingwebhookconfigurations":   {onlyOurs},
+		"validatingwebhookconfigurations": {onlyOurs},
 	})
 }
 
@@ -61,9 +47,7 @@ func (c *cluster) watched(t *testing.T, proxy *faultproxy.Proxy, want watches) {
 		got[request.Resource] = append(got[request.Resource], request.Query.Get("fieldSelector"))
 		slices.Sort(got[request.Resource])
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("watches (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "watches", want, got)
 	for _, request := range proxy.Requests(faultproxy.On("list", "")) {
 		if request.Resource == "pods" || request.Resource == "leases" {
 			continue // the scan for missed ones, see TestMissedPods; the cleaner's look at the clock

@@ -124,12 +124,9 @@ func TestAwaitAPIServer(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				got := try(t.Context(), t, tc.answers...)
-				if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(contact{})); diff != "" {
-					t.Errorf("%s: contact (-want +got):\n%s", tc.reason, diff)
-				}
+				testutil.Check(t, tc.reason+": contact", tc.want, got, cmp.AllowUnexported(contact{}))
 			})
 		})
 	}
@@ -147,7 +144,6 @@ func TestAwaitAPIServerEndsWithItsContext(t *testing.T) {
 		"BeforeIt":       {answer: hang},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), tc.after)
 				defer cancel()

@@ -5,13 +5,32 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/tokens"
 )
+
+// checkLegacySigner refuses an active key whose process signs, but not the tokens that the token controller
+// has to write. Whether a process that is away would is unknown, and the start must not wait for it.
+func (m *manager) checkLegacySigner(ctx context.Context) error {
+	if m.ring == nil || !m.signsLegacyTokens() {
+		return nil
+	}
+	key := m.ring.Ring().Active()
+	if key == nil || key.Signer() == "" || tokens.TrySigner(ctx, key, m.options.Keys.Issuer()) != nil {
+		return nil //nolint:nilerr // it may come back
+	}
+	if refused, ok := errors.AsType[*signing.UnavailableError](tokens.TryLegacySigner(ctx, key)); !ok || !refused.Refused {
+		return nil
+	}
+	return fmt.Errorf("--%s: %s refuses to sign tokens of Secrets with the active key %s: rotate to another key, or turn off the token controller with --controllers=*,-%s",
+		options.KeyRingFlag, key.Signer(), key.ID(), options.ServiceAccountTokenController)
+}
 
 // buildKeyBackends follows the processes that have keys of the ring. Its check never fails: while one is
 // away, all keys verify.

@@ -19,6 +19,8 @@ import (
 type clients struct {
 	main     kubernetes.Interface
 	election kubernetes.Interface
+	// dial returns a client of one kube-apiserver at its own address.
+	dial func(url string) (kubernetes.Interface, error)
 }
 
 // newClients gives the election client a request timeout shorter than the renew deadline, so that
@@ -37,7 +39,12 @@ func newClients(config *rest.Config, renewDeadline time.Duration) (clients, erro
 	if err != nil {
 		return clients{}, fmt.Errorf("build the leader election client: %w", err)
 	}
-	return clients{main: main, election: election}, nil
+	dial := func(url string) (kubernetes.Interface, error) {
+		one := rest.CopyConfig(config)
+		one.Host = url
+		return kubernetes.NewForConfig(one)
+	}
+	return clients{main: main, election: election, dial: dial}, nil
 }
 
 const (

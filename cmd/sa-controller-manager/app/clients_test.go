@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -84,12 +83,8 @@ func TestWhatEventsAboutTheProcessRegard(t *testing.T) {
 	t.Parallel()
 	o := options.NewLeaderElection()
 	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"}
-	if diff := cmp.Diff(lease, process(&o)); diff != "" {
-		t.Errorf("with leader election (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "with leader election", lease, process(&o))
 	o.LeaderElect = false
 	namespace := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "kube-system"}
-	if diff := cmp.Diff(namespace, process(&o)); diff != "" {
-		t.Errorf("without (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "without", namespace, process(&o))
 }

@@ -65,6 +65,7 @@ func runnables() []runnable {
 		{name: options.RootCACertificatePublisher, phase: leading, build: (*manager).buildRootCAPublisher},
 		{name: options.ServiceAccountTokenController, phase: leading, build: (*manager).buildTokenController},
 		{name: "token-reissue", phase: leading, build: (*manager).buildTokenReissue},
+		{name: "key-rotation", phase: leading, build: (*manager).buildKeyRotation},
 		{name: "webhook-certificate", phase: connected, build: (*manager).buildWebhook},
 		{name: "webhook-registration", phase: leading, build: (*manager).buildRegistration},
 		{name: "webhook-missed-pods", phase: leading, build: (*manager).buildPodScan},
@@ -127,12 +128,16 @@ func (m *manager) buildServiceAccounts(r *runnable) error {
 	if !m.enabled.Enabled(r.name) {
 		return nil
 	}
-	m.accounts = serviceaccount.New(serviceaccount.Config{
+	config := serviceaccount.Config{
 		Client:    m.clients.main,
 		Informers: m.informers,
 		Names:     m.options.Tokens.ServiceAccounts,
 		Loops:     m.loops,
-	})
+	}
+	if m.files.accounts != nil {
+		config.Template = m.files.accounts.Get
+	}
+	m.accounts = serviceaccount.New(config)
 	r.run = m.accounts.Run
 	return nil
 }

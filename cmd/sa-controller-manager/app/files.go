@@ -17,6 +17,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/keystore"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/accounttemplate"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
@@ -32,6 +33,7 @@ type files struct {
 	signers    *remote.Client // of a key ring
 	verifyKeys []*reload.File[verifyKeys]
 	rootCA     *reload.File[*rootca.Bundle]
+	accounts   *reload.File[*accounttemplate.Template]
 
 	// Changes of a file are reported to these.
 	recorder *events.Recorder
@@ -72,16 +74,7 @@ func (f *files) openKeyStore(sockets string, signers *remote.Metrics) (err error
 	if f.store, err = keystore.Open(f.keys, sign); err != nil || f.store == nil {
 		return err
 	}
-	ring := f.store.Load()
-	for _, key := range []*signing.PrivateKey{ring.Active(), ring.Next()} {
-		if key == nil || key.Signer() == "" {
-			continue
-		}
-		if name, _ := signing.ParseSigner(key.Signer()); f.socketsNow()[name] == "" {
-			return fmt.Errorf("--%s: %s is what signs with key %s of the ring: want a line %q with the path of its socket", remote.SocketsFlag, key.Signer(), key.ID(), name+": PATH")
-		}
-	}
-	return nil
+	return f.socketsNow().Check(f.store.Load())
 }
 
 func (f *files) socketsNow() remote.Sockets {
@@ -116,6 +109,14 @@ func (f *files) openRootCA(o *options.Keys, config *rest.Config) (*rootca.Bundle
 		return nil, err
 	}
 	return f.rootCA.Get(), nil
+}
+
+// openAccountTemplate reads the file of --account-template, if there is one.
+func (f *files) openAccountTemplate(path string) (err error) {
+	if path != "" {
+		f.accounts, err = open(options.AccountTemplateFlag, path, accounttemplate.Parse)
+	}
+	return err
 }
 
 func open[T any](flag, path string, parse func([]byte) (T, error)) (*reload.File[T], error) {
@@ -178,6 +179,11 @@ func (f *files) watch(ctx context.Context, newRing func(*signing.Ring), ring *si
 	}
 	if f.rootCA != nil {
 		watching.Go(func() { follow(ctx, f, "root-ca-file", f.rootCA.Path(), f.rootCA, newRootCA) })
+	}
+	if f.accounts != nil {
+		watching.Go(func() {
+			follow(ctx, f, options.AccountTemplateFlag, f.accounts.Path(), f.accounts, func(*accounttemplate.Template) {})
+		})
 	}
 }
 
@@ -263,6 +269,9 @@ func (f *files) refusedGauges() []metrics.GaugeFunc {
 	}
 	if f.rootCA != nil {
 		add("root-ca-file", f.rootCA.Refused)
+	}
+	if f.accounts != nil {
+		add(options.AccountTemplateFlag, f.accounts.Refused)
 	}
 	return gauges
 }

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
@@ -70,12 +69,8 @@ func TestOpenFiles(t *testing.T) {
 		t.Errorf("the signing key is %s, want %s", got, want)
 	}
 	want := []string{keyID(t, testkeys.P384()), keyID(t, testkeys.P521()), keyID(t, testkeys.RSA2048())}
-	if diff := cmp.Diff(want, keyIDs(f.publicKeys())); diff != "" {
-		t.Errorf("verification keys (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(string(cert), string(f.rootCA.Get().PEM())); diff != "" {
-		t.Errorf("root CA (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "verification keys", want, keyIDs(f.publicKeys()))
+	testutil.Check(t, "root CA", string(cert), string(f.rootCA.Get().PEM()))
 
 	none, _, err := openAll(&options.Keys{}, &rest.Config{})
 	if err != nil || none.store != nil || none.publicKeys() != nil || none.rootCA != nil {
@@ -165,9 +160,7 @@ func TestRootCASource(t *testing.T) {
 			if f.rootCA != nil {
 				file = f.rootCA.Path()
 			}
-			if diff := cmp.Diff([]string{string(tc.want), tc.file}, []string{got, file}); diff != "" {
-				t.Errorf("%s: bundle and watched file (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": bundle and watched file", []string{string(tc.want), tc.file}, []string{got, file})
 		})
 	}
 

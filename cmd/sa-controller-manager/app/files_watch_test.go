@@ -145,9 +145,7 @@ func TestWatchPassesChangesOn(t *testing.T) {
 
 	bundle := certificatePEM(t)
 	replace(t, f.rootCA.Path(), bundle)
-	if diff := cmp.Diff(string(bundle), receive(t, "root CA", f.bundles)); diff != "" {
-		t.Errorf("root CA (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "root CA", string(bundle), receive(t, "root CA", f.bundles))
 
 	// A changed file replaces its own keys and leaves those of the other file.
 	replace(t, f.verifyKeys[0].Path(), slices.Concat(testkeys.RSA2048(), testkeys.RSA2048Other()))
@@ -155,9 +153,7 @@ func TestWatchPassesChangesOn(t *testing.T) {
 		keyID(t, testkeys.P256()), keyID(t, testkeys.RSA2048()), keyID(t, testkeys.RSA2048Other()), keyID(t, testkeys.P521()),
 	}
 	await(t, "all keys in the ring", func() bool { return len(f.ring.Keys().All()) == len(want) })
-	if diff := cmp.Diff(want, keyIDs(f.ring.Keys().All())); diff != "" {
-		t.Errorf("keys in the ring (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "keys in the ring", want, keyIDs(f.ring.Keys().All()))
 
 	f.stop()
 	if diff := cmp.Diff([]string{
@@ -199,9 +195,7 @@ func TestWatchKeepsThePreviousContent(t *testing.T) {
 	if got, want := f.store.Load().ActiveID(), keyID(t, testkeys.P256()); got != want || len(f.signing) > 0 {
 		t.Errorf("the private key is %s and %d changes were reported, want %s and none", got, len(f.signing), want)
 	}
-	if diff := cmp.Diff([]string{keyID(t, testkeys.P256()), keyID(t, testkeys.P384()), keyID(t, testkeys.P521())}, keyIDs(f.ring.Keys().All())); diff != "" {
-		t.Errorf("keys in the ring (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "keys in the ring", []string{keyID(t, testkeys.P256()), keyID(t, testkeys.P384()), keyID(t, testkeys.P521())}, keyIDs(f.ring.Keys().All()))
 	if f.source.Current() != f.rootCA.Get() || len(f.bundles) > 0 {
 		t.Error("the root CA was replaced")
 	}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
@@ -36,7 +35,6 @@ func TestClientCertificate(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			c, err := openClientCertificate(&rest.Config{TLSClientConfig: tc.tls})
 			if err != nil || tc.err != "" {
 				if err == nil || err.Error() != tc.err {
@@ -48,9 +46,7 @@ func TestClientCertificate(t *testing.T) {
 			if c.file != nil {
 				follows = c.file.Path()
 			}
-			if diff := cmp.Diff([]any{tc.none, tc.follows}, []any{c.notAfter == nil, follows}); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "result", []any{tc.none, tc.follows}, []any{c.notAfter == nil, follows})
 			if !tc.none && c.notAfter().Sub(end).Abs() > time.Minute {
 				t.Errorf("it ends at %s, want %s", c.notAfter(), end)
 			}

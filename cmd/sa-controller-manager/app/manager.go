@@ -91,6 +91,9 @@ func newManager(ctx context.Context, o *options.Options) (*manager, error) {
 	if err := m.openKeys(); err != nil {
 		return nil, err
 	}
+	if err := m.checkLegacySigner(ctx); err != nil {
+		return nil, err
+	}
 	warnLooseKeys(m.logger, o)
 	var err error
 	m.signer, err = listenAsSigner(o, m.ring, m.signerMaySign)
@@ -107,6 +110,9 @@ func (m *manager) wire(config *rest.Config) error {
 		return err
 	}
 	m.rootCA = rootca.NewSource(bundle)
+	if err := m.files.openAccountTemplate(m.options.Tokens.AccountTemplate); err != nil {
+		return err
+	}
 	m.files.recorder, m.files.process = m.recorder, m.process
 	m.files.metrics = newFileMetrics(legacyregistry.MustRegister)
 	for _, gauge := range m.files.refusedGauges() {

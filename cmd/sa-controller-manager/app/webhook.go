@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
@@ -33,12 +34,15 @@ const webhookDrainTimeout = 5 * time.Second
 type webhook struct {
 	server    *admission.Server
 	source    *certs.Source
-	registrar *registration.Registrar
-	scanner   *podscan.Scanner // nil unless this process registers the ServiceAccount plugin
-	ready     func() error     // returns nil when calls can be answered
+	registrar *registration.Registrar   // nil with --webhook-registration=static
+	static    *registration.StaticFiles // nil otherwise
+	scanner   *podscan.Scanner          // nil unless this process registers the ServiceAccount plugin
+	ready     func() error              // returns nil when calls can be answered
 	// followers maintain certificates, the watch of the registration and the heartbeat of this host
 	// until ctx ends.
 	followers []func(context.Context) error
+	// early do not wait for the API server.
+	early []func(context.Context) error
 }
 
 // buildWebhook builds the webhook and opens its port at once, so that a port in use is an error at
@@ -54,12 +58,19 @@ func (m *manager) buildWebhook(r *runnable) error {
 	for _, follower := range m.webhook.followers {
 		m.runnables = append(m.runnables, runnable{name: r.name, phase: r.phase, run: follower})
 	}
+	for _, follower := range m.webhook.early {
+		m.runnables = append(m.runnables, runnable{name: r.name, phase: atOnce, run: follower})
+	}
 	r.check = func() (string, error) { return "", m.webhook.source.Ready() }
 	return nil
 }
 
 func (m *manager) buildRegistration(r *runnable) error {
 	if m.webhook == nil {
+		return nil
+	}
+	if static := m.webhook.static; static != nil {
+		r.check = func() (string, error) { return registrationProbe(static.Status()) }
 		return nil
 	}
 	r.run = m.webhook.registrar.Lead
@@ -137,6 +148,9 @@ func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain
 	}
 	if w.scanner = m.newPodScanner(); w.scanner != nil {
 		config.Changed = w.scanner.Registration
+	}
+	if o.Registration == options.RegistrationStatic {
+		return w.registerStatic(m, config)
 	}
 	if o.AwaitsHosts() {
 		host, err := os.Hostname()
@@ -238,17 +252,25 @@ func (w *webhook) certify(m *manager, o *options.Webhook) error {
 		w.source, w.followers = files.Source, append(w.followers, files.Run)
 		return nil
 	}
-	managed := certs.NewManaged(certs.ManagedConfig{
+	config := certs.ManagedConfig{
 		Client: m.clients.main, Hosts: callersHosts(o), Recorder: m.recorder, Metrics: metrics, Loops: m.loops,
-	})
-	w.source, w.followers = managed.Source, append(w.followers, managed.Run)
+	}
+	if o.Registration == options.RegistrationStatic {
+		config.File = filepath.Join(o.StaticDir, servingCAFile)
+	}
+	managed := certs.NewManaged(config)
+	if w.source = managed.Source; config.File != "" {
+		w.early = append(w.early, managed.Run)
+	} else {
+		w.followers = append(w.followers, managed.Run)
+	}
 	return nil
 }
 
 // callersHosts returns the names for which the API server verifies our certificate.
 func callersHosts(o *options.Webhook) []string {
 	switch o.Registration {
-	case options.RegistrationURL:
+	case options.RegistrationURL, options.RegistrationStatic:
 		return []string{o.URLHost}
 	case options.RegistrationService:
 		return certs.ServiceHosts(o.ServiceNamespace, o.ServiceName)

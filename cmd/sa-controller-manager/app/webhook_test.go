@@ -6,12 +6,11 @@ package app
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/admission/certs"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestWebhookCallersHosts(t *testing.T) {
@@ -26,11 +25,8 @@ func TestWebhookCallersHosts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			o := clitest.Parse(t, tc.args...).Webhook
-			if diff := cmp.Diff(tc.want, callersHosts(&o)); diff != "" {
-				t.Errorf("hosts (-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "hosts", tc.want, callersHosts(&o))
 		})
 	}
 }
@@ -50,7 +46,6 @@ func TestAnyReplicaProves(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			o := options.Webhook{Registration: tc.registration, CertFile: tc.certFile}
 			if got := anyReplicaProves(&o); got != tc.want {
 				t.Errorf("%s: got %t, want %t", tc.reason, got, tc.want)
@@ -73,7 +68,6 @@ func TestRegistrationLine(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			detail, err := registrationProbe(tc.status)
 			got := "ok: " + detail
 			if err != nil {

@@ -107,7 +107,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cli.AddChoiceCompletions(cmd)
 
 	cmd.AddCommand(
-		version.NewCommand(), webhook.NewCommand(cli.Connect), doctor.NewCommand(cli.Connect),
+		version.NewCommand(), webhook.NewCommand(cli.Connect, app.WriteWebhookManifests), doctor.NewCommand(cli.Connect),
 		preflight.NewCommand(cli.Connect), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
 		kubeadm.NewCommand(), docs.NewCommand(),
 	)

@@ -19,6 +19,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -103,11 +104,8 @@ func TestCommandRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			want := outcome{code: 1, stderr: tc.want}
-			if diff := cmp.Diff(want, command(t, tc.args...), cmp.AllowUnexported(outcome{})); diff != "" {
-				t.Errorf("%s\noutcome (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\noutcome", want, command(t, tc.args...), cmp.AllowUnexported(outcome{}))
 		})
 	}
 }
@@ -160,12 +158,9 @@ func TestCommandRefusesContents(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got := command(t, tc.args...)
 			want := outcome{code: 1, stderr: "Error: " + tc.want + "; other users of this machine may have seen what was given\n" + seeHelp}
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(outcome{})); diff != "" {
-				t.Errorf("%s\noutcome (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\noutcome", want, got, cmp.AllowUnexported(outcome{}))
 		})
 	}
 }
@@ -214,9 +209,7 @@ func TestCommandRuns(t *testing.T) {
 				return tc.fails
 			}, tc.args...)
 
-			if diff := cmp.Diff(outcome{code: tc.wantCode}, got, cmp.AllowUnexported(outcome{})); diff != "" {
-				t.Errorf("%s\noutcome (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\noutcome", outcome{code: tc.wantCode}, got, cmp.AllowUnexported(outcome{}))
 			if mode != options.TokenSecretsManual {
 				t.Errorf("%s\nthe manager got --token-secrets=%q, want manual", tc.reason, mode)
 			}
@@ -252,7 +245,6 @@ func TestCommandPrints(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got := command(t, tc.args...)
 			if got.code != 0 || !strings.HasPrefix(got.stdout, tc.want) {
 				t.Errorf("exit code %d and %.100q, want 0 and %q at first; stderr: %q", got.code, got.stdout, tc.want, got.stderr)

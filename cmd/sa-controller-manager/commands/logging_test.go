@@ -6,10 +6,10 @@ package commands
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	logsapi "k8s.io/component-base/logs/api/v1"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestLowerLevels covers the levels at which client-go would log tokens. That none
@@ -34,14 +34,11 @@ func TestLowerLevels(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got, lowered := lowerLevels(clitest.Parse(t, tc.args...).Logs.Config)
 			if got.Verbosity != tc.want || lowered != tc.lowered {
 				t.Errorf("the level is %d, lowered %v, want %d, %v", got.Verbosity, lowered, tc.want, tc.lowered)
 			}
-			if diff := cmp.Diff(tc.wantVModule, got.VModule); diff != "" {
-				t.Errorf("by file (-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "by file", tc.wantVModule, got.VModule)
 		})
 	}
 }

@@ -29,7 +29,6 @@ func TestManifestsFlags(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			t.Parallel()
 			found := 0
 			for _, container := range containers(t, file) {
 				if container.Name == "sa-kms-signer" {
@@ -40,7 +39,6 @@ func TestManifestsFlags(t *testing.T) {
 				}
 				found++
 				t.Run(container.Name, func(t *testing.T) {
-					t.Parallel()
 					checkCommandLine(t, container.Args)
 				})
 			}

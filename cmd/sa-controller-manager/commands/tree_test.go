@@ -27,7 +27,7 @@ func TestOutputFlags(t *testing.T) {
 	}{
 		"version":              {text, []string{"text", "json", "yaml"}},
 		"tokens inspect":       {text, []string{"text", "json", "yaml"}},
-		"tokens audit":         {`Format: "table", "wide", "json" or "yaml".`, []string{"table", "wide", "json", "yaml"}},
+		"tokens audit":         {`Format: "table", "wide", "json", "yaml" or "html".`, []string{"table", "wide", "json", "yaml", "html"}},
 		"doctor":               {table, []string{"table", "json", "yaml"}},
 		"webhook missed":       {table, []string{"table", "json", "yaml"}},
 		"keys init":            {table, []string{"table", "json", "yaml"}},
@@ -36,6 +36,9 @@ func TestOutputFlags(t *testing.T) {
 		"keys rotate status":   {table, []string{"table", "json", "yaml"}},
 		"keys rotate activate": {table, []string{"table", "json", "yaml"}},
 		"keys rotate complete": {table, []string{"table", "json", "yaml"}},
+		"keys rotate pause":    {table, []string{"table", "json", "yaml"}},
+		"keys rotate resume":   {table, []string{"table", "json", "yaml"}},
+		"keys auto":            {table, []string{"table", "json", "yaml"}},
 		"keys rollback":        {table, []string{"table", "json", "yaml"}},
 		"keys prune":           {table, []string{"table", "json", "yaml"}},
 		"keys revoke":          {table, []string{"table", "json", "yaml"}},

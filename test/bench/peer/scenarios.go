@@ -22,7 +22,6 @@ func (o *Options) Scenarios() []Scenario {
 	return []Scenario{
 		{"changes", []string{"namespaces", "secrets", "deletions"}, o.Changes},
 		{"restart", []string{"restart"}, o.Restart},
-		{"requests", []string{"requests"}, o.Requests},
 		{"pods", []string{"pods"}, o.Pods},
 		{"idle", []string{"idle"}, o.Idle},
 	}

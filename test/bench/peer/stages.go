@@ -18,7 +18,6 @@ const tokenNamespaces = 100
 // become true by the controllers.
 type stage struct {
 	name     string                          // of the scenario
-	each     string                          // what is counted for one of its objects
 	prepare  func(ctx context.Context) error // with the program running, and not counted
 	wanted   func(ctx context.Context) ([]string, error)
 	follows  []string
@@ -60,7 +59,6 @@ func (c *crowd) place(i int) (namespace, name string) {
 func (c *crowd) namespaces() stage {
 	return stage{
 		name:    "namespaces",
-		each:    "per namespace",
 		size:    c.Namespaces,
 		follows: []string{"serviceaccounts", "configmaps", "secrets"},
 		wanted: func(context.Context) ([]string, error) {
@@ -104,7 +102,6 @@ func (c *crowd) own(accounts int) int {
 func (c *crowd) secrets() stage {
 	return stage{
 		name:    "secrets",
-		each:    "per filled Secret",
 		size:    c.Secrets,
 		follows: []string{"secrets"},
 		prepare: c.makeAccounts,
@@ -176,7 +173,6 @@ func (c *crowd) verifySecrets(ctx context.Context, deleted int) error {
 func (c *crowd) deletions() stage {
 	return stage{
 		name:    "deletions",
-		each:    "per deleted account",
 		size:    c.Accounts,
 		follows: []string{"secrets"},
 		wanted: func(ctx context.Context) ([]string, error) {

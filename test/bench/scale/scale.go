@@ -53,7 +53,7 @@ func (o *Options) Measure(ctx context.Context, done func() error) error {
 // slope compares the smallest size with the largest.
 func (o *Options) slope() {
 	first, last := o.Sizes[0], o.Sizes[len(o.Sizes)-1]
-	for _, metric := range []string{fill, complete, caChange} {
+	for _, metric := range []string{fill, complete} {
 		small, ok1 := o.Report.Find(result.Key{Scenario: "scale", Metric: metric, Unit: "s", Program: column(first)})
 		large, ok2 := o.Report.Find(result.Key{Scenario: "scale", Metric: metric, Unit: "s", Program: column(last)})
 		if ok1 && ok2 && first < last {
@@ -103,8 +103,8 @@ func (o *Options) one(ctx context.Context, size int) (err error) {
 		{"token Secrets", s.secrets},
 		{"one key at a time", s.keys},
 		{"a restart", s.restart},
-		{"another root CA", s.rootCA},
 		{"a rotation", s.rotate},
+		{"another root CA", s.rootCA}, // the last: it does not await the end of the rollout
 	} {
 		o.Progress.Statusf("%d, %s", size, step.name)
 		if err := bounded(ctx, o.Stage, step.do); err != nil {

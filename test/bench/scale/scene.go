@@ -20,7 +20,6 @@ import (
 const (
 	complete = "time to complete all namespaces"
 	fill     = "time to fill all token Secrets"
-	caChange = "time to bring another root CA everywhere"
 	slowdown = "a GET of another client, p99, meanwhile to before"
 )
 

@@ -94,6 +94,12 @@ func (g *Goal) state() (reached, total int, example string) {
 	return g.total - len(g.missing), g.total, example
 }
 
+// Count returns how many are reached.
+func (g *Goal) Count() int {
+	reached, _, _ := g.state()
+	return reached
+}
+
 // Wait returns the moment at which the last one was reached.
 func (g *Goal) Wait(ctx context.Context) (time.Time, error) {
 	select {

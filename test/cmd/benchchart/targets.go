@@ -40,7 +40,6 @@ func targets() []target {
 		{"deletions", unlimited, "time", world.Manual, 0.75, true},
 		{"restart", "5000 foreign Secrets", "ready to a new Secret filled", world.Manual, 0.4, true},
 		{"restart", "5000 foreign Secrets", "steady memory, RssAnon", world.Manual, 0.22, true},
-		{"requests", "per filled Secret", "all", world.Manual, 1, false},
 		{"pods", "one client", "added p50", "ours", 1.15, true},
 		{"scale", "", "live heap for each token Secret", "", 1.5, false},
 		{"scale", "", "a GET of another client, p99, meanwhile to before", "", 2, false},

@@ -36,7 +36,7 @@ func main() {
 	flag.DurationVar(&o.Settling, "settling", 150*time.Second, "how long a program settles before its memory is read; the Go runtime collects garbage unasked for after two minutes")
 	flag.DurationVar(&o.Window, "window", 2*time.Minute, "how long to measure what happens while nothing happens")
 	flag.DurationVar(&o.Stage, "stage", 15*time.Minute, "longest time for one wait")
-	scenarios := flag.String("scenarios", "changes,restart,requests,pods,idle", "which to measure")
+	scenarios := flag.String("scenarios", "changes,restart,pods,idle", "which to measure")
 	limit := flag.Duration("limit", 4*time.Hour, "when to end at the latest, with the results until then")
 	out := flag.String("out", "bin/bench/peer.json", "where the results go")
 	add := flag.Bool("add", false, "keep what the file has of other scenarios, if it was measured on the same machine with the same binaries")
@@ -52,7 +52,7 @@ func measure(ctx context.Context, o *peer.Options, scenarios []string, out strin
 	}
 	for _, name := range scenarios {
 		if !slices.ContainsFunc(o.Scenarios(), func(s peer.Scenario) bool { return s.Name == name }) {
-			return fmt.Errorf("--scenarios: %q is none of changes, restart, requests, pods and idle", name)
+			return fmt.Errorf("--scenarios: %q is none of changes, restart, pods and idle", name)
 		}
 	}
 	var err error

@@ -118,7 +118,7 @@ func (h *keyHolders) importKey(ctx context.Context) (err error) {
 	if _, err := output(ctx, "softhsm2-util", "--import", file, "--token", "demo", "--label", "imported", "--id", fmt.Sprintf("%x", "imported"), "--pin", pin); err != nil {
 		return err
 	}
-	spec := fmt.Appendf(nil, "uri: %s\nalgorithm: ES256\n", h.pkcs11URI("imported"))
+	spec := fmt.Appendf(nil, "uri: %s\nalgorithm: P-256\n", h.pkcs11URI("imported"))
 	if err := errors.Join(os.Remove(file), os.WriteFile(filepath.Join(h.keys(), "imported.yaml"), spec, 0o600)); err != nil {
 		return err
 	}
@@ -131,7 +131,7 @@ func (h *keyHolders) create(ctx context.Context, name, uri string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	said, err := output(ctx, path, "create", name, "--keys-dir="+h.keys(), "--uri="+uri, "--algorithm=ES256")
+	said, err := output(ctx, path, "create", name, "--keys-dir="+h.keys(), "--uri="+uri, "--algorithm=P-256")
 	return said, errors.Join(err, h.awaitSocket(ctx, name))
 }
 

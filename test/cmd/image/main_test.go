@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"sa-controller-manager/internal/testutil"
@@ -47,7 +46,5 @@ func TestImage(t *testing.T) {
 	testutil.Must(t, err)
 	got := []string{config.Config.User, config.Config.Entrypoint[0], config.OS, config.Architecture, config.Created.String()}
 	want := []string{"65532:65532", "/usr/local/bin/sa-controller-manager", "linux", runtime.GOARCH, "2026-11-21 10:00:00 +0000 UTC"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("configuration (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "configuration", want, got)
 }

@@ -39,6 +39,7 @@ func Judge(now Snapshot, model workload.Model, mode workload.Mode, rootCA string
 		case secret.Labels[workload.AutoCreatedLabel] == "" || reissued:
 		case j.references(secret):
 			j.made[workload.Owner(secret)] = append(j.made[workload.Owner(secret)], secret.Name)
+		case secret.Data["extra"] != nil: // a user's copy, which the model forgets with its account
 		case model[secret.Namespace] == nil || model[secret.Namespace].Secrets[secret.Name] == nil:
 			j.unreferenced[workload.Owner(secret)] = append(j.unreferenced[workload.Owner(secret)], secret.Name)
 		}

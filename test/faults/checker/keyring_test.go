@@ -12,6 +12,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestKeyRing wants every token to be found out that no key of the ring has signed.
@@ -51,18 +53,14 @@ func TestKeyRing(t *testing.T) {
 func newKey(t *testing.T) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return key
 }
 
 func idOf(t *testing.T, key *ecdsa.PrivateKey) string {
 	t.Helper()
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return KeyIDOf(der)
 }
 
@@ -71,14 +69,10 @@ func idOf(t *testing.T, key *ecdsa.PrivateKey) string {
 func signedBy(t *testing.T, key *ecdsa.PrivateKey, algorithm, id string) string {
 	t.Helper()
 	header, err := json.Marshal(JWTHeader{algorithm, id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	signed := base64.RawURLEncoding.EncodeToString(header) + ".e30"
 	r, s, err := ecdsa.Sign(rand.Reader, key, hashed(crypto.SHA256, signed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	signature := append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...)
 	return signed + "." + base64.RawURLEncoding.EncodeToString(signature)
 }

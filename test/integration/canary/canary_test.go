@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"k8s.io/client-go/util/keyutil"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -70,13 +71,9 @@ func TestCanaryFinds(t *testing.T) {
 func privateNumber(t *testing.T, pem []byte) []byte {
 	t.Helper()
 	key, err := keyutil.ParsePrivateKeyPEM(pem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	number, err := key.(*ecdsa.PrivateKey).Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return number
 }
 
@@ -84,12 +81,8 @@ func privateNumber(t *testing.T, pem []byte) []byte {
 func publicText(t *testing.T, pem []byte) string {
 	t.Helper()
 	keys, err := signing.ParsePublicKeys(pem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	document, err := signing.MarshalJWKS(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return fmt.Sprintf("%s %v", document, keys[0].Key)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -99,9 +100,7 @@ func testCleanerDecisions(t *testing.T, c *testcluster.ControlPlane) {
 	account := c.GetAccount(t, namespace, "app")
 	gone := c.GetSecret(t, namespace, "marked-long-ago")
 	m := cleaner(t, c)
-	if diff := cmp.Diff(want, c.Marks(t, namespace)); diff != "" {
-		t.Errorf("our marks (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "our marks", want, c.Marks(t, namespace))
 	for decision, secrets := range map[string]float64{
 		"mark": 3, "delete": 2, "mounted": 3, "opted-out": 1, "used": 2, "last-used-invalid": 1,
 		"marked": 2, "tried-while-invalid": 1, "not-referenced": 2,
@@ -127,9 +126,7 @@ func testCleanerDecisions(t *testing.T, c *testcluster.ControlPlane) {
 	theirs := secretForEveryRule(t, c)
 	for range 2 {
 		kcm := c.StartKCM(t, "--controllers=legacy-service-account-token-cleaner", shortPeriod)
-		if err := kcm.AwaitLog(testcluster.Context(t), "Starting legacy service account token cleaner controller"); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, kcm.AwaitLog(testcluster.Context(t), "Starting legacy service account token cleaner controller"))
 		c.AwaitGone(t, theirs, "marked-long-ago", "marked-and-used")
 		for _, name := range []string{"unused", "used-long-ago", "marked-no-date"} {
 			c.AwaitSecret(t, theirs, name, func(secret *corev1.Secret) error {
@@ -142,9 +139,7 @@ func testCleanerDecisions(t *testing.T, c *testcluster.ControlPlane) {
 		testcluster.StopKCM(t, kcm)
 	}
 	want["opted-out"] = now // it does not know the annotation
-	if diff := cmp.Diff(want, c.Marks(t, theirs)); diff != "" {
-		t.Errorf("KCM's marks (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "KCM's marks", want, c.Marks(t, theirs))
 }
 
 // testLifeOfAToken follows one token from its mark to its end, as kube-apiserver sees

@@ -15,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 
@@ -26,9 +27,7 @@ import (
 func get(t *testing.T, c *testcluster.ControlPlane, path string) []byte {
 	t.Helper()
 	body, err := c.API.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(t.Context())
-	if err != nil {
-		t.Fatalf("get %s: %v", path, err)
-	}
+	testutil.Must(t, err)
 	return body
 }
 
@@ -66,9 +65,7 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 	var discovery struct {
 		URI string `json:"jwks_uri"`
 	}
-	if err := json.Unmarshal(document, &discovery); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(document, &discovery))
 	got := testcluster.Run(t, "", append(jwks, "--discovery", "--issuer="+c.Issuer(), "--jwks-uri="+discovery.URI)...).ExpectCode(t, 0).Stdout
 	if diff := cmp.Diff(string(document), strings.TrimSpace(got)); diff != "" {
 		t.Errorf("the discovery documents (-theirs +ours):\n%s", diff)
@@ -78,17 +75,13 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 	testcluster.Run(t, "", append(jwks, cluster...)...).ExpectCode(t, 0)
 	testcluster.Run(t, "", append([]string{"keys", "jwks", keys[0]}, cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "extra", "it is no key of the ring")
 	unknownKey := filepath.Join(t.TempDir(), "unknown.key")
-	if err := devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA))
 	testcluster.Leaks.AddKeyFile(t, unknownKey)
 	testcluster.Run(t, "", append(append(jwks, "--service-account-key-file="+unknownKey), cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "missing", "it is not published")
 
 	// The same document from a URL and a file.
 	file := filepath.Join(t.TempDir(), "keys.json")
-	if err := os.WriteFile(file, theirs, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(file, theirs, 0o600))
 	testcluster.Run(t, "", append(jwks, "--check="+file)...).ExpectCode(t, 0)
 	url := c.Config().Host + "/openid/v1/jwks"
 	testcluster.Run(t, "", append(jwks, "--check="+url, "--ca-file="+c.CAFile())...).ExpectCode(t, 1).ExpectTexts(t, "the answer is 40", ", want 200")
@@ -99,13 +92,9 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 func issuer(t *testing.T, keyFile string) *tokens.Issuer {
 	t.Helper()
 	data, err := os.ReadFile(keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	key, err := signing.ParsePrivateKey(data)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return tokens.NewIssuer(key, tokens.CompatClaims)
 }
 
@@ -113,9 +102,7 @@ func issuer(t *testing.T, keyFile string) *tokens.Issuer {
 func fill(t *testing.T, c *testcluster.ControlPlane, issuer *tokens.Issuer, account *corev1.ServiceAccount, name string, changes ...testcluster.SecretOption) *corev1.Secret {
 	t.Helper()
 	token, err := issuer.Legacy(t.Context(), tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)}, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	testcluster.Leaks.AddTokens([]string{token})
 	changes = append([]testcluster.SecretOption{testcluster.WithUID(account.UID), testcluster.WithData("token", token), testcluster.WithData("namespace", account.Namespace)}, changes...)
 	return c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, name, account.Name, changes...))
@@ -160,9 +147,7 @@ func TestInspect(t *testing.T) {
 	bound, foreign := requestToken(t, c, account), requestToken(t, c, account, "vault")
 	unseen := requestToken(t, c, account) // kube-apiserver caches for ten seconds what it has accepted
 	unknownKey := filepath.Join(t.TempDir(), "unknown.key")
-	if err := devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA))
 	forged := string(fill(t, c, issuer(t, unknownKey), account, "forged").Data["token"])
 
 	cluster := []string{"tokens", "inspect", "--cluster", "--kubeconfig=" + c.Kubeconfig()}
@@ -190,9 +175,7 @@ func TestInspect(t *testing.T) {
 		Findings []struct{ Code string }
 		Key      struct{ Algorithm string }
 	}
-	if err := json.Unmarshal([]byte(got.Stdout), &report); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal([]byte(got.Stdout), &report))
 	if report.Verdict != "invalid" || report.Key.Algorithm != "RS256" || len(report.Findings) != 1 || report.Findings[0].Code != "refused" {
 		t.Errorf("report %+v", report)
 	}

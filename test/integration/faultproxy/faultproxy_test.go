@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -72,9 +72,7 @@ func TestFaults(t *testing.T) {
 			for _, request := range f.proxy.Requests(Any) {
 				got.Codes = append(got.Codes, request.Code)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s\noutcome (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\noutcome", tc.want, got)
 		})
 	}
 }
@@ -138,9 +136,7 @@ func newFixture(t *testing.T) *fixture {
 	proxy := startProxy(t, clientConfig(t, behind))
 	config := clientConfig(t, proxy)
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return &fixture{proxy: proxy, client: client, behind: behind}
 }
 
@@ -161,9 +157,7 @@ func (f *fixture) served(verb string) int { return len(f.behind.Requests(On(verb
 func startProxy(t *testing.T, config *rest.Config) *Proxy {
 	t.Helper()
 	proxy, err := Start(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(proxy.Close)
 	return proxy
 }
@@ -171,17 +165,11 @@ func startProxy(t *testing.T, config *rest.Config) *Proxy {
 func clientConfig(t *testing.T, proxy *Proxy) *rest.Config {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := proxy.WriteKubeconfig(path); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, proxy.WriteKubeconfig(path))
 	config, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	transport, err := rest.TransportFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { (&http.Client{Transport: transport}).CloseIdleConnections() })
 	return config
 }

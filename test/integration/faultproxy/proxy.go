@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sa-controller-manager/internal/testutil"
 )
 
 // Proxy is a running proxy.
@@ -131,9 +132,7 @@ func (p *Proxy) Await(ctx context.Context, match Match, enough func([]Request) b
 func ForTest(t *testing.T, config *rest.Config) *Proxy {
 	t.Helper()
 	proxy, err := Start(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(proxy.Close)
 	return proxy
 }
@@ -142,8 +141,6 @@ func ForTest(t *testing.T, config *rest.Config) *Proxy {
 func (p *Proxy) Flags(t *testing.T) []string {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := p.WriteKubeconfig(kubeconfig); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, p.WriteKubeconfig(kubeconfig))
 	return []string{"--kubeconfig=" + kubeconfig}
 }

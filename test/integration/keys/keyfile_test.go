@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -24,18 +25,14 @@ import (
 // overwrite truncates and writes the file: it is empty for a moment.
 func overwrite(t *testing.T, f testcluster.KeyFile, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(f.Path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(f.Path, content, 0o600))
 }
 
 // newKey writes a key that kube-apiserver does not have and returns its path.
 func newKey(t *testing.T, keyType devcluster.KeyType) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "new.key")
-	if err := devcluster.WriteSigningKey(path, keyType); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, devcluster.WriteSigningKey(path, keyType))
 	testcluster.Leaks.AddKeyFile(t, path)
 	return path
 }
@@ -85,9 +82,7 @@ func TestBadKeyFileIsRefused(t *testing.T) {
 		t.Errorf("the log has %d lines %s, want %d", n, line, len(contents)+2)
 	}
 
-	if err := os.Remove(file.Path); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Remove(file.Path))
 	m.AwaitRefusals(t, "service-account-private-key-file", len(contents)+1)
 	refused := devcluster.Labels{"flag": "service-account-private-key-file"}
 	m.AwaitMetric(t, "sacm_file_refused", refused, 1)
@@ -128,31 +123,6 @@ func TestNewKeySignsOnceAccepted(t *testing.T) {
 			}
 		}
 	})
-
-	t.Run("LinkSwappedAsInASecretVolume", func(t *testing.T) {
-		dir := t.TempDir()
-		swap := func(version string, key []byte) {
-			data := filepath.Join(dir, version)
-			if err := errors.Join(
-				os.Mkdir(data, 0o700),
-				os.WriteFile(filepath.Join(data, "sa.key"), key, 0o600),
-				os.Symlink(version, filepath.Join(dir, "..data_tmp")),
-				os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")),
-			); err != nil {
-				t.Fatal(err)
-			}
-		}
-		swap("..1", rsa)
-		file := testcluster.KeyFile{Path: filepath.Join(dir, "sa.key")}
-		if err := os.Symlink("..data/sa.key", file.Path); err != nil {
-			t.Fatal(err)
-		}
-		m := c.Manage(t, append(c.VerifyKeyFlags(), file.Flag())...)
-		c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, rsa))
-		swap("..2", ecdsa)
-		m.AwaitSigner(t, testcluster.KeyIDOfPEM(t, ecdsa))
-		c.ExpectAccepted(t, c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, ecdsa)), account)
-	})
 }
 
 // TestNewKeyWaitsForTheAPIServer covers a file that is changed too early: a key that
@@ -179,9 +149,7 @@ func TestNewKeyWaitsForTheAPIServer(t *testing.T) {
 
 	c.SetAPIServerFlag("service-account-key-file", c.SigningKeyFile(), path)
 	// After SIGTERM kube-apiserver would wait a minute for its watches to end.
-	if err := errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())))
 	m.AwaitSigner(t, next)
 	c.AwaitEvent(t, testcluster.AboutProcess("SigningKeyActivated"), next)
 	awaitReadyDetail(t, m, next+" signs")
@@ -261,9 +229,7 @@ func TestIssuerIsLookedUp(t *testing.T) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, cmd.Start())
 	defer func() {
 		if err := errors.Join(cmd.Cancel(), cmd.Wait()); err != nil {
 			t.Errorf("end the manager: %v", err)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -77,9 +79,7 @@ func (d ringFile) watchCanary(t *testing.T) {
 	t.Helper()
 	var ring struct{ Keys []struct{ PEM string } }
 	if data, err := os.ReadFile(d.path); err == nil {
-		if err := json.Unmarshal(data, &ring); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, json.Unmarshal(data, &ring))
 	}
 	for _, key := range ring.Keys {
 		if strings.Contains(key.PEM, "PRIVATE KEY") {
@@ -110,9 +110,7 @@ func (d ringFile) killWaiting(t *testing.T, words ...string) {
 	t.Helper()
 	binary := testcluster.Binary(t)
 	cmd := exec.CommandContext(testcluster.Context(t), binary.Path, append(append([]string{"keys"}, words...), d.flag())...)
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, cmd.Start())
 	testcluster.Poll(t, "await a published key", func() error {
 		if state := testcluster.ReadFile(t, d.path); !bytes.Contains(state, []byte(`"phase": "published"`)) {
 			return fmt.Errorf("the state is:\n%s", state)

@@ -18,6 +18,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
 
 	"sa-controller-manager/test/devcluster"
@@ -133,9 +134,7 @@ func TestExternalSigner(t *testing.T) {
 	})
 	t.Run("the lifetime is cut", func(t *testing.T) {
 		answer, err := c.request(testcluster.Context(t), account, 24*time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		_, claims := testcluster.DecodeToken(t, []byte(answer.Status.Token))
 		exp, iat := claims["exp"].(float64), claims["iat"].(float64)
 		if exp-iat != (2 * time.Hour).Seconds() {
@@ -161,9 +160,7 @@ func TestExternalSigner(t *testing.T) {
 	t.Run("another user is refused", func(t *testing.T) { c.refusesOtherUsers(t) })
 	t.Run("what is no token is refused", func(t *testing.T) {
 		remote, err := signertest.Connect(c.SignerSocket())
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		defer func() { _ = remote.Close() }()
 		_, _, err = remote.Sign(testcluster.Context(t), 1, signertest.Payload(0))
 		if status.Code(err) != codes.PermissionDenied {
@@ -188,13 +185,9 @@ func (c *signerCluster) refusesOtherUsers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can connect as another user")
 	}
-	if err := os.Chmod(c.Dir(), 0o711); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Chmod(c.Dir(), 0o711))
 	remote, err := signertest.ConnectAs(c.SignerSocket(), 65534)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer func() { _ = remote.Close() }()
 	if _, err := remote.Fetch(testcluster.Context(t)); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("another user's call: %v, want code PermissionDenied", err)

@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"
 
@@ -29,9 +30,7 @@ import (
 func TestCanaryWalk(t *testing.T) {
 	c := testcluster.Shared(t)
 	port, err := devcluster.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	key, socket := testcluster.NewKeyFile(t, c.SigningKeyFile()), filepath.Join(testcluster.Dir(), "walk.sock")
 	m := c.Manage(t, append(c.VerifyKeyFlags(), "--profiling", "--contention-profiling", key.Flag(),
 		"--external-signer-socket="+socket, "--webhook-port="+strconv.Itoa(port))...)
@@ -72,9 +71,7 @@ func TestCanaryWalk(t *testing.T) {
 func walkSigner(t *testing.T, socket, issuer string) {
 	t.Helper()
 	remote, err := signertest.Connect(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer func() { _ = remote.Close() }()
 	payload := func(claims string) string { return base64.RawURLEncoding.EncodeToString([]byte(claims)) }
 	for _, asked := range []string{
@@ -94,9 +91,7 @@ func walkSigner(t *testing.T, socket, issuer string) {
 func walkWebhook(t *testing.T, port int, token string) {
 	t.Helper()
 	quoted, err := json.Marshal(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","namespace":"default","name":%[1]s,` +
 		`"resource":{"version":"v1","resource":"pods"},"kind":{"version":"v1","kind":"Pod"},"object":%[2]s}}`
 	for _, object := range []string{
@@ -114,24 +109,16 @@ func walkWebhook(t *testing.T, port int, token string) {
 func post(t *testing.T, url, body string) string {
 	t.Helper()
 	tlsConfig, err := rest.TLSConfigFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	transport := &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true}
 	request, err := http.NewRequestWithContext(testcluster.Context(t), http.MethodPost, url, strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	request.Header.Set("Content-Type", "application/json")
 	response, err := transport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return fmt.Sprint(response.Header, string(text))
 }
 

@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -70,9 +71,7 @@ func request(ctx context.Context, url, path string, as *rest.Config) (answer, er
 func userConfig(t *testing.T, c *testcluster.ControlPlane, user string) *rest.Config {
 	t.Helper()
 	_, config, err := c.Identity(user)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return config
 }
 
@@ -93,9 +92,7 @@ func scraperToken(t *testing.T, c *testcluster.ControlPlane, name string) *rest.
 	c.CreateAccount(t, namespace, name)
 	c.Grant(t, name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, mayGet(append(protectedPaths, openPaths...)...))
 	token, err := c.API.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return &rest.Config{BearerToken: token.Status.Token}
 }
 
@@ -108,13 +105,9 @@ func mayGet(paths ...string) rbacv1.PolicyRule {
 func unknownCACertificate(t *testing.T) *rest.Config {
 	t.Helper()
 	ca, err := devcluster.NewAuthority("unknown")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	cert, key, err := ca.Client("unknown-ca", "system:masters")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key}}
 }
 
@@ -128,9 +121,7 @@ func shown(t *testing.T, url, server string) string {
 		VerifyConnection:   func(state tls.ConnectionState) error { leaf = state.PeerCertificates[0]; return nil },
 	}}
 	conn, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "https://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	conn.Close()
 	return leaf.DNSNames[0]
 }
@@ -140,16 +131,10 @@ func shown(t *testing.T, url, server string) string {
 func writeServing(t *testing.T, certFile, keyFile, host string) {
 	t.Helper()
 	ca, err := devcluster.NewAuthority("serving")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	cert, key, err := ca.Server(host)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for file, content := range map[string][]byte{keyFile: key, certFile: cert} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(file, content, 0o600))
 	}
 }

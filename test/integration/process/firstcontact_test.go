@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 
 	"sa-controller-manager/test/integration/testcluster"
@@ -36,9 +37,7 @@ func TestFirstContact(t *testing.T) {
 	writeServing(t, certFile, keyFile, "other.example")
 	otherKey := testcluster.WriteFile(t, "other.key", testkeys.P256())
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer func() { _ = taken.Close() }()
 	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
 	admission := func(text string) string {
@@ -148,9 +147,7 @@ func find(t *testing.T, rows []contact, words string) contact {
 func firstContactRows(t *testing.T) []contact {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/known-issues.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, section, found := strings.Cut(string(page), "\n### When it does not start\n")
 	section, _, _ = strings.Cut(section, "\n#")
 	var rows []contact
@@ -172,9 +169,7 @@ func listening(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "signer.sock")
 	listener, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	return path
 }
@@ -185,12 +180,8 @@ func TestInterruptWhileStarting(t *testing.T) {
 	binary := testcluster.Binary(t)
 	cmd := exec.CommandContext(t.Context(), binary.Path, "--kubeconfig="+testcluster.UnreachableKubeconfig(t), "--secure-port=0", "--webhook-port=0")
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
+	testutil.Must(t, cmd.Start())
 	var said strings.Builder
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		said.WriteString(lines.Text() + "\n")

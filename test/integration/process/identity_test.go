@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/transport"
 	"sa-controller-manager/cmd/sa-controller-manager/commands"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
 
 	"sa-controller-manager/test/await"
@@ -47,14 +48,10 @@ func product(period string) int {
 func identityOf(t *testing.T, c *testcluster.ControlPlane, validity time.Duration) identity.Config {
 	t.Helper()
 	key, err := c.ClientCAKey()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	pki := t.TempDir()
 	for name, content := range map[string][]byte{"ca.crt": testcluster.ReadFile(t, c.ClientCAFile()), "ca.key": key} {
-		if err := os.WriteFile(filepath.Join(pki, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(filepath.Join(pki, name), content, 0o600))
 	}
 	testcluster.Leaks.AddKey(key)
 	own := identity.NewConfig()
@@ -65,9 +62,7 @@ func identityOf(t *testing.T, c *testcluster.ControlPlane, validity time.Duratio
 
 func ensure(t *testing.T, own identity.Config) (kubeconfig string) {
 	t.Helper()
-	if err := identity.Ensure(t.Context(), own); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, identity.Ensure(t.Context(), own))
 	return filepath.Join(own.Dir, "kubeconfig")
 }
 
@@ -82,9 +77,7 @@ func TestCertificateIsRenewedUnderLoad(t *testing.T) {
 	running, err := devcluster.Binary{Path: os.Args[0], Env: []string{refreshVariable + "=500ms"}}.StartManager(c.Cluster,
 		"-v=10", "--kubeconfig="+kubeconfig, "--authentication-kubeconfig="+kubeconfig, "--authorization-kubeconfig="+kubeconfig,
 		"--token-secrets=auto", "--leader-elect=true")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	m := c.Adopt(t, running)
 	m.ExpectErrors = true // the log may say which connections were closed
 	m.AwaitReady(t)
@@ -94,9 +87,7 @@ func TestCertificateIsRenewedUnderLoad(t *testing.T) {
 	first := time.Unix(int64(end), 0)
 	leases := c.API.CoordinationV1().Leases("kube-system")
 	before, err := leases.Get(t.Context(), "sa-controller-manager", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 
 	var load sync.WaitGroup
 	namespace := c.Namespace(t)
@@ -121,18 +112,14 @@ func TestCertificateIsRenewedUnderLoad(t *testing.T) {
 		t.Error("kube-apiserver has refused the certificate")
 	}
 	after, err := leases.Get(t.Context(), "sa-controller-manager", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if *after.Spec.HolderIdentity != *before.Spec.HolderIdentity || *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions ||
 		strings.Count(m.Logs(), "Stopped controllers") > 0 {
 		t.Errorf("the Lease was lost: %v, then %v", before.Spec, after.Spec)
 	}
 	// The secure port asks who may read metrics with the same certificate.
 	_, unprivileged, err := c.Identity("unprivileged")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if got := ask(t, m.URL(), "/metrics", unprivileged); got.status != http.StatusForbidden {
 		t.Errorf("/metrics answers %d to a user without permission, want 403", got.status)
 	}
@@ -152,15 +139,11 @@ func TestSignerNeedsNoKubeconfig(t *testing.T) {
 		"--token-secrets=auto", "--external-signer-socket="+socket)
 	m.ExpectErrors = true
 	remote, err := signertest.Connect(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	defer func() { _ = remote.Close() }()
 	write := func(path string, content []byte) {
 		t.Helper()
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(path, content, 0o600))
 	}
 	works := func(state, complaint string) {
 		t.Helper()

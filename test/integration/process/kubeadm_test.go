@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -66,19 +68,13 @@ func TestArgumentsOfKubeadmStart(t *testing.T) {
 // docs/flags.md is of the same list.
 func TestEveryFlagOfKubeControllerManagerIsKnown(t *testing.T) {
 	path, err := devcluster.ControlPlaneBinary("kube-controller-manager")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	help, err := exec.CommandContext(t.Context(), path, "--help").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	binary := testcluster.Binary(t)
 	// The page lists every flag: those that act and those that do not.
 	page, err := exec.CommandContext(t.Context(), binary.Path, "docs", "flags").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	// These need a feature gate there and are hidden here, with an answer that says so.
 	alpha := regexp.MustCompile("^log-(text|json)-(split-stream|info-buffer-size)$")
 	flags := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`).FindAllStringSubmatch(string(help), -1)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/integration/faultproxy"
 	"sa-controller-manager/test/integration/testcluster"
@@ -75,9 +76,7 @@ func TestPausedLeaderWritesNothing(t *testing.T) {
 	created := fillMany(t, c, namespace, account.Name, total)
 	// The proxy sees the renewals of the lease too, so this condition is checked repeatedly.
 	testcluster.AwaitRequests(t, proxy, all, func([]faultproxy.Request) bool { return hold.Hits() == syncs })
-	if err := first.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, first.Pause())
 	t.Cleanup(func() { _ = first.Resume() })
 	created()
 	second.ExpectLog(t, testcluster.LeadsMessage)
@@ -85,9 +84,7 @@ func TestPausedLeaderWritesNothing(t *testing.T) {
 	before := proxy.Requests(changesObjects)
 	close(release)
 	testcluster.AwaitRequests(t, proxy, fills, allOver)
-	if err := first.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, first.Resume())
 	first.ExpectLog(t, "Stopped controllers, waiting to become the leader again")
 	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine-99"), account)
 	for _, late := range proxy.Requests(changesObjects)[len(before):] {

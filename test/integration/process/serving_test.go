@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -80,17 +81,13 @@ func TestRefusalsAreThoseOfKubeControllerManager(t *testing.T) {
 			mine := c.Manage(t, append([]string{"--controllers=-*"}, flags...)...)
 			mine.ExpectErrors = true // upstream's filter logs every 401 as an error
 			theirs, err := c.StartKubeControllerManager(append([]string{"--controllers=bootstrap-signer-controller"}, flags...)...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			t.Cleanup(func() {
 				if _, err := theirs.Stop(); err != nil {
 					t.Errorf("stop kube-controller-manager: %v", err)
 				}
 			})
-			if err := theirs.Ready(testcluster.Context(t)); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, theirs.Ready(testcluster.Context(t)))
 			callers := map[string]*rest.Config{
 				"nobody": {}, "wrong token": {BearerToken: "no.such.token"},
 				"no permission": userConfig(t, c, "serving-compared"), "master": c.Config(),
@@ -139,9 +136,7 @@ func TestCAOfClientsIsLookedUp(t *testing.T) {
 func TestRequestHeaderProxy(t *testing.T) {
 	c := testcluster.Shared(t)
 	proxy, err := c.ProxyConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	speak := func(user string) *rest.Config {
 		config := rest.CopyConfig(proxy)
 		config.Impersonate.UserName = user // see request
@@ -196,9 +191,7 @@ func TestCertificateFilesChangeWhileServing(t *testing.T) {
 	testcluster.Poll(t, "by name", shows("sni.example", "sni.example"))
 	writeServing(t, file("a.crt"), file("a.key"), "second.example")
 	testcluster.Poll(t, "after a change", shows("", "second.example"))
-	if err := os.WriteFile(file("a.crt"), []byte("nonsense"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(file("a.crt"), []byte("nonsense"), 0o600))
 	writeServing(t, file("sni.crt"), file("sni.key"), "other.example")
 	testcluster.Poll(t, "the other one changes", shows("other.example", "other.example"))
 	testcluster.Poll(t, "a broken one is not taken", shows("", "second.example"))

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/integration/faultproxy"
 	"sa-controller-manager/test/integration/testcluster"
@@ -76,9 +76,7 @@ func TestWhatIsWatched(t *testing.T) {
 				}
 			}
 			sorted := cmpopts.SortSlices(strings.Compare)
-			if diff := cmp.Diff(tc.want, got, sorted); diff != "" {
-				t.Errorf("%s\nwatches (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\nwatches", tc.want, got, sorted)
 			for _, request := range proxy.Requests(faultproxy.On("list", "").Or(faultproxy.On("get", "secrets"))) {
 				if request.Name != testcluster.RootCAState && request.Resource != "leases" {
 					t.Errorf("unneeded: %v", request)

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -35,48 +34,30 @@ func TestRootCAConfigMaps(t *testing.T) {
 	right := c.AwaitRootCA(t, namespace, bundle)
 	c.AwaitRootCA(t, metav1.NamespaceSystem, bundle)
 
-	edits := map[string]struct {
-		patch string
-		keeps string // a label that must survive
-	}{
-		"Data":       {patch: `{"data":{"ca.crt":"mine"}}`},
-		"NoData":     {patch: `{"data":null}`},
-		"BinaryKey":  {patch: `{"binaryData":{"more":"AAAA"}}`},
-		"NoMetadata": {patch: `{"metadata":{"annotations":null}}`},
-		"WithALabel": {patch: `{"metadata":{"labels":{"kept":"yes"}},"data":{"ca.crt":"mine"}}`, keeps: "kept"},
-	}
-	for name, edit := range edits {
-		t.Run(name, func(t *testing.T) {
-			namespace := c.Namespace(t) // repairs are limited per ConfigMap
-			c.AwaitRootCA(t, namespace, bundle)
-			edited := patchRootCA(t, c, namespace, edit.patch)
-			got := c.AwaitConfigMap(t, namespace, testcluster.RootCAName, func(configMap *corev1.ConfigMap) error {
-				if diff := cmp.Diff(right.Data, configMap.Data); diff != "" {
-					return fmt.Errorf("data is wrong")
-				}
-				if configMap.Annotations["kubernetes.io/description"] != right.Annotations["kubernetes.io/description"] {
-					return fmt.Errorf("the annotation is wrong")
-				}
-				if len(configMap.BinaryData) > 0 {
-					return fmt.Errorf("there is binary data")
-				}
-				return nil
-			})
-			if edit.keeps != "" && got.Labels[edit.keeps] == "" {
-				t.Errorf("the repair has dropped a label: %v", got.Labels)
+	t.Run("Edited", func(t *testing.T) {
+		namespace := c.Namespace(t) // repairs are limited per ConfigMap
+		c.AwaitRootCA(t, namespace, bundle)
+		edited := patchRootCA(t, c, namespace, `{"metadata":{"labels":{"kept":"yes"},"annotations":null},"data":{"ca.crt":"mine"},"binaryData":{"more":"AAAA"}}`)
+		got := c.AwaitConfigMap(t, namespace, testcluster.RootCAName, func(configMap *corev1.ConfigMap) error {
+			if diff := cmp.Diff(right.Data, configMap.Data); diff != "" {
+				return fmt.Errorf("data is wrong")
 			}
-			if got.UID != edited.UID {
-				t.Error("it was not repaired but replaced")
+			if configMap.Annotations["kubernetes.io/description"] != right.Annotations["kubernetes.io/description"] {
+				return fmt.Errorf("the annotation is wrong")
 			}
-			if len(got.ManagedFields) == 0 {
-				t.Error("the managed fields are gone")
+			if len(configMap.BinaryData) > 0 {
+				return fmt.Errorf("there is binary data")
 			}
-			m.WaitIdle(t)
-			if after := c.AwaitRootCA(t, namespace, bundle); after.ResourceVersion != got.ResourceVersion {
-				t.Error("it was written again after the repair")
-			}
+			return nil
 		})
-	}
+		if got.Labels["kept"] == "" || len(got.ManagedFields) == 0 || got.UID != edited.UID {
+			t.Errorf("the repair has dropped a label or the managed fields, or replaced it: %v", got)
+		}
+		m.WaitIdle(t)
+		if after := c.AwaitRootCA(t, namespace, bundle); after.ResourceVersion != got.ResourceVersion {
+			t.Error("it was written again after the repair")
+		}
+	})
 	t.Run("Deleted", func(t *testing.T) {
 		before := c.AwaitRootCA(t, namespace, bundle)
 		deleteConfigMap(t, c, namespace)
@@ -86,56 +67,6 @@ func TestRootCAConfigMaps(t *testing.T) {
 			}
 			return nil
 		})
-	})
-	t.Run("Immutable", func(t *testing.T) {
-		namespace := c.Namespace(t)
-		c.AwaitRootCA(t, namespace, bundle)
-		m.WaitIdle(t)
-		before := countConfigMapRequests(t, c)
-		edited := patchRootCA(t, c, namespace, `{"data":{"ca.crt":"mine"},"immutable":true}`)
-		c.AwaitWarning(t, aboutRootCA(edited, "ImmutableRootCA"), "delete it")
-		m.WaitIdle(t)
-		if diff := cmp.Diff(before.Plus(testcluster.RequestCounts{"PATCH": 1}), countConfigMapRequests(t, c)); diff != "" {
-			t.Errorf("requests (-want +got):\n%s", diff)
-		}
-		deleteConfigMap(t, c, namespace)
-		c.AwaitRootCA(t, namespace, bundle)
-	})
-	t.Run("Terminating", func(t *testing.T) {
-		namespaces := make([]string, 20)
-		m.WaitIdle(t)
-		start := countConfigMapRequests(t, c)
-		for i := range namespaces {
-			namespaces[i] = c.Namespace(t)
-		}
-		for _, namespace := range namespaces {
-			c.AwaitRootCA(t, namespace, bundle)
-		}
-		m.WaitIdle(t)
-		before := start.Plus(testcluster.RequestCounts{"POST": 20})
-		testcluster.Poll(t, "one request for each namespace", func() error { // counted after the answer
-			if diff := cmp.Diff(before, countConfigMapRequests(t, c)); diff != "" {
-				return fmt.Errorf("requests (-want +got):\n%s", diff)
-			}
-			return nil
-		})
-		for _, namespace := range namespaces {
-			c.Terminate(t, namespace)
-			deleteConfigMap(t, c, namespace) // as the namespace controller does
-		}
-		c.AwaitRootCA(t, c.Namespace(t), bundle)
-		m.WaitIdle(t)
-		spent := countConfigMapRequests(t, c)
-		// The watch of namespaces may be behind that of ConfigMaps, for one try each.
-		if posts := spent["POST"] - before["POST"]; posts > float64(1+len(namespaces)) {
-			t.Errorf("%v creations were tried", posts)
-		}
-		for _, namespace := range namespaces {
-			found, err := await.ConfigMaps(testcluster.Context(t), c.API, namespace, await.Gone[*corev1.ConfigMap](testcluster.RootCAName))
-			if err != nil {
-				t.Errorf("%s: %v: %v", namespace, err, found)
-			}
-		}
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -19,9 +20,7 @@ import (
 func newRootCA(t *testing.T) string {
 	t.Helper()
 	ca, err := devcluster.NewAuthority("root")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(ca.PEM())
 }
 
@@ -57,9 +56,7 @@ func forgetRootCAs(t *testing.T, c *testcluster.ControlPlane) {
 func stateOfRootCA(t *testing.T, c *testcluster.ControlPlane) map[string]string {
 	t.Helper()
 	state, err := c.API.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), testcluster.RootCAState, metav1.GetOptions{})
-	if err != nil {
-		t.Fatalf("read the state of the root CA: %v", err)
-	}
+	testutil.Must(t, err)
 	data := map[string]string{}
 	for key, value := range state.Data {
 		data[key] = string(value)
@@ -71,29 +68,6 @@ func stateOfRootCA(t *testing.T, c *testcluster.ControlPlane) map[string]string 
 func patchRootCA(t *testing.T, c *testcluster.ControlPlane, namespace, patch string) *corev1.ConfigMap {
 	t.Helper()
 	configMap, err := c.API.CoreV1().ConfigMaps(namespace).Patch(t.Context(), testcluster.RootCAName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatalf("patch configmap %s/%s: %v", namespace, testcluster.RootCAName, err)
-	}
+	testutil.Must(t, err)
 	return configMap
-}
-
-func aboutRootCA(configMap *corev1.ConfigMap, reason string) testcluster.About {
-	return testcluster.AboutObject("ConfigMap", configMap.Namespace, configMap.Name, reason)
-}
-
-// countConfigMapRequests is as countRequests, for what changes ConfigMaps: kube-apiserver
-// itself reads one every minute.
-func countConfigMapRequests(t *testing.T, c *testcluster.ControlPlane) testcluster.RequestCounts {
-	t.Helper()
-	metrics, err := c.APIServerMetrics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	counts := testcluster.RequestCounts{}
-	for _, verb := range []string{"POST", "PUT", "PATCH", "APPLY", "DELETE"} {
-		if n := metrics.Sum("apiserver_request_total", map[string]string{"verb": verb, "resource": "configmaps"}); n > 0 {
-			counts[verb] = n
-		}
-	}
-	return counts
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/tools/cache"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -44,13 +45,9 @@ func TestRootCAOverlap(t *testing.T) {
 	c.AwaitRootCA(t, late, next)
 	c.AwaitSecretCA(t, namespace, "mine", next)
 	c.AwaitEvent(t, testcluster.AboutProcess("RootCAOverlapEnded"), "not published any more")
-	if diff := cmp.Diff(map[string]string{"schema-version": "1", "current.crt": next}, stateOfRootCA(t, c)); diff != "" {
-		t.Errorf("state in the end (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "state in the end", map[string]string{"schema-version": "1", "current.crt": next}, stateOfRootCA(t, c))
 
-	if diff := cmp.Diff([]string{old, union, next}, published()); diff != "" {
-		t.Errorf("bundles that a client has seen (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "bundles that a client has seen", []string{old, union, next}, published())
 }
 
 // recordRootCA records every bundle that a namespace has from now on.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -24,9 +25,7 @@ import (
 func TestRootCAOfTheKubeconfig(t *testing.T) {
 	c := testcluster.Shared(t)
 	inline, err := clientcmd.LoadFromFile(c.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	byPath := inline.DeepCopy()
 	for _, cluster := range byPath.Clusters {
 		cluster.CertificateAuthorityData, cluster.CertificateAuthority = nil, c.CAFile()
@@ -35,9 +34,7 @@ func TestRootCAOfTheKubeconfig(t *testing.T) {
 	for name, config := range map[string]*clientcmdapi.Config{"Inline": inline, "ByPath": byPath} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "kubeconfig")
-			if err := clientcmd.WriteToFile(*config, path); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, clientcmd.WriteToFile(*config, path))
 			c.Manage(t, "--token-secrets=manual", "--root-ca-file=", "--kubeconfig="+path)
 			c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, strings.ToLower(name), "someone"))
 			secret := c.AwaitFilled(t, account.Namespace, strings.ToLower(name))

@@ -19,6 +19,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -109,9 +110,7 @@ func (c *ControlPlane) stop() error {
 func New(t *testing.T, options devcluster.Options) *ControlPlane {
 	t.Helper()
 	c, err := startControlPlane(t.Context(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if err := c.stop(); err != nil {
 			t.Errorf("stop the control plane: %v", err)
@@ -126,9 +125,7 @@ func (c *ControlPlane) Namespace(t *testing.T) string {
 	namespace, err := c.API.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("create a namespace: %v", err)
-	}
+	testutil.Must(t, err)
 	c.purgeLater(namespace.Name)
 	return namespace.Name
 }
@@ -143,9 +140,7 @@ func (c *ControlPlane) purgeLater(namespaces ...string) {
 // controller runs.
 func (c *ControlPlane) Terminate(t *testing.T, namespace string) {
 	t.Helper()
-	if err := c.API.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}); err != nil {
-		t.Fatalf("delete namespace %s: %v", namespace, err)
-	}
+	testutil.Must(t, c.API.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
 }
 
 // purge deletes the namespaces of a test as a namespace controller would, so that its objects do not
@@ -231,8 +226,6 @@ func Poll(t *testing.T, what string, ok func() error) {
 func (c *ControlPlane) RootCA(t *testing.T) string {
 	t.Helper()
 	pem, err := os.ReadFile(c.CAFile())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(pem)
 }

@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/util/keyutil"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 )
@@ -46,21 +47,15 @@ func (c *ControlPlane) VerifyKeyFlags() []string {
 func (f KeyFile) Replace(t *testing.T, content []byte) {
 	t.Helper()
 	next := f.Path + ".next"
-	if err := os.WriteFile(next, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(next, f.Path); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(next, content, 0o600))
+	testutil.Must(t, os.Rename(next, f.Path))
 }
 
 // ReadFile returns the content of a file.
 func ReadFile(t *testing.T, path string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return content
 }
 
@@ -69,17 +64,13 @@ func ReadFile(t *testing.T, path string) []byte {
 func KeyIDOfPEM(t *testing.T, pem []byte) string {
 	t.Helper()
 	key, err := keyutil.ParsePrivateKeyPEM(pem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	signer, ok := key.(crypto.Signer)
 	if !ok {
 		t.Fatalf("a key of type %T", key)
 	}
 	der, err := x509.MarshalPKIXPublicKey(signer.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	digest := sha256.Sum256(der)
 	return base64.RawURLEncoding.EncodeToString(digest[:])
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/go-logr/logr"
 	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/canary"
@@ -45,9 +46,7 @@ var findBinary = sync.OnceValues(func() (devcluster.Binary, error) {
 func Binary(t *testing.T) devcluster.Binary {
 	t.Helper()
 	binary, err := findBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return binary
 }
 
@@ -105,13 +104,9 @@ func Shared(t *testing.T) *ControlPlane {
 func startShared(t *testing.T) *ControlPlane {
 	t.Helper()
 	// Tests compare ECDSA tokens as well, and those have to be accepted too.
-	if err := devcluster.WriteSigningKey(ECDSAKeyFile(), devcluster.ECDSA); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, devcluster.WriteSigningKey(ECDSAKeyFile(), devcluster.ECDSA))
 	cluster, err := startControlPlane(context.Background(), devcluster.Options{ExtraKeyFiles: []string{ECDSAKeyFile()}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	Leaks.AddKeyFile(t, ECDSAKeyFile())
 	return cluster
 }

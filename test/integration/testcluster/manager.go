@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/faultproxy"
@@ -55,9 +57,7 @@ func (c *ControlPlane) StartManager(t *testing.T, flags ...string) *Manager {
 	binary := Binary(t)
 	// At this level client-go logs whatever it sends and receives.
 	running, err := binary.StartManager(c.Cluster, append([]string{"-v=10"}, flags...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return c.Adopt(t, running)
 }
 
@@ -169,26 +169,20 @@ func (m *Manager) WaitIdle(t *testing.T) {
 // ExpectLog waits until the manager has logged text.
 func (m *Manager) ExpectLog(t *testing.T, text string) {
 	t.Helper()
-	if err := m.AwaitLog(Context(t), text); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, m.AwaitLog(Context(t), text))
 }
 
 // AwaitRequests waits until the matching requests that a proxy has recorded pass the check.
 func AwaitRequests(t *testing.T, proxy *faultproxy.Proxy, match faultproxy.Match, check func([]faultproxy.Request) bool) {
 	t.Helper()
-	if err := proxy.Await(Context(t), match, check); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, proxy.Await(Context(t), match, check))
 }
 
 // Metric returns the present sum of a metric over the matching series.
 func (m *Manager) Metric(t *testing.T, name string, labels devcluster.Labels) float64 {
 	t.Helper()
 	metrics, err := m.Metrics(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return metrics.Sum(name, labels)
 }
 
@@ -228,13 +222,9 @@ func (c *ControlPlane) Proxy(t *testing.T) *faultproxy.Proxy {
 func (c *ControlPlane) StartKCM(t *testing.T, flags ...string) *devcluster.Manager {
 	t.Helper()
 	kcm, err := c.StartKubeControllerManager(flags...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _, _ = kcm.Kill() })
-	if err := kcm.Ready(Context(t)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, kcm.Ready(Context(t)))
 	return kcm
 }
 

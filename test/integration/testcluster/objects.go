@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sa-controller-manager/internal/testutil"
 )
 
 // ResourceVersions maps the Secrets and accounts of a namespace to their resourceVersions.
@@ -19,16 +20,12 @@ func (c *ControlPlane) ResourceVersions(t *testing.T, namespace string) map[stri
 	t.Helper()
 	versions := map[string]string{}
 	secrets, err := c.API.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, secret := range secrets.Items {
 		versions["secret "+secret.Name] = secret.ResourceVersion
 	}
 	accounts, err := c.API.CoreV1().ServiceAccounts(namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, account := range accounts.Items {
 		versions["account "+account.Name] = account.ResourceVersion
 	}
@@ -39,9 +36,7 @@ func (c *ControlPlane) ResourceVersions(t *testing.T, namespace string) map[stri
 func (c *ControlPlane) AutoSecrets(t *testing.T, namespace, account string) []corev1.Secret {
 	t.Helper()
 	list, err := c.API.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: AutoCreatedLabel})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return slices.DeleteFunc(list.Items, func(secret corev1.Secret) bool {
 		return secret.Annotations[corev1.ServiceAccountNameKey] != account
 	})
@@ -109,27 +104,21 @@ func Immutable(s *corev1.Secret) {
 func (c *ControlPlane) CreateSecret(t *testing.T, secret *corev1.Secret) *corev1.Secret {
 	t.Helper()
 	made, err := c.API.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("create secret %s/%s: %v", secret.Namespace, secret.Name, err)
-	}
+	testutil.Must(t, err)
 	return made
 }
 
 // DeleteSecret deletes a Secret.
 func (c *ControlPlane) DeleteSecret(t *testing.T, namespace, name string) {
 	t.Helper()
-	if err := c.API.CoreV1().Secrets(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatalf("delete secret %s/%s: %v", namespace, name, err)
-	}
+	testutil.Must(t, c.API.CoreV1().Secrets(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // GetSecret returns a Secret.
 func (c *ControlPlane) GetSecret(t *testing.T, namespace, name string) *corev1.Secret {
 	t.Helper()
 	secret, err := c.API.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatalf("get secret %s/%s: %v", namespace, name, err)
-	}
+	testutil.Must(t, err)
 	return secret
 }
 
@@ -137,9 +126,7 @@ func (c *ControlPlane) GetSecret(t *testing.T, namespace, name string) *corev1.S
 func (c *ControlPlane) PatchSecret(t *testing.T, namespace, name, patch string) *corev1.Secret {
 	t.Helper()
 	secret, err := c.API.CoreV1().Secrets(namespace).Patch(t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	if err != nil {
-		t.Fatalf("patch secret %s/%s: %v", namespace, name, err)
-	}
+	testutil.Must(t, err)
 	return secret
 }
 
@@ -151,9 +138,7 @@ func (c *ControlPlane) CreateAccount(t *testing.T, namespace, name string, chang
 		change(account)
 	}
 	made, err := c.API.CoreV1().ServiceAccounts(namespace).Create(t.Context(), account, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("create service account %s/%s: %v", namespace, name, err)
-	}
+	testutil.Must(t, err)
 	return made
 }
 
@@ -169,18 +154,14 @@ func Referencing(names ...string) func(*corev1.ServiceAccount) {
 // DeleteAccount deletes an account.
 func (c *ControlPlane) DeleteAccount(t *testing.T, namespace, name string) {
 	t.Helper()
-	if err := c.API.CoreV1().ServiceAccounts(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		t.Fatalf("delete service account %s/%s: %v", namespace, name, err)
-	}
+	testutil.Must(t, c.API.CoreV1().ServiceAccounts(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // GetAccount returns an account.
 func (c *ControlPlane) GetAccount(t *testing.T, namespace, name string) *corev1.ServiceAccount {
 	t.Helper()
 	account, err := c.API.CoreV1().ServiceAccounts(namespace).Get(t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		t.Fatalf("get service account %s/%s: %v", namespace, name, err)
-	}
+	testutil.Must(t, err)
 	return account
 }
 
@@ -198,9 +179,7 @@ func (c *ControlPlane) AddReferences(t *testing.T, namespace, account, fieldMana
 		patch.Secrets = append(patch.Secrets, entry{name})
 	}
 	body, err := json.Marshal(patch)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	if _, err := c.API.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), account, types.StrategicMergePatchType, body,
 		metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
 		t.Fatalf("add references to service account %s/%s: %v", namespace, account, err)

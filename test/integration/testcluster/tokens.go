@@ -15,10 +15,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 )
 
 // Review returns the TokenReview of a token.
@@ -55,9 +55,7 @@ func (c *ControlPlane) ExpectAccepted(t *testing.T, secret *corev1.Secret, accou
 		UID:      string(account.UID),
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + account.Namespace, "system:authenticated"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the token of %s belongs to (-want +got):\n%s", secret.Name, diff)
-	}
+	testutil.Check(t, "the token of "+secret.Name+" belongs to", want, got)
 }
 
 // AwaitRefused returns once kube-apiserver refuses the token.
@@ -107,9 +105,7 @@ func (c *ControlPlane) ExpectComplete(t *testing.T, secret *corev1.Secret, accou
 		Claims:     LegacyClaims(account, secret.Name),
 		HeaderKeys: []string{"alg", "kid"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("secret %s/%s (-want +got):\n%s", secret.Namespace, secret.Name, diff)
-	}
+	testutil.Check(t, "secret "+secret.Namespace+"/"+secret.Name, want, got)
 }
 
 // LegacyClaims returns the claims that kube-controller-manager writes

@@ -87,32 +87,6 @@ func TestAutoMode(t *testing.T) {
 			t.Errorf("the account references %q, want what its user has written", got)
 		}
 	})
-	t.Run("RemovedReferenceComesBack", func(t *testing.T) {
-		t.Parallel()
-		namespace := c.Namespace(t)
-		own := c.AwaitAutoSecret(t, namespace, "default")
-		c.AwaitCached(t) // a cache without its Secret would bring another one
-		if _, err := c.API.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), "default", types.MergePatchType,
-			[]byte(`{"secrets":null}`), metav1.PatchOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if again := c.AwaitAutoSecret(t, namespace, "default"); again.UID != own.UID {
-			t.Errorf("the account got %q in place of %q", again.Name, own.Name)
-		}
-	})
-	t.Run("OddReferencesAreNoObstacle", func(t *testing.T) {
-		t.Parallel()
-		namespace := c.Namespace(t)
-		c.CreateAccount(t, namespace, "someone", func(account *corev1.ServiceAccount) {
-			account.Secrets = []corev1.ObjectReference{{}, {Name: "twice"}, {Kind: "Secret", Namespace: "other"}, {Name: "twice"}}
-		})
-		c.AwaitAccount(t, namespace, "someone", func(account *corev1.ServiceAccount) error {
-			if len(c.AutoSecrets(t, namespace, "someone")) == 0 || !slices.Contains(testcluster.ReferenceNames(account), c.AutoSecrets(t, namespace, "someone")[0].Name) {
-				return fmt.Errorf("%q references %q", account.Name, testcluster.ReferenceNames(account))
-			}
-			return nil
-		})
-	})
 }
 
 // TestRestartsChangeNothing covers a start beside objects that are complete: nothing is written, and

@@ -47,69 +47,14 @@ func TestManualMode(t *testing.T) {
 			t.Errorf("something of the user's is gone: %q", got)
 		}
 	})
-	for name, patch := range map[string]string{
-		"EmptiedTokenIsIssuedAgain": `{"data":{"token":null}}`,
-		"ChangedRootCAIsRepaired":   `{"data":{"ca.crt":"bWluZQ=="}}`,
-		"UIDAnnotationComesBack":    `{"metadata":{"annotations":{"` + corev1.ServiceAccountUIDKey + `":null}}}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			namespace := c.Namespace(t)
-			account := c.CreateAccount(t, namespace, "someone")
-			c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
-			first := c.AwaitFilled(t, namespace, "mine")
-			c.PatchSecret(t, namespace, "mine", patch)
-			second := c.AwaitSecret(t, namespace, "mine", func(secret *corev1.Secret) error {
-				if diff := cmp.Diff(first.Data, secret.Data) + cmp.Diff(first.Annotations, secret.Annotations); diff != "" {
-					return fmt.Errorf("the same inputs gave something else (-first +second):\n%s", diff)
-				}
-				return nil
-			})
-			c.ExpectAccepted(t, second, account)
-		})
-	}
-	t.Run("MarkedInvalidGetsNoToken", func(t *testing.T) {
+	t.Run("OtherTypesAreIgnored", func(t *testing.T) {
 		t.Parallel()
 		namespace := c.Namespace(t)
-		account := c.CreateAccount(t, namespace, "someone")
-		secret := c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone", testcluster.WithLabel(testcluster.InvalidSinceLabel, "2026-01-02")))
-		c.AwaitWarning(t, testcluster.AboutSecret(secret, "TokenMarkedInvalid"), testcluster.InvalidSinceLabel)
+		c.CreateAccount(t, namespace, "someone")
+		secret := c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }))
 		c.AwaitProcessed(t, m)
-		if testcluster.HasToken(c.GetSecret(t, namespace, "mine")) == nil {
-			t.Error("a token was issued")
-		}
-		c.PatchSecret(t, namespace, "mine", `{"metadata":{"labels":{"`+testcluster.InvalidSinceLabel+`":null}}}`)
-		c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine"), account)
+		untouched(t, c, secret)
 	})
-	for name, create := range map[string]func(t *testing.T, namespace string) *corev1.Secret{
-		"TerminatingAccountGetsNoToken": func(t *testing.T, namespace string) *corev1.Secret {
-			t.Helper()
-			c.CreateAccount(t, namespace, "someone", func(a *corev1.ServiceAccount) { a.Finalizers = []string{"test/finalizer"} })
-			c.DeleteAccount(t, namespace, "someone")
-			c.AwaitCached(t)
-			return c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
-		},
-		"TerminatingSecretGetsNoToken": func(t *testing.T, namespace string) *corev1.Secret {
-			t.Helper()
-			c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone", testcluster.WithFinalizer))
-			c.DeleteSecret(t, namespace, "mine")
-			secret := c.GetSecret(t, namespace, "mine")
-			c.CreateAccount(t, namespace, "someone")
-			return secret
-		},
-		"OtherTypesAreIgnored": func(t *testing.T, namespace string) *corev1.Secret {
-			t.Helper()
-			c.CreateAccount(t, namespace, "someone")
-			return c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			secret := create(t, c.Namespace(t))
-			c.AwaitProcessed(t, m)
-			untouched(t, c, secret)
-		})
-	}
 }
 
 // TestRefusals covers wrong token Secrets and the Events about them.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -67,9 +68,7 @@ func quotingPolicy(t *testing.T, c *testcluster.ControlPlane, namespace string, 
 			}},
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, bound := policies.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: meta,
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
@@ -103,9 +102,7 @@ func quotingPolicy(t *testing.T, c *testcluster.ControlPlane, namespace string, 
 func patchAs(t *testing.T, config *rest.Config, namespace string) error {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, err = client.CoreV1().Secrets(namespace).Patch(t.Context(), "trial", types.MergePatchType, []byte(`{"stringData":{"token":"x"}}`),
 		metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 	return err

@@ -50,18 +50,6 @@ func TestReferenceToDeletedSecretIsRemoved(t *testing.T) {
 		c.ExpectOnce(t, testcluster.AboutAccount(after, "TokenReferenceRemoved"))
 	})
 
-	t.Run("NotIfItWasOfAnotherType", func(t *testing.T) {
-		t.Parallel()
-		namespace := c.Namespace(t)
-		account := c.CreateAccount(t, namespace, "someone", testcluster.Referencing("opaque", "not-there-yet"))
-		c.CreateSecret(t, testcluster.Opaque(namespace, "opaque"))
-		c.DeleteSecret(t, namespace, "opaque")
-		c.AwaitProcessed(t, m)
-		if now := c.GetAccount(t, namespace, "someone"); now.ResourceVersion != account.ResourceVersion {
-			t.Errorf("the account was written, it references %v", testcluster.ReferenceNames(now))
-		}
-	})
-
 	t.Run("ManyAtOnce", func(t *testing.T) {
 		t.Parallel()
 		namespace := c.Namespace(t)

@@ -51,16 +51,6 @@ func TestRequestsPerObject(t *testing.T) {
 			},
 			want: testcluster.RequestCounts{"PATCH secrets": 100},
 		},
-		"ImmutableSecret": {
-			reason: "it is not tried",
-			mode:   "manual",
-			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
-				t.Helper()
-				secret := c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "default", testcluster.Immutable))
-				c.AwaitWarning(t, testcluster.AboutSecret(secret, "ImmutableTokenSecret"), "")
-				return testcluster.RequestCounts{"POST secrets": 1}
-			},
-		},
 		"OrphanedSecret": {
 			reason: "one read of the account and one deletion",
 			mode:   "manual",

@@ -6,9 +6,8 @@ package options
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/internal/testutil"
 )
 
 // The file and the flags may both say something; a flag that is not given says nothing.
@@ -43,11 +42,8 @@ func TestAdmissionFlagsOverrideTheConfiguration(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			o := parse(t, tc.args...).Admission
-			if diff := cmp.Diff(tc.want, o.apply(file)); diff != "" {
-				t.Errorf("configuration (-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "configuration", tc.want, o.apply(file))
 		})
 	}
 }
@@ -56,7 +52,5 @@ func TestAdmissionFlagsOverrideTheConfiguration(t *testing.T) {
 func TestPluginsThatStayInAPIServer(t *testing.T) {
 	t.Parallel()
 	o := parse(t, "--enable-admission-plugins=LimitRanger,AlwaysDeny,NamespaceExists")
-	if diff := cmp.Diff([]string{"ServiceAccount", "AlwaysDeny"}, o.Admission.Enabled()); diff != "" {
-		t.Errorf("enabled (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "enabled", []string{"ServiceAccount", "AlwaysDeny"}, o.Admission.Enabled())
 }

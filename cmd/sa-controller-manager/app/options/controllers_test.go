@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestParseControllers(t *testing.T) {
@@ -60,7 +60,6 @@ func TestParseControllers(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var selectors []string
 			if tc.selectors != "" {
 				selectors = strings.Split(tc.selectors, ",")
@@ -69,12 +68,8 @@ func TestParseControllers(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
-			if diff := cmp.Diff(tc.want, set.enabled); diff != "" {
-				t.Errorf("%s\nto run (-want +got):\n%s", tc.reason, diff)
-			}
-			if diff := cmp.Diff(tc.notRun, set.NotRun()); diff != "" {
-				t.Errorf("%s\nnamed and not run (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\nto run", tc.want, set.enabled)
+			testutil.Check(t, tc.reason+"\nnamed and not run", tc.notRun, set.NotRun())
 			for _, name := range []string{accounts, secrets, rootCAs, cleaner} {
 				if got, want := set.Enabled(name), strings.Contains(strings.Join(tc.want, ","), name); got != want {
 					t.Errorf("Enabled(%q) is %v, want %v", name, got, want)
@@ -100,7 +95,6 @@ func TestParseControllersRefusesUnknownNames(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			_, err := ParseControllers(tc.selectors)
 			if err == nil {
 				t.Fatal("accepted")

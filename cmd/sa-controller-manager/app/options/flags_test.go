@@ -8,10 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/internal/testutil"
 )
 
 // givenFlags are one flag of each kind and all that once lost their value, each with one that is
@@ -52,9 +52,7 @@ func parseGiven(t *testing.T) *Options {
 func configOf(t *testing.T, o *Options) string {
 	t.Helper()
 	shown, err := json.Marshal(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return string(shown)
 }
 
@@ -63,9 +61,7 @@ func TestFlagsTwice(t *testing.T) {
 	o := parseGiven(t)
 	want := configOf(t, o)
 	sets := o.Flags()
-	if diff := cmp.Diff(want, configOf(t, o)); diff != "" {
-		t.Errorf("options after a second Flags (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "options after a second Flags", want, configOf(t, o))
 	if !sets.FlagSets["admission plugin"].Changed("pod-token") {
 		t.Error("a second Flags does not know what was given")
 	}
@@ -85,8 +81,6 @@ func TestDefaultIsTheFieldsOwnValue(t *testing.T) {
 	want := configOf(t, o)
 	for _, g := range o.groups() {
 		g.AddFlags(pflag.NewFlagSet(g.title, pflag.ContinueOnError))
-		if diff := cmp.Diff(want, configOf(t, o)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", g.title, diff)
-		}
+		testutil.Check(t, g.title, want, configOf(t, o))
 	}
 }

@@ -6,7 +6,7 @@ package options
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestIgnoredFlags(t *testing.T) {
@@ -32,11 +32,8 @@ func TestIgnoredFlags(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			o := parse(t, tc.args...)
-			if diff := cmp.Diff(tc.given, o.Ignored.Given); diff != "" {
-				t.Errorf("%s\ngiven (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\ngiven", tc.given, o.Ignored.Given)
 		})
 	}
 }

@@ -32,6 +32,7 @@ type Options struct {
 	Keys           Keys
 	ExternalSigner Signer
 	Publishing     Publishing
+	Rotation       Rotation
 	RootCA         RootCA
 	Tokens         Tokens
 	Cleaner        Cleaner
@@ -60,8 +61,9 @@ func New() *Options {
 		Keys:           NewKeys(),
 		ExternalSigner: newSigner(),
 		Publishing:     NewPublishing(),
+		Rotation:       NewRotation(),
 		RootCA:         newRootCA(),
-		Tokens:         newTokens(),
+		Tokens:         NewTokens(),
 		Cleaner:        newCleaner(),
 		Reissue:        newReissue(),
 		Admission:      NewAdmission(),
@@ -98,6 +100,7 @@ func (o *Options) groups() []namedGroup {
 		{"service account key", &o.Keys},
 		{"external signer", &o.ExternalSigner},
 		{"key publishing", &o.Publishing},
+		{"key rotation", &o.Rotation},
 		{"root CA", &o.RootCA},
 		{"service account token", &o.Tokens},
 		{"legacy token cleaner", &o.Cleaner},
@@ -141,7 +144,15 @@ func (o *Options) Validate() []error {
 	if elsewhere := o.Admission.Selection.Elsewhere(); o.Ignored.Strict && len(elsewhere) > 0 {
 		p = append(p, fmt.Errorf("the admission plugins %s run in kube-apiserver, and --strict-flags refuses their names", strings.Join(elsewhere, ", ")))
 	}
+	if o.Webhook.Registration == RegistrationStatic && o.Connection.Kubeconfig == "" && o.Connection.Master == "" {
+		p.Add("webhook-registration", string(RegistrationStatic), "needs --kubeconfig with the address of this host's own kube-apiserver; "+
+			"it is for static pods and processes on control-plane hosts, and files cannot refer to the Service of a Deployment")
+	}
 	p = append(p, o.validateSigner()...)
+	p = append(p, o.validateRotation()...)
+	if set, err := ParseControllers(o.Generic.Controllers); o.Tokens.AccountTemplate != "" && err == nil && !set.Enabled(ServiceAccountController) {
+		p.Add(AccountTemplateFlag, o.Tokens.AccountTemplate, "needs "+ServiceAccountController+" in --controllers: accounts are created by it")
+	}
 	return append(p, o.Publishing.ValidateFor(&o.Keys)...)
 }
 

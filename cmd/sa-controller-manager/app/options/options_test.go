@@ -6,9 +6,7 @@ package options
 import (
 	"slices"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 )
@@ -61,41 +59,6 @@ func TestNoFlagIsInTwoGroups(t *testing.T) {
 			}
 			groupOf[f.Name] = title
 		})
-	}
-}
-
-func TestFlagsOfKubeControllerManagerAreTaken(t *testing.T) {
-	t.Parallel()
-	o := parse(t,
-		"--kubeconfig=kc", "--master=https://m", "--kube-api-qps=50", "--kube-api-burst=100", "--kube-api-content-type=application/json",
-		"--controllers=*,bootstrapsigner,tokencleaner", "--min-resync-period=8h",
-		"--leader-elect=false", "--leader-elect-resource-name=other",
-		"--service-account-private-key-file=sa.key", "--root-ca-file=ca.crt", "--concurrent-serviceaccount-token-syncs=7",
-		"--legacy-service-account-token-clean-up-period=720h",
-		"--bind-address=127.0.0.1", "--secure-port=10257",
-		"-v=4", "--vmodule=a=1", "--logging-format=text",
-	)
-	if problems := o.Validate(); len(problems) > 0 {
-		t.Fatalf("refused: %v", problems)
-	}
-	got := []any{
-		o.Connection,
-		o.Generic.Controllers, o.Generic.MinResyncPeriod.String(),
-		o.LeaderElection.LeaderElect, o.LeaderElection.ResourceName,
-		o.Keys.PrivateKeyFile, o.Keys.RootCAFile, o.Tokens.ConcurrentSyncs,
-		o.Cleaner,
-		o.SecureServing.BindAddress.String(), o.SecureServing.SecurePort,
-	}
-	want := []any{
-		Connection{Kubeconfig: "kc", Master: "https://m", QPS: 50, Burst: 100, ContentType: "application/json"},
-		[]string{"*", "bootstrapsigner", "tokencleaner"}, "8h0m0s",
-		false, "other",
-		"sa.key", "ca.crt", int32(7),
-		Cleaner{Period: 720 * time.Hour},
-		"127.0.0.1", 10257,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("options (-want +got):\n%s", diff)
 	}
 }
 

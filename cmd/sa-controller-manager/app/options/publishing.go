@@ -22,6 +22,8 @@ type Publishing struct {
 	Destinations []string
 	// MaxAge is how long relying parties may keep what they have read.
 	MaxAge time.Duration
+	// Published says where relying parties read the keys, for rotation by policy.
+	Published Published
 }
 
 // NewPublishing returns the defaults of the group.
@@ -36,6 +38,7 @@ func (o *Publishing) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.MaxAge, "publish-max-age", o.MaxAge,
 		"How long relying parties may keep what they have read from an S3 bucket of --publish-keys: the max-age of its Cache-Control header, in whole seconds.")
 	SetOrigin(fs, ours, PublishKeysFlag, "publish-max-age")
+	o.Published.AddFlags(fs)
 }
 
 // Validate returns every problem of the group.
@@ -52,7 +55,7 @@ func (o *Publishing) Validate() []error {
 	if o.MaxAge < 0 || o.MaxAge%time.Second != 0 {
 		p.Add("publish-max-age", o.MaxAge, "must be a whole number of seconds, not negative")
 	}
-	return p
+	return append(p, o.Published.Validate()...)
 }
 
 // ValidateFor checks the keys that are to be published.

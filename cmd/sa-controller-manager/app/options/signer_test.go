@@ -8,16 +8,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestSignerUsers(t *testing.T) {
 	t.Parallel()
 	own := uint32(os.Getuid())
-	if diff := cmp.Diff(slices.Compact([]uint32{0, own}), parse(t).ExternalSigner.UIDs()); diff != "" {
-		t.Errorf("by default (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]uint32{7, 4294967294}, parse(t, "--external-signer-allowed-uids=7,4294967294").ExternalSigner.UIDs()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "by default", slices.Compact([]uint32{0, own}), parse(t).ExternalSigner.UIDs())
+	testutil.Check(t, "result", []uint32{7, 4294967294}, parse(t, "--external-signer-allowed-uids=7,4294967294").ExternalSigner.UIDs())
 }

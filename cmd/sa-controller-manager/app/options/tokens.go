@@ -47,6 +47,9 @@ type Tokens struct {
 	ExcludedNamespaces []string
 	// ServiceAccounts are the accounts of every active namespace.
 	ServiceAccounts []string
+	// AccountTemplate is a file (package accounttemplate) with the fields of the accounts that are
+	// created.
+	AccountTemplate string
 	// OrphanTokenGrace is how long a Secret that names no live account, and has
 	// neither UID nor token, may wait for that account.
 	OrphanTokenGrace time.Duration
@@ -59,7 +62,11 @@ type Tokens struct {
 
 const excludedFlag = "token-secrets-excluded-namespaces"
 
-func newTokens() Tokens {
+// AccountTemplateFlag names the file of Tokens.AccountTemplate.
+const AccountTemplateFlag = "account-template"
+
+// NewTokens returns the defaults of the group.
+func NewTokens() Tokens {
 	return Tokens{
 		ConcurrentSyncs:   5,
 		TokenSecrets:      TokenSecretsAuto,
@@ -94,6 +101,9 @@ func (o *Tokens) AddFlags(fs *pflag.FlagSet) {
 			"With --pod-token=secret no namespace is excluded by default.")
 	fs.StringSliceVar(&o.ServiceAccounts, "service-accounts", o.ServiceAccounts,
 		"Names of the ServiceAccounts to create in every active namespace.")
+	fs.StringVar(&o.AccountTemplate, AccountTemplateFlag, o.AccountTemplate,
+		"YAML `file` with pull secrets, automount, labels and annotations of ServiceAccounts, by namespace and name. They are set when "+
+			"this program creates an account; existing ones are not changed. The file is reloaded when it changes.")
 	fs.DurationVar(&o.OrphanTokenGrace, "orphan-token-grace", o.OrphanTokenGrace,
 		"How long a token Secret without UID and token may exist before its ServiceAccount; after that it is deleted. "+
 			"0 deletes it at once.")
@@ -102,7 +112,7 @@ func (o *Tokens) AddFlags(fs *pflag.FlagSet) {
 			"\"unique\": they also have iat and jti, so that a Secret that is created again never gets an earlier token.")
 
 	SetOrigin(fs, asKCM, "concurrent-serviceaccount-token-syncs")
-	SetOrigin(fs, ours, "token-secrets", excludedFlag, "service-accounts", "orphan-token-grace", "legacy-token-claims")
+	SetOrigin(fs, ours, "token-secrets", excludedFlag, "service-accounts", AccountTemplateFlag, "orphan-token-grace", "legacy-token-claims")
 }
 
 // Validate returns every problem of the group.

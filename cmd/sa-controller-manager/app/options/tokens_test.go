@@ -6,7 +6,7 @@ package options
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestAutoExcluded: the control plane's own accounts get no token Secrets by default, and what is
@@ -29,10 +29,7 @@ func TestAutoExcluded(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if diff := cmp.Diff(tc.want, parse(t, tc.args...).AutoExcluded()); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, parse(t, tc.args...).AutoExcluded())
 		})
 	}
 	if got := New().AutoExcluded(); len(got) != 3 {

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 const badSubdomain = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', " +
@@ -46,6 +47,11 @@ func TestValidate(t *testing.T) {
 		"--legacy-service-account-token-clean-up-period=-1h": {"--legacy-service-account-token-clean-up-period -1h0m0s must be greater than 0"},
 		"--reissue-token-secrets=in-place":                   {`--reissue-token-secrets "in-place" must be one of "side-by-side", "off"`}, // single Secrets ask for that
 		"--reissue-idle-period=0":                            {"--reissue-idle-period 0s must be greater than 0"},
+
+		"--account-template=t.yaml": {},
+		"--account-template=t.yaml --controllers=*,-serviceaccount": {
+			`--account-template "t.yaml" needs serviceaccount-controller in --controllers: accounts are created by it`,
+		},
 
 		"--controllers=*,foo": {"--controllers " + unknownControllersError([]string{"foo"}).Error()},
 
@@ -122,7 +128,7 @@ func TestValidate(t *testing.T) {
 		"--webhook-tls-cert-file=a --webhook-tls-private-key-file=b --webhook-client-ca-file=c": {}, // the start-up reads them
 		"--webhook-client-allowed-names=kube-apiserver":                                         {`--webhook-client-allowed-names "kube-apiserver" needs --webhook-client-ca-file, by which client certificates are verified`},
 		"--webhook-tls-min-version=VersionTLS11":                                                {`--webhook-tls-min-version "VersionTLS11" must be one of "VersionTLS12", "VersionTLS13"`},
-		"--webhook-registration=both":                                                           {`--webhook-registration "both" must be one of "none", "url", "service"`},
+		"--webhook-registration=both":                                                           {`--webhook-registration "both" must be one of "none", "url", "service", "static"`},
 		"--webhook-excluded-namespaces=mine,kube.system":                                        {`--webhook-excluded-namespaces "kube.system" must be the name of a namespace: must not contain dots`},
 		"--webhook-failure-policy=fail":                                                         {`--webhook-failure-policy "fail" must be one of "Fail", "Ignore"`},
 		"--webhook-max-in-flight=0":                                                             {"--webhook-max-in-flight 0 must be greater than 0"},
@@ -131,10 +137,16 @@ func TestValidate(t *testing.T) {
 		"--webhook-timeout=0":                                                                   {"--webhook-timeout 0s must be a whole number of seconds from 1s to 30s"},
 		"--webhook-timeout=31s":                                                                 {"--webhook-timeout 31s must be a whole number of seconds from 1s to 30s"},
 		"--webhook-timeout=1500ms":                                                              {"--webhook-timeout 1.5s must be a whole number of seconds from 1s to 30s"}, // a webhook configuration has whole seconds only
-		"--webhook-port=0 --webhook-registration=url":                                           {`--webhook-registration "url" needs the webhook, which --webhook-port=0 turns off`},
-		"--webhook-registration=url --webhook-url-host=":                                        {`--webhook-url-host "" must be a host name or an IP address`},
-		"--webhook-url-host= --webhook-service-name= --webhook-service-namespace=":              {}, // nobody uses them
-		"--webhook-registration=service":                                                        {},
+		"--webhook-registration=static --webhook-url-host=10.0.0.1 --static-registration-dir=static": { // as in the Deployment
+			`--static-registration-dir "static" must be an absolute path with --webhook-registration=static`,
+			`--webhook-url-host "10.0.0.1" must be a loopback address with --webhook-registration=static: each kube-apiserver calls the replica on its own host`,
+			`--webhook-registration "static" needs --kubeconfig with the address of this host's own kube-apiserver; it is for static pods and processes on control-plane hosts, and files cannot refer to the Service of a Deployment`,
+		},
+		"--kubeconfig=local --webhook-registration=static --static-registration-dir=/dir": {},
+		"--webhook-port=0 --webhook-registration=url":                                     {`--webhook-registration "url" needs the webhook, which --webhook-port=0 turns off`},
+		"--webhook-registration=url --webhook-url-host=":                                  {`--webhook-url-host "" must be a host name or an IP address`},
+		"--webhook-url-host= --webhook-service-name= --webhook-service-namespace=":        {}, // nobody uses them
+		"--webhook-registration=service":                                                  {},
 		"--webhook-registration=service --webhook-service-name=1st --webhook-service-namespace=kube.system": {
 			`--webhook-service-name "1st" must be the name of a Service: a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')`,
 			`--webhook-service-namespace "kube.system" must be the name of a namespace: must not contain dots`,
@@ -188,9 +200,7 @@ func TestValidate(t *testing.T) {
 	for line, want := range cases {
 		t.Run(line, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(want, texts(parse(t, strings.Split(line, " ")...).Validate()), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("problems (-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "problems", want, texts(parse(t, strings.Split(line, " ")...).Validate()), cmpopts.EquateEmpty())
 		})
 	}
 }

@@ -5,6 +5,7 @@ package options
 
 import (
 	"net"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -27,6 +28,8 @@ const (
 	RegistrationURL Registration = "url"
 	// RegistrationService has the API server call a Service of the cluster.
 	RegistrationService Registration = "service"
+	// RegistrationStatic writes files for the API server of this host (KEP-5793).
+	RegistrationStatic Registration = "static"
 )
 
 // The apiserver gives a webhook between one second and half a minute
@@ -53,7 +56,9 @@ type Webhook struct {
 	ClientNames []string
 	HTTP2       bool
 
-	Registration     Registration
+	Registration Registration
+	// StaticDir has the directories that kube-apiserver reads, with RegistrationStatic.
+	StaticDir        string
 	URLHost          string
 	ServiceName      string
 	ServiceNamespace string
@@ -99,10 +104,10 @@ func (o *Webhook) Address() net.IP {
 	return net.IPv4(127, 0, 0, 1)
 }
 
-// AwaitsHosts reports whether the registration waits for a replica on each host.
+// AwaitsHosts reports whether it matters which hosts have a replica.
 func (o *Webhook) AwaitsHosts() bool {
 	spec := registration.Spec{Mode: registration.Mode(o.Registration), Host: o.URLHost}
-	return o.AwaitHosts && spec.PerHost()
+	return (o.AwaitHosts || o.Registration == RegistrationStatic) && spec.PerHost()
 }
 
 // AddFlags binds the group to fs.
@@ -111,13 +116,14 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.IPVar(&o.BindAddress, "webhook-bind-address", o.BindAddress, "`IP` address of the webhook port. The default is 127.0.0.1, or 0.0.0.0 with --webhook-registration=service.")
 	fs.StringVar(&o.CertFile, "webhook-tls-cert-file", o.CertFile, "PEM `file` with the webhook's serving certificate, reloaded when it changes. Without it, all replicas get certificates of a serving CA in a Secret.")
 	fs.StringVar(&o.KeyFile, "webhook-tls-private-key-file", o.KeyFile, "PEM `file` with the private key of --webhook-tls-cert-file.")
-	fs.DurationVar(&o.CAOverlap, "webhook-tls-ca-overlap", o.CAOverlap, "With --webhook-tls-cert-file and --webhook-registration=url or service: how long the caBundle keeps a CA that was removed from the file. Replace the files of all replicas within that time.")
+	fs.DurationVar(&o.CAOverlap, "webhook-tls-ca-overlap", o.CAOverlap, "With --webhook-tls-cert-file and --webhook-registration=url, service or static: how long the caBundle keeps a CA that was removed from the file. Replace the files of all replicas within that time.")
 	fs.StringVar(&o.TLSMinVersion, "webhook-tls-min-version", o.TLSMinVersion, "Minimum TLS version of the webhook: VersionTLS12 or VersionTLS13.")
 	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile, "PEM `file` with the CAs of the API server's client certificate. With it, only clients with a certificate of one of these CAs may call the webhook; --webhook-client-allowed-names restricts them further.")
 	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames, "Allowed common names of client certificates with --webhook-client-ca-file. Empty means any.")
 	fs.BoolVar(&o.HTTP2, "webhook-http2", o.HTTP2, "Offer HTTP/2 besides HTTP/1.1. The API server uses it only for loopback URLs.")
-	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration), "How the webhook is registered with the API server. \"none\": not by this process. \"url\", \"service\": the leader keeps the two webhook configurations, with a URL or a Service.")
-	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost, "Host of the URL with --webhook-registration=url.")
+	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration), "How the webhook is registered with the API server. \"none\": not by this process. \"url\", \"service\": the leader keeps the two webhook configurations, with a URL or a Service. \"static\": every replica keeps them as files for the kube-apiserver of its own host.")
+	fs.StringVar(&o.StaticDir, "static-registration-dir", o.StaticDir, "With --webhook-registration=static: the absolute path of a `directory` for the files. The MutatingAdmissionWebhook and ValidatingAdmissionWebhook of kube-apiserver read its subdirectories mutating and validating; the serving CA of this host is beside them.")
+	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost, "Host of the URL with --webhook-registration=url or static.")
 	fs.BoolVar(&o.AwaitHosts, "webhook-await-hosts", o.AwaitHosts, "With --webhook-registration=url and a loopback address: bind the webhook only when a replica runs on the host of every kube-apiserver that has an identity Lease in kube-system.")
 	fs.StringVar(&o.ServiceName, "webhook-service-name", o.ServiceName, "Name of the Service with --webhook-registration=service.")
 	fs.StringVar(&o.ServiceNamespace, "webhook-service-namespace", o.ServiceNamespace, "Namespace of --webhook-service-name.")
@@ -143,7 +149,7 @@ func (o *Webhook) Validate() []error {
 		p.Add("webhook-client-allowed-names", strings.Join(o.ClientNames, ","), "needs --webhook-client-ca-file, by which client certificates are verified")
 	}
 	p.OneOf("webhook-tls-min-version", o.TLSMinVersion, "VersionTLS12", "VersionTLS13")
-	p.OneOf("webhook-registration", string(o.Registration), string(RegistrationNone), string(RegistrationURL), string(RegistrationService))
+	p.OneOf("webhook-registration", string(o.Registration), string(RegistrationNone), string(RegistrationURL), string(RegistrationService), string(RegistrationStatic))
 	p.OneOf("webhook-failure-policy", o.FailurePolicy, string(admissionregistrationv1.Fail), string(admissionregistrationv1.Ignore))
 	if o.MaxInFlight <= 0 {
 		p.Add("webhook-max-in-flight", o.MaxInFlight, "must be greater than 0")
@@ -164,6 +170,9 @@ func (o *Webhook) validateRegistration() []error {
 	if o.Registration != RegistrationNone && o.Port == 0 {
 		p.Add("webhook-registration", string(o.Registration), "needs the webhook, which --webhook-port=0 turns off")
 	}
+	if o.Registration == RegistrationStatic {
+		return append(p, o.validateStatic()...)
+	}
 	if o.Registration == RegistrationURL && o.URLHost == "" {
 		p.Add("webhook-url-host", o.URLHost, "must be a host name or an IP address")
 	}
@@ -174,6 +183,17 @@ func (o *Webhook) validateRegistration() []error {
 		p.Add("webhook-service-name", o.ServiceName, "must be the name of a Service: "+msgs[0])
 	}
 	p.Namespace("webhook-service-namespace", o.ServiceNamespace)
+	return p
+}
+
+func (o *Webhook) validateStatic() []error {
+	var p Problems
+	if !filepath.IsAbs(o.StaticDir) {
+		p.Add("static-registration-dir", o.StaticDir, "must be an absolute path with --webhook-registration=static")
+	}
+	if !(registration.Spec{Mode: registration.Static, Host: o.URLHost}).PerHost() {
+		p.Add("webhook-url-host", o.URLHost, "must be a loopback address with --webhook-registration=static: each kube-apiserver calls the replica on its own host")
+	}
 	return p
 }
 

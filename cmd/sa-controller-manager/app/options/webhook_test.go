@@ -27,7 +27,6 @@ func TestWebhookBindAddress(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if got := parse(t, tc.args...).Webhook.Address(); !got.Equal(tc.want) {
 				t.Errorf("%s\nbinds %s, want %s", tc.reason, got, tc.want)
 			}

@@ -11,8 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestAwait(t *testing.T) {
@@ -47,7 +48,6 @@ func TestAwait(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var progress []string
 				a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}
@@ -62,9 +62,7 @@ func TestAwait(t *testing.T) {
 				if took := time.Since(begun); took != tc.took {
 					t.Errorf("it took %s, want %s", took, tc.took)
 				}
-				if diff := cmp.Diff(tc.progress, progress); diff != "" {
-					t.Errorf("progress (-want +got):\n%s", diff)
-				}
+				testutil.Check(t, "progress", tc.progress, progress)
 			})
 		})
 	}

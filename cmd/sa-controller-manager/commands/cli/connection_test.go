@@ -11,12 +11,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 const kubeconfigText = `apiVersion: v1
@@ -64,15 +64,10 @@ func TestClientConfig(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			config, err := cli.ClientConfig(&clitest.Parse(t, tc.flags...).Connection)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			got := summary{config.Host, config.BearerToken, config.ContentType, config.QPS, config.Burst}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: config (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": config", tc.want, got)
 			if !strings.HasSuffix(config.UserAgent, "/sa-controller-manager") {
 				t.Errorf("the user agent is %q, want it to end in the program's name", config.UserAgent)
 			}
@@ -95,7 +90,6 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			_, err := cli.ClientConfig(&options.Connection{Kubeconfig: tc.path})
 			if err == nil {
 				t.Fatal("the file is accepted")
@@ -138,9 +132,7 @@ func FuzzKubeconfig(f *testing.F) {
 	}
 	path := filepath.Join(f.TempDir(), "kubeconfig")
 	f.Fuzz(func(t *testing.T, content []byte) {
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(path, content, 0o600))
 		config, err := cli.ClientConfig(&options.Connection{Kubeconfig: path})
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), `--kubeconfig "`+path+`": `) {

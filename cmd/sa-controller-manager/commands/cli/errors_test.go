@@ -20,7 +20,6 @@ func TestInvalidFlags(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got := ""
 			if err := InvalidFlags("cmd", tc.problems); err != nil {
 				got = err.Error()

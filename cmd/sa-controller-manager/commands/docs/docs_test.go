@@ -7,19 +7,14 @@ import (
 	"os"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestFlagsDocIsUpToDate(t *testing.T) {
 	t.Parallel()
 	got := clitest.Run(t, NewCommand(), "flags").Stdout
 	want, err := os.ReadFile("../../../../docs/flags.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("docs/flags.md; 'make update-flags' rewrites it (-want +got):\n%s", diff)
-	}
+	testutil.Must(t, err)
+	testutil.Check(t, "docs/flags.md; 'make update-flags' rewrites it", string(want), got)
 }

@@ -33,10 +33,14 @@ func remoteKeys(o *options.Keys) ([]*signing.PrivateKey, error) {
 
 // checkBackends finds a process of this host that does not sign with its key of the ring.
 func checkBackends(ctx context.Context, c *cluster) (answer, error) {
-	if len(c.Remote) == 0 {
-		return answer{Note: "no key of another process; --service-account-key-ring and --service-account-key-sockets name them"}, nil
+	findings, err := c.coldStart(ctx)
+	if err != nil {
+		return answer{}, err
 	}
-	result := answer{Note: fmt.Sprintf("keys tried: %d", len(c.Remote))}
+	result := answer{Findings: findings, Note: fmt.Sprintf("keys tried: %d", len(c.Remote))}
+	if len(c.Remote) == 0 {
+		result.Note = "no key of another process; --service-account-key-ring and --service-account-key-sockets name them"
+	}
 	for _, key := range c.Remote {
 		if err := tokens.TrySigner(ctx, key, ""); err != nil {
 			result.Findings = append(result.Findings, found("backend-away", err.Error(), "start or repair that process (docs/operations.md, SACMBackendAway)", key.ID()))

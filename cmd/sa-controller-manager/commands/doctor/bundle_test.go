@@ -26,7 +26,6 @@ func TestBundle(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			one, other := parseBundle(tc.one), parseBundle(tc.other)
 			if got := one == other; got != tc.wantEqual {
 				t.Errorf("%s: equal is %t, want %t", tc.reason, got, tc.wantEqual)

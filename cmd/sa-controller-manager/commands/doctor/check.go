@@ -14,8 +14,10 @@ import (
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/accounttemplate"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/published"
 )
 
 // defaultGrace is the default of cluster.Grace.
@@ -71,8 +73,20 @@ type cluster struct {
 	// --service-account-key-ring.
 	Keys []jwks.Key
 
+	// Template is --account-template, nil if it is not given; AccountNames are --service-accounts.
+	Template     *accounttemplate.Template
+	AccountNames []string
+	// AccountsAsked: --only names the check of accounts.
+	AccountsAsked bool
+
+	// PublishedIssuers are --published-issuer, and ReadPublished reads one.
+	PublishedIssuers []string
+	ReadPublished    func(ctx context.Context, issuer string) (published.Answer, error)
+
 	// Remote are keys of the ring that other processes of this host have.
 	Remote []*signing.PrivateKey
+	// SignerKeys is the directory of the key files of sa-kms-signer, "" if it is not given.
+	SignerKeys string
 
 	// ManagerKubeconfig is the kubeconfig of the manager, if this is its host.
 	ManagerKubeconfig string
@@ -94,7 +108,8 @@ func checks() []check {
 		{Name: "token", About: "kube-apiserver accepts a fresh token, and knows the keys of the tokens in Secrets", run: checkToken},
 		{Name: "keys", About: "kube-apiserver knows the keys of the given key files", run: checkKeys},
 		{Name: "apiservers", About: "every kube-apiserver knows the keys that the others and the replicas sign with", run: checkAPIServers},
-		{Name: "backends", About: "processes of this host that have keys of the key ring sign with them", run: checkBackends},
+		{Name: "backends", About: "processes of this host sign with their keys of the key ring, and need no token of the cluster for that", run: checkBackends},
+		{Name: "published", About: "relying parties outside of the cluster have kube-apiserver's keys", run: checkPublished},
 		{Name: "leader", About: "a replica leads", run: checkLeader},
 		{Name: "permissions", About: "the manager has the permissions that it needs", run: checkPermissions},
 		{Name: "webhook", About: "the webhook is registered, called and first, and a Pod gets its account and token", run: checkWebhook},
@@ -102,6 +117,7 @@ func checks() []check {
 		{Name: "identity", About: "the client certificate of the manager does not expire soon; on its node", run: checkIdentity},
 		{Name: "certificates", About: "the serving CA is valid, and registered", run: checkCertificates},
 		{Name: "namespaces", About: "every namespace has its default account and the same root CA", run: checkNamespaces},
+		{Name: accountsCheck, About: "accounts are as --account-template says; with --only, no default account mounts tokens", run: checkAccounts},
 		{Name: "secrets", About: "token Secrets have an account, a token and the root CA", run: checkSecrets},
 		{Name: "references", About: "accounts list no Secret that does not exist", run: checkReferences},
 		{Name: "second-controller", About: "no second token controller fills token Secrets", run: checkSecondController},

@@ -6,6 +6,8 @@ package doctor
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -96,6 +99,21 @@ func TestBackends(t *testing.T) {
 			c.Remote = append(c.Remote, pair.Private())
 		}
 	}
+	vault := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "secrets", Name: "vault"}, Spec: corev1.ServiceSpec{ClusterIPs: []string{"10.96.0.77"}}}
+	vaultAt := func(address string) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(t *testing.T, c *cluster, _ *fake.Clientset) {
+			t.Helper()
+			c.SignerKeys = t.TempDir()
+			testutil.Must(t, os.WriteFile(filepath.Join(c.SignerKeys, "bao.yaml"), []byte("uri: openbao:mount=transit;key=sa;version=1?address=https://"+address+"&token-source=/t\nalgorithm: P-256\n"), 0o600))
+		}
+	}
+	token := &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: "sts.amazonaws.com"}}}}
+	signerPod := func(name string, aws corev1.VolumeSource) *corev1.Pod {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: name}, Spec: corev1.PodSpec{
+			Volumes:    []corev1.Volume{{Name: "aws", VolumeSource: aws}},
+			Containers: []corev1.Container{{Image: "registry.example/sa-kms-signer:v1", VolumeMounts: []corev1.VolumeMount{{Name: "aws"}}}},
+		}}
+	}
 	try(t, "backends", map[string]checkCase{
 		"None":  {reason: "nothing to try"},
 		"Signs": {reason: "all is well", change: key(nil)},
@@ -103,6 +121,40 @@ func TestBackends(t *testing.T) {
 			reason: "nothing is signed", change: key(&signing.UnavailableError{Name: "hsm", KeyID: "hsm/1", Reason: "no answer within 2s"}),
 			want: []string{"backend-away: sign claims: kep740:hsm does not sign with key hsm/1: no answer within 2s: hsm/1"},
 		},
+		"VaultByName":    {reason: "DNS and the Pod need tokens", change: vaultAt("vault.secrets.svc:8200"), want: []string{"backend-needs-cluster: vault.secrets.svc is in this cluster, whose Pods need the tokens that it signs: bao.yaml"}},
+		"VaultByAddress": {reason: "likewise", objects: []runtime.Object{vault}, change: vaultAt("10.96.0.77:8200"), want: []string{"backend-needs-cluster: 10.96.0.77 is in this cluster, whose Pods need the tokens that it signs: bao.yaml"}},
+		"VaultElsewhere": {reason: "it starts first", objects: []runtime.Object{vault}, change: vaultAt("192.0.2.1:8200")},
+		"OwnToken": {
+			reason: "cloud credentials for a token of this issuer", objects: []runtime.Object{signerPod("with", corev1.VolumeSource{Projected: token}), signerPod("without", corev1.VolumeSource{})}, change: key(nil),
+			want: []string{"backend-needs-cluster: this Pod of sa-kms-signer does not start without the token in its volume aws, which it has to sign: kube-system/with"},
+		},
+	})
+}
+
+func TestPublished(t *testing.T) {
+	t.Parallel()
+	at := func(keys func(known signing.PublishedKey) []signing.PublishedKey, err error) func(*testing.T, *cluster, *fake.Clientset) {
+		return func(t *testing.T, c *cluster, _ *fake.Clientset) {
+			t.Helper()
+			key := privateKey(t, testkeys.P256()).Public()
+			document, failed := signing.MarshalJWKS([]signing.PublicKey{key})
+			testutil.Must(t, failed)
+			c.Get = func(context.Context, string) ([]byte, error) { return document, nil }
+			c.PublishedIssuers = []string{"https://issuer.example"}
+			c.ReadPublished = func(context.Context, string) (published.Answer, error) {
+				return published.Answer{Keys: keys(signing.PublishedKey{ID: key.ID, Algorithm: key.Algorithm, Key: key.Key})}, err
+			}
+		}
+	}
+	id := privateKey(t, testkeys.P256()).Public().ID
+	try(t, "published", map[string]checkCase{
+		"None": {reason: "nothing to read"},
+		"Same": {reason: "all is well", change: at(func(known signing.PublishedKey) []signing.PublishedKey { return []signing.PublishedKey{known} }, nil)},
+		"Other": {reason: "another key alone", change: at(func(signing.PublishedKey) []signing.PublishedKey { return []signing.PublishedKey{{ID: "x"}} }, nil), want: []string{
+			`published-key-wrong: https://issuer.example: key "` + id + `": it is not published`,
+			`published-key-foreign: https://issuer.example: key "x": it is no key of the ring`,
+		}},
+		"Down": {reason: "an error is no finding", change: at(func(signing.PublishedKey) []signing.PublishedKey { return nil }, errors.New("no answer")), wantErr: "no answer"},
 	})
 }
 

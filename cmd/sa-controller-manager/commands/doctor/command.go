@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/accounttemplate"
+	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/remote"
 )
 
@@ -52,9 +55,12 @@ type commandOptions struct {
 	admission  options.Admission
 	keys       options.Keys
 	election   options.LeaderElection
+	tokens     options.Tokens
+	published  options.Published
 	account    string
 	user       string
 	manager    string
+	signerKeys string
 	only, skip []string
 	timeout    time.Duration
 	grace      time.Duration
@@ -64,7 +70,7 @@ type commandOptions struct {
 // NewCommand needs no running manager.
 func NewCommand(client cli.ClientFunc) *cobra.Command {
 	o := &commandOptions{
-		admission: options.NewAdmission(), keys: options.NewKeys(), election: options.NewLeaderElection(),
+		admission: options.NewAdmission(), keys: options.NewKeys(), election: options.NewLeaderElection(), tokens: options.NewTokens(),
 		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: defaultGrace,
 		manager: "/etc/kubernetes/sa-controller-manager/kubeconfig",
 	}
@@ -110,10 +116,16 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. Only its key ID is used.",
 		options.KeyRingFlag:                "Key ring `file`. Only its key IDs are used, and its keys of other processes are tried.",
 		remote.SocketsFlag:                 options.AsManager,
-	}, &o.admission, &o.keys, &o.election)
+		options.AccountTemplateFlag:        "YAML `file` of the manager, to compare accounts with.",
+		"service-accounts":                 options.AsManager,
+		options.PublishedIssuerFlag:        "Issuer `URL` at which relying parties outside of the cluster read the keys. May be given several times.",
+		options.PublishedHostFlag:          "",
+		options.PublishedCAFileFlag:        "",
+	}, &o.admission, &o.keys, &o.election, &o.tokens, &o.published)
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, that a token is requested for. The Pod with dryRun is created in its namespace.")
 	cmd.Flags().StringVar(&o.user, "user", o.user, "User `name` of the manager. Without it, the subject of its ClusterRoleBinding.")
 	cmd.Flags().StringVar(&o.manager, "manager-kubeconfig", o.manager, "Kubeconfig `file` of the manager, for the expiry of its client certificate. Skipped if the file does not exist.")
+	cmd.Flags().StringVar(&o.signerKeys, "kms-signer-keys-dir", o.signerKeys, "The --keys-dir of sa-kms-signer, a `directory` of this host, to find an OpenBao or Vault that needs this cluster to start.")
 	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Run only these `checks`.")
 	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Skip these `checks`.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of each check.")
@@ -136,6 +148,7 @@ func (o *commandOptions) validate() []error {
 		p.Add("skip", strings.Join(o.skip, ","), "leaves no check of --only")
 	}
 	p = append(append(p, o.keys.Validate()...), o.election.Validate()...)
+	p = append(append(p, o.tokens.Validate()...), o.published.Validate()...)
 	return append(p, o.admission.Validate()...)
 }
 
@@ -200,9 +213,15 @@ func (o *commandOptions) cluster() (*cluster, error) {
 	cluster := &cluster{
 		Grace: o.grace,
 		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
-		ManagerKubeconfig: o.manager,
-		Kubeconfig:        podscan.KubeconfigFlag(o.connection.Kubeconfig),
-		LeaseNamespace:    o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
+		ManagerKubeconfig: o.manager, SignerKeys: o.signerKeys,
+		Kubeconfig:     podscan.KubeconfigFlag(o.connection.Kubeconfig),
+		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
+		AccountNames: o.tokens.ServiceAccounts, AccountsAsked: slices.Contains(o.only, accountsCheck),
+	}
+	if o.tokens.AccountTemplate != "" {
+		if cluster.Template, err = cli.ReadFile(options.AccountTemplateFlag, o.tokens.AccountTemplate, accounttemplate.Parse); err != nil {
+			return nil, err
+		}
 	}
 	if o.keys.RootCAFile != "" {
 		if cluster.RootCA, err = cli.ReadFile("root-ca-file", o.keys.RootCAFile, rootca.ParseBundle); err != nil {
@@ -212,6 +231,11 @@ func (o *commandOptions) cluster() (*cluster, error) {
 	if cluster.Keys, err = jwks.ReadKeys(&o.keys); err != nil {
 		return nil, err
 	}
+	reader, err := published.NewReader(o.published.CAFile, o.published.JWKSHosts)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
+	}
+	cluster.PublishedIssuers, cluster.ReadPublished = o.published.Issuers, reader.Issuer
 	if cluster.Remote, err = remoteKeys(&o.keys); err != nil {
 		return nil, err
 	}

@@ -39,7 +39,6 @@ func TestDoctorCommandLine(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got := clitest.Run(t, NewCommand(cli.Connect), tc.args...)
 			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.want) || strings.Contains(got.Stderr, "secret\n") {
 				t.Errorf("%+v, want code 1 and %q at first", got, tc.want)
@@ -65,7 +64,6 @@ func TestDoctorOutcome(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var stderr bytes.Buffer
 			if err := newReport(tc.results).outcome(&stderr); !errors.Is(err, tc.wantErr) || stderr.String() != tc.want {
 				t.Errorf("%v and %q, want %v and %q", err, stderr.String(), tc.wantErr, tc.want)

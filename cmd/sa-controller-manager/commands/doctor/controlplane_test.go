@@ -76,7 +76,6 @@ func TestIdentity(t *testing.T) {
 		"Expired":   {with(-365*day, -day, false), " expired at 1999-12-31T00:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var path string
 			change := func(t *testing.T, c *cluster, client *fake.Clientset) {
 				t.Helper()

@@ -63,6 +63,9 @@ func (r *report) table() string {
 			fmt.Fprintf(&b, "   where:  %s\n", shorten(finding.Objects))
 		}
 		fmt.Fprintf(&b, "   remedy: %s\n", finding.Remedy)
+		for _, command := range finding.Commands[:min(len(finding.Commands), shownObjects)] {
+			fmt.Fprintf(&b, "           %s\n", command)
+		}
 	}
 	return b.String()
 }

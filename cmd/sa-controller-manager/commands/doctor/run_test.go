@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
@@ -32,12 +31,8 @@ func TestRun(t *testing.T) {
 		}
 		var begun []string
 		report := newReport(run(t.Context(), &cluster{}, checks, time.Second, func(c check) { begun = append(begun, c.Name) }))
-		if diff := cmp.Diff([]string{"hangs", "both", "works"}, begun); diff != "" {
-			t.Errorf("begun (-want +got):\n%s", diff)
-		}
-		if diff := cmp.Diff([]string{"hangs", "both"}, report.unknown()); diff != "" {
-			t.Errorf("unknown (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "begun", []string{"hangs", "both", "works"}, begun)
+		testutil.Check(t, "unknown", []string{"hangs", "both"}, report.unknown())
 		const want = `CHECK   RESULT     DETAIL
 hangs   unknown    no answer within 1s: context deadline exceeded
 both    findings   down
@@ -47,9 +42,7 @@ works   ok         seen
    where:  a, b, c, d, e and 2 more (-o json has all)
    remedy: m
 `
-		if diff := cmp.Diff(want, printed(t, report, "table")); diff != "" {
-			t.Errorf("table (-want +got):\n%s", diff)
-		}
+		testutil.Check(t, "table", want, printed(t, report, "table"))
 	})
 }
 
@@ -82,12 +75,8 @@ func TestSelect(t *testing.T) {
 		}
 		return all
 	}
-	if diff := cmp.Diff(checkNames(), names(selected(nil, nil))); diff != "" {
-		t.Errorf("without flags (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"keys"}, names(selected([]string{"token", "keys"}, []string{"token"}))); diff != "" {
-		t.Errorf("with both (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "without flags", checkNames(), names(selected(nil, nil)))
+	testutil.Check(t, "with both", []string{"keys"}, names(selected([]string{"token", "keys"}, []string{"token"})))
 	if got := names(selected(nil, []string{"token"})); slices.Contains(got, "token") || len(got) != len(checkNames())-1 {
 		t.Errorf("without token: %v", got)
 	}
@@ -105,7 +94,5 @@ func TestReadOnce(t *testing.T) {
 		}
 	}
 	want := map[string]int{"secrets": 1, "serviceaccounts": 1, "namespaces": 1, "configmaps": 1}
-	if diff := cmp.Diff(want, lists); diff != "" {
-		t.Errorf("lists (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "lists", want, lists)
 }

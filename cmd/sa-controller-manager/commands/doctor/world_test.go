@@ -21,7 +21,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -105,9 +104,7 @@ func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Act
 			t.Errorf("%s: each of the commands %q of the remedy %q has to name the kubeconfig that was given", tc.reason, commands, finding.Remedy)
 		}
 	}
-	if diff := cmp.Diff(tc.want, problems); diff != "" {
-		t.Errorf("%s: problems (-want +got):\n%s", tc.reason, diff)
-	}
+	testutil.Check(t, tc.reason+": problems", tc.want, problems)
 	if (got.Error != "") != (tc.wantErr != "") || !strings.Contains(got.Error, tc.wantErr) {
 		t.Errorf("%s: error %q, want %q", tc.reason, got.Error, tc.wantErr)
 	}

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -46,9 +45,7 @@ func TestJWKS(t *testing.T) {
 			if beginning, ok := strings.CutSuffix(tc.stdout, "..."); ok && strings.HasPrefix(got.Stdout, beginning) {
 				got.Stdout = tc.stdout
 			}
-			if diff := cmp.Diff(clitest.Outcome{Code: tc.code, Stdout: tc.stdout, Stderr: tc.stderr}, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
+			testutil.Check(t, "result", clitest.Outcome{Code: tc.code, Stdout: tc.stdout, Stderr: tc.stderr}, got)
 		})
 	}
 	if got := clitest.Run(t, jwks.NewCommand(cli.Connect)); got.Code != 1 || got.Stderr != "Error: want keys: give --service-account-key-ring, --service-account-private-key-file or --service-account-key-file\n" {

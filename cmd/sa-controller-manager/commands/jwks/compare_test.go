@@ -12,6 +12,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -24,8 +25,8 @@ func key(t *testing.T, data []byte, state jwks.State) jwks.Key {
 	return jwks.Key{PublicKey: private.Public(), State: state, Origin: "a test"}
 }
 
-// published is the key as it should be.
-func published(key jwks.Key, changes ...func(*signing.PublishedKey)) signing.PublishedKey {
+// inJWKS is the key as it should be.
+func inJWKS(key jwks.Key, changes ...func(*signing.PublishedKey)) signing.PublishedKey {
 	p := signing.PublishedKey{ID: key.ID, Algorithm: key.Algorithm, Key: key.Key}
 	for _, change := range changes {
 		change(&p)
@@ -38,9 +39,9 @@ func TestCompare(t *testing.T) {
 	active, retired := key(t, testkeys.RSA2048(), signing.Active), key(t, testkeys.P256(), signing.Retired)
 	stranger := key(t, testkeys.P384(), "")
 	same := func(key jwks.Key) jwks.Line {
-		return jwks.Line{ID: key.ID, Algorithm: key.Algorithm, State: key.State, Result: jwks.Same}
+		return jwks.Line{ID: key.ID, Algorithm: key.Algorithm, State: key.State, Result: published.Same}
 	}
-	line := func(key jwks.Key, result jwks.Result, detail string) jwks.Line {
+	line := func(key jwks.Key, result published.Result, detail string) jwks.Line {
 		l := same(key)
 		l.Result, l.Detail = result, detail
 		return l
@@ -59,21 +60,21 @@ func TestCompare(t *testing.T) {
 		published []signing.PublishedKey
 		want      []jwks.Line
 	}{
-		"same":            {"in any order", []signing.PublishedKey{published(retired), published(active)}, []jwks.Line{same(active), same(retired)}},
-		"no algorithm":    {"RFC 7517 does not demand it", []signing.PublishedKey{published(retired), published(active, noAlgorithm)}, []jwks.Line{same(active), same(retired)}},
-		"missing":         {"its tokens are refused", []signing.PublishedKey{published(active)}, []jwks.Line{same(active), line(retired, jwks.Missing, gone)}},
-		"nothing":         {"", nil, []jwks.Line{line(active, jwks.Missing, gone), line(retired, jwks.Missing, gone)}},
-		"extra":           {"tokens of a stranger are accepted", []signing.PublishedKey{published(stranger), published(active), published(retired)}, []jwks.Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: jwks.Extra, Detail: "it is no key of the ring"}}},
-		"unreadable one":  {"nobody can verify with it", []signing.PublishedKey{{ID: "x", Problem: "broken"}, published(active), published(retired)}, []jwks.Line{same(active), same(retired), {ID: "x", Result: jwks.Extra, Detail: "it is no key of the ring, and cannot be read: broken"}}},
-		"other key":       {"worse than none", []signing.PublishedKey{published(active, otherKey), published(retired)}, []jwks.Line{line(active, jwks.Differs, "another key is published under its ID"), same(retired)}},
-		"both":            {"which one counts depends on the reader", []signing.PublishedKey{published(active, otherKey), published(active), published(retired)}, []jwks.Line{line(active, jwks.Differs, "another key is published under its ID"), same(retired)}},
-		"both, reversed":  {"", []signing.PublishedKey{published(active), published(active, otherKey), published(retired)}, []jwks.Line{line(active, jwks.Differs, "another key is published under its ID"), same(retired)}},
-		"other ID":        {"found by no token", []signing.PublishedKey{published(active, otherID), published(retired)}, []jwks.Line{line(active, jwks.Differs, `it is published with the key ID "mine", which its tokens do not bear`), same(retired)}},
-		"no ID":           {"", []signing.PublishedKey{published(active, noID), published(retired)}, []jwks.Line{line(active, jwks.Differs, "it is published without a key ID"), same(retired)}},
-		"other algorithm": {"the token's would be refused", []signing.PublishedKey{published(active, otherAlgorithm), published(retired)}, []jwks.Line{line(active, jwks.Differs, `it is published with the algorithm "PS256"`), same(retired)}},
-		"cannot be read":  {"", []signing.PublishedKey{published(active, unreadable), published(retired)}, []jwks.Line{line(active, jwks.Differs, "what is published under its ID cannot be read: broken"), same(retired)}},
-		"leaked":          {"somebody exported the wrong half", []signing.PublishedKey{published(active), published(active, leaked), published(retired)}, []jwks.Line{line(active, jwks.Leaked, leak), same(retired)}},
-		"a leaked one":    {"of somebody else", []signing.PublishedKey{published(active), published(retired), published(stranger, leaked)}, []jwks.Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: jwks.Leaked, Detail: leak}}},
+		"same":            {"in any order", []signing.PublishedKey{inJWKS(retired), inJWKS(active)}, []jwks.Line{same(active), same(retired)}},
+		"no algorithm":    {"RFC 7517 does not demand it", []signing.PublishedKey{inJWKS(retired), inJWKS(active, noAlgorithm)}, []jwks.Line{same(active), same(retired)}},
+		"missing":         {"its tokens are refused", []signing.PublishedKey{inJWKS(active)}, []jwks.Line{same(active), line(retired, published.Missing, gone)}},
+		"nothing":         {"", nil, []jwks.Line{line(active, published.Missing, gone), line(retired, published.Missing, gone)}},
+		"extra":           {"tokens of a stranger are accepted", []signing.PublishedKey{inJWKS(stranger), inJWKS(active), inJWKS(retired)}, []jwks.Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: published.Extra, Detail: "it is no key of the ring"}}},
+		"unreadable one":  {"nobody can verify with it", []signing.PublishedKey{{ID: "x", Problem: "broken"}, inJWKS(active), inJWKS(retired)}, []jwks.Line{same(active), same(retired), {ID: "x", Result: published.Extra, Detail: "it is no key of the ring, and cannot be read: broken"}}},
+		"other key":       {"worse than none", []signing.PublishedKey{inJWKS(active, otherKey), inJWKS(retired)}, []jwks.Line{line(active, published.Differs, "another key is published under its ID"), same(retired)}},
+		"both":            {"which one counts depends on the reader", []signing.PublishedKey{inJWKS(active, otherKey), inJWKS(active), inJWKS(retired)}, []jwks.Line{line(active, published.Differs, "another key is published under its ID"), same(retired)}},
+		"both, reversed":  {"", []signing.PublishedKey{inJWKS(active), inJWKS(active, otherKey), inJWKS(retired)}, []jwks.Line{line(active, published.Differs, "another key is published under its ID"), same(retired)}},
+		"other ID":        {"found by no token", []signing.PublishedKey{inJWKS(active, otherID), inJWKS(retired)}, []jwks.Line{line(active, published.Differs, `it is published with the key ID "mine", which its tokens do not bear`), same(retired)}},
+		"no ID":           {"", []signing.PublishedKey{inJWKS(active, noID), inJWKS(retired)}, []jwks.Line{line(active, published.Differs, "it is published without a key ID"), same(retired)}},
+		"other algorithm": {"the token's would be refused", []signing.PublishedKey{inJWKS(active, otherAlgorithm), inJWKS(retired)}, []jwks.Line{line(active, published.Differs, `it is published with the algorithm "PS256"`), same(retired)}},
+		"cannot be read":  {"", []signing.PublishedKey{inJWKS(active, unreadable), inJWKS(retired)}, []jwks.Line{line(active, published.Differs, "what is published under its ID cannot be read: broken"), same(retired)}},
+		"leaked":          {"somebody exported the wrong half", []signing.PublishedKey{inJWKS(active), inJWKS(active, leaked), inJWKS(retired)}, []jwks.Line{line(active, published.Leaked, leak), same(retired)}},
+		"a leaked one":    {"of somebody else", []signing.PublishedKey{inJWKS(active), inJWKS(retired), inJWKS(stranger, leaked)}, []jwks.Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: published.Leaked, Detail: leak}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -94,8 +95,8 @@ func TestCompare(t *testing.T) {
 func TestPrint(t *testing.T) {
 	t.Parallel()
 	lines := []jwks.Line{
-		{ID: "a", Algorithm: "ES256", State: signing.Active, Result: jwks.Same},
-		{ID: "evil\x1b[2J\n\u202e", Result: jwks.Extra, Detail: "why"},
+		{ID: "a", Algorithm: "ES256", State: signing.Active, Result: published.Same},
+		{ID: "evil\x1b[2J\n\u202e", Result: published.Extra, Detail: "why"},
 	}
 	cases := map[string]string{
 		"table": "KEY-ID                      ALGORITHM   STATE    RESULT   DETAIL\n" +
@@ -135,7 +136,7 @@ func TestUsable(t *testing.T) {
 	t.Parallel()
 	active := key(t, testkeys.RSA2048(), signing.Active)
 	got := jwks.Usable([]signing.PublishedKey{
-		{ID: "broken", Problem: "x"}, published(active, func(p *signing.PublishedKey) { p.ID, p.Algorithm = "theirs", "" }),
+		{ID: "broken", Problem: "x"}, inJWKS(active, func(p *signing.PublishedKey) { p.ID, p.Algorithm = "theirs", "" }),
 	}, "somewhere")
 	want := active
 	want.ID, want.State, want.Origin = "theirs", jwks.Published, "somewhere"

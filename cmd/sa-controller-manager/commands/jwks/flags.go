@@ -5,8 +5,8 @@ package jwks
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +14,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/published"
 )
 
 // AtCluster is the value of flags that take a place for kube-apiserver's own JWKS. A file
@@ -74,20 +75,9 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 		}
 		return OfCluster(ctx, cli.Getter(connected))
 	}
-	var roots *x509.CertPool // nil for those of the machine
-	if caFile != "" {
-		var err error
-		if roots, err = cli.ReadFile("ca-file", caFile, parseRoots); err != nil {
-			return nil, err
-		}
+	reader, err := published.NewReader(caFile, nil)
+	if err != nil {
+		return nil, fmt.Errorf("--ca-file: %w", err)
 	}
-	return Read(ctx, place, roots)
-}
-
-func parseRoots(bundle []byte) (*x509.CertPool, error) {
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(bundle) {
-		return nil, errors.New("want PEM with at least one certificate")
-	}
-	return roots, nil
+	return read(ctx, place, reader)
 }

@@ -19,6 +19,8 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
@@ -58,6 +60,8 @@ type commandOptions struct {
 	account    string
 	output     cli.Output
 	policy     rotation.Policy
+	published  options.Published
+	gated      bool // the command has the flags of published
 }
 
 // NewCommand needs no running manager.
@@ -67,8 +71,8 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Make, show and rotate the signing keys of a key ring",
 		Long:  description,
 		Args:  cli.NoArguments,
-	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newRollbackCommand(client), newPruneCommand(client), newRevokeCommand(client),
-		newExportCommand(), newImportCommand(client), jwks.NewCommand(client))
+	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newAutoCommand(client), newRollbackCommand(client), newPruneCommand(client), newRevokeCommand(client),
+		newExportCommand(), newImportCommand(client), newPublishCommand(), jwks.NewCommand(client))
 }
 
 // newCommandOptions adds the flags to cmd. formats are output formats besides the common ones.
@@ -104,6 +108,11 @@ func (o *commandOptions) addCacheAge(fs *pflag.FlagSet) {
 		"How long a new key is published before it may sign: the greatest age of a cached copy of the key set.")
 }
 
+func (o *commandOptions) addPublished(fs *pflag.FlagSet) {
+	o.gated = true
+	options.AddSome(fs, map[string]string{options.PublishedIssuerFlag: "", options.PublishedHostFlag: "", options.PublishedCAFileFlag: ""}, &o.published)
+}
+
 func (o *commandOptions) addHoldDown(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.policy.HoldDown, "hold-down", o.policy.HoldDown,
 		"How long a key is kept at least after it stopped signing, so that it can be rolled back to.")
@@ -111,6 +120,7 @@ func (o *commandOptions) addHoldDown(fs *pflag.FlagSet) {
 
 func (o *commandOptions) validate() []error {
 	p := append(options.Problems(o.output.Validate()), o.validateRing()...)
+	p = append(p, o.published.Validate()...)
 	p.Account(o.account)
 	if len(o.apiServers) > 0 && o.connection.Kubeconfig == "" {
 		p.Add("apiserver", o.apiServers[0], "must come with --kubeconfig, which says as whom to ask")
@@ -122,13 +132,20 @@ func (o *commandOptions) validate() []error {
 }
 
 // operator returns an Operator without a Cluster if the flags do not name one.
-func (o *commandOptions) operator(stderr io.Writer) (*Operator, error) {
+func (o *commandOptions) operator(stderr io.Writer) (*keyrotation.Operator, error) {
 	sockets, err := o.readSockets()
 	if err != nil {
 		return nil, err
 	}
+	gate, err := published.NewGate(o.published.Gate(o.issuer))
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
+	}
 	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
-	operator := &Operator{File: ringfile.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
+	operator := &keyrotation.Operator{File: ringfile.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
+	if gate != nil && o.gated {
+		operator.Gate = gate
+	}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
 		return operator, nil
 	}
@@ -137,7 +154,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*Operator, error) {
 		return nil, err
 	}
 	namespace, account, _ := strings.Cut(o.account, "/")
-	operator.Cluster = &Cluster{Client: client, Issuer: o.issuer, Namespace: namespace, Account: account}
+	operator.Cluster = &keyrotation.Cluster{Client: client, Issuer: o.issuer, Namespace: namespace, Account: account}
 	dial := func(url string) (kubernetes.Interface, error) {
 		connection := o.connection
 		connection.Master = url
@@ -151,7 +168,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*Operator, error) {
 		if err != nil {
 			return nil, fmt.Errorf("--apiserver %q: %w", url, err)
 		}
-		operator.Cluster.Others = append(operator.Cluster.Others, APIServer{URL: url, Client: other})
+		operator.Cluster.Others = append(operator.Cluster.Others, keyrotation.APIServer{URL: url, Client: other})
 	}
 	return operator, nil
 }
@@ -177,7 +194,7 @@ func (o *commandOptions) show(cmd *cobra.Command) error {
 	return err
 }
 
-func (o *commandOptions) print(cmd *cobra.Command, operator *Operator, pruned []Pruned) (*Report, error) {
+func (o *commandOptions) print(cmd *cobra.Command, operator *keyrotation.Operator, pruned []keyrotation.Pruned) (*keyrotation.Report, error) {
 	report, err := operator.Report(cmd.Context())
 	if err != nil {
 		return nil, err
@@ -188,7 +205,7 @@ func (o *commandOptions) print(cmd *cobra.Command, operator *Operator, pruned []
 
 // act performs a step and prints the ring. Findings do not change the exit code here: after a start,
 // for example, kube-apiserver does not accept the next key yet.
-func (o *commandOptions) act(cmd *cobra.Command, step func(context.Context, *Operator) ([]Pruned, error)) error {
+func (o *commandOptions) act(cmd *cobra.Command, step func(context.Context, *keyrotation.Operator) ([]keyrotation.Pruned, error)) error {
 	operator, err := o.operator(cmd.ErrOrStderr())
 	if err != nil {
 		return err

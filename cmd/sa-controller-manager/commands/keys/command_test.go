@@ -22,6 +22,15 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
+const rsaID = "08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY"
+
+func private(t *testing.T, data []byte) *signing.PrivateKey {
+	t.Helper()
+	key, err := signing.ParsePrivateKey(data)
+	testutil.Must(t, err)
+	return key
+}
+
 // keysCommand runs one on a ring, without a cluster.
 func keysCommand(t *testing.T, ring string, args ...string) clitest.Outcome {
 	t.Helper()

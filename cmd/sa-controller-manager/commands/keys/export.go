@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ringfile"
@@ -54,7 +55,7 @@ list -o pem" prints all public keys.`,
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		return (&Operator{File: ringfile.At(o.ring)}).Export(cmd.OutOrStdout(), export)
+		return export.write(cmd.OutOrStdout(), ringfile.At(o.ring))
 	}
 	return cmd
 }
@@ -96,7 +97,7 @@ The FILE has private keys. Remove it when it is imported.`,
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		return o.act(cmd, func(_ context.Context, operator *Operator) ([]Pruned, error) {
+		return o.act(cmd, func(_ context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
 			if join {
 				return nil, operator.File.Join(ringfile.At(args[0]), operator.Clock.Now(), operator.Policy)
 			}
@@ -118,9 +119,9 @@ type Export struct {
 	Replace bool   // the file may be there
 }
 
-// Export prints a key as PEM or writes it to a file.
-func (o *Operator) Export(stdout io.Writer, export Export) error {
-	state, err := o.File.Read()
+// write prints the key as PEM or writes it to a file.
+func (export Export) write(stdout io.Writer, from *ringfile.File) error {
+	state, err := from.Read()
 	if err != nil {
 		return err
 	}

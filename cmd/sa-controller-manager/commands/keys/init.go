@@ -11,6 +11,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/signing"
 )
 
@@ -51,7 +52,7 @@ is tried before. Keys of --service-account-key-file become retired keys: they ve
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		return o.act(cmd, func(ctx context.Context, operator *Operator) ([]Pruned, error) {
+		return o.act(cmd, func(ctx context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
 			pair, err := key.pair(ctx, operator)
 			if err != nil {
 				return nil, err

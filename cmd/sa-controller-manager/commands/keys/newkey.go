@@ -5,15 +5,13 @@ package keys
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/tokens"
 )
 
 // newKey has the flags that say where a key comes from.
@@ -51,47 +49,12 @@ func (k *newKey) validate(p *options.Problems, required bool) {
 }
 
 // pair reads, generates or pins a key.
-func (k *newKey) pair(ctx context.Context, operator *Operator) (*signing.KeyPair, error) {
+func (k *newKey) pair(ctx context.Context, operator *keyrotation.Operator) (*signing.KeyPair, error) {
 	switch {
 	case k.signer != "":
-		return operator.pin(ctx, k.signer, k.boundOnly)
+		return operator.Pin(ctx, k.signer, k.boundOnly)
 	case k.from != "":
 		return cli.ReadFile("from-private-key-file", k.from, signing.ParseKeyPair)
 	}
 	return signing.GenerateKeyPair(k.algorithm)
-}
-
-// pin takes the key of another process once it has signed both kinds of tokens as it must, for an
-// account that does not exist.
-func (o *Operator) pin(ctx context.Context, signer string, boundOnly bool) (*signing.KeyPair, error) {
-	name, err := signing.ParseSigner(signer)
-	if err != nil {
-		return nil, err
-	}
-	pinned, err := o.Signers.Pin(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if longest := o.Policy.TokenLifetime; pinned.MaxTokenExpiration < longest {
-		return nil, fmt.Errorf("%s signs tokens for at most %s, and kube-apiserver asks for up to %s: raise its maximum, or give the longest life of your tokens with --longest-token-lifetime",
-			signer, pinned.MaxTokenExpiration, longest)
-	}
-	pair, err := signing.RemoteKeyPair(name, pinned.Key, o.Signers.Sign)
-	if err != nil {
-		return nil, err
-	}
-	if err := tokens.TrySigner(ctx, pair.Private(), o.Issuer); err != nil {
-		return nil, fmt.Errorf("try a bound token: %w", err)
-	}
-	err = tokens.TryLegacySigner(ctx, pair.Private())
-	if refused, ok := errors.AsType[*signing.UnavailableError](err); ok && refused.Refused {
-		if boundOnly {
-			return pair, nil
-		}
-		return nil, fmt.Errorf("%s refuses the tokens of Secrets, which the token controller signs: where it does not run, give --bound-tokens-only", signer)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("try a token of a Secret: %w", err)
-	}
-	return pair, nil
 }

@@ -16,8 +16,7 @@ import (
 	"golang.org/x/term"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/controllers/keyrotation"
 )
 
 // newRevokeCommand removes a key that has leaked.
@@ -36,7 +35,8 @@ Import the ring on the other nodes too: the command returns when every kube-apis
 an external signer refuses a new token of the key, and makes each of them fetch the key set
 meanwhile. kube-apiserver may accept a token that it has seen before for 10 s more, and a
 kubelet for two minutes; open watches stay open. Restart a kube-apiserver that has key
-files of its own.`,
+files of its own. The private half of a key that another process has (kep740:NAME) is left
+there: the command says what to destroy by hand.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)
@@ -55,7 +55,7 @@ files of its own.`,
 		if yes {
 			confirm = nil
 		}
-		return o.act(cmd, func(ctx context.Context, operator *Operator) ([]Pruned, error) {
+		return o.act(cmd, func(ctx context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
 			return operator.Revoke(ctx, args[0], confirm)
 		})
 	}
@@ -82,46 +82,4 @@ func confirmed(ctx context.Context, stdin io.Reader, stderr io.Writer, warning s
 	case <-ctx.Done():
 	}
 	return errors.New("nothing was changed")
-}
-
-// Revoke removes a key from the ring, and returns when every kube-apiserver refuses its tokens.
-// confirm is called with what the step breaks, and an error of it ends the step; nil confirms.
-func (o *Operator) Revoke(ctx context.Context, id string, confirm func(ctx context.Context, warning string) error) ([]Pruned, error) {
-	state, err := o.read()
-	if err != nil {
-		return nil, err
-	}
-	key, _ := state.Key(id)
-	next, err := rotation.Revoke(state, id, o.Clock.Now(), o.Policy)
-	if err != nil {
-		return nil, err
-	}
-	if confirm != nil {
-		affected, err := o.affectedBy(ctx, state, key)
-		if err != nil {
-			return nil, err
-		}
-		if err := confirm(ctx, fmt.Sprintf("every token signed with key %s will be refused, %s", id, affected)); err != nil {
-			return nil, err
-		}
-	}
-	if err := o.File.Update(state.Generation, func(rotation.State) (rotation.State, error) { return next, nil }); err != nil {
-		return nil, err
-	}
-	return []Pruned{{KeyID: id, Pruned: true}}, o.AwaitRefused(ctx, key)
-}
-
-// affectedBy says which tokens are signed with a key.
-func (o *Operator) affectedBy(ctx context.Context, state rotation.State, key rotation.Key) (string, error) {
-	if key.Role == signing.Next {
-		return "and none was signed with it here", nil
-	}
-	if o.Cluster == nil {
-		return "those of Secrets and of Pods (--kubeconfig counts them)", nil
-	}
-	uses, err := o.Cluster.Uses(ctx, state.Ring())
-	if err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("those of %d Secrets, and those of Pods that kubelets have not renewed since the key was retired", uses.Count(key.ID)), nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/signing"
 )
 
@@ -37,7 +38,8 @@ ends the rotation; "status" says how far it is. Each step waits for a decision o
 and "keys rollback" goes back from each of them.`,
 		Example: rotateExamples,
 		Args:    cli.NoArguments,
-	}, newRotateStartCommand(client), newRotateStatusCommand(client), newRotateActivateCommand(client), newRotateCompleteCommand(client))
+	}, newRotateStartCommand(client), newRotateStatusCommand(client), newRotateActivateCommand(client), newRotateCompleteCommand(client),
+		newRotatePauseCommand(client), newRotateResumeCommand(client))
 }
 
 func newRotateStartCommand(client cli.ClientFunc) *cobra.Command {
@@ -47,7 +49,8 @@ func newRotateStartCommand(client cli.ClientFunc) *cobra.Command {
 		Use:   "start",
 		Short: "Publish a new key, which does not sign yet",
 		Long: `Make a new key and publish it: it verifies from now on, and may sign once every copy of
-the key set that somebody keeps has it (--cache-age). If that was done already, nothing
+the key set that somebody keeps has it (--cache-age, and what the caches of --published-issuer
+keep longer). If that was done already, nothing
 is changed. With --key=kep740:NAME a process of this host has the key, such as
 sa-kms-signer; it is tried before.
 
@@ -57,15 +60,16 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 	}
 	o := newCommandOptions(cmd, client)
 	o.addCacheAge(cmd.Flags())
+	o.addPublished(cmd.Flags())
 	key.addFlags(cmd, "PEM `file` with the new private key, instead of having one made. It is copied.", "Kind of the new key; that of the present one if not given.")
-	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the new key may be activated.")
+	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the time of --cache-age has passed.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := options.Problems(o.validate())
 		key.validate(&p, false)
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		return o.act(cmd, func(ctx context.Context, operator *Operator) ([]Pruned, error) {
+		return o.act(cmd, func(ctx context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
 			resumed, err := start(ctx, operator, key)
 			if err != nil {
 				return nil, err
@@ -82,7 +86,7 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 	return cmd
 }
 
-func start(ctx context.Context, operator *Operator, key newKey) (resumed bool, err error) {
+func start(ctx context.Context, operator *keyrotation.Operator, key newKey) (resumed bool, err error) {
 	var own *signing.KeyPair
 	if key.algorithm == "" && key != (newKey{}) {
 		if own, err = key.pair(ctx, operator); err != nil {
@@ -95,7 +99,7 @@ func start(ctx context.Context, operator *Operator, key newKey) (resumed bool, e
 		}
 		return key.algorithm == "" || key.algorithm == signing.KindOf(next)
 	}
-	return operator.Start(same, func(present signing.PublicKey) (*signing.KeyPair, error) {
+	return operator.Start(ctx, same, func(present signing.PublicKey) (*signing.KeyPair, error) {
 		if own != nil {
 			return own, nil
 		}
@@ -118,6 +122,7 @@ unknown-key. Nothing is changed.`,
 		Args: cli.NoArguments,
 	}
 	o := newCommandOptions(cmd, client)
+	o.addPublished(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
@@ -134,9 +139,13 @@ func newRotateActivateCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Sign with the new key from now on; the previous one verifies only. That is done when the
 new key has been published for long enough, and when kube-apiserver has accepted a
 token that is signed with it (of two minutes, and for an audience of our own). If it
-signs already, nothing is changed.`,
+signs already, nothing is changed.
+
+With --published-issuer relying parties must have it, too: it signs when every answer of
+that URL has had it for as long as a cache may keep what it had before. Only a command
+that looks all the time knows that: give --wait, and start it right after "start".`,
 		Args: cli.NoArguments,
-	}, (*Operator).Activate)
+	}, (*keyrotation.Operator).Activate)
 }
 
 func newRotateCompleteCommand(client cli.ClientFunc) *cobra.Command {
@@ -148,28 +157,29 @@ counted from now on. If the new key does not sign yet, this first does what "act
 does. The previous key stays in the ring until it is pruned. If that was done already,
 nothing is changed.`,
 		Args: cli.NoArguments,
-	}, (*Operator).Complete)
+	}, (*keyrotation.Operator).Complete)
 }
 
 // newActivatingCommand is one that may activate a key.
-func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*Operator, context.Context, ActivateOptions) error) *cobra.Command {
-	var activate ActivateOptions
+func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*keyrotation.Operator, context.Context, keyrotation.ActivateOptions) error) *cobra.Command {
+	var activate keyrotation.ActivateOptions
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
+	o.addPublished(cmd.Flags())
 	addActivateFlags(cmd.Flags(), &activate)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
 		}
-		return o.act(cmd, func(ctx context.Context, operator *Operator) ([]Pruned, error) {
+		return o.act(cmd, func(ctx context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
 			return nil, step(operator, ctx, activate)
 		})
 	}
 	return cmd
 }
 
-func addActivateFlags(fs *pflag.FlagSet, activate *ActivateOptions) {
-	fs.BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough and kube-apiserver accepts it.")
-	fs.BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough, and ask no kube-apiserver but that of --kubeconfig. What verifies with an older copy of the key set, and each kube-apiserver that does not know the key, refuses new tokens.")
+func addActivateFlags(fs *pflag.FlagSet, activate *keyrotation.ActivateOptions) {
+	fs.BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough, also at each --published-issuer, and kube-apiserver accepts it.")
+	fs.BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough, also at --published-issuer and --published-manually, and ask no kube-apiserver but that of --kubeconfig. What verifies with an older copy of the key set, and each kube-apiserver that does not know the key, refuses new tokens.")
 	fs.BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
 }

@@ -68,7 +68,6 @@ func TestKubeadmCommandLine(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got := clitest.Run(t, NewCommand(), tc.args...)
 			if got.Code != tc.wantCode || !strings.HasPrefix(got.Stdout, tc.wantStdout) || !strings.HasPrefix(got.Stderr, tc.wantStderr) {
 				t.Errorf("%+v, want code %d, %q and %q at first", got, tc.wantCode, tc.wantStdout, tc.wantStderr)

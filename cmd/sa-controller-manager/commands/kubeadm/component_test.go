@@ -28,7 +28,6 @@ func TestThereAndBack(t *testing.T) {
 				continue
 			}
 			t.Run(kind+" "+path, func(t *testing.T) {
-				t.Parallel()
 				out := apply(t, before, c.out)
 				if bytes.Equal(out.Bytes(), before.Bytes()) {
 					t.Fatal("nothing was changed")
@@ -175,7 +174,6 @@ func TestEdits(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			m := parse(t, tc.component, pod(append([]string{tc.component.name}, tc.command...)))
 			edit, err := tc.component.out(m)
 			if tc.refused != "" {
@@ -189,9 +187,7 @@ func TestEdits(t *testing.T) {
 				return
 			}
 			edit, err = tc.component.in(m, nil, "sa.key")
-			if diff := cmp.Diff(tc.back, commandOf(t, m, edit, err)); diff != "" {
-				t.Errorf("%s\nthe way back (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\nthe way back", tc.back, commandOf(t, m, edit, err))
 		})
 	}
 }

@@ -202,9 +202,7 @@ func TestFixOfStaleKeysLosesNone(t *testing.T) {
 				got = append(got, key.ID)
 			}
 			want := []string{keyID(t, testkeys.RSA2048()), keyID(t, testkeys.P384()), keyID(t, testkeys.P256())}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("sa.pub after %s (-want +got):\n%s", fix, diff)
-			}
+			testutil.Check(t, "sa.pub after "+fix, want, got)
 		})
 	}
 }

@@ -57,7 +57,6 @@ func TestHandbackOfARemoteKey(t *testing.T) {
 		"Skipped":       {id: foreign, newKey: true, skip: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			p := newRotated(t, true)
 			remote := p.toSigner(t, tc.id)
 			p.config.NewKey, p.config.SkipKeyCheck, p.config.Clock = tc.newKey, tc.skip, clock.RealClock{}

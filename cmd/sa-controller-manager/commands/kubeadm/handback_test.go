@@ -205,9 +205,7 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 				if operator == nil {
 					operator = unchanged
 				}
-				if diff := cmp.Diff(string(sample(t, version, one.name, operator)), string(read(t, p.config.manifest(one.name)))); diff != "" {
-					t.Errorf("%s: %s (-want +got):\n%s", tc.reason, one.name, diff)
-				}
+				testutil.Check(t, tc.reason+": "+one.name, string(sample(t, version, one.name, operator)), string(read(t, p.config.manifest(one.name))))
 			}
 			for name := range p.all(t) {
 				if !strings.HasPrefix(name, "backup/") && !strings.HasPrefix(name, "manifests/kube-") {

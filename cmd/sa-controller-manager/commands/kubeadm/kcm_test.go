@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -99,7 +98,6 @@ func TestCarriedOver(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			one := controllerManagerComponent()
 			var own []byte
 			if tc.own != nil {
@@ -116,9 +114,7 @@ func TestCarriedOver(t *testing.T) {
 				wantError(t, tc.reason, err, tc.refused)
 				return
 			}
-			if diff := cmp.Diff(tc.want, k.args); diff != "" {
-				t.Errorf("%s\narguments (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\narguments", tc.want, k.args)
 			more := slices.DeleteFunc(slices.Clone(k.files), func(file string) bool {
 				return file == "/etc/kubernetes/pki/sa.key" || file == "/etc/kubernetes/pki/ca.crt"
 			})
@@ -254,7 +250,6 @@ func TestNowhere(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			p := newControlPlane(t, "v1.36")
 			p.write(t, "manifests/kube-controller-manager.yaml", pod(slices.Concat([]string{controllerManager, theKey, theCA}, tc.kcm)))
 			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return ownWith(tc.args), nil }

@@ -18,6 +18,7 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/internal/apiservers"
 )
 
 // The webhook is registered with a loopback address: each kube-apiserver calls the process on its own
@@ -59,7 +60,7 @@ func (c *Config) mayRegister(o *observed) cli.Look {
 		alone := nodesWithoutManager(servers, c.Node, managers)
 		if len(alone) > 0 && ownFlag(c.ownManifest(o), "webhook-await-hosts") != "false" {
 			// It waits only for servers that have an identity Lease.
-			hosts, err := registration.LiveHosts(ctx, c.Client, c.Clock.Now())
+			hosts, err := apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
 			if err != nil || len(hosts) >= len(servers) {
 				return err
 			}
@@ -110,7 +111,7 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	hosts, err := registration.LiveHosts(ctx, c.Client, c.Clock.Now())
+	hosts, err := apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
 	if err != nil {
 		return err
 	}

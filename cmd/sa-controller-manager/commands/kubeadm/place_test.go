@@ -41,7 +41,6 @@ func TestBinaryStays(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			if tc.owner != 0 && os.Geteuid() != 0 {
 				t.Skip("only root can give files away")
 			}
@@ -91,7 +90,6 @@ func TestAlone(t *testing.T) {
 		"NoManifest":   {"README", "# a: [", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			p := newControlPlane(t, "v1.36")
 			p.write(t, "manifests/"+tc.file, []byte(tc.data))
 			before := p.all(t)

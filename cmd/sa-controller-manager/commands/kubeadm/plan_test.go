@@ -200,7 +200,6 @@ func TestPlan(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			p := newControlPlane(t, "v1.36")
 			if tc.prepare != nil {
 				tc.prepare(t, p)
@@ -208,9 +207,7 @@ func TestPlan(t *testing.T) {
 			if tc.way == nil {
 				tc.way = takeover
 			}
-			if diff := cmp.Diff(tc.want, p.plan(t, tc.way)); diff != "" {
-				t.Errorf("%s\n(-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, p.plan(t, tc.way))
 		})
 	}
 }
@@ -228,7 +225,6 @@ func TestRewriteThatDoesNotCome(t *testing.T) {
 		"First":   {nil, "it did not come within 1ms", "Nothing of the control plane has been changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			p := newControlPlane(t, "v1.36")
 			rendered := ownWith([]string{theKey, "--secure-port=1"})
 			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return rendered, nil }

@@ -40,7 +40,6 @@ func TestTakeoverLosesNoKey(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			p := newSigningControlPlane(t)
 			for _, one := range components() {
 				p.write(t, "etc/kubernetes/manifests/"+one.name+".yaml", read(t, p.config.manifest(one.name)))
@@ -85,7 +84,6 @@ func TestVersionWithoutATag(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			p := newSigningControlPlane(t)
 			client := fake.NewClientset()
 			client.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &apimachineryversion.Info{GitVersion: tc.running}
@@ -129,7 +127,6 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			p := newControlPlane(t, "v1.36")
 			if tc.now != nil {
 				p.write(t, "manifests/sa-controller-manager.yaml", ownWith(tc.now))

@@ -66,6 +66,14 @@ func (c *Config) render(o *observed) error {
 	if o.rendered, err = c.Render(pod); err != nil {
 		return err
 	}
+	if pod.Sockets, err = c.signerSockets(o.rendered); err != nil {
+		return err
+	}
+	if len(pod.Sockets) > 0 {
+		if o.rendered, err = c.Render(pod); err != nil {
+			return err
+		}
+	}
 	return c.checkBinary()
 }
 

@@ -59,9 +59,7 @@ func TestSignerTakeover(t *testing.T) {
 		}
 		want = strings.Replace(want, old, replacement, 1)
 	}
-	if diff := cmp.Diff(want, string(read(t, p.config.manifest(apiServer)))); diff != "" {
-		t.Errorf("kube-apiserver's manifest (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "kube-apiserver's manifest", want, string(read(t, p.config.manifest(apiServer))))
 }
 
 func asJSON(t *testing.T, data []byte) []byte {
@@ -121,7 +119,6 @@ func TestSignerHandbackRestores(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			p := newSigningControlPlane(t)
 			before := p.all(t)
 			in(t, p)
@@ -142,7 +139,6 @@ func TestSignerHandbackAfterAnotherEdit(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]string{"NothingIsGone": "", "OurManifest": "manifests/sa-controller-manager.yaml", "TheBackup": "backup/kube-apiserver.yaml"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			p := newSigningControlPlane(t)
 			p.config.ExternalSigner = true
 			p.writeSteps(t, takeover, 3)
@@ -186,7 +182,6 @@ func TestSignerRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			p := newSigningControlPlane(t)
 			p.config.ExternalSigner = true
 			text := string(read(t, p.config.manifest(apiServer)))
@@ -221,9 +216,7 @@ func TestSignerArgs(t *testing.T) {
 		"--service-account-key-file=/etc/kubernetes/pki/1.pub", "--service-account-key-file=/etc/kubernetes/pki/2.pub",
 		"--external-signer-max-token-expiration=17520h0m0s",
 	}
-	if diff := cmp.Diff(want, s.Args()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "result", want, s.Args())
 }
 
 // TestOurProcessOutlivesItsUse: kube-apiserver would not start without it.

@@ -6,9 +6,10 @@ package kubeadm
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestStock(t *testing.T) {
@@ -42,14 +43,9 @@ func TestStock(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			servers, managers := Stock(tc.pods)
-			if diff := cmp.Diff(tc.servers, servers); diff != "" {
-				t.Errorf("kube-apiservers (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.managers, managers); diff != "" {
-				t.Errorf("kube-controller-managers (-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "kube-apiservers", tc.servers, servers)
+			testutil.Check(t, "kube-controller-managers", tc.managers, managers)
 		})
 	}
 }

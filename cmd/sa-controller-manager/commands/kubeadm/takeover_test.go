@@ -123,7 +123,6 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			n := newTakeoverNode(t)
 			before := n.files(t)
 			got := n.takeover(t, tc.args...)
@@ -158,7 +157,6 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got := newTakeoverNode(t).takeover(t, append(tc.args, "--dry-run")...)
 			if got.Code != 0 || !strings.Contains(got.Stdout, "\n1. manager: ") {
 				t.Fatalf("%s: %+v, want the plan", tc.reason, got)
@@ -168,9 +166,7 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 				mounts = append(mounts, found[1])
 			}
 			slices.Sort(mounts)
-			if diff := cmp.Diff(tc.mounts, slices.Compact(mounts)); diff != "" {
-				t.Errorf("%s: directories that our Pod mounts (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": directories that our Pod mounts", tc.mounts, slices.Compact(mounts))
 		})
 	}
 }
@@ -202,7 +198,6 @@ func TestAcceptFlag(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			n := newTakeoverNode(t)
 			const last = "    - --use-service-account-credentials=true\n"
 			file := filepath.Join(n.dir, "kube-controller-manager.yaml")

@@ -37,7 +37,6 @@ func TestWriteLosesNothing(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			path := filepath.Join(t.TempDir(), "manifest.yaml")
 			if tc.now != "" {
 				testutil.Must(t, os.WriteFile(path, []byte(tc.now), 0o600))

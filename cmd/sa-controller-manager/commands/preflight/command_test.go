@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
@@ -43,16 +41,13 @@ missing   update   leases.coordination.k8s.io           kube-system   one    lea
 	}
 	for output, want := range cases {
 		t.Run(output, func(t *testing.T) {
-			t.Parallel()
 			var b bytes.Buffer
 			testutil.Must(t, report.Print(&b, rules, output))
 			if want == "" {
 				clitest.Golden(t, "report."+output, b.String())
 				return
 			}
-			if diff := cmp.Diff(want, b.String()); diff != "" {
-				t.Errorf("permissions (-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "permissions", want, b.String())
 		})
 	}
 }

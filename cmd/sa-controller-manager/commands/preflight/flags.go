@@ -58,7 +58,9 @@ func makesTokenSecrets(f *flags) bool {
 }
 
 func rotates(f *flags) bool         { return f.Keys.Store().Rotates }
+func rotatesByPolicy(f *flags) bool { return f.Rotation.Every != 0 }
 func servesWebhook(f *flags) bool   { return f.Webhook.Port != 0 }
+func shapesAccounts(f *flags) bool  { return f.Tokens.AccountTemplate != "" }
 func elects(f *flags) bool          { return f.LeaderElection.LeaderElect }
 func discoversIssuer(f *flags) bool { return f.Keys.Issuer() == "" }
 
@@ -70,7 +72,9 @@ func delegatesAsItself(f *flags) bool {
 }
 
 func registers(f *flags) bool          { return f.Webhook.Registration != options.RegistrationNone }
-func issuesCertificate(f *flags) bool  { return f.Webhook.CertFile == "" }
+func registersInAPI(f *flags) bool     { return registers(f) && !registersStatic(f) }
+func registersStatic(f *flags) bool    { return f.Webhook.Registration == options.RegistrationStatic }
+func issuesCertificate(f *flags) bool  { return f.Webhook.CertFile == "" && !registersStatic(f) }
 func awaitsHosts(f *flags) bool        { return f.Webhook.AwaitsHosts() }
 func mountsTokenSecrets(f *flags) bool { return f.podToken == serviceaccount.Secret }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -35,9 +34,7 @@ func TestManifest(t *testing.T) {
 			want = append(want, key.role(rules), key.binding(manifests.User))
 		}
 	}
-	if diff := cmp.Diff(byName(want), byName(got)); diff != "" {
-		t.Errorf("objects (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "objects", byName(want), byName(got))
 }
 
 func byName(objects []runtime.Object) map[string]runtime.Object {

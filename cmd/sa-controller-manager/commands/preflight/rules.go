@@ -21,6 +21,7 @@ const (
 	token          Part = "token"
 	rootCA         Part = "root-ca"
 	webhookOptions Part = "webhook-options"
+	keyRotation    Part = "key-rotation"
 )
 
 // Rule is some verbs on one kind of thing.
@@ -46,6 +47,9 @@ type partRules struct {
 	rules []Rule
 }
 
+// optional reports whether no manifest turns the part on.
+func (p Part) optional() bool { return p == webhookOptions || p == keyRotation }
+
 // table is what the files below manifests/permissions grant, with the Lease that o names.
 func table(o *options.Options) []partRules {
 	return []partRules{
@@ -56,6 +60,7 @@ func table(o *options.Options) []partRules {
 		{"legacy-token-cleaner", enabled(options.LegacyServiceAccountTokenCleaner), cleanerRules()},
 		{"webhook", servesWebhook, webhookRules()},
 		{webhookOptions, servesWebhook, webhookOptionRules()},
+		{keyRotation, rotatesByPolicy, keyRotationRules()},
 		{"leader-election", elects, leaderElectionRules(&o.LeaderElection)},
 		{"secure-serving", delegatesAsItself, servingRules()},
 	}
@@ -76,12 +81,12 @@ func Rules(o *options.Options) ([]Rule, error) {
 // StandardRules are those of manifests/permissions, whatever the flags are; only the Lease is
 // that of o.
 func StandardRules(o *options.Options) []Rule {
-	return choose(o, func(part partRules, _ Rule) bool { return part.part != webhookOptions })
+	return choose(o, func(part partRules, _ Rule) bool { return !part.part.optional() })
 }
 
 // OptionalRules are those of the component options beside manifests/permissions.
 func OptionalRules() []Rule {
-	return choose(options.New(), func(part partRules, _ Rule) bool { return part.part == webhookOptions })
+	return choose(options.New(), func(part partRules, _ Rule) bool { return part.part.optional() })
 }
 
 // choose takes rows of the table.
@@ -155,6 +160,10 @@ func serviceAccountRules() []Rule {
 			Verbs: verbs("create"), Resource: accounts,
 			Why: "Making them. RBAC cannot restrict create to a name.",
 		},
+		{
+			If: shapesAccounts, Verbs: verbs("get"), Resource: namespaces,
+			Why: "Only for --account-template: the labels of a namespace that an account is created in.",
+		},
 	}
 }
 
@@ -193,6 +202,32 @@ func keyRingRule() Rule {
 		Part: token, Verbs: verbs("get", "list", "watch", "update"), Resource: secrets, Namespace: system, Name: informers.KeyRingName,
 		Why: "Which key ring each replica has, by key IDs and hashes, so that one whose ring is behind or forked signs nothing that is refused. " +
 			"It holds no key, and comes with the permissions.",
+	}
+}
+
+// keyRotationRules are for --rotate-every.
+func keyRotationRules() []Rule {
+	return []Rule{
+		{
+			Verbs: verbs("get"), Resource: accounts, Namespace: system, Name: "default",
+			Why: "The account that keys are tried with.",
+		},
+		{
+			Verbs: verbs("create"), Resource: accounts + "/token", Namespace: system, Name: "default",
+			Why: "Which key each kube-apiserver signs with.",
+		},
+		{
+			Verbs: verbs("list"), Resource: secrets,
+			Why: "Which token Secrets a key needs to stay for. Only type kubernetes.io/service-account-token is listed.",
+		},
+		{
+			Verbs: verbs("list"), Group: leasesGroup, Resource: leases, Namespace: system,
+			Why: "On which hosts kube-apiserver runs, by its identity Leases. RBAC cannot restrict list to a label.",
+		},
+		{
+			Verbs: verbs("list"), Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: metav1.NamespaceDefault,
+			Why: "Where each of several kube-apiservers can be asked.",
+		},
 	}
 }
 

@@ -35,7 +35,7 @@ func webhookRules() []Rule {
 			Why: "The serving CA is one Secret, which all replicas share.",
 		},
 		{
-			If: registers, Verbs: verbs("create"), Resource: pods, Namespace: system,
+			If: registersInAPI, Verbs: verbs("create"), Resource: pods, Namespace: system,
 			Why: "The probe Pod, created with dryRun only, by which kube-apiserver proves that it reaches the webhook. Only for " +
 				"--webhook-registration=url or service.",
 		},
@@ -43,11 +43,11 @@ func webhookRules() []Rule {
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
 		rules = append(rules,
 			Rule{
-				If: registers, Verbs: verbs("create"), Group: registrationGroup, Resource: resource,
+				If: registersInAPI, Verbs: verbs("create"), Group: registrationGroup, Resource: resource,
 				Why: "Only for --webhook-registration=url or service. RBAC cannot restrict create to a name.",
 			},
 			Rule{
-				If: registers, Verbs: verbs("get", "list", "watch", "update"), Group: registrationGroup, Resource: resource, Name: "00-sa-controller-manager",
+				If: registersInAPI, Verbs: verbs("get", "list", "watch", "update"), Group: registrationGroup, Resource: resource, Name: "00-sa-controller-manager",
 				Why: `list: for a kube-apiserver that does not send the first list through the watch. get: for "webhook unregister" and "webhook register".`,
 			})
 	}
@@ -80,6 +80,14 @@ func webhookOptionRules() []Rule {
 			If: mountsTokenSecrets, Verbs: verbs("list", "watch"), Resource: secrets,
 			Why: "Only for --pod-token=secret: which token Secret a Pod can be given. The process lists and watches only type " +
 				"kubernetes.io/service-account-token.",
+		},
+		{
+			If: registersStatic, Verbs: verbs("get"), Path: "/metrics",
+			Why: "Only for --webhook-registration=static: which files kube-apiserver has loaded.",
+		},
+		{
+			If: registersStatic, Verbs: verbs("get"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca",
+			Why: "Only for --webhook-registration=static: the serving CA to begin with, if another registration was in use before.",
 		},
 		{
 			If: plugin(plugins.DenyEscalatingExec), Verbs: verbs("get"), Resource: pods,

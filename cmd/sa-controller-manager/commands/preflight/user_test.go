@@ -28,7 +28,6 @@ func TestCheckUser(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			client := fake.NewClientset()
 			// Whatever is asked for is not granted.
 			client.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {

@@ -21,7 +21,6 @@ func TestTokensAreNoArguments(t *testing.T) {
 		"damaged": {"inspect", "x" + token}, "too long": {"inspect", strings.Repeat("x", 5000)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			got := clitest.Run(t, NewCommand(cli.Connect), args...)
 			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, "Error: this looks like a token as an argument, where everybody on the machine can read it") {
 				t.Errorf("%+v", got)

@@ -20,7 +20,6 @@ func TestPrintVersion(t *testing.T) {
 	}
 	for _, output := range []string{"text", "json", "yaml"} {
 		t.Run(output, func(t *testing.T) {
-			t.Parallel()
 			var b bytes.Buffer
 			if err := writeTo(&b, output, info); err != nil {
 				t.Fatal(err)

@@ -1,8 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook implements the commands that switch the admission webhook off and on, and that
-// find the Pods admitted without it. They need no running manager.
+// Package webhook implements the commands that switch the admission webhook off and on, that find
+// the Pods admitted without it, and that write its configurations as files. They need no running
+// manager.
 package webhook
 
 import (
@@ -85,7 +86,7 @@ func switches() []onOff {
 }
 
 // NewCommand returns the command webhook with its subcommands.
-func NewCommand(client cli.ClientFunc) *cobra.Command {
+func NewCommand(client cli.ClientFunc, write WriteManifestsFunc) *cobra.Command {
 	var children []*cobra.Command
 	for _, s := range switches() {
 		children = append(children, s.command(client))
@@ -95,7 +96,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Switch the admission webhook off and on, and find the Pods that it missed",
 		Long:  description,
 		Args:  cli.NoArguments,
-	}, append(children, newMissedCommand(client))...)
+	}, append(children, newMissedCommand(client), newManifestsCommand(write))...)
 }
 
 func (s onOff) command(client cli.ClientFunc) *cobra.Command {

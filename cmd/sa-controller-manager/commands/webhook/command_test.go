@@ -97,7 +97,7 @@ func TestWebhookCommandLine(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := clitest.Run(t, NewCommand(cli.Connect), tc.args...)
+			got := clitest.Run(t, NewCommand(cli.Connect, nil), tc.args...)
 			if got.Code != tc.wantCode || !strings.HasPrefix(got.Stdout, tc.wantStdout) || !strings.HasPrefix(got.Stderr, tc.wantStderr) {
 				t.Errorf("%+v, want code %d, %q and %q at first", got, tc.wantCode, tc.wantStdout, tc.wantStderr)
 			}
@@ -108,7 +108,7 @@ func TestWebhookCommandLine(t *testing.T) {
 // runWith runs a sub-command on a cluster.
 func runWith(t *testing.T, client kubernetes.Interface, args ...string) clitest.Outcome {
 	t.Helper()
-	return clitest.Run(t, NewCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil }), args...)
+	return clitest.Run(t, NewCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil }, nil), args...)
 }
 
 func configurations(annotations map[string]string, webhooks int) []runtime.Object {

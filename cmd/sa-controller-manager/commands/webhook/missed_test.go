@@ -138,7 +138,7 @@ func TestMissedCommandLine(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := clitest.Run(t, NewCommand(cli.Connect), append([]string{"missed"}, tc.args...)...)
+			got := clitest.Run(t, NewCommand(cli.Connect, nil), append([]string{"missed"}, tc.args...)...)
 			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.want) {
 				t.Errorf("%+v, want code 1 and %q at first", got, tc.want)
 			}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/admission/podscan"
@@ -49,16 +48,13 @@ bank/bare: no controller owns it: delete it and create it yourself
 	}
 	for output, want := range cases {
 		t.Run(output, func(t *testing.T) {
-			t.Parallel()
 			var b bytes.Buffer
 			testutil.Must(t, report.print(&b, output, created.Add(90*time.Minute)))
 			if want == "" {
 				clitest.Golden(t, "missed."+output, b.String())
 				return
 			}
-			if diff := cmp.Diff(want, b.String()); diff != "" {
-				t.Errorf("Pods (-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "Pods", want, b.String())
 		})
 	}
 }

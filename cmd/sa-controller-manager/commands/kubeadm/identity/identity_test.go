@@ -5,103 +5,18 @@ package identity
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/keyutil"
-	testingclock "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/internal/testutil"
 )
-
-const server = "https://172.18.0.2:6443"
-
-// node is a directory like /etc/kubernetes.
-type node struct {
-	dir        string
-	clock      *testingclock.FakeClock
-	said, warn bytes.Buffer
-	config     Config
-}
-
-func newNode(t *testing.T) *node {
-	t.Helper()
-	n := &node{dir: t.TempDir(), clock: testingclock.NewFakeClock(time.Now().Truncate(time.Second))}
-	n.config = Config{
-		CertDir: n.dir, Dir: n.path("identity"), From: n.path("controller-manager.conf"),
-		Validity: 365 * 24 * time.Hour,
-		Clock:    n.clock, Say: &n.said, Warn: &n.warn,
-	}
-	n.newCA(t, 10*365*24*time.Hour)
-	n.from(t, server)
-	return n
-}
-
-func (n *node) path(name string) string { return filepath.Join(n.dir, name) }
-
-// newCA makes a CA, and with it the old one is gone.
-func (n *node) newCA(t *testing.T, lifetime time.Duration) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	testutil.Must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"},
-		NotBefore: n.clock.Now().Add(-time.Hour), NotAfter: n.clock.Now().Add(lifetime),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	testutil.Must(t, err)
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
-	testutil.Must(t, err)
-	n.write(t, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	n.write(t, "ca.key", keyPEM)
-}
-
-// from writes the kubeconfig that the address is taken from.
-func (n *node) from(t *testing.T, server string) {
-	t.Helper()
-	data, err := clientcmd.Write(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"kubernetes": {Server: server, CertificateAuthorityData: n.read(t, "ca.crt")}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"kcm": {Token: "x"}},
-		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "kubernetes", AuthInfo: "kcm"}},
-		CurrentContext: "c",
-	})
-	testutil.Must(t, err)
-	n.write(t, "controller-manager.conf", data)
-}
-
-func (n *node) write(t *testing.T, name string, data []byte) {
-	t.Helper()
-	testutil.Must(t, os.MkdirAll(filepath.Dir(n.path(name)), 0o700))
-	testutil.Must(t, os.WriteFile(n.path(name), data, 0o600))
-}
-
-func (n *node) read(t *testing.T, name string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(n.path(name))
-	testutil.Must(t, err)
-	return data
-}
-
-func (n *node) ensure(t *testing.T) {
-	t.Helper()
-	n.said.Reset()
-	testutil.Must(t, Ensure(t.Context(), n.config))
-}
 
 func TestEnsureWritesAKubeconfig(t *testing.T) {
 	t.Parallel()
@@ -129,9 +44,7 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 	got := []any{certificate.Subject.String(), certificate.PublicKeyAlgorithm, certificate.NotBefore, certificate.NotAfter, certificate.IsCA}
 	now := n.clock.Now().UTC()
 	want := []any{"CN=system:sa-controller-manager", x509.ECDSA, now.Add(-5 * time.Minute), now.Add(n.config.Validity), false}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "result", want, got)
 	for _, name := range []string{"kubeconfig", "client.pem"} {
 		if info, err := os.Stat(n.config.path(name)); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("mode of %s: %v, %v", name, info.Mode(), err)
@@ -144,15 +57,6 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 	if err != nil || rest.CertFile != n.config.path("client.pem") || len(rest.CertData) > 0 {
 		t.Errorf("client-go uses %q, %v; it follows no other form than a file", rest.CertFile, err)
 	}
-}
-
-// certificate is the one in client.pem, with its key.
-func (n *node) certificate(t *testing.T) *x509.Certificate {
-	t.Helper()
-	data := n.read(t, "identity/client.pem")
-	chain, err := pair(data, data)
-	testutil.Must(t, err)
-	return chain[0]
 }
 
 func TestEnsureAgain(t *testing.T) {
@@ -253,7 +157,6 @@ func TestEnsureAgain(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			n := newNode(t)
 			n.ensure(t)
 			tc.change(t, n)
@@ -276,35 +179,6 @@ func TestEnsureAgain(t *testing.T) {
 	}
 }
 
-func (n *node) remove(t *testing.T, name string) {
-	t.Helper()
-	testutil.Must(t, os.Remove(n.path(name)))
-}
-
-func (n *node) chmod(t *testing.T, name string, mode os.FileMode) {
-	t.Helper()
-	testutil.Must(t, os.Chmod(n.path(name), mode))
-}
-
-// find is the content of a file, or nothing.
-func (n *node) find(name string) []byte {
-	data, _ := os.ReadFile(n.path(name))
-	return data
-}
-
-// embed makes the kubeconfig what an operator may have made by hand.
-func (n *node) embed(t *testing.T) {
-	t.Helper()
-	config, err := clientcmd.LoadFromFile(n.config.path("kubeconfig"))
-	testutil.Must(t, err)
-	_, user := currentContext(config)
-	*user = clientcmdapi.AuthInfo{ClientCertificateData: n.read(t, "identity/client.pem"), ClientKeyData: n.read(t, "identity/client.pem")}
-	data, err := clientcmd.Write(*config)
-	testutil.Must(t, err)
-	n.write(t, "identity/kubeconfig", data)
-	n.remove(t, "identity/client.pem")
-}
-
 // TestEnsureLeavesTheOperatorsKubeconfigAlone covers what has another user, which may be all that the operator wants.
 func TestEnsureLeavesTheOperatorsKubeconfigAlone(t *testing.T) {
 	t.Parallel()
@@ -325,7 +199,6 @@ func TestEnsureLeavesTheOperatorsKubeconfigAlone(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			n := newNode(t)
 			tc.change(t, n)
 			before := slices.Concat(n.read(t, "identity/kubeconfig"), n.find("identity/client.pem"))
@@ -338,19 +211,6 @@ func TestEnsureLeavesTheOperatorsKubeconfigAlone(t *testing.T) {
 			}
 		})
 	}
-}
-
-// issue is a certificate of the cluster's CA with its key.
-func (n *node) issue(t *testing.T, name pkix.Name) []byte {
-	t.Helper()
-	ca, err := openAuthority(n.dir, n.clock.Now())
-	testutil.Must(t, err)
-	if _, err := ca.openKey(); err != nil {
-		t.Fatal(err)
-	}
-	made, err := ca.issue(name, n.clock.Now(), time.Hour)
-	testutil.Must(t, err)
-	return slices.Concat(made.cert, made.key)
 }
 
 func TestEnsureDoesNotOutliveTheCA(t *testing.T) {
@@ -405,7 +265,6 @@ func TestEnsureRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			n := newNode(t)
 			tc.change(t, n)
 			before := n.find("identity/client.pem")

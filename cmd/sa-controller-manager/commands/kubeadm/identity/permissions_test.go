@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/testutil"
@@ -135,9 +134,7 @@ rules:
 			t.Parallel()
 			change, err := missing([]byte(tc.existing), []byte(ours))
 			testutil.Must(t, err)
-			if diff := cmp.Diff(tc.want, string(change)); diff != "" {
-				t.Errorf("patch (-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "patch", tc.want, string(change))
 		})
 	}
 }

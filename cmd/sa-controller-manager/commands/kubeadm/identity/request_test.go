@@ -162,7 +162,6 @@ func TestExternalCARefuses(t *testing.T) {
 		"Directory": {func(t *testing.T, n *node, _ externalCA) { n.write(t, "identity/client.crt/x", nil) }, "is a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			n := newNode(t)
 			ca := n.externalCA(t)
 			_ = Ensure(t.Context(), n.config) // makes the request

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 const plain = `apiVersion: v1
@@ -69,18 +69,11 @@ func TestApply(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			m, err := Parse([]byte(tc.before), "program")
-			if err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, err)
 			edited, err := m.Apply(tc.edit)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, string(edited.Bytes())); diff != "" {
-				t.Errorf("%s\n(-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Must(t, err)
+			testutil.Check(t, tc.reason, tc.want, string(edited.Bytes()))
 			if string(m.Bytes()) != tc.before {
 				t.Error("the manifest before was changed")
 			}
@@ -92,9 +85,7 @@ func TestApply(t *testing.T) {
 func TestApplyRefuses(t *testing.T) {
 	t.Parallel()
 	m, err := Parse([]byte(plain), "program")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	for _, value := range []string{"--one=a # b", "--one=a: b", "--one=a\nimage: evil", "two", "--one= "} {
 		for _, edit := range []Edit{{Append: []string{value}}, {Replace: map[int]string{1: value}}} {
 			if edited, err := m.Apply(edit); err == nil {
@@ -142,7 +133,6 @@ func TestParseRefuses(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			_, err := Parse([]byte(tc.manifest), "program")
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want one with %q", err, tc.want)
@@ -207,13 +197,9 @@ func TestSameBesideCommand(t *testing.T) {
 		"AnotherField": {plain + "    name: x\n", false},
 	} {
 		before, err := oneDocument([]byte(plain))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		after, err := oneDocument([]byte(tc.other))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		if got := sameBesideCommand(before, after); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}

@@ -4,6 +4,7 @@
 package audit
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/legacytokencleaner"
+	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
 )
 
@@ -37,7 +39,8 @@ kube-apiserver is asked how far each account reaches, with three SubjectAccessRe
 most accounts; --reach=false skips them. Nothing is changed.
 
 Rows are printed as they are found, with --sort-by at the end. No token is printed or
-kept: a hundred thousand Secrets need no more memory than one page of them.
+kept: a hundred thousand Secrets need no more memory than one page of them. With -o html
+there is one page for a browser, with filters, which needs no server and fetches nothing.
 
 Permissions: list Secrets, ServiceAccounts and Pods in all namespaces, or with -n in that
 one; create subjectaccessreviews; get ` + signing.JWKSPath + ` and the ConfigMap
@@ -51,6 +54,9 @@ const examples = `  # All tokens, with the key of kubeadm, on the node.
 
   # The most dangerous tokens first, with reasons.
   sa-controller-manager tokens audit --kubeconfig=admin.conf --sort-by=findings -o wide
+
+  # A page for people.
+  sa-controller-manager tokens audit --kubeconfig=admin.conf -o html --output-file=tokens.html
 
   # In CI: fail if a token that never expires gives access to everything.
   sa-controller-manager tokens audit --kubeconfig=admin.conf --fail-on=cluster-admin,secrets-reader
@@ -73,6 +79,7 @@ type commandOptions struct {
 	sortBy     string
 	reach      bool
 	output     cli.Output
+	outputFile string
 }
 
 // NewCommand is the command "tokens audit".
@@ -126,11 +133,15 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
 	flags.StringVar(&o.sortBy, "sort-by", o.sortBy, "Sort order: \""+strings.Join(Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
 	flags.BoolVar(&o.reach, "reach", o.reach, "Ask kube-apiserver how far each account reaches.")
-	o.output.AddFlag(cmd, "table", "wide", "json", "yaml")
+	o.output.AddFlag(cmd, "table", "wide", "json", "yaml", htmlOutput)
+	flags.StringVar(&o.outputFile, "output-file", "", "Write the page of -o html to this `file`, which only its owner may read, and not to standard output.")
 }
 
 func (o *commandOptions) validate() []error {
 	p := options.Problems(o.output.Validate())
+	if o.outputFile != "" && o.output.Format != htmlOutput {
+		p.Add("output-file", o.outputFile, "needs -o "+htmlOutput)
+	}
 	p.OneOf("sort-by", o.sortBy, Orders()...)
 	for _, state := range o.filter.States {
 		p.OneOf("state", state, States()...)
@@ -165,6 +176,10 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	if err != nil {
 		return err
 	}
+	var file bytes.Buffer
+	if o.outputFile != "" {
+		stdout = &file
+	}
 	printer := NewPrinter(stdout, o.output.Format, auditor.Rules.Now)
 	var kept []Row
 	emit := printer.Rows
@@ -186,6 +201,12 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	}
 	if err := printer.End(summary); err != nil {
 		return err
+	}
+	if o.outputFile != "" {
+		// An existing file would keep its mode.
+		if err := errors.Join(atomicfile.Remove(o.outputFile), atomicfile.Write(o.outputFile, file.Bytes(), 0o600)); err != nil {
+			return fmt.Errorf("--output-file: %w", err)
+		}
 	}
 	return o.outcome(summary, stderr)
 }

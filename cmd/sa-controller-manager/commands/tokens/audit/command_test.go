@@ -102,7 +102,8 @@ func TestAuditCommandLine(t *testing.T) {
 		args []string
 		want string
 	}{
-		"output":      {[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\"\n"},
+		"output":      {[]string{"-o=text"}, "Error: --output \"text\" must be one of \"table\", \"wide\", \"json\", \"yaml\", \"html\"\n"},
+		"output file": {[]string{"--output-file=x"}, "Error: --output-file \"x\" needs -o html\n"},
 		"order":       {[]string{"--sort-by=size"}, "Error: --sort-by \"size\" must be one of \"namespace\", "},
 		"state":       {[]string{"--state=active,odd"}, "Error: --state \"odd\" must be one of \"next\", "},
 		"finding":     {[]string{"--finding=odd"}, "Error: --finding \"odd\" must be one of \"cluster-admin\", "},

@@ -32,25 +32,29 @@ const (
 	Unreferenced Finding = "unreferenced"
 )
 
-// Meaning is a finding with what it means.
+// Meaning is a finding with what it means and what to do about it.
 type Meaning struct {
-	Name  Finding
-	About string
+	Name Finding
+	// Severity is high, medium or low.
+	Severity  string
+	About, Do string
 }
 
 // Findings are all of them, the worst first.
 func Findings() []Meaning {
+	const high, medium, low = "high", "medium", "low"
+	const bound = "Use a bound token in its place (kubectl create token, or projection), and give the account fewer permissions"
 	return []Meaning{
-		{ClusterAdmin, "the account may do everything, in all namespaces"},
-		{SecretsReader, "the account reads the Secrets of all namespaces"},
-		{BadToken, "it is not a token of this Secret, or its signature is wrong"},
-		{UnknownKey, "no known key has signed it"},
-		{RetiredKey, "its key is retired"},
-		{Orphan, "its account does not exist, or was deleted and created again"},
-		{Invalidated, "the cleaner has marked it invalid"},
-		{Unused, "it was not used for a year, or --unused-for"},
-		{Unmounted, "no Pod references the Secret: its user is elsewhere"},
-		{Unreferenced, "the account does not list it"},
+		{ClusterAdmin, high, "the account may do everything, in all namespaces", bound},
+		{SecretsReader, high, "the account reads the Secrets of all namespaces", bound},
+		{BadToken, high, "it is not a token of this Secret, or its signature is wrong", "Find out who wrote it, and delete the Secret"},
+		{UnknownKey, medium, "no known key has signed it", "Delete the Secret, and create a new one if it is needed"},
+		{RetiredKey, medium, "its key is retired", "Create a new Secret, move its users, and delete this one"},
+		{Orphan, medium, "its account does not exist, or was deleted and created again", "The token controller deletes the Secret: check that it runs"},
+		{Invalidated, low, "the cleaner has marked it invalid", "It will be deleted; if it is needed, remove the label kubernetes.io/legacy-token-invalid-since"},
+		{Unused, low, "it was not used for a year, or --unused-for", "Delete the Secret if nobody needs it"},
+		{Unmounted, low, "no Pod references the Secret: its user is elsewhere", "Find out who holds the token"},
+		{Unreferenced, low, "the account does not list it", "Find out who created the Secret"},
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -67,7 +67,6 @@ func TestAnnotationsHideNothing(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			auditor := &Auditor{Client: palace(tokenSecret(t, "a", tc.key, tc.changes...)), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: year}, Reach: true}
 			if tc.unchecked {
 				auditor.Keys = nil
@@ -81,9 +80,7 @@ func TestAnnotationsHideNothing(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff([]string{tc.want}, got); diff != "" {
-				t.Errorf("%s: rows (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": rows", []string{tc.want}, got)
 		})
 	}
 }

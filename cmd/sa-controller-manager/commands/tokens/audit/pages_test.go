@@ -51,7 +51,6 @@ func TestPages(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			world := &server{namespaces: 13, perSpace: 100, token: "x", expire: tc.expire}
 			client := world.start(t)
 			var got []string

@@ -24,10 +24,13 @@ type Printer interface {
 	End(summary Summary) error
 }
 
-// NewPrinter writes a "table", a "wide" one, "json" or "yaml".
+// NewPrinter writes a "table", a "wide" one, "json", "yaml" or "html".
 func NewPrinter(w io.Writer, output string, now time.Time) Printer {
-	if output == "json" || output == "yaml" {
+	switch output {
+	case "json", "yaml":
 		return &printers.List[Row, Summary]{W: w, Output: output, Head: printers.Of("TokenAudit"), RowsField: "tokens", EndField: "summary"}
+	case htmlOutput:
+		return &htmlPrinter{w: w, now: now}
 	}
 	return &tablePrinter{w: w, wide: output == "wide", now: now}
 }
@@ -103,15 +106,11 @@ func (p *tablePrinter) cells(row *Row) []string {
 		cmp.Or(row.LastUsed, "never"), strconv.Itoa(row.PodCount), strings.Join(findings, ","),
 	}
 	if p.wide {
-		pods := strings.Join(row.Pods, ",")
-		if more := row.PodCount - len(row.Pods); more > 0 {
-			pods += " and " + strconv.Itoa(more) + " more"
-		}
 		why := row.Problem
 		if row.ReachBy != "" {
 			why = strings.TrimPrefix(why+"; "+row.ReachBy, "; ")
 		}
-		cells = append(cells, row.InvalidSince, yesNo(row.Referenced), pods, string(row.Reach), why)
+		cells = append(cells, row.InvalidSince, yesNo(row.Referenced), row.users(), string(row.Reach), why)
 	}
 	for i, cell := range cells {
 		// Labels, annotations and key IDs are what anybody has written there.

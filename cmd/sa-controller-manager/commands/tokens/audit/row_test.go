@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -112,7 +111,6 @@ func TestRow(t *testing.T) {
 	rules := Rules{Now: now, UnusedFor: year}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			seen := testKeys(t).observe(tc.secret)
 			if tc.account != nil {
 				of := *tc.account
@@ -123,9 +121,7 @@ func TestRow(t *testing.T) {
 			if row.State != tc.state || row.Problem != tc.problem {
 				t.Errorf("%s: state %s, problem %q; want %s, %q", tc.reason, row.State, row.Problem, tc.state, tc.problem)
 			}
-			if diff := cmp.Diff(tc.want, row.Findings); diff != "" {
-				t.Errorf("%s: findings (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": findings", tc.want, row.Findings)
 		})
 	}
 }
@@ -242,9 +238,7 @@ shop        b      evil\u001b[2J   2d    k1         active    never        0    
 shop        c                    y               3d    k1         retired   never        0      secrets-reader,unmounted
 shop        a-much-longer-name   x               2d    k3         active    never        0      secrets-reader,unused,unmounted
 `
-	if diff := cmp.Diff(want, got.String()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testutil.Check(t, "result", want, got.String())
 	got.Reset()
 	wide := NewPrinter(&got, "wide", now)
 	rows[0].Pods, rows[0].Reach, rows[0].ReachBy, rows[0].Problem, rows[0].InvalidSince, rows[0].Referenced = []string{"p", "q"}, AllSecrets, "a role", "odd", "2026-11-19", true

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -66,9 +64,7 @@ func TestMemoryIsThatOfAPage(t *testing.T) {
 		t.Errorf("the live heap was %d KiB, want at most 64 MiB", most>>10)
 	}
 	want := map[string]int{"secrets": 20, "pods": 100, "serviceaccounts": 100, "subjectaccessreviews": 300}
-	if diff := cmp.Diff(want, world.requests); diff != "" {
-		t.Errorf("requests (-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "requests", want, world.requests)
 	if most := world.most.Load(); most > parallel {
 		t.Errorf("%d requests at a time, want %d at most", most, parallel)
 	}

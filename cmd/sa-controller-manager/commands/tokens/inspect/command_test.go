@@ -68,7 +68,6 @@ func TestInspectReads(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			out, err := inspectInput(t, tc.input, tc.args...)
 			if tc.want != nil && !errors.Is(err, tc.want) {
 				t.Errorf("error %v, want %v", err, tc.want)

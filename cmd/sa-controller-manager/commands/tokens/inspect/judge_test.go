@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
@@ -107,7 +106,6 @@ func TestJudge(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			tc.known.Now = now
 			got := inspect.Judge(tc.token, tc.known)
 			if got.Verdict != tc.want || len(got.Notes) != tc.notes {
@@ -120,9 +118,7 @@ func TestJudge(t *testing.T) {
 				}
 				reasons = append(reasons, finding.Message)
 			}
-			if diff := cmp.Diff(tc.because, reasons); diff != "" {
-				t.Errorf("%s: reasons (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+": reasons", tc.because, reasons)
 		})
 	}
 }
@@ -131,9 +127,7 @@ func TestSigningKeyIsNamed(t *testing.T) {
 	t.Parallel()
 	got := inspect.Judge(legacy(t), inspect.Known{Now: now, Keys: keys(t)})
 	want := &inspect.Key{ID: keys(t)[1].ID, Algorithm: "ES256", State: signing.Retired, Origin: "two"}
-	if diff := cmp.Diff(want, got.Key); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testutil.Check(t, "result", want, got.Key)
 }
 
 func TestPrint(t *testing.T) {

@@ -6,13 +6,13 @@ package inspect_test
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestAskSendsWhatWasGiven: kube-apiserver compares strings, and what it does not take for a token
@@ -29,7 +29,6 @@ func TestAskSendsWhatWasGiven(t *testing.T) {
 		"no token":  {"CANARY", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			var got, want []string
 			client := fake.NewClientset()
 			client.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -44,9 +43,7 @@ func TestAskSendsWhatWasGiven(t *testing.T) {
 			if err != nil || (review != nil) != tc.sent {
 				t.Errorf("%v, %v", review, err)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("sent (-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "sent", want, got)
 		})
 	}
 }

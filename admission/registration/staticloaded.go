@@ -1,0 +1,88 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package registration
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/internal/apiservers"
+)
+
+// loadedMetric is kube-apiserver's own: which files its plugins have loaded.
+const loadedMetric = "apiserver_manifest_admission_config_controller_last_config_info"
+
+// maxMetricLine is more than a line of loadedMetric has.
+const maxMetricLine = 1 << 20
+
+// LoadedByHost returns StaticFilesConfig.Loaded for the kube-apiserver of a host. An answer of another
+// one is an error: the files are not there.
+func LoadedByHost(client kubernetes.Interface, host string) func(context.Context) (map[string]string, error) {
+	return func(ctx context.Context) (map[string]string, error) {
+		var options metav1.ListOptions
+		apiservers.SelectIdentities(&options)
+		options.LabelSelector += "," + corev1.LabelHostname + "=" + host
+		identities, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list the identity Leases of host %s: %w", host, err)
+		}
+		own := map[string]bool{}
+		for _, identity := range identities.Items {
+			own[fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(identity.Name)))] = true
+		}
+		body, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Stream(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("read /metrics: %w", err)
+		}
+		defer body.Close()
+		loaded, err := readLoaded(body, own)
+		if err != nil {
+			return nil, fmt.Errorf("read /metrics of the kube-apiserver of host %s: %w", host, err)
+		}
+		return loaded, nil
+	}
+}
+
+// readLoaded returns the hashes by plugin. The kube-apiserver must be one of own, by the hash of its
+// identity.
+func readLoaded(metrics io.Reader, own map[string]bool) (map[string]string, error) {
+	var series bytes.Buffer
+	lines := bufio.NewScanner(metrics)
+	lines.Buffer(nil, maxMetricLine)
+	for lines.Scan() {
+		if bytes.HasPrefix(lines.Bytes(), []byte(loadedMetric+"{")) {
+			series.Write(append(lines.Bytes(), '\n'))
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, err
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(&series)
+	if err != nil {
+		return nil, err
+	}
+	loaded := map[string]string{}
+	for _, one := range families[loadedMetric].GetMetric() {
+		labels := map[string]string{}
+		for _, label := range one.GetLabel() {
+			labels[label.GetName()] = label.GetValue()
+		}
+		if !own[labels["apiserver_id_hash"]] {
+			return nil, fmt.Errorf("another kube-apiserver answers: --kubeconfig or --master must have the address of this host's own, not that of a load balancer")
+		}
+		loaded[labels["plugin"]] = labels["hash"]
+	}
+	return loaded, nil
+}

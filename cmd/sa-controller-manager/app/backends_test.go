@@ -1,0 +1,75 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/signertest"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// TestStartWithARemoteKey: only a process that refuses one kind of tokens ends a start. One that is away
+// does not, as kube-apiserver needs the verification keys.
+func TestStartWithARemoteKey(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		does        func(*signertest.Foreign)
+		controllers []string
+		want        string
+	}{
+		"Good":              {does: func(*signertest.Foreign) {}},
+		"BoundOnly":         {does: noLegacy, want: "--service-account-key-ring: kep740:hsm refuses to sign tokens of Secrets with the active key hsm/1: rotate to another key, or turn off the token controller with --controllers=*,-serviceaccount-token-controller"},
+		"BoundOnlyByIntent": {does: noLegacy, controllers: []string{"*", "-serviceaccount-token-controller"}},
+		"Away":              {does: (*signertest.Foreign).Stop},
+		"RefusesAll": {does: func(f *signertest.Foreign) {
+			f.Set(func(b *signertest.Behaviour) { b.Fails = codes.PermissionDenied })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			foreign := signertest.ServeForeign(t, dir+"/hsm.sock", "hsm/1", testkeys.P256())
+			ring := ringfile.At(filepath.Join(dir, "keys", "ring.json"))
+			public, err := signing.ParsePrivateKey(testkeys.P256())
+			testutil.Must(t, err)
+			key := public.Public()
+			key.ID = "hsm/1"
+			pair, err := signing.RemoteKeyPair("hsm", key, nil)
+			testutil.Must(t, err)
+			testutil.Must(t, ring.Init(pair, nil, time.Now(), rotation.Policy{}))
+			m := &manager{options: options.New()}
+			if tc.controllers != nil {
+				m.options.Generic.Controllers = tc.controllers
+			}
+			testutil.Must(t, m.selectControllers())
+			m.options.Keys.KeyRing = ring.Path()
+			m.options.Keys.KeySockets = clitest.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  hsm: "+dir+"/hsm.sock\n"))
+			m.files, err = openFiles(&m.options.Keys, nil)
+			testutil.Must(t, err)
+			t.Cleanup(m.files.signers.Close)
+			m.ring = signing.NewKeyring(m.files.store.Load())
+			tc.does(foreign)
+			err = m.checkLegacySigner(t.Context())
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func noLegacy(f *signertest.Foreign) {
+	f.Set(func(b *signertest.Behaviour) { b.NoLegacy = true })
+}

@@ -1,0 +1,56 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/informers"
+)
+
+// servingCAFile is the name of the serving CA of a host below --static-registration-dir.
+const servingCAFile = "serving-ca.json"
+
+// registerStatic builds what keeps the configurations as files. It does not wait for the API
+// server, which may need the webhook before it has answered us.
+func (w *webhook) registerStatic(m *manager, config registration.Config) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find the name of this host: %w", err)
+	}
+	w.static = registration.NewStaticFiles(registration.StaticFilesConfig{
+		Spec: config.Spec, Dir: m.options.Webhook.StaticDir, ServingCA: config.ServingCA,
+		Loaded:  registration.LoadedByHost(m.clients.main, host),
+		Changed: config.Changed, Metrics: config.Metrics, Loops: config.Loops,
+	})
+	w.early = append(w.early, w.static.Run)
+	return nil
+}
+
+// WriteWebhookManifests writes the webhook configurations for a manager with these options as files
+// below dir, and returns their paths. It sends no request.
+func WriteWebhookManifests(o *options.Options, dir string, caBundle []byte) ([]string, error) {
+	o.Webhook.Registration = options.RegistrationStatic
+	unused, err := newClients(&rest.Config{}, time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	m := &manager{options: o, clients: unused, informers: informers.New(unused.main, 0)}
+	chain, err := m.buildChain(nil)
+	if err != nil {
+		return nil, err
+	}
+	spec := webhookSpec(&o.Webhook, chain)
+	spec.Own = m.ownObjects()
+	if err := spec.Validate(); err != nil {
+		return nil, err
+	}
+	return spec.WriteStatic(dir, caBundle)
+}

@@ -1,0 +1,184 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/publish"
+	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/rotation"
+)
+
+const (
+	publishExamples = `  # Once, into a bucket.
+  sa-controller-manager keys publish --service-account-key-ring=ring.json \
+    --service-account-issuer=https://issuer.example.com --publish-keys='s3://bucket/cluster?region=eu-central-1'
+
+  # For a workload identity pool of GCP, which takes an uploaded JWKS. From now on no key
+  # signs, and none is pruned, until you have confirmed that the pool has the new one.
+  sa-controller-manager keys publish --service-account-key-ring=ring.json --published-manually=pool >keys.json
+  gcloud iam workload-identity-pools providers update-oidc PROVIDER --workload-identity-pool=POOL \
+    --location=global --jwk-json-path=keys.json
+  sa-controller-manager keys publish confirm pool --key-id=KEY-ID --service-account-key-ring=ring.json`
+
+	manualFlag = "published-manually"
+)
+
+// publishOptions are the flags of "keys publish".
+type publishOptions struct {
+	commandOptions
+
+	publishing options.Publishing
+	takeOver   bool
+	manual     string
+}
+
+func newPublishCommand() *cobra.Command {
+	o := &publishOptions{publishing: options.NewPublishing()}
+	cmd := &cobra.Command{
+		Use:   "publish",
+		Short: "Publish the keys once for relying parties, or prepare that for your hands",
+		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
+does all the time with the same flag, and print the JWKS, such as for an upload.
+
+Documents of another issuer stay, unless --take-over is given: then its relying parties
+refuse its tokens. Documents of a newer generation of the ring stay in any case.
+
+--published-manually=NAME records in the ring that you publish the keys at a place of that
+name yourself. From then on "rotate activate" and "prune" wait for "publish confirm".`,
+		Example: publishExamples,
+		Args:    cli.NoArguments,
+	}
+	o.addRing(cmd.Flags())
+	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "With --publish-keys: https `URL` of the issuer, as kube-apiserver has it first.")
+	options.AddSome(cmd.Flags(), map[string]string{
+		options.PublishKeysFlag: "`Destination` to write to, as for the manager: file:///DIRECTORY or s3://BUCKET/PREFIX?endpoint=HOST:PORT&region=NAME&ca-file=FILE. May be given several times.",
+		"publish-max-age":       "",
+	}, &o.publishing)
+	cmd.Flags().BoolVar(&o.takeOver, "take-over", o.takeOver, "Replace the documents of another issuer, too. Its tokens are refused from then on.")
+	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual, "Record in the ring that you publish the keys yourself at a place of this `name`.")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
+			return err
+		}
+		return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+	}
+	cmd.AddCommand(newConfirmCommand(), newForgetCommand())
+	return cmd
+}
+
+func (o *publishOptions) validate() []error {
+	p := append(o.validateRing(), o.publishing.Validate()...)
+	destinations := o.publishing.Destinations
+	if o.takeOver && len(destinations) == 0 {
+		p.Add("take-over", o.takeOver, "must come with --"+options.PublishKeysFlag)
+	}
+	if len(destinations) > 0 {
+		p = append(p, o.publishing.ValidateFor(&options.Keys{KeyRing: o.ring, Issuers: []string{o.issuer}})...)
+	}
+	return p
+}
+
+func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if o.manual != "" {
+		if err := changeManual(o.ring, func(state rotation.State) (rotation.State, error) { return rotation.AddManual(state, o.manual) }); err != nil {
+			return err
+		}
+	}
+	state, err := ringfile.At(o.ring).Read()
+	if err != nil {
+		return err
+	}
+	documents := publish.Publisher{Issuer: o.issuer, MaxAge: o.publishing.MaxAge, TakeOver: o.takeOver}
+	for _, text := range o.publishing.Destinations {
+		to, err := publish.Parse(text)
+		if err != nil {
+			return err // Validate has parsed it too
+		}
+		result, err := documents.Pass(ctx, to, state.Ring())
+		if errors.Is(err, publish.ErrConflict) {
+			err = fmt.Errorf("%w: run the command again", err)
+		}
+		if err != nil {
+			return fmt.Errorf("publish the keys at %s: %w", to, err)
+		}
+		fmt.Fprintf(stderr, "%s: documents written: %q.\n", to, result.Wrote)
+		for _, id := range result.Foreign {
+			fmt.Fprintf(stderr, "%s: key %.70q, which was never in the ring, was removed.\n", to, id)
+		}
+	}
+	jwks, err := signing.MarshalJWKS(state.Ring().KeySet().All())
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(stdout, "%s\n", jwks)
+	return err
+}
+
+func newConfirmCommand() *cobra.Command {
+	var id string
+	cmd := newManualCommand(&cobra.Command{
+		Use:   "confirm NAME",
+		Short: "Say that you have published a key at a place of --published-manually",
+		Long: `Record that a key of the ring is published at a place of --published-manually. The next key
+needs it before it may sign, and the active key before another one may be pruned.`,
+		Example: "  sa-controller-manager keys publish confirm pool --key-id=KEY-ID --service-account-key-ring=ring.json",
+	}, func(state rotation.State, name string) (rotation.State, error) {
+		return rotation.ConfirmManual(state, name, id)
+	})
+	cmd.Flags().StringVar(&id, "key-id", id, "`ID` of the key that you have published; keys list has them.")
+	return cmd
+}
+
+func newForgetCommand() *cobra.Command {
+	return newManualCommand(&cobra.Command{
+		Use:     "forget NAME",
+		Short:   "Publish at a place of --published-manually no longer",
+		Long:    `Remove a place of --published-manually from the ring. No step waits for it any more.`,
+		Example: "  sa-controller-manager keys publish forget pool --service-account-key-ring=ring.json",
+	}, rotation.ForgetManual)
+}
+
+// newManualCommand is one that changes a place that is published by hand.
+func newManualCommand(cmd *cobra.Command, step func(state rotation.State, name string) (rotation.State, error)) *cobra.Command {
+	o := &commandOptions{}
+	o.addRing(cmd.Flags())
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		p := o.validateRing()
+		if len(args) != 1 {
+			p = append(p, fmt.Errorf("want one NAME, as --%s has it, got %q", manualFlag, args))
+		}
+		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
+			return err
+		}
+		return changeManual(o.ring, func(state rotation.State) (rotation.State, error) { return step(state, args[0]) })
+	}
+	return cmd
+}
+
+// changeManual returns nil too if the change was made before.
+func changeManual(path string, step func(rotation.State) (rotation.State, error)) error {
+	file := ringfile.At(path)
+	if err := file.Writable(); err != nil {
+		return err
+	}
+	state, err := file.Read()
+	if err != nil {
+		return err
+	}
+	if err := file.Update(state.Generation, step); !rotation.IsDone(err) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"cmp"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"sa-controller-manager/internal/printers"
+)
+
+// pageSource is one file with its style and script, which must have no comments: html/template drops
+// these, and then the hashes of the content security policy are wrong.
+//
+//go:embed page.html
+var pageSource string
+
+const htmlOutput = "html"
+
+// htmlPrinter keeps the rows until End, because the totals come first.
+//
+// What it inserts are plain strings, so that html/template escapes them for where they stand, and
+// printable ones. The policy of the page is the second line of defence: no other script runs, and
+// nothing is fetched.
+type htmlPrinter struct {
+	w    io.Writer
+	now  time.Time
+	rows []Row
+}
+
+func (p *htmlPrinter) Rows(rows []Row) error {
+	p.rows = append(p.rows, rows...)
+	return nil
+}
+
+// counted is a line of the totals.
+type counted struct {
+	Name  string
+	Count int
+}
+
+type findingCount struct {
+	Meaning
+
+	Count int
+}
+
+// page is what the template gets.
+type page struct {
+	Made             string
+	Looked, Shown    int
+	Findings         []findingCount
+	Ages             []counted
+	Most             int // of Ages
+	Namespaces, Keys []string
+	Rows             []pageRow
+}
+
+type pageRow struct {
+	Namespace, Name, Account, Age, LastUsed string
+	State, KeyID, Users, Reach, Problem     string
+	Findings                                []Meaning
+}
+
+// End writes the page.
+func (p *htmlPrinter) End(summary Summary) error {
+	parsed, err := template.New("page").Parse(withHashes(pageSource))
+	if err != nil {
+		return fmt.Errorf("parse the page: %w", err)
+	}
+	if err := parsed.Execute(p.w, p.page(summary)); err != nil {
+		return fmt.Errorf("print the page: %w", err)
+	}
+	return nil
+}
+
+// withHashes puts the hashes of style and script into the policy (Content Security Policy Level 3,
+// section 2.3.1).
+func withHashes(source string) string {
+	hash := func(element string) string {
+		_, text, _ := strings.Cut(source, "<"+element+">")
+		text, _, _ = strings.Cut(text, "</"+element+">")
+		sum := sha256.Sum256([]byte(text))
+		return base64.StdEncoding.EncodeToString(sum[:])
+	}
+	return strings.NewReplacer("sha256-STYLE", "sha256-"+hash("style"), "sha256-SCRIPT", "sha256-"+hash("script")).Replace(source)
+}
+
+func (p *htmlPrinter) page(summary Summary) page {
+	made := page{Made: p.now.UTC().Format("2006-01-02 15:04 UTC"), Looked: summary.Looked, Shown: summary.Shown, Ages: p.ages()}
+	for _, finding := range Findings() {
+		made.Findings = append(made.Findings, findingCount{finding, summary.Findings[finding.Name]})
+	}
+	for _, age := range made.Ages {
+		made.Most = max(made.Most, age.Count)
+	}
+	namespaces, keys := map[string]bool{}, map[string]bool{}
+	for i := range p.rows {
+		row := p.row(&p.rows[i])
+		made.Rows = append(made.Rows, row)
+		namespaces[row.Namespace], keys[row.State] = true, true
+	}
+	made.Namespaces, made.Keys = slices.Sorted(maps.Keys(namespaces)), slices.Sorted(maps.Keys(keys))
+	return made
+}
+
+// ages counts the tokens by their age.
+func (p *htmlPrinter) ages() []counted {
+	const days = 24 * time.Hour
+	ages := []counted{{Name: "under 30 days"}, {Name: "under a year"}, {Name: "under 3 years"}, {Name: "3 years and more"}}
+	limits := []time.Duration{30 * days, 365 * days, 3 * 365 * days}
+	for i := range p.rows {
+		age := p.now.Sub(p.rows[i].Created.Time)
+		at := slices.IndexFunc(limits, func(limit time.Duration) bool { return age < limit })
+		if at < 0 {
+			at = len(limits)
+		}
+		ages[at].Count++
+	}
+	return ages
+}
+
+func (p *htmlPrinter) row(of *Row) pageRow {
+	row := pageRow{
+		Namespace: of.Namespace, Name: of.Name, Account: of.Account, Age: duration.HumanDuration(p.now.Sub(of.Created.Time)),
+		LastUsed: cmp.Or(of.LastUsed, "never"), State: string(of.State), KeyID: of.KeyID, Users: of.users(), Problem: of.Problem,
+		Reach: map[Reach]string{
+			Everything: "everything", AllSecrets: "read all Secrets", Less: "not everything, not read all Secrets", "": "was not asked",
+		}[of.Reach],
+	}
+	if of.ReachBy != "" {
+		row.Reach += ": " + of.ReachBy
+	}
+	if of.PodCount == 0 {
+		row.Users = "no Pod"
+	}
+	for _, text := range []*string{&row.Namespace, &row.Name, &row.Account, &row.LastUsed, &row.State, &row.KeyID, &row.Users, &row.Reach, &row.Problem} {
+		*text = printers.Printable(*text)
+	}
+	for _, finding := range Findings() {
+		if slices.Contains(of.Findings, finding.Name) {
+			row.Findings = append(row.Findings, finding)
+		}
+	}
+	return row
+}
+
+// users names the first Pods that use the Secret.
+func (r *Row) users() string {
+	pods := strings.Join(r.Pods, ",")
+	if more := r.PodCount - len(r.Pods); more > 0 {
+		pods += " and " + strconv.Itoa(more) + " more"
+	}
+	return pods
+}

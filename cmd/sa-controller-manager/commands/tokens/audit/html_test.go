@@ -1,0 +1,80 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package audit
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// TestPage looks at the source of the page; test/browser opens it.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	const hostile = `</script><img src=x onerror="alert(1)">` + "\u202e\x1b[2J"
+	rows := []Row{
+		{Namespace: "shop", Name: "a", Account: hostile, Created: metav1.NewTime(now.AddDate(-4, 0, 0)), KeyID: hostile, State: "active", Problem: hostile, ReachBy: hostile, Pods: []string{hostile}, PodCount: 1, Findings: []Finding{ClusterAdmin}},
+		{Namespace: "bank", Name: "b", Created: metav1.NewTime(now.Add(-time.Hour)), State: "unknown"},
+	}
+	var written bytes.Buffer
+	printer := NewPrinter(&written, "html", now)
+	testutil.Must(t, printer.Rows(rows[:1]))
+	testutil.Must(t, printer.Rows(rows[1:]))
+	testutil.Must(t, printer.End(Summary{Looked: 3, Shown: 2, Findings: map[Finding]int{ClusterAdmin: 1}}))
+	page := written.String()
+	for _, want := range []string{
+		"2026-11-21 12:00 UTC. Token Secrets: 3, in this file: 2.",
+		`<td>under 30 days</td><td>1</td>`, `<td>3 years and more</td><td>1</td>`,
+		`<td class="high">high</td><td><a href="#finding=cluster-admin">cluster-admin</a></td><td>1</td>`,
+		`<option>bank</option><option>shop</option>`, `<option>active</option><option>unknown</option>`,
+		`<tr data-findings="cluster-admin " data-namespace="shop" data-key="active">`, `<tr data-findings="none" data-namespace="bank" data-key="unknown">`,
+		`&lt;/script&gt;&lt;img src=x onerror=&#34;alert(1)&#34;&gt;\u202e\u001b[2J`,
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	if strings.Contains(page, "<img") || strings.ContainsAny(page, "\u202e\x1b") {
+		t.Error("text of users is in the page as it is")
+	}
+	policy := regexp.MustCompile(`content="default-src 'none'; [^"]*"`).FindString(page)
+	for _, element := range []string{"style", "script"} {
+		text := regexp.MustCompile(`(?s)<` + element + `>(.*)</` + element + `>`).FindStringSubmatch(page)
+		sum := sha256.Sum256([]byte(text[1]))
+		if want := element + "-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"; !strings.Contains(policy, want) {
+			t.Errorf("the policy %q lacks %q", policy, want)
+		}
+	}
+}
+
+// TestOutputFile: the file says which tokens are worth stealing.
+func TestOutputFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "page.html")
+	testutil.Must(t, os.WriteFile(path, []byte("of before"), 0o644)) // not kept
+	key := "--service-account-private-key-file=" + clitest.WriteFile(t, "sa.key", testkeys.P256())
+	got := clitest.Run(t, NewCommand(auditCluster(t)), key, "-o=html", "--output-file="+path)
+	if got.Code != 0 || got.Stdout != "" {
+		t.Fatalf("%+v, want code 0 and nothing on standard output", got)
+	}
+	info, err := os.Stat(path)
+	testutil.Must(t, err)
+	page, err := os.ReadFile(path)
+	testutil.Must(t, err)
+	if info.Mode() != 0o600 || !bytes.Contains(page, []byte("zeus-token")) || bytes.Contains(page, []byte("CANARY")) || bytes.Contains(page, []byte("eyJ")) {
+		t.Errorf("mode %v, want 0600 and a page without tokens:\n%s", info.Mode(), page)
+	}
+}

@@ -1,0 +1,175 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package legacytokencleaner
+
+import (
+	"cmp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"sa-controller-manager/internal/testutil"
+)
+
+const (
+	listPods = "list pods"
+	marked   = "patch secrets app-token [uid-app-token 20] kubernetes.io/legacy-token-invalid-since=2023-05-10"
+	deleted  = "delete secrets app-token [uid-app-token 20]"
+)
+
+func dryRun(config *Config) { config.DryRun = true }
+func auto(config *Config)   { config.Auto = true }
+
+func TestRound(t *testing.T) {
+	t.Parallel()
+	removed := []string{listPods, "get secrets app-token", "get serviceaccounts app", deleted}
+	checkRounds(t, map[string]roundCase{
+		"Mark": {
+			objects:     []runtime.Object{account(), tokenSecret()},
+			wantActions: []string{listPods, marked},
+			wantEvents:  []string{"Normal LegacyTokenMarkedInvalid"},
+			want:        map[string]float64{"mark": 1},
+		},
+		"Delete": {
+			reason:      "one live look at each of the two it depends on",
+			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
+			wantActions: removed,
+			wantEvents:  []string{"Normal LegacyTokenDeleted"},
+			want:        map[string]float64{"delete": 1},
+		},
+		"Mounted": {
+			objects:     []runtime.Object{account(), tokenSecret(), mounting("app-token")},
+			wantActions: []string{listPods},
+			want:        map[string]float64{"mounted": 1},
+		},
+		"NoCandidate": {
+			reason:  "no Pod is looked at in vain",
+			objects: []runtime.Object{account(), tokenSecret(usedOn(today))},
+			want:    map[string]float64{"used": 1},
+		},
+		"Tried": {
+			reason:     "somebody will call: tell who",
+			objects:    []runtime.Object{account(), tokenSecret(usedOn(today), invalidSince(longAgo))},
+			wantEvents: []string{"Warning InvalidLegacyTokenTried"},
+			want:       map[string]float64{"tried-while-invalid": 1},
+		},
+		"DryRunMark": {
+			change:      dryRun,
+			objects:     []runtime.Object{account(), tokenSecret()},
+			wantActions: []string{listPods},
+			wantEvents:  []string{"Normal LegacyTokenWouldBeMarked"},
+			want:        map[string]float64{"mark": 1},
+		},
+		"DryRunDelete": {
+			change:      dryRun,
+			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
+			wantActions: removed[:3],
+			wantEvents:  []string{"Normal LegacyTokenWouldBeDeleted"},
+			want:        map[string]float64{"delete": 1},
+		},
+		"AutoKeepsOne": {
+			reason:  "or Auto would create another one each time",
+			change:  auto,
+			objects: []runtime.Object{account(), tokenSecret()},
+			want:    map[string]float64{"own": 1},
+		},
+		"GoneMeanwhile": {
+			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
+			gone:        []string{"app-token"},
+			wantActions: removed[:2],
+			want:        map[string]float64{"changed": 1},
+		},
+		"TriedMeanwhile": {
+			reason:      "the cache lags behind a use of the last seconds",
+			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
+			live:        []runtime.Object{tokenSecret(invalidSince(longAgo), usedOn(today))},
+			wantActions: removed[:3],
+			wantEvents:  []string{"Warning InvalidLegacyTokenTried"},
+			want:        map[string]float64{"tried-while-invalid": 1},
+		},
+		"MarkTakenOffMeanwhile": {
+			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
+			live:        []runtime.Object{tokenSecret()},
+			wantActions: removed[:3],
+			want:        map[string]float64{"changed": 1},
+		},
+		"MadeAnewMeanwhile": {
+			objects: []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
+			live: []runtime.Object{tokenSecret(invalidSince(longAgo), func(s *corev1.Secret) {
+				s.UID = "uid-new"
+			})},
+			wantActions: removed[:2],
+			want:        map[string]float64{"changed": 1},
+		},
+		"DereferencedMeanwhile": {
+			reason:      "a person has made it a Secret of their own",
+			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
+			live:        []runtime.Object{account(unreferencing)},
+			wantActions: removed[:3],
+			want:        map[string]float64{"not-referenced": 1},
+		},
+		"ChangedWithoutMeaning": {
+			reason:      "the deletion is of what was read live",
+			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
+			live:        []runtime.Object{tokenSecret(invalidSince(longAgo), func(s *corev1.Secret) { s.ResourceVersion = "21" })},
+			wantActions: append(removed[:3:3], "delete secrets app-token [uid-app-token 21]"),
+			wantEvents:  []string{"Normal LegacyTokenDeleted"},
+			want:        map[string]float64{"delete": 1},
+		},
+	})
+}
+
+type roundCase struct {
+	reason  string
+	change  func(*Config)
+	since   string // of the tracking, longAgo if empty
+	objects []runtime.Object
+	// live replaces objects that the caches have in an older state.
+	live        []runtime.Object
+	gone        []string // Secrets that only the cache has
+	wantActions []string
+	wantEvents  []string
+	want        map[string]float64
+	idle        map[string]float64
+}
+
+func checkRounds(t *testing.T, cases map[string]roundCase) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, tc.change, append(tc.objects, tracking(cmp.Or(tc.since, longAgo)))...)
+			w.Live(t, tc.live...)
+			for _, name := range tc.gone {
+				w.Delete(t, tokenSecret(renamed(name)))
+			}
+			w.rounds(t)
+			testutil.Check(t, tc.reason+": actions", tc.wantActions, w.actions(t))
+			testutil.Check(t, tc.reason+": events", tc.wantEvents, w.Events())
+			testutil.Check(t, tc.reason+": decisions", orNone(tc.want), w.decisions(t))
+			testutil.Check(t, tc.reason+": idle", orNone(tc.idle), w.Series(t, "sacm_legacy_token_cleaner_idle"))
+			done := map[string]float64{}
+			for _, action := range tc.wantActions {
+				switch verb, _, _ := strings.Cut(action, " "); verb {
+				case "patch":
+					done["marked"] = 1
+				case "delete":
+					done["deleted"] = 1
+				}
+			}
+			testutil.Check(t, tc.reason+": done", done, w.Series(t, "sacm_legacy_token_cleanups_total"))
+			if got := w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")[""]; got != float64(noon().Unix()) {
+				t.Errorf("the last run was at %v, want %v", got, noon().Unix())
+			}
+		})
+	}
+}
+
+func orNone(values map[string]float64) map[string]float64 {
+	if values == nil {
+		return map[string]float64{}
+	}
+	return values
+}

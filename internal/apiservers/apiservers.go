@@ -1,0 +1,76 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package apiservers finds the hosts on which kube-apiservers run, by their identity Leases.
+package apiservers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+// identitySelector selects the identity Leases of kube-apiservers
+// (pkg/controlplane/apiserver/server.go).
+const identitySelector = "apiserver.kubernetes.io/identity=kube-apiserver"
+
+// IdentityAge is how long a kube-apiserver counts as running after it has renewed its Lease. It
+// renews every 10 s, with a duration of an hour. One that has failed thirty times does not reach
+// etcd and creates no Pods. The clocks of hosts may differ by as much. A longer time would delay
+// the first binding; a shorter one could bind too early and refuse Pods.
+const IdentityAge = 5 * time.Minute
+
+// Hosts returns the hosts of the running kube-apiservers, sorted. A Lease without a host counts
+// under its own name: no replica reports from there, and that is safer than to overlook a
+// kube-apiserver.
+//
+// A Lease counts as old only if it is old both by our clock and by the newest Lease: a fast clock,
+// ours or that of one host, must not hide the others.
+func Hosts(leases []*coordinationv1.Lease, now time.Time) []string {
+	var newest time.Time
+	for _, lease := range leases {
+		if renewed := lease.Spec.RenewTime; renewed != nil && renewed.After(newest) {
+			newest = renewed.Time
+		}
+	}
+	if newest.Before(now) {
+		now = newest
+	}
+	var hosts []string
+	for _, lease := range leases {
+		if renewed := lease.Spec.RenewTime; renewed != nil && now.Sub(renewed.Time) > IdentityAge {
+			continue
+		}
+		host := lease.Labels[corev1.LabelHostname]
+		if host == "" {
+			host = lease.Name
+		}
+		hosts = append(hosts, host)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// SelectIdentities selects the identity Leases among those of kube-system.
+func SelectIdentities(o *metav1.ListOptions) { o.LabelSelector = identitySelector }
+
+// LiveHosts returns the hosts of kube-apiservers with a recent identity Lease, from the API.
+func LiveHosts(ctx context.Context, client kubernetes.Interface, now time.Time) ([]string, error) {
+	var options metav1.ListOptions
+	SelectIdentities(&options)
+	list, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, options)
+	if err != nil {
+		return nil, fmt.Errorf("list the identity Leases of kube-apiserver: %w", err)
+	}
+	leases := make([]*coordinationv1.Lease, len(list.Items))
+	for i := range list.Items {
+		leases[i] = &list.Items[i]
+	}
+	return Hosts(leases, now), nil
+}

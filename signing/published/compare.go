@@ -1,0 +1,89 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package published
+
+import (
+	"crypto"
+	"fmt"
+
+	"sa-controller-manager/signing"
+)
+
+// Result is how a key of the ring and a published one compare.
+type Result string
+
+const (
+	// Same means: published as it is in the ring.
+	Same Result = "same"
+	// Missing means: in the ring and not published. Relying parties refuse its tokens.
+	Missing Result = "missing"
+	// Extra means: published and not in the ring. Relying parties accept tokens of a key that is
+	// not ours.
+	Extra Result = "extra"
+	// Differs means: published otherwise than it is.
+	Differs Result = "differs"
+	// Leaked means: the document gives the private half away.
+	Leaked Result = "leaked"
+)
+
+// LeakedDetail explains Leaked.
+const LeakedDetail = "the document contains the private key, with which every reader can sign tokens: rotate now"
+
+// Find holds what is published against a key of the ring. That it is published rightly as well does
+// not make up for what else is published under its ID.
+func Find(key signing.PublicKey, published []signing.PublishedKey) (result Result, detail string) {
+	result, detail = Missing, "it is not published"
+	for _, candidate := range published {
+		if !IsAbout(candidate, key) {
+			continue
+		}
+		if found, why := compare(key, candidate); rank(found) > rank(result) {
+			result, detail = found, why
+		}
+	}
+	return result, detail
+}
+
+// IsAbout reports whether a published key has the ID of a key of the ring, or is that key.
+func IsAbout(published signing.PublishedKey, key signing.PublicKey) bool {
+	return published.ID == key.ID || equal(published.Key, key.Key)
+}
+
+func rank(result Result) int {
+	switch result {
+	case Leaked:
+		return 3
+	case Differs:
+		return 2
+	case Same:
+		return 1
+	default:
+		return 0
+	}
+}
+
+func compare(key signing.PublicKey, published signing.PublishedKey) (result Result, detail string) {
+	switch {
+	case published.Private:
+		return Leaked, LeakedDetail
+	case published.Problem != "":
+		return Differs, "what is published under its ID cannot be read: " + published.Problem
+	case !equal(published.Key, key.Key):
+		return Differs, "another key is published under its ID"
+	case published.ID == "":
+		return Differs, "it is published without a key ID"
+	case published.ID != key.ID:
+		return Differs, fmt.Sprintf("it is published with the key ID %q, which its tokens do not bear", published.ID)
+	case published.Algorithm != "" && published.Algorithm != key.Algorithm:
+		return Differs, fmt.Sprintf("it is published with the algorithm %q", published.Algorithm)
+	}
+	return Same, ""
+}
+
+func equal(a, b crypto.PublicKey) bool {
+	equatable, ok := a.(interface {
+		Equal(other crypto.PublicKey) bool
+	})
+	return ok && equatable.Equal(b)
+}

@@ -1,0 +1,203 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package published reads the keys of an issuer as relying parties outside of the cluster do, and
+// compares them with the ring.
+//
+// It sends no credentials, follows few redirects, and reads neither long nor much: the documents are
+// anybody's. What must never happen: what a document holds besides key IDs and algorithms in an
+// error, and a request that leaves https.
+package published
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"sa-controller-manager/signing"
+)
+
+const (
+	// maxDocument is the size in bytes beyond which no answer is read: some thousand keys.
+	maxDocument = 1 << 20
+	// maxRedirects is enough for a storage bucket behind a name of its own.
+	maxRedirects = 3
+	// timeout of the two requests of Reader.Issuer.
+	timeout = 10 * time.Second
+)
+
+// Reader reads published documents. It may be used concurrently.
+type Reader struct {
+	// Roots are the CAs to trust; nil means those of the machine.
+	Roots *x509.CertPool
+	// Hosts are further hosts, with the port unless that is 443, where an issuer may have its JWKS.
+	Hosts []string
+}
+
+// NewReader reads the PEM file with the CAs to trust; an empty one means those of the machine.
+func NewReader(caFile string, hosts []string) (*Reader, error) {
+	reader := &Reader{Hosts: hosts}
+	if caFile == "" {
+		return reader, nil
+	}
+	bundle, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, err
+	}
+	if reader.Roots = x509.NewCertPool(); !reader.Roots.AppendCertsFromPEM(bundle) {
+		return nil, fmt.Errorf("%s: want PEM with at least one certificate", caFile)
+	}
+	return reader, nil
+}
+
+// Answer is what was read.
+type Answer struct {
+	Keys []signing.PublishedKey
+	// CacheAge is how long a cache may use the answer.
+	CacheAge time.Duration
+}
+
+// JWKS reads the JWKS at an https URL. It follows redirects to any host. The error names the URL
+// without its query, which may give access to it.
+func (r *Reader) JWKS(ctx context.Context, address string) (Answer, error) {
+	return r.jwks(ctx, address, nil)
+}
+
+// Issuer reads the discovery document of an issuer and the JWKS that it leads to, within 10 s. Both
+// must be on the host of the issuer or on one of r.Hosts.
+func (r *Reader) Issuer(ctx context.Context, issuer string) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	base, err := url.Parse(issuer)
+	if err != nil {
+		return Answer{}, reason(err)
+	}
+	hosts := append([]string{base.Host}, r.Hosts...)
+	document, err := r.load(ctx, strings.TrimSuffix(issuer, "/")+signing.DiscoveryPath, hosts)
+	if err != nil {
+		return Answer{}, err
+	}
+	var discovery struct {
+		Issuer  string `json:"issuer"`
+		JWKSURI string `json:"jwks_uri"`
+	}
+	if err := json.Unmarshal(document.content, &discovery); err != nil || discovery.Issuer == "" || discovery.JWKSURI == "" {
+		return Answer{}, fmt.Errorf("%s is no discovery document: want a JSON object with issuer and jwks_uri", document.name)
+	}
+	if discovery.Issuer != issuer {
+		return Answer{}, fmt.Errorf("%s is of another issuer, %.100q", document.name, discovery.Issuer)
+	}
+	answer, err := r.jwks(ctx, discovery.JWKSURI, hosts)
+	if err != nil {
+		return Answer{}, fmt.Errorf("the jwks_uri of %s: %w", document.name, err)
+	}
+	answer.CacheAge = max(answer.CacheAge, document.cacheAge)
+	return answer, nil
+}
+
+func (r *Reader) jwks(ctx context.Context, address string, hosts []string) (Answer, error) {
+	document, err := r.load(ctx, address, hosts)
+	if err != nil {
+		return Answer{}, err
+	}
+	keys, err := signing.ParseJWKS(document.content)
+	if err != nil {
+		return Answer{}, fmt.Errorf("read the keys of %s: %w", document.name, err)
+	}
+	return Answer{Keys: keys, CacheAge: document.cacheAge}, nil
+}
+
+// document is one that was read.
+type document struct {
+	name     string // the URL without its query
+	content  []byte
+	cacheAge time.Duration
+}
+
+// load gets a document of one of hosts, or of any if that is nil.
+func (r *Reader) load(ctx context.Context, address string, hosts []string) (document, error) {
+	parsed, err := url.Parse(address)
+	if err == nil {
+		err = permitted(parsed, hosts)
+	}
+	if err != nil {
+		return document{}, fmt.Errorf("get keys: %w", reason(err))
+	}
+	d := document{name: (&url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}).String()}
+	if d.content, d.cacheAge, err = r.fetch(ctx, address, hosts); err != nil {
+		return document{}, fmt.Errorf("get the keys of %s: %w", d.name, reason(err))
+	}
+	return d, nil
+}
+
+// permitted keeps every request to https and to hosts, and credentials out of it.
+func permitted(address *url.URL, hosts []string) error {
+	switch {
+	case address.Scheme != "https" || address.Host == "":
+		return errors.New("want an https URL, so that no other process can change the keys")
+	case address.User != nil:
+		return errors.New("want a URL without user and password: the keys of tokens are public")
+	case hosts != nil && !slices.ContainsFunc(hosts, func(host string) bool { return strings.EqualFold(host, address.Host) }):
+		return fmt.Errorf("it is on host %.100q, want %q: --published-jwks-host allows another one", address.Host, hosts)
+	}
+	return nil
+}
+
+func (r *Reader) fetch(ctx context.Context, address string, hosts []string) (content []byte, age time.Duration, err error) {
+	transport := &http.Transport{
+		Proxy:             http.ProxyFromEnvironment,
+		TLSClientConfig:   &tls.Config{RootCAs: r.Roots, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives: true,
+	}
+	client := &http.Client{Transport: transport, CheckRedirect: func(next *http.Request, before []*http.Request) error {
+		if len(before) > maxRedirects {
+			return fmt.Errorf("more than %d redirects", maxRedirects)
+		}
+		if err := permitted(next.URL, hosts); err != nil {
+			return fmt.Errorf("redirected: %w", err)
+		}
+		// It tells the next server where we came from, with the query.
+		next.Header.Del("Referer")
+		return nil
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	request.Header.Set("Accept", "application/jwk-set+json, application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return nil, 0, fmt.Errorf("the answer is %d %s, want 200", response.StatusCode, http.StatusText(response.StatusCode))
+	}
+	content, err = io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
+	if ctx.Err() != nil {
+		// What a server sends that has seen us hang up is no answer.
+		return nil, 0, context.Cause(ctx)
+	}
+	if len(content) > maxDocument {
+		return nil, 0, fmt.Errorf("it is larger than %d bytes", maxDocument)
+	}
+	return content, cacheAge(response.Header, time.Now()), err
+}
+
+// reason is an error without the URL, which net/http repeats with its query.
+func reason(err error) error {
+	if of, ok := errors.AsType[*url.Error](err); ok {
+		return of.Err
+	}
+	return err
+}

@@ -1,0 +1,263 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sa-controller-manager/signing"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/federation"
+)
+
+const (
+	bucket = "keys"
+	// presenters present tokens, each once in an interval.
+	presenters      = 3
+	presentInterval = 100 * time.Millisecond
+	// roundsPerStep is how many rounds every step waits for.
+	roundsPerStep = 30
+)
+
+// trust is the demonstration of a second cluster that trusts the first one's issuer, by the documents
+// at its URL, while the keys of the first rotate. Neither may refuse a token.
+type trust struct {
+	*story
+
+	world *federation.World
+	ends  func()            // the presenters
+	stale federation.Change // to what was published before the bucket was gone
+}
+
+func showFederation(ctx context.Context, s *story) (err error) {
+	s.Linef("Published keys, which a second cluster verifies with while they rotate\n")
+	dir, err := os.MkdirTemp("", "sacm-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	gateway, err := federation.StartGateway(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer gateway.Stop()
+	s.Ready("an S3 gateway (versitygw), with TLS")
+	if s.binary, err = devcluster.FindBinary(ctx); err != nil {
+		return err
+	}
+	d := &trust{story: s}
+	d.world, err = federation.Start(ctx, federation.Config{
+		Gateway: gateway, Bucket: bucket, Binary: s.binary, Flags: []string{"--publish-max-age=5s"},
+	})
+	defer func() { err = errors.Join(err, d.world.Stop()) }()
+	if err != nil {
+		return err
+	}
+	s.manager = d.world.Manager
+	s.Ready("two control planes, of which the second trusts the issuer of the first")
+	d.present()
+	err = d.show(ctx, d.afterEach(d.trustSteps()))
+	d.ends()
+	return errors.Join(err, d.judge())
+}
+
+func (d *trust) trustSteps() []step {
+	issuer := d.world.Edge.URL
+	return []step{
+		{
+			"The second cluster accepts tokens of the first",
+			"documents at the issuer's URL, and tokens that both kube-apiservers accept", d.published,
+		},
+		{"The keys rotate to ECDSA", "tokens of the new key that both accept", d.rotatesTo("P-256")},
+		{"The keys rotate back to RSA", "tokens of a third key that both accept", d.rotatesTo("RSA-2048")},
+		{
+			"The bucket is gone when the next rotation starts", "that the next key is not activated", d.withoutBucket,
+		},
+		{
+			"The bucket is back, and a cache serves what it had before", "that the next key is not activated",
+			func(ctx context.Context) error { return d.refusedFor("next key ", d.stale)(ctx) },
+		},
+		{
+			"The issuer's URL has the documents of another issuer", "that the next key is not activated",
+			d.refusedFor("is of another issuer", federation.In(signing.DiscoveryPath, issuer, "https://other.example.com")),
+		},
+		{
+			"The discovery document leads elsewhere", "that the next key is not activated",
+			d.refusedFor("it is on host", federation.In(signing.DiscoveryPath, issuer+signing.JWKSPath, "https://other.example.com/keys")),
+		},
+		{
+			"The issuer's URL has our documents again", "tokens of the next key that both accept", d.released,
+		},
+	}
+}
+
+// present starts the clients, which end when ends has returned.
+func (d *trust) present() {
+	ctx, stop := context.WithCancel(context.Background())
+	var clients sync.WaitGroup
+	for range presenters {
+		clients.Go(func() { d.world.Holder.Run(ctx, presentInterval) })
+	}
+	d.ends = func() {
+		stop()
+		clients.Wait()
+	}
+}
+
+// afterEach ends each step with a check that the clients make progress and that nothing was refused.
+func (d *trust) afterEach(steps []step) []step {
+	for i, step := range steps {
+		steps[i].run = func(ctx context.Context) error {
+			if err := step.run(ctx); err != nil {
+				return err
+			}
+			if err := d.world.Holder.AwaitRounds(ctx, roundsPerStep); err != nil {
+				return err
+			}
+			seen := d.world.Holder.Tally()
+			d.Notef("presented", "a token of each key so far (%d), and new ones, to both clusters: %d refused", len(seen.Keys), refused(seen))
+			return unrefused(seen)
+		}
+	}
+	return steps
+}
+
+// refused counts what no client may see.
+func refused(seen federation.Tally) int {
+	n := seen.Failed
+	for _, count := range seen.Refused {
+		n += count
+	}
+	return n
+}
+
+func unrefused(seen federation.Tally) error {
+	if refused(seen) > 0 {
+		return fmt.Errorf("%d requests for tokens failed, %v tokens were refused; the first one: %w", seen.Failed, seen.Refused, orNil(seen.FirstRefusal))
+	}
+	return nil
+}
+
+// judge prints the results once the clients have ended.
+func (d *trust) judge() error {
+	seen := d.world.Holder.Tally()
+	d.Linef("\nTokens of the first cluster, signed with %d keys", len(seen.Keys))
+	d.Linef("%8d %-32s %d failed", seen.Rounds, "requested", seen.Failed)
+	for _, party := range slices.Sorted(maps.Keys(seen.Accepted)) {
+		d.Linef("%8d %-32s %d refused", seen.Accepted[party], "accepted by the "+party, seen.Refused[party])
+	}
+	return unrefused(seen)
+}
+
+func (d *trust) published(ctx context.Context) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.world.Edge.URL+signing.JWKSPath, nil)
+	if err != nil {
+		return err
+	}
+	response, err := d.world.Edge.HTTP.Do(request)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close() // its headers say enough
+	if response.StatusCode != http.StatusOK {
+		return errors.New(response.Status)
+	}
+	d.Notef("published", "%s%s\n%s, %s", d.world.Edge.URL, signing.JWKSPath, response.Header.Get("Content-Type"), response.Header.Get("Cache-Control"))
+	return nil
+}
+
+func (d *trust) rotatesTo(algorithm string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		if err := d.keys(ctx, "rotate", "start", "--algorithm="+algorithm, "--cache-age=0s"); err != nil {
+			return err
+		}
+		return d.completes(ctx)
+	}
+}
+
+// keys runs a command of the product on the key ring.
+func (d *trust) keys(ctx context.Context, words ...string) error {
+	d.Notef("command", "sa-controller-manager keys %s", strings.Join(words, " "))
+	_, err := d.world.Keys(ctx, words...)
+	return err
+}
+
+// completes ends a rotation, and returns once the clients get tokens of its key.
+func (d *trust) completes(ctx context.Context) error {
+	// The command looks every 30 s, so it is to see the key at once.
+	if err := d.world.AwaitPublished(ctx); err != nil {
+		return err
+	}
+	if err := d.keys(ctx, "rotate", "complete", "--wait"); err != nil {
+		return err
+	}
+	state, err := d.world.Ring()
+	if err != nil {
+		return err
+	}
+	active := state.Active()
+	d.Notef("signs", "%s %s", active.Algorithm, active.ID)
+	return await.Poll(ctx, func(context.Context) error {
+		if signed := d.world.Holder.Tally().Keys; !slices.Contains(signed, active.ID) {
+			return fmt.Errorf("tokens are signed with %q", signed)
+		}
+		return nil
+	})
+}
+
+// withoutBucket starts a rotation whose next key cannot be published, until the step has ended.
+func (d *trust) withoutBucket(ctx context.Context) (err error) {
+	if d.stale, err = d.world.Edge.Stale(ctx); err != nil {
+		return err
+	}
+	restore, err := d.world.Gateway.RemoveBucket(bucket)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, restore()) }()
+	if err := d.keys(ctx, "rotate", "start", "--cache-age=0s"); err != nil {
+		return err
+	}
+	return d.refusedFor("the answer is", nil)(ctx)
+}
+
+// refusedFor returns a step in which a command refuses to activate the next key because of what the
+// issuer's URL answers.
+func (d *trust) refusedFor(reason string, change federation.Change) func(context.Context) error {
+	return func(ctx context.Context) error {
+		d.world.Edge.Answer(change)
+		d.Notef("command", "sa-controller-manager keys rotate activate")
+		var refusal error
+		if err := await.Poll(ctx, func(ctx context.Context) error {
+			// It may be refused because it is too early, too.
+			if _, refusal = d.world.Keys(ctx, "rotate", "activate"); refusal != nil && !strings.Contains(refusal.Error(), reason) {
+				return refusal
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		if refusal == nil {
+			return errors.New("the next key is activated")
+		}
+		d.Notef("refused", "%s", strings.ReplaceAll(refusal.Error(), ": ", ":\n"))
+		return nil
+	}
+}
+
+func (d *trust) released(ctx context.Context) error {
+	d.world.Edge.Answer(nil)
+	return d.completes(ctx)
+}

@@ -1,0 +1,207 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package federation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/rotation"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
+)
+
+// startTimeout bounds each wait until something serves.
+const startTimeout = 2 * time.Minute
+
+// World is a cluster whose keys are published in a bucket behind an edge, and a second one that trusts
+// the first one's issuer.
+type World struct {
+	Config
+
+	Edge          *Edge
+	First, Second *devcluster.Cluster
+	Manager       *devcluster.Manager // of the first, and its external signer
+	Holder        *Holder             // not running yet
+	Dir           string
+}
+
+// Config of a World.
+type Config struct {
+	Gateway *Gateway
+	Bucket  string
+	Binary  devcluster.Binary
+	// Flags are further ones of the manager.
+	Flags []string
+}
+
+// Start returns once both kube-apiservers accept a token of the first. Stop is to be called even if
+// there is an error.
+func Start(ctx context.Context, config Config) (w *World, err error) {
+	w = &World{Config: config}
+	w.Binary.Env = Publisher()
+	if w.Dir, err = os.MkdirTemp("", "sacm-federation-"); err != nil {
+		return w, err
+	}
+	bucket, err := w.Gateway.NewBucket(ctx, w.Bucket)
+	if err != nil {
+		return w, err
+	}
+	if w.Edge, err = NewEdge(w.Gateway, w.Bucket, w.Dir); err != nil {
+		return w, err
+	}
+	w.Flags = append([]string{"--publish-keys=" + bucket}, w.Flags...)
+	if w.First, err = devcluster.Start(ctx, devcluster.Options{
+		Issuer: w.Edge.URL, ExternalSigner: true, BeforeAPIServer: func(first *devcluster.Cluster) error {
+			w.First = first
+			if _, err := w.Keys(ctx, "init", "--from-private-key-file="+first.SigningKeyFile()); err != nil {
+				return err
+			}
+			return w.StartManager()
+		},
+	}); err != nil {
+		return w, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := w.Manager.Ready(ctx); err != nil {
+		return w, err
+	}
+	if err := await.Poll(ctx, func(ctx context.Context) error {
+		_, err := get(ctx, w.Edge.HTTP, w.Edge.URL+signing.DiscoveryPath)
+		return err
+	}); err != nil {
+		return w, err
+	}
+	if w.Second, err = trusting(ctx, w.Edge, w.Dir); err != nil {
+		return w, err
+	}
+	return w, w.hold(ctx)
+}
+
+// hold makes the holder, once a token can be judged.
+func (w *World) hold(ctx context.Context) error {
+	first, err1 := NewParty("first cluster", w.First)
+	second, err2 := NewParty("second cluster", w.Second)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	w.Holder = newHolder(func(keyID string) bool {
+		state, err := w.Ring()
+		return err == nil && slices.Contains(state.Pruned, keyID)
+	}, first, second)
+	if _, err := await.ServiceAccounts(ctx, first.client, metav1.NamespaceDefault, await.Named[*corev1.ServiceAccount]("default")); err != nil {
+		return err
+	}
+	return await.Poll(ctx, func(ctx context.Context) error {
+		token, _, err := w.Holder.request(ctx)
+		if err != nil {
+			return err
+		}
+		return errors.Join(first.review(ctx, token, ""), second.review(ctx, token, ""))
+	})
+}
+
+// Stop ends what Start has started.
+func (w *World) Stop() error {
+	var errs []error
+	for _, cluster := range []*devcluster.Cluster{w.Second, w.First} {
+		if cluster != nil {
+			errs = append(errs, cluster.Stop())
+		}
+	}
+	if w.Edge != nil {
+		w.Edge.Stop()
+	}
+	return errors.Join(append(errs, os.RemoveAll(w.Dir))...)
+}
+
+// StartManager starts a manager that has the ring and signs for the first kube-apiserver.
+func (w *World) StartManager(flags ...string) (err error) {
+	w.Manager, err = w.Binary.StartManager(w.First, slices.Concat([]string{
+		"--service-account-private-key-file=", w.RingFlag(), "--token-secrets=manual",
+		"--external-signer-socket=" + w.First.SignerSocket(), "--external-signer-refresh-hint=1s",
+	}, w.Flags, flags)...)
+	return err
+}
+
+// Ring reads the key ring.
+func (w *World) Ring() (rotation.State, error) { return ringfile.At(w.ringFile()).Read() }
+
+func (w *World) ringFile() string { return filepath.Join(w.First.Dir(), "keys", "ring.json") }
+
+// RingFlag names the key ring.
+func (w *World) RingFlag() string { return "--service-account-key-ring=" + w.ringFile() }
+
+// AwaitPublished returns once the next key is at the issuer's URL.
+func (w *World) AwaitPublished(ctx context.Context) error {
+	return await.Poll(ctx, func(ctx context.Context) error {
+		state, err := w.Ring()
+		if err != nil {
+			return err
+		}
+		next, _ := state.Next()
+		jwks, err := get(ctx, w.Edge.HTTP, w.Edge.URL+signing.JWKSPath)
+		if err == nil && !bytes.Contains(jwks, []byte(next.ID)) {
+			err = fmt.Errorf("%s is not published", next.ID)
+		}
+		return err
+	})
+}
+
+// Keys runs a command on the ring, and returns what it prints. An error has its message.
+func (w *World) Keys(ctx context.Context, words ...string) (stdout []byte, err error) {
+	args := append(append([]string{"keys"}, words...), w.RingFlag())
+	if words[0] != "init" {
+		args = append(args, "--kubeconfig="+w.First.Kubeconfig())
+	}
+	if words[0] == "rotate" {
+		args = append(args, "--published-issuer="+w.Edge.URL, "--published-ca-file="+w.Edge.CAFile)
+	}
+	command := exec.CommandContext(ctx, w.Binary.Path, args...)
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	if stdout, err = command.Output(); err != nil {
+		err = fmt.Errorf("keys %v: %w: %s", words, err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout, err
+}
+
+// trusting starts a cluster whose kube-apiserver accepts the tokens of an issuer, whose documents it
+// reads at the issuer's URL. It keeps the JWKS for its max-age less 30 s, and until then refuses tokens
+// whose key is not in it.
+func trusting(ctx context.Context, issuer *Edge, dir string) (*devcluster.Cluster, error) {
+	ca, err := os.ReadFile(issuer.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	config, err := json.Marshal(map[string]any{
+		"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
+		"jwt": []any{map[string]any{
+			"issuer":        map[string]any{"url": issuer.URL, "certificateAuthority": string(ca), "audiences": []string{issuer.URL}},
+			"claimMappings": map[string]any{"username": map[string]string{"claim": "sub", "prefix": "first:"}},
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "authentication.json")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return nil, err
+	}
+	return devcluster.Start(ctx, devcluster.Options{APIServerFlags: map[string][]string{"authentication-config": {file}}})
+}

@@ -1,0 +1,76 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package publishing
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"sa-controller-manager/test/federation"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+const (
+	first  = "first cluster"
+	second = "second cluster"
+)
+
+// start starts both clusters, and a holder that presents tokens to them.
+func start(t *testing.T, bucket string, interval time.Duration, flags ...string) *federation.World {
+	t.Helper()
+	w, err := federation.Start(t.Context(), federation.Config{Gateway: gateway, Bucket: bucket, Binary: testcluster.Binary(t), Flags: flags})
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan struct{})
+	t.Cleanup(func() {
+		if t.Failed() && w.Manager != nil {
+			t.Logf("the last lines of the manager's log:\n%s", w.Manager.LogTail(30))
+		}
+		stop()
+		<-ended
+		if err := w.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		close(ended)
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(ended)
+		w.Holder.Run(ctx, interval)
+	}()
+	return w
+}
+
+// TestGate: the second kube-apiserver keeps the JWKS for 20 s, as relying parties do for longer. It
+// refuses the tokens of a key that is forced to sign before, and none of a key that waits.
+func TestGate(t *testing.T) {
+	w := start(t, "gate", 200*time.Millisecond, "--publish-max-age=50s")
+	for i, c := range []struct {
+		flag    string
+		refused bool
+	}{
+		{"--wait", false}, // at its end the second cluster reads the JWKS
+		{"--force", true},
+	} {
+		if _, err := w.Keys(t.Context(), "rotate", "start", "--algorithm=P-256", "--cache-age=0s"); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.AwaitPublished(testcluster.Context(t)); err != nil {
+			t.Fatal(err)
+		}
+		testcluster.Poll(t, "rotate complete "+c.flag, func() error {
+			_, err := w.Keys(t.Context(), "rotate", "complete", c.flag)
+			return err
+		})
+		if err := w.Holder.AwaitRounds(testcluster.Context(t), 10); err != nil {
+			t.Fatal(err)
+		}
+		seen := w.Holder.Tally()
+		if seen.Failed+seen.Refused[first] > 0 || (seen.Refused[second] > 0) != c.refused || len(seen.Keys) != i+2 {
+			t.Errorf("%s: %+v, want tokens of %d keys, and refusals by the second cluster only: %t", c.flag, seen, i+2, c.refused)
+		}
+	}
+}

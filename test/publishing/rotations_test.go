@@ -1,0 +1,156 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package publishing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/federation"
+	"sa-controller-manager/test/integration/testcluster"
+)
+
+const (
+	rotations = 40
+	every     = 10 * time.Second
+	lifetime  = 40 * time.Second
+	// late is how long after its lifetime a key may stay: managers are killed meanwhile.
+	late = time.Minute
+	// faultRounds is how many rounds of the holder, of a second each, a fault lasts: until after the next
+	// rotation was due.
+	faultRounds = 15
+)
+
+// TestRotationsUnderFaults has the leader rotate by policy, and one fault in each rotation. The
+// holder presents a token of each key to both clusters every second until the key is pruned.
+func TestRotationsUnderFaults(t *testing.T) {
+	await.Long(t)
+	w := start(t, "rotations", time.Second, append(testcluster.ShortLease("rotations"),
+		"--publish-max-age=5s", "--rotate-every="+every.String(), "--cache-age=5s", "--hold-down=0s", "--longest-token-lifetime="+lifetime.String())...)
+	replicas := &replicas{world: w, running: []*devcluster.Manager{w.Manager, nil}}
+	replicas.start(t, 1)
+	byCommand := map[string]bool{} // key IDs
+	faults := []func(*testing.T){
+		func(t *testing.T) { t.Helper(); replicas.kill(t, 0) },
+		func(t *testing.T) { t.Helper(); replicas.kill(t, 1) },
+		func(t *testing.T) { t.Helper(); byCommand[killCommand(t, w, "rotate", "complete", "--wait")] = true },
+		func(t *testing.T) {
+			t.Helper()
+			killCommand(t, w, "prune", "--hold-down=0s", "--longest-token-lifetime="+lifetime.String())
+		},
+		func(t *testing.T) { t.Helper(); withoutBucket(t, w) },
+	}
+	for n := 1; n <= rotations; n++ {
+		faults[n%len(faults)](t)
+		testcluster.Poll(t, fmt.Sprintf("rotation %d", n), func() error {
+			if seen := w.Holder.Tally(); len(seen.Keys) <= n {
+				return fmt.Errorf("%d keys have signed", len(seen.Keys))
+			}
+			return nil
+		})
+		expectPruned(t, w)
+		if seen := w.Holder.Tally(); seen.Refused[first]+seen.Refused[second] > 0 {
+			t.Fatalf("rotation %d: %+v", n, seen)
+		}
+	}
+	seen := w.Holder.Tally()
+	t.Logf("%d keys, %v accepted, %v refused, %d requests failed while no process signed", len(seen.Keys), seen.Accepted, seen.Refused, seen.Failed)
+	logs := replicas.logs()
+	for _, id := range seen.Keys[1:] {
+		if !byCommand[id] && !strings.Contains(logs, "activated key "+id) {
+			t.Errorf("no log says that key %s was activated", id)
+		}
+	}
+}
+
+// expectPruned fails the test if a key has been in the ring for too long.
+func expectPruned(t *testing.T, w *federation.World) {
+	t.Helper()
+	state, err := w.Ring()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range state.Keys {
+		if age := time.Since(key.RetiredAt); key.Role == signing.Retired && age > lifetime+late {
+			t.Errorf("key %s was retired %v ago and is not pruned", key.ID, age)
+		}
+	}
+}
+
+// replicas are two managers with one ring. The first one signs for kube-apiserver.
+type replicas struct {
+	world   *federation.World
+	running []*devcluster.Manager
+	ended   []*devcluster.Manager
+}
+
+func (r *replicas) start(t *testing.T, i int) {
+	t.Helper()
+	socket := []string{r.world.First.SignerSocket(), filepath.Join(r.world.First.Dir(), "other.sock")}[i]
+	if err := r.world.StartManager("--external-signer-socket=" + socket); err != nil {
+		t.Fatal(err)
+	}
+	r.running[i] = r.world.Manager
+}
+
+// kill ends a replica, so that the other one leads, and starts it again.
+func (r *replicas) kill(t *testing.T, i int) {
+	t.Helper()
+	if _, err := r.running[i].Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r.ended = append(r.ended, r.running[i])
+	r.start(t, i)
+}
+
+func (r *replicas) logs() string {
+	var logs strings.Builder
+	for _, manager := range append(r.ended, r.running...) {
+		logs.WriteString(manager.Logs())
+	}
+	return logs.String()
+}
+
+// killCommand kills a command of the operator at some time after the start of a rotation, and returns
+// the ID of the key that it may have activated.
+func killCommand(t *testing.T, w *federation.World, words ...string) string {
+	t.Helper()
+	var next string
+	testcluster.Poll(t, "a rotation is started", func() error {
+		state, err := w.Ring()
+		if key, ok := state.Next(); ok {
+			next = key.ID
+			return nil
+		}
+		return errors.Join(err, errors.New("there is no next key"))
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*every/3)) //nolint:gosec // G404: any time will do
+	defer cancel()
+	_, err := w.Keys(ctx, words...)
+	t.Logf("keys %q: %v", words, err)
+	return next
+}
+
+func withoutBucket(t *testing.T, w *federation.World) {
+	t.Helper()
+	restore, err := w.Gateway.RemoveBucket(w.Bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Holder.AwaitRounds(testcluster.Context(t), faultRounds); err != nil {
+		t.Fatal(err)
+	}
+	if err := restore(); err != nil {
+		t.Fatal(err)
+	}
+}

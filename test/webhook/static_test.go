@@ -1,0 +1,218 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/traffic"
+)
+
+// staticCluster starts a control plane whose kube-apiserver reads webhook configurations from files
+// below the directory.
+func staticCluster(t *testing.T) (c *cluster, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	config := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+	for plugin, kind := range map[string]string{"MutatingAdmissionWebhook": "mutating", "ValidatingAdmissionWebhook": "validating"} {
+		if err := os.Mkdir(filepath.Join(dir, kind), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		config += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n    staticManifestsDir: %s\n",
+			plugin, filepath.Join(dir, kind))
+	}
+	file := filepath.Join(t.TempDir(), "admission.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: map[string][]string{
+		"feature-gates":                 {"ManifestBasedAdmissionControlConfig=true"},
+		"admission-control-config-file": {file},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = &cluster{Cluster: started}
+	c.connect(t)
+	t.Cleanup(func() {
+		c.idle()
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c, dir
+}
+
+// manageStatic starts a manager that registers itself by files, and returns once kube-apiserver asks
+// it about Pods.
+func (c *cluster) manageStatic(t *testing.T, dir string) *manager {
+	t.Helper()
+	m := c.start(t, "--webhook-registration=static", "--static-registration-dir="+dir)
+	m.awaitReady(t)
+	m.awaitRegistration(t, "registered")
+	c.awaitBound(t)
+	return m
+}
+
+// TestStaticRegistration is the life of one control-plane host, in order.
+func TestStaticRegistration(t *testing.T) {
+	c, dir := staticCluster(t)
+	m := c.manageStatic(t, dir)
+	t.Run("LeavesNothingInTheAPI", func(t *testing.T) { c.nothingInTheAPI(t) })
+	t.Run("RunsBeforeThoseOfTheAPI", func(t *testing.T) { c.runsFirst(t) })
+	t.Run("OutlivesDeletionInTheAPI", func(t *testing.T) {
+		load := c.traffic(t, c.namespace(t))
+		c.deleteAllMutating(t)
+		load.Lasts(t, 2*time.Second)
+		load.Unharmed(t)
+	})
+	t.Run("RepairsFiles", func(t *testing.T) {
+		for i, harm := range []func(path string) error{os.Remove, func(path string) error { return os.Truncate(path, 0) }} {
+			path := filepath.Join(dir, "mutating", "sa-controller-manager.yaml")
+			m.repairs(t, path, float64(i), harm)
+			c.awaitBound(t)
+		}
+	})
+	t.Run("RollsTheServingCAOver", func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("kube-apiserver is given half a minute to learn of a CA")
+		}
+		c.rollsOver(t, m, filepath.Join(dir, "serving-ca.json"))
+	})
+	t.Run("HoldsFromTheFirstRequest", func(t *testing.T) {
+		m.stop(t)
+		if err := errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		pods := c.client.CoreV1().Pods(metav1.NamespaceDefault)
+		_, err := pods.Create(t.Context(), newPod(), metav1.CreateOptions{})
+		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
+			t.Errorf("got %v, want that no Pod is admitted without us", err)
+		}
+		kubelet := c.as(t, "system:node:node", "system:nodes")
+		if _, err := kubelet.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), newPod(mirror), metav1.CreateOptions{}); err != nil {
+			t.Errorf("a mirror pod of the node's own: %v", err)
+		}
+		c.manageStatic(t, dir)
+	})
+}
+
+// TestDeletionInTheAPI is the control of OutlivesDeletionInTheAPI: Pods pass by a registration by URL
+// before it is repaired.
+func TestDeletionInTheAPI(t *testing.T) {
+	c := controlPlane(t)
+	c.manage(t)
+	first := c.awaitMutating(t, func(*mutatingConfiguration) error { return nil })
+	namespace := c.namespace(t)
+	load := traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
+		return c.client.CoreV1().Pods(namespace).Create(ctx, newPod(of("default")), metav1.CreateOptions{})
+	})
+	c.deleteAllMutating(t)
+	c.awaitMutating(t, func(got *mutatingConfiguration) error {
+		if got.UID == first.UID {
+			return errors.New("it is still the first one")
+		}
+		return nil
+	})
+	if !slices.ContainsFunc(load.Finish(), func(one traffic.Call) bool { return one.Err == nil && traffic.Complete(one.Pod) != nil }) {
+		t.Error("no Pod has passed by the webhook")
+	}
+}
+
+func (c *cluster) deleteAllMutating(t *testing.T) {
+	t.Helper()
+	if err := c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (c *cluster) nothingInTheAPI(t *testing.T) {
+	t.Helper()
+	_, mutating := c.mutating().Get(t.Context(), configurationName, metav1.GetOptions{})
+	_, validating := c.validating().Get(t.Context(), configurationName, metav1.GetOptions{})
+	_, secret := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), caSecretName, metav1.GetOptions{})
+	for _, err := range []error{mutating, validating, secret} {
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("got %v, want that there is none", err)
+		}
+	}
+}
+
+// runsFirst has a webhook of the API want what ours has set.
+func (c *cluster) runsFirst(t *testing.T) {
+	t.Helper()
+	namespace := c.namespace(t)
+	c.inject(t, namespace, admissionregistrationv1.MatchCondition{
+		Name: "ours-was-first", Expression: `has(object.spec.serviceAccountName) && object.spec.serviceAccountName == "default"`,
+	})
+	c.awaitInjected(t, namespace, newPod(func(pod *corev1.Pod) {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "image"})
+	}))
+}
+
+// repairs does harm to a file, which must be noticed within ten seconds, and repaired.
+func (m *manager) repairs(t *testing.T, path string, before float64, harm func(path string) error) {
+	t.Helper()
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := harm(path); err != nil {
+		t.Fatal(err)
+	}
+	poll(t, "await that the file is repaired", func(context.Context) error {
+		got, err := os.ReadFile(path)
+		if err == nil && !bytes.Equal(got, want) {
+			err = errors.New("it is not")
+		}
+		return err
+	})
+	if got := m.metric(t, "sacm_webhook_static_repairs_total", nil); got != before+1 {
+		t.Errorf("%v repairs, want %v", got, before+1)
+	}
+	await.Within(t, "the alarm", time.Since(begun), 10*time.Second)
+	m.awaitRegistration(t, "registered")
+}
+
+// rollsOver deletes the serving CA under load: that is how a user replaces it.
+func (c *cluster) rollsOver(t *testing.T, m *manager, file string) {
+	t.Helper()
+	load := c.traffic(t, c.namespace(t))
+	load.Lasts(t, time.Second)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	var ca corev1.Secret
+	poll(t, "await the next CA", func(context.Context) error {
+		content, err := os.ReadFile(file)
+		if err == nil {
+			err = json.Unmarshal(content, &ca)
+		}
+		return err
+	})
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has mode %v, %v", info.Mode(), err)
+	}
+	poll(t, "await a leaf of the next CA", func(ctx context.Context) error { return m.verifies(ctx, t, ca.Data["next.crt"]) })
+	load.Lasts(t, time.Second)
+	load.Unharmed(t)
+}

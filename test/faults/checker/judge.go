@@ -39,8 +39,7 @@ func Judge(now Snapshot, model workload.Model, mode workload.Mode, rootCA string
 		case secret.Labels[workload.AutoCreatedLabel] == "" || reissued:
 		case j.references(secret):
 			j.made[workload.Owner(secret)] = append(j.made[workload.Owner(secret)], secret.Name)
-		case secret.Data["extra"] != nil: // a user's copy, which the model forgets with its account
-		case model[secret.Namespace] == nil || model[secret.Namespace].Secrets[secret.Name] == nil:
+		case model[secret.Namespace] != nil && model[secret.Namespace].Secrets[secret.Name] == nil:
 			j.unreferenced[workload.Owner(secret)] = append(j.unreferenced[workload.Owner(secret)], secret.Name)
 		}
 	}
@@ -71,7 +70,8 @@ type judge struct {
 	verify func(string) error
 	made   map[types.UID][]string // auto-created Secrets that are referenced, by account
 	// unreferenced are auto-created Secrets that nothing references and no user has copied or
-	// taken out of a list, by account.
+	// taken out of a list, by account. What users did in other namespaces than the model's is
+	// not known: an earlier step of the run made them.
 	unreferenced map[types.UID][]string
 	found        []Violation
 }

@@ -124,6 +124,14 @@ func TestJudge(t *testing.T) {
 			spoil:  func(now Snapshot, _ workload.Model) { second(now); oneMore(now, "cart-token-yyyyy") },
 			want:   []int{3},
 		},
+		"TwoCopiesOfAnEarlierStep": {
+			reason: "a later step does not know what its users did",
+			spoil: func(now Snapshot, model workload.Model) {
+				oneMore(now, "copy-1")
+				oneMore(now, "copy-2")
+				delete(model, "shop")
+			},
+		},
 		"TakenOutOfTheListAndDeleted": {
 			spoil: func(_ Snapshot, model workload.Model) { keep(model, "cart-token-yyyyy") },
 			want:  []int{1},

@@ -40,9 +40,8 @@ func parseCPU(stat string) (time.Duration, error) {
 
 // Memory is what a process has in RAM, in KiB (proc_pid_status(5)).
 type Memory struct {
-	RSS  int // with pages of the binary
 	Anon int // the process's own alone
-	Peak int // the highest RSS so far
+	Peak int // the highest with pages of the binary
 }
 
 // MemoryOf reads it now.
@@ -54,7 +53,7 @@ func MemoryOf(pid int) (Memory, error) {
 	return parseMemory(string(data))
 }
 
-var statusLine = regexp.MustCompile(`(?m)^(VmRSS|RssAnon|VmHWM):\s+(\d+) kB$`)
+var statusLine = regexp.MustCompile(`(?m)^(RssAnon|VmHWM):\s+(\d+) kB$`)
 
 func parseMemory(status string) (Memory, error) {
 	found := map[string]int{}
@@ -65,8 +64,8 @@ func parseMemory(status string) (Memory, error) {
 		}
 		found[match[1]] = kib
 	}
-	if len(found) != 3 {
-		return Memory{}, fmt.Errorf("read the memory of a process: of VmRSS, RssAnon and VmHWM there are %d", len(found))
+	if len(found) != 2 {
+		return Memory{}, fmt.Errorf("read the memory of a process: of RssAnon and VmHWM there are %d", len(found))
 	}
-	return Memory{RSS: found["VmRSS"], Anon: found["RssAnon"], Peak: found["VmHWM"]}, nil
+	return Memory{Anon: found["RssAnon"], Peak: found["VmHWM"]}, nil
 }

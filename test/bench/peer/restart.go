@@ -184,7 +184,6 @@ func (r *restarts) settle(ctx context.Context, running *world.Running, add func(
 		return err
 	}
 	add("steady memory, RssAnon", "MiB", float64(memory.Anon)/1024)
-	add("steady memory, RSS", "MiB", float64(memory.RSS)/1024)
 	add("peak memory, RSS", "MiB", float64(memory.Peak)/1024)
 	add(fmt.Sprintf("CPU of the first %v", r.Settling), "s", used)
 	return nil

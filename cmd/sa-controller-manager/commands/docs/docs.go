@@ -119,7 +119,8 @@ func flagRow(f *pflag.Flag) string {
 	if kind != "" {
 		name += " " + escapeCell(kind)
 	}
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, defaultCell(f), escapeCell(sentence(usage)), escapeCell(options.OriginOf(f)))
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", name, defaultCell(f), escapeCell(sentence(usage)),
+		escapeCell(strings.TrimPrefix(options.OriginOf(f), "as ")))
 }
 
 // defaultCell shows a default as it would be typed.

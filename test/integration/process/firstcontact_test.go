@@ -5,6 +5,7 @@ package process
 
 import (
 	"bufio"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -57,12 +58,10 @@ func TestFirstContact(t *testing.T) {
 		"Argument":         {"does not take any arguments", []string{"version", "run"}},
 		"KeyInsteadOfPath": {"PEM file", []string{"--service-account-private-key-file=" + string(testkeys.P256())}},
 		"NoCluster":        {"neither --kubeconfig nor", nil},
-		"NoKubeconfig":     {`--kubeconfig "...": stat`, []string{"--kubeconfig=/does/not/exist"}},
 		"EmptyKubeconfig":  {"must have a current-context", []string{"--kubeconfig=" + testcluster.WriteFile(t, "kubeconfig", nil)}},
 		"NoContext":        {"must have a current-context", []string{changed("current-context: c", "")}},
 		"MissingContext":   {"context was not found", []string{changed("current-context: c", "current-context: other")}},
 		"Controllers":      {"known controllers", []string{kubeconfig, "--controllers=*,serviceacount"}},
-		"NoKey":            {"--service-account-private-key-file: ...: no such", []string{kubeconfig, "--service-account-private-key-file=/does/not/exist"}},
 		"KeyIsDirectory":   {"is a directory", []string{kubeconfig, "--service-account-private-key-file=" + dir}},
 		"EmptyKey":         {"found ...; accepted", key(nil)},
 		"PublicKey":        {"found ...; accepted", key([]byte("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"))},
@@ -70,7 +69,6 @@ func TestFirstContact(t *testing.T) {
 		"WrongCurve":       {"found ...; accepted", key(testkeys.P224())},
 		"KeyRing":          {"there is no key ring", []string{kubeconfig, "--service-account-key-ring=" + dir + "/ring.json"}},
 		"TwoKeys":          {"must not be given together", []string{kubeconfig, "--service-account-key-ring=a", "--service-account-private-key-file=b"}},
-		"NoRootCA":         {"--root-ca-file: ...: no such", []string{kubeconfig, "--root-ca-file=/does/not/exist"}},
 		"KeyAsRootCA":      {"at least one certificate", []string{kubeconfig, "--root-ca-file=" + otherKey}},
 		"Issuer":           {"white space", []string{kubeconfig, "--service-account-issuer=my issuer"}},
 		"SignerNoIssuer":   {"needs --service-account-issuer", []string{kubeconfig, "--external-signer-socket=/x.sock", "--service-account-private-key-file=" + otherKey}},
@@ -84,9 +82,6 @@ func TestFirstContact(t *testing.T) {
 		"PluginField":      {"configured in", []string{kubeconfig, admission("plugins: [{name: ServiceAccount, configuration: {limitSecretReference: true}}]\n")}},
 		"TwoLines":         {"several lines", []string{"--kubeconfig=a\nb"}},
 		"NotYAML":          {"error loading config file", []string{"--kubeconfig=" + testcluster.WriteFile(t, "kubeconfig", []byte("this: [is not\n yaml"))}},
-		"NoClientCA":       {"--client-ca-file: open", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.3", "--client-ca-file=/does/not/exist"}},
-		"NoAuthentication": {"--authentication-kubeconfig: stat", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.4", "--authentication-kubeconfig=/does/not/exist"}},
-		"NoAuthorization":  {"--authorization-kubeconfig: stat", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.5", "--authorization-kubeconfig=/does/not/exist"}},
 		"SocketInUse":      {"another process serves on it", []string{kubeconfig, "--secure-port=0", "--webhook-port=0", "--service-account-issuer=https://issuer", "--service-account-private-key-file=" + otherKey, "--external-signer-socket=" + listening(t)}},
 	}
 	var running sync.WaitGroup
@@ -95,6 +90,15 @@ func TestFirstContact(t *testing.T) {
 		running.Go(func() {
 			if output := strings.ReplaceAll(refuse(t, tc.args...), `\"`, `"`); !row.says(output) {
 				t.Errorf("%s: the row %s does not have what it says:\n%s", name, row.symptom, output)
+			}
+		})
+	}
+	missing := find(t, rows, "no such file")
+	for i, flag := range []string{"--kubeconfig", "--service-account-private-key-file", "--root-ca-file", "--client-ca-file", "--authentication-kubeconfig", "--authorization-kubeconfig"} {
+		running.Go(func() {
+			output := refuse(t, kubeconfig, "--webhook-port=0", fmt.Sprintf("--bind-address=127.0.0.%d", i+3), flag+"=/does/not/exist")
+			if !missing.says(output) || !strings.Contains(output, flag+":") && !strings.Contains(output, flag+" ") {
+				t.Errorf("a missing file of %s:\n%s", flag, output)
 			}
 		})
 	}

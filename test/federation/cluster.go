@@ -135,8 +135,13 @@ func (w *World) StartManager(flags ...string) (err error) {
 	w.Manager, err = w.Binary.StartManager(w.First, slices.Concat([]string{
 		"--service-account-private-key-file=", w.RingFlag(), "--token-secrets=manual",
 		"--external-signer-socket=" + w.First.SignerSocket(), "--external-signer-refresh-hint=1s",
-	}, w.Flags, flags)...)
+	}, w.published(), w.Flags, flags)...)
 	return err
+}
+
+// published are the flags that say where the second cluster reads the keys.
+func (w *World) published() []string {
+	return []string{"--published-issuer=" + w.Edge.URL, "--published-ca-file=" + w.Edge.CAFile}
 }
 
 // Ring reads the key ring.
@@ -169,8 +174,8 @@ func (w *World) Keys(ctx context.Context, words ...string) (stdout []byte, err e
 	if words[0] != "init" {
 		args = append(args, "--kubeconfig="+w.First.Kubeconfig())
 	}
-	if words[0] == "rotate" {
-		args = append(args, "--published-issuer="+w.Edge.URL, "--published-ca-file="+w.Edge.CAFile)
+	if words[0] == "prune" || words[0] == "rotate" && words[1] != "pause" {
+		args = append(args, w.published()...)
 	}
 	command := exec.CommandContext(ctx, w.Binary.Path, args...)
 	var stderr bytes.Buffer

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Role is what a key of a ring does besides verifying, which keys of every role do.
@@ -60,6 +61,8 @@ type Past struct {
 	History []string
 	// Pruned has the IDs of removed keys that may have signed, Withdrawn those of keys that never did.
 	Pruned, Withdrawn []string
+	// ActivatedAt is when the active key became active.
+	ActivatedAt time.Time
 }
 
 // NewRing returns a ring. The generation is that of the store, 0 for a store without generations.

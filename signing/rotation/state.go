@@ -113,7 +113,9 @@ func (s State) Ring() *signing.Ring {
 	for _, key := range s.Retired() {
 		keys = append(keys, key.Pair.Public().As(signing.Retired))
 	}
-	return signing.NewRing(s.Generation, keys...).WithPast(signing.Past{History: s.History, Pruned: s.Pruned, Withdrawn: s.Withdrawn})
+	return signing.NewRing(s.Generation, keys...).WithPast(signing.Past{
+		History: s.History, Pruned: s.Pruned, Withdrawn: s.Withdrawn, ActivatedAt: s.Active().ActivatedAt,
+	})
 }
 
 // Phase returns the phase of the latest rotation.

@@ -36,9 +36,10 @@ func (m *manager) buildKeyStore(r *runnable) error {
 	if m.ring == nil {
 		return nil
 	}
-	if generation := newRingGeneration(m.ring.Ring()); generation != nil {
-		m.showRing(generation)
-		m.onRing = append(m.onRing, func(context.Context) { m.showRing(generation) })
+	if m.ring.Ring().Generation() > 0 { // the store keeps a past
+		m.registerRingMetrics()
+		m.showRing()
+		m.onRing = append(m.onRing, func(context.Context) { m.showRing() })
 	}
 	r.check = m.storeProbe
 	return nil
@@ -60,9 +61,8 @@ func (m *manager) ringChanged(ctx context.Context, stored *signing.Ring) {
 }
 
 // showRing says which generation is in use.
-func (m *manager) showRing(generation *metrics.Gauge) {
+func (m *manager) showRing() {
 	ring := m.ring.Ring()
-	generation.Set(float64(ring.Generation()))
 	m.logger.Info("Took the keys of the ring", "generation", ring.Generation(), "signs", ring.ActiveID(), "status", m.files.store.Status().Detail)
 }
 
@@ -78,17 +78,17 @@ func (m *manager) storeProbe() (string, error) {
 	return fmt.Sprintf("%s; refused: %v", status.Detail, status.Refused), nil
 }
 
-// newRingGeneration is nil for a store that counts none.
-func newRingGeneration(ring *signing.Ring) *metrics.Gauge {
-	if ring.Generation() == 0 {
-		return nil
-	}
-	generation := metrics.NewGauge(&metrics.GaugeOpts{
-		Name: "sacm_key_ring_generation",
-		Help: "Generation of the key ring file that is in use.",
-	})
-	legacyregistry.MustRegister(generation)
-	return generation
+func (m *manager) registerRingMetrics() {
+	legacyregistry.RawMustRegister(
+		metrics.NewGaugeFunc(&metrics.GaugeOpts{
+			Name: "sacm_key_ring_generation",
+			Help: "Generation of the key ring file that is in use.",
+		}, func() float64 { return float64(m.ring.Ring().Generation()) }),
+		metrics.NewGaugeFunc(&metrics.GaugeOpts{
+			Name: "sacm_signing_key_activated_timestamp_seconds",
+			Help: "When the active key of the key ring file became active, in seconds since 1970.",
+		}, func() float64 { return float64(m.ring.Ring().Past().ActivatedAt.Unix()) }),
+	)
 }
 
 func (m *manager) buildKeyProbe(r *runnable) error {

@@ -65,6 +65,7 @@ func TestRotateByPolicy(t *testing.T) {
 		t.Error("a key signs that one kube-apiserver was not asked about")
 	}
 	c.manager.AwaitMetric(t, "sacm_key_next_rotation_timestamp_seconds", nil, 1)
+	c.manager.AwaitMetric(t, "sacm_signing_key_activated_timestamp_seconds", nil, 1)
 
 	if err := leases.Delete(ctx, absent.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

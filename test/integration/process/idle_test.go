@@ -28,7 +28,7 @@ func TestIdleManagerRenewsItsLeaseOnly(t *testing.T) {
 	m := c.ManageThrough(t, proxy, "--token-secrets=auto", "--leader-elect=true", "--leader-elect-retry-period=200ms",
 		"--webhook-port="+strconv.Itoa(port), "--webhook-registration=url")
 	m.ExpectErrors = false
-	c.AwaitFilled(t, "kube-system", c.AwaitAutoSecret(t, "kube-system", "default").Name)
+	c.AwaitFilled(t, "default", c.AwaitAutoSecret(t, "default", "default").Name)
 	m.AwaitMetric(t, "sacm_webhook_missed_scan_timestamp_seconds", nil, 1) // seconds after it is registered
 	m.WaitIdle(t)
 

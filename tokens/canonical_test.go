@@ -55,7 +55,7 @@ func TestCanonical(t *testing.T) {
 // somebody has edited.
 func TestOnlyTheCanonicalSpellingVerifies(t *testing.T) {
 	t.Parallel()
-	key := signingKey(t, testkeys.P256())
+	key := testkeys.Parse(testkeys.P256())
 	good, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), account, secretName)
 	testutil.Must(t, err)
 	for name, token := range map[string]string{

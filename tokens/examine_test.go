@@ -102,9 +102,9 @@ func TestExamineRefuses(t *testing.T) {
 
 func TestSignedWith(t *testing.T) {
 	t.Parallel()
-	rsa, ec := signingKey(t, testkeys.RSA2048()).Public(), signingKey(t, testkeys.P256()).Public()
+	rsa, ec := testkeys.Parse(testkeys.RSA2048()).Public(), testkeys.Parse(testkeys.P256()).Public()
 	impostor := signing.PublicKey{ID: ec.ID, Algorithm: rsa.Algorithm, Key: rsa.Key}
-	token, err := tokens.NewIssuer(signingKey(t, testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secretName)
+	token, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secretName)
 	testutil.Must(t, err)
 	cases := map[string]struct {
 		token   string

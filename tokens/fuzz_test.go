@@ -39,7 +39,7 @@ func FuzzVerifyLegacy(f *testing.F) {
 	for _, v := range vectors(f, "legacy") {
 		signed[v.Token[:strings.LastIndex(v.Token, ".")]] = true
 	}
-	for _, key := range []*signing.PrivateKey{signingKey(f, testkeys.RSA2048()), signingKey(f, testkeys.P256())} {
+	for _, key := range []*signing.PrivateKey{testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256())} {
 		token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(f.Context(), account, secretName)
 		testutil.Must(f, err)
 		f.Add(token)

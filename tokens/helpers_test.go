@@ -20,22 +20,14 @@ var account = tokens.Account{Namespace: "demo", Name: "builder", UID: "0e0a3f5c-
 
 const secretName = "builder-token-x7k2p"
 
-// signingKey parses a test key that must be good.
-func signingKey(tb testing.TB, data []byte) *signing.PrivateKey {
-	tb.Helper()
-	key, err := signing.ParsePrivateKey(data)
-	testutil.Must(tb, err)
-	return key
-}
-
 // namedKeys are the keys that the golden tokens were signed with.
 func namedKeys(tb testing.TB) map[string]*signing.PrivateKey {
 	return map[string]*signing.PrivateKey{
-		"rsa-2048": signingKey(tb, testkeys.RSA2048()),
-		"rsa-3072": signingKey(tb, testkeys.RSA3072()),
-		"p256":     signingKey(tb, testkeys.P256()),
-		"p384":     signingKey(tb, testkeys.P384()),
-		"p521":     signingKey(tb, testkeys.P521()),
+		"rsa-2048": testkeys.Parse(testkeys.RSA2048()),
+		"rsa-3072": testkeys.Parse(testkeys.RSA3072()),
+		"p256":     testkeys.Parse(testkeys.P256()),
+		"p384":     testkeys.Parse(testkeys.P384()),
+		"p521":     testkeys.Parse(testkeys.P521()),
 	}
 }
 

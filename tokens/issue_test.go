@@ -38,7 +38,7 @@ func (s *fakeSigner) Sign(_ context.Context, style signing.HeaderStyle, _ string
 // validity.
 func TestUniqueClaims(t *testing.T) {
 	t.Parallel()
-	key := signingKey(t, testkeys.RSA2048())
+	key := testkeys.Parse(testkeys.RSA2048())
 	now := time.Unix(1_790_000_000, 700_000_000)
 	issuer := func(style tokens.ClaimStyle) *tokens.Issuer {
 		return tokens.NewIssuer(key, style, tokens.WithClock(clocktesting.NewFakePassiveClock(now)),
@@ -72,7 +72,7 @@ func TestUniqueClaims(t *testing.T) {
 // name, unique ones do not, because each has a UUID.
 func TestRepeatedTokens(t *testing.T) {
 	t.Parallel()
-	key := signingKey(t, testkeys.RSA2048())
+	key := testkeys.Parse(testkeys.RSA2048())
 	uuid := regexp.MustCompile(`"jti":"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"`)
 	for style, wantSame := range map[tokens.ClaimStyle]bool{tokens.CompatClaims: true, tokens.UniqueClaims: false} {
 		issuer := tokens.NewIssuer(key, style)

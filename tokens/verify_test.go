@@ -69,7 +69,7 @@ func attacks(tb testing.TB) map[string]struct {
 	want  error
 } {
 	tb.Helper()
-	rsaKey, ecKey := signingKey(tb, testkeys.RSA2048()), signingKey(tb, testkeys.P256())
+	rsaKey, ecKey := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256())
 	rawRSA, rawEC, stranger := rawKey(tb, testkeys.RSA2048()), rawKey(tb, testkeys.P256()), rawKey(tb, testkeys.RSA2048Other())
 	publicDER, err := x509.MarshalPKIXPublicKey(rawRSA.Public())
 	testutil.Must(tb, err)
@@ -160,8 +160,8 @@ func asn1Signature(tb testing.TB, key crypto.Signer) func(string) []byte {
 }
 
 func ring(tb testing.TB) *signing.Keyring {
-	return signing.NewKeyring(signing.NewRing(0, signingKey(tb, testkeys.RSA2048()).As(signing.Active)),
-		signingKey(tb, testkeys.P256()).Public(), signingKey(tb, testkeys.P384()).Public())
+	return signing.NewKeyring(signing.NewRing(0, testkeys.Parse(testkeys.RSA2048()).As(signing.Active)),
+		testkeys.Parse(testkeys.P256()).Public(), testkeys.Parse(testkeys.P384()).Public())
 }
 
 func TestVerifyLegacyRefuses(t *testing.T) {
@@ -187,11 +187,11 @@ func TestVerifyLegacy(t *testing.T) {
 	t.Parallel()
 	rawRSA := rawKey(t, testkeys.RSA2048())
 	issue := func(key []byte) string {
-		token, err := tokens.NewIssuer(signingKey(t, key), tokens.CompatClaims).Legacy(t.Context(), account, secretName)
+		token, err := tokens.NewIssuer(testkeys.Parse(key), tokens.CompatClaims).Legacy(t.Context(), account, secretName)
 		testutil.Must(t, err)
 		return token
 	}
-	id := signingKey(t, testkeys.RSA2048()).ID()
+	id := testkeys.Parse(testkeys.RSA2048()).ID()
 	expired := fmt.Sprintf(`%s,"exp":%d,"nbf":%d}`, strings.TrimSuffix(legacyPayload, "}"),
 		time.Now().Add(-time.Hour).Unix(), time.Now().Add(time.Hour).Unix())
 	cases := map[string]struct {
@@ -220,7 +220,7 @@ func TestVerifyLegacy(t *testing.T) {
 			}
 			want := ""
 			if tc.key != nil {
-				want = signingKey(t, tc.key).ID()
+				want = testkeys.Parse(tc.key).ID()
 			}
 			if diff := cmp.Diff(want, got.KeyID); diff != "" {
 				t.Errorf("%s: key ID -want +got:\n%s", tc.reason, diff)

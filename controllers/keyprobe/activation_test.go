@@ -20,8 +20,7 @@ import (
 func TestAKeyRingDecides(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
-		server.learn(testKeys().old)
+		server := knowing(testKeys().old)
 		proven := 0
 		a := start(t, server, func(c *Config) { c.Proven = func() { proven++ } })
 		keys := testKeys()
@@ -59,8 +58,7 @@ func TestAKeyRingDecides(t *testing.T) {
 func TestANextKeySignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
-		server.learn(testKeys().old)
+		server := knowing(testKeys().old)
 		a := start(t, server)
 		testutil.Check(t, "status at the start", "key OLD signs", a.named(a.Status()))
 
@@ -108,7 +106,7 @@ func TestANextKeySignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 func TestAKnownKeyIsActivatedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
+		server := knowing()
 		keys := testKeys()
 		server.learn(keys.old, keys.next, keys.third)
 		a := start(t, server)
@@ -125,8 +123,7 @@ func TestAKnownKeyIsActivatedAtOnce(t *testing.T) {
 func TestImmediate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
-		server.learn(testKeys().old)
+		server := knowing(testKeys().old)
 		a := start(t, server, func(c *Config) { c.Immediate = true })
 		a.set(a.ctx, a.next)
 		testutil.Check(t, "key that signs when Set returns", "NEXT", a.signs())
@@ -146,8 +143,7 @@ func TestImmediate(t *testing.T) {
 func TestAWithdrawnNextKeyNeverSigns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
-		server.learn(testKeys().old)
+		server := knowing(testKeys().old)
 		a := start(t, server)
 		a.give(a.next)
 		a.give(a.old)
@@ -183,8 +179,7 @@ func TestAYesThatComesTooLate(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer(account("kube-system", "default"))
-				server.learn(testKeys().old, testKeys().next)
+				server := knowing(testKeys().old, testKeys().next)
 				if tc.known {
 					server.learn(testKeys().third)
 				}
@@ -218,7 +213,7 @@ func TestTheStatusStaysWhenTheSameKeyIsReadAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				a := start(t, newAPIServer(account("kube-system", "default")))
+				a := start(t, knowing())
 				a.give(tc.again(a.keys))
 				a.give(tc.again(a.keys)) // somebody added a comment to the file
 				time.Sleep(time.Hour)

@@ -65,6 +65,13 @@ func newAPIServer(objects ...runtime.Object) *apiserver {
 	return s
 }
 
+// knowing returns one that accepts tokens of these keys.
+func knowing(keys ...*signing.PrivateKey) *apiserver {
+	s := newAPIServer(account("kube-system", "default"))
+	s.learn(keys...)
+	return s
+}
+
 // Discovery is that of a real client, as the fake one has no REST client.
 func (s *apiserver) Discovery() discovery.DiscoveryInterface { return s.rest }
 

@@ -36,8 +36,7 @@ func TestPreviousKeyNotKept(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer(account("kube-system", "default"))
-				server.learn(testKeys().old, testKeys().next)
+				server := knowing(testKeys().old, testKeys().next)
 				a := start(t, server, func(c *Config) { c.Kept, c.Immediate = tc.kept, tc.immediate })
 				a.give(a.next)
 				testutil.Check(t, tc.reason+": key that signs", "NEXT", a.signs())
@@ -55,8 +54,7 @@ func TestPreviousKeyNotKept(t *testing.T) {
 func TestNextKeyWaitsForPreviousKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
-		server.learn(testKeys().old, testKeys().next)
+		server := knowing(testKeys().old, testKeys().next)
 		var kept atomic.Bool
 		a := start(t, server, func(c *Config) { c.Kept = func(string) bool { return kept.Load() } })
 		a.give(a.next)

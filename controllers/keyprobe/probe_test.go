@@ -41,7 +41,7 @@ func terminating(account *corev1.ServiceAccount) *corev1.ServiceAccount {
 func TestTheProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
+		server := knowing()
 		a := start(t, server)
 		var review *authenticationv1.TokenReview
 		for _, action := range server.Clientset.Actions() {
@@ -212,7 +212,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 func TestNoTokenIsShown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
+		server := knowing()
 		a := start(t, server)
 		a.give(a.next)
 		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
@@ -256,7 +256,7 @@ func TestOthersDoNotProveAKey(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer(account("kube-system", "default"))
+				server := knowing()
 				tc.status.Authenticated = true
 				server.accepted = func(status *authenticationv1.TokenReviewStatus) { *status = tc.status }
 				a := start(t, server)

@@ -18,8 +18,7 @@ import (
 func TestBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
-		server.learn(testKeys().old)
+		server := knowing(testKeys().old)
 		a := start(t, server)
 
 		a.give(a.next)
@@ -41,8 +40,7 @@ func TestBackOff(t *testing.T) {
 func TestAReasonIsToldOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
-		server.learn(testKeys().old)
+		server := knowing(testKeys().old)
 		a := start(t, server)
 		a.give(a.next)
 		time.Sleep(10 * time.Minute)
@@ -65,7 +63,7 @@ func TestAReasonIsToldOnce(t *testing.T) {
 func TestTheEndDuringAProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
+		server := knowing()
 		a := start(t, server, func(c *Config) {
 			c.Issuer = ""
 			server.discover = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -82,8 +80,7 @@ func TestTheEndDuringAProbe(t *testing.T) {
 func TestRingChangedNeverBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
-		server.learn(testKeys().old, testKeys().third)
+		server := knowing(testKeys().old, testKeys().third)
 		a := start(t, server, func(c *Config) { c.Recorder = nil }) // it may be missing
 		for range 10 {
 			a.set(context.Background(), a.next)
@@ -103,7 +100,7 @@ func TestRingChangedNeverBlocks(t *testing.T) {
 func TestBackOffGrowsWhateverTheText(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer(account("kube-system", "default"))
+		server := knowing()
 		server.set(func(s *apiserver) {
 			s.reviewing = func(string) {
 				s.broken = fmt.Errorf("read tcp 127.0.0.1:%d->127.0.0.1:6443: connection reset by peer", 40000+len(s.reviews))

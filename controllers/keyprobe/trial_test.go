@@ -25,19 +25,11 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 
 const testIssuer = "https://issuer.example.com"
 
-func parse(pem []byte) *signing.PrivateKey {
-	key, err := signing.ParsePrivateKey(pem)
-	if err != nil {
-		panic(err)
-	}
-	return key
-}
-
 // keys of the tests: one signs at the start, the others are set later.
 type keys struct{ old, next, third *signing.PrivateKey }
 
 func testKeys() keys {
-	return keys{old: parse(testkeys.P256()), next: parse(testkeys.P256Other()), third: parse(testkeys.P384())}
+	return keys{old: testkeys.Parse(testkeys.P256()), next: testkeys.Parse(testkeys.P256Other()), third: testkeys.Parse(testkeys.P384())}
 }
 
 // named puts the names of the keys in place of their IDs.

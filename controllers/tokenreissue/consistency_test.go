@@ -22,6 +22,7 @@ import (
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
 )
 
 // ringReplica is a process with a ring, on a host.
@@ -112,8 +113,8 @@ func TestRingConsistency(t *testing.T) {
 		second.set(generation(4))
 		time.Sleep(time.Hour)
 		second.check(t, "not behind any more", "generation 4", map[string]float64{})
-		first.set(signing.NewRing(5, parse(t, strangePEM()).As(signing.Active), parse(t, newPEM()).Public().As(signing.Retired),
-			parse(t, oldPEM()).Public().As(signing.Retired)).WithPast(past("main", 5)))
+		first.set(signing.NewRing(5, testkeys.Parse(strangePEM()).As(signing.Active), testkeys.Parse(newPEM()).Public().As(signing.Retired),
+			testkeys.Parse(oldPEM()).Public().As(signing.Retired)).WithPast(past("main", 5)))
 		time.Sleep(settleDelay + time.Second)
 		second.check(t, "behind", "is older than that of host cp-1 (generation 5", map[string]float64{"behind": 1}, "Warning KeyRingMismatch")
 		first.check(t, "ahead", "is the one that is published", map[string]float64{})
@@ -124,7 +125,7 @@ func TestRingConsistency(t *testing.T) {
 		time.Sleep(time.Minute)
 		second.check(t, "still behind", "is older", map[string]float64{"behind": 1})
 
-		first.set(signing.NewRing(6, parse(t, strangePEM()).As(signing.Active)).WithPast(past("main", 6)))
+		first.set(signing.NewRing(6, testkeys.Parse(strangePEM()).As(signing.Active)).WithPast(past("main", 6)))
 		second.check(t, "its key was pruned", "does not have that key", map[string]float64{"lost": 1}, "Warning KeyRingMismatch")
 		if second.MayFill() == nil || second.MaySign() == nil {
 			t.Error("something is signed with a key that was pruned")
@@ -146,7 +147,7 @@ func TestLinesOfDeadReplicas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newAPI()
-		a, b := signing.NewRing(3, parse(t, oldPEM()).As(signing.Active)).WithPast(past("main", 3)), ringOf(t, 4, newPEM(), oldPEM())
+		a, b := signing.NewRing(3, testkeys.Parse(oldPEM()).As(signing.Active)).WithPast(past("main", 3)), ringOf(t, 4, newPEM(), oldPEM())
 		id := a.ActiveID()
 		first := startReplica(t, client, "cp-1", a)
 		late := startReplica(t, client, "cp-2", a)

@@ -11,12 +11,13 @@ import (
 
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
 )
 
 // TestJudge: the ring of this process is of generation 4, "main"; A signs, B is retired.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	a, b, c := parse(t, newPEM()), parse(t, oldPEM()), parse(t, strangePEM())
+	a, b, c := testkeys.Parse(newPEM()), testkeys.Parse(oldPEM()), testkeys.Parse(strangePEM())
 	ring := func(branch string, generation int64, keys ...signing.Key) PublishedRing {
 		return published(signing.NewRing(generation, keys...).WithPast(past(branch, generation)))
 	}

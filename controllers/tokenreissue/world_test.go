@@ -49,20 +49,13 @@ func newPEM() []byte     { return testkeys.P256() }
 func oldPEM() []byte     { return testkeys.P256Other() }
 func strangePEM() []byte { return testkeys.P384() }
 
-func parse(t *testing.T, pem []byte) *signing.PrivateKey {
-	t.Helper()
-	key, err := signing.ParsePrivateKey(pem)
-	testutil.Must(t, err)
-	return key
-}
-
 // rotated is a ring in which the new key has taken the place of the old one.
 func rotated(t *testing.T) *signing.Ring { t.Helper(); return ringOf(t, 3, newPEM(), oldPEM()) }
 
 // ringOf is a ring with an active and a retired key.
 func ringOf(t *testing.T, generation int64, active, retired []byte) *signing.Ring {
 	t.Helper()
-	return signing.NewRing(generation, parse(t, active).As(signing.Active), parse(t, retired).Public().As(signing.Retired)).WithPast(past("main", generation))
+	return signing.NewRing(generation, testkeys.Parse(active).As(signing.Active), testkeys.Parse(retired).Public().As(signing.Retired)).WithPast(past("main", generation))
 }
 
 // past is that of a ring that was changed on one branch only.
@@ -123,7 +116,7 @@ func copied(secret *corev1.Secret) { createdBy("kubectl-create")(secret) }
 // signedBy fills the Secret with a token of a key, for the account with uid.
 func signedBy(t *testing.T, pem []byte, uid string) func(*corev1.Secret) {
 	t.Helper()
-	issuer := tokens.NewIssuer(parse(t, pem), tokens.CompatClaims)
+	issuer := tokens.NewIssuer(testkeys.Parse(pem), tokens.CompatClaims)
 	return func(secret *corev1.Secret) {
 		token, err := issuer.Legacy(t.Context(), tokens.Account{Namespace: secret.Namespace, Name: "app", UID: uid}, secret.Name)
 		testutil.Must(t, err)

@@ -62,7 +62,7 @@ func newWorld(t testing.TB, live ...runtime.Object) *world {
 // worldAt begins at a time. If that is zero, the clock is that of the synctest bubble and may jump.
 func worldAt(t testing.TB, now time.Time, live ...runtime.Object) *world {
 	t.Helper()
-	w := &world{World: controllertest.NewWorld(now, live...), ring: signing.NewKeyring(signing.NewRing(0, parse(t, testkeys.P256()).As(signing.Active)))}
+	w := &world{World: controllertest.NewWorld(now, live...), ring: signing.NewKeyring(signing.NewRing(0, testkeys.Parse(testkeys.P256()).As(signing.Active)))}
 	config := Config{
 		Client:        w.Client,
 		Informers:     w.Informers,
@@ -82,13 +82,6 @@ func worldAt(t testing.TB, now time.Time, live ...runtime.Object) *world {
 	}
 	w.Controller = New(config)
 	return w
-}
-
-func parse(t testing.TB, pem []byte) *signing.PrivateKey {
-	t.Helper()
-	key, err := signing.ParsePrivateKey(pem)
-	testutil.Must(t, err)
-	return key
 }
 
 // syncsAccount has the account be looked at, and wants these actions.
@@ -164,7 +157,7 @@ func tokenFor(t testing.TB, secret, uid string) string {
 
 func tokenSignedBy(t testing.TB, pem []byte, secret, uid string) string {
 	t.Helper()
-	token, err := tokens.NewIssuer(parse(t, pem), tokens.CompatClaims).Legacy(t.Context(),
+	token, err := tokens.NewIssuer(testkeys.Parse(pem), tokens.CompatClaims).Legacy(t.Context(),
 		tokens.Account{Namespace: testNamespace, Name: "app", UID: uid}, secret)
 	testutil.Must(t, err)
 	return token

@@ -12,7 +12,6 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
@@ -31,17 +30,10 @@ func robot() tokens.Account {
 	return tokens.Account{Namespace: "shop", Name: "robot", UID: accountUID}
 }
 
-func testKey(t testing.TB) *signing.PrivateKey {
-	t.Helper()
-	key, err := signing.ParsePrivateKey(testkeys.P256())
-	testutil.Must(t, err)
-	return key
-}
-
 // legacyToken is a signed legacy token.
 func legacyToken(t testing.TB, account tokens.Account, secret string) string {
 	t.Helper()
-	token, err := tokens.NewIssuer(testKey(t), tokens.CompatClaims).Legacy(t.Context(), account, secret)
+	token, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secret)
 	testutil.Must(t, err)
 	return token
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
 
@@ -97,8 +98,8 @@ func TestObserveToken(t *testing.T) {
 		notForIt  = "data.token is not for this Secret: the token's claim "
 	)
 	good := legacyToken(t, robot(), "robot-token")
-	keyID := testKey(t).ID()
-	bound, err := tokens.NewIssuer(testKey(t), tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
+	keyID := testkeys.Parse(testkeys.P256()).ID()
+	bound, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
 		Issuer: "https://issuer.example.com", Account: robot(), Audiences: []string{"api"}, Lifetime: time.Hour,
 	})
 	testutil.Must(t, err)

@@ -26,16 +26,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// private parses a test key that must be good.
-func private(tb testing.TB, pem []byte) *signing.PrivateKey {
-	tb.Helper()
-	key, err := signing.ParsePrivateKey(pem)
-	if err != nil {
-		tb.Fatalf("test key: %v", err)
-	}
-	return key
-}
-
 // socketPath is short whatever the test's name is: a socket address has 107 bytes.
 func socketPath(tb testing.TB) string {
 	tb.Helper()
@@ -69,7 +59,7 @@ func configFor(tb testing.TB, ring *signing.Keyring) external.Config {
 
 func newRing(tb testing.TB) *signing.Keyring {
 	tb.Helper()
-	return signing.NewKeyring(signing.NewRing(0, private(tb, testkeys.P256()).As(signing.Active)), private(tb, testkeys.RSA2048Other()).Public())
+	return signing.NewKeyring(signing.NewRing(0, testkeys.Parse(testkeys.P256()).As(signing.Active)), testkeys.Parse(testkeys.RSA2048Other()).Public())
 }
 
 // serve runs a server until the test ends or stop is called, which returns when it has stopped.

@@ -50,7 +50,7 @@ func ringOf(t *testing.T, generation int64, past signing.Past, names ...string) 
 		if i == 0 {
 			role = signing.Next
 		}
-		keys = append(keys, public(t, name).As(role))
+		keys = append(keys, public(name).As(role))
 	}
 	return signing.NewRing(generation, keys...).WithPast(past)
 }
@@ -96,14 +96,14 @@ func TestPass(t *testing.T) {
 		"Pruned": {
 			reason: "a key that the ring has pruned is removed, and is not foreign",
 			stored: func(t *testing.T) map[string]*Object { return ours(t, 2, "a", "b", "c") },
-			past:   signing.Past{Pruned: []string{public(t, "c").ID}},
+			past:   signing.Past{Pruned: []string{public("c").ID}},
 			wrote:  []string{signing.JWKSPath},
 		},
 		"Foreign": {
 			reason:  "a key that was never ours is removed and reported: its owner could forge tokens",
 			stored:  func(t *testing.T) map[string]*Object { return ours(t, 2, "a", "b", "c") },
 			wrote:   []string{signing.JWKSPath},
-			foreign: []string{public(t, "c").ID},
+			foreign: []string{public("c").ID},
 		},
 		"Newer": {
 			reason: "a host with an old copy of the ring must not take a key back",
@@ -127,7 +127,7 @@ func TestPass(t *testing.T) {
 			stored: func(t *testing.T) map[string]*Object {
 				return published(t, "https://other.example.com", ringOf(t, 9, signing.Past{}, "c"))
 			},
-			wrote: both, foreign: []string{public(t, "c").ID}, over: true,
+			wrote: both, foreign: []string{public("c").ID}, over: true,
 		},
 		"NewerOfOurs": {
 			reason: "--take-over is not for the same issuer",
@@ -249,12 +249,7 @@ func published(t *testing.T, issuer string, ring *signing.Ring) map[string]*Obje
 }
 
 // public returns a key by a short name.
-func public(t *testing.T, name string) signing.PublicKey {
-	t.Helper()
+func public(name string) signing.PublicKey {
 	pem := map[string]func() []byte{"a": testkeys.RSA2048, "b": testkeys.RSA2048Other, "c": testkeys.RSA3072}[name]
-	key, err := signing.ParsePrivateKey(pem())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key.Public()
+	return testkeys.Parse(pem()).Public()
 }

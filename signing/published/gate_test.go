@@ -49,8 +49,7 @@ func testGate(config Config, clock clock.PassiveClock, read func(context.Context
 func TestActivate(t *testing.T) {
 	t.Parallel()
 	state, both := rotating(t)
-	stranger, err := signing.ParsePrivateKey(testkeys.P384())
-	testutil.Must(t, err)
+	stranger := testkeys.Parse(testkeys.P384())
 	old, another := both[:1], []signing.PublishedKey{both[0], {ID: both[1].ID, Key: stranger.Public().Key}}
 	type look struct {
 		minute float64

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
 	"net"
 	"strings"
@@ -92,11 +91,6 @@ func listedKey(keyID string, key []byte) (*externaljwtv1.Key, error) {
 	}
 	der, err := x509.MarshalPKIXPublicKey(private.Public())
 	return &externaljwtv1.Key{KeyId: keyID, Key: der}, err
-}
-
-// PublicPEM is the public half of a listed key.
-func PublicPEM(key *externaljwtv1.Key) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: key.GetKey()})
 }
 
 // Set changes what it does from now on.

@@ -5,12 +5,16 @@
 // generation and failures can be repeated. The keys are public and guard nothing; nothing but tests
 // may import this package.
 //
-// Each function returns a fresh copy of a PEM file in the form openssl writes by default: PKCS#1
+// Each other function returns a fresh copy of a PEM file in the form openssl writes by default: PKCS#1
 // for RSA, SEC 1 for EC. signing.ParsePrivateKey and signing.ParsePublicKeys read all but those
 // under "refused".
 package testkeys
 
-import "embed"
+import (
+	"embed"
+
+	"sa-controller-manager/signing"
+)
 
 //go:embed keys/*.pem
 var files embed.FS
@@ -21,6 +25,15 @@ func read(name string) []byte {
 		panic(err) // the file is embedded, so its name is wrong above
 	}
 	return data
+}
+
+// Parse returns the key of a PEM file, which must be a good one.
+func Parse(pem []byte) *signing.PrivateKey {
+	key, err := signing.ParsePrivateKey(pem)
+	if err != nil {
+		panic(err)
+	}
+	return key
 }
 
 // RSA2048 is the usual service account key: what kubeadm and kind make.

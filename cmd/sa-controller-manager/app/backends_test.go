@@ -43,9 +43,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 			dir := t.TempDir()
 			foreign := signertest.ServeForeign(t, dir+"/hsm.sock", "hsm/1", testkeys.P256())
 			ring := ringfile.At(filepath.Join(dir, "keys", "ring.json"))
-			public, err := signing.ParsePrivateKey(testkeys.P256())
-			testutil.Must(t, err)
-			key := public.Public()
+			key := testkeys.Parse(testkeys.P256()).Public()
 			key.ID = "hsm/1"
 			pair, err := signing.RemoteKeyPair("hsm", key, nil)
 			testutil.Must(t, err)

@@ -39,10 +39,7 @@ func certificatePEM(t *testing.T) []byte {
 }
 
 func keyID(t *testing.T, private []byte) string {
-	t.Helper()
-	key, err := signing.ParsePrivateKey(private)
-	testutil.Must(t, err)
-	return key.ID()
+	return testkeys.Parse(private).ID()
 }
 
 func keyIDs(keys []signing.PublicKey) []string {

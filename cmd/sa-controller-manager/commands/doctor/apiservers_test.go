@@ -26,13 +26,6 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-func privateKey(t *testing.T, pem []byte) *signing.PrivateKey {
-	t.Helper()
-	key, err := signing.ParsePrivateKey(pem)
-	testutil.Must(t, err)
-	return key
-}
-
 // newAPIServer is one of several: it signs bound tokens with a key and publishes the keys that it knows.
 func newAPIServer(t *testing.T, signs *signing.PrivateKey, knows ...*signing.PrivateKey) *clitest.KubeClient {
 	t.Helper()
@@ -86,7 +79,7 @@ func controlPlane(hosts []string, addresses ...string) []runtime.Object {
 
 func TestAPIServers(t *testing.T) {
 	t.Parallel()
-	old, next := privateKey(t, testkeys.RSA2048()), privateKey(t, testkeys.P256())
+	old, next := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256())
 	published := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: informers.KeyRingName},
 		Data: map[string][]byte{"schema-version": []byte("1"), "replica.cp-1_x": fmt.Appendf(nil,

@@ -88,7 +88,7 @@ func TestBackends(t *testing.T) {
 	key := func(err error) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(t *testing.T, c *cluster, _ *fake.Clientset) {
 			t.Helper()
-			public := privateKey(t, testkeys.P256()).Public()
+			public := testkeys.Parse(testkeys.P256()).Public()
 			public.ID = "hsm/1"
 			pair, failed := signing.RemoteKeyPair("hsm", public, func(context.Context, string, signing.PublicKey, string) (string, string, error) {
 				return "e30", "AAAA", err
@@ -136,7 +136,7 @@ func TestPublished(t *testing.T) {
 	at := func(keys func(known signing.PublishedKey) []signing.PublishedKey, err error) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(t *testing.T, c *cluster, _ *fake.Clientset) {
 			t.Helper()
-			key := privateKey(t, testkeys.P256()).Public()
+			key := testkeys.Parse(testkeys.P256()).Public()
 			document, failed := signing.MarshalJWKS([]signing.PublicKey{key})
 			testutil.Must(t, failed)
 			c.Get = func(context.Context, string) ([]byte, error) { return document, nil }
@@ -146,7 +146,7 @@ func TestPublished(t *testing.T) {
 			}
 		}
 	}
-	id := privateKey(t, testkeys.P256()).Public().ID
+	id := testkeys.Parse(testkeys.P256()).Public().ID
 	try(t, "published", map[string]checkCase{
 		"None": {reason: "nothing to read"},
 		"Same": {reason: "all is well", change: at(func(known signing.PublishedKey) []signing.PublishedKey { return []signing.PublishedKey{known} }, nil)},

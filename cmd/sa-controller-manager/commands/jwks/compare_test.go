@@ -16,13 +16,8 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-func key(t *testing.T, data []byte, state jwks.State) jwks.Key {
-	t.Helper()
-	private, err := signing.ParsePrivateKey(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return jwks.Key{PublicKey: private.Public(), State: state, Origin: "a test"}
+func key(pem []byte, state jwks.State) jwks.Key {
+	return jwks.Key{PublicKey: testkeys.Parse(pem).Public(), State: state, Origin: "a test"}
 }
 
 // inJWKS is the key as it should be.
@@ -36,8 +31,8 @@ func inJWKS(key jwks.Key, changes ...func(*signing.PublishedKey)) signing.Publis
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	active, retired := key(t, testkeys.RSA2048(), signing.Active), key(t, testkeys.P256(), signing.Retired)
-	stranger := key(t, testkeys.P384(), "")
+	active, retired := key(testkeys.RSA2048(), signing.Active), key(testkeys.P256(), signing.Retired)
+	stranger := key(testkeys.P384(), "")
 	same := func(key jwks.Key) jwks.Line {
 		return jwks.Line{ID: key.ID, Algorithm: key.Algorithm, State: key.State, Result: published.Same}
 	}
@@ -134,7 +129,7 @@ func TestPrint(t *testing.T) {
 
 func TestUsable(t *testing.T) {
 	t.Parallel()
-	active := key(t, testkeys.RSA2048(), signing.Active)
+	active := key(testkeys.RSA2048(), signing.Active)
 	got := jwks.Usable([]signing.PublishedKey{
 		{ID: "broken", Problem: "x"}, inJWKS(active, func(p *signing.PublishedKey) { p.ID, p.Algorithm = "theirs", "" }),
 	}, "somewhere")

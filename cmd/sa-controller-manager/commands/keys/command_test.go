@@ -24,13 +24,6 @@ import (
 
 const rsaID = "08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY"
 
-func private(t *testing.T, data []byte) *signing.PrivateKey {
-	t.Helper()
-	key, err := signing.ParsePrivateKey(data)
-	testutil.Must(t, err)
-	return key
-}
-
 // keysCommand runs one on a ring, without a cluster.
 func keysCommand(t *testing.T, ring string, args ...string) clitest.Outcome {
 	t.Helper()
@@ -111,7 +104,7 @@ func TestKeysPruneSaysWhatIsGone(t *testing.T) {
 	if got := keysCommand(t, ring, "init", "--algorithm=P-256", "--service-account-key-file="+clitest.WriteFile(t, "old.pub", testkeys.P384())); got.Code != 0 {
 		t.Fatalf("init: %+v", got)
 	}
-	old := private(t, testkeys.P384()).ID()
+	old := testkeys.Parse(testkeys.P384()).ID()
 	got := keysCommand(t, ring, "prune", "--force", "--key-id="+old, "--key-id="+old, "--key-id=nobody")
 	if got.Code != 1 || !strings.Contains(got.Stdout, "\nPruned:     "+old+"\n") || !strings.Contains(got.Stderr, "the ring has no key nobody") {
 		t.Errorf("code %d, want 1, the pruned key and what is wrong with the other one:\n%s%s", got.Code, got.Stdout, got.Stderr)
@@ -222,9 +215,9 @@ func terminal(t *testing.T, text string) *os.File {
 func TestKeysExport(t *testing.T) {
 	t.Parallel()
 	ring := filepath.Join(t.TempDir(), "ring.json")
-	from, old := clitest.WriteFile(t, "sa.key", testkeys.P256()), private(t, testkeys.P384()).ID()
+	from, old := clitest.WriteFile(t, "sa.key", testkeys.P256()), testkeys.Parse(testkeys.P384()).ID()
 	keysCommand(t, ring, "init", "--from-private-key-file="+from, "--service-account-key-file="+clitest.WriteFile(t, "old.pub", testkeys.P384()))
-	for id, args := range map[string][]string{private(t, testkeys.P256()).ID(): nil, old: {"--key-id=" + old}} {
+	for id, args := range map[string][]string{testkeys.Parse(testkeys.P256()).ID(): nil, old: {"--key-id=" + old}} {
 		got := keysCommand(t, ring, append([]string{"export"}, args...)...)
 		public, err := signing.ParsePublicKeys([]byte(got.Stdout))
 		if err != nil || len(public) != 1 || public[0].ID != id {
@@ -237,7 +230,7 @@ func TestKeysExport(t *testing.T) {
 		t.Fatalf("to a file: %+v", got)
 	}
 	data, err := os.ReadFile(to)
-	if err != nil || private(t, data).ID() != private(t, testkeys.P256()).ID() {
+	if err != nil || testkeys.Parse(data).ID() != testkeys.Parse(testkeys.P256()).ID() {
 		t.Errorf("the file has another key, or none: %v", err)
 	}
 	if info, err := os.Stat(to); err != nil || info.Mode() != 0o600 {
@@ -259,7 +252,7 @@ func TestKeysExport(t *testing.T) {
 	if got := keysCommand(t, ring, append(export, "--replace")...); got.Code != 1 || !strings.Contains(got.Stderr, "chmod 600 "+to) {
 		t.Errorf("into a file that others may read: %+v", got)
 	}
-	if got := clitest.Run(t, NewCommand(cli.Connect), "export", "--private", "--service-account-key-ring="+ring); private(t, []byte(got.Stdout)).ID() != private(t, testkeys.P256()).ID() {
+	if got := clitest.Run(t, NewCommand(cli.Connect), "export", "--private", "--service-account-key-ring="+ring); testkeys.Parse([]byte(got.Stdout)).ID() != testkeys.Parse(testkeys.P256()).ID() {
 		t.Error("it is not printed when it is asked for")
 	}
 }

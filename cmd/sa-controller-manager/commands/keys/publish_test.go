@@ -23,7 +23,7 @@ import (
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	dir, ring := t.TempDir(), filepath.Join(t.TempDir(), "ring.json")
-	first, second := private(t, testkeys.P256()).ID(), private(t, testkeys.P384()).ID()
+	first, second := testkeys.Parse(testkeys.P256()).ID(), testkeys.Parse(testkeys.P384()).ID()
 	from := func(data []byte) string { return "--from-private-key-file=" + clitest.WriteFile(t, "key", data) }
 	to := func(issuer string) []string {
 		return []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=" + issuer}

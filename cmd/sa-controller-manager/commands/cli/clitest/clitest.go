@@ -89,11 +89,7 @@ func WriteFile(t *testing.T, name string, content []byte) string {
 // LegacyToken is signed with the P-256 key of tests.
 func LegacyToken(t *testing.T) string {
 	t.Helper()
-	key, err := signing.ParsePrivateKey(testkeys.P256())
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "shop", Name: "robot", UID: "1"}, "robot-token")
+	token, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "shop", Name: "robot", UID: "1"}, "robot-token")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,11 +101,7 @@ func JWKS(t *testing.T, keys ...[]byte) []byte {
 	t.Helper()
 	var public []signing.PublicKey
 	for _, data := range keys {
-		key, err := signing.ParsePrivateKey(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		public = append(public, key.Public())
+		public = append(public, testkeys.Parse(data).Public())
 	}
 	document, err := signing.MarshalJWKS(public)
 	if err != nil {

@@ -163,7 +163,7 @@ func TestIdleSince(t *testing.T) {
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	secret := tokenSecret(t, "a", testkeys.P384(), aged(100), labelled(tokensecrets.LastUsedLabel, "2026-11-01"))
-	id := signer(t, testkeys.P384()).ID()
+	id := testkeys.Parse(testkeys.P384()).ID()
 	cases := map[string]struct {
 		filter Filter
 		want   bool

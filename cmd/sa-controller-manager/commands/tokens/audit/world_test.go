@@ -31,26 +31,19 @@ import (
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func signer(tb testing.TB, data []byte) *signing.PrivateKey {
-	tb.Helper()
-	key, err := signing.ParsePrivateKey(data)
-	testutil.Must(tb, err)
-	return key
-}
-
 // testKeys are an active and a retired key. A third one is nobody's.
 func testKeys(tb testing.TB) Keys {
 	tb.Helper()
 	return Keys{
-		{PublicKey: signer(tb, testkeys.P256()).Public(), State: signing.Active},
-		{PublicKey: signer(tb, testkeys.P384()).Public(), State: signing.Retired},
+		{PublicKey: testkeys.Parse(testkeys.P256()).Public(), State: signing.Active},
+		{PublicKey: testkeys.Parse(testkeys.P384()).Public(), State: signing.Retired},
 	}
 }
 
 // tokenSecret is in order: of account robot in namespace shop, made ten days ago.
 func tokenSecret(tb testing.TB, name string, key []byte, changes ...func(*corev1.Secret)) *corev1.Secret {
 	tb.Helper()
-	token, err := tokens.NewIssuer(signer(tb, key), tokens.CompatClaims).
+	token, err := tokens.NewIssuer(testkeys.Parse(key), tokens.CompatClaims).
 		Legacy(tb.Context(), tokens.Account{Namespace: "shop", Name: "robot", UID: "uid-robot"}, name)
 	testutil.Must(tb, err)
 	secret := &corev1.Secret{

@@ -27,17 +27,10 @@ var (
 	account = tokens.Account{Namespace: "shop", Name: "robot", UID: "u-1"}
 )
 
-func private(tb testing.TB, data []byte) *signing.PrivateKey {
-	tb.Helper()
-	key, err := signing.ParsePrivateKey(data)
-	testutil.Must(tb, err)
-	return key
-}
-
 // bound is a token of an hour, issued at the time.
 func bound(tb testing.TB, at time.Time) string {
 	tb.Helper()
-	issuer := tokens.NewIssuer(private(tb, testkeys.P256()), tokens.CompatClaims, tokens.WithClock(clocktesting.NewFakePassiveClock(at)))
+	issuer := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims, tokens.WithClock(clocktesting.NewFakePassiveClock(at)))
 	token, err := issuer.Bound(tb.Context(), tokens.BoundRequest{Issuer: "https://issuer", Account: account, Audiences: []string{"a", "b"}, Lifetime: time.Hour})
 	testutil.Must(tb, err)
 	return token
@@ -45,7 +38,7 @@ func bound(tb testing.TB, at time.Time) string {
 
 func legacy(tb testing.TB) string {
 	tb.Helper()
-	token, err := tokens.NewIssuer(private(tb, testkeys.P256()), tokens.CompatClaims).Legacy(tb.Context(), account, "robot-token")
+	token, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(tb.Context(), account, "robot-token")
 	testutil.Must(tb, err)
 	return token
 }
@@ -55,8 +48,8 @@ func segment(text string) string { return base64.RawURLEncoding.EncodeToString([
 func keys(tb testing.TB) []jwks.Key {
 	tb.Helper()
 	return []jwks.Key{
-		{PublicKey: private(tb, testkeys.RSA2048()).Public(), State: signing.Active, Origin: "one"},
-		{PublicKey: private(tb, testkeys.P256()).Public(), State: signing.Retired, Origin: "two"},
+		{PublicKey: testkeys.Parse(testkeys.RSA2048()).Public(), State: signing.Active, Origin: "one"},
+		{PublicKey: testkeys.Parse(testkeys.P256()).Public(), State: signing.Retired, Origin: "two"},
 	}
 }
 

@@ -58,10 +58,7 @@ func TestTheFileOfTheNextLeaderIsOlder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "AB")
-		first := c.start("A", time.Hour)
-		synctest.Wait()
-		first.offer("B")
-		synctest.Wait()
+		first := c.overlapping()
 		first.stop()
 		told := len(c.recorded())
 		second := c.start("A", time.Hour)
@@ -100,10 +97,7 @@ func TestARestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, "ABC")
-				first := c.start("A", time.Hour)
-				synctest.Wait()
-				first.offer("B")
-				synctest.Wait()
+				first := c.overlapping()
 				first.stop()
 				if tc.edit != nil {
 					tc.edit(c)
@@ -137,10 +131,7 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, "ABC")
-				p := c.start("A", time.Hour)
-				synctest.Wait()
-				p.offer("B")
-				synctest.Wait()
+				p := c.overlapping()
 				tc.do(c)
 				time.Sleep(resyncInterval)
 				testutil.Check(t, "published", "BA", p.published())
@@ -231,10 +222,7 @@ func TestTheStateCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, "ABC")
-				first := c.start("A", time.Hour)
-				synctest.Wait()
-				first.offer("B")
-				synctest.Wait()
+				first := c.overlapping()
 				first.stop()
 				told := len(c.recorded())
 

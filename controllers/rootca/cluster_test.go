@@ -137,6 +137,16 @@ func (c *cluster) start(file string, overlap time.Duration) *process {
 	return p
 }
 
+// overlapping starts one whose file changes from A to B.
+func (c *cluster) overlapping() *process {
+	c.t.Helper()
+	p := c.start("A", time.Hour)
+	synctest.Wait()
+	p.offer("B")
+	synctest.Wait()
+	return p
+}
+
 // published is what the Source has, in brackets while it is provisional.
 func (p *process) published() string {
 	synctest.Wait()

@@ -4,19 +4,13 @@
 package backends
 
 import (
-	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/hashicorp/vault/sdk/logical"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/test/backends/vault"
@@ -49,53 +43,6 @@ func TestConforms(t *testing.T) {
 				})
 			})
 		}
-	}
-}
-
-// TestBackendGoesAway wants an answer within two seconds while the backend is away, and signatures
-// again after it is back, without a restart.
-func TestBackendGoesAway(t *testing.T) {
-	t.Parallel()
-	hsm, bao := newToken(t), newVault(t)
-	kill := startRemote(t)
-	cases := map[string]struct {
-		uri        string
-		gone, back func() error
-	}{
-		"hsm": {strings.Replace(hsm.uri("hsm"), module, client(t), 1), func() error { return kill() },
-			func() error { kill = startRemote(t); return nil }},
-		"sealed": {bao.URI("sealed"), func() error { bao.Break(vault.Fault{Status: http.StatusServiceUnavailable}); return nil },
-			func() error { bao.Heal(); return nil }},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			keys := t.TempDir()
-			createKey(t, keys, name, tc.uri, "P-256")
-			remote := serve(t, keys, pin, vault.Token).connect(t, name)
-			sign := func() error {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				_, _, err := remote.Sign(ctx, signing.JWTHeader, signertest.Payload(0))
-				return err
-			}
-			if err := sign(); err != nil {
-				t.Fatal(err)
-			}
-			if err := tc.gone(); err != nil {
-				t.Fatal(err)
-			}
-			begun := time.Now()
-			if err := sign(); status.Code(err) != codes.Internal && status.Code(err) != codes.DeadlineExceeded {
-				t.Errorf("while it is away: %v", err)
-			}
-			if took := time.Since(begun); took > 4*time.Second {
-				t.Errorf("the answer took %v", took)
-			}
-			if err := tc.back(); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "a signature", sign)
-		})
 	}
 }
 
@@ -139,45 +86,27 @@ func TestKeysDirIsFollowed(t *testing.T) {
 // TestReplacedKey wants nothing of another key that has come behind the name while it is served.
 func TestReplacedKey(t *testing.T) {
 	t.Parallel()
-	hsm, bao := newToken(t), newVault(t)
-	for name, tc := range map[string]struct {
-		uri     string
-		replace func(t *testing.T)
-	}{
-		"PKCS11": {hsm.uri("mine"), func(t *testing.T) {
-			for _, kind := range []string{"privkey", "pubkey"} {
-				hsm.tool(t, "--delete-object", "--type", kind, "--label", "mine")
-			}
-			createKey(t, t.TempDir(), "mine", hsm.uri("mine"), "P-256")
-		}},
-		"Transit": {bao.URI("mine"), func(t *testing.T) {
-			call(t, bao, logical.UpdateOperation, "keys/mine/config", map[string]any{"deletion_allowed": true})
-			call(t, bao, logical.DeleteOperation, "keys/mine", nil)
-			createKey(t, t.TempDir(), "mine", bao.URI("mine"), "P-256")
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			keys := t.TempDir()
-			createKey(t, keys, "mine", tc.uri, "P-256")
-			signer := serve(t, keys, pin, vault.Token)
-			remote := signer.connect(t, "mine")
-			if _, _, err := remote.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0)); err != nil {
-				t.Fatal(err)
-			}
-			before := remote.Keys()
-			tc.replace(t)
-			for range 3 {
-				if header, signature, err := remote.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0)); err == nil {
-					t.Errorf("another key has signed: %s %s", header, signature)
-				}
-			}
-			if diff := cmp.Diff(before.All(), remote.Keys().All()); diff != "" {
-				t.Errorf("the published key has changed (-before +now):\n%s", diff)
-			}
-			if !strings.Contains(signer.log.String(), "the backend has signed with another key") {
-				t.Errorf("the log does not say why:\n%s", signer.log.String())
-			}
-		})
+	hsm, keys := newToken(t), t.TempDir()
+	createKey(t, keys, "mine", hsm.uri("mine"), "P-256")
+	signer := serve(t, keys, pin)
+	remote := signer.connect(t, "mine")
+	if _, _, err := remote.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0)); err != nil {
+		t.Fatal(err)
+	}
+	before := remote.Keys()
+	for _, kind := range []string{"privkey", "pubkey"} {
+		hsm.tool(t, "--delete-object", "--type", kind, "--label", "mine")
+	}
+	createKey(t, t.TempDir(), "mine", hsm.uri("mine"), "P-256")
+	for range 3 {
+		if header, signature, err := remote.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0)); err == nil {
+			t.Errorf("another key has signed: %s %s", header, signature)
+		}
+	}
+	if diff := cmp.Diff(before.All(), remote.Keys().All()); diff != "" {
+		t.Errorf("the published key has changed (-before +now):\n%s", diff)
+	}
+	if !strings.Contains(signer.log.String(), "the backend has signed with another key") {
+		t.Errorf("the log does not say why:\n%s", signer.log.String())
 	}
 }

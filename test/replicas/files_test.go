@@ -22,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
 
-	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -30,53 +29,40 @@ import (
 // Service, one after the other, by those of a CA that shares nothing with the one before.
 // Callers need a new caBundle, one that fits both replicas at any time. No Pod is refused.
 func TestCertificateFilesOfAnotherCA(t *testing.T) {
-	for name, tc := range map[string]struct {
-		overlap, apart time.Duration
-		orders         [][]int // of the replicas, the first of which leads
-		long           bool
-	}{
-		"InSeconds": {overlap: 12 * time.Second, apart: 2 * time.Second, orders: [][]int{{0, 1}, {1, 0}}},
-		"InFull":    {overlap: 10 * time.Minute, apart: 90 * time.Second, orders: [][]int{{0, 1}}, long: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if tc.long {
-				await.Long(t)
-			}
-			c := start(t, plugin)
-			s := newService(t, c)
-			before := newServingCA(t)
-			var files [2]string
-			for i := range files {
-				files[i] = t.TempDir()
-				before.issue(t, files[i])
-				s.flags[i] = []string{
-					"--webhook-tls-cert-file=" + filepath.Join(files[i], "tls.crt"), "--webhook-tls-private-key-file=" + filepath.Join(files[i], "tls.key"),
-					"--webhook-tls-ca-overlap=" + tc.overlap.String(),
-				}
-				s.replace(t, i, currentBinary(t))
-			}
-			c.awaitBound(t)
-			load := startTraffic(t, c.client)
-			for _, order := range tc.orders {
-				next := newServingCA(t)
-				for _, i := range order {
-					next.issue(t, files[i])
-					lasts(t, tc.apart)
-				}
-				within(t, tc.overlap+time.Minute, "await the new caBundle", func(ctx context.Context) error {
-					return c.registered(ctx, next.PEM())
-				})
-				for i := range files {
-					if err := s.serves(i, next); err != nil {
-						t.Errorf("replica %d, whose files change in the order %v: %v", i, order, err)
-					}
-				}
-			}
-			load.Unharmed(t)
-			for _, m := range slices.Backward(s.replicas[:]) {
-				m.stop(t)
-			}
+	const overlap = 12 * time.Second
+	c := start(t, plugin)
+	s := newService(t, c)
+	before := newServingCA(t)
+	var files [2]string
+	for i := range files {
+		files[i] = t.TempDir()
+		before.issue(t, files[i])
+		s.flags[i] = []string{
+			"--webhook-tls-cert-file=" + filepath.Join(files[i], "tls.crt"), "--webhook-tls-private-key-file=" + filepath.Join(files[i], "tls.key"),
+			"--webhook-tls-ca-overlap=" + overlap.String(),
+		}
+		s.replace(t, i, currentBinary(t))
+	}
+	c.awaitBound(t)
+	load := startTraffic(t, c.client)
+	for _, order := range [][]int{{0, 1}, {1, 0}} { // the first of which leads
+		next := newServingCA(t)
+		for _, i := range order {
+			next.issue(t, files[i])
+			lasts(t, 2*time.Second)
+		}
+		within(t, overlap+time.Minute, "await the new caBundle", func(ctx context.Context) error {
+			return c.registered(ctx, next.PEM())
 		})
+		for i := range files {
+			if err := s.serves(i, next); err != nil {
+				t.Errorf("replica %d, whose files change in the order %v: %v", i, order, err)
+			}
+		}
+	}
+	load.Unharmed(t)
+	for _, m := range slices.Backward(s.replicas[:]) {
+		m.stop(t)
 	}
 }
 

@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sa-controller-manager/internal/testutil"
 
-	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
@@ -22,21 +20,12 @@ func TestLegacyTokenCleaner(t *testing.T) {
 	t.Parallel()
 	c := testcluster.New(t, devcluster.Options{})
 	c.AwaitTracking(t)
-	for _, part := range []struct {
-		name string
-		run  func(*testing.T, *testcluster.ControlPlane)
-		long bool
-	}{
-		{name: "SameAsKubeControllerManager", run: testCleanerDecisions},
-		{name: "LifeOfAToken", run: testLifeOfAToken},
-		{name: "ModeAuto", run: testCleanerInModeAuto, long: true},
+	for name, part := range map[string]func(*testing.T, *testcluster.ControlPlane){
+		"SameAsKubeControllerManager": testCleanerDecisions, "LifeOfAToken": testLifeOfAToken,
 	} {
-		t.Run(part.name, func(t *testing.T) {
-			if part.long {
-				await.Long(t)
-			}
+		t.Run(name, func(t *testing.T) {
 			c.TrackSince(t, testcluster.LongAgo)
-			part.run(t, c)
+			part(t, c)
 		})
 	}
 }
@@ -184,32 +173,4 @@ func testLifeOfAToken(t *testing.T, c *testcluster.ControlPlane) {
 	setLabels(`"`+testcluster.LongAgo+`"`, `"`+testcluster.LongAgo+`"`)
 	cleaner(t, c)
 	c.AwaitGone(t, namespace, "token")
-}
-
-// testCleanerInModeAuto shows that the cleaner and mode auto do not undo each other's changes.
-func testCleanerInModeAuto(t *testing.T, c *testcluster.ControlPlane) {
-	namespace := c.Namespace(t)
-	const accounts = 5
-	for i := range accounts {
-		c.CreateAccount(t, namespace, testcluster.AccountName(i))
-	}
-	auto := []string{"--token-secrets=auto"}
-	m := c.Manage(t, auto...)
-	c.AwaitOneAutoSecretEach(t, namespace, accounts)
-	c.AwaitProcessed(t, m)
-	m.Shutdown(t)
-	before := c.ResourceVersions(t, namespace)
-
-	// Each round comes when all Secrets are older than the period.
-	for range 3 {
-		m := cleaner(t, c, auto...)
-		c.AwaitProcessed(t, m)
-		if own := decided(t, m, "own"); own < accounts {
-			t.Errorf("%v Secrets are left to mode auto, want %d at least", own, accounts)
-		}
-		m.Shutdown(t)
-	}
-	if diff := cmp.Diff(before, c.ResourceVersions(t, namespace)); diff != "" {
-		t.Errorf("resourceVersions (-before +after):\n%s", diff)
-	}
 }

@@ -26,19 +26,8 @@ func TestRotateToASigner(t *testing.T) {
 	d := ringFile{path: filepath.Join(dir, "keys", "ring.json")}
 	testcluster.Run(t, "", "keys", "init", d.flag(), "--from-private-key-file="+newKey(t, devcluster.RSA)).ExpectCode(t, 0)
 
-	binary := testcluster.Binary(t)
-	c := &signerCluster{}
-	var running *devcluster.Manager
-	c.ControlPlane = testcluster.New(t, devcluster.Options{
-		ExternalSigner: true,
-		BeforeAPIServer: func(cluster *devcluster.Cluster) (err error) {
-			running, err = binary.StartManager(cluster, append(d.flags(), sockets, "--external-signer-socket="+cluster.SignerSocket(), "--external-signer-refresh-hint=2s")...)
-			return err
-		},
-	})
-	c.manager = c.Adopt(t, running)
+	c := startSigner(t, append(d.flags(), sockets)...)
 	c.manager.ExpectErrors = true // its signer goes away
-	c.manager.AwaitReady(t)
 	d.cluster = c.ControlPlane
 	account := c.CreateAccount(t, c.Namespace(t), "signed")
 	accepted := func(token string, keyID string) {

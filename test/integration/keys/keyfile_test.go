@@ -14,19 +14,12 @@ import (
 	"syscall"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
-
-// overwrite truncates and writes the file: it is empty for a moment.
-func overwrite(t *testing.T, f testcluster.KeyFile, content []byte) {
-	t.Helper()
-	testutil.Must(t, os.WriteFile(f.Path, content, 0o600))
-}
 
 // newKey writes a key that kube-apiserver does not have and returns its path.
 func newKey(t *testing.T, keyType devcluster.KeyType) string {
@@ -94,37 +87,6 @@ func TestBadKeyFileIsRefused(t *testing.T) {
 	}
 }
 
-// TestNewKeySignsOnceAccepted covers the ways in which a file changes, with keys
-// that kube-apiserver accepts already.
-func TestNewKeySignsOnceAccepted(t *testing.T) {
-	c := testcluster.Shared(t)
-	rsa, ecdsa := testcluster.ReadFile(t, c.SigningKeyFile()), testcluster.ReadFile(t, testcluster.ECDSAKeyFile())
-	namespace := c.Namespace(t)
-	account := c.CreateAccount(t, namespace, "someone")
-
-	t.Run("RenamedAndOverwritten", func(t *testing.T) {
-		file := testcluster.NewKeyFile(t, c.SigningKeyFile())
-		m := c.Manage(t, "--token-secrets=manual", file.Flag())
-		first := c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, rsa))
-		file.Replace(t, ecdsa)
-		m.AwaitSigner(t, testcluster.KeyIDOfPEM(t, ecdsa))
-		second := c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, ecdsa))
-		c.AwaitEvent(t, testcluster.AboutProcess("SigningKeyActivated"), "")
-		overwrite(t, file, rsa)
-		m.AwaitSigner(t, testcluster.KeyIDOfPEM(t, rsa))
-		third := c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, rsa))
-		for _, secret := range []*corev1.Secret{first, second, third} {
-			c.ExpectAccepted(t, secret, account)
-		}
-		c.AwaitProcessed(t, m)
-		for _, secret := range []*corev1.Secret{first, second, third} {
-			if events := c.Events(t, testcluster.AboutSecret(secret, "UnknownSigningKey")); len(events) > 0 {
-				t.Errorf("the key of secret %q is called unknown", secret.Name)
-			}
-		}
-	})
-}
-
 // TestNewKeyWaitsForTheAPIServer covers a file that is changed too early: a key that
 // kube-apiserver does not know does not sign, until kube-apiserver is restarted
 // with it.
@@ -186,34 +148,21 @@ func TestKeyThatIsNotAccepted(t *testing.T) {
 	wrong := newKey(t, devcluster.RSA)
 	id := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, wrong))
 	account := c.CreateAccount(t, c.Namespace(t), "someone")
-
-	t.Run("AtStart", func(t *testing.T) {
-		file := testcluster.NewKeyFile(t, wrong)
-		m := c.Manage(t, append(c.VerifyKeyFlags(), file.Flag(),
-			"--leader-elect=true", "--leader-elect-resource-name=wrong-key")...)
-		lease := testcluster.AboutObject("Lease", metav1.NamespaceSystem, "wrong-key", "SigningKeyRefused")
-		c.AwaitWarning(t, lease, id)
-		awaitReadyDetail(t, m, id+" signs", "not confirmed by the apiserver")
-		// The Secret stays empty: every kube-apiserver would refuse the token.
-		m.ExpectErrors = true
-		secret := c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, "waits", account.Name))
-		m.ExpectLog(t, "kube-apiserver refuses tokens of key "+id)
-		if got := c.GetSecret(t, secret.Namespace, secret.Name).Data["token"]; len(got) > 0 {
-			t.Error("the Secret was filled with a key that kube-apiserver refuses")
-		}
-		file.Replace(t, testcluster.ReadFile(t, c.SigningKeyFile()))
-		c.ExpectAccepted(t, c.AwaitFilled(t, secret.Namespace, secret.Name), account)
-	})
-
-	t.Run("Immediately", func(t *testing.T) {
-		file := testcluster.NewKeyFile(t, c.SigningKeyFile())
-		m := c.Manage(t, append(c.VerifyKeyFlags(), file.Flag(), "--service-account-key-activation=immediate")...)
-		c.ExpectAccepted(t, c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, file.Path))), account)
-		file.Replace(t, testcluster.ReadFile(t, wrong))
-		m.AwaitSigner(t, id)
-		c.AwaitRefused(t, c.IssueSignedBy(t, account, id).Data["token"])
-		awaitReadyDetail(t, m, id+" signs", "not confirmed by the apiserver")
-	})
+	file := testcluster.NewKeyFile(t, wrong)
+	m := c.Manage(t, append(c.VerifyKeyFlags(), file.Flag(),
+		"--leader-elect=true", "--leader-elect-resource-name=wrong-key")...)
+	lease := testcluster.AboutObject("Lease", metav1.NamespaceSystem, "wrong-key", "SigningKeyRefused")
+	c.AwaitWarning(t, lease, id)
+	awaitReadyDetail(t, m, id+" signs", "not confirmed by the apiserver")
+	// The Secret stays empty: every kube-apiserver would refuse the token.
+	m.ExpectErrors = true
+	secret := c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, "waits", account.Name))
+	m.ExpectLog(t, "kube-apiserver refuses tokens of key "+id)
+	if got := c.GetSecret(t, secret.Namespace, secret.Name).Data["token"]; len(got) > 0 {
+		t.Error("the Secret was filled with a key that kube-apiserver refuses")
+	}
+	file.Replace(t, testcluster.ReadFile(t, c.SigningKeyFile()))
+	c.ExpectAccepted(t, c.AwaitFilled(t, secret.Namespace, secret.Name), account)
 }
 
 // TestIssuerIsLookedUp covers a manager without an issuer flag: it reads

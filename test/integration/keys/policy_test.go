@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
 
@@ -26,21 +25,8 @@ func TestRotateByPolicy(t *testing.T) {
 	testcluster.Run(t, "", "keys", "init", d.flag(), "--algorithm=P-256").ExpectCode(t, 0)
 	testcluster.Run(t, "", "keys", "rotate", "pause", d.flag()).ExpectCode(t, 0)
 
-	binary := testcluster.Binary(t)
-	c := &signerCluster{}
-	var running *devcluster.Manager
-	c.ControlPlane = testcluster.New(t, devcluster.Options{
-		ExternalSigner: true,
-		BeforeAPIServer: func(cluster *devcluster.Cluster) (err error) {
-			running, err = binary.StartManager(cluster, append(d.flags(), "--external-signer-socket="+cluster.SignerSocket(), "--external-signer-refresh-hint=2s",
-				"--rotate-every=4s", "--cache-age=1s", "--hold-down=0s", "--longest-token-lifetime=5s", "--rotate-algorithm=RSA-2048")...)
-			return err
-		},
-	})
-	c.manager = c.Adopt(t, running)
-	c.manager.AwaitReady(t)
+	c := startSigner(t, append(d.flags(), "--rotate-every=4s", "--cache-age=1s", "--hold-down=0s", "--longest-token-lifetime=5s", "--rotate-algorithm=RSA-2048")...)
 	d.cluster = c.ControlPlane
-	c.manager.LogOffset = len(c.manager.Logs())
 	awaitReadyDetail(t, c.manager, "[+]key-rotation ok: it is paused since")
 	first := d.must(t, "list").role(t, "active")
 

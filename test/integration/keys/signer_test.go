@@ -31,29 +31,28 @@ type signerCluster struct {
 	*testcluster.ControlPlane
 
 	manager *testcluster.Manager
-	key     testcluster.KeyFile
 }
 
 // signerFlags returns the flags of a manager that signs for kube-apiserver.
-func signerFlags(f testcluster.KeyFile, c *devcluster.Cluster, flags ...string) []string {
+func signerFlags(c *devcluster.Cluster, flags ...string) []string {
 	return append([]string{
-		"-v=10", "--token-secrets=manual", f.Flag(),
+		"-v=10", "--token-secrets=manual",
 		"--external-signer-socket=" + c.SignerSocket(),
 		// The shortest interval that kube-apiserver accepts, so that a test need not wait.
 		"--external-signer-refresh-hint=2s",
 	}, flags...)
 }
 
-// startSigner starts a manager, and kube-apiserver on its socket.
+// startSigner starts a manager with flags that give it a key, and kube-apiserver on its socket.
 func startSigner(t *testing.T, flags ...string) *signerCluster {
 	t.Helper()
 	binary := testcluster.Binary(t)
-	c := &signerCluster{key: testcluster.NewKeyFile(t, newKey(t, devcluster.RSA))}
+	c := &signerCluster{}
 	var running *devcluster.Manager
 	c.ControlPlane = testcluster.New(t, devcluster.Options{
 		ExternalSigner: true,
 		BeforeAPIServer: func(cluster *devcluster.Cluster) (err error) {
-			running, err = binary.StartManager(cluster, signerFlags(c.key, cluster, flags...)...)
+			running, err = binary.StartManager(cluster, signerFlags(cluster, flags...)...)
 			return err
 		},
 	})
@@ -104,15 +103,15 @@ func (c *signerCluster) publishedKeys(ctx context.Context) ([]string, error) {
 
 // TestExternalSigner runs kube-apiserver without any key of its own.
 func TestExternalSigner(t *testing.T) {
-	former := newKey(t, devcluster.RSA)
-	c := startSigner(t, "--external-signer-max-token-expiration=2h", "--service-account-key-file="+former)
+	former, key := newKey(t, devcluster.RSA), testcluster.NewKeyFile(t, newKey(t, devcluster.RSA))
+	c := startSigner(t, key.Flag(), "--external-signer-max-token-expiration=2h", "--service-account-key-file="+former)
 	namespace := c.Namespace(t)
 	account := c.CreateAccount(t, namespace, "signed")
 
 	t.Run("a requested token is accepted", func(t *testing.T) {
 		token := c.requested(t, account)
 		header, _ := testcluster.DecodeToken(t, []byte(token))
-		if header["typ"] != "JWT" || header["kid"] != testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.key.Path)) {
+		if header["typ"] != "JWT" || header["kid"] != testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, key.Path)) {
 			t.Errorf("the token's header is %v", header)
 		}
 		reviewed, err := c.Review(testcluster.Context(t), token)
@@ -121,13 +120,13 @@ func TestExternalSigner(t *testing.T) {
 		}
 	})
 	t.Run("a legacy token is accepted", func(t *testing.T) {
-		secret := c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.key.Path)))
+		secret := c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, key.Path)))
 		c.ExpectComplete(t, secret, account)
 		c.ExpectAccepted(t, secret, account)
 	})
 	t.Run("a token of a former key is accepted", func(t *testing.T) {
 		ids, err := c.publishedKeys(testcluster.Context(t))
-		want := []string{testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.key.Path)), testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, former))}
+		want := []string{testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, key.Path)), testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, former))}
 		if err != nil || !slices.Equal(ids, want) {
 			t.Errorf("kube-apiserver publishes %v, %v, want %v", ids, err, want)
 		}
@@ -151,7 +150,7 @@ func TestExternalSigner(t *testing.T) {
 		}
 	})
 	t.Run("a second process is refused", func(t *testing.T) {
-		second := c.StartManager(t, signerFlags(c.key, c.Cluster)...)
+		second := c.StartManager(t, signerFlags(c.Cluster, key.Flag())...)
 		second.ExpectErrors = true
 		second.AwaitExit(t, 1)
 		testcluster.ExpectContains(t, second.Logs(), c.SignerSocket()+": another process serves on it")
@@ -173,8 +172,8 @@ func TestExternalSigner(t *testing.T) {
 		}
 	})
 	t.Run("a key waits while no file has the one that signs", func(t *testing.T) {
-		signs := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.key.Path))
-		c.key.Replace(t, testcluster.ReadFile(t, newKey(t, devcluster.RSA)))
+		signs := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, key.Path))
+		key.Replace(t, testcluster.ReadFile(t, newKey(t, devcluster.RSA)))
 		c.AwaitWarning(t, testcluster.AboutProcess("SigningKeyWaits"), signs)
 		c.ExpectAccepted(t, c.IssueSignedBy(t, account, signs), account)
 	})

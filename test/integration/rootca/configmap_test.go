@@ -9,20 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-const (
-	publisherAlone = "--controllers=root-ca-cert-publisher"
-	rootCAReplaced = "sacm_root_ca_replaced_by_others_total"
-)
+const publisherAlone = "--controllers=root-ca-cert-publisher"
 
 // TestRootCAConfigMaps covers what others do to them: every Active namespace has the ConfigMap, and
 // each change by another client is undone once.
@@ -120,25 +115,4 @@ func TestRootCAOffAndNowhere(t *testing.T) {
 	if state := stateOfRootCA(t, c); !strings.Contains(state["current.crt"], "BEGIN CERTIFICATE") {
 		t.Errorf("the overlap of token Secrets has no state: %v", slices.Sorted(maps.Keys(state)))
 	}
-}
-
-// TestSecondRootCA covers a kube-controller-manager with the same key and another root CA:
-// the two write ca.crt in turns, for as long as both run.
-func TestSecondRootCA(t *testing.T) {
-	c := testcluster.Shared(t)
-	kcm := c.StartKCM(t, "--root-ca-file="+c.ClientCAFile())
-	m := c.Manage(t, "--token-secrets=manual")
-	namespace := c.Namespace(t)
-	c.CreateAccount(t, namespace, "someone")
-	c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
-	c.AwaitFilled(t, namespace, "mine")
-	before, began := c.CountRequests(t), time.Now()
-	m.AwaitMetric(t, rootCAReplaced, devcluster.Labels{"resource": "secrets"}, 3)
-	after := c.CountRequests(t)
-	t.Logf("in %v: %v PATCH of ours, %v PUT of kube-controller-manager", time.Since(began).Round(time.Millisecond),
-		after["PATCH secrets"]-before["PATCH secrets"], after["PUT secrets"]-before["PUT secrets"])
-
-	// After the end of kube-controller-manager our root CA stays.
-	testcluster.StopKCM(t, kcm)
-	c.AwaitSecretCA(t, namespace, "mine", c.RootCA(t))
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -78,33 +77,5 @@ func recordRootCA(t *testing.T, c *testcluster.ControlPlane, namespace string) f
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(seen)
-	}
-}
-
-// TestRootCAOverlapOutlivesTheLeader covers a leader change in the middle of it.
-func TestRootCAOverlapOutlivesTheLeader(t *testing.T) {
-	c := withOwnRootCAs(t)
-	old, next := newRootCA(t), newRootCA(t)
-	ca := caFile(t, old)
-	flags := []string{
-		publisherAlone, "--root-ca-file=" + ca.Path,
-		"--leader-elect=true", "--leader-elect-resource-name=root-ca", "--leader-elect-retry-period=500ms",
-	}
-	leader := c.Manage(t, flags...)
-	leader.ExpectLog(t, testcluster.LeadsMessage)
-	follower := c.Manage(t, flags...)
-	namespace := c.Namespace(t)
-	c.AwaitRootCA(t, namespace, old)
-	ca.Replace(t, []byte(next))
-	c.AwaitRootCA(t, namespace, next+old)
-	follower.AwaitMetric(t, "sacm_file_reloads_total", nil, 1)
-	ends := stateOfRootCA(t, c)
-	leader.Shutdown(t)
-	follower.ExpectLog(t, testcluster.LeadsMessage)
-	c.AwaitRootCA(t, c.Namespace(t), next+old)
-	follower.WaitIdle(t)
-	c.AwaitRootCA(t, namespace, next+old)
-	if diff := cmp.Diff(ends, stateOfRootCA(t, c)); diff != "" {
-		t.Errorf("state (-of the first leader +of the second):\n%s", diff)
 	}
 }

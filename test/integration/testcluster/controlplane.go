@@ -136,13 +136,6 @@ func (c *ControlPlane) purgeLater(namespaces ...string) {
 	c.namespaces = append(c.namespaces, namespaces...)
 }
 
-// Terminate starts the deletion of a namespace. It stays Terminating, because no namespace
-// controller runs.
-func (c *ControlPlane) Terminate(t *testing.T, namespace string) {
-	t.Helper()
-	testutil.Must(t, c.API.CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
-}
-
 // purge deletes the namespaces of a test as a namespace controller would, so that its objects do not
 // slow down later managers.
 func (c *ControlPlane) purge(t *testing.T) {

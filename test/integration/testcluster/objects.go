@@ -52,9 +52,8 @@ func AccountName(i int) string { return fmt.Sprintf("account-%d", i) }
 
 // Labels and annotations of the product.
 const (
-	AutoCreatedLabel   = "sa-controller-manager/auto-created"
-	ReplacesAnnotation = "sa-controller-manager/replaces"
-	InvalidSinceLabel  = "kubernetes.io/legacy-token-invalid-since"
+	AutoCreatedLabel  = "sa-controller-manager/auto-created"
+	InvalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
 )
 
 // SecretOption changes a Secret before it is created.

@@ -38,6 +38,8 @@ type StaticPodOptions struct {
 	TokenSecrets string
 	// Signer shares SignerDirectory with kube-apiserver. Flags are for Args.
 	Signer bool
+	// StaticRegistration has the Pod write its webhook configurations below StaticDirectory.
+	StaticRegistration bool
 	// Carried are flags in the place of the file's own; those that it does not have are added.
 	Carried []string
 	// Args are further flags, after all others.
@@ -61,6 +63,9 @@ const (
 	SignerDirectory = "/run/sa-controller-manager"
 	// SignerSocket is where the one signs for the other.
 	SignerSocket = SignerDirectory + "/signer.sock"
+	// StaticDirectory is on the node and in the static pod of sa-controller-manager; kube-apiserver has
+	// directories below it.
+	StaticDirectory = "/etc/kubernetes/sa-controller-manager/static"
 )
 
 // StaticPod returns the manifest for /etc/kubernetes/manifests, as YAML that begins with
@@ -130,7 +135,11 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 		}
 	}
 	if o.Signer {
-		shareSignerDirectory(pod)
+		shareDirectory(pod, "signer", SignerDirectory)
+	}
+	if o.StaticRegistration {
+		shareDirectory(pod, "static", StaticDirectory)
+		o.Carried = append(o.Carried, "--webhook-registration=static", "--static-registration-dir="+StaticDirectory)
 	}
 	if o.CertDir != "" && o.CertDir != pkiDirectory {
 		o.Files = append(o.Files, path.Join(o.CertDir, "ca.crt"))
@@ -178,15 +187,14 @@ func mountDirectory(pod *corev1.Pod, directory string, kind corev1.HostPathType)
 	}
 }
 
-// shareSignerDirectory is what overlays/external-signer does.
-func shareSignerDirectory(pod *corev1.Pod) {
-	const name = "signer"
+// shareDirectory mounts a directory that kube-apiserver has too, as overlays/external-signer does.
+func shareDirectory(pod *corev1.Pod, name, directory string) {
 	kind := corev1.HostPathDirectoryOrCreate
 	pod.Spec.Volumes = slices.Insert(pod.Spec.Volumes, 0, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
-		HostPath: &corev1.HostPathVolumeSource{Path: SignerDirectory, Type: &kind},
+		HostPath: &corev1.HostPathVolumeSource{Path: directory, Type: &kind},
 	}})
 	main := &pod.Spec.Containers[0]
-	main.VolumeMounts = slices.Insert(main.VolumeMounts, 0, corev1.VolumeMount{Name: name, MountPath: SignerDirectory})
+	main.VolumeMounts = slices.Insert(main.VolumeMounts, 0, corev1.VolumeMount{Name: name, MountPath: directory})
 }
 
 // printed says to the reader what the comments of the sources say.

@@ -36,6 +36,10 @@ const (
 	loadDelay = 10 * time.Second
 )
 
+// ReadsNothing begins the detail of Status while kube-apiserver is not configured for the files. kubeadm
+// takeover depends on it.
+const ReadsNothing = "kube-apiserver reads no directory"
+
 // StaticFilesConfig configures StaticFiles. Metrics, Changed and Loops may be nil.
 type StaticFilesConfig struct {
 	Spec
@@ -200,7 +204,7 @@ func (s *StaticFiles) missing(ctx context.Context) (missing, err error) {
 		found, reads := loaded[k.plugin()]
 		switch {
 		case !reads:
-			missing = fmt.Errorf("kube-apiserver reads no directory: its plugin %s needs staticManifestsDir: %s", k.plugin(), k.staticDir(s.config.Dir))
+			missing = fmt.Errorf(ReadsNothing+": its plugin %s needs staticManifestsDir: %s", k.plugin(), k.staticDir(s.config.Dir))
 		case found == "":
 			missing = fmt.Errorf("kube-apiserver has loaded no file from %s", k.staticDir(s.config.Dir))
 		case found != want:

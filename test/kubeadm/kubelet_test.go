@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -236,6 +237,9 @@ func (k *kubelet) runOnce(ctx context.Context, one *staticPod, container corev1.
 	command := withDefaults(slices.Concat(container.Command, container.Args))
 	for i, arg := range command {
 		command[i] = k.onHost(one.pod.Spec.Volumes, container.VolumeMounts, arg)
+		if file, ok := strings.CutPrefix(command[i], "--admission-control-config-file="); ok {
+			command[i] = "--admission-control-config-file=" + k.mapped(file)
+		}
 	}
 	program := k.programs[filepath.Base(container.Command[0])]
 	if program == k.programs["sa-controller-manager"] && k.broken.Load() {
@@ -265,6 +269,19 @@ func (k *kubelet) runOnce(ctx context.Context, one *staticPod, container corev1.
 		}
 		return false
 	}
+}
+
+// mapped is a copy of a file of kube-apiserver's, with the paths in it as onHost has them.
+func (k *kubelet) mapped(file string) string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return file // kube-apiserver says it
+	}
+	copied := file + ".mapped" // beside it, because paths may be relative
+	if err := os.WriteFile(copied, bytes.ReplaceAll(data, []byte(" /etc/kubernetes/"), []byte(" "+k.root+"/etc/kubernetes/")), 0o600); err != nil {
+		k.t.Error(err)
+	}
+	return copied
 }
 
 // withDefaults spells the paths out that the program has by default, because only

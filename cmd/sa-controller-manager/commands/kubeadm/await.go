@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
@@ -72,7 +73,7 @@ func ready(pod *corev1.Pod) bool {
 // managerWorks checks that our process is ready and, if it registers the webhook, that the webhook is
 // bound.
 func (c *Config) managerWorks(o *observed) cli.Look {
-	manifest, isReady := c.ownManifest(o), c.managerReady(o)
+	manifest, isReady := c.ownManifest(o), c.managerServes(o)
 	return func(ctx context.Context) error {
 		err := isReady(ctx)
 		if !registers(manifest) || err != nil && !strings.Contains(err.Error(), registration.AwaitsHosts) {
@@ -104,6 +105,19 @@ func (c *Config) managerReady(o *observed) cli.Look {
 			return err
 		}
 		return awaitsReady(pod)
+	}
+}
+
+// managerServes is managerReady before kube-apiserver is changed: it reads no files yet, which is all
+// that a process with static registration may wait for.
+func (c *Config) managerServes(o *observed) cli.Look {
+	isReady := c.managerReady(o)
+	return func(ctx context.Context) error {
+		err := isReady(ctx)
+		if err != nil && c.static(o) && strings.Contains(err.Error(), registration.ReadsNothing) && strings.Count(err.Error(), failed) == 1 {
+			return nil
+		}
+		return err
 	}
 }
 
@@ -144,9 +158,10 @@ func (c *Config) ownManifest(o *observed) []byte {
 
 func (c *Config) writesOwn(o *observed) bool { return o.manager == nil || c.Rewrite }
 
+// registers reports whether our process registers its webhook in the API.
 func registers(manifest []byte) bool {
-	mode := ownFlag(manifest, "webhook-registration")
-	return mode != "" && mode != "none"
+	mode := ownFlag(manifest, registrationFlag)
+	return mode != "" && mode != string(options.RegistrationNone) && mode != string(options.RegistrationStatic)
 }
 
 // healthy asks /readyz of our process. Its certificate is self-signed, and the answer is not secret.
@@ -172,11 +187,14 @@ func healthy(ctx context.Context, port int) error {
 	return fmt.Errorf("%s: %s: %s", url, answer.Status, failing(string(body)))
 }
 
+// failed begins the line of a check that fails.
+const failed = "[-]"
+
 // failing returns the checks of a health answer that fail.
 func failing(body string) string {
 	var bad []string
 	for line := range strings.Lines(body) {
-		if strings.HasPrefix(line, "[-]") {
+		if strings.HasPrefix(line, failed) {
 			bad = append(bad, strings.TrimSpace(line))
 		}
 	}

@@ -32,6 +32,8 @@ type component struct {
 	name string
 	// lines are the flags that a takeover appends to the command.
 	lines []string
+	// mounts are the directories that a takeover mounts.
+	mounts []staticpod.Mount
 	// out returns the edit of a takeover, empty if everything that we replace is off already.
 	out func(*staticpod.Manifest) (staticpod.Edit, error)
 	// rest, unless nil, adds what does not follow from lines to the edit of a handback.
@@ -56,6 +58,12 @@ func controllerManagerComponent() component {
 
 func assign(flag, value string) string { return "--" + flag + "=" + value }
 
+// webhookPlugins are the plugins of kube-apiserver that call webhooks, in the order of
+// registration.StaticDirs.
+func webhookPlugins() []string {
+	return []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}
+}
+
 // pluginOut disables the ServiceAccount plugin of kube-apiserver.
 func pluginOut(m *staticpod.Manifest) (staticpod.Edit, error) {
 	if err := supported(m.Image()); err != nil {
@@ -74,7 +82,7 @@ func pluginOut(m *staticpod.Manifest) (staticpod.Edit, error) {
 			enableFlag, pluginName)
 	}
 	disabled := staticpod.List(flags[disableFlag])
-	for _, webhooks := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
+	for _, webhooks := range webhookPlugins() {
 		if slices.Contains(disabled, webhooks) {
 			return staticpod.Edit{}, fmt.Errorf("--%s names %s, and without that plugin no webhook is called", disableFlag, webhooks)
 		}

@@ -61,6 +61,8 @@ type Config struct {
 	// ExternalSigner has our process sign kube-apiserver's tokens. If it does so already, that stays
 	// without this.
 	ExternalSigner bool
+	// StaticRegistration has kube-apiserver read our webhook from files. It stays likewise.
+	StaticRegistration bool
 
 	// Binary is the file on the node that our Pod runs, "" if the image contains the program.
 	Binary string

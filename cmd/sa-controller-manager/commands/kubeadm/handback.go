@@ -47,7 +47,7 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 	}, step{
 		name:    StepManager,
 		summary: "sa-controller-manager ends, and its two webhook configurations are deleted",
-		guards:  []cli.Look{c.socketUnused, c.unbound},
+		guards:  []cli.Look{c.socketUnused, c.filesUnused, c.unbound},
 		writes:  appendWrite(nil, c.manifest(manager), o.manager, nil),
 		waits:   []cli.Look{c.managerGone(o), c.deleteConfigurations},
 	}), nil
@@ -86,7 +86,12 @@ func (c *Config) planGiveBack(o *observed, one component, s *step) error {
 	s.writes = appendWrite(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
 	s.writes = appendWrite(s.writes, c.patch(one.name), o.patches[one.name], nil)
 	s.waits = []cli.Look{c.runsAgain(one.name, after.Command())}
-	return nil
+	if one.name != apiServer {
+		return nil
+	}
+	copied, err := readIfThere(c.onNode(admissionConfigFile))
+	s.writes = appendWrite(s.writes, c.onNode(admissionConfigFile), copied, nil)
+	return err
 }
 
 // previousManifest returns a component's manifest as it was: the backup, if a takeover would make of it

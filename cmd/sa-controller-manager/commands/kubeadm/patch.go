@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,22 +25,29 @@ const patchHead = "# Written by sa-controller-manager kubeadm takeover, for kube
 //
 // A handback reads the patch as the record of what takeovers have added. An empty patch records that
 // everything was off before.
-func kubeadmPatch(lines []string) []byte {
-	var b strings.Builder
-	b.WriteString(patchHead)
-	appendLines(&b, lines)
-	if len(lines) == 0 {
-		b.WriteString("[]\n")
+func kubeadmPatch(lines []string, mounts ...staticpod.Mount) []byte {
+	operations := additions(lines, mounts)
+	if len(operations) == 0 {
+		operations = []string{"[]\n"}
 	}
-	return []byte(b.String())
+	return []byte(patchHead + strings.Join(operations, ""))
 }
 
 const atTheEnd = "/spec/containers/0/command/-"
 
-func appendLines(b *strings.Builder, lines []string) {
-	for _, line := range lines {
-		b.WriteString("- op: add\n  path: " + atTheEnd + "\n  value: \"" + line + "\"\n")
+// additions are the operations that add lines at the end and mounts at the beginning.
+func additions(lines []string, mounts []staticpod.Mount) (operations []string) {
+	add := func(path, value string) {
+		operations = append(operations, "- op: add\n  path: "+path+"\n  value: "+value+"\n")
 	}
+	for _, line := range lines {
+		add(atTheEnd, strconv.Quote(line))
+	}
+	for _, mount := range mounts {
+		add("/spec/containers/0/volumeMounts/0", "{mountPath: "+mount.Path+", name: "+mount.Name+", readOnly: true}")
+		add("/spec/volumes/0", "{hostPath: {path: "+mount.Path+", type: DirectoryOrCreate}, name: "+mount.Name+"}")
+	}
+	return operations
 }
 
 // recorded returns the lines that a patch adds. known is false if the patch is missing or damaged.
@@ -86,21 +94,23 @@ func (o *observed) patch(one component, first, now *staticpod.Manifest) ([]byte,
 		return nil, nil
 	}
 	if !slices.Contains(one.lines, assign(endpointFlag, manifests.SignerSocket)) {
-		return kubeadmPatch(lines), nil
-	}
-	if len(e.Remove) == 0 && o.patches[one.name] != nil {
-		return o.patches[one.name], nil // the positions of the flags are not known any more
+		return kubeadmPatch(lines, one.mounts...), nil
 	}
 	var b strings.Builder
-	b.WriteString(patchHead)
+	existing := o.patches[one.name]
+	if len(e.Remove) > 0 || existing == nil {
+		existing = []byte(patchHead)
+	}
+	b.Write(existing) // if it has removals, their positions are not known any more
 	command := first.Command()
 	for _, i := range slices.Backward(slices.Sorted(slices.Values(e.Remove))) {
 		at := "  path: /spec/containers/0/command/" + strconv.Itoa(i) + "\n"
 		b.WriteString("- op: test\n" + at + "  value: " + strconv.Quote(command[i]) + "\n- op: remove\n" + at)
 	}
-	appendLines(&b, lines)
-	mount := socketMount()
-	b.WriteString("- op: add\n  path: /spec/containers/0/volumeMounts/0\n  value: {mountPath: " + mount.Path + ", name: " + mount.Name + ", readOnly: true}\n")
-	b.WriteString("- op: add\n  path: /spec/volumes/0\n  value: {hostPath: {path: " + mount.Path + ", type: DirectoryOrCreate}, name: " + mount.Name + "}\n")
+	for _, operation := range additions(lines, one.mounts) {
+		if !bytes.Contains(existing, []byte(operation)) {
+			b.WriteString(operation)
+		}
+	}
 	return []byte(b.String()), nil
 }

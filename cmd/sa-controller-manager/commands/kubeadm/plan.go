@@ -22,9 +22,10 @@ type step struct {
 	// guards must succeed, in order, before anything is written.
 	guards []cli.Look
 	writes []write
-	// waits must succeed after the writes; otherwise rollback is written.
+	// waits must succeed after the writes; otherwise rollback is written, and undone is the outcome.
 	waits    []cli.Look
 	rollback []write
+	undone   string
 }
 
 // write replaces the content of a file; nil is no file.
@@ -62,14 +63,14 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 		advice: "Look at the log of the Pod kube-system/" + controllerManager + "-" + c.Node + ". kube-apiserver has not been changed.\n" +
 			again + "; kubeadm handback puts everything back.",
 		// The first step may not be part of this call.
-		guards: []cli.Look{c.versionSupported(o), c.managerReady(o)},
+		guards: []cli.Look{c.versionSupported(o), c.managerServes(o)},
 	}
 	api := step{
 		name:    StepAPIServer,
 		summary: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
 		advice: "Look at the log of " + apiServer + " (crictl ps -a; crictl logs).\n" + again +
 			"; kubeadm handback puts everything back, also while the API is away. Its previous manifest is " + c.backup(apiServer) + ".",
-		guards: []cli.Look{c.versionSupported(o), c.socketServed(o), c.managerReady(o), c.bound},
+		guards: []cli.Look{c.versionSupported(o), c.socketServed(o), c.managerServes(o)},
 	}
 	if c.writesOwn(o) {
 		own.notes = o.kcm.notes()
@@ -81,6 +82,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 	if o.manager != nil && len(own.writes) > 0 {
 		own.writes = append(appendWrite(nil, c.backup(manager), o.backups[manager], o.manager), own.writes...)
 		own.rollback = []write{{path: c.manifest(manager), before: o.rendered, after: o.manager}}
+		own.undone = "the previous " + c.manifest(manager) + " is back, and until its process is ready this kube-apiserver refuses Pods if its webhook is bound (sa-controller-manager webhook unregister ends that)"
 		own.advice = "Look at the log of the Pod kube-system/" + manager + "-" + c.Node + " (kubectl logs, or crictl logs on the node).\n" + again + "."
 	}
 	all, err := c.components(o)
@@ -94,6 +96,11 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 		if err := c.planEdit(o, all[i], s); err != nil {
 			return nil, err
 		}
+	}
+	if !c.static(o) {
+		api.guards = append(api.guards, c.bound)
+	} else if err := c.planStatic(o, &api); err != nil {
+		return nil, err
 	}
 	return c.selectSteps(own, kcm, api), nil
 }
@@ -132,7 +139,8 @@ func (o *observed) original(one component, now *staticpod.Manifest) *staticpod.M
 	}
 	ways := []component{one}
 	if one.name == apiServer {
-		ways = append(ways, apiServerComponent())
+		none := signingKeys{}
+		ways = append(ways, apiServerComponent(), apiServerAs(true, false, none), apiServerAs(false, true, none), apiServerAs(true, true, none))
 	}
 	for _, way := range ways {
 		if taken, err := edit(backup, way.out); err == nil && bytes.Equal(taken.Bytes(), now.Bytes()) {

@@ -51,6 +51,9 @@ func (c *Config) versionSupported(o *observed) cli.Look {
 		if err == nil && signs {
 			err = knowsSigner(running.GitVersion)
 		}
+		if err == nil && c.static(o) {
+			err = knowsStatic(running.GitVersion)
+		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", apiServer, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/manifests"
 )
@@ -66,6 +67,9 @@ func (c *Config) render(o *observed) error {
 	if o.rendered, err = c.Render(pod); err != nil {
 		return err
 	}
+	if mode := ownFlag(o.rendered, registrationFlag); pod.StaticRegistration && mode != string(options.RegistrationStatic) {
+		return fmt.Errorf("--extra-arg=%s contradicts --static-registration", assign(registrationFlag, mode))
+	}
 	if pod.Sockets, err = c.signerSockets(o.rendered); err != nil {
 		return err
 	}
@@ -114,17 +118,15 @@ func (c *Config) step(ctx context.Context, s step) error {
 		}
 	}
 	err := c.await(ctx, s.waits...)
+	if err == nil || len(s.rollback) == 0 {
+		return err
+	}
 	for _, w := range s.rollback {
-		if err == nil {
-			break
-		}
 		if failed := w.do(); failed != nil {
-			err = fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.path, c.BackupDir, failed)
-		} else {
-			err = fmt.Errorf("%w; the previous %s is back, and until its process is ready this kube-apiserver refuses Pods if its webhook is bound (sa-controller-manager webhook unregister ends that)", err, w.path)
+			return fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.path, c.BackupDir, failed)
 		}
 	}
-	return err
+	return fmt.Errorf("%w; %s", err, s.undone)
 }
 
 // do writes or removes the file.

@@ -59,8 +59,9 @@ type signingKeys struct {
 func signingAPIServerComponent(keys signingKeys) component {
 	plain := apiServerComponent()
 	return component{
-		name:  apiServer,
-		lines: append(plain.lines, assign(endpointFlag, manifests.SignerSocket)),
+		name:   apiServer,
+		lines:  append(plain.lines, assign(endpointFlag, manifests.SignerSocket)),
+		mounts: []staticpod.Mount{socketMount()},
 		out: func(m *staticpod.Manifest) (staticpod.Edit, error) {
 			e, err := plain.out(m)
 			if err != nil {
@@ -93,15 +94,7 @@ func signerOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) 
 	if len(endpoint) == 0 {
 		e.Append = append(e.Append, assign(endpointFlag, manifests.SignerSocket))
 	}
-	mounted, err := m.Mounted(manager)
-	if err != nil {
-		return staticpod.Edit{}, err
-	}
-	if !mounted {
-		mount := socketMount()
-		e.Mount = &mount
-	}
-	return e, nil
+	return m.WithMounts(e, socketMount())
 }
 
 // signerIn replaces the socket by the key flags.
@@ -125,12 +118,7 @@ func signerIn(m *staticpod.Manifest, e staticpod.Edit, keys signingKeys) (static
 		}
 		putBack(m, &e, assign(signingKeyFlag, keys.private))
 	}
-	mounted, err := m.Mounted(manager)
-	if mounted {
-		mount := socketMount()
-		e.Unmount = &mount
-	}
-	return e, err
+	return m.WithoutMounts(e, socketMount())
 }
 
 // putBack adds a flag where kubeadm has it, in alphabetical order: the patch of a later takeover names
@@ -169,10 +157,20 @@ func (o *observed) signsAlready() (bool, error) {
 // components returns both components, as this call changes them.
 func (c *Config) components(o *observed) ([]component, error) {
 	signs, err := c.signs(o)
-	if err != nil || !signs {
-		return components(), err
+	return []component{controllerManagerComponent(), apiServerAs(signs, c.static(o), o.previousKeys())}, err
+}
+
+// apiServerAs returns what becomes of kube-apiserver with the external signer and with static
+// registration.
+func apiServerAs(signs, static bool, keys signingKeys) component {
+	one := apiServerComponent()
+	if signs {
+		one = signingAPIServerComponent(keys)
 	}
-	return []component{controllerManagerComponent(), signingAPIServerComponent(o.previousKeys())}, nil
+	if static {
+		one = registeredStatically(one)
+	}
+	return one
 }
 
 // previousKeys returns the key files that the backup names, or else our manifest.
@@ -208,6 +206,7 @@ func (c *Config) ofAPIServer(o *observed, pod *manifests.StaticPodOptions) error
 		}
 		pod.CertDir = path.Dir(host)
 	}
+	pod.StaticRegistration = c.static(o)
 	if !signs {
 		return nil
 	}

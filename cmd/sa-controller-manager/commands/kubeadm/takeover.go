@@ -58,7 +58,10 @@ const takeoverExamples = `  # What would be done
   sa-controller-manager kubeadm takeover --token-secrets=auto
 
   # Take over, and sign kube-apiserver's tokens
-  sa-controller-manager kubeadm takeover --external-signer`
+  sa-controller-manager kubeadm takeover --external-signer
+
+  # Take over, with a webhook that no client of the API can delete
+  sa-controller-manager kubeadm takeover --static-registration`
 
 const handbackDescription = `Undo a takeover on this control-plane node: kube-apiserver gets its plugin back, then
 kube-controller-manager its controllers; then the command unregisters the webhook, removes our
@@ -203,7 +206,7 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 			if p.image == "" {
 				f.Binary = p.binary
 			}
-			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner
+			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || f.StaticRegistration
 			return f.run(cmd, Takeover)
 		},
 	}
@@ -213,6 +216,8 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 		"`name` of a flag of kube-controller-manager to leave out instead of refusing it. May be given more than once. --dry-run shows which flags are refused and accepted.")
 	cmd.Flags().BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
 		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: replaces its key flags by --service-account-signing-endpoint. Implies --rewrite.")
+	cmd.Flags().BoolVar(&f.StaticRegistration, "static-registration", f.StaticRegistration,
+		"Have kube-apiserver (v1.36 or newer) read our webhook from files of this node, which no client of the API can delete. Implies --rewrite.")
 	return cmd
 }
 

@@ -39,6 +39,14 @@ func webhookRules() []Rule {
 			Why: "The probe Pod, created with dryRun only, by which kube-apiserver proves that it reaches the webhook. Only for " +
 				"--webhook-registration=url or service.",
 		},
+		{
+			If: registersStatic, Verbs: verbs("get"), Path: "/metrics",
+			Why: "Only for --webhook-registration=static: which files kube-apiserver has loaded.",
+		},
+		{
+			If: registersStatic, Verbs: verbs("get"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca",
+			Why: "Only for --webhook-registration=static: the serving CA to begin with, if another registration was in use before.",
+		},
 	}
 	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
 		rules = append(rules,
@@ -80,14 +88,6 @@ func webhookOptionRules() []Rule {
 			If: mountsTokenSecrets, Verbs: verbs("list", "watch"), Resource: secrets,
 			Why: "Only for --pod-token=secret: which token Secret a Pod can be given. The process lists and watches only type " +
 				"kubernetes.io/service-account-token.",
-		},
-		{
-			If: registersStatic, Verbs: verbs("get"), Path: "/metrics",
-			Why: "Only for --webhook-registration=static: which files kube-apiserver has loaded.",
-		},
-		{
-			If: registersStatic, Verbs: verbs("get"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca",
-			Why: "Only for --webhook-registration=static: the serving CA to begin with, if another registration was in use before.",
 		},
 		{
 			If: plugin(plugins.DenyEscalatingExec), Verbs: verbs("get"), Resource: pods,

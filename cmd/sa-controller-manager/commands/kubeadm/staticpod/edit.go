@@ -21,17 +21,21 @@ type Edit struct {
 	Append []string
 	// Mount is added to the volumes of the Pod and the mounts of the container, Unmount is removed
 	// from them. It is an error if the existing text is not what Mount would write.
-	Mount, Unmount *Mount
+	Mount, Unmount []Mount
 }
 
 // Apply returns the edited manifest. It is an error if anything else would change.
 func (m *Manifest) Apply(e Edit) (*Manifest, error) {
 	edited, err := m.applyCommand(e)
-	if err == nil && e.Mount != nil {
-		edited, err = edited.applyMount(*e.Mount, edited.mounted)
+	for _, mount := range e.Mount {
+		if err == nil {
+			edited, err = edited.applyMount(mount, edited.mounted)
+		}
 	}
-	if err == nil && e.Unmount != nil {
-		edited, err = edited.applyMount(*e.Unmount, edited.unmounted)
+	for _, mount := range e.Unmount {
+		if err == nil {
+			edited, err = edited.applyMount(mount, edited.unmounted)
+		}
 	}
 	return edited, err
 }

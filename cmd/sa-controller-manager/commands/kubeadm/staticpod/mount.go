@@ -32,6 +32,34 @@ func (m *Manifest) Mounted(name string) (bool, error) {
 	return found == 2, nil
 }
 
+// WithMounts adds to an edit those mounts that the manifest does not have.
+func (m *Manifest) WithMounts(e Edit, mounts ...Mount) (Edit, error) {
+	for _, mount := range mounts {
+		mounted, err := m.Mounted(mount.Name)
+		if err != nil {
+			return Edit{}, err
+		}
+		if !mounted {
+			e.Mount = append(e.Mount, mount)
+		}
+	}
+	return e, nil
+}
+
+// WithoutMounts removes those that it has.
+func (m *Manifest) WithoutMounts(e Edit, mounts ...Mount) (Edit, error) {
+	for _, mount := range mounts {
+		mounted, err := m.Mounted(mount.Name)
+		if err != nil {
+			return Edit{}, err
+		}
+		if mounted {
+			e.Unmount = append(e.Unmount, mount)
+		}
+	}
+	return e, nil
+}
+
 // mountList is one of the two lists that a mount is in.
 type mountList struct {
 	key  string

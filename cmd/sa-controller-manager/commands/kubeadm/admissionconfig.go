@@ -1,0 +1,176 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	webhookconfig "k8s.io/apiserver/pkg/admission/plugin/webhook/config"
+	webhookadmissionv1 "k8s.io/apiserver/pkg/admission/plugin/webhook/config/apis/webhookadmission/v1"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/install"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests"
+)
+
+// sourceMark is between the path and the hash of a file that our copy was made of.
+const sourceMark = " sha256:"
+
+const copyHead = "# Written by sa-controller-manager kubeadm takeover, for kube-apiserver.\n"
+
+// admissionSource reads the operator's files as kube-apiserver sees them, and records them.
+type admissionSource struct {
+	config   *Config
+	manifest *staticpod.Manifest
+	head     string
+}
+
+func (s *admissionSource) read(file string) ([]byte, error) {
+	host, err := s.manifest.HostPath(file)
+	if err != nil {
+		return nil, err
+	}
+	host = s.config.onNode(host)
+	data, err := os.ReadFile(host)
+	if err != nil {
+		return nil, err // it names the path
+	}
+	s.head += fmt.Sprintf("# %s%s%x\n", host, sourceMark, sha256.Sum256(data))
+	return data, nil
+}
+
+// admissionConfig returns the operator's --admission-control-config-file, or an empty one, with our
+// directories. What it does not change means the same in the copy.
+func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
+	values, err := m.Flag(admissionConfigFlag)
+	if err != nil {
+		return nil, err
+	}
+	file := staticpod.Last(slices.DeleteFunc(values, func(v staticpod.Value) bool { return v.Text == admissionConfigFile }))
+	source := &admissionSource{config: c, manifest: m, head: copyHead}
+	var plugins []apiserver.AdmissionPluginConfiguration
+	if file != "" {
+		data, err := source.read(file)
+		if err != nil {
+			return nil, err
+		}
+		if plugins, err = pluginsOf(data); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	for i := range plugins {
+		if p := &plugins[i].Path; *p != "" && !path.IsAbs(*p) {
+			*p = path.Join(path.Dir(file), *p)
+		}
+	}
+	directories := registration.StaticDirs(manifests.StaticDirectory)
+	for i, name := range webhookPlugins() {
+		if plugins, err = source.extend(plugins, name, directories[i]); err != nil {
+			return nil, fmt.Errorf("%s: plugin %s: %w", file, name, err)
+		}
+	}
+	made := apiserverv1.AdmissionConfiguration{TypeMeta: metav1.TypeMeta{APIVersion: apiserverv1.SchemeGroupVersion.String(), Kind: "AdmissionConfiguration"}}
+	for _, one := range plugins {
+		made.Plugins = append(made.Plugins, apiserverv1.AdmissionPluginConfiguration(one))
+	}
+	content, err := yaml.Marshal(made)
+	if err != nil {
+		return nil, fmt.Errorf("encode the copy: %w", err)
+	}
+	if _, err = pluginsOf(content); err != nil {
+		return nil, fmt.Errorf("the copy would not be understood: %w", err)
+	}
+	return append([]byte(source.head), content...), nil
+}
+
+// pluginsOf reads a file as kube-apiserver does, which refuses unknown fields.
+func pluginsOf(data []byte) ([]apiserver.AdmissionPluginConfiguration, error) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	decoded, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), data)
+	if err != nil {
+		return nil, err
+	}
+	config, ok := decoded.(*apiserver.AdmissionConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("it is a %T, want an AdmissionConfiguration", decoded)
+	}
+	return config.Plugins, nil
+}
+
+// extend gives a plugin our directory. kube-apiserver reads the first entry of a plugin.
+func (s *admissionSource) extend(plugins []apiserver.AdmissionPluginConfiguration, name, directory string) ([]apiserver.AdmissionPluginConfiguration, error) {
+	i := slices.IndexFunc(plugins, func(p apiserver.AdmissionPluginConfiguration) bool { return p.Name == name })
+	if i < 0 {
+		i = len(plugins)
+		plugins = append(plugins, apiserver.AdmissionPluginConfiguration{Name: name})
+	}
+	var own []byte
+	var err error
+	if plugins[i].Configuration != nil {
+		own = plugins[i].Configuration.Raw
+	} else if plugins[i].Path != "" {
+		if own, err = s.read(plugins[i].Path); err != nil {
+			return nil, err
+		}
+	}
+	made := webhookadmissionv1.WebhookAdmission{
+		TypeMeta:           metav1.TypeMeta{APIVersion: webhookadmissionv1.SchemeGroupVersion.String(), Kind: "WebhookAdmissionConfiguration"},
+		StaticManifestsDir: directory,
+	}
+	if len(own) > 0 {
+		var has webhookadmissionv1.WebhookAdmission
+		if err := yaml.Unmarshal(own, &has); err != nil {
+			return nil, err
+		}
+		if has.StaticManifestsDir != "" {
+			return nil, fmt.Errorf("it has staticManifestsDir: %s already, and kube-apiserver reads one; docs/static-registration.md has what to do by hand", has.StaticManifestsDir)
+		}
+		loaded, err := webhookconfig.LoadConfig(bytes.NewReader(own))
+		if err != nil {
+			return nil, err
+		}
+		made.KubeConfigFile = loaded.KubeConfigFile
+	}
+	raw, err := json.Marshal(made)
+	if err != nil {
+		return nil, fmt.Errorf("encode its configuration: %w", err)
+	}
+	plugins[i].Path, plugins[i].Configuration = "", &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}
+	return plugins, nil
+}
+
+// AdmissionSources returns the operator's files that the copy in a directory of ours was made of, and
+// those of them that have changed since.
+func AdmissionSources(directory string) (all, changed []string, err error) {
+	data, err := os.ReadFile(path.Join(directory, strings.TrimPrefix(admissionConfigFile, path.Dir(manifests.StaticDirectory))))
+	if err != nil {
+		return nil, nil, err // it names the path
+	}
+	for line := range strings.Lines(string(data)) {
+		file, hash, ok := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, "# ")), sourceMark)
+		if !strings.HasPrefix(line, "# ") || !ok {
+			continue
+		}
+		all = append(all, file)
+		if now, err := os.ReadFile(file); err != nil || fmt.Sprintf("%x", sha256.Sum256(now)) != hash {
+			changed = append(changed, file)
+		}
+	}
+	return all, changed, nil
+}

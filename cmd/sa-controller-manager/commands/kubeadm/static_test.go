@@ -1,0 +1,247 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
+)
+
+// sourceFlag names the operator's file, in a directory that kubeadm's manifest mounts.
+const sourceFlag = "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml"
+
+// newStaticControlPlane is one whose root is not this machine's. flags are kube-apiserver's.
+func newStaticControlPlane(t *testing.T, flags ...string) *controlPlane {
+	t.Helper()
+	p := newControlPlane(t, "v1.36")
+	p.config.ManifestsDir = p.dir + "/etc/kubernetes/manifests"
+	testutil.Must(t, os.MkdirAll(p.dir+"/etc/kubernetes/pki", 0o700))
+	testutil.Must(t, os.Rename(p.dir+"/manifests", p.config.ManifestsDir))
+	p.change(t, "    image:", "    - "+strings.Join(append(flags, "--v=2"), "\n    - ")+"\n    image:")
+	p.config.StaticRegistration, p.config.Render = true, func(o manifests.StaticPodOptions) ([]byte, error) {
+		o.HostBinary = "/usr/local/bin/sa-controller-manager"
+		return manifests.StaticPod(o)
+	}
+	return p
+}
+
+// change edits kube-apiserver's manifest.
+func (p *controlPlane) change(t *testing.T, old, replacement string) {
+	t.Helper()
+	file := p.config.manifest(apiServer)
+	before := string(read(t, file))
+	if strings.Count(before, old) != 1 {
+		t.Fatalf("%q is not there once", old)
+	}
+	testutil.Must(t, os.WriteFile(file, []byte(strings.Replace(before, old, replacement, 1)), 0o600))
+}
+
+// TestStaticHandbackRestores wants the files as they were, whichever way led there, and a patch that
+// does to kubeadm's manifest what the takeover has done.
+func TestStaticHandbackRestores(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		flags []string
+		in    func(t *testing.T, p *controlPlane)
+	}{
+		"AtOnce":        {nil, func(*testing.T, *controlPlane) {}},
+		"OwnFile":       {[]string{sourceFlag}, func(*testing.T, *controlPlane) {}},
+		"OwnGate":       {[]string{"--feature-gates=A=true,ManifestBasedAdmissionControlConfig=true"}, func(*testing.T, *controlPlane) {}},
+		"WithTheSigner": {nil, func(_ *testing.T, p *controlPlane) { p.config.ExternalSigner = true }},
+		"Later": {nil, func(t *testing.T, p *controlPlane) { // the backup of the first takeover is what was before both
+			p.config.StaticRegistration = false
+			p.writeSteps(t, takeover, 3)
+			p.config.StaticRegistration, p.config.Rewrite = true, true
+		}},
+		"SignerFirst": {nil, func(t *testing.T, p *controlPlane) {
+			p.config.StaticRegistration, p.config.ExternalSigner = false, true
+			p.writeSteps(t, takeover, 3)
+			p.config.StaticRegistration, p.config.Rewrite = true, true
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newStaticControlPlane(t, tc.flags...)
+			p.write(t, "etc/kubernetes/pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n  path: limits.yaml\n"))
+			before, first := p.all(t), read(t, p.config.manifest(apiServer))
+			tc.in(t, p)
+			p.writeSteps(t, takeover, 3)
+			taken := podOf(t, read(t, p.config.manifest(apiServer)))
+			testutil.Check(t, "the patch", taken, patchedPod(t, first, read(t, p.config.patch(apiServer))))
+			p.config.StaticRegistration, p.config.ExternalSigner = false, false
+			after := p.all(t)
+			p.writeSteps(t, takeover, 3)
+			testutil.Check(t, "a takeover without the flags", after, p.all(t))
+			if err := p.config.filesUnused(t.Context()); err == nil {
+				t.Error("our process may stop while kube-apiserver needs it")
+			}
+			p.writeSteps(t, handback, 4)
+			testutil.Must(t, p.config.filesUnused(t.Context()))
+			after = p.all(t)
+			maps.DeleteFunc(after, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
+			testutil.Check(t, "after the handback", before, after)
+		})
+	}
+}
+
+// TestStaticTakeover is what the two manifests become, also when kubeadm has written the one again.
+func TestStaticTakeover(t *testing.T) {
+	t.Parallel()
+	p := newStaticControlPlane(t, "--feature-gates=A=true")
+	p.writeSteps(t, takeover, 3)
+	p.change(t, "    - --v=2\n", "    - --v=3\n") // so that the backup does not fit
+	taken := podOf(t, read(t, p.config.manifest(apiServer)))
+	const directory = "/etc/kubernetes/sa-controller-manager/static/"
+	for _, want := range []string{
+		"--feature-gates=A=true", "--feature-gates=ManifestBasedAdmissionControlConfig=true", "--disable-admission-plugins=ServiceAccount",
+		"--admission-control-config-file=" + directory + "config/admission.yaml",
+	} {
+		if !slices.Contains(taken.Containers[0].Command, want) {
+			t.Errorf("%s is not in %q", want, taken.Containers[0].Command)
+		}
+	}
+	var mounted []string
+	for _, mount := range taken.Containers[0].VolumeMounts {
+		if name, ok := strings.CutPrefix(mount.MountPath, directory); ok && mount.ReadOnly {
+			mounted = append(mounted, name)
+		}
+	}
+	testutil.Check(t, "what kube-apiserver sees", []string{"config", "validating", "mutating"}, mounted)
+	own := podOf(t, read(t, p.config.manifest(manager))).Containers[0]
+	for _, want := range []string{"--webhook-registration=static", "--static-registration-dir=" + strings.TrimSuffix(directory, "/")} {
+		if !slices.Contains(own.Args, want) || slices.Contains(own.Args, "--webhook-registration=url") {
+			t.Errorf("%s is not in %q", want, own.Args)
+		}
+	}
+	p.writeSteps(t, handback, 1)
+	if left := string(read(t, p.config.manifest(apiServer))); strings.Contains(left, manager) || strings.Contains(left, staticGate) || !strings.Contains(left, "--feature-gates=A=true") {
+		t.Errorf("after a handback without a backup:\n%s", left)
+	}
+}
+
+func TestStaticRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		old, new string
+		want     string
+	}{
+		"OldImage":  {"kube-apiserver:v1.36", "kube-apiserver:v1.35", "v1.36 is the oldest that reads webhook configurations from files"},
+		"GateIsOff": {"    - --v=2\n", "    - --feature-gates=A=true,kube:ManifestBasedAdmissionControlConfig=false\n", "--feature-gates has kube:ManifestBasedAdmissionControlConfig=false"},
+		"NotSeen":   {"    - --v=2\n", "    - --admission-control-config-file=/etc/admission.yaml\n", "--admission-control-config-file of kube-apiserver: /etc/admission.yaml is in none of its volumeMounts"},
+		"NotThere":  {"    - --v=2\n", "    - " + sourceFlag + "\n", "/etc/kubernetes/pki/admission.yaml: no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newStaticControlPlane(t)
+			p.change(t, tc.old, tc.new)
+			before := p.all(t)
+			wantError(t, name, Takeover(t.Context(), p.config), tc.want)
+			testutil.Check(t, "files", before, p.all(t))
+		})
+	}
+}
+
+const admissionHead = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
+
+// TestAdmissionConfig is what becomes of the operator's file.
+func TestAdmissionConfig(t *testing.T) {
+	t.Parallel()
+	const (
+		directory = "/etc/kubernetes/sa-controller-manager/static/"
+		webhook   = "    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n"
+		mutating  = "- name: MutatingAdmissionWebhook\n  path: \"\"\n  configuration:\n" + webhook
+		ours      = mutating + "    kubeConfigFile: \"\"\n    staticManifestsDir: " + directory + "mutating\n"
+		theirs    = mutating + "    kubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n    staticManifestsDir: " + directory + "mutating\n"
+		second    = "- name: ValidatingAdmissionWebhook\n  path: \"\"\n  configuration:\n" + webhook + "    kubeConfigFile: \"\"\n    staticManifestsDir: " + directory + "validating\n"
+		limits    = "- name: EventRateLimit\n  path: /etc/kubernetes/pki/limits.yaml\n  configuration: null\n"
+	)
+	for name, tc := range map[string]struct {
+		reason       string
+		source, want string
+		refused      string
+	}{
+		"Empty":        {reason: "an object without plugins", source: strings.TrimSuffix(admissionHead, "plugins:\n"), want: ours + second},
+		"RelativePath": {reason: "relative to the file that it is in", source: "- name: EventRateLimit\n  path: limits.yaml\n", want: limits + ours + second},
+		"Inline": {
+			reason: "another plugin's configuration stays", source: "- name: X\n  configuration: {a: 1, b: [true]}\n",
+			want: "- name: X\n  path: \"\"\n  configuration:\n    a: 1\n    b: [true]\n" + ours + second,
+		},
+		"OwnEntry":    {reason: "it is kept", source: mutating + "    kubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n", want: theirs + second},
+		"OwnFile":     {reason: "a file has no other place for ours", source: "- name: MutatingAdmissionWebhook\n  path: own.yaml\n", want: theirs + second},
+		"EmptyEntry":  {source: "- name: MutatingAdmissionWebhook\n", want: ours + second},
+		"HasOne":      {reason: "there is one directory", source: mutating + "    staticManifestsDir: /etc/theirs\n", refused: "plugin MutatingAdmissionWebhook: it has staticManifestsDir: /etc/theirs already"},
+		"UnknownName": {reason: "kube-apiserver would not start", source: "- nam: X\n", refused: `unknown field "plugins[0].nam"`},
+		"InnerName":   {reason: "likewise", source: mutating + "    kubeConfig: x\n", refused: "unknown field"},
+		"NotOne":      {source: "kind: ConfigMap\n", refused: "/etc/kubernetes/pki/admission.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newStaticControlPlane(t, sourceFlag)
+			source := tc.source
+			if strings.HasPrefix(source, "- ") {
+				source = admissionHead + source
+			}
+			p.write(t, "etc/kubernetes/pki/admission.yaml", []byte(source))
+			p.write(t, "etc/kubernetes/pki/own.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\nkubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n"))
+			got, err := p.config.admissionConfig(parse(t, apiServerComponent(), read(t, p.config.manifest(apiServer))))
+			wantError(t, tc.reason, err, tc.refused)
+			if tc.refused != "" {
+				return
+			}
+			testutil.Check(t, tc.reason, string(asJSON(t, []byte(admissionHead+tc.want))), string(asJSON(t, got)))
+			if strings.Count(string(got), sourceMark) != 1+strings.Count(tc.source, "own.yaml") {
+				t.Errorf("not each source has its hash:\n%s", got)
+			}
+		})
+	}
+}
+
+// TestStaticSourceChanges: kube-apiserver reads its file only when it starts, so a takeover does not
+// change that under it.
+func TestStaticSourceChanges(t *testing.T) {
+	t.Parallel()
+	p := newStaticControlPlane(t, sourceFlag)
+	p.write(t, "etc/kubernetes/pki/admission.yaml", []byte(admissionHead))
+	ours := p.dir + "/etc/kubernetes/sa-controller-manager"
+	if _, _, err := AdmissionSources(ours); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("before the takeover: %v", err)
+	}
+	p.writeSteps(t, takeover, 3)
+	source := []string{filepath.Join(p.dir, "etc/kubernetes/pki/admission.yaml")}
+	all, changed, err := AdmissionSources(ours)
+	testutil.Must(t, err)
+	testutil.Check(t, "after the takeover", [][]string{source, nil}, [][]string{all, changed})
+	p.write(t, "etc/kubernetes/pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n"))
+	_, changed, err = AdmissionSources(ours)
+	testutil.Must(t, err)
+	testutil.Check(t, "after the edit", source, changed)
+	wantError(t, "", Takeover(t.Context(), p.config), "first run: kubeadm handback --steps=kube-apiserver")
+}
+
+// TestStaticStepThatDoesNotCome: kube-apiserver gets back what it had.
+func TestStaticStepThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	p := newStaticControlPlane(t)
+	p.config.StepTimeout, p.config.Clock, p.config.Client = time.Millisecond, clock.RealClock{}, fake.NewClientset()
+	before := p.all(t)
+	step := p.steps(t, takeover)[2]
+	step.guards = nil // they ask kube-apiserver
+	wantError(t, "", p.config.step(t.Context(), step), "; the previous manifest of kube-apiserver is back")
+	after := p.all(t)
+	maps.DeleteFunc(after, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("(-before +after):\n%s", diff)
+	}
+}

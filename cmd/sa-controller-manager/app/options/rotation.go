@@ -49,12 +49,10 @@ func (o *Rotation) AddFlags(fs *pflag.FlagSet) {
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })
 }
 
-// Validate returns every problem of the group.
+// Validate returns every problem of the group but those of the policy, which "keys auto" has in common
+// with other commands.
 func (o *Rotation) Validate() []error {
 	var p Problems
-	p.NotNegative("cache-age", o.Policy.CacheAge)
-	p.NotNegative("hold-down", o.Policy.HoldDown)
-	p.NotNegative("longest-token-lifetime", o.Policy.TokenLifetime)
 	if o.Every == 0 {
 		if o.Algorithm != "" || len(o.Keys) > 0 {
 			p.Add(RotateEveryFlag, o.Every, "must be given with --rotate-algorithm and --rotate-key")
@@ -81,12 +79,15 @@ func (o *Rotation) Validate() []error {
 	return p
 }
 
-// validateRotation checks the flags of other groups that rotation by policy needs.
+// validateRotation checks the policy, and the flags of other groups that rotation by policy needs.
 func (o *Options) validateRotation() []error {
-	if o.Rotation.Every == 0 {
-		return nil
-	}
 	var p Problems
+	p.NotNegative("cache-age", o.Rotation.Policy.CacheAge)
+	p.NotNegative("hold-down", o.Rotation.Policy.HoldDown)
+	p.NotNegative("longest-token-lifetime", o.Rotation.Policy.TokenLifetime)
+	if o.Rotation.Every == 0 {
+		return p
+	}
 	if o.Keys.KeyRing == "" {
 		p.Add(RotateEveryFlag, o.Rotation.Every, "needs --service-account-key-ring: only a ring keeps the previous keys")
 	}

@@ -49,10 +49,11 @@ func newRotateStartCommand(client cli.ClientFunc) *cobra.Command {
 		Use:   "start",
 		Short: "Publish a new key, which does not sign yet",
 		Long: `Make a new key and publish it: it verifies from now on, and may sign once every copy of
-the key set that somebody keeps has it (--cache-age, and what the caches of --published-issuer
-keep longer). If that was done already, nothing
-is changed. With --key=kep740:NAME a process of this host has the key, such as
-sa-kms-signer; it is tried before.
+the key set has it (--cache-age, and what the caches of --published-issuer keep longer),
+and once you have confirmed it for each place that you publish by hand (keys publish
+--published-manually). If that was done already, nothing is changed. With
+--key=kep740:NAME a process of this host has the key, such as sa-kms-signer; it is tried
+before.
 
 kube-apiserver reads its --service-account-key-file at its start only. Unless it uses an
 external signer, give it the public keys ("keys list -o pem") and restart it meanwhile.`,
@@ -62,7 +63,7 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 	o.addCacheAge(cmd.Flags())
 	o.addPublished(cmd.Flags())
 	key.addFlags(cmd, "PEM `file` with the new private key, instead of having one made. It is copied.", "Kind of the new key; that of the present one if not given.")
-	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the time of --cache-age has passed.")
+	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the time of --cache-age has passed, and \"keys publish confirm\" has named the key for each place of --published-manually.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := options.Problems(o.validate())
 		key.validate(&p, false)
@@ -139,7 +140,8 @@ func newRotateActivateCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Sign with the new key from now on; the previous one verifies only. That is done when the
 new key has been published for long enough, and when kube-apiserver has accepted a
 token that is signed with it (of two minutes, and for an audience of our own). If it
-signs already, nothing is changed.
+signs already, nothing is changed. Each place that you publish by hand (keys publish
+--published-manually) needs a "keys publish confirm" before.
 
 With --published-issuer relying parties must have it, too: it signs when every answer of
 that URL has had it for as long as a cache may keep what it had before. Only a command
@@ -179,7 +181,7 @@ func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*
 }
 
 func addActivateFlags(fs *pflag.FlagSet, activate *keyrotation.ActivateOptions) {
-	fs.BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough, also at each --published-issuer, and kube-apiserver accepts it.")
+	fs.BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough, also at each --published-issuer, until \"keys publish confirm\" has named it for each place of --published-manually, and until kube-apiserver accepts it.")
 	fs.BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough, also at --published-issuer and --published-manually, and ask no kube-apiserver but that of --kubeconfig. What verifies with an older copy of the key set, and each kube-apiserver that does not know the key, refuses new tokens.")
 	fs.BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
 }

@@ -13,6 +13,7 @@ import (
 
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
 )
@@ -30,6 +31,8 @@ type Outcome struct {
 	// Due is when the active key is to be replaced, and Again when the next pass is useful.
 	Due   time.Time
 	Again time.Duration
+	// Published is what the gate has seen.
+	Published []published.Seen
 }
 
 // Auto takes one step of a schedule if it is due and its proof holds. unready is why this process must
@@ -46,14 +49,15 @@ func (o *Operator) Auto(ctx context.Context, s Schedule, unready string, tried m
 	if err != nil {
 		return Outcome{}, err
 	}
+	var seen []published.Seen
 	if o.Gate != nil {
-		o.Gate.Look(ctx, state) // all the time, because it remembers how long caches keep what was there
+		seen = o.Gate.Look(ctx, state) // all the time, because it remembers how long caches keep what was there
 	}
 	now := o.Clock.Now()
 	plan := s.next(state, o.Policy, facts{
 		now: now, unready: unready, rings: rings, difference: tokenreissue.Difference(state.Ring(), rings), tried: tried,
 	})
-	outcome := Outcome{Waits: plan.waits, Held: plan.held, Due: s.due(state), Again: s.poll()}
+	outcome := Outcome{Waits: plan.waits, Held: plan.held, Due: s.due(state), Again: s.poll(), Published: seen}
 	if plan.step == StepNone {
 		if !plan.at.IsZero() {
 			outcome.Again = min(s.pause(), max(plan.at.Sub(now), time.Millisecond))

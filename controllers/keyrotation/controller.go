@@ -68,7 +68,8 @@ func (c *Controller) Status() string { return *c.status.Load() }
 func (c *Controller) Run(ctx context.Context) error {
 	c.loop.Add(rotating)
 	c.loop.Run(ctx)
-	c.Metrics.due.Reset() // the next leader has it
+	c.Metrics.due.Reset() // the next leader has them
+	c.Metrics.drift.Reset()
 	c.show("the leader rotates")
 	return nil
 }
@@ -81,7 +82,7 @@ func (c *Controller) sync(ctx context.Context, _ work) error {
 		c.show(err.Error())
 		return err
 	}
-	c.Metrics.due.WithLabelValues().Set(float64(outcome.Due.Unix()))
+	c.Metrics.set(outcome)
 	c.report(ctx, outcome)
 	c.loop.AddAfter(rotating, outcome.Again)
 	return nil
@@ -106,15 +107,32 @@ func (c *Controller) report(ctx context.Context, outcome Outcome) {
 
 func (c *Controller) show(status string) { c.status.Store(&status) }
 
-// Metrics show when a rotation is due.
-type Metrics struct{ due *metrics.GaugeVec }
+// Metrics show when a rotation is due, and whether relying parties have the keys.
+type Metrics struct{ due, drift *metrics.GaugeVec }
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{due: metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "sacm_key_next_rotation_timestamp_seconds",
-		Help: "When --rotate-every wants the active key replaced, in seconds since 1970. Only the leader has it.",
-	}, nil)}
-	mustRegister(m.due)
+	m := &Metrics{
+		due: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "sacm_key_next_rotation_timestamp_seconds",
+			Help: "When --rotate-every wants the active key replaced, in seconds since 1970. Only the leader has it.",
+		}, nil),
+		drift: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name: "sacm_published_issuer_drift",
+			Help: "With --rotate-every, 1 while a --published-issuer lacks a key of the ring that may have signed, or cannot be read, else 0. Only the leader has it.",
+		}, []string{"issuer"}),
+	}
+	mustRegister(m.due, m.drift)
 	return m
+}
+
+func (m *Metrics) set(outcome Outcome) {
+	m.due.WithLabelValues().Set(float64(outcome.Due.Unix()))
+	for _, seen := range outcome.Published {
+		drift := 0.0
+		if seen.Drift {
+			drift = 1
+		}
+		m.drift.WithLabelValues(seen.Issuer).Set(drift)
+	}
 }

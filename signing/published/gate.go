@@ -65,6 +65,9 @@ type Seen struct {
 	Issuer string `json:"issuer"`
 	// Problem says what is wrong with the latest answer, "" if it has every key of the ring as it is.
 	Problem string `json:"problem,omitempty"`
+	// Drift means that relying parties refuse tokens sooner or later: a key that may have signed is
+	// missing, or nothing can be read.
+	Drift bool `json:"-"`
 	// Ignored means that the issuer is optional and has not answered yet.
 	Ignored bool `json:"ignored,omitempty"`
 	// Since is when the unbroken run of answers that have the next key began.
@@ -112,6 +115,7 @@ func (g *Gate) look(ctx context.Context, state rotation.State, except string) []
 		watch := g.watches[issuer]
 		seen := Seen{Issuer: issuer, Problem: watch.problem(state, except), Since: watch.since}
 		seen.Ignored = watch.at.IsZero() && !slices.Contains(g.Issuers, issuer)
+		seen.Drift = !seen.Ignored && watch.problem(state, next.ID) != ""
 		cacheAge := watch.cacheAge(g.clock.Now())
 		if state.Phase() == rotation.Published {
 			// The ring has the --cache-age of the start, and what was seen then.

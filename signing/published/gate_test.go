@@ -99,6 +99,9 @@ func TestActivate(t *testing.T) {
 				}
 				err = gate.Activate(t.Context(), known)
 			}
+			if got, want := gate.Look(t.Context(), state)[0].Drift, tc.refusal == "no answer" || strings.HasPrefix(tc.refusal, "active key"); got != want {
+				t.Errorf("%s: drift %t, want %t", tc.reason, got, want)
+			}
 			refusal, ok := errors.AsType[*rotation.Refusal](err)
 			if !ok || !strings.Contains(refusal.Reason, tc.refusal) || !refusal.Later && tc.minute == 0 {
 				t.Fatalf("%s: %v, want a refusal with %q", tc.reason, err, tc.refusal)

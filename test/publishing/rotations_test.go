@@ -55,7 +55,7 @@ func TestRotationsUnderFaults(t *testing.T) {
 			t.Helper()
 			killCommand(t, w, "prune", "--hold-down=0s", "--longest-token-lifetime="+lifetime.String())
 		},
-		func(t *testing.T) { t.Helper(); withoutBucket(t, w) },
+		func(t *testing.T) { t.Helper(); withoutBucket(t, w, replicas) },
 		func(t *testing.T) { t.Helper(); withStaleEdge(t, w) },
 	}
 	for n := 1; n <= rotations; n++ {
@@ -128,6 +128,16 @@ func (r *replicas) kill(t *testing.T, i int) {
 	r.start(t, i)
 }
 
+// drift returns an error unless the leader shows that the issuer's URL cannot be read.
+func (r *replicas) drift(ctx context.Context) error {
+	for _, manager := range r.running {
+		if seen, err := manager.Metrics(ctx); err == nil && seen.Sum("sacm_published_issuer_drift", nil) == 1 {
+			return nil
+		}
+	}
+	return errors.New("no replica shows it")
+}
+
 func (r *replicas) logs() string {
 	var logs strings.Builder
 	for _, manager := range append(r.ended, r.running...) {
@@ -156,13 +166,15 @@ func killCommand(t *testing.T, w *federation.World, words ...string) string {
 	return next
 }
 
-func withoutBucket(t *testing.T, w *federation.World) {
+func withoutBucket(t *testing.T, w *federation.World, replicas *replicas) {
 	t.Helper()
+	awaitRounds(t, w, 1) // so that the second cluster has read the key that signs now
 	restore, err := w.Gateway.RemoveBucket(w.Bucket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	awaitFault(t, w)
+	awaitRounds(t, w, faultRounds)
+	testcluster.Poll(t, "the leader shows the drift", func() error { return replicas.drift(t.Context()) })
 	if err := restore(); err != nil {
 		t.Fatal(err)
 	}
@@ -177,13 +189,13 @@ func withStaleEdge(t *testing.T, w *federation.World) {
 		t.Fatal(err)
 	}
 	w.Edge.Answer(stale)
-	awaitFault(t, w)
+	awaitRounds(t, w, faultRounds)
 	w.Edge.Answer(nil)
 }
 
-func awaitFault(t *testing.T, w *federation.World) {
+func awaitRounds(t *testing.T, w *federation.World, n int) {
 	t.Helper()
-	if err := w.Holder.AwaitRounds(testcluster.Context(t), faultRounds); err != nil {
+	if err := w.Holder.AwaitRounds(testcluster.Context(t), n); err != nil {
 		t.Fatal(err)
 	}
 }

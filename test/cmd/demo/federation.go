@@ -235,6 +235,10 @@ func (d *trust) withoutBucket(ctx context.Context) (err error) {
 	if err := d.completes(ctx); err != nil {
 		return err
 	}
+	// The second cluster reads the key that signs now before the bucket is gone.
+	if err := d.world.Holder.AwaitRounds(ctx, roundsPerStep); err != nil {
+		return err
+	}
 	if d.stale, err = d.world.Edge.Stale(ctx); err != nil {
 		return err
 	}

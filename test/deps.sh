@@ -32,5 +32,8 @@ command -v apt-get >/dev/null || {
 as_root=()
 [ "$(id -u)" -eq 0 ] || as_root=(sudo)
 echo "installing ${missing[*]}" >&2
-"${as_root[@]}" apt-get update -q
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"
+if ! "${as_root[@]}" apt-get update -q ||
+	! "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${missing[@]}"; then
+	echo "cannot install ${missing[*]}: apt-get says why above; install by hand and run this again" >&2
+	exit 1
+fi

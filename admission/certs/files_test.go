@@ -36,7 +36,7 @@ func selfSigned(t *testing.T) pair {
 	made, err := newAuthority(start, 30*day)
 	testutil.Must(t, err)
 	template := made.cert
-	template.DNSNames, template.IsCA, template.MaxPathLenZero, template.PublicKey = []string{"localhost"}, false, false, nil
+	template.DNSNames, template.IsCA, template.MaxPathLen, template.PublicKey = []string{"localhost"}, false, 0, nil
 	if made, err = issue(nil, template); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ func (m *Managed) serve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		m.crossSign(ctx, leaf)
 		if !active.cert.Equal(m.issuer) {
 			m.lastIssuer = m.issuer
 		}

@@ -65,6 +65,8 @@ type ManagedConfig struct {
 	// File keeps the serving CA of one host instead of the Secret, with mode 0600. A missing file
 	// begins with the CA of the Secret, if there is one.
 	File string
+	// OldFile is the File of a time before the Secret: callers of this host may still have only its CA.
+	OldFile string
 	// Hosts are the DNS names and IP addresses that callers use. 127.0.0.1 is added.
 	Hosts []string
 	// Recorder records an Event for a Secret that was deleted or damaged. It may be nil.

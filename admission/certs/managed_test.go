@@ -78,10 +78,13 @@ func acceptsAt(m *Managed, bundle []byte, host string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	roots := x509.NewCertPool()
+	roots, others := x509.NewCertPool(), x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
+	for _, der := range pair.Certificate[1:] {
+		addDER(others, der)
+	}
 	_, err = pair.Leaf.Verify(x509.VerifyOptions{
-		Roots: roots, DNSName: host, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		Roots: roots, Intermediates: others, DNSName: host, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	})
 	return err
 }

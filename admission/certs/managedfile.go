@@ -5,6 +5,8 @@ package certs
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,18 +24,62 @@ import (
 
 // readFile returns the Secret in the file, nil if there is no file. Any other content is damage.
 func (m *Managed) readFile(ctx context.Context) (*corev1.Secret, error) {
-	data, err := os.ReadFile(m.config.File)
+	secret, err := decodeFile(m.config.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m.inherit(ctx)
 	}
+	return secret, err
+}
+
+func decodeFile(path string) (*corev1.Secret, error) {
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the serving CA: %w", err)
 	}
 	secret := &corev1.Secret{}
 	if json.Unmarshal(data, secret) != nil {
-		return emptySecret(m.config.Namespace, m.config.Name), nil //nolint:nilerr // damage is replaced
+		return &corev1.Secret{}, nil //nolint:nilerr // damage is replaced
 	}
 	return secret, nil
+}
+
+// crossSign has the CA of OldFile, if there is one, certify the active CA in the chain of leaf.
+func (m *Managed) crossSign(ctx context.Context, leaf *tls.Certificate) {
+	if m.config.OldFile == "" {
+		return
+	}
+	secret, err := decodeFile(m.config.OldFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return
+	}
+	var der []byte
+	if err == nil {
+		der, err = read(secret).certify(m.held.active.cert)
+	}
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Cannot use the previous serving CA of this host, whose kube-apiserver may refuse Pods until the files are gone", "file", m.config.OldFile)
+		return
+	}
+	leaf.Certificate = append(leaf.Certificate, der)
+}
+
+func (r reading) certify(ca *x509.Certificate) ([]byte, error) {
+	if r.active == nil {
+		return nil, errors.New("it is damaged")
+	}
+	return r.active.cross(ca)
+}
+
+// DeleteSecret deletes the Secret once no replica uses it, unless another client has changed it.
+func (m *Managed) DeleteSecret(ctx context.Context) error {
+	secret, err := m.secrets().Get(ctx, m.config.Name, metav1.GetOptions{})
+	if err == nil && meta.OnlyOurs(secret) {
+		err = m.secrets().Delete(ctx, m.config.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
+	}
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete secret %s/%s: %w", m.config.Namespace, m.config.Name, meta.SecretError(err))
+	}
+	return nil
 }
 
 // inherit begins with the CA of the Secret, if there is one: kube-apiserver may still call the webhook

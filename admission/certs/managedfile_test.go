@@ -5,6 +5,7 @@ package certs
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -53,5 +54,9 @@ func TestServingCAInAFile(t *testing.T) {
 		testutil.Must(t, os.WriteFile(config.File, []byte("{"), 0o600))
 		time.Sleep(time.Minute)
 		testutil.Must(t, accepts(run(t, config), own, "127.0.0.1"))
+
+		// Back with a Secret, which has another CA: callers may have either.
+		back := run(t, ManagedConfig{Client: fake.NewClientset(), OldFile: config.File})
+		testutil.Must(t, errors.Join(accepts(back, own, "127.0.0.1"), accepts(back, back.CABundle(), "127.0.0.1")))
 	})
 }

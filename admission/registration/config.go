@@ -107,9 +107,6 @@ func (s Spec) Validate() error {
 	return errors.Join(errs...)
 }
 
-// inAPI reports whether the configurations are objects of the API.
-func (s Spec) inAPI() bool { return s.Mode == URL || s.Mode == Service }
-
 // Endpoint returns the URL that the apiserver calls for a path, for logs and messages.
 func (s Spec) Endpoint(path string) string {
 	host := s.Host

@@ -29,6 +29,8 @@
 //
 // With mode Static every replica keeps both configurations as files for the kube-apiserver of its own
 // host instead (see StaticFiles): no API client can delete them, and they hold from its first request on.
+// After a change of the mode both are there until the new one is in force on every host: then the leader
+// deletes what is in the API, or each replica the files of its host.
 //
 // A HostReporter and a Registrar run on every replica. The Registrar watches the two objects by
 // name and passes what is registered to the serving CA of its replica (ServingCA). While it leads

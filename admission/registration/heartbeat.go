@@ -53,6 +53,8 @@ type line struct {
 	Endpoint string `json:"endpoint"`
 	// Counter changes with each heartbeat.
 	Counter int64 `json:"counter"`
+	// Static means that kube-apiserver on that host has loaded the files of mode static.
+	Static bool `json:"static,omitempty"`
 }
 
 // readLine returns an empty line if it is damaged. The next heartbeat of its host overwrites it.
@@ -93,8 +95,11 @@ type HostReporterConfig struct {
 	Endpoint string
 	// Ready returns nil when the webhook can answer calls.
 	Ready func() error
-	Loops *reconcile.Metrics
-	Clock clock.WithTicker
+	// Static reports whether kube-apiserver on this host has loaded the files of mode static; nil in
+	// another mode.
+	Static func() bool
+	Loops  *reconcile.Metrics
+	Clock  clock.WithTicker
 }
 
 // HostReporter writes heartbeats for this host while its replica is ready and kube-apiserver runs
@@ -166,7 +171,8 @@ func (h *HostReporter) renew(ctx context.Context) error {
 	}
 	// A replica that has just started must change the counter too.
 	h.counter = max(h.counter, readLine(lines[h.config.Host]).Counter) + 1
-	encoded, err := json.Marshal(line{Endpoint: h.config.Endpoint, Counter: h.counter})
+	own := line{Endpoint: h.config.Endpoint, Counter: h.counter, Static: h.config.Static != nil && h.config.Static()}
+	encoded, err := json.Marshal(own)
 	if err != nil {
 		return fmt.Errorf("encode the heartbeat of host %s: %w", h.config.Host, err)
 	}

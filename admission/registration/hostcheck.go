@@ -84,7 +84,7 @@ type heartbeat struct {
 }
 
 // look compares the lines with those of the last check.
-func (c *hostChecker) look(hosts []string, self, endpoint string, lines map[string]string, now time.Time) hostCheck {
+func (c *hostChecker) look(hosts []string, self string, counts func(line) bool, lines map[string]string, now time.Time) hostCheck {
 	if len(hosts) < 2 {
 		*c = hostChecker{}
 		return hostCheck{applies: true}
@@ -103,8 +103,8 @@ func (c *hostChecker) look(hosts []string, self, endpoint string, lines map[stri
 		}
 	}
 	for _, host := range hosts {
-		// The probe has proved that this replica is reached on its own host.
-		if host != self && !c.lines[host].alive(endpoint, now) {
+		// This replica knows better what is true of its own host.
+		if beat := c.lines[host]; host != self && !(beat.alive(now) && counts(readLine(beat.line))) {
 			check.missing = append(check.missing, host)
 		}
 	}
@@ -114,8 +114,8 @@ func (c *hostChecker) look(hosts []string, self, endpoint string, lines map[stri
 	return check
 }
 
-func (b heartbeat) alive(endpoint string, now time.Time) bool {
-	return b.moved && now.Sub(b.since) <= heartbeatTimeout && readLine(b.line).Endpoint == endpoint
+func (b heartbeat) alive(now time.Time) bool {
+	return b.moved && now.Sub(b.since) <= heartbeatTimeout
 }
 
 // note records since when each host has been missing.
@@ -141,8 +141,9 @@ func (c *hostChecker) longer(d time.Duration, now time.Time) []string {
 	return hosts
 }
 
-// checkHosts checks which hosts have a replica, if that matters.
-func (r *Registrar) checkHosts(now time.Time) hostCheck {
+// checkHosts checks which hosts have a replica, if that matters. In mode static it must have the
+// files loaded.
+func (r *Registrar) checkHosts(now time.Time, active bool) hostCheck {
 	reporter := r.config.Hosts
 	if reporter == nil || !r.config.PerHost() {
 		return hostCheck{}
@@ -151,12 +152,20 @@ func (r *Registrar) checkHosts(now time.Time) hostCheck {
 		unknown := errors.New("the identity Leases of kube-apiserver are not listed yet")
 		return hostCheck{applies: true, unknown: unknown}
 	}
-	hosts := apiservers.Hosts(identities(reporter.leases.GetStore()), now)
+	live, counts := now, func(l line) bool {
+		// A caBundle that is yet to be bound has not the CA of a host in mode static.
+		return l.Endpoint == r.config.Endpoint("") && (active || !l.Static)
+	}
+	if r.config.Mode == Static {
+		// What is deleted protects also a host with a slow clock, so that the age of a Lease does not matter.
+		live, counts = time.Time{}, func(l line) bool { return l.Static }
+	}
+	hosts := apiservers.Hosts(identities(reporter.leases.GetStore()), live)
 	lines, _, err := readHosts(reporter.object())
 	if err != nil && len(hosts) > 1 {
 		return hostCheck{applies: true, unknown: err}
 	}
-	return r.hosts.look(hosts, reporter.config.Host, r.config.Endpoint(""), lines, now)
+	return r.hosts.look(hosts, reporter.config.Host, counts, lines, now)
 }
 
 // reportMissing sets the metric and records an Event for hosts that stay without a replica.

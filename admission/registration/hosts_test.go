@@ -76,8 +76,9 @@ func TestLook(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := &hostChecker{}
-			c.look(tc.hosts, "cp-1", "https://127.0.0.1:10262", tc.first, now)
-			got := c.look(tc.hosts, "cp-1", "https://127.0.0.1:10262", tc.next, now.Add(tc.after))
+			counts := func(l line) bool { return l.Endpoint == "https://127.0.0.1:10262" }
+			c.look(tc.hosts, "cp-1", counts, tc.first, now)
+			got := c.look(tc.hosts, "cp-1", counts, tc.next, now.Add(tc.after))
 			tc.want.applies = true
 			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(hostCheck{}), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)

@@ -13,6 +13,7 @@ type Metrics struct {
 
 	staticLoaded  *metrics.GaugeVec
 	staticRepairs *metrics.Counter
+	twice         *metrics.Gauge
 }
 
 // NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
@@ -37,8 +38,13 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Name: "sacm_webhook_static_repairs_total",
 			Help: "Number of files of the static registration that were written again because another process had changed or removed them.",
 		}),
+		twice: metrics.NewGauge(&metrics.GaugeOpts{
+			Name: "sacm_webhook_registered_twice",
+			Help: "Whether kube-apiserver of this host calls the webhook by files and by configurations in the API, because the mode of " +
+				"registration is changing: 1 or 0.",
+		}),
 	}
-	mustRegister(m.states, m.hosts, m.staticLoaded, m.staticRepairs)
+	mustRegister(m.states, m.hosts, m.staticLoaded, m.staticRepairs, m.twice)
 	return m
 }
 
@@ -47,11 +53,7 @@ func (m *Metrics) state(current State) {
 		return
 	}
 	for _, state := range []State{Starting, Waiting, Proving, Repairing, Registered, Off, Deleted, Idle} {
-		value := 0.0
-		if state == current {
-			value = 1
-		}
-		m.states.WithLabelValues(string(state)).Set(value)
+		m.states.WithLabelValues(string(state)).Set(gauge(state == current))
 	}
 }
 
@@ -67,11 +69,20 @@ func (m *Metrics) loaded(k kind, loaded bool) {
 	if m == nil {
 		return
 	}
-	value := 0.0
-	if loaded {
-		value = 1
+	m.staticLoaded.WithLabelValues(k.plugin()).Set(gauge(loaded))
+}
+
+func (m *Metrics) registeredTwice(twice bool) {
+	if m != nil {
+		m.twice.Set(gauge(twice))
 	}
-	m.staticLoaded.WithLabelValues(k.plugin()).Set(value)
+}
+
+func gauge(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
 }
 
 func (m *Metrics) repaired() {

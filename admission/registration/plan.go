@@ -81,8 +81,7 @@ func plan(o observation) decision {
 	if len(o.caBundle) == 0 {
 		return decision{status: Status{Waiting, "there is no caBundle to register yet"}}
 	}
-	wanted := o.wanted()
-	if o.right(mutating, wanted) && o.right(validating, wanted) {
+	if o.complete() {
 		return o.registered()
 	}
 	if !o.proven {
@@ -93,7 +92,7 @@ func plan(o observation) decision {
 			return d
 		}
 	}
-	return o.bind(wanted)
+	return o.bind(o.wanted())
 }
 
 // active reports whether kube-apiserver calls the webhook already, even if the configuration is

@@ -56,6 +56,14 @@ type Config struct {
 	// Hosts is the reporter of this replica, whose watches provide the hosts with a replica. If it
 	// is nil, or the Spec is not PerHost, binding does not wait for hosts.
 	Hosts *HostReporter
+	// Files are those of mode static, in which everything that the other modes have left is deleted once
+	// every kube-apiserver has loaded them: both configurations, and by Retire what they used. Retire
+	// may be nil.
+	Files  *StaticFiles
+	Retire func(context.Context) error
+	// Obsolete are the files that mode static has left on this host. They are removed once both
+	// configurations are in force.
+	Obsolete []string
 	// Recorder records Events for a deleted configuration and a failed proof. It may be nil.
 	Recorder *events.Recorder
 	// Changed is called with each new state of the registration, in order. It must not block. It
@@ -84,6 +92,7 @@ type Registrar struct {
 	failed   int    // consecutive steps
 	reported string // the last failure in an Event
 	hosts    hostChecker
+	right    time.Time // since when both configurations are as they should be
 }
 
 // New returns a Registrar that does not run yet. The spec must be valid.
@@ -111,16 +120,18 @@ func (r *Registrar) Status() Status { return *r.status.Load() }
 
 func (r *Registrar) setStatus(status Status) {
 	r.status.Store(&status)
-	r.config.Metrics.state(status.State)
+	if r.config.Mode != Static {
+		r.config.Metrics.state(status.State)
+	}
 }
 
 // Check returns nil if the registration is as intended; readiness shows its error.
 func (r *Registrar) Check() error { return r.Status().Check() }
 
 // Run watches both configurations until ctx ends, on every replica: each has to know which
-// caBundles kube-apiserver has. It must be called once, and is a no-op in modes none and static.
+// caBundles kube-apiserver has. It must be called once, and is a no-op in mode none.
 func (r *Registrar) Run(ctx context.Context) error {
-	if !r.config.inAPI() {
+	if r.config.Mode == None {
 		return nil
 	}
 	client, ours := r.config.Client, reconcile.OnlyNamed(Name)
@@ -132,7 +143,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 // Lead reconciles both configurations until ctx ends, while Run runs. It may be called again once
 // it has returned, and then starts from the current objects.
 func (r *Registrar) Lead(ctx context.Context) error {
-	if r.config.inAPI() {
+	if r.config.Mode != None {
 		r.term(ctx, Status{Starting, "reading " + Name})
 		defer r.term(nil, Status{State: Idle}) //nolint:staticcheck // no context means no term
 	}
@@ -155,16 +166,21 @@ func (r *Registrar) term(ctx context.Context, status Status) {
 func (r *Registrar) sync(ctx context.Context, key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now := r.config.Clock.Now()
+	o := observation{last: r.watched.get(), spec: r.config.Spec, caBundle: r.config.ServingCA.CABundle(), probeID: r.probeID, now: now}
 	if r.leading == nil {
-		o := observation{last: r.watched.get()}
-		r.config.ServingCA.Registered(o.caBundles(), true)
-		r.setStatus(o.followed())
-		return nil
+		r.follow(o)
+		return r.leaveFiles(ctx, o)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(r.leading, stop)()
-	after, err := r.step(ctx)
+	o.hosts = r.checkHosts(now, o.active())
+	step := r.step
+	if r.config.Mode == Static {
+		step = r.leaveAPI
+	}
+	after, err := step(ctx, o)
 	if r.leading.Err() != nil {
 		return nil // the end of the term interrupted it
 	}
@@ -175,18 +191,23 @@ func (r *Registrar) sync(ctx context.Context, key string) error {
 	if after > 0 {
 		r.loop.AddAfter(key, after)
 	}
-	return nil
+	return r.leaveFiles(ctx, o)
+}
+
+// follow is the step of a replica that does not lead.
+func (r *Registrar) follow(o observation) {
+	if r.config.Mode == Static {
+		r.setStatus(Status{State: Idle})
+		return
+	}
+	r.config.ServingCA.Registered(o.caBundles(), true)
+	r.setStatus(o.followed())
 }
 
 // step does what is due now, and returns when to check again if nothing happens, zero for never.
 // Its writes come back through the watch.
-func (r *Registrar) step(ctx context.Context) (time.Duration, error) {
-	last := r.watched.get()
-	now, caBundle := r.config.Clock.Now(), r.config.ServingCA.CABundle()
-	o := observation{
-		last: last, spec: r.config.Spec, caBundle: caBundle,
-		proven: r.proven.covers(caBundle), hosts: r.checkHosts(now), probeID: r.probeID, now: now,
-	}
+func (r *Registrar) step(ctx context.Context, o observation) (time.Duration, error) {
+	o.proven = r.proven.covers(o.caBundle)
 	r.config.ServingCA.Registered(o.caBundles(), r.first)
 	r.first = false
 	decided := plan(o)
@@ -194,16 +215,16 @@ func (r *Registrar) step(ctx context.Context) (time.Duration, error) {
 	if decided.status.State == Off || decided.status.State == Deleted {
 		r.forgetHosts() // hosts do not matter while the webhook is off
 	} else {
-		r.reportMissing(ctx, o.hosts, o.active(), now)
+		r.reportMissing(ctx, o.hosts, o.active(), o.now)
 	}
 	if err := r.prune(ctx, o.hosts.stale); err != nil {
 		return 0, err
 	}
 	if decided.probe {
-		return 0, r.probe(ctx, caBundle)
+		return 0, r.probe(ctx, o.caBundle)
 	}
 	if o.proven {
-		r.proven = newProof(caBundle)
+		r.proven = newProof(o.caBundle)
 	}
-	return r.write(ctx, last, decided)
+	return r.write(ctx, o.last, decided)
 }

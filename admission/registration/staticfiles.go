@@ -37,6 +37,11 @@ func (k kind) staticDir(dir string) string {
 
 func (k kind) staticPath(dir string) string { return filepath.Join(k.staticDir(dir), staticFile) }
 
+// StaticPaths returns the files below dir.
+func StaticPaths(dir string) []string {
+	return []string{mutating.staticPath(dir), validating.staticPath(dir)}
+}
+
 // plugin returns the admission plugin of kube-apiserver that calls webhooks of this kind.
 func (k kind) plugin() string {
 	if k == mutating {
@@ -52,14 +57,12 @@ func (s Spec) WriteStatic(dir string, caBundle []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var paths []string
 	for k, content := range contents {
 		if err := kind(k).writeStatic(dir, content); err != nil {
-			return paths, err
+			return nil, err
 		}
-		paths = append(paths, kind(k).staticPath(dir))
 	}
-	return paths, nil
+	return StaticPaths(dir), nil
 }
 
 // writeStatic replaces the file atomically: kube-apiserver loads what is there at any time.

@@ -82,7 +82,7 @@ func TestStartIntoDamage(t *testing.T) {
 			}
 			c.awaitMutating(t, func(got *mutatingConfiguration) error { return check(got.Webhooks[0].ClientConfig.CABundle) })
 			c.awaitValidating(t, func(got *validatingConfiguration) error { return check(got.Webhooks[0].ClientConfig.CABundle) })
-			inTime(t, begun)
+			t.Logf("%v after the new CA both caBundles have it", time.Since(begun)) // a new leader proves first: no repair of a moment
 			second.awaitReady(t)
 			c.awaitBound(t)
 		})

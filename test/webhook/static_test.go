@@ -9,9 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,7 +78,11 @@ func (c *cluster) manageStatic(t *testing.T, dir string) *manager {
 func TestStaticRegistration(t *testing.T) {
 	c, dir := staticCluster(t)
 	m := c.manageStatic(t, dir)
-	t.Run("LeavesNothingInTheAPI", func(t *testing.T) { c.nothingInTheAPI(t) })
+	t.Run("LeavesNothingInTheAPI", func(t *testing.T) {
+		if err := c.nothingInTheAPI(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("RunsBeforeThoseOfTheAPI", func(t *testing.T) { c.runsFirst(t) })
 	t.Run("OutlivesDeletionInTheAPI", func(t *testing.T) {
 		load := c.traffic(t, c.namespace(t))
@@ -115,6 +121,47 @@ func TestStaticRegistration(t *testing.T) {
 	})
 }
 
+// TestModeChanges is a change to files and back while Pods are created. Until the next process has begun to answer
+// they are refused, as at every restart on a host; no other Pod is, and none gets in without us.
+func TestModeChanges(t *testing.T) {
+	await.Long(t)
+	c, dir := staticCluster(t)
+	port := "--webhook-port=" + strconv.Itoa(freePort(t))
+	m := c.manage(t, port)
+	for _, to := range []string{"static", "url"} {
+		load := c.traffic(t, c.namespace(t))
+		load.Lasts(t, time.Second)
+		m.stop(t)
+		m = c.start(t, port, "--webhook-registration="+to, "--static-registration-dir="+dir)
+		c.awaitBound(t)
+		answers := time.Now()
+		m.awaitReady(t)
+		if to == "static" {
+			poll(t, "await that the API has nothing", c.nothingInTheAPI)
+		} else {
+			if m.metric(t, "sacm_webhook_registered_twice", nil) != 1 {
+				t.Error("it is not registered twice, although the files are there")
+			}
+			poll(t, "await that there are no files", func(context.Context) error {
+				return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+					if err == nil && !entry.IsDir() {
+						err = errors.New(path + " is there")
+					}
+					return err
+				})
+			})
+		}
+		load.Lasts(t, 2*time.Second)
+		c.awaitBound(t)
+		load.Unharmed(t, func(one traffic.Call) bool {
+			return one.Begun.Before(answers) && strings.Contains(one.Err.Error(), "failed calling webhook")
+		})
+		if got := m.metric(t, "sacm_webhook_registered_twice", nil); got != 0 {
+			t.Errorf("it is registered twice after the change to %s", to)
+		}
+	}
+}
+
 // TestDeletionInTheAPI is the control of OutlivesDeletionInTheAPI: Pods pass by a registration by URL
 // before it is repaired.
 func TestDeletionInTheAPI(t *testing.T) {
@@ -144,16 +191,16 @@ func (c *cluster) deleteAllMutating(t *testing.T) {
 	}
 }
 
-func (c *cluster) nothingInTheAPI(t *testing.T) {
-	t.Helper()
-	_, mutating := c.mutating().Get(t.Context(), configurationName, metav1.GetOptions{})
-	_, validating := c.validating().Get(t.Context(), configurationName, metav1.GetOptions{})
-	_, secret := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), caSecretName, metav1.GetOptions{})
+func (c *cluster) nothingInTheAPI(ctx context.Context) error {
+	_, mutating := c.mutating().Get(ctx, configurationName, metav1.GetOptions{})
+	_, validating := c.validating().Get(ctx, configurationName, metav1.GetOptions{})
+	_, secret := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, caSecretName, metav1.GetOptions{})
 	for _, err := range []error{mutating, validating, secret} {
 		if !apierrors.IsNotFound(err) {
-			t.Errorf("got %v, want that there is none", err)
+			return fmt.Errorf("got %v, want that there is none", err)
 		}
 	}
+	return nil
 }
 
 // runsFirst has a webhook of the API want what ours has set.

@@ -4,8 +4,7 @@
 package app
 
 import (
-	"fmt"
-	"os"
+	"errors"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -20,18 +19,22 @@ const servingCAFile = "serving-ca.json"
 
 // registerStatic builds what keeps the configurations as files. It does not wait for the API
 // server, which may need the webhook before it has answered us.
-func (w *webhook) registerStatic(m *manager, config registration.Config) error {
-	host, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("find the name of this host: %w", err)
-	}
+func (w *webhook) registerStatic(m *manager, config *registration.Config, reporter *registration.HostReporterConfig) {
 	w.static = registration.NewStaticFiles(registration.StaticFilesConfig{
 		Spec: config.Spec, Dir: m.options.Webhook.StaticDir, ServingCA: config.ServingCA,
-		Loaded:  registration.LoadedByHost(m.clients.main, host),
+		Loaded:  registration.LoadedByHost(m.clients.main, reporter.Host),
 		Changed: config.Changed, Metrics: config.Metrics, Loops: config.Loops,
 	})
 	w.early = append(w.early, w.static.Run)
-	return nil
+	config.Files = w.static
+	// Without anything in the API no replica needs to know of the other hosts.
+	reporter.Ready = func() error {
+		if !w.registrar.Exists() {
+			return errors.New("the API has no webhook configuration to delete")
+		}
+		return w.ready()
+	}
+	reporter.Static = func() bool { return w.static.Check() == nil }
 }
 
 // WriteWebhookManifests writes the webhook configurations for a manager with these options as files

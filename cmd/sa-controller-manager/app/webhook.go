@@ -34,13 +34,15 @@ const webhookDrainTimeout = 5 * time.Second
 type webhook struct {
 	server    *admission.Server
 	source    *certs.Source
-	registrar *registration.Registrar   // nil with --webhook-registration=static
-	static    *registration.StaticFiles // nil otherwise
+	registrar *registration.Registrar
+	static    *registration.StaticFiles // nil unless --webhook-registration=static
 	scanner   *podscan.Scanner          // nil unless this process registers the ServiceAccount plugin
 	ready     func() error              // returns nil when calls can be answered
 	// followers maintain certificates, the watch of the registration and the heartbeat of this host
 	// until ctx ends.
 	followers []func(context.Context) error
+	// retire deletes what the API has for another registration than static; nil for nothing.
+	retire func(context.Context) error
 	// early do not wait for the API server.
 	early []func(context.Context) error
 }
@@ -69,13 +71,22 @@ func (m *manager) buildRegistration(r *runnable) error {
 	if m.webhook == nil {
 		return nil
 	}
-	if static := m.webhook.static; static != nil {
-		r.check = func() (string, error) { return registrationProbe(static.Status()) }
-		return nil
-	}
 	r.run = m.webhook.registrar.Lead
-	r.check = func() (string, error) { return registrationProbe(m.webhook.registrar.Status()) }
+	r.check = func() (string, error) { return registrationProbe(m.webhook.status()) }
 	return nil
+}
+
+// status returns the state of the registration, with static that of the files.
+func (w *webhook) status() registration.Status {
+	status := w.registrar.Status()
+	if w.static == nil {
+		return status
+	}
+	files := w.static.Status()
+	if status.Detail != "" {
+		files.Detail += "; " + status.Detail
+	}
+	return files
 }
 
 // registrationProbe returns the state of the registration, as an error if it is not as intended.
@@ -138,7 +149,10 @@ func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain
 		return err
 	}
 	config := registration.Config{
-		Spec: spec, Client: m.clients.main, ServingCA: w.source, Recorder: m.recorder, Loops: m.loops,
+		Spec: spec, Client: m.clients.main, ServingCA: w.source, Recorder: m.recorder, Loops: m.loops, Retire: w.retire,
+	}
+	if o.Registration != options.RegistrationStatic && o.StaticDir != "" {
+		config.Obsolete = append(registration.StaticPaths(o.StaticDir), filepath.Join(o.StaticDir, servingCAFile))
 	}
 	if !anyReplicaProves(o) {
 		config.Responder = responder
@@ -149,17 +163,16 @@ func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain
 	if w.scanner = m.newPodScanner(); w.scanner != nil {
 		config.Changed = w.scanner.Registration
 	}
-	if o.Registration == options.RegistrationStatic {
-		return w.registerStatic(m, config)
-	}
 	if o.AwaitsHosts() {
 		host, err := os.Hostname()
 		if err != nil {
 			return fmt.Errorf("find the name of this host: %w", err)
 		}
-		config.Hosts = registration.NewHostReporter(registration.HostReporterConfig{
-			Client: m.clients.main, Host: host, Endpoint: spec.Endpoint(""), Ready: w.ready, Loops: m.loops,
-		})
+		reporter := registration.HostReporterConfig{Client: m.clients.main, Host: host, Endpoint: spec.Endpoint(""), Ready: w.ready, Loops: m.loops}
+		if o.Registration == options.RegistrationStatic {
+			w.registerStatic(m, &config, &reporter)
+		}
+		config.Hosts = registration.NewHostReporter(reporter)
 		w.followers = append(w.followers, config.Hosts.Run)
 	}
 	w.registrar = registration.New(config)
@@ -255,11 +268,15 @@ func (w *webhook) certify(m *manager, o *options.Webhook) error {
 	config := certs.ManagedConfig{
 		Client: m.clients.main, Hosts: callersHosts(o), Recorder: m.recorder, Metrics: metrics, Loops: m.loops,
 	}
-	if o.Registration == options.RegistrationStatic {
+	switch {
+	case o.Registration == options.RegistrationStatic:
 		config.File = filepath.Join(o.StaticDir, servingCAFile)
+	case o.StaticDir != "":
+		config.OldFile = filepath.Join(o.StaticDir, servingCAFile)
 	}
 	managed := certs.NewManaged(config)
 	if w.source = managed.Source; config.File != "" {
+		w.retire = managed.DeleteSecret
 		w.early = append(w.early, managed.Run)
 	} else {
 		w.followers = append(w.followers, managed.Run)

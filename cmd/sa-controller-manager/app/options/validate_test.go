@@ -139,7 +139,7 @@ func TestValidate(t *testing.T) {
 		"--webhook-timeout=31s":                                                                 {"--webhook-timeout 31s must be a whole number of seconds from 1s to 30s"},
 		"--webhook-timeout=1500ms":                                                              {"--webhook-timeout 1.5s must be a whole number of seconds from 1s to 30s"}, // a webhook configuration has whole seconds only
 		"--webhook-registration=static --webhook-url-host=10.0.0.1 --static-registration-dir=static": { // as in the Deployment
-			`--static-registration-dir "static" must be an absolute path with --webhook-registration=static`,
+			`--static-registration-dir "static" must be an absolute path`,
 			`--webhook-url-host "10.0.0.1" must be a loopback address with --webhook-registration=static: each kube-apiserver calls the replica on its own host`,
 			`--webhook-registration "static" needs --kubeconfig with the address of this host's own kube-apiserver; it is for static pods and processes on control-plane hosts, and files cannot refer to the Service of a Deployment`,
 		},

@@ -57,7 +57,7 @@ type Webhook struct {
 	HTTP2       bool
 
 	Registration Registration
-	// StaticDir has the directories that kube-apiserver reads, with RegistrationStatic.
+	// StaticDir has the directories that kube-apiserver reads, with RegistrationStatic or before.
 	StaticDir        string
 	URLHost          string
 	ServiceName      string
@@ -122,7 +122,7 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames, "Allowed common names of client certificates with --webhook-client-ca-file. Empty means any.")
 	fs.BoolVar(&o.HTTP2, "webhook-http2", o.HTTP2, "Offer HTTP/2 besides HTTP/1.1. The API server uses it only for loopback URLs.")
 	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration), "How the webhook is registered with the API server. \"none\": not by this process. \"url\", \"service\": the leader keeps the two webhook configurations, with a URL or a Service. \"static\": every replica keeps them as files for the kube-apiserver of its own host.")
-	fs.StringVar(&o.StaticDir, "static-registration-dir", o.StaticDir, "With --webhook-registration=static: the absolute path of a `directory` for the files. The MutatingAdmissionWebhook and ValidatingAdmissionWebhook of kube-apiserver read its subdirectories mutating and validating; the serving CA of this host is beside them.")
+	fs.StringVar(&o.StaticDir, "static-registration-dir", o.StaticDir, "With --webhook-registration=static: the absolute path of a `directory` for the files. The MutatingAdmissionWebhook and ValidatingAdmissionWebhook of kube-apiserver read its subdirectories mutating and validating; the serving CA of this host is beside them. With url or service: the files there are removed a minute after the API has the webhook configurations.")
 	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost, "Host of the URL with --webhook-registration=url or static.")
 	fs.BoolVar(&o.AwaitHosts, "webhook-await-hosts", o.AwaitHosts, "With --webhook-registration=url and a loopback address: bind the webhook only when a replica runs on the host of every kube-apiserver that has an identity Lease in kube-system.")
 	fs.StringVar(&o.ServiceName, "webhook-service-name", o.ServiceName, "Name of the Service with --webhook-registration=service.")
@@ -170,6 +170,9 @@ func (o *Webhook) validateRegistration() []error {
 	if o.Registration != RegistrationNone && o.Port == 0 {
 		p.Add("webhook-registration", string(o.Registration), "needs the webhook, which --webhook-port=0 turns off")
 	}
+	if o.StaticDir != "" && !filepath.IsAbs(o.StaticDir) || o.StaticDir == "" && o.Registration == RegistrationStatic {
+		p.Add("static-registration-dir", o.StaticDir, "must be an absolute path")
+	}
 	if o.Registration == RegistrationStatic {
 		return append(p, o.validateStatic()...)
 	}
@@ -188,9 +191,6 @@ func (o *Webhook) validateRegistration() []error {
 
 func (o *Webhook) validateStatic() []error {
 	var p Problems
-	if !filepath.IsAbs(o.StaticDir) {
-		p.Add("static-registration-dir", o.StaticDir, "must be an absolute path with --webhook-registration=static")
-	}
 	if !(registration.Spec{Mode: registration.Static, Host: o.URLHost}).PerHost() {
 		p.Add("webhook-url-host", o.URLHost, "must be a loopback address with --webhook-registration=static: each kube-apiserver calls the replica on its own host")
 	}

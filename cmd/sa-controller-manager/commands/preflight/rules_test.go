@@ -12,7 +12,11 @@ import (
 )
 
 // static is what only --webhook-registration=static asks for.
-var static = []string{"get /metrics", "get secrets/sa-controller-manager-webhook-ca in kube-system"}
+var static = []string{
+	"get /metrics", "get secrets/sa-controller-manager-webhook-ca in kube-system", "delete secrets/sa-controller-manager-webhook-ca in kube-system",
+	"delete mutatingwebhookconfigurations.admissionregistration.k8s.io/00-sa-controller-manager",
+	"delete validatingwebhookconfigurations.admissionregistration.k8s.io/00-sa-controller-manager",
+}
 
 // everything is a command line that asks for the whole table, but for static.
 func everything(t *testing.T) *options.Options {
@@ -105,7 +109,7 @@ func TestStaticRegistration(t *testing.T) {
 			t.Errorf("%q is not asked for", want)
 		}
 	}
-	for _, unwanted := range []string{"create pods in kube-system", "create mutatingwebhookconfigurations.admissionregistration.k8s.io"} {
+	for _, unwanted := range []string{"create pods in kube-system", "create mutatingwebhookconfigurations.admissionregistration.k8s.io", "update mutatingwebhookconfigurations.admissionregistration.k8s.io/00-sa-controller-manager"} {
 		if slices.Contains(got, unwanted) {
 			t.Errorf("%q is asked for, though nothing is registered in the API", unwanted)
 		}

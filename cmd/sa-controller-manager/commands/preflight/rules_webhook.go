@@ -10,7 +10,14 @@ import (
 	"sa-controller-manager/admission/serviceaccount"
 )
 
-const registrationGroup = "admissionregistration.k8s.io"
+const (
+	registrationGroup = "admissionregistration.k8s.io"
+	configuration     = "00-sa-controller-manager"
+	servingCA         = "sa-controller-manager-webhook-ca"
+)
+
+// configurations are the resources of webhooks in the API.
+var configurations = []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 
 func webhookRules() []Rule {
 	rules := []Rule{
@@ -31,7 +38,7 @@ func webhookRules() []Rule {
 			Why: "The serving CA. Not needed with --webhook-tls-cert-file. RBAC cannot restrict create to a name.",
 		},
 		{
-			If: issuesCertificate, Verbs: verbs("list", "watch", "update"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca",
+			If: issuesCertificate, Verbs: verbs("list", "watch", "update"), Resource: secrets, Namespace: system, Name: servingCA,
 			Why: "The serving CA is one Secret, which all replicas share.",
 		},
 		{
@@ -44,19 +51,27 @@ func webhookRules() []Rule {
 			Why: "Only for --webhook-registration=static: which files kube-apiserver has loaded.",
 		},
 		{
-			If: registersStatic, Verbs: verbs("get"), Resource: secrets, Namespace: system, Name: "sa-controller-manager-webhook-ca",
+			If: registersStatic, Verbs: verbs("get", "delete"), Resource: secrets, Namespace: system, Name: servingCA,
 			Why: "Only for --webhook-registration=static: the serving CA to begin with, if another registration was in use before.",
 		},
 	}
-	for _, resource := range []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"} {
+	for _, resource := range configurations {
 		rules = append(rules,
 			Rule{
 				If: registersInAPI, Verbs: verbs("create"), Group: registrationGroup, Resource: resource,
 				Why: "Only for --webhook-registration=url or service. RBAC cannot restrict create to a name.",
 			},
 			Rule{
-				If: registersInAPI, Verbs: verbs("get", "list", "watch", "update"), Group: registrationGroup, Resource: resource, Name: "00-sa-controller-manager",
+				If: registers, Verbs: verbs("get", "list", "watch"), Group: registrationGroup, Resource: resource, Name: configuration,
 				Why: `list: for a kube-apiserver that does not send the first list through the watch. get: for "webhook unregister" and "webhook register".`,
+			},
+			Rule{
+				If: registersStatic, Verbs: verbs("delete"), Group: registrationGroup, Resource: resource, Name: configuration,
+				Why: "Only for --webhook-registration=static: what another registration has left.",
+			},
+			Rule{
+				If: registersInAPI, Verbs: verbs("update"), Group: registrationGroup, Resource: resource, Name: configuration,
+				Why: "Only for --webhook-registration=url or service.",
 			})
 	}
 	return slices.Concat(rules, hostRules())

@@ -96,19 +96,9 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 }
 
 func successorOf(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, name string) *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: account.Namespace,
-			Name:      name,
-			Labels:    map[string]string{tokensecrets.AutoCreatedLabel: "true"},
-			Annotations: map[string]string{
-				corev1.ServiceAccountNameKey:    account.Name,
-				corev1.ServiceAccountUIDKey:     string(account.UID),
-				tokensecrets.ReplacesAnnotation: predecessorOf(secret),
-			},
-		},
-		Type: corev1.SecretTypeServiceAccountToken,
-	}
+	successor := tokensecrets.New(account, name)
+	successor.Annotations[tokensecrets.ReplacesAnnotation] = predecessorOf(secret)
+	return successor
 }
 
 // predecessorOf returns the reference from a successor to the Secret that it replaces.

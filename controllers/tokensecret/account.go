@@ -123,19 +123,9 @@ func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccou
 	if err != nil {
 		return nil, err
 	}
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: account.Namespace,
-			Name:      name,
-			Labels:    map[string]string{tokensecrets.AutoCreatedLabel: "true"},
-			Annotations: map[string]string{
-				corev1.ServiceAccountNameKey: account.Name,
-				corev1.ServiceAccountUIDKey:  string(account.UID),
-			},
-		},
-		Type: corev1.SecretTypeServiceAccountToken,
-		Data: data,
-	}, nil
+	secret := tokensecrets.New(account, name)
+	secret.Data = data
+	return secret, nil
 }
 
 // reference adds the Secret to the account's list. If the account has changed, the watch brings the

@@ -151,6 +151,22 @@ func (s *TokenSecret) Terminating() bool { return s.DeletionTimestamp != nil }
 // InvalidSince reports whether the cleaner has switched the token off.
 func (s *TokenSecret) InvalidSince() bool { return s.Labels[InvalidSinceLabel] != "" }
 
+// New returns a token Secret that this program creates for an account, without data.
+func New(account *corev1.ServiceAccount, name string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: account.Namespace,
+			Name:      name,
+			Labels:    map[string]string{AutoCreatedLabel: "true"},
+			Annotations: map[string]string{
+				corev1.ServiceAccountNameKey: account.Name,
+				corev1.ServiceAccountUIDKey:  string(account.UID),
+			},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+	}
+}
+
 // AutoCreated reports whether the Secret bears our marker.
 func (s *TokenSecret) AutoCreated() bool { return s.Labels[AutoCreatedLabel] != "" }
 

@@ -13,8 +13,8 @@ import (
 
 // cacheAge returns how long any cache may use an answer (RFC 9111, section 4.2.1): as the greatest
 // of max-age, s-maxage and Expires, and for stale-while-revalidate longer (RFC 5861, section 3). It
-// is what a cache may do that breaks no rule: no-cache and the like, which would shorten it, do not
-// count, because clients exist that ignore them.
+// is what the rules allow at most: no-cache and the like, which would shorten it, do not count, because
+// some clients ignore them.
 func cacheAge(header http.Header, now time.Time) time.Duration {
 	var fresh, stale time.Duration
 	for directive := range strings.SplitSeq(strings.Join(header.Values("Cache-Control"), ","), ",") {

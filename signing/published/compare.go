@@ -30,8 +30,8 @@ const (
 // LeakedDetail explains Leaked.
 const LeakedDetail = "the document contains the private key, with which every reader can sign tokens: rotate now"
 
-// Find holds what is published against a key of the ring. That it is published rightly as well does
-// not make up for what else is published under its ID.
+// Find compares a key of the ring with what is published. A right entry does not outweigh a wrong one
+// under the same ID.
 func Find(key signing.PublicKey, published []signing.PublishedKey) (result Result, detail string) {
 	result, detail = Missing, "it is not published"
 	for _, candidate := range published {

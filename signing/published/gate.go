@@ -34,9 +34,9 @@ type Config struct {
 	CAFile string
 }
 
-// Gate holds a rotation until relying parties have the keys. It looks only when it is asked, and not
-// more often than every 30 s; what it has seen is in its memory alone. It must not be used
-// concurrently.
+// Gate holds a rotation until relying parties have the keys. It reads the issuers only when it is
+// asked, and not more often than at its interval; what it has seen is in memory alone. It must not be
+// used concurrently.
 type Gate struct {
 	Config
 
@@ -47,7 +47,7 @@ type Gate struct {
 	watches  map[string]*watch
 }
 
-// NewGate returns a gate that has not looked yet, or nil if there are no issuers. It reads the CA
+// NewGate returns a gate that has read nothing yet, or nil if there are no issuers. It reads the CA
 // file.
 func NewGate(config Config) (*Gate, error) {
 	reader, err := NewReader(config.CAFile, config.JWKSHosts)

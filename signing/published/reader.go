@@ -4,9 +4,9 @@
 // Package published reads the keys of an issuer as relying parties outside of the cluster do, and
 // compares them with the ring.
 //
-// It sends no credentials, follows few redirects, and reads neither long nor much: the documents are
-// anybody's. What must never happen: what a document holds besides key IDs and algorithms in an
-// error, and a request that leaves https.
+// It sends no credentials and bounds redirects, time and size, because it does not trust the documents.
+// What must never happen: anything of a document but key IDs and algorithms in an error, and a request
+// without https.
 package published
 
 import (
@@ -166,7 +166,7 @@ func (r *Reader) fetch(ctx context.Context, address string, hosts []string) (con
 		if err := permitted(next.URL, hosts); err != nil {
 			return fmt.Errorf("redirected: %w", err)
 		}
-		// It tells the next server where we came from, with the query.
+		// It would show our URL, with its query, to the next server.
 		next.Header.Del("Referer")
 		return nil
 	}}
@@ -185,7 +185,7 @@ func (r *Reader) fetch(ctx context.Context, address string, hosts []string) (con
 	}
 	content, err = io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
 	if ctx.Err() != nil {
-		// What a server sends that has seen us hang up is no answer.
+		// A body that was cut off at the deadline is no answer.
 		return nil, 0, context.Cause(ctx)
 	}
 	if len(content) > maxDocument {

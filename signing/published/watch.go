@@ -20,7 +20,7 @@ const maxGap = 2 * time.Minute
 type watch struct {
 	keys []signing.PublishedKey // of the latest answer
 	at   time.Time              // when that was
-	err  error                  // of the latest look
+	err  error                  // of the latest request
 	// since is when the unbroken run of answers that have the key next began, zero if the latest has
 	// not.
 	next  string
@@ -31,11 +31,11 @@ type watch struct {
 // age is one that an answer had.
 type age struct {
 	of time.Duration
-	// expires is when a copy of the latest such answer is used no more.
+	// expires is the time until which a cache may use a copy of the latest such answer.
 	expires time.Time
 }
 
-// see adds a look. next is zero if no rotation is in progress.
+// see records an answer or its error. next is zero if no rotation is in progress.
 func (w *watch) see(at time.Time, next signing.PublicKey, answer Answer, err error) {
 	if w.err = err; err != nil {
 		return
@@ -51,7 +51,7 @@ func (w *watch) see(at time.Time, next signing.PublicKey, answer Answer, err err
 	w.remember(age{answer.CacheAge, at.Add(answer.CacheAge)})
 }
 
-// remember keeps the ages of which none is both shorter than another one and over before it.
+// remember adds an age and drops those that are shorter than another one and expire before it.
 func (w *watch) remember(seen age) {
 	if slices.ContainsFunc(w.ages, func(known age) bool { return known.of >= seen.of && !known.expires.Before(seen.expires) }) {
 		return
@@ -70,7 +70,7 @@ func (w *watch) cacheAge(after time.Time) (greatest time.Duration) {
 	return greatest
 }
 
-// problem says what is wrong with the latest look, if relying parties need the keys of a ring but one.
+// problem returns what is wrong with the latest answer, "" if it has every key of the ring but except.
 func (w *watch) problem(state rotation.State, except string) string {
 	if w.err != nil {
 		return w.err.Error()

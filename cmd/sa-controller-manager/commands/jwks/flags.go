@@ -34,8 +34,8 @@ func AddKeyFlags(cmd *cobra.Command, o *options.Keys) {
 	}, o)
 }
 
-// ReadKeys reads the keys of the flags. With no private key among them nobody can tell
-// which one signs.
+// ReadKeys reads the keys of the flags. Without a private key among them it is unknown which one
+// signs.
 func ReadKeys(o *options.Keys) ([]Key, error) {
 	var keys []Key
 	verifying := Known

@@ -32,9 +32,8 @@ const htmlOutput = "html"
 
 // htmlPrinter keeps the rows until End, because the totals come first.
 //
-// What it inserts are plain strings, so that html/template escapes them for where they stand, and
-// printable ones. The policy of the page is the second line of defence: no other script runs, and
-// nothing is fetched.
+// It inserts plain, printable strings, which html/template escapes for where they stand. The policy of
+// the page is the second line of defence: no other script runs, and nothing is fetched.
 type htmlPrinter struct {
 	w    io.Writer
 	now  time.Time

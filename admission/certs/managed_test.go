@@ -212,16 +212,16 @@ func TestManagedNeverRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		registered := &configurations{}
-		leader := run(t, ManagedConfig{Client: client, CALifetime: 20 * day, LeafLifetime: 2 * day})
-		follower := run(t, ManagedConfig{Client: client, CALifetime: 20 * day, LeafLifetime: 2 * day})
+		leader := run(t, ManagedConfig{Client: client, CALifetime: 10 * day, LeafLifetime: day})
+		follower := run(t, ManagedConfig{Client: client, CALifetime: 10 * day, LeafLifetime: day})
 		registered.follow(leader)
 		seen := map[string]bool{}
-		for look := range 3 * 20 * 24 {
+		for look := range 3 * 10 * 24 {
 			time.Sleep(time.Hour)
 			switch {
-			case look%500 == 400:
+			case look%250 == 200:
 				_ = client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{})
-			case look%500 == 200:
+			case look%250 == 100:
 				_, _ = client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), with(secretOf(t, client), keyActiveCert, ""), metav1.UpdateOptions{})
 			}
 			for name, m := range map[string]*Managed{"leader": leader, "follower": follower} {

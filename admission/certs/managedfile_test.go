@@ -38,7 +38,7 @@ func TestServingCAInAFile(t *testing.T) {
 			t.Fatalf("the caBundle has %d CAs, want the shared one and one to come", len(cas))
 		}
 		m.Registered([][]byte{shared}, false)
-		time.Sleep(time.Hour)
+		time.Sleep(2 * hold)
 		testutil.Must(t, accepts(m, shared, "127.0.0.1"))
 
 		m.Registered([][]byte{own}, false)

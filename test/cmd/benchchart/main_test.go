@@ -58,22 +58,3 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
-
-func TestTargets(t *testing.T) {
-	t.Parallel()
-	r := &result.Report{Sizes: map[string]int{"namespaces": 1000}}
-	for key, value := range map[result.Key]float64{
-		{Scenario: "namespaces", Variant: "default flags, RSA", Metric: "time", Unit: "s", Program: world.KCM}:                         100,
-		{Scenario: "namespaces", Variant: "default flags, RSA", Metric: "time", Unit: "s", Program: world.Manual}:                      6,
-		{Scenario: "scale", Metric: "live heap for each token Secret, accounts constant", Unit: "KiB", Program: "10000 token Secrets"}: 1.4,
-	} {
-		r.Add(key, value)
-	}
-	r.Summarize(world.KCM)
-	want := "| | Aimed at | Measured | |\n|---|---|---|---|\n" +
-		"| 1000 namespaces, time, default flags, RSA | 0.06 x at most | 0.06 x | reached |\n" +
-		"| growing cluster, live heap for each token Secret, accounts constant, 10000 token Secrets | 1.5 KiB at most | 1.4 KiB | reached |\n"
-	if got := against([]*result.Report{r})("results", "targets"); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-}

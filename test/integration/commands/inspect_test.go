@@ -78,14 +78,6 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 	testutil.Must(t, devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA))
 	testcluster.Leaks.AddKeyFile(t, unknownKey)
 	testcluster.Run(t, "", append(append(jwks, "--service-account-key-file="+unknownKey), cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "missing", "it is not published")
-
-	// The same document from a URL and a file.
-	file := filepath.Join(t.TempDir(), "keys.json")
-	testutil.Must(t, os.WriteFile(file, theirs, 0o600))
-	testcluster.Run(t, "", append(jwks, "--check="+file)...).ExpectCode(t, 0)
-	url := c.Config().Host + "/openid/v1/jwks"
-	testcluster.Run(t, "", append(jwks, "--check="+url, "--ca-file="+c.CAFile())...).ExpectCode(t, 1).ExpectTexts(t, "the answer is 40", ", want 200")
-	testcluster.Run(t, "", append(jwks, "--check="+url)...).ExpectCode(t, 1).ExpectTexts(t, "tls: failed to verify certificate")
 }
 
 // issuer signs as kube-controller-manager would with kube-apiserver's RSA key.

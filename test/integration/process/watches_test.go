@@ -36,11 +36,6 @@ func TestWhatIsWatched(t *testing.T) {
 			flags:  []string{"--token-secrets=auto"},
 			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyKeys, onlyTokens}},
 		},
-		"WithoutTheTokenController": {
-			reason: "nor the cleaner, no Secret is its business",
-			flags:  []string{"--controllers=*,-serviceaccount-token,-legacy-service-account-token-cleaner"},
-			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}},
-		},
 		"WithoutASigningKey": {
 			reason: "as in kube-controller-manager, that turns the token controller off",
 			flags:  []string{"--service-account-private-key-file=", "--controllers=*,-legacy-service-account-token-cleaner"},

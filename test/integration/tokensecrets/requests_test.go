@@ -12,8 +12,8 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestRequestsPerObject holds the product to what a populated Secret, an account
-// in mode auto and a namespace may cost, in kube-apiserver's own count.
+// TestRequestsPerObject holds the product to what a Secret and an account in mode auto may cost, in
+// kube-apiserver's own count. The unit tables of the controllers have the writes for a namespace.
 func TestRequestsPerObject(t *testing.T) {
 	c := testcluster.Shared(t)
 	cases := map[string]struct {
@@ -26,18 +26,6 @@ func TestRequestsPerObject(t *testing.T) {
 		do   func(*testing.T, string) testcluster.RequestCounts
 		want testcluster.RequestCounts // of the manager
 	}{
-		"Namespace": {
-			reason: "one creation, and nothing asked before",
-			mode:   "manual",
-			do: func(t *testing.T, _ string) testcluster.RequestCounts {
-				t.Helper()
-				for range 20 {
-					c.AwaitAccounts(t, c.Namespace(t), "default")
-				}
-				return nil
-			},
-			want: testcluster.RequestCounts{"POST serviceaccounts": 20},
-		},
 		"FilledSecret": {
 			reason: "one write, and no read before it; kube-controller-manager needs two requests",
 			mode:   "manual",

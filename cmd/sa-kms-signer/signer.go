@@ -8,7 +8,6 @@ import (
 	"crypto"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -21,6 +20,9 @@ import (
 const (
 	// signTimeout bounds one signature. sa-controller-manager waits for 2 s.
 	signTimeout = 2 * time.Second
+
+	// probe is a payload that stands for no account: {}.
+	probe = "e30"
 
 	// maxPending bounds the signatures that are asked of one backend at a time, also those that
 	// the caller has given up and a PKCS#11 module has not.
@@ -71,8 +73,12 @@ func probed(b backend, kind string) (*key, error) {
 		backend: b, public: public, keys: signing.NewKeySet(public),
 		header: base64.RawURLEncoding.EncodeToString(header), pending: make(chan struct{}, maxPending),
 	}
-	if _, _, err := k.Sign(context.Background(), signing.JWTHeader, "e30"); err != nil {
+	_, signature, err := k.Sign(context.Background(), signing.JWTHeader, probe)
+	if err != nil {
 		return nil, fmt.Errorf("the key does not sign: %w", err)
+	}
+	if err := public.Verify(k.header, probe, signature); err != nil {
+		return nil, fmt.Errorf("the key signs with another private half: %w", err)
 	}
 	return k, nil
 }
@@ -80,9 +86,8 @@ func probed(b backend, kind string) (*key, error) {
 // Keys implements signing.KeySource.
 func (k *key) Keys() *signing.KeySet { return k.keys }
 
-// Sign implements signing.Signer, with the header of KEP-740 in every style. The signature is
-// verified with the public half that was found first: another key behind the same name signs
-// nothing that leaves this process.
+// Sign implements signing.Signer, with the header of KEP-740 in every style. The client verifies the
+// signature with the public half that it has pinned.
 func (k *key) Sign(ctx context.Context, _ signing.HeaderStyle, payload string) (header, signature string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)
 	defer cancel()
@@ -107,11 +112,7 @@ func (k *key) Sign(ctx context.Context, _ signing.HeaderStyle, payload string) (
 	if failed != nil {
 		return "", "", failed
 	}
-	signature = base64.RawURLEncoding.EncodeToString(jws)
-	if k.public.Verify(k.header, payload, signature) != nil {
-		return "", "", errors.New("the backend has signed with another key than the one that it showed at first")
-	}
-	return k.header, signature, nil
+	return k.header, base64.RawURLEncoding.EncodeToString(jws), nil
 }
 
 // opaque is a crypto.Signer.

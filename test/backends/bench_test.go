@@ -16,12 +16,11 @@ import (
 	"time"
 
 	"github.com/ThalesGroup/crypto11"
-	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"
 )
 
-// BenchmarkSign compares signatures of SoftHSM by way of sa-kms-signer with the bare module in this
-// process. The number of callers is that of a busy kube-apiserver, or one.
+// BenchmarkSign compares signatures of SoftHSM by way of sa-kms-signer and signing/remote, which
+// verifies each, with the bare module in this process. The number of callers is that of a busy kube-apiserver, or one.
 func BenchmarkSign(b *testing.B) {
 	hsm, keys := newToken(b), b.TempDir()
 	for _, algorithm := range []string{"P-256", "RSA-2048"} {
@@ -41,7 +40,7 @@ func BenchmarkSign(b *testing.B) {
 		if err != nil || key == nil {
 			b.Fatalf("%v, %v", key, err)
 		}
-		remote := signer.connect(b, name)
+		client, pinned := signer.pin(b, name)
 		for _, callers := range []int{1, 8} {
 			prefix := algorithm + "/callers=" + string('0'+rune(callers))
 			b.Run(prefix+"/bare", func(b *testing.B) {
@@ -52,7 +51,7 @@ func BenchmarkSign(b *testing.B) {
 			})
 			b.Run(prefix+"/helper", func(b *testing.B) {
 				measure(b, callers, func() error {
-					_, _, err := remote.Sign(b.Context(), signing.JWTHeader, payload)
+					_, _, err := client.Sign(b.Context(), name, pinned, payload)
 					return err
 				})
 			})

@@ -22,6 +22,8 @@ import (
 
 	"github.com/hashicorp/vault/sdk/logical"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/test/backends/vault"
 )
@@ -128,6 +130,19 @@ func serve(t testing.TB, keys string, secrets ...string) *signer {
 		}
 	})
 	return s
+}
+
+// pin returns the product's client of one key, with what it has pinned once that is served.
+func (s *signer) pin(t testing.TB, name string) (*remote.Client, signing.PublicKey) {
+	t.Helper()
+	c := remote.NewClient(func() remote.Sockets { return remote.Sockets{name: filepath.Join(s.sockets, name+".sock")} }, nil)
+	t.Cleanup(c.Close)
+	var pinned remote.Pinned
+	eventually(t, "the key", func() (err error) {
+		pinned, err = c.Pin(t.Context(), name)
+		return err
+	})
+	return c, pinned.Key
 }
 
 // connect returns a client of a key's socket, which need not be there yet.

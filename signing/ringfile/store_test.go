@@ -5,7 +5,6 @@ package ringfile
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/testkeys"
@@ -82,20 +82,20 @@ func TestWatch(t *testing.T) {
 	}
 	present := bytesOf(t, ring)
 
-	must(t, os.WriteFile(ring.path, old, 0o600))
+	must(t, atomicfile.Write(ring.path, old, 0o600))
 	f.expect(t, "-"+ring.path+": generation 2 is older than 3, which is in use")
 	if f.Load().ActiveID() != p256ID {
 		t.Error("an old copy took the key back")
 	}
-	must(t, os.WriteFile(ring.path, []byte("garbage"), 0o600))
+	must(t, atomicfile.Write(ring.path, []byte("garbage"), 0o600))
 	f.expect(t, "-"+ring.path+": the key ring is not JSON")
-	must(t, os.WriteFile(ring.path, present, 0o600))
+	must(t, atomicfile.Write(ring.path, present, 0o600))
 	f.restored(t)
 
 	other := strings.Replace(string(present), `"phase": "activated"`, `"phase": "completed"`, 1)
-	must(t, os.WriteFile(ring.path, []byte(other), 0o600))
+	must(t, atomicfile.Write(ring.path, []byte(other), 0o600))
 	f.expect(t, "-"+ring.path+": history ends with version")
-	must(t, os.WriteFile(ring.path, present, 0o600))
+	must(t, atomicfile.Write(ring.path, present, 0o600))
 	f.restored(t)
 
 	update(t, ring, complete)

@@ -29,20 +29,21 @@ const delay = 20 * time.Second
 // and root CAs from the first second on. KIND_BOOTS is how many, 10 by default; the last
 // one has to do without our process for a while.
 func TestBoots(t *testing.T) {
-	boots, err := strconv.Atoi(cmp.Or(os.Getenv("KIND_BOOTS"), "10"))
+	number, err := strconv.Atoi(cmp.Or(os.Getenv("KIND_BOOTS"), "10"))
 	if err != nil {
 		t.Fatalf("KIND_BOOTS: %v", err)
 	}
-	for i := range boots - 1 {
-		t.Run(fmt.Sprintf("Boot%d", i+1), bootsWell)
+	for i := range number - 1 {
+		t.Run(fmt.Sprintf("Boot%d", i+1), func(t *testing.T) { boots(t, ours(t, true)) })
 	}
 	t.Run("Delayed", bootsLate)
 }
 
-// bootsWell holds a boot to what anybody expects of a cluster.
-func bootsWell(t *testing.T) {
+// boots holds a boot to what anybody expects of a cluster.
+func boots(t *testing.T, configuration string) *cluster {
+	t.Helper()
 	begin := time.Now()
-	c := create(t, ours(t, true))
+	c := create(t, configuration)
 	t.Logf("the node is ready %v after the command", time.Since(begin).Round(100*time.Millisecond))
 	pods := c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	t.Logf("%d Pods are ready %v after the command", len(pods), time.Since(begin).Round(100*time.Millisecond))
@@ -57,6 +58,7 @@ func bootsWell(t *testing.T) {
 	if missed := c.missed(t); len(missed) > 0 {
 		t.Errorf("Pods were admitted without us: %v", missed)
 	}
+	return c
 }
 
 // bootsLate covers Pods that are admitted while our process is not there. They do not

@@ -33,7 +33,12 @@ const (
 // TestHandbackWithoutUs breaks our process in several ways. Each time the handback restores the
 // manifests, and the API accepts the tokens of new Pods.
 func TestHandbackWithoutUs(t *testing.T) {
-	c := create(t, stock(t, 0))
+	create(t, stock(t, 0)).withoutDeadUs(t)
+}
+
+// withoutDeadUs is the test, for a takeover with the flags.
+func (c *cluster) withoutDeadUs(t *testing.T, flags ...string) {
+	t.Helper()
 	c.withoutCertificateSigning(t)
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	before := c.controlPlaneManifests(t)
@@ -65,7 +70,7 @@ func TestHandbackWithoutUs(t *testing.T) {
 		whole := t.Run(tc.name, func(t *testing.T) {
 			c.installProduct(t)
 			c.onNode(t, "sh", "-c", fmt.Sprintf("[ ! -e %[1]s ] || mv %[1]s %[2]s", awayCAKey, caKey))
-			c.product(t, "kubeadm", "takeover")
+			c.product(t, append([]string{"kubeadm", "takeover"}, flags...)...)
 			tc.breaks(t)
 			if tc.refused {
 				c.awaitRefusal(t)

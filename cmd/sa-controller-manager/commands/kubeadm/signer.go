@@ -94,7 +94,7 @@ func signerOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) 
 	if len(endpoint) == 0 {
 		e.Append = append(e.Append, assign(endpointFlag, manifests.SignerSocket))
 	}
-	return m.WithMounts(e, socketMount())
+	return m.Remount(e, true, socketMount())
 }
 
 // signerIn replaces the socket by the key flags.
@@ -118,7 +118,7 @@ func signerIn(m *staticpod.Manifest, e staticpod.Edit, keys signingKeys) (static
 		}
 		putBack(m, &e, assign(signingKeyFlag, keys.private))
 	}
-	return m.WithoutMounts(e, socketMount())
+	return m.Remount(e, false, socketMount())
 }
 
 // putBack adds a flag where kubeadm has it, in alphabetical order: the patch of a later takeover names

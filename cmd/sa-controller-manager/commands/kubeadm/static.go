@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
@@ -66,7 +65,7 @@ func registeredStatically(plain component) component {
 				return staticpod.Edit{}, err
 			}
 		}
-		return m.WithoutMounts(e, staticMounts()...)
+		return m.Remount(e, false, staticMounts()...)
 	}
 	return one
 }
@@ -95,7 +94,7 @@ func staticOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) 
 	if staticpod.Last(flags[admissionConfigFlag]) != admissionConfigFile {
 		e.Append = append(e.Append, assign(admissionConfigFlag, admissionConfigFile))
 	}
-	return m.WithMounts(e, staticMounts()...)
+	return m.Remount(e, true, staticMounts()...)
 }
 
 // knowsStatic refuses versions of kube-apiserver without the gate. of is an image or a version.
@@ -152,7 +151,6 @@ func (c *Config) planStatic(o *observed, s *step) error {
 // called checks that kube-apiserver calls our webhook, by a Pod with dryRun.
 func (c *Config) called(ctx context.Context) error {
 	id := string(uuid.NewUUID())
-	var pod *corev1.Pod
 	pod, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, registration.ProbePod(id), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return fmt.Errorf("create a Pod with dryRun: %w", err)

@@ -32,29 +32,20 @@ func (m *Manifest) Mounted(name string) (bool, error) {
 	return found == 2, nil
 }
 
-// WithMounts adds to an edit those mounts that the manifest does not have.
-func (m *Manifest) WithMounts(e Edit, mounts ...Mount) (Edit, error) {
-	for _, mount := range mounts {
-		mounted, err := m.Mounted(mount.Name)
-		if err != nil {
-			return Edit{}, err
-		}
-		if !mounted {
-			e.Mount = append(e.Mount, mount)
-		}
+// Remount adds to an edit those of the mounts that the manifest lacks, or if they are unwanted removes
+// those that it has.
+func (m *Manifest) Remount(e Edit, wanted bool, mounts ...Mount) (Edit, error) {
+	list := &e.Unmount
+	if wanted {
+		list = &e.Mount
 	}
-	return e, nil
-}
-
-// WithoutMounts removes those that it has.
-func (m *Manifest) WithoutMounts(e Edit, mounts ...Mount) (Edit, error) {
 	for _, mount := range mounts {
 		mounted, err := m.Mounted(mount.Name)
 		if err != nil {
 			return Edit{}, err
 		}
-		if mounted {
-			e.Unmount = append(e.Unmount, mount)
+		if mounted != wanted {
+			*list = append(*list, mount)
 		}
 	}
 	return e, nil

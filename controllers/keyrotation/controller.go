@@ -93,7 +93,7 @@ func (c *Controller) report(ctx context.Context, outcome Outcome) {
 	if outcome.Did != "" {
 		logger.Info("Rotated by policy", "step", outcome.Did)
 		c.Recorder.Normal(c.Process, "KeyRotationStep", "Rotate", "by policy: "+outcome.Did)
-		outcome.Waits = outcome.Did
+		outcome.Waits, c.held = outcome.Did, ""
 	}
 	if outcome.Waits != c.Status() {
 		logger.V(2).Info("Rotation by policy waits", "reason", outcome.Waits, "held", outcome.Held)

@@ -4,6 +4,7 @@
 package keyrotation
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strconv"
@@ -15,12 +16,8 @@ import (
 	"sa-controller-manager/signing"
 )
 
-const (
-	// shownNames is how many Secrets of a key, and how many unknown keys, the table shows.
-	shownNames = 5
-	// longestID is the longest ID of an unknown key that is shown in full. Our IDs have 43 characters.
-	longestID = 64
-)
+// longestID is the longest ID of an unknown key that is shown in full. Our IDs have 43 characters.
+const longestID = 64
 
 // Print writes the report as "table", "json" or "yaml".
 func (r *Report) Print(w io.Writer, output string) error {
@@ -38,7 +35,7 @@ func (r *Report) table() string {
 			secrets = strconv.Itoa(*key.Secrets)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key.ID, key.Algorithm, key.role(),
-			timeWord(key.since()), timeWord(key.PrunableAt), dash(key.Accepted), secrets)
+			timeWord(key.since()), timeWord(key.PrunableAt), cmp.Or(key.Accepted, "-"), secrets)
 	}
 	table.Flush()
 	fmt.Fprintf(&b, "\nKey ring:   %s, generation %d\nRotation:   %s\nNext step:  %s\n", r.File, r.Generation, r.rotation(), r.NextStep)
@@ -57,7 +54,7 @@ func (r *Report) table() string {
 		}
 	}
 	for i, other := range r.OtherKeys {
-		if i == shownNames {
+		if i == printers.Shown {
 			fmt.Fprintf(&b, "And Secrets of %d more keys that are not in this ring (-o json has them)\n", len(r.OtherKeys)-i)
 			break
 		}
@@ -122,13 +119,6 @@ func timeWord(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 func (h Holder) String() string {
 	if h.State == tokenreissue.None {
 		return h.Secret
@@ -152,8 +142,5 @@ func shorten(holders []Holder, all int) string {
 	for i, holder := range holders {
 		names[i] = holder.String()
 	}
-	if more := all - shownNames; more > 0 {
-		return fmt.Sprintf("%s and %d more (-o json has them)", strings.Join(names[:shownNames], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	return printers.Shorten(names, all)
 }

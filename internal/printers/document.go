@@ -113,6 +113,17 @@ func escaped(text []byte) []byte {
 // Table aligns cells that end with a tab, once it is flushed.
 func Table(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 0, 3, ' ', 0) }
 
+// Shown is how many names of a list a table has.
+const Shown = 5
+
+// Shorten joins the first names, of all that there are.
+func Shorten(names []string, all int) string {
+	if more := all - Shown; more > 0 {
+		return fmt.Sprintf("%s and %d more (-o json has them)", strings.Join(names[:Shown], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
 // OrNone is Printable for a cell that may be empty.
 func OrNone(text string) string { return Printable(cmp.Or(text, "<none>")) }
 

@@ -12,9 +12,6 @@ import (
 	"sa-controller-manager/internal/printers"
 )
 
-// shownObjects is how many objects of a finding the table shows.
-const shownObjects = 5
-
 // report is what the command prints.
 type report struct {
 	printers.Head
@@ -60,19 +57,12 @@ func (r *report) table() string {
 	for i, finding := range r.Findings {
 		fmt.Fprintf(&b, "\n%d. %s: %s\n", i+1, finding.Check, finding.Message)
 		if len(finding.Objects) > 0 {
-			fmt.Fprintf(&b, "   where:  %s\n", shorten(finding.Objects))
+			fmt.Fprintf(&b, "   where:  %s\n", printers.Shorten(finding.Objects, len(finding.Objects)))
 		}
 		fmt.Fprintf(&b, "   remedy: %s\n", finding.Remedy)
-		for _, command := range finding.Commands[:min(len(finding.Commands), shownObjects)] {
+		for _, command := range finding.Commands[:min(len(finding.Commands), printers.Shown)] {
 			fmt.Fprintf(&b, "           %s\n", command)
 		}
 	}
 	return b.String()
-}
-
-func shorten(names []string) string {
-	if more := len(names) - shownObjects; more > 0 {
-		return fmt.Sprintf("%s and %d more (-o json has all)", strings.Join(names[:shownObjects], ", "), more)
-	}
-	return strings.Join(names, ", ")
 }

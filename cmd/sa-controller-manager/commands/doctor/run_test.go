@@ -39,7 +39,7 @@ both    findings   down
 works   ok         seen
 
 1. both: p
-   where:  a, b, c, d, e and 2 more (-o json has all)
+   where:  a, b, c, d, e and 2 more (-o json has them)
    remedy: m
 `
 		testutil.Check(t, "table", want, printed(t, report, "table"))

@@ -137,14 +137,16 @@ func (o *commandOptions) operator(stderr io.Writer) (*keyrotation.Operator, erro
 	if err != nil {
 		return nil, err
 	}
-	gate, err := published.NewGate(o.published.Gate(o.issuer))
-	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
-	}
 	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
 	operator := &keyrotation.Operator{File: ringfile.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
-	if gate != nil && o.gated {
-		operator.Gate = gate
+	if o.gated {
+		gate, err := published.NewGate(o.published.Gate(o.issuer))
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
+		}
+		if gate != nil {
+			operator.Gate = gate
+		}
 	}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
 		return operator, nil

@@ -53,16 +53,6 @@ func TestRootCAConfigMaps(t *testing.T) {
 			t.Error("it was written again after the repair")
 		}
 	})
-	t.Run("Deleted", func(t *testing.T) {
-		before := c.AwaitRootCA(t, namespace, bundle)
-		deleteConfigMap(t, c, namespace)
-		c.AwaitConfigMap(t, namespace, testcluster.RootCAName, func(configMap *corev1.ConfigMap) error {
-			if configMap.UID == before.UID {
-				return fmt.Errorf("it is the one that was deleted")
-			}
-			return nil
-		})
-	})
 }
 
 func deleteConfigMap(t *testing.T, c *testcluster.ControlPlane, namespace string) {

@@ -27,26 +27,6 @@ func richly(account *corev1.ServiceAccount) {
 	account.Annotations = map[string]string{"test/mine": "kept"}
 }
 
-// TestReferenceToDeletedSecretIsRemoved covers a deletion that the manager sees: nothing else of the account changes.
-func TestReferenceToDeletedSecretIsRemoved(t *testing.T) {
-	c := testcluster.Shared(t)
-	m := c.Manage(t, "--token-secrets=manual")
-	namespace := c.Namespace(t)
-	before := c.CreateAccount(t, namespace, "someone", richly, testcluster.Referencing("before", "opaque", "mine", "not-there-yet", "after"))
-	c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
-	c.CreateSecret(t, testcluster.Opaque(namespace, "opaque"))
-	c.AwaitFilled(t, namespace, "mine")
-	c.DeleteSecret(t, namespace, "mine")
-	after := awaitReferences(t, c, namespace, "someone", "before", "opaque", "not-there-yet", "after")
-	before.Secrets = slices.DeleteFunc(before.Secrets, func(r corev1.ObjectReference) bool { return r.Name == "mine" })
-	if diff := cmp.Diff(before, after, cmpopts.IgnoreFields(metav1.ObjectMeta{}, "ResourceVersion", "ManagedFields")); diff != "" {
-		t.Errorf("the account (-before +after):\n%s", diff)
-	}
-	c.AwaitEvent(t, testcluster.AboutAccount(after, "TokenReferenceRemoved"), `"mine"`)
-	c.AwaitProcessed(t, m)
-	c.ExpectOnce(t, testcluster.AboutAccount(after, "TokenReferenceRemoved"))
-}
-
 // TestReferencesThatDangleAtStart covers what was deleted while no manager watched: it is removed only if
 // a token controller provably wrote it.
 func TestReferencesThatDangleAtStart(t *testing.T) {

@@ -137,7 +137,7 @@ func defaultCell(f *pflag.Flag) string {
 
 // sentence evens out usage texts that come from libraries.
 func sentence(s string) string {
-	s = strings.TrimSpace(s)
+	s = strings.TrimSuffix(strings.TrimSpace(s), " This is only applicable if leader election is enabled.")
 	if s == "" {
 		return s
 	}

@@ -22,7 +22,7 @@ import (
 // different each time, so there header and payload are the same bytes.
 func TestLegacyMatchesUpstream(t *testing.T) {
 	t.Parallel()
-	keys := namedKeys(t)
+	keys := namedKeys()
 	for _, v := range vectors(t, "legacy") {
 		t.Run(v.Key+" "+v.Name, func(t *testing.T) {
 			key := keys[v.Key]
@@ -52,7 +52,7 @@ func TestLegacyMatchesUpstream(t *testing.T) {
 // at the same moment. The header differs in typ alone.
 func TestBoundMatchesUpstream(t *testing.T) {
 	t.Parallel()
-	keys := namedKeys(t)
+	keys := namedKeys()
 	for _, v := range vectors(t, "bound") {
 		t.Run(v.Key+" "+v.Name, func(t *testing.T) {
 			wantHeader, wantPayload := decoded(t, v.Token)

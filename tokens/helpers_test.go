@@ -21,7 +21,7 @@ var account = tokens.Account{Namespace: "demo", Name: "builder", UID: "0e0a3f5c-
 const secretName = "builder-token-x7k2p"
 
 // namedKeys are the keys that the golden tokens were signed with.
-func namedKeys(tb testing.TB) map[string]*signing.PrivateKey {
+func namedKeys() map[string]*signing.PrivateKey {
 	return map[string]*signing.PrivateKey{
 		"rsa-2048": testkeys.Parse(testkeys.RSA2048()),
 		"rsa-3072": testkeys.Parse(testkeys.RSA3072()),

@@ -159,14 +159,14 @@ func asn1Signature(tb testing.TB, key crypto.Signer) func(string) []byte {
 	}
 }
 
-func ring(tb testing.TB) *signing.Keyring {
+func ring() *signing.Keyring {
 	return signing.NewKeyring(signing.NewRing(0, testkeys.Parse(testkeys.RSA2048()).As(signing.Active)),
 		testkeys.Parse(testkeys.P256()).Public(), testkeys.Parse(testkeys.P384()).Public())
 }
 
 func TestVerifyLegacyRefuses(t *testing.T) {
 	t.Parallel()
-	keys := ring(t)
+	keys := ring()
 	for name, attack := range attacks(t) {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.VerifyLegacy(attack.token, keys)
@@ -211,7 +211,7 @@ func TestVerifyLegacy(t *testing.T) {
 		"expired": {"the apiserver does not check it in a legacy token", forge(t, map[string]any{"alg": "RS256", "kid": id}, expired,
 			with(t, jwt.SigningMethodRS256, rawRSA)), testkeys.RSA2048()},
 	}
-	keys := ring(t)
+	keys := ring()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got, err := tokens.VerifyLegacy(tc.token, keys)

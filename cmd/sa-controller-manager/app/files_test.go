@@ -38,7 +38,7 @@ func certificatePEM(t *testing.T) []byte {
 	return cert
 }
 
-func keyID(t *testing.T, private []byte) string {
+func keyID(private []byte) string {
 	return testkeys.Parse(private).ID()
 }
 
@@ -62,10 +62,10 @@ func TestOpenFiles(t *testing.T) {
 		RootCAFile: clitest.WriteFile(t, "ca.crt", cert),
 	}, &rest.Config{})
 	testutil.Must(t, err)
-	if got, want := f.store.Load().ActiveID(), keyID(t, testkeys.P256()); got != want {
+	if got, want := f.store.Load().ActiveID(), keyID(testkeys.P256()); got != want {
 		t.Errorf("the signing key is %s, want %s", got, want)
 	}
-	want := []string{keyID(t, testkeys.P384()), keyID(t, testkeys.P521()), keyID(t, testkeys.RSA2048())}
+	want := []string{keyID(testkeys.P384()), keyID(testkeys.P521()), keyID(testkeys.RSA2048())}
 	testutil.Check(t, "verification keys", want, keyIDs(f.publicKeys()))
 	testutil.Check(t, "root CA", string(cert), string(f.rootCA.Get().PEM()))
 
@@ -217,7 +217,7 @@ func TestWatchLogsSkippedKeys(t *testing.T) {
 	replace(t, path, slices.Concat(testkeys.RSA1024(), testkeys.P384()))
 	await(t, "the key after a change", func() bool { return len(skippedKeys(logger)) == 2 })
 	replace(t, path, testkeys.P521())
-	await(t, "the fixed file", func() bool { return slices.Equal(keyIDs(ring.Keys().All()), []string{keyID(t, testkeys.P521())}) })
+	await(t, "the fixed file", func() bool { return slices.Equal(keyIDs(ring.Keys().All()), []string{keyID(testkeys.P521())}) })
 	cancel()
 	receive(t, "end of watch", ended)
 

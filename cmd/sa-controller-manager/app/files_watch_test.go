@@ -136,10 +136,10 @@ func TestWatchPassesChangesOn(t *testing.T) {
 	t.Parallel()
 	f := startFollowing(t)
 	replace(t, f.keys.Path, testkeys.P256Other())
-	if got, want := receive(t, "private key", f.signing), keyID(t, testkeys.P256Other()); got != want {
+	if got, want := receive(t, "private key", f.signing), keyID(testkeys.P256Other()); got != want {
 		t.Errorf("the new private key is %s, want %s", got, want)
 	}
-	if got, want := f.ring.Ring().ActiveID(), keyID(t, testkeys.P256()); got != want {
+	if got, want := f.ring.Ring().ActiveID(), keyID(testkeys.P256()); got != want {
 		t.Errorf("the key that signs is %s, want %s until its activation", got, want)
 	}
 
@@ -150,7 +150,7 @@ func TestWatchPassesChangesOn(t *testing.T) {
 	// A changed file replaces its own keys and leaves those of the other file.
 	replace(t, f.verifyKeys[0].Path(), slices.Concat(testkeys.RSA2048(), testkeys.RSA2048Other()))
 	want := []string{
-		keyID(t, testkeys.P256()), keyID(t, testkeys.RSA2048()), keyID(t, testkeys.RSA2048Other()), keyID(t, testkeys.P521()),
+		keyID(testkeys.P256()), keyID(testkeys.RSA2048()), keyID(testkeys.RSA2048Other()), keyID(testkeys.P521()),
 	}
 	await(t, "all keys in the ring", func() bool { return len(f.ring.Keys().All()) == len(want) })
 	testutil.Check(t, "keys in the ring", want, keyIDs(f.ring.Keys().All()))
@@ -192,10 +192,10 @@ func TestWatchKeepsThePreviousContent(t *testing.T) {
 		}
 	}
 	f.stop()
-	if got, want := f.store.Load().ActiveID(), keyID(t, testkeys.P256()); got != want || len(f.signing) > 0 {
+	if got, want := f.store.Load().ActiveID(), keyID(testkeys.P256()); got != want || len(f.signing) > 0 {
 		t.Errorf("the private key is %s and %d changes were reported, want %s and none", got, len(f.signing), want)
 	}
-	testutil.Check(t, "keys in the ring", []string{keyID(t, testkeys.P256()), keyID(t, testkeys.P384()), keyID(t, testkeys.P521())}, keyIDs(f.ring.Keys().All()))
+	testutil.Check(t, "keys in the ring", []string{keyID(testkeys.P256()), keyID(testkeys.P384()), keyID(testkeys.P521())}, keyIDs(f.ring.Keys().All()))
 	if f.source.Current() != f.rootCA.Get() || len(f.bundles) > 0 {
 		t.Error("the root CA was replaced")
 	}

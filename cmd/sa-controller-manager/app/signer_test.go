@@ -38,7 +38,7 @@ func TestKeptForSigner(t *testing.T) {
 		"of the private key file":  {testkeys.P256(), false}, // which will hold another one
 		"of a file that was there": {testkeys.RSA2048(), false},
 	} {
-		if got := kept(keyID(t, tc.key)); got != tc.want {
+		if got := kept(keyID(tc.key)); got != tc.want {
 			t.Errorf("a key %s is kept: %t, want %t", name, got, tc.want)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -219,7 +218,7 @@ func TestStaticSourceChanges(t *testing.T) {
 		t.Errorf("before the takeover: %v", err)
 	}
 	p.writeSteps(t, takeover, 3)
-	source := []string{filepath.Join(p.dir, "etc/kubernetes/pki/admission.yaml")}
+	source := []string{p.dir + "/etc/kubernetes/pki/admission.yaml"}
 	all, changed, err := AdmissionSources(ours)
 	testutil.Must(t, err)
 	testutil.Check(t, "after the takeover", [][]string{source, nil}, [][]string{all, changed})

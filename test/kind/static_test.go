@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 
@@ -30,19 +31,19 @@ func TestStaticBoot(t *testing.T) {
 	c.restartNode(t)
 }
 
-// TestStaticTakeover goes the same way as TestHandbackWithoutUs, with files.
+// TestStaticTakeover takes over and hands back, and then goes the ways of TestHandbackWithoutUs.
 func TestStaticTakeover(t *testing.T) {
 	c := create(t, stock(t, 0))
-	c.withoutDeadUs(t, "--static-registration")
+	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	before := c.controlPlaneManifests(t)
 	c.underTraffic(t, "during-takeover", func() { t.Log(c.product(t, "kubeadm", "takeover", "--static-registration")) })
 	c.undeletable(t, "undeletable")
-	t.Log(c.product(t, "doctor", "--kubeconfig=/etc/kubernetes/admin.conf"))
 	taken := c.controlPlaneManifests(t)
 	c.upgrade(t, "--patches=/etc/kubernetes/sa-controller-manager-patches")
 	testutil.Check(t, "after an upgrade with our patches", taken, c.controlPlaneManifests(t))
 	c.underTraffic(t, "during-handback", func() { t.Log(c.product(t, "kubeadm", "handback")) })
 	c.checkHandedBack(t, before, "handed-back")
+	c.withoutDeadUs(t, "--static-registration")
 }
 
 // undeletable deletes all webhook configurations of the API, which no Pod passes by.

@@ -50,21 +50,3 @@ func TestUnanswered(t *testing.T) {
 		})
 	}
 }
-
-// TestMemoryWithoutAnAnswer wants the memory to be judged each second, also of a process that
-// says nothing any more.
-func TestMemoryWithoutAnAnswer(t *testing.T) {
-	t.Parallel()
-	for _, race := range []bool{true, false} {
-		m, process := &monitor{known: map[*term]*watched{}, race: race}, &term{}
-		m.weigh("it", process, checker.Sample{RssAnon: 1 << 10}, false)
-		m.keep("it", process, checker.Sample{Goroutines: 100, RssAnon: 30 << 10, Ready: true}, nil)
-		for range 3 {
-			m.weigh("it", process, checker.Sample{RssAnon: 95 << 10}, false)
-		}
-		// The race detector multiplies memory.
-		if samples, _, found := m.take(); samples != 3 || len(found) > 0 == race {
-			t.Errorf("race-enabled: %t: %d samples and %v", race, samples, found)
-		}
-	}
-}

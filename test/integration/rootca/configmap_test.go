@@ -5,9 +5,6 @@ package rootca
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,23 +83,5 @@ func TestRootCASameAsKubeControllerManager(t *testing.T) {
 	}
 	if diff := cmp.Diff(theirs, ours); diff != "" {
 		t.Errorf("ConfigMap (-theirs +ours):\n%s", diff)
-	}
-}
-
-// TestRootCAOffAndNowhere covers a manager whose publisher is off.
-func TestRootCAOffAndNowhere(t *testing.T) {
-	c := withOwnRootCAs(t)
-	m := c.Manage(t, "--controllers=*,-root-ca-certificate-publisher-controller", "--token-secrets=manual")
-	namespace := c.Namespace(t)
-	c.CreateAccount(t, namespace, "someone")
-	c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone"))
-	c.AwaitSecretCA(t, namespace, "mine", c.RootCA(t))
-	m.WaitIdle(t)
-	found, err := c.API.CoreV1().ConfigMaps(namespace).List(t.Context(), metav1.ListOptions{})
-	if err != nil || len(found.Items) > 0 {
-		t.Errorf("there are %d ConfigMaps, and error %v", len(found.Items), err)
-	}
-	if state := stateOfRootCA(t, c); !strings.Contains(state["current.crt"], "BEGIN CERTIFICATE") {
-		t.Errorf("the overlap of token Secrets has no state: %v", slices.Sorted(maps.Keys(state)))
 	}
 }

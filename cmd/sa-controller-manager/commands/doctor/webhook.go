@@ -49,9 +49,12 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 	answer.Findings = append(answer.Findings, early...)
 	answer.Findings = append(answer.Findings, badHosts(c, without, bothBound(registered))...)
 	// The Pod is tried even if the hosts are not known.
-	tried, err := tryPod(ctx, c, bothBound(registered))
-	if bothBound(registered) {
+	called, tried, err := tryPod(ctx, c, bothBound(registered))
+	switch {
+	case bothBound(registered):
 		answer.Note = "kube-apiserver calls it"
+	case called:
+		answer.Note = "not registered in the API, kube-apiserver calls it by its files"
 	}
 	answer.Findings = append(answer.Findings, tried...)
 	return answer, errors.Join(unknown, err)
@@ -131,25 +134,27 @@ func badHosts(c *cluster, hosts []string, bound bool) []finding {
 	return []finding{found("host-without-replica", problem, "start sa-controller-manager there, with the same --webhook-port; "+c.lastResort())}
 }
 
-// tryPod creates a Pod with dryRun and checks what kube-apiserver returns.
-func tryPod(ctx context.Context, c *cluster, bound bool) ([]finding, error) {
+// tryPod creates a Pod with dryRun and checks what kube-apiserver returns. called reports whether our
+// webhook has answered.
+func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings []finding, err error) {
 	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, "default", metav1.GetOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("read service account %s/default for a Pod with dryRun: %w", c.Namespace, err)
+		return false, nil, fmt.Errorf("read service account %s/default for a Pod with dryRun: %w", c.Namespace, err)
 	}
 	covered, err := c.covered(ctx)
 	if err != nil {
-		return nil, err
+		return false, nil, err
 	}
 	id := string(uuid.NewUUID())
 	pod, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, registration.ProbePod(id), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if registration.Concerns(err) {
-		return []finding{found("pod-refused", fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), c.fixWebhook())}, nil
+		return false, []finding{found("pod-refused", fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), c.fixWebhook())}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("create a Pod in namespace %s with dryRun: %w", c.Namespace, err)
+		return false, nil, fmt.Errorf("create a Pod in namespace %s with dryRun: %w", c.Namespace, err)
 	}
-	return badPod(c, pod, account, bound && covered && !registration.Answered(pod, id)), nil
+	called = registration.Answered(pod, id)
+	return called, badPod(c, pod, account, bound && covered && !called), nil
 }
 
 // covered reports whether the webhook is registered for the namespace of the Pod.

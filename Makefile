@@ -252,7 +252,7 @@ e2e-kind: build image kind ## Run the end-to-end tests on kind clusters; argumen
 	@go -C test build -buildvcs=false -ldflags '-s -w' -o ../bin/node/apicheck ./kind/apicheck
 	@cp bin/$(product) bin/node/
 	SACM_NODE_BINARIES=$(CURDIR)/bin/node SACM_IMAGE=$(CURDIR)/bin/$(product)-image.tar \
-		go -C test test -tags=kind -count=1 -timeout=60m -v ./kind $(ARGS)
+		go -C test test -tags=kind -count=1 -timeout=150m -v ./kind $(ARGS)
 
 ##@ Conformance
 

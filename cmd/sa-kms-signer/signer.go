@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// signTimeout bounds one signature. sa-controller-manager waits for 2 s.
+	// signTimeout bounds a request of the network, and the wait for one's turn. sa-controller-manager
+	// waits no longer.
 	signTimeout = 2 * time.Second
 
 	// probe is a payload that stands for no account: {}.
 	probe = "e30"
 
 	// maxPending bounds the signatures that are asked of one backend at a time, also those that
-	// the caller has given up and a PKCS#11 module has not.
+	// the caller has given up: a PKCS#11 module cannot be interrupted.
 	maxPending = 16
 )
 
@@ -96,21 +97,10 @@ func (k *key) Sign(ctx context.Context, _ signing.HeaderStyle, payload string) (
 	case <-ctx.Done():
 		return "", "", ctx.Err()
 	}
-	signed := make(chan struct{})
-	var jws []byte
-	var failed error
-	go func() {
-		defer func() { <-k.pending }()
-		defer close(signed)
-		jws, failed = cryptosigner.Opaque(opaque{k}).SignPayload([]byte(k.header+"."+payload), jose.SignatureAlgorithm(k.public.Algorithm))
-	}()
-	select {
-	case <-ctx.Done():
-		return "", "", ctx.Err()
-	case <-signed:
-	}
-	if failed != nil {
-		return "", "", failed
+	defer func() { <-k.pending }()
+	jws, err := cryptosigner.Opaque(opaque{k}).SignPayload([]byte(k.header+"."+payload), jose.SignatureAlgorithm(k.public.Algorithm))
+	if err != nil {
+		return "", "", err
 	}
 	return k.header, base64.RawURLEncoding.EncodeToString(jws), nil
 }

@@ -99,7 +99,8 @@ func newWorld(t *testing.T) *world {
 		if err := w.keys(t.Context(), "init", "--key=kep740:bao"); err != nil {
 			return err
 		}
-		w.manager, err = w.binary.StartManager(c, append(w.flags(), "--service-account-private-key-file=", "--token-secrets=manual",
+		// The manager may see the end of a dead account before it sees its Secret.
+		w.manager, err = w.binary.StartManager(c, append(w.flags(), "--service-account-private-key-file=", "--token-secrets=manual", "--orphan-token-grace=0",
 			"--external-signer-socket="+c.SignerSocket(), "--external-signer-refresh-hint=1s")...)
 		return err
 	}})

@@ -45,6 +45,8 @@ type Config struct {
 	Name string
 	// Client reads and writes only the Lease: renewals must not wait for other requests.
 	Client kubernetes.Interface
+	// Watcher watches the Lease. Its requests have no timeout.
+	Watcher kubernetes.Interface
 	// Watchdog is the result of NewWatchdog.
 	Watchdog *leaderelection.HealthzAdaptor
 }
@@ -54,7 +56,10 @@ func NewWatchdog() *leaderelection.HealthzAdaptor {
 	return leaderelection.NewLeaderHealthzAdaptor(watchdogTimeout)
 }
 
-var errLeaseLost = errors.New("the Lease is lost, another process may lead now")
+var (
+	errLeaseLost     = errors.New("the Lease is lost, another process may lead now")
+	errLeaseReleased = errors.New("the Lease is released")
+)
 
 // Run calls work whenever this process becomes the leader. It returns when ctx has ended or work has
 // failed, and work has returned.
@@ -68,7 +73,10 @@ func Run(ctx context.Context, config Config, work func(context.Context) error) e
 		return err
 	}
 	for ctx.Err() == nil {
-		err := leadOnce(ctx, &config, &fencedLock{Interface: lock, deadline: config.RenewDeadline.Duration}, work)
+		err := leadOnce(ctx, &config, lock, work)
+		if errors.Is(err, errLeaseReleased) {
+			continue // a new elector tries at once
+		}
 		if !errors.Is(err, errLeaseLost) {
 			return err
 		}
@@ -77,17 +85,26 @@ func Run(ctx context.Context, config Config, work func(context.Context) error) e
 	return nil
 }
 
-// leadOnce waits for the Lease, leads, and returns when work has returned. If ctx ends, it releases
-// the Lease only after that, so that no two processes work at a time.
-func leadOnce(ctx context.Context, config *Config, lock *fencedLock, work func(context.Context) error) error {
+// leadOnce waits for the Lease, leads, and returns when work has returned, or when another process
+// has released the Lease. If ctx ends, it releases the Lease only after work, so that no two
+// processes work at a time.
+func leadOnce(ctx context.Context, config *Config, inner resourcelock.Interface, work func(context.Context) error) error {
 	election, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()
 
-	// The first of leading and the end of ctx decides: if ctx ends while the Lease is acquired, work
-	// does not start.
-	const waiting, leading, ended = 0, 1, 2
+	// The first of leading, the end of ctx and a release decides: if one of the others comes while the
+	// Lease is acquired, work does not start, and the elector releases the Lease.
+	const waiting, leading, ended, released = 0, 1, 2, 3
 	var state atomic.Int32
 	var lost atomic.Bool
+	standby, led := context.WithCancel(election)
+	defer led()
+	watched := &standbyLock{Interface: inner, waiting: standby, config: config, released: func() {
+		if state.CompareAndSwap(waiting, released) {
+			giveUp()
+		}
+	}}
+	lock := &fencedLock{Interface: watched, deadline: config.RenewDeadline.Duration}
 	worked := make(chan error, 1)
 	var elector *leaderelection.LeaderElector
 	var err error
@@ -99,6 +116,7 @@ func leadOnce(ctx context.Context, config *Config, lock *fencedLock, work func(c
 				if !state.CompareAndSwap(waiting, leading) {
 					return
 				}
+				led()
 				working, stop := context.WithCancelCause(context.WithoutCancel(lease))
 				defer stop(nil)
 				config.Watchdog.SetLeaderElection(elector)
@@ -121,8 +139,14 @@ func leadOnce(ctx context.Context, config *Config, lock *fencedLock, work func(c
 		}
 	})()
 	elector.Run(election)
-	if state.CompareAndSwap(waiting, ended) || state.Load() == ended {
+	state.CompareAndSwap(waiting, ended)
+	led()
+	watched.watches.Wait()
+	switch state.Load() {
+	case ended:
 		return nil // stopped before it led
+	case released:
+		return errLeaseReleased
 	}
 	if err := <-worked; err != nil || !lost.Load() {
 		return err

@@ -97,16 +97,38 @@ func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 		firstHolder := client.holder()
 		second := candidateFor(t, client, diary, "B", work)
 		time.Sleep(time.Minute)
+		client.ClearActions()
+		time.Sleep(time.Minute)
+		for _, action := range client.Actions() {
+			if action.GetVerb() != "update" {
+				t.Errorf("a process that waits sends a request: %s", action.GetVerb())
+			}
+		}
 		first.stop(t)
-		time.Sleep(tick)
 		synctest.Wait()
 		if working.Load() != 1 {
-			t.Errorf("nobody works %v after the lease was given away", tick)
+			t.Error("nobody works as soon as the lease is given away")
 		}
 		if secondHolder := client.holder(); secondHolder == firstHolder {
 			t.Errorf("two processes of one host have the same identity %q", secondHolder)
 		}
 		second.stop(t)
+	})
+}
+
+// A leader that is killed releases nothing.
+func TestALeaseThatNobodyRenews(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := candidate(t, newLeases(foreignLease()), testutil.NewDiary(), "B", 0)
+		time.Sleep(15*time.Second - 1)
+		expect(t, e.diary)
+		time.Sleep(2 * tick)
+		synctest.Wait()
+		if len(e.diary.Lines()) != 1 {
+			t.Errorf("nobody works %v after the lease has expired", 2*tick)
+		}
+		e.stop(t)
 	})
 }
 

@@ -123,7 +123,7 @@ func (m *manager) work(ctx context.Context, start func(phase)) error {
 	return leaderelection.Run(ctx, leaderelection.Config{
 		LeaderElectionConfiguration: m.options.LeaderElection.LeaderElectionConfiguration,
 
-		Name: options.ProgramName, Client: m.clients.election, Watchdog: m.watchdog,
+		Name: options.ProgramName, Client: m.clients.election, Watcher: m.clients.main, Watchdog: m.watchdog,
 	}, m.lead)
 }
 

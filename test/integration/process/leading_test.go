@@ -18,14 +18,14 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestLeaderElection covers a hand-over from one replica to another.
+// TestLeaderElection covers a hand-over from one replica to another, which watches the Lease: it
+// reads it next after 20 s.
 func TestLeaderElection(t *testing.T) {
 	c := testcluster.Shared(t)
 	const handOver = 3 * time.Second
 	flags := []string{
 		"--token-secrets=auto", "--leader-elect=true", "--leader-elect-resource-name=two-replicas",
-		// A candidate looks at the Lease every 1.0 to 2.2 times this.
-		"--leader-elect-retry-period=500ms",
+		"--leader-elect-retry-period=20s", "--leader-elect-renew-deadline=60s", "--leader-elect-lease-duration=90s",
 	}
 	first := c.Manage(t, flags...)
 	first.ExpectLog(t, testcluster.LeadsMessage)

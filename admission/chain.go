@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/klog/v2"
 )
 
 // ChainEntry is one plugin of a chain with the name it is enabled by.
@@ -129,28 +129,25 @@ func (c Chain) Validate(ctx context.Context, request *Request, response *Respons
 
 // call waits until the plugin is ready and calls decide. The plugin gets a Response of its own, so
 // that it can neither read nor undo what others added.
-func (e ChainEntry) call(ctx context.Context, path string, decide func(context.Context, *Request, *Response) error, request *Request) (*Response, error) {
-	finish := e.Metrics.pluginStarts(path, e.Name)
+func (e ChainEntry) call(ctx context.Context, path string, decide decideFunc, request *Request) (*Response, error) {
+	start := time.Now()
 	response := &Response{}
-	err := e.guarded(ctx, func(ctx context.Context) error {
-		if err := e.Plugin.Ready(ctx); err != nil {
-			return notReady(request, err)
-		}
-		return decide(ctx, request, response)
-	})
+	err := e.guarded(ctx, decide, request, response)
 	if err == nil && len(response.Patch) > 0 && request.Object == nil {
 		err = Internal(fmt.Errorf("plugin %s patched a request that has no object", e.Name))
 	}
-	finish(response, err)
+	e.Metrics.pluginEnds(path, e.Name, outcomeOf(response, err), start)
 	return response, err
 }
 
 // guarded turns a panic of the plugin into a refusal that names it. The request is not admitted,
 // and the process continues.
-func (e ChainEntry) guarded(ctx context.Context, decide func(context.Context) error) (err error) {
-	ctx = klog.NewContext(ctx, klog.FromContext(ctx).WithValues("plugin", e.Name))
-	defer recoverAs(ctx, &err, "plugin "+e.Name)
-	return decide(ctx)
+func (e ChainEntry) guarded(ctx context.Context, decide decideFunc, request *Request, response *Response) (err error) {
+	defer recoverAs(ctx, &err, "plugin", e.Name)
+	if err := e.Plugin.Ready(ctx); err != nil {
+		return notReady(request, err)
+	}
+	return decide(ctx, request, response)
 }
 
 // notReady returns a Forbidden error, as upstream does, unless the plugin chose its own status.

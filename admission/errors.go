@@ -110,11 +110,12 @@ func (r *Request) displayName() string {
 	return "Unknown"
 }
 
-// recoverAs must be deferred. It turns a panic into a refusal that names who, and logs the stack.
+// recoverAs must be deferred. It turns a panic into a refusal that names who panicked, and logs the
+// stack.
 //
 // The value of a panic may quote the object, which may hold secrets. Only errors of the Go runtime
 // are known not to; of any other value only the type is logged.
-func recoverAs(ctx context.Context, err *error, who string) {
+func recoverAs(ctx context.Context, err *error, kind, name string) {
 	value := recover()
 	if value == nil {
 		return
@@ -123,6 +124,6 @@ func recoverAs(ctx context.Context, err *error, who string) {
 	if known, ok := value.(runtime.Error); ok {
 		cause = known.Error()
 	}
-	klog.FromContext(ctx).Error(nil, "Recovered from a panic and refused the request", "cause", cause, "stack", string(debug.Stack()))
-	*err = Internal(fmt.Errorf("%s panicked; the log of sa-controller-manager has the details", who))
+	klog.FromContext(ctx).Error(nil, "Recovered from a panic and refused the request", "by", kind+" "+name, "cause", cause, "stack", string(debug.Stack()))
+	*err = Internal(fmt.Errorf("%s %s panicked; the log of sa-controller-manager has the details", kind, name))
 }

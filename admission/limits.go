@@ -11,6 +11,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -129,10 +131,10 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 // release must be called when the body is no longer in use.
 func (b *limitedBody) release() { b.limiter.taken.Add(-b.held) }
 
-// readBody reads a body of boundedBody to its end. On failure it returns the envelope, as far as
-// the beginning of the body has it.
-func readBody(rw http.ResponseWriter, bounded io.Reader) ([]byte, envelope, error) {
-	body, err := readPieces(bounded)
+// readBody reads a body of boundedBody to its end, into piece if it fits. On failure it returns the
+// envelope, as far as the beginning of the body has it.
+func readBody(rw http.ResponseWriter, bounded io.Reader, piece []byte) ([]byte, envelope, error) {
+	body, err := readPieces(bounded, piece)
 	if err != nil {
 		return nil, findEnvelope(bytes.NewReader(body)), readRefusal(err)
 	}
@@ -145,11 +147,14 @@ func readBody(rw http.ResponseWriter, bounded io.Reader) ([]byte, envelope, erro
 // bodyPiece is the size of a read buffer, in bytes. Most bodies fit into one.
 const bodyPiece = 8 << 10
 
-// readPieces reads to the end. With an error it returns some of the beginning. It does not grow one
-// buffer: that would leave as much garbage again for each large body that is rejected.
-func readPieces(from io.Reader) ([]byte, error) {
+// pieces holds read buffers, each a *[bodyPiece]byte. A call returns its own when it is decided.
+var pieces = sync.Pool{New: func() any { return new([bodyPiece]byte) }}
+
+// readPieces reads to the end, first into the empty piece. With an error it returns some of the
+// beginning. It does not grow one buffer: that would leave as much garbage again for each large
+// body that is rejected.
+func readPieces(from io.Reader, piece []byte) ([]byte, error) {
 	var full [][]byte
-	piece := make([]byte, 0, bodyPiece)
 	for {
 		if len(piece) == cap(piece) {
 			full = append(full, piece)
@@ -199,7 +204,11 @@ func readRefusal(err error) error {
 // withDeadline returns the request's context with a deadline that leaves the apiserver time to
 // receive the response.
 func withDeadline(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(r.Context(), timeToDecide(r.URL.Query().Get("timeout")))
+	timeout, alone := strings.CutPrefix(r.URL.RawQuery, "timeout=") // as kube-apiserver writes it
+	if !alone || strings.ContainsAny(timeout, "&;%+") {
+		timeout = r.URL.Query().Get("timeout")
+	}
+	return context.WithTimeout(r.Context(), timeToDecide(timeout))
 }
 
 // timeToDecide returns the timeout in the URL, such as "10s", less answerMargin, but at least a

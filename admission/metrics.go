@@ -78,16 +78,13 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
-// pluginStarts returns a function that must be called with the plugin's decision.
-func (m *Metrics) pluginStarts(path, plugin string) func(*Response, error) {
+// pluginEnds records a decision that a plugin began at start.
+func (m *Metrics) pluginEnds(path, plugin, outcome string, start time.Time) {
 	if m == nil {
-		return func(*Response, error) {}
+		return
 	}
-	start := time.Now()
-	return func(response *Response, err error) {
-		m.plugins.WithLabelValues(path, plugin, outcomeOf(response, err)).Inc()
-		m.latency.WithLabelValues(path, plugin).Observe(time.Since(start).Seconds())
-	}
+	m.plugins.WithLabelValues(path, plugin, outcome).Inc()
+	m.latency.WithLabelValues(path, plugin).Observe(time.Since(start).Seconds())
 }
 
 // requestEnds records a call that began at start.

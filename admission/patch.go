@@ -22,7 +22,11 @@ type PatchOperation struct {
 // encodePatch encodes operations as a JSON patch, with the fields in the order of the struct.
 // Values are copied unchanged once they are known to be JSON.
 func encodePatch(operations []PatchOperation) ([]byte, error) {
-	patch := []byte{'['}
+	size := 2
+	for _, operation := range operations {
+		size += len(`{"op":"","path":"","value":},`) + len(operation.Op) + len(operation.Path) + len(operation.Value)
+	}
+	patch := append(make([]byte, 0, size), '[')
 	for i, operation := range operations {
 		if !jsontext.Value(operation.Value).IsValid() {
 			return nil, fmt.Errorf("the value for %s is not JSON", operation.Path)

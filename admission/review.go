@@ -45,10 +45,30 @@ type reviewRequest struct {
 	Namespace   string                      `json:"namespace"`
 	Operation   Operation                   `json:"operation"`
 	UserInfo    authenticationv1.UserInfo   `json:"userInfo"`
-	Object      jsontext.Value              `json:"object"`
-	OldObject   jsontext.Value              `json:"oldObject"`
-	DryRun      *bool                       `json:"dryRun"`
-	Options     jsontext.Value              `json:"options"`
+	Object      span                        `json:"object"`
+	OldObject   span                        `json:"oldObject"`
+	DryRun      bool                        `json:"dryRun"`
+	Options     span                        `json:"options"`
+}
+
+// span is where a value is in the review: a copy of the value would take as much memory again.
+type span struct{ from, to int64 }
+
+// UnmarshalJSONFrom implements json.UnmarshalerFrom.
+func (s *span) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	value, err := decoder.ReadValue()
+	s.to = decoder.InputOffset()
+	s.from = s.to - int64(len(value))
+	return err
+}
+
+// of returns the value, nil if the review omits it or has null.
+func (s span) of(body []byte) []byte {
+	value := body[s.from:s.to:s.to]
+	if len(value) == 0 || string(value) == "null" {
+		return nil
+	}
+	return value
 }
 
 // envelope holds the fields that a response repeats from its request, whatever else is wrong with
@@ -59,7 +79,7 @@ type envelope struct {
 }
 
 // decodeReview decodes body as the apiserver would. It returns as much of the envelope as it finds,
-// even with an error.
+// even with an error. The objects of the Request are parts of body.
 func decodeReview(body []byte) (*Request, envelope, error) {
 	var r review
 	err := decodeLeniently(body, &r)
@@ -81,7 +101,7 @@ func decodeReview(body []byte) (*Request, envelope, error) {
 	if r.Request.UID == "" {
 		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the request of the AdmissionReview has no uid")
 	}
-	return r.Request.decoded(), found, nil
+	return r.Request.decoded(body), found, nil
 }
 
 func (r *review) envelope() envelope {
@@ -92,7 +112,7 @@ func (r *review) envelope() envelope {
 	return found
 }
 
-func (r *reviewRequest) decoded() *Request {
+func (r *reviewRequest) decoded(body []byte) *Request {
 	return &Request{
 		UID:         r.UID,
 		Kind:        r.Kind,
@@ -102,18 +122,11 @@ func (r *reviewRequest) decoded() *Request {
 		Namespace:   r.Namespace,
 		Operation:   r.Operation,
 		User:        r.UserInfo,
-		DryRun:      r.DryRun != nil && *r.DryRun,
-		Object:      notNull(r.Object),
-		OldObject:   notNull(r.OldObject),
-		Options:     notNull(r.Options),
+		DryRun:      r.DryRun,
+		Object:      r.Object.of(body),
+		OldObject:   r.OldObject.of(body),
+		Options:     r.Options.of(body),
 	}
-}
-
-func notNull(raw jsontext.Value) []byte {
-	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
-		return nil
-	}
-	return raw
 }
 
 // allowedReview returns a response that allows the request.

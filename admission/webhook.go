@@ -25,6 +25,9 @@ const (
 	pathValidate = "validate"
 )
 
+// mediaType is that of requests and responses.
+const mediaType = "application/json"
+
 // WebhookConfig configures a Webhook.
 type WebhookConfig struct {
 	// Chain decides. POST /mutate calls its mutators, POST /validate its validators.
@@ -93,12 +96,15 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	}
 	bounded := &limitedBody{from: boundedBody(rw, r), limiter: &w.bodies}
 	defer bounded.release()
-	body, found, err := w.read(rw, bounded)
-	if apierrors.IsTooManyRequests(err) {
-		return refusedReview(found, &Response{}, err), outcomeOverload
-	}
+	piece := pieces.Get().(*[bodyPiece]byte)
+	defer pieces.Put(piece) // the answer has no part of the body
+	body, found, err := w.read(rw, bounded, piece[:0])
 	if err != nil {
-		return refusedReview(found, &Response{}, err), outcomeInvalid
+		outcome := outcomeInvalid
+		if apierrors.IsTooManyRequests(err) {
+			outcome = outcomeOverload
+		}
+		return refusedReview(found, &Response{}, err), outcome
 	}
 	if !w.deciding.tryAcquire() {
 		return refusedReview(findEnvelope(bytes.NewReader(body)), &Response{}, errTooMany()), outcomeOverload
@@ -118,15 +124,23 @@ func checkCall(r *http.Request) error {
 			"found method %.20s; expected POST", r.Method)
 	}
 	found := r.Header.Get("Content-Type")
-	if media, _, err := mime.ParseMediaType(found); err != nil || media != "application/json" {
+	if !isJSON(found) {
 		return invalidReview(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"found Content-Type %.100q; expected application/json", found)
+			"found Content-Type %.100q; expected "+mediaType, found)
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		return invalidReview(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"found Content-Encoding %.100q; the body must not be compressed", encoding)
 	}
 	return nil
+}
+
+func isJSON(contentType string) bool {
+	if contentType == mediaType {
+		return true
+	}
+	media, _, err := mime.ParseMediaType(contentType)
+	return err == nil && media == mediaType
 }
 
 // runChain calls the plugins and turns their decision into a response.
@@ -155,18 +169,18 @@ func decideGuarded(ctx context.Context, request *Request, response *Response, de
 	if request.Object == nil && (request.Operation == Create || request.Operation == Update) {
 		return nil
 	}
-	defer recoverAs(ctx, &err, "the admission webhook")
+	defer recoverAs(ctx, &err, "the admission", "webhook")
 	return decide(ctx, request, response)
 }
 
 // read is readBody within the limit on bodies that arrive at the same time.
-func (w *Webhook) read(rw http.ResponseWriter, bounded io.Reader) ([]byte, envelope, error) {
+func (w *Webhook) read(rw http.ResponseWriter, bounded io.Reader, piece []byte) ([]byte, envelope, error) {
 	if !w.arriving.tryAcquire() {
 		setReadDeadline(rw, time.Now().Add(rejectedTimeout))
 		return nil, findEnvelope(bounded), errTooMany()
 	}
 	defer w.arriving.release()
-	return readBody(rw, bounded)
+	return readBody(rw, bounded, piece)
 }
 
 // writeReview writes the response. For the HTTP status see Webhook.
@@ -184,7 +198,7 @@ func writeReview(rw http.ResponseWriter, r *http.Request, answer *admissionv1.Ad
 	if code == http.StatusMethodNotAllowed {
 		rw.Header().Set("Allow", http.MethodPost)
 	}
-	rw.Header().Set("Content-Type", "application/json")
+	rw.Header().Set("Content-Type", mediaType)
 	rw.WriteHeader(code)
 	if _, err := rw.Write(encoded); err != nil {
 		klog.FromContext(r.Context()).V(4).Info("The caller disconnected before the response was written", "cause", err.Error())

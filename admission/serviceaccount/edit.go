@@ -4,10 +4,12 @@
 package serviceaccount
 
 import (
-	"fmt"
+	"cmp"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	corev1 "k8s.io/api/core/v1"
 
 	"sa-controller-manager/admission"
@@ -25,7 +27,7 @@ type edits struct {
 func newEdits(pod *pod) *edits {
 	e := &edits{pod: pod}
 	if pod.lacksSpec {
-		e.add("/spec", struct{}{})
+		e.add("/spec", jsontext.Value("{}"))
 	}
 	return e
 }
@@ -37,18 +39,19 @@ func (e *edits) result() ([]admission.PatchOperation, error) { return e.operatio
 // (k8s.io/kubernetes pkg/apis/core/v1/conversion.go), but not between two webhooks.
 func (e *edits) setAccount(name string) {
 	spec := e.pod.Spec
+	encoded := e.encode(name)
 	if spec.ServiceAccountName != name {
-		e.add("/spec/serviceAccountName", name)
+		e.add("/spec/serviceAccountName", encoded)
 	}
 	if spec.ServiceAccount != name {
-		e.add("/spec/serviceAccount", name)
+		e.add("/spec/serviceAccount", encoded)
 	}
 	spec.ServiceAccountName, spec.ServiceAccount = name, name
 }
 
 func (e *edits) addVolume(v addedVolume) {
 	spec := e.pod.Spec
-	e.appendTo("/spec/volumes", spec.Volumes != nil, v)
+	e.appendTo("/spec/volumes", spec.Volumes != nil, e.encode(&v))
 	decoded := volume{Name: v.Name}
 	if v.Secret != nil {
 		decoded.Secret = &secretName{v.Secret.SecretName}
@@ -57,34 +60,37 @@ func (e *edits) addVolume(v addedVolume) {
 }
 
 // addMount adds a mount to the container at index of list.
-func (e *edits) addMount(list containerList, index int, mount addedMount) {
+func (e *edits) addMount(list containerList, index int, mount volumeMount, encoded jsontext.Value) {
 	c := list.containers[index]
-	e.appendTo("/spec/"+list.field+"/"+strconv.Itoa(index)+"/volumeMounts", c.VolumeMounts != nil, mount)
-	c.VolumeMounts = append(c.VolumeMounts, volumeMount{Name: mount.Name, MountPath: mount.MountPath})
+	e.appendTo("/spec/"+list.field+"/"+strconv.Itoa(index)+"/volumeMounts", c.VolumeMounts != nil, encoded)
+	c.VolumeMounts = append(c.VolumeMounts, mount)
 }
 
 func (e *edits) addPullSecrets(references []corev1.LocalObjectReference) {
 	spec := e.pod.Spec
 	for _, reference := range references {
-		e.appendTo("/spec/imagePullSecrets", spec.ImagePullSecrets != nil, reference)
+		e.appendTo("/spec/imagePullSecrets", spec.ImagePullSecrets != nil, e.encode(&reference))
 		spec.ImagePullSecrets = append(spec.ImagePullSecrets, named{reference.Name})
 	}
 }
 
 // appendTo appends value to the list at path, which it creates if it does not exist.
-func (e *edits) appendTo(path string, exists bool, value any) {
+func (e *edits) appendTo(path string, exists bool, value jsontext.Value) {
 	if exists {
 		e.add(path+"/-", value)
 		return
 	}
-	e.add(path, [1]any{value})
+	e.add(path, slices.Concat([]byte{'['}, value, []byte{']'}))
 }
 
 // add sets the field at path, whether it exists or not (RFC 6902, section 4.1).
-func (e *edits) add(path string, value any) {
+func (e *edits) add(path string, value []byte) {
+	e.operations = append(e.operations, admission.PatchOperation{Op: "add", Path: path, Value: value})
+}
+
+// encode returns value as JSON, and keeps the error for result.
+func (e *edits) encode(value any) jsontext.Value {
 	encoded, err := json.Marshal(value)
-	if err != nil && e.err == nil {
-		e.err = fmt.Errorf("encode the value for %s: %w", path, err)
-	}
-	e.operations = append(e.operations, admission.PatchOperation{Op: "add", Path: path, Value: encoded})
+	e.err = cmp.Or(e.err, err)
+	return encoded
 }

@@ -86,7 +86,8 @@ func (e *edits) mount(v addedVolume, exists bool) {
 	if !exists {
 		e.addVolume(v)
 	}
-	mount := addedMount{Name: v.Name, ReadOnly: true, MountPath: tokenPath}
+	mount := volumeMount{Name: v.Name, MountPath: tokenPath}
+	encoded := e.encode(&addedMount{Name: v.Name, ReadOnly: true, MountPath: tokenPath})
 	for _, list := range e.pod.Spec.containerLists() {
 		// Ephemeral containers join a complete Pod and bring their own mounts.
 		if list.role == roleEphemeral {
@@ -94,7 +95,7 @@ func (e *edits) mount(v addedVolume, exists bool) {
 		}
 		for i, c := range list.containers {
 			if c.lacksMount() {
-				e.addMount(list, i, mount)
+				e.addMount(list, i, mount, encoded)
 			}
 		}
 	}

@@ -62,17 +62,18 @@ func New(config Config, from Dependencies) *Plugin {
 	return &Plugin{config: config, from: from, projection: encodedProjection()}
 }
 
-// Rules match the creation of Pods and the update of their ephemeral containers.
-func (p *Plugin) Rules() []admission.Rule {
-	return []admission.Rule{
-		{Version: "v1", Resource: "pods", Operations: []admission.Operation{admission.Create}},
-		{Version: "v1", Resource: "pods", SubResource: ephemeralContainer, Operations: []admission.Operation{admission.Update}},
-	}
+// rules is built once, not for each request.
+var rules = []admission.Rule{
+	{Version: "v1", Resource: "pods", Operations: []admission.Operation{admission.Create}},
+	{Version: "v1", Resource: "pods", SubResource: ephemeralContainer, Operations: []admission.Operation{admission.Update}},
 }
+
+// Rules match the creation of Pods and the update of their ephemeral containers.
+func (*Plugin) Rules() []admission.Rule { return rules }
 
 // MutatingRules match only the creation of Pods: ephemeral containers are validated and not
 // changed.
-func (p *Plugin) MutatingRules() []admission.Rule { return p.Rules()[:1] }
+func (*Plugin) MutatingRules() []admission.Rule { return rules[:1:1] }
 
 // Admit adds to a new Pod what it lacks and then refuses it for the reasons of Validate, so that a
 // cluster with the mutating webhook alone enforces everything. It may wait until ctx ends.

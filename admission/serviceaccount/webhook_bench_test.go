@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/serviceaccount"
@@ -30,11 +32,15 @@ var review []byte
 // which is what any webhook has to do that decodes the whole Pod.
 func BenchmarkMutate(b *testing.B) {
 	webhook := newWebhook(b)
+	body, answer := bytes.NewReader(nil), connection{httptest.NewRecorder()}
+	request := httptest.NewRequest(http.MethodPost, "http://webhook/mutate?timeout=10s", body)
+	request.Header.Set("Content-Type", "application/json")
 	b.ReportAllocs()
 	b.SetBytes(int64(len(review)))
 	for b.Loop() {
-		answer := httptest.NewRecorder()
-		webhook.ServeHTTP(answer, call("http://webhook/mutate?timeout=10s", review))
+		body.Reset(review)
+		answer.Body.Reset()
+		webhook.ServeHTTP(answer, request)
 		if !bytes.Contains(answer.Body.Bytes(), []byte(`"patchType"`)) {
 			b.Fatalf("no patch: %s", answer.Body)
 		}
@@ -56,11 +62,11 @@ func BenchmarkDecodePod(b *testing.B) {
 	}
 }
 
-func call(url string, body []byte) *http.Request {
-	request := httptest.NewRequest(http.MethodPost, url, bytes.NewReader(body))
-	request.Header.Set("Content-Type", "application/json")
-	return request
-}
+// connection has deadlines, as a real one has.
+type connection struct{ *httptest.ResponseRecorder }
+
+// SetReadDeadline is found by http.ResponseController.
+func (connection) SetReadDeadline(time.Time) error { return nil }
 
 func newWebhook(b *testing.B) *admission.Webhook {
 	b.Helper()
@@ -71,5 +77,8 @@ func newWebhook(b *testing.B) *admission.Webhook {
 		Waiters:  serviceaccount.NewWaiters(1, nil),
 		Suffix:   func() string { return "abcde" },
 	})
-	return admission.NewWebhook(admission.WebhookConfig{Chain: admission.Chain{{Name: serviceaccount.Name, Plugin: plugin}}})
+	counted := admission.NewMetrics(metrics.NewKubeRegistry().MustRegister)
+	return admission.NewWebhook(admission.WebhookConfig{
+		Chain: admission.Chain{{Name: serviceaccount.Name, Plugin: plugin, Metrics: counted}}, Metrics: counted,
+	})
 }

@@ -8,9 +8,10 @@
 // gone, and removes references to deleted ones from the account. With Auto it also
 // gives accounts one token Secret of their own (Kubernetes <= 1.23).
 //
-// Three queues have three kinds of key. An account key queues the account's Secrets and, with
+// Four queues have four kinds of key. An account key queues the account's Secrets and, with
 // Auto, ensures that it has one of its own. A secret key fills or deletes one Secret. A reference
-// key removes one entry of an account's secrets list. Every sync decides from the cache, by a
+// key removes one entry of an account's secrets list. The look key lists accounts for many Secrets
+// that may have to be deleted. Every sync decides from the cache, by a
 // pure plan function, and then writes at most once, with UID and resourceVersion of what it has
 // read as preconditions. After a conflict the watch brings the newer version, which queues the
 // key again.
@@ -26,12 +27,14 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
@@ -49,6 +52,7 @@ const (
 	accountQueue   = "serviceaccount_tokens_service"
 	secretQueue    = "serviceaccount_tokens_secret"
 	referenceQueue = "serviceaccount_tokens_reference"
+	lookQueue      = "serviceaccount_tokens_look"
 )
 
 // Config is what a Controller needs. Clock and NewSuffix may be nil.
@@ -91,10 +95,17 @@ type Controller struct {
 	accountLoop   *reconcile.Runner[cache.ObjectName]
 	secretLoop    *reconcile.Runner[cache.ObjectName]
 	referenceLoop *reconcile.Runner[referenceKey]
+	lookLoop      *reconcile.Runner[lookKey]
 
 	written writeExpectations
 	waiting byVersion[time.Time]         // since when Secrets wait for their account
 	created byVersion[createExpectation] // of accounts, whose versions are their UIDs
+
+	gets      *rate.Limiter
+	looks     byVersion[look]
+	collected struct{ secrets, rounds int } // of lookLoop alone
+	// deleted are the UIDs of accounts that a watch has shown being deleted, as many as fit.
+	deleted *lru.Cache
 }
 
 // New builds a controller that does not run yet.
@@ -105,12 +116,14 @@ func New(config Config) *Controller {
 	if config.NewSuffix == nil {
 		config.NewSuffix = tokensecrets.NewSuffix
 	}
-	c := &Controller{Config: config}
+	c := &Controller{Config: config, gets: rate.NewLimiter(gets, gets), deleted: lru.New(deletedAccounts)}
 	c.accounts, c.accountInformer = config.Informers.Accounts()
 	c.secrets, c.secretInformer = config.Informers.TokenSecrets()
 	c.accountLoop = newLoop(config, accountQueue, c.syncAccount)
 	c.secretLoop = newLoop(config, secretQueue, c.syncSecret)
 	c.referenceLoop = newLoop(config, referenceQueue, c.syncReference)
+	c.lookLoop = newLoop(config, lookQueue, c.syncLooks)
+	c.lookLoop.Workers = 1
 	config.RootCA.OnChange(c.queueAllSecrets)
 	config.RootCA.CountOutdated(corev1.ResourceSecrets, c.outdated)
 	return c
@@ -128,6 +141,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.written.reset()
 	c.waiting.reset()
 	c.created.reset()
+	c.looks.reset()
 	if err := c.queueDanglingReferences(); err != nil {
 		return err
 	}
@@ -136,9 +150,10 @@ func (c *Controller) Run(ctx context.Context) error {
 		loops.Go(func() { c.accountLoop.Run(ctx) })
 		loops.Go(func() { c.secretLoop.Run(ctx) })
 		loops.Go(func() { c.referenceLoop.Run(ctx) })
+		loops.Go(func() { c.lookLoop.Run(ctx) })
 		loops.Wait()
 	},
-		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnEveryName(c.accountLoop.Add)},
+		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: c.accountHandler()},
 		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: c.secretHandler()})
 }
 
@@ -160,6 +175,20 @@ func (c *Controller) outdated(bundle *rootca.Bundle) int {
 		}
 	}
 	return n
+}
+
+func (c *Controller) accountHandler() cache.ResourceEventHandler {
+	handler := reconcile.OnEveryName(c.accountLoop.Add)
+	queue := handler.DeleteFunc
+	handler.DeleteFunc = func(obj any) {
+		reconcile.OnDelete(func(obj any) {
+			if account, ok := obj.(*corev1.ServiceAccount); ok {
+				c.deleted.Add(account.UID, nil)
+			}
+		})(obj)
+		queue(obj)
+	}
+	return handler
 }
 
 func (c *Controller) secretHandler() cache.ResourceEventHandler {

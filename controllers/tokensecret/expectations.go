@@ -4,6 +4,7 @@
 package tokensecret
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -47,6 +48,13 @@ func (b *byVersion[T]) get(name cache.ObjectName, version string) (value T, ok b
 		return value, false
 	}
 	return found.value, ok
+}
+
+// copied returns all that is kept.
+func (b *byVersion[T]) copied() map[cache.ObjectName]versioned[T] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.all)
 }
 
 func (b *byVersion[T]) reset() {

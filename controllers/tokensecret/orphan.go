@@ -12,7 +12,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/tokensecrets"
-	"sa-controller-manager/internal/meta"
 )
 
 // requeueAfter is the delay of the next sync after kube-apiserver has shown that the cache is
@@ -30,7 +29,7 @@ func (c *Controller) requeue(secret *tokensecrets.TokenSecret) {
 	c.secretLoop.AddAfter(secret.ObjectName(), requeueAfter)
 }
 
-// syncOrphan asks kube-apiserver for the account that the cache lacks. If the account exists, the
+// syncOrphan acts on what kube-apiserver has of the account that the cache lacks. If the account exists, the
 // Secret is filled. If not, the Secret is deleted after its grace period, if the account is still
 // missing then. A user's Secret that a stale cache had filled for the previous account is emptied
 // instead.
@@ -41,8 +40,8 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 		c.secretLoop.AddAfter(name, left)
 		return nil
 	}
-	live, err := meta.LiveAccount(ctx, c.Client, secret.Account())
-	if err != nil {
+	live, known, err := c.lookUp(ctx, secret)
+	if err != nil || !known {
 		return err
 	}
 	if secret.BelongsTo(live) {
@@ -76,12 +75,21 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 	return c.deleteOrphan(ctx, secret, live)
 }
 
+// deletedAccounts is how many deleted accounts are kept.
+const deletedAccounts = 4096
+
+// deleteOrphan records no Event if the watch has shown the account being deleted: its user asked for
+// that, and the Events of a mass deletion would be as many requests as the deletions.
 func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.TokenSecret, live *corev1.ServiceAccount) error {
 	why := fmt.Sprintf("there is no ServiceAccount %q", secret.AccountName)
 	if live != nil {
 		why = fmt.Sprintf("it belonged to an earlier ServiceAccount %q with UID %q", secret.AccountName, secret.AccountUID)
 	}
-	deleted, err := tokensecrets.Delete(ctx, c.Client, c.Recorder, secret, reasonOrphan, why)
+	recorder := c.Recorder
+	if _, shown := c.deleted.Get(secret.AccountUID); shown && live == nil {
+		recorder = nil
+	}
+	deleted, err := tokensecrets.Delete(ctx, c.Client, recorder, secret, reasonOrphan, why)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (c *ControlPlane) CountRequests(t *testing.T) RequestCounts {
 		t.Fatal(err)
 	}
 	counts := RequestCounts{}
-	for _, resource := range []string{"secrets", "serviceaccounts"} {
+	for _, resource := range []string{"secrets", "serviceaccounts", "events"} {
 		for _, verb := range []string{"GET", "POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"} {
 			if n := metrics.Sum("apiserver_request_total", devcluster.Labels{"verb": verb, "resource": resource}); n > 0 {
 				counts[verb+" "+resource] = n

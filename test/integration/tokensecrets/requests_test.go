@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/integration/testcluster"
 )
 
@@ -40,7 +42,7 @@ func TestRequestsPerObject(t *testing.T) {
 			want: testcluster.RequestCounts{"PATCH secrets": 100},
 		},
 		"OrphanedSecret": {
-			reason: "one read of the account and one deletion",
+			reason: "one read of the account, one deletion, and an Event, because nobody has deleted the account",
 			mode:   "manual",
 			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
 				t.Helper()
@@ -51,7 +53,7 @@ func TestRequestsPerObject(t *testing.T) {
 				}
 				return testcluster.RequestCounts{"POST secrets": 10}
 			},
-			want: testcluster.RequestCounts{"GET serviceaccounts": 10, "DELETE secrets": 10},
+			want: testcluster.RequestCounts{"GET serviceaccounts": 10, "DELETE secrets": 10, "POST events": 10},
 		},
 		"RemovedReference": {
 			reason: "a user wrote the reference and may mean a new Secret of that name: one read and one write",
@@ -74,7 +76,7 @@ func TestRequestsPerObject(t *testing.T) {
 				}
 				return testcluster.RequestCounts{"POST secrets": 5, "DELETE secrets": 5}
 			},
-			want: testcluster.RequestCounts{"PATCH secrets": 5, "GET secrets": 5, "PATCH serviceaccounts": 5},
+			want: testcluster.RequestCounts{"PATCH secrets": 5, "GET secrets": 5, "PATCH serviceaccounts": 5, "POST events": 5},
 		},
 		"AccountInModeAuto": {
 			reason: "one creation of a complete Secret and one reference to it",
@@ -122,5 +124,34 @@ func TestRequestsPerObject(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestRequestsOfAMassDeletion: beside the deletions there are a few reads of accounts, whose number
+// depends on how fast the accounts go, and no Event.
+func TestRequestsOfAMassDeletion(t *testing.T) {
+	c := testcluster.Shared(t)
+	m := c.Manage(t, "--token-secrets=manual")
+	namespace := c.Namespace(t)
+	const accounts = 100
+	var names []string
+	for i := range accounts {
+		name := testcluster.AccountName(i)
+		names = append(names, name)
+		c.CreateAccount(t, namespace, name)
+		c.CreateSecret(t, testcluster.TokenSecret(namespace, name, name))
+	}
+	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(accounts))
+	c.AwaitProcessed(t, m)
+	before := c.CountRequests(t)
+	testutil.Must(t, c.API.CoreV1().ServiceAccounts(namespace).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	c.AwaitGone(t, namespace, names...)
+	m.WaitIdle(t)
+	after := c.CountRequests(t)
+	for what, n := range after {
+		after[what] = n - before[what]
+	}
+	if reads := after["GET serviceaccounts"]; after["DELETE secrets"] != accounts || reads > accounts/2 || after["POST events"] > 0 {
+		t.Errorf("%d deleted accounts are these requests: %v", accounts, after)
 	}
 }

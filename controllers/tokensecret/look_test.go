@@ -1,0 +1,77 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package tokensecret
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"sa-controller-manager/internal/testutil"
+)
+
+// TestOneListForManyOrphans: what is deleted rests on a list that began after the Secret was seen in
+// this version.
+func TestOneListForManyOrphans(t *testing.T) {
+	t.Parallel()
+	const lists = "list serviceaccounts"
+	cases := map[string]struct {
+		reason  string
+		live    *corev1.ServiceAccount
+		secret  []func(*corev1.Secret)
+		err     error // of the list
+		others  int   // accounts
+		changed bool  // while it is listed
+		asks    []string
+		want    []string
+	}{
+		"Gone": {reason: "the list lacks the account", asks: []string{lists}, want: []string{deletesIt}},
+		"NotCached": {
+			reason: "the account lives and the cache lacks it", live: account(), asks: []string{lists},
+			want: []string{"patch secrets token [uid-token 20] for app/uid-app ca.crt namespace token"},
+		},
+		"Replaced": {
+			reason: "the list says when the account that lives was made", live: account(recreated, madeAt(100)), asks: []string{lists},
+			secret: []func(*corev1.Secret){createdAt(101), writtenBy("kubectl-create", createFields), writtenBy("sa-controller-manager", uidFields)},
+			want:   []string{asksSecret, emptiesIt},
+		},
+		"Changed":    {reason: "another version was not asked for", changed: true, asks: []string{lists}},
+		"NoAnswer":   {reason: "the cluster's list and the namespace's failed: each is read", err: errors.New("boom"), asks: []string{lists, lists}, want: []string{asksAccount, deletesIt}},
+		"ManyOthers": {reason: "a list is more work", others: 2*listedPerGet + 1, want: []string{asksAccount, deletesIt}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			secret := tokenSecret("token", append([]func(*corev1.Secret){boundTo(testUID)}, tc.secret...)...)
+			w := newWorld(t, secret)
+			w.gets.SetBurst(0)
+			w.Cache(t, secret, tokenSecret("sibling", boundTo(testUID)))
+			if tc.live != nil {
+				w.Live(t, tc.live)
+			}
+			for i := range tc.others {
+				w.Cache(t, account(func(a *corev1.ServiceAccount) { a.Name = fmt.Sprint(i) }))
+			}
+			if tc.err != nil {
+				w.Fail("list", "serviceaccounts", tc.err)
+			}
+			for range 2 {
+				w.syncsSecret(t, "token", "it waits")
+			}
+			w.syncsSecret(t, "sibling", "it waits too")
+			for _, round := range []string{"more may come", "none came"} {
+				if asked := w.Actions(t); len(asked) > 0 {
+					t.Errorf("%s: %q", round, asked)
+				}
+				testutil.Must(t, w.syncLooks(t.Context(), lookKey{}))
+			}
+			testutil.Check(t, tc.reason, tc.asks, w.Actions(t))
+			if tc.changed {
+				w.Cache(t, tokenSecret("token", boundTo(testUID), atVersion[*corev1.Secret]("21")))
+			}
+			w.syncsSecret(t, "token", tc.reason, tc.want...)
+		})
+	}
+}

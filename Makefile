@@ -212,7 +212,7 @@ bench: ## Measure the hot paths.
 	@test/bench/run.sh
 
 .PHONY: bench-peer
-bench-peer: control-plane build ## Compare with kube-controller-manager for hours, into bin/bench/peer.json; flags in FLAGS.
+bench-peer: control-plane build ## Compare with kube-controller-manager in 90 minutes (FLAGS=-quick: 8), into bin/bench/peer.json.
 	@go -C test build -buildvcs=false -o ../bin/benchpeer ./cmd/benchpeer
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchpeer $(FLAGS)
 

@@ -3,7 +3,8 @@
 
 // Package leaderelection runs the work of a leader in one replica at a time. It adds a fence to
 // client-go's elector: if the Lease was not renewed for the renew deadline, the work is stopped at
-// once and starts no further write, whatever the elector is waiting for.
+// once and starts no further write, whatever the elector is waiting for. And it adds a watch: a
+// process that waits tries as soon as the Lease is released.
 //
 // A process that has lost its lease cannot know the fate of its requests, so
 // kube-controller-manager ends. This one stays, serves admission and waits to lead again: a

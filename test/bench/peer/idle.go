@@ -5,7 +5,6 @@ package peer
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -111,9 +110,9 @@ type cost struct {
 func observe(ctx context.Context, programs []*world.Running) ([]cost, error) {
 	var all []cost
 	for _, r := range programs {
-		metrics, err := r.Metrics(ctx)
+		sent, err := r.Sent(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("observe %s: %w", r.Name, err)
+			return nil, err
 		}
 		cpu, err := r.CPU()
 		if err != nil {
@@ -123,7 +122,7 @@ func observe(ctx context.Context, programs []*world.Running) ([]cost, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, cost{time.Now(), cpu, float64(memory.Anon) / 1024, metrics.Sum("rest_client_requests_total", nil)})
+		all = append(all, cost{time.Now(), cpu, float64(memory.Anon) / 1024, sent})
 	}
 	return all, nil
 }

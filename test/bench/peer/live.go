@@ -42,6 +42,10 @@ func (o *Options) live(ctx context.Context, c *crowd, v variant, r *world.Runnin
 	if err := s.prepared(ctx); err != nil {
 		return err
 	}
+	sent, err := r.Sent(ctx)
+	if err != nil {
+		return err
+	}
 	before, err := r.CPU()
 	if err != nil {
 		return err
@@ -57,8 +61,16 @@ func (o *Options) live(ctx context.Context, c *crowd, v variant, r *world.Runnin
 	if err != nil {
 		return err
 	}
+	if err := world.Sleep(ctx, time.Second); err != nil { // Events are sent later
+		return err
+	}
+	all, err := r.Sent(ctx)
+	if err != nil {
+		return err
+	}
 	o.add(result.Key{Scenario: s.name, Variant: v.name, Metric: "time", Unit: "s", Program: r.Name}, took.Seconds())
 	o.add(result.Key{Scenario: s.name, Variant: v.name, Metric: "CPU of the controller", Unit: "s", Program: r.Name}, after-before)
+	o.add(result.Key{Scenario: s.name, Variant: v.name, Metric: "requests for each object", Program: r.Name}, (all-sent)/float64(s.size))
 	return nil
 }
 

@@ -27,6 +27,7 @@ type Options struct {
 	Secrets    int // token Secrets, each of an account of its own
 	Accounts   int // that are deleted
 	Foreign    int // Secrets of others, for a restart
+	Large      int // namespaces that three replicas watch
 	Settling   time.Duration
 	PodCount   int // created by one client through each kind of admission
 	Window     time.Duration

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
 
 // Scenario is one that can be measured by itself, and what a report calls its parts.
@@ -24,14 +25,22 @@ func (o *Options) Scenarios() []Scenario {
 		{"restart", []string{"restart"}, o.Restart},
 		{"pods", []string{"pods"}, o.Pods},
 		{"idle", []string{"idle"}, o.Idle},
+		{"failover", []string{"failover"}, o.Failover},
+		{"replicas", []string{"replicas"}, o.Replicas},
 	}
+}
+
+// Quicken makes the run one of minutes: one repetition, and less of everything.
+func (o *Options) Quicken() {
+	o.Repetitions, o.Namespaces, o.Secrets, o.Accounts, o.Foreign, o.PodCount, o.Large = 1, 100, 200, 100, 1000, 100, 1000
+	o.Settling, o.Window = 15*time.Second, 30*time.Second
 }
 
 // Sizes are what was measured with, for the report.
 func (o *Options) Sizes() map[string]int {
 	return map[string]int{
 		"namespaces": o.Namespaces, "token Secrets": o.Secrets, "deleted accounts": o.Accounts,
-		"foreign Secrets": o.Foreign, "Pods": o.PodCount, "repetitions": o.Repetitions,
+		"foreign Secrets": o.Foreign, "Pods": o.PodCount, "namespaces with three replicas": o.Large, "repetitions": o.Repetitions,
 	}
 }
 

@@ -109,3 +109,12 @@ func (r *Running) CPU() (float64, error) {
 	used, err := measure.CPU(r.PID())
 	return used.Seconds(), err
 }
+
+// Sent is the number of requests that it has sent.
+func (r *Running) Sent(ctx context.Context) (float64, error) {
+	metrics, err := r.Metrics(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("read the metrics of %s: %w", r.Name, err)
+	}
+	return metrics.Sum("rest_client_requests_total", nil), nil
+}

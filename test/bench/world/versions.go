@@ -45,7 +45,7 @@ func conditions() []string {
 			filesystem() + " and does not wait for it (`--unsafe-no-fsync`), which is the same for all",
 		fmt.Sprintf("%d clients make the objects, without a limit of their own", Writers),
 		"Every program is `system:masters` with a client certificate, so that no queue of priority and fairness is in between; " +
-			"same key, same root CA, leader election off, log level 0",
+			"same key, same root CA, log level 0; leader election is off where one process runs",
 	}
 }
 

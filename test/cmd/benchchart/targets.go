@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/client-go/tools/leaderelection"
+
 	"sa-controller-manager/test/bench/result"
 	"sa-controller-manager/test/bench/world"
 )
@@ -29,20 +31,38 @@ func targets() []target {
 	const (
 		defaults  = "default flags, RSA"
 		unlimited = "unlimited QPS, P-256"
+		foreign   = "5000 foreign Secrets"
+		perObject = "requests for each object"
+		waits     = "a replica that waits"
 	)
 	return []target{
 		{"namespaces", defaults, "time", world.Manual, 0.06, true},
 		{"namespaces", unlimited, "time", world.Manual, 0.40, true},
 		{"secrets", defaults, "time", world.Manual, 0.05, true},
 		{"secrets", unlimited, "time", world.Manual, 0.45, true},
-		{"secrets", unlimited, "CPU of the controller", world.Manual, 0.5, true},
+		{"secrets", unlimited, "CPU of the controller", world.Manual, 0.75, true},
+		{"secrets", unlimited, perObject, world.Manual, 1, false},
 		{"deletions", defaults, "time", world.Manual, 0.08, true},
-		{"deletions", unlimited, "time", world.Manual, 0.75, true},
-		{"restart", "5000 foreign Secrets", "ready to a new Secret filled", world.Manual, 0.4, true},
-		{"restart", "5000 foreign Secrets", "steady memory, RssAnon", world.Manual, 0.22, true},
-		{"pods", "one client", "added p50", "ours", 1.15, true},
+		{"deletions", unlimited, "time", world.Manual, 1, true},
+		{"deletions", unlimited, "CPU of the controller", world.Manual, 1.1, true},
+		{"deletions", unlimited, perObject, world.Manual, 2, false},
+		{"restart", "no foreign Secrets", "start to ready", world.Manual, 1, true},
+		{"restart", foreign, "ready to a new Secret filled", world.Manual, 0.4, true},
+		{"restart", foreign, "steady memory, RssAnon", world.Manual, 0.22, true},
+		{"pods", "one client", "added p50", "ours", 1.1, true},
+		{"pods", "100 clients", "added p50", "ours", 1.1, true},
+		{"failover", "the leader told to stop", "", world.Manual, 0.5, false},
+		// The lease duration and two retry periods with client-go's jitter, of the default flags.
+		{"failover", "the leader killed", "", world.Manual, 15 + 2*2*(1+leaderelection.JitterFactor), false},
+		{"failover", "two replicas behind a Service, the leader told to stop", "", world.Manual, 0, false},
+		{"replicas", "", "requests", waits, 0.5, true},
+		{"replicas", "", "CPU", waits, 0.5, true},
+		{"replicas", "", "of these", "", 0, false},
+		{"binary", "", "", "", 60, false},
 		{"scale", "", "live heap for each token Secret", "", 1.5, false},
 		{"scale", "", "a GET of another client, p99, meanwhile to before", "", 2, false},
+		{"scale", "", "restart, start to ready", "100000 token Secrets", 8, false},
+		{"scale", "", "restart, peak memory, RSS", "100000 token Secrets", 300, false},
 		{"scale-slope", "", "time to fill all token Secrets", "", 1.15, false},
 	}
 }
@@ -95,6 +115,10 @@ func title(r *result.Report, scenario string) string {
 		return fmt.Sprintf("%d token Secrets", r.Sizes["token Secrets"])
 	case "deletions":
 		return fmt.Sprintf("%d accounts deleted", r.Sizes["deleted accounts"])
+	case "failover":
+		return ""
+	case "replicas":
+		return fmt.Sprintf("three replicas, %d namespaces", r.Sizes["namespaces with three replicas"])
 	case "pods":
 		return "Pods through the webhook"
 	case "scale", "scale-slope":

@@ -18,6 +18,7 @@ import (
 
 	"sa-controller-manager/test/bench/nullwebhook"
 	"sa-controller-manager/test/bench/peer"
+	"sa-controller-manager/test/bench/result"
 	"sa-controller-manager/test/bench/world"
 	"sa-controller-manager/test/devcluster"
 )
@@ -32,27 +33,41 @@ func main() {
 	flag.IntVar(&o.Secrets, "secrets", 2000, "token Secrets")
 	flag.IntVar(&o.Accounts, "accounts", 500, "accounts that are deleted")
 	flag.IntVar(&o.Foreign, "foreign", 5000, "Secrets of 10 KiB that concern nobody")
+	flag.IntVar(&o.Large, "large", 10_000, "namespaces that three replicas watch, each with a token Secret")
 	flag.IntVar(&o.PodCount, "pods", 500, "Pods that one client creates, for each kind of admission and repetition")
-	flag.DurationVar(&o.Settling, "settling", 150*time.Second, "how long a program settles before its memory is read; the Go runtime collects garbage unasked for after two minutes")
-	flag.DurationVar(&o.Window, "window", 2*time.Minute, "how long to measure what happens while nothing happens")
+	flag.DurationVar(&o.Settling, "settling", 130*time.Second, "how long a program settles before its memory is read; the Go runtime collects garbage unasked for after two minutes")
+	flag.DurationVar(&o.Window, "window", time.Minute, "how long to measure what happens while nothing happens")
 	flag.DurationVar(&o.Stage, "stage", 15*time.Minute, "longest time for one wait")
-	scenarios := flag.String("scenarios", "changes,restart,pods,idle", "which to measure")
-	limit := flag.Duration("limit", 4*time.Hour, "when to end at the latest, with the results until then")
+	quick := flag.Bool("quick", false, "a run of about 8 minutes: one repetition, fewer objects and shorter waits, in place of the flags for these")
+	scenarios := flag.String("scenarios", strings.Join(names(o), ","), "which to measure")
+	limit := flag.Duration("limit", 90*time.Minute, "when to end at the latest, with the results until then")
 	out := flag.String("out", "bin/bench/peer.json", "where the results go")
 	add := flag.Bool("add", false, "keep what the file has of other scenarios, if it was measured on the same machine with the same binaries")
 	flag.Parse()
+	if *quick {
+		o.Quicken()
+	}
 	os.Exit(world.Main(*limit, func(ctx context.Context) error {
-		return measure(ctx, o, strings.Split(*scenarios, ","), *out, *add)
+		return measure(ctx, o, strings.Split(*scenarios, ","), *out, *add, *quick)
 	}))
 }
 
-func measure(ctx context.Context, o *peer.Options, scenarios []string, out string, add bool) error {
+// names are those of all scenarios.
+func names(o *peer.Options) []string {
+	var all []string
+	for _, s := range o.Scenarios() {
+		all = append(all, s.Name)
+	}
+	return all
+}
+
+func measure(ctx context.Context, o *peer.Options, scenarios []string, out string, add, quick bool) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
 	for _, name := range scenarios {
-		if !slices.ContainsFunc(o.Scenarios(), func(s peer.Scenario) bool { return s.Name == name }) {
-			return fmt.Errorf("--scenarios: %q is none of changes, restart, pods and idle", name)
+		if !slices.Contains(names(o), name) {
+			return fmt.Errorf("--scenarios: %q is none of %s", name, strings.Join(names(o), ", "))
 		}
 	}
 	var err error
@@ -61,6 +76,10 @@ func measure(ctx context.Context, o *peer.Options, scenarios []string, out strin
 	}
 	if o.Report, err = world.NewReport(ctx, "peer", o.Binary, o.Sizes()); err != nil {
 		return err
+	}
+	if quick {
+		o.Report.Conditions = append([]string{"**A quick run**, with few objects, short waits and one repetition: see `make bench-peer` for one that counts"}, o.Report.Conditions...)
+		o.Progress.Linef("%s", o.Report.Conditions[0])
 	}
 	if add {
 		if err := o.Report.Extend(out); err != nil {
@@ -72,6 +91,12 @@ func measure(ctx context.Context, o *peer.Options, scenarios []string, out strin
 			}
 		}
 	}
+	binary, err := os.Stat(o.Binary.Path)
+	if err != nil {
+		return err
+	}
+	o.Report.Drop("binary")
+	o.Report.Add(result.Key{Scenario: "binary", Metric: "size", Unit: "MB", Program: world.Manual}, float64(binary.Size())/1e6)
 	o.Progress.Linef("%s", o.Report.Machine)
 	return errors.Join(all(ctx, o, scenarios, out), o.Report.Write(out))
 }
@@ -94,7 +119,7 @@ func all(ctx context.Context, o *peer.Options, scenarios []string, out string) e
 			// Some repetitions are no result.
 			o.Report.Drop(s.Parts...)
 		}
-		o.Report.Summarize(world.KCM, peer.NullPatch)
+		o.Report.Summarize(world.KCM, peer.NullPatch, peer.Leading)
 		if err := o.Report.Write(out); err != nil {
 			return err
 		}

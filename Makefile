@@ -24,7 +24,7 @@ endif
 
 # The version comes from the newest tag v*. Without tags, or if git refuses to read the clone, it
 # has the form v0.0.0-* that k8s.io/component-base requires. Only targets that build evaluate it.
-version = $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo "v0.0.0-$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)")
+version = $(shell git describe --tags --match 'v[0-9]*' --abbrev=12 --dirty 2>/dev/null || echo "v0.0.0-$$(git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)")
 commit = $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 tree_state = $(shell test -z "$$(git status --porcelain 2>&1)" && echo clean || echo dirty)
 # The date of the commit and not of the build, so that equal sources give equal
@@ -47,26 +47,42 @@ build: ## Build the binary into bin/, static and with its version stamped.
 
 .PHONY: image
 image: build ## Write the container image to bin/, for "docker load"; needs no engine and no registry.
-	@go -C test run -buildvcs=false ./cmd/image -binary=$(CURDIR)/bin/$(product) -out=$(CURDIR)/bin/$(product)-image.tar \
-		-tag='$(version)' -revision='$(commit)' -date='$(date)'
+	@go -C test run -buildvcs=false ./cmd/image -out=$(CURDIR)/bin/$(product)-image.tar \
+		-tag='$(version)' -revision='$(commit)' -date='$(date)' $(CURDIR)/bin/$(product)
 
-# Equal commits give equal files: they hold no path, time or owner of the machine.
+# The same commit and the same Go give the same bytes: no file has a path, time, owner or setting of
+# the machine.
 .PHONY: release
-release: ## Write the release into bin/release/: binaries, images, manifests, SPDX documents, checksums.
-	@rm -rf bin/release && mkdir -p bin/release
-	@go -C test build -buildvcs=false -o ../bin/image ./cmd/image
-	@go -C test build -buildvcs=false -o ../bin/sbom ./cmd/sbom
+release: export GOFLAGS := -trimpath
+release: export GOWORK := off
+release: export GOAMD64 := v1
+release: export GOARM64 := v8.0
+release: export GOFIPS140 := off
+release: ## Write the release into bin/release/: archives, image, manifests, SPDX documents, provenance, checksums.
+	@changed=$$(git status --porcelain) && test -z "$$changed" || { \
+		echo "a release is built from a commit: commit or stash the changes that \"git status\" lists" >&2; exit 1; }
+	@rm -rf bin/release bin/parts && mkdir -p bin/release
+	@for tool in archive image provenance sbom; do go -C test build -buildvcs=false -o ../bin/$$tool ./cmd/$$tool; done
 	@for arch in amd64 arm64; do \
-		name=bin/release/$(product)-linux-$$arch; \
-		echo "building $$name $(version)"; \
-		GOOS=linux GOARCH=$$arch $(go_build) -ldflags '-s -w $(stamps)' -o $$name ./cmd/$(product); \
-		bin/image -binary=$$name -out=bin/release/$(product)-image-linux-$$arch.tar \
-			-tag='$(version)' -revision='$(commit)' -date='$(date)'; \
-		bin/sbom -binary=$$name -out=$$name.spdx.json -version='$(version)' -date='$(date)'; \
+		parts=bin/parts/$$arch; \
+		name=bin/release/$(product)_$(version)_linux_$$arch; \
+		echo "building $$name.tar.gz"; \
+		GOOS=linux GOARCH=$$arch $(go_build) -ldflags '-s -w $(stamps)' -o $$parts/$(product) ./cmd/$(product); \
+		cp LICENSE README.md $$parts/; \
+		bin/archive -dir=$$parts -out=$$name.tar.gz -date='$(date)'; \
+		bin/sbom -binary=$$parts/$(product) -out=$$name.spdx.json -version='$(version)' -date='$(date)'; \
 	done
-	@git ls-files -z manifests ':!*.go' | LC_ALL=C sort -z | tar --null --files-from=- --create --format=ustar --mtime='$(date)' \
-		--owner=0 --group=0 --numeric-owner --mode=u=rw,go=r | gzip -n >bin/release/manifests.tar.gz
+	@bin/image -layout=bin/parts/image -tag='$(version)' -revision='$(commit)' -date='$(date)' bin/parts/{amd64,arm64}/$(product)
+	@bin/archive -dir=bin/parts/image -out=bin/release/$(product)_$(version)_image.tar -date='$(date)'
+	@git ls-files -z manifests ':!*.go' | xargs -0 bin/archive -out=bin/release/manifests.tar.gz -date='$(date)'
+	@bin/provenance -dir=bin/release -binary=bin/parts/amd64/$(product) -out=bin/release/provenance.json -version='$(version)' -commit='$(commit)'
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS
+
+.PHONY: sign
+sign: ## Sign bin/release/SHA256SUMS with the SSH key of the file KEY; docs/verify.md has what others do with it.
+	@test -n "$(KEY)" || { echo "KEY=FILE says with which SSH key to sign; the file of a public key takes it from ssh-agent" >&2; exit 1; }
+	@cd bin/release && sha256sum --check --quiet SHA256SUMS && rm -f SHA256SUMS.sig
+	@ssh-keygen -Y sign -n file -f "$(KEY)" bin/release/SHA256SUMS
 
 .PHONY: build-kms-signer
 build-kms-signer: deps ## Build bin/sa-kms-signer, which signs with keys of an HSM or a key management service; needs a C compiler.

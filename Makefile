@@ -84,6 +84,10 @@ sign: ## Sign bin/release/SHA256SUMS with the SSH key of the file KEY; docs/veri
 	@cd bin/release && sha256sum --check --quiet SHA256SUMS && rm -f SHA256SUMS.sig
 	@ssh-keygen -Y sign -n file -f "$(KEY)" bin/release/SHA256SUMS
 
+.PHONY: tag
+tag: ## Tag the commit as VERSION, if changelog, manifests and chart name it; otherwise say what to do.
+	@test/release/tag.sh "$(VERSION)"
+
 .PHONY: build-kms-signer
 build-kms-signer: deps ## Build bin/sa-kms-signer, which signs with keys of an HSM or a key management service; needs a C compiler.
 	CGO_ENABLED=1 go -C cmd/sa-kms-signer build -buildvcs=false -o ../../bin/sa-kms-signer .

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -135,7 +136,7 @@ func (c *cluster) apply(t *testing.T, overlay, image string) {
 	testutil.Must(t, err)
 	run(t, "docker", "cp", source, c.controlPlane()+":/opt/manifests")
 	rendered := c.onNode(t, "kubectl", "kustomize", "/opt/manifests/"+overlay)
-	replaced := strings.ReplaceAll(rendered, "image: sa-controller-manager:v0.0.0", "image: "+image)
+	replaced := regexp.MustCompile(`image: sa-controller-manager:v\S+`).ReplaceAllLiteralString(rendered, "image: "+image)
 	c.onNodeWith(t, replaced, "kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "apply", "--server-side", "-f", "-")
 }
 

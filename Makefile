@@ -176,6 +176,7 @@ test-integration: control-plane kubectl build ## Run the integration tests on a 
 
 .PHONY: test-long
 test-long: control-plane kubectl build-race s3-gateway ## Run all integration tests with a race-enabled binary; some take minutes, or need the whole machine.
+	@test/deps.sh release
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m ./...
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) SACM_S3_GATEWAY=$(CURDIR)/bin/versitygw go -C test/publishing test -count=1 -timeout=40m .
 

@@ -5,7 +5,8 @@
 # Installs what a bare Debian lacks: a C compiler and headers for the race detector,
 # git, and openssl and curl, which the documents use. It installs only what is
 # missing; where nothing is, it takes no time and needs no rights. With the argument
-# "backends" it installs what the tests of sa-kms-signer use, too, with "browser" a browser.
+# "backends" it installs what the tests of sa-kms-signer use, too, with "browser" a browser,
+# with "release" what signs one.
 set -euo pipefail
 
 missing=()
@@ -22,6 +23,9 @@ if [ "${1:-}" = backends ]; then
 fi
 if [ "${1:-}" = browser ]; then
 	command -v chromium-headless-shell >/dev/null || missing+=(chromium-headless-shell)
+fi
+if [ "${1:-}" = release ]; then
+	command -v ssh-keygen >/dev/null || missing+=(openssh-client)
 fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 

@@ -20,13 +20,11 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// pageTimeout bounds a whole page.
-const pageTimeout = 2 * time.Minute
-
 // shell is what a reader of a page has: programs, a cluster, a directory.
 type shell struct {
 	dir         string
 	environment []string
+	timeout     time.Duration // of a whole page
 }
 
 func newShell(t *testing.T, cluster *testcluster.ControlPlane) *shell {
@@ -36,7 +34,7 @@ func newShell(t *testing.T, cluster *testcluster.ControlPlane) *shell {
 		path = append(path, link(t, "kubectl", kubectl))
 	}
 	path = append(path, os.Getenv("PATH"))
-	return &shell{dir: t.TempDir(), environment: append(os.Environ(),
+	return &shell{dir: t.TempDir(), timeout: 2 * time.Minute, environment: append(os.Environ(),
 		"KUBECONFIG="+cluster.Kubeconfig(), "PATH="+strings.Join(path, ":"))}
 }
 
@@ -59,7 +57,7 @@ func (s *shell) run(t *testing.T, blocks ...string) []result {
 	for i, block := range blocks {
 		fmt.Fprintf(&script, "{\n%s\n} >%[2]s/%[3]d.out 2>&1\necho -n $? >%[2]s/%[3]d.code\n", block, out, i)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), pageTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), s.timeout)
 	defer cancel()
 	bash := exec.CommandContext(ctx, "bash", "-c", script.String())
 	bash.Dir, bash.Env = s.dir, s.environment

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Needs Linux, Go, git and make. What else is needed is built from Go modules
-# pinned in test/peers/go.mod (the control plane) and test/tools/go.mod (linters),
-# or, for the race detector, installed by the target deps.
+# pinned in test/peers/go.mod (the control plane), test/tools/go.mod (linters), and
+# test/chart/go.mod (Helm) or, for the race detector, installed by the target deps.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -271,8 +271,9 @@ kind-down: kind ## Delete that cluster.
 .PHONY: e2e-kind
 e2e-kind: build image kind ## Run the end-to-end tests on kind clusters; arguments for go test in ARGS.
 	@go -C test build -buildvcs=false -ldflags '-s -w' -o ../bin/node/apicheck ./kind/apicheck
+	@go -C test/chart build -buildvcs=false -o ../../bin/tools/helm helm.sh/helm/v4/cmd/helm
 	@cp bin/$(product) bin/node/
-	SACM_NODE_BINARIES=$(CURDIR)/bin/node SACM_IMAGE=$(CURDIR)/bin/$(product)-image.tar \
+	SACM_HELM=$(CURDIR)/bin/tools/helm SACM_NODE_BINARIES=$(CURDIR)/bin/node SACM_IMAGE=$(CURDIR)/bin/$(product)-image.tar \
 		go -C test test -tags=kind -count=1 -timeout=150m -v ./kind $(ARGS)
 
 ##@ Conformance
@@ -351,7 +352,7 @@ update-lint: ## Fix what golangci-lint can fix by itself.
 
 .PHONY: update-modules
 update-modules: ## Tidy go.mod and go.sum of all modules but test/alerts.
-	for module in . test test/differential test/conformance test/tools test/peers test/peers/v1.34 test/peers/v1.35; do go -C $$module mod tidy; done
+	for module in . test test/chart test/differential test/conformance test/tools test/peers test/peers/v1.34 test/peers/v1.35; do go -C $$module mod tidy; done
 
 .PHONY: update-flags
 update-flags: ## Write docs/flags.md from the binary.

@@ -104,8 +104,15 @@ func (c *cluster) killLeader(t *testing.T) {
 	}
 }
 
-// deploy loads the image and applies the overlay as it tells its reader to.
+// deploy applies the overlay as it tells its reader to.
 func (c *cluster) deploy(t *testing.T) {
+	t.Helper()
+	c.apply(t, "overlays/deployment", c.prepare(t))
+	c.awaitRollout(t)
+}
+
+// prepare makes what the overlay and the chart need. It returns the image.
+func (c *cluster) prepare(t *testing.T) string {
 	t.Helper()
 	archive := os.Getenv("SACM_IMAGE")
 	if archive == "" {
@@ -115,8 +122,7 @@ func (c *cluster) deploy(t *testing.T) {
 	c.kubectl(t, "create", "namespace", ownNamespace)
 	c.kubectl(t, "-n", ownNamespace, "create", "secret", "generic", "sa-controller-manager-pki",
 		"--from-file=sa.key=/etc/kubernetes/pki/sa.key", "--from-file=ca.crt=/etc/kubernetes/pki/ca.crt")
-	c.apply(t, "overlays/deployment", imageIn(t, archive))
-	c.awaitRollout(t)
+	return imageIn(t, archive)
 }
 
 // imageIn is the name of the image in an archive.

@@ -1,0 +1,231 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package chart tests manifests/chart with Helm's and kustomize's own code. It is a module of its own,
+// so that neither is in the go.mod of the product.
+package chart
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	"helm.sh/helm/v4/pkg/engine"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	manifests = "../../manifests"
+	chart     = manifests + "/chart"
+)
+
+type object = map[string]any
+
+// render returns the objects of the chart by kind, namespace and name, those of hooks apart.
+func render(t *testing.T, namespace, values string) (objects, hooks map[string]object, err error) {
+	t.Helper()
+	loaded, err := loader.Load(chart)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := common.ReadValues([]byte(values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := util.ToRenderValues(loaded, given, common.ReleaseOptions{Name: "any", Namespace: namespace, IsInstall: true}, common.DefaultCapabilities)
+	if err != nil {
+		return nil, nil, err
+	}
+	files, err := engine.Render(loaded, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, hooks = map[string]object{}, map[string]object{}
+	for path, text := range files {
+		if filepath.Ext(path) != ".yaml" {
+			continue
+		}
+		for key, o := range parse(t, text, namespace) {
+			into := objects
+			if _, isHook := field(o, "metadata", "annotations", "helm.sh/hook").(string); isHook {
+				into = hooks
+			}
+			if into[key] != nil {
+				t.Errorf("%s is rendered twice", key)
+			}
+			into[key] = o
+		}
+	}
+	return objects, hooks, nil
+}
+
+// parse puts objects without a namespace into the given one, as an installation does; those without one
+// by their kind have it in both.
+func parse(t *testing.T, text, namespace string) map[string]object {
+	t.Helper()
+	found := map[string]object{}
+	for document := range strings.SplitSeq("\n"+text, "\n---") {
+		var o object
+		if err := yaml.Unmarshal([]byte(document), &o); err != nil {
+			t.Fatalf("%v\n%s", err, document)
+		}
+		if o == nil {
+			continue
+		}
+		metadata := o["metadata"].(object)
+		if metadata["namespace"] == nil {
+			metadata["namespace"] = namespace
+		}
+		found[strings.Join([]string{o["kind"].(string), metadata["namespace"].(string), metadata["name"].(string)}, " ")] = o
+	}
+	return found
+}
+
+func field(o any, path ...string) any {
+	for _, name := range path {
+		inner, _ := o.(object)
+		o = inner[name]
+	}
+	return o
+}
+
+// kustomized returns what kustomize makes of a kustomization over the manifests.
+func kustomized(t *testing.T, namespace, kustomization string) map[string]object {
+	t.Helper()
+	dir, err := os.MkdirTemp(chart, ".test-") // kustomize wants resources by relative paths
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := made.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(t, string(text), namespace)
+}
+
+// TestChartIsTheOverlay: whoever installs the chart gets what "kubectl apply -k" makes.
+func TestChartIsTheOverlay(t *testing.T) {
+	const namespace = "sa-controller-manager"
+	for name, tc := range map[string]struct{ values, kustomization string }{
+		"default":    {"", "resources: [../../overlays/deployment]"},
+		"monitoring": {"monitoring: {enabled: true}", "resources: [../../overlays/deployment, ../../monitoring]\ncomponents: [../../monitoring/deployment]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, hooks, err := render(t, namespace, tc.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := kustomized(t, namespace, tc.kustomization)
+			delete(want, "Namespace "+namespace+" "+namespace) // Helm makes it, and the notes say which label it should have
+			for key := range want {
+				if !reflect.DeepEqual(got[key], want[key]) {
+					t.Errorf("%s: the chart has\n%s\nwant\n%s", key, text(t, got[key]), text(t, want[key]))
+				}
+			}
+			for key := range got {
+				if want[key] == nil {
+					t.Errorf("%s is in the chart alone", key)
+				}
+			}
+			if len(hooks) != 1 {
+				t.Errorf("the chart has %d hooks, want the one that switches the webhook off", len(hooks))
+			}
+		})
+	}
+}
+
+func text(t *testing.T, o object) string {
+	t.Helper()
+	data, err := yaml.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func TestValues(t *testing.T) {
+	const deployment = "Deployment x sa-controller-manager"
+	container := func(all map[string]object) object {
+		return field(all[deployment], "spec", "template", "spec", "containers").([]any)[0].(object)
+	}
+	for name, tc := range map[string]struct {
+		values string
+		is     func(map[string]object) bool
+		// refused is part of the error.
+		refused string
+	}{
+		"another namespace": {is: func(all map[string]object) bool {
+			_, elsewhere := all["Deployment sa-controller-manager sa-controller-manager"]
+			policy := field(all["ValidatingAdmissionPolicy x sa-controller-manager-probe-deployment"], "spec", "matchConditions").([]any)[0]
+			subject := field(all["ClusterRoleBinding x system:sa-controller-manager:token-deployment"], "subjects").([]any)[0]
+			return !elsewhere && slices.Contains(container(all)["args"].([]any), any("--webhook-service-namespace=x")) &&
+				strings.Contains(field(policy, "expression").(string), "system:serviceaccount:x:") && field(subject, "namespace") == "x"
+		}},
+		"image": {values: "image: {repository: r/p, tag: v1, pullSecrets: [{name: s}]}", is: func(all map[string]object) bool {
+			secrets, _ := field(all[deployment], "spec", "template", "spec", "imagePullSecrets").([]any)
+			return container(all)["image"] == "r/p:v1" && len(secrets) == 1
+		}},
+		"one replica, which a drain may evict": {values: "replicas: 1", is: func(all map[string]object) bool {
+			return field(all[deployment], "spec", "replicas") == 1.0 && all["PodDisruptionBudget x sa-controller-manager"] == nil
+		}},
+		"flags come last": {values: "{extraArgs: [--bind-address=::1], monitoring: {enabled: true}}", is: func(all map[string]object) bool {
+			args := container(all)["args"].([]any)
+			return args[len(args)-1] == "--bind-address=::1"
+		}},
+		"nodes": {values: "{nodeSelector: {a: b}, tolerations: []}", is: func(all map[string]object) bool {
+			spec := field(all[deployment], "spec", "template", "spec").(object)
+			return field(spec, "nodeSelector", "a") == "b" && spec["tolerations"] == nil
+		}},
+		"resources": {values: "resources: {limits: {memory: 1Gi}}", is: func(all map[string]object) bool {
+			return field(container(all), "resources", "limits", "memory") == "1Gi"
+		}},
+		"unknown value":  {values: "replicaCount: 3", refused: "replicaCount"},
+		"no replica":     {values: "replicas: 0", refused: "/replicas"},
+		"no flag":        {values: "extraArgs: [v=2]", refused: "/extraArgs/0"},
+		"wrong type":     {values: "monitoring: {enabled: \"no\"}", refused: "/monitoring/enabled"},
+		"unknown policy": {values: "image: {pullPolicy: Sometimes}", refused: "/image/pullPolicy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all, hooks, err := render(t, "x", tc.values)
+			switch {
+			case tc.refused != "":
+				if err == nil || !strings.Contains(err.Error(), tc.refused) {
+					t.Errorf("got %v, want an error that names %s", err, tc.refused)
+				}
+			case err != nil:
+				t.Error(err)
+			case !tc.is(all):
+				t.Error(text(t, all[deployment]))
+			case field(hooks["Job x sa-controller-manager-uninstall"], "metadata", "annotations", "helm.sh/hook") != "pre-delete":
+				t.Errorf("the hooks are %v", hooks)
+			}
+		})
+	}
+}
+
+func TestLint(t *testing.T) {
+	linted := lint.RunAll(chart, nil, "x")
+	for _, message := range linted.Messages {
+		if message.Severity > support.InfoSev {
+			t.Error(message)
+		}
+	}
+}

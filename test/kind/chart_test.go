@@ -1,0 +1,48 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kind
+
+package kind
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
+)
+
+// TestChart installs the Helm chart, upgrades it while Pods are created, and uninstalls it: no Pod may be
+// refused once nothing answers.
+func TestChart(t *testing.T) {
+	c := create(t, stock(t, 0))
+	c.awaitPods(t, metav1.NamespaceSystem, allReady)
+	repository, tag, _ := strings.Cut(c.prepare(t), ":")
+	helm := func(args ...string) {
+		t.Helper()
+		run(t, os.Getenv("SACM_HELM"), append(args, "--wait", "--kubeconfig="+c.kubeconfig, "--namespace="+ownNamespace)...)
+	}
+	install := func() {
+		t.Helper()
+		helm("install", "sacm", "../../manifests/chart", "--set-string=image.repository="+repository+",image.tag="+tag)
+	}
+	install()
+	c.turnKubernetesOff(t)
+	namespace := c.namespace(t, "in-use")
+	c.awaitAdmission(t, namespace)
+	c.unharmed(t, "during-upgrade", func() {
+		helm("upgrade", "sacm", "../../manifests/chart", "--reuse-values", "--set=replicas=3")
+		c.awaitRollout(t)
+	})
+	helm("uninstall", "sacm")
+	if left := c.kubectl(t, "-n", ownNamespace, "get", "all,serviceaccounts", "--field-selector=metadata.name!=default", "-o", "name"); left != "" {
+		t.Errorf("after the uninstallation there are\n%s", left)
+	}
+	_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	testutil.Must(t, err)
+	install()
+	c.product(t, "webhook", "register", "--kubeconfig=/etc/kubernetes/admin.conf")
+	c.awaitAdmission(t, namespace)
+}

@@ -52,6 +52,6 @@ for name in "${!sources[@]}"; do
 done
 [ ${#stale[@]} -eq 0 ] || fail "not what is made of the sources: ${stale[*]}" "make update-manifests"
 [ -z "$update" ] || exit 0
-go -C test/chart test . || fail "the chart is not what kustomize makes of the overlay"
+go -C test/chart test -count=1 . || fail "the chart is not what kustomize makes of the overlay"
 go test ./manifests/... || fail "the manifests are wrong"
 go test ./cmd/sa-controller-manager/commands -run 'Manifests' || fail "the manifests do not fit the binary's flags"

@@ -75,7 +75,7 @@ func TestAlertsAreDocumented(t *testing.T) {
 			t.Errorf("%s: the severity is %q", alert.Alert, alert.Labels["severity"])
 		}
 	}
-	for _, match := range regexp.MustCompile(`(?m)^### (SACM\w+)$`).FindAllStringSubmatch(operations(t), -1) {
+	for _, match := range regexp.MustCompile(`(?m)^### (SACM\w+)$`).FindAllStringSubmatch(page(t, operationsFile), -1) {
 		headings = append(headings, match[1])
 	}
 	if diff := cmp.Diff(names, headings); diff != "" {
@@ -83,7 +83,7 @@ func TestAlertsAreDocumented(t *testing.T) {
 	}
 }
 
-// A metric that is asked for is in docs/operations.md, which is compared with the code.
+// A metric that is asked for is in docs/metrics.md, which is compared with the code.
 func TestExpressionsAskForMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{ // of Prometheus and of kube-apiserver
@@ -104,7 +104,7 @@ func TestExpressionsAskForMetricsThatExist(t *testing.T) {
 		}
 		for _, name := range asked {
 			if !known[name] && !known[strings.TrimSuffix(name, "_bucket")] {
-				t.Errorf("%s asks for %s, which is not in %s", where, name, operationsFile)
+				t.Errorf("%s asks for %s, which is not in %s", where, name, metricsFile)
 			}
 		}
 	}

@@ -18,12 +18,15 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// docs/operations.md is compared with the code, so that an engineer who reads it at
-// night finds every metric and every Event, and none that was renamed.
+// docs/metrics.md and docs/operations.md are compared with the code, so that an engineer who reads them
+// at night finds every metric, every Event and every alert, and none that was renamed.
 
-const operationsFile = "../docs/operations.md"
+const (
+	metricsFile    = "../docs/metrics.md"
+	operationsFile = "../docs/operations.md"
+)
 
-func TestOperationsHasEveryMetric(t *testing.T) {
+func TestPageHasEveryMetric(t *testing.T) {
 	t.Parallel()
 	var ours []string
 	for _, name := range documented(t, "Metrics") {
@@ -32,23 +35,23 @@ func TestOperationsHasEveryMetric(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(metricNames(t), ours); diff != "" {
-		t.Errorf("metrics of the code (-) and of %s (+):\n%s", operationsFile, diff)
+		t.Errorf("metrics of the code (-) and of %s (+):\n%s", metricsFile, diff)
 	}
 }
 
-func TestOperationsHasEveryEvent(t *testing.T) {
+func TestPageHasEveryEvent(t *testing.T) {
 	t.Parallel()
 	if diff := cmp.Diff(eventReasons(t), documented(t, "Events")); diff != "" {
-		t.Errorf("reasons of Events of the code (-) and of %s (+):\n%s", operationsFile, diff)
+		t.Errorf("reasons of Events of the code (-) and of %s (+):\n%s", metricsFile, diff)
 	}
 }
 
 // documented are the names in the first cells of the tables below a heading, sorted.
 func documented(t *testing.T, heading string) []string {
 	t.Helper()
-	_, text, found := strings.Cut(operations(t), "\n## "+heading+"\n")
+	_, text, found := strings.Cut(page(t, metricsFile), "\n## "+heading+"\n")
 	if !found {
-		t.Fatalf("%s has no heading %q", operationsFile, heading)
+		t.Fatalf("%s has no heading %q", metricsFile, heading)
 	}
 	text, _, _ = strings.Cut(text, "\n## ")
 	names := map[string]bool{}
@@ -64,9 +67,9 @@ func documented(t *testing.T, heading string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-func operations(t *testing.T) string {
+func page(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(operationsFile)
+	text, err := os.ReadFile(file)
 	testutil.Must(t, err)
 	return string(text)
 }

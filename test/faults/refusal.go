@@ -29,7 +29,7 @@ const (
 	answerLimit = 2 * time.Second
 )
 
-// Labels of sacm_file_reloads_total (docs/operations.md).
+// Labels of sacm_file_reloads_total (docs/metrics.md).
 const (
 	keyFlag = "service-account-private-key-file"
 	caFlag  = "root-ca-file"

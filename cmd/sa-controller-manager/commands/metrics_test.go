@@ -26,7 +26,7 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// Of the metrics that libraries register, docs/operations.md promises some, and alerts rely
+// Of the metrics that libraries register, docs/metrics.md promises some, and alerts rely
 // on them. Here is each one, under its name.
 func TestMetricsOfLibraries(t *testing.T) {
 	t.Parallel()
@@ -42,11 +42,11 @@ func TestMetricsOfLibraries(t *testing.T) {
 	}
 	names := promised(t)
 	if len(names) < 10 {
-		t.Fatalf("docs/operations.md promises %q, want more", names)
+		t.Fatalf("docs/metrics.md promises %q, want more", names)
 	}
 	for _, name := range names {
 		if !strings.Contains(served, "\n# TYPE "+name+" ") {
-			t.Errorf("%s is in docs/operations.md and not served", name)
+			t.Errorf("%s is in docs/metrics.md and not served", name)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func useLibraries(t *testing.T) {
 // promised are the names in the second table below the heading of the metrics.
 func promised(t *testing.T) []string {
 	t.Helper()
-	data, err := os.ReadFile("../../../docs/operations.md")
+	data, err := os.ReadFile("../../../docs/metrics.md")
 	testutil.Must(t, err)
 	_, text, _ := strings.Cut(string(data), "\nOf the libraries of Kubernetes:\n")
 	text, _, _ = strings.Cut(text, "\n## ")

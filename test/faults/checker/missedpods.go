@@ -13,7 +13,7 @@ import (
 )
 
 // eventsPerScan is of how many Pods one scan tells each by an Event of its own. The Event about
-// all of them has their number (docs/operations.md).
+// all of them has their number (docs/metrics.md).
 const eventsPerScan = 100
 
 // missedNumber is where the Event about all missed Pods says how many there are.

@@ -111,6 +111,12 @@ ifneq ($(control_plane),)
 	@test/peers/build.sh $(control_plane)
 endif
 
+.PHONY: kube-apiserver
+kube-apiserver: ## Build etcd and kube-apiserver alone.
+ifneq ($(control_plane),)
+	@test/peers/build.sh $(control_plane) etcd kube-apiserver
+endif
+
 .PHONY: kubectl
 kubectl: ## Build kubectl beside the control plane.
 ifneq ($(control_plane),)
@@ -120,29 +126,29 @@ endif
 ##@ Try
 
 .PHONY: demo
-demo: control-plane build ## Show and verify what the binary does beside a real kube-apiserver, then clean up.
+demo: kube-apiserver build ## Show and verify what the binary does beside a real kube-apiserver, then clean up.
 	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo
 
 .PHONY: demo-rotation
-demo-rotation: control-plane build ## Rotate the keys of a real kube-apiserver under load, back and forth, and count failures: there must be none.
+demo-rotation: kube-apiserver build ## Rotate the keys of a real kube-apiserver under load, back and forth, and count failures: there must be none.
 	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo rotation
 
 .PHONY: demo-hsm
-demo-hsm: control-plane build build-kms-signer ## Move those keys to SoftHSM, to a transit engine, to a foreign signer and back, likewise; needs Debian packages.
+demo-hsm: kube-apiserver build build-kms-signer ## Move those keys to SoftHSM, to a transit engine, to a foreign signer and back, likewise; needs Debian packages.
 	@test/deps.sh backends
 	@go -C test/backends build -buildvcs=false -o ../../bin/transit ./cmd/transit
 	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
 	@SACM_BINARY=$(CURDIR)/bin/$(product) SACM_KMS_SIGNER=$(CURDIR)/bin/sa-kms-signer SACM_TRANSIT=$(CURDIR)/bin/transit bin/demo hsm
 
 .PHONY: demo-federation
-demo-federation: control-plane build s3-gateway ## Publish the keys in a real S3 gateway, and rotate them while a second kube-apiserver verifies with what is published.
+demo-federation: kube-apiserver build s3-gateway ## Publish the keys in a real S3 gateway, and rotate them while a second kube-apiserver verifies with what is published.
 	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
 	@SACM_BINARY=$(CURDIR)/bin/$(product) SACM_S3_GATEWAY=$(CURDIR)/bin/versitygw bin/demo federation
 
 .PHONY: run
-run: control-plane kubectl build ## Run a control plane and the binary until Ctrl-C; flags for the binary in FLAGS.
+run: kube-apiserver kubectl build ## Run a control plane and the binary until Ctrl-C; flags for the binary in FLAGS.
 	@go -C test build -buildvcs=false -o ../bin/run ./cmd/run
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/run $(FLAGS)
 

@@ -121,7 +121,7 @@ func kustomized(t *testing.T, namespace, kustomization string) map[string]object
 	return parse(t, string(text), namespace)
 }
 
-// TestChartIsTheOverlay: whoever installs the chart gets what "kubectl apply -k" makes.
+// TestChartIsTheOverlay: an installation of the chart is what "kubectl apply -k" makes.
 func TestChartIsTheOverlay(t *testing.T) {
 	const namespace = "sa-controller-manager"
 	for name, tc := range map[string]struct{ values, kustomization string }{

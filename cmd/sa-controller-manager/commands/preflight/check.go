@@ -73,11 +73,16 @@ func (r Report) Err() error {
 // Check asks the API server for each access, and who is asking. It returns once all
 // questions are answered or ctx has ended.
 func Check(ctx context.Context, client kubernetes.Interface, accesses []Access) Report {
+	// Only for people to read, so an API server without it is no problem.
+	user := make(chan string)
+	go func() {
+		name, _ := whoAmI(ctx, client)
+		user <- name
+	}()
 	report := checkAll(ctx, accesses, func(ctx context.Context, access Access) (bool, error) {
 		return ask(ctx, client, access)
 	})
-	// Only for people to read, so an API server without it is no problem.
-	report.User, _ = whoAmI(ctx, client)
+	report.User = <-user
 	return report
 }
 

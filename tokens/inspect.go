@@ -5,7 +5,6 @@ package tokens
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -120,13 +119,11 @@ func collect(header, payload object) (Token, error) {
 		{payload, claimAccountName, &token.AccountName},
 		{payload, claimAccountUID, &token.AccountUID},
 	} {
-		raw, present := member.of[member.name]
-		if !present {
-			continue
-		}
-		if !quoted(raw) || json.Unmarshal(raw, member.target) != nil {
+		value, ok := text(member.of, member.name)
+		if _, present := member.of[member.name]; present && !ok {
 			return Token{}, fmt.Errorf("%w: %s is not a string", ErrMalformed, member.name)
 		}
+		*member.target = value
 	}
 	return token, nil
 }

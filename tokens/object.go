@@ -4,9 +4,15 @@
 package tokens
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 )
+
+var errNoObject = errors.New("no JSON object with one member of each name")
 
 // object is a JSON object whose members are still encoded.
 type object map[string]json.RawMessage
@@ -16,28 +22,38 @@ type object map[string]json.RawMessage
 // tokens, does neither. So that a token has one meaning for all readers, duplicates are refused and
 // names are compared exactly.
 func parseObject(data []byte) (object, bool) {
-	if !json.Valid(data) { // the decoder below finds fewer errors
-		return nil, false
-	}
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	if start, err := decoder.Token(); err != nil || start != json.Delim('{') {
-		return nil, false
-	}
 	members := object{}
-	for decoder.More() {
-		key, err := decoder.Token()
-		if err != nil {
-			return nil, false
-		}
-		name, ok := key.(string)
-		if !ok {
-			return nil, false
-		}
-		var value json.RawMessage
-		if _, duplicate := members[name]; duplicate || decoder.Decode(&value) != nil {
-			return nil, false
-		}
-		members[name] = value
+	return members, decode(data, &members) == nil
+}
+
+// UnmarshalJSONFrom is json.UnmarshalerFrom's. Duplicates inside of a member matter to those who read
+// it.
+func (o *object) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
+	if start, err := decoder.ReadToken(); err != nil || start.Kind() != '{' {
+		return cmp.Or(err, errNoObject)
 	}
-	return members, true
+	for decoder.PeekKind() == '"' {
+		token, err := decoder.ReadToken()
+		if err != nil {
+			return err
+		}
+		name := token.String()
+		value, err := decoder.ReadValue()
+		if _, duplicate := (*o)[name]; duplicate || err != nil {
+			return cmp.Or(err, errNoObject)
+		}
+		(*o)[name] = json.RawMessage(value.Clone())
+	}
+	_, err := decoder.ReadToken()
+	return err
+}
+
+// text returns a member that is a string.
+func text(of object, name string) (value string, ok bool) {
+	raw := of[name]
+	return value, quoted(raw) && decode(raw, &value) == nil
+}
+
+func decode(data []byte, into any) error {
+	return jsonv2.Unmarshal(data, into, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 }

@@ -217,12 +217,6 @@ func hasAudience(raw json.RawMessage) bool {
 	return err == nil && len(list) > 0 && !slices.Contains(list, "")
 }
 
-// text returns a member that is a string.
-func text(of object, name string) (value string, ok bool) {
-	raw := of[name]
-	return value, quoted(raw) && json.Unmarshal(raw, &value) == nil
-}
-
 // quoted reports whether raw is a string. encoding/json reads null into anything.
 func quoted(raw json.RawMessage) bool { return bytes.HasPrefix(raw, []byte{'"'}) }
 

@@ -62,6 +62,9 @@ func ObserveRootCA(configMap *corev1.ConfigMap) *RootCA {
 	if observed.Annotations = maps.Clone(configMap.Annotations); observed.Described {
 		delete(observed.Annotations, DescriptionAnnotation)
 	}
+	if len(observed.Annotations) == 0 {
+		observed.Annotations = nil // an empty map takes as much memory as the rest
+	}
 	bundle, has := configMap.Data[RootCAKey]
 	if observed.Has = bundle != ""; observed.Has {
 		observed.Hash = sha256.Sum256([]byte(bundle))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -28,8 +29,9 @@ var tokenControllers = []string{meta.FieldManager, meta.UpstreamFieldManager}
 // createdByController reports whether a token controller owns the Secret's type, which cannot be
 // changed. The owner of data.token only filled it.
 func createdByController(secret *corev1.Secret) bool {
-	controllers, _ := owners(secret.ManagedFields, "f:type")
-	return controllers
+	return slices.ContainsFunc(secret.ManagedFields, func(entry metav1.ManagedFieldsEntry) bool {
+		return slices.Contains(tokenControllers, entry.Manager) && owns(entry, "f:type")
+	})
 }
 
 // MadeByTokenController reports whether a token controller created the Secret and not a user:
@@ -114,7 +116,7 @@ type Writer struct {
 func TokenWriter(entries []metav1.ManagedFieldsEntry) Writer {
 	var last Writer
 	for _, entry := range entries {
-		if _, owns := owned(entry, fieldsOfData)[fieldOfToken]; !owns {
+		if !owns(entry, fieldsOfData, fieldOfToken) {
 			continue
 		}
 		writer := Writer{Manager: entry.Manager}
@@ -141,9 +143,8 @@ const (
 
 // owners reports whether token controllers and others own the field at path.
 func owners(entries []metav1.ManagedFieldsEntry, path ...string) (controllers, others bool) {
-	last := len(path) - 1
 	for _, entry := range entries {
-		if _, owns := owned(entry, path[:last]...)[path[last]]; !owns {
+		if !owns(entry, path...) {
 			continue
 		}
 		if slices.Contains(tokenControllers, entry.Manager) {
@@ -155,25 +156,29 @@ func owners(entries []metav1.ManagedFieldsEntry, path ...string) (controllers, o
 	return controllers, others
 }
 
-// owned returns the fields below path that the entry owns.
+// owns reports whether the entry owns the field at path.
+func owns(entry metav1.ManagedFieldsEntry, path ...string) bool {
+	return owned(entry, path...) != nil
+}
+
+// owned returns the fields below path if the entry owns that, and otherwise nil.
 func owned(entry metav1.ManagedFieldsEntry, path ...string) map[string]json.RawMessage {
 	if entry.FieldsV1 == nil {
 		return nil
 	}
-	raw := entry.FieldsV1.GetRawBytes()
-	if len(path) > 0 && !bytes.Contains(raw, []byte(path[0])) {
-		return nil // as in most entries; decoding is expensive
-	}
-	fields := members(raw)
+	raw := json.RawMessage(entry.FieldsV1.GetRawBytes())
 	for _, field := range path {
-		fields = members(fields[field])
+		if !bytes.Contains(raw, []byte(field)) {
+			return nil // as in most entries; decoding is expensive
+		}
+		raw = members(raw)[field]
 	}
-	return fields
+	return members(raw)
 }
 
 func members(raw []byte) map[string]json.RawMessage {
 	var fields map[string]json.RawMessage
-	if json.Unmarshal(raw, &fields) != nil {
+	if jsonv2.Unmarshal(raw, &fields) != nil {
 		return nil
 	}
 	return fields

@@ -14,8 +14,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"unique"
@@ -262,11 +260,14 @@ func wantsKeeping(annotations map[string]string) bool {
 	return given && (keep || err != nil)
 }
 
-func keepLabels(labels map[string]string) map[string]string {
-	kept := maps.Clone(labels)
-	maps.DeleteFunc(kept, func(name, _ string) bool { return !slices.Contains(keptLabels, name) })
-	if len(kept) == 0 {
-		return nil
+func keepLabels(labels map[string]string) (kept map[string]string) {
+	for _, name := range keptLabels {
+		if value, ok := labels[name]; ok {
+			if kept == nil {
+				kept = map[string]string{}
+			}
+			kept[name] = value
+		}
 	}
 	return kept
 }

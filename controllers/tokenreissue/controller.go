@@ -155,7 +155,10 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.newest, c.created, c.refused = "", expectations{}, refusals{}
 	c.loop.Add(key{Work: comparing})
 	return reconcile.WithHandlers(func() { c.loop.Run(ctx) },
-		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnEveryName(c.queue)},
+		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{
+			// An account that has work has a Secret that queueSecret queues.
+			ResourceEventHandler: reconcile.OnEveryName(c.queue), Due: func(any) bool { return false },
+		}},
 		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: reconcile.OnEvery(c.queueSecret)},
 		reconcile.Handled{What: "the published key ring", Informer: c.ringInformer, Handler: reconcile.OnEvery(func(any) { c.RingChanged() })})
 }

@@ -135,7 +135,7 @@ func newLoop[K comparable](config Config, name string, sync func(context.Context
 
 // Run works until ctx ends and returns when no sync is under way any more. The
 // informers must be synced. Registering the handlers replays the whole cache, so that
-// every account and every Secret is synced once at the start. It may be called
+// every account and every Secret that needs a sync has one at the start. It may be called
 // again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	c.written.reset()
@@ -145,6 +145,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if err := c.queueDanglingReferences(); err != nil {
 		return err
 	}
+	c.secretLoop.Open() // for a root CA that changes after the replay
 	return reconcile.WithHandlers(func() {
 		var loops sync.WaitGroup
 		loops.Go(func() { c.accountLoop.Run(ctx) })
@@ -153,15 +154,41 @@ func (c *Controller) Run(ctx context.Context) error {
 		loops.Go(func() { c.lookLoop.Run(ctx) })
 		loops.Wait()
 	},
-		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: c.accountHandler()},
-		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: c.secretHandler()})
+		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{
+			ResourceEventHandler: c.accountHandler(), Due: c.accountDue,
+		}},
+		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: reconcile.OnChanges{
+			ResourceEventHandler: c.secretHandler(), Due: c.secretDue,
+		}})
 }
 
-// queueAllSecrets is called on every replica when the root CA has changed. Run syncs all Secrets
+// accountDue reports whether the sync of an account has more to do than to queue its Secrets.
+func (c *Controller) accountDue(obj any) bool {
+	account := obj.(*corev1.ServiceAccount)
+	if len(c.dangling(account)) > 0 {
+		return true
+	}
+	if !c.Auto || c.AutoExcluded.Has(account.Namespace) {
+		return false
+	}
+	satisfied, _ := planAccount(account, c.secrets.OfAccount(cache.MetaObjectToName(account)))
+	return !satisfied
+}
+
+// secretDue reports whether the sync of a Secret does anything.
+func (c *Controller) secretDue(obj any) bool {
+	secret := obj.(*tokensecrets.TokenSecret)
+	account := meta.CachedAccount(c.accounts, secret.Account())
+	return !secret.BelongsTo(account) || planSecret(secret, account, c.RootCA.Current(), c.Keys.Keys()) != secretPlan{}
+}
+
+// queueAllSecrets is called on every replica when the root CA has changed. Run looks at all Secrets
 // at its start.
 func (c *Controller) queueAllSecrets() {
 	for _, secret := range c.secrets.All() {
-		c.secretLoop.AddIfRunning(secret.ObjectName())
+		if c.secretDue(secret) {
+			c.secretLoop.AddIfRunning(secret.ObjectName())
+		}
 	}
 }
 

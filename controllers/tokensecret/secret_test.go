@@ -183,6 +183,9 @@ func TestSyncSecret(t *testing.T) {
 			if tc.account != nil {
 				w.Cache(t, tc.account)
 			}
+			if !w.secretDue(w.secrets.Get(named("token"))) && len(tc.wantActions)+len(tc.wantEvents) > 0 {
+				t.Errorf("%s: a new leader does not queue it", tc.reason)
+			}
 			w.syncsSecret(t, "token", tc.reason, tc.wantActions...)
 			testutil.Check(t, tc.reason+": events", tc.wantEvents, w.Events())
 		})

@@ -18,7 +18,7 @@ func TestStandbyQueuesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := worldAt(t, time.Time{})
-		w.Cache(t, tokenSecret("one"), tokenSecret("two"))
+		w.Cache(t, account(), tokenSecret("one"), tokenSecret("two"), tokenSecret("full", filled(t)))
 		var queued []string
 		w.secretLoop.Sync = func(_ context.Context, name cache.ObjectName) error {
 			queued = append(queued, name.Name)

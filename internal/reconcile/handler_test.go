@@ -35,4 +35,17 @@ func TestHandlers(t *testing.T) {
 	want := []string{"ns/come", "ns/changed", "ns/gone", "ns/missed"}
 	testutil.Check(t, "objects", want, objects)
 	testutil.Check(t, "names", want, names)
+
+	objects = nil
+	changes := OnChanges{onObject, func(obj any) bool { return obj.(*corev1.Secret).Name == "due" }}
+	newer := secret("newer")
+	newer.ResourceVersion = "2"
+	for _, name := range []string{"idle", "due"} {
+		changes.OnAdd(secret(name), true)
+		changes.OnUpdate(secret(name), secret(name)) // a resync
+	}
+	changes.OnAdd(secret("new"), false)
+	changes.OnUpdate(secret("newer"), newer)
+	changes.OnDelete(secret("gone"))
+	testutil.Check(t, "changes", []string{"ns/due", "ns/due", "ns/new", "ns/newer", "ns/gone"}, objects)
 }

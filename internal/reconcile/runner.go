@@ -97,6 +97,10 @@ func (r *Runner[K]) current() workqueue.TypedDelayingInterface[K] {
 	return r.queue
 }
 
+// Open makes AddIfRunning queue keys before Run does. Between the two a change that queues its keys
+// with it would be lost.
+func (r *Runner[K]) Open() { r.begin() }
+
 // begin returns the queue that Run empties.
 func (r *Runner[K]) begin() workqueue.TypedDelayingInterface[K] {
 	queue := r.current()

@@ -111,6 +111,28 @@ func OnEveryName(found func(name cache.ObjectName)) cache.ResourceEventHandlerFu
 	return cache.ResourceEventHandlerFuncs{AddFunc: named, UpdateFunc: func(_, obj any) { named(obj) }, DeleteFunc: named}
 }
 
+// OnChanges calls its handler for each change. For an object that has not changed, at the start and at
+// a resync, it does so only if Due reports that there is work: mostly there is none, and a queue keeps
+// the memory of all keys that it has held at once. Due is called on the handler's goroutine.
+type OnChanges struct {
+	cache.ResourceEventHandler
+	Due func(obj any) bool
+}
+
+// OnAdd is cache.ResourceEventHandler's.
+func (h OnChanges) OnAdd(obj any, initial bool) {
+	if !initial || h.Due(obj) {
+		h.ResourceEventHandler.OnAdd(obj, initial)
+	}
+}
+
+// OnUpdate is cache.ResourceEventHandler's.
+func (h OnChanges) OnUpdate(old, obj any) {
+	if old.(metav1.Object).GetResourceVersion() != obj.(metav1.Object).GetResourceVersion() || h.Due(obj) {
+		h.ResourceEventHandler.OnUpdate(old, obj)
+	}
+}
+
 // OnDelete returns a handler that unwraps the tombstone of a deletion that the watch has missed.
 func OnDelete(found func(obj any)) func(obj any) {
 	return func(obj any) {

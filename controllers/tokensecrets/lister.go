@@ -4,11 +4,25 @@
 package tokensecrets
 
 import (
+	"hash/maphash"
+	"slices"
+	"strconv"
+
 	"k8s.io/client-go/tools/cache"
 )
 
-// byAccount indexes token Secrets by the account that their annotation names.
-const byAccount = "account"
+// byAccount indexes token Secrets by a hash of the account that their annotation names: a set for each
+// account, mostly of one Secret, would take as much memory as half of the Secrets.
+const (
+	byAccount = "account"
+	buckets   = 1 << 14
+)
+
+var seed = maphash.MakeSeed()
+
+func bucket(account cache.ObjectName) string {
+	return strconv.FormatUint(maphash.Comparable(seed, account)%buckets, 36)
+}
 
 // Lister reads the cached token Secrets.
 type Lister struct {
@@ -32,11 +46,11 @@ func (l Lister) Get(name cache.ObjectName) *TokenSecret {
 
 // OfAccount returns the token Secrets that name the account, with any UID.
 func (l Lister) OfAccount(account cache.ObjectName) []*TokenSecret {
-	objs, err := l.indexer.ByIndex(byAccount, account.String())
+	objs, err := l.indexer.ByIndex(byAccount, bucket(account))
 	if err != nil {
 		return nil // the index exists: see Indexers
 	}
-	return typed(objs)
+	return slices.DeleteFunc(typed(objs), func(secret *TokenSecret) bool { return secret.Account() != account })
 }
 
 // All returns all cached token Secrets.
@@ -55,5 +69,5 @@ func indexByAccount(obj any) ([]string, error) {
 	if !ok || secret.AccountName == "" {
 		return nil, nil
 	}
-	return []string{secret.Account().String()}, nil
+	return []string{bucket(secret.Account())}, nil
 }

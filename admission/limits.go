@@ -49,7 +49,8 @@ const (
 	// back.
 	answerMargin = 1500 * time.Millisecond
 
-	// bodyTimeout limits how long a body may take to arrive. The apiserver sends it in one go.
+	// bodyTimeout limits how long a call may take to arrive, with its body. The apiserver sends it in
+	// one go.
 	bodyTimeout = 10 * time.Second
 
 	// rejectedTimeout limits how long the uid of a rejected review may take to arrive: no semaphore
@@ -131,15 +132,15 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 // release must be called when the body is no longer in use.
 func (b *limitedBody) release() { b.limiter.taken.Add(-b.held) }
 
-// readBody reads a body of boundedBody to its end, into piece if it fits. On failure it returns the
+// readBody reads a bounded body to its end, into piece if it fits. On failure it returns the
 // envelope, as far as the beginning of the body has it.
 func readBody(rw http.ResponseWriter, bounded io.Reader, piece []byte) ([]byte, envelope, error) {
 	body, err := readPieces(bounded, piece)
 	if err != nil {
 		return nil, findEnvelope(bytes.NewReader(body)), readRefusal(err)
 	}
-	// The server keeps reading, to notice when the caller disconnects. A remaining deadline would
-	// cancel the request's context.
+	// The server keeps reading, to notice when the caller disconnects. The remaining deadline,
+	// bodyTimeout, would cancel the request's context.
 	setReadDeadline(rw, time.Time{})
 	return body, envelope{}, nil
 }
@@ -175,12 +176,6 @@ func readPieces(from io.Reader, piece []byte) ([]byte, error) {
 	}
 }
 
-// boundedBody returns the body with limits on its size and time.
-func boundedBody(rw http.ResponseWriter, r *http.Request) io.Reader {
-	setReadDeadline(rw, time.Now().Add(bodyTimeout))
-	return http.MaxBytesReader(rw, r.Body, maxBody)
-}
-
 // setReadDeadline ignores errors: a writer that is no connection has no deadlines, and a closed one
 // needs none.
 func setReadDeadline(rw http.ResponseWriter, at time.Time) {
@@ -202,13 +197,50 @@ func readRefusal(err error) error {
 }
 
 // withDeadline returns the request's context with a deadline that leaves the apiserver time to
-// receive the response.
-func withDeadline(r *http.Request) (context.Context, context.CancelFunc) {
+// receive the response. Cancel must be called when the request is decided.
+func withDeadline(r *http.Request) (_ context.Context, cancel func()) {
 	timeout, alone := strings.CutPrefix(r.URL.RawQuery, "timeout=") // as kube-apiserver writes it
 	if !alone || strings.ContainsAny(timeout, "&;%+") {
 		timeout = r.URL.Query().Get("timeout")
 	}
-	return context.WithTimeout(r.Context(), timeToDecide(timeout))
+	d := &lateDeadline{Context: r.Context(), at: time.Now().Add(timeToDecide(timeout))}
+	return d, d.end
+}
+
+// lateDeadline is a context with a deadline, whose timer starts when somebody waits for the context:
+// few requests wait, and each timer may wake a thread for nothing.
+type lateDeadline struct {
+	context.Context //nolint:containedctx // this is a context
+
+	at     time.Time
+	start  sync.Once
+	timed  context.Context //nolint:containedctx // likewise
+	cancel context.CancelFunc
+}
+
+func (d *lateDeadline) started() context.Context {
+	d.start.Do(func() { d.timed, d.cancel = context.WithDeadline(d.Context, d.at) })
+	return d.timed
+}
+
+// end starts no timer from now on, and stops a started one.
+func (d *lateDeadline) end() {
+	d.start.Do(func() { d.timed, d.cancel = d.Context, func() {} })
+	d.cancel()
+}
+
+// Deadline implements context.Context.
+func (d *lateDeadline) Deadline() (time.Time, bool) { return d.at, true }
+
+// Done implements context.Context.
+func (d *lateDeadline) Done() <-chan struct{} { return d.started().Done() }
+
+// Err implements context.Context.
+func (d *lateDeadline) Err() error { return d.started().Err() }
+
+// AfterFunc saves contexts that derive from this one a goroutine each.
+func (d *lateDeadline) AfterFunc(f func()) (stop func() bool) {
+	return context.AfterFunc(d.started(), f)
 }
 
 // timeToDecide returns the timeout in the URL, such as "10s", less answerMargin, but at least a

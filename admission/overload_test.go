@@ -108,19 +108,36 @@ func TestTimeToDecide(t *testing.T) {
 
 func TestWebhookDeadline(t *testing.T) {
 	t.Parallel()
-	untilDeadline := mutates(func(ctx context.Context, _ *Request, _ *Response) error {
-		<-ctx.Done()
-		return fmt.Errorf("wait: %w", ctx.Err())
-	})
-	webhook := NewWebhook(WebhookConfig{Chain: Chain{{Name: "a", Plugin: untilDeadline}}})
-	synctest.Test(t, func(t *testing.T) {
-		start := time.Now()
-		_, answer := ask(t, webhook, post("/mutate?timeout=10s", createReview("v1")))
-		if got, want := said(answer), "v1 uid=u-1 504 Timeout: Timeout: wait: context deadline exceeded"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		if took := time.Since(start); took != 8500*time.Millisecond {
-			t.Errorf("took %s, want 8.5s", took)
-		}
-	})
+	for name, tc := range map[string]struct {
+		reason, query string
+		own           time.Duration // the plugin's own timeout
+	}{
+		"Waits":       {reason: "until the deadline", query: "timeout=10s"},
+		"OwnTimeout":  {reason: "the earlier one counts", query: "timeout=10s", own: time.Hour},
+		"AmongOthers": {reason: "a proxy may add a parameter", query: "a=b&timeout=10s"},
+		"Escaped":     {reason: "a URL may be written so", query: "timeout=%310s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			untilDeadline := mutates(func(ctx context.Context, _ *Request, _ *Response) error {
+				if tc.own > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tc.own)
+					defer cancel()
+				}
+				<-ctx.Done()
+				return fmt.Errorf("wait: %w", ctx.Err())
+			})
+			webhook := NewWebhook(WebhookConfig{Chain: Chain{{Name: "a", Plugin: untilDeadline}}})
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				_, answer := ask(t, webhook, post("/mutate?"+tc.query, createReview("v1")))
+				if got, want := said(answer), "v1 uid=u-1 504 Timeout: Timeout: wait: context deadline exceeded"; got != want {
+					t.Errorf("%s: got %q, want %q", tc.reason, got, want)
+				}
+				if took := time.Since(start); took != 8500*time.Millisecond {
+					t.Errorf("%s: took %s, want 8.5s", tc.reason, took)
+				}
+			})
+		})
+	}
 }

@@ -20,16 +20,12 @@ import (
 )
 
 const (
-	headerTimeout = 10 * time.Second
-
 	// newTimeout is how long a connection without a call stays open while the server drains.
 	// Callers dial when they have a call to make.
 	newTimeout = time.Second
 	idlePoll   = 10 * time.Millisecond
 
-	// callTimeout is the maximum timeout of a webhook, and some time to write the response. It is
-	// also the read timeout, because net/http cancels the context of a call at the read timeout
-	// even if everything has been read. Headers and bodies have timeouts of their own.
+	// callTimeout is the maximum timeout of a webhook, and some time to write the response.
 	callTimeout = maxTimeout + 5*time.Second
 
 	// idleTimeout is longer than the 90 s of the apiserver's own transport, so that the caller
@@ -103,8 +99,9 @@ func NewServer(config ServerConfig) *Server {
 			MaxReceiveBufferPerStream:     maxUnread,
 			MaxReadFrameSize:              maxFrame,
 		},
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       callTimeout,
+		// One deadline for both: each further one wakes a thread for nothing.
+		ReadHeaderTimeout: bodyTimeout,
+		ReadTimeout:       bodyTimeout,
 		WriteTimeout:      callTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,

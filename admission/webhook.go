@@ -94,7 +94,7 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	if err := checkCall(r); err != nil {
 		return refusedReview(envelope{}, &Response{}, err), outcomeInvalid
 	}
-	bounded := &limitedBody{from: boundedBody(rw, r), limiter: &w.bodies}
+	bounded := &limitedBody{from: http.MaxBytesReader(rw, r.Body, maxBody), limiter: &w.bodies}
 	defer bounded.release()
 	piece := pieces.Get().(*[bodyPiece]byte)
 	defer pieces.Put(piece) // the answer has no part of the body

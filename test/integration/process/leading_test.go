@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,37 @@ func TestLeaderElection(t *testing.T) {
 	// The last manager releases the Lease too.
 	second.Shutdown(t)
 	c.AwaitLease(t, "two-replicas", func(now string) bool { return now == "" })
+}
+
+// TestIdleReplicas: while nothing changes, the leader renews the Lease, and the other replica sends
+// nothing.
+func TestIdleReplicas(t *testing.T) {
+	c := testcluster.Shared(t)
+	flags := []string{"--token-secrets=auto", "--leader-elect=true", "--leader-elect-resource-name=idle", "--leader-elect-retry-period=200ms"}
+	leader, standby := c.Proxy(t), c.Proxy(t)
+	c.ManageThrough(t, leader, flags...).ExpectLog(t, testcluster.LeadsMessage)
+	c.ManageThrough(t, standby, flags...)
+	c.AwaitAutoSecret(t, c.Namespace(t), "default")
+	renewals := faultproxy.On("update", "leases")
+	unneeded := func(proxy *faultproxy.Proxy) []faultproxy.Request {
+		return proxy.Requests(func(r faultproxy.Request) bool {
+			return r.Verb != "watch" && (proxy == standby || r.Resource != "leases")
+		})
+	}
+	during := func(times int) []faultproxy.Request {
+		before, waiting, enough := len(unneeded(leader)), len(unneeded(standby)), len(leader.Requests(renewals))+times
+		testcluster.AwaitRequests(t, leader, renewals, func(all []faultproxy.Request) bool { return len(all) >= enough })
+		return slices.Concat(unneeded(leader)[before:], unneeded(standby)[waiting:])
+	}
+	testcluster.Poll(t, "await that both settle", func() error {
+		if all := during(15); len(all) > 0 {
+			return fmt.Errorf("%v", all)
+		}
+		return nil
+	})
+	for _, request := range during(50) {
+		t.Errorf("while nothing changes: %v", request)
+	}
 }
 
 // TestLeaseIsLost covers a leader that cannot renew its Lease: it stops its controllers before the

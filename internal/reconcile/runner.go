@@ -140,7 +140,8 @@ func (r *Runner[K]) AddIfRunning(key K) {
 // drainTimeout, or at once if the cause of ctx is ErrAtOnce. Run returns when all workers
 // have. Keys that are still queued then, or added meanwhile, are lost.
 func (r *Runner[K]) Run(ctx context.Context) {
-	syncCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	logger := klog.LoggerWithValues(klog.FromContext(ctx), "queue", r.Name)
+	syncCtx, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), logger))
 	defer cancel()
 	queue := r.begin()
 	defer r.drop()
@@ -185,8 +186,7 @@ func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedDela
 	if ctx.Err() != nil {
 		return false
 	}
-	logger := klog.LoggerWithValues(klog.FromContext(syncCtx), "queue", r.Name, "key", key)
-	err := r.sync(klog.NewContext(syncCtx, logger), key)
+	err := r.sync(syncCtx, key)
 	if err == nil {
 		r.backoff.Forget(key)
 		r.stuck.remove(key)
@@ -195,7 +195,7 @@ func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedDela
 	if errors.Is(context.Cause(ctx), ErrAtOnce) {
 		return false // the sync was cancelled
 	}
-	r.retry(logger, queue, key, err)
+	r.retry(klog.LoggerWithValues(klog.FromContext(syncCtx), "key", key), queue, key, err)
 	return true
 }
 

@@ -32,8 +32,8 @@ func (o *Options) Scenarios() []Scenario {
 
 // Quicken makes the run one of minutes: one repetition, and less of everything.
 func (o *Options) Quicken() {
-	o.Repetitions, o.Namespaces, o.Secrets, o.Accounts, o.Foreign, o.PodCount, o.Large = 1, 100, 200, 100, 1000, 100, 1000
-	o.Settling, o.Window = 15*time.Second, 30*time.Second
+	o.Repetitions, o.Namespaces, o.Secrets, o.Accounts, o.Foreign, o.PodCount, o.Large = 1, 50, 100, 100, 1000, 100, 1000
+	o.Settling, o.Window = 10*time.Second, 30*time.Second
 }
 
 // Sizes are what was measured with, for the report.

@@ -27,8 +27,8 @@ type stage struct {
 	size     int
 }
 
-// between the stages a limiter of requests fills up again, and what was begun ends.
-const between = 3 * time.Second
+// between the stages a limiter of requests fills up again (KCM's in 1.5 s), and what was begun ends.
+const between = 2 * time.Second
 
 // prepared does what goes before the load, if anything, and waits.
 func (s stage) prepared(ctx context.Context) error {

@@ -5,6 +5,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -21,7 +22,7 @@ const Leading = "the replica that leads"
 // Replicas measures what three replicas cost while nothing happens in a large cluster. Each has a
 // proxy that counts its requests.
 func (o *Options) Replicas(ctx context.Context) error {
-	return o.onFresh(ctx, devcluster.Options{}, func(w *world.World) error {
+	return o.onFresh(ctx, devcluster.Options{}, func(w *world.World) (err error) {
 		large := *o
 		large.Namespaces = o.Large
 		names := []string{Leading, "a replica that waits", "a replica that waits"}
@@ -41,6 +42,8 @@ func (o *Options) Replicas(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			// Before its proxy, which waits for its watches.
+			defer func() { _, stopped := r.Stop(); err = errors.Join(err, stopped) }()
 			all, proxies = append(all, r), append(proxies, proxy)
 		}
 		o.Progress.Statusf("replicas, making namespaces")

@@ -25,6 +25,7 @@ package tokensecret
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -103,7 +104,8 @@ type Controller struct {
 
 	gets      *rate.Limiter
 	looks     byVersion[look]
-	collected struct{ secrets, rounds int } // of lookLoop alone
+	asked     atomic.Int64                  // how often a Secret was put into looks
+	collected struct{ asked, rounds int64 } // of lookLoop alone
 	// deleted are the UIDs of accounts that a watch has shown being deleted, as many as fit.
 	deleted *lru.Cache
 }

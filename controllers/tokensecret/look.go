@@ -25,7 +25,7 @@ const (
 	// collectRound is the time in which no further orphan comes before the accounts are listed, and
 	// collectRounds is how often it is waited for.
 	collectRound  = 50 * time.Millisecond
-	collectRounds = 20
+	collectRounds = 5
 
 	// listedPerGet is how many accounts are listed with less work than one GET, for kube-apiserver and
 	// this process together: half of what was measured.
@@ -56,7 +56,8 @@ func (c *Controller) lookUp(ctx context.Context, secret *tokensecrets.TokenSecre
 		return nil, false, nil
 	case secret.AccountUID != "" && !c.gets.AllowN(c.Clock.Now(), 1):
 		c.looks.set(name, version(secret), look{})
-		c.lookLoop.Add(lookKey{})
+		c.asked.Add(1)
+		c.lookLoop.AddAfter(lookKey{}, collectRound)
 		return nil, false, nil
 	}
 	account, err = meta.LiveAccount(ctx, c.Client, secret.Account())
@@ -69,13 +70,13 @@ type lookKey struct{}
 // syncLooks lists the accounts of the Secrets that wait, once there are no more of them: those of
 // the cluster, or of a namespace, or none where that is more work than to read each.
 func (c *Controller) syncLooks(ctx context.Context, key lookKey) error {
-	waiting := c.waitingForList()
-	if len(waiting) > c.collected.secrets && c.collected.rounds < collectRounds {
-		c.collected.secrets, c.collected.rounds = len(waiting), c.collected.rounds+1
+	if asked := c.asked.Load(); asked != c.collected.asked && c.collected.rounds < collectRounds {
+		c.collected.asked, c.collected.rounds = asked, c.collected.rounds+1
 		c.lookLoop.AddAfter(key, collectRound)
 		return nil
 	}
-	c.collected.secrets, c.collected.rounds = 0, 0
+	c.collected.rounds = 0
+	waiting := c.waitingForList()
 	if c.list(ctx, metav1.NamespaceAll, waiting) {
 		return nil
 	}

@@ -15,7 +15,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 )
 
 // Write replaces the content of path. An existing file keeps its mode and owner. A new one gets
@@ -124,28 +123,4 @@ func GiveAway(file *os.File, path string) error {
 		return err
 	}
 	return setOwner(file, dir)
-}
-
-func setOwner(temporary *os.File, like fs.FileInfo) error {
-	owner, ok := like.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
-	}
-	mine, err := temporary.Stat()
-	if err != nil {
-		return err
-	}
-	if now, ok := mine.Sys().(*syscall.Stat_t); ok && now.Uid == owner.Uid && now.Gid == owner.Gid {
-		return nil
-	}
-	return temporary.Chown(int(owner.Uid), int(owner.Gid))
-}
-
-// syncDirectory makes a new or removed name in a directory durable.
-func syncDirectory(dir string) error {
-	opened, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(opened.Sync(), opened.Close())
 }

@@ -26,6 +26,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"sa-controller-manager/internal/serving/settings"
 )
 
 const (
@@ -83,7 +85,7 @@ func redactQuery(h http.Handler) http.Handler {
 	})
 }
 
-func (f *authFilter) authenticate(o *Authentication) error {
+func (f *authFilter) authenticate(o *settings.Authentication) error {
 	client, err := f.delegate(o.Kubeconfig, 0)
 	if err != nil {
 		return fmt.Errorf("--authentication-kubeconfig: %w", err)
@@ -130,7 +132,7 @@ func (f *authFilter) joinCAs(clients dynamiccertificates.CAContentProvider) {
 }
 
 // callersCA returns the CA of the file, or else of the ConfigMap, or nil if there is no lookup.
-func (f *authFilter) callersCA(o *Authentication, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
+func (f *authFilter) callersCA(o *settings.Authentication, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
 	if o.ClientCAFile != "" {
 		content, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.ClientCAFile)
 		if err != nil {
@@ -147,7 +149,7 @@ func (f *authFilter) callersCA(o *Authentication, lookup kubernetes.Interface) (
 
 // requestHeaderConfig returns the configuration of the flags if these name a CA, or else of the
 // ConfigMap, or nil if there is no lookup.
-func (f *authFilter) requestHeaderConfig(o *RequestHeader, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+func (f *authFilter) requestHeaderConfig(o *settings.RequestHeader, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	if o.ClientCAFile != "" {
 		content, err := dynamiccertificates.NewDynamicCAContentFromFile("request-header", o.ClientCAFile)
 		if err != nil {
@@ -195,7 +197,7 @@ func (f *authFilter) publishedCA(purpose, key string, client kubernetes.Interfac
 	return ca, nil
 }
 
-func (f *authFilter) authorize(o *Authorization) error {
+func (f *authFilter) authorize(o *settings.Authorization) error {
 	always, err := path.NewAuthorizer(o.AlwaysAllowPaths)
 	if err != nil {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)

@@ -18,13 +18,14 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/internal/serving/settings"
 	"sa-controller-manager/internal/testutil"
 )
 
 // keptCert is the certificate in dir, "" if there is none and none can be made.
 func keptCert(t *testing.T, logger klog.Logger, dir string) (string, error) {
 	t.Helper()
-	content, err := certificate(logger, "sa-controller-manager", &Port{TLS: TLS{CertDir: dir}})
+	content, err := certificate(logger, "sa-controller-manager", &settings.Port{TLS: settings.TLS{CertDir: dir}})
 	if err != nil {
 		return "", err
 	}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/component-base/compatibility"
 	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/component-base/metrics/prometheus/slis"
+
+	"sa-controller-manager/internal/serving/settings"
 )
 
 // newHandler defines all paths: those of KCM, except /debug/flags/v. That one sets the log level,
@@ -83,7 +85,7 @@ func effectiveVersion(text string) compatibility.EffectiveVersion {
 }
 
 // installProfiles adds the profiling paths, if they are enabled.
-func installProfiles(o *Debugging, mux *http.ServeMux) {
+func installProfiles(o *settings.Debugging, mux *http.ServeMux) {
 	if !o.Profiling {
 		return
 	}

@@ -17,6 +17,8 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/internal/serving/settings"
 )
 
 // Server serves health, metrics and debugging paths over HTTPS. It holds its port from New until
@@ -70,10 +72,10 @@ func newServer(logger klog.Logger, listener net.Listener, config *Config) (*Serv
 
 // listen opens the port at once, so that a port in use is an error at start-up that names the flag
 // to change.
-func listen(o *Port) (net.Listener, error) {
+func listen(o *settings.Port) (net.Listener, error) {
 	config := net.ListenConfig{Control: control(o)}
 	// Opening a local port does not block, so there is nothing to cancel.
-	ln, err := config.Listen(context.Background(), "tcp", o.hostPort())
+	ln, err := config.Listen(context.Background(), "tcp", o.HostPort())
 	if err != nil {
 		return nil, fmt.Errorf("open --secure-port %d on --bind-address %s: %w", o.SecurePort, o.BindAddress, err)
 	}
@@ -81,7 +83,7 @@ func listen(o *Port) (net.Listener, error) {
 }
 
 // control sets the socket options of --permit-port-sharing and --permit-address-sharing.
-func control(o *Port) func(_, _ string, conn syscall.RawConn) error {
+func control(o *settings.Port) func(_, _ string, conn syscall.RawConn) error {
 	return func(_, _ string, conn syscall.RawConn) error {
 		var errs []error
 		err := conn.Control(func(fd uintptr) {
@@ -101,7 +103,7 @@ func control(o *Port) func(_, _ string, conn syscall.RawConn) error {
 const defaultHTTP2Streams = 100
 
 // newHTTPServer limits the resources that one client can use.
-func newHTTPServer(o *Port, handler http.Handler) *http.Server {
+func newHTTPServer(o *settings.Port, handler http.Handler) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(!o.DisableHTTP2)

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/internal/serving/settings"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -23,8 +24,8 @@ import (
 func defaults() *Config {
 	return &Config{
 		Name: "sa-controller-manager", Version: "v1.2.3",
-		Authorization: Authorization{AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"}},
-		Debugging:     Debugging{Profiling: true},
+		Authorization: settings.Authorization{AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"}},
+		Debugging:     settings.Debugging{Profiling: true},
 	}
 }
 

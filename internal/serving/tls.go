@@ -11,6 +11,8 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
+
+	"sa-controller-manager/internal/serving/settings"
 )
 
 // runnable runs until ctx ends.
@@ -76,7 +78,7 @@ func (s *servingTLS) follow(controller *dynamiccertificates.DynamicServingCertif
 }
 
 // tlsConfig returns the configuration without certificates.
-func tlsConfig(o *Port) (*tls.Config, error) {
+func tlsConfig(o *settings.Port) (*tls.Config, error) {
 	ciphers, err := cliflag.TLSCipherSuites(o.TLS.CipherSuites)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cipher-suites: %w", err)
@@ -102,7 +104,7 @@ func tlsConfig(o *Port) (*tls.Config, error) {
 }
 
 // certificate returns the configured certificate, which is reloaded, or a self-signed one.
-func certificate(logger klog.Logger, name string, o *Port) (dynamiccertificates.CertKeyContentProvider, error) {
+func certificate(logger klog.Logger, name string, o *settings.Port) (dynamiccertificates.CertKeyContentProvider, error) {
 	if o.TLS.CertFile != "" {
 		content, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", o.TLS.CertFile, o.TLS.KeyFile)
 		if err != nil {
@@ -120,7 +122,7 @@ func certificate(logger klog.Logger, name string, o *Port) (dynamiccertificates.
 	return dynamiccertificates.NewStaticCertKeyContent("self-signed", cert, key)
 }
 
-func sniCertificates(o *TLS) ([]dynamiccertificates.SNICertKeyContentProvider, error) {
+func sniCertificates(o *settings.TLS) ([]dynamiccertificates.SNICertKeyContentProvider, error) {
 	var contents []dynamiccertificates.SNICertKeyContentProvider
 	for _, named := range o.SNICertKeys {
 		content, err := dynamiccertificates.NewDynamicSNIContentFromFiles("sni-serving-cert", named.CertFile, named.KeyFile, named.Names...)

@@ -25,10 +25,6 @@ import (
 )
 
 const (
-	// MinTokenExpiration is the least that kube-apiserver lets a signer name (k8s.io/kubernetes
-	// pkg/apis/authentication/validation, MinTokenAgeSec).
-	MinTokenExpiration = 10 * time.Minute
-
 	// maxMessageBytes is a payload of the greatest length that the policy reads, with room to
 	// spare. Larger ones are refused unread.
 	maxMessageBytes = 96 << 10
@@ -68,7 +64,7 @@ const (
 // Config says what a Server needs. Mode, Metrics and Clock may be zero; the flags are checked
 // where they are read (package options).
 type Config struct {
-	// Path is the socket, absolute, of MaxPathLength at most, in a directory that is there.
+	// Path is the socket, absolute, of 103 bytes at most, in a directory that is there.
 	Path string
 	// AllowedUIDs are the users whose processes may call.
 	AllowedUIDs []uint32
@@ -79,7 +75,7 @@ type Config struct {
 	// Check says which payloads may be signed; its error is a Refusal for all others. It must not
 	// block.
 	Check func(payload string) error
-	// MaxTokenExpiration is how long a token may live, MinTokenExpiration at least, in whole
+	// MaxTokenExpiration is how long a token may live, ten minutes at least, in whole
 	// seconds.
 	MaxTokenExpiration time.Duration
 	// RefreshHint is how often kube-apiserver is to fetch the keys, a second at least, in whole

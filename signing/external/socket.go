@@ -19,10 +19,6 @@ const (
 	// socketMode lets the owner and the group connect. The kernel asks for the right to write.
 	socketMode = 0o660
 
-	// MaxPathLength is how long the path of a socket may be, in bytes. It leaves room for the
-	// suffix below in the 107 that a socket address holds (unix(7)).
-	MaxPathLength = 103
-
 	// newSuffix is what a socket is called until it has its mode, and then is renamed from.
 	newSuffix = ".new"
 

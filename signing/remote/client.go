@@ -24,7 +24,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
@@ -129,7 +128,7 @@ func (s *signer) dial(ctx context.Context, _ string) (conn net.Conn, err error) 
 	if info.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s is not a socket", s.path)
 	}
-	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || stat.Uid != 0 && int(stat.Uid) != os.Geteuid() {
+	if !trusted(info) {
 		return nil, fmt.Errorf("another user owns socket %s: want root, or the user of this process", s.path)
 	}
 	if info.Mode().Perm()&0o002 != 0 {

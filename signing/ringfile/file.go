@@ -9,9 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
@@ -115,7 +114,7 @@ func (f *File) CheckWritable() error {
 	if err := f.Writable(); err != nil {
 		return err
 	}
-	if err := unix.Access(filepath.Dir(f.path), unix.W_OK); err != nil {
+	if err := mayWrite(filepath.Dir(f.path)); err != nil {
 		return &ReadOnlyError{Path: f.path, Why: "its directory: " + err.Error()}
 	}
 	return nil
@@ -212,7 +211,7 @@ func (f *File) locked(change func() error) error {
 
 // readOnly returns a *ReadOnlyError for the error of a read-only file system, else err.
 func (f *File) readOnly(err error) error {
-	if errors.Is(err, unix.EROFS) {
+	if errors.Is(err, syscall.EROFS) {
 		return &ReadOnlyError{Path: f.path, Why: "its file system is"}
 	}
 	return err
@@ -229,8 +228,8 @@ func (f *File) lock() (unlock func(), err error) {
 	if err := atomicfile.GiveAway(file, f.path); err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		if errors.Is(err, unix.EWOULDBLOCK) {
+	if err := tryLock(file); err != nil {
+		if errors.Is(err, syscall.EWOULDBLOCK) {
 			err = fmt.Errorf("key ring %s is being changed by another process: try again when it has ended", f.path)
 		}
 		return nil, errors.Join(err, file.Close())
@@ -238,7 +237,7 @@ func (f *File) lock() (unlock func(), err error) {
 	return func() {
 		// Closing is not enough: a child that another goroutine is forking has the file open too,
 		// and so the lock, until its exec.
-		_ = unix.Flock(int(file.Fd()), unix.LOCK_UN)
+		_ = unlockFile(file)
 		_ = file.Close()
 	}, nil
 }

@@ -33,6 +33,7 @@ import (
 	election "sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/serving"
+	"sa-controller-manager/internal/serving/settings"
 	"sa-controller-manager/internal/watchhealth"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
@@ -154,7 +155,7 @@ func (m *manager) buildSecurePort() error {
 	return nil
 }
 
-func (m *manager) openSecurePort(authn serving.Authentication, authz serving.Authorization, live, ready []serving.Check) (*serving.Server, error) {
+func (m *manager) openSecurePort(authn settings.Authentication, authz settings.Authorization, live, ready []serving.Check) (*serving.Server, error) {
 	o := m.options
 	return serving.New(m.logger, serving.Config{
 		Name:           options.ProgramName,

@@ -10,17 +10,17 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sa-controller-manager/internal/serving"
+	"sa-controller-manager/internal/serving/settings"
 )
 
 // Authentication has the flags for authentication at the secure port. Defaults and meaning
 // are those of KCM (k8s.io/apiserver/pkg/server/options/authentication.go).
-type Authentication struct{ serving.Authentication }
+type Authentication struct{ settings.Authentication }
 
 func newAuthentication() Authentication {
-	return Authentication{serving.Authentication{
+	return Authentication{settings.Authentication{
 		CacheTTL: 10 * time.Second,
-		RequestHeader: serving.RequestHeader{
+		RequestHeader: settings.RequestHeader{
 			UsernameHeaders:     []string{"x-remote-user"},
 			GroupHeaders:        []string{"x-remote-group"},
 			ExtraHeaderPrefixes: []string{"x-remote-extra-"},
@@ -46,7 +46,7 @@ func (o *Authentication) AddFlags(fs *pflag.FlagSet) {
 	SetOrigin(fs, asKCM+", which ends when the lookup fails without it", "authentication-tolerate-lookup-failure")
 }
 
-func addRequestHeaderFlags(o *serving.RequestHeader, fs *pflag.FlagSet) {
+func addRequestHeaderFlags(o *settings.RequestHeader, fs *pflag.FlagSet) {
 	fs.StringVar(&o.ClientCAFile, "requestheader-client-ca-file", o.ClientCAFile,
 		"PEM `file` with the CA of proxies that name the client in headers. The file is reloaded when it changes.")
 	fs.StringSliceVar(&o.AllowedNames, "requestheader-allowed-names", o.AllowedNames,
@@ -67,7 +67,7 @@ func (o *Authentication) Validate() []error {
 	return append(p, validateRequestHeader(&o.RequestHeader)...)
 }
 
-func validateRequestHeader(o *serving.RequestHeader) []error {
+func validateRequestHeader(o *settings.RequestHeader) []error {
 	var p Problems
 	for flag, values := range map[string][]string{
 		"requestheader-allowed-names":        o.AllowedNames,

@@ -8,15 +8,15 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"sa-controller-manager/internal/serving"
+	"sa-controller-manager/internal/serving/settings"
 )
 
 // Authorization has the flags for authorization at the secure port. Defaults and
 // meaning are those of KCM (k8s.io/apiserver/pkg/server/options/authorization.go).
-type Authorization struct{ serving.Authorization }
+type Authorization struct{ settings.Authorization }
 
 func newAuthorization() Authorization {
-	return Authorization{serving.Authorization{
+	return Authorization{settings.Authorization{
 		AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},
 		AllowCacheTTL:    10 * time.Second,
 		DenyCacheTTL:     10 * time.Second,

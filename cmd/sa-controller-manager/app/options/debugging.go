@@ -6,14 +6,14 @@ package options
 import (
 	"github.com/spf13/pflag"
 
-	"sa-controller-manager/internal/serving"
+	"sa-controller-manager/internal/serving/settings"
 )
 
 // Debugging has the flags of the profiling handlers of the secure port.
-type Debugging struct{ serving.Debugging }
+type Debugging struct{ settings.Debugging }
 
 func newDebugging() Debugging {
-	return Debugging{serving.Debugging{Profiling: true}}
+	return Debugging{settings.Debugging{Profiling: true}}
 }
 
 // AddFlags binds the group to fs.

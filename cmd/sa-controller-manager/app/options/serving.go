@@ -10,16 +10,16 @@ import (
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"sa-controller-manager/internal/serving"
+	"sa-controller-manager/internal/serving/settings"
 )
 
 // SecureServing has the flags of the secure port, which serves health, metrics and debugging
 // handlers. Authentication and Authorization decide who may read them.
-type SecureServing struct{ serving.Port }
+type SecureServing struct{ settings.Port }
 
 func newSecureServing() SecureServing {
 	// KCM uses 10257, and both may run on one host.
-	return SecureServing{serving.Port{BindAddress: net.IPv4zero, SecurePort: 10261}}
+	return SecureServing{settings.Port{BindAddress: net.IPv4zero, SecurePort: 10261}}
 }
 
 // AddFlags binds the group to fs.
@@ -54,7 +54,7 @@ func (o *SecureServing) Validate() []error {
 	return append(p, validateTLS(&o.TLS)...)
 }
 
-func addTLSFlags(o *serving.TLS, fs *pflag.FlagSet) {
+func addTLSFlags(o *settings.TLS, fs *pflag.FlagSet) {
 	fs.StringVar(&o.CertFile, "tls-cert-file", o.CertFile,
 		"PEM `file` with the serving certificate, followed by its intermediates. It is reloaded when it changes. "+
 			"Without it, the process creates a self-signed certificate.")
@@ -78,7 +78,7 @@ func addTLSFlags(o *serving.TLS, fs *pflag.FlagSet) {
 	SetOrigin(fs, asKCM+", where the files are named after it", "cert-dir")
 }
 
-func validateTLS(o *serving.TLS) []error {
+func validateTLS(o *settings.TLS) []error {
 	var p Problems
 	if (o.CertFile == "") != (o.KeyFile == "") {
 		p.Add("tls-cert-file", o.CertFile, "must go together with --tls-private-key-file")

@@ -11,13 +11,18 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
-
-	"sa-controller-manager/signing/external"
 )
 
-// maxTokenExpirationLimit is the longest lifetime that kube-apiserver accepts
-// (k8s.io/kubernetes pkg/apis/authentication/validation).
-const maxTokenExpirationLimit = 1 << 32 * time.Second
+const (
+	// maxSocketPath is the longest path of the socket, in bytes. It leaves room for the suffix of a
+	// new socket in the 107 that a socket address holds (unix(7)).
+	maxSocketPath = 103
+
+	// minTokenExpiration and maxTokenExpirationLimit are what kube-apiserver accepts
+	// (k8s.io/kubernetes pkg/apis/authentication/validation).
+	minTokenExpiration      = 10 * time.Minute
+	maxTokenExpirationLimit = 1 << 32 * time.Second
+)
 
 // Signer has the flags of the external signer of kube-apiserver.
 type Signer struct {
@@ -74,7 +79,7 @@ func (o *Signer) AddFlags(fs *pflag.FlagSet) {
 // Validate returns every problem of the group.
 func (o *Signer) Validate() []error {
 	var p Problems
-	if o.Socket != "" && (!filepath.IsAbs(o.Socket) || len(o.Socket) > external.MaxPathLength) {
+	if o.Socket != "" && (!filepath.IsAbs(o.Socket) || len(o.Socket) > maxSocketPath) {
 		p.Add("external-signer-socket", o.Socket, "must be an absolute path of at most 103 bytes")
 	}
 	for _, uid := range o.AllowedUIDs {
@@ -82,7 +87,7 @@ func (o *Signer) Validate() []error {
 			p.Add("external-signer-allowed-uids", uid, "must be a user ID")
 		}
 	}
-	if o.MaxTokenExpiration < external.MinTokenExpiration || o.MaxTokenExpiration > maxTokenExpirationLimit || o.MaxTokenExpiration%time.Second != 0 {
+	if o.MaxTokenExpiration < minTokenExpiration || o.MaxTokenExpiration > maxTokenExpirationLimit || o.MaxTokenExpiration%time.Second != 0 {
 		p.Add("external-signer-max-token-expiration", o.MaxTokenExpiration, "must be a whole number of seconds from 10m to 2^32 seconds")
 	}
 	if o.RefreshHint < time.Second || o.RefreshHint%time.Second != 0 {

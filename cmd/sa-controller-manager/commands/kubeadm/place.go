@@ -5,13 +5,11 @@ package kubeadm
 
 import (
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -63,20 +61,6 @@ func unsafePlace(root, file string) (why string, err error) {
 			return "", nil
 		}
 	}
-}
-
-// writableByOthers returns why another user than root may write a file or directory, "" if none may.
-func writableByOthers(info fs.FileInfo) string {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case !ok:
-		return ""
-	case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
-		return fmt.Sprintf("belongs to user %d and not to root", stat.Uid)
-	case info.Mode().Perm()&0o002 != 0, info.Mode().IsRegular() && info.Mode().Perm()&0o020 != 0 && stat.Gid != 0:
-		return "may be written by others"
-	}
-	return ""
 }
 
 // checkStrayManifests refuses further manifests of the three components. The kubelet takes every file

@@ -1,0 +1,19 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package ringfile
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func mayWrite(dir string) error { return unix.Access(dir, unix.W_OK) }
+
+// tryLock fails with EWOULDBLOCK if another process holds the lock.
+func tryLock(file *os.File) error { return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
+
+func unlockFile(file *os.File) error { return unix.Flock(int(file.Fd()), unix.LOCK_UN) }

@@ -1,0 +1,17 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package ringfile
+
+import (
+	"errors"
+	"os"
+)
+
+// On Windows rings are only read.
+
+func mayWrite(string) error { return errors.ErrUnsupported }
+
+func tryLock(*os.File) error { return errors.ErrUnsupported }
+
+func unlockFile(*os.File) error { return errors.ErrUnsupported }

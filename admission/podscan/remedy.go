@@ -24,8 +24,8 @@ type Remedy struct {
 	Note string `json:"note,omitempty"`
 }
 
-// Remedies returns one Remedy for each Pod. The commands name the kubeconfig, unless it is empty.
-func Remedies(pods []Pod, kubeconfig string) []Remedy {
+// Remedies returns one Remedy for each Pod. The commands end with flags, those of ClusterFlags.
+func Remedies(pods []Pod, flags string) []Remedy {
 	names := map[types.UID]string{} // of the Pods of an owner
 	for i := range pods {
 		if pod := &pods[i]; pod.Owner != nil {
@@ -42,7 +42,7 @@ func Remedies(pods []Pod, kubeconfig string) []Remedy {
 		action, note := pod.Owner.remedy(pod, names[pod.Owner.UID])
 		remedies[i].Note = note
 		if action != "" {
-			remedies[i].Command = "kubectl " + action + " -n " + pod.Namespace + KubeconfigFlag(kubeconfig)
+			remedies[i].Command = "kubectl " + action + " -n " + pod.Namespace + flags
 		}
 	}
 	return remedies
@@ -82,14 +82,19 @@ func deploymentOf(pod *corev1.Pod, owner string) string {
 // plain matches text without characters that are special to a shell.
 var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
 
-// KubeconfigFlag returns the flag for the same cluster, with a leading blank; empty without a path.
-func KubeconfigFlag(path string) string {
+// ClusterFlags returns the flags for the same cluster, each with a leading blank; those that are empty
+// are left out.
+func ClusterFlags(kubeconfig, context string) string {
+	return flag("kubeconfig", kubeconfig) + flag("context", context)
+}
+
+func flag(name, value string) string {
 	switch {
-	case path == "":
+	case value == "":
 		return ""
-	case plain.MatchString(path):
-		return " --kubeconfig=" + path
+	case plain.MatchString(value):
+		return " --" + name + "=" + value
 	default:
-		return " --kubeconfig='" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+		return " --" + name + "='" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 	}
 }

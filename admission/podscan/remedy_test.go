@@ -94,7 +94,7 @@ func TestRemediesOfAnOwner(t *testing.T) {
 	testutil.Check(t, "remedies", []Remedy{both, one, both}, got)
 }
 
-func TestRemediesNameTheKubeconfig(t *testing.T) {
+func TestRemediesNameTheCluster(t *testing.T) {
 	t.Parallel()
 	pods := []Pod{describe(newPod(owned("apps/v1", "StatefulSet", "db")), nil, false)}
 	for kubeconfig, want := range map[string]string{
@@ -104,8 +104,8 @@ func TestRemediesNameTheKubeconfig(t *testing.T) {
 		"it's":                       ` --kubeconfig='it'\''s'`,
 		"$(id)\n":                    " --kubeconfig='$(id)\n'",
 	} {
-		got := Remedies(pods, kubeconfig)[0].Command
-		if want := "kubectl rollout restart statefulset/db -n shop" + want; got != want {
+		got := Remedies(pods, ClusterFlags(kubeconfig, "b@c"))[0].Command
+		if want := "kubectl rollout restart statefulset/db -n shop" + want + " --context=b@c"; got != want {
 			t.Errorf("kubeconfig %q: got %q, want %q", kubeconfig, got, want)
 		}
 	}

@@ -16,6 +16,8 @@ type Connection struct {
 	// configuration is used.
 	Kubeconfig string
 	Master     string
+	// Context of the kubeconfig; empty is its current one. The commands alone have a flag for it.
+	Context string
 	// QPS is the client-side limit in requests a second; negative means none.
 	QPS float32
 	// Burst is the burst above QPS.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
@@ -30,15 +31,21 @@ type ClientFunc func(o *options.Connection) (kubernetes.Interface, error)
 func AddConnectionFlags(cmd *cobra.Command, o *options.Connection) {
 	*o = options.NewConnection()
 	options.AddSome(cmd.Flags(), map[string]string{"kubeconfig": "", "master": ""}, o)
+	cmd.Flags().StringVar(&o.Context, "context", o.Context, "`Context` of the kubeconfig. Without it, its current one.")
 }
 
 // Connect makes a real client.
 func Connect(o *options.Connection) (kubernetes.Interface, error) {
-	config, err := ClientConfig(o)
+	config, err := locate(o)
 	if err != nil {
 		return nil, err
 	}
-	client, err := kubernetes.NewForConfig(config)
+	return NewClient(config, o)
+}
+
+// NewClient makes a client of config, with what o says about requests.
+func NewClient(config *rest.Config, o *options.Connection) (kubernetes.Interface, error) {
+	client, err := kubernetes.NewForConfig(tune(config, o))
 	if err != nil {
 		return nil, fmt.Errorf("build the API client: %w", err)
 	}
@@ -51,14 +58,21 @@ func ClientConfig(o *options.Connection) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	return tune(config, o), nil
+}
+
+func tune(config *rest.Config, o *options.Connection) *rest.Config {
 	config.QPS, config.Burst = o.QPS, int(o.Burst)
 	config.ContentType = o.ContentType
-	return rest.AddUserAgent(config, options.ProgramName), nil
+	return rest.AddUserAgent(config, options.ProgramName)
 }
 
 // locate does not leave it to clientcmd to fall back from one source to another:
 // its last resort is an apiserver on localhost:8080, which hides the mistake.
 func locate(o *options.Connection) (*rest.Config, error) {
+	if o.Kubeconfig == "" && o.Context != "" {
+		return nil, fmt.Errorf("--context %q must come with --kubeconfig, which has it", o.Context)
+	}
 	if o.Kubeconfig == "" && o.Master == "" {
 		config, err := rest.InClusterConfig()
 		if err != nil {
@@ -66,7 +80,9 @@ func locate(o *options.Connection) (*rest.Config, error) {
 		}
 		return config, nil
 	}
-	config, err := clientcmd.BuildConfigFromFlags(o.Master, o.Kubeconfig)
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig},
+		&clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: o.Master}, CurrentContext: o.Context}).ClientConfig()
 	if clientcmd.IsEmptyConfig(err) { // its words are about an environment variable that has no effect here
 		return nil, fmt.Errorf("--kubeconfig %q: it must have a current-context that names a cluster; \"kubectl config use-context\" sets it", o.Kubeconfig)
 	}

@@ -90,8 +90,8 @@ type cluster struct {
 
 	// ManagerKubeconfig is the kubeconfig of the manager, if this is its host.
 	ManagerKubeconfig string
-	// Kubeconfig is the flag --kubeconfig, after a blank, that commands in a remedy need to reach
-	// the same cluster; empty if none was given.
+	// Kubeconfig are the flags --kubeconfig and --context, each after a blank, that commands in a
+	// remedy need to reach the same cluster; empty if none was given.
 	Kubeconfig string
 
 	read reads

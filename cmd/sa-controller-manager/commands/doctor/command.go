@@ -214,7 +214,7 @@ func (o *commandOptions) cluster() (*cluster, error) {
 		Grace: o.grace,
 		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
 		ManagerKubeconfig: o.manager, SignerKeys: o.signerKeys,
-		Kubeconfig:     podscan.KubeconfigFlag(o.connection.Kubeconfig),
+		Kubeconfig:     podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context),
 		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
 		AccountNames: o.tokens.ServiceAccounts, AccountsAsked: slices.Contains(o.only, accountsCheck),
 	}

@@ -93,7 +93,7 @@ func (o *missedOptions) run(ctx context.Context, client cli.ClientFunc, stdout, 
 	if err != nil {
 		return fmt.Errorf("scan for Pods that were admitted without the webhook: %w", err)
 	}
-	report := newMissedReport(found, o.connection.Kubeconfig)
+	report := newMissedReport(found, podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context))
 	if err := report.print(stdout, o.output.Format, time.Now()); err != nil {
 		return err
 	}

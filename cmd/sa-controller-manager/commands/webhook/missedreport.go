@@ -31,14 +31,14 @@ type missedPod struct {
 	podscan.Remedy
 }
 
-func newMissedReport(found podscan.Found, kubeconfig string) *missedReport {
+func newMissedReport(found podscan.Found, flags string) *missedReport {
 	report := &missedReport{
 		Head:      printers.Of("MissedPods"),
 		Missed:    make([]missedPod, len(found.Missed)),
 		Uncertain: append([]podscan.Pod{}, found.Uncertain...),
 		looked:    found.Looked,
 	}
-	for i, remedy := range podscan.Remedies(found.Missed, kubeconfig) {
+	for i, remedy := range podscan.Remedies(found.Missed, flags) {
 		report.Missed[i] = missedPod{found.Missed[i], remedy}
 	}
 	return report

@@ -29,7 +29,7 @@ func TestMissedReport(t *testing.T) {
 			Namespace: "shop", Name: "unsure", UID: "2", Created: created, Missing: []podscan.Part{podscan.Token}, Uncertain: true,
 			Owner: &podscan.Owner{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "3"},
 		}},
-	}, "admin.conf")
+	}, " --kubeconfig=admin.conf")
 	cases := map[string]string{ // golden files if empty
 		"table": `NAMESPACE   POD      OWNER            NODE     AGE   MISSING
 bank        bare     <none>           node-1   90m   account

@@ -45,6 +45,10 @@ build: ## Build the binary into bin/, static and with its version stamped.
 	@echo "building bin/$(product) $(version)"
 	@$(go_build) -ldflags '-s -w $(stamps)' -o bin/$(product) ./cmd/$(product)
 
+.PHONY: build-plugin
+build-plugin: ## Build bin/kubectl-sa_tokens, the kubectl plugin, for this machine.
+	@$(go_build) -ldflags '-s -w $(stamps)' -o bin/ ./cmd/kubectl-sa_tokens
+
 .PHONY: image
 image: build ## Write the container image to bin/, for "docker load"; needs no engine and no registry.
 	@go -C test run -buildvcs=false ./cmd/image -out=$(CURDIR)/bin/$(product)-image.tar \

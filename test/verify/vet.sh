@@ -6,4 +6,6 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 go vet ./...
+# What only the kubectl plugin is built for.
+for system in darwin windows; do GOOS=$system go vet ./cmd/kubectl-sa_tokens; done
 go -C test vet -tags=kind,browser ./...

@@ -76,13 +76,7 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 func execute(ctx context.Context, run runFunc, args []string, stdout, stderr io.Writer) int {
 	defer klog.Flush()
-	cmd := newCommand(run, stdout, stderr)
-	cmd.SetArgs(args)
-	err := refuseContents(cmd, args)
-	if err == nil {
-		err = cmd.ExecuteContext(ctx)
-	}
-	return cli.Exit(err, stderr)
+	return cli.Execute(ctx, newCommand(run, stdout, stderr), args, stderr)
 }
 
 // newCommand builds the root command and its sub-commands.

@@ -25,16 +25,20 @@ type Output struct {
 // Run runs the binary with the given standard input. Its output goes to the canary.
 func Run(t *testing.T, input string, args ...string) Output {
 	t.Helper()
-	binary := Binary(t)
+	return RunCommand(t, exec.CommandContext(Context(t), Binary(t).Path, args...), input)
+}
+
+// RunCommand is Run of another program, with the environment of cmd.
+func RunCommand(t *testing.T, cmd *exec.Cmd, input string) Output {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(Context(t), binary.Path, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &stdout, &stderr
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
 	got := Output{Code: cmd.ProcessState.ExitCode(), Stdout: stdout.String(), Stderr: stderr.String()}
-	Leaks.Add("output of "+strings.Join(args[:2], " "), got.Stderr+got.Stdout)
+	Leaks.Add("output of "+strings.Join(cmd.Args[1:3], " "), got.Stderr+got.Stdout)
 	return got
 }
 

@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,7 @@ import (
 )
 
 // SetUpRoot makes cmd the command that all others are below: where they print, how they
-// take flags, and that Exit alone prints errors. It comes before flags and sub-commands.
+// take flags, and that Execute alone prints errors. It comes before flags and sub-commands.
 func SetUpRoot(cmd *cobra.Command, stdout, stderr io.Writer) {
 	// Cobra prints errors with the whole usage.
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -29,10 +30,19 @@ func SetUpRoot(cmd *cobra.Command, stdout, stderr io.Writer) {
 	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
 }
 
-// Exit prints the error that a command ended with, unless it has been reported, and returns
-// the exit code of the process: 0, or 1 for bad flags and for failures at run time, as in
-// every Kubernetes component, or 2 for findings.
-func Exit(err error, stderr io.Writer) int {
+// Execute runs the command line args, prints the error that it ends with, unless it has been
+// reported, and returns the exit code of the process: 0, or 1 for bad flags and for failures at run
+// time, as in every Kubernetes component, or 2 for findings.
+func Execute(ctx context.Context, root *cobra.Command, args []string, stderr io.Writer) int {
+	root.SetArgs(args)
+	err := refuseContents(root, args)
+	if err == nil {
+		err = root.ExecuteContext(ctx)
+	}
+	return exit(err, stderr)
+}
+
+func exit(err error, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}

@@ -61,8 +61,7 @@ func Run(t *testing.T, cmd *cobra.Command, args ...string) Outcome {
 	root := &cobra.Command{Use: options.ProgramName}
 	cli.SetUpRoot(root, &stdout, &stderr)
 	root.AddCommand(cmd)
-	root.SetArgs(append([]string{cmd.Name()}, args...))
-	code := cli.Exit(root.ExecuteContext(t.Context()), &stderr)
+	code := cli.Execute(t.Context(), root, append([]string{cmd.Name()}, args...), &stderr)
 	return Outcome{code, stdout.String(), stderr.String()}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package commands
+package cli
 
 import (
 	"fmt"
@@ -10,9 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
 // refuseContents refuses arguments that hold the content of a key, a certificate or a
@@ -27,7 +24,7 @@ func refuseContents(root *cobra.Command, args []string) error {
 	if isContent(args[at]) {
 		mistake = "has the content of a PEM file or of a kubeconfig in it and must have the path of the file"
 	}
-	return &cli.UsageError{Command: options.ProgramName, Err: fmt.Errorf(
+	return &UsageError{Command: root.CommandPath(), Err: fmt.Errorf(
 		"%s %s; other users of this machine may have seen what was given", lastFlag(root, args[:at+1]), mistake)}
 }
 
@@ -43,7 +40,7 @@ func isContent(arg string) bool {
 }
 
 // lastFlag is the flag that the last of args belongs to, as far as that can be told: the
-// shell cuts what is not options.Quoted at each blank, so it may be far before. It is named only
+// shell cuts what is not quoted at each blank, so it may be far before. It is named only
 // if there is one of that name. Anything else may be a part of the key, as where the '='
 // was forgotten.
 func lastFlag(root *cobra.Command, args []string) string {

@@ -63,7 +63,7 @@ func (s *span) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
 }
 
 // of returns the value, nil if the review omits it or has null.
-func (s span) of(body []byte) []byte {
+func (s *span) of(body []byte) []byte {
 	value := body[s.from:s.to:s.to]
 	if len(value) == 0 || string(value) == "null" {
 		return nil

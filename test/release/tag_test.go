@@ -47,7 +47,7 @@ func TestTag(t *testing.T) {
 				"manifests/chart/Chart.yaml": "version: 1.2.3\nappVersion: \"v1.2.3\"\n",
 			} {
 				testutil.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
-				testutil.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700)) //nolint:gosec // One of them is run.
+				testutil.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700))
 			}
 			bash := func(commands string) (string, error) {
 				shell := exec.CommandContext(t.Context(), "bash", "-euc", commands)

@@ -216,18 +216,8 @@ func (o *Options) refused(ctx context.Context, w *world.World, t topology, signa
 	if err := (&pods{Options: o}).awaitEffect(ctx, subject{namespace, namespace, w, true}); err != nil {
 		return 0, err
 	}
-	var failed atomic.Int64
-	var creating sync.WaitGroup
-	traffic, stop := context.WithCancel(ctx)
-	defer creating.Wait()
+	stop := load(ctx, w, namespace)
 	defer stop()
-	creating.Go(func() {
-		await.Every(traffic, time.Second/podsASecond, func(ctx context.Context, i int) {
-			if w.MakePod(ctx, namespace, fmt.Sprintf("pod-%d", i)) != nil {
-				failed.Add(1)
-			}
-		})
-	})
 	if err := errors.Join(world.Sleep(ctx, between), syscall.Kill(replicas[0].PID(), signal)); err != nil {
 		return 0, err
 	}
@@ -240,7 +230,24 @@ func (o *Options) refused(ctx context.Context, w *world.World, t topology, signa
 		defer func() { _, stopped := r.Stop(); err = errors.Join(err, stopped) }()
 	}
 	err = world.Sleep(ctx, between)
-	stop()
-	creating.Wait()
-	return float64(failed.Load()), err
+	return stop(), err
+}
+
+// load creates Pods until it is stopped, which returns how many were refused.
+func load(ctx context.Context, w *world.World, namespace string) (stop func() float64) {
+	ctx, cancel := context.WithCancel(ctx)
+	var failed atomic.Int64
+	var creating sync.WaitGroup
+	creating.Go(func() {
+		await.Every(ctx, time.Second/podsASecond, func(ctx context.Context, i int) {
+			if err := w.MakePod(ctx, namespace, fmt.Sprintf("pod-%d", i)); err != nil && ctx.Err() == nil {
+				failed.Add(1)
+			}
+		})
+	})
+	return func() float64 {
+		cancel()
+		creating.Wait()
+		return float64(failed.Load())
+	}
 }

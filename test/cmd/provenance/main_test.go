@@ -13,7 +13,6 @@ import (
 	provenance "github.com/in-toto/attestation/go/predicates/provenance/v1"
 	intoto "github.com/in-toto/attestation/go/v1"
 	"google.golang.org/protobuf/encoding/protojson"
-
 	"sa-controller-manager/internal/testutil"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sa-controller-manager/internal/testutil"
+
 	"sa-controller-manager/test/integration/testcluster"
 )
 

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -29,15 +30,16 @@ import (
 	"sa-controller-manager/internal/reconcile"
 )
 
-// Informers returns shared informers. It is not safe for concurrent use before Start; the listers
+// Informers returns shared informers. Those of token Secrets and root CAs lack the default index of
+// namespaces, which nothing reads. It is not safe for concurrent use before Start; the listers
 // and informers that it has returned are.
 type Informers struct {
-	all          informers.SharedInformerFactory
-	tokenSecrets informers.SharedInformerFactory
-	rootCAs      informers.SharedInformerFactory
-	keyRing      informers.SharedInformerFactory
-	watched      []watched
+	all     informers.SharedInformerFactory
+	keyRing informers.SharedInformerFactory
+	watched []watched
 }
+
+var onlyTokens = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
 
 type watched struct {
 	name     string
@@ -47,30 +49,24 @@ type watched struct {
 // New returns Informers that use client. At each resync, handlers get every object again without
 // a request to kube-apiserver.
 func New(client kubernetes.Interface, resync time.Duration) *Informers {
-	only := func(field, value string, more ...informers.SharedInformerOption) informers.SharedInformerFactory {
-		selector := fields.OneTermEqualSelector(field, value).String()
-		return informers.NewSharedInformerFactoryWithOptions(client, resync, append(more,
-			informers.WithTweakListOptions(func(options *metav1.ListOptions) { options.FieldSelector = selector }))...)
-	}
 	return &Informers{
-		all:          informers.NewSharedInformerFactoryWithOptions(client, resync),
-		tokenSecrets: only("type", string(corev1.SecretTypeServiceAccountToken)),
-		rootCAs:      only(metav1.ObjectNameField, RootCAName),
-		keyRing:      only(metav1.ObjectNameField, KeyRingName, informers.WithNamespace(metav1.NamespaceSystem)),
+		all: informers.NewSharedInformerFactory(client, resync),
+		keyRing: informers.NewSharedInformerFactoryWithOptions(client, resync,
+			informers.WithNamespace(metav1.NamespaceSystem), informers.WithTweakListOptions(reconcile.OnlyNamed(KeyRingName))),
 	}
 }
 
 // Namespaces returns the lister of all namespaces and its informer.
 func (i *Informers) Namespaces() (corev1listers.NamespaceLister, cache.SharedIndexInformer) {
 	informer := i.all.Core().V1().Namespaces()
-	i.watch("namespaces", informer.Informer(), trimNamespace, nil)
+	i.watch("namespaces", informer.Informer(), trimNamespace)
 	return informer.Lister(), informer.Informer()
 }
 
 // Accounts returns the lister of all ServiceAccounts and its informer.
 func (i *Informers) Accounts() (corev1listers.ServiceAccountLister, cache.SharedIndexInformer) {
 	informer := i.all.Core().V1().ServiceAccounts()
-	i.watch("serviceaccounts", informer.Informer(), trimAccount, nil)
+	i.watch("serviceaccounts", informer.Informer(), trimAccount)
 	return informer.Lister(), informer.Informer()
 }
 
@@ -78,17 +74,21 @@ func (i *Informers) Accounts() (corev1listers.ServiceAccountLister, cache.Shared
 // kubernetes.io/service-account-token and its informer, whose handlers receive
 // *tokensecrets.TokenSecret.
 func (i *Informers) TokenSecrets() (tokensecrets.Lister, cache.SharedIndexInformer) {
-	informer := i.tokenSecrets.Core().V1().Secrets().Informer()
-	i.watch("secrets (type "+string(corev1.SecretTypeServiceAccountToken)+")", informer, observeTokenSecret,
-		tokensecrets.Indexers())
+	informer := i.all.InformerFor(&corev1.Secret{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewFilteredSecretInformer(client, metav1.NamespaceAll, resync, tokensecrets.Indexers(),
+			func(options *metav1.ListOptions) { options.FieldSelector = onlyTokens })
+	})
+	i.watch("secrets (type "+string(corev1.SecretTypeServiceAccountToken)+")", informer, observeTokenSecret)
 	return tokensecrets.ListerOf(informer.GetIndexer()), informer
 }
 
 // RootCAs returns the lister of all ConfigMaps kube-root-ca.crt and its informer, whose
 // handlers receive *RootCA.
 func (i *Informers) RootCAs() (RootCALister, cache.SharedIndexInformer) {
-	informer := i.rootCAs.Core().V1().ConfigMaps().Informer()
-	i.watch("configmaps (name "+RootCAName+")", informer, observeRootCA, nil)
+	informer := i.all.InformerFor(&corev1.ConfigMap{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewFilteredConfigMapInformer(client, metav1.NamespaceAll, resync, cache.Indexers{}, reconcile.OnlyNamed(RootCAName))
+	})
+	i.watch("configmaps (name "+RootCAName+")", informer, observeRootCA)
 	return RootCALister{informer.GetIndexer()}, informer
 }
 
@@ -96,7 +96,7 @@ func (i *Informers) RootCAs() (RootCALister, cache.SharedIndexInformer) {
 // nil if it does not exist, and the informer of that one Secret.
 func (i *Informers) KeyRing() (func() *corev1.Secret, cache.SharedIndexInformer) {
 	informer := i.keyRing.Core().V1().Secrets()
-	i.watch("secrets (name "+KeyRingName+")", informer.Informer(), keepObject, nil)
+	i.watch("secrets (name "+KeyRingName+")", informer.Informer(), keepObject)
 	lister := informer.Lister().Secrets(metav1.NamespaceSystem)
 	return func() *corev1.Secret {
 		published, err := lister.Get(KeyRingName)
@@ -108,26 +108,21 @@ func (i *Informers) KeyRing() (func() *corev1.Secret, cache.SharedIndexInformer)
 }
 
 // watch sets up an informer that is asked for the first time.
-func (i *Informers) watch(name string, informer cache.SharedIndexInformer, transform cache.TransformFunc, indexers cache.Indexers) {
+func (i *Informers) watch(name string, informer cache.SharedIndexInformer, transform cache.TransformFunc) {
 	if slices.ContainsFunc(i.watched, func(w watched) bool { return w.name == name }) {
 		return
 	}
 	i.watched = append(i.watched, watched{name, informer})
-	// Both fail only on an informer that runs already. To ask for one after Start is a
+	// It fails only on an informer that runs already. To ask for one after Start is a
 	// programming error.
 	if err := informer.SetTransform(transform); err != nil {
 		panic("informers: " + name + " asked for after Start: " + err.Error())
-	}
-	if err := informer.AddIndexers(indexers); err != nil {
-		panic("informers: index " + name + ": " + err.Error())
 	}
 }
 
 // Start starts the watches that have been asked for and returns at once.
 func (i *Informers) Start(ctx context.Context) {
 	i.all.StartWithContext(ctx)
-	i.tokenSecrets.StartWithContext(ctx)
-	i.rootCAs.StartWithContext(ctx)
 	i.keyRing.StartWithContext(ctx)
 }
 
@@ -156,8 +151,6 @@ func (i *Informers) Await(ctx context.Context) bool {
 func (i *Informers) Stop() {
 	reconcile.AwaitWatches(func() {
 		i.all.Shutdown()
-		i.tokenSecrets.Shutdown()
-		i.rootCAs.Shutdown()
 		i.keyRing.Shutdown()
 	})
 }

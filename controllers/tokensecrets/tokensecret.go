@@ -256,8 +256,11 @@ func (s *TokenSecret) observeToken(data string) {
 // deleted by mistake does not come back.
 func wantsKeeping(annotations map[string]string) bool {
 	value, given := annotations[KeepAnnotation]
+	if !given {
+		return false
+	}
 	keep, err := strconv.ParseBool(value)
-	return given && (keep || err != nil)
+	return keep || err != nil
 }
 
 func keepLabels(labels map[string]string) (kept map[string]string) {

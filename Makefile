@@ -79,6 +79,7 @@ release: ## Write the release into bin/release/: archives, image, manifests, SPD
 	@bin/image -layout=bin/parts/image -tag='$(version)' -revision='$(commit)' -date='$(date)' bin/parts/{amd64,arm64}/$(product)
 	@bin/archive -dir=bin/parts/image -out=bin/release/$(product)_$(version)_image.tar -date='$(date)'
 	@git ls-files -z manifests ':!*.go' | xargs -0 bin/archive -out=bin/release/manifests.tar.gz -date='$(date)'
+	@$(MAKE) plugin-release
 	@bin/provenance -dir=bin/release -binary=bin/parts/amd64/$(product) -out=bin/release/provenance.json -version='$(version)' -commit='$(commit)'
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
@@ -91,6 +92,15 @@ sign: ## Sign bin/release/SHA256SUMS with the SSH key of the file KEY; docs/veri
 .PHONY: tag
 tag: ## Tag the commit as VERSION, if changelog, manifests and chart name it; otherwise say what to do.
 	@test/release/tag.sh "$(VERSION)"
+
+.PHONY: plugin-release
+plugin-release: ## Write the kubectl plugin for all platforms and its krew manifest into bin/release/.
+	@test/release/plugin.sh '$(version)' '$(date)' '-s -w $(stamps)'
+
+.PHONY: test-krew
+test-krew: plugin-release ## Install the plugin with krew from bin/release/, for all platforms.
+	@go -C test/tools build -buildvcs=false -o $(CURDIR)/bin/tools/krew sigs.k8s.io/krew/cmd/krew
+	@test/release/krew.sh
 
 .PHONY: build-kms-signer
 build-kms-signer: deps ## Build bin/sa-kms-signer, which signs with keys of an HSM or a key management service; needs a C compiler.

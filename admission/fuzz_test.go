@@ -7,7 +7,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"testing"
-	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // FuzzReview sends any bytes as a review. Whatever they are, the answer is a
@@ -28,6 +29,7 @@ func FuzzReview(f *testing.F) {
 		reviewOf("v1", `,"operation":"CREATE","object":{"a":{"b":[1e400,"\ud800"]}},"object":7,"dryRun":null`),
 		`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":""}}`,
 		`{"request":{"uid":"a"},"request":{"uid":"b"}}`,
+		`{"request":{"uid":{}},"request":{"uid":"0"}}`,
 		"\xff\xfe{\x00}",
 	} {
 		f.Add([]byte(seed), true)
@@ -59,10 +61,10 @@ func FuzzReview(f *testing.F) {
 }
 
 // uidOf reads the uid with the standard library. It has no opinion on bodies that are
-// read in more than one way.
+// read in more than one way: with repeated names or invalid UTF-8.
 func uidOf(body []byte) (string, bool) {
 	var top map[string]json.RawMessage
-	if !utf8.Valid(body) || json.Unmarshal(body, &top) != nil || top["request"] == nil {
+	if !jsontext.Value(body).IsValid() || json.Unmarshal(body, &top) != nil || top["request"] == nil {
 		return "", false
 	}
 	var request map[string]json.RawMessage

@@ -68,7 +68,7 @@ func TestPlugin(t *testing.T) {
 		return testcluster.RunCommand(t, command, input)
 	}
 
-	const real = "--context=real"
+	const inContext = "--context=real"
 	key := "--service-account-private-key-file=" + c.SigningKeyFile()
 	cases := map[string]struct {
 		args, env []string
@@ -77,11 +77,11 @@ func TestPlugin(t *testing.T) {
 		texts     []string
 		without   string
 	}{
-		"audit":           {args: []string{"audit", real, "-n", namespace}, texts: []string{"robot-token", "1 token Secrets"}, without: "other-token"},
-		"as a user":       {args: []string{"audit", real, "--as", namespace, "-n", namespace}, code: 1, texts: []string{`User "` + namespace + `" cannot list resource`}},
-		"inspect":         {args: []string{"inspect", real, "--cluster"}, input: requestToken(t, c, robot), texts: []string{"Verdict:       valid", namespace + ":robot"}},
-		"doctor":          {args: []string{"doctor", real, "--only=references", "--grace=1s", "-o=json"}, texts: []string{`"kind": "DoctorReport"`}},
-		"jwks":            {args: []string{"jwks", real, key, "--check=cluster"}, code: 2, texts: []string{"same", "extra"}},
+		"audit":           {args: []string{"audit", inContext, "-n", namespace}, texts: []string{"robot-token", "1 token Secrets"}, without: "other-token"},
+		"as a user":       {args: []string{"audit", inContext, "--as", namespace, "-n", namespace}, code: 1, texts: []string{`User "` + namespace + `" cannot list resource`}},
+		"inspect":         {args: []string{"inspect", inContext, "--cluster"}, input: requestToken(t, c, robot), texts: []string{"Verdict:       valid", namespace + ":robot"}},
+		"doctor":          {args: []string{"doctor", inContext, "--only=references", "--grace=1s", "-o=json"}, texts: []string{`"kind": "DoctorReport"`}},
+		"jwks":            {args: []string{"jwks", inContext, key, "--check=cluster"}, code: 2, texts: []string{"same", "extra"}},
 		"version":         {args: []string{"--version"}, texts: []string{"kubectl sa-tokens version v"}},
 		"help":            {args: []string{"audit", "--help"}, texts: []string{"kubectl sa-tokens audit -", "--as-group", "-s, --server"}, without: "sa-controller-manager tokens"},
 		"unknown flag":    {args: []string{"audit", "--token=secret"}, code: 1, texts: []string{"unknown flag: --token", "See 'kubectl sa-tokens audit --help'"}},

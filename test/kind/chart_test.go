@@ -6,6 +6,8 @@
 package kind
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -36,10 +38,13 @@ func TestChart(t *testing.T) {
 		helm("upgrade", "sacm", "../../manifests/chart", "--reuse-values", "--set=replicas=3")
 		c.awaitRollout(t)
 	})
-	helm("uninstall", "sacm")
-	if left := c.kubectl(t, "-n", ownNamespace, "get", "all,serviceaccounts", "--field-selector=metadata.name!=default", "-o", "name"); left != "" {
-		t.Errorf("after the uninstallation there are\n%s", left)
-	}
+	helm("uninstall", "sacm") // which does not wait for the Pods of the Deployment
+	poll(t, "the end of all that was installed", func(context.Context) error {
+		if left := c.kubectl(t, "-n", ownNamespace, "get", "all,serviceaccounts", "--field-selector=metadata.name!=default", "-o", "name"); left != "" {
+			return fmt.Errorf("there are\n%s", left)
+		}
+		return nil
+	})
 	_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	testutil.Must(t, err)
 	install()

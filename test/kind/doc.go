@@ -3,7 +3,7 @@
 
 // Package kind tests sa-controller-manager end to end on real kind clusters: booting with it, taking
 // over a running cluster and handing it back, also with an external CA or a dead process, across a
-// restart of the node and kubeadm upgrade, rotating keys, and as a Deployment.
+// restart of the node and kubeadm upgrade, rotating keys, and as a Deployment, by kustomize and by Helm.
 //
 //	make e2e-kind
 //

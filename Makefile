@@ -73,6 +73,7 @@ release: ## Write the release into bin/release/: archives, image, manifests, SPD
 		echo "building $$name.tar.gz"; \
 		GOOS=linux GOARCH=$$arch $(go_build) -ldflags '-s -w $(stamps)' -o $$parts/$(product) ./cmd/$(product); \
 		cp LICENSE README.md $$parts/; \
+		GOOS=linux GOARCH=$$arch test/release/licences.sh ./cmd/$(product) $$parts/LICENSES; \
 		bin/archive -dir=$$parts -out=$$name.tar.gz -date='$(date)'; \
 		bin/sbom -binary=$$parts/$(product) -out=$$name.spdx.json -version='$(version)' -date='$(date)'; \
 	done

@@ -22,6 +22,7 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64;
 	rm -rf "$parts" && mkdir -p "$parts"
 	GOOS=$os GOARCH=$arch go build -buildvcs=false -ldflags "$ldflags" -o "$parts/$program" ./cmd/kubectl-sa_tokens
 	cp LICENSE cmd/kubectl-sa_tokens/kubectl_complete-sa_tokens "$parts"
+	GOOS=$os GOARCH=$arch test/release/licences.sh ./cmd/kubectl-sa_tokens "$parts/LICENSES"
 	bin/archive -dir="$parts" -out="bin/release/$name" -date="$date"
 	cat >>"$manifest" <<-END
 	  - selector:

@@ -96,10 +96,10 @@ func (s *scene) otherClient(ctx context.Context) (took []float64, err error) {
 // How long another client is watched before a rollout, and during the first part of it.
 const (
 	quietSample   = 30 * time.Second
-	rolloutSample = 5 * time.Minute
+	rolloutSample = time.Minute
 )
 
-// rootCA adds a CA to the file, and measures the first minutes of the rollout: its rate, and what
+// rootCA adds a CA to the file, and measures the first minute of the rollout: its rate, and what
 // another client notices of it. All of it would take half an hour in the largest cluster, because
 // the product limits the rate.
 func (s *scene) rootCA(ctx context.Context) error {

@@ -16,21 +16,23 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// TestChart installs the Helm chart, upgrades it while Pods are created, and uninstalls it: no Pod may be
-// refused once nothing answers.
+// TestChart installs the Helm chart over kustomize's Deployment, upgrades it while Pods are created, and
+// uninstalls it: no Pod may be refused once nothing answers.
 func TestChart(t *testing.T) {
 	c := create(t, stock(t, 0))
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
-	repository, tag, _ := strings.Cut(c.prepare(t), ":")
+	image := c.prepare(t)
+	c.apply(t, "overlays/deployment", image)
+	repository, tag, _ := strings.Cut(image, ":")
 	helm := func(args ...string) {
 		t.Helper()
 		run(t, os.Getenv("SACM_HELM"), append(args, "--wait", "--kubeconfig="+c.kubeconfig, "--namespace="+ownNamespace)...)
 	}
-	install := func() {
+	install := func(flags ...string) {
 		t.Helper()
-		helm("install", "sacm", "../../manifests/chart", "--set-string=image.repository="+repository+",image.tag="+tag)
+		helm(append([]string{"install", "sacm", "../../manifests/chart", "--set-string=image.repository=" + repository + ",image.tag=" + tag}, flags...)...)
 	}
-	install()
+	install("--take-ownership", "--force-conflicts")
 	c.turnKubernetesOff(t)
 	namespace := c.namespace(t, "in-use")
 	c.awaitAdmission(t, namespace)

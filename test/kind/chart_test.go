@@ -37,7 +37,7 @@ func TestChart(t *testing.T) {
 	namespace := c.namespace(t, "in-use")
 	c.awaitAdmission(t, namespace)
 	c.unharmed(t, "during-upgrade", func() {
-		helm("upgrade", "sacm", "../../manifests/chart", "--reuse-values", "--set=replicas=3")
+		helm("upgrade", "sacm", "../../manifests/chart", "--reuse-values", "--set=replicas=3", "--force-conflicts")
 		c.awaitRollout(t)
 	})
 	helm("uninstall", "sacm") // which does not wait for the Pods of the Deployment

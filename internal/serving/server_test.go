@@ -176,6 +176,7 @@ func TestServerLetsRequestsFinish(t *testing.T) {
 		return "", nil
 	}}})
 	server.http.RegisterOnShutdown(func() { close(stopping) })
+	server.drainTimeout = time.Minute
 	c := client(t, func(*http.Transport) {})
 
 	var request, stopped sync.WaitGroup

@@ -254,7 +254,7 @@ bench: ## Measure the hot paths.
 	@test/bench/run.sh
 
 .PHONY: bench-peer
-bench-peer: control-plane build ## Compare with kube-controller-manager in 90 minutes (FLAGS=-quick: 8), into bin/bench/peer.json.
+bench-peer: control-plane build ## Compare with kube-controller-manager in an hour (FLAGS=-quick: 7 minutes), into bin/bench/peer.json.
 	@go -C test build -buildvcs=false -o ../bin/benchpeer ./cmd/benchpeer
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchpeer $(FLAGS)
 

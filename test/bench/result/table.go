@@ -63,10 +63,10 @@ func (k Key) title() string {
 func (s *Series) cell() string {
 	text := number(s.Median)
 	if low, high := number(slices.Min(s.Values)), number(slices.Max(s.Values)); low != high {
-		text += fmt.Sprintf(" (%s to %s)", low, high)
+		text += fmt.Sprintf(" (%s–%s)", low, high)
 	}
 	if s.Ratio > 0 {
-		text += fmt.Sprintf("; **%s x**", number(s.Ratio))
+		text += fmt.Sprintf(" **%sx**", number(s.Ratio))
 	}
 	return text
 }

@@ -46,7 +46,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("results that lack a scenario of those before: got %v", err)
 	}
 	text, err := os.ReadFile(page)
-	if err != nil || !strings.Contains(string(text), "2; **1 x**") || !strings.Contains(string(text), "](benchmarks/speed.svg)\n<!-- end -->") {
+	if err != nil || !strings.Contains(string(text), "2 **1x**") || !strings.Contains(string(text), "](benchmarks/speed.svg)\n<!-- end -->") {
 		t.Errorf("the page is %q: %v", text, err)
 	}
 	if !strings.Contains(string(text), "<!-- results: idle -->\nNot measured yet.\n<!-- end -->") {

@@ -57,7 +57,7 @@ func targets() []target {
 		{"failover", "two replicas behind a Service, the leader told to stop", "", world.Manual, 0, false},
 		{"replicas", "", "requests", waits, 0.5, true},
 		{"replicas", "", "CPU", waits, 0.5, true},
-		{"replicas", "", "of these", "", 0, false},
+		{"replicas", "", "of these", waits, 0, false},
 		{"binary", "", "", "", 60, false},
 		{"scale", "", "live heap for each token Secret", "", 1.5, false},
 		{"scale", "", "a GET of another client, p99, meanwhile to before", "", 2, false},
@@ -88,7 +88,7 @@ func against(reports []*result.Report) result.Source {
 		if kind != "results" || name != "targets" || out.Len() == 0 {
 			return ""
 		}
-		return "| | Aimed at | Measured | |\n|---|---|---|---|\n" + out.String()
+		return "| | At most | Measured | |\n|---|---|---|---|\n" + out.String()
 	}
 }
 
@@ -103,7 +103,7 @@ func (t target) row(r *result.Report, s result.Series) string {
 	}
 	words := slices.DeleteFunc([]string{title(r, s.Scenario), s.Metric, s.Variant, strings.TrimPrefix(s.Program, world.Manual)},
 		func(word string) bool { return word == "" })
-	return fmt.Sprintf("| %s | %s at most | %s | %s |\n", strings.Join(words, ", "), amount(t.most, unit), amount(got, unit), verdict)
+	return fmt.Sprintf("| %s | %s | %s | %s |\n", strings.Join(words, ", "), amount(t.most, unit), amount(got, unit), verdict)
 }
 
 // title says what happens in a scenario.

@@ -38,7 +38,7 @@ func main() {
 	flag.DurationVar(&o.Settling, "settling", 130*time.Second, "how long a program settles before its memory is read; the Go runtime collects garbage unasked for after two minutes")
 	flag.DurationVar(&o.Window, "window", time.Minute, "how long to measure what happens while nothing happens")
 	flag.DurationVar(&o.Stage, "stage", 15*time.Minute, "longest time for one wait")
-	quick := flag.Bool("quick", false, "a run of about 8 minutes: one repetition, fewer objects and shorter waits, in place of the flags for these")
+	quick := flag.Bool("quick", false, "a run of about 7 minutes: one repetition, fewer objects and shorter waits, in place of the flags for these")
 	scenarios := flag.String("scenarios", strings.Join(names(o), ","), "which to measure")
 	limit := flag.Duration("limit", 90*time.Minute, "when to end at the latest, with the results until then")
 	out := flag.String("out", "bin/bench/peer.json", "where the results go")

@@ -65,8 +65,8 @@ func newServer(logger klog.Logger, listener net.Listener, config *Config) (*Serv
 		http:      server,
 		followers: append(auth.followers, tls.followers...),
 		lookups:   auth.lookups,
-		// A request takes milliseconds. net/http keeps an HTTP/2 connection for a second after its
-		// last request, and meanwhile a single replica of the webhook answers no Pod.
+		// A request takes milliseconds. net/http keeps an idle HTTP/2 connection for a second after
+		// GOAWAY, and meanwhile nobody answers the webhook where this is its only replica.
 		drainTimeout: 100 * time.Millisecond,
 	}, nil
 }

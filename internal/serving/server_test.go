@@ -200,6 +200,27 @@ func TestServerLetsRequestsFinish(t *testing.T) {
 	stopped.Wait()
 }
 
+// net/http closes an idle HTTP/2 connection a second after GOAWAY, unless the client does. A replica
+// has to be gone before: the next one starts only afterwards, and meanwhile no Pod is admitted.
+func TestServerDoesNotAwaitIdleConnections(t *testing.T) {
+	t.Parallel()
+	server, stop := serve(t, nil)
+	conn, err := tls.Dial("tcp", server.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	testutil.Must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	const emptySettings = "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	_, err = conn.Write([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + emptySettings))
+	testutil.Must(t, err)
+	_, err = conn.Read(make([]byte, 1)) // of the server's settings
+	testutil.Must(t, err)
+
+	began := time.Now()
+	stop()
+	if took := time.Since(began); took >= time.Second {
+		t.Errorf("it stopped after %s", took)
+	}
+}
+
 // One client that does not let go must not keep the process from stopping.
 func TestServerCutsRequestsThatHang(t *testing.T) {
 	t.Parallel()

@@ -23,5 +23,6 @@ go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}} {{$.Dir}}{{
 			done
 			[ "$dir" != "$root" ]
 		do dir=${dir%/*}; done
-		[ -d "$out/$module" ] || { echo "$module has no licence in $root" >&2; exit 1; }
+		licence=("$root"/{licen[cs]e,copying}*)
+		[ ${#licence[@]} -gt 0 ] || { echo "$module has no licence in $root" >&2; exit 1; }
 	done

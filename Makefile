@@ -43,7 +43,7 @@ go_build = go build -buildvcs=false
 .PHONY: build
 build: ## Build the binary into bin/, static and with its version stamped.
 	@echo "building bin/$(product) $(version)"
-	@$(go_build) -ldflags '-s -w $(stamps)' -o bin/$(product) ./cmd/$(product)
+	@test/build.sh ./cmd/$(product) bin/$(product) -buildvcs=false -ldflags '-s -w $(stamps)'
 
 .PHONY: build-plugin
 build-plugin: ## Build bin/kubectl-sa_tokens, the kubectl plugin, for this machine.
@@ -142,29 +142,29 @@ endif
 
 .PHONY: demo
 demo: kube-apiserver build ## Show and verify what the binary does beside a real kube-apiserver, then clean up.
-	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
+	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo
 
 .PHONY: demo-rotation
 demo-rotation: kube-apiserver build ## Rotate the keys of a real kube-apiserver under load, back and forth, and count failures: there must be none.
-	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
+	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo rotation
 
 .PHONY: demo-hsm
 demo-hsm: kube-apiserver build build-kms-signer ## Move those keys to SoftHSM, to a transit engine, to a foreign signer and back, likewise; needs Debian packages.
 	@test/deps.sh backends
 	@go -C test/backends build -buildvcs=false -o ../../bin/transit ./cmd/transit
-	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
+	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) SACM_KMS_SIGNER=$(CURDIR)/bin/sa-kms-signer SACM_TRANSIT=$(CURDIR)/bin/transit bin/demo hsm
 
 .PHONY: demo-federation
 demo-federation: kube-apiserver build s3-gateway ## Publish the keys in a real S3 gateway, and rotate them while a second kube-apiserver verifies with what is published.
-	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
+	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) SACM_S3_GATEWAY=$(CURDIR)/bin/versitygw bin/demo federation
 
 .PHONY: run
 run: kube-apiserver kubectl build ## Run a control plane and the binary until Ctrl-C; flags for the binary in FLAGS.
-	@go -C test build -buildvcs=false -o ../bin/run ./cmd/run
+	@cd test && ./build.sh ./cmd/run ../bin/run -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/run $(FLAGS)
 
 ##@ Test
@@ -212,8 +212,8 @@ faults: control-plane build build-race ## Try to break what docs/reliability.md 
 
 # Compiling two more kube-apiservers takes too long for continuous integration.
 .PHONY: test-skew
-test-skew: control-plane build ## Run the demonstration on kube-apiserver v1.34, v1.35 and v1.36, two of which are built first; not in continuous integration.
-	@go -C test build -buildvcs=false -o ../bin/demo ./cmd/demo
+test-skew: control-plane build ## Run the demonstration on kube-apiserver v1.35, v1.36 and v1.37, two of which are built first; not in continuous integration.
+	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) test/skew.sh $(or $(control_plane),$(KUBEBUILDER_ASSETS))
 
 .PHONY: fuzz
@@ -373,7 +373,7 @@ update-lint: ## Fix what golangci-lint can fix by itself.
 
 .PHONY: update-modules
 update-modules: ## Tidy go.mod and go.sum of all modules but test/alerts.
-	for module in . test test/chart test/differential test/conformance test/tools test/peers test/peers/v1.34 test/peers/v1.35; do go -C $$module mod tidy; done
+	for module in . test test/chart test/differential test/conformance test/tools test/peers test/peers/v1.35 test/peers/v1.36; do go -C $$module mod tidy; done
 
 .PHONY: update-flags
 update-flags: ## Write docs/flags.md from the binary.

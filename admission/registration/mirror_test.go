@@ -59,7 +59,7 @@ func (c conditions) exempts(t *testing.T, r podRequest) bool {
 	t.Helper()
 	kind, resource := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
 	attributes := apiadmission.NewAttributesRecord(&r.pod, nil, kind, "kube-system", "p", resource, r.subresource, r.operation, &metav1.CreateOptions{}, false, &r.user)
-	result := c.Match(t.Context(), &apiadmission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: &r.pod}, nil, nil)
+	result := c.Match(t.Context(), &apiadmission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: apiadmission.NewLazyObject(&r.pod)}, nil, nil)
 	if result.Error != nil && len(r.pod.Spec.Containers) > 0 {
 		t.Fatalf("the conditions cannot be evaluated: %v", result.Error)
 	}

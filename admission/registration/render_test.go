@@ -133,7 +133,7 @@ func TestOwnObjectsAreExcluded(t *testing.T) {
 				object, operation = nil, apiadmission.Delete
 			}
 			attributes := apiadmission.NewAttributesRecord(object, nil, schema.GroupVersionKind{}, tc.namespace, tc.name, tc.resource, "", operation, nil, false, &user.DefaultInfo{Name: "jane"})
-			result := compile(t, validating[0]).Match(t.Context(), &apiadmission.VersionedAttributes{Attributes: attributes, VersionedObject: object}, nil, nil)
+			result := compile(t, validating[0]).Match(t.Context(), &apiadmission.VersionedAttributes{Attributes: attributes, VersionedObject: apiadmission.NewLazyObject(object)}, nil, nil)
 			if result.Error != nil || result.Matches == tc.excluded {
 				t.Errorf("kube-apiserver calls the webhook: %t (error %v), want %t", result.Matches, result.Error, !tc.excluded)
 			}

@@ -34,7 +34,7 @@ import (
 type apiserver struct {
 	*controllertest.World
 	*fake.Clientset
-	rest discovery.DiscoveryInterface
+	rest discovery.DiscoveryInterfaces
 
 	mu        sync.Mutex
 	known     map[string]signing.PublicKey
@@ -73,7 +73,7 @@ func knowing(keys ...*signing.PrivateKey) *apiserver {
 }
 
 // Discovery is that of a real client, as the fake one has no REST client.
-func (s *apiserver) Discovery() discovery.DiscoveryInterface { return s.rest }
+func (s *apiserver) Discovery() discovery.DiscoveryInterfaces { return s.rest }
 
 // RoundTrip serves the real client without a socket, which a synctest bubble could not wait for.
 func (s *apiserver) RoundTrip(request *http.Request) (*http.Response, error) {

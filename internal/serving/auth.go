@@ -203,7 +203,10 @@ func (f *authFilter) authorize(o *settings.Authorization) error {
 		return fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	// system:masters is always authorized, as in KCM.
-	authorizers := []authorizer.Authorizer{authorizerfactory.NewPrivilegedGroups("system:masters"), always}
+	authorizers := []union.NamedAuthorizer{
+		{AuthorizerName: "system:masters", Authorizer: authorizerfactory.NewPrivilegedGroups("system:masters")},
+		{AuthorizerName: "--authorization-always-allow-paths", Authorizer: always},
+	}
 	client, err := f.delegate(o.Kubeconfig, reviewTimeout)
 	if err != nil {
 		return fmt.Errorf("--authorization-kubeconfig: %w", err)
@@ -218,10 +221,10 @@ func (f *authFilter) authorize(o *settings.Authorization) error {
 		if err != nil {
 			return fmt.Errorf("build authorization of the secure port: %w", err)
 		}
-		authorizers = append(authorizers, asked)
+		authorizers = append(authorizers, union.NamedAuthorizer{AuthorizerName: "SubjectAccessReview", Authorizer: asked})
 	}
-	f.authz = union.New(authorizers...)
-	return nil
+	f.authz, err = union.New(authorizers...)
+	return err
 }
 
 // delegate returns a client for the API server that reviews clients, from the kubeconfig or,

@@ -16,6 +16,7 @@ out=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 names=("$@")
 [ ${#names[@]} -gt 0 ] || names=(etcd kube-apiserver kube-controller-manager)
+build=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../build.sh
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 # What a binary was built from stands beside it, because times of files say
@@ -39,37 +40,13 @@ for pkg in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
 	stamps+=" -X $pkg.gitVersion=$version -X $pkg.gitMajor=$major -X $pkg.gitMinor=$minor -X $pkg.gitTreeState=clean"
 done
 
-# progress turns go build's list of compiled packages into one moving line on a
-# terminal and into a line for every 250 packages elsewhere. The estimate takes all
-# packages for equal. Those that are in Go's build cache are not listed: then it is too
-# long.
-progress() { # name, number of packages
-	local tty=0
-	[ -t 2 ] && tty=1
-	awk -v name="$1" -v all="$2" -v tty="$tty" '
-		function line(  left) {
-			left = n < 50 ? "" : sprintf(", about %d min left", (systime() - began) * (all - n) / n / 60 + 1)
-			return sprintf("  %s: %d of %d packages compiled%s", name, n, all, left)
-		}
-		BEGIN { began = systime() }
-		/^(go|#)|error|cannot|\.go:[0-9]/ { print > "/dev/stderr"; next }
-		{ n++ }
-		tty { printf "\r\033[K%s  %.40s", line(), $0 > "/dev/stderr" }
-		!tty && n % 250 == 0 { print line() > "/dev/stderr" }
-		END { if (tty) printf "\r\033[K" > "/dev/stderr" }'
-}
-
 export CGO_ENABLED=0
 echo "building ${missing[*]} ($version) into $out, the first time for minutes; KUBEBUILDER_ASSETS=DIRECTORY takes binaries that are there" >&2
 for name in "${missing[@]}"; do
 	pkg=k8s.io/kubernetes/cmd/$name
 	[ "$name" = etcd ] && pkg=go.etcd.io/etcd/server/v3
 	started=$SECONDS
-	# Built under another name and renamed, so that an interrupted build leaves
-	# nothing that looks finished and a running binary is not written to.
-	go build -v -trimpath -buildvcs=false -ldflags "$stamps" -o "$out/.$name.partial" "$pkg" 2>&1 |
-		progress "$name" "$(go list -deps "$pkg" | wc -l)"
-	mv "$out/.$name.partial" "$out/$name"
+	"$build" "$pkg" "$out/$name" -trimpath -buildvcs=false -ldflags "$stamps"
 	echo "$pins" >"$out/.$name.pins"
 	echo "  $name: ready in $((SECONDS - started)) s" >&2
 done

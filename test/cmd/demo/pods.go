@@ -7,11 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -115,7 +115,7 @@ func (d *tokens) checkVolume(ctx context.Context, m mode, pod *corev1.Pod) error
 	volume := pod.Spec.Volumes[0]
 	want := corev1.VolumeMount{Name: volume.Name, MountPath: mountPath, ReadOnly: true}
 	for _, container := range append(pod.Spec.InitContainers, pod.Spec.Containers...) {
-		if !slices.Equal(container.VolumeMounts, []corev1.VolumeMount{want}) {
+		if !equality.Semantic.DeepEqual(container.VolumeMounts, []corev1.VolumeMount{want}) {
 			return fmt.Errorf("container %s has other mounts than %s at %s", container.Name, volume.Name, mountPath)
 		}
 	}

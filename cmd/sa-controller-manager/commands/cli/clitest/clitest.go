@@ -113,7 +113,7 @@ func JWKS(t *testing.T, keys ...[]byte) []byte {
 // has for a path, or 404.
 type KubeClient struct {
 	*fake.Clientset
-	discovery discovery.DiscoveryInterface
+	discovery discovery.DiscoveryInterfaces
 }
 
 // NewKubeClient returns a cluster with these objects.
@@ -132,7 +132,7 @@ func NewKubeClient(answer func(path string) string, objects ...runtime.Object) *
 }
 
 // Discovery serves the documents.
-func (c *KubeClient) Discovery() discovery.DiscoveryInterface { return c.discovery }
+func (c *KubeClient) Discovery() discovery.DiscoveryInterfaces { return c.discovery }
 
 type roundTripper func(*http.Request) (*http.Response, error)
 

@@ -212,7 +212,7 @@ faults: control-plane build build-race ## Try to break what docs/reliability.md 
 
 # Compiling two more kube-apiservers takes too long for continuous integration.
 .PHONY: test-skew
-test-skew: control-plane build ## Run the demonstration on kube-apiserver v1.35, v1.36 and v1.37, two of which are built first; not in continuous integration.
+test-skew: control-plane build ## Run the demonstration, a rotation and the registration on kube-apiserver v1.35, v1.36 and v1.37, two of which are built first; not in continuous integration.
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) test/skew.sh $(or $(control_plane),$(KUBEBUILDER_ASSETS))
 

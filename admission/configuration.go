@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// configurationVersions lists the versions that kube-apiserver v1.36.3 reads (k8s.io/apiserver
+// configurationVersions lists the versions that kube-apiserver v1.37.2 reads (k8s.io/apiserver
 // pkg/apis/apiserver). They do not differ.
 func configurationVersions() []string {
 	return []string{"apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1alpha1"}

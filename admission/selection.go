@@ -23,9 +23,10 @@ type Selection struct {
 	Exact []string
 }
 
-// InAPIServer returns the plugins of kube-apiserver v1.36 that do not exist here. They need what
-// only kube-apiserver has, such as its storage, its authorizer, its own types, or a place in the
-// chain before the webhooks. A test compares the list with the real binary.
+// InAPIServer returns the plugins of kube-apiserver v1.37 and v1.36 that do not exist here. They need
+// what only kube-apiserver has, such as its storage, its authorizer, its own types, or a place in the
+// chain before the webhooks. A test compares the list with the real binary of v1.37 and with a list
+// of v1.36, which has JobValidation and PodGroupWorkloadExists besides.
 func InAPIServer() []string {
 	return strings.Fields(`AlwaysPullImages CertificateApproval CertificateSigning CertificateSubjectRestriction
 		ClusterTrustBundleAttest DefaultIngressClass DefaultStorageClass DefaultTolerationSeconds DenyServiceExternalIPs

@@ -33,7 +33,7 @@ func newPolicy(tb testing.TB) *tokens.Policy {
 	return policy
 }
 
-// bound are the claims that kube-apiserver v1.36.3 sends for a Pod's token.
+// bound are the claims that kube-apiserver v1.37.2 sends for a Pod's token.
 func bound() map[string]any {
 	return map[string]any{
 		"aud": []string{policyIssuer},
@@ -51,6 +51,15 @@ func bound() map[string]any {
 		"nbf": policyNow.Unix(),
 		"sub": "system:serviceaccount:team-a:build.er",
 	}
+}
+
+// webhookBound is the payload that kube-apiserver v1.37.2 sends for a token by which a webhook knows it
+// (KEP-6060, alpha): bound to the webhook's configuration, for ten minutes at most, with attestations.
+func webhookBound() string {
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["https://webhook.example"],"exp":1800000600,"iat":1800000000,"iss":"https://issuer.example",` +
+		`"jti":"8a1e0f8e-58a3-4dcb-9be8-1f6b6a5f6a57","kubernetes.io":{"attestations":{"admissionReviewAPIGroups":["apps",""]},` +
+		`"namespace":"kube-system","serviceaccount":{"name":"kube-apiserver","uid":"0b1d"},` +
+		`"validatingwebhookconfiguration":{"name":"policy","uid":"77aa"}},"nbf":1800000000,"sub":"system:serviceaccount:kube-system:kube-apiserver"}`))
 }
 
 // claim changes one claim; a nil value removes it. A path of two names leads into claim
@@ -111,6 +120,7 @@ func TestPolicyPasses(t *testing.T) {
 		"waited for us":              {"kube-apiserver waits a minute", claim(policyNow.Add(-time.Minute).Unix(), "iat")},
 		"a new claim":                {"a later Kubernetes may add some", claim("x", "future")},
 		"a new private claim":        {"likewise", claim(map[string]string{"name": "x"}, "kubernetes.io", "future")},
+		"bound to a webhook":         {"its claims are kube-apiserver's to choose", webhookBound},
 		"white space":                {"JSON all the same", raw(`,"iss"`, " ,\n\"iss\"")},
 	}
 	for name, tc := range cases {

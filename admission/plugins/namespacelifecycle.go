@@ -47,7 +47,7 @@ type NamespaceLifecycleDeps struct {
 // that of a missing account in it. Upstream does so for everything; here the apiserver would call
 // twice for every request, and other mutators only read namespaces for Pods.
 //
-// It decides as k8s.io/apiserver pkg/admission/plugin/namespace/lifecycle. The one difference: a
+// It decides as k8s.io/apiserver v0.37 pkg/admission/plugin/namespace/lifecycle. The one difference: a
 // namespace that the cache does not have yet is read at once, where upstream sleeps for 50 ms
 // first.
 func NewNamespaceLifecycle(deps NamespaceLifecycleDeps) admission.Factory {
@@ -71,7 +71,7 @@ type namespaceLifecycle struct {
 }
 
 func (*namespaceLifecycle) Rules() []admission.Rule {
-	return []admission.Rule{{Group: admission.Any, Resource: admission.Any, SubResource: admission.Any, Operations: []admission.Operation{admission.Create, admission.Update, admission.Delete}}}
+	return []admission.Rule{{Group: admission.Any, Resource: admission.Any, SubResource: admission.Any, Operations: []admission.Operation{admission.Create, admission.Delete}}}
 }
 
 // MutatingRules match the creation of Pods.
@@ -88,7 +88,7 @@ func (n *namespaceLifecycle) Validate(ctx context.Context, request *admission.Re
 	if request.Kind.Group == "" && request.Kind.Kind == "Namespace" {
 		return n.validateNamespace(request)
 	}
-	if request.Namespace == "" || request.Operation == admission.Delete || isAccessReview(request) {
+	if request.Namespace == "" || request.Operation != admission.Create || isAccessReview(request) {
 		return nil
 	}
 	namespace, err := n.find(ctx, request.Namespace)
@@ -98,7 +98,7 @@ func (n *namespaceLifecycle) Validate(ctx context.Context, request *admission.Re
 	if err != nil {
 		return admission.Internal(err)
 	}
-	if request.Operation == admission.Create && namespace.Status.Phase == corev1.NamespaceTerminating {
+	if namespace.Status.Phase == corev1.NamespaceTerminating {
 		return terminating(request)
 	}
 	return nil

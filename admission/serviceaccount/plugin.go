@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package serviceaccount makes the decisions of kube-apiserver's own ServiceAccount plugin
-// (k8s.io/kubernetes plugin/pkg/admission/serviceaccount, v1.36.3).
+// (k8s.io/kubernetes plugin/pkg/admission/serviceaccount, v1.37.2).
 //
 // A new Pod gets an account, the account's pull secrets and a volume with a token. It is refused if
 // its account does not exist or if it refers to Secrets that the account does not allow. The latter

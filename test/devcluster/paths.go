@@ -5,8 +5,10 @@ package devcluster
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 )
 
@@ -42,6 +44,23 @@ func ControlPlaneBinary(name string) (string, error) {
 		return "", err
 	}
 	return existing(filepath.Join(root, "bin", "control-plane", name), "make control-plane builds it")
+}
+
+// APIServerMinor is 37 if kube-apiserver is some v1.37.
+func APIServerMinor(ctx context.Context) (int, error) {
+	path, err := ControlPlaneBinary("kube-apiserver")
+	if err != nil {
+		return 0, err
+	}
+	version, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return 0, fmt.Errorf("%s --version: %w", path, err)
+	}
+	var minor int
+	if _, err := fmt.Sscanf(string(version), "Kubernetes v1.%d.", &minor); err != nil {
+		return 0, fmt.Errorf("%s --version: %q: %w", path, version, err)
+	}
+	return minor, nil
 }
 
 func existing(path, hint string) (string, error) {

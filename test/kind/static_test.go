@@ -82,9 +82,8 @@ func oursStatic(t *testing.T) string {
 	testutil.Must(t, err)
 	testutil.Must(t, os.WriteFile(staticPod[1], pod, 0o644))
 	for old, more := range map[string]string{
-		"    extraMounts:\n": fmt.Sprintf("      - {hostPath: %q, containerPath: %s/config, readOnly: true}\n", dir, directory),
-		"          value: ServiceAccount\n": "        - name: feature-gates\n          value: ManifestBasedAdmissionControlConfig=true\n" +
-			"        - name: admission-control-config-file\n          value: " + directory + "/config/admission.yaml\n" + volumes,
+		"    extraMounts:\n":                fmt.Sprintf("      - {hostPath: %q, containerPath: %s/config, readOnly: true}\n", dir, directory),
+		"          value: ServiceAccount\n": "        - name: admission-control-config-file\n          value: " + directory + "/config/admission.yaml\n" + volumes,
 	} {
 		if strings.Count(configuration, old) != 1 {
 			t.Fatalf("%q is not there once:\n%s", old, configuration)

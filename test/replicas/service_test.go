@@ -4,6 +4,7 @@
 package replicas
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -93,6 +94,42 @@ func (s *service) replace(t *testing.T, i int, binary devcluster.Binary) {
 	s.awaitServing(t, i)
 	s.tell(t, i, true)
 	m.awaitReady(t)
+}
+
+// TestServiceDrain ends each of two replicas in turn while a client creates Pods. Since v1.37
+// kube-apiserver looks the endpoints up for each call and keeps connections by address, so both
+// replicas are called, and the next call after the word that one goes is for the other.
+func TestServiceDrain(t *testing.T) {
+	s := newService(t, start(t, plugin))
+	binary := currentBinary(t)
+	for i := range s.replicas {
+		s.replace(t, i, binary)
+	}
+	s.cluster.awaitBound(t)
+	load := startTraffic(t, s.cluster.client)
+	for range 2 {
+		for i := range s.replicas {
+			s.awaitCalls(t, i)
+			s.replace(t, i, binary)
+		}
+	}
+	load.Unharmed(t)
+	for _, one := range s.replicas {
+		one.stop(t)
+	}
+}
+
+// awaitCalls waits until kube-apiserver calls a replica.
+func (s *service) awaitCalls(t *testing.T, i int) {
+	t.Helper()
+	var before float64
+	poll(t, "await calls of replica "+strconv.Itoa(i), func(ctx context.Context) error {
+		calls, err := s.replicas[i].metric(ctx, "sacm_webhook_requests_total")
+		if err == nil && (before == 0 || calls < before+5) {
+			before, err = cmp.Or(before, calls), errors.New("none yet")
+		}
+		return err
+	})
 }
 
 // awaitServing asks what the Deployment's readinessProbe asks.

@@ -49,7 +49,7 @@ func mounted(t *testing.T, pod *corev1.Pod, volume string) {
 	}
 }
 
-// tokenVolume is that of kube-apiserver v1.36 (plugin/pkg/admission/serviceaccount).
+// tokenVolume is that of kube-apiserver v1.37 (plugin/pkg/admission/serviceaccount).
 func tokenVolume() corev1.VolumeSource {
 	return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 		DefaultMode: new(int32(0o644)),
@@ -84,6 +84,26 @@ func TestPods(t *testing.T) {
 			named := func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "other", "" }
 			c.refuse(t, namespace, newPod(of("nobody"), named),
 				`pods "other" is forbidden: error looking up service account `+namespace+`/nobody: serviceaccount "nobody" not found`)
+		},
+		// The old name of the field, which kube-apiserver v1.37 fills when it sets defaults, and older
+		// ones when they convert. The new one counts if both are there.
+		"AccountNames": func(t *testing.T, namespace string) {
+			c.createAccount(t, namespace, "one", func(*corev1.ServiceAccount) {})
+			c.createAccount(t, namespace, "two", func(*corev1.ServiceAccount) {})
+			for name, tc := range map[string]struct{ name, alias, want string }{
+				"the new one":         {name: "one", want: "one"},
+				"the old one":         {alias: "two", want: "two"},
+				"both":                {name: "one", alias: "one", want: "one"},
+				"both, and different": {name: "one", alias: "two", want: "one"},
+			} {
+				pod := c.create(t, namespace, newPod(func(pod *corev1.Pod) {
+					pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount = tc.name, tc.alias
+				}))
+				complete(t, pod, tc.want)
+				if pod.Spec.DeprecatedServiceAccount != tc.want {
+					t.Errorf("%s: serviceAccount is %q, want %q", name, pod.Spec.DeprecatedServiceAccount, tc.want)
+				}
+			}
 		},
 		// Never changed, and it can use nothing without an account.
 		"MirrorPod": func(t *testing.T, namespace string) {

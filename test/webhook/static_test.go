@@ -23,15 +23,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/traffic"
 )
 
 // staticCluster starts a control plane whose kube-apiserver reads webhook configurations from files
-// below the directory.
+// below the directory: from v1.37 on it has the gate on, in v1.36 it has it.
 func staticCluster(t *testing.T) (c *cluster, dir string) {
 	t.Helper()
+	minor, err := devcluster.APIServerMinor(t.Context())
+	testutil.Must(t, err)
+	if minor < 36 {
+		t.Skipf("kube-apiserver v1.%d reads no webhooks from files", minor)
+	}
 	dir = t.TempDir()
 	config := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
 	for plugin, kind := range map[string]string{"MutatingAdmissionWebhook": "mutating", "ValidatingAdmissionWebhook": "validating"} {
@@ -45,10 +51,11 @@ func staticCluster(t *testing.T) (c *cluster, dir string) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: map[string][]string{
-		"feature-gates":                 {"ManifestBasedAdmissionControlConfig=true"},
-		"admission-control-config-file": {file},
-	}})
+	flags := map[string][]string{"admission-control-config-file": {file}}
+	if minor == 36 {
+		flags["feature-gates"] = []string{"ManifestBasedAdmissionControlConfig=true"}
+	}
+	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// kubeadmArguments are those of the static pod that kubeadm v1.36 writes for
+// kubeadmArguments are those of the static pod that kubeadm v1.37 writes for
 // kube-controller-manager (cmd/kubeadm/app/phases/controlplane/manifests.go), with
 // the files of this cluster.
 func kubeadmArguments(c *testcluster.ControlPlane) []string {

@@ -26,10 +26,9 @@ type knownController struct {
 	home        home
 }
 
-// knownControllers returns every controller of KCM v1.36.3, so that a --controllers value for KCM
-// works here. Source of the names:
-// cmd/kube-controller-manager/names and, for the three of the cloud,
-// k8s.io/cloud-provider/names; of the aliases: the descriptors in
+// knownControllers returns every controller of KCM v1.37.2 and v1.36.3, so that a --controllers value for
+// either works here. Source of the names: cmd/kube-controller-manager/names and, for the three of the
+// cloud, k8s.io/cloud-provider/names of v1.36; of the aliases: the descriptors in
 // cmd/kube-controller-manager/app.
 func knownControllers() []knownController {
 	return []knownController{
@@ -97,7 +96,8 @@ func knownControllers() []knownController {
 		{name: "storageversion-garbage-collector-controller", alias: "storage-version-gc"},
 		{name: "validatingadmissionpolicy-status-controller"},
 
-		// Cloud providers. KCM accepts the names and runs none of these controllers.
+		// Cloud providers. KCM v1.36 accepts the names and runs none of these controllers; v1.37 has no
+		// such names.
 		{name: "cloud-node-lifecycle-controller", alias: "cloud-node-lifecycle"},
 		{name: "node-route-controller", alias: "route"},
 		{name: "service-lb-controller", alias: "service"},

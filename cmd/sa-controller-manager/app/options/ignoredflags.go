@@ -14,7 +14,7 @@ type IgnoredFlag struct {
 	IsSwitch bool
 }
 
-// IgnoredFlags is every flag of KCM v1.36.3 that this program does not have, and
+// IgnoredFlags is every flag of KCM v1.37.2 and v1.36.3 that this program does not have, and
 // the two that KCM still takes and no longer shows. A test compares the list with
 // the real binary.
 func IgnoredFlags() []IgnoredFlag {
@@ -58,6 +58,8 @@ func ignoredGroups() []ignoredGroup {
 			values: "concurrent-deployment-syncs"},
 		{of: "device-taint-eviction-controller",
 			values: "concurrent-device-taint-eviction-syncs"},
+		{of: "disruption-controller",
+			values: "concurrent-disruption-syncs"},
 		{of: "resourceclaim-controller",
 			values: "concurrent-resourceclaim-syncs"},
 		{of: "statefulset-controller",

@@ -16,7 +16,7 @@ from: *KCM* is kube-controller-manager, *ours* exists here only. A value that fi
 const ignoredFlagsIntroduction = `
 ## Flags of kube-controller-manager without effect here
 
-The arguments of a KCM manifest can be copied as they are. These flags of KCM v1.36.3 are about something that stays in
+The arguments of a KCM manifest can be copied as they are. These flags of KCM v1.37.2 are about something that stays in
 KCM: they are taken with any value and named in one line of the log. ` + "`--strict-flags`" + ` makes them an error.
 
 `

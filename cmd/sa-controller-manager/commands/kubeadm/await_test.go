@@ -222,7 +222,7 @@ func listening(t *testing.T, register string, status int, body string) string {
 // Without kube-apiserver nothing can be said about the webhook, and so nothing be done.
 func TestHandbackKeepsTheManagerWithoutAnAPI(t *testing.T) {
 	t.Parallel()
-	p := newControlPlane(t, "v1.36")
+	p := newControlPlane(t, "v1.37")
 	p.writeSteps(t, takeover, 3)
 	client := fake.NewClientset()
 	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })

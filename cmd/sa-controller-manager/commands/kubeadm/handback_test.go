@@ -81,7 +81,7 @@ func (p *controlPlane) remove(t *testing.T, name string) {
 // nothing of ours.
 func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 	t.Parallel()
-	const oldVersion, newVersion = "v1.36", "v1.34" // an upgrade is to another one
+	const oldVersion, newVersion = "v1.37", "v1.34" // an upgrade is to another one
 	cases := map[string]struct {
 		reason    string
 		operator  map[string]func(string) string // by component
@@ -229,7 +229,7 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := newControlPlane(t, "v1.36")
+			p := newControlPlane(t, "v1.37")
 			before := p.all(t)
 			p.writeSteps(t, takeover, 3)
 			// On this machine a process of ours may listen on the port that is the default.

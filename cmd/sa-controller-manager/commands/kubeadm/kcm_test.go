@@ -189,7 +189,7 @@ func TestEveryFlagIsDecided(t *testing.T) {
 // TestDryRunTable is about what an operator reads, also where he is refused.
 func TestDryRunTable(t *testing.T) {
 	t.Parallel()
-	p := newControlPlane(t, "v1.36")
+	p := newControlPlane(t, "v1.37")
 	kcm := read(t, p.config.manifest(controllerManager))
 	kcm = bytes.Replace(kcm, []byte("--controllers=*"), []byte("--controllers=*,-serviceaccount"), 1)
 	p.write(t, "manifests/kube-controller-manager.yaml", bytes.Replace(kcm, []byte("pki/sa.key"), []byte("pki/sa-2025.key"), 1))
@@ -250,7 +250,7 @@ func TestNowhere(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := newControlPlane(t, "v1.36")
+			p := newControlPlane(t, "v1.37")
 			p.write(t, "manifests/kube-controller-manager.yaml", pod(slices.Concat([]string{controllerManager, theKey, theCA}, tc.kcm)))
 			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return ownWith(tc.args), nil }
 			p.config.Steps = tc.steps

@@ -44,7 +44,7 @@ func TestBinaryStays(t *testing.T) {
 			if tc.owner != 0 && os.Geteuid() != 0 {
 				t.Skip("only root can give files away")
 			}
-			p := newControlPlane(t, "v1.36")
+			p := newControlPlane(t, "v1.37")
 			p.config.ManifestsDir = p.dir + "/etc/kubernetes/manifests"
 			place := func(path string) string { return filepath.Join(p.dir, path) }
 			p.write(t, tc.file, nil)
@@ -77,7 +77,7 @@ func TestBinaryStays(t *testing.T) {
 // TestAlone: to the kubelet a copy is a manifest like any other.
 func TestAlone(t *testing.T) {
 	t.Parallel()
-	kcm := string(read(t, "testdata/manifests/v1.36/kube-controller-manager.yaml"))
+	kcm := string(read(t, "testdata/manifests/v1.37/kube-controller-manager.yaml"))
 	own := "kind: Pod\nmetadata: {name: mine}\nspec:\n  containers:\n  - command: [/opt/sa-controller-manager]\n"
 	for name, tc := range map[string]struct{ file, data, want string }{
 		"Backup":       {"kube-controller-manager.yaml.bak", kcm, "kube-controller-manager.yaml.bak is a manifest of kube-controller-manager too"},
@@ -90,7 +90,7 @@ func TestAlone(t *testing.T) {
 		"NoManifest":   {"README", "# a: [", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newControlPlane(t, "v1.36")
+			p := newControlPlane(t, "v1.37")
 			p.write(t, "manifests/"+tc.file, []byte(tc.data))
 			before := p.all(t)
 			err := Takeover(t.Context(), p.config) // a dry run

@@ -200,7 +200,7 @@ func TestPlan(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := newControlPlane(t, "v1.36")
+			p := newControlPlane(t, "v1.37")
 			if tc.prepare != nil {
 				tc.prepare(t, p)
 			}
@@ -225,7 +225,7 @@ func TestRewriteThatDoesNotCome(t *testing.T) {
 		"First":   {nil, "it did not come within 1ms", "Nothing of the control plane has been changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newControlPlane(t, "v1.36")
+			p := newControlPlane(t, "v1.37")
 			rendered := ownWith([]string{theKey, "--secure-port=1"})
 			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return rendered, nil }
 			p.config.Rewrite, p.config.StepTimeout, p.config.Clock, p.config.Client = true, time.Millisecond, clock.RealClock{}, fake.NewClientset()
@@ -253,7 +253,7 @@ func TestRewriteThatDoesNotCome(t *testing.T) {
 // Nothing is changed if a later step could not be done.
 func TestRefusedBeforeTheFirstStep(t *testing.T) {
 	t.Parallel()
-	p := newControlPlane(t, "v1.36")
+	p := newControlPlane(t, "v1.37")
 	p.config.DryRun = false
 	p.write(t, apiServerFile, bytes.Replace(read(t, p.config.manifest(apiServer)), []byte("NodeRestriction"), []byte("NodeRestriction,ServiceAccount"), 1))
 	before := p.all(t)
@@ -269,7 +269,7 @@ func TestRefusedBeforeTheFirstStep(t *testing.T) {
 
 func TestDryRun(t *testing.T) {
 	t.Parallel()
-	p := newControlPlane(t, "v1.36")
+	p := newControlPlane(t, "v1.37")
 	before := p.all(t)
 	testutil.Must(t, Takeover(t.Context(), p.config))
 	for _, want := range []string{

@@ -75,7 +75,7 @@ func TestVersionWithoutATag(t *testing.T) {
 		steps          []string
 		want           string
 	}{
-		"Tag":       {reason: "the manifest counts: it may not run yet", image: "registry.k8s.io/kube-apiserver:v1.36.3", running: "v1.20.0"},
+		"Tag":       {reason: "the manifest counts: it may not run yet", image: "registry.k8s.io/kube-apiserver:v1.37.2", running: "v1.20.0"},
 		"Digest":    {image: digest, running: "v1.30.0"},
 		"Old":       {image: digest, running: "v1.29.16", want: "kube-apiserver: v1.29.16 is too old: v1.30 is the oldest that is supported"},
 		"LastStep":  {reason: "it changes kube-apiserver too", image: digest, running: "v1.29.16", steps: []string{StepAPIServer}, want: "v1.29.16 is too old"},
@@ -89,7 +89,7 @@ func TestVersionWithoutATag(t *testing.T) {
 			client.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &apimachineryversion.Info{GitVersion: tc.running}
 			p.config.Client, p.config.ExternalSigner, p.config.Steps = client, tc.signer, tc.steps
 			manifest := read(t, p.config.manifest(apiServer))
-			p.write(t, apiServerFile, bytes.Replace(manifest, []byte("registry.k8s.io/kube-apiserver:v1.36.3"), []byte(tc.image), 1))
+			p.write(t, apiServerFile, bytes.Replace(manifest, []byte("registry.k8s.io/kube-apiserver:v1.37.2"), []byte(tc.image), 1))
 			wantError(t, tc.reason, p.steps(t, takeover)[0].guards[0](t.Context()), tc.want)
 		})
 	}
@@ -127,7 +127,7 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := newControlPlane(t, "v1.36")
+			p := newControlPlane(t, "v1.37")
 			if tc.now != nil {
 				p.write(t, "manifests/sa-controller-manager.yaml", ownWith(tc.now))
 			}
@@ -156,7 +156,7 @@ func ownWith(args []string) []byte {
 // TestTakeoverWithAnExternalCA: what the operator has to do is said before anything is changed.
 func TestTakeoverWithAnExternalCA(t *testing.T) {
 	t.Parallel()
-	p := newControlPlane(t, "v1.36")
+	p := newControlPlane(t, "v1.37")
 	root := p.dir
 	ca, _, err := cert.GenerateSelfSignedCertKey("kubernetes", nil, nil)
 	testutil.Must(t, err)

@@ -31,7 +31,7 @@ func renderSigner(o manifests.StaticPodOptions) ([]byte, error) {
 
 func newSigningControlPlane(t *testing.T) *controlPlane {
 	t.Helper()
-	p := newControlPlane(t, "v1.36")
+	p := newControlPlane(t, "v1.37")
 	p.config.Render = renderSigner
 	return p
 }
@@ -176,7 +176,7 @@ func TestSignerRefuses(t *testing.T) {
 		"KeyElsewhere":  {"our Pod does not see it", "=/etc/kubernetes/pki/sa.pub", "=/etc/keys/sa.pub", "/etc/keys/sa.pub is in none of its volumeMounts"},
 		"KeyAbove":      {"likewise", "=/etc/kubernetes/pki/sa.pub", "=/etc/kubernetes/pki/../sa.pub", "/etc/kubernetes/sa.pub is in none of its volumeMounts"},
 		"NoIssuer":      {"nothing to sign", "    - --service-account-issuer=https://kubernetes.default.svc.cluster.local\n", "", "issues no tokens"},
-		"OldImage":      {"the gate is off", "kube-apiserver:v1.36", "kube-apiserver:v1.33", "v1.34 is the oldest"},
+		"OldImage":      {"the gate is off", "kube-apiserver:v1.37", "kube-apiserver:v1.33", "v1.34 is the oldest"},
 		"NoVolumes":     {"not kubeadm's", "    volumeMounts:\n", "    volumeDevices: []\n    volumeMounts: &x\n", "anchor"},
 		"OurNameIsUsed": {"another volume has it", "    name: ca-certs\n  -", "    name: sa-controller-manager\n  -", "name of a volume or of a mount"},
 	}

@@ -30,7 +30,7 @@ func TestTakeoverWithARemoteKey(t *testing.T) {
 		"NotADirectory": {socket: "hsm: /run/hsm.sock", want: "hsm: /run/hsm.sock: our static pod cannot mount /run"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := newControlPlane(t, "v1.36")
+			p := newControlPlane(t, "v1.37")
 			key, err := signing.RemoteKeyPair("hsm", pair(t, testkeys.P384()).Public(), nil)
 			testutil.Must(t, err)
 			ring := ringfile.At(p.dir + "/keys/ring.json")

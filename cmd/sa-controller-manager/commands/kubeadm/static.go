@@ -25,6 +25,7 @@ const (
 	registrationFlag    = "webhook-registration"
 	staticDirFlag       = "static-registration-dir"
 	gatesFlag           = "feature-gates"
+	emulatedFlag        = "emulated-version"
 	admissionConfigFlag = "admission-control-config-file"
 
 	// staticGate is off by default in v1.staticMinor, the first that has it, and on from
@@ -72,14 +73,15 @@ func registeredStatically(plain component) component {
 
 // staticOut appends the gate and our file. Gates add up, and of two files kube-apiserver reads the last.
 func staticOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) {
-	if err := knowsStatic(m.Image()); err != nil {
-		return staticpod.Edit{}, err
-	}
-	flags, err := m.Flags(gatesFlag, admissionConfigFlag)
+	flags, err := m.Flags(gatesFlag, admissionConfigFlag, emulatedFlag)
 	if err != nil {
 		return staticpod.Edit{}, err
 	}
-	_, minor, _ := version(m.Image())
+	behavesAs := gatesOf(m.Image(), staticpod.List(flags[emulatedFlag]))
+	if err := knowsStatic(behavesAs); err != nil {
+		return staticpod.Edit{}, err
+	}
+	_, minor, _ := version(behavesAs)
 	on := minor >= staticOnMinor
 	for _, gate := range staticpod.List(flags[gatesFlag]) {
 		if name, value, _ := strings.Cut(strings.TrimPrefix(gate, "kube:"), "="); name == staticGate {
@@ -95,6 +97,21 @@ func staticOut(m *staticpod.Manifest, e staticpod.Edit) (staticpod.Edit, error) 
 		e.Append = append(e.Append, assign(admissionConfigFlag, admissionConfigFile))
 	}
 	return m.Remount(e, true, staticMounts()...)
+}
+
+// gatesOf returns the version whose feature gates kube-apiserver has: that which it emulates, if any, else
+// that of its image. emulated is its list --emulated-version, with the component kube unless named.
+func gatesOf(image string, emulated []string) string {
+	for _, one := range emulated {
+		component, minor, named := strings.Cut(one, "=")
+		if !named {
+			component, minor = "kube", one
+		}
+		if strings.TrimSpace(component) == "kube" {
+			return "v" + strings.TrimPrefix(strings.TrimSpace(minor), "v") + ".0"
+		}
+	}
+	return image
 }
 
 // knowsStatic refuses versions of kube-apiserver without the gate. of is an image or a version.

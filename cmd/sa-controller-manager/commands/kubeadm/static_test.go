@@ -27,7 +27,7 @@ const sourceFlag = "--admission-control-config-file=/etc/kubernetes/pki/admissio
 // newStaticControlPlane is one whose root is not this machine's. flags are kube-apiserver's.
 func newStaticControlPlane(t *testing.T, flags ...string) *controlPlane {
 	t.Helper()
-	p := newControlPlane(t, "v1.36")
+	p := newControlPlane(t, "v1.36") // the last version with the gate off
 	p.config.ManifestsDir = p.dir + "/etc/kubernetes/manifests"
 	testutil.Must(t, os.MkdirAll(p.dir+"/etc/kubernetes/pki", 0o700))
 	testutil.Must(t, os.Rename(p.dir+"/manifests", p.config.ManifestsDir))
@@ -132,6 +132,36 @@ func TestStaticTakeover(t *testing.T) {
 	}
 }
 
+// TestStaticGate adds the gate where it is off by default, and nowhere else.
+func TestStaticGate(t *testing.T) {
+	t.Parallel()
+	const gate = "--feature-gates=ManifestBasedAdmissionControlConfig=true"
+	for name, tc := range map[string]struct {
+		reason, image, emulated string
+		added                   bool
+	}{
+		"v1.36":             {reason: "alpha, off", image: "v1.36.3", added: true},
+		"v1.37":             {reason: "beta, on", image: "v1.37.2"},
+		"v1.37 as v1.36":    {reason: "an emulated version has its own defaults", image: "v1.37.2", emulated: "1.36", added: true},
+		"named component":   {reason: "the list may name components", image: "v1.37.2", emulated: "other=1.35,kube=1.36", added: true},
+		"another component": {reason: "it is not kube-apiserver's own", image: "v1.37.2", emulated: "other=1.36"},
+		"v1.38 as v1.37":    {reason: "on there too", image: "v1.38.0", emulated: "v1.37"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newStaticControlPlane(t)
+			p.change(t, "kube-apiserver:v1.36.3", "kube-apiserver:"+tc.image)
+			if tc.emulated != "" {
+				p.change(t, "    - --v=2\n", "    - --emulated-version="+tc.emulated+"\n")
+			}
+			p.writeSteps(t, takeover, 3)
+			command := podOf(t, read(t, p.config.manifest(apiServer))).Containers[0].Command
+			if slices.Contains(command, gate) != tc.added {
+				t.Errorf("%s: the gate is in %q: %t, want %t", tc.reason, command, !tc.added, tc.added)
+			}
+		})
+	}
+}
+
 func TestStaticRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -139,6 +169,7 @@ func TestStaticRefuses(t *testing.T) {
 		want     string
 	}{
 		"OldImage":  {"kube-apiserver:v1.36", "kube-apiserver:v1.35", "v1.36 is the oldest that reads webhook configurations from files"},
+		"Emulated":  {"    - --v=2\n", "    - --emulated-version=1.35\n", "v1.35.0 is too old: v1.36 is the oldest that reads webhook configurations from files"},
 		"GateIsOff": {"    - --v=2\n", "    - --feature-gates=A=true,kube:ManifestBasedAdmissionControlConfig=false\n", "--feature-gates has kube:ManifestBasedAdmissionControlConfig=false"},
 		"NotSeen":   {"    - --v=2\n", "    - --admission-control-config-file=/etc/admission.yaml\n", "--admission-control-config-file of kube-apiserver: /etc/admission.yaml is in none of its volumeMounts"},
 		"NotThere":  {"    - --v=2\n", "    - " + sourceFlag + "\n", "/etc/kubernetes/pki/admission.yaml: no such file"},

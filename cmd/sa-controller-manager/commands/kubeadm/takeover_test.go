@@ -39,7 +39,7 @@ func newTakeoverNode(t *testing.T) takeoverNode {
 	t.Helper()
 	root := t.TempDir()
 	n := takeoverNode{dir: root + "/etc/kubernetes/manifests", binary: root + "/opt/sa-controller-manager"}
-	testutil.Must(t, os.CopyFS(n.dir, os.DirFS("testdata/manifests/v1.36")))
+	testutil.Must(t, os.CopyFS(n.dir, os.DirFS("testdata/manifests/v1.37")))
 	for _, name := range []string{"sa-controller-manager", "new"} {
 		n.write(t, "/opt/"+name)
 	}

@@ -4,13 +4,8 @@
 package registration
 
 import (
-	"context"
-	"fmt"
-	"slices"
-
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/kubernetes"
 )
 
 // A mirror pod is the copy of a static pod in the API and must equal its source: the mutating
@@ -54,30 +49,4 @@ func notAHarmlessMirror() admissionregistrationv1.MatchCondition {
 	return admissionregistrationv1.MatchCondition{
 		Name: harmlessMirrorName, Expression: "!(" + isAskedForByANode + " && " + isMirror + " && " + refersToNothing + ")",
 	}
-}
-
-// ExemptMirrorPods adds the exemption of mirror pods to webhooks that an older version has
-// registered. Without it no mirror pod can be created while no replica answers.
-func ExemptMirrorPods(ctx context.Context, client kubernetes.Interface) error {
-	lacks := func(e entry) bool {
-		return e.Name == validateName && !slices.ContainsFunc(e.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
-			return c.Name == harmlessMirrorName
-		})
-	}
-	found, err := validating.in(client).get(ctx)
-	if err == nil && (found == nil || !slices.ContainsFunc(found.entries, lacks)) {
-		return nil
-	}
-	if err == nil {
-		for i, one := range found.entries {
-			if lacks(one) {
-				found.entries[i].MatchConditions = slices.Insert(one.MatchConditions, 0, notAHarmlessMirror())
-			}
-		}
-		err = validating.in(client).put(ctx, found)
-	}
-	if err != nil {
-		return fmt.Errorf("exempt mirror pods from the %s %s: %w", validating, Name, err)
-	}
-	return nil
 }

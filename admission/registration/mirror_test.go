@@ -5,11 +5,9 @@ package registration
 
 import (
 	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiadmission "k8s.io/apiserver/pkg/admission"
@@ -17,8 +15,6 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/environment"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/serviceaccount"
@@ -175,38 +171,4 @@ func FuzzExemptMirrorPod(f *testing.F) {
 			t.Errorf("exempt, and refused with %v: %s", err, sent)
 		}
 	})
-}
-
-// What an older version has registered gets the condition, and nothing else changes.
-func TestExemptMirrorPods(t *testing.T) {
-	t.Parallel()
-	mutatingEntries, wanted := urlSpec().entries([]byte("ca"))
-	old := []entry{*wanted[0].DeepCopy()}
-	old[0].MatchConditions = []admissionregistrationv1.MatchCondition{{Name: ownConditionName, Expression: "true"}}
-	foreign := entry{Name: "theirs.example.org"}
-	configuration := func(entries ...entry) *object {
-		return &object{exists: true, meta: metav1.ObjectMeta{Name: Name}, entries: entries}
-	}
-	client := fake.NewClientset(configuration(mutatingEntries...).mutating(), configuration(append(old, foreign)...).validating())
-	for range 2 {
-		testutil.Must(t, ExemptMirrorPods(t.Context(), client))
-	}
-	got, err := validating.in(client).get(t.Context())
-	testutil.Must(t, err)
-	names := func(e entry) (names []string) {
-		for _, one := range e.MatchConditions {
-			names = append(names, one.Name)
-		}
-		return names
-	}
-	if !slices.Equal(names(got.entries[0]), []string{harmlessMirrorName, ownConditionName}) || len(names(got.entries[1])) > 0 {
-		t.Errorf("conditions %v and %v", names(got.entries[0]), names(got.entries[1]))
-	}
-	writes := slices.DeleteFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() != "update" })
-	if len(writes) != 1 {
-		t.Errorf("%d writes, want one: %v", len(writes), writes)
-	}
-	if err := ExemptMirrorPods(t.Context(), fake.NewClientset()); err != nil {
-		t.Errorf("without a configuration: %v", err)
-	}
 }

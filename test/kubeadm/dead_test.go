@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/traffic"
@@ -61,18 +60,11 @@ func (n *node) handedBack(t *testing.T, before map[string]string) {
 	weAreGone(t, n)
 }
 
-// The way back while our process is dead and the webhook is what an older version has registered:
-// mirror pods are refused until the handback has seen to them.
+// The way back while our process is dead: no Pod is admitted, but the mirror pods of the steps are.
 func TestHandbackOfADeadProcess(t *testing.T) {
 	await.Long(t)
 	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
 	n, before := takenOver(t)
-	n.kubelet.refusals.Store(true)
-	api := n.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	old := []byte(`[{"op":"remove","path":"/webhooks/0/matchConditions"}]`)
-	if _, err := api.Patch(t.Context(), "00-sa-controller-manager", types.JSONPatchType, old, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
-	}
 	begun := time.Now()
 	stdout, _ := n.must(t, "handback")
 	t.Logf("handback took %s:\n%s", time.Since(begun).Round(time.Second), steps(stdout))

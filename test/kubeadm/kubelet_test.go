@@ -46,8 +46,6 @@ type kubelet struct {
 	node kubernetes.Interface
 	// broken: our binary ends at once.
 	broken atomic.Bool
-	// refusals: a webhook may refuse mirror pods.
-	refusals atomic.Bool
 
 	mu     sync.Mutex
 	paused bool

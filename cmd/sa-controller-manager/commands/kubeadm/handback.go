@@ -5,15 +5,10 @@ package kubeadm
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
@@ -32,7 +27,6 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 	api := step{
 		name: StepAPIServer, summary: "kube-apiserver has its ServiceAccount plugin again",
 		advice: "Look at the log of " + apiServer + " (crictl ps -a; crictl logs) and of the kubelet.\n" + again + ".",
-		guards: []cli.Look{c.exemptMirrors},
 	}
 	for i, s := range slices.Backward([]*step{&kcm, &api}) {
 		if err := c.planGiveBack(o, all[i], s); err != nil {
@@ -85,7 +79,7 @@ func (c *Config) planGiveBack(o *observed, one component, s *step) error {
 	s.notes = notes
 	s.writes = appendWrite(s.writes, c.manifest(one.name), before.Bytes(), after.Bytes())
 	s.writes = appendWrite(s.writes, c.patch(one.name), o.patches[one.name], nil)
-	s.waits = []cli.Look{c.runsAgain(one.name, after.Command())}
+	s.waits = []cli.Look{c.runs(one.name, after.Command())}
 	if one.name != apiServer {
 		return nil
 	}
@@ -212,25 +206,4 @@ func withKey(m *staticpod.Manifest, e staticpod.Edit, keyFile string) (staticpod
 	e.Remove = slices.DeleteFunc(e.Remove, func(one int) bool { return one == item })
 	e.Replace[item] = assign(keyFlag, keyFile)
 	return e, nil
-}
-
-// exemptMirrors has kube-apiserver admit the mirror pods of the next steps without calling the webhook,
-// which may not answer: an older version may have registered it without that exemption. While the API is
-// away this does nothing, and runsAgain retries it.
-func (c *Config) exemptMirrors(ctx context.Context) error {
-	_ = registration.ExemptMirrorPods(ctx, c.Client)
-	return nil
-}
-
-// runsAgain is like runs, and exempts mirror pods from the webhook, which may refuse them.
-func (c *Config) runsAgain(component string, command []string) cli.Look {
-	runs := c.runs(component, command)
-	return func(ctx context.Context) error {
-		exempt := registration.ExemptMirrorPods(ctx, c.Client)
-		err := runs(ctx)
-		if apierrors.IsNotFound(err) {
-			return errors.Join(err, exempt)
-		}
-		return err
-	}
 }

@@ -50,7 +50,7 @@ func TestHandbackOfARemoteKey(t *testing.T) {
 		skip   bool
 		want   string
 	}{
-		"NoPrivateHalf": {want: "signs now, and kep740:hsm has its private half, which kube-apiserver needs in a file; first rotate to such a key: sa-controller-manager keys rotate start --algorithm=RSA-2048 --service-account-key-ring="},
+		"NoPrivateHalf": {want: "signs now, and kep740:hsm has its private half, which kube-apiserver needs in a file; rotate to a key in a file first, or if that process is lost, --new-key writes one"},
 		"ForeignID":     {id: foreign, want: "key hsm/1 has an ID that kep740:hsm has chosen, and kube-apiserver with key files refuses all its tokens"},
 		"NewKey":        {newKey: true},
 		"NewKeyForeign": {id: foreign, newKey: true, want: "key hsm/1 has an ID that kep740:hsm has chosen"},
@@ -70,9 +70,8 @@ func TestHandbackOfARemoteKey(t *testing.T) {
 				t.Error("the plan prints a private key")
 			}
 			p.writeSteps(t, handback, 1)
-			signer, err := readPrivateKey(p.pki + "/sa.key")
-			testutil.Must(t, err)
-			keys, err := readPublicKeys(p.pki + "/sa.pub")
+			signer := p.signingKey(t)
+			keys, err := signing.ParsePublicKeys(read(t, p.pki+"/sa.pub"))
 			testutil.Must(t, err)
 			verifies := map[string]bool{}
 			for _, key := range keys {
@@ -93,16 +92,14 @@ func TestHandbackOfARemoteKey(t *testing.T) {
 			if !kept {
 				t.Error("the previous sa.key is nowhere")
 			}
-			if p.writeSteps(t, handback, 1); signer.ID != mustRead(t, p.pki+"/sa.key").ID {
+			if p.writeSteps(t, handback, 1); signer.ID != p.signingKey(t).ID {
 				t.Error("a second call has made another key")
 			}
 		})
 	}
 }
 
-func mustRead(t *testing.T, path string) signing.PublicKey {
+func (p *rotated) signingKey(t *testing.T) signing.PublicKey {
 	t.Helper()
-	key, err := readPrivateKey(path)
-	testutil.Must(t, err)
-	return key
+	return pair(t, read(t, p.pki+"/sa.key")).Public()
 }

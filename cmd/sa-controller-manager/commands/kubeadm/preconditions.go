@@ -65,13 +65,13 @@ func (c *Config) versionSupported(o *observed) cli.Look {
 // the keys: kube-apiserver would refuse its tokens. Our process reports everything else that is wrong
 // with a file when it starts, and then kube-apiserver is not changed.
 func (c *Config) checkVerifyKeys(files []string) error {
-	for _, path := range c.allOnNode(files) {
-		data, err := os.ReadFile(path)
+	for _, path := range files {
+		data, err := os.ReadFile(c.onNode(path))
 		if err != nil {
 			continue
 		}
 		if _, err := signing.ParseAllPublicKeys(data); err != nil {
-			return fmt.Errorf("--%s of %s: %s: %w", verifyKeyFlag, apiServer, path, err)
+			return fmt.Errorf("--%s of %s: %s: %w", verifyKeyFlag, apiServer, c.onNode(path), err)
 		}
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,13 +29,9 @@ func (c *Config) keyAccepted(o *observed) cli.Look {
 		if file == "" {
 			return nil // the commands that change a key ring ask kube-apiserver
 		}
-		data, err := os.ReadFile(c.onNode(file))
+		key, err := cli.ReadFile(keyFlag, c.onNode(file), signing.ParsePrivateKey)
 		if err != nil {
-			return cli.Permanent(fmt.Errorf("our --%s: %w", keyFlag, err))
-		}
-		key, err := signing.ParsePrivateKey(data)
-		if err != nil {
-			return cli.Permanent(fmt.Errorf("our --%s: %s: %w", keyFlag, file, err))
+			return cli.Permanent(fmt.Errorf("our %w", err))
 		}
 		account, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, "default", metav1.GetOptions{})
 		if err != nil {
@@ -78,13 +73,9 @@ func (c *Config) rootCAPublished(o *observed) cli.Look {
 		if err != nil || file == "" || !here.Enabled(options.RootCACertificatePublisher) {
 			return cli.Permanent(err)
 		}
-		data, err := os.ReadFile(c.onNode(file))
+		wanted, err := cli.ReadFile(rootCAFlag, c.onNode(file), rootca.ParseBundle)
 		if err != nil {
-			return cli.Permanent(fmt.Errorf("our --%s: %w", rootCAFlag, err))
-		}
-		wanted, err := rootca.ParseBundle(data)
-		if err != nil {
-			return cli.Permanent(fmt.Errorf("our --%s: %s %w", rootCAFlag, file, err))
+			return cli.Permanent(fmt.Errorf("our %w", err))
 		}
 		object, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, informers.RootCAName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {

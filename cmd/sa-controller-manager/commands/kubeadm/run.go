@@ -140,10 +140,7 @@ func (w write) do() error {
 
 // unchanged refuses to overwrite a file that has changed since it was read: steps are minutes apart.
 func (w write) unchanged() error {
-	now, err := os.ReadFile(w.path)
-	if errors.Is(err, os.ErrNotExist) {
-		now, err = nil, nil
-	}
+	now, err := readIfThere(w.path)
 	if err != nil {
 		return err // it names the path
 	}

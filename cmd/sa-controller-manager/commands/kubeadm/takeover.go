@@ -75,9 +75,8 @@ docs/uninstall.md lists what remains.
 
 The key files that the two components get back must exist, and must hold the key that signs
 now and all keys that verify: those of our --service-account-key-ring and
---service-account-key-file. After a rotation they may not. The command then refuses before it
-changes anything, and prints the command that fixes it. No such command removes a public key,
-or overwrites a private key that is not ours.`
+--service-account-key-file. After a rotation they may not. The command then names the key and
+refuses before it changes anything; docs/rotation.md has the commands that fix it.`
 
 const handbackExamples = `  # What would be done
   sa-controller-manager kubeadm handback --dry-run

@@ -37,8 +37,9 @@ type kcmFlags struct {
 	carry  func(k *kcm, name string) (string, error)
 }
 
-// kcmTable has every flag that both programs have and ours does not ignore. The ignored ones
-// (options.IgnoredFlags) configure other controllers. A flag in neither list is refused.
+// kcmTable has the flags that are carried over and those without meaning that have a reason of their
+// own. Others that our process accepts as kube-controller-manager does are about each one's own clients,
+// port, metrics or log. A flag that our process does not know is refused.
 func kcmTable() []kcmFlags {
 	return []kcmFlags{
 		{keyFlag, "signs the tokens of Secrets", (*kcm).key},
@@ -49,23 +50,10 @@ func kcmTable() []kcmFlags {
 		{"leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period", "how soon another replica leads", (*kcm).last},
 
 		{"use-service-account-credentials", "our process is one user", nil},
-		{"kubeconfig master authentication-kubeconfig authorization-kubeconfig", "our process has a kubeconfig of its own", nil},
 		{"kube-api-qps kube-api-burst", "a limit would throttle the admission of Pods", nil},
-		{"kube-api-content-type min-resync-period", "is about its own informers", nil},
 		{"feature-gates", "our process has none", nil},
 		{"leader-elect", "our replicas always elect a leader", nil},
 		{"leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace", "that Lease is kube-controller-manager's", nil},
-		{"bind-address secure-port cert-dir disable-http2-serving http2-max-streams-per-connection permit-address-sharing " +
-			"permit-port-sharing tls-cert-file tls-cipher-suites tls-curve-preferences tls-min-version tls-private-key-file " +
-			"tls-sni-cert-key authentication-skip-lookup authentication-token-webhook-cache-ttl " +
-			"authentication-tolerate-lookup-failure client-ca-file requestheader-allowed-names requestheader-client-ca-file " +
-			"requestheader-extra-headers-prefix requestheader-group-headers requestheader-uid-headers " +
-			"requestheader-username-headers authorization-always-allow-paths authorization-webhook-cache-authorized-ttl " +
-			"authorization-webhook-cache-unauthorized-ttl", "is about its own port", nil},
-		{"contention-profiling profiling allow-metric-labels allow-metric-labels-manifest disabled-metrics " +
-			"show-hidden-metrics-for-version", "is about its own metrics and profiles", nil},
-		{"log-flush-frequency logging-format log-text-split-stream log-text-info-buffer-size log-json-split-stream " +
-			"log-json-info-buffer-size v vmodule", "is about its own log", nil},
 	}
 }
 
@@ -122,13 +110,17 @@ func (k *kcm) decide(name string) verdict {
 		}
 		return v
 	}
+	_, own, err := options.Parse(nil)
+	if err != nil || own.Lookup(name) == nil || !strings.HasPrefix(options.OriginOf(own.Lookup(name)), "as KCM") {
+		v.class, v.reason = refused, "this version does not know the flag, and so not what it changes"
+		return v
+	}
+	v.reason = "is about its own process"
 	for _, ignored := range options.IgnoredFlags() {
 		if ignored.Name == name {
 			v.reason = "is about " + ignored.Of
-			return v
 		}
 	}
-	v.class, v.reason = refused, "this version does not know the flag, and so not what it changes"
 	return v
 }
 
@@ -274,13 +266,8 @@ func (c *Config) checkControllers(o *observed) error {
 	if err != nil {
 		return err
 	}
-	list := staticpod.List(flags[controllersFlag])
-	if len(flags[controllersFlag]) == 0 {
-		list = []string{allControllers}
-	}
 	for _, one := range ourControllers() {
-		there, _ := isEnabled(list, one)
-		ours := here.Enabled(one.name)
+		there, ours := runsController(staticpod.List(flags[controllersFlag]), one), here.Enabled(one.name)
 		if one.name == options.ServiceAccountTokenController {
 			there, ours = there && staticpod.Last(flags[keyFlag]) != "", ours && key+ring != ""
 		}

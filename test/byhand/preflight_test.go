@@ -13,11 +13,11 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestPreflight has a user who may do nothing find out what is missing, and an
+// TestPreflight has our user, who may do nothing, find out what is missing, and an
 // administrator grant it with what the command prints.
 func TestPreflight(t *testing.T) {
 	cluster := testcluster.New(t, devcluster.Options{})
-	kubeconfig, _, err := cluster.Identity("someone")
+	kubeconfig, _, err := cluster.Identity("system:sa-controller-manager")
 	testutil.Must(t, err)
 	shell := newShell(t, cluster)
 	preflight := "sa-controller-manager preflight --kubeconfig=" + kubeconfig +
@@ -30,7 +30,7 @@ func TestPreflight(t *testing.T) {
 			"missing   create   pods", "token,legacy-token-cleaner,webhook", "are missing: ",
 			"Remedy: apply manifests/permissions (with its component options, if that is in use), or what this prints: sa-controller-manager preflight -o grant",
 		}},
-		{"an administrator grants it", preflight + "-o grant 2>/dev/null | kubectl apply -f -", "0", []string{"system:sa-controller-manager:webhook:someone created"}},
+		{"an administrator grants it", preflight + "-o grant 2>/dev/null | kubectl apply -f -", "0", []string{"system:sa-controller-manager:webhook created"}},
 		{"RBAC takes a moment", "until " + preflight + ">out; do sleep 0.1; done; cat out", "0", []string{"granted   create   pods"}},
 		{"and there is nothing to grant any more", preflight + "-o grant | wc -c", "0", []string{"0\n"}},
 		{"other flags need more", preflight + "--token-secrets=auto", "2", []string{" permissions are missing: create secrets\n"}},

@@ -11,6 +11,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -71,7 +72,7 @@ func covered(access preflight.Access, all []preflight.Access) bool {
 func TestGrantedLater(t *testing.T) {
 	w := newWorld(t)
 	rules := preflight.StandardRules(options.New())
-	user := w.identity(t, "later")
+	user := w.identity(t, manifests.User)
 	missing := preflight.Access{Verb: "patch", Resource: "secrets"}
 	user.grant(t, rules, missing)
 	manager := w.start(t, user)

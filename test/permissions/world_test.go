@@ -17,6 +17,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -96,15 +97,16 @@ func without(rules []preflight.Rule, but preflight.Access) []preflight.Rule {
 	return left
 }
 
-// apply creates or updates the roles and their bindings.
+// apply creates or updates the roles and their bindings, under the name of the user.
 func (i *identity) apply(t *testing.T, rules []preflight.Rule) {
 	t.Helper()
-	for _, object := range preflight.Grant(i.user, rules, preflight.Accesses(rules)) {
+	own := func(text string) string { return strings.ReplaceAll(text, manifests.User, i.user) }
+	for _, object := range preflight.Grant(rules, preflight.Accesses(rules)) {
 		data, err := json.Marshal(object)
 		testutil.Must(t, err)
 		named, kind := object.(metav1.Object), strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)+"s"
 		err = i.world.API.RbacV1().RESTClient().Patch(types.ApplyPatchType).NamespaceIfScoped(named.GetNamespace(), named.GetNamespace() != "").
-			Resource(kind).Name(named.GetName()).Param("fieldManager", "test").Param("force", "true").Body(data).Do(t.Context()).Error()
+			Resource(kind).Name(own(named.GetName())).Param("fieldManager", "test").Param("force", "true").Body([]byte(own(string(data)))).Do(t.Context()).Error()
 		testutil.Must(t, err)
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/workqueue"
 )
 
 const (
@@ -73,37 +73,20 @@ func (r Report) Err() error {
 // Check asks the API server for each access, and who is asking. It returns once all
 // questions are answered or ctx has ended.
 func Check(ctx context.Context, client kubernetes.Interface, accesses []Access) Report {
-	// Only for people to read, so an API server without it is no problem.
-	user := make(chan string)
-	go func() {
-		name, _ := whoAmI(ctx, client)
-		user <- name
-	}()
 	report := checkAll(ctx, accesses, func(ctx context.Context, access Access) (bool, error) {
 		return ask(ctx, client, access)
 	})
-	report.User = <-user
+	report.User, _ = whoAmI(ctx, client) // only for people to read
 	return report
 }
 
-// checkAll asks a few questions at a time.
+// checkAll asks a few questions at a time. Those after the end of ctx fail.
 func checkAll(ctx context.Context, accesses []Access, ask func(context.Context, Access) (bool, error)) Report {
 	report := Report{Answers: make([]Answer, len(accesses))}
-	next := make(chan int)
-	var asking sync.WaitGroup
-	for range min(askers, len(accesses)) {
-		asking.Go(func() {
-			for i := range next {
-				granted, err := ask(ctx, accesses[i])
-				report.Answers[i] = Answer{accesses[i], granted, err}
-			}
-		})
-	}
-	for i := range accesses {
-		next <- i
-	}
-	close(next)
-	asking.Wait()
+	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), askers, len(accesses), func(i int) {
+		granted, err := ask(ctx, accesses[i])
+		report.Answers[i] = Answer{accesses[i], granted, err}
+	})
 	return report
 }
 

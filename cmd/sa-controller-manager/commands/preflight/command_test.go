@@ -12,6 +12,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 )
 
 func TestPrintPermissions(t *testing.T) {
@@ -22,12 +23,12 @@ func TestPrintPermissions(t *testing.T) {
 		{Part: "secure-serving", Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
 		{Part: "leader-election", Verbs: []string{"update"}, Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"},
 	}
-	report := Report{User: "sa-controller-manager", Answers: []Answer{
+	report := Report{User: manifests.User, Answers: []Answer{
 		{Access: Access{Verb: "get", Path: "/.well-known/openid-configuration"}, Granted: true},
 		{Access: Access{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, Err: errors.New("down")},
 		{Access: Access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"}},
 	}}
-	grant, err := YAML(report.Grant(rules))
+	grant, err := report.Grants(rules)
 	testutil.Must(t, err)
 	cases := map[string]string{ // golden files if empty
 		"table": `ANSWER    VERB     RESOURCE                             NAMESPACE     NAME   FOR

@@ -4,7 +4,6 @@
 package preflight
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,20 +22,12 @@ const rolePrefix = "system:sa-controller-manager:"
 // kcmUser is kube-controller-manager's own user. Its permissions are not ours to widen.
 const kcmUser = "system:kube-controller-manager"
 
-// OfKCM reports whether the process has been given kube-controller-manager's identity.
-func (r Report) OfKCM() bool { return r.User == kcmUser }
-
-// Grant returns the roles, and their bindings to user, that grant what is missing. Each
-// role is complete, with all that its part needs, because applying one replaces it. For
-// another user than that of manifests/permissions they have names of their own, so that
-// nothing is taken from that one.
-func Grant(user string, rules []Rule, missing []Access) []runtime.Object {
+// Grant returns the roles of manifests/permissions that grant what is missing, and their bindings. Each
+// role is complete, with all that its part needs, because applying one replaces it.
+func Grant(rules []Rule, missing []Access) []runtime.Object {
 	var objects []runtime.Object
 	for _, key := range rolesOf(rules, missing) {
-		if user != manifests.User {
-			key.suffix = ":" + strings.NewReplacer("/", "-", "%", "-").Replace(user)
-		}
-		objects = append(objects, key.role(rules), key.binding(user))
+		objects = append(objects, key.role(rules), key.binding())
 	}
 	return objects
 }
@@ -45,15 +36,14 @@ func Grant(user string, rules []Rule, missing []Access) []runtime.Object {
 type roleKey struct {
 	part      Part
 	namespace string
-	suffix    string // of the name
 }
 
-func (k roleKey) name() string { return rolePrefix + string(k.part) + k.suffix }
+func (k roleKey) name() string { return rolePrefix + string(k.part) }
 
 func rolesOf(rules []Rule, missing []Access) []roleKey {
 	var keys []roleKey
 	for _, rule := range rules {
-		key := roleKey{part: rule.Part, namespace: rule.Namespace}
+		key := roleKey{rule.Part, rule.Namespace}
 		if slices.Contains(keys, key) || !slices.ContainsFunc(missing, func(a Access) bool { return a.of(rule) }) {
 			continue
 		}
@@ -84,8 +74,8 @@ func (k roleKey) role(rules []Rule) runtime.Object {
 	return &rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: k.meta(), Rules: policy}
 }
 
-func (k roleKey) binding(user string) runtime.Object {
-	subjects := []rbacv1.Subject{subject(user)}
+func (k roleKey) binding() runtime.Object {
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: manifests.User}}
 	if k.namespace == "" {
 		return &rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: k.meta(), Subjects: subjects, RoleRef: k.ref("ClusterRole")}
 	}
@@ -107,14 +97,6 @@ func kind(name string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: name}
 }
 
-// subject knows the user names of ServiceAccounts.
-func subject(user string) rbacv1.Subject {
-	if parts := strings.Split(user, ":"); len(parts) == 4 && strings.HasPrefix(user, "system:serviceaccount:") {
-		return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: parts[2], Name: parts[3]}
-	}
-	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}
-}
-
 func (r Rule) policy() rbacv1.PolicyRule {
 	if r.Path != "" {
 		return rbacv1.PolicyRule{Verbs: r.Verbs, NonResourceURLs: []string{r.Path}}
@@ -126,37 +108,31 @@ func (r Rule) policy() rbacv1.PolicyRule {
 	return policy
 }
 
-// YAML prints objects for kubectl apply.
-func YAML(objects []runtime.Object) (string, error) {
-	var out bytes.Buffer
-	for i, object := range objects {
+// Grants returns, for kubectl apply, what grants the missing accesses. It is empty for another user than
+// that of manifests/permissions.
+func (r Report) Grants(rules []Rule) (string, error) {
+	if r.User != "" && r.User != manifests.User {
+		return "", nil
+	}
+	var documents []string
+	for _, object := range Grant(rules, r.Missing()) {
 		data, err := yaml.Marshal(object)
 		if err != nil {
 			return "", fmt.Errorf("print %T: %w", object, err)
 		}
-		if i > 0 {
-			out.WriteString("---\n")
-		}
-		out.Write(data)
+		documents = append(documents, string(data))
 	}
-	return out.String(), nil
-}
-
-// Grant returns what grants the missing accesses to who asked; not to
-// kube-controller-manager, but to the user that ought to have been it.
-func (r Report) Grant(rules []Rule) []runtime.Object {
-	user := r.User
-	if user == "" || r.OfKCM() {
-		user = manifests.User
-	}
-	return Grant(user, rules, r.Missing())
+	return strings.Join(documents, "---\n"), nil
 }
 
 // Remedy says what the user can do about what is missing.
 func (r Report) Remedy() string {
-	if r.OfKCM() {
+	switch r.User {
+	case "", manifests.User:
+		return "apply manifests/permissions (with its component options, if that is in use), or what this prints: sa-controller-manager preflight -o grant, with the same flags"
+	case kcmUser:
 		return "this is the identity of kube-controller-manager (controller-manager.conf), which may not do this and should not; " +
 			"make one of our own, with its permissions: sa-controller-manager kubeadm kubeconfig --apply-permissions"
 	}
-	return "apply manifests/permissions (with its component options, if that is in use), or what this prints: sa-controller-manager preflight -o grant, with the same flags"
+	return "apply manifests/permissions (with its component options, if that is in use) with this user as the subject, as the overlay of the Deployment does"
 }

@@ -10,8 +10,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	apiyaml "sigs.k8s.io/yaml"
-
-	"sa-controller-manager/manifests"
 )
 
 // manifestHeader begins a file that Manifest has made.
@@ -34,7 +32,7 @@ func Manifest(rules []Rule) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("print the role %s: %w", key.name(), err)
 		}
-		binding, err := apiyaml.Marshal(key.binding(manifests.User))
+		binding, err := apiyaml.Marshal(key.binding())
 		if err != nil {
 			return "", fmt.Errorf("print the binding of the role %s: %w", key.name(), err)
 		}

@@ -13,7 +13,6 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/manifests"
 )
 
 // TestManifest: the files grant what the table has, part by part, and nothing else.
@@ -31,7 +30,7 @@ func TestManifest(t *testing.T) {
 			got = append(got, object)
 		}
 		for _, key := range rolesOf(rules, Accesses(rules)) {
-			want = append(want, key.role(rules), key.binding(manifests.User))
+			want = append(want, key.role(rules), key.binding())
 		}
 	}
 	testutil.Check(t, "objects", byName(want), byName(got))

@@ -15,11 +15,10 @@ import (
 // Print writes the report as "table", "json" or "yaml", or what grants the rest as "grant".
 func (r Report) Print(w io.Writer, rules []Rule, output string) error {
 	if output == "grant" {
-		grants, err := YAML(r.Grant(rules))
-		if err != nil {
-			return err
+		grants, err := r.Grants(rules)
+		if err == nil {
+			_, err = io.WriteString(w, grants)
 		}
-		_, err = fmt.Fprint(w, grants)
 		return err
 	}
 	return printers.Document(w, output, r.document(rules), func() string { return r.table(rules) })

@@ -125,10 +125,7 @@ func (r Report) log(logger klog.Logger, rules []Rule, first bool) {
 	}
 	logger.Error(errors.New("may not "+Join(missing)), "Permissions are missing, retrying until they are granted",
 		"user", r.User, "remedy", r.Remedy())
-	grants, err := YAML(r.Grant(rules))
-	if err != nil {
-		logger.Error(err, "Failed to print the roles that grant the missing permissions")
-		return
+	if grants, err := r.Grants(rules); err == nil && grants != "" {
+		logger.Info("Apply this to grant the missing permissions", "yaml", grants)
 	}
-	logger.Info("Apply this to grant the missing permissions", "yaml", grants)
 }

@@ -222,10 +222,6 @@ func (c *Config) managerGone(o *observed) cli.Look {
 	}
 }
 
-func (c *Config) unregister(ctx context.Context) error {
-	return registration.Unregister(ctx, c.Client)
-}
-
 func (c *Config) unbound(ctx context.Context) error {
 	return registration.IsInactive(ctx, c.Client)
 }

@@ -5,10 +5,12 @@ package kubeadm
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
@@ -37,7 +39,7 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 		name:    StepWebhook,
 		summary: "the webhook is unregistered",
 		guards:  []cli.Look{c.pluginsOn},
-		waits:   []cli.Look{c.unregister},
+		waits:   []cli.Look{func(ctx context.Context) error { return registration.Unregister(ctx, c.Client) }},
 	}, step{
 		name:    StepManager,
 		summary: "sa-controller-manager ends, and its two webhook configurations are deleted",

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -98,11 +97,7 @@ func ownFlags(manifest []byte, name string) []string {
 	if yaml.Unmarshal(manifest, &pod) != nil {
 		return nil
 	}
-	var values []string
-	for _, container := range pod.Spec.Containers {
-		values = append(values, flagsIn(slices.Concat(container.Command, container.Args), name)...)
-	}
-	return values
+	return flagsIn(podCommand(&pod), name)
 }
 
 // flagsIn returns all values of a flag.
@@ -114,6 +109,11 @@ func flagsIn(args []string, name string) []string {
 		}
 	}
 	return values
+}
+
+// listIn returns the elements of a list flag.
+func listIn(args []string, name string) []string {
+	return staticpod.Split(strings.Join(flagsIn(args, name), ","))
 }
 
 func last(values []string) string {

@@ -17,7 +17,6 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/internal/apiservers"
 )
 
@@ -34,8 +33,7 @@ func (c *Config) mirrors(ctx context.Context, component string) (map[string]*cor
 	found := map[string]*corev1.Pod{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		_, isMirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-		if isMirror && pod.Name == component+"-"+pod.Spec.NodeName {
+		if isMirror(pod, component) {
 			found[pod.Spec.NodeName] = pod
 		}
 	}
@@ -120,7 +118,7 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 	}
 	var off []string
 	for node, pod := range servers {
-		if len(pod.Spec.Containers) == 1 && pluginIsOff(pod.Spec.Containers[0].Command) {
+		if pluginIsOff(podCommand(pod)) {
 			off = append(off, node)
 		}
 	}
@@ -133,7 +131,7 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 }
 
 func pluginIsOff(command []string) bool {
-	return slices.Contains(staticpod.Split(strings.Join(flagsIn(command, disableFlag), ",")), pluginName)
+	return slices.Contains(listIn(command, disableFlag), pluginName)
 }
 
 // deleteConfigurations deletes the two webhook configurations once no process of ours is left that

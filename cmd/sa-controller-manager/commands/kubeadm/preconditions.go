@@ -45,19 +45,17 @@ func (c *Config) versionSupported(o *observed) cli.Look {
 			return fmt.Errorf("ask kube-apiserver for its version: %w", err)
 		}
 		signs, err := c.signs(o)
-		if err == nil {
-			err = supported(running.GitVersion)
+		err = cmp.Or(err, supported(running.GitVersion))
+		if signs {
+			err = cmp.Or(err, knowsSigner(running.GitVersion))
 		}
-		if err == nil && signs {
-			err = knowsSigner(running.GitVersion)
-		}
-		if err == nil && c.static(o) {
-			err = knowsStatic(running.GitVersion)
+		if c.static(o) {
+			err = cmp.Or(err, knowsStatic(running.GitVersion))
 		}
 		if err != nil {
-			err = fmt.Errorf("%s: %w", apiServer, err)
+			return cli.Permanent(fmt.Errorf("%s: %w", apiServer, err))
 		}
-		return cli.Permanent(err)
+		return nil
 	}
 }
 

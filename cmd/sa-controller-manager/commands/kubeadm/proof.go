@@ -55,7 +55,7 @@ func (c *Config) keyAccepted(o *observed) cli.Look {
 
 // accepts asks one kube-apiserver directly, without the load balancer.
 func (c *Config) accepts(ctx context.Context, server *corev1.Pod, account *corev1.ServiceAccount, key *signing.PrivateKey) error {
-	command := server.Spec.Containers[0].Command
+	command := podCommand(server)
 	client, err := c.ClientAt("https://" + net.JoinHostPort(
 		cmp.Or(last(flagsIn(command, "advertise-address")), server.Status.HostIP), cmp.Or(last(flagsIn(command, "secure-port")), "6443")))
 	if err != nil {

@@ -206,37 +206,25 @@ func (c *Config) ofAPIServer(o *observed, pod *manifests.StaticPodOptions) error
 		}
 		pod.CertDir = path.Dir(host)
 	}
-	pod.StaticRegistration = c.static(o)
+	pod.StaticRegistration, pod.Signer = c.static(o), signs
 	if !signs {
 		return nil
 	}
-	s, err := c.signer(o)
-	if err != nil {
+	if m, err = o.parsed(apiServerComponent()); err != nil {
 		return err
-	}
-	pod.Signer, pod.Args = true, s.Args()
-	pod.Files = append(pod.Files, s.VerifyKeyFiles...)
-	return nil
-}
-
-// signer returns the settings of the signer. Our manifest has those that an earlier takeover has removed
-// from kube-apiserver's.
-func (c *Config) signer(o *observed) (*Signer, error) {
-	m, err := o.parsed(apiServerComponent())
-	if err != nil {
-		return nil, err
 	}
 	s, err := signerOf(m)
 	if err != nil {
-		return nil, fmt.Errorf("the manifest of %s: %w", apiServer, err)
+		return fmt.Errorf("the manifest of %s: %w", apiServer, err)
 	}
 	if err := c.checkVerifyKeys(s.VerifyKeyFiles); err != nil {
-		return nil, err
+		return err
 	}
 	if len(s.VerifyKeyFiles) == 0 {
-		s.VerifyKeyFiles = o.previousKeys().verify
+		s.VerifyKeyFiles = o.previousKeys().verify // an earlier takeover has removed them
 	}
-	return s, nil
+	pod.Args, pod.Files = s.Args(), append(pod.Files, s.VerifyKeyFiles...)
+	return nil
 }
 
 func signerOf(m *staticpod.Manifest) (*Signer, error) {
@@ -300,13 +288,14 @@ func (c *Config) socketServed(o *observed) cli.Look {
 // socketUnused refuses to stop our process while kube-apiserver needs it to start.
 func (c *Config) socketUnused(context.Context) error {
 	now, err := c.observe()
-	if err != nil {
-		return cli.Permanent(err)
+	signs := false
+	if err == nil {
+		signs, err = now.signsAlready()
 	}
-	if signs, err := now.signsAlready(); err != nil || !signs {
-		return cli.Permanent(err)
+	if signs {
+		err = errors.New("sa-controller-manager signs the tokens of kube-apiserver, which would not start without it; first run: kubeadm handback --steps=" + StepAPIServer)
 	}
-	return cli.Permanent(errors.New("sa-controller-manager signs the tokens of kube-apiserver, which would not start without it; first run: kubeadm handback --steps=" + StepAPIServer))
+	return cli.Permanent(err)
 }
 
 // knowsSigner refuses versions of kube-apiserver without the flag. of is an image or a version.

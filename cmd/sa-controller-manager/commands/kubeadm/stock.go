@@ -20,7 +20,7 @@ func Stock(pods []corev1.Pod) (servers, managers []string) {
 	own := map[string][]string{} // --controllers of our process, by node
 	for i := range pods {
 		if isMirror(&pods[i], manager) {
-			own[pods[i].Spec.NodeName] = flagList(&pods[i], controllersFlag)
+			own[pods[i].Spec.NodeName] = listIn(podCommand(&pods[i]), controllersFlag)
 		}
 	}
 	for i := range pods {
@@ -41,10 +41,9 @@ func Stock(pods []corev1.Pod) (servers, managers []string) {
 func stockControllers(pod *corev1.Pod, own []string) []string {
 	var names []string
 	for _, controller := range ourControllers() {
-		on := runsController(flagList(pod, controllersFlag), controller)
+		on := runsController(listIn(podCommand(pod), controllersFlag), controller)
 		if controller.name == options.ServiceAccountTokenController {
-			keys := flagList(pod, keyFlag)
-			on = len(keys) > 0 && keys[len(keys)-1] != ""
+			on = last(flagsIn(podCommand(pod), keyFlag)) != ""
 		}
 		if on && runsController(own, controller) {
 			names = append(names, controller.name)
@@ -61,20 +60,13 @@ func runsController(list []string, c replacedController) bool {
 
 func isMirror(pod *corev1.Pod, component string) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
-	return mirror && pod.Name == component+"-"+pod.Spec.NodeName && len(pod.Spec.Containers) == 1
+	return mirror && pod.Name == component+"-"+pod.Spec.NodeName
 }
 
-func podCommand(pod *corev1.Pod) []string {
-	return slices.Concat(pod.Spec.Containers[0].Command, pod.Spec.Containers[0].Args)
-}
-
-// flagList returns the elements of a list flag in a Pod's command.
-func flagList(pod *corev1.Pod, name string) []string {
-	var list []string
-	for _, arg := range podCommand(pod) {
-		if text, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
-			list = append(list, strings.Split(text, ",")...)
-		}
+// podCommand returns the command lines of all containers.
+func podCommand(pod *corev1.Pod) (command []string) {
+	for _, container := range pod.Spec.Containers {
+		command = slices.Concat(command, container.Command, container.Args)
 	}
-	return slices.DeleteFunc(list, func(one string) bool { return one == "" && name == controllersFlag })
+	return command
 }

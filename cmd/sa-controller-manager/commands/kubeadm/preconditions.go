@@ -7,11 +7,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
-	"sa-controller-manager/signing"
 )
 
 // ensureIdentity creates the identity of our process and applies its permissions before it starts, with
@@ -57,22 +55,6 @@ func (c *Config) versionSupported(o *observed) cli.Look {
 		}
 		return nil
 	}
-}
-
-// checkVerifyKeys refuses to take key files from kube-apiserver if our process cannot verify with one of
-// the keys: kube-apiserver would refuse its tokens. Our process reports everything else that is wrong
-// with a file when it starts, and then kube-apiserver is not changed.
-func (c *Config) checkVerifyKeys(files []string) error {
-	for _, path := range files {
-		data, err := os.ReadFile(c.onNode(path))
-		if err != nil {
-			continue
-		}
-		if _, err := signing.ParseAllPublicKeys(data); err != nil {
-			return fmt.Errorf("--%s of %s: %s: %w", verifyKeyFlag, apiServer, c.onNode(path), err)
-		}
-	}
-	return nil
 }
 
 // checkKeyRing refuses to rewrite our manifest without its key ring. A rewrite takes nothing from the

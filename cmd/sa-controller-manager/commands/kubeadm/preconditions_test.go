@@ -56,7 +56,7 @@ func TestTakeoverLosesNoKey(t *testing.T) {
 				}
 				return
 			}
-			if want := "--service-account-key-file of kube-apiserver: " + p.dir + tc.want; err == nil || !strings.HasPrefix(err.Error(), want) || p.out.Len() > 0 {
+			if want := "the manifest of kube-apiserver: --service-account-key-file: " + p.dir + tc.want; err == nil || !strings.HasPrefix(err.Error(), want) || p.out.Len() > 0 {
 				t.Errorf("%s: got %v after %q, want %s after nothing", tc.reason, err, &p.out, want)
 			}
 		})

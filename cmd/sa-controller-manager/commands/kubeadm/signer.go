@@ -4,9 +4,11 @@
 package kubeadm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/signing"
 )
 
 const (
@@ -37,16 +40,6 @@ const (
 // because a recreated socket is another file.
 func socketMount() staticpod.Mount {
 	return staticpod.Mount{Name: manager, Path: manifests.SignerDirectory}
-}
-
-// Signer has the settings that our process shares with kube-apiserver when it signs its tokens.
-type Signer struct {
-	// Issuers are kube-apiserver's.
-	Issuers []string
-	// VerifyKeyFiles are the key files that kube-apiserver loses.
-	VerifyKeyFiles []string
-	// MaxTokenExpiration is kube-apiserver's, or 0.
-	MaxTokenExpiration time.Duration
 }
 
 // signingKeys are the key files that kube-apiserver gets back where it has no record of them.
@@ -213,57 +206,59 @@ func (c *Config) ofAPIServer(o *observed, pod *manifests.StaticPodOptions) error
 	if m, err = o.parsed(apiServerComponent()); err != nil {
 		return err
 	}
-	s, err := signerOf(m)
+	args, files, err := c.signerFlags(m, o.previousKeys().verify)
 	if err != nil {
 		return fmt.Errorf("the manifest of %s: %w", apiServer, err)
 	}
-	if err := c.checkVerifyKeys(s.VerifyKeyFiles); err != nil {
-		return err
-	}
-	if len(s.VerifyKeyFiles) == 0 {
-		s.VerifyKeyFiles = o.previousKeys().verify // an earlier takeover has removed them
-	}
-	pod.Args, pod.Files = s.Args(), append(pod.Files, s.VerifyKeyFiles...)
+	pod.Args, pod.Files = args, append(pod.Files, files...)
 	return nil
 }
 
-func signerOf(m *staticpod.Manifest) (*Signer, error) {
+// signerFlags returns the settings that our process shares with kube-apiserver when it signs its tokens,
+// and the key files among them: previous ones if an earlier takeover has removed them from the manifest.
+// It refuses a key file with a key that our process cannot verify with: kube-apiserver would refuse its
+// tokens. Our process reports everything else that is wrong with a file when it starts, and then
+// kube-apiserver is not changed.
+func (c *Config) signerFlags(m *staticpod.Manifest, previous []string) (args, files []string, err error) {
 	flags, err := m.Flags(issuerFlag, verifyKeyFlag, maxExpirationFlag)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	s := &Signer{Issuers: texts(flags[issuerFlag]), VerifyKeyFiles: texts(flags[verifyKeyFlag])}
-	if len(s.Issuers) == 0 {
-		return nil, fmt.Errorf("it has no --%s, and so issues no tokens", issuerFlag)
+	if len(flags[issuerFlag]) == 0 {
+		return nil, nil, fmt.Errorf("it has no --%s, and so issues no tokens", issuerFlag)
 	}
-	for i, file := range s.VerifyKeyFiles {
-		if s.VerifyKeyFiles[i], err = m.HostPath(file); err != nil {
-			return nil, fmt.Errorf("--%s: %w", verifyKeyFlag, err)
+	for _, file := range flags[verifyKeyFlag] {
+		host, err := m.HostPath(file.Text)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--%s: %w", verifyKeyFlag, err)
 		}
-	}
-	if text := staticpod.Last(flags[maxExpirationFlag]); text != "" {
-		if s.MaxTokenExpiration, err = time.ParseDuration(text); err != nil {
-			return nil, fmt.Errorf("--%s=%s is not a duration", maxExpirationFlag, text)
+		_, err = cli.ReadFile(verifyKeyFlag, c.onNode(host), signing.ParseAllPublicKeys)
+		if err != nil && !errors.As(err, new(*fs.PathError)) {
+			return nil, nil, err
 		}
+		files = append(files, host)
 	}
-	return s, nil
-}
-
-// Args returns the settings as flags of our process. Its default limit is a year, to which
-// kube-apiserver extends the tokens of Pods. A longer limit of kube-apiserver has to be set here too, or
-// kube-apiserver does not start.
-func (s *Signer) Args() []string {
-	args := []string{assign(ownSocketFlag, manifests.SignerSocket)}
-	for _, issuer := range s.Issuers {
-		args = append(args, assign(issuerFlag, issuer))
+	if len(files) == 0 {
+		files = previous
 	}
-	for _, file := range s.VerifyKeyFiles {
+	args = []string{assign(ownSocketFlag, manifests.SignerSocket)}
+	for _, issuer := range flags[issuerFlag] {
+		args = append(args, assign(issuerFlag, issuer.Text))
+	}
+	for _, file := range files {
 		args = append(args, assign(verifyKeyFlag, file))
 	}
-	if s.MaxTokenExpiration > 365*24*time.Hour {
-		args = append(args, assign(ownMaxExpirationFlag, s.MaxTokenExpiration.String()))
+	text := staticpod.Last(flags[maxExpirationFlag])
+	limit, err := time.ParseDuration(cmp.Or(text, "0"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("--%s=%s is not a duration", maxExpirationFlag, text)
 	}
-	return args
+	// Our default limit is a year, to which kube-apiserver extends the tokens of Pods. With a longer
+	// one of its own it does not start if ours is shorter.
+	if limit > 365*24*time.Hour {
+		args = append(args, assign(ownMaxExpirationFlag, limit.String()))
+	}
+	return args, files, nil
 }
 
 func texts(values []staticpod.Value) []string {

@@ -208,15 +208,16 @@ func TestSignerArgs(t *testing.T) {
 		"--service-account-key-file=/etc/kubernetes/pki/1.pub", "--service-account-key-file=/etc/kubernetes/pki/2.pub",
 		"--service-account-max-token-expiration=17520h",
 	}))
-	s, err := signerOf(m)
+	got, files, err := (&Config{}).signerFlags(m, nil)
 	testutil.Must(t, err)
+	testutil.Check(t, "files", []string{"/etc/kubernetes/pki/1.pub", "/etc/kubernetes/pki/2.pub"}, files)
 	want := []string{
 		"--external-signer-socket=/run/sa-controller-manager/signer.sock",
 		"--service-account-issuer=https://a", "--service-account-issuer=https://b",
 		"--service-account-key-file=/etc/kubernetes/pki/1.pub", "--service-account-key-file=/etc/kubernetes/pki/2.pub",
 		"--external-signer-max-token-expiration=17520h0m0s",
 	}
-	testutil.Check(t, "result", want, s.Args())
+	testutil.Check(t, "result", want, got)
 }
 
 // TestOurProcessOutlivesItsUse: kube-apiserver would not start without it.

@@ -32,24 +32,16 @@ const requestTimeout = 10 * time.Second
 const takeoverDescription = `Replace the ServiceAccount controllers of kube-controller-manager and the ServiceAccount
 plugin of kube-apiserver on this control-plane node:
 
-  1. manager: writes our static pod, and waits until it is ready and kube-apiserver calls its
-     webhook.
-  2. kube-controller-manager: appends lines to the command in its manifest, and waits until it
-     is ready again.
-  3. kube-apiserver: the same.
-
-With --external-signer, kube-apiserver also loses its two key flags, and our process signs its
-tokens from then on, see docs/takeover.md.
-
-Our process takes over the settings of kube-controller-manager: key, root CA, controllers that
-are off, and periods. --dry-run shows what happens to each flag.
+  1. manager: writes our static pod, with the settings of kube-controller-manager, and waits
+     until it is ready and kube-apiserver calls its webhook.
+  2. kube-controller-manager, then 3. kube-apiserver: appends lines to the command in its
+     manifest, and waits until it is ready again.
 
 Everything else in the two manifests stays as it is, byte for byte. What the command does not
-understand it refuses before it changes anything. --backup-dir keeps the original manifests,
-and --patches-dir gets the same changes for kubeadm upgrade --patches.
+understand it refuses before it changes anything; --dry-run shows what it does to each flag.
 
 A step that times out ends the command with advice. Running the same command again continues
-from there; "kubeadm handback" undoes everything.`
+from there; "kubeadm handback" undoes everything. docs/takeover.md has the details.`
 
 const takeoverExamples = `  # What would be done
   sa-controller-manager kubeadm takeover --dry-run
@@ -68,8 +60,7 @@ kube-controller-manager its controllers; then the command unregisters the webhoo
 static pod, and deletes the webhook configurations.
 
 A manifest that has not been edited since the takeover becomes what it was before, byte for
-byte. From one that was edited since, or that kubeadm upgrade has written, the command removes
-the lines that the takeover added; the patch in --patches-dir records them. This also works
+byte. From another one the command removes the lines that the takeover added. This also works
 while kube-apiserver does not start, and whatever is wrong with our process.
 docs/uninstall.md lists what remains.
 

@@ -267,7 +267,8 @@ func (c *Config) checkControllers(o *observed) error {
 		return err
 	}
 	for _, one := range ourControllers() {
-		there, ours := runsController(staticpod.List(flags[controllersFlag]), one), here.Enabled(one.name)
+		there, _ := isEnabled(staticpod.List(flags[controllersFlag]), one)
+		there, ours := there || len(flags[controllersFlag]) == 0, here.Enabled(one.name)
 		if one.name == options.ServiceAccountTokenController {
 			there, ours = there && staticpod.Last(flags[keyFlag]) != "", ours && key+ring != ""
 		}

@@ -73,33 +73,27 @@ func (r Report) Err() error {
 // Check asks the API server for each access, and who is asking. It returns once all
 // questions are answered or ctx has ended.
 func Check(ctx context.Context, client kubernetes.Interface, accesses []Access) Report {
-	report := checkAll(ctx, accesses, func(ctx context.Context, access Access) (bool, error) {
-		return ask(ctx, client, access)
+	report := checkAll(ctx, accesses, func(ctx context.Context, spec authorizationv1.SelfSubjectAccessReviewSpec) (bool, error) {
+		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		return err == nil && review.Status.Allowed, err
 	})
 	report.User, _ = whoAmI(ctx, client) // only for people to read
 	return report
 }
 
 // checkAll asks a few questions at a time. Those after the end of ctx fail.
-func checkAll(ctx context.Context, accesses []Access, ask func(context.Context, Access) (bool, error)) Report {
+func checkAll(ctx context.Context, accesses []Access, ask func(context.Context, authorizationv1.SelfSubjectAccessReviewSpec) (bool, error)) Report {
 	report := Report{Answers: make([]Answer, len(accesses))}
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), askers, len(accesses), func(i int) {
-		granted, err := ask(ctx, accesses[i])
+		ctx, cancel := context.WithTimeout(ctx, askTimeout)
+		defer cancel()
+		granted, err := ask(ctx, accesses[i].spec())
+		if err != nil {
+			err = fmt.Errorf("ask about the permission to %s: %w", accesses[i], err)
+		}
 		report.Answers[i] = Answer{accesses[i], granted, err}
 	})
 	return report
-}
-
-func ask(ctx context.Context, client kubernetes.Interface, access Access) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: access.spec(),
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("ask whether one may %s: %w", access, err)
-	}
-	return review.Status.Allowed, nil
 }
 
 func (a Access) spec() authorizationv1.SelfSubjectAccessReviewSpec {

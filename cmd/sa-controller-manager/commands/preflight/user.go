@@ -5,7 +5,6 @@ package preflight
 
 import (
 	"context"
-	"fmt"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,27 +19,17 @@ func CheckUser(ctx context.Context, client kubernetes.Interface, name string, ac
 	if asker, err := whoAmI(ctx, client); err == nil && asker == name {
 		return Check(ctx, client, accesses)
 	}
-	report := checkAll(ctx, accesses, func(ctx context.Context, access Access) (bool, error) {
-		return askFor(ctx, client, name, access)
+	report := checkAll(ctx, accesses, func(ctx context.Context, spec authorizationv1.SelfSubjectAccessReviewSpec) (bool, error) {
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+			Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: name, Groups: groupsOf(name),
+				ResourceAttributes: spec.ResourceAttributes, NonResourceAttributes: spec.NonResourceAttributes,
+			},
+		}, metav1.CreateOptions{})
+		return err == nil && review.Status.Allowed, err
 	})
 	report.User = name
 	return report
-}
-
-func askFor(ctx context.Context, client kubernetes.Interface, name string, access Access) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	spec := access.spec()
-	review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
-		Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: name, Groups: groupsOf(name),
-			ResourceAttributes: spec.ResourceAttributes, NonResourceAttributes: spec.NonResourceAttributes,
-		},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		return false, fmt.Errorf("ask whether %s may %s: %w", name, access, err)
-	}
-	return review.Status.Allowed, nil
 }
 
 // groupsOf are the groups that an authenticated user is in for certain. A review does

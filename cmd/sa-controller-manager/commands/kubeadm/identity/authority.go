@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -68,29 +69,34 @@ func openAuthority(dir string, now time.Time) (*authority, error) {
 	return a, nil
 }
 
-// openKey reads the CA's key. worldReadable is a reason for a warning. Errors quote nothing of the key.
-func (a *authority) openKey() (worldReadable bool, err error) {
+// openKey reads the CA's key once. Errors quote nothing of the key.
+func (a *authority) openKey(warn io.Writer) error {
+	if a.key != nil {
+		return nil
+	}
 	data, err := os.ReadFile(a.keyFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("%s: %w", a.keyFile, ErrNoKey)
+		return fmt.Errorf("%s: %w", a.keyFile, ErrNoKey)
 	} else if err != nil {
-		return false, fmt.Errorf("read the key of the cluster's CA: %w", err)
+		return fmt.Errorf("read the key of the cluster's CA: %w", err)
 	}
 	parsed, err := keyutil.ParsePrivateKeyPEM(data)
 	if err != nil {
-		return false, fmt.Errorf("%s: want PEM of a private key that is not encrypted", a.keyFile)
+		return fmt.Errorf("%s: want PEM of a private key that is not encrypted", a.keyFile)
 	}
 	signer, ok := parsed.(crypto.Signer)
 	if !ok {
-		return false, fmt.Errorf("%s: the key cannot sign", a.keyFile)
+		return fmt.Errorf("%s: the key cannot sign", a.keyFile)
 	}
 	public, ok := signer.Public().(interface{ Equal(x crypto.PublicKey) bool })
 	if !ok || !public.Equal(a.certificate.PublicKey) {
-		return false, fmt.Errorf("%s is not the key of %s", a.keyFile, a.certFile)
+		return fmt.Errorf("%s is not the key of %s", a.keyFile, a.certFile)
 	}
 	a.key = signer
-	info, err := os.Stat(a.keyFile)
-	return err == nil && info.Mode().Perm()&0o004 != 0, nil
+	if info, err := os.Stat(a.keyFile); err == nil && info.Mode().Perm()&0o004 != 0 {
+		fmt.Fprintf(warn, "Warning: all users of this machine can read %s, the key of the cluster's CA; chmod 600 it.\n", a.keyFile)
+	}
+	return nil
 }
 
 // issue returns a new client certificate. It does not outlive the CA.
@@ -99,10 +105,14 @@ func (a *authority) issue(subject pkix.Name, now time.Time, validity time.Durati
 	if err != nil {
 		return nil, fmt.Errorf("generate the key of %s: %w", subject.CommonName, err)
 	}
+	end := now.Add(validity)
+	if a.certificate.NotAfter.Before(end) {
+		end = a.certificate.NotAfter
+	}
 	template := &x509.Certificate{
 		Subject:               subject,
 		NotBefore:             now.Add(-backdate),
-		NotAfter:              earlier(now.Add(validity), a.certificate.NotAfter),
+		NotAfter:              end,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
@@ -118,11 +128,4 @@ func (a *authority) issue(subject pkix.Name, now time.Time, validity time.Durati
 	}
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
 	return &certificatePair{cert: certPEM, key: keyPEM}, nil
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -158,7 +158,7 @@ func (c Config) ensureFiles(ca *authority, to endpoint) error {
 
 // renew replaces client.pem.
 func (c Config) renew(ca *authority, why string) error {
-	err := c.openKey(ca)
+	err := ca.openKey(c.Warn)
 	var made *certificatePair
 	switch {
 	case err == nil:
@@ -224,17 +224,6 @@ func (c Config) write(name string, data []byte) error {
 		return err // it names the path
 	}
 	return atomicfile.Write(c.path(name), data, 0o600)
-}
-
-func (c Config) openKey(ca *authority) error {
-	if ca.key != nil {
-		return nil
-	}
-	worldReadable, err := ca.openKey()
-	if worldReadable {
-		fmt.Fprintf(c.Warn, "Warning: all users of this machine can read %s, the key of the cluster's CA; chmod 600 it.\n", ca.keyFile)
-	}
-	return err
 }
 
 func (c Config) endpoint(ca *authority) (endpoint, error) {

@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -144,7 +145,7 @@ func (n *node) issue(t *testing.T, name pkix.Name) []byte {
 	t.Helper()
 	ca, err := openAuthority(n.dir, n.clock.Now())
 	testutil.Must(t, err)
-	if _, err := ca.openKey(); err != nil {
+	if err := ca.openKey(io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	made, err := ca.issue(name, n.clock.Now(), time.Hour)

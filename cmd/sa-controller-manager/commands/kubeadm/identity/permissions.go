@@ -114,7 +114,7 @@ func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint
 
 // masters returns a client of a member of system:masters, for a few minutes.
 func (c Config) masters(ca *authority, to endpoint) (rest.Interface, error) {
-	if err := c.openKey(ca); err != nil {
+	if err := ca.openKey(c.Warn); err != nil {
 		return nil, err
 	}
 	name := pkix.Name{CommonName: "sa-controller-manager-permissions", Organization: []string{"system:masters"}}

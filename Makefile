@@ -112,10 +112,6 @@ build-race: deps ## Build the binary with the race detector into bin/race/, for 
 	@echo "building bin/race/$(product) $(version)"
 	@CGO_ENABLED=1 $(go_build) -race -ldflags '$(stamps)' -o bin/race/$(product) ./cmd/$(product)
 
-.PHONY: s3-gateway
-s3-gateway: ## Build bin/versitygw, a real S3 gateway for tests.
-	@go -C test/publishing build -buildvcs=false -o ../../bin/versitygw github.com/versity/versitygw/cmd/versitygw
-
 .PHONY: deps
 deps: ## Install missing Debian packages: gcc and libc6-dev for the race detector, git, openssl, curl.
 	@test/deps.sh
@@ -158,9 +154,9 @@ demo-hsm: kube-apiserver build build-kms-signer ## Move those keys to SoftHSM, t
 	@SACM_BINARY=$(CURDIR)/bin/$(product) SACM_KMS_SIGNER=$(CURDIR)/bin/sa-kms-signer SACM_TRANSIT=$(CURDIR)/bin/transit bin/demo hsm
 
 .PHONY: demo-federation
-demo-federation: kube-apiserver build s3-gateway ## Publish the keys in a real S3 gateway, and rotate them while a second kube-apiserver verifies with what is published.
+demo-federation: kube-apiserver build ## Publish the keys in a directory that is served by HTTPS, and rotate them while a second kube-apiserver verifies with what is published.
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
-	@SACM_BINARY=$(CURDIR)/bin/$(product) SACM_S3_GATEWAY=$(CURDIR)/bin/versitygw bin/demo federation
+	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo federation
 
 .PHONY: run
 run: kube-apiserver kubectl build ## Run a control plane and the binary until Ctrl-C; flags for the binary in FLAGS.
@@ -196,10 +192,9 @@ test-integration: control-plane kubectl build ## Run the integration tests on a 
 	@SACM_BINARY=$(CURDIR)/bin/$(product) test/integration.sh
 
 .PHONY: test-long
-test-long: control-plane kubectl build-race s3-gateway ## Run all integration tests with a race-enabled binary; some take minutes, or need the whole machine.
+test-long: control-plane kubectl build-race ## Run all integration tests with a race-enabled binary; some take minutes, or need the whole machine.
 	@test/deps.sh release
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m ./...
-	SACM_BINARY=$(CURDIR)/bin/race/$(product) SACM_S3_GATEWAY=$(CURDIR)/bin/versitygw go -C test/publishing test -count=1 -timeout=40m .
 
 # A seed of 0 draws one, which is printed. Faults of the registration come after -for, and take a
 # quarter as long.
@@ -230,11 +225,6 @@ vuln: ## Search for known vulnerabilities with govulncheck; not in continuous in
 test-backends: control-plane build ## Test sa-kms-signer, built with the race detector, with keys in SoftHSM and in the real transit engine, and the binary with it; needs Debian packages.
 	@test/deps.sh backends
 	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test/backends test -count=1 -timeout=15m .
-
-# A module of its own, for the gateway's packages.
-.PHONY: test-publishing
-test-publishing: control-plane build s3-gateway ## Publish keys in a directory and in a real S3 gateway, and have a second kube-apiserver verify with them.
-	SACM_BINARY=$(CURDIR)/bin/$(product) SACM_S3_GATEWAY=$(CURDIR)/bin/versitygw go -C test/publishing test -count=1 -short -timeout=15m .
 
 # The browser has 300 MB, which continuous integration must not install.
 .PHONY: test-browser

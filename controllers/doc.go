@@ -25,7 +25,7 @@
 //   - keyrotation has the steps of a rotation, for the commands and for --rotate-every. It writes
 //     the key ring file and no object of the cluster.
 //   - keypublisher writes no object of the cluster. It keeps the published keys of the issuer,
-//     in directories and buckets, equal to the key ring.
+//     in directories of each host, equal to the key ring.
 //
 // They share tokensecrets, the model of a token Secret; informers, the watches and what is cached
 // of each object; and internal: reconcile is their queue, events records Events, stateobject is

@@ -4,68 +4,56 @@
 package publish
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 
 	"sa-controller-manager/internal/atomicfile"
 )
 
-// directory is a destination that a web server of the user serves, which also sets the headers. Each
-// host writes its own.
-type directory string
+// Directory holds documents by their paths below the issuer's URL. Each host writes its own. What
+// serves it, or copies it to where it is served, also sets the HTTP headers.
+type Directory string
 
-func (d directory) Get(_ context.Context, document string) (*Object, error) {
-	file, err := os.Open(d.file(document))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil //nolint:nilnil // the interface says so
-	}
+// Parse reads file:///DIRECTORY. It opens nothing.
+func Parse(text string) (Directory, error) {
+	location, err := url.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("read a published document: %w", err)
+		return "", errors.New("is not a URL") // the error would repeat it
 	}
-	defer func() { _ = file.Close() }()
-	body, err := readAll(file)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
+	path := filepath.Clean(location.Path)
+	if *location != (url.URL{Scheme: "file", Path: location.Path, RawPath: location.RawPath}) || !filepath.IsAbs(path) {
+		return "", errors.New("must be file:// and the absolute path of a directory")
 	}
-	return &Object{Body: body}, nil
+	return Directory(path), nil
 }
 
-func (d directory) Put(_ context.Context, document string, _ *Object, body []byte, _ Stamp, _ Headers) error {
+// String returns what Parse reads.
+func (d Directory) String() string { return "file://" + string(d) }
+
+// read returns nil if there is no document. It is an error if the directory does not exist: it must
+// not be created before its volume is mounted.
+func (d Directory) read(document string) ([]byte, error) {
+	if _, err := os.Stat(string(d)); err != nil {
+		return nil, err
+	}
+	body, err := os.ReadFile(d.file(document))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return body, err
+}
+
+func (d Directory) write(document string, body []byte) error {
 	file := d.file(document)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // G301: a web server reads it
-		return fmt.Errorf("publish: %w", err)
+		return err
 	}
 	return atomicfile.Write(file, body, 0o644)
 }
 
-// Verify returns an error if the directory does not exist: it must not be created before its volume is
-// mounted.
-func (d directory) Verify(context.Context) error {
-	info, err := os.Stat(string(d))
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s is not a directory", string(d))
-	}
-	return err
-}
-
-func (d directory) PerHost() bool { return true }
-
-func (d directory) String() string { return "file://" + string(d) }
-
-func (d directory) file(document string) string {
+func (d Directory) file(document string) string {
 	return filepath.Join(string(d), filepath.FromSlash(document))
-}
-
-// readAll reads a document of at most maxDocument bytes.
-func readAll(from io.Reader) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(from, maxDocument+1))
-	if err == nil && len(body) > maxDocument {
-		err = fmt.Errorf("it is larger than %d bytes", maxDocument)
-	}
-	return body, err
 }

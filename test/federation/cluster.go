@@ -1,6 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package federation has what surrounds a cluster whose keys are published: an HTTPS server of what
+// the manager has written, which can misbehave as the edges of CDNs do, a second cluster that trusts the
+// issuer, and a holder of tokens that has both clusters judge them.
 package federation
 
 import (
@@ -28,8 +31,8 @@ import (
 // startTimeout bounds each wait until something serves.
 const startTimeout = 2 * time.Minute
 
-// World is a cluster whose keys are published in a bucket behind an edge, and a second one that trusts
-// the first one's issuer.
+// World is a cluster whose keys are published in a directory that an edge serves, and a second one that
+// trusts the first one's issuer.
 type World struct {
 	Config
 
@@ -42,9 +45,9 @@ type World struct {
 
 // Config of a World.
 type Config struct {
-	Gateway *Gateway
-	Bucket  string
-	Binary  devcluster.Binary
+	Binary devcluster.Binary
+	// MaxAge is how long relying parties may keep what they have read.
+	MaxAge time.Duration
 	// Flags are further ones of the manager.
 	Flags []string
 }
@@ -53,18 +56,16 @@ type Config struct {
 // there is an error.
 func Start(ctx context.Context, config Config) (w *World, err error) {
 	w = &World{Config: config}
-	w.Binary.Env = Publisher()
 	if w.Dir, err = os.MkdirTemp("", "sacm-federation-"); err != nil {
 		return w, err
 	}
-	bucket, err := w.Gateway.NewBucket(ctx, w.Bucket)
-	if err != nil {
+	if err := os.Mkdir(w.served(), 0o700); err != nil {
 		return w, err
 	}
-	if w.Edge, err = NewEdge(w.Gateway, w.Bucket, w.Dir); err != nil {
+	if w.Edge, err = NewEdge(w.served(), w.MaxAge, filepath.Join(w.Dir, "edge.crt")); err != nil {
 		return w, err
 	}
-	w.Flags = append([]string{"--publish-keys=" + bucket}, w.Flags...)
+	w.Flags = append([]string{"--publish-keys=file://" + w.served()}, w.Flags...)
 	if w.First, err = devcluster.Start(ctx, devcluster.Options{
 		Issuer: w.Edge.URL, ExternalSigner: true, BeforeAPIServer: func(first *devcluster.Cluster) error {
 			w.First = first
@@ -82,7 +83,7 @@ func Start(ctx context.Context, config Config) (w *World, err error) {
 		return w, err
 	}
 	if err := await.Poll(ctx, func(ctx context.Context) error {
-		_, err := get(ctx, w.Edge.HTTP, w.Edge.URL+signing.DiscoveryPath)
+		_, err := w.Edge.get(ctx, signing.DiscoveryPath)
 		return err
 	}); err != nil {
 		return w, err
@@ -144,6 +145,15 @@ func (w *World) published() []string {
 	return []string{"--published-issuer=" + w.Edge.URL, "--published-ca-file=" + w.Edge.CAFile}
 }
 
+// served is the directory that the manager writes and the edge serves.
+func (w *World) served() string { return filepath.Join(w.Dir, "served") }
+
+// Unmount takes that directory away, as if its volume were gone, until restore is called.
+func (w *World) Unmount() (restore func() error, err error) {
+	gone := filepath.Join(w.Dir, "gone")
+	return func() error { return os.Rename(gone, w.served()) }, os.Rename(w.served(), gone)
+}
+
 // Ring reads the key ring.
 func (w *World) Ring() (rotation.State, error) { return ringfile.At(w.ringFile()).Read() }
 
@@ -160,7 +170,7 @@ func (w *World) AwaitPublished(ctx context.Context) error {
 			return err
 		}
 		next, _ := state.Next()
-		jwks, err := get(ctx, w.Edge.HTTP, w.Edge.URL+signing.JWKSPath)
+		jwks, err := w.Edge.get(ctx, signing.JWKSPath)
 		if err == nil && !bytes.Contains(jwks, []byte(next.ID)) {
 			err = fmt.Errorf("%s is not published", next.ID)
 		}

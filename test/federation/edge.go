@@ -6,24 +6,25 @@ package federation
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"io"
-	"log"
+	"io/fs"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync/atomic"
+	"time"
 
 	"sa-controller-manager/signing"
 )
 
-// Edge is what answers at the URL of the issuer: it passes the documents of a bucket on, as an edge of
-// a CDN does, and can change what it passes on.
+// Edge is what answers at the URL of the issuer: it serves a directory by HTTPS, and can change what it
+// answers, as an edge of a CDN does that has an older copy.
 type Edge struct {
 	// URL is that of the issuer.
 	URL    string
@@ -31,34 +32,58 @@ type Edge struct {
 	// HTTP trusts its certificate.
 	HTTP *http.Client
 
+	dir    string
+	maxAge time.Duration
 	server *httptest.Server
-	origin *Gateway
 	change atomic.Pointer[Change]
 }
 
-// Change returns the body with which to answer instead, and may set header.
-type Change func(document string, header http.Header, body []byte) []byte
+// Change returns the body with which to answer instead.
+type Change func(document string, body []byte) []byte
 
-// NewEdge serves, at the root of its URL, what a gateway has below bucket/cluster.
-func NewEdge(g *Gateway, bucket, dir string) (*Edge, error) {
-	e := &Edge{origin: g}
-	origin := &url.URL{Scheme: "https", Host: g.Address, Path: "/" + bucket + "/cluster"}
-	e.server = httptest.NewTLSServer(&httputil.ReverseProxy{
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(origin) },
-		Transport:      g.HTTP.Transport,
-		ModifyResponse: e.modify,
-		ErrorLog:       log.New(io.Discard, "", 0), // it answers with 502
-	})
+// NewEdge serves a directory, with a max-age, and writes its certificate to caFile.
+func NewEdge(dir string, maxAge time.Duration, caFile string) (*Edge, error) {
+	e := &Edge{dir: dir, maxAge: maxAge, CAFile: caFile}
+	e.server = httptest.NewTLSServer(http.HandlerFunc(e.serve))
+	roots := x509.NewCertPool()
+	roots.AddCert(e.server.Certificate())
+	e.URL = e.server.URL
+	e.HTTP = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.server.Certificate().Raw})
-	e.URL, e.CAFile, e.HTTP = e.server.URL, filepath.Join(dir, bucket+"-edge.crt"), client(certificate)
-	return e, os.WriteFile(e.CAFile, certificate, 0o600)
+	return e, os.WriteFile(caFile, certificate, 0o600)
+}
+
+// mediaTypes has the documents that are served, with kube-apiserver's types.
+var mediaTypes = map[string]string{signing.JWKSPath: "application/jwk-set+json", signing.DiscoveryPath: "application/json"}
+
+func (e *Edge) serve(w http.ResponseWriter, r *http.Request) {
+	document := r.URL.Path
+	mediaType, ok := mediaTypes[document]
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	body, err := os.ReadFile(filepath.Join(e.dir, document))
+	if errors.Is(err, fs.ErrNotExist) {
+		http.NotFound(w, r)
+		return
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	if change := e.change.Load(); change != nil {
+		body = (*change)(document, body)
+	}
+	w.Header().Set("Content-Type", mediaType)
+	w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", int(e.maxAge.Seconds())))
+	_, _ = w.Write(body) // a client that has gone misses nothing
 }
 
 // Stop ends it.
 func (e *Edge) Stop() {
 	e.HTTP.CloseIdleConnections()
 	e.server.Close()
-	e.origin.HTTP.CloseIdleConnections()
 }
 
 // Answer has all answers changed from now on; nil ends that.
@@ -70,41 +95,43 @@ func (e *Edge) Answer(change Change) {
 	e.change.Store(&change)
 }
 
-func (e *Edge) modify(response *http.Response) error {
-	change := e.change.Load()
-	if change == nil {
-		return nil
-	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	_ = response.Body.Close() // it was read
-	body = (*change)(response.Request.URL.Path[strings.Index(response.Request.URL.Path, "/cluster")+len("/cluster"):], response.Header, body)
-	response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	response.Header.Set("Content-Length", strconv.Itoa(len(body)))
-	return nil
-}
-
 // Stale returns a change that answers with what is served now, however old that gets.
 func (e *Edge) Stale(ctx context.Context) (Change, error) {
 	kept := map[string][]byte{}
-	for _, document := range []string{signing.DiscoveryPath, signing.JWKSPath} {
-		body, err := get(ctx, e.HTTP, e.URL+document)
+	for document := range mediaTypes {
+		body, err := e.get(ctx, document)
 		if err != nil {
 			return nil, err
 		}
 		kept[document] = body
 	}
-	return func(document string, _ http.Header, _ []byte) []byte { return kept[document] }, nil
+	return func(document string, _ []byte) []byte { return kept[document] }, nil
 }
 
 // In returns a change that replaces a text wherever a document has it.
 func In(document, text, by string) Change {
-	return func(at string, _ http.Header, body []byte) []byte {
+	return func(at string, body []byte) []byte {
 		if at != document {
 			return body
 		}
 		return bytes.ReplaceAll(body, []byte(text), []byte(by))
 	}
+}
+
+// get returns what is served with status 200.
+func (e *Edge) get(ctx context.Context, document string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+document, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := e.HTTP.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", document, response.Status)
+	}
+	return body, err
 }

@@ -25,7 +25,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/controllers/keypublisher"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
 	"sa-controller-manager/controllers/tokenreissue"
@@ -60,7 +59,6 @@ type manager struct {
 	activator      *keyprobe.Activator
 	consistency    *tokenreissue.RingConsistency
 	reissueMetrics *tokenreissue.Metrics
-	publishMetrics *keypublisher.Metrics
 	reissuer       *tokenreissue.Controller
 	rootCAMetrics  *rootca.Metrics
 	accounts       *serviceaccount.Controller

@@ -76,7 +76,7 @@ func (m *manager) unready() string {
 			if _, err := part.check(); err != nil {
 				return err.Error()
 			}
-		case "published-files", "published-buckets":
+		case "published-files":
 			if trouble, _ := part.check(); trouble != "" {
 				return trouble
 			}

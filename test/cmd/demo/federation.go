@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -23,7 +22,6 @@ import (
 )
 
 const (
-	bucket = "keys"
 	// presenters present tokens, each once in an interval.
 	presenters      = 3
 	presentInterval = 100 * time.Millisecond
@@ -38,29 +36,18 @@ type trust struct {
 
 	world *federation.World
 	ends  func()            // the presenters
-	stale federation.Change // to what was published before the bucket was gone
+	stale federation.Change // to what was published before the directory was gone
 }
 
 func showFederation(ctx context.Context, s *story) (err error) {
 	s.Linef("Published keys, which a second cluster verifies with while they rotate\n")
-	dir, err := os.MkdirTemp("", "sacm-demo-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	gateway, err := federation.StartGateway(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer gateway.Stop()
-	s.Ready("an S3 gateway (versitygw), with TLS")
 	if s.binary, err = devcluster.FindBinary(ctx); err != nil {
 		return err
 	}
 	d := &trust{story: s}
 	d.world, err = federation.Start(ctx, federation.Config{
-		Gateway: gateway, Bucket: bucket, Binary: s.binary, Flags: []string{
-			"--publish-max-age=5s", "--rotate-every=15s", "--rotate-algorithm=P-256", "--cache-age=5s", "--hold-down=0s", "--longest-token-lifetime=1m",
+		Binary: s.binary, MaxAge: 5 * time.Second, Flags: []string{
+			"--rotate-every=15s", "--rotate-algorithm=P-256", "--cache-age=5s", "--hold-down=0s", "--longest-token-lifetime=1m",
 		},
 	})
 	defer func() { err = errors.Join(err, d.world.Stop()) }()
@@ -68,7 +55,7 @@ func showFederation(ctx context.Context, s *story) (err error) {
 		return err
 	}
 	s.manager = d.world.Manager
-	s.Ready("two control planes, of which the second trusts the issuer of the first")
+	s.Ready("two control planes, of which the second trusts the issuer of the first, and an HTTPS server of its documents")
 	d.present()
 	err = d.show(ctx, d.afterEach(d.trustSteps()))
 	d.ends()
@@ -85,10 +72,10 @@ func (d *trust) trustSteps() []step {
 		{"The keys rotate by policy", "tokens of a new key that both accept", d.rotates},
 		{"The keys rotate by policy again", "tokens of a new key that both accept", d.rotates},
 		{
-			"The policy is paused, and the bucket is gone when the operator starts a rotation", "that the next key is not activated", d.withoutBucket,
+			"The policy is paused, and the directory is gone when the operator starts a rotation", "that the next key is not activated", d.unmounted,
 		},
 		{
-			"The bucket is back, and a cache serves what it had before", "that the next key is not activated",
+			"The directory is back, and a cache serves what it had before", "that the next key is not activated",
 			func(ctx context.Context) error { return d.refusedFor("next key ", d.stale)(ctx) },
 		},
 		{
@@ -226,23 +213,23 @@ func (d *trust) completes(ctx context.Context) error {
 	})
 }
 
-// withoutBucket starts a rotation whose next key cannot be published, until the step has ended. The
+// unmounted starts a rotation whose next key cannot be published, until the step has ended. The
 // policy may have been in the middle of one.
-func (d *trust) withoutBucket(ctx context.Context) (err error) {
+func (d *trust) unmounted(ctx context.Context) (err error) {
 	if err := d.keys(ctx, "rotate", "pause"); err != nil {
 		return err
 	}
 	if err := d.completes(ctx); err != nil {
 		return err
 	}
-	// The second cluster reads the key that signs now before the bucket is gone.
+	// The second cluster reads the key that signs now before the directory is gone.
 	if err := d.world.Holder.AwaitRounds(ctx, roundsPerStep); err != nil {
 		return err
 	}
 	if d.stale, err = d.world.Edge.Stale(ctx); err != nil {
 		return err
 	}
-	restore, err := d.world.Gateway.RemoveBucket(bucket)
+	restore, err := d.world.Unmount()
 	if err != nil {
 		return err
 	}

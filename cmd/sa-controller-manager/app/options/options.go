@@ -60,7 +60,6 @@ func New() *Options {
 		LeaderElection: NewLeaderElection(),
 		Keys:           NewKeys(),
 		ExternalSigner: newSigner(),
-		Publishing:     NewPublishing(),
 		Rotation:       NewRotation(),
 		RootCA:         newRootCA(),
 		Tokens:         NewTokens(),

@@ -6,7 +6,6 @@ package options
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -20,24 +19,16 @@ const PublishKeysFlag = "publish-keys"
 type Publishing struct {
 	// Destinations are read by publish.Parse.
 	Destinations []string
-	// MaxAge is how long relying parties may keep what they have read.
-	MaxAge time.Duration
 	// Published says where relying parties read the keys, for rotation by policy.
 	Published Published
 }
 
-// NewPublishing returns the defaults of the group.
-func NewPublishing() Publishing { return Publishing{MaxAge: 5 * time.Minute} }
-
 // AddFlags binds the group to fs.
 func (o *Publishing) AddFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.Destinations, PublishKeysFlag, o.Destinations,
-		"`Destination` where relying parties outside of the cluster read the keys of the first --service-account-issuer, as OpenID Connect discovery document and JWKS: "+
-			"file:///DIRECTORY, written by every replica, or s3://BUCKET/PREFIX?endpoint=HOST:PORT&region=NAME&ca-file=FILE, written by the leader "+
-			"with the usual AWS credentials. May be given several times.")
-	fs.DurationVar(&o.MaxAge, "publish-max-age", o.MaxAge,
-		"How long relying parties may keep what they have read from an S3 bucket of --publish-keys: the max-age of its Cache-Control header, in whole seconds.")
-	SetOrigin(fs, ours, PublishKeysFlag, "publish-max-age")
+		"`Directory`, as file:///DIRECTORY, that every replica keeps equal to the keys of the first --service-account-issuer, as OpenID Connect discovery document and JWKS, "+
+			"for relying parties outside of the cluster: serve it, or copy it to where it is served. May be given several times.")
+	SetOrigin(fs, ours, PublishKeysFlag)
 	o.Published.AddFlags(fs)
 }
 
@@ -51,9 +42,6 @@ func (o *Publishing) Validate() []error {
 		if slices.Contains(o.Destinations[:i], destination) {
 			p.Add(PublishKeysFlag, destination, "must not be given twice")
 		}
-	}
-	if o.MaxAge < 0 || o.MaxAge%time.Second != 0 {
-		p.Add("publish-max-age", o.MaxAge, "must be a whole number of seconds, not negative")
 	}
 	return append(p, o.Published.Validate()...)
 }

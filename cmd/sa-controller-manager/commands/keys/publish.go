@@ -4,8 +4,6 @@
 package keys
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -20,9 +18,9 @@ import (
 )
 
 const (
-	publishExamples = `  # Once, into a bucket.
+	publishExamples = `  # Once, for a web server.
   sa-controller-manager keys publish --service-account-key-ring=ring.json \
-    --service-account-issuer=https://issuer.example.com --publish-keys='s3://bucket/cluster?region=eu-central-1'
+    --service-account-issuer=https://issuer.example.com --publish-keys=file:///srv/issuer
 
   # For a workload identity pool of GCP, which takes an uploaded JWKS. From now on no key
   # signs, and none is pruned, until you have confirmed that the pool has the new one.
@@ -44,7 +42,7 @@ type publishOptions struct {
 }
 
 func newPublishCommand() *cobra.Command {
-	o := &publishOptions{publishing: options.NewPublishing()}
+	o := &publishOptions{}
 	cmd := &cobra.Command{
 		Use:   "publish",
 		Short: "Publish the keys once for relying parties, or prepare that for your hands",
@@ -52,7 +50,7 @@ func newPublishCommand() *cobra.Command {
 does all the time with the same flag, and print the JWKS, such as for an upload.
 
 Documents of another issuer stay, unless --take-over is given: then its relying parties
-refuse its tokens. Documents of a newer generation of the ring stay in any case.
+refuse its tokens.
 
 --published-manually=NAME records in the ring that you publish the keys at a place of that
 name yourself. From then on "rotate activate" and "prune" wait for "publish confirm".`,
@@ -62,8 +60,7 @@ name yourself. From then on "rotate activate" and "prune" wait for "publish conf
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "With --publish-keys: https `URL` of the issuer, as kube-apiserver has it first.")
 	options.AddSome(cmd.Flags(), map[string]string{
-		options.PublishKeysFlag: "`Destination` to write to, as for the manager: file:///DIRECTORY or s3://BUCKET/PREFIX?endpoint=HOST:PORT&region=NAME&ca-file=FILE. May be given several times.",
-		"publish-max-age":       "",
+		options.PublishKeysFlag: "`Directory` to write to, as for the manager: file:///DIRECTORY. May be given several times.",
 	}, &o.publishing)
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", o.takeOver, "Replace the documents of another issuer, too. Its tokens are refused from then on.")
 	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual, "Record in the ring that you publish the keys yourself at a place of this `name`.")
@@ -71,7 +68,7 @@ name yourself. From then on "rotate activate" and "prune" wait for "publish conf
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
 		}
-		return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return o.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
 	cmd.AddCommand(newConfirmCommand(), newForgetCommand())
 	return cmd
@@ -89,7 +86,7 @@ func (o *publishOptions) validate() []error {
 	return p
 }
 
-func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
+func (o *publishOptions) run(stdout, stderr io.Writer) error {
 	if o.manual != "" {
 		if err := changeManual(o.ring, func(state rotation.State) (rotation.State, error) { return rotation.AddManual(state, o.manual) }); err != nil {
 			return err
@@ -99,23 +96,17 @@ func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	documents := publish.Publisher{Issuer: o.issuer, MaxAge: o.publishing.MaxAge, TakeOver: o.takeOver}
+	documents := publish.Publisher{Issuer: o.issuer, TakeOver: o.takeOver}
 	for _, text := range o.publishing.Destinations {
 		to, err := publish.Parse(text)
 		if err != nil {
 			return err // Validate has parsed it too
 		}
-		result, err := documents.Pass(ctx, to, state.Ring())
-		if errors.Is(err, publish.ErrConflict) {
-			err = fmt.Errorf("%w: run the command again", err)
-		}
+		wrote, err := documents.Pass(to, state.Ring())
 		if err != nil {
 			return fmt.Errorf("publish the keys at %s: %w", to, err)
 		}
-		fmt.Fprintf(stderr, "%s: documents written: %q.\n", to, result.Wrote)
-		for _, id := range result.Foreign {
-			fmt.Fprintf(stderr, "%s: key %.70q, which was never in the ring, was removed.\n", to, id)
-		}
+		fmt.Fprintf(stderr, "%s: documents written: %q.\n", to, wrote)
 	}
 	jwks, err := signing.MarshalJWKS(state.Ring().KeySet().All())
 	if err != nil {

@@ -1,10 +1,11 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package publishing
+package federation_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -17,10 +18,12 @@ const (
 	second = "second cluster"
 )
 
+func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
+
 // start starts both clusters, and a holder that presents tokens to them.
-func start(t *testing.T, bucket string, interval time.Duration, flags ...string) *federation.World {
+func start(t *testing.T, maxAge, interval time.Duration, flags ...string) *federation.World {
 	t.Helper()
-	w, err := federation.Start(t.Context(), federation.Config{Gateway: gateway, Bucket: bucket, Binary: testcluster.Binary(t), Flags: flags})
+	w, err := federation.Start(t.Context(), federation.Config{Binary: testcluster.Binary(t), MaxAge: maxAge, Flags: flags})
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
 	t.Cleanup(func() {
@@ -47,7 +50,7 @@ func start(t *testing.T, bucket string, interval time.Duration, flags ...string)
 // TestGate: the second kube-apiserver keeps the JWKS for 20 s, as relying parties do for longer. It
 // refuses the tokens of a key that is forced to sign before, and none of a key that waits.
 func TestGate(t *testing.T) {
-	w := start(t, "gate", 200*time.Millisecond, "--publish-max-age=50s")
+	w := start(t, 50*time.Second, 200*time.Millisecond)
 	for i, c := range []struct {
 		flag    string
 		refused bool

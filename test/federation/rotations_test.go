@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package publishing
+package federation_test
 
 import (
 	"context"
@@ -36,8 +36,8 @@ const (
 // holder presents a token of each key to both clusters every second until the key is pruned.
 func TestRotationsUnderFaults(t *testing.T) {
 	await.Long(t)
-	w := start(t, "rotations", time.Second, append(testcluster.ShortLease("rotations"),
-		"--publish-max-age=5s", "--rotate-every="+every.String(), "--cache-age=5s", "--hold-down=0s", "--longest-token-lifetime="+lifetime.String())...)
+	w := start(t, 5*time.Second, time.Second, append(testcluster.ShortLease("rotations"),
+		"--rotate-every="+every.String(), "--cache-age=5s", "--hold-down=0s", "--longest-token-lifetime="+lifetime.String())...)
 	replicas := &replicas{world: w, running: []*devcluster.Manager{w.Manager, nil}}
 	replicas.start(t, 1)
 	// By key ID: the steps that the log of a manager may lack.
@@ -55,7 +55,7 @@ func TestRotationsUnderFaults(t *testing.T) {
 			t.Helper()
 			killCommand(t, w, "prune", "--hold-down=0s", "--longest-token-lifetime="+lifetime.String())
 		},
-		func(t *testing.T) { t.Helper(); withoutBucket(t, w, replicas) },
+		func(t *testing.T) { t.Helper(); unmounted(t, w, replicas) },
 		func(t *testing.T) { t.Helper(); withStaleEdge(t, w) },
 	}
 	for n := 1; n <= rotations; n++ {
@@ -166,10 +166,10 @@ func killCommand(t *testing.T, w *federation.World, words ...string) string {
 	return next
 }
 
-func withoutBucket(t *testing.T, w *federation.World, replicas *replicas) {
+func unmounted(t *testing.T, w *federation.World, replicas *replicas) {
 	t.Helper()
 	awaitRounds(t, w, 1) // so that the second cluster has read the key that signs now
-	restore, err := w.Gateway.RemoveBucket(w.Bucket)
+	restore, err := w.Unmount()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,39 +135,3 @@ func TestABundleIsItsOwn(t *testing.T) {
 	clear(given)
 	testutil.Check(t, "PEM after the caller has used its slice for something else", want, string(got.PEM()))
 }
-
-func TestSource(t *testing.T) {
-	t.Parallel()
-	first, second := bundle(t, "first"), bundle(t, "second")
-	if got := NewSource(nil).Current(); got != nil {
-		t.Errorf("a source of nothing has %v", got)
-	}
-
-	source := NewSource(first)
-	var told []string
-	listen := func(name string) {
-		source.OnChange(func() {
-			which := "first"
-			if source.Current() == second {
-				which = "second"
-			}
-			told = append(told, name+" sees "+which)
-		})
-	}
-	source.Set(second) // nobody asked yet
-	listen("one")
-	listen("other")
-	if source.Current() != second {
-		t.Errorf("Current is not what was set last")
-	}
-	source.Set(first)
-	source.Set(second)
-	source.Set(second)
-
-	want := []string{
-		"one sees first", "other sees first",
-		"one sees second", "other sees second",
-		"one sees second", "other sees second",
-	}
-	testutil.Check(t, "notifications", want, told)
-}

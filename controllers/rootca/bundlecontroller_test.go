@@ -4,7 +4,12 @@
 package rootca
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -79,9 +84,11 @@ func TestARestart(t *testing.T) {
 		edit      func(*cluster)
 		published string
 		stored    string
+		later     string // what is published once the first overlap has ended; as at first if empty
 	}{
-		"InOverlap":  {reason: "the union stays, and its end", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s"},
-		"ChangedNow": {reason: "the file changed while nobody looked", file: "C", overlap: time.Hour, published: "CBA", stored: "C B@1h10m0s A@1h0m0s"},
+		"InOverlap":  {reason: "the union stays, and its end", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s", later: "B"},
+		"ChangedNow": {reason: "the file changed while the process was down", file: "C", overlap: time.Hour, published: "CBA", stored: "C B@1h10m0s A@1h0m0s", later: "CB"},
+		"NoOverlap":  {reason: "with an overlap of 0 it ends", file: "B", published: "B", stored: "B"},
 		"NoState":    {reason: "somebody deleted it", file: "B", overlap: time.Hour, edit: (*cluster).remove, published: "B", stored: "none"},
 		"Emptied": {reason: "likewise", file: "B", overlap: time.Hour, published: "B", stored: "B", edit: func(c *cluster) {
 			c.edit(func(o *corev1.Secret) { o.Data = nil })
@@ -89,7 +96,7 @@ func TestARestart(t *testing.T) {
 		"Garbage": {reason: "is healed", file: "B", overlap: time.Hour, published: "B", stored: "B", edit: func(c *cluster) {
 			c.edit(func(o *corev1.Secret) { o.Data = map[string][]byte{"hello": []byte("world")} })
 		}},
-		"HalfGarbage": {reason: "what is whole counts", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s", edit: func(c *cluster) {
+		"HalfGarbage": {reason: "what is whole counts", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s", later: "B", edit: func(c *cluster) {
 			c.edit(func(o *corev1.Secret) { o.Data["current.crt"] = []byte("-----BEGIN") })
 		}},
 	}
@@ -106,6 +113,10 @@ func TestARestart(t *testing.T) {
 				second := c.start(tc.file, tc.overlap)
 				testutil.Check(t, tc.reason+": published", tc.published, second.published())
 				testutil.Check(t, tc.reason+": state", tc.stored, c.stored())
+				time.Sleep(50*time.Minute - time.Second)
+				testutil.Check(t, "published until the end", tc.published, second.published())
+				time.Sleep(time.Second)
+				testutil.Check(t, "published after the end", cmp.Or(tc.later, tc.published), second.published())
 			})
 		})
 	}
@@ -118,7 +129,7 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 		do   func(*cluster)
 		told string
 	}{
-		"Applied": {func(c *cluster) { c.remove(); c.restore() }, "wrote it again: it was emptied"},
+		"Applied": {func(c *cluster) { c.remove(); c.restore() }, ""},
 		"Garbage": {func(c *cluster) { c.edit(func(o *corev1.Secret) { delete(o.Data, keyCurrent) }) }, "wrote it again: current.crt: is empty, want PEM with at least one certificate"},
 		"Shrunk": {func(c *cluster) {
 			c.edit(func(o *corev1.Secret) { o.Data = c.state(c.t, "B", time.Time{}).encode() })
@@ -184,92 +195,142 @@ func TestAConfigMapPlantsNoRootCA(t *testing.T) {
 	})
 }
 
-func TestANewerState(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, "AB")
-		first := c.start("A", time.Hour)
-		synctest.Wait()
-		first.stop()
-		c.edit(func(o *corev1.Secret) { o.Data["schema-version"] = []byte("2") })
-		c.requests()
-
-		second := c.start("B", time.Hour)
-		testutil.Check(t, "published at first", "(B)", second.published())
-		time.Sleep(maxProvisional + time.Minute)
-		testutil.Check(t, "published after a while", "B", second.published())
-		second.offer("A")
-		testutil.Check(t, "memory works all the same", "AB", second.published())
-		if writes := c.requests(); writes["update"]+writes["create"] > 0 {
-			t.Errorf("somebody else's state is written: %v", writes)
-		}
-		testutil.Check(t, "first Event", `process: Warning RootCAStateUnavailable Publish: use secret kube-system/sa-controller-manager-root-ca: its schema-version is "2", `+
-			`this program knows "1" only: run the newer version, or empty the Secret to give up what is in overlap; `+
-			`until that is fixed a restart may end the overlap of a previous root CA before its time`, c.recorded()[0])
-		c.edit(func(o *corev1.Secret) { o.Data = nil })
-		time.Sleep(time.Minute)
-		testutil.Check(t, "state after that", "A B", strings.Split(c.stored(), "@")[0])
-	})
-}
-
+// What is published may hold a root CA that must stay, and that only the state knows.
 func TestTheStateCannotBeRead(t *testing.T) {
 	t.Parallel()
+	set := func(version string) func(c *cluster) {
+		return func(c *cluster) { c.edit(func(o *corev1.Secret) { o.Data["schema-version"] = []byte(version) }) }
+	}
 	cases := map[string]struct {
-		err  error
-		told int
-	}{"Forbidden": {controllertest.Forbidden("secrets"), 1}, "Down": {errDown, 0}}
+		begin, end func(*cluster)
+		overlap    time.Duration
+		told       string // the Event
+		published  string // once it can be read
+	}{
+		"Down": {
+			begin: func(c *cluster) { c.fail(errDown, "get") }, end: func(c *cluster) { c.fail(nil, "get") }, overlap: 3 * time.Hour, published: "CBA",
+		},
+		"Forbidden": {
+			begin: func(c *cluster) { c.fail(controllertest.Forbidden("secrets"), "get") }, end: func(c *cluster) { c.fail(nil, "get") }, overlap: 3 * time.Hour,
+			told:      "read secret kube-system/sa-controller-manager-root-ca: ",
+			published: "CBA",
+		},
+		"Newer": {
+			begin: set("2"), end: set("1"), overlap: 3 * time.Hour,
+			told: "use secret kube-system/sa-controller-manager-root-ca: its schema-version is \"2\", " +
+				"this program knows \"1\" only: run the newer version, or empty the Secret to drop the overlapping certificates; ",
+			published: "CBA",
+		},
+		"Emptied": {
+			begin: set("2"), end: func(c *cluster) { c.edit(func(o *corev1.Secret) { o.Data = nil }) }, overlap: 3 * time.Hour,
+			told: "run the newer version, or empty the Secret", published: "C",
+		},
+		"NoOverlap": {begin: func(c *cluster) { c.fail(errDown, "get") }, end: func(c *cluster) { c.fail(nil, "get") }, published: "C"},
+	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, "ABC")
-				first := c.overlapping()
+				first := c.start("A", 3*time.Hour)
+				synctest.Wait()
+				first.offer("B")
+				synctest.Wait()
 				first.stop()
 				told := len(c.recorded())
 
-				c.fail(tc.err, "get")
-				second := c.start("B", time.Hour)
-				testutil.Check(t, "what is published is left alone", "(B)", second.published())
-				time.Sleep(3 * time.Minute)
-				testutil.Check(t, "for minutes", "(B)", second.published())
-				testutil.Check(t, "Events", tc.told, len(c.recorded())-told)
-				if n := c.requests()["get"]; n > 20 {
-					t.Errorf("%d requests in 3 minutes", n)
+				tc.begin(c)
+				c.requests()
+				second := c.start("B", tc.overlap)
+				testutil.Check(t, "published at the start", "unknown", second.published())
+				second.offer("C")
+				time.Sleep(time.Hour)
+				testutil.Check(t, "published an hour later", "unknown", second.published())
+				testutil.Check(t, "consumers told", 0, second.sets)
+				requests := c.requests()
+				if n := requests["get"]; n < 30 || n > 100 {
+					t.Errorf("%d requests in an hour", n)
 				}
-				c.fail(nil, "get")
+				testutil.Check(t, "writes", 0, requests["update"]+requests["create"])
+				events := strings.Join(c.recorded()[told:], "\n")
+				if tc.told == "" && events != "" || !strings.Contains(events, tc.told) {
+					t.Errorf("Events are %q, want %q", events, tc.told)
+				}
+				if tc.told != "" && !strings.Contains(events, "until that is fixed this process publishes no root CA and fills no token Secret") {
+					t.Errorf("Events do not name the consequence: %q", events)
+				}
+
+				tc.end(c)
 				time.Sleep(time.Minute)
-				testutil.Check(t, "once it can be read", "BA", second.published())
-				testutil.Check(t, "state", "B A@1h0m0s", c.stored())
+				testutil.Check(t, "once it can be read", tc.published, second.published())
 			})
 		})
 	}
 }
 
-func TestTheStateIsNotAwaitedForEver(t *testing.T) {
+// TestTheUnionIsTooLarge: the last union stays, without what has ended, until the file fits beside it.
+func TestTheUnionIsTooLarge(t *testing.T) {
 	t.Parallel()
+	many := bytes.Join(slices.Collect(func(yield func([]byte) bool) {
+		for i := 0; i < 40 && yield(certificate(t, fmt.Sprintf("%4000d", i))); i++ {
+		}
+	}), nil)
+	testutil.Check(t, "many certificates fit into a file, and not beside the largest", true, len(many) < maxBundle && len(many) > maxUnion-maxBundle)
 	cases := map[string]struct {
-		reason  string
-		overlap time.Duration
-		do      func(*process)
-		after   time.Duration
-		want    string
+		reason   string
+		files    string // of the first process, one after the other: letters, and M for many certificates
+		restarts bool   // before the last file, which is C with comments
+		overlap  time.Duration
+
+		atOnce, inAnHour, inTwoHours string // published
+		fails                        bool
 	}{
-		"LongOverlap":  {overlap: time.Hour, after: maxProvisional + time.Minute, want: "B"},
-		"ShortOverlap": {reason: "what was in overlap has ended by then", overlap: 30 * time.Second, after: time.Minute, want: "B"},
-		"NoOverlap":    {reason: "there is nothing to wait for", want: "B"},
-		"NewFile":      {reason: "who changes the file now wants that to reach everybody", overlap: time.Hour, do: func(p *process) { p.offer("C") }, want: "CB"},
+		"Fits":           {files: "AB", overlap: time.Hour, atOnce: "CBA", inAnHour: "C", inTwoHours: "C"},
+		"UntilOthersEnd": {files: "MB", overlap: time.Hour, atOnce: "BM", inAnHour: "CB", inTwoHours: "C", fails: true},
+		"Restarted":      {reason: "the last union is in the state", files: "MB", restarts: true, overlap: time.Hour, atOnce: "BM", inAnHour: "CB", inTwoHours: "C", fails: true},
+		"NeverEnds":      {reason: "what is current has no end", files: "M", overlap: time.Hour, atOnce: "M", inAnHour: "M", inTwoHours: "M", fails: true},
+		"NoOverlap":      {reason: "there is no union", files: "MB", restarts: true, atOnce: "C", inAnHour: "C", inTwoHours: "C"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t, "ABC")
-				c.fail(errDown, "get")
-				p := c.start("B", tc.overlap)
-				synctest.Wait()
-				if tc.do != nil {
-					tc.do(p)
+				parse := func(text []byte) *Bundle {
+					b, err := ParseBundle(text)
+					testutil.Must(t, err)
+					return b
 				}
-				time.Sleep(tc.after)
-				testutil.Check(t, tc.reason, tc.want, p.published())
+				file := func(name rune) *Bundle {
+					if name == 'M' {
+						return parse(many)
+					}
+					return c.bundle(t, string(name))
+				}
+				text := []byte(c.pem("C"))
+				large := parse(append(text, bytes.Repeat([]byte("#"), maxBundle-len(text))...))
+
+				p := c.startWith(file(rune(tc.files[0])), time.Hour)
+				synctest.Wait()
+				for _, name := range tc.files[1:] {
+					p.Set(file(name))
+					time.Sleep(time.Second)
+				}
+				if tc.restarts {
+					p.stop()
+					p = c.startWith(large, tc.overlap)
+				} else {
+					p.Set(large)
+				}
+				synctest.Wait()
+				published := func() string { return regexp.MustCompile(`\?+`).ReplaceAllString(p.published(), "M") }
+				testutil.Check(t, tc.reason+": published at once", tc.atOnce, published())
+				testutil.Check(t, "the Event says so", tc.fails, strings.Contains(strings.Join(c.recorded(), "\n"),
+					"Warning RootCAOverlapTooLarge Publish: the root CA file and the root CAs in overlap are too large together: "))
+				time.Sleep(time.Hour + time.Minute) // a failed sync is retried within a minute
+				testutil.Check(t, tc.reason+": published in an hour", tc.inAnHour, published())
+				time.Sleep(time.Hour + time.Minute)
+				testutil.Check(t, tc.reason+": published in two hours", tc.inTwoHours, published())
+				p.offer("A")
+				testutil.Check(t, "what fits is published", "A", published()[:1])
 			})
 		})
 	}
@@ -335,34 +396,34 @@ func TestAnAPIThatHangsDoesNotHoldUpTheUnion(t *testing.T) {
 	})
 }
 
-func TestOfferOnAReplicaThatDoesNotLead(t *testing.T) {
+// Each term begins with the file as it is by then, and with the state.
+func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, "AB")
-		k := NewBundleController(BundleControllerConfig{Client: c.Client, Source: NewSource(nil), File: c.bundle(t, "A"), Overlap: time.Hour})
-		k.Set(c.bundle(t, "B"))
-		testutil.Check(t, "requests", map[string]int{}, c.requests())
+		c := newCluster(t, "ABC")
+		source := NewSource(c.bundle(t, "A"), nil)
+		sets := 0
+		source.Register("test", Writer{Changed: func() { sets++ }})
+		k := NewBundleController(BundleControllerConfig{Client: c.Client, Source: source, Overlap: time.Hour, Recorder: c.Recorder(), Process: &corev1.ObjectReference{Kind: "Lease", Name: "process"}})
+		p := &process{BundleController: k, cluster: c}
 		c.edit(func(o *corev1.Secret) { o.Data = c.state(t, "A", c.began).encode() })
-		for range 2 { // terms
+		c.requests()
+		for _, term := range []struct{ file, published string }{{"B", "BA"}, {"C", "CBA"}} {
+			sets = 0
+			p.offer(term.file)
+			testutil.Check(t, "published before the term", "unknown", p.published())
+			testutil.Check(t, "requests before the term", map[string]int{}, c.requests())
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			time.AfterFunc(time.Second/2, func() {
-				testutil.Check(t, "published once it leads", "BA", c.read(k.Source.Current().PEM()))
+				bundle, err := source.Current()
+				testutil.Must(t, err)
+				testutil.Check(t, "published once it leads", term.published, c.read(bundle.PEM()))
 			})
 			testutil.Must(t, k.Run(ctx))
 			cancel()
-			testutil.Check(t, "for the beginning of the next term", "B", c.read(k.Source.Current().PEM()))
+			testutil.Check(t, "published after the term", "unknown", p.published())
+			testutil.Check(t, "changes that writers were told", 1, sets)
+			c.requests()
 		}
-	})
-}
-
-// A root CA that is compromised must not be published again by a replica that begins to
-// lead, before it has looked at the state.
-func TestNewLeaderBeginsWithTheFileAsItIs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, "AB")
-		k := NewBundleController(BundleControllerConfig{Client: c.Client, Source: NewSource(c.bundle(t, "A")), File: c.bundle(t, "A")})
-		k.Set(c.bundle(t, "B")) // and makes no queue, whose goroutines would outlive the bubble
-		testutil.Check(t, "what other controllers find when they start", "B", c.read(k.Source.Current().PEM()))
 	})
 }

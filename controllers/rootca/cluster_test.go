@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/component-base/metrics"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/controllertest"
@@ -70,7 +69,7 @@ func (c *cluster) stored() string {
 	if err != nil || damage != "" {
 		return "damaged"
 	}
-	sortPrevious(got.previous)
+	got.sort()
 	return c.describe(got, c.began)
 }
 
@@ -123,14 +122,18 @@ type process struct {
 
 func (c *cluster) start(file string, overlap time.Duration) *process {
 	c.t.Helper()
+	return c.startWith(c.bundle(c.t, file), overlap)
+}
+
+func (c *cluster) startWith(file *Bundle, overlap time.Duration) *process {
+	c.t.Helper()
 	p := &process{cluster: c}
-	source := NewSource(c.bundle(c.t, file))
-	source.OnChange(func() { p.sets++ })
+	source := NewSource(file, nil)
+	source.Register("test", Writer{Changed: func() { p.sets++ }})
 	p.BundleController = NewBundleController(BundleControllerConfig{
-		Client: c.Client, Source: source, File: source.Current(), Overlap: overlap,
+		Client: c.Client, Source: source, Overlap: overlap,
 		Recorder: c.Recorder(),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"},
-		Metrics:  NewMetrics(metrics.NewKubeRegistry().MustRegister),
 		Clock:    c.clock,
 	})
 	p.stop = testutil.Start(c.t, p.Run)
@@ -147,15 +150,14 @@ func (c *cluster) overlapping() *process {
 	return p
 }
 
-// published is what the Source has, in brackets while it is provisional.
+// published is what the Source has, "unknown" before the state was read.
 func (p *process) published() string {
 	synctest.Wait()
-	bundle := p.Source.Current()
-	word := p.cluster.read(bundle.PEM())
-	if bundle.provisional {
-		return "(" + word + ")"
+	bundle, err := p.Source.Current()
+	if err != nil {
+		return "unknown"
 	}
-	return word
+	return p.cluster.read(bundle.PEM())
 }
 
 func (p *process) offer(file string) { p.Set(p.cluster.bundle(p.cluster.t, file)) }

@@ -32,21 +32,14 @@ func planConfigMap(active bool, found *informers.RootCA, bundle *Bundle) action 
 		return none
 	case found == nil && active:
 		return create
-	case found == nil, found.DeletionTimestamp != nil, !needsUpdate(found, bundle):
+	case found == nil, found.DeletionTimestamp != nil:
+		return none
+	case !bundle.NeedsUpdate(found.Has, found.Hash) && !found.Extra && found.Described:
 		return none
 	case found.Immutable:
 		return refuse
 	}
 	return update
-}
-
-// needsUpdate is false for a ConfigMap with a bundle while ours is provisional, because every update
-// replaces the bundle.
-func needsUpdate(found *informers.RootCA, bundle *Bundle) bool {
-	if bundle.NeedsUpdate(found.Has, found.Hash) {
-		return true
-	}
-	return !bundle.provisional && (found.Extra || !found.Described)
 }
 
 // render returns the wanted ConfigMap, which keeps the metadata of other writers.

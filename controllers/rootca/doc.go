@@ -5,14 +5,14 @@
 // kube-apiserver with.
 //
 // A Source holds the current bundle for all consumers, so that token Secrets and ConfigMaps never
-// disagree about it. A BundleController decides on the bundle: the content of the file and, during
-// an overlap, its previous content. A Publisher writes the bundle into ConfigMap kube-root-ca.crt
-// of every Active namespace. BundleController and Publisher run on the leader only.
+// disagree about it, and has another bundle in their objects replaced at one rate. A BundleController
+// decides on the bundle: the content of the file and, during an overlap, its previous content. A
+// Publisher writes the bundle into ConfigMap kube-root-ca.crt of every Active namespace.
+// BundleController and Publisher run on the leader only.
 //
 // The previous certificates and the ends of their overlaps are kept in a Secret in kube-system, the
 // state. They are never read back from kube-root-ca.crt, which every editor of a namespace can
-// write. No bundle is ever empty or invalid. While the state is unknown, no published bundle is
-// replaced by a smaller one, for a bounded time.
+// write. No bundle is ever empty or invalid. Nothing is published before the state was read.
 //
-// A Source is safe for concurrent use.
+// A Source is safe for concurrent use once its Writers are registered.
 package rootca

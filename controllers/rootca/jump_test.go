@@ -46,21 +46,3 @@ func TestOverlapAcrossAJump(t *testing.T) {
 		})
 	}
 }
-
-// TestStateIsAwaitedAcrossAJump: what is published is left alone for as long as without a
-// jump.
-func TestStateIsAwaitedAcrossAJump(t *testing.T) {
-	t.Parallel()
-	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
-		clock, c := testutil.NewJumpingClock(), newCluster(t, "AB")
-		c.clock = clock
-		c.fail(errDown, "get")
-		p := c.start("B", 24*time.Hour)
-		synctest.Wait()
-		clock.Jump(jump)
-		time.Sleep(maxProvisional - time.Second)
-		testutil.Check(t, "published until the end", "(B)", p.published())
-		time.Sleep(2 * time.Minute)
-		testutil.Check(t, "published after it", "B", p.published())
-	})
-}

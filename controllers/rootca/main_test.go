@@ -81,7 +81,7 @@ func (a authorities) state(t testing.TB, text string, now time.Time) state {
 	for i, field := range strings.Fields(text) {
 		if i == 0 {
 			if field != "-" {
-				s.current = a.certificates(field)
+				s.file = a.bundle(t, field)
 			}
 			continue
 		}
@@ -95,8 +95,8 @@ func (a authorities) state(t testing.TB, text string, now time.Time) state {
 
 func (a authorities) describe(s state, now time.Time) string {
 	fields := []string{"-"}
-	if len(s.current) > 0 {
-		fields[0] = a.word(s.current)
+	if s.file != nil {
+		fields[0] = a.word(s.current())
 	}
 	for _, f := range s.previous {
 		fields = append(fields, fmt.Sprintf("%s@%v", a.word([]*x509.Certificate{f.certificate}), f.until.Sub(now)))

@@ -16,12 +16,11 @@ import (
 
 // Metrics are upstream's for the publisher, so that dashboards and alerts for
 // kube-controller-manager still work (pkg/controller/certificates/rootcacertpublisher/metrics.go),
-// and two of ours.
+// and one of ours.
 type Metrics struct {
 	syncs    *metrics.CounterVec
 	duration *metrics.HistogramVec
 	replaced *metrics.CounterVec
-	outdated *metrics.GaugeVec
 }
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
@@ -44,12 +43,8 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Help: "Root CA bundles of this program that another process replaced while the leader watched, in token Secrets (secrets) " +
 				"or ConfigMaps kube-root-ca.crt (configmaps).",
 		}, []string{"resource"}),
-		outdated: metrics.NewGaugeVec(&metrics.GaugeOpts{
-			Name: "sacm_root_ca_outdated_objects",
-			Help: "Token Secrets (secrets) and ConfigMaps kube-root-ca.crt (configmaps) that hold another root CA bundle than the one in force, on the leader.",
-		}, []string{"resource"}),
 	}
-	mustRegister(m.syncs, m.duration, m.replaced, m.outdated)
+	mustRegister(m.syncs, m.duration, m.replaced)
 	for _, resource := range []corev1.ResourceName{corev1.ResourceSecrets, corev1.ResourceConfigMaps} {
 		m.replaced.WithLabelValues(string(resource)) // an alert needs the zero before the first one
 	}
@@ -59,10 +54,6 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 // Replaced counts that another process replaced our bundle in an object of a resource.
 func (m *Metrics) Replaced(resource corev1.ResourceName) {
 	m.replaced.WithLabelValues(string(resource)).Inc()
-}
-
-func (m *Metrics) setOutdated(resource corev1.ResourceName, n int) {
-	m.outdated.WithLabelValues(string(resource)).Set(float64(n))
 }
 
 // observe counts one sync.

@@ -4,7 +4,7 @@
 package rootca
 
 import (
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,8 +47,8 @@ func TestPlan(t *testing.T) {
 		"Superset":        {reason: "the person has made the union", file: "BA", known: "A", overlap: hour, published: "BA", state: "BA"},
 		"Subset":          {reason: "and ends it", file: "B", known: "BA", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, began: "A", notTheFilesOwnBytes: true},
 		"Reordered":       {file: "BA", known: "AB", overlap: hour, published: "BA", state: "BA"},
-		"Repeated":        {reason: "the file is published as it is, even so", file: "AA", known: "A", overlap: hour, published: "AA", state: "A"},
-		"RepeatedUnion":   {reason: "a union has each once", file: "BB", known: "A", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, began: "A", notTheFilesOwnBytes: true},
+		"Repeated":        {reason: "the file is published as it is, even so", file: "AA", known: "A", overlap: hour, published: "AA", state: "AA"},
+		"RepeatedUnion":   {reason: "the file as it is, even so", file: "BB", known: "A", overlap: hour, published: "BBA", state: "BB A@1h0m0s", next: hour, began: "A", notTheFilesOwnBytes: true},
 		"AlsoCurrent":     {reason: "an edited state", file: "B", known: "A A@20m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
 		"EndedAndCurrent": {reason: "an edited state: what has ended does not begin again", file: "B", known: "A A@-1s", overlap: hour, published: "B", state: "B", ended: "A"},
 		"PreviousTwice":   {reason: "an edited state", file: "B", known: "B A@20m A@40m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
@@ -66,14 +66,14 @@ func TestPlan(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			file := a.bundle(t, tc.file)
-			got := plan(file, a.state(t, tc.known, now), now, tc.overlap, 0)
+			got := plan(file, a.state(t, tc.known, now), now, tc.overlap)
 			testutil.Check(t, tc.reason+"\npublished", tc.published, a.read(got.published.PEM()))
 			testutil.Check(t, tc.reason+"\nstate", tc.state, a.describe(got.state, now))
 			testutil.Check(t, "began", tc.began, a.word(got.began))
 			testutil.Check(t, "ended", tc.ended, a.word(got.ended))
 			var next time.Duration
-			if !got.next.IsZero() {
-				next = got.next.Sub(now)
+			if n := len(got.state.previous); n > 0 {
+				next = got.state.previous[n-1].until.Sub(now)
 			}
 			testutil.Check(t, "next", tc.next, next)
 			if (got.published != file) != tc.notTheFilesOwnBytes {
@@ -81,7 +81,7 @@ func TestPlan(t *testing.T) {
 			}
 
 			// What was decided once is decided again, as after a restart.
-			again := plan(file, got.state, now, tc.overlap, 0)
+			again := plan(file, got.state, now, tc.overlap)
 			testutil.Check(t, "state decided again", a.describe(got.state, now), a.describe(again.state, now))
 			testutil.Check(t, "PEM decided again", string(got.published.PEM()), string(again.published.PEM()))
 			if len(again.began)+len(again.ended) > 0 {
@@ -95,71 +95,34 @@ func TestPlanNeverEndsTooEarly(t *testing.T) {
 	t.Parallel()
 	a := newAuthorities(t, "AB")
 	now := time.Date(2026, 11, 21, 8, 0, 0, 1, time.UTC)
-	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, time.Second, 0)
-	testutil.Check(t, "a whole second, rounded up", now.Add(2*time.Second-1), got.next)
-	later := plan(a.bundle(t, "B"), got.state, now.Add(time.Millisecond), time.Second, 0)
-	testutil.Check(t, "the end after a millisecond", got.next, later.next)
+	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, time.Second)
+	testutil.Check(t, "a whole second, rounded up", now.Add(2*time.Second-1), got.state.previous[0].until)
+	later := plan(a.bundle(t, "B"), got.state, now.Add(time.Millisecond), time.Second)
+	testutil.Check(t, "the end after a millisecond", got.state.previous[0].until, later.state.previous[0].until)
 }
 
 func TestPlanOfNoOverlapWithinASecond(t *testing.T) {
 	t.Parallel()
 	a := newAuthorities(t, "AB")
 	now := time.Date(2026, 11, 21, 8, 0, 0, 1, time.UTC)
-	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, 0, 0)
+	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, 0)
 	testutil.Check(t, "published, although the second is not over", "B", a.read(got.published.PEM()))
 }
 
-func TestAUnionIsBounded(t *testing.T) {
+// What is around the certificates of the file stays in a union.
+func TestAUnionHoldsTheFileAsItIs(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
 	a := newAuthorities(t, "AB")
-	each := len(a.pem("A"))
-	var known state
-	for i := range maxUnion/each + 10 {
-		large := *a['A']
-		large.Raw = append(slices.Clone(a['A'].Raw), byte(i>>8), byte(i)) // another certificate, of the same size
-		known.previous = append(known.previous, previousCert{&large, now.Add(time.Duration(i) * time.Second)})
-	}
-	got := plan(a.bundle(t, "B"), known, now, 100*time.Hour, 0)
-	if size := len(got.published.PEM()); size > maxUnion || size < maxUnion-2*each {
-		t.Errorf("the union has %d bytes, want nearly %d", size, maxUnion)
-	}
-	size := 0
-	for key, value := range got.state.encode() {
-		size += len(key) + len(value)
-	}
-	if size > 1<<20 {
-		t.Errorf("the state has %d bytes, which no ConfigMap can hold", size)
-	}
-	if len(got.evicted) == 0 || len(got.evicted)+len(got.ended)+len(got.state.previous) != len(known.previous) {
-		t.Errorf("%d are dropped, %d have ended and %d stay of %d", len(got.evicted), len(got.ended), len(got.state.previous), len(known.previous))
-	}
-	if last := got.state.previous[0].until; !last.Equal(known.previous[len(known.previous)-1].until) {
-		t.Error("the one that ends last is dropped")
-	}
-	testutil.Check(t, "the first one that is dropped ends before what stays", true,
-		known.previous[len(got.evicted)+len(got.ended)].until.Equal(got.next))
-}
-
-func TestMerge(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	a := newAuthorities(t, "ABCD")
-	cases := map[string]struct{ reason, found, held, want string }{
-		"Nothing":           {found: "-", held: "-", want: "-"},
-		"Start":             {found: "A B@5m0s", held: "-", want: "A B@5m0s"},
-		"NoState":           {found: "-", held: "B A@9m0s", want: "B A@9m0s"},
-		"FileOfTheStart":    {reason: "the file had changed while we were down and the state could not be read at once", found: "A", held: "B", want: "BA"},
-		"EndsAreOurs":       {found: "A B@5m0s", held: "C B@9m0s", want: "CA B@9m0s"},
-		"CurrentOfBoth":     {found: "A", held: "A", want: "A"},
-		"PreviousIsCurrent": {found: "B A@5m0s", held: "A", want: "AB"},
-		"CurrentIsPrevious": {found: "A", held: "B A@5m0s", want: "B A@5m0s"},
-		"More":              {found: "A D@3m0s", held: "B C@5m0s", want: "BA C@5m0s D@3m0s"},
-	}
-	for name, tc := range cases {
+	for name, end := range map[string]string{"Line": "# the end\n", "NoLine": "# the end"} {
 		t.Run(name, func(t *testing.T) {
-			got := merge(a.state(t, tc.found, now), a.state(t, tc.held, now))
-			testutil.Check(t, tc.reason, tc.want, a.describe(got, now))
+			text := "# ours\n" + a.pem("B") + end
+			file, err := ParseBundle([]byte(text))
+			testutil.Must(t, err)
+			now := time.Now()
+			got := plan(file, a.state(t, "A", now), now, time.Hour)
+			testutil.Check(t, "published", strings.TrimSuffix(text, "\n")+"\n"+a.pem("A"), string(got.published.PEM()))
+			testutil.Check(t, "in the state", text, string(got.state.encode()[keyCurrent]))
+			testutil.Check(t, "the file afterwards", text, string(file.PEM()))
 		})
 	}
 }

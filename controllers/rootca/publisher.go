@@ -6,6 +6,7 @@ package rootca
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,9 @@ const (
 
 	// workers is more than upstream's one, because a worker mostly waits for kube-apiserver.
 	workers = 8
+
+	// createdCheck is how long the watch has to show a created ConfigMap.
+	createdCheck = time.Second
 )
 
 // PublisherConfig is what a Publisher needs. Clock may be nil.
@@ -53,7 +57,6 @@ type Publisher struct {
 	namespaceInformer cache.SharedIndexInformer
 	configMapInformer cache.SharedIndexInformer
 	queue             *reconcile.Runner[string]
-	pacing            pacing
 }
 
 // NewPublisher builds a Publisher that does not run yet.
@@ -65,11 +68,12 @@ func NewPublisher(config PublisherConfig) *Publisher {
 	p.namespaces, p.namespaceInformer = config.Informers.Namespaces()
 	p.configMaps, p.configMapInformer = config.Informers.RootCAs()
 	p.queue = reconcile.New(reconcile.Config[string]{
-		Name: publisherQueue, Workers: workers, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock,
+		Name: publisherQueue, Workers: workers, Metrics: config.Loops, Clock: config.Clock,
+		Sync: func(ctx context.Context, namespace string) error { return p.sync(ctx, namespace, false) },
 	})
-	p.pacing.reset()
-	config.Source.OnChange(p.queueAll)
-	config.Source.CountOutdated(corev1.ResourceConfigMaps, p.outdated)
+	config.Source.Register(corev1.ResourceConfigMaps, Writer{Changed: p.queueAll, Write: func(ctx context.Context, object cache.ObjectName) error {
+		return p.sync(ctx, object.Namespace, true)
+	}})
 	return p
 }
 
@@ -77,7 +81,6 @@ func NewPublisher(config PublisherConfig) *Publisher {
 // be synced. Registering the handlers replays the whole cache, so every namespace is synced
 // once at the start. Run may be called again once it has returned.
 func (p *Publisher) Run(ctx context.Context) error {
-	p.pacing.reset()
 	return reconcile.WithHandlers(func() { p.queue.Run(ctx) },
 		reconcile.Handled{
 			What:     "namespaces",
@@ -92,7 +95,7 @@ func (p *Publisher) configMapHandler() cache.ResourceEventHandler {
 	update := handler.UpdateFunc
 	handler.UpdateFunc = func(old, obj any) {
 		before, after := old.(*informers.RootCA), obj.(*informers.RootCA)
-		if p.Source.Current().Replaced(before.Hash, after.Hash) {
+		if bundle, _ := p.Source.Current(); bundle.Replaced(before.Hash, after.Hash) {
 			p.Metrics.Replaced(corev1.ResourceConfigMaps)
 		}
 		update(old, obj)
@@ -107,57 +110,38 @@ func (p *Publisher) queueAll() {
 	if err != nil {
 		return // a lister in memory has no error
 	}
-	p.pacing.reset() // no write was undone
 	for _, namespace := range namespaces {
 		p.queue.AddIfRunning(namespace.Name)
 	}
 }
 
-// outdated counts the ConfigMaps with another bundle that can be updated.
-func (p *Publisher) outdated(bundle *Bundle) int {
-	n := 0
-	for _, found := range p.configMaps.All() {
-		if planConfigMap(false, found, bundle) == update && found.Has && found.Hash != bundle.hash {
-			n++
-		}
-	}
-	return n
-}
-
-func (p *Publisher) sync(ctx context.Context, namespace string) error {
+func (p *Publisher) sync(ctx context.Context, namespace string, turn bool) error {
 	began := p.Clock.Now()
-	err := p.publish(ctx, namespace)
+	err := p.publish(ctx, namespace, turn)
 	p.Metrics.observe(p.Clock.Since(began), err)
 	return err
 }
 
-func (p *Publisher) publish(ctx context.Context, name string) error {
+// publish does nothing before the bundle is known: then all namespaces are queued. Where there is a
+// bundle it writes only if it has its turn.
+func (p *Publisher) publish(ctx context.Context, name string, turn bool) error {
 	namespace, err := p.namespaces.Get(name)
 	if apierrors.IsNotFound(err) {
-		p.pacing.forget(name)
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("look up namespace %q: %w", name, err)
 	}
-	if wait := p.pacing.wait(name, p.Clock.Now()); wait > 0 {
-		p.queue.AddAfter(name, wait)
-		return nil
-	}
-	found, bundle := p.configMaps.Get(name), p.Source.Current()
+	found := p.configMaps.Get(name)
+	bundle, _ := p.Source.Current()
 	switch planConfigMap(namespace.Status.Phase == corev1.NamespaceActive, found, bundle) {
-	case none:
-		p.pacing.forget(name) // the last write was not undone
 	case create:
 		return p.create(ctx, name, bundle)
 	case update:
-		if found.Has && found.Hash != bundle.hash {
-			if wait := p.Source.Turn(corev1.ResourceConfigMaps, name, p.Clock.Now()); wait > 0 {
-				p.queue.AddAfter(name, wait)
-				return nil
-			}
+		if !found.Has || turn {
+			return p.update(ctx, found, bundle)
 		}
-		return p.update(ctx, found, bundle)
+		p.Source.QueueWrite(corev1.ResourceConfigMaps, cache.NewObjectName(name, informers.RootCAName))
 	case refuse:
 		p.Recorder.Warn(found.Reference(), "ImmutableRootCA", "Publish",
 			"the ConfigMap is immutable and does not hold the root CA bundle as it is now: delete it, it is created again at once")
@@ -165,19 +149,18 @@ func (p *Publisher) publish(ctx context.Context, name string) error {
 	return nil
 }
 
-// create sends one request without a read. If the ConfigMap exists already, the watch brings it,
-// unless it is deleted first. A namespace that is gone or terminating needs none.
+// create sends one request without a read, and is checked on: a ConfigMap that is created and deleted
+// while the watch is interrupted causes no event. A namespace that is gone or terminating needs none.
 func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle) error {
 	configMap := render(metav1.ObjectMeta{Namespace: namespace, Name: informers.RootCAName}, bundle)
 	_, err := p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Published the root CA", "configMap", klog.KObj(configMap))
-		p.pause(namespace)
+		p.queue.AddAfter(namespace, createdCheck)
 		return nil
 	case apierrors.IsAlreadyExists(err):
-		p.pause(namespace)
-		return nil
+		return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return nil
 	default:
@@ -192,17 +175,10 @@ func (p *Publisher) update(ctx context.Context, found *informers.RootCA, bundle 
 	switch {
 	case err == nil:
 		klog.FromContext(ctx).V(2).Info("Published the root CA again", "configMap", klog.KObj(configMap))
-		p.pause(found.Namespace)
 		return nil
 	case apierrors.IsNotFound(err):
 		return nil
 	default:
 		return fmt.Errorf("update configmap %s/%s: %w", found.Namespace, found.Name, err)
 	}
-}
-
-// pause delays the next write to the namespace and queues it for then: a ConfigMap that is created
-// and deleted while the watch is interrupted causes no event.
-func (p *Publisher) pause(namespace string) {
-	p.queue.AddAfter(namespace, p.pacing.wrote(namespace, p.Clock.Now()))
 }

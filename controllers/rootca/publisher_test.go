@@ -4,9 +4,11 @@
 package rootca
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -33,7 +35,7 @@ type world struct {
 
 	mu      sync.Mutex
 	version int
-	undo    bool // somebody undoes every write
+	undo    func(*corev1.ConfigMap) // what somebody does after every write
 }
 
 // newWorld begins to publish a bundle of A and B.
@@ -48,9 +50,18 @@ func prepare(t *testing.T, a authorities, bundle *Bundle, objects ...runtime.Obj
 	w := &world{t: t, authorities: a, World: controllertest.NewWorld(time.Time{}, objects...)}
 	w.Client.PrependReactor("*", "configmaps", w.write)
 	w.Publisher = NewPublisher(PublisherConfig{
-		Client: w.Client, Informers: w.Informers, Source: NewSource(bundle), Metrics: NewMetrics(w.Registry.MustRegister), Recorder: w.Recorder(),
+		Client: w.Client, Informers: w.Informers, Source: NewSource(bundle, nil), Metrics: NewMetrics(w.Registry.MustRegister), Recorder: w.Recorder(),
 	})
 	return w
+}
+
+// Run also runs the rollout, as a BundleController does.
+func (w *world) Run(ctx context.Context) error {
+	w.Source.rollout.Open()
+	var rollout sync.WaitGroup
+	rollout.Go(func() { w.Source.rollout.Run(ctx) })
+	defer rollout.Wait()
+	return w.Publisher.Run(ctx)
 }
 
 // write gives each version a number, which the fake client does not.
@@ -64,9 +75,9 @@ func (w *world) write(action clienttesting.Action) (bool, runtime.Object, error)
 	w.version++
 	configMap := written.GetObject().(*corev1.ConfigMap)
 	configMap.ResourceVersion = fmt.Sprint(w.version)
-	if w.undo {
+	if undo := w.undo; undo != nil {
 		namespace := configMap.Namespace
-		time.AfterFunc(time.Millisecond, func() { w.edit(namespace, data("ca.crt", "mine")) })
+		time.AfterFunc(time.Millisecond, func() { w.edit(namespace, undo) })
 	}
 	return false, nil, nil
 }
@@ -101,8 +112,8 @@ func (w *world) edit(namespace string, changes ...func(*corev1.ConfigMap)) {
 
 func (w *world) remove(namespace string) { w.Delete(w.t, w.get(namespace)) }
 
-// undoes has somebody undo every write from now on, or no more.
-func (w *world) undoes(undo bool) {
+// undoes has somebody undo every write from now on, or no more if undo is nil.
+func (w *world) undoes(undo func(*corev1.ConfigMap)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.undo = undo
@@ -163,7 +174,7 @@ func TestPublish(t *testing.T) {
 			reason: "as the Event says", objects: shop(immutable, emptied),
 			do: func(w *world) { w.remove("shop") }, want: []string{"create shop"},
 		},
-		"AlreadyThere":   {reason: "the watch is about to bring it", objects: []runtime.Object{active("shop")}, failures: []error{controllertest.AlreadyExists("configmaps")}, want: []string{"create shop"}, missing: true},
+		"AlreadyThere":   {reason: "or was there, and the watch has not shown it", objects: []runtime.Object{active("shop")}, failures: []error{controllertest.AlreadyExists("configmaps")}, want: []string{"create shop", "create shop"}},
 		"NamespaceGoes":  {reason: "nothing is owed", objects: []runtime.Object{active("shop")}, failures: []error{controllertest.NamespaceTerminating("configmaps")}, want: []string{"create shop"}, missing: true},
 		"NamespaceGone":  {reason: "nothing is owed", objects: []runtime.Object{active("shop")}, failures: []error{controllertest.NotFound("configmaps")}, want: []string{"create shop"}, missing: true},
 		"Refused":        {reason: "tried on", objects: []runtime.Object{active("shop")}, failures: []error{forbidden, forbidden}, want: []string{"create shop", "create shop", "create shop"}},
@@ -183,7 +194,7 @@ func TestPublish(t *testing.T) {
 				if tc.do != nil {
 					tc.do(w)
 				}
-				time.Sleep(repairDelay - time.Millisecond)
+				time.Sleep(createdCheck - time.Millisecond)
 				testutil.Check(t, tc.reason+"\nrequests", tc.want, w.requests())
 				got := w.get("shop")
 				if (got == nil) != tc.missing {
@@ -209,14 +220,11 @@ func TestANewBundleReachesEveryNamespace(t *testing.T) {
 			bundle := []string{"BA", "B", "AB", "A"}[i%4]
 			w.Source.Set(w.bundle(t, bundle))
 			testutil.Check(t, "requests", []string{"update one", "update two"}, w.requests())
+			time.Sleep(time.Second) // of the limit of a rollout
 			for _, name := range []string{"one", "two"} {
 				testutil.Check(t, "bundle of "+name, bundle, w.read([]byte(w.get(name).Data["ca.crt"])))
 			}
 		}
-		w.Source.Set(w.bundle(t, "AB").Provisional())
-		testutil.Check(t, "requests for a provisional bundle", []string{}, w.requests())
-		w.Live(w.t, active("four"))
-		testutil.Check(t, "requests for a new namespace", []string{"create four"}, w.requests())
 		testutil.Check(t, "Events", []string{}, w.recorded())
 	})
 }
@@ -246,28 +254,52 @@ func TestAnUpdateKeepsWhatOthersWrote(t *testing.T) {
 	})
 }
 
-func TestAFightSlowsDown(t *testing.T) {
+// TestNothingIsPublishedWhileTheBundleIsUnknown: what is there may hold a root CA that must stay.
+func TestNothingIsPublishedWhileTheBundleIsUnknown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "A", active("shop"), active("peaceful"))
-		time.Sleep(repairDelay)
-		w.requests()
-		w.undoes(true)
-		w.edit("shop", data("ca.crt", "mine"))
-		testutil.Check(t, "requests at first", []string{"update shop"}, w.requests())
-		time.Sleep(time.Hour)
-		if n := len(w.requests()); n < 12 || n > 12+9 { // one each 5m, and those that double up to that
-			t.Errorf("%d repairs in an hour", n)
-		}
-		w.undoes(false)
-		time.Sleep(2 * maxRepairDelay)
-		testutil.Check(t, "bundle in the end", "A", w.read([]byte(w.get("shop").Data["ca.crt"])))
-		w.requests()
-		for _, name := range []string{"peaceful", "shop"} {
-			w.edit(name, data("ca.crt", "mine"))
-			testutil.Check(t, "requests where there is peace", []string{"update " + name}, w.requests())
-		}
+		a := newAuthorities(t, "AB")
+		w := prepare(t, a, unknown, active("new"), active("old"), right("old", a.bundle(t, "B"), undescribed))
+		w.Start(t, w.Run)
+		w.Live(t, active("late"))
+		w.edit("old", data("more", ""))
+		testutil.Check(t, "requests before", []string{}, w.requests())
+		w.Source.Set(a.bundle(t, "AB"))
+		testutil.Check(t, "requests once it is known", []string{"create late", "create new", "update old"}, w.requests())
 	})
+}
+
+// TestAFightIsLimited: two publishers with different root CAs take no more than the rate of a rollout,
+// whatever they fight about, and delay no new namespace.
+func TestAFightIsLimited(t *testing.T) {
+	t.Parallel()
+	cases := map[string]func(*corev1.ConfigMap){"Bundle": data("ca.crt", "mine"), "Description": undescribed}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "A", active("shop"), active("peaceful"))
+				time.Sleep(createdCheck)
+				w.requests()
+				w.undoes(change)
+				w.edit("shop", change)
+				testutil.Check(t, "requests at first", []string{"update shop"}, w.requests())
+				time.Sleep(2 * time.Second)
+				if n := len(w.requests()); n > rolloutBurst+2*rolloutRate {
+					t.Errorf("%d repairs in 2 seconds", n)
+				}
+				w.Live(t, active("late"))
+				testutil.Check(t, "new namespace", 1, strings.Count(strings.Join(w.requests(), ","), "create late"))
+				w.undoes(nil)
+				time.Sleep(time.Second)
+				testutil.Check(t, "bundle in the end", "A", w.read([]byte(w.get("shop").Data["ca.crt"])))
+				w.requests()
+				for _, name := range []string{"peaceful", "shop"} {
+					w.edit(name, change)
+					testutil.Check(t, "requests where there is peace", []string{"update " + name}, w.requests())
+				}
+			})
+		})
+	}
 }
 
 func TestReplacementsAreCounted(t *testing.T) {
@@ -311,9 +343,8 @@ func TestAConfigMapThatIsNeverShown(t *testing.T) {
 					return true, action.(clienttesting.CreateActionImpl).GetObject(), answer
 				})
 				w.Live(w.t, active("shop"))
-				time.Sleep(repairDelay - time.Millisecond)
 				testutil.Check(t, "requests at first", []string{"create shop"}, w.requests())
-				time.Sleep(time.Millisecond)
+				time.Sleep(createdCheck)
 				testutil.Check(t, "requests after a while", []string{"create shop"}, w.requests())
 				time.Sleep(time.Hour)
 				testutil.Check(t, "requests once it is shown", []string{}, w.requests())

@@ -25,7 +25,7 @@ import (
 const shownFingerprints = 8
 
 // report logs and records as Events which overlaps begin and end with a decision.
-func (c *BundleController) report(ctx context.Context, decided decision) {
+func (c *BundleController) report(ctx context.Context, decided *decision) {
 	logger := klog.FromContext(ctx)
 	if began := fingerprints(decided.began); began != "" {
 		until := decided.state.previous[0].until.Format(time.RFC3339) // those that begin now end last
@@ -44,43 +44,39 @@ func (c *BundleController) report(ctx context.Context, decided decision) {
 		c.Recorder.Normal(c.Process, "RootCAOverlapEnded", "Publish",
 			fmt.Sprintf("a previous root CA (%s) is not published any more", ended))
 	}
-	if evicted := fingerprints(decided.evicted); evicted != "" {
-		err := fmt.Errorf("all root CAs in overlap have more than %d bytes together", maxUnion)
-		logger.Error(err, "Dropped previous root CAs early", "previous", evicted)
-		c.Recorder.Warn(c.Process, "RootCAOverlapTooLarge", "Publish",
-			fmt.Sprintf("%v; those that would end first (%s) are not published any more", err, evicted))
-	}
 }
 
 // warn records an Event for errors that a retry does not fix; the queue logs errors.
 func (c *BundleController) warn(err error) {
-	if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) && !apierrors.IsNotFound(err) && !errors.As(err, new(*stateobject.UnknownVersionError)) {
-		return
+	consequence := "until that is fixed a restart may end the overlap of a previous root CA before its time"
+	if c.known == nil {
+		consequence = "until that is fixed this process publishes no root CA and fills no token Secret"
 	}
-	c.Recorder.Warn(c.Process, "RootCAStateUnavailable", "Publish",
-		fmt.Sprintf("%v; until that is fixed a restart may end the overlap of a previous root CA before its time", err))
+	switch {
+	case errors.Is(err, errTooLarge):
+		c.Recorder.Warn(c.Process, "RootCAOverlapTooLarge", "Publish", err.Error())
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err), errors.As(err, new(*stateobject.UnknownVersionError)):
+		c.Recorder.Warn(c.Process, "RootCAStateUnavailable", "Publish", fmt.Sprintf("%v; %s", err, consequence))
+	}
 }
 
 func fingerprints(certificates []*x509.Certificate) string {
 	var all []string
-	for i, certificate := range certificates {
-		if i == shownFingerprints {
-			all = append(all, fmt.Sprintf("and %d more", len(certificates)-i))
-			break
-		}
+	for _, certificate := range certificates[:min(len(certificates), shownFingerprints)] {
 		all = append(all, fingerprint(certificate))
+	}
+	if more := len(certificates) - len(all); more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(all, ", ")
 }
 
 // Replaces returns which certificates a process with this file would add to a published bundle, and
-// which it would remove, without those that are in overlap by the state. object may be nil or empty.
+// which it would remove, without those that are in overlap by the state. object may be empty.
 func Replaces(file, published *Bundle, object *corev1.Secret, now time.Time) (adds, drops string, err error) {
-	var known state
-	if object != nil && len(object.Data) > 0 {
-		if known, _, err = decode(object, now, 0); err != nil {
-			return "", "", err
-		}
+	known, _, err := decode(object, now, 0)
+	if err != nil {
+		return "", "", err
 	}
 	adds = fingerprints(slices.DeleteFunc(slices.Clone(file.certificates), func(c *x509.Certificate) bool { return contains(published.certificates, c) }))
 	drops = fingerprints(slices.DeleteFunc(slices.Clone(published.certificates), func(c *x509.Certificate) bool {

@@ -16,9 +16,9 @@ import (
 
 // state is what a process needs after a restart to publish the right bundle. It is immutable.
 type state struct {
-	// current are the certificates of the file, in its order.
-	current []*x509.Certificate
-	// previous are those that the file held before; the overlap of the first ends last.
+	// file is the one that was published last; nil if there was none.
+	file *Bundle
+	// previous are certificates that it held before; the overlap of the first ends last.
 	previous []previousCert
 }
 
@@ -28,8 +28,12 @@ type previousCert struct {
 	until       time.Time // in whole seconds, UTC
 }
 
-func contains(certificates []*x509.Certificate, wanted *x509.Certificate) bool {
-	return slices.ContainsFunc(certificates, wanted.Equal)
+// current returns the certificates of the file.
+func (s state) current() []*x509.Certificate {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.certificates
 }
 
 // overlaps reports whether the certificate is in overlap.
@@ -37,39 +41,24 @@ func (s state) overlaps(certificate *x509.Certificate) bool {
 	return slices.ContainsFunc(s.previous, func(p previousCert) bool { return p.certificate.Equal(certificate) })
 }
 
-// merge adds the state that was read to the state that this process decided on before it could read.
-// The ends of overlaps in the latter win.
-func merge(found, held state) state {
-	merged := state{current: slices.Clone(held.current), previous: slices.Clone(held.previous)}
-	for _, certificate := range found.current {
-		if !contains(merged.current, certificate) && !merged.overlaps(certificate) {
-			merged.current = append(merged.current, certificate)
-		}
+// union returns the bundle of the file and of all that is in overlap.
+func (s state) union() *Bundle {
+	var previous []*x509.Certificate
+	for _, p := range s.previous {
+		previous = append(previous, p.certificate)
 	}
-	for _, p := range found.previous {
-		if !contains(merged.current, p.certificate) && !merged.overlaps(p.certificate) {
-			merged.previous = append(merged.previous, p)
-		}
-	}
-	return merged
+	return s.file.with(previous)
 }
 
-// sortPrevious makes the order, and so the bytes of a union, depend only on the content.
-func sortPrevious(previous []previousCert) {
-	slices.SortFunc(previous, func(a, b previousCert) int {
+// sort makes the order, and so the bytes of a union, depend only on the content.
+func (s state) sort() {
+	slices.SortFunc(s.previous, func(a, b previousCert) int {
 		return cmp.Or(b.until.Compare(a.until), bytes.Compare(a.certificate.Raw, b.certificate.Raw))
 	})
 }
 
-// unique removes duplicates.
-func unique(certificates []*x509.Certificate) []*x509.Certificate {
-	var once []*x509.Certificate
-	for _, certificate := range certificates {
-		if !contains(once, certificate) {
-			once = append(once, certificate)
-		}
-	}
-	return once
+func contains(certificates []*x509.Certificate, wanted *x509.Certificate) bool {
+	return slices.ContainsFunc(certificates, wanted.Equal)
 }
 
 func encodePEM(certificates ...*x509.Certificate) []byte {

@@ -35,18 +35,21 @@ const (
 	suffixUntil    = ".until"
 )
 
-// decode returns the readable part of the state's Secret and describes the damage. A previous
-// certificate whose end cannot be read is kept as long as one whose overlap begins now.
+// decode returns the readable part of the state's Secret, which comes empty, and describes the damage.
+// A previous certificate whose end cannot be read is kept as long as one whose overlap begins now.
 func decode(object *corev1.Secret, now time.Time, overlap time.Duration) (s state, damage string, err error) {
+	if len(object.Data) == 0 {
+		return state{}, "", nil
+	}
 	fields, err := stateobject.Read(object.Data)
 	if err != nil {
-		return state{}, "", fmt.Errorf("use secret %s/%s: %w: run the newer version, or empty the Secret to give up what is in overlap",
+		return state{}, "", fmt.Errorf("use secret %s/%s: %w: run the newer version, or empty the Secret to drop the overlapping certificates",
 			StateNamespace, StateName, err)
 	}
 	if current, err := ParseBundle(fields.Get(keyCurrent)); err != nil {
 		fields.Damaged(keyCurrent, err)
 	} else {
-		s.current = current.certificates
+		s.file = current
 	}
 	for _, name := range fields.Between(previousPrefix, suffixCert) {
 		keyCert, keyUntil := previousPrefix+name+suffixCert, previousPrefix+name+suffixUntil
@@ -69,7 +72,10 @@ func decode(object *corev1.Secret, now time.Time, overlap time.Duration) (s stat
 
 // encode returns the data that decode reads.
 func (s state) encode() map[string][]byte {
-	data := map[string][]byte{keyCurrent: encodePEM(s.current...)}
+	data := map[string][]byte{}
+	if s.file != nil {
+		data[keyCurrent] = s.file.pem
+	}
 	for _, p := range s.previous {
 		name := previousPrefix + fingerprint(p.certificate)
 		data[name+suffixCert] = encodePEM(p.certificate)

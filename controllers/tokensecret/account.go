@@ -118,7 +118,11 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 }
 
 func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccount, name string) (*corev1.Secret, error) {
-	plan := secretPlan{token: true, ca: c.RootCA.Current(), namespace: true}
+	ca, err := c.RootCA.Current()
+	if err != nil {
+		return nil, err
+	}
+	plan := secretPlan{token: true, ca: ca, namespace: true}
 	data, err := c.data(ctx, name, account, plan)
 	if err != nil {
 		return nil, err

@@ -126,8 +126,7 @@ func New(config Config) *Controller {
 	c.referenceLoop = newLoop(config, referenceQueue, c.syncReference)
 	c.lookLoop = newLoop(config, lookQueue, c.syncLooks)
 	c.lookLoop.Workers = 1
-	config.RootCA.OnChange(c.queueAllSecrets)
-	config.RootCA.CountOutdated(corev1.ResourceSecrets, c.outdated)
+	config.RootCA.Register(corev1.ResourceSecrets, rootca.Writer{Changed: c.queueAllSecrets, Write: c.replaceCA})
 	return c
 }
 
@@ -181,7 +180,8 @@ func (c *Controller) accountDue(obj any) bool {
 func (c *Controller) secretDue(obj any) bool {
 	secret := obj.(*tokensecrets.TokenSecret)
 	account := meta.CachedAccount(c.accounts, secret.Account())
-	return !secret.BelongsTo(account) || planSecret(secret, account, c.RootCA.Current(), c.Keys.Keys()) != secretPlan{}
+	ca, _ := c.RootCA.Current()
+	return !secret.BelongsTo(account) || planSecret(secret, account, ca, c.Keys.Keys()) != secretPlan{}
 }
 
 // queueAllSecrets is called on every replica when the root CA has changed. Run looks at all Secrets
@@ -192,18 +192,6 @@ func (c *Controller) queueAllSecrets() {
 			c.secretLoop.AddIfRunning(secret.ObjectName())
 		}
 	}
-}
-
-// outdated counts the Secrets whose root CA must be replaced.
-func (c *Controller) outdated(bundle *rootca.Bundle) int {
-	n := 0
-	for _, secret := range c.secrets.All() {
-		if secret.HasCA && !secret.Immutable && !secret.Terminating() && bundle.NeedsUpdate(true, secret.CAHash) &&
-			secret.BelongsTo(meta.CachedAccount(c.accounts, secret.Account())) {
-			n++
-		}
-	}
-	return n
 }
 
 func (c *Controller) accountHandler() cache.ResourceEventHandler {

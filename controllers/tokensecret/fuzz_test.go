@@ -121,7 +121,7 @@ func (w *fuzzedWorld) syncUntilNothingIsWritten(t *testing.T, name, uid, token, 
 	cached := accountOf(flags >> cachedAccount)
 	w.RootCA = w.withRootCA
 	if flags&withoutRootCA != 0 {
-		w.RootCA = rootca.NewSource(nil)
+		w.RootCA = rootca.NewSource(nil, nil)
 	}
 	for range 5 {
 		write := w.look(t, w.live, cached)
@@ -157,6 +157,7 @@ func (w *world) look(t *testing.T, live *api, cached *corev1.ServiceAccount) cli
 	w.Cache(t, live.secret)
 	live.writes = nil
 	testutil.Must(t, w.syncSecret(t.Context(), named("token")))
+	testutil.Must(t, w.replaceCA(t.Context(), named("token")))
 	w.Client.ClearActions()
 	if len(live.writes) == 0 {
 		return nil
@@ -251,7 +252,9 @@ func checkFill(t *testing.T, before, after *corev1.Secret, cached *corev1.Servic
 			t.Errorf("a token for %v (%v), over %q", verified, err, was[corev1.ServiceAccountTokenKey])
 		}
 	}
-	if ca := is[corev1.ServiceAccountRootCAKey]; !bytes.Equal(ca, was[corev1.ServiceAccountRootCAKey]) && (w.RootCA.Current() == nil || string(ca) != testCA) {
+	bundle, err := w.RootCA.Current()
+	testutil.Must(t, err)
+	if ca := is[corev1.ServiceAccountRootCAKey]; !bytes.Equal(ca, was[corev1.ServiceAccountRootCAKey]) && (bundle == nil || string(ca) != testCA) {
 		t.Errorf("ca.crt is %q", ca)
 	}
 	if namespace, former := string(is[corev1.ServiceAccountNamespaceKey]), string(was[corev1.ServiceAccountNamespaceKey]); namespace != cmp.Or(former, testNamespace) {

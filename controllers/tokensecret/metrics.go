@@ -64,7 +64,7 @@ func (c *Controller) countSecondController(before, after *tokensecrets.TokenSecr
 	if filledByOther(before, after, c.Keys.Ring().ActiveID()) {
 		c.Metrics.filledByOthers.Inc()
 	}
-	if c.RootCA.Current().Replaced(before.CAHash, after.CAHash) {
+	if ca, _ := c.RootCA.Current(); ca.Replaced(before.CAHash, after.CAHash) {
 		c.RootCAMetrics.Replaced(corev1.ResourceSecrets)
 	}
 }

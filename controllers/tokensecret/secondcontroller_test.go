@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -53,9 +54,9 @@ func TestCountSecondController(t *testing.T) {
 		"RootCAEmptied":     {reason: "that asks for a new one", before: changes{ours, rightCA}, after: changes{ours}},
 		"RootCAAtTheEnd":    {before: changes{terminating, rightCA}, after: changes{terminating, wrongCA}},
 		"NoRootCA":          {reason: "we write none", before: changes{ours, rightCA}, after: changes{ours, wrongCA}, do: noRootCA},
-		"ProvisionalRootCA": {
-			reason: "we replace none now", before: changes{ours, rightCA}, after: changes{ours, wrongCA},
-			do: func(w *world) { w.RootCA.Set(w.RootCA.Current().Provisional()) },
+		"UnknownRootCA": {
+			reason: "we write none now", before: changes{ours, rightCA}, after: changes{ours, wrongCA},
+			do: func(w *world) { rootca.NewBundleController(rootca.BundleControllerConfig{Source: w.RootCA}) },
 		},
 		"Both": {reason: "in one write", before: changes{rightCA}, after: changes{wrongCA, theirs}, want: counts{filled: 1, replaced: 1}},
 	}

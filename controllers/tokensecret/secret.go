@@ -42,22 +42,46 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 	return c.fill(ctx, secret, account)
 }
 
-// fill writes what the Secret lacks, with one request and none before it.
+// fill writes what the Secret lacks. If that is only another root CA, the Secret waits for its turn.
 func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount) error {
-	plan := planSecret(secret, account, c.RootCA.Current(), c.Keys.Keys())
+	ca, err := c.RootCA.Current()
+	plan := planSecret(secret, account, ca, c.Keys.Keys())
 	if plan.warning.reason != "" {
 		c.Recorder.Warn(secret.Reference(), plan.warning.reason, "Fill", plan.warning.note)
 	}
 	if !plan.writes() {
 		return nil
 	}
-	name := secret.ObjectName()
-	if plan.onlyReplacesCA(secret) {
-		if wait := c.RootCA.Turn(corev1.ResourceSecrets, name.String(), c.Clock.Now()); wait > 0 {
-			c.secretLoop.AddAfter(name, wait)
-			return nil
-		}
+	if err != nil {
+		return fmt.Errorf("populate token secret %s: %w", secret.ObjectName(), err)
 	}
+	if plan.onlyReplacesCA(secret) {
+		c.RootCA.QueueWrite(corev1.ResourceSecrets, secret.ObjectName())
+		return nil
+	}
+	return c.write(ctx, secret, account, plan)
+}
+
+// replaceCA has its turn to write the root CA into a Secret that lacks nothing else.
+func (c *Controller) replaceCA(ctx context.Context, name cache.ObjectName) error {
+	secret := c.secrets.Get(name)
+	if secret == nil || c.written.stale(secret) {
+		return nil
+	}
+	account := meta.CachedAccount(c.accounts, secret.Account())
+	if !secret.BelongsTo(account) {
+		return nil
+	}
+	ca, _ := c.RootCA.Current()
+	if plan := planSecret(secret, account, ca, c.Keys.Keys()); plan.onlyReplacesCA(secret) {
+		return c.write(ctx, secret, account, plan)
+	}
+	return nil
+}
+
+// write sends one request, and none before it.
+func (c *Controller) write(ctx context.Context, secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, plan secretPlan) error {
+	name := secret.ObjectName()
 	data, err := c.data(ctx, secret.Name, account, plan)
 	if err != nil {
 		return fmt.Errorf("populate token secret %s: %w", name, err)

@@ -7,16 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -305,27 +309,57 @@ func TestOrphanGrace(t *testing.T) {
 func TestNoRootCA(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, tokenSecret("token"))
-	w.RootCA = rootca.NewSource(nil)
+	w.RootCA = rootca.NewSource(nil, nil)
 	w.Cache(t, tokenSecret("token", withData(corev1.ServiceAccountRootCAKey, testCA)), account())
 	w.syncsSecret(t, "token", "without a root CA, ca.crt is nobody's", "patch secrets token [uid-token 20] for app/uid-app namespace token")
 }
 
-// TestANewRootCAWaitsItsTurn: one that is complete otherwise can wait, one that lacks its token
-// cannot.
+// TestNothingIsIssuedWhileTheRootCAIsUnknown: a Secret would be without it.
+func TestNothingIsIssuedWhileTheRootCAIsUnknown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tokenSecret("token"), tokenSecret("full", filled(t)), account())
+	w.Cache(t, tokenSecret("token"), tokenSecret("full", filled(t)), account())
+	w.Auto = true
+	rootca.NewBundleController(rootca.BundleControllerConfig{Source: w.RootCA})
+	for what, err := range map[string]error{"account": w.syncAccount(t.Context(), named("app")), "Secret": w.syncSecret(t.Context(), named("token"))} {
+		if !errors.Is(err, reconcile.ErrStaleCache) {
+			t.Errorf("sync of the %s: %v", what, err)
+		}
+	}
+	w.syncsSecret(t, "full", "it lacks nothing")
+	testutil.Check(t, "requests", []string(nil), w.Actions(t))
+}
+
+// TestANewRootCAWaitsItsTurn: a Secret that is complete otherwise waits, one that lacks its token
+// does not. Before the state was read none is filled, or it would be without a root CA.
 func TestANewRootCAWaitsItsTurn(t *testing.T) {
 	t.Parallel()
-	objects := []runtime.Object{
-		account(), tokenSecret("complete", filled(t), withData(corev1.ServiceAccountRootCAKey, otherCA)),
-		tokenSecret("empty", withData(corev1.ServiceAccountRootCAKey, otherCA)),
-	}
-	w := newWorld(t, objects...)
-	w.Cache(t, objects...)
-	if n := w.outdated(w.RootCA.Current()); n != 2 {
-		t.Errorf("%d Secrets hold another root CA, want 2", n)
-	}
-	for i := range 1000 { // others are before it
-		w.RootCA.Turn(corev1.ResourceSecrets, fmt.Sprint(i), w.Clock.Now())
-	}
-	w.syncsSecret(t, "complete", "it waits")
-	w.syncsSecret(t, "empty", "it does not", "patch secrets empty [uid-empty 20] for app/uid-app ca.crt namespace token")
+	synctest.Test(t, func(t *testing.T) {
+		var objects []runtime.Object
+		const many = 100 // more than a rollout does in a second
+		for i := range many {
+			objects = append(objects, tokenSecret(fmt.Sprintf("complete-%02d", i), filled(t), withData(corev1.ServiceAccountRootCAKey, otherCA)))
+		}
+		w := worldAt(t, time.Time{}, append(objects, account(), tokenSecret("empty", withData(corev1.ServiceAccountRootCAKey, otherCA)))...)
+		state := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: rootca.StateNamespace, Name: rootca.StateName}}
+		bundles := rootca.NewBundleController(rootca.BundleControllerConfig{
+			Client: fake.NewClientset(state), Source: w.RootCA, Recorder: w.Recorder(), Process: &corev1.ObjectReference{Name: "process"},
+		})
+		w.Start(t, w.Run)
+		expect := func(when string, all int, empty bool) {
+			t.Helper()
+			synctest.Wait()
+			patches := slices.DeleteFunc(w.Actions(t), func(action string) bool { return !strings.HasPrefix(action, "patch") })
+			testutil.Check(t, "patches "+when, all, len(patches))
+			testutil.Check(t, "the empty one is filled "+when, empty, slices.Contains(patches, "patch secrets empty [uid-empty 20] for app/uid-app ca.crt namespace token"))
+		}
+		time.Sleep(time.Minute)
+		expect("before the state was read", 0, false)
+		testutil.Start(t, bundles.Run)
+		expect("at once", 11, true) // and the burst of a rollout
+		time.Sleep(time.Second)
+		expect("in a second", 50, false)
+		time.Sleep(time.Second)
+		expect("in two seconds", 40, false)
+	})
 }

@@ -4,6 +4,7 @@
 package tokensecret
 
 import (
+	"context"
 	_ "embed"
 	"testing"
 	"time"
@@ -68,7 +69,7 @@ func worldAt(t testing.TB, now time.Time, live ...runtime.Object) *world {
 		Informers:     w.Informers,
 		Issuer:        tokens.NewIssuer(w.ring, tokens.CompatClaims),
 		Keys:          w.ring,
-		RootCA:        rootca.NewSource(testBundle(t)),
+		RootCA:        rootca.NewSource(testBundle(t), nil),
 		Recorder:      w.Recorder(),
 		Metrics:       NewMetrics(w.Registry.MustRegister),
 		RootCAMetrics: rootca.NewMetrics(w.Registry.MustRegister),
@@ -93,11 +94,13 @@ func (w *world) syncsAccount(t *testing.T, reason string, want ...string) {
 	testutil.Check(t, reason, want, w.Actions(t))
 }
 
-// syncsSecret does the same with a Secret.
+// syncsSecret does the same with a Secret, which then has its turn in the rollout of a root CA.
 func (w *world) syncsSecret(t *testing.T, name, reason string, want ...string) {
 	t.Helper()
-	if err := w.syncSecret(t.Context(), named(name)); err != nil {
-		t.Fatalf("%s: %v", reason, err)
+	for _, sync := range []func(context.Context, cache.ObjectName) error{w.syncSecret, w.replaceCA} {
+		if err := sync(t.Context(), named(name)); err != nil {
+			t.Fatalf("%s: %v", reason, err)
+		}
 	}
 	testutil.Check(t, reason, want, w.Actions(t))
 }

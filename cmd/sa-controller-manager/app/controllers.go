@@ -172,23 +172,19 @@ func (m *manager) buildTokenCleaner(r *runnable) error {
 // buildRootCAOverlap builds the controller that decides which bundle the publisher and the token
 // controller publish. It runs if one of the two does.
 func (m *manager) buildRootCAOverlap(r *runnable) error {
-	bundle := m.rootCA.Current()
-	if bundle == nil || !m.enabled.Enabled(options.RootCACertificatePublisher) && !m.signsLegacyTokens() {
+	if bundle, _ := m.rootCA.Current(); bundle == nil || !m.enabled.Enabled(options.RootCACertificatePublisher) && !m.signsLegacyTokens() {
 		return nil
 	}
 	m.rootCAMetrics = rootca.NewMetrics(legacyregistry.MustRegister)
-	bundles := rootca.NewBundleController(rootca.BundleControllerConfig{
+	m.bundles = rootca.NewBundleController(rootca.BundleControllerConfig{
 		Client:   m.clients.main,
 		Source:   m.rootCA,
-		File:     bundle,
 		Overlap:  m.options.RootCA.Overlap,
 		Recorder: m.recorder,
 		Process:  m.process,
-		Metrics:  m.rootCAMetrics,
 		Loops:    m.loops,
 	})
-	m.onRootCA = append(m.onRootCA, bundles.Set)
-	r.run = bundles.Run
+	r.run = m.bundles.Run
 	return nil
 }
 
@@ -196,7 +192,7 @@ func (m *manager) buildRootCAPublisher(r *runnable) error {
 	if !m.enabled.Enabled(r.name) {
 		return nil
 	}
-	if m.rootCA.Current() == nil {
+	if m.bundles == nil {
 		m.logger.Info("Not publishing a root CA because neither --root-ca-file nor the kubeconfig has one")
 		return nil
 	}
@@ -221,7 +217,7 @@ func (m *manager) buildTokenController(r *runnable) error {
 		return nil
 	}
 	auto := o.Tokens.TokenSecrets == options.TokenSecretsAuto
-	if m.rootCA.Current() == nil {
+	if m.bundles == nil {
 		m.logger.Info("Filling token Secrets without ca.crt because neither --root-ca-file nor the kubeconfig has a root CA")
 	}
 	controller := tokensecret.New(tokensecret.Config{

@@ -61,6 +61,7 @@ type manager struct {
 	reissueMetrics *tokenreissue.Metrics
 	reissuer       *tokenreissue.Controller
 	rootCAMetrics  *rootca.Metrics
+	bundles        *rootca.BundleController
 	accounts       *serviceaccount.Controller
 	podConfig      *podadmission.Config
 	webhook        *webhook
@@ -69,9 +70,8 @@ type manager struct {
 	guard atomic.Pointer[func() error]
 
 	runnables []runnable
-	// onRing and onRootCA are called after a file has changed.
-	onRing   []func(context.Context)
-	onRootCA []func(*rootca.Bundle)
+	// onRing is called after a key file has changed.
+	onRing []func(context.Context)
 }
 
 // newManager opens the socket of the external signer, which needs only the files with keys:
@@ -108,7 +108,7 @@ func (m *manager) wire(config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	m.rootCA = rootca.NewSource(bundle)
+	m.rootCA = rootca.NewSource(bundle, m.loops)
 	if err := m.files.openAccountTemplate(m.options.Tokens.AccountTemplate); err != nil {
 		return err
 	}
@@ -178,8 +178,8 @@ func (m *manager) cachesReady() error {
 
 // newRootCA passes the content of a changed root CA file on.
 func (m *manager) newRootCA(bundle *rootca.Bundle) {
-	for _, changed := range m.onRootCA {
-		changed(bundle)
+	if m.bundles != nil {
+		m.bundles.Set(bundle)
 	}
 }
 

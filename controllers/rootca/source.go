@@ -1,0 +1,98 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rootca
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/reconcile"
+)
+
+const (
+	rolloutQueue = "root_ca_rollout"
+
+	// rolloutRate is how many objects of all kinds together get another bundle in a second.
+	// 10,000 namespaces and 100,000 Secrets take 37 minutes. The burst is small, for other
+	// clients of kube-apiserver wait behind it.
+	rolloutRate  = 50
+	rolloutBurst = 10
+
+	// rolloutWorkers keep the rate up while a write takes less than 160 ms.
+	rolloutWorkers = 8
+)
+
+// errUnknown is an error of syncs that need the bundle before the state was read.
+var errUnknown = fmt.Errorf("the root CA to publish is not known, because its state was not read yet: %w", reconcile.ErrStaleCache)
+
+// unknown is the bundle of a Source while it is not known.
+var unknown = &Bundle{}
+
+// Writer writes the bundle into one kind of objects.
+type Writer struct {
+	// Changed is called by every Set, on its goroutine. It must not block.
+	Changed func()
+	// Write has its turn to replace what an object holds.
+	Write func(context.Context, cache.ObjectName) error
+}
+
+// Source holds the bundle to publish, and passes it on to Writers. What is there already is replaced
+// at one rate for all kinds of objects.
+type Source struct {
+	current atomic.Pointer[Bundle]
+	rollout *reconcile.Runner[turn]
+	limiter *rate.Limiter
+	writers map[corev1.ResourceName]Writer
+}
+
+// turn is an object that waits for its write.
+type turn struct {
+	Resource corev1.ResourceName
+	Object   cache.ObjectName
+}
+
+// NewSource returns a Source of bundle, which is nil if there is no root CA to publish.
+func NewSource(bundle *Bundle, loops *reconcile.Metrics) *Source {
+	s := &Source{limiter: rate.NewLimiter(rolloutRate, rolloutBurst), writers: map[corev1.ResourceName]Writer{}}
+	s.rollout = reconcile.New(reconcile.Config[turn]{Name: rolloutQueue, Workers: rolloutWorkers, Sync: s.write, Metrics: loops})
+	s.current.Store(bundle)
+	return s
+}
+
+// Current returns the bundle to publish now, nil if there is no root CA, or an error while it is not
+// known.
+func (s *Source) Current() (*Bundle, error) {
+	if bundle := s.current.Load(); bundle != unknown {
+		return bundle, nil
+	}
+	return nil, errUnknown
+}
+
+// Set replaces the bundle and then calls the Writers.
+func (s *Source) Set(bundle *Bundle) {
+	s.current.Store(bundle)
+	for _, writer := range s.writers {
+		writer.Changed()
+	}
+}
+
+// Register adds the Writer of a resource. All must be registered before the first Set.
+func (s *Source) Register(resource corev1.ResourceName, writer Writer) { s.writers[resource] = writer }
+
+// QueueWrite has Write called for an object in its turn. Objects without a bundle need none.
+func (s *Source) QueueWrite(resource corev1.ResourceName, object cache.ObjectName) {
+	s.rollout.AddIfRunning(turn{resource, object})
+}
+
+func (s *Source) write(ctx context.Context, next turn) error {
+	if err := s.limiter.Wait(ctx); err != nil {
+		return fmt.Errorf("wait to write the root CA into %s %s: %w", next.Resource, next.Object, err)
+	}
+	return s.writers[next.Resource].Write(ctx, next.Object)
+}

@@ -17,8 +17,7 @@
 // key again.
 //
 // A token is issued only for a live account whose UID fits, into a live Secret of
-// the right type that names it. A token that is there is never overwritten; one that was
-// signed for the previous account, because the cache was stale, is removed. No Secret is deleted
+// the right type that names it. A token that is there is never overwritten. No Secret is deleted
 // before kube-apiserver was asked for its account.
 package tokensecret
 

@@ -231,10 +231,6 @@ func checkPatch(t *testing.T, live *api, after *corev1.Secret, cached *corev1.Se
 		putBack(others.Annotations, before.Annotations, key)
 	}
 	testutil.Check(t, "what is not ours is changed", controllertest.Encoded(t, before), controllertest.Encoded(t, others))
-	if after.Annotations[corev1.ServiceAccountUIDKey] == "" {
-		checkUnfill(t, live, after)
-		return
-	}
 	checkFill(t, before, after, cached, w)
 }
 
@@ -259,27 +255,6 @@ func checkFill(t *testing.T, before, after *corev1.Secret, cached *corev1.Servic
 	}
 	if namespace, former := string(is[corev1.ServiceAccountNamespaceKey]), string(was[corev1.ServiceAccountNamespaceKey]); namespace != cmp.Or(former, testNamespace) {
 		t.Errorf("namespace is %q, and was %q", namespace, former)
-	}
-}
-
-// checkUnfill wants nothing taken but what a token controller put there for an account that
-// is dead, of a Secret that a user made for the one that lives.
-func checkUnfill(t *testing.T, live *api, after *corev1.Secret) {
-	t.Helper()
-	before := live.secret
-	if live.account == nil || names(before, live.account) || before.Annotations[corev1.ServiceAccountNameKey] != live.account.Name {
-		t.Errorf("emptied for %v: %v", live.account, before.Annotations)
-	}
-	if !tokensecrets.FilledByTokenController(before) || before.Labels[tokensecrets.AutoCreatedLabel] != "" || before.CreationTimestamp.Before(&live.account.CreationTimestamp) {
-		t.Errorf("emptied, though nobody filled it by mistake: %s", controllertest.Encoded(t, before))
-	}
-	for _, key := range []string{corev1.ServiceAccountRootCAKey, corev1.ServiceAccountNamespaceKey} {
-		if !bytes.Equal(after.Data[key], before.Data[key]) {
-			t.Errorf("%s is changed", key)
-		}
-	}
-	if len(after.Data[corev1.ServiceAccountTokenKey]) > 0 {
-		t.Error("the token is still there")
 	}
 }
 

@@ -24,7 +24,6 @@ func TestOneListForManyOrphans(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		live    *corev1.ServiceAccount
-		secret  []func(*corev1.Secret)
 		err     error // of the list
 		others  int   // accounts
 		changed bool  // while it is listed
@@ -37,9 +36,7 @@ func TestOneListForManyOrphans(t *testing.T) {
 			want: []string{"patch secrets token [uid-token 20] for app/uid-app ca.crt namespace token"},
 		},
 		"Replaced": {
-			reason: "the list says when the account that lives was made", live: account(recreated, madeAt(100)), asks: []string{lists},
-			secret: []func(*corev1.Secret){createdAt(101), writtenBy("kubectl-create", createFields), writtenBy("sa-controller-manager", uidFields)},
-			want:   []string{asksSecret, emptiesIt},
+			reason: "the account that lives has another UID", live: account(recreated), asks: []string{lists}, want: []string{deletesIt},
 		},
 		"Changed":    {reason: "another version was not asked for", changed: true, asks: []string{lists}},
 		"NoAnswer":   {reason: "the cluster's list and the namespace's failed: each is read", err: errors.New("boom"), asks: []string{lists, lists}, want: []string{asksAccount, deletesIt}},
@@ -47,7 +44,7 @@ func TestOneListForManyOrphans(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			secret := tokenSecret("token", append([]func(*corev1.Secret){boundTo(testUID)}, tc.secret...)...)
+			secret := tokenSecret("token", boundTo(testUID))
 			w := newWorld(t, secret)
 			w.gets.SetBurst(0)
 			w.Cache(t, secret, tokenSecret("sibling", boundTo(testUID)))

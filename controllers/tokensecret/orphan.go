@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 
 	"sa-controller-manager/controllers/tokensecrets"
 )
@@ -31,8 +30,8 @@ func (c *Controller) requeue(secret *tokensecrets.TokenSecret) {
 
 // syncOrphan acts on what kube-apiserver has of the account that the cache lacks. If the account exists, the
 // Secret is filled. If not, the Secret is deleted after its grace period, if the account is still
-// missing then. A user's Secret that a stale cache had filled for the previous account is emptied
-// instead.
+// missing then. So is a Secret with the UID of another account than the one it names (upstream: as well),
+// whether a user has annotated it or a stale cache had it filled for the previous account.
 func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenSecret) error {
 	name := secret.ObjectName()
 	since, waits := c.waiting.get(name, version(secret))
@@ -62,16 +61,6 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 		c.secretLoop.Add(name)
 		return nil
 	}
-	if live != nil && mayBeStaleFill(secret, live) {
-		// The cache does not keep which field manager wrote the UID.
-		now, err := tokensecrets.LiveSecret(ctx, c.Client, name)
-		if err != nil {
-			return err
-		}
-		if now != nil && tokensecrets.FilledByTokenController(now) {
-			return c.clearToken(ctx, secret)
-		}
-	}
 	return c.deleteOrphan(ctx, secret, live)
 }
 
@@ -83,7 +72,7 @@ const deletedAccounts = 4096
 func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.TokenSecret, live *corev1.ServiceAccount) error {
 	why := fmt.Sprintf("there is no ServiceAccount %q", secret.AccountName)
 	if live != nil {
-		why = fmt.Sprintf("it belonged to an earlier ServiceAccount %q with UID %q", secret.AccountName, secret.AccountUID)
+		why = fmt.Sprintf("it has UID %q, and ServiceAccount %q has another one", secret.AccountUID, secret.AccountName)
 	}
 	recorder := c.Recorder
 	if _, shown := c.deleted.Get(secret.AccountUID); shown && live == nil {
@@ -99,27 +88,5 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.Toke
 	}
 	c.written.wrote(secret)
 	c.Metrics.deleted.Inc()
-	return nil
-}
-
-// clearToken removes UID and token, so that the Secret is as its user made it and is filled for the
-// present account. The removed token never worked: its account was gone when it was signed.
-func (c *Controller) clearToken(ctx context.Context, secret *tokensecrets.TokenSecret) error {
-	patched, err := tokensecrets.Patch(ctx, c.Client, secret, tokensecrets.Change{
-		Annotations: map[string]*string{corev1.ServiceAccountUIDKey: nil},
-		Data:        map[string][]byte{corev1.ServiceAccountTokenKey: nil},
-	})
-	if err != nil {
-		return fmt.Errorf("empty token secret %s: %w", secret.ObjectName(), err)
-	}
-	if !patched {
-		c.requeue(secret)
-		return nil
-	}
-	c.written.wrote(secret)
-	klog.FromContext(ctx).V(2).Info("Emptied token secret that was filled for the previous account", "secret", klog.KObj(secret), "serviceAccountUID", secret.AccountUID)
-	c.Recorder.Normal(secret.Reference(), "MisfilledTokenSecretEmptied", "Fill", fmt.Sprintf(
-		"emptied, to be filled again: it was filled for an earlier ServiceAccount %q with UID %q, and is younger than the one that lives",
-		secret.AccountName, secret.AccountUID))
 	return nil
 }

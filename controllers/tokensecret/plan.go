@@ -123,11 +123,3 @@ func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSe
 	}
 	return false, adopt
 }
-
-// mayBeStaleFill reports whether a Secret with another UID than that of the present account may be
-// a user's for this very account, filled for the previous one by a token controller whose cache
-// was stale. Such a Secret is younger than the account, in whole seconds: an older one may have
-// belonged to the previous account, and the holders of its token must not get another.
-func mayBeStaleFill(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount) bool {
-	return !secret.Immutable && !secret.MadeByTokenController() && account.CreationTimestamp.Before(&secret.CreationTimestamp)
-}

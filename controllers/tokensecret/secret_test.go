@@ -19,7 +19,6 @@ import (
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
@@ -202,10 +201,6 @@ func TestSyncSecretAgainstARefusingAPI(t *testing.T) {
 	conflict, notFound := controllertest.Conflict("secrets"), controllertest.NotFound("secrets")
 	orphan := []runtime.Object{tokenSecret("token", boundTo(testUID))}
 	empty := slices.Concat(orphan, []runtime.Object{account()})
-	stale := []runtime.Object{
-		tokenSecret("token", filled(t), createdAt(101), writtenBy(meta.FieldManager, fillFields), writtenBy("kubectl-create", createFields)),
-		account(recreated, madeAt(100)),
-	}
 	tests := map[string]struct {
 		reason  string
 		objects []runtime.Object
@@ -220,10 +215,6 @@ func TestSyncSecretAgainstARefusingAPI(t *testing.T) {
 		"DeleteNotFound": {reason: "somebody was faster", objects: orphan, verb: "delete", answer: notFound},
 		"DeleteError":    {reason: "anything else is tried again", objects: orphan, verb: "delete", answer: boom, wantErr: boom},
 		"LookupError":    {reason: "no answer is not a no", objects: orphan, verb: "get", answer: boom, wantErr: boom},
-
-		"EmptyConflict":    {reason: "it has changed: decided again", objects: stale, verb: "patch", answer: conflict},
-		"EmptyError":       {reason: "anything else is tried again", objects: stale, verb: "patch", answer: boom, wantErr: boom},
-		"EmptyLookupError": {reason: "no answer is not a no, and nothing is deleted on it", objects: stale, verb: "get", answer: boom, wantErr: boom},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -160,8 +160,19 @@ func tokenFor(t testing.TB, secret, uid string) string {
 
 func tokenSignedBy(t testing.TB, pem []byte, secret, uid string) string {
 	t.Helper()
+	return issued(t, pem, "app", uid, secret)
+}
+
+// tokenOf is one of another account than app.
+func tokenOf(t testing.TB, account, uid, secret string) string {
+	t.Helper()
+	return issued(t, testkeys.P256(), account, uid, secret)
+}
+
+func issued(t testing.TB, pem []byte, account, uid, secret string) string {
+	t.Helper()
 	token, err := tokens.NewIssuer(testkeys.Parse(pem), tokens.CompatClaims).Legacy(t.Context(),
-		tokens.Account{Namespace: testNamespace, Name: "app", UID: uid}, secret)
+		tokens.Account{Namespace: testNamespace, Name: account, UID: uid}, secret)
 	testutil.Must(t, err)
 	return token
 }

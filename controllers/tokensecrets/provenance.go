@@ -40,16 +40,6 @@ func createdByController(secret *corev1.Secret) bool {
 // as well.
 func (s *TokenSecret) MadeByTokenController() bool { return s.AutoCreated() || s.CreatedByController }
 
-// FilledByTokenController reports whether token controllers alone have written the UID of the
-// account into the Secret, and its token, if there is one.
-func FilledByTokenController(secret *corev1.Secret) bool {
-	return alone(owners(secret.ManagedFields, "f:metadata", "f:annotations", "f:"+corev1.ServiceAccountUIDKey)) &&
-		(len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 ||
-			alone(owners(secret.ManagedFields, fieldsOfData, fieldOfToken)))
-}
-
-func alone(controllers, others bool) bool { return controllers && !others }
-
 // References reports whether the account's secrets list names the Secret.
 func References(account *corev1.ServiceAccount, secret string) bool {
 	return slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret })
@@ -140,21 +130,6 @@ const (
 	entryBegin = `k:{"name":"`
 	entryEnd   = `"}`
 )
-
-// owners reports whether token controllers and others own the field at path.
-func owners(entries []metav1.ManagedFieldsEntry, path ...string) (controllers, others bool) {
-	for _, entry := range entries {
-		if !owns(entry, path...) {
-			continue
-		}
-		if slices.Contains(tokenControllers, entry.Manager) {
-			controllers = true
-		} else {
-			others = true
-		}
-	}
-	return controllers, others
-}
 
 // owns reports whether the entry owns the field at path.
 func owns(entry metav1.ManagedFieldsEntry, path ...string) bool {

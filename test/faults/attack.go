@@ -136,7 +136,7 @@ func (w *World) lateToken(ctx context.Context, n *workload.Namespace) error {
 }
 
 // lateAccount has a Secret filled for an account that is dead already: no watch tells of it,
-// nor of its successor, whose Secret it is.
+// nor of its successor, which the Secret is meant for. Nothing may be left of it.
 func (w *World) lateAccount(ctx context.Context, n *workload.Namespace) error {
 	const name = "late"
 	if err := w.makeAccount(ctx, n, name); err != nil {

@@ -267,8 +267,12 @@ func (w *World) snapshot(ctx context.Context) (checker.Snapshot, error) {
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return checker.Snapshot{}, fmt.Errorf("list all there is: %w", err)
 	}
+	held := map[types.UID][]types.UID{}
+	for token, of := range w.tokens.Seen() {
+		held[of.Secret] = append(held[of.Secret], checker.ClaimedUID(token))
+	}
 	return checker.Snapshot{
-		Namespaces: namespaces.Items, Accounts: byKey(accounts.Items), Secrets: byKey(secrets.Items), ConfigMaps: byKey(configMaps.Items),
+		Namespaces: namespaces.Items, Accounts: byKey(accounts.Items), Secrets: byKey(secrets.Items), ConfigMaps: byKey(configMaps.Items), Held: held,
 	}, nil
 }
 

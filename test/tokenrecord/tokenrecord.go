@@ -33,6 +33,7 @@ type Record struct {
 type Owner struct {
 	Namespace string
 	UID       types.UID
+	Secret    types.UID // the last one that held it
 }
 
 // Start watches until End is called. Restarts of kube-apiserver may hide a token from it
@@ -67,7 +68,7 @@ func (r *Record) see(obj any) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tokens[token] = Owner{secret.Namespace, types.UID(secret.Annotations[corev1.ServiceAccountUIDKey])}
+	r.tokens[token] = Owner{secret.Namespace, types.UID(secret.Annotations[corev1.ServiceAccountUIDKey]), secret.UID}
 }
 
 // Of returns the tokens that were ever seen of an account.
@@ -76,7 +77,7 @@ func (r *Record) Of(namespace string, uid types.UID) []string {
 	defer r.mu.Unlock()
 	var tokens []string
 	for token, of := range r.tokens {
-		if of == (Owner{namespace, uid}) {
+		if of.Namespace == namespace && of.UID == uid {
 			tokens = append(tokens, token)
 		}
 	}

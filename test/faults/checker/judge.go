@@ -26,6 +26,8 @@ type Snapshot struct {
 	Accounts   map[types.NamespacedName]*corev1.ServiceAccount
 	Secrets    map[types.NamespacedName]*corev1.Secret // of all types
 	ConfigMaps map[types.NamespacedName]*corev1.ConfigMap
+	// Held are the accounts of the tokens that were ever seen in a Secret, by the UID of that.
+	Held map[types.UID][]types.UID
 }
 
 // Judge compares what there is with what there must be once all is quiet: promises 1 to 4
@@ -168,8 +170,10 @@ func (j *judge) users(namespace *workload.Namespace) {
 			continue
 		}
 		secret := j.now.Secrets[Key(namespace.Name, name)]
+		gone := secret == nil || secret.UID != want.UID
 		switch {
-		case secret == nil || secret.UID != want.UID:
+		case gone && j.filledForTheDead(want): // then it has to go
+		case gone:
 			j.add(1, "token Secret %s/%s was deleted, and its account lives", namespace.Name, name)
 		case string(secret.Data["extra"]) != want.Extra || secret.Annotations[corev1.ServiceAccountNameKey] != want.Account:
 			j.add(1, "the user's part of token Secret %s/%s was changed", namespace.Name, name)
@@ -178,6 +182,14 @@ func (j *judge) users(namespace *workload.Namespace) {
 	for _, name := range slices.Sorted(maps.Keys(namespace.Bystanders)) {
 		j.bystander(namespace.Name, name, namespace.Bystanders[name])
 	}
+}
+
+// filledForTheDead reports whether the Secret was seen with a token for an account that is dead: a
+// stale cache had it filled for the previous account of the name.
+func (j *judge) filledForTheDead(want *workload.TokenSecret) bool {
+	return slices.ContainsFunc(j.now.Held[want.UID], func(held types.UID) bool {
+		return held != "" && !slices.ContainsFunc(Sorted(j.now.Accounts), func(account *corev1.ServiceAccount) bool { return account.UID == held })
+	})
 }
 
 func (j *judge) usersAccount(namespace, name string, want *workload.Account) {

@@ -23,6 +23,7 @@ func settled() (Snapshot, workload.Model) {
 		Accounts:   map[types.NamespacedName]*corev1.ServiceAccount{},
 		Secrets:    map[types.NamespacedName]*corev1.Secret{},
 		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
+		Held:       map[types.UID][]types.UID{},
 	}
 	for _, name := range []string{workload.DefaultAccount, "cart"} {
 		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name + "-uid")}}
@@ -160,6 +161,27 @@ func TestJudge(t *testing.T) {
 		"UsersSecretMadeAnew": {
 			spoil: func(now Snapshot, _ workload.Model) { now.Secrets[Key("shop", "mine")].UID = "other" },
 			want:  []int{1},
+		},
+		"UsersSecretGone": {
+			spoil: func(now Snapshot, _ workload.Model) {
+				delete(now.Secrets, Key("shop", "mine"))
+				now.Held["other-uid"] = []types.UID{"dead"}
+			},
+			want: []int{1},
+		},
+		"UsersSecretGoneWithTheTokenOfALiveAccount": {
+			spoil: func(now Snapshot, _ workload.Model) {
+				delete(now.Secrets, Key("shop", "mine"))
+				now.Held["mine-uid"] = []types.UID{"cart-uid", "default-uid", ""}
+			},
+			want: []int{1},
+		},
+		"UsersSecretFilledForTheDead": {
+			reason: "a stale cache had it filled for the previous account",
+			spoil: func(now Snapshot, _ workload.Model) {
+				delete(now.Secrets, Key("shop", "mine"))
+				now.Held["mine-uid"] = []types.UID{"dead"}
+			},
 		},
 		"UsersPartRewritten": {
 			spoil: func(now Snapshot, _ workload.Model) { delete(now.Secrets[Key("shop", "mine")].Data, "extra") },

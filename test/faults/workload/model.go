@@ -63,8 +63,8 @@ type Account struct {
 	Edited bool
 }
 
-// AwaitNextSecond waits until a Secret that is made next is younger than the account, in whole seconds. One
-// of the same second goes as an orphan if a stale cache had it filled for the previous account.
+// AwaitNextSecond waits until the next second. A Secret that is made before the caches of the product
+// show the account may be filled for the previous one, and then goes as an orphan.
 func (a *Account) AwaitNextSecond(ctx context.Context) {
 	await.Sleep(ctx, time.Until(a.Since.Truncate(time.Second).Add(time.Second)))
 }

@@ -17,8 +17,7 @@
 //     kube-system/sa-controller-manager-root-ca, the Publisher owns data, binaryData and the
 //     annotation kubernetes.io/description of ConfigMap kube-root-ca.crt in every namespace.
 //   - tokenreissue owns the Secrets that it makes to replace others until they are
-//     referenced, the first entry of a ServiceAccount's secrets list, data.token of token
-//     Secrets that ask for re-issue in place, and Secret
+//     referenced, the first entry of a ServiceAccount's secrets list, and Secret
 //     kube-system/sa-controller-manager-key-ring.
 //   - keyprobe, on every replica, asks kube-apiserver to accept a token of a changed key, and
 //     decides when the key of a private key file begins to sign. It writes no object.

@@ -28,19 +28,13 @@ func (c *Controller) act(ctx context.Context, step step, seen observed) error {
 	case reference:
 		delete(c.created, step.Secret.UID)
 		err = c.reference(ctx, step.Secret, step.Successor)
-	case overwrite:
-		err = c.overwrite(ctx, step.Secret, seen)
 	case discard:
 		return c.discard(ctx, step.Secret, seen)
 	case warn:
 		c.warnBlocked(step.ReissueCandidate)
 	}
 	if err != nil {
-		mode := tokensecrets.ReissueSideBySide
-		if step.action == overwrite {
-			mode = tokensecrets.ReissueInPlace
-		}
-		c.Metrics.reissued(mode, resultFailed)
+		c.Metrics.reissued(resultFailed)
 		return fmt.Errorf("re-issue token secret %s/%s: %w", step.Secret.Namespace, step.Secret.Name, err)
 	}
 	return nil
@@ -70,7 +64,7 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 		delete(c.created, cached.UID)
 		made = expectation{}
 	}
-	_, account, err := c.confirm(ctx, cached, seen, Due)
+	account, err := c.confirm(ctx, cached, seen)
 	if err != nil || account == nil {
 		return err
 	}
@@ -125,63 +119,36 @@ func (c *Controller) reference(ctx context.Context, secret, successor *tokensecr
 	if err != nil {
 		return fmt.Errorf("reference secret %s first: %w", successor.Name, err)
 	}
-	c.Metrics.reissued(tokensecrets.ReissueSideBySide, resultDone)
+	c.Metrics.reissued(resultDone)
 	klog.FromContext(ctx).V(2).Info("Re-issued token secret", "secret", klog.KObj(secret), "successor", klog.KObj(successor), "serviceAccount", klog.KObj(account))
 	c.recordReplaced(secret, successor)
 	return nil
 }
 
-// overwrite replaces the token in exactly the version of the Secret that was read. kube-apiserver
-// compares tokens with the Secret, so it refuses the old one from then on.
-func (c *Controller) overwrite(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
-	live, account, err := c.confirm(ctx, cached, seen, InPlace)
-	if err != nil || account == nil {
-		return err
-	}
-	token, err := c.Issuer.Legacy(ctx, tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)}, live.Name)
-	if err != nil {
-		return err
-	}
-	patched, err := tokensecrets.Patch(ctx, c.Client, live, tokensecrets.Change{
-		Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte(token)},
-	})
-	if err != nil {
-		return fmt.Errorf("overwrite its token: %w", err)
-	}
-	if !patched {
-		c.loop.AddAfter(keyOf(cached), requeueAfter) // the watch need not bring anything newer
-		return nil
-	}
-	c.Metrics.reissued(tokensecrets.ReissueInPlace, resultDone)
-	klog.FromContext(ctx).Info("Overwrote the token of a token secret, as its annotation asks", "secret", klog.KObj(live), "serviceAccount", klog.KObj(account))
-	c.recordOverwritten(live)
-	return nil
-}
-
-// confirm reads Secret and account live and decides again. It returns no account if the decision
-// has changed. The token does not leave this function.
-func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed, want ReissueState) (*tokensecrets.TokenSecret, *corev1.ServiceAccount, error) {
+// confirm reads Secret and account live and decides again. It returns no account if the Secret needs no
+// successor any more. The token does not leave this function.
+func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) (*corev1.ServiceAccount, error) {
 	if c.refused.has(cached) {
-		return nil, nil, nil
+		return nil, nil
 	}
 	if err := c.admit(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
 	if err != nil || live.Secret == nil {
-		return nil, nil, err
+		return nil, err
 	}
 	secret := tokensecrets.Observe(live.Secret)
-	if seen.again(live.Account, secret).candidate(secret).State != want {
-		return nil, nil, nil // the watch is about to show it
+	if seen.again(live.Account, secret).candidate(secret).State != Due {
+		return nil, nil // the watch is about to show it
 	}
 	if _, err := tokens.VerifyLegacy(string(live.Secret.Data[corev1.ServiceAccountTokenKey]), c.Ring); err != nil {
 		c.refused.add(secret)
-		c.Metrics.reissued(secret.ReissueMode(), resultRefused)
+		c.Metrics.reissued(resultRefused)
 		c.recordUnverified(secret, err)
-		return nil, nil, nil
+		return nil, nil
 	}
-	return secret, live.Account, nil
+	return live.Account, nil
 }
 
 // discard deletes the new Secret of an interrupted re-issue after kube-apiserver has confirmed that

@@ -21,7 +21,6 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/tokens"
 )
 
 var app = cache.NewObjectName("ns", "app")
@@ -51,13 +50,7 @@ func TestReissue(t *testing.T) {
 			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
 			want:    []string{getAccount, "patch serviceaccounts app [uid-app 10] first b"},
 			told:    []string{"Normal TokenSecretReplaced"},
-			counted: map[string]float64{"done side-by-side": 1},
-		},
-		"Overwrite": {
-			objects: []runtime.Object{account(), tokenSecret("a", old, mode("in-place"))},
-			want:    []string{getA, getAccount, "patch secrets a [uid-a 20] token"},
-			told:    []string{"Normal TokenOverwritten"},
-			counted: map[string]float64{"done in-place": 1},
+			counted: map[string]float64{"done": 1},
 		},
 		"Discard": {
 			objects: []runtime.Object{account(), tokenSecret("b", replacing("a"), fresh)},
@@ -94,7 +87,7 @@ func TestReissue(t *testing.T) {
 			want:    []string{getA, getAccount},
 		},
 		"OptedOutMeanwhile": {
-			objects: []runtime.Object{account(), tokenSecret("a", old, mode("in-place"))},
+			objects: []runtime.Object{account(), tokenSecret("a", old)},
 			live:    []runtime.Object{tokenSecret("a", old, mode("never"))},
 			want:    []string{getA, getAccount},
 		},
@@ -109,9 +102,10 @@ func TestReissue(t *testing.T) {
 			live:    []runtime.Object{account(recreated)},
 			want:    []string{getAccount},
 		},
-		"OverwrittenMeanwhile": {
-			objects: []runtime.Object{account(), tokenSecret("a", old, mode("in-place"))},
-			live:    []runtime.Object{tokenSecret("a", fresh, mode("in-place"))},
+		"FilledAgainMeanwhile": {
+			reason:  "its token was removed, and the new one has the active key",
+			objects: []runtime.Object{account(), tokenSecret("a", old)},
+			live:    []runtime.Object{tokenSecret("a", fresh)},
 			want:    []string{getA, getAccount},
 		},
 		"NotSignedByItsKey": {
@@ -121,7 +115,7 @@ func TestReissue(t *testing.T) {
 				other := strings.Split(string(tokenSecret("other", old).Data[corev1.ServiceAccountTokenKey]), ".")
 				s.Data[corev1.ServiceAccountTokenKey] = []byte(strings.Join([]string{signed[0], signed[1], other[2]}, "."))
 			})},
-			want: []string{getA, getAccount}, told: []string{"Warning TokenNotReissued"}, counted: map[string]float64{"refused side-by-side": 1},
+			want: []string{getA, getAccount}, told: []string{"Warning TokenNotReissued"}, counted: map[string]float64{"refused": 1},
 		},
 		"UsedBeforeItWasDiscarded": {
 			objects: []runtime.Object{account(), tokenSecret("b", replacing("a"), fresh)},
@@ -150,22 +144,6 @@ func TestReissue(t *testing.T) {
 			}
 			testutil.Check(t, tc.reason+": counted", want, w.Series(t, "sacm_token_reissues_total"))
 		})
-	}
-}
-
-// TestOverwrittenTokenIsOfTheActiveKey looks at what was written.
-func TestOverwrittenTokenIsOfTheActiveKey(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, account(), tokenSecret("a", withOld(t), mode("in-place")))
-	w.lead(t)
-	testutil.Must(t, w.reissue(t.Context(), app))
-	secret := w.LiveSecret(t, "ns", "a")
-	token, err := tokens.VerifyLegacy(string(secret.Data[corev1.ServiceAccountTokenKey]), w.Ring)
-	if err != nil || token.KeyID != w.Ring.Ring().ActiveID() {
-		t.Fatalf("key ID %q, %v", token.KeyID, err)
-	}
-	if mismatch := token.Mismatch(tokens.Account{Namespace: "ns", Name: "app", UID: testUID}, "a"); mismatch != "" {
-		t.Error(mismatch)
 	}
 }
 

@@ -30,8 +30,6 @@ const (
 	Switching ReissueState = "switching"
 	// Replaced means that the new Secret is referenced, and that this one stays until it is unused.
 	Replaced ReissueState = "replaced"
-	// InPlace means that the token must be overwritten.
-	InPlace ReissueState = "in-place"
 	// Discarding means that it was created to replace a Secret and must be deleted, because the ring
 	// was rolled back before anything referenced it.
 	Discarding ReissueState = "discarding"
@@ -49,8 +47,6 @@ const (
 	Never Reason = "never"
 	// UnknownMode means that its annotation has an unknown value.
 	UnknownMode Reason = "unknown-mode"
-	// Immutable means that its token cannot be overwritten.
-	Immutable Reason = "immutable"
 	// Invalid means that it was marked invalid, so its account gets no other token for it.
 	Invalid Reason = "invalid"
 	// Mismatch means that its account is gone or was recreated, or that the token is not for it.
@@ -80,10 +76,10 @@ func (p Progress) String() string {
 // allProgress lists every Progress but that of None, in the order of the work that is left.
 func allProgress() []Progress {
 	var all []Progress
-	for _, state := range []ReissueState{Due, Filling, Switching, InPlace, Discarding, Replaced} {
+	for _, state := range []ReissueState{Due, Filling, Switching, Discarding, Replaced} {
 		all = append(all, Progress{State: state})
 	}
-	for _, reason := range []Reason{UserMade, Never, UnknownMode, Immutable, Invalid, Mismatch, Terminating, FilledElsewhere} {
+	for _, reason := range []Reason{UserMade, Never, UnknownMode, Invalid, Mismatch, Terminating, FilledElsewhere} {
 		all = append(all, blocked(reason))
 	}
 	return all
@@ -94,7 +90,7 @@ func blocked(reason Reason) Progress { return Progress{State: Blocked, Reason: r
 // pending reports whether re-issue has something left to do for the Secret. The others are deleted
 // when they are unused, or stay until the user acts.
 func (s ReissueState) pending() bool {
-	return s == Due || s == Filling || s == Switching || s == InPlace || s == Discarding
+	return s == Due || s == Filling || s == Switching || s == Discarding
 }
 
 // ReissueCandidate is a token Secret whose token has the ID of a retired key.
@@ -198,25 +194,22 @@ func (o observed) forbidden(secret *tokensecrets.TokenSecret) Reason {
 	case !o.fits(secret):
 		return Mismatch
 	}
-	switch mode := secret.ReissueMode(); {
-	case mode == tokensecrets.ReissueNever:
+	switch secret.ReissueMode() {
+	case tokensecrets.ReissueNever:
 		return Never
-	case mode == tokensecrets.ReissueUserMade:
+	case tokensecrets.ReissueUserMade:
 		return UserMade
-	case mode == tokensecrets.ReissueUnknown:
+	case tokensecrets.ReissueUnknown:
 		return UnknownMode
-	case mode == tokensecrets.ReissueInPlace && secret.Immutable:
-		return Immutable
+	default:
+		return ""
 	}
-	return ""
 }
 
 // progress returns that of a Secret that may be re-issued.
 func (o observed) progress(candidate ReissueCandidate) Progress {
 	secret, successor := candidate.Secret, candidate.Successor
 	switch {
-	case secret.ReissueMode() == tokensecrets.ReissueInPlace:
-		return Progress{State: InPlace}
 	case o.isSuperfluous(secret):
 		return Progress{State: Discarding}
 	case successor == nil && filledElsewhere(secret) && sameKey(secret, o.pairs.Predecessor(secret)):

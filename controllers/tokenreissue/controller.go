@@ -7,13 +7,12 @@
 // By default it does so side by side: it creates a new Secret, which names the old one and which the
 // token controller fills; once that has a token it is put first in the account's list. Clients may go
 // on to use the old one, which the legacy token cleaner deletes when it is unused. An annotation on
-// the Secret selects another mode: in-place, which overwrites the token, so that clients are refused
-// until they read the new one, or never. Secrets of users are re-issued only with the annotation.
+// the Secret forbids it. Secrets of users are re-issued only if the annotation asks for it.
 //
 // Every replica publishes its ring (RingConsistency). A leader re-issues nothing unless its ring is
 // the newest published one, so that replicas with different rings do not undo each other's work.
-// It then decides account by account, from the cache, by a pure plan function. Before it creates or
-// overwrites anything, it reads Secret and account live and plans again. The objects show what has
+// It then decides account by account, from the cache, by a pure plan function. Before it creates
+// anything, it reads Secret and account live and plans again. The objects show what has
 // been done, so the next leader continues from there.
 //
 // A Secret that was marked invalid, whose account was recreated, or whose token was not signed by the
@@ -40,7 +39,6 @@ import (
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/tokens"
 )
 
 const (
@@ -57,18 +55,14 @@ const (
 	// cacheSyncGrace is how long the caches may take to show a created Secret before another one is
 	// created.
 	cacheSyncGrace = 10 * time.Second
-
-	// requeueAfter is the delay of the next sync of an account after a conflict.
-	requeueAfter = time.Second
 )
 
 // Config is what a Controller needs. Clock and NewSuffix may be nil.
 type Config struct {
 	Client    kubernetes.Interface
 	Informers *informers.Informers
-	// Ring is that of this process. Issuer signs with it.
-	Ring   *signing.Keyring
-	Issuer *tokens.Issuer
+	// Ring is that of this process.
+	Ring *signing.Keyring
 	// Confirmed reports whether kube-apiserver accepts tokens of the key with that ID.
 	Confirmed func(keyID string) bool
 	Recorder  *events.Recorder

@@ -5,8 +5,6 @@ package tokenreissue
 
 import (
 	"k8s.io/component-base/metrics"
-
-	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // Values of the label result.
@@ -29,9 +27,9 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		reissues: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_token_reissues_total",
-			Help: "Token Secrets whose key is retired, by mode (side-by-side or in-place) and result: done, refused because the Secret is not " +
+			Help: "Token Secrets whose key is retired, by result: done, refused because the Secret is not " +
 				"what it was taken for when it was read live, failed and tried again.",
-		}, []string{"mode", "result"}),
+		}, []string{"result"}),
 		secrets: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_token_secrets_by_key",
 			Help: "Token Secrets that hold a token, by what the key that signed it is in the key ring: active, next, retired, " +
@@ -52,9 +50,9 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
-func (m *Metrics) reissued(mode tokensecrets.ReissueMode, result string) {
+func (m *Metrics) reissued(result string) {
 	if m != nil {
-		m.reissues.WithLabelValues(string(mode), result).Inc()
+		m.reissues.WithLabelValues(result).Inc()
 	}
 }
 

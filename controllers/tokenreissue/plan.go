@@ -21,8 +21,6 @@ const (
 	create action = "create"
 	// reference puts step.Successor at the head of the account's list.
 	reference action = "reference"
-	// overwrite writes a new token into step.Secret.
-	overwrite action = "overwrite"
 	// discard deletes step.Secret, a new Secret that replaces nothing.
 	discard action = "discard"
 	// warn records an Event about step.Secret.
@@ -61,9 +59,7 @@ func actionFor(progress Progress) (action, bool) {
 		return create, true
 	case Progress{State: Switching}:
 		return reference, true
-	case Progress{State: InPlace}:
-		return overwrite, true
-	case blocked(UnknownMode), blocked(Immutable), blocked(FilledElsewhere):
+	case blocked(UnknownMode), blocked(FilledElsewhere):
 		return warn, true
 	default:
 		return "", false

@@ -54,15 +54,6 @@ func TestPlan(t *testing.T) {
 			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, userMade, mode("side-by-side"))},
 			want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}},
 		},
-		"UserMadeInPlace": {
-			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, userMade, mode("in-place"))},
-			want: []string{"overwrite a"}, holds: map[string]Progress{"a": {State: InPlace}},
-		},
-		"InPlace": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("in-place"))}, want: []string{"overwrite a"}, holds: map[string]Progress{"a": {State: InPlace}}},
-		"InPlaceImmutable": {
-			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("in-place"), controllertest.Immutable)},
-			want: []string{"warn a"}, holds: map[string]Progress{"a": blocked(Immutable)},
-		},
 		"Never":       {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("never"))}, holds: map[string]Progress{"a": blocked(Never)}},
 		"UnknownMode": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("always"))}, want: []string{"warn a"}, holds: map[string]Progress{"a": blocked(UnknownMode)}},
 		"MarkedInvalid": {

@@ -13,10 +13,8 @@ import (
 // Reasons of the Events. Each regards the Secret whose key is retired.
 const (
 	reasonReplaced    = "TokenSecretReplaced"
-	reasonOverwritten = "TokenOverwritten"
 	reasonUnverified  = "TokenNotReissued"
 	reasonUnknownMode = "UnknownReissueMode"
-	reasonImmutable   = "ReissueOfImmutableSecret"
 	reasonElsewhere   = "SecondTokenController"
 	reasonDiscarded   = "TokenSecretDiscarded"
 )
@@ -29,12 +27,6 @@ func (c *Controller) recordReplaced(secret, successor *tokensecrets.TokenSecret)
 			"once nobody uses it", successor.Name, secret.AccountName))
 }
 
-func (c *Controller) recordOverwritten(secret *tokensecrets.TokenSecret) {
-	c.Recorder.Normal(secret.Reference(), reasonOverwritten, actionReissue,
-		"the key of the token is retired, and the annotation "+tokensecrets.ReissueAnnotation+" asks for a new one in its place: "+
-			"kube-apiserver refuses the previous token from now on")
-}
-
 func (c *Controller) recordUnverified(secret *tokensecrets.TokenSecret, err error) {
 	c.Recorder.Warn(secret.Reference(), reasonUnverified, actionReissue, fmt.Sprintf(
 		"data.token names a retired key and was not signed with it, so it is not issued again: %v", err))
@@ -42,19 +34,15 @@ func (c *Controller) recordUnverified(secret *tokensecrets.TokenSecret, err erro
 
 func (c *Controller) warnBlocked(candidate ReissueCandidate) {
 	about := candidate.Secret.Reference()
-	switch candidate.Reason {
-	case Immutable:
-		c.Recorder.Warn(about, reasonImmutable, actionReissue,
-			"the key of the token is retired, and the Secret is immutable, so its token cannot be replaced in place: delete it and create it without immutable: true")
-	case FilledElsewhere:
+	if candidate.Reason == FilledElsewhere {
 		c.Recorder.Warn(about, reasonElsewhere, actionReissue,
 			"the Secret was made to replace one whose key is retired, and was filled with that same key: another token controller is at work, turn it off "+
 				"and delete this Secret")
-	default:
-		c.Recorder.Warn(about, reasonUnknownMode, actionReissue, fmt.Sprintf(
-			"the key of the token is retired, and nothing is done about it: the annotation %s must be %q, %q or %q",
-			tokensecrets.ReissueAnnotation, tokensecrets.ReissueSideBySide, tokensecrets.ReissueInPlace, tokensecrets.ReissueNever))
+		return
 	}
+	c.Recorder.Warn(about, reasonUnknownMode, actionReissue, fmt.Sprintf(
+		"the key of the token is retired, and nothing is done about it: the annotation %s must be %q or %q",
+		tokensecrets.ReissueAnnotation, tokensecrets.ReissueSideBySide, tokensecrets.ReissueNever))
 }
 
 func named(secrets []*tokensecrets.TokenSecret, name string) bool {

@@ -155,7 +155,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	ring := signing.NewKeyring(rotated(t))
 	w.Controller = New(Config{
 		Client: w.Client, Informers: w.Informers,
-		Ring: ring, Issuer: tokens.NewIssuer(ring, tokens.CompatClaims),
+		Ring:      ring,
 		Confirmed: func(string) bool { return !w.unconfirmed },
 		Recorder:  w.Recorder(), Metrics: NewMetrics(w.Registry.MustRegister), Clock: w.Clock,
 		NewSuffix: func() string { w.suffixes++; return fmt.Sprintf("new%02d", w.suffixes) },

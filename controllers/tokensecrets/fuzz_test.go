@@ -43,11 +43,11 @@ func FuzzObserve(f *testing.F) {
 		if (observed.AccountUID == "") != (uid == "") || len(uid) <= longestUID && string(observed.AccountUID) != uid {
 			t.Errorf("UID %q from the annotation %q", observed.AccountUID, uid)
 		}
-		modes := []ReissueMode{ReissueSideBySide, ReissueInPlace, ReissueNever, ReissueUserMade, ReissueUnknown}
+		modes := []ReissueMode{ReissueSideBySide, ReissueNever, ReissueUserMade, ReissueUnknown}
 		if !slices.Contains(modes, observed.ReissueMode()) {
 			t.Errorf("mode %q", observed.ReissueMode())
 		}
-		if known := modes[:3]; slices.Contains(known, observed.ReissueMode()) && string(observed.ReissueMode()) != reissue && !observed.MadeByTokenController() {
+		if known := modes[:2]; slices.Contains(known, observed.ReissueMode()) && string(observed.ReissueMode()) != reissue && !observed.MadeByTokenController() {
 			t.Errorf("mode %q from %q, for a Secret of a user's", observed.ReissueMode(), reissue)
 		}
 		if p := observed.Predecessor; p != (Predecessor{}) && (p.String() != replaces || parsePredecessor(p.String()) != p) {

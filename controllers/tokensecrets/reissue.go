@@ -13,8 +13,6 @@ type ReissueMode string
 const (
 	// ReissueSideBySide creates a new Secret and keeps the old one for its clients.
 	ReissueSideBySide ReissueMode = "side-by-side"
-	// ReissueInPlace overwrites the token, which revokes the old one at once.
-	ReissueInPlace ReissueMode = "in-place"
 	// ReissueNever leaves the Secret as it is.
 	ReissueNever ReissueMode = "never"
 
@@ -29,7 +27,7 @@ const (
 // that a token controller created.
 func (s *TokenSecret) ReissueMode() ReissueMode {
 	switch mode := ReissueMode(s.Reissue); mode {
-	case ReissueSideBySide, ReissueInPlace, ReissueNever:
+	case ReissueSideBySide, ReissueNever:
 		return mode
 	case "":
 		if s.MadeByTokenController() {

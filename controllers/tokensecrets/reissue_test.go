@@ -66,11 +66,10 @@ func TestReissueMode(t *testing.T) {
 		},
 
 		"AnnotatedSideBySide": {change: []func(*corev1.Secret){annotatedWith(ReissueAnnotation, "side-by-side")}, want: ReissueSideBySide},
-		"AnnotatedInPlace":    {change: []func(*corev1.Secret){marker, annotatedWith(ReissueAnnotation, "in-place")}, want: ReissueInPlace},
 		"AnnotatedNever":      {change: []func(*corev1.Secret){marker, annotatedWith(ReissueAnnotation, "never")}, want: ReissueNever},
 		"AnnotatedGarbage": {
 			reason: "what a person meant is not guessed",
-			change: []func(*corev1.Secret){marker, annotatedWith(ReissueAnnotation, "In-Place")}, want: ReissueUnknown,
+			change: []func(*corev1.Secret){marker, annotatedWith(ReissueAnnotation, "Side-By-Side")}, want: ReissueUnknown,
 		},
 		"AnnotatedOurWord":  {change: []func(*corev1.Secret){annotatedWith(ReissueAnnotation, "user-made")}, want: ReissueUnknown},
 		"AnnotatedWithNone": {change: []func(*corev1.Secret){marker, annotatedWith(ReissueAnnotation, "")}, want: ReissueSideBySide},

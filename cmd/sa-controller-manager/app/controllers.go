@@ -271,7 +271,6 @@ func (m *manager) buildTokenReissue(r *runnable) error {
 		Informers: m.informers,
 		Ring:      m.ring,
 		Confirmed: m.activator.Confirmed,
-		Issuer:    tokens.NewIssuer(signing.Guard{Signer: m.ring, May: m.mayFill}, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
 		Recorder:  m.recorder,
 		Metrics:   m.reissueMetrics,
 		Loops:     m.loops,

@@ -23,12 +23,16 @@ import (
 	"sa-controller-manager/test/bench/world"
 )
 
-// reissue is the annotation that asks for a new token in the same Secret.
-const reissue = "sa-controller-manager/reissue"
+const (
+	// reissue is the annotation that asks for another Secret beside this one.
+	reissue = "sa-controller-manager/reissue"
+	// replaces is that of the other one, NAME/UID of the first.
+	replaces = "sa-controller-manager/replaces"
+)
 
 func (s *scene) annotations(i int) map[string]string {
 	if i < s.Reissued {
-		return map[string]string{reissue: "in-place"}
+		return map[string]string{reissue: "side-by-side"}
 	}
 	return nil
 }
@@ -182,24 +186,18 @@ func bundleOf(object runtime.Object) []byte {
 	}
 }
 
-// rotate has another key sign. Of the Secrets that ask for it, each gets a new token.
+// rotate has another key sign. The Secrets that ask for it get another one each beside them.
 func (s *scene) rotate(ctx context.Context) error {
 	count := min(s.Reissued, s.size)
 	var names []string
 	for i := range count {
 		names = append(names, world.Filled(s.place(i)))
 	}
-	namespace, name := s.place(0)
-	secret, err := s.w.Client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	header := headerOf(secret)
 	goal := world.NewGoal(names)
-	inner := world.Notice(goal)
 	seen := func(event watch.EventType, object runtime.Object) {
-		if secret, ok := object.(*corev1.Secret); ok && event != watch.Deleted && headerOf(secret) != header {
-			inner(event, object)
+		if secret, ok := object.(*corev1.Secret); ok && event != watch.Deleted && world.IsFilled(secret) {
+			first, _, _ := strings.Cut(secret.Annotations[replaces], "/")
+			goal.Reach(world.Filled(secret.Namespace, first))
 		}
 	}
 	if err := s.keysCommand(ctx, "rotate", "start", "--from-private-key-file="+s.nextKey(), "--cache-age=0s"); err != nil {
@@ -216,16 +214,10 @@ func (s *scene) rotate(ctx context.Context) error {
 		return err
 	}
 	s.add("rotation, time of the command that activates", "s", activated.Sub(begun).Seconds())
-	s.add(fmt.Sprintf("rotation, time to re-issue %d tokens in place", count), "s", took)
-	s.add(fmt.Sprintf("rotation, CPU to re-issue %d tokens in place", count), "s", cpu)
+	s.add(fmt.Sprintf("rotation, time to re-issue %d token Secrets", count), "s", took)
+	s.add(fmt.Sprintf("rotation, CPU to re-issue %d token Secrets", count), "s", cpu)
 	s.add("rotation, start of the command to the first token", "s", goal.First().Sub(begun).Seconds())
 	return s.verify(ctx)
-}
-
-// headerOf is the part of a token that names the key.
-func headerOf(secret *corev1.Secret) string {
-	header, _, _ := strings.Cut(string(secret.Data[corev1.ServiceAccountTokenKey]), ".")
-	return header
 }
 
 // keysCommand runs a command of the product, as an operator does.

@@ -36,7 +36,7 @@ func newReissue() Reissue {
 func (o *Reissue) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.TokenSecrets), "reissue-token-secrets", string(o.TokenSecrets),
 		"How to re-issue token Secrets whose key --service-account-key-ring has retired. \"side-by-side\": those that a token controller "+
-			"has created get a successor; the annotation sa-controller-manager/reissue asks for side-by-side, in-place or never. "+
+			"has created get a successor; the annotation sa-controller-manager/reissue asks for side-by-side or never. "+
 			"\"off\": re-issue none.")
 	fs.DurationVar(&o.IdlePeriod, "reissue-idle-period", o.IdlePeriod,
 		"Like --legacy-service-account-token-clean-up-period, for Secrets that a re-issue has replaced.")

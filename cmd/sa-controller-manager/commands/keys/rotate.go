@@ -115,9 +115,9 @@ func newRotateStatusCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Say how far the rotation is, and what is next",
 		Long: `Say how far the rotation is and what is next. With --kubeconfig the cluster is asked
 which keys it accepts, how many token Secrets bear each, and which Secrets hold a
-retired key still: those that are due, filling, switching, discarding, replaced or
-in-place go by themselves once a process with the key ring leads; user-made, never,
-unknown-mode, immutable, invalid and mismatch wait for you (annotation
+retired key still: those that are due, filling, switching, discarding or replaced
+go by themselves once a process with the key ring leads; user-made, never,
+unknown-mode, invalid and mismatch wait for you (annotation
 sa-controller-manager/reissue). One whose key is not in the ring is named too, as
 unknown-key. Nothing is changed.`,
 		Args: cli.NoArguments,

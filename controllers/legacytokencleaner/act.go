@@ -16,7 +16,7 @@ import (
 // mark labels the very version of the Secret that was decided on, and returns the final decision. A
 // Secret that has changed since waits for the next round.
 func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) {
-	secret, when := seen.secret, c.round.of(seen)
+	secret, today := seen.secret, c.round.horizon.today()
 	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret), "serviceAccount", klog.KRef(secret.Namespace, secret.AccountName),
 		"lastUsed", lastUse(secret))
 	if c.DryRun {
@@ -25,7 +25,7 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 		return mark, nil
 	}
 	patched, err := tokensecrets.Patch(ctx, c.Client, secret, tokensecrets.Change{
-		Labels: map[string]*string{tokensecrets.InvalidSinceLabel: new(when.today())},
+		Labels: map[string]*string{tokensecrets.InvalidSinceLabel: new(today)},
 	})
 	if err != nil {
 		return "", fmt.Errorf("mark token secret %s invalid: %w", secret.ObjectName(), err)
@@ -33,7 +33,7 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 	if !patched {
 		return keepChanged, nil
 	}
-	logger.Info("Marked legacy token invalid", "invalidSince", when.today())
+	logger.Info("Marked legacy token invalid", "invalidSince", today)
 	c.Metrics.marked.Inc()
 	c.recordMarked(seen)
 	return mark, nil
@@ -51,7 +51,7 @@ func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecre
 	}
 	secret, account := tokensecrets.Observe(live.Secret), live.Account
 	seen := c.observe(secret, account, mounted)
-	again := c.round.plan(seen)
+	again := c.round.horizon.plan(seen)
 	if again == remove {
 		again, err = c.confirmSuccessor(ctx, seen)
 	}

@@ -16,8 +16,7 @@
 // Only Secrets that an account references are marked or deleted, and those that package
 // tokenreissue has replaced. A user's Secret stays unless .secrets lists it: then nothing shows who
 // created it, and upstream deletes it, too. The successor of a Secret stays as long as that one
-// exists, or another would be created. Only this package deletes replaced Secrets; they have a
-// period of their own.
+// exists, or another would be created. Only this package deletes replaced Secrets.
 //
 // Every write has UID and resourceVersion as preconditions, and Secret and account are read live
 // before a deletion.
@@ -65,12 +64,6 @@ type Config struct {
 	// Period is how long a token must be unused before it is marked, and how long
 	// it must have been marked before it is deleted. It is greater than zero.
 	Period time.Duration
-	// ReplacedPeriod is the same for Secrets that were re-issued; Period if it is zero.
-	ReplacedPeriod time.Duration
-	// Unlimited lets a round mark more than a tenth of the token Secrets.
-	Unlimited bool
-	// Process is the regarding object of Events about a whole round.
-	Process *corev1.ObjectReference
 	// DryRun only records Events and metrics.
 	DryRun bool
 	// Auto: every account keeps one token Secret (tokensecrets.Pairs.Own).
@@ -95,9 +88,6 @@ type Controller struct {
 func New(config Config) *Controller {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
-	}
-	if config.ReplacedPeriod == 0 {
-		config.ReplacedPeriod = config.Period
 	}
 	c := &Controller{Config: config}
 	c.accounts, _ = config.Informers.Accounts()
@@ -131,26 +121,20 @@ func (c *Controller) begin(ctx context.Context) error {
 		return err
 	}
 	next := round{horizon: newHorizon(c.Clock.Now(), c.Period), candidates: map[string][]cache.ObjectName{}}
-	next.replaced = newHorizon(next.horizon.now, c.ReplacedPeriod)
-	next.horizon.idle, next.replaced.idle = next.horizon.judge(tracking), next.replaced.judge(tracking)
+	idle := next.horizon.judge(tracking)
 	differs, err := c.clockDiffers(ctx)
 	if err != nil {
 		return err
 	}
 	if differs {
-		next.horizon.idle, next.replaced.idle = clockWrong, clockWrong
+		idle = clockWrong
 	}
-	next.marks = marksLeft(c.secrets.All(), next.horizon.today())
 	c.round = next
-	c.Metrics.begin(next.idle())
-	switch logger := klog.FromContext(ctx).WithValues("next", next.horizon.now.Add(interval)); {
-	case next.idle() != working:
-		logger.Info("Not cleaning up legacy tokens", "reason", next.idle())
-	case next.horizon.idle != working:
-		logger.Info("Cleaning up replaced legacy tokens only", "reason", next.horizon.idle)
-	}
-	if next.idle() == working {
+	c.Metrics.begin(idle)
+	if idle == working {
 		c.survey(ctx)
+	} else {
+		klog.FromContext(ctx).Info("Not cleaning up legacy tokens", "reason", idle, "next", next.horizon.now.Add(interval))
 	}
 	for namespace := range c.round.candidates {
 		c.loop.Add(namespace)
@@ -165,10 +149,7 @@ func (c *Controller) begin(ctx context.Context) error {
 func (c *Controller) survey(ctx context.Context) {
 	for _, secret := range c.secrets.All() {
 		seen := c.observe(secret, meta.CachedAccount(c.accounts, secret.Account()), nil)
-		if c.round.of(seen).idle != working {
-			continue
-		}
-		outcome := c.round.plan(seen)
+		outcome := c.round.horizon.plan(seen)
 		if outcome.acts() {
 			c.round.candidates[secret.Namespace] = append(c.round.candidates[secret.Namespace], secret.ObjectName())
 			continue
@@ -208,18 +189,11 @@ func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounte
 		return nil // deleted meanwhile
 	}
 	seen := c.observe(secret, meta.CachedAccount(c.accounts, secret.Account()), mounted)
-	outcome := c.round.plan(seen)
+	outcome := c.round.horizon.plan(seen)
 	var err error
 	switch outcome {
 	case mark:
-		if c.round.marks <= 0 && !c.Unlimited {
-			outcome = keepLimited
-			c.round.unmarked++
-			break
-		}
-		if outcome, err = c.mark(ctx, seen); outcome == mark {
-			c.round.marks--
-		}
+		outcome, err = c.mark(ctx, seen)
 	case remove:
 		outcome, err = c.remove(ctx, secret, mounted)
 	default: // it is kept
@@ -246,7 +220,6 @@ func (c *Controller) finish(ctx context.Context) {
 		return
 	}
 	c.Metrics.finish(c.Clock.Now())
-	c.reportLimit(ctx)
 	klog.FromContext(ctx).V(2).Info("Finished a round of the legacy token cleaner", "began", c.round.horizon.now)
 }
 

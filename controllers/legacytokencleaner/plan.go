@@ -34,7 +34,6 @@ const (
 	keepSuccessor    decision = "successor" // of one that is still there
 	keepMounted      decision = "mounted"
 	keepMarked       decision = "marked"  // not for long enough
-	keepLimited      decision = "limited" // as many are marked as a round may
 	keepChanged      decision = "changed" // since the decision; the next round decides again
 )
 
@@ -42,37 +41,9 @@ func (d decision) acts() bool { return d == mark || d == remove }
 
 // round is one run over all token Secrets.
 type round struct {
-	// horizon applies to most Secrets, replaced to re-issued ones.
-	horizon, replaced horizon
-	// marks is how many Secrets may still be marked, unmarked how many exceeded the limit.
-	marks, unmarked int
+	horizon horizon
 	// candidates are the Secrets still to decide on, by namespace.
 	candidates map[string][]cache.ObjectName
-}
-
-// idle returns why the round decides nothing at all.
-func (r round) idle() idleness {
-	if r.replaced.idle == working {
-		return working
-	}
-	return r.horizon.idle
-}
-
-// of returns the horizon that applies to a Secret.
-func (r round) of(o observed) horizon {
-	if o.successor != nil {
-		return r.replaced
-	}
-	return r.horizon
-}
-
-// plan calls plan of the horizon that applies. A Secret whose horizon has become an idle one after
-// the survey waits for the next round.
-func (r round) plan(o observed) decision {
-	if r.of(o).idle != working {
-		return keepChanged
-	}
-	return r.of(o).plan(o)
 }
 
 // horizon has the times of a round. They do not move while it runs.
@@ -80,8 +51,6 @@ type horizon struct {
 	now    time.Time
 	period time.Duration
 	cutoff time.Time // a period ago
-	// idle is why nothing is decided.
-	idle idleness
 }
 
 func newHorizon(now time.Time, period time.Duration) horizon {

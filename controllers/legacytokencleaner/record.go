@@ -16,14 +16,13 @@ const (
 	reasonWouldMark   = "LegacyTokenWouldBeMarked"
 	reasonWouldRemove = "LegacyTokenWouldBeDeleted"
 	reasonTried       = "InvalidLegacyTokenTried"
-	reasonLimited     = "LegacyTokensNotMarked" // it regards the process
 )
 
 // optOutHint says how to keep the Secret.
 const optOutHint = "; the annotation " + tokensecrets.KeepAnnotation + "=true keeps the Secret"
 
 func (c *Controller) recordMarked(seen observed) {
-	secret, period := seen.secret, c.round.of(seen).period
+	secret, period := seen.secret, c.round.horizon.period
 	unused := fmt.Sprintf("the token of ServiceAccount %q was not used for %v (last use: %s)", secret.AccountName, period, lastUse(secret))
 	if seen.successor != nil {
 		unused = fmt.Sprintf("replaced by Secret %q; ", seen.successor.Name) + unused

@@ -15,9 +15,9 @@ import (
 
 const week = 7 * 24 * time.Hour
 
-func weekly(config *Config) { config.ReplacedPeriod = week }
+func weekly(config *Config) { config.Period = week }
 
-func aWeekly(config *Config) { config.ReplacedPeriod, config.Auto = week, true }
+func aWeekly(config *Config) { config.Period, config.Auto = week, true }
 
 // replaced is an account with a Secret that was re-issued, as changes have it, and with
 // its successor.
@@ -31,7 +31,7 @@ func replaced(changes ...func(*corev1.Secret)) []runtime.Object {
 	}
 }
 
-// TestReplaced: what was re-issued has a period of its own, and its successor stays.
+// TestReplaced: what was re-issued needs no reference, and its successor stays.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
 	const tenDaysAgo = "2023-04-30"
@@ -41,8 +41,8 @@ func TestReplaced(t *testing.T) {
 			change: weekly, objects: replaced(usedOn(tenDaysAgo)),
 			wantActions: []string{listPods, marked}, wantEvents: marks, want: map[string]float64{"mark": 1, "successor": 1},
 		},
-		"SamePeriodByDefault": {
-			reason:  "ten days are not enough then",
+		"SamePeriodAsOthers": {
+			reason:  "ten days are not enough",
 			objects: replaced(usedOn(tenDaysAgo)), want: map[string]float64{"used": 1, "successor": 1},
 		},
 		"UsedThisWeek": {change: weekly, objects: replaced(usedOn("2023-05-05")), want: map[string]float64{"used": 1, "successor": 1}},
@@ -53,10 +53,6 @@ func TestReplaced(t *testing.T) {
 		"Auto": {
 			reason: "the successor is the account's own", change: aWeekly, objects: replaced(usedOn(tenDaysAgo)),
 			wantActions: []string{listPods, marked}, wantEvents: marks, want: map[string]float64{"mark": 1, "own": 1},
-		},
-		"TrackedForItsPeriodOnly": {
-			reason: "what was not replaced has to wait", change: weekly, objects: replaced(usedOn(tenDaysAgo)), since: "2023-05-01",
-			wantActions: []string{listPods, marked}, wantEvents: marks, want: map[string]float64{"mark": 1},
 		},
 		"TrackedForADay": {change: weekly, objects: replaced(usedOn(tenDaysAgo)), since: "2023-05-09", idle: map[string]float64{"tracking-too-short": 1}},
 		"Marked":         {change: weekly, objects: replaced(invalidSince("2023-05-05")), want: map[string]float64{"marked": 1, "successor": 1}},
@@ -82,13 +78,9 @@ func TestReplaced(t *testing.T) {
 			want:        map[string]float64{"changed": 1, "successor": 1},
 		},
 		"NeverToBeReplaced": {
-			reason: "whatever the other says", change: weekly, objects: replaced(usedOn(tenDaysAgo), annotated(tokensecrets.ReissueAnnotation, "never")),
-			want: map[string]float64{"used": 1, "successor": 1},
-		},
-		"OthersTrackedForTheirsOnly": {
-			change:  func(config *Config) { config.Period, config.ReplacedPeriod = week, testPeriod },
-			objects: []runtime.Object{account(), tokenSecret(usedOn(tenDaysAgo))}, since: "2023-05-01",
-			wantActions: []string{listPods, marked}, wantEvents: marks, want: map[string]float64{"mark": 1},
+			reason: "whatever the other says: without a reference it stays", change: weekly,
+			objects: append(replaced(usedOn(tenDaysAgo), annotated(tokensecrets.ReissueAnnotation, "never"))[1:], account(unreferencing, referencing("new"))),
+			want:    map[string]float64{"not-referenced": 1, "successor": 1},
 		},
 	})
 }

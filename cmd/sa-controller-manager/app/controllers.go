@@ -159,12 +159,8 @@ func (m *manager) buildTokenCleaner(r *runnable) error {
 		Metrics:   legacytokencleaner.NewMetrics(legacyregistry.MustRegister),
 		Loops:     m.loops,
 		Period:    o.Cleaner.Period,
-		Unlimited: o.Cleaner.Unlimited,
-		Process:   m.process,
 		DryRun:    o.Cleaner.DryRun,
 		Auto:      o.Tokens.TokenSecrets == options.TokenSecretsAuto,
-
-		ReplacedPeriod: o.Reissue.IdlePeriod,
 	}).Run
 	return nil
 }

@@ -20,10 +20,9 @@ const (
 )
 
 // cleaner starts a manager with the cleaner and returns after its first round.
-// The tests share a control plane, and together they mark more in a day than a tenth.
 func cleaner(t *testing.T, c *testcluster.ControlPlane, flags ...string) *testcluster.Manager {
 	t.Helper()
-	m := c.Manage(t, append([]string{"--token-secrets=manual", shortPeriod, "--legacy-token-clean-up-unlimited"}, flags...)...)
+	m := c.Manage(t, append([]string{"--token-secrets=manual", shortPeriod}, flags...)...)
 	m.AwaitRound(t)
 	return m
 }

@@ -14,8 +14,6 @@ type Cleaner struct {
 	// Period is how long a token must be unused before it is marked invalid, and
 	// how long it must have been invalid before its Secret is deleted.
 	Period time.Duration
-	// Unlimited lets one run mark more than a tenth of all token Secrets.
-	Unlimited bool
 	// DryRun reports changes instead of making them.
 	DryRun bool
 }
@@ -29,14 +27,11 @@ func (o *Cleaner) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Period, "legacy-service-account-token-clean-up-period", o.Period,
 		"How long the token of a Secret must be unused before it is marked invalid, and how long it must have been invalid before the "+
 			"Secret is deleted, in whole days. Secrets that a Pod uses are kept.")
-	fs.BoolVar(&o.Unlimited, "legacy-token-clean-up-unlimited", o.Unlimited,
-		"Allow one run to mark more than a tenth of all token Secrets, and more than ten, invalid. "+
-			"So many unused tokens may mean a wrong clock.")
 	fs.BoolVar(&o.DryRun, "legacy-token-clean-up-dry-run", o.DryRun,
 		"Report in log, Events and metrics which legacy tokens would be marked invalid or deleted, and change nothing.")
 
 	SetOrigin(fs, asKCM, "legacy-service-account-token-clean-up-period")
-	SetOrigin(fs, ours, "legacy-token-clean-up-dry-run", "legacy-token-clean-up-unlimited")
+	SetOrigin(fs, ours, "legacy-token-clean-up-dry-run")
 }
 
 // Validate returns every problem of the group. KCM does not start with a period that is not

@@ -3,11 +3,7 @@
 
 package options
 
-import (
-	"time"
-
-	"github.com/spf13/pflag"
-)
+import "github.com/spf13/pflag"
 
 // ReissueMode defines what happens to token Secrets whose key is retired.
 type ReissueMode string
@@ -23,13 +19,10 @@ const (
 type Reissue struct {
 	// TokenSecrets is the mode.
 	TokenSecrets ReissueMode
-	// IdlePeriod is how long a replaced Secret must be unused before it is marked
-	// invalid, and how long it must have been invalid before it is deleted.
-	IdlePeriod time.Duration
 }
 
 func newReissue() Reissue {
-	return Reissue{TokenSecrets: ReissueSideBySide, IdlePeriod: 365 * 24 * time.Hour}
+	return Reissue{TokenSecrets: ReissueSideBySide}
 }
 
 // AddFlags binds the group to fs.
@@ -38,16 +31,12 @@ func (o *Reissue) AddFlags(fs *pflag.FlagSet) {
 		"How to re-issue token Secrets whose key --service-account-key-ring has retired. \"side-by-side\": those that a token controller "+
 			"has created get a successor; the annotation sa-controller-manager/reissue asks for side-by-side or never. "+
 			"\"off\": re-issue none.")
-	fs.DurationVar(&o.IdlePeriod, "reissue-idle-period", o.IdlePeriod,
-		"Like --legacy-service-account-token-clean-up-period, for Secrets that a re-issue has replaced.")
-
-	SetOrigin(fs, ours, "reissue-token-secrets", "reissue-idle-period")
+	SetOrigin(fs, ours, "reissue-token-secrets")
 }
 
 // Validate returns every problem of the group.
 func (o *Reissue) Validate() []error {
 	var p Problems
 	p.OneOf("reissue-token-secrets", string(o.TokenSecrets), string(ReissueSideBySide), string(ReissueOff))
-	p.Positive("reissue-idle-period", o.IdlePeriod)
 	return p
 }

@@ -47,7 +47,6 @@ func TestValidate(t *testing.T) {
 		"--legacy-service-account-token-clean-up-period=0":   {"--legacy-service-account-token-clean-up-period 0s must be greater than 0"},
 		"--legacy-service-account-token-clean-up-period=-1h": {"--legacy-service-account-token-clean-up-period -1h0m0s must be greater than 0"},
 		"--reissue-token-secrets=in-place":                   {`--reissue-token-secrets "in-place" must be one of "side-by-side", "off"`},
-		"--reissue-idle-period=0":                            {"--reissue-idle-period 0s must be greater than 0"},
 
 		"--account-template=t.yaml": {},
 		"--account-template=t.yaml --controllers=*,-serviceaccount": {

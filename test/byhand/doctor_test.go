@@ -118,7 +118,6 @@ func diagnosed(t *testing.T, text string) {
 		got = append(got, one{f.Check, f.Code, f.Objects})
 	}
 	want := []one{
-		{Check: "leader", Code: "no-leader"},
 		{Check: "permissions", Code: "permissions-missing"},
 		{Check: "webhook", Code: "registration-off"},
 		{Check: "webhook", Code: "registration-off"},

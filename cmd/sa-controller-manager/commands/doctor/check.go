@@ -16,7 +16,6 @@ import (
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/accounttemplate"
 	"sa-controller-manager/internal/printers"
-	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
 )
 
@@ -83,11 +82,6 @@ type cluster struct {
 	PublishedIssuers []string
 	ReadPublished    func(ctx context.Context, issuer string) (published.Answer, error)
 
-	// Remote are keys of the ring that other processes of this host have.
-	Remote []*signing.PrivateKey
-	// SignerKeys is the directory of the key files of sa-kms-signer, "" if it is not given.
-	SignerKeys string
-
 	// ManagerKubeconfig is the kubeconfig of the manager, if this is its host.
 	ManagerKubeconfig string
 	// Kubeconfig are the flags --kubeconfig and --context, each after a blank, that commands in a
@@ -108,9 +102,7 @@ func checks() []check {
 		{Name: "token", About: "kube-apiserver accepts a fresh token, and knows the keys of the tokens in Secrets", run: checkToken},
 		{Name: "keys", About: "kube-apiserver knows the keys of the given key files", run: checkKeys},
 		{Name: "apiservers", About: "every kube-apiserver knows the keys that the others and the replicas sign with", run: checkAPIServers},
-		{Name: "backends", About: "processes of this host sign with their keys of the key ring, and need no token of the cluster for that", run: checkBackends},
 		{Name: "published", About: "relying parties outside of the cluster have kube-apiserver's keys", run: checkPublished},
-		{Name: "leader", About: "a replica leads", run: checkLeader},
 		{Name: "permissions", About: "the manager has the permissions that it needs", run: checkPermissions},
 		{Name: "webhook", About: "the webhook is registered, called and first, and a Pod gets its account and token", run: checkWebhook},
 		{Name: "control-plane", About: "kube-apiserver and kube-controller-manager do not do the work of the manager", run: checkControlPlane},
@@ -121,7 +113,6 @@ func checks() []check {
 		{Name: accountsCheck, About: "accounts are as --account-template says; with --only, no default account mounts tokens", run: checkAccounts},
 		{Name: "secrets", About: "token Secrets have an account, a token and the root CA", run: checkSecrets},
 		{Name: "references", About: "accounts list no Secret that does not exist", run: checkReferences},
-		{Name: "second-controller", About: "no second token controller fills token Secrets", run: checkSecondController},
 		{Name: "missed", About: "no Pod was admitted without the webhook", run: checkMissed},
 	}
 }

@@ -23,7 +23,6 @@ import (
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/accounttemplate"
 	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/remote"
 )
 
 const description = `Check the ServiceAccounts of a cluster, their tokens and the webhook, and print each
@@ -60,7 +59,6 @@ type commandOptions struct {
 	account    string
 	user       string
 	manager    string
-	signerKeys string
 	only, skip []string
 	timeout    time.Duration
 	grace      time.Duration
@@ -114,8 +112,7 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets must have. Without it, they are compared with each other.",
 		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver must know. May be given several times.",
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. Only its key ID is used.",
-		options.KeyRingFlag:                "Key ring `file`. Only its key IDs are used, and its keys of other processes are tried.",
-		remote.SocketsFlag:                 options.AsManager,
+		options.KeyRingFlag:                "Key ring `file`. Only its key IDs are used.",
 		options.AccountTemplateFlag:        "YAML `file` of the manager, to compare accounts with.",
 		"service-accounts":                 options.AsManager,
 		options.PublishedIssuerFlag:        "Issuer `URL` at which relying parties outside of the cluster read the keys. May be given several times.",
@@ -125,7 +122,6 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, that a token is requested for. The Pod with dryRun is created in its namespace.")
 	cmd.Flags().StringVar(&o.user, "user", o.user, "User `name` of the manager. Without it, the subject of its ClusterRoleBinding.")
 	cmd.Flags().StringVar(&o.manager, "manager-kubeconfig", o.manager, "Kubeconfig `file` of the manager, for the expiry of its client certificate. Skipped if the file does not exist.")
-	cmd.Flags().StringVar(&o.signerKeys, "kms-signer-keys-dir", o.signerKeys, "The --keys-dir of sa-kms-signer, a `directory` of this host, to find an OpenBao or Vault that needs this cluster to start.")
 	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Run only these `checks`.")
 	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Skip these `checks`.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of each check.")
@@ -213,9 +209,9 @@ func (o *commandOptions) cluster() (*cluster, error) {
 	cluster := &cluster{
 		Grace: o.grace,
 		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
-		ManagerKubeconfig: o.manager, SignerKeys: o.signerKeys,
-		Kubeconfig:     podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context),
-		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
+		ManagerKubeconfig: o.manager,
+		Kubeconfig:        podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context),
+		LeaseNamespace:    o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
 		AccountNames: o.tokens.ServiceAccounts, AccountsAsked: slices.Contains(o.only, accountsCheck),
 	}
 	if o.tokens.AccountTemplate != "" {
@@ -236,8 +232,5 @@ func (o *commandOptions) cluster() (*cluster, error) {
 		return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
 	}
 	cluster.PublishedIssuers, cluster.ReadPublished = o.published.Issuers, reader.Issuer
-	if cluster.Remote, err = remoteKeys(&o.keys); err != nil {
-		return nil, err
-	}
 	return cluster, nil
 }

@@ -11,10 +11,12 @@ import (
 	"path/filepath"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
@@ -29,7 +31,7 @@ const fixStock = "run sa-controller-manager kubeadm takeover on that node, and p
 // checkControlPlane finds components that "kubeadm upgrade" without our patches has reset. It finds
 // only static pods.
 func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
-	lease, err := c.lease(ctx)
+	leads, err := c.leads(ctx)
 	if err != nil {
 		return answer{}, err
 	}
@@ -46,10 +48,26 @@ func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
 	if len(servers) > 0 && bothBound(registered) {
 		findings = append(findings, found("apiserver-stock", "kube-apiservers that run the plugin ServiceAccount although the webhook is bound", fixStock, servers...))
 	}
-	if len(managers) > 0 && isHeld(lease, c.Clock.Now()) {
+	if len(managers) > 0 && leads {
 		findings = append(findings, found("controller-manager-stock", "kube-controller-managers that run controllers of the manager, too", fixStock, managers...))
 	}
 	return answer{Findings: findings, Note: "read the commands of mirror pods"}, nil
+}
+
+// leads reports whether a replica holds the Lease of leader election, so that our controllers run.
+func (c *cluster) leads(ctx context.Context) (bool, error) {
+	lease, err := c.Client.CoordinationV1().Leases(c.LeaseNamespace).Get(ctx, c.LeaseName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read the Lease %s/%s: %w", c.LeaseNamespace, c.LeaseName, err)
+	}
+	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" || lease.Spec.RenewTime == nil {
+		return false, nil
+	}
+	life := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
+	return c.Clock.Now().Before(lease.Spec.RenewTime.Add(life)), nil
 }
 
 // checkAdmissionConfig compares the operator's admission configuration with the one that a takeover has

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,19 @@ func mirrorPod(component string, flags ...string) *corev1.Pod {
 	}
 }
 
+// leasing gives the cluster a Lease inside the bubble, where the time is another one.
+func leasing(holder string, renewed time.Duration) func(*testing.T, *cluster, *fake.Clientset) {
+	return func(t *testing.T, _ *cluster, client *fake.Clientset) {
+		t.Helper()
+		testutil.Must(t, client.Tracker().Add(&coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "sa-controller-manager"},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: &holder, LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(time.Now().Add(-renewed))),
+			},
+		}))
+	}
+}
+
 func TestControlPlane(t *testing.T) {
 	t.Parallel()
 	server, kcm := mirrorPod("kube-apiserver"), mirrorPod("kube-controller-manager", "--controllers=*,-serviceaccount-controller", "--service-account-private-key-file=sa.key")
@@ -39,7 +53,10 @@ func TestControlPlane(t *testing.T) {
 			want: []string{"controller-manager-stock: kube-controller-managers that run controllers of the manager, too: " +
 				"kube-controller-manager-cp (root-ca-certificate-publisher-controller, legacy-serviceaccount-token-cleaner-controller, serviceaccount-token-controller)"},
 		},
-		"Down": {reason: "not asked", change: failing("list", "pods"), wantErr: "list the Pods of kube-system: the API is down"},
+		"Released": {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("", time.Second)},
+		"Expired":  {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("a", 16*time.Second)},
+		"NoLease":  {reason: "an error is no finding", change: failing("get", "leases"), wantErr: "read the Lease kube-system/sa-controller-manager: the API is down"},
+		"Down":     {reason: "not asked", change: failing("list", "pods"), wantErr: "list the Pods of kube-system: the API is down"},
 	})
 }
 

@@ -15,10 +15,16 @@ import (
 	"sa-controller-manager/internal/paging"
 )
 
+// fixAbsent and fixRootCA are followed by a command that says who leads.
 const (
-	fixAbsent = "the controllers create it within seconds, here or in kube-controller-manager: check that one of the two leads (--only=leader), and see its log"
-	fixRootCA = "the root CA publisher repairs it within seconds: check that it runs (--only=leader), and that all replicas have the same --root-ca-file"
+	fixAbsent = "the controllers create it within seconds, here or in kube-controller-manager: see the log of the leader, "
+	fixRootCA = "the root CA publisher repairs it within seconds: check that all replicas have the same --root-ca-file, and see the log of the leader, "
 )
+
+// leaders returns a command that names the holders of Leases.
+func (c *cluster) leaders() string {
+	return "kubectl --namespace=" + c.LeaseNamespace + " get leases" + c.Kubeconfig
+}
 
 // checkNamespaces finds namespaces without the default account or the right root CA.
 func checkNamespaces(ctx context.Context, c *cluster) (answer, error) {
@@ -49,13 +55,13 @@ func checkNamespaces(ctx context.Context, c *cluster) (answer, error) {
 	}
 	var findings []finding
 	if len(noAccount) > 0 {
-		findings = append(findings, found("no-default-account", "namespaces without the account default: no Pod can be created there", fixAbsent, noAccount...))
+		findings = append(findings, found("no-default-account", "namespaces without the account default: no Pod can be created there", fixAbsent+c.leaders(), noAccount...))
 	}
 	if len(noRootCA) > 0 {
-		findings = append(findings, found("no-root-ca", "namespaces without a root CA in the ConfigMap "+informers.RootCAName+": Pods do not start there", fixAbsent, noRootCA...))
+		findings = append(findings, found("no-root-ca", "namespaces without a root CA in the ConfigMap "+informers.RootCAName+": Pods do not start there", fixAbsent+c.leaders(), noRootCA...))
 	}
 	if len(drifted) > 0 {
-		findings = append(findings, found("root-ca-differs", fmt.Sprintf("namespaces whose ConfigMap %s differs from %s", informers.RootCAName, wanted.source), fixRootCA, drifted...))
+		findings = append(findings, found("root-ca-differs", fmt.Sprintf("namespaces whose ConfigMap %s differs from %s", informers.RootCAName, wanted.source), fixRootCA+c.leaders(), drifted...))
 	}
 	return answer{Findings: findings, Note: fmt.Sprintf("namespaces: %d, compared with %s", len(namespaces), wanted.source)}, nil
 }

@@ -5,7 +5,6 @@ package doctor
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -89,17 +88,10 @@ type tokenSecret struct {
 
 	// bundle is the root CA in the Secret, as a set of certificates.
 	bundle bundle
-	// filledBy is the field manager that wrote the token, at filledAt.
-	filledBy string
-	filledAt time.Time
 }
 
 func observe(secret *corev1.Secret) tokenSecret {
-	token := tokensecrets.TokenWriter(secret.ManagedFields)
-	return tokenSecret{
-		TokenSecret: tokensecrets.Observe(secret), bundle: parseBundle(string(secret.Data[corev1.ServiceAccountRootCAKey])),
-		filledBy: token.Manager, filledAt: token.At,
-	}
+	return tokenSecret{tokensecrets.Observe(secret), parseBundle(string(secret.Data[corev1.ServiceAccountRootCAKey]))}
 }
 
 func (s tokenSecret) name() string { return s.Namespace + "/" + s.Name }

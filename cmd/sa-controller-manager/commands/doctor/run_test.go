@@ -86,7 +86,7 @@ func TestSelect(t *testing.T) {
 func TestReadOnce(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(healthyWorld()...)
-	run(t.Context(), newCluster(client), selected([]string{"token", "secrets", "second-controller", "namespaces"}, nil), time.Minute, func(check) {})
+	run(t.Context(), newCluster(client), selected([]string{"token", "secrets", "namespaces"}, nil), time.Minute, func(check) {})
 	lists := map[string]int{}
 	for _, action := range client.Actions() {
 		if action.GetVerb() == "list" {

@@ -27,8 +27,8 @@ const (
 
 // flawed is the finding about all Secrets with the same flaw.
 func (c *cluster) flawed(f flaw, names []string) finding {
-	running := "the token controller repairs it within seconds: check that it runs (--only=leader), and see its Events: " +
-		"kubectl get events -A --field-selector reportingComponent=sa-controller-manager" + c.Kubeconfig
+	running := "the token controller repairs it within seconds: see its Events and the log of the leader: " +
+		"kubectl get events -A --field-selector reportingComponent=sa-controller-manager" + c.Kubeconfig + "; " + c.leaders()
 	switch f {
 	case nameless:
 		return found("secret-without-account", "token Secrets that name no valid account",

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -154,38 +153,4 @@ func merge(into, from map[string]string) map[string]string {
 	}
 	maps.Copy(into, from)
 	return into
-}
-
-// Lacking returns the fields that an account does not have as they are wanted, and their names. What
-// it has beyond them does not matter. Without a value an account mounts its token.
-func (f Fields) Lacking(account *corev1.ServiceAccount) (lacking Fields, names []string) {
-	if wanted := f.AutomountServiceAccountToken; wanted != nil && *wanted != ptr.Deref(account.AutomountServiceAccountToken, true) {
-		lacking.AutomountServiceAccountToken = wanted
-		names = append(names, "automountServiceAccountToken")
-	}
-	for _, secret := range f.ImagePullSecrets {
-		if !slices.Contains(account.ImagePullSecrets, secret) {
-			lacking.ImagePullSecrets = append(lacking.ImagePullSecrets, secret)
-		}
-	}
-	if len(lacking.ImagePullSecrets) > 0 {
-		names = append(names, "imagePullSecrets")
-	}
-	if lacking.Labels = without(f.Labels, account.Labels); len(lacking.Labels) > 0 {
-		names = append(names, "labels")
-	}
-	if lacking.Annotations = without(f.Annotations, account.Annotations); len(lacking.Annotations) > 0 {
-		names = append(names, "annotations")
-	}
-	return lacking, names
-}
-
-// without returns the entries of wanted that there does not have.
-func without(wanted, there map[string]string) map[string]string {
-	lacking := maps.Clone(wanted)
-	maps.DeleteFunc(lacking, func(key, value string) bool {
-		has, ok := there[key]
-		return ok && has == value
-	})
-	return lacking
 }

@@ -14,7 +14,6 @@ import (
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/internal/accounttemplate"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing/published"
 )
@@ -72,12 +71,6 @@ type cluster struct {
 	// --service-account-key-ring.
 	Keys []jwks.Key
 
-	// Template is --account-template, nil if it is not given; AccountNames are --service-accounts.
-	Template     *accounttemplate.Template
-	AccountNames []string
-	// AccountsAsked: --only names the check of accounts.
-	AccountsAsked bool
-
 	// PublishedIssuers are --published-issuer, and ReadPublished reads one.
 	PublishedIssuers []string
 	ReadPublished    func(ctx context.Context, issuer string) (published.Answer, error)
@@ -110,7 +103,6 @@ func checks() []check {
 		{Name: "admission-config", About: "what kube-apiserver reads with --static-registration is made of the files as they are; on its node", run: checkAdmissionConfig},
 		{Name: "certificates", About: "the serving CA is valid, and registered", run: checkCertificates},
 		{Name: "namespaces", About: "every namespace has its default account and the same root CA", run: checkNamespaces},
-		{Name: accountsCheck, About: "accounts are as --account-template says; with --only, no default account mounts tokens", run: checkAccounts},
 		{Name: "secrets", About: "token Secrets have an account, a token and the root CA", run: checkSecrets},
 		{Name: "references", About: "accounts list no Secret that does not exist", run: checkReferences},
 		{Name: "missed", About: "no Pod was admitted without the webhook", run: checkMissed},

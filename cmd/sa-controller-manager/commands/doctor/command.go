@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/internal/accounttemplate"
 	"sa-controller-manager/signing/published"
 )
 
@@ -54,7 +52,6 @@ type commandOptions struct {
 	admission  options.Admission
 	keys       options.Keys
 	election   options.LeaderElection
-	tokens     options.Tokens
 	published  options.Published
 	account    string
 	user       string
@@ -68,7 +65,7 @@ type commandOptions struct {
 // NewCommand needs no running manager.
 func NewCommand(client cli.ClientFunc) *cobra.Command {
 	o := &commandOptions{
-		admission: options.NewAdmission(), keys: options.NewKeys(), election: options.NewLeaderElection(), tokens: options.NewTokens(),
+		admission: options.NewAdmission(), keys: options.NewKeys(), election: options.NewLeaderElection(),
 		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: defaultGrace,
 		manager: "/etc/kubernetes/sa-controller-manager/kubeconfig",
 	}
@@ -113,12 +110,10 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver must know. May be given several times.",
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. Only its key ID is used.",
 		options.KeyRingFlag:                "Key ring `file`. Only its key IDs are used.",
-		options.AccountTemplateFlag:        "YAML `file` of the manager, to compare accounts with.",
-		"service-accounts":                 options.AsManager,
 		options.PublishedIssuerFlag:        "Issuer `URL` at which relying parties outside of the cluster read the keys. May be given several times.",
 		options.PublishedHostFlag:          "",
 		options.PublishedCAFileFlag:        "",
-	}, &o.admission, &o.keys, &o.election, &o.tokens, &o.published)
+	}, &o.admission, &o.keys, &o.election, &o.published)
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, that a token is requested for. The Pod with dryRun is created in its namespace.")
 	cmd.Flags().StringVar(&o.user, "user", o.user, "User `name` of the manager. Without it, the subject of its ClusterRoleBinding.")
 	cmd.Flags().StringVar(&o.manager, "manager-kubeconfig", o.manager, "Kubeconfig `file` of the manager, for the expiry of its client certificate. Skipped if the file does not exist.")
@@ -144,8 +139,7 @@ func (o *commandOptions) validate() []error {
 		p.Add("skip", strings.Join(o.skip, ","), "leaves no check of --only")
 	}
 	p = append(append(p, o.keys.Validate()...), o.election.Validate()...)
-	p = append(append(p, o.tokens.Validate()...), o.published.Validate()...)
-	return append(p, o.admission.Validate()...)
+	return append(append(p, o.published.Validate()...), o.admission.Validate()...)
 }
 
 func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
@@ -212,12 +206,6 @@ func (o *commandOptions) cluster() (*cluster, error) {
 		ManagerKubeconfig: o.manager,
 		Kubeconfig:        podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context),
 		LeaseNamespace:    o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
-		AccountNames: o.tokens.ServiceAccounts, AccountsAsked: slices.Contains(o.only, accountsCheck),
-	}
-	if o.tokens.AccountTemplate != "" {
-		if cluster.Template, err = cli.ReadFile(options.AccountTemplateFlag, o.tokens.AccountTemplate, accounttemplate.Parse); err != nil {
-			return nil, err
-		}
 	}
 	if o.keys.RootCAFile != "" {
 		if cluster.RootCA, err = cli.ReadFile("root-ca-file", o.keys.RootCAFile, rootca.ParseBundle); err != nil {

@@ -100,7 +100,6 @@ func checks() []check {
 		{Name: "webhook", About: "the webhook is registered, called and first, and a Pod gets its account and token", run: checkWebhook},
 		{Name: "control-plane", About: "kube-apiserver and kube-controller-manager do not do the work of the manager", run: checkControlPlane},
 		{Name: "identity", About: "the client certificate of the manager does not expire soon; on its node", run: checkIdentity},
-		{Name: "admission-config", About: "what kube-apiserver reads with --static-registration is made of the files as they are; on its node", run: checkAdmissionConfig},
 		{Name: "certificates", About: "the serving CA is valid, and registered", run: checkCertificates},
 		{Name: "namespaces", About: "every namespace has its default account and the same root CA", run: checkNamespaces},
 		{Name: "secrets", About: "token Secrets have an account, a token and the root CA", run: checkSecrets},

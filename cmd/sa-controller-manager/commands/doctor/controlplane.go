@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,24 +67,6 @@ func (c *cluster) leads(ctx context.Context) (bool, error) {
 	}
 	life := time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second
 	return c.Clock.Now().Before(lease.Spec.RenewTime.Add(life)), nil
-}
-
-// checkAdmissionConfig compares the operator's admission configuration with the one that a takeover has
-// made the copy of, on the node that has it.
-func checkAdmissionConfig(_ context.Context, c *cluster) (answer, error) {
-	all, changed, err := kubeadm.AdmissionSources(filepath.Dir(c.ManagerKubeconfig))
-	if errors.Is(err, fs.ErrNotExist) {
-		return answer{Note: "no takeover with --static-registration on this host"}, nil
-	}
-	if err != nil {
-		return answer{}, fmt.Errorf("read what the takeover has written for kube-apiserver: %w", err)
-	}
-	answer := answer{Note: fmt.Sprintf("files compared: %d; before a downgrade of kube-apiserver below v1.36: sa-controller-manager kubeadm handback", len(all))}
-	if len(changed) > 0 {
-		answer.Findings = []finding{found("admission-config-changed", "files of the admission configuration that have changed since the takeover; kube-apiserver reads a copy of them",
-			"sa-controller-manager kubeadm handback --steps=kube-apiserver on that node, then sa-controller-manager kubeadm takeover", changed...)}
-	}
-	return answer, nil
 }
 
 // checkIdentity checks the client certificate of the manager, on the node that has it.

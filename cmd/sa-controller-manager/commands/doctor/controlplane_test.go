@@ -60,37 +60,6 @@ func TestControlPlane(t *testing.T) {
 	})
 }
 
-func TestAdmissionConfig(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct{ source, hash, want string }{
-		"Elsewhere": {},
-		"Same":      {source: "x", hash: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"},
-		"Changed":   {source: "y", hash: "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881", want: "admission-config-changed"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			checked := inWorld(t, "admission-config", func(t *testing.T, c *cluster, _ *fake.Clientset) {
-				t.Helper()
-				directory := t.TempDir()
-				c.ManagerKubeconfig = filepath.Join(directory, "kubeconfig")
-				if tc.hash == "" {
-					return
-				}
-				source := filepath.Join(directory, "source.yaml")
-				testutil.Must(t, os.MkdirAll(filepath.Join(directory, "static", "config"), 0o700))
-				testutil.Must(t, os.WriteFile(source, []byte(tc.source), 0o600))
-				testutil.Must(t, os.WriteFile(filepath.Join(directory, "static", "config", "admission.yaml"), []byte("# "+source+" sha256:"+tc.hash+"\n"), 0o600))
-			})
-			var got string
-			for _, finding := range checked.findings {
-				got += finding.Code
-			}
-			if got != tc.want || checked.Error != "" {
-				t.Errorf("%q and error %q, want %q", got, checked.Error, tc.want)
-			}
-		})
-	}
-}
-
 func TestIdentity(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)

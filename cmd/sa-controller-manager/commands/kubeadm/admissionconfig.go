@@ -11,7 +11,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -153,24 +152,4 @@ func (s *admissionSource) extend(plugins []apiserver.AdmissionPluginConfiguratio
 	}
 	plugins[i].Path, plugins[i].Configuration = "", &runtime.Unknown{Raw: raw, ContentType: runtime.ContentTypeJSON}
 	return plugins, nil
-}
-
-// AdmissionSources returns the operator's files that the copy in a directory of ours was made of, and
-// those of them that have changed since.
-func AdmissionSources(directory string) (all, changed []string, err error) {
-	data, err := os.ReadFile(path.Join(directory, strings.TrimPrefix(admissionConfigFile, path.Dir(manifests.StaticDirectory))))
-	if err != nil {
-		return nil, nil, err // it names the path
-	}
-	for line := range strings.Lines(string(data)) {
-		file, hash, ok := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, "# ")), sourceMark)
-		if !strings.HasPrefix(line, "# ") || !ok {
-			continue
-		}
-		all = append(all, file)
-		if now, err := os.ReadFile(file); err != nil || fmt.Sprintf("%x", sha256.Sum256(now)) != hash {
-			changed = append(changed, file)
-		}
-	}
-	return all, changed, nil
 }

@@ -5,54 +5,25 @@ package doctor
 
 import (
 	"crypto/sha256"
-	"slices"
-	"strings"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/cert"
 )
 
-// bundle identifies a set of certificates: their sorted digests, concatenated. The same
-// certificates in another order, or with comments, are the same bundle. Without certificates it
-// is empty.
-type bundle string
+// bundle is a set of certificates, by digest. The same certificates in another order, or with
+// comments, are the same bundle.
+type bundle = sets.Set[[sha256.Size]byte]
 
 // parseBundle takes text that holds no certificate for a bundle of its own, so that two
 // different unreadable texts differ.
 func parseBundle(pem string) bundle {
-	if pem == "" {
-		return ""
-	}
 	certificates, err := cert.ParseCertsPEM([]byte(pem))
-	if err != nil {
-		sum := sha256.Sum256([]byte(pem))
-		return bundle(sum[:])
+	if err != nil && pem != "" {
+		return sets.New(sha256.Sum256([]byte(pem)))
 	}
-	var sums []string
+	all := bundle{}
 	for _, certificate := range certificates {
-		sum := sha256.Sum256(certificate.Raw)
-		sums = append(sums, string(sum[:]))
+		all.Insert(sha256.Sum256(certificate.Raw))
 	}
-	return bundleOf(sums)
+	return all
 }
-
-func bundleOf(sums []string) bundle {
-	slices.Sort(sums)
-	return bundle(strings.Join(slices.Compact(sums), ""))
-}
-
-func (b bundle) sums() []string {
-	var sums []string
-	for sum := range slices.Chunk([]byte(b), sha256.Size) {
-		sums = append(sums, string(sum))
-	}
-	return sums
-}
-
-// within reports whether other has all certificates of b.
-func (b bundle) within(other bundle) bool {
-	all := other.sums()
-	return !slices.ContainsFunc(b.sums(), func(sum string) bool { return !slices.Contains(all, sum) })
-}
-
-// and returns the union.
-func (b bundle) and(other bundle) bundle { return bundleOf(append(b.sums(), other.sums()...)) }

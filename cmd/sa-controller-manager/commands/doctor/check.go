@@ -51,8 +51,6 @@ type cluster struct {
 	// Dial connects to a kube-apiserver at its own address.
 	Dial  func(url string) (kubernetes.Interface, error)
 	Clock clock.Clock
-	// Version is kube-apiserver's.
-	Version string
 	// Grace is the age below which objects are not checked: the controllers may not have reached
 	// them yet.
 	Grace time.Duration

@@ -106,7 +106,7 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 		"pod-token":                        options.AsManager,
 		"leader-elect-resource-name":       options.AsManager,
 		"leader-elect-resource-namespace":  options.AsManager,
-		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets must have. Without it, they are compared with each other.",
+		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets must have. Without it, that of kube-system counts.",
 		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver must know. May be given several times.",
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. Only its key ID is used.",
 		options.KeyRingFlag:                "Key ring `file`. Only its key IDs are used.",
@@ -151,7 +151,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 		return err
 	}
 	// One error is clearer than one for each check.
-	if cluster.Version, err = cli.ServerVersion(ctx, cluster.Client); err != nil {
+	if _, err = cli.ServerVersion(ctx, cluster.Client); err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
 	cluster.Get = cli.Getter(cluster.Client)

@@ -47,7 +47,7 @@ func checkNamespaces(ctx context.Context, c *cluster) (answer, error) {
 			noAccount = append(noAccount, namespace)
 		}
 		switch published := rootCAs.published[namespace]; {
-		case published == "":
+		case len(published) == 0:
 			noRootCA = append(noRootCA, namespace)
 		case !wanted.fits(published):
 			drifted = append(drifted, namespace)

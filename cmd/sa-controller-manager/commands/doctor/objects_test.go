@@ -57,11 +57,7 @@ func TestSecrets(t *testing.T) {
 		"Spared": {reason: "too young, or being deleted", change: adding(
 			secret("a", "gone", young), secret("b", "default", tokenless, young), secret("c", "gone", leaving))},
 		"Auto": {reason: "each one is a token that never expires", change: adding(secret("a", "default", auto), secret("b", "default", auto, successor)),
-			want: []string{"secrets-auto-created: token Secrets that --token-secrets=auto has created: Pods of v1.36.3 do not need them, and their tokens never expire: shop/a"}},
-		"AutoBefore124": {reason: "Pods need it", change: func(t *testing.T, c *cluster, client *fake.Clientset) {
-			adding(secret("a", "default", auto))(t, c, client)
-			c.Version = "v1.23.17"
-		}},
+			want: []string{"secrets-auto-created: token Secrets that --token-secrets=auto has created: Pods need them with --pod-token=secret alone, and their tokens never expire: shop/a"}},
 		"Down": {reason: "not asked", change: failing("list", "secrets"), wantErr: "list token Secrets: the API is down"},
 	})
 }
@@ -101,7 +97,7 @@ func TestNamespaces(t *testing.T) {
 			"no-root-ca: namespaces without a root CA in the ConfigMap kube-root-ca.crt: Pods do not start there: bare",
 		}},
 		"Spared":  {reason: "too young, or being deleted", change: adding(aged("young", young), aged("leaving", leaving))},
-		"Drifted": {reason: "one of three differs", change: adding(aged("x"), object(account("x", "default")), object(rootCA("x", strangePEM))), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from that of most namespaces: x"}},
+		"Drifted": {reason: "it differs", change: adding(aged("x"), object(account("x", "default")), object(rootCA("x", strangePEM))), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from that of kube-system: x"}},
 		"Overlap": {reason: "a previous root CA in the overlap fits", change: given(next, former)},
 		"Extra":   {reason: "a CA outside of the overlap", change: given(next), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"}},
 		"File":    {reason: "the file has another", change: given(string(certificate(t, time.Now(), time.Now().Add(time.Hour))), former+next), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"}},

@@ -6,8 +6,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +24,7 @@ type wantedRootCA struct {
 	source      string
 }
 
-func (w wantedRootCA) fits(b bundle) bool { return w.least.within(b) && b.within(w.most) }
+func (w wantedRootCA) fits(b bundle) bool { return b.IsSuperset(w.least) && w.most.IsSuperset(b) }
 
 // rootCAs are the published bundles by namespace, and what they must be.
 type rootCAs struct {
@@ -62,48 +60,31 @@ func (c *cluster) publishedRootCAs(ctx context.Context) (map[string]bundle, erro
 
 func (c *cluster) wantedRootCA(ctx context.Context, published map[string]bundle) (wantedRootCA, error) {
 	if c.RootCA == nil {
-		common := mostCommon(published)
-		return wantedRootCA{common, common, "that of most namespaces"}, nil
+		one := published[metav1.NamespaceSystem]
+		return wantedRootCA{one, one, "that of " + metav1.NamespaceSystem}, nil
 	}
 	overlap, err := c.overlap(ctx)
 	if err != nil {
 		return wantedRootCA{}, err
 	}
 	file := parseBundle(string(c.RootCA.PEM()))
-	return wantedRootCA{file, file.and(overlap), "--root-ca-file"}, nil
+	return wantedRootCA{file, file.Union(overlap), "--root-ca-file"}, nil
 }
 
 // overlap returns the certificates of the overlap that the root CA publisher has recorded.
 func (c *cluster) overlap(ctx context.Context) (bundle, error) {
 	state, err := c.Client.CoreV1().ConfigMaps(rootca.StateNamespace).Get(ctx, rootca.StateName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return "", nil
+		return nil, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the ConfigMap %s/%s: %w", rootca.StateNamespace, rootca.StateName, err)
+		return nil, fmt.Errorf("read the ConfigMap %s/%s: %w", rootca.StateNamespace, rootca.StateName, err)
 	}
-	var all bundle
+	all := bundle{}
 	for key, text := range state.Data {
 		if strings.HasSuffix(key, ".crt") {
-			all = all.and(parseBundle(text))
+			all = all.Union(parseBundle(text))
 		}
 	}
 	return all, nil
-}
-
-// mostCommon returns the bundle of the most namespaces; in a tie, the one of kube-system.
-func mostCommon(published map[string]bundle) bundle {
-	count := map[bundle]int{}
-	for _, b := range published {
-		if b != "" {
-			count[b]++
-		}
-	}
-	best := published[metav1.NamespaceSystem]
-	for _, namespace := range slices.Sorted(maps.Keys(published)) {
-		if b := published[namespace]; count[b] > count[best] {
-			best = b
-		}
-	}
-	return best
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -72,21 +71,16 @@ func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 			findings = append(findings, c.flawed(f, names[f]))
 		}
 	}
-	if auto := c.autoCreated(secrets); len(auto) > 0 {
-		findings = append(findings, found("secrets-auto-created", "token Secrets that --token-secrets=auto has created: Pods of "+c.Version+" do not need them, and their tokens never expire",
+	if auto := autoCreated(secrets); len(auto) > 0 {
+		findings = append(findings, found("secrets-auto-created", "token Secrets that --token-secrets=auto has created: Pods need them with --pod-token=secret alone, and their tokens never expire",
 			"start sa-controller-manager with --token-secrets=manual, or with --token-secrets-excluded-namespaces; then delete the unused ones, which this lists: sa-controller-manager tokens audit"+c.Kubeconfig, auto...))
 	}
 	return answer{Findings: findings, Note: fmt.Sprintf("token Secrets: %d", len(secrets))}, nil
 }
 
-// autoCreated returns the Secrets that --token-secrets=auto has created on Kubernetes 1.24 or newer,
-// where Pods do not need them. Successors of re-issued tokens are created in every mode.
-func (c *cluster) autoCreated(secrets []tokenSecret) []string {
-	running, err := version.ParseGeneric(c.Version)
-	if err != nil || running.LessThan(version.MajorMinor(1, 24)) {
-		return nil
-	}
-	var names []string
+// autoCreated returns the Secrets that --token-secrets=auto has created. Successors of re-issued
+// tokens are created in every mode.
+func autoCreated(secrets []tokenSecret) (names []string) {
 	for _, secret := range secrets {
 		if secret.AutoCreated() && secret.Predecessor.Name == "" {
 			names = append(names, secret.name())
@@ -108,7 +102,7 @@ func judge(secret tokenSecret, accounts map[cache.ObjectName]types.UID, wanted w
 		return orphan
 	}
 	empty := secret.Token == nil
-	strange := secret.bundle != "" && wanted.least != "" && !wanted.fits(secret.bundle)
+	strange := len(secret.bundle) > 0 && len(wanted.least) > 0 && !wanted.fits(secret.bundle)
 	switch {
 	case secret.Immutable && (empty || strange):
 		return immutable

@@ -133,8 +133,8 @@ func newCluster(client *fake.Clientset) *cluster {
 	})
 	reviewing(client, authenticationv1.TokenReviewStatus{Authenticated: true})
 	return &cluster{
-		Version: "v1.36.3", ManagerKubeconfig: filepath.Join("testdata", "none"),
-		Grace: defaultGrace, Kubeconfig: " --kubeconfig=given.conf",
+		ManagerKubeconfig: filepath.Join("testdata", "none"),
+		Grace:             defaultGrace, Kubeconfig: " --kubeconfig=given.conf",
 		Client: client, Clock: clock.RealClock{}, Namespace: metav1.NamespaceSystem, Account: "default",
 		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager", Plugin: serviceaccount.DefaultConfig(),
 		Get: func(context.Context, string) ([]byte, error) {

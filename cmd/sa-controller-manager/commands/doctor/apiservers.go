@@ -29,7 +29,7 @@ func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 		return answer{Findings: []finding{found("apiserver-not-asked", err.Error(), "run doctor where the addresses behind the Service default/kubernetes can be reached")}}, nil
 	}
 	if len(servers.Others) == 0 {
-		return answer{Note: "one kube-apiserver"}, nil
+		return skipped("one kube-apiserver"), nil
 	}
 	signers, err := signersByKey(ctx, c, servers)
 	if err != nil {

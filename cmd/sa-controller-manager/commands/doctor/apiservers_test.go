@@ -99,7 +99,7 @@ func TestAPIServers(t *testing.T) {
 	}
 	const first, second = "https://10.0.0.1:6443", "https://10.0.0.2:6443"
 	try(t, "apiservers", map[string]checkCase{
-		"One":  {objects: controlPlane([]string{"cp-1"}, "10.0.0.1")},
+		"One":  {objects: controlPlane([]string{"cp-1"}, "10.0.0.1"), skipped: "one kube-apiserver"},
 		"Good": {objects: append(ha, published), change: with(newAPIServer(t, next, old, next), newAPIServer(t, next, old, next))},
 		"JoinedLater": {
 			reason:  "kubeadm join has copied the key from before the rotation, and the key ring has both",

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -35,6 +36,8 @@ type answer struct {
 	Findings []finding
 	// Note says what was checked, or why there was nothing to check.
 	Note string
+	// Skipped reports that there was nothing to check, which must not pass for a healthy cluster.
+	Skipped bool
 }
 
 // finding is a problem that a check has found.
@@ -81,6 +84,14 @@ type cluster struct {
 
 	read reads
 }
+
+// settled reports whether the controllers have had time to reach an object.
+func (c *cluster) settled(o metav1.ObjectMeta) bool {
+	return o.DeletionTimestamp == nil && c.Clock.Since(o.CreationTimestamp.Time) > c.Grace
+}
+
+// skipped is the answer of a check that has nothing to look at.
+func skipped(reason string) answer { return answer{Note: reason, Skipped: true} }
 
 func found(code, message, remedy string, objects ...string) finding {
 	return finding{Finding: printers.Finding{Code: code, Message: message, Objects: objects, Remedy: remedy}}

@@ -32,6 +32,13 @@ func failing(verb, resource string) func(*testing.T, *cluster, *fake.Clientset) 
 	}
 }
 
+// answering has kube-apiserver answer with a list.
+func answering(resource string, list runtime.Object) func(*testing.T, *cluster, *fake.Clientset) {
+	return func(_ *testing.T, _ *cluster, client *fake.Clientset) {
+		client.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, list, nil })
+	}
+}
+
 func TestToken(t *testing.T) {
 	t.Parallel()
 	withKey := func(name, key string) *corev1.Secret {
@@ -71,7 +78,7 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	try(t, "keys", map[string]checkCase{
-		"None":  {reason: "nothing to compare"},
+		"None":  {reason: "nothing to compare", skipped: "no --service-account-private-key-file, --service-account-key-ring or --service-account-key-file"},
 		"Known": {reason: "kube-apiserver may have more", change: files("known")},
 		"Strange": {reason: "tokens are refused", change: files("known", "mine"), want: []string{
 			"key-unknown: kube-apiserver does not know key mine of --service-account-key-file=mine.pem: it refuses the tokens that are signed with it",
@@ -96,7 +103,7 @@ func TestPublished(t *testing.T) {
 	}
 	id := testkeys.Parse(testkeys.P256()).Public().ID
 	try(t, "published", map[string]checkCase{
-		"None": {reason: "nothing to read"},
+		"None": {reason: "nothing to read", skipped: "no --published-issuer"},
 		"Same": {reason: "all is well", change: at(func(known signing.PublishedKey) []signing.PublishedKey { return []signing.PublishedKey{known} }, nil)},
 		"Other": {reason: "another key alone", change: at(func(signing.PublishedKey) []signing.PublishedKey { return []signing.PublishedKey{{ID: "x"}} }, nil), want: []string{
 			`published-key-wrong: https://issuer.example: key "` + id + `": it is not published`,
@@ -144,7 +151,8 @@ func TestMissed(t *testing.T) {
 	off := pod("off", "default")
 	off.Spec.AutomountServiceAccountToken = new(false)
 	try(t, "missed", map[string]checkCase{
-		"None": {reason: "wants no token", objects: []runtime.Object{off}},
+		"NoPods": {reason: "nothing to look at", skipped: "no running Pods"},
+		"None":   {reason: "wants no token", objects: []runtime.Object{off}},
 		"Some": {reason: "no account, no token", objects: []runtime.Object{pod("bare", ""), pod("tokenless", "default"), off},
 			want: []string{"pods-missed: Pods that were admitted without the webhook and lack an account or a token: shop/bare, shop/tokenless"}},
 		"Down": {reason: "not asked", change: failing("list", "pods"), wantErr: "list Pods: the API is down"},

@@ -4,9 +4,11 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
@@ -20,6 +22,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing/published"
 )
 
@@ -32,8 +35,12 @@ with dryRun, and requests one token of ten minutes, which it does not keep.
 The checks:
 
 %s
+A check that has nothing to look at is skipped and says why.
+
 Exit code: 0 without findings, 2 with findings, and 1 without findings if a check could not
 be completed.`
+
+const defaultManager = "/etc/kubernetes/sa-controller-manager/kubeconfig"
 
 const examples = `  # All checks, from any machine.
   sa-controller-manager doctor --kubeconfig=admin.conf
@@ -67,7 +74,6 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	o := &commandOptions{
 		admission: options.NewAdmission(), keys: options.NewKeys(), election: options.NewLeaderElection(),
 		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: defaultGrace,
-		manager: "/etc/kubernetes/sa-controller-manager/kubeconfig",
 	}
 	cmd := &cobra.Command{
 		Use:     "doctor",
@@ -116,7 +122,7 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	}, &o.admission, &o.keys, &o.election, &o.published)
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, that a token is requested for. The Pod with dryRun is created in its namespace.")
 	cmd.Flags().StringVar(&o.user, "user", o.user, "User `name` of the manager. Without it, the subject of its ClusterRoleBinding.")
-	cmd.Flags().StringVar(&o.manager, "manager-kubeconfig", o.manager, "Kubeconfig `file` of the manager, for the expiry of its client certificate. Skipped if the file does not exist.")
+	cmd.Flags().StringVar(&o.manager, "manager-kubeconfig", o.manager, "Kubeconfig `file` of the manager, for the expiry of its client certificate. Without it, "+defaultManager+" if that exists.")
 	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Run only these `checks`.")
 	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Skip these `checks`.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of each check.")
@@ -160,12 +166,10 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 		connection.Master = url
 		return client(&connection)
 	}
-	begin := func(check) {}
-	if cli.TerminalWidth(stderr) > 0 {
-		begin = func(check check) { fmt.Fprintf(stderr, "%s: %s ...\n", check.Name, check.About) }
-	}
-	report := newReport(run(ctx, cluster, selected(o.only, o.skip), o.timeout, begin))
-	if err := report.print(stdout, o.output.Format); err != nil {
+	progress := cli.NewProgress(stderr)
+	report := newReport(run(ctx, cluster, selected(o.only, o.skip), o.timeout, progress.Show))
+	progress.End()
+	if err := printers.Document(stdout, o.output.Format, report, report.table); err != nil {
 		return err
 	}
 	return report.outcome(stderr)
@@ -174,22 +178,26 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 // outcome prints a summary in one line and decides the exit code: findings are certain, even if
 // other checks could not be completed.
 func (r *report) outcome(stderr io.Writer) error {
-	findings, unknown := len(r.Findings), r.unknown()
-	if findings > 0 {
-		fmt.Fprintf(stderr, "Findings: %d. ", findings)
+	skips, unknown := 0, []string(nil)
+	for _, result := range r.Checks {
+		switch {
+		case result.Error != "":
+			unknown = append(unknown, result.Name)
+		case result.Word == "skipped":
+			skips++
+		}
 	}
+	fmt.Fprintf(stderr, "Findings: %d. Checks completed: %d, skipped: %d", len(r.Findings), len(r.Checks)-len(unknown)-skips, skips)
 	if len(unknown) > 0 {
-		fmt.Fprintf(stderr, "Checks not completed: %s. ", strings.Join(unknown, ", "))
+		fmt.Fprintf(stderr, ", not completed: %s", strings.Join(unknown, " "))
 	}
+	fmt.Fprintln(stderr, ".")
 	switch {
-	case findings > 0:
-		fmt.Fprintln(stderr)
+	case len(r.Findings) > 0:
 		return cli.ErrFindings
 	case len(unknown) > 0:
-		fmt.Fprintln(stderr)
 		return cli.ErrReported
 	}
-	fmt.Fprintf(stderr, "No findings in %d checks.\n", len(r.Checks))
 	return nil
 }
 
@@ -199,11 +207,16 @@ func (o *commandOptions) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.manager != "" {
+		if _, err := os.Stat(o.manager); err != nil {
+			return nil, fmt.Errorf("--manager-kubeconfig: %w", err)
+		}
+	}
 	namespace, account, _ := strings.Cut(o.account, "/")
 	cluster := &cluster{
 		Grace: o.grace,
 		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
-		ManagerKubeconfig: o.manager,
+		ManagerKubeconfig: cmp.Or(o.manager, defaultManager),
 		Kubeconfig:        podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context),
 		LeaseNamespace:    o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
 	}

@@ -32,7 +32,6 @@ func TestDoctorCommandLine(t *testing.T) {
 		"Timeout":    {[]string{"--timeout=0"}, "Error: --timeout 0s must be greater than 0\n"},
 		"RootCA":     {[]string{"--root-ca-file=" + bad}, "Error: --root-ca-file: " + bad + ": want PEM with at least one certificate"},
 		"PrivateKey": {[]string{"--service-account-private-key-file=" + bad}, "Error: --service-account-private-key-file: " + bad + ": found no PEM block"},
-		"Keys":       {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
 		"Lease":      {[]string{"--leader-elect-resource-name=A_"}, "Error: --leader-elect-resource-name \"A_\" must be the name of a Lease"},
 		"Connection": {[]string{"--kubeconfig=testdata/none"}, "Error: --kubeconfig \"testdata/none\": "},
 		"Nobody":     {[]string{"--master=http://127.0.0.1:1"}, "Error: ask kube-apiserver for its version: "},
@@ -47,20 +46,40 @@ func TestDoctorCommandLine(t *testing.T) {
 	}
 }
 
+// TestMissingPath: a mistyped path must not pass for a healthy cluster.
+func TestMissingPath(t *testing.T) {
+	t.Parallel()
+	none := filepath.Join(t.TempDir(), "none")
+	for name, flags := range map[string][]string{
+		"kubeconfig": nil, "admission-control-config-file": nil, "manager-kubeconfig": nil, "root-ca-file": nil,
+		"service-account-key-file": nil, "service-account-key-ring": nil, "service-account-private-key-file": nil,
+		"published-ca-file": {"--published-issuer=https://issuer.example"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := clitest.Run(t, NewCommand(cli.Connect), append(flags, "--"+name+"="+none)...)
+			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, "Error: --"+name) || !strings.Contains(got.Stderr, none+": no such file or directory") {
+				t.Errorf("%+v, want code 1 and the flag with %s", got, none)
+			}
+		})
+	}
+}
+
 func TestDoctorOutcome(t *testing.T) {
 	t.Parallel()
 	fine := newResult("fine", answer{}, nil)
 	ill := newResult("ill", answer{Findings: []finding{{}, {}}}, nil)
 	silent := newResult("silent", answer{}, errors.New("down"))
+	idle := newResult("idle", skipped("no Secrets"), nil)
 	cases := map[string]struct {
 		results []result
 		wantErr error
 		want    string
 	}{
-		"Nothing": {[]result{fine}, nil, "No findings in 1 checks.\n"},
-		"Found":   {[]result{fine, ill}, cli.ErrFindings, "Findings: 2. \n"},
-		"Unknown": {[]result{silent, fine}, cli.ErrReported, "Checks not completed: silent. \n"},
-		"Both":    {[]result{silent, ill}, cli.ErrFindings, "Findings: 2. Checks not completed: silent. \n"},
+		"Nothing": {[]result{fine}, nil, "Findings: 0. Checks completed: 1, skipped: 0.\n"},
+		"Skipped": {[]result{idle, fine, idle}, nil, "Findings: 0. Checks completed: 1, skipped: 2.\n"},
+		"Found":   {[]result{fine, ill}, cli.ErrFindings, "Findings: 2. Checks completed: 2, skipped: 0.\n"},
+		"Unknown": {[]result{silent, fine}, cli.ErrReported, "Findings: 0. Checks completed: 1, skipped: 0, not completed: silent.\n"},
+		"Both":    {[]result{silent, ill}, cli.ErrFindings, "Findings: 2. Checks completed: 1, skipped: 0, not completed: silent.\n"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -43,14 +43,21 @@ func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
 		return answer{}, fmt.Errorf("list the Pods of kube-system: %w", err)
 	}
 	var findings []finding
-	servers, managers := kubeadm.Stock(pods.Items)
-	if len(servers) > 0 && bothBound(registered) {
+	servers, managers, looked := kubeadm.Stock(pods.Items)
+	bound := bothBound(registered)
+	switch {
+	case looked == 0:
+		return skipped("no static pods of kube-apiserver and kube-controller-manager"), nil
+	case !bound && !leads:
+		return skipped("the webhook is not bound, and no replica leads"), nil
+	}
+	if len(servers) > 0 && bound {
 		findings = append(findings, found("apiserver-stock", "kube-apiservers that run the plugin ServiceAccount although the webhook is bound", fixStock, servers...))
 	}
 	if len(managers) > 0 && leads {
 		findings = append(findings, found("controller-manager-stock", "kube-controller-managers that run controllers of the manager, too", fixStock, managers...))
 	}
-	return answer{Findings: findings, Note: "read the commands of mirror pods"}, nil
+	return answer{Findings: findings, Note: fmt.Sprintf("static pods: %d", looked)}, nil
 }
 
 // leads reports whether a replica holds the Lease of leader election, so that our controllers run.
@@ -73,7 +80,7 @@ func (c *cluster) leads(ctx context.Context) (bool, error) {
 func checkIdentity(_ context.Context, c *cluster) (answer, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", c.ManagerKubeconfig)
 	if errors.Is(err, fs.ErrNotExist) {
-		return answer{Note: "no " + c.ManagerKubeconfig + " on this host"}, nil
+		return skipped("no " + c.ManagerKubeconfig + " on this host"), nil
 	}
 	if err != nil {
 		return answer{}, fmt.Errorf("%s: %w", c.ManagerKubeconfig, err)
@@ -82,7 +89,7 @@ func checkIdentity(_ context.Context, c *cluster) (answer, error) {
 		return answer{}, fmt.Errorf("%s: %w", c.ManagerKubeconfig, err)
 	}
 	if len(config.CertData) == 0 {
-		return answer{Note: c.ManagerKubeconfig + " has no client certificate"}, nil
+		return skipped(c.ManagerKubeconfig + " has no client certificate"), nil
 	}
 	certificates, err := cert.ParseCertsPEM(config.CertData)
 	if err != nil {

@@ -6,6 +6,7 @@ package doctor
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -45,16 +46,19 @@ func TestControlPlane(t *testing.T) {
 	t.Parallel()
 	server, kcm := mirrorPod("kube-apiserver"), mirrorPod("kube-controller-manager", "--controllers=*,-serviceaccount-controller", "--service-account-private-key-file=sa.key")
 	bound := append(registered("mutate.sa-controller-manager.webhook", nil), server, kcm)
+	const idle = "the webhook is not bound, and no replica leads"
 	try(t, "control-plane", map[string]checkCase{
-		"NoTakeover": {reason: "there was no takeover, so stock is right", objects: []runtime.Object{server, kcm}},
+		"NoTakeover": {reason: "there was no takeover, so stock is right", objects: []runtime.Object{server, kcm}, skipped: idle},
+		"NoPods":     {reason: "they are no static pods", objects: registered("mutate.sa-controller-manager.webhook", nil), skipped: "no static pods of kube-apiserver and kube-controller-manager"},
+		"Good":       {reason: "the takeover has reached both", objects: append(registered("mutate.sa-controller-manager.webhook", nil), mirrorPod("kube-apiserver", "--disable-admission-plugins=ServiceAccount"))},
 		"Server":     {reason: "the upgrade had no patches", objects: bound, want: []string{"apiserver-stock: kube-apiservers that run the plugin ServiceAccount although the webhook is bound: kube-apiserver-cp"}},
 		"Manager": {
 			reason: "both would write", objects: []runtime.Object{kcm}, change: leasing("a", time.Second),
 			want: []string{"controller-manager-stock: kube-controller-managers that run controllers of the manager, too: " +
 				"kube-controller-manager-cp (root-ca-certificate-publisher-controller, legacy-serviceaccount-token-cleaner-controller, serviceaccount-token-controller)"},
 		},
-		"Released": {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("", time.Second)},
-		"Expired":  {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("a", 16*time.Second)},
+		"Released": {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("", time.Second), skipped: idle},
+		"Expired":  {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("a", 16*time.Second), skipped: idle},
 		"NoLease":  {reason: "an error is no finding", change: failing("get", "leases"), wantErr: "read the Lease kube-system/sa-controller-manager: the API is down"},
 		"Down":     {reason: "not asked", change: failing("list", "pods"), wantErr: "list the Pods of kube-system: the API is down"},
 	})
@@ -81,12 +85,22 @@ func TestIdentity(t *testing.T) {
 			testutil.Must(t, clientcmd.WriteToFile(config, c.ManagerKubeconfig))
 		}
 	}
+	without := func(t *testing.T, c *cluster, _ *fake.Clientset) {
+		t.Helper()
+		c.ManagerKubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+		config := clientcmdapi.Config{
+			Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://cp:6443"}}, AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: "x"}},
+			Contexts: map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
+		}
+		testutil.Must(t, clientcmd.WriteToFile(config, c.ManagerKubeconfig))
+	}
 	const day = 24 * time.Hour
 	for name, tc := range map[string]struct {
 		change func(*testing.T, *cluster, *fake.Clientset)
 		want   string
 	}{
-		"Elsewhere": {func(*testing.T, *cluster, *fake.Clientset) {}, ""},
+		"Elsewhere": {func(_ *testing.T, c *cluster, _ *fake.Clientset) { c.ManagerKubeconfig = "none" }, "skipped: no none on this host"},
+		"Token":     {without, "skipped: PATH has no client certificate"},
 		"Good":      {with(-300*day, 65*day, false), ""},
 		"Expiring":  {with(-310*day, 55*day, false), " expires at 2000-02-25T00:00:00Z"},
 		"Embedded":  {with(-310*day, 55*day, true), " expires at 2000-02-25T00:00:00Z"},
@@ -104,8 +118,11 @@ func TestIdentity(t *testing.T) {
 			for _, finding := range checked.findings {
 				got += finding.Code + ": " + finding.Message
 			}
-			want := tc.want
-			if want != "" {
+			if checked.Word == "skipped" {
+				got = "skipped: " + checked.Note
+			}
+			want := strings.ReplaceAll(tc.want, "PATH", path)
+			if strings.HasPrefix(want, " ") {
 				want = "client-certificate-ends: the client certificate of " + path + want
 			}
 			if got != want || checked.Error != "" {

@@ -32,6 +32,9 @@ func checkNamespaces(ctx context.Context, c *cluster) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if len(namespaces) == 0 {
+		return skipped(fmt.Sprintf("no namespaces older than %s", c.Grace)), nil
+	}
 	accounts, err := c.accountUIDs(ctx)
 	if err != nil {
 		return answer{}, err
@@ -69,10 +72,9 @@ func checkNamespaces(ctx context.Context, c *cluster) (answer, error) {
 // activeNamespaces returns the namespaces that are older than the grace period.
 func (c *cluster) activeNamespaces(ctx context.Context) ([]string, error) {
 	var names []string
-	now := c.Clock.Now()
 	err := paging.Each(ctx, "namespaces", c.Client.CoreV1().Namespaces().List, metav1.ListOptions{}, func(page *corev1.NamespaceList) error {
 		for i := range page.Items {
-			if namespace := &page.Items[i]; namespace.DeletionTimestamp == nil && now.Sub(namespace.CreationTimestamp.Time) > c.Grace {
+			if namespace := &page.Items[i]; c.settled(namespace.ObjectMeta) {
 				names = append(names, namespace.Name)
 			}
 		}

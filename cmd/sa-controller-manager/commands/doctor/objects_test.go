@@ -48,6 +48,8 @@ func TestSecrets(t *testing.T) {
 	}
 	try(t, "secrets", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
+		"None":    {reason: "nothing to look at", change: answering("secrets", &corev1.SecretList{}), skipped: "no token Secrets older than 1m0s"},
+		"Young":   {reason: "too young to look at", change: answering("secrets", &corev1.SecretList{Items: []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}}}}), skipped: "no token Secrets older than 1m0s"},
 		"Orphans": {reason: "no account, or an earlier one of that name", change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
 			want: []string{"secret-orphan: token Secrets whose account does not exist, or was deleted and created again: shop/a, shop/b, shop/c"}},
 		"Stuck":     {reason: "it has no token", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"secret-empty: token Secrets without a token: shop/a"}},
@@ -92,6 +94,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	try(t, "namespaces", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
+		"None":    {reason: "nothing to look at", change: answering("namespaces", &corev1.NamespaceList{}), skipped: "no namespaces older than 1m0s"},
 		"Bare": {reason: "no controller has reached it", change: adding(aged("bare")), want: []string{
 			"no-default-account: namespaces without the account default: no Pod can be created there: bare",
 			"no-root-ca: namespaces without a root CA in the ConfigMap kube-root-ca.crt: Pods do not start there: bare",

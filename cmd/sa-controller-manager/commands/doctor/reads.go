@@ -47,7 +47,8 @@ func (c *cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
 		options := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
 		err = paging.Each(ctx, "token Secrets", list, options, func(page *corev1.SecretList) error {
 			for i := range page.Items {
-				secrets = append(secrets, observe(&page.Items[i]))
+				one := &page.Items[i]
+				secrets = append(secrets, tokenSecret{tokensecrets.Observe(one), parseBundle(string(one.Data[corev1.ServiceAccountRootCAKey]))})
 			}
 			return nil
 		})
@@ -88,10 +89,6 @@ type tokenSecret struct {
 
 	// bundle is the root CA in the Secret, as a set of certificates.
 	bundle bundle
-}
-
-func observe(secret *corev1.Secret) tokenSecret {
-	return tokenSecret{tokensecrets.Observe(secret), parseBundle(string(secret.Data[corev1.ServiceAccountRootCAKey]))}
 }
 
 func (s tokenSecret) name() string { return s.Namespace + "/" + s.Name }

@@ -29,16 +29,16 @@ func checkReferences(ctx context.Context, c *cluster) (answer, error) {
 	for _, secret := range secrets {
 		known.Insert(secret.ObjectName())
 	}
-	accounts, now := 0, c.Clock.Now()
+	accounts := 0
 	var objects, commands []string
 	list := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List
 	err = paging.Each(ctx, "ServiceAccounts", list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
-		accounts += len(page.Items)
 		for i := range page.Items {
 			account := &page.Items[i]
-			if account.DeletionTimestamp != nil || now.Sub(account.CreationTimestamp.Time) <= c.Grace {
+			if !c.settled(account.ObjectMeta) {
 				continue
 			}
+			accounts++
 			missing, err := c.missingReferences(ctx, account, known)
 			if err != nil {
 				return err
@@ -50,6 +50,9 @@ func checkReferences(ctx context.Context, c *cluster) (answer, error) {
 		}
 		return nil
 	})
+	if accounts == 0 && err == nil {
+		return skipped(fmt.Sprintf("no accounts older than %s", c.Grace)), nil
+	}
 	seen := answer{Note: fmt.Sprintf("%d accounts", accounts)}
 	if len(objects) > 0 {
 		seen.Findings = []finding{found("unattributed-reference",

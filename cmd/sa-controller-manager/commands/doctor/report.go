@@ -6,7 +6,6 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strings"
 
 	"sa-controller-manager/internal/printers"
@@ -25,22 +24,6 @@ func newReport(results []result) *report {
 		r.Findings = append(r.Findings, result.findings...)
 	}
 	return r
-}
-
-// unknown returns the names of the checks that could not be completed.
-func (r *report) unknown() []string {
-	var names []string
-	for _, result := range r.Checks {
-		if result.Error != "" {
-			names = append(names, result.Name)
-		}
-	}
-	return names
-}
-
-// print writes the report as "table", "json" or "yaml".
-func (r *report) print(w io.Writer, output string) error {
-	return printers.Document(w, output, r, r.table)
 }
 
 // table has a line for each check and below it a paragraph for each finding, because a

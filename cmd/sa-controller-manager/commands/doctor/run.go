@@ -12,8 +12,8 @@ import (
 // result is how one check ended. Its JSON form is that of the command's output.
 type result struct {
 	Name string `json:"name"`
-	// Word is "ok", "findings" or "unknown". Findings win: they are certain, even if the rest of
-	// the check failed.
+	// Word is "ok", "findings", "unknown" or "skipped". Findings win: they are certain, even if the
+	// rest of the check failed.
 	Word string `json:"result"`
 	Note string `json:"note,omitempty"`
 	// Error is why the check could not be completed, or "".
@@ -27,6 +27,9 @@ func newResult(name string, answer answer, err error) result {
 	for i := range result.findings {
 		result.findings[i].Check = name
 	}
+	if answer.Skipped {
+		result.Word = "skipped"
+	}
 	if err != nil {
 		result.Word, result.Error = "unknown", err.Error()
 	}
@@ -36,12 +39,12 @@ func newResult(name string, answer answer, err error) result {
 	return result
 }
 
-// run runs the checks, each with the timeout limit, and calls begin before each one. If ctx ends
-// early, the remaining checks get the result "unknown".
-func run(ctx context.Context, cluster *cluster, checks []check, limit time.Duration, begin func(check)) []result {
+// run runs the checks, each with the timeout limit, and calls show with a line before each one. If
+// ctx ends early, the remaining checks get the result "unknown".
+func run(ctx context.Context, cluster *cluster, checks []check, limit time.Duration, show func(string)) []result {
 	results := make([]result, 0, len(checks))
 	for _, check := range checks {
-		begin(check)
+		show(check.Name + ": " + check.About + " ...")
 		answer, err := check.within(ctx, cluster, limit)
 		results = append(results, newResult(check.Name, answer, err))
 	}

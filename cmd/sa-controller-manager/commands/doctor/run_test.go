@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -23,20 +25,21 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		checks := []check{
-			{Name: "hangs", run: func(ctx context.Context, _ *cluster) (answer, error) { <-ctx.Done(); return answer{}, ctx.Err() }},
+			{Name: "hangs", About: "stays", run: func(ctx context.Context, _ *cluster) (answer, error) { <-ctx.Done(); return answer{}, ctx.Err() }},
 			{Name: "both", run: func(context.Context, *cluster) (answer, error) {
 				return answer{Findings: []finding{found("c", "p", "m", "a", "b", "c", "d", "e", "f", "g")}}, errors.New("down")
 			}},
 			{Name: "works", run: func(context.Context, *cluster) (answer, error) { return answer{Note: "seen"}, nil }},
+			{Name: "idle", run: func(context.Context, *cluster) (answer, error) { return skipped("no Secrets"), nil }},
 		}
-		var begun []string
-		report := newReport(run(t.Context(), &cluster{}, checks, time.Second, func(c check) { begun = append(begun, c.Name) }))
-		testutil.Check(t, "begun", []string{"hangs", "both", "works"}, begun)
-		testutil.Check(t, "unknown", []string{"hangs", "both"}, report.unknown())
+		var shown []string
+		report := newReport(run(t.Context(), &cluster{}, checks, time.Second, func(line string) { shown = append(shown, line) }))
+		testutil.Check(t, "progress", []string{"hangs: stays ...", "both:  ...", "works:  ...", "idle:  ..."}, shown)
 		const want = `CHECK   RESULT     DETAIL
 hangs   unknown    no answer within 1s: context deadline exceeded
 both    findings   down
 works   ok         seen
+idle    skipped    no Secrets
 
 1. both: p
    where:  a, b, c, d, e and 2 more (-o json has them)
@@ -52,6 +55,7 @@ func TestDocuments(t *testing.T) {
 		newResult("a", answer{Note: "n"}, nil),
 		newResult("b", answer{Findings: []finding{found("c", "p", "m", "o")}}, nil),
 		newResult("c", answer{}, errors.New("down")),
+		newResult("d", skipped("why"), nil),
 	})
 	for _, output := range []string{"json", "yaml"} {
 		clitest.Golden(t, "report."+output, printed(t, report, output))
@@ -62,8 +66,22 @@ func TestDocuments(t *testing.T) {
 func printed(t *testing.T, report *report, output string) string {
 	t.Helper()
 	var out bytes.Buffer
-	testutil.Must(t, report.print(&out, output))
+	testutil.Must(t, printers.Document(&out, output, report, report.table))
 	return out.String()
+}
+
+// TestWords: programs compare them, so docs/cli.md has each.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	for want, result := range map[string]result{
+		"ok": newResult("a", answer{}, nil), "findings": newResult("a", answer{Findings: []finding{{}}}, errors.New("down")),
+		"unknown": newResult("a", skipped("no Secrets"), errors.New("down")), "skipped": newResult("a", skipped("no Secrets"), nil),
+	} {
+		testutil.Check(t, "word", want, result.Word)
+	}
+	if row := "| `DoctorReport` `checks[].result` | `ok`, `findings`, `skipped`, `unknown` |"; !strings.Contains(contract(), row) {
+		t.Errorf("docs/cli.md lacks %s", row)
+	}
 }
 
 func TestSelect(t *testing.T) {
@@ -86,7 +104,7 @@ func TestSelect(t *testing.T) {
 func TestReadOnce(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(healthyWorld()...)
-	run(t.Context(), newCluster(client), selected([]string{"token", "secrets", "namespaces"}, nil), time.Minute, func(check) {})
+	run(t.Context(), newCluster(client), selected([]string{"token", "secrets", "namespaces"}, nil), time.Minute, func(string) {})
 	lists := map[string]int{}
 	for _, action := range client.Actions() {
 		if action.GetVerb() == "list" {

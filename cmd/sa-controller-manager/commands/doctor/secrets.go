@@ -6,7 +6,7 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"time"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
@@ -50,6 +50,10 @@ func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s tokenSecret) bool { return !c.settled(s.ObjectMeta) })
+	if len(secrets) == 0 {
+		return skipped(fmt.Sprintf("no token Secrets older than %s", c.Grace)), nil
+	}
 	accounts, err := c.accountUIDs(ctx)
 	if err != nil {
 		return answer{}, err
@@ -58,10 +62,9 @@ func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	now := c.Clock.Now()
 	names := map[flaw][]string{}
 	for _, secret := range secrets {
-		if f := judge(secret, accounts, rootCAs.wanted, now, c.Grace); f != none {
+		if f := judge(secret, accounts, rootCAs.wanted); f != none {
 			names[f] = append(names[f], secret.name())
 		}
 	}
@@ -89,11 +92,8 @@ func autoCreated(secrets []tokenSecret) (names []string) {
 	return names
 }
 
-// judge returns the worst flaw. Secrets that are young or being deleted have none.
-func judge(secret tokenSecret, accounts map[cache.ObjectName]types.UID, wanted wantedRootCA, now time.Time, grace time.Duration) flaw {
-	if secret.Terminating() || now.Sub(secret.CreationTimestamp.Time) <= grace {
-		return none
-	}
+// judge returns the worst flaw.
+func judge(secret tokenSecret, accounts map[cache.ObjectName]types.UID, wanted wantedRootCA) flaw {
 	if secret.AccountName == "" {
 		return nameless
 	}

@@ -91,7 +91,7 @@ func unknownKeys(secrets []tokenSecret, known sets.Set[string]) []finding {
 // own for bound tokens.
 func checkKeys(ctx context.Context, c *cluster) (answer, error) {
 	if len(c.Keys) == 0 {
-		return answer{Note: "nothing to compare: give --service-account-private-key-file, --service-account-key-ring or --service-account-key-file"}, nil
+		return skipped("no --service-account-private-key-file, --service-account-key-ring or --service-account-key-file"), nil
 	}
 	ids, err := c.knownKeyIDs(ctx)
 	if err != nil {

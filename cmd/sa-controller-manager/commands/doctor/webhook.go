@@ -195,6 +195,9 @@ func checkMissed(ctx context.Context, c *cluster) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("look for Pods that were admitted without the webhook: %w", err)
 	}
+	if all.Looked == 0 {
+		return skipped("no running Pods"), nil
+	}
 	answer := answer{Note: fmt.Sprintf("Pods: %d, %d uncertain", all.Looked, len(all.Uncertain))}
 	if len(all.Missed) == 0 {
 		return answer, nil

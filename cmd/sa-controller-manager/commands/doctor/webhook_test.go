@@ -161,7 +161,7 @@ func TestCertificates(t *testing.T) {
 	}
 	const secret = "the serving CA in the Secret kube-system/sa-controller-manager-webhook-ca "
 	try(t, "certificates", map[string]checkCase{
-		"None":        {reason: "no webhook"},
+		"None":        {reason: "no webhook", skipped: "no serving CA in kube-system/sa-controller-manager-webhook-ca, and no registration"},
 		"Good":        {reason: "also beside an expired one", objects: with(append(old, good...), holding(good))},
 		"Expired":     {reason: "it has expired", objects: with(old, holding(old)), want: []string{"serving-ca-ends: " + secret + "expired at 1999-12-31T23:00:00Z"}},
 		"Ending":      {reason: "less than a twelfth is left", objects: with(late, holding(late)), want: []string{"serving-ca-ends: " + secret + "expires at 2000-01-01T01:00:00Z"}},

@@ -42,6 +42,8 @@ type checkCase struct {
 	// want are the problems and objects, one line each.
 	want    []string
 	wantErr string
+	// skipped is why there was nothing to check.
+	skipped string
 }
 
 // try runs cases of one check in a synctest bubble, so that waiting takes no time. Its clock
@@ -57,7 +59,7 @@ func try(t *testing.T, name string, cases map[string]checkCase) {
 				if tc.change != nil {
 					tc.change(t, cluster, client)
 				}
-				results := run(t.Context(), cluster, selected([]string{name}, nil), 20*time.Second, func(check) {})
+				results := run(t.Context(), cluster, selected([]string{name}, nil), 20*time.Second, func(string) {})
 				examine(t, tc, results[0], client.Actions())
 			})
 		})
@@ -80,7 +82,7 @@ func inWorld(t *testing.T, name string, change func(*testing.T, *cluster, *fake.
 		client := fake.NewClientset(healthyWorld()...)
 		cluster := newCluster(client)
 		change(t, cluster, client)
-		got = run(t.Context(), cluster, selected([]string{name}, nil), 20*time.Second, func(check) {})[0]
+		got = run(t.Context(), cluster, selected([]string{name}, nil), 20*time.Second, func(string) {})[0]
 	})
 	return got
 }
@@ -105,6 +107,9 @@ func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Act
 		}
 	}
 	testutil.Check(t, tc.reason+": problems", tc.want, problems)
+	if skips := got.Word == "skipped"; skips != (tc.skipped != "") || skips && got.Note != tc.skipped {
+		t.Errorf("%s: %s: %q, want skipped: %q", tc.reason, got.Word, got.Note, tc.skipped)
+	}
 	if (got.Error != "") != (tc.wantErr != "") || !strings.Contains(got.Error, tc.wantErr) {
 		t.Errorf("%s: error %q, want %q", tc.reason, got.Error, tc.wantErr)
 	}

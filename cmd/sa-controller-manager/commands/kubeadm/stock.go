@@ -15,8 +15,9 @@ import (
 // Stock finds components that do our work too, as after "kubeadm upgrade" without the patches of a
 // takeover. By the commands of the mirror pods it returns those of kube-apiserver with the
 // ServiceAccount plugin, and those of kube-controller-manager with the controllers that they run. It
-// leaves out controllers that are off in our process on the same node.
-func Stock(pods []corev1.Pod) (servers, managers []string) {
+// leaves out controllers that are off in our process on the same node. looked is the number of mirror
+// pods of both components.
+func Stock(pods []corev1.Pod) (servers, managers []string, looked int) {
 	own := map[string][]string{} // --controllers of our process, by node
 	for i := range pods {
 		if isMirror(&pods[i], manager) {
@@ -25,17 +26,21 @@ func Stock(pods []corev1.Pod) (servers, managers []string) {
 	}
 	for i := range pods {
 		pod := &pods[i]
-		if isMirror(pod, apiServer) && !pluginIsOff(podCommand(pod)) {
-			servers = append(servers, pod.Name)
+		if isMirror(pod, apiServer) {
+			looked++
+			if !pluginIsOff(podCommand(pod)) {
+				servers = append(servers, pod.Name)
+			}
 		}
 		if !isMirror(pod, controllerManager) {
 			continue
 		}
+		looked++
 		if names := stockControllers(pod, own[pod.Spec.NodeName]); len(names) > 0 {
 			managers = append(managers, pod.Name+" ("+strings.Join(names, ", ")+")")
 		}
 	}
-	return servers, managers
+	return servers, managers, looked
 }
 
 func stockControllers(pod *corev1.Pod, own []string) []string {

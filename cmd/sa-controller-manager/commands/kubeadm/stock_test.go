@@ -26,24 +26,27 @@ func TestStock(t *testing.T) {
 	cases := map[string]struct {
 		pods              []corev1.Pod
 		servers, managers []string
+		looked            int
 	}{
 		"Taken over": {pods: []corev1.Pod{
 			mirror(apiServer, "--disable-admission-plugins=ServiceAccount"),
 			mirror(controllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key", "--controllers="+controllersOff, "--service-account-private-key-file="),
-		}},
+		}, looked: 2},
 		"Stock": {
 			pods:     []corev1.Pod{mirror(apiServer), mirror(controllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key")},
+			looked:   2,
 			servers:  []string{"kube-apiserver-cp"},
 			managers: []string{"kube-controller-manager-cp" + three + ", serviceaccount-token-controller)"},
 		},
-		"No flags":      {pods: []corev1.Pod{mirror(controllerManager)}, managers: []string{"kube-controller-manager-cp" + three + ")"}},
-		"Aliases":       {pods: []corev1.Pod{mirror(controllerManager, "--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner")}},
-		"Left to it":    {pods: []corev1.Pod{mirror(controllerManager, "--controllers=legacy-serviceaccount-token-cleaner-controller"), mirror(manager, "--controllers=*,-legacy-serviceaccount-token-cleaner-controller")}},
+		"No flags":      {pods: []corev1.Pod{mirror(controllerManager)}, managers: []string{"kube-controller-manager-cp" + three + ")"}, looked: 1},
+		"Aliases":       {pods: []corev1.Pod{mirror(controllerManager, "--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner")}, looked: 1},
+		"Left to it":    {pods: []corev1.Pod{mirror(controllerManager, "--controllers=legacy-serviceaccount-token-cleaner-controller"), mirror(manager, "--controllers=*,-legacy-serviceaccount-token-cleaner-controller")}, looked: 1},
 		"No mirror pod": {pods: []corev1.Pod{fake}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			servers, managers := Stock(tc.pods)
+			servers, managers, looked := Stock(tc.pods)
+			testutil.Check(t, "number of both", tc.looked, looked)
 			testutil.Check(t, "kube-apiservers", tc.servers, servers)
 			testutil.Check(t, "kube-controller-managers", tc.managers, managers)
 		})

@@ -54,7 +54,7 @@ func keepUp(ctx context.Context, flags []string) error {
 	if err := manager.Ready(ctx); err != nil {
 		return err
 	}
-	fmt.Printf(welcome, cluster.Kubeconfig(), kubectl(), manager.URL(), cluster.Config().Host, cluster.CAFile())
+	fmt.Printf(welcome, cluster.Kubeconfig(), kubectl(), manager.URL(), cluster.Config().Host, cluster.CAFile(), binary.Path)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -76,15 +76,15 @@ func kubectl() string {
 	return built
 }
 
-// welcome takes the kubeconfig, kubectl, the manager's URL, the API server's URL
-// and its CA file. The token is tried without the kubeconfig, whose certificate
+// welcome takes the kubeconfig, kubectl, the manager's URL, the API server's URL,
+// its CA file and our binary. The token is tried without the kubeconfig, whose certificate
 // would take precedence over it.
 const welcome = `
 The control plane is up until Ctrl-C. In another terminal:
 
   export KUBECONFIG=%[1]s
 
-Three things to try:
+Four things to try:
 
   1. A new namespace gets an account and a token that works:
        %[2]s create namespace trial
@@ -104,5 +104,10 @@ Three things to try:
   3. What the manager counts and whether it is well:
        %[2]s --server=%[3]s --insecure-skip-tls-verify get --raw /metrics
        curl --insecure '%[3]s/readyz?verbose'
+
+  4. What doctor finds: long-lived tokens for every account, as --token-secrets=auto creates
+     them, and a webhook that is not registered. The manager is an administrator here, so
+     the permissions that the manifests give it are left out:
+       %[6]s doctor --kubeconfig=%[1]s --skip=permissions
 
 `

@@ -298,7 +298,7 @@ conformance: control-plane build ## Run upstream's own specs for ServiceAccounts
 
 ##@ Verify
 
-checks := format vet lint imports licence words modules flags links scripts manifests
+checks := format vet lint imports licence words size modules flags links scripts manifests
 
 .PHONY: verify
 verify: ## Run every verify-* target and print which failed.
@@ -340,6 +340,10 @@ verify-links: ## Check the links between the documents.
 verify-words: ## Check that private words stay out: test/verify/words.txt has what to write instead.
 	@test/verify/words.sh
 
+.PHONY: verify-size
+verify-size: ## Check that no folder has more code lines than test/verify/size.txt allows, or far fewer.
+	@test/verify/size.sh
+
 .PHONY: verify-scripts
 verify-scripts: ## Check that shell scripts parse and stop at errors.
 	@test/verify/scripts.sh
@@ -351,7 +355,7 @@ verify-manifests: kubectl ## Check that manifests are generated, rendered and ty
 ##@ Update
 
 .PHONY: update
-update: update-format update-modules update-flags update-manifests update-lint ## Run every update-* target: fix what a machine can fix.
+update: update-format update-modules update-flags update-manifests update-lint update-size ## Run every update-* target: fix what a machine can fix.
 
 .PHONY: update-format
 update-format: ## Format the code with gofmt.
@@ -369,6 +373,10 @@ update-modules: ## Tidy go.mod and go.sum of all modules but test/alerts.
 update-flags: ## Write docs/flags.md from the binary.
 	go run ./cmd/$(product) docs flags >docs/flags.md.new
 	mv docs/flags.md.new docs/flags.md
+
+.PHONY: update-size
+update-size: ## Lower the numbers of test/verify/size.txt to what is there; none is raised.
+	@test/verify/size.sh update
 
 .PHONY: update-manifests
 update-manifests: kubectl ## Generate the roles of manifests/permissions and the rendered overlays.

@@ -20,7 +20,7 @@ import (
 
 // followed is a file under Watch, with the calls of its callbacks.
 type followed struct {
-	*Store
+	signing.Store
 
 	told chan string // "+" and the generation when accepted, "-" and the error when refused
 }

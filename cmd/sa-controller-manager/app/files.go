@@ -14,7 +14,6 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/keystore"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/accounttemplate"
@@ -22,6 +21,7 @@ import (
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/remote"
+	"sa-controller-manager/signing/ringfile"
 )
 
 // files are the key and certificate files that the process watches. A field is nil if its flag is
@@ -66,13 +66,17 @@ func (f *files) openKeyStore(sockets string, signers *remote.Metrics) (err error
 			return err
 		}
 	}
-	var sign signing.RemoteSign
-	if f.keys.Rotates {
+	switch {
+	case f.keys.Rotates:
 		f.signers = remote.NewClient(f.socketsNow, signers)
-		sign = f.signers.Sign
+		f.store, err = ringfile.Open(f.keys.Path, f.signers.Sign, reload.Options{})
+	case f.keys.Path != "":
+		f.store, err = ringfile.OpenKeyFile(f.keys.Path, reload.Options{})
+	default:
+		return nil
 	}
-	if f.store, err = keystore.Open(f.keys, sign); err != nil || f.store == nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("--%s: %w", f.keys.Flag, err)
 	}
 	return f.socketsNow().Check(f.store.Load())
 }

@@ -27,8 +27,8 @@ import (
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/keyfile"
 	"sa-controller-manager/signing/reload"
+	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -59,7 +59,7 @@ func mustOpen[T any](t *testing.T, path string, parse func([]byte) (T, error)) *
 
 func keyFile(t *testing.T, path string) (options.KeyStore, signing.Store) {
 	t.Helper()
-	store, err := keyfile.Open(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
+	store, err := ringfile.OpenKeyFile(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
 	testutil.Must(t, err)
 	return options.KeyStore{Flag: options.PrivateKeyFileFlag, Path: path}, store
 }

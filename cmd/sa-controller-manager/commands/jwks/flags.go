@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/keystore"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
+	"sa-controller-manager/signing/ringfile"
 )
 
 // AtCluster is the value of flags that take a place for kube-apiserver's own JWKS. A file
@@ -39,15 +39,23 @@ func AddKeyFlags(cmd *cobra.Command, o *options.Keys) {
 func ReadKeys(o *options.Keys) ([]Key, error) {
 	var keys []Key
 	verifying := Known
-	store, err := keystore.Open(o.Store(), nil)
-	if err != nil {
-		return nil, err
-	}
-	if store != nil {
-		verifying = signing.Retired
-		for _, key := range store.Load().All() {
-			keys = append(keys, Key{PublicKey: key.PublicKey, State: key.Role, Origin: "--" + o.Store().Flag})
+	if o.KeyRing != "" {
+		state, err := ringfile.At(o.KeyRing).Read()
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", options.KeyRingFlag, err)
 		}
+		verifying = signing.Retired
+		for _, key := range state.Ring().All() {
+			keys = append(keys, Key{PublicKey: key.PublicKey, State: key.Role, Origin: "--" + options.KeyRingFlag})
+		}
+	}
+	if o.PrivateKeyFile != "" {
+		key, err := cli.ReadFile(options.PrivateKeyFileFlag, o.PrivateKeyFile, signing.ParsePrivateKey)
+		if err != nil {
+			return nil, err
+		}
+		verifying = signing.Retired
+		keys = append(keys, Key{PublicKey: key.Public(), State: signing.Active, Origin: "--" + options.PrivateKeyFileFlag})
 	}
 	for _, path := range o.VerifyKeyFiles {
 		further, err := cli.ReadFile("service-account-key-file", path, signing.ParsePublicKeys)

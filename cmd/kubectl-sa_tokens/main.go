@@ -25,7 +25,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/audit"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
 )
@@ -57,7 +57,7 @@ func newCommand(stdout, stderr io.Writer) *cobra.Command {
 	clientcmd.BindOverrideFlags(overrides, root.PersistentFlags(), overrideFlags())
 	client := func(o *options.Connection) (kubernetes.Interface, error) { return connect(o, *overrides) }
 	return cli.Parent(root, adapt(audit.NewCommand(client)), adapt(inspect.NewCommand(client)),
-		adapt(doctor.NewCommand(client)), adapt(jwks.NewCommand(client)))
+		adapt(doctor.NewCommand(client)), adapt(keys.NewJWKSCommand(client)))
 }
 
 // overrideFlags are kubectl's flags of how to reach a cluster, without those that the commands have

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
@@ -73,7 +73,7 @@ func TestKeys(t *testing.T) {
 	files := func(ids ...string) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(_ *testing.T, c *cluster, _ *fake.Clientset) {
 			for _, id := range ids {
-				c.Keys = append(c.Keys, jwks.Key{PublicKey: signing.PublicKey{ID: id}, Origin: "--service-account-key-file=" + id + ".pem"})
+				c.Keys = append(c.Keys, keys.Key{PublicKey: signing.PublicKey{ID: id}, Origin: "--service-account-key-file=" + id + ".pem"})
 			}
 		}
 	}

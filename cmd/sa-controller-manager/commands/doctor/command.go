@@ -20,7 +20,7 @@ import (
 	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing/published"
@@ -225,7 +225,7 @@ func (o *commandOptions) cluster() (*cluster, error) {
 			return nil, err
 		}
 	}
-	if cluster.Keys, err = jwks.ReadKeys(&o.keys); err != nil {
+	if cluster.Keys, err = keys.Read(&o.keys); err != nil {
 		return nil, err
 	}
 	reader, err := published.NewReader(o.published.CAFile, o.published.JWKSHosts)

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/signing/published"
 )
 
@@ -18,7 +18,7 @@ func checkPublished(ctx context.Context, c *cluster) (answer, error) {
 	if len(c.PublishedIssuers) == 0 {
 		return skipped("no --published-issuer"), nil
 	}
-	known, err := jwks.OfCluster(ctx, c.Get)
+	known, err := keys.OfCluster(ctx, c.Get)
 	if err != nil {
 		return answer{}, err
 	}
@@ -30,7 +30,7 @@ func checkPublished(ctx context.Context, c *cluster) (answer, error) {
 			unknown = errors.Join(unknown, err)
 			continue
 		}
-		for _, line := range jwks.Compare(jwks.Usable(known, ""), documents.Keys) {
+		for _, line := range keys.Compare(keys.Usable(known, ""), documents.Keys) {
 			code, remedy := "published-key-wrong", "publish kube-apiserver's keys there (docs/federation.md)"
 			switch line.Result {
 			case published.Same:

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/paging"
 )
@@ -73,9 +73,9 @@ func (c *cluster) accountUIDs(ctx context.Context) (map[cache.ObjectName]types.U
 // knownKeyIDs returns the IDs of the keys with which kube-apiserver verifies tokens.
 func (c *cluster) knownKeyIDs(ctx context.Context) (sets.Set[string], error) {
 	return c.read.keyIDs.get(ctx, func(ctx context.Context) (sets.Set[string], error) {
-		keys, err := jwks.OfCluster(ctx, c.Get)
+		published, err := keys.OfCluster(ctx, c.Get)
 		ids := sets.New[string]()
-		for _, key := range keys {
+		for _, key := range published {
 			ids.Insert(key.ID)
 		}
 		return ids, err

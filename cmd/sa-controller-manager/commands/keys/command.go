@@ -18,7 +18,6 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/remote"
@@ -72,7 +71,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Long:  description,
 		Args:  cli.NoArguments,
 	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newAutoCommand(client), newRollbackCommand(client), newPruneCommand(client), newRevokeCommand(client),
-		newExportCommand(), newImportCommand(client), newPublishCommand(), jwks.NewCommand(client))
+		newExportCommand(), newImportCommand(client), newPublishCommand(), NewJWKSCommand(client))
 }
 
 // newCommandOptions adds the flags to cmd. formats are output formats besides the common ones.

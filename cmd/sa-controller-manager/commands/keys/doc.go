@@ -2,7 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package keys implements the commands that create, show, rotate, roll back, prune, revoke, export
-// and import a key ring file. Package keyrotation has the steps.
+// and import a key ring file, and that compare its keys with those that are published. Package
+// keyrotation has the steps.
 //
-// No output contains a private key, except that of an export which asks for it.
+// Other commands take from it which keys there are, with their states (Key), and how those that are
+// published as a JWKS differ (Compare).
+//
+// What must never happen: a private key in any output, except that of an export which asks for it;
+// anything of a published document but key IDs and algorithms in an error or in a table.
 package keys

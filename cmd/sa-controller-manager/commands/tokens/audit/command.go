@@ -21,7 +21,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
@@ -120,7 +120,7 @@ func findingsText() string {
 const anyFinding = "any"
 
 func (o *commandOptions) addFlags(cmd *cobra.Command) {
-	jwks.AddKeyFlags(cmd, &o.keys)
+	keys.AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.filter.Namespace, "namespace", "n", "", "List only this `namespace`.")
@@ -213,7 +213,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 
 // auditor reads the keys and rules for all rows.
 func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, stderr io.Writer) (*Auditor, error) {
-	ring, err := jwks.ReadKeys(&o.keys)
+	ring, err := keys.Read(&o.keys)
 	if err != nil {
 		return nil, err
 	}
@@ -234,19 +234,19 @@ func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, std
 }
 
 // judgingKeys returns the keys of the flags or else of kube-apiserver, which need not publish them.
-func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []jwks.Key, stderr io.Writer) (Keys, error) {
+func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []keys.Key, stderr io.Writer) (Keys, error) {
 	if len(ring) > 0 {
 		return ring, nil
 	}
-	published, err := jwks.OfCluster(ctx, cli.Getter(client))
+	published, err := keys.OfCluster(ctx, cli.Getter(client))
 	if err == nil {
-		return jwks.Usable(published, signing.JWKSPath), nil
+		return keys.Usable(published, signing.JWKSPath), nil
 	}
 	asked := append(slices.Clone(o.failOn), o.filter.Findings...)
 	if slices.Contains(asked, string(UnknownKey)) || slices.Contains(asked, string(RetiredKey)) || !answered(err) {
-		return nil, fmt.Errorf("%w; %w", err, jwks.ErrNoKeys)
+		return nil, fmt.Errorf("%w; %w", err, keys.ErrNoKeys)
 	}
-	fmt.Fprintf(stderr, "Keys of tokens are not checked: %v; %v.\n", err, jwks.ErrNoKeys)
+	fmt.Fprintf(stderr, "Keys of tokens are not checked: %v; %v.\n", err, keys.ErrNoKeys)
 	return nil, nil
 }
 

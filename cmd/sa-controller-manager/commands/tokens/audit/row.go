@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 )
@@ -23,7 +23,7 @@ type Row struct {
 	Created   metav1.Time `json:"created"`
 
 	KeyID string     `json:"keyID,omitempty"`
-	State jwks.State `json:"keyState"`
+	State keys.State `json:"keyState"`
 
 	// LastUsed and InvalidSince are days.
 	LastUsed     string `json:"lastUsed,omitempty"`
@@ -90,7 +90,7 @@ func (r Rules) row(of *token, account *account, pods users) Row {
 		{ClusterAdmin, row.Reach == Everything},
 		{SecretsReader, row.Reach == AllSecrets},
 		{BadToken, of.problem != ""},
-		{UnknownKey, row.State == jwks.Unknown},
+		{UnknownKey, row.State == keys.Unknown},
 		{RetiredKey, row.State == signing.Retired},
 		{Orphan, orphan != ""},
 		{Invalidated, secret.InvalidSince()},

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/internal/testutil"
@@ -74,13 +74,13 @@ func TestRow(t *testing.T) {
 		account *account
 		pods    users
 		reach   Reach
-		state   jwks.State
+		state   keys.State
 		problem string
 		want    []Finding
 	}{
 		"fine":              {"", secret(testkeys.P256()), robot, used, Less, signing.Active, "", nil},
 		"retired key":       {"to be re-issued", secret(testkeys.P384()), robot, used, Less, signing.Retired, "", []Finding{RetiredKey}},
-		"unknown key":       {"it is refused", secret(testkeys.P521()), robot, used, Less, jwks.Unknown, "", []Finding{UnknownKey}},
+		"unknown key":       {"it is refused", secret(testkeys.P521()), robot, used, Less, keys.Unknown, "", []Finding{UnknownKey}},
 		"admin":             {"", secret(testkeys.P256()), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
 		"reader":            {"", secret(testkeys.P256()), robot, used, AllSecrets, signing.Active, "", []Finding{SecretsReader}},
 		"no Pod":            {"", secret(testkeys.P256()), robot, users{}, Less, signing.Active, "", []Finding{Unmounted}},
@@ -193,7 +193,7 @@ func TestFilter(t *testing.T) {
 
 // rowsToSort are a to d, in the order of their names.
 func rowsToSort() []Row {
-	row := func(name, account string, created, idle int, key string, state jwks.State, findings ...Finding) Row {
+	row := func(name, account string, created, idle int, key string, state keys.State, findings ...Finding) Row {
 		return Row{
 			Namespace: "shop", Name: name, Account: account, Created: metav1.NewTime(now.AddDate(0, 0, -created)),
 			idle: now.AddDate(0, 0, -idle), KeyID: key, State: state, Findings: findings,

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/tokens"
 )
@@ -18,17 +18,17 @@ import (
 // The states of a token beyond those of the key that signed it.
 const (
 	// StateUnchecked: no keys are known at all.
-	StateUnchecked jwks.State = "unchecked"
+	StateUnchecked keys.State = "unchecked"
 	// StateMalformed: it is no token.
-	StateMalformed jwks.State = "malformed"
+	StateMalformed keys.State = "malformed"
 	// StateEmpty: nobody has filled the Secret.
-	StateEmpty jwks.State = "empty"
+	StateEmpty keys.State = "empty"
 )
 
 // States are all of them.
 func States() []string {
 	var names []string
-	for _, state := range append(jwks.States(), StateUnchecked, StateMalformed, StateEmpty) {
+	for _, state := range append(keys.States(), StateUnchecked, StateMalformed, StateEmpty) {
 		names = append(names, string(state))
 	}
 	return names
@@ -43,12 +43,12 @@ type token struct {
 	uid     types.UID
 
 	keyID   string
-	state   jwks.State
+	state   keys.State
 	problem string
 }
 
 // Keys are what tokens are verified with. Of nil ones nothing is known.
-type Keys []jwks.Key
+type Keys []keys.Key
 
 // observe reduces a Secret.
 func (k Keys) observe(secret *corev1.Secret) token {
@@ -71,11 +71,11 @@ func (k Keys) observe(secret *corev1.Secret) token {
 
 // judge is the state of the key that signed a token, and whether it is known that the key it names
 // has not.
-func (k Keys) judge(data, keyID string) (state jwks.State, forged bool) {
+func (k Keys) judge(data, keyID string) (state keys.State, forged bool) {
 	if k == nil {
 		return StateUnchecked, false
 	}
-	key, err := jwks.SignedWith(data, k)
+	key, err := keys.SignedWith(data, k)
 	switch {
 	case err == nil:
 		return key.State, false
@@ -84,7 +84,7 @@ func (k Keys) judge(data, keyID string) (state jwks.State, forged bool) {
 	case errors.Is(err, tokens.ErrBadSignature) && keyID != "":
 		return k.named(keyID), true
 	default:
-		return jwks.Unknown, false
+		return keys.Unknown, false
 	}
 }
 
@@ -104,11 +104,11 @@ func (t *token) readOwner(data string) {
 }
 
 // named is the state of a key that is there.
-func (k Keys) named(id string) jwks.State {
+func (k Keys) named(id string) keys.State {
 	for _, key := range k {
 		if key.ID == id {
 			return key.State
 		}
 	}
-	return jwks.Unknown
+	return keys.Unknown
 }

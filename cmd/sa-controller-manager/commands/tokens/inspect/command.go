@@ -17,7 +17,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/signing"
 )
 
@@ -83,11 +83,11 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 			return o.run(cmd.Context(), client, token, cmd.OutOrStdout())
 		},
 	}
-	jwks.AddKeyFlags(cmd, &o.keys)
+	keys.AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
 	cmd.Flags().StringArrayVar(&o.issuers, "service-account-issuer", o.issuers, "`Issuer` of bound tokens, as kube-apiserver has it. May be given several times. Without it, and without --cluster, it is not compared.")
 	cmd.Flags().StringVar(&o.jwks, "jwks", o.jwks, "JWKS with keys that verify: an https URL, a file, or \"cluster\" for kube-apiserver's, at this `place`.")
-	jwks.AddCAFile(cmd, &o.caFile)
+	keys.AddCAFile(cmd, &o.caFile)
 	cmd.Flags().BoolVar(&o.cluster, "cluster", o.cluster, "Take keys and issuer from kube-apiserver, and have it review the token.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of --jwks and --cluster together.")
 	cmd.Flags().BoolVar(&o.showSignature, "show-signature", o.showSignature, "Print the signature, too. The output then holds the token.")
@@ -142,15 +142,15 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, token s
 func (o *commandOptions) known(ctx context.Context, client cli.ClientFunc, token string) (Known, error) {
 	known := Known{Now: time.Now(), Issuers: o.issuers, ShowSignature: o.showSignature}
 	var err error
-	if known.Keys, err = jwks.ReadKeys(&o.keys); err != nil {
+	if known.Keys, err = keys.Read(&o.keys); err != nil {
 		return known, err
 	}
 	if o.jwks != "" {
-		published, err := jwks.ReadPublished(ctx, client, &o.connection, o.jwks, o.caFile)
+		published, err := keys.ReadPublished(ctx, client, &o.connection, o.jwks, o.caFile)
 		if err != nil {
 			return known, err
 		}
-		known.Keys = append(known.Keys, jwks.Usable(published, "--jwks="+withoutQuery(o.jwks))...)
+		known.Keys = append(known.Keys, keys.Usable(published, "--jwks="+withoutQuery(o.jwks))...)
 	}
 	if !o.cluster {
 		return known, nil
@@ -175,8 +175,8 @@ func askCluster(ctx context.Context, client kubernetes.Interface, token string, 
 	if known.Review, err = Ask(ctx, client, token); err != nil {
 		return err
 	}
-	if published, err := jwks.OfCluster(ctx, cli.Getter(client)); err == nil {
-		known.Keys = append(known.Keys, jwks.Usable(published, "kube-apiserver's "+signing.JWKSPath)...)
+	if published, err := keys.OfCluster(ctx, cli.Getter(client)); err == nil {
+		known.Keys = append(known.Keys, keys.Usable(published, "kube-apiserver's "+signing.JWKSPath)...)
 	}
 	if len(known.Issuers) > 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/tokens"
 )
@@ -21,7 +21,7 @@ import (
 type Known struct {
 	Now time.Time
 	// Keys are those that may have signed it.
-	Keys []jwks.Key
+	Keys []keys.Key
 	// Issuers are those of the cluster's bound tokens. Without any the issuer is not judged.
 	Issuers []string
 	// Review is what kube-apiserver said, nil if it was not asked.
@@ -74,13 +74,13 @@ func (r *Report) judgeSignature(token string, known Known) bool {
 	if len(known.Keys) == 0 {
 		return false
 	}
-	key, err := jwks.SignedWith(token, known.Keys)
+	key, err := keys.SignedWith(token, known.Keys)
 	switch {
 	case err == nil:
 		r.Key = &Key{ID: key.ID, Algorithm: key.Algorithm, State: key.State, Origin: key.Origin}
 		return true
 	case errors.Is(err, tokens.ErrUnknownKey):
-		r.find("unknown-key", fmt.Sprintf("none of the %d keys that were given has its key ID", len(jwks.Public(known.Keys))))
+		r.find("unknown-key", fmt.Sprintf("none of the %d keys that were given has its key ID", len(keys.Public(known.Keys))))
 	case r.KeyID == "":
 		r.find("wrong-signature", "it has no key ID, and none of the keys that were given made its signature")
 	default:

@@ -14,7 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -45,9 +45,9 @@ func legacy(tb testing.TB) string {
 
 func segment(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-func keys(tb testing.TB) []jwks.Key {
+func givenKeys(tb testing.TB) []keys.Key {
 	tb.Helper()
-	return []jwks.Key{
+	return []keys.Key{
 		{PublicKey: testkeys.Parse(testkeys.RSA2048()).Public(), State: signing.Active, Origin: "one"},
 		{PublicKey: testkeys.Parse(testkeys.P256()).Public(), State: signing.Retired, Origin: "two"},
 	}
@@ -69,32 +69,32 @@ func TestJudge(t *testing.T) {
 		because       []string
 		notes         int
 	}{
-		"good":              {"", good, inspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1},
-		"legacy":            {"no issuer of bound tokens counts", old, inspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1},
-		"one of several":    {"the former issuers are accepted too", good, inspect.Known{Keys: keys(t), Issuers: []string{"https://new", "https://issuer"}}, inspect.Valid, nil, 1},
-		"expired":           {"", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"it has expired 120m ago"}, 2},
-		"just expired":      {"", bound(t, now.Add(-time.Hour-time.Second)), inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"it has expired 1s ago"}, 2},
-		"expires now":       {"", bound(t, now.Add(-time.Hour)), inspect.Known{Keys: keys(t)}, inspect.Valid, nil, 2},
-		"not yet":           {"", bound(t, now.Add(2*time.Hour)), inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"it is not valid yet: it will be in 120m", "it says that it will be issued in 120m: a clock is wrong"}, 2},
-		"other issuer":      {"", good, inspect.Known{Keys: keys(t), Issuers: []string{"https://other"}}, inspect.Invalid, []string{"the issuer is another one than https://other"}, 1},
-		"none of them":      {"", good, inspect.Known{Keys: keys(t), Issuers: []string{"a", "b"}}, inspect.Invalid, []string{"the issuer is none of a, b"}, 1},
-		"unknown key":       {"", good, inspect.Known{Keys: keys(t)[:1]}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID"}, 2},
-		"tampered":          {"", tampered, inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 2},
-		"no key ID":         {"the header is signed too", noKeyID, inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"it has no key ID, and none of the keys that were given made its signature"}, 2},
-		"everything":        {"each reason is a finding", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: keys(t)[:1], Issuers: []string{"x"}}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID", "it has expired 120m ago", "the issuer is another one than x"}, 1},
+		"good":              {"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1},
+		"legacy":            {"no issuer of bound tokens counts", old, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1},
+		"one of several":    {"the former issuers are accepted too", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://new", "https://issuer"}}, inspect.Valid, nil, 1},
+		"expired":           {"", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it has expired 120m ago"}, 2},
+		"just expired":      {"", bound(t, now.Add(-time.Hour-time.Second)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it has expired 1s ago"}, 2},
+		"expires now":       {"", bound(t, now.Add(-time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
+		"not yet":           {"", bound(t, now.Add(2*time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it is not valid yet: it will be in 120m", "it says that it will be issued in 120m: a clock is wrong"}, 2},
+		"other issuer":      {"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://other"}}, inspect.Invalid, []string{"the issuer is another one than https://other"}, 1},
+		"none of them":      {"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"a", "b"}}, inspect.Invalid, []string{"the issuer is none of a, b"}, 1},
+		"unknown key":       {"", good, inspect.Known{Keys: givenKeys(t)[:1]}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID"}, 2},
+		"tampered":          {"", tampered, inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 2},
+		"no key ID":         {"the header is signed too", noKeyID, inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it has no key ID, and none of the keys that were given made its signature"}, 2},
+		"everything":        {"each reason is a finding", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: givenKeys(t)[:1], Issuers: []string{"x"}}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID", "it has expired 120m ago", "the issuer is another one than x"}, 1},
 		"no keys":           {"exit code 1", good, inspect.Known{}, inspect.Untold, []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"}, 2},
 		"expired, no keys":  {"that is certain", bound(t, now.Add(-3*time.Hour)), inspect.Known{}, inspect.Invalid, []string{"it has expired 120m ago"}, 2},
-		"malformed":         {"and where", "e30.e30", inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"malformed token: not three segments"}, 0},
-		"malformed payload": {"and where", "e30.!.e30", inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
-		"spare bits":        {"kube-apiserver does not mind, and others may", respelled, inspect.Known{Keys: keys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 2},
-		"white space":       {"likewise", old[:3] + "\t" + old[3:] + "\n", inspect.Known{Keys: keys(t)}, inspect.Valid, nil, 2},
-		"wrapped":           {"likewise", strings.ReplaceAll(old, ".", ".\n"), inspect.Known{Keys: keys(t)}, inspect.Valid, nil, 2},
-		"blank in payload":  {"kube-apiserver minds", old[:payloadAt+3] + " " + old[payloadAt+3:], inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
-		"tampered, spaced":  {"", tampered + "\n", inspect.Known{Keys: keys(t)}, inspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 3},
+		"malformed":         {"and where", "e30.e30", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"malformed token: not three segments"}, 0},
+		"malformed payload": {"and where", "e30.!.e30", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
+		"spare bits":        {"kube-apiserver does not mind, and others may", respelled, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 2},
+		"white space":       {"likewise", old[:3] + "\t" + old[3:] + "\n", inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
+		"wrapped":           {"likewise", strings.ReplaceAll(old, ".", ".\n"), inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
+		"blank in payload":  {"kube-apiserver minds", old[:payloadAt+3] + " " + old[payloadAt+3:], inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
+		"tampered, spaced":  {"", tampered + "\n", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 3},
 		"accepted":          {"kube-apiserver's word counts", good, inspect.Known{Review: accepted, Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 0},
-		"accepted anyhow":   {"an external signer may keep keys out of the JWKS", good, inspect.Known{Review: accepted, Keys: keys(t)[:1], Issuers: []string{"x"}}, inspect.Valid, nil, 2},
-		"refused":           {"its account is gone", good, inspect.Known{Review: &inspect.Review{Error: "gone"}, Keys: keys(t), Issuers: []string{"https://issuer"}}, inspect.Invalid, []string{"kube-apiserver refuses it: gone"}, 0},
-		"refused silently":  {"", old, inspect.Known{Review: &inspect.Review{}, Keys: keys(t)}, inspect.Invalid, []string{"kube-apiserver refuses it: it gives no reason"}, 0},
+		"accepted anyhow":   {"an external signer may keep keys out of the JWKS", good, inspect.Known{Review: accepted, Keys: givenKeys(t)[:1], Issuers: []string{"x"}}, inspect.Valid, nil, 2},
+		"refused":           {"its account is gone", good, inspect.Known{Review: &inspect.Review{Error: "gone"}, Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Invalid, []string{"kube-apiserver refuses it: gone"}, 0},
+		"refused silently":  {"", old, inspect.Known{Review: &inspect.Review{}, Keys: givenKeys(t)}, inspect.Invalid, []string{"kube-apiserver refuses it: it gives no reason"}, 0},
 		"stranger":          {"a token of another program", segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"iss":"https://issuer","exp":1}`) + ".AA", inspect.Known{}, inspect.Invalid, []string{"it has expired 56y ago"}, 1},
 	}
 	for name, tc := range cases {
@@ -118,8 +118,8 @@ func TestJudge(t *testing.T) {
 
 func TestSigningKeyIsNamed(t *testing.T) {
 	t.Parallel()
-	got := inspect.Judge(legacy(t), inspect.Known{Now: now, Keys: keys(t)})
-	want := &inspect.Key{ID: keys(t)[1].ID, Algorithm: "ES256", State: signing.Retired, Origin: "two"}
+	got := inspect.Judge(legacy(t), inspect.Known{Now: now, Keys: givenKeys(t)})
+	want := &inspect.Key{ID: givenKeys(t)[1].ID, Algorithm: "ES256", State: signing.Retired, Origin: "two"}
 	testutil.Check(t, "result", want, got.Key)
 }
 
@@ -128,7 +128,7 @@ func TestPrint(t *testing.T) {
 	token := bound(t, now.Add(-time.Minute))
 	signature := token[strings.LastIndex(token, ".")+1:]
 	for _, output := range []string{"text", "json", "yaml"} {
-		report := inspect.Judge(token, inspect.Known{Now: now, Keys: keys(t)})
+		report := inspect.Judge(token, inspect.Known{Now: now, Keys: givenKeys(t)})
 		var got bytes.Buffer
 		testutil.Must(t, report.Print(&got, output))
 		for _, secret := range append(strings.Split(token, "."), token) {
@@ -137,7 +137,7 @@ func TestPrint(t *testing.T) {
 			}
 		}
 		clitest.Golden(t, "valid."+output, regexp.MustCompile(`[0-9a-f-]{36}`).ReplaceAllString(got.String(), "JTI"))
-		report = inspect.Judge(token, inspect.Known{Now: now, Keys: keys(t), ShowSignature: true})
+		report = inspect.Judge(token, inspect.Known{Now: now, Keys: givenKeys(t), ShowSignature: true})
 		if err := report.Print(&got, output); err != nil || !strings.Contains(got.String(), signature) {
 			t.Errorf("%s: no signature, %v", output, err)
 		}
@@ -167,7 +167,7 @@ func FuzzJudge(f *testing.F) {
 	f.Add(legacy(f))
 	f.Add("..")
 	f.Add(segment(`{"kid":"\u0000"}`) + "." + segment(`{"exp":1e3,"aud":["\u202e"],"kubernetes.io":{"pod":{},"serviceaccount":{}}}`) + ".AAAA")
-	known := inspect.Known{Now: now, Keys: keys(f), Issuers: []string{"https://issuer"}}
+	known := inspect.Known{Now: now, Keys: givenKeys(f), Issuers: []string{"https://issuer"}}
 	f.Fuzz(func(t *testing.T, token string) {
 		report := inspect.Judge(token, known)
 		if (report.Verdict == inspect.Valid) != (report.Key != nil && len(report.Findings) == 0) {

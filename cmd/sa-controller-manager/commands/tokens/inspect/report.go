@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/tokens"
 )
@@ -69,7 +69,7 @@ type Object struct {
 type Key struct {
 	ID        string     `json:"keyID"`
 	Algorithm string     `json:"algorithm"`
-	State     jwks.State `json:"state"`
+	State     keys.State `json:"state"`
 	Origin    string     `json:"origin"`
 }
 

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package jwks_test
+package keys
 
 import (
 	"strings"
@@ -9,7 +9,6 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/jwks"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -40,7 +39,7 @@ func TestJWKS(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := clitest.Run(t, jwks.NewCommand(cli.Connect), append(append([]string{}, ring...), tc.args...)...)
+			got := clitest.Run(t, NewJWKSCommand(cli.Connect), append(append([]string{}, ring...), tc.args...)...)
 			got.Stderr, _, _ = strings.Cut(got.Stderr, "See '")
 			if beginning, ok := strings.CutSuffix(tc.stdout, "..."); ok && strings.HasPrefix(got.Stdout, beginning) {
 				got.Stdout = tc.stdout
@@ -48,7 +47,7 @@ func TestJWKS(t *testing.T) {
 			testutil.Check(t, "result", clitest.Outcome{Code: tc.code, Stdout: tc.stdout, Stderr: tc.stderr}, got)
 		})
 	}
-	if got := clitest.Run(t, jwks.NewCommand(cli.Connect)); got.Code != 1 || got.Stderr != "Error: want keys: give --service-account-key-ring, --service-account-private-key-file or --service-account-key-file\n" {
+	if got := clitest.Run(t, NewJWKSCommand(cli.Connect)); got.Code != 1 || got.Stderr != "Error: want keys: give --service-account-key-ring, --service-account-private-key-file or --service-account-key-file\n" {
 		t.Errorf("without keys: %+v", got)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package jwks
+package keys
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"sa-controller-manager/signing"
 )
 
-const description = `Print the keys that tokens are verified with as a JSON Web Key Set (RFC 7517), for
+const jwksDescription = `Print the keys that tokens are verified with as a JSON Web Key Set (RFC 7517), for
 relying parties outside of the cluster: the same bytes for each key as kube-apiserver's
 ` + signing.JWKSPath + `. Only public halves are in it. With --discovery it is the OpenID
 Connect discovery document, to be published at the issuer's
@@ -36,7 +36,7 @@ Exit code: 0, with --check if all keys are the same; 2 if they are not; 1 if som
 could not be read. No permission is needed in a cluster, but for --check=cluster: to get
 ` + signing.JWKSPath + `, which the ClusterRole system:service-account-issuer-discovery grants.`
 
-const examples = `  # What relying parties are to know, of kubeadm's key.
+const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
   sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub >keys.json
 
   # The document that leads to it.
@@ -49,8 +49,8 @@ const examples = `  # What relying parties are to know, of kubeadm's key.
   sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
     --check=cluster --kubeconfig=/etc/kubernetes/admin.conf`
 
-// commandOptions are the flags of the command.
-type commandOptions struct {
+// jwksOptions are the flags of "keys jwks".
+type jwksOptions struct {
 	connection options.Connection
 	keys       options.Keys
 	discovery  bool
@@ -62,14 +62,14 @@ type commandOptions struct {
 	output     cli.Output
 }
 
-// NewCommand is the command "keys jwks".
-func NewCommand(client cli.ClientFunc) *cobra.Command {
-	o := &commandOptions{timeout: 10 * time.Second}
+// NewJWKSCommand is the command "keys jwks", which the kubectl plugin has too.
+func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
+	o := &jwksOptions{timeout: 10 * time.Second}
 	cmd := &cobra.Command{
 		Use:     "jwks",
 		Short:   "Print the public keys for relying parties, or compare what is published with them",
-		Long:    description,
-		Example: examples,
+		Long:    jwksDescription,
+		Example: jwksExamples,
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate(cmd)); err != nil {
@@ -91,7 +91,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	return cmd
 }
 
-func (o *commandOptions) validate(cmd *cobra.Command) []error {
+func (o *jwksOptions) validate(cmd *cobra.Command) []error {
 	p := options.Problems(o.output.Validate())
 	if cmd.Flags().Changed("output") && o.check == "" {
 		p.Add("output", o.output.Format, "is for --check; a JWKS is always JSON")
@@ -112,8 +112,8 @@ func (o *commandOptions) validate(cmd *cobra.Command) []error {
 	return append(p, o.keys.Validate()...)
 }
 
-func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
-	ring, err := ReadKeys(&o.keys)
+func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
+	ring, err := Read(&o.keys)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	return err
 }
 
-func (o *commandOptions) compare(ctx context.Context, client cli.ClientFunc, ring []Key, stdout, stderr io.Writer) error {
+func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring []Key, stdout, stderr io.Writer) error {
 	ctx, cancel := cli.AnswerWithin(ctx, o.timeout)
 	defer cancel()
 	published, err := ReadPublished(ctx, client, &o.connection, o.check, o.caFile)

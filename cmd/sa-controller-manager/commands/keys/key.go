@@ -1,0 +1,180 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/published"
+	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/tokens"
+)
+
+// State is the role of a key in a ring, or one of the states below.
+type State = signing.Role
+
+const (
+	// Known verifies; which key signs is not known.
+	Known State = "known"
+	// Published is in kube-apiserver's JWKS, or in another one.
+	Published State = "published"
+	// Unknown is no key of theirs.
+	Unknown State = "unknown"
+)
+
+// States are all of them.
+func States() []State {
+	return []State{signing.Next, signing.Active, signing.Retired, Known, Published, Unknown}
+}
+
+// Key is a verification key with its state.
+type Key struct {
+	signing.PublicKey
+
+	State State
+	// Origin says where it was found, for people.
+	Origin string
+}
+
+// Public returns the keys alone, each once.
+func Public(keys []Key) []signing.PublicKey { return signing.NewKeySet(publicKeys(keys)...).All() }
+
+func publicKeys(keys []Key) []signing.PublicKey {
+	all := make([]signing.PublicKey, 0, len(keys))
+	for _, key := range keys {
+		all = append(all, key.PublicKey)
+	}
+	return all
+}
+
+// SignedWith returns the key that made the signature of a token. Its errors are those of
+// tokens.SignedWith.
+func SignedWith(token string, keys []Key) (Key, error) {
+	index, err := tokens.SignedWith(token, publicKeys(keys))
+	if err != nil {
+		return Key{}, err
+	}
+	return keys[index], nil
+}
+
+// Usable returns those of published keys that tokens can be verified with, under the IDs that they are
+// published with. They are not nil, even if there are none.
+func Usable(published []signing.PublishedKey, origin string) []Key {
+	keys := []Key{}
+	for _, key := range published {
+		if public, err := signing.NewPublicKey(key.Key); err == nil {
+			public.ID = key.ID
+			keys = append(keys, Key{PublicKey: public, State: Published, Origin: origin})
+		}
+	}
+	return keys
+}
+
+// AtCluster is the value of flags that take a place for kube-apiserver's own JWKS. A file
+// of this name can be given as ./cluster.
+const AtCluster = "cluster"
+
+// ErrNoKeys is for commands that are of no use without.
+var ErrNoKeys = errors.New("want keys: give --service-account-key-ring, --service-account-private-key-file or --service-account-key-file")
+
+// AddKeyFlags gives a command the flags that say which keys there are.
+func AddKeyFlags(cmd *cobra.Command, o *options.Keys) {
+	*o = options.NewKeys()
+	options.AddSome(cmd.Flags(), map[string]string{
+		options.PrivateKeyFileFlag: "PEM `file` with the private key that signs tokens. Nothing is signed with it here: its public half counts, as the active key.",
+		options.KeyRingFlag:        "Key ring `file`, the manager's own, whose keys count as what they are there.",
+		"service-account-key-file": "PEM `file` with further keys, public or private, that verify tokens. May be given several times.",
+	}, o)
+}
+
+// Read reads the keys of the flags. Without a private key among them it is unknown which one signs.
+func Read(o *options.Keys) ([]Key, error) {
+	var keys []Key
+	verifying := Known
+	if o.KeyRing != "" {
+		state, err := ringfile.At(o.KeyRing).Read()
+		if err != nil {
+			return nil, fmt.Errorf("--%s: %w", options.KeyRingFlag, err)
+		}
+		verifying = signing.Retired
+		for _, key := range state.Ring().All() {
+			keys = append(keys, Key{key.PublicKey, key.Role, "--" + options.KeyRingFlag})
+		}
+	}
+	if o.PrivateKeyFile != "" {
+		key, err := cli.ReadFile(options.PrivateKeyFileFlag, o.PrivateKeyFile, signing.ParsePrivateKey)
+		if err != nil {
+			return nil, err
+		}
+		verifying = signing.Retired
+		keys = append(keys, Key{key.Public(), signing.Active, "--" + options.PrivateKeyFileFlag})
+	}
+	for _, path := range o.VerifyKeyFiles {
+		further, err := cli.ReadFile("service-account-key-file", path, signing.ParsePublicKeys)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range further {
+			keys = append(keys, Key{key, verifying, "--service-account-key-file=" + path})
+		}
+	}
+	return keys, nil
+}
+
+// AddCAFile adds the flag for what ReadPublished trusts.
+func AddCAFile(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "ca-file", *path, "With a URL: PEM `file` with the CAs to trust. Without it, those of the machine.")
+}
+
+// ReadPublished reads the JWKS at a place that --check or --jwks names: an https URL, a file or the
+// cluster.
+func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *options.Connection, place, caFile string) ([]signing.PublishedKey, error) {
+	if place == AtCluster {
+		connected, err := client(connection)
+		if err != nil {
+			return nil, err
+		}
+		return OfCluster(ctx, cli.Getter(connected))
+	}
+	reader, err := published.NewReader(caFile, nil)
+	if err != nil {
+		return nil, fmt.Errorf("--ca-file: %w", err)
+	}
+	if strings.Contains(place, "://") {
+		answer, err := reader.JWKS(ctx, place)
+		return answer.Keys, err
+	}
+	document, err := os.ReadFile(place)
+	if err != nil {
+		return nil, fmt.Errorf("read keys: %w", err)
+	}
+	return parsePublished(document, "the keys of "+place)
+}
+
+// OfCluster reads the keys that kube-apiserver publishes. get asks it for a path.
+func OfCluster(ctx context.Context, get func(ctx context.Context, path string) ([]byte, error)) ([]signing.PublishedKey, error) {
+	const what = "kube-apiserver's keys at " + signing.JWKSPath
+	document, err := get(ctx, signing.JWKSPath)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	return parsePublished(document, what)
+}
+
+func parsePublished(document []byte, what string) ([]signing.PublishedKey, error) {
+	keys, err := signing.ParseJWKS(document)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", what, err)
+	}
+	return keys, nil
+}

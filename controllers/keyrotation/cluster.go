@@ -22,6 +22,7 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/tokens"
 )
 
@@ -69,6 +70,11 @@ func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
 		}
 	}
 	return nil
+}
+
+// Accepts is Prove, with an error that says what to do.
+func (c *Cluster) Accepts(ctx context.Context, key rotation.Key) error {
+	return notAccepted(key, c.Prove(ctx, key.Pair.Private()))
 }
 
 // ProveOne is Prove for the kube-apiserver of the kubeconfig alone.
@@ -133,20 +139,15 @@ func (u *Uses) Count(id string) int { return u.counts[id] }
 // Names returns those Secrets as namespace/name, at most a thousand.
 func (u *Uses) Names(id string) []string { return u.names[id] }
 
-// Others returns the keys that a ring does not have, those with most Secrets first.
-func (u *Uses) Others(ring *signing.Ring) []OtherKey {
-	var others []OtherKey
-	for id, secrets := range u.counts {
-		if ring.Role(id) != "" {
-			continue
+// Others returns the IDs of the keys that a ring does not have, those with most Secrets first.
+func (u *Uses) Others(ring *signing.Ring) []string {
+	var others []string
+	for id := range u.counts {
+		if ring.Role(id) == "" {
+			others = append(others, id)
 		}
-		other := OtherKey{ID: id, Secrets: secrets}
-		for _, name := range u.names[id] {
-			other.Holders = append(other.Holders, Holder{name, UnknownKey})
-		}
-		others = append(others, other)
 	}
-	slices.SortFunc(others, func(a, b OtherKey) int { return cmp.Or(cmp.Compare(b.Secrets, a.Secrets), strings.Compare(a.ID, b.ID)) })
+	slices.SortFunc(others, func(a, b string) int { return cmp.Or(cmp.Compare(u.counts[b], u.counts[a]), strings.Compare(a, b)) })
 	return others
 }
 

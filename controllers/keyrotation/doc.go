@@ -15,7 +15,5 @@
 // A Schedule decides by a plain function which step is due. The Controller takes it on the leader, one
 // at a time, and a command that changed the ring meanwhile wins.
 //
-// A Report is what the commands print of the ring, and of what the cluster says about it.
-//
 // An Operator is for one goroutine. Several of them, in any process, may work on one file.
 package keyrotation

@@ -227,6 +227,13 @@ type notAcceptedError struct {
 	err     error
 }
 
+func notAccepted(key rotation.Key, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &notAcceptedError{id: key.ID, foreign: key.Foreign(), err: err}
+}
+
 func (e *notAcceptedError) Error() string {
 	if !keyprobe.IsRefusal(e.err) {
 		return fmt.Sprintf("it is not known whether key %s is accepted: %v", e.id, e.err)
@@ -259,10 +266,7 @@ func (o *Operator) prove(ctx context.Context, state rotation.State, options Acti
 	} else if err := o.everyAPIServer(ctx, "every new token is refused by each kube-apiserver that does not know the next key"); err != nil {
 		return err
 	}
-	if err := prove(ctx, next.Pair.Private()); err != nil {
-		return &notAcceptedError{id: next.ID, foreign: next.Foreign(), err: err}
-	}
-	return nil
+	return notAccepted(next, prove(ctx, next.Pair.Private()))
 }
 
 // Complete activates the next key if it is not active yet, and ends the rotation.

@@ -4,11 +4,8 @@
 package keyrotation
 
 import (
-	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,15 +14,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/controllers/tokenreissue"
-	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
@@ -226,7 +218,7 @@ func TestPruneAsksFirst(t *testing.T) {
 					t.Errorf("%s: %v, %v, the key stays: %t", tc.reason, pruned, err, stays)
 				}
 			case "dry":
-				if err != nil || !stays || len(pruned) != 1 || !pruned[0].Pruned || !pruned[0].DryRun || pruned[0].String() != "Would prune: "+rsaID {
+				if err != nil || !stays || len(pruned) != 1 || !pruned[0].Pruned || !pruned[0].DryRun || pruned[0].KeyID != rsaID {
 					t.Errorf("%s: %v, %v, the key stays: %t", tc.reason, pruned, err, stays)
 				}
 			default:
@@ -287,133 +279,7 @@ func withoutKeyID(t *testing.T, header string) string {
 	return header + "." + payload + "." + signatureOver(t, header+"."+payload)
 }
 
-func TestReport(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, secretOf("a", tokenOf(t, private(t, testkeys.RSA2048()))), secretOf("b", tokenOf(t, private(t, testkeys.RSA2048()))))
-	report := func() *Report {
-		t.Helper()
-		r, err := w.Report(t.Context())
-		w.must(err)
-		return r
-	}
-	if r := report(); r.NextStep != "nothing; keys rotate start begins a rotation" || len(r.Findings) > 0 || *r.Keys[0].Secrets != 2 || r.Keys[0].Accepted != "yes" {
-		t.Errorf("a new ring: %+v", r)
-	}
-	next := w.start(testkeys.P256())
-	if r := report(); !strings.HasPrefix(r.NextStep, "the next key may sign from 2026-11-21T13:00:00Z on") || len(r.Findings) != 1 || r.Keys[1].Accepted != "no" {
-		t.Errorf("published: %+v", r)
-	}
-	w.accepts = append(w.accepts, next)
-	w.clock.Step(time.Hour)
-	if r := report(); r.NextStep != "the next key may sign: keys rotate activate" || len(r.Findings) > 0 {
-		t.Errorf("after the cache age: %+v", r)
-	}
-	w.must(w.Activate(t.Context(), ActivateOptions{}))
-	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") || !slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", blocked(tokenreissue.Mismatch)}, {"shop/b", blocked(tokenreissue.Mismatch)}}) {
-		t.Errorf("activated: %+v", r)
-	}
-	w.must(w.Complete(t.Context(), ActivateOptions{}))
-	w.clock.Step(1000 * time.Hour)
-	path := w.File.Path()
-	w.must(os.Chmod(path, 0o644))
-	r := report()
-	if !strings.Contains(r.NextStep, "keys prune") || len(r.Findings) != 1 || r.Findings[0].Code != "key-file-readable" || r.Findings[0].Remedy != "chmod 600 "+path {
-		t.Errorf("completed: %+v", r)
-	}
-	w.checkPrinted(r)
-}
-
-// A retired key is held for different reasons, and only some of them go away by themselves.
-func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		change func(*corev1.Secret)
-		want   tokenreissue.Progress
-	}{
-		"Users":  {reason: "nobody touches it", change: func(*corev1.Secret) {}, want: blocked(tokenreissue.UserMade)},
-		"Ours":   {reason: "the re-issue is to come", change: func(s *corev1.Secret) { s.Labels = map[string]string{tokensecrets.AutoCreatedLabel: "true"} }, want: tokenreissue.Progress{State: tokenreissue.Due}},
-		"Never":  {reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[tokensecrets.ReissueAnnotation] = "never" }, want: blocked(tokenreissue.Never)},
-		"Spaced": {reason: "kube-apiserver takes it, and we do not", change: func(s *corev1.Secret) { s.Data["token"] = append(s.Data["token"], '\n') }, want: blocked(tokenreissue.Mismatch)},
-		"Orphan": {reason: "its account is another one", change: func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "1" }, want: blocked(tokenreissue.Mismatch)},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			secret := secretOf("mine", tokenOf(t, private(t, testkeys.RSA2048())))
-			secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: "someone", corev1.ServiceAccountUIDKey: "2"}
-			tc.change(secret)
-			w := newWorld(t, secret, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "someone", UID: "2"}})
-			w.accepts = append(w.accepts, w.start(testkeys.P256()))
-			w.clock.Step(time.Hour)
-			w.must(w.Activate(t.Context(), ActivateOptions{}))
-			r, err := w.Report(t.Context())
-			w.must(err)
-			if got, want := r.Keys[0].Holders, []Holder{{"shop/mine", tc.want}}; !slices.Equal(got, want) {
-				t.Errorf("%s: held by %v, want %v", tc.reason, got, want)
-			}
-		})
-	}
-}
-
-// A Secret whose key the ring does not have is not re-issued by anybody, and kube-apiserver may
-// accept it all the same.
-func TestReportSaysWhoHoldsAKeyOutsideOfTheRing(t *testing.T) {
-	t.Parallel()
-	strange := private(t, testkeys.P521())
-	var secrets []runtime.Object
-	for i := range 7 {
-		secrets = append(secrets, secretOf(fmt.Sprintf("old-%d", i), tokenOf(t, strange)))
-	}
-	claims := strings.Split(tokenOf(t, strange), ".")[1:]
-	header := func(text string) string {
-		return strings.Join(append([]string{base64.RawURLEncoding.EncodeToString([]byte(text))}, claims...), ".")
-	}
-	secrets = append(secrets, secretOf("nameless", header(`{"alg":"ES512"}`)), secretOf("evil", header(`{"alg":"ES512","kid":"\u001b[2J"}`)),
-		secretOf("ours", tokenOf(t, private(t, testkeys.RSA2048()))), secretOf("empty", ""), secretOf("garbage", "x"))
-	w := newWorld(t, secrets...)
-	r, err := w.Report(t.Context())
-	w.must(err)
-	var b bytes.Buffer
-	w.must(r.Print(&b, "table"))
-	_, got, _ := strings.Cut(b.String(), "Secrets of ")
-	want := strange.ID() + ", which is not in this ring: shop/old-0 (unknown-key), shop/old-1 (unknown-key), shop/old-2 (unknown-key), " +
-		"shop/old-3 (unknown-key), shop/old-4 (unknown-key) and 2 more (-o json has them)\n" +
-		"Secrets of a key that their tokens do not name, which is not in this ring: shop/nameless (unknown-key)\n" +
-		"Secrets of key \"\\x1b[2J\", which is not in this ring: shop/evil (unknown-key)\n"
-	if diff := cmp.Diff("key "+want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if len(r.OtherKeys) != 3 || len(r.OtherKeys[0].Holders) != 7 || len(r.Findings) > 0 {
-		t.Errorf("%+v", r)
-	}
-}
-
-// checkPrinted wants every format to say the same, and none a private key.
-func (w *world) checkPrinted(r *Report) {
-	w.t.Helper()
-	for format, words := range map[string][]string{
-		"table": {"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  retired keys", "completed, from " + rsaID, "Secrets of retired key " + rsaID + ": shop/a (mismatch), shop/b (mismatch)", "1. "},
-		"json":  {`"nextStep": "retired keys`, `"state": "blocked"`, `"reason": "mismatch"`, `"prunableAt": "2026-11-23T13:00:00Z"`},
-		"yaml":  {"nextStep: 'retired keys", "secret: shop/a", "generation: "},
-	} {
-		var b bytes.Buffer
-		w.must(r.Print(&b, format))
-		for _, word := range words {
-			if !strings.Contains(b.String(), word) {
-				w.t.Errorf("%s has no %q:\n%s", format, word, b.String())
-			}
-		}
-		if strings.Contains(b.String(), "PRIVATE KEY") {
-			w.t.Errorf("%s has a key", format)
-		}
-		if format != "table" {
-			clitest.Golden(w.t, "ring."+format, strings.ReplaceAll(b.String(), r.File, "ring.json"))
-		}
-	}
-}
-
-// TestReadOnly is about a mounted Secret: it is shown, and no step is begun.
+// TestReadOnly is about a mounted Secret: no step is begun.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -421,11 +287,6 @@ func TestReadOnly(t *testing.T) {
 	w.must(os.Symlink(filepath.Dir(w.File.Path()), filepath.Join(mount, "..data")))
 	w.must(os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
 	w.File = ringfile.At(filepath.Join(mount, "ring.json"))
-	r, err := w.Report(t.Context())
-	w.must(err)
-	if !r.ReadOnly || !strings.Contains(r.NextStep, "read-only here") {
-		t.Errorf("a mounted Secret: %+v", r)
-	}
 	_, start := w.Start(t.Context(), func(signing.PublicKey) bool { return true }, func(signing.PublicKey) (*signing.KeyPair, error) { return w.pair(testkeys.P256()), nil })
 	_, prune := w.Prune(t.Context(), PruneOptions{})
 	for name, err := range map[string]error{
@@ -436,8 +297,4 @@ func TestReadOnly(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-}
-
-func blocked(reason tokenreissue.Reason) tokenreissue.Progress {
-	return tokenreissue.Progress{State: tokenreissue.Blocked, Reason: reason}
 }

@@ -75,7 +75,7 @@ func TestRotateToASigner(t *testing.T) {
 		t.Errorf("%s signs in phase %s", state.Active().ID, state.Phase())
 	}
 	revoked, err := w.Revoke(t.Context(), hsmID, nil)
-	if err != nil || !strings.Contains(revoked[0].String(), "kep740:hsm has the private half still: destroy it there. With sa-kms-signer it is the object that uri in hsm.yaml") {
+	if err != nil || !strings.Contains(revoked[0].Destroy, "kep740:hsm has the private half still: destroy it there. With sa-kms-signer it is the object that uri in hsm.yaml") {
 		t.Errorf("revoke: %v, %v", revoked, err)
 	}
 }

@@ -90,7 +90,7 @@ func (s Schedule) next(state rotation.State, policy rotation.Policy, f facts) pl
 	later := f.now.Add(s.pause())
 	switch hosts := hostsOf(f.rings); {
 	case !state.PausedAt.IsZero():
-		return plan{waits: fmt.Sprintf("it is paused since %s: keys rotate resume", timeWord(state.PausedAt)), held: true, at: later}
+		return plan{waits: fmt.Sprintf("it is paused since %s: keys rotate resume", state.PausedAt.UTC().Format(time.RFC3339)), held: true, at: later}
 	case len(hosts) > 1:
 		return plan{waits: fmt.Sprintf("the hosts %s have a key ring each, and only a single one rotates by itself: "+
 			"use the commands, and keys import on the other hosts", strings.Join(hosts, ", ")), held: true}
@@ -114,7 +114,7 @@ func (s Schedule) next(state rotation.State, policy rotation.Policy, f facts) pl
 		if at.IsZero() || due.Before(at) {
 			at = due
 		}
-		return plan{waits: "the next rotation starts at " + timeWord(due), at: at}
+		return plan{waits: "the next rotation starts at " + due.UTC().Format(time.RFC3339), at: at}
 	}
 	if len(state.Keys) >= maxKeys {
 		return plan{waits: fmt.Sprintf("%d keys are published, and a schedule publishes no more: keys rotate status says what needs the retired ones", len(state.Keys)), held: true, at: later}

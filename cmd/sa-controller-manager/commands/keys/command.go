@@ -195,8 +195,8 @@ func (o *commandOptions) show(cmd *cobra.Command) error {
 	return err
 }
 
-func (o *commandOptions) print(cmd *cobra.Command, operator *keyrotation.Operator, pruned []keyrotation.Pruned) (*keyrotation.Report, error) {
-	report, err := operator.Report(cmd.Context())
+func (o *commandOptions) print(cmd *cobra.Command, operator *keyrotation.Operator, pruned []keyrotation.Pruned) (*Report, error) {
+	report, err := newReport(cmd.Context(), operator)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package keyrotation
+package keys
 
 import (
 	"context"
@@ -10,10 +10,12 @@ import (
 	"time"
 
 	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
+	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
 )
 
@@ -37,7 +39,7 @@ type Report struct {
 	// Findings has what is wrong.
 	Findings []printers.Finding `json:"findings"`
 	// Pruned is the outcome of a prune.
-	Pruned []Pruned `json:"pruned,omitempty"`
+	Pruned []keyrotation.Pruned `json:"pruned,omitempty"`
 }
 
 // KeyReport is one key of the ring.
@@ -75,8 +77,8 @@ type OtherKey struct {
 	Holders []Holder `json:"holders"`
 }
 
-// Report reads the ring, and asks the cluster if there is one.
-func (o *Operator) Report(ctx context.Context) (*Report, error) {
+// newReport reads the ring, and asks the cluster if there is one.
+func newReport(ctx context.Context, o *keyrotation.Operator) (*Report, error) {
 	state, err := o.File.Read()
 	if err != nil {
 		return nil, err
@@ -84,7 +86,7 @@ func (o *Operator) Report(ctx context.Context) (*Report, error) {
 	report := &Report{
 		Head: printers.Of("KeyRingReport"),
 		File: o.File.Path(), ReadOnly: o.File.Writable() != nil, Generation: state.Generation,
-		Phase: phaseWord(state.Phase()), Rotation: state.Rotation, Manual: state.Manual, Findings: o.looseMode(),
+		Phase: phaseWord(state.Phase()), Rotation: state.Rotation, Manual: state.Manual, Findings: looseMode(o.File),
 	}
 	if o.Gate != nil {
 		report.Published = o.Gate.Look(ctx, state)
@@ -97,11 +99,11 @@ func (o *Operator) Report(ctx context.Context) (*Report, error) {
 		report.Keys = append(report.Keys, line)
 	}
 	if o.Cluster != nil {
-		if err := o.ask(ctx, state, report); err != nil {
+		if err := report.ask(ctx, o.Cluster, state); err != nil {
 			return nil, err
 		}
 	}
-	report.NextStep = o.nextStep(state)
+	report.NextStep = nextStep(o, state)
 	return report, nil
 }
 
@@ -113,22 +115,28 @@ func phaseWord(phase rotation.Phase) string {
 }
 
 // ask adds what the cluster says.
-func (o *Operator) ask(ctx context.Context, state rotation.State, report *Report) error {
-	if err := o.Cluster.Find(ctx); err != nil {
-		report.Findings = append(report.Findings, printers.Finding{Code: "apiserver-not-asked", Message: err.Error(), Remedy: "name each of them with --apiserver"})
+func (r *Report) ask(ctx context.Context, cluster *keyrotation.Cluster, state rotation.State) error {
+	if err := cluster.Find(ctx); err != nil {
+		r.Findings = append(r.Findings, printers.Finding{Code: "apiserver-not-asked", Message: err.Error(), Remedy: "name each of them with --apiserver"})
 	}
 	ring := state.Ring()
-	uses, err := o.Cluster.Uses(ctx, ring)
+	uses, err := cluster.Uses(ctx, ring)
 	if err != nil {
 		return err
 	}
-	reissues, err := o.Cluster.Reissues(ctx, uses, ring)
+	reissues, err := cluster.Reissues(ctx, uses, ring)
 	if err != nil {
 		return err
 	}
-	report.OtherKeys = uses.Others(ring)
-	for i := range report.Keys {
-		key := &report.Keys[i]
+	for _, id := range uses.Others(ring) {
+		other := OtherKey{ID: id, Secrets: uses.Count(id)}
+		for _, name := range uses.Names(id) {
+			other.Holders = append(other.Holders, Holder{name, UnknownKey})
+		}
+		r.OtherKeys = append(r.OtherKeys, other)
+	}
+	for i := range r.Keys {
+		key := &r.Keys[i]
 		key.Secrets = new(uses.Count(key.ID))
 		if key.Role == signing.Retired {
 			for _, name := range uses.Names(key.ID) {
@@ -136,10 +144,10 @@ func (o *Operator) ask(ctx context.Context, state rotation.State, report *Report
 			}
 			continue
 		}
-		err := o.Cluster.Prove(ctx, key.Pair.Private())
+		err := cluster.Accepts(ctx, key.Key)
 		key.Accepted = acceptedWord(err)
 		if err != nil {
-			report.Findings = append(report.Findings, printers.Finding{Code: "key-not-accepted", Message: (&notAcceptedError{id: key.ID, foreign: key.Foreign(), err: err}).Error(), Objects: []string{key.ID}})
+			r.Findings = append(r.Findings, printers.Finding{Code: "key-not-accepted", Message: err.Error(), Objects: []string{key.ID}})
 		}
 	}
 	return nil
@@ -157,13 +165,10 @@ func acceptedWord(err error) string {
 
 // looseMode finds a file with private keys that other users may read. The mode of a file in a mounted
 // Secret says nothing: access to the volume is decided elsewhere.
-func (o *Operator) looseMode() []printers.Finding {
-	if o.File.Writable() != nil {
-		return []printers.Finding{}
-	}
-	path := o.File.Path()
+func looseMode(file *ringfile.File) []printers.Finding {
+	path := file.Path()
 	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm()&0o077 == 0 {
+	if file.Writable() != nil || err != nil || info.Mode().Perm()&0o077 == 0 {
 		return []printers.Finding{}
 	}
 	return []printers.Finding{{
@@ -173,7 +178,7 @@ func (o *Operator) looseMode() []printers.Finding {
 	}}
 }
 
-func (o *Operator) nextStep(state rotation.State) string {
+func nextStep(o *keyrotation.Operator, state rotation.State) string {
 	if o.File.Writable() != nil {
 		return "the ring is read-only here; rotate the one that it is a copy of"
 	}

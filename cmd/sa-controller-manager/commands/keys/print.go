@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package keyrotation
+package keys
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
@@ -46,7 +47,7 @@ func (r *Report) table() string {
 		fmt.Fprintf(&b, "By hand:    %s, confirmed: %s\n", place.Name, printers.OrNone(strings.Join(place.Confirmed, ", ")))
 	}
 	for _, pruned := range r.Pruned {
-		fmt.Fprintf(&b, "%s\n", pruned)
+		fmt.Fprintln(&b, prunedWord(pruned))
 	}
 	for _, key := range r.Keys {
 		if len(key.Holders) > 0 {
@@ -102,7 +103,7 @@ func (r *Report) rotation() string {
 	return text
 }
 
-func (p Pruned) String() string {
+func prunedWord(p keyrotation.Pruned) string {
 	switch {
 	case p.Pruned && p.DryRun:
 		return "Would prune: " + p.KeyID

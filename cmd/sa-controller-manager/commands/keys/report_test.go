@@ -1,0 +1,265 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	testingclock "k8s.io/utils/clock/testing"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
+)
+
+const p256ID = "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4"
+
+// world is a key ring beside a kube-apiserver.
+type world struct {
+	*keyrotation.Operator
+
+	t       *testing.T
+	clock   *testingclock.FakeClock
+	accepts []string // the key IDs that kube-apiserver verifies with
+}
+
+func newWorld(t *testing.T, objects ...runtime.Object) *world {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default", UID: "1"}}
+	kube := clitest.NewKubeClient(func(string) string { return "" }, append(objects, account)...)
+	policy := rotation.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
+	w := &world{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), accepts: []string{rsaID}}
+	w.Operator = &keyrotation.Operator{
+		File: ringfile.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock,
+		Cluster: &keyrotation.Cluster{Client: kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
+	}
+	kube.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
+		token, err := tokens.Inspect(review.Spec.Token)
+		w.must(err)
+		if review.Status.Authenticated = slices.Contains(w.accepts, token.KeyID); review.Status.Authenticated {
+			review.Status.User = authenticationv1.UserInfo{Username: token.Subject, UID: "1"}
+			review.Status.Audiences = review.Spec.Audiences
+		}
+		return true, review, nil
+	})
+	pair, err := signing.ParseKeyPair(testkeys.RSA2048())
+	w.must(err)
+	w.must(w.File.Init(pair, nil, w.clock.Now(), policy))
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	testutil.Must(w.t, err)
+}
+
+// start begins a rotation to a key of the tests.
+func (w *world) start(data []byte) string {
+	w.t.Helper()
+	pair, err := signing.ParseKeyPair(data)
+	w.must(err)
+	_, err = w.Start(w.t.Context(), nil, func(signing.PublicKey) (*signing.KeyPair, error) { return pair, nil })
+	w.must(err)
+	return pair.Public().ID
+}
+
+// tokenOf is a legacy token.
+func tokenOf(t *testing.T, data []byte) string {
+	t.Helper()
+	token, err := tokens.NewIssuer(testkeys.Parse(data), tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "shop", Name: "someone", UID: "2"}, "mine")
+	testutil.Must(t, err)
+	return token
+}
+
+// secretOf is a token Secret that holds a token.
+func secretOf(name, token string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: corev1.SecretTypeServiceAccountToken,
+		Data: map[string][]byte{"token": []byte(token)},
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, secretOf("a", tokenOf(t, testkeys.RSA2048())), secretOf("b", tokenOf(t, testkeys.RSA2048())))
+	report := func() *Report {
+		t.Helper()
+		r, err := newReport(t.Context(), w.Operator)
+		w.must(err)
+		return r
+	}
+	if r := report(); r.NextStep != "nothing; keys rotate start begins a rotation" || len(r.Findings) > 0 || *r.Keys[0].Secrets != 2 || r.Keys[0].Accepted != "yes" {
+		t.Errorf("a new ring: %+v", r)
+	}
+	next := w.start(testkeys.P256())
+	if r := report(); !strings.HasPrefix(r.NextStep, "the next key may sign from 2026-11-21T13:00:00Z on") || len(r.Findings) != 1 || r.Keys[1].Accepted != "no" {
+		t.Errorf("published: %+v", r)
+	}
+	w.accepts = append(w.accepts, next)
+	w.clock.Step(time.Hour)
+	if r := report(); r.NextStep != "the next key may sign: keys rotate activate" || len(r.Findings) > 0 {
+		t.Errorf("after the cache age: %+v", r)
+	}
+	w.must(w.Activate(t.Context(), keyrotation.ActivateOptions{}))
+	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") || !slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", blocked(tokenreissue.Mismatch)}, {"shop/b", blocked(tokenreissue.Mismatch)}}) {
+		t.Errorf("activated: %+v", r)
+	}
+	w.must(w.Complete(t.Context(), keyrotation.ActivateOptions{}))
+	w.clock.Step(1000 * time.Hour)
+	path := w.File.Path()
+	w.must(os.Chmod(path, 0o644))
+	r := report()
+	if !strings.Contains(r.NextStep, "keys prune") || len(r.Findings) != 1 || r.Findings[0].Code != "key-file-readable" || r.Findings[0].Remedy != "chmod 600 "+path {
+		t.Errorf("completed: %+v", r)
+	}
+	w.checkPrinted(r)
+}
+
+// A retired key is held for different reasons, and only some of them go away by themselves.
+func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason string
+		change func(*corev1.Secret)
+		want   tokenreissue.Progress
+	}{
+		"Users":  {reason: "nobody touches it", change: func(*corev1.Secret) {}, want: blocked(tokenreissue.UserMade)},
+		"Ours":   {reason: "the re-issue is to come", change: func(s *corev1.Secret) { s.Labels = map[string]string{tokensecrets.AutoCreatedLabel: "true"} }, want: tokenreissue.Progress{State: tokenreissue.Due}},
+		"Never":  {reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[tokensecrets.ReissueAnnotation] = "never" }, want: blocked(tokenreissue.Never)},
+		"Spaced": {reason: "kube-apiserver takes it, and we do not", change: func(s *corev1.Secret) { s.Data["token"] = append(s.Data["token"], '\n') }, want: blocked(tokenreissue.Mismatch)},
+		"Orphan": {reason: "its account is another one", change: func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "1" }, want: blocked(tokenreissue.Mismatch)},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			secret := secretOf("mine", tokenOf(t, testkeys.RSA2048()))
+			secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: "someone", corev1.ServiceAccountUIDKey: "2"}
+			tc.change(secret)
+			w := newWorld(t, secret, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "someone", UID: "2"}})
+			w.accepts = append(w.accepts, w.start(testkeys.P256()))
+			w.clock.Step(time.Hour)
+			w.must(w.Activate(t.Context(), keyrotation.ActivateOptions{}))
+			r, err := newReport(t.Context(), w.Operator)
+			w.must(err)
+			if got, want := r.Keys[0].Holders, []Holder{{"shop/mine", tc.want}}; !slices.Equal(got, want) {
+				t.Errorf("%s: held by %v, want %v", tc.reason, got, want)
+			}
+		})
+	}
+}
+
+// A Secret whose key the ring does not have is not re-issued by anybody, and kube-apiserver may
+// accept it all the same.
+func TestReportSaysWhoHoldsAKeyOutsideOfTheRing(t *testing.T) {
+	t.Parallel()
+	strange := testkeys.P521()
+	var secrets []runtime.Object
+	for i := range 7 {
+		secrets = append(secrets, secretOf(fmt.Sprintf("old-%d", i), tokenOf(t, strange)))
+	}
+	claims := strings.Split(tokenOf(t, strange), ".")[1:]
+	header := func(text string) string {
+		return strings.Join(append([]string{base64.RawURLEncoding.EncodeToString([]byte(text))}, claims...), ".")
+	}
+	secrets = append(secrets, secretOf("nameless", header(`{"alg":"ES512"}`)), secretOf("evil", header(`{"alg":"ES512","kid":"\u001b[2J"}`)),
+		secretOf("ours", tokenOf(t, testkeys.RSA2048())), secretOf("empty", ""), secretOf("garbage", "x"))
+	w := newWorld(t, secrets...)
+	r, err := newReport(t.Context(), w.Operator)
+	w.must(err)
+	var b bytes.Buffer
+	w.must(r.Print(&b, "table"))
+	_, got, _ := strings.Cut(b.String(), "Secrets of ")
+	want := testkeys.Parse(strange).ID() + ", which is not in this ring: shop/old-0 (unknown-key), shop/old-1 (unknown-key), shop/old-2 (unknown-key), " +
+		"shop/old-3 (unknown-key), shop/old-4 (unknown-key) and 2 more (-o json has them)\n" +
+		"Secrets of a key that their tokens do not name, which is not in this ring: shop/nameless (unknown-key)\n" +
+		"Secrets of key \"\\x1b[2J\", which is not in this ring: shop/evil (unknown-key)\n"
+	if diff := cmp.Diff("key "+want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(r.OtherKeys) != 3 || len(r.OtherKeys[0].Holders) != 7 || len(r.Findings) > 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// checkPrinted wants every format to say the same, and none a private key.
+func (w *world) checkPrinted(r *Report) {
+	w.t.Helper()
+	for format, words := range map[string][]string{
+		"table": {"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  retired keys", "completed, from " + rsaID, "Secrets of retired key " + rsaID + ": shop/a (mismatch), shop/b (mismatch)", "1. "},
+		"json":  {`"nextStep": "retired keys`, `"state": "blocked"`, `"reason": "mismatch"`, `"prunableAt": "2026-11-23T13:00:00Z"`},
+		"yaml":  {"nextStep: 'retired keys", "secret: shop/a", "generation: "},
+	} {
+		var b bytes.Buffer
+		w.must(r.Print(&b, format))
+		for _, word := range words {
+			if !strings.Contains(b.String(), word) {
+				w.t.Errorf("%s has no %q:\n%s", format, word, b.String())
+			}
+		}
+		if strings.Contains(b.String(), "PRIVATE KEY") {
+			w.t.Errorf("%s has a key", format)
+		}
+		if format != "table" {
+			clitest.Golden(w.t, "ring."+format, strings.ReplaceAll(b.String(), r.File, "ring.json"))
+		}
+	}
+}
+
+// TestReportOfAMountedSecret: it is shown, and rotated elsewhere.
+func TestReportOfAMountedSecret(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	mount := t.TempDir()
+	w.must(os.Symlink(filepath.Dir(w.File.Path()), filepath.Join(mount, "..data")))
+	w.must(os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
+	w.File = ringfile.At(filepath.Join(mount, "ring.json"))
+	r, err := newReport(t.Context(), w.Operator)
+	w.must(err)
+	if !r.ReadOnly || !strings.Contains(r.NextStep, "read-only here") {
+		t.Errorf("a mounted Secret: %+v", r)
+	}
+}
+
+// TestReportOfOneOfTwoAPIServers: what is not known about the other one is a finding.
+func TestReportOfOneOfTwoAPIServers(t *testing.T) {
+	t.Parallel()
+	identity := func(host string) *coordinationv1.Lease {
+		labels := map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host}
+		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "apiserver-" + host, Labels: labels}}
+	}
+	w := newWorld(t, identity("cp-1"), identity("cp-2"))
+	r, err := newReport(t.Context(), w.Operator)
+	w.must(err)
+	const want = "kube-apiserver runs on 2 hosts (cp-1, cp-2), and only 1 can be asked"
+	if len(r.Findings) != 1 || r.Findings[0].Message != want {
+		t.Errorf("findings: %v", r.Findings)
+	}
+}
+
+func blocked(reason tokenreissue.Reason) tokenreissue.Progress {
+	return tokenreissue.Progress{State: tokenreissue.Blocked, Reason: reason}
+}

@@ -29,7 +29,6 @@ complete or prune. Otherwise say what it waits for, and change nothing. That is 
 what the manager does with --rotate-every; run it from a timer where the manager does not.
 It cannot wait for caches of relying parties, because one pass remembers nothing.`,
 		Example: autoExamples,
-		Args:    cli.NoArguments,
 	}
 	o := newCommandOptions(cmd, client)
 	o.addCacheAge(cmd.Flags())
@@ -37,10 +36,9 @@ It cannot wait for caches of relying parties, because one pass remembers nothing
 	options.AddSome(cmd.Flags(), map[string]string{
 		options.RotateEveryFlag: "Time from the start of one rotation to the start of the next, such as 2160h.", "rotate-algorithm": "", "rotate-key": "",
 	}, &schedule)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p := options.Problems(o.validate())
+	check := func(p *options.Problems) {
 		schedule.Policy = o.policy
-		p = append(p, schedule.Validate()...)
+		*p = append(*p, schedule.Validate()...)
 		if schedule.Every == 0 {
 			p.Add(options.RotateEveryFlag, schedule.Every, "must be given")
 		}
@@ -50,23 +48,19 @@ It cannot wait for caches of relying parties, because one pass remembers nothing
 		if o.connection.Kubeconfig == "" && o.connection.Master == "" {
 			p.Add("kubeconfig", "", "must be given: kube-apiserver is asked before each step")
 		}
-		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
-			return err
-		}
-		return o.act(cmd, func(ctx context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
-			outcome, err := operator.Auto(ctx, keyrotation.Schedule{Every: schedule.Every, Algorithm: schedule.Algorithm, Signers: schedule.Keys}, "", map[string]time.Time{})
-			switch {
-			case err != nil:
-				return nil, err
-			case outcome.Did != "":
-				fmt.Fprintf(cmd.ErrOrStderr(), "Done: %s.\n", outcome.Did)
-			default:
-				fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was done: %s.\n", outcome.Waits)
-			}
-			return nil, nil
-		})
 	}
-	return cmd
+	return o.steps(cmd, check, func(ctx context.Context, operator *keyrotation.Operator) error {
+		outcome, err := operator.Auto(ctx, keyrotation.Schedule{Every: schedule.Every, Algorithm: schedule.Algorithm, Signers: schedule.Keys}, "", map[string]time.Time{})
+		switch {
+		case err != nil:
+			return err
+		case outcome.Did != "":
+			fmt.Fprintf(cmd.ErrOrStderr(), "Done: %s.\n", outcome.Did)
+		default:
+			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was done: %s.\n", outcome.Waits)
+		}
+		return nil
+	})
 }
 
 func newRotatePauseCommand(client cli.ClientFunc) *cobra.Command {
@@ -89,15 +83,8 @@ func newRotateResumeCommand(client cli.ClientFunc) *cobra.Command {
 }
 
 func newPausingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*keyrotation.Operator) func(rotation.State) (rotation.State, error)) *cobra.Command {
-	cmd.Args = cli.NoArguments
 	o := newCommandOptions(cmd, client)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
-			return err
-		}
-		return o.act(cmd, func(_ context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
-			return nil, operator.Update(step(operator))
-		})
-	}
-	return cmd
+	return o.steps(cmd, nil, func(_ context.Context, operator *keyrotation.Operator) error {
+		return operator.Update(step(operator))
+	})
 }

@@ -60,7 +60,10 @@ type commandOptions struct {
 	output     cli.Output
 	policy     rotation.Policy
 	published  options.Published
-	gated      bool // the command has the flags of published
+	gated      bool   // the command has the flags of published
+	argument   string // what the only argument is, "" if there is none
+	args       []string
+	pruned     []keyrotation.Pruned
 }
 
 // NewCommand needs no running manager.
@@ -77,6 +80,9 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 // newCommandOptions adds the flags to cmd. formats are output formats besides the common ones.
 func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *commandOptions {
 	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.DefaultPolicy()}
+	if cmd.Args == nil {
+		cmd.Args = cli.NoArguments
+	}
 	cli.AddConnectionFlags(cmd, &o.connection)
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&o.sockets, remote.SocketsFlag, o.sockets, "YAML `file` with the sockets of processes that have keys of the ring (kep740:NAME), the manager's own. Needed to have such a key sign.")
@@ -99,6 +105,9 @@ func (o *commandOptions) validateRing() (p options.Problems) {
 	if o.ring == "" {
 		p.Add(options.KeyRingFlag, o.ring, "must be the path of a key ring")
 	}
+	if o.argument != "" && len(o.args) != 1 {
+		p = append(p, fmt.Errorf("want %s, got %q", o.argument, o.args))
+	}
 	return p
 }
 
@@ -117,7 +126,7 @@ func (o *commandOptions) addHoldDown(fs *pflag.FlagSet) {
 		"How long a key is kept at least after it stopped signing, so that it can be rolled back to.")
 }
 
-func (o *commandOptions) validate() []error {
+func (o *commandOptions) validate() options.Problems {
 	p := append(options.Problems(o.output.Validate()), o.validateRing()...)
 	p = append(p, o.published.Validate()...)
 	p.Account(o.account)
@@ -132,9 +141,12 @@ func (o *commandOptions) validate() []error {
 
 // operator returns an Operator without a Cluster if the flags do not name one.
 func (o *commandOptions) operator(stderr io.Writer) (*keyrotation.Operator, error) {
-	sockets, err := o.readSockets()
-	if err != nil {
-		return nil, err
+	var sockets remote.Sockets
+	if o.sockets != "" {
+		var err error
+		if sockets, err = cli.ReadFile(remote.SocketsFlag, o.sockets, remote.ParseSockets); err != nil {
+			return nil, err
+		}
 	}
 	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
 	operator := &keyrotation.Operator{File: ringfile.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
@@ -174,68 +186,69 @@ func (o *commandOptions) operator(stderr io.Writer) (*keyrotation.Operator, erro
 	return operator, nil
 }
 
-func (o *commandOptions) readSockets() (remote.Sockets, error) {
-	if o.sockets == "" {
-		return nil, nil
-	}
-	return cli.ReadFile(remote.SocketsFlag, o.sockets, remote.ParseSockets)
-}
-
-// show prints the ring. Findings decide the exit code.
-func (o *commandOptions) show(cmd *cobra.Command) error {
-	operator, err := o.operator(cmd.ErrOrStderr())
-	if err != nil {
+// shows has cmd print the ring, or its public keys as PEM. Findings decide the exit code.
+func (o *commandOptions) shows(cmd *cobra.Command) *cobra.Command {
+	return o.runs(cmd, nil, func(_ context.Context, operator *keyrotation.Operator) error {
+		if o.output.Format == "pem" {
+			return printPublicKeys(cmd.OutOrStdout(), operator.File)
+		}
+		report, err := o.print(cmd, operator)
+		if err == nil && len(report.Findings) > 0 {
+			return cli.ErrFindings
+		}
 		return err
-	}
-	defer operator.Signers.Close()
-	report, err := o.print(cmd, operator, nil)
-	if err == nil && len(report.Findings) > 0 {
-		return cli.ErrFindings
-	}
-	return err
+	})
 }
 
-func (o *commandOptions) print(cmd *cobra.Command, operator *keyrotation.Operator, pruned []keyrotation.Pruned) (*Report, error) {
+// steps has cmd take a step and print the ring. Findings do not change the exit code here: after a
+// start, for example, kube-apiserver does not accept the next key yet.
+func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems), step func(context.Context, *keyrotation.Operator) error) *cobra.Command {
+	return o.runs(cmd, check, func(ctx context.Context, operator *keyrotation.Operator) error {
+		err := step(ctx, operator)
+		if rotation.IsDone(err) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: %v.\n", err)
+			err = nil
+		}
+		if refusal, ok := errors.AsType[*rotation.Refusal](err); ok && refusal.Breaks != "" {
+			err = fmt.Errorf("%w; --force ignores this, and then %s", err, refusal.Breaks)
+		}
+		if err != nil && len(o.pruned) == 0 {
+			return err
+		}
+		_, unprinted := o.print(cmd, operator) // with an error too: these keys are gone in any case
+		if err == nil && unprinted != nil {
+			return fmt.Errorf("the command has done its work, but: %w", unprinted)
+		}
+		return errors.Join(err, unprinted)
+	})
+}
+
+// runs has cmd run with valid flags. check, unless it is nil, finds problems of further flags.
+func (o *commandOptions) runs(cmd *cobra.Command, check func(*options.Problems), run func(context.Context, *keyrotation.Operator) error) *cobra.Command {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		o.args = args
+		p := o.validate()
+		if check != nil {
+			check(&p)
+		}
+		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
+			return err
+		}
+		operator, err := o.operator(cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer operator.Signers.Close()
+		return run(cmd.Context(), operator)
+	}
+	return cmd
+}
+
+func (o *commandOptions) print(cmd *cobra.Command, operator *keyrotation.Operator) (*Report, error) {
 	report, err := newReport(cmd.Context(), operator)
 	if err != nil {
 		return nil, err
 	}
-	report.Pruned = pruned
+	report.Pruned = o.pruned
 	return report, report.Print(cmd.OutOrStdout(), o.output.Format)
-}
-
-// act performs a step and prints the ring. Findings do not change the exit code here: after a start,
-// for example, kube-apiserver does not accept the next key yet.
-func (o *commandOptions) act(cmd *cobra.Command, step func(context.Context, *keyrotation.Operator) ([]keyrotation.Pruned, error)) error {
-	operator, err := o.operator(cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	defer operator.Signers.Close()
-	pruned, err := step(cmd.Context(), operator)
-	if rotation.IsDone(err) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: %v.\n", err)
-		err = nil
-	}
-	if err != nil {
-		err = explained(err)
-		if len(pruned) > 0 { // these keys are gone in any case
-			_, unprinted := o.print(cmd, operator, pruned)
-			err = errors.Join(err, unprinted)
-		}
-		return err
-	}
-	if _, err = o.print(cmd, operator, pruned); err != nil {
-		return fmt.Errorf("the command has done its work, but: %w", err)
-	}
-	return nil
-}
-
-// explained adds to a refusal what --force would break.
-func explained(err error) error {
-	var refusal *rotation.Refusal
-	if errors.As(err, &refusal) && refusal.Breaks != "" {
-		return fmt.Errorf("%w; --force ignores this, and then %s", err, refusal.Breaks)
-	}
-	return err
 }

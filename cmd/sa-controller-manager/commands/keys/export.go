@@ -89,26 +89,18 @@ The FILE has private keys. Remove it when it is imported.`,
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	cmd.Flags().BoolVar(&join, "join-fork", join, "Keep the ring, and take the keys that only FILE has as retired ones.")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		p := o.validate()
-		if len(args) != 1 {
-			p = append(p, fmt.Errorf("want one FILE to import, got %q", args))
+	o.argument = "one FILE to import"
+	return o.steps(cmd, nil, func(_ context.Context, operator *keyrotation.Operator) error {
+		from := ringfile.At(o.args[0])
+		if join {
+			return operator.File.Join(from, operator.Clock.Now(), operator.Policy)
 		}
-		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
-			return err
+		changed, err := operator.File.Import(from)
+		if err == nil && !changed {
+			fmt.Fprintln(cmd.ErrOrStderr(), "The ring is the same already; nothing was changed.")
 		}
-		return o.act(cmd, func(_ context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
-			if join {
-				return nil, operator.File.Join(ringfile.At(args[0]), operator.Clock.Now(), operator.Policy)
-			}
-			changed, err := operator.File.Import(ringfile.At(args[0]))
-			if err == nil && !changed {
-				fmt.Fprintln(cmd.ErrOrStderr(), "The ring is the same already; nothing was changed.")
-			}
-			return nil, err
-		})
-	}
-	return cmd
+		return err
+	})
 }
 
 // Export selects a key and where it is written.

@@ -40,33 +40,70 @@ goes on being valid. Without it a new key is made, which kube-apiserver must be 
 first. With --key=kep740:NAME a process of this host has the key, such as sa-kms-signer; it
 is tried before. Keys of --service-account-key-file become retired keys: they verify.`,
 		Example: initExamples,
-		Args:    cli.NoArguments,
 	}
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	key.addFlags(cmd, "PEM `file` with the private key that signs now. It is copied.", "Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+".")
 	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify, "PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p := options.Problems(o.validate())
-		key.validate(&p, true)
-		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
+	check := func(p *options.Problems) { key.validate(p, true) }
+	return o.steps(cmd, check, func(ctx context.Context, operator *keyrotation.Operator) error {
+		pair, err := key.pair(ctx, operator)
+		if err != nil {
 			return err
 		}
-		return o.act(cmd, func(ctx context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
-			pair, err := key.pair(ctx, operator)
+		var retired []signing.PublicKey
+		for _, path := range verify {
+			more, err := cli.ReadFile("service-account-key-file", path, signing.ParseAllPublicKeys)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			var retired []signing.PublicKey
-			for _, path := range verify {
-				more, err := cli.ReadFile("service-account-key-file", path, signing.ParseAllPublicKeys)
-				if err != nil {
-					return nil, err
-				}
-				retired = append(retired, more...)
-			}
-			return nil, operator.File.Init(pair, retired, operator.Clock.Now(), operator.Policy)
-		})
+			retired = append(retired, more...)
+		}
+		return operator.File.Init(pair, retired, operator.Clock.Now(), operator.Policy)
+	})
+}
+
+// newKey has the flags that say where a key comes from.
+type newKey struct {
+	from, algorithm, signer string
+	boundOnly               bool
+}
+
+func (k *newKey) addFlags(cmd *cobra.Command, from, algorithm string) {
+	cmd.Flags().StringVar(&k.from, "from-private-key-file", k.from, from)
+	cmd.Flags().StringVar(&k.algorithm, "algorithm", k.algorithm, algorithm)
+	cmd.Flags().StringVar(&k.signer, "key", k.signer, "`kep740:NAME` of a process of this host that has the key and serves it on a unix socket. --service-account-key-sockets says where. The ring gets the public half.")
+	cmd.Flags().BoolVar(&k.boundOnly, "bound-tokens-only", k.boundOnly, "Take a key of --key although its process refuses to sign the tokens of Secrets. The token controller must not run then.")
+	cli.AddCompletion(cmd, "algorithm", signing.KeyKinds()...)
+}
+
+// validate refuses flags that do not name exactly one key.
+func (k *newKey) validate(p *options.Problems, required bool) {
+	switch {
+	case k.signer != "" && (k.from != "" || k.algorithm != ""):
+		p.Add("key", k.signer, "excludes --from-private-key-file and --algorithm: the process has the key already")
+	case k.signer != "":
+		if _, err := signing.ParseSigner(k.signer); err != nil {
+			p.Add("key", k.signer, "must be kep740:NAME, with a NAME of lower-case letters, digits, \"-\" and \".\", 63 at most")
+		}
+	case k.boundOnly:
+		p.Add("bound-tokens-only", k.boundOnly, "must come with --key")
+	case k.from != "" && k.algorithm != "":
+		p.Add("algorithm", k.algorithm, "is for a new key and excludes --from-private-key-file")
+	case k.algorithm != "":
+		p.OneOf("algorithm", k.algorithm, signing.KeyKinds()...)
+	case k.from == "" && required:
+		p.Add("from-private-key-file", k.from, "must be the signing key to go on with; for a new key give --algorithm, and --key for one that another process has")
 	}
-	return cmd
+}
+
+// pair reads, generates or pins a key.
+func (k *newKey) pair(ctx context.Context, operator *keyrotation.Operator) (*signing.KeyPair, error) {
+	switch {
+	case k.signer != "":
+		return operator.Pin(ctx, k.signer, k.boundOnly)
+	case k.from != "":
+		return cli.ReadFile("from-private-key-file", k.from, signing.ParseKeyPair)
+	}
+	return signing.GenerateKeyPair(k.algorithm)
 }

@@ -5,6 +5,7 @@ package keys
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -32,23 +33,12 @@ accepts and how many token Secrets bear each. Nothing is changed.
 
 -o pem prints the public keys alone.`,
 		Example: listExamples,
-		Args:    cli.NoArguments,
 	}
-	o := newCommandOptions(cmd, client, "pem")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
-			return err
-		}
-		if o.output.Format == "pem" {
-			return o.printPublicKeys(cmd)
-		}
-		return o.show(cmd)
-	}
-	return cmd
+	return newCommandOptions(cmd, client, "pem").shows(cmd)
 }
 
-func (o *commandOptions) printPublicKeys(cmd *cobra.Command) error {
-	state, err := ringfile.At(o.ring).Read()
+func printPublicKeys(stdout io.Writer, file *ringfile.File) error {
+	state, err := file.Read()
 	if err != nil {
 		return err
 	}
@@ -61,7 +51,7 @@ func (o *commandOptions) printPublicKeys(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	if _, err := cmd.OutOrStdout().Write(data); err != nil {
+	if _, err := stdout.Write(data); err != nil {
 		return fmt.Errorf("print the public keys: %w", err)
 	}
 	return nil

@@ -4,10 +4,17 @@
 package keys
 
 import (
+	"bufio"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -41,7 +48,6 @@ import it on the other nodes.
 What verifies with the key ring refuses tokens of a removed key. A kube-apiserver with key
 files of its own accepts them until it is restarted without the key.`,
 		Example: pruneExamples,
-		Args:    cli.NoArguments,
 	}
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
@@ -49,8 +55,7 @@ files of its own accepts them until it is restarted without the key.`,
 	cmd.Flags().StringArrayVar(&prune.IDs, "key-id", prune.IDs, "Remove the key with this `ID`. May be given several times. Without it, every retired key that nothing needs.")
 	cmd.Flags().BoolVar(&prune.Force, "force", prune.Force, "Remove the keys of --key-id although tokens need them. All these tokens are refused from then on.")
 	cmd.Flags().BoolVar(&prune.DryRun, "dry-run", prune.DryRun, "Change nothing, say what would be done.")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p := options.Problems(o.validate())
+	check := func(p *options.Problems) {
 		if prune.Force && len(prune.IDs) == 0 {
 			p.Add("force", prune.Force, "must come with --key-id: it is for one key at a time")
 		}
@@ -60,12 +65,66 @@ files of its own accepts them until it is restarted without the key.`,
 		if slices.Contains(prune.IDs, "") {
 			p.Add("key-id", "", "must be the ID of a key; keys list has them")
 		}
-		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
-			return err
-		}
-		return o.act(cmd, func(ctx context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
-			return operator.Prune(ctx, prune)
-		})
 	}
-	return cmd
+	return o.steps(cmd, check, func(ctx context.Context, operator *keyrotation.Operator) (err error) {
+		o.pruned, err = operator.Prune(ctx, prune)
+		return err
+	})
+}
+
+// newRevokeCommand removes a key that has leaked.
+func newRevokeCommand(client cli.ClientFunc) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "revoke KEY-ID",
+		Short: "Remove a key that has leaked, although tokens need it",
+		Long: `Remove a key at once, although tokens need it. The active key cannot be revoked: rotate to
+another key first. If a rotation from the revoked key is in progress, it is completed.
+
+On a terminal the command says which tokens will be refused, and asks for confirmation.
+Elsewhere it wants --yes.
+
+Import the ring on the other nodes too: the command returns when every kube-apiserver with
+an external signer refuses a new token of the key, and makes each of them fetch the key set
+meanwhile. kube-apiserver may accept a token that it has seen before for 10 s more, and a
+kubelet for two minutes; open watches stay open. Restart a kube-apiserver that has key
+files of its own. The private half of a key that another process has (kep740:NAME) is left
+there: the command says what to destroy by hand.`,
+		Args: cobra.ArbitraryArgs,
+	}
+	o := newCommandOptions(cmd, client)
+	cmd.Flags().BoolVar(&yes, "yes", yes, "Do not ask for confirmation.")
+	o.argument = "the KEY-ID of one key to revoke"
+	return o.steps(cmd, nil, func(ctx context.Context, operator *keyrotation.Operator) (err error) {
+		confirm := func(ctx context.Context, warning string) error {
+			return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
+		}
+		if yes {
+			confirm = nil
+		}
+		o.pruned, err = operator.Revoke(ctx, o.args[0], confirm)
+		return err
+	})
+}
+
+// confirmed asks the user on a terminal. Its error says that nothing was changed.
+func confirmed(ctx context.Context, stdin io.Reader, stderr io.Writer, warning string) error {
+	file, ok := stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return fmt.Errorf("nothing was changed: %s; standard input is no terminal: give --yes to revoke the key", warning)
+	}
+	fmt.Fprintf(stderr, "%s. Revoke it? [y/N] ", warning)
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(file).ReadString('\n') // the end of the input means no
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case word := <-answer:
+		if word == "y" || word == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+	}
+	return errors.New("nothing was changed")
 }

@@ -142,15 +142,12 @@ func newForgetCommand() *cobra.Command {
 
 // newManualCommand is one that changes a place that is published by hand.
 func newManualCommand(cmd *cobra.Command, step func(state rotation.State, name string) (rotation.State, error)) *cobra.Command {
-	o := &commandOptions{}
+	o := &commandOptions{argument: "one NAME, as --" + manualFlag + " has it"}
 	o.addRing(cmd.Flags())
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		p := o.validateRing()
-		if len(args) != 1 {
-			p = append(p, fmt.Errorf("want one NAME, as --%s has it, got %q", manualFlag, args))
-		}
-		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
+		o.args = args
+		if err := cli.InvalidFlags(cmd.CommandPath(), o.validateRing()); err != nil {
 			return err
 		}
 		return changeManual(o.ring, func(state rotation.State) (rotation.State, error) { return step(state, args[0]) })

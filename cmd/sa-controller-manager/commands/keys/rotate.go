@@ -57,34 +57,26 @@ before.
 
 kube-apiserver reads its --service-account-key-file at its start only. Unless it uses an
 external signer, give it the public keys ("keys list -o pem") and restart it meanwhile.`,
-		Args: cli.NoArguments,
 	}
 	o := newCommandOptions(cmd, client)
 	o.addCacheAge(cmd.Flags())
 	o.addPublished(cmd.Flags())
 	key.addFlags(cmd, "PEM `file` with the new private key, instead of having one made. It is copied.", "Kind of the new key; that of the present one if not given.")
 	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the time of --cache-age has passed, and \"keys publish confirm\" has named the key for each place of --published-manually.")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		p := options.Problems(o.validate())
-		key.validate(&p, false)
-		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
+	check := func(p *options.Problems) { key.validate(p, false) }
+	return o.steps(cmd, check, func(ctx context.Context, operator *keyrotation.Operator) error {
+		resumed, err := start(ctx, operator, key)
+		if err != nil {
 			return err
 		}
-		return o.act(cmd, func(ctx context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
-			resumed, err := start(ctx, operator, key)
-			if err != nil {
-				return nil, err
-			}
-			if resumed {
-				fmt.Fprintln(cmd.ErrOrStderr(), "The rotation has been started already; nothing was changed.")
-			}
-			if wait {
-				return nil, operator.AwaitActivation(ctx)
-			}
-			return nil, nil
-		})
-	}
-	return cmd
+		if resumed {
+			fmt.Fprintln(cmd.ErrOrStderr(), "The rotation has been started already; nothing was changed.")
+		}
+		if wait {
+			return operator.AwaitActivation(ctx)
+		}
+		return nil
+	})
 }
 
 func start(ctx context.Context, operator *keyrotation.Operator, key newKey) (resumed bool, err error) {
@@ -120,17 +112,10 @@ go by themselves once a process with the key ring leads; user-made, never,
 unknown-mode, invalid and mismatch wait for you (annotation
 sa-controller-manager/reissue). One whose key is not in the ring is named too, as
 unknown-key. Nothing is changed.`,
-		Args: cli.NoArguments,
 	}
 	o := newCommandOptions(cmd, client)
 	o.addPublished(cmd.Flags())
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
-			return err
-		}
-		return o.show(cmd)
-	}
-	return cmd
+	return o.shows(cmd)
 }
 
 func newRotateActivateCommand(client cli.ClientFunc) *cobra.Command {
@@ -146,7 +131,6 @@ signs already, nothing is changed. Each place that you publish by hand (keys pub
 With --published-issuer relying parties must have it, too: it signs when every answer of
 that URL has had it for as long as a cache may keep what it had before. Only a command
 that looks all the time knows that: give --wait, and start it right after "start".`,
-		Args: cli.NoArguments,
 	}, (*keyrotation.Operator).Activate)
 }
 
@@ -158,7 +142,6 @@ func newRotateCompleteCommand(client cli.ClientFunc) *cobra.Command {
 counted from now on. If the new key does not sign yet, this first does what "activate"
 does. The previous key stays in the ring until it is pruned. If that was done already,
 nothing is changed.`,
-		Args: cli.NoArguments,
 	}, (*keyrotation.Operator).Complete)
 }
 
@@ -169,19 +152,33 @@ func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*
 	o.addHoldDown(cmd.Flags())
 	o.addPublished(cmd.Flags())
 	addActivateFlags(cmd.Flags(), &activate)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
-			return err
-		}
-		return o.act(cmd, func(ctx context.Context, operator *keyrotation.Operator) ([]keyrotation.Pruned, error) {
-			return nil, step(operator, ctx, activate)
-		})
-	}
-	return cmd
+	return o.steps(cmd, nil, func(ctx context.Context, operator *keyrotation.Operator) error {
+		return step(operator, ctx, activate)
+	})
 }
 
 func addActivateFlags(fs *pflag.FlagSet, activate *keyrotation.ActivateOptions) {
 	fs.BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough, also at each --published-issuer, until \"keys publish confirm\" has named it for each place of --published-manually, and until kube-apiserver accepts it.")
 	fs.BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough, also at --published-issuer and --published-manually, and ask no kube-apiserver but that of --kubeconfig. What verifies with an older copy of the key set, and each kube-apiserver that does not know the key, refuses new tokens.")
 	fs.BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
+}
+
+func newRollbackCommand(client cli.ClientFunc) *cobra.Command {
+	var force bool
+	cmd := &cobra.Command{
+		Use:   "rollback",
+		Short: "Go back to the key that signed before the rotation",
+		Long: `Go back to the previous key of the latest rotation: in progress, or completed and the key
+not pruned yet. A new key that has never signed is removed. One that has signed is
+retired: its tokens stay valid until it is pruned.
+
+kube-apiserver is asked first: whether it still accepts a token of the previous key, or,
+before a key is removed, whether it signs with that one already.`,
+	}
+	o := newCommandOptions(cmd, client)
+	o.addHoldDown(cmd.Flags())
+	cmd.Flags().BoolVar(&force, "force", force, "Do not ask kube-apiserver. If it does not know the previous key any more, every new token is dead; if it signs with a key that is removed, its tokens are.")
+	return o.steps(cmd, nil, func(ctx context.Context, operator *keyrotation.Operator) error {
+		return operator.Rollback(ctx, force)
+	})
 }

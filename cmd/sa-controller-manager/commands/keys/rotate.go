@@ -9,7 +9,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -151,16 +150,12 @@ func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	o.addPublished(cmd.Flags())
-	addActivateFlags(cmd.Flags(), &activate)
+	cmd.Flags().BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough, also at each --published-issuer, until \"keys publish confirm\" has named it for each place of --published-manually, and until kube-apiserver accepts it.")
+	cmd.Flags().BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough, also at --published-issuer and --published-manually, and ask no kube-apiserver but that of --kubeconfig. What verifies with an older copy of the key set, and each kube-apiserver that does not know the key, refuses new tokens.")
+	cmd.Flags().BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
 	return o.steps(cmd, nil, func(ctx context.Context, operator *keyrotation.Operator) error {
 		return step(operator, ctx, activate)
 	})
-}
-
-func addActivateFlags(fs *pflag.FlagSet, activate *keyrotation.ActivateOptions) {
-	fs.BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough, also at each --published-issuer, until \"keys publish confirm\" has named it for each place of --published-manually, and until kube-apiserver accepts it.")
-	fs.BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough, also at --published-issuer and --published-manually, and ask no kube-apiserver but that of --kubeconfig. What verifies with an older copy of the key set, and each kube-apiserver that does not know the key, refuses new tokens.")
-	fs.BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
 }
 
 func newRollbackCommand(client cli.ClientFunc) *cobra.Command {

@@ -87,8 +87,8 @@ func TestNamespaces(t *testing.T) {
 				testutil.Must(t, client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("configmaps"), published, name))
 			}
 			for _, text := range state {
-				adding(object(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: rootca.StateNamespace, Name: rootca.StateName},
-					Data: map[string]string{"previous-1.crt": text, "previous-1.until": "x"}}))(t, c, client)
+				adding(object(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: rootca.StateNamespace, Name: rootca.StateName},
+					Data: map[string][]byte{"previous-1.crt": []byte(text), "previous-1.until": []byte("x")}}))(t, c, client)
 			}
 		}
 	}

@@ -73,17 +73,17 @@ func (c *cluster) wantedRootCA(ctx context.Context, published map[string]bundle)
 
 // overlap returns the certificates of the overlap that the root CA publisher has recorded.
 func (c *cluster) overlap(ctx context.Context) (bundle, error) {
-	state, err := c.Client.CoreV1().ConfigMaps(rootca.StateNamespace).Get(ctx, rootca.StateName, metav1.GetOptions{})
+	state, err := c.Client.CoreV1().Secrets(rootca.StateNamespace).Get(ctx, rootca.StateName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read the ConfigMap %s/%s: %w", rootca.StateNamespace, rootca.StateName, err)
+		return nil, fmt.Errorf("read the Secret %s/%s: %w", rootca.StateNamespace, rootca.StateName, err)
 	}
 	all := bundle{}
 	for key, text := range state.Data {
 		if strings.HasSuffix(key, ".crt") {
-			all = all.Union(parseBundle(text))
+			all = all.Union(parseBundle(string(text)))
 		}
 	}
 	return all, nil

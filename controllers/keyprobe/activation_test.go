@@ -120,26 +120,6 @@ func TestAKnownKeyIsActivatedAtOnce(t *testing.T) {
 	})
 }
 
-func TestImmediate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := knowing(testKeys().old)
-		a := start(t, server, func(c *Config) { c.Immediate = true })
-		a.set(a.ctx, a.next)
-		testutil.Check(t, "key that signs when Set returns", "NEXT", a.signs())
-		testutil.Check(t, "Events by then", []string{`sa-controller-manager: Normal SigningKeyActivated Activate: key "NEXT" signs from now on`}, a.told())
-
-		synctest.Wait() // it is proved all the same, to warn
-		testutil.Check(t, "status", "key NEXT signs; not confirmed by the apiserver: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
-		testutil.Check(t, "last Event", `sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "NEXT": `+
-			"the apiserver refuses its tokens: [invalid bearer token]; is its public key in the apiserver's --service-account-key-file?", last(a.told()))
-		server.learn(a.next)
-		time.Sleep(maxBackoff)
-		synctest.Wait()
-		testutil.Check(t, "status once the apiserver knows it", "key NEXT signs", a.named(a.Status()))
-	})
-}
-
 func TestAWithdrawnNextKeyNeverSigns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

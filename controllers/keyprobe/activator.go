@@ -54,8 +54,6 @@ type Config struct {
 	// Issuer is kube-apiserver's --service-account-issuer. If it is "", it is looked up in
 	// kube-apiserver's OIDC discovery document.
 	Issuer string
-	// Immediate activates the next key without proof.
-	Immediate bool
 	// Kept reports whether a key verifies after a restart too. It is nil if kube-apiserver does not
 	// take its keys from this process.
 	Kept func(keyID string) bool
@@ -105,24 +103,16 @@ func New(config Config) *Activator {
 
 // RingChanged must be called after the store has changed the ring. It does not block.
 func (a *Activator) RingChanged(ctx context.Context) {
-	if ring := a.Ring.Ring(); ring.ProofActivates() {
-		a.found(ctx, ring)
-	}
-	a.show("")
-	a.loop.AddIfRunning(probing)
-}
-
-// found logs the key of a changed key file, and activates it if Immediate is set.
-func (a *Activator) found(ctx context.Context, ring *signing.Ring) {
-	logger, next := klog.FromContext(ctx), ring.Next()
-	switch {
+	logger, ring := klog.FromContext(ctx), a.Ring.Ring()
+	switch next := ring.Next(); {
+	case !ring.ProofActivates():
 	case next == nil:
 		logger.Info("The key file contains the active key", "keyID", ring.ActiveID())
-	case a.Immediate:
-		a.activate(ctx, next)
 	default:
 		logger.Info("Read a new signing key, which will sign once kube-apiserver accepts it", "keyID", next.ID())
 	}
+	a.show("")
+	a.loop.AddIfRunning(probing)
 }
 
 // Status names the key that signs and says why the next one waits.
@@ -134,7 +124,7 @@ func (a *Activator) Confirmed(keyID string) bool { return *a.proven.Load() == ke
 // MaySign returns an error if kube-apiserver has refused a token of the active key, because it would
 // refuse further tokens too. If it cannot be asked, the last answer counts. MaySign does not block.
 func (a *Activator) MaySign() error {
-	if id := a.Ring.Ring().ActiveID(); !a.Immediate && *a.refused.Load() == id && !a.Confirmed(id) {
+	if id := a.Ring.Ring().ActiveID(); *a.refused.Load() == id && !a.Confirmed(id) {
 		return fmt.Errorf("kube-apiserver refuses tokens of key %s", id)
 	}
 	return nil
@@ -233,17 +223,11 @@ func (a *Activator) unproven() (key *signing.PrivateKey, isNext bool) {
 }
 
 func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {
-	previous := a.Ring.Ring().ActiveID()
 	if !a.Ring.Activate(key.ID()) {
 		return // the next key was replaced meanwhile
 	}
 	klog.FromContext(ctx).Info("Activated a new signing key", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
 	a.Recorder.Normal(a.Process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on", key.ID()))
-	if a.Kept != nil && !a.Kept(previous) {
-		klog.FromContext(ctx).Info("The previous key is in no file, so its tokens verify only until this process ends", "keyID", previous)
-		a.Recorder.Warn(a.Process, "PreviousKeyNotKept", "Activate", fmt.Sprintf(
-			"tokens of key %q verify only until this process ends: give it with --service-account-key-file, or use --service-account-key-ring", previous))
-	}
 }
 
 // report logs why a key is not proven.

@@ -101,7 +101,6 @@ func (m *manager) buildKeyProbe(r *runnable) error {
 		Informers: m.informers,
 		Ring:      m.ring,
 		Issuer:    o.Keys.Issuer(),
-		Immediate: o.Keys.Activation == options.KeyActivationImmediate,
 		Kept:      m.keptForSigner(),
 		Proven: func() {
 			if m.reissuer != nil {

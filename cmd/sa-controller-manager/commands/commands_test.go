@@ -238,7 +238,6 @@ func TestCommandPrints(t *testing.T) {
 		"CompleteCommand":   {[]string{"__complete", "vers"}, "version\tPrint the version\n"},
 		"CompleteChoice":    {[]string{"__complete", "--token-secrets", ""}, "auto\nmanual\n:4\n"},
 		"CompleteClaims":    {[]string{"__complete", "--legacy-token-claims", ""}, "compat\nunique\n:4\n"},
-		"CompleteKeys":      {[]string{"__complete", "--service-account-key-activation", ""}, "verified\nimmediate\n:4\n"},
 		"CompleteFormat":    {[]string{"__complete", "--logging-format", ""}, "text\njson\n:4\n"},
 		"PreflightHelp":     {[]string{"preflight", "--help"}, "Ask kube-apiserver for every permission"},
 		"Docs":              {[]string{"docs"}, "Generate documentation"},

@@ -27,17 +27,6 @@ type KeyStore struct {
 	Rotates bool
 }
 
-// KeyActivation defines when a changed private key begins to sign.
-type KeyActivation string
-
-const (
-	// KeyActivationVerified waits until the API server has accepted a token
-	// signed by the new key.
-	KeyActivationVerified KeyActivation = "verified"
-	// KeyActivationImmediate signs with the new key as soon as it is read.
-	KeyActivationImmediate KeyActivation = "immediate"
-)
-
 // Keys has the paths of keys and of the root CA, and the issuer. Other packages read and watch the
 // files.
 type Keys struct {
@@ -50,18 +39,11 @@ type Keys struct {
 	KeySockets string
 	// VerifyKeyFiles are PEM files of keys that verify and never sign.
 	VerifyKeyFiles []string
-	// Activation of a changed PrivateKeyFile.
-	Activation KeyActivation
 	// Issuers as for kube-apiserver: the first one issues, all are accepted.
 	Issuers []string
 	// RootCAFile is the PEM bundle written as ca.crt; empty means that of the
 	// kubeconfig.
 	RootCAFile string
-}
-
-// NewKeys returns the defaults of the group.
-func NewKeys() Keys {
-	return Keys{Activation: KeyActivationVerified}
 }
 
 // Store returns the key store of the flags, or the zero KeyStore.
@@ -87,7 +69,7 @@ func (o *Keys) Issuer() string {
 func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PrivateKeyFile, PrivateKeyFileFlag, o.PrivateKeyFile,
 		"PEM `file` with the private RSA or ECDSA key that signs ServiceAccount tokens. "+
-			"Without it and --service-account-key-ring, no tokens are signed and the token controller does not run. The file is reloaded when it changes.")
+			"Without it and --service-account-key-ring, no tokens are signed and the token controller does not run. The file is reloaded when it changes; a new key signs once the API server accepts a token that it has signed.")
 	fs.StringVar(&o.KeyRing, KeyRingFlag, o.KeyRing,
 		"Key ring `file` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
 			"Its active key signs, and all its keys verify. The file is reloaded when it is replaced, so a container must mount its directory.")
@@ -97,9 +79,6 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
 		"PEM `file` with additional RSA or ECDSA keys, public or private, that verify tokens and never sign. "+
 			"May hold several keys and may be given several times.")
-	fs.StringVar((*string)(&o.Activation), "service-account-key-activation", string(o.Activation),
-		"When a changed private key begins to sign: \"verified\" waits until the API server accepts a token that it has signed, "+
-			"\"immediate\" does not wait. At the start the key signs at once.")
 	fs.StringArrayVar(&o.Issuers, "service-account-issuer", o.Issuers,
 		"Issuer of bound tokens, as for kube-apiserver; needed to check that the API server accepts a key. "+
 			"If given several times, the first one counts. Without it, it is read from the OIDC discovery document of the API server.")
@@ -109,7 +88,7 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 
 	SetOrigin(fs, asKCM, PrivateKeyFileFlag, "root-ca-file")
 	SetOrigin(fs, asAPIServer, "service-account-key-file", "service-account-issuer")
-	SetOrigin(fs, ours, "service-account-key-activation", KeyRingFlag, remote.SocketsFlag)
+	SetOrigin(fs, ours, KeyRingFlag, remote.SocketsFlag)
 }
 
 // Validate returns every problem of the group.
@@ -119,9 +98,6 @@ func (o *Keys) Validate() []error {
 		p.Add(KeyRingFlag, o.KeyRing, "must not be given together with --service-account-private-key-file: "+
 			"\"sa-controller-manager keys init --from-private-key-file\" takes the key into a ring")
 	}
-	if o.KeyRing != "" && o.Activation == KeyActivationImmediate {
-		p.Add("service-account-key-activation", string(o.Activation), "applies to --service-account-private-key-file; \"sa-controller-manager keys rotate\" activates the keys of a ring")
-	}
 	if o.KeySockets != "" && o.KeyRing == "" {
 		p.Add(remote.SocketsFlag, o.KeySockets, "must come with --service-account-key-ring, which names the keys")
 	}
@@ -130,8 +106,6 @@ func (o *Keys) Validate() []error {
 			p.Add("service-account-key-file", file, "must be the path of a PEM file; leave the flag out if there is none")
 		}
 	}
-	p.OneOf("service-account-key-activation", string(o.Activation),
-		string(KeyActivationVerified), string(KeyActivationImmediate))
 	return append(p, o.validateIssuers()...)
 }
 

@@ -58,7 +58,6 @@ func New() *Options {
 		Connection:     NewConnection(),
 		Generic:        newGeneric(),
 		LeaderElection: NewLeaderElection(),
-		Keys:           NewKeys(),
 		ExternalSigner: newSigner(),
 		Rotation:       NewRotation(),
 		RootCA:         newRootCA(),

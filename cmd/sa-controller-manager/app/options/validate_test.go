@@ -94,12 +94,8 @@ func TestValidate(t *testing.T) {
 		"--leader-elect=false --leader-elect-lease-duration=0": {}, // unused values need no fix
 
 		// Keys.
-		"--service-account-key-activation=later": {`--service-account-key-activation "later" must be one of "verified", "immediate"`},
 		"--service-account-private-key-file=sa.key --service-account-key-ring=keys": {
 			`--service-account-key-ring "keys" must not be given together with --service-account-private-key-file: "sa-controller-manager keys init --from-private-key-file" takes the key into a ring`,
-		},
-		"--service-account-key-ring=keys --service-account-key-activation=immediate": {
-			`--service-account-key-activation "immediate" applies to --service-account-private-key-file; "sa-controller-manager keys rotate" activates the keys of a ring`,
 		},
 		"--service-account-key-file=a.pem --service-account-key-file=":                                                          {`--service-account-key-file "" must be the path of a PEM file; leave the flag out if there is none`},
 		"--service-account-private-key-file=/does/not/exist --root-ca-file=/nor/does/this --service-account-key-file=/nor/this": {}, // the start-up reads them

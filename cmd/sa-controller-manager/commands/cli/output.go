@@ -43,10 +43,9 @@ func AddCompletion(cmd *cobra.Command, flag string, choices ...string) {
 // AddChoiceCompletions lets the shell complete the flags of the manager that take a choice.
 func AddChoiceCompletions(cmd *cobra.Command) {
 	choices := map[string][]string{
-		"service-account-key-activation": {string(options.KeyActivationVerified), string(options.KeyActivationImmediate)},
-		"token-secrets":                  {string(options.TokenSecretsAuto), string(options.TokenSecretsManual)},
-		"legacy-token-claims":            {string(options.LegacyTokenClaimsCompat), string(options.LegacyTokenClaimsUnique)},
-		"logging-format":                 {"text", "json"},
+		"token-secrets":       {string(options.TokenSecretsAuto), string(options.TokenSecretsManual)},
+		"legacy-token-claims": {string(options.LegacyTokenClaimsCompat), string(options.LegacyTokenClaimsUnique)},
+		"logging-format":      {"text", "json"},
 	}
 	for flag, values := range choices {
 		AddCompletion(cmd, flag, values...)

@@ -72,7 +72,7 @@ type commandOptions struct {
 // NewCommand needs no running manager.
 func NewCommand(client cli.ClientFunc) *cobra.Command {
 	o := &commandOptions{
-		admission: options.NewAdmission(), keys: options.NewKeys(), election: options.NewLeaderElection(),
+		admission: options.NewAdmission(), election: options.NewLeaderElection(),
 		account: metav1.NamespaceSystem + "/default", timeout: 30 * time.Second, grace: defaultGrace,
 	}
 	cmd := &cobra.Command{

@@ -89,7 +89,6 @@ var ErrNoKeys = errors.New("want keys: give --service-account-key-ring, --servic
 
 // AddKeyFlags gives a command the flags that say which keys there are.
 func AddKeyFlags(cmd *cobra.Command, o *options.Keys) {
-	*o = options.NewKeys()
 	options.AddSome(cmd.Flags(), map[string]string{
 		options.PrivateKeyFileFlag: "PEM `file` with the private key that signs tokens. Nothing is signed with it here: its public half counts, as the active key.",
 		options.KeyRingFlag:        "Key ring `file`, the manager's own, whose keys count as what they are there.",

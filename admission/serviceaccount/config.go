@@ -36,10 +36,6 @@ type Config struct {
 	// RequireAPIToken refuses a Pod if its account has no token Secret yet. Otherwise such a Pod
 	// gets no token. It has an effect in mode secret only.
 	RequireAPIToken bool `json:"requireAPIToken"`
-	// StrictMountableSecrets limits references in every field that names a Secret. kube-apiserver's
-	// plugin limits secret volumes, environments and pull secrets. It has an effect only if
-	// references are limited at all.
-	StrictMountableSecrets bool `json:"strictMountableSecrets"`
 	// Mode is projected or secret.
 	Mode TokenMode `json:"mode"`
 }

@@ -27,8 +27,8 @@ func TestParseConfig(t *testing.T) {
 		},
 		"JSON": {
 			reason: "JSON is YAML",
-			data:   `{"mountServiceAccountToken": false, "requireAPIToken": false, "strictMountableSecrets": true}`,
-			want:   Config{StrictMountableSecrets: true, Mode: Projected},
+			data:   `{"mountServiceAccountToken": false, "requireAPIToken": false, "limitSecretReferences": true}`,
+			want:   Config{LimitSecretReferences: true, Mode: Projected},
 		},
 		"Unknown":   {reason: "a setting that does nothing is a mistake", data: "limitSecrets: true", err: `unknown field "limitSecrets"`},
 		"Repeated":  {reason: "which one is meant?", data: "mode: secret\nmode: projected", err: `"mode" already set`},

@@ -5,7 +5,6 @@ package serviceaccount
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -14,20 +13,15 @@ import (
 	"sa-controller-manager/admission"
 )
 
-const (
-	// enforceAnnotation on an account limits the Secrets of Pods that use it.
-	enforceAnnotation = "kubernetes.io/enforce-mountable-secrets"
-
-	// auditStrict is the audit annotation on a refusal that only strict mode makes.
-	auditStrict = "strict-mountable-secrets"
-)
+// enforceAnnotation on an account limits the Secrets of Pods that use it.
+const enforceAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
 // usage is the kind of a field that names a Secret.
 type usage int
 
 const (
 	secretVolume usage = iota
-	otherVolume
+	otherVolume // of another type; kube-apiserver's plugin does not limit these, so neither do we
 	environment
 	environmentFrom
 	pullSecret
@@ -40,41 +34,27 @@ type secretReference struct {
 	usage  usage
 	secret string // may be empty
 	role   string // of the container, as in messages
-	owner  string // the name of the container or volume
-	field  string // the name of the variable, or the path below the volume
+	owner  string // the name of the container
+	field  string // the name of the variable
 	index  int    // of the pull secret
 }
 
 // limitSecrets refuses a Pod that refers to a Secret its account does not list, if limits are
 // enforced.
-func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.ServiceAccount, spec *podSpec, response *admission.Response) error {
+func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.ServiceAccount, spec *podSpec) error {
 	if !p.config.LimitSecretReferences && !enforces(account) {
 		return nil
 	}
+	// An update can only add ephemeral containers, and a creation cannot have any.
+	update := addsEphemeralContainer(request)
 	for _, reference := range spec.secretReferences() {
-		if reference.listedBy(account) || !p.limits(request, reference) {
-			continue
+		limited := reference.usage != otherVolume && update == (reference.role == roleEphemeral)
+		if limited && !reference.listedBy(account) {
+			return admission.Forbidden(request, errors.New(reference.refusal(account.Name)))
 		}
-		refusal := reference.refusal(account.Name)
-		if !reference.limitedUpstream() {
-			response.Annotate(auditStrict, refusal)
-		}
-		return admission.Forbidden(request, errors.New(refusal))
 	}
 	return nil
 }
-
-// limits reports whether request can be refused for reference. An update can only add ephemeral
-// containers. A creation cannot have any, but strict mode does not rely on that.
-func (p *Plugin) limits(request *admission.Request, reference secretReference) bool {
-	if addsEphemeralContainer(request) {
-		return reference.role == roleEphemeral
-	}
-	return p.config.StrictMountableSecrets || reference.limitedUpstream() && reference.role != roleEphemeral
-}
-
-// limitedUpstream reports whether kube-apiserver's plugin checks such a field.
-func (r secretReference) limitedUpstream() bool { return r.usage != otherVolume }
 
 // enforces reports whether the account's annotation is true. An invalid value counts as false.
 func enforces(account *corev1.ServiceAccount) bool {
@@ -90,8 +70,7 @@ func (r secretReference) listedBy(account *corev1.ServiceAccount) bool {
 	return slices.ContainsFunc(account.Secrets, func(one corev1.ObjectReference) bool { return one.Name == r.secret })
 }
 
-// refusal has upstream's text for the fields that upstream limits, because users match on it. Like
-// upstream it does not escape names.
+// refusal has upstream's text, because users match on it. Like upstream it does not escape names.
 func (r secretReference) refusal(account string) string {
 	var what string
 	switch r.usage {
@@ -100,8 +79,6 @@ func (r secretReference) refusal(account string) string {
 			"\" is not allowed because service account " + account + " does not reference that imagePullSecret"
 	case secretVolume:
 		what = "volume with secret.secretName"
-	case otherVolume:
-		what = "volume " + r.owner + " with " + r.field
 	case environment:
 		what = r.role + " " + r.owner + " with envVar " + r.field + " referencing secret.secretName"
 	case environmentFrom:
@@ -146,46 +123,24 @@ func (c *container) secretReferences(role string) []secretReference {
 func (v *volume) secretReferences() []secretReference {
 	var found []secretReference
 	if v.Secret != nil {
-		found = append(found, secretReference{usage: secretVolume, secret: v.Secret.SecretName, owner: v.Name})
+		found = append(found, secretReference{usage: secretVolume, secret: v.Secret.SecretName})
 	}
-	other := func(field, secret string) {
-		found = append(found, secretReference{usage: otherVolume, secret: secret, owner: v.Name, field: field})
+	others := []*named{
+		v.CSI.NodePublishSecretRef, v.CephFS.SecretRef, v.Cinder.SecretRef, v.FlexVolume.SecretRef, v.ISCSI.SecretRef,
+		v.RBD.SecretRef, v.ScaleIO.SecretRef, v.StorageOS.SecretRef,
 	}
-	for i, source := range v.Projected.Sources {
-		if source.Secret != nil {
-			other(fmt.Sprintf("projected.sources[%d].secret.name", i), source.Secret.Name)
-		}
+	for _, source := range v.Projected.Sources {
+		others = append(others, source.Secret)
 	}
 	if v.AzureFile != nil {
-		other("azureFile.secretName", v.AzureFile.SecretName)
+		others = append(others, &named{v.AzureFile.SecretName})
 	}
-	if ref := v.CSI.NodePublishSecretRef; ref != nil {
-		other("csi.nodePublishSecretRef.name", ref.Name)
-	}
-	for _, source := range v.secretRefs() {
-		if source.ref.SecretRef != nil {
-			other(source.kind+".secretRef.name", source.ref.SecretRef.Name)
+	for _, other := range others {
+		if other != nil {
+			found = append(found, secretReference{usage: otherVolume, secret: other.Name})
 		}
 	}
 	return found
-}
-
-type kindOfVolume struct {
-	kind string
-	ref  secretRef
-}
-
-// secretRefs returns the volume types whose Secret is in a field named secretRef.
-func (v *volume) secretRefs() []kindOfVolume {
-	return []kindOfVolume{
-		{"cephfs", v.CephFS},
-		{"cinder", v.Cinder},
-		{"flexVolume", v.FlexVolume},
-		{"iscsi", v.ISCSI},
-		{"rbd", v.RBD},
-		{"scaleIO", v.ScaleIO},
-		{"storageos", v.StorageOS},
-	}
 }
 
 // checkMirror refuses a mirror pod that uses accounts or Secrets: a kubelet must not obtain an

@@ -91,46 +91,6 @@ func checkLimit(t *testing.T, ephemeral bool, refused, allowed, want string) {
 	}
 }
 
-// TestStrictCoversEveryVolume: with the strict rule, and only with it, a Secret is
-// limited whatever field of a volume names it, and the audit log says which rule it was.
-func TestStrictCoversEveryVolume(t *testing.T) {
-	t.Parallel()
-	sources := map[string]string{
-		"projected.sources[0].secret.name": `"projected": {"sources": [{"secret": {"name": "theirs"}}]}`,
-		"azureFile.secretName":             `"azureFile": {"secretName": "theirs"}`,
-		"csi.nodePublishSecretRef.name":    `"csi": {"nodePublishSecretRef": {"name": "theirs"}}`,
-		"cephfs.secretRef.name":            `"cephfs": {"secretRef": {"name": "theirs"}}`,
-		"cinder.secretRef.name":            `"cinder": {"secretRef": {"name": "theirs"}}`,
-		"flexVolume.secretRef.name":        `"flexVolume": {"secretRef": {"name": "theirs"}}`,
-		"iscsi.secretRef.name":             `"iscsi": {"secretRef": {"name": "theirs"}}`,
-		"rbd.secretRef.name":               `"rbd": {"secretRef": {"name": "theirs"}}`,
-		"scaleIO.secretRef.name":           `"scaleIO": {"secretRef": {"name": "theirs"}}`,
-		"storageos.secretRef.name":         `"storageos": {"secretRef": {"name": "theirs"}}`,
-	}
-	limit := DefaultConfig()
-	limit.LimitSecretReferences = true
-	strict := limit
-	strict.StrictMountableSecrets = true
-	for field, source := range sources {
-		t.Run(field, func(t *testing.T) {
-			w := newWorld(account(testNamespace, defaultAccount))
-			request := creation([]byte(`{"metadata": {"name": "web"}, "spec": {"volumes": [{"name": "v", ` + source + `}]}}`))
-			if err := w.plugin(limit).Admit(t.Context(), request, &admission.Response{}); err != nil {
-				t.Errorf("refused without the strict rule: %v", err)
-			}
-			response := &admission.Response{}
-			_, message := codeAndMessage(w.plugin(strict).Admit(t.Context(), request, response))
-			want := "volume v with " + field + `="theirs" is not allowed because service account default does not reference that secret`
-			if message != `pods "web" is forbidden: `+want {
-				t.Errorf("got %q, want %q", message, want)
-			}
-			if response.AuditAnnotations[auditStrict] != want {
-				t.Errorf("audit annotations: %v", response.AuditAnnotations)
-			}
-		})
-	}
-}
-
 // TestVisitorKnowsEverySecretReference walks the type PodSpec and fails when a field
 // that names a Secret comes into the API and the visitor does not see it. If it fails
 // after an update of k8s.io/api, teach the visitor the new field.

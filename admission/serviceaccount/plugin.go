@@ -94,7 +94,7 @@ func (p *Plugin) Admit(ctx context.Context, request *admission.Request, response
 	if err != nil {
 		return err
 	}
-	if err := p.limitSecrets(request, account, pod.Spec, response); err != nil {
+	if err := p.limitSecrets(request, account, pod.Spec); err != nil {
 		return err
 	}
 	operations, err := edits.result()
@@ -142,7 +142,7 @@ func (p *Plugin) Validate(ctx context.Context, request *admission.Request, respo
 	if err != nil {
 		return err
 	}
-	return p.limitSecrets(request, account, pod.Spec, response)
+	return p.limitSecrets(request, account, pod.Spec)
 }
 
 // account returns the account that the Pod names, or a refusal.

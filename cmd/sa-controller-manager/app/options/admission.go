@@ -23,10 +23,9 @@ type Admission struct {
 	ConfigFile string
 	// PodToken is the form in which a Pod gets its token.
 	PodToken serviceaccount.TokenMode
-	// LimitSecretReferences and StrictMountableSecrets are fields of the plugin's configuration,
-	// too; the flags win if they are set.
-	LimitSecretReferences  bool
-	StrictMountableSecrets bool
+	// LimitSecretReferences is a field of the plugin's configuration, too; the flag wins if it is
+	// set.
+	LimitSecretReferences bool
 
 	given *pflag.FlagSet
 }
@@ -68,12 +67,9 @@ func (o *Admission) AddFlags(fs *pflag.FlagSet) {
 			"\"secret\": they mount their account's token Secret, as up to Kubernetes 1.20.")
 	fs.BoolVar(&o.LimitSecretReferences, "limit-secret-references", o.LimitSecretReferences,
 		"Allow every Pod to reference only Secrets that its ServiceAccount lists. Without this flag, an annotation does so for one account.")
-	fs.BoolVar(&o.StrictMountableSecrets, "strict-mountable-secrets", o.StrictMountableSecrets,
-		"Where Secret references are limited, limit those in all fields: in projected, CSI and other volumes, too, "+
-			"which the plugin of kube-apiserver does not check.")
 
 	SetOrigin(fs, asAPIServer, "enable-admission-plugins", "disable-admission-plugins", "admission-control", "admission-control-config-file")
-	SetOrigin(fs, ours, "pod-token", "limit-secret-references", "strict-mountable-secrets")
+	SetOrigin(fs, ours, "pod-token", "limit-secret-references")
 }
 
 // Validate returns every problem of the group. The registry checks the names of plugins.
@@ -105,9 +101,6 @@ func (o *Admission) apply(config serviceaccount.Config) serviceaccount.Config {
 	}
 	if changed("limit-secret-references") {
 		config.LimitSecretReferences = o.LimitSecretReferences
-	}
-	if changed("strict-mountable-secrets") {
-		config.StrictMountableSecrets = o.StrictMountableSecrets
 	}
 	return config
 }

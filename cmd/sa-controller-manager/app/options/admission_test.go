@@ -14,7 +14,7 @@ import (
 func TestAdmissionFlagsOverrideTheConfiguration(t *testing.T) {
 	t.Parallel()
 	file := serviceaccount.Config{
-		Mode: serviceaccount.Secret, LimitSecretReferences: true, StrictMountableSecrets: true,
+		Mode: serviceaccount.Secret, LimitSecretReferences: true,
 		MountServiceAccountToken: true, RequireAPIToken: true,
 	}
 	without := func(change func(*serviceaccount.Config)) serviceaccount.Config {
@@ -34,10 +34,6 @@ func TestAdmissionFlagsOverrideTheConfiguration(t *testing.T) {
 		"Limit": {
 			args: []string{"--limit-secret-references=false"},
 			want: without(func(c *serviceaccount.Config) { c.LimitSecretReferences = false }),
-		},
-		"Strict": {
-			args: []string{"--strict-mountable-secrets=false"},
-			want: without(func(c *serviceaccount.Config) { c.StrictMountableSecrets = false }),
 		},
 	}
 	for name, tc := range cases {

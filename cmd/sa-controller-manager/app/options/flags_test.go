@@ -24,7 +24,6 @@ func givenFlags() map[string]string {
 		"admission-control-config-file": "admission.yaml",
 		"pod-token":                     "secret",
 		"limit-secret-references":       "true",
-		"strict-mountable-secrets":      "true",
 		"webhook-excluded-namespaces":   "[ours]",
 		"webhook-bind-address":          "192.0.2.1",
 		"webhook-timeout":               "7s",
@@ -65,7 +64,7 @@ func TestFlagsTwice(t *testing.T) {
 	if !sets.FlagSets["admission plugin"].Changed("pod-token") {
 		t.Error("a second Flags does not know what was given")
 	}
-	if got := o.Admission.apply(serviceaccount.Config{}); got.Mode != serviceaccount.Secret || !got.LimitSecretReferences || !got.StrictMountableSecrets {
+	if got := o.Admission.apply(serviceaccount.Config{}); got.Mode != serviceaccount.Secret || !got.LimitSecretReferences {
 		t.Errorf("the flags are laid over nothing any more: %+v", got)
 	}
 	sets.FlagSet("of the caller")

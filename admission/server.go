@@ -33,16 +33,6 @@ const (
 	idleTimeout = 2 * time.Minute
 
 	maxHeaderBytes = 64 << 10
-
-	// maxStreams limits the concurrent calls of an HTTP/2 connection. The apiserver opens another
-	// connection for more. net/http queues four times as many, at some 6 KiB each, including those
-	// that were reset.
-	maxStreams = 5
-
-	// The limit on unread data of an HTTP/2 connection, and the maximum frame, in bytes. Both are
-	// the minimum of RFC 9113; the default is 1 MiB for each connection.
-	maxUnread = 64<<10 - 1
-	maxFrame  = 16 << 10
 )
 
 // ServerConfig configures a Server.
@@ -62,9 +52,6 @@ type ServerConfig struct {
 	// Ready returns nil when the webhook can answer calls. Its error is the body of /readyz. It
 	// must not block. A nil Ready means always ready.
 	Ready func(context.Context) error
-	// HTTP2 enables HTTP/2. The apiserver uses it only for webhooks with loopback URLs, and it
-	// enlarges the attack surface (CVE-2023-44487).
-	HTTP2 bool
 	// DrainDelay is how long the server answers calls after shutdown has begun and /readyz fails,
 	// so that callers can switch to another replica.
 	DrainDelay time.Duration
@@ -88,17 +75,12 @@ func NewServer(config ServerConfig) *Server {
 	s := &Server{config: config, connections: connlimit.New(connectionLimits(config.MaxInFlight))}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(config.HTTP2)
+	// No HTTP/2: the apiserver uses it only for loopback URLs, and one client could have many calls on
+	// a connection and reset them (CVE-2023-44487).
 	s.http = &http.Server{
 		Handler:   s.handler(),
 		TLSConfig: secured(config.TLS),
 		Protocols: protocols,
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams:          maxStreams,
-			MaxReceiveBufferPerConnection: maxUnread,
-			MaxReceiveBufferPerStream:     maxUnread,
-			MaxReadFrameSize:              maxFrame,
-		},
 		// One deadline for both: each further one wakes a thread for nothing.
 		ReadHeaderTimeout: bodyTimeout,
 		ReadTimeout:       bodyTimeout,
@@ -127,7 +109,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.http.ErrorLog = serverLog(logger)
 	ended := make(chan error, 1)
 	go func() { ended <- s.http.ServeTLS(s.connections.Wrap(s.config.Listener), "", "") }()
-	logger.Info("Serving admission", "address", s.config.Listener.Addr().String(), "http2", s.config.HTTP2)
+	logger.Info("Serving admission", "address", s.config.Listener.Addr().String())
 	select {
 	case err := <-ended:
 		return fmt.Errorf("serve admission on %s: %w", s.config.Listener.Addr(), err)

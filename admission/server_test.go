@@ -159,7 +159,6 @@ func TestServerProtocols(t *testing.T) {
 		want   string
 	}{
 		"default": {reason: "HTTP/1.1, although the client can do HTTP/2", want: "200 HTTP/1.1 ok"},
-		"HTTP/2":  {reason: "by choice", server: func(c *ServerConfig) { c.HTTP2 = true }, want: "200 HTTP/2.0 ok"},
 		"TLS 1.2": {reason: "the oldest", client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, want: "200 HTTP/1.1 ok"},
 		"TLS 1.1": {reason: "too old", client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }, want: `Get "https://localhost/readyz": remote error: tls: protocol version not supported`},
 		"TLS 1.1 allowed": {

@@ -39,7 +39,7 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (checker.Out
 	if err != nil {
 		return checker.Outcome{}, "", err
 	}
-	if err := w.deploy(ctx, binary, 1, "--webhook-http2", "--webhook-bind-address=127.0.0.1", "--webhook-port="+strconv.Itoa(port)); err != nil {
+	if err := w.deploy(ctx, binary, 1, "--webhook-bind-address=127.0.0.1", "--webhook-port="+strconv.Itoa(port)); err != nil {
 		return checker.Outcome{}, "", err
 	}
 	n := workload.NewNamespace("load-pods")

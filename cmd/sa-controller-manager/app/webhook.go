@@ -206,7 +206,6 @@ func (w *webhook) listen(o *options.Webhook, handler http.Handler, metrics *admi
 		Webhook:      handler,
 		MaxInFlight:  o.MaxInFlight,
 		Ready:        func(context.Context) error { return w.ready() },
-		HTTP2:        o.HTTP2,
 		DrainDelay:   o.DrainDelay,
 		DrainTimeout: webhookDrainTimeout,
 		Metrics:      metrics,
@@ -301,9 +300,6 @@ func (w *webhook) tlsConfig(o *options.Webhook) (*tls.Config, error) {
 		MinVersion:     o.MinVersion(),
 		GetCertificate: w.source.GetCertificate,
 		NextProtos:     []string{"http/1.1"},
-	}
-	if o.HTTP2 {
-		config.NextProtos = []string{"h2", "http/1.1"}
 	}
 	if o.ClientCAFile == "" {
 		return config, nil

@@ -32,8 +32,7 @@ import (
 
 // Options say what it does.
 type Options struct {
-	Port  int
-	HTTP2 bool
+	Port int
 	// CAFile is where its certificate goes, which is its own CA.
 	CAFile string
 	// PatchFile has the JSON patch for /mutate; without one nothing is changed.
@@ -61,7 +60,6 @@ func Serve(ctx context.Context, o Options) error {
 	mux.Handle("/validate", &handler{})
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(o.HTTP2)
 	server := &http.Server{
 		Handler: mux, Protocols: protocols, ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},

@@ -21,10 +21,8 @@ const (
 	inTree    = "in-tree plugin"
 	null      = "null webhook"
 	// NullPatch is what ours is compared with.
-	NullPatch      = "null webhook, same patch"
-	nullPatchHTTP2 = "the same, HTTP/2"
-	ours           = "ours"
-	oursHTTP2      = "ours, HTTP/2"
+	NullPatch = "null webhook, same patch"
+	ours      = "ours"
 )
 
 // parallel is how many Pods are created at a time in the second part.

@@ -34,7 +34,7 @@ type pods struct {
 	besides  []*world.World
 	children []*devcluster.Child
 	subjects []subject
-	ports    []int // of ours, ours with HTTP/2, and the null webhooks
+	ports    []int // of ours and the null webhooks
 }
 
 // start brings up everything that is compared, and tries each once.
@@ -42,7 +42,7 @@ func (p *pods) start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Stage, errors.New("the webhooks are not in effect"))
 	defer cancel()
 	var err error
-	if p.ports, err = devcluster.FreePorts(5); err != nil {
+	if p.ports, err = devcluster.FreePorts(3); err != nil {
 		return err
 	}
 	if err := p.startAPIServers(ctx); err != nil {
@@ -78,9 +78,7 @@ func (p *pods) startAPIServers(ctx context.Context) error {
 		{inTree, "bench-in-tree", plugin, true},
 		{null, "bench-null", p.w, false},
 		{NullPatch, "bench-null-patch", p.w, true},
-		{nullPatchHTTP2, "bench-null-patch-http2", p.w, true},
 		{ours, "bench-ours", p.w, true},
-		{oursHTTP2, "bench-ours-http2", p.w, true},
 	}
 	return nil
 }
@@ -94,8 +92,7 @@ func (p *pods) subject(name string) subject {
 	return subject{}
 }
 
-// startOurs has the first process register itself, and the second one answer in a
-// namespace of its own.
+// startOurs has the process register itself.
 func (p *pods) startOurs(ctx context.Context) error {
 	var names, others []string
 	for _, s := range p.subjects {
@@ -108,7 +105,7 @@ func (p *pods) startOurs(ctx context.Context) error {
 	if err := p.w.Follow(ctx, goal, world.Notice(goal), "serviceaccounts", "configmaps"); err != nil {
 		return err
 	}
-	first, err := p.w.Start(world.Ours(p.Binary, world.Manual), "--webhook-port="+strconv.Itoa(p.ports[0]),
+	process, err := p.w.Start(world.Ours(p.Binary, world.Manual), "--webhook-port="+strconv.Itoa(p.ports[0]),
 		"--webhook-registration=url", "--webhook-excluded-namespaces="+strings.Join(others, ","))
 	if err != nil {
 		return err
@@ -121,27 +118,16 @@ func (p *pods) startOurs(ctx context.Context) error {
 	if _, err := goal.Wait(ctx); err != nil {
 		return err
 	}
-	if err := first.AwaitReady(ctx); err != nil {
+	if err := process.AwaitReady(ctx); err != nil {
 		return err
 	}
-	if err := p.awaitEffect(ctx, p.subject(ours)); err != nil {
-		return err
-	}
-	second, err := p.w.Start(world.Ours(p.Binary, world.Manual), "--webhook-port="+strconv.Itoa(p.ports[1]),
-		"--webhook-http2", "--webhook-registration=none", "--controllers=-*")
-	if err != nil {
-		return err
-	}
-	if err := second.AwaitReady(ctx); err != nil {
-		return err
-	}
-	return p.w.CopyRegistration(ctx, p.subject(oursHTTP2).namespace, p.ports[1], nil)
+	return p.awaitEffect(ctx, p.subject(ours))
 }
 
 // startNull gives the null webhooks the patch that ours has answered the same Pod with.
 func (p *pods) startNull(ctx context.Context) error {
 	review, patch := p.file("review.json"), p.file("patch.json")
-	if err := p.null(ctx, p.subject(null), p.ports[2], "-capture-file="+review); err != nil {
+	if err := p.null(ctx, p.subject(null), p.ports[1], "-capture-file="+review); err != nil {
 		return err
 	}
 	err := await.Poll(ctx, func(ctx context.Context) error {
@@ -157,10 +143,7 @@ func (p *pods) startNull(ctx context.Context) error {
 	if err := p.askOurs(ctx, review, patch); err != nil {
 		return err
 	}
-	return errors.Join(
-		p.null(ctx, p.subject(NullPatch), p.ports[3], "-patch-file="+patch),
-		p.null(ctx, p.subject(nullPatchHTTP2), p.ports[4], "-patch-file="+patch, "-http2"),
-	)
+	return p.null(ctx, p.subject(NullPatch), p.ports[2], "-patch-file="+patch)
 }
 
 func (p *pods) file(name string) string { return filepath.Join(p.w.Dir(), name) }

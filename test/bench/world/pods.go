@@ -22,7 +22,7 @@ import (
 const registration = "00-sa-controller-manager"
 
 // CopyRegistration registers a webhook at the given port for one namespace, in all else as
-// the product has registered itself. Without a bundle its CA is the product's, too.
+// the product has registered itself.
 func (w *World) CopyRegistration(ctx context.Context, namespace string, port int, bundle []byte) error {
 	api := w.Client.AdmissionregistrationV1()
 	mutating, err := api.MutatingWebhookConfigurations().Get(ctx, registration, metav1.GetOptions{})
@@ -52,10 +52,7 @@ func (w *World) CopyRegistration(ctx context.Context, namespace string, port int
 func redirect(client *admissionregistrationv1.WebhookClientConfig, port int, bundle []byte) {
 	path := (*client.URL)[strings.LastIndexByte(*client.URL, '/'):]
 	url := fmt.Sprintf("https://127.0.0.1:%d%s", port, path)
-	client.URL = &url
-	if bundle != nil {
-		client.CABundle = bundle
-	}
+	client.URL, client.CABundle = &url, bundle
 }
 
 // MakePod creates a Pod of everyday size.

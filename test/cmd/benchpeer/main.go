@@ -139,7 +139,6 @@ func serveNull(args []string) int {
 	var o nullwebhook.Options
 	flags := flag.NewFlagSet(peer.NullWebhook, flag.ExitOnError)
 	flags.IntVar(&o.Port, "port", 0, "port of 127.0.0.1")
-	flags.BoolVar(&o.HTTP2, "http2", false, "offer HTTP/2 as well")
 	flags.StringVar(&o.CAFile, "ca-file", "", "where its CA goes")
 	flags.StringVar(&o.PatchFile, "patch-file", "", "the patch to answer with")
 	flags.StringVar(&o.CaptureFile, "capture-file", "", "where the first review goes")

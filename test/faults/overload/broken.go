@@ -16,8 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"sa-controller-manager/test/await"
 )
@@ -33,7 +31,6 @@ func WebhookClients() []Client {
 		{name: "huge body", come: hugeBody},
 		{name: "no JSON", come: notJSON},
 		{name: "answers that nobody reads", come: neverReads},
-		{name: "rapid reset", come: rapidReset},
 	}
 }
 
@@ -48,12 +45,12 @@ func plain(ctx context.Context, network, address string) (net.Conn, error) {
 }
 
 // secure dials as kube-apiserver does.
-func secure(ctx context.Context, address string, protocols ...string) (*tls.Conn, error) {
+func secure(ctx context.Context, address string) (*tls.Conn, error) {
 	conn, err := plain(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
-	secured := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}) //nolint:gosec // G402: what it sends is garbage
+	secured := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // G402: what it sends is garbage
 	if err := secured.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -244,22 +241,4 @@ func neverReads(ctx context.Context, address string, v *visit) error {
 	v.struck = true
 	<-ctx.Done()
 	return ctx.Err()
-}
-
-// rapidReset is an attack on HTTP/2 alone.
-func rapidReset(ctx context.Context, address string, v *visit) error {
-	conn, err := secure(ctx, address, http2.NextProtoTLS)
-	if err != nil {
-		return err
-	}
-	if spoken := conn.ConnectionState().NegotiatedProtocol; spoken != http2.NextProtoTLS {
-		return errors.Join(fmt.Errorf("the server speaks %q, want %q", spoken, http2.NextProtoTLS), conn.Close())
-	}
-	s, err := speak(conn)
-	if err != nil {
-		return err
-	}
-	return s.reset(v,
-		hpack.HeaderField{Name: ":method", Value: "POST"}, hpack.HeaderField{Name: ":scheme", Value: "https"},
-		hpack.HeaderField{Name: ":path", Value: "/mutate"}, hpack.HeaderField{Name: ":authority", Value: "webhook"})
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// resets is how many streams a client resets that does so: many times as many as either server
+// resets is how many streams a client resets that does so: many times as many as the server
 // lets wait.
 const resets = 1000
 

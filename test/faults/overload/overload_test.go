@@ -84,7 +84,6 @@ func TestBrokenCallsOnABadServer(t *testing.T) {
 		"huge body read":       {serve: swallows, come: hugeBody, found: []int{8}},
 		"huge body taken":      {reason: "the answer comes first", serve: agrees, come: hugeBody, struck: true, found: []int{7}},
 		"half a body taken":    {reason: "nobody waits until a client is slow", serve: agrees, come: slowBody, found: []int{7}},
-		"reset without HTTP/2": {reason: "it was not negotiated", serve: agrees, come: rapidReset},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -54,7 +54,6 @@ type Webhook struct {
 	ClientCAFile string
 	// ClientNames are the common names that these certificates may have; none means any.
 	ClientNames []string
-	HTTP2       bool
 
 	Registration Registration
 	// StaticDir has the directories that kube-apiserver reads, with RegistrationStatic or before.
@@ -120,7 +119,6 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.TLSMinVersion, "webhook-tls-min-version", o.TLSMinVersion, "Minimum TLS version of the webhook: VersionTLS12 or VersionTLS13.")
 	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile, "PEM `file` with the CAs of the API server's client certificate. With it, only clients with a certificate of one of these CAs may call the webhook; --webhook-client-allowed-names restricts them further.")
 	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames, "Allowed common names of client certificates with --webhook-client-ca-file. Empty means any.")
-	fs.BoolVar(&o.HTTP2, "webhook-http2", o.HTTP2, "Offer HTTP/2 besides HTTP/1.1. The API server uses it only for loopback URLs.")
 	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration), "How the webhook is registered with the API server. \"none\": not by this process. \"url\", \"service\": the leader keeps the two webhook configurations, with a URL or a Service. \"static\": every replica keeps them as files for the kube-apiserver of its own host.")
 	fs.StringVar(&o.StaticDir, "static-registration-dir", o.StaticDir, "With --webhook-registration=static: the absolute path of a `directory` for the files. The MutatingAdmissionWebhook and ValidatingAdmissionWebhook of kube-apiserver read its subdirectories mutating and validating; the serving CA of this host is beside them. With url or service: the files there are removed a minute after the API has the webhook configurations.")
 	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost, "Host of the URL with --webhook-registration=url or static.")

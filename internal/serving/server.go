@@ -11,11 +11,9 @@ import (
 	"net"
 	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sys/unix"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/serving/settings"
@@ -74,29 +72,11 @@ func newServer(logger klog.Logger, listener net.Listener, config *Config) (*Serv
 // listen opens the port at once, so that a port in use is an error at start-up that names the flag
 // to change.
 func listen(o *settings.Port) (net.Listener, error) {
-	config := net.ListenConfig{Control: control(o)}
-	// Opening a local port does not block, so there is nothing to cancel.
-	ln, err := config.Listen(context.Background(), "tcp", o.HostPort())
+	ln, err := net.Listen("tcp", o.HostPort())
 	if err != nil {
 		return nil, fmt.Errorf("open --secure-port %d on --bind-address %s: %w", o.SecurePort, o.BindAddress, err)
 	}
 	return ln, nil
-}
-
-// control sets the socket options of --permit-port-sharing and --permit-address-sharing.
-func control(o *settings.Port) func(_, _ string, conn syscall.RawConn) error {
-	return func(_, _ string, conn syscall.RawConn) error {
-		var errs []error
-		err := conn.Control(func(fd uintptr) {
-			if o.PermitPortSharing {
-				errs = append(errs, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1))
-			}
-			if o.PermitAddressSharing {
-				errs = append(errs, unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1))
-			}
-		})
-		return errors.Join(append(errs, err)...)
-	}
 }
 
 // defaultHTTP2Streams is the same as in KCM (k8s.io/apiserver/pkg/server/secure_serving.go): it

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"sa-controller-manager/admission"
@@ -138,7 +139,7 @@ func (m *manager) newWebhook() (*webhook, error) {
 	// Probes are answered before any plugin, and plugins do not know about them.
 	probed := slices.Concat(admission.Chain{{Name: "probe", Plugin: responder}}, chain)
 	handler := admission.NewWebhook(admission.WebhookConfig{Chain: probed, MaxInFlight: o.MaxInFlight, Metrics: metrics})
-	return w, w.listen(o, handler, metrics)
+	return w, w.listen(m.options, handler, metrics)
 }
 
 // register builds the Registrar for the rules of chain.
@@ -189,8 +190,9 @@ func anyReplicaProves(o *options.Webhook) bool {
 }
 
 // listen opens the port.
-func (w *webhook) listen(o *options.Webhook, handler http.Handler, metrics *admission.Metrics) error {
-	config, err := w.tlsConfig(o)
+func (w *webhook) listen(all *options.Options, handler http.Handler, metrics *admission.Metrics) error {
+	o := &all.Webhook
+	config, err := w.tlsConfig(o, all.SecureServing.TLS.MinVersion)
 	if err != nil {
 		return err
 	}
@@ -295,9 +297,14 @@ func callersHosts(o *options.Webhook) []string {
 	return nil
 }
 
-func (w *webhook) tlsConfig(o *options.Webhook) (*tls.Config, error) {
+// tlsConfig returns the configuration for the port. NewServer raises a lower minVersion to TLS 1.2.
+func (w *webhook) tlsConfig(o *options.Webhook, minVersion string) (*tls.Config, error) {
+	version, err := cliflag.TLSVersion(minVersion)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-min-version: %w", err)
+	}
 	config := &tls.Config{
-		MinVersion:     o.MinVersion(),
+		MinVersion:     version,
 		GetCertificate: w.source.GetCertificate,
 		NextProtos:     []string{"http/1.1"},
 	}

@@ -4,6 +4,7 @@
 package app
 
 import (
+	"crypto/tls"
 	"testing"
 
 	"sa-controller-manager/admission/certs"
@@ -28,6 +29,17 @@ func TestWebhookCallersHosts(t *testing.T) {
 			o := clitest.Parse(t, tc.args...).Webhook
 			testutil.Check(t, "hosts", tc.want, callersHosts(&o))
 		})
+	}
+}
+
+// TestWebhookTLSMinVersion: the flag of the secure port counts for the webhook too.
+func TestWebhookTLSMinVersion(t *testing.T) {
+	t.Parallel()
+	for flag, want := range map[string]uint16{"": tls.VersionTLS12, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13} {
+		o := clitest.Parse(t, "--tls-min-version="+flag)
+		config, err := (&webhook{source: &certs.Source{}}).tlsConfig(&o.Webhook, o.SecureServing.TLS.MinVersion)
+		testutil.Must(t, err)
+		testutil.Check(t, "minimum with "+flag, want, config.MinVersion)
 	}
 }
 

@@ -20,9 +20,6 @@ type Port struct {
 	BindAddress net.IP
 	// SecurePort is the HTTPS port. On the command line 0 turns serving off.
 	SecurePort int
-	// PermitPortSharing and PermitAddressSharing set SO_REUSEPORT and SO_REUSEADDR.
-	PermitPortSharing    bool
-	PermitAddressSharing bool
 	// DisableHTTP2 leaves HTTP/1.1.
 	DisableHTTP2 bool
 	// HTTP2MaxStreams is how many requests a client may have in flight on one

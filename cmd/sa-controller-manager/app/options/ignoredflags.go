@@ -14,7 +14,7 @@ type IgnoredFlag struct {
 	IsSwitch bool
 }
 
-// IgnoredFlags is every flag of KCM v1.37.2 and v1.36.3 that this program does not have, and
+// IgnoredFlags is every flag of KCM v1.37.2 and v1.36.3 that has no effect here, and
 // the two that KCM still takes and no longer shows. A test compares the list with
 // the real binary.
 func IgnoredFlags() []IgnoredFlag {
@@ -115,7 +115,8 @@ func ignoredGroups() []ignoredGroup {
 			values:   "leader-migration-config",
 			switches: "enable-leader-migration"},
 		{of: "the process itself, where KCM differs",
-			values:   "controller-shutdown-timeout controller-start-interval emulated-version min-compatibility-version",
-			switches: "use-service-account-credentials"},
+			values: "controller-shutdown-timeout controller-start-interval emulated-version leader-elect-resource-lock " +
+				"min-compatibility-version",
+			switches: "permit-address-sharing permit-port-sharing use-service-account-credentials"},
 	}
 }

@@ -37,7 +37,13 @@ func NewLeaderElection() LeaderElection {
 
 // AddFlags binds the group to fs.
 func (o *LeaderElection) AddFlags(fs *pflag.FlagSet) {
-	componentbaseoptions.BindLeaderElectionFlags(&o.LeaderElectionConfiguration, fs)
+	all := pflag.NewFlagSet(ProgramName, pflag.ContinueOnError)
+	componentbaseoptions.BindLeaderElectionFlags(&o.LeaderElectionConfiguration, all)
+	all.VisitAll(func(f *pflag.Flag) {
+		if f.Name != "leader-elect-resource-lock" { // ignored: it has one value
+			fs.AddFlag(f)
+		}
+	})
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
 	SetOrigin(fs, asKCM+", where the default is kube-controller-manager", "leader-elect-resource-name")
 }
@@ -48,7 +54,6 @@ func (o *LeaderElection) Validate() []error {
 		return nil
 	}
 	var p Problems
-	p.OneOf("leader-elect-resource-lock", o.ResourceLock, resourcelock.LeasesResourceLock)
 	if msgs := validation.IsDNS1123Subdomain(o.ResourceName); len(msgs) > 0 {
 		p.Add("leader-elect-resource-name", o.ResourceName, "must be the name of a Lease: "+msgs[0])
 	}

@@ -28,18 +28,13 @@ func (o *SecureServing) AddFlags(fs *pflag.FlagSet) {
 		"`IP` address to listen on. 0.0.0.0 or :: means all interfaces and both address families.")
 	fs.IntVar(&o.SecurePort, "secure-port", o.SecurePort,
 		"HTTPS port for health and, behind authentication and authorization, metrics and debugging. 0 disables it.")
-	fs.BoolVar(&o.PermitPortSharing, "permit-port-sharing", o.PermitPortSharing,
-		"Set SO_REUSEPORT on the port, so that several processes can listen on it.")
-	fs.BoolVar(&o.PermitAddressSharing, "permit-address-sharing", o.PermitAddressSharing,
-		"Set SO_REUSEADDR on the port, so that it can be opened while earlier connections are in TIME_WAIT.")
 	fs.BoolVar(&o.DisableHTTP2, "disable-http2-serving", o.DisableHTTP2, "Serve HTTP/1.1 only.")
 	fs.IntVar(&o.HTTP2MaxStreams, "http2-max-streams-per-connection", o.HTTP2MaxStreams,
 		"Limit of concurrent requests of a client on one HTTP/2 connection. 0 means 100.")
 	addTLSFlags(&o.TLS, fs)
 
 	SetOrigin(fs, asKCM+", where the default is 10257", "secure-port")
-	SetOrigin(fs, asKCM, "bind-address", "permit-port-sharing", "permit-address-sharing",
-		"disable-http2-serving", "http2-max-streams-per-connection")
+	SetOrigin(fs, asKCM, "bind-address", "disable-http2-serving", "http2-max-streams-per-connection")
 }
 
 // Validate returns every problem of the group.
@@ -69,7 +64,7 @@ func addTLSFlags(o *settings.TLS, fs *pflag.FlagSet) {
 		"Cipher suites for TLS 1.2 and below, by their names in Go. By default Go chooses. Preferred: "+
 			strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+". Insecure: "+strings.Join(cliflag.InsecureTLSCipherNames(), ", ")+".")
 	fs.StringVar(&o.MinVersion, "tls-min-version", o.MinVersion,
-		"Minimum TLS `version`: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+". By default VersionTLS12.")
+		"Minimum TLS `version`: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+". By default VersionTLS12, which is also the lowest version of the webhook's port.")
 	fs.Int32SliceVar(&o.CurvePreferences, "tls-curve-preferences", o.CurvePreferences,
 		"Key exchange mechanisms, as `numbers` of Go's crypto/tls.CurveID. By default Go chooses.")
 

@@ -77,7 +77,6 @@ func TestValidate(t *testing.T) {
 		},
 
 		// Leader election.
-		"--leader-elect-resource-lock=endpoints": {`--leader-elect-resource-lock "endpoints" must be "leases"`},
 		"--leader-elect-resource-name=A --leader-elect-resource-namespace=kube.system": {
 			`--leader-elect-resource-name "A" must be the name of a Lease: ` + badSubdomain,
 			`--leader-elect-resource-namespace "kube.system" must be the name of a namespace: must not contain dots`,
@@ -123,7 +122,6 @@ func TestValidate(t *testing.T) {
 		"--webhook-tls-private-key-file=tls.key": {`--webhook-tls-cert-file "" must be given together with --webhook-tls-private-key-file`},
 		"--webhook-tls-cert-file=a --webhook-tls-private-key-file=b --webhook-client-ca-file=c": {}, // the start-up reads them
 		"--webhook-client-allowed-names=kube-apiserver":                                         {`--webhook-client-allowed-names "kube-apiserver" needs --webhook-client-ca-file, by which client certificates are verified`},
-		"--webhook-tls-min-version=VersionTLS11":                                                {`--webhook-tls-min-version "VersionTLS11" must be one of "VersionTLS12", "VersionTLS13"`},
 		"--webhook-registration=both":                                                           {`--webhook-registration "both" must be one of "none", "url", "service", "static"`},
 		"--webhook-excluded-namespaces=mine,kube.system":                                        {`--webhook-excluded-namespaces "kube.system" must be the name of a namespace: must not contain dots`},
 		"--webhook-failure-policy=fail":                                                         {`--webhook-failure-policy "fail" must be one of "Fail", "Ignore"`},

@@ -13,7 +13,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
-	cliflag "k8s.io/component-base/cli/flag"
 
 	"sa-controller-manager/admission/registration"
 )
@@ -48,8 +47,7 @@ type Webhook struct {
 	// CertFile and KeyFile are a PEM pair; without them the process creates one.
 	CertFile, KeyFile string
 	// CAOverlap is how long the caBundle keeps a CA that these files no longer need.
-	CAOverlap     time.Duration
-	TLSMinVersion string
+	CAOverlap time.Duration
 	// ClientCAFile restricts clients to those with a certificate of one of its CAs.
 	ClientCAFile string
 	// ClientNames are the common names that these certificates may have; none means any.
@@ -78,7 +76,6 @@ type Webhook struct {
 func newWebhook() Webhook {
 	return Webhook{
 		Port:             10262,
-		TLSMinVersion:    "VersionTLS12",
 		CAOverlap:        10 * time.Minute,
 		Registration:     RegistrationNone,
 		URLHost:          "127.0.0.1",
@@ -116,7 +113,6 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.CertFile, "webhook-tls-cert-file", o.CertFile, "PEM `file` with the webhook's serving certificate, reloaded when it changes. Without it, all replicas get certificates of a serving CA in a Secret.")
 	fs.StringVar(&o.KeyFile, "webhook-tls-private-key-file", o.KeyFile, "PEM `file` with the private key of --webhook-tls-cert-file.")
 	fs.DurationVar(&o.CAOverlap, "webhook-tls-ca-overlap", o.CAOverlap, "With --webhook-tls-cert-file and --webhook-registration=url, service or static: how long the caBundle keeps a CA that was removed from the file. Replace the files of all replicas within that time.")
-	fs.StringVar(&o.TLSMinVersion, "webhook-tls-min-version", o.TLSMinVersion, "Minimum TLS version of the webhook: VersionTLS12 or VersionTLS13.")
 	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile, "PEM `file` with the CAs of the API server's client certificate. With it, only clients with a certificate of one of these CAs may call the webhook; --webhook-client-allowed-names restricts them further.")
 	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames, "Allowed common names of client certificates with --webhook-client-ca-file. Empty means any.")
 	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration), "How the webhook is registered with the API server. \"none\": not by this process. \"url\", \"service\": the leader keeps the two webhook configurations, with a URL or a Service. \"static\": every replica keeps them as files for the kube-apiserver of its own host.")
@@ -146,7 +142,6 @@ func (o *Webhook) Validate() []error {
 	if len(o.ClientNames) > 0 && o.ClientCAFile == "" {
 		p.Add("webhook-client-allowed-names", strings.Join(o.ClientNames, ","), "needs --webhook-client-ca-file, by which client certificates are verified")
 	}
-	p.OneOf("webhook-tls-min-version", o.TLSMinVersion, "VersionTLS12", "VersionTLS13")
 	p.OneOf("webhook-registration", string(o.Registration), string(RegistrationNone), string(RegistrationURL), string(RegistrationService), string(RegistrationStatic))
 	p.OneOf("webhook-failure-policy", o.FailurePolicy, string(admissionregistrationv1.Fail), string(admissionregistrationv1.Ignore))
 	if o.MaxInFlight <= 0 {
@@ -193,13 +188,4 @@ func (o *Webhook) validateStatic() []error {
 		p.Add("webhook-url-host", o.URLHost, "must be a loopback address with --webhook-registration=static: each kube-apiserver calls the replica on its own host")
 	}
 	return p
-}
-
-// MinVersion returns the minimum TLS version. Validate must have passed.
-func (o *Webhook) MinVersion() uint16 {
-	version, err := cliflag.TLSVersion(o.TLSMinVersion)
-	if err != nil {
-		panic(err)
-	}
-	return version
 }

@@ -4,7 +4,6 @@
 package options
 
 import (
-	"crypto/tls"
 	"net"
 	"testing"
 )
@@ -31,15 +30,5 @@ func TestWebhookBindAddress(t *testing.T) {
 				t.Errorf("%s\nbinds %s, want %s", tc.reason, got, tc.want)
 			}
 		})
-	}
-}
-
-func TestWebhookTLSMinVersion(t *testing.T) {
-	t.Parallel()
-	for flag, want := range map[string]uint16{"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13} {
-		o := parse(t, "--webhook-tls-min-version="+flag).Webhook
-		if got := o.MinVersion(); got != want {
-			t.Errorf("%s is %#x, want %#x", flag, got, want)
-		}
 	}
 }

@@ -53,7 +53,7 @@ func kcmTable() []kcmFlags {
 		{"kube-api-qps kube-api-burst", "a limit would throttle the admission of Pods", nil},
 		{"feature-gates", "our process has none", nil},
 		{"leader-elect", "our replicas always elect a leader", nil},
-		{"leader-elect-resource-lock leader-elect-resource-name leader-elect-resource-namespace", "that Lease is kube-controller-manager's", nil},
+		{"leader-elect-resource-name leader-elect-resource-namespace", "that Lease is kube-controller-manager's", nil},
 	}
 }
 

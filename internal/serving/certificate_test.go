@@ -14,18 +14,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/serving/settings"
 	"sa-controller-manager/internal/testutil"
 )
 
 // keptCert is the certificate in dir, "" if there is none and none can be made.
-func keptCert(t *testing.T, logger klog.Logger, dir string) (string, error) {
+func keptCert(t *testing.T, dir string) (string, error) {
 	t.Helper()
-	content, err := certificate(logger, "sa-controller-manager", &settings.Port{TLS: settings.TLS{CertDir: dir}})
+	content, err := certificate("sa-controller-manager", &settings.Port{TLS: settings.TLS{CertDir: dir}})
 	if err != nil {
 		return "", err
 	}
@@ -40,9 +38,9 @@ func keptCert(t *testing.T, logger klog.Logger, dir string) (string, error) {
 func TestKeptCertificate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, err := keptCert(t, klog.Logger{}, dir)
+	first, err := keptCert(t, dir)
 	testutil.Must(t, err)
-	if again, err := keptCert(t, klog.Logger{}, dir); err != nil || again != first {
+	if again, err := keptCert(t, dir); err != nil || again != first {
 		t.Errorf("the certificate of the first start is not found again: %v", err)
 	}
 	var files []string
@@ -52,49 +50,20 @@ func TestKeptCertificate(t *testing.T) {
 		files = append(files, entry.Name())
 	}
 	testutil.Check(t, "files", []string{"sa-controller-manager" + ".crt", "sa-controller-manager" + ".key"}, files)
-	// The user may have moved the certificate on purpose.
-	testutil.Must(t, os.Remove(filepath.Join(dir, "sa-controller-manager"+".key")))
-	if _, err := keptCert(t, klog.Logger{}, dir); err == nil || !strings.Contains(err.Error(), "--cert-dir") {
-		t.Errorf("a certificate without its key: %v", err)
-	}
-}
-
-// TestKeyWithoutCertificate: a process was killed between the two files, or somebody has
-// taken the certificate away. The key may be needed with it.
-func TestKeyWithoutCertificate(t *testing.T) {
-	t.Parallel()
-	var logged []string
-	logger := funcr.New(func(_, line string) { logged = append(logged, line) }, funcr.Options{})
-	dir := t.TempDir()
-	path := filepath.Join(dir, "sa-controller-manager"+".key")
-	write := func(path, content string) {
-		t.Helper()
-		testutil.Must(t, os.WriteFile(path, []byte(content), 0o600))
-	}
-	holds := func(path, want string) {
-		t.Helper()
-		if got, err := os.ReadFile(path); err != nil || string(got) != want {
-			t.Errorf("%s holds another key: %v", path, err)
+	// The user may have moved one of them on purpose, or a process was killed between the two files.
+	for moved, stays := range map[string]string{".key": ".crt", ".crt": ".key"} {
+		path := filepath.Join(dir, "sa-controller-manager")
+		kept, err := os.ReadFile(path + stays)
+		testutil.Must(t, err)
+		testutil.Must(t, os.Rename(path+moved, path+".moved"))
+		if _, err := keptCert(t, dir); err == nil || !strings.Contains(err.Error(), "--cert-dir") || !strings.Contains(err.Error(), path+moved) {
+			t.Errorf("without %s: %v", moved, err)
 		}
+		now, err := os.ReadFile(path + stays)
+		testutil.Must(t, err)
+		testutil.Check(t, stays, string(kept), string(now))
+		testutil.Must(t, os.Rename(path+".moved", path+moved))
 	}
-	write(path, "former")
-	first, err := keptCert(t, logger, dir)
-	testutil.Must(t, err)
-	if again, err := keptCert(t, logger, dir); err != nil || again != first {
-		t.Errorf("the new pair is not found again: %v", err)
-	}
-	holds(path+".old", "former")
-	want := `"level"=0 "msg"="Renamed a private key without certificate in --cert-dir to create a new pair" "file"="` + path + `.old"`
-	testutil.Check(t, "log", []string{want}, logged)
-
-	// Again: there is no name left.
-	testutil.Must(t, os.Remove(filepath.Join(dir, "sa-controller-manager"+".crt")))
-	write(path, "second")
-	if _, err := keptCert(t, logger, dir); err == nil || !strings.Contains(err.Error(), ".key has no certificate, and sa-controller-manager.key.old is there too") {
-		t.Errorf("with two keys: %v", err)
-	}
-	holds(path, "second")
-	holds(path+".old", "former")
 }
 
 func TestSelfSigned(t *testing.T) {

@@ -32,7 +32,7 @@ type Server struct {
 }
 
 // New opens the port. With port 0 the server is a no-op.
-func New(logger klog.Logger, config Config) (*Server, error) {
+func New(config Config) (*Server, error) {
 	if config.Port.SecurePort == 0 {
 		return &Server{}, nil
 	}
@@ -40,19 +40,19 @@ func New(logger klog.Logger, config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := newServer(logger, listener, &config)
+	server, err := newServer(listener, &config)
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return server, nil
 }
 
-func newServer(logger klog.Logger, listener net.Listener, config *Config) (*Server, error) {
+func newServer(listener net.Listener, config *Config) (*Server, error) {
 	auth, err := newAuthFilter(config)
 	if err != nil {
 		return nil, err
 	}
-	tls, err := newServingTLS(logger, config, auth.clientCA)
+	tls, err := newServingTLS(config, auth.clientCA)
 	if err != nil {
 		return nil, err
 	}

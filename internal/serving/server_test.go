@@ -41,7 +41,7 @@ func serve(t *testing.T, live []Check, changes ...func(*Config)) (server *Server
 	for _, change := range changes {
 		change(o)
 	}
-	server, err = newServer(klog.Logger{}, listener, o)
+	server, err = newServer(listener, o)
 	testutil.Must(t, err)
 	return server, testutil.Start(t, func(ctx context.Context) error { return server.Run(klog.NewContext(ctx, klog.Logger{})) })
 }
@@ -264,13 +264,13 @@ func TestNew(t *testing.T) {
 	config.Port.BindAddress, config.Port.SecurePort = net.IPv4(127, 0, 0, 1), taken.Addr().(*net.TCPAddr).Port
 
 	t.Run("PortTaken", func(t *testing.T) {
-		_, err := New(klog.Logger{}, config)
+		_, err := New(config)
 		if err == nil || !strings.Contains(err.Error(), "--secure-port") || !strings.Contains(err.Error(), "--bind-address 127.0.0.1") {
 			t.Errorf("got %v, want an error that names the flags", err)
 		}
 	})
 	t.Run("Off", func(t *testing.T) {
-		server, err := New(klog.Logger{}, Config{})
+		server, err := New(Config{})
 		testutil.Must(t, err)
 		if server.Addr() != nil {
 			t.Errorf("serves on %s, want nothing", server.Addr())
@@ -283,7 +283,7 @@ func TestNew(t *testing.T) {
 	})
 	t.Run("PortFree", func(t *testing.T) {
 		taken.Close()
-		server, err := New(klog.Logger{}, config)
+		server, err := New(config)
 		testutil.Must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	cliflag "k8s.io/component-base/cli/flag"
-	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/serving/settings"
 )
@@ -36,7 +35,7 @@ type servingTLS struct {
 // newServingTLS reads all files once. With a nil clientCA clients are not asked for a certificate.
 // The handshake does not verify client certificates: authentication does, and responds with 401 to
 // an invalid one.
-func newServingTLS(logger klog.Logger, config *Config, clientCA dynamiccertificates.CAContentProvider) (*servingTLS, error) {
+func newServingTLS(config *Config, clientCA dynamiccertificates.CAContentProvider) (*servingTLS, error) {
 	base, err := tlsConfig(&config.Port)
 	if err != nil {
 		return nil, err
@@ -44,7 +43,7 @@ func newServingTLS(logger klog.Logger, config *Config, clientCA dynamiccertifica
 	if clientCA != nil {
 		base.ClientAuth = tls.RequestClientCert
 	}
-	cert, err := certificate(logger, config.Name, &config.Port)
+	cert, err := certificate(config.Name, &config.Port)
 	if err != nil {
 		return nil, err
 	}
@@ -101,25 +100,6 @@ func tlsConfig(o *settings.Port) (*tls.Config, error) {
 		config.NextProtos = []string{"http/1.1"}
 	}
 	return config, nil
-}
-
-// certificate returns the configured certificate, which is reloaded, or a self-signed one.
-func certificate(logger klog.Logger, name string, o *settings.Port) (dynamiccertificates.CertKeyContentProvider, error) {
-	if o.TLS.CertFile != "" {
-		content, err := dynamiccertificates.NewDynamicServingContentFromFiles("serving-cert", o.TLS.CertFile, o.TLS.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("--tls-cert-file %q with --tls-private-key-file %q: %w", o.TLS.CertFile, o.TLS.KeyFile, err)
-		}
-		return content, nil
-	}
-	if o.TLS.CertDir != "" {
-		return keptCertificate(logger, name, o.BindAddress, o.TLS.CertDir)
-	}
-	cert, key, err := selfSigned(o.BindAddress)
-	if err != nil {
-		return nil, fmt.Errorf("make serving certificate: %w", err)
-	}
-	return dynamiccertificates.NewStaticCertKeyContent("self-signed", cert, key)
 }
 
 func sniCertificates(o *settings.TLS) ([]dynamiccertificates.SNICertKeyContentProvider, error) {

@@ -155,7 +155,7 @@ func (m *manager) buildSecurePort() error {
 
 func (m *manager) openSecurePort(authn settings.Authentication, authz settings.Authorization, live, ready []serving.Check) (*serving.Server, error) {
 	o := m.options
-	return serving.New(m.logger, serving.Config{
+	return serving.New(serving.Config{
 		Name:           options.ProgramName,
 		Version:        version.Get().GitVersion,
 		Port:           o.SecureServing.Port,

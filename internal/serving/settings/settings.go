@@ -63,8 +63,6 @@ type Authentication struct {
 	// SkipLookup disables the lookup of missing settings in the ConfigMap
 	// kube-system/extension-apiserver-authentication.
 	SkipLookup bool
-	// TolerateLookupFailure has no effect: see its flag.
-	TolerateLookupFailure bool
 	// CacheTTL is how long the result of a TokenReview is cached.
 	CacheTTL time.Duration
 	// ClientCAFile has the CAs of client certificates.

@@ -34,16 +34,14 @@ func (o *Authentication) AddFlags(fs *pflag.FlagSet) {
 		"Kubeconfig `file` for the API server that reviews the tokens of clients (create tokenreviews). Without it the in-cluster "+
 			"configuration is used; without that, tokens are not accepted and no CA is looked up.")
 	fs.BoolVar(&o.SkipLookup, "authentication-skip-lookup", o.SkipLookup,
-		"Do not read a CA file that is not given from the ConfigMap kube-system/extension-apiserver-authentication.")
-	fs.BoolVar(&o.TolerateLookupFailure, "authentication-tolerate-lookup-failure", o.TolerateLookupFailure,
-		"Without effect: the lookup is retried until it succeeds and never ends the process.")
+		"Do not read a CA file that is not given from the ConfigMap kube-system/extension-apiserver-authentication. "+
+			"Otherwise it is read again until that succeeds.")
 	fs.DurationVar(&o.CacheTTL, "authentication-token-webhook-cache-ttl", o.CacheTTL, "How long the review of a token is cached.")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
 		"PEM `file` with the CA of client certificates, whose common name is the user and whose organizations are the groups. The file is reloaded when it changes.")
 	addRequestHeaderFlags(&o.RequestHeader, fs)
 
 	SetOrigin(fs, asKCM, "authentication-kubeconfig", "authentication-skip-lookup", "authentication-token-webhook-cache-ttl", "client-ca-file")
-	SetOrigin(fs, asKCM+", which ends when the lookup fails without it", "authentication-tolerate-lookup-failure")
 }
 
 func addRequestHeaderFlags(o *settings.RequestHeader, fs *pflag.FlagSet) {
@@ -85,5 +83,37 @@ func validateRequestHeader(o *settings.RequestHeader) []error {
 		p.Add("requestheader-uid-headers", strings.Join(o.UIDHeaders, ","), "must have X-Remote-Uid among them")
 	}
 	slices.SortFunc(p, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return p
+}
+
+// Authorization has the flags for authorization at the secure port. Defaults and
+// meaning are those of KCM (k8s.io/apiserver/pkg/server/options/authorization.go).
+type Authorization struct{ settings.Authorization }
+
+func newAuthorization() Authorization {
+	return Authorization{settings.Authorization{
+		AlwaysAllowPaths: []string{"/healthz", "/readyz", "/livez"},
+		AllowCacheTTL:    10 * time.Second,
+		DenyCacheTTL:     10 * time.Second,
+	}}
+}
+
+// AddFlags binds the group to fs.
+func (o *Authorization) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.Kubeconfig, "authorization-kubeconfig", o.Kubeconfig,
+		"Kubeconfig `file` for the API server that authorizes clients (create subjectaccessreviews). Without it the in-cluster "+
+			"configuration is used; without that, only the group system:masters may read more than --authorization-always-allow-paths.")
+	fs.StringSliceVar(&o.AlwaysAllowPaths, "authorization-always-allow-paths", o.AlwaysAllowPaths,
+		"`Paths` that are served to any client without authorization. A path that ends in '*' is a prefix.")
+	fs.DurationVar(&o.AllowCacheTTL, "authorization-webhook-cache-authorized-ttl", o.AllowCacheTTL, "How long an allowed request is cached.")
+	fs.DurationVar(&o.DenyCacheTTL, "authorization-webhook-cache-unauthorized-ttl", o.DenyCacheTTL, "How long a denied request is cached.")
+	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
+}
+
+// Validate returns every problem of the group.
+func (o *Authorization) Validate() []error {
+	var p Problems
+	p.NotNegative("authorization-webhook-cache-authorized-ttl", o.AllowCacheTTL)
+	p.NotNegative("authorization-webhook-cache-unauthorized-ttl", o.DenyCacheTTL)
 	return p
 }

@@ -222,7 +222,7 @@ func TestDryRunTable(t *testing.T) {
 		"--controllers":                      "*,-serviceaccount,bootstrapsigner,tokencleaner *,-serviceaccount-controller carried over controllers that are off stay off",
 		"--use-service-account-credentials":  "true - without meaning our process is one user",
 		"--leader-elect":                     "true - without meaning our replicas always elect a leader",
-		"--service-cluster-ip-range":         "10.96.0.0/16 - without meaning is about node-ipam-controller",
+		"--service-cluster-ip-range":         "10.96.0.0/16 - without meaning is about other controllers",
 		"--bind-address":                     "127.0.0.1 - without meaning is about its own process",
 	} {
 		if got := row(flag); got != flag+" "+want {

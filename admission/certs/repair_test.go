@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/stateobject"
@@ -53,7 +52,7 @@ func TestManagedRepairs(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				client := fake.NewClientset()
 				sink := &recorded{}
-				m := run(t, ManagedConfig{Client: client, Recorder: events.NewRecorderTo(sink, clock.RealClock{})})
+				m := run(t, ManagedConfig{Client: client, Recorder: events.NewRecorderTo(sink)})
 				before, bundle := m.current.Load().serving, m.CABundle()
 				previous := string(secretOf(t, client).Data[keyActiveKey])
 				var empty bool
@@ -78,7 +77,7 @@ func TestManagedRepairs(t *testing.T) {
 // recorded is a sink that keeps of an Event which object it regards and its reason.
 type recorded struct{ all []string }
 
-func (r *recorded) Eventf(regarding, _ runtime.Object, _, reason, _, _ string, _ ...any) {
+func (r *recorded) Event(regarding runtime.Object, _, reason, _ string) {
 	r.all = append(r.all, regarding.(*corev1.ObjectReference).Name+" "+reason)
 }
 

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/internal/events"
@@ -40,7 +39,7 @@ func scanning(t *testing.T, w *world) (*Scanner, metrics.KubeRegistry) {
 	t.Helper()
 	registry := metrics.NewKubeRegistry()
 	s := NewScanner(ScannerConfig{
-		Finder: w.finder(), Recorder: events.NewRecorderTo(w, clock.RealClock{}), Metrics: NewMetrics(registry.MustRegister),
+		Finder: w.finder(), Recorder: events.NewRecorderTo(w), Metrics: NewMetrics(registry.MustRegister),
 		Process: &corev1.ObjectReference{Kind: "Lease", Name: "us"},
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -32,6 +32,7 @@ type world struct {
 	mu       sync.Mutex
 	requests []string
 	warnings []string
+	seen     int   // warnings by the last call of told
 	down     error // what lists of Pods fail with
 }
 
@@ -75,12 +76,15 @@ func (w *world) page(action clienttesting.Action) (bool, runtime.Object, error) 
 	return true, pods, nil
 }
 
-// Eventf makes it a sink of Events.
-func (w *world) Eventf(regarding, _ runtime.Object, _, reason, _, note string, args ...any) {
+// Event makes it a sink of Events, which counts a repetition in the Event that is there.
+func (w *world) Event(regarding runtime.Object, _, reason, note string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	object := regarding.(*corev1.ObjectReference)
-	w.warnings = append(w.warnings, fmt.Sprintf("%s %s/%s: %s", reason, object.Kind, object.Name, fmt.Sprintf(note, args...)))
+	warning := fmt.Sprintf("%s %s/%s: %s", reason, object.Kind, object.Name, note)
+	if !slices.Contains(w.warnings, warning) {
+		w.warnings = append(w.warnings, warning)
+	}
 }
 
 // asked are the requests since it was called last.
@@ -95,8 +99,8 @@ func (w *world) asked() []string {
 func (w *world) told() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	told := w.warnings
-	w.warnings = nil
+	told := w.warnings[w.seen:]
+	w.seen = len(w.warnings)
 	return told
 }
 

@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -197,11 +196,11 @@ func (a *apiserver) counts() (probes, writes int) {
 	return a.probes, a.writes
 }
 
-// Eventf makes it a sink of Events.
-func (a *apiserver) Eventf(_, _ runtime.Object, _, reason, _, note string, args ...any) {
+// Event makes it a sink of Events.
+func (a *apiserver) Event(_ runtime.Object, _, reason, note string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.warnings = append(a.warnings, reason+": "+fmt.Sprintf(note, args...))
+	a.warnings = append(a.warnings, reason+": "+note)
 }
 
 // recorded are the warnings so far.

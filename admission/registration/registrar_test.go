@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/events"
@@ -29,7 +28,7 @@ import (
 )
 
 func (a *apiserver) config() Config {
-	return Config{Spec: urlSpec(), Client: a, ServingCA: a.ca, Responder: &a.responds, Recorder: events.NewRecorderTo(a, clock.RealClock{})}
+	return Config{Spec: urlSpec(), Client: a, ServingCA: a.ca, Responder: &a.responds, Recorder: events.NewRecorderTo(a)}
 }
 
 // run starts a Registrar in the bubble, which leads. It ends before the test does.

@@ -20,7 +20,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/controllers/informers"
@@ -54,12 +53,7 @@ func NewWorld(now time.Time, live ...runtime.Object) *World {
 }
 
 // Recorder records into the world.
-func (w *World) Recorder() *events.Recorder {
-	if w.Clock == nil {
-		return events.NewRecorderTo(&w.Recorded, clock.RealClock{})
-	}
-	return events.NewRecorderTo(&w.Recorded, w.Clock)
-}
+func (w *World) Recorder() *events.Recorder { return events.NewRecorderTo(&w.Recorded) }
 
 // Start runs a controller on informers until the test ends or stop is called. It needs a synctest
 // bubble.
@@ -165,8 +159,7 @@ func (w *World) Events() []string {
 	var reasons []string
 	lines := w.Recorded.Lines()
 	for _, line := range lines[w.seen:] {
-		_, event, _ := strings.Cut(line, ": ")
-		reasons = append(reasons, strings.Join(strings.Fields(event)[:2], " "))
+		reasons = append(reasons, strings.Split(line, ": ")[1])
 	}
 	w.seen = len(lines)
 	return reasons

@@ -42,7 +42,7 @@ func TestAKeyRingDecides(t *testing.T) {
 		}
 		testutil.Check(t, "status of a key that is not accepted", "key NEXT signs; not confirmed by the apiserver: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
 		testutil.Check(t, "Events", []string{
-			`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "NEXT": the apiserver refuses its tokens: [invalid bearer token]; is its public key in the apiserver's --service-account-key-file?`,
+			`sa-controller-manager: Warning SigningKeyRefused: the apiserver refuses tokens signed with key "NEXT": the apiserver refuses its tokens: [invalid bearer token]; is its public key in the apiserver's --service-account-key-file?`,
 		}, a.told())
 		server.learn(keys.next)
 		time.Sleep(maxBackoff)
@@ -93,8 +93,8 @@ func TestANextKeySignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 			"Activated a new signing key algorithm=ES256 keyID=NEXT",
 		}, a.said())
 		testutil.Check(t, "Events", []string{
-			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: the apiserver refuses its tokens: [invalid bearer token]`,
-			`sa-controller-manager: Normal SigningKeyActivated Activate: key "NEXT" signs from now on`,
+			`sa-controller-manager: Warning SigningKeyWaits: key "NEXT" does not sign yet: the apiserver refuses its tokens: [invalid bearer token]`,
+			`sa-controller-manager: Normal SigningKeyActivated: key "NEXT" signs from now on`,
 		}, a.told())
 
 		probes := len(a.reviewed())

@@ -24,7 +24,7 @@ func TestNextKeyWaitsForPreviousKept(t *testing.T) {
 		time.Sleep(time.Hour)
 		testutil.Check(t, "key that signs while no file has the previous one", "OLD", a.signs())
 		testutil.Check(t, "Events", []string{
-			`sa-controller-manager: Warning SigningKeyWaits Activate: key "NEXT" does not sign yet: key OLD, which signs, is in no verification file: ` +
+			`sa-controller-manager: Warning SigningKeyWaits: key "NEXT" does not sign yet: key OLD, which signs, is in no verification file: ` +
 				"give it with --service-account-key-file first, or use --service-account-key-ring",
 		}, a.told())
 		kept.Store(true)

@@ -147,7 +147,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		"WrongIssuer": {
 			reason:  "the discovery document has the right issuer, with which the key is accepted",
 			world:   func(c *Config, _ *apiserver) { c.Issuer = "https://wrong.example.com" },
-			trouble: wrongIssuer, result: "unknown", event: "Warning WrongServiceAccountIssuer Verify: " + wrongIssuer,
+			trouble: wrongIssuer, result: "unknown", event: "Warning WrongServiceAccountIssuer: " + wrongIssuer,
 		},
 		"WrongIssuerUnknownKey": {
 			reason:  "the key is refused with the right issuer too",
@@ -196,7 +196,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 					log = []string{"kube-apiserver has not confirmed the signing key keyID=OLD reason=" + tc.trouble}
 				}
 				if tc.result == "refused" { // only the apiserver's own verdict is worth an Event about the key at the start
-					events = []string{`sa-controller-manager: Warning SigningKeyRefused Verify: the apiserver refuses tokens signed with key "OLD": ` +
+					events = []string{`sa-controller-manager: Warning SigningKeyRefused: the apiserver refuses tokens signed with key "OLD": ` +
 						tc.trouble + "; is its public key in the apiserver's --service-account-key-file?"}
 				}
 				testutil.Check(t, tc.reason+": status", status, a.named(a.Status()))

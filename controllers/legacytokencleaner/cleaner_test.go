@@ -226,18 +226,18 @@ func TestNotesSayWhatToDo(t *testing.T) {
 	}{
 		"Marked": {
 			secret: tokenSecret(usedOn("2023-01-05")),
-			want: `app-token: Normal LegacyTokenMarkedInvalid MarkInvalid: the token of ServiceAccount "app" was not used for 720h0m0s (last use: 2023-01-05), and no Pod uses the Secret: ` +
+			want: `app-token: Normal LegacyTokenMarkedInvalid: the token of ServiceAccount "app" was not used for 720h0m0s (last use: 2023-01-05), and no Pod uses the Secret: ` +
 				`kube-apiserver refuses the token from now on, and the Secret is deleted after another 720h0m0s; removing the label ` +
 				`kubernetes.io/legacy-token-invalid-since brings the token back; the annotation sa-controller-manager/keep=true keeps the Secret`,
 		},
 		"WouldDelete": {
 			change: dryRun, secret: tokenSecret(invalidSince(longAgo)),
-			want: `app-token: Normal LegacyTokenWouldBeDeleted Delete: the token of ServiceAccount "app" has been invalid since 2022-12-27 (last use: none): ` +
+			want: `app-token: Normal LegacyTokenWouldBeDeleted: the token of ServiceAccount "app" has been invalid since 2022-12-27 (last use: none): ` +
 				`the Secret would be deleted, but for the dry run; the annotation sa-controller-manager/keep=true keeps the Secret`,
 		},
 		"Tried": {
 			secret: tokenSecret(invalidSince(longAgo), usedOn(today)),
-			want: `app-token: Warning InvalidLegacyTokenTried MarkInvalid: a client still uses the token of ServiceAccount "app", which has been invalid since 2022-12-27, ` +
+			want: `app-token: Warning InvalidLegacyTokenTried: a client still uses the token of ServiceAccount "app", which has been invalid since 2022-12-27, ` +
 				`and was refused on 2023-05-10: give it another token, or remove the label kubernetes.io/legacy-token-invalid-since; ` +
 				`the annotation sa-controller-manager/keep=true keeps the Secret`,
 		},

@@ -46,8 +46,8 @@ func TestAChangeOfTheRootCA(t *testing.T) {
 		testutil.Check(t, "published after the end", "B", p.published())
 		testutil.Check(t, "state after the end", "B", c.stored())
 		testutil.Check(t, "Events", []string{
-			"process: Normal RootCAOverlapBegan Publish: the root CA has changed; the previous one (A) is published beside it until " + c.began.Add(time.Hour).UTC().Format(time.RFC3339),
-			"process: Normal RootCAOverlapEnded Publish: a previous root CA (A) is not published any more",
+			"process: Normal RootCAOverlapBegan: the root CA has changed; the previous one (A) is published beside it until " + c.began.Add(time.Hour).UTC().Format(time.RFC3339),
+			"process: Normal RootCAOverlapEnded: a previous root CA (A) is not published any more",
 		}, c.recorded())
 		c.requests()
 
@@ -68,7 +68,7 @@ func TestTheFileOfTheNextLeaderIsOlder(t *testing.T) {
 		told := len(c.recorded())
 		second := c.start("A", time.Hour)
 		testutil.Check(t, "published", "AB", second.published())
-		testutil.Check(t, "Event", "process: Warning RootCAFileIsOlder Publish: the root CA file of this process holds A, which another file has replaced: "+
+		testutil.Check(t, "Event", "process: Warning RootCAFileIsOlder: the root CA file of this process holds A, which another file has replaced: "+
 			"unless that was taken back, copy the newer --root-ca-file here before the overlap ends and its root CA is not published any more", c.recorded()[told+1])
 		time.Sleep(2 * resyncInterval)
 		testutil.Check(t, "Events", told+2, len(c.recorded()))
@@ -149,7 +149,7 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 				testutil.Check(t, "state", "B A@1h0m0s", c.stored())
 				var told string
 				if lines := c.recorded(); len(lines) > 1 {
-					_, told, _ = strings.Cut(lines[1], "RootCAStateRepaired Repair: ")
+					_, told, _ = strings.Cut(lines[1], "RootCAStateRepaired: ")
 				}
 				testutil.Check(t, "Event", tc.told, told)
 			})
@@ -167,7 +167,7 @@ func TestTheStateIsMissing(t *testing.T) {
 		testutil.Check(t, "published at the start", "A", p.published())
 		p.offer("B")
 		testutil.Check(t, "published after the change", "BA", p.published())
-		testutil.Check(t, "first Event", `process: Warning RootCAStateUnavailable Publish: secrets "sa-controller-manager-root-ca" not found, `+
+		testutil.Check(t, "first Event", `process: Warning RootCAStateUnavailable: secrets "sa-controller-manager-root-ca" not found, `+
 			`and this process may not create it: apply manifests/permissions, or "kubectl -n kube-system create secret generic sa-controller-manager-root-ca"; `+
 			`until that is fixed a restart may end the overlap of a previous root CA before its time`, c.recorded()[0])
 		time.Sleep(time.Minute)

@@ -362,7 +362,7 @@ func TestAnImmutableOneIsTold(t *testing.T) {
 		w.Start(t, w.Run)
 		time.Sleep(24 * time.Hour)
 		testutil.Check(t, "requests in a day", []string{}, w.requests())
-		testutil.Check(t, "Events", []string{"kube-root-ca.crt: Warning ImmutableRootCA Publish: the ConfigMap is immutable and does not hold the root CA bundle as it is now: " +
+		testutil.Check(t, "Events", []string{"kube-root-ca.crt: Warning ImmutableRootCA: the ConfigMap is immutable and does not hold the root CA bundle as it is now: " +
 			"delete it, it is created again at once"}, w.recorded())
 	})
 }

@@ -14,10 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	clientevents "k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/testutil"
@@ -47,8 +46,8 @@ func TestEveryDeletionIsSaid(t *testing.T) {
 			}
 			var log bytes.Buffer
 			ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(0))))
-			recorded := clientevents.NewFakeRecorder(10)
-			deleted, err := Delete(ctx, client, events.NewRecorderTo(recorded, clock.RealClock{}), Observe(secret), "Tidied", "nobody needs it")
+			recorded := record.NewFakeRecorder(10)
+			deleted, err := Delete(ctx, client, events.NewRecorderTo(recorded), Observe(secret), "Tidied", "nobody needs it")
 			if deleted != tc.deleted || !errors.Is(err, tc.wantErr) {
 				t.Fatalf("got %v and %v, want %v and %v", deleted, err, tc.deleted, tc.wantErr)
 			}

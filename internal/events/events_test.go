@@ -6,19 +6,23 @@ package events
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -38,27 +42,23 @@ func send(t *testing.T) *sending {
 	t.Helper()
 	s := &sending{client: fake.NewClientset()}
 	s.Recorder = NewRecorder(s.client, component)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- s.Run(ctx) }()
-	s.stop = func() {
-		t.Helper()
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	}
-	synctest.Wait()
+	s.stop = testutil.Start(t, s.Run)
 	return s
 }
 
+// warn records a Warning a moment after the last one: names of Events are made from the time.
+func (s *sending) warn(about *corev1.ObjectReference, reason, note string) {
+	time.Sleep(time.Millisecond)
+	s.Warn(about, reason, "Try", note)
+}
+
 // received are the Events that the API has, by their notes.
-func (s *sending) received(t *testing.T) []eventsv1.Event {
+func (s *sending) received(t *testing.T) []corev1.Event {
 	t.Helper()
 	synctest.Wait()
-	list, err := s.client.EventsV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
+	list, err := s.client.CoreV1().Events(metav1.NamespaceAll).List(t.Context(), metav1.ListOptions{})
 	testutil.Must(t, err)
-	slices.SortFunc(list.Items, func(a, b eventsv1.Event) int { return cmp.Compare(a.Note, b.Note) })
+	slices.SortFunc(list.Items, func(a, b corev1.Event) int { return cmp.Compare(a.Message, b.Message) })
 	return list.Items
 }
 
@@ -66,85 +66,180 @@ func (s *sending) notes(t *testing.T) []string {
 	t.Helper()
 	notes := []string{}
 	for _, event := range s.received(t) {
-		notes = append(notes, event.Note)
+		notes = append(notes, event.Message)
 	}
 	return notes
+}
+
+// fail has the API answer every create of an Event in a namespace with err.
+func (s *sending) fail(namespace string, err error) {
+	s.client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		return action.GetNamespace() == namespace, nil, err
+	})
 }
 
 func TestEventsReachTheAPI(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := send(t)
-		defer s.stop()
 		began := time.Now()
-		later := func(d time.Duration) metav1.MicroTime { return metav1.NewMicroTime(began.Add(d)) }
+		later := func(d time.Duration) metav1.Time { return metav1.NewTime(began.Add(d)) }
 		namespace := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "kube-system"}
 		s.Warn(secret("robot-token"), "TokenRefused", "Verify", "1: the token is for another Secret")
-		time.Sleep(time.Second) // the names of Events are made from the time
+		time.Sleep(time.Second)
 		s.Normal(secret("robot-token"), "OrphanDeleted", "Delete", "2: its account is gone")
 		time.Sleep(time.Second)
 		s.Warn(namespace, "FileReloadRefused", "Reload", "3: is empty")
 
-		want := []eventsv1.Event{
+		want := []corev1.Event{
 			{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop"},
-				Type:       "Warning", Reason: "TokenRefused", Action: "Verify", Note: "1: the token is for another Secret",
-				Regarding: *secret("robot-token"), EventTime: later(0), ReportingController: component,
+				Type:       "Warning", Reason: "TokenRefused", Message: "1: the token is for another Secret",
+				InvolvedObject: *secret("robot-token"), FirstTimestamp: later(0), LastTimestamp: later(0),
 			},
 			{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "shop"},
-				Type:       "Normal", Reason: "OrphanDeleted", Action: "Delete", Note: "2: its account is gone",
-				Regarding: *secret("robot-token"), EventTime: later(time.Second), ReportingController: component,
+				Type:       "Normal", Reason: "OrphanDeleted", Message: "2: its account is gone",
+				InvolvedObject: *secret("robot-token"), FirstTimestamp: later(time.Second), LastTimestamp: later(time.Second),
 			},
 			{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "default"}, // where Events about cluster-scoped objects are
-				Type:       "Warning", Reason: "FileReloadRefused", Action: "Reload", Note: "3: is empty",
-				Regarding: *namespace, EventTime: later(2 * time.Second), ReportingController: component,
+				Type:       "Warning", Reason: "FileReloadRefused", Message: "3: is empty",
+				InvolvedObject: *namespace, FirstTimestamp: later(2 * time.Second), LastTimestamp: later(2 * time.Second),
 			},
+		}
+		host, err := os.Hostname()
+		testutil.Must(t, err)
+		for i := range want {
+			want[i].Count, want[i].ReportingController, want[i].ReportingInstance = 1, component, host
+			want[i].Source = corev1.EventSource{Component: component, Host: host}
 		}
 		got := s.received(t)
 		diff := gocmp.Diff(want, got,
-			cmpopts.IgnoreFields(metav1.ObjectMeta{}, "Name", "ManagedFields"), cmpopts.IgnoreTypes(metav1.TypeMeta{}),
-			cmpopts.IgnoreFields(eventsv1.Event{}, "ReportingInstance"))
+			cmpopts.IgnoreFields(metav1.ObjectMeta{}, "Name", "ManagedFields"), cmpopts.IgnoreTypes(metav1.TypeMeta{}))
 		if diff != "" {
 			t.Errorf("Events (-want +got):\n%s", diff)
 		}
 		for _, event := range got {
-			if !strings.HasPrefix(event.Name, event.Regarding.Name+".") {
-				t.Errorf("the Event about %s is called %s", event.Regarding.Name, event.Name)
-			}
-			if !strings.HasPrefix(event.ReportingInstance, component+"-") {
-				t.Errorf("the Event comes from the instance %q, want %s and the host", event.ReportingInstance, component)
-			}
-		}
-		for _, action := range s.client.Actions() {
-			if got := action.GetResource().GroupVersion().String(); got != "events.k8s.io/v1" {
-				t.Errorf("a request was made to %s", got)
+			if !strings.HasPrefix(event.Name, event.InvolvedObject.Name+".") {
+				t.Errorf("the Event about %s is called %s", event.InvolvedObject.Name, event.Name)
 			}
 		}
 	})
 }
 
-// TestAFloodIsPaced: the Events of a great clearing up are all told, in their time.
-func TestAFloodIsPaced(t *testing.T) {
+// TestAFloodDropsNoOtherReason: most critical Events are recorded once, so no other Event of their
+// object may use up their budget.
+func TestAFloodDropsNoOtherReason(t *testing.T) {
+	t.Parallel()
+	cases := map[string]func(i int) string{
+		"OneNote":   func(int) string { return "flood" },
+		"FewNotes":  func(i int) string { return fmt.Sprint("flood ", i%3) },
+		"ManyNotes": func(i int) string { return fmt.Sprint("flood ", i) },
+	}
+	for name, note := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := send(t)
+				for i := range 500 {
+					s.warn(secret("a"), "FileReloadRefused", note(i))
+				}
+				s.warn(secret("a"), "SigningKeyRefused", "critical")
+				s.warn(secret("b"), "FileReloadRefused", "of another object")
+				synctest.Wait()
+				writes := len(s.client.Actions()) // creates and patches
+				if want := burst + 2; writes != want {
+					t.Errorf("%d writes, want %d: a flood of one reason has its limit", writes, want)
+				}
+				notes := s.notes(t)
+				for _, want := range []string{"critical", "of another object"} {
+					if !slices.Contains(notes, want) {
+						t.Errorf("there is no Event %q: %q", want, notes)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestTheBudgetRefills(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := send(t)
-		defer s.stop()
-		const flood = 200
-		for i := range flood {
-			s.Normal(secret(fmt.Sprint("token-", i)), "OrphanDeleted", "Delete", "its account is gone")
+		for range 100 {
+			s.warn(secret("a"), "Refused", "early")
 		}
-		for _, want := range []int{atOnce, atOnce + perSecond, atOnce + 2*perSecond} {
-			if got := len(s.received(t)); got != want {
-				t.Errorf("%d Events have been sent, want %d", got, want)
-			}
-			time.Sleep(time.Second)
+		s.warn(secret("a"), "Refused", "dropped")
+		time.Sleep(5 * time.Minute)
+		s.warn(secret("a"), "Refused", "late")
+		testutil.Check(t, "notes", []string{"early", "late"}, s.notes(t))
+	})
+}
+
+func TestTheSameNoteIsCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := send(t)
+		s.warn(secret("a"), "Refused", "x")
+		s.warn(secret("a"), "Refused", "y")
+		s.warn(secret("a"), "Refused", "x")
+		s.warn(secret("a"), "Deleted", "x")
+		got := []string{}
+		for _, event := range s.received(t) {
+			got = append(got, fmt.Sprint(event.Reason, " ", event.Message, " ", event.Count))
 		}
-		time.Sleep(flood / perSecond * time.Second)
-		if got := len(s.received(t)); got != flood {
-			t.Errorf("%d Events have been sent in the end, want %d", got, flood)
-		}
+		slices.Sort(got)
+		testutil.Check(t, "reasons, notes and counts", []string{"Deleted x 1", "Refused x 2", "Refused y 1"}, got)
+	})
+}
+
+// TestARefusedEventHoldsNoOtherUp: a webhook or a policy in one namespace must not delay the Events
+// of all others.
+func TestARefusedEventHoldsNoOtherUp(t *testing.T) {
+	t.Parallel()
+	resource := schema.GroupResource{Resource: "events"}
+	cases := map[string]error{
+		"WebhookIsDown":        apierrors.NewInternalError(errors.New("failed calling webhook")),
+		"NamespaceTerminating": apierrors.NewForbidden(resource, "a", errors.New("it is being terminated")),
+		"NoPermission":         apierrors.NewForbidden(resource, "a", errors.New("no rule")),
+		"Invalid":              apierrors.NewInvalid(schema.GroupKind{Kind: "Event"}, "a", nil),
+		"TimedOut":             apierrors.NewTimeoutError("the webhook takes too long", 1),
+	}
+	for name, refusal := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := send(t)
+				s.fail("shop", refusal)
+				began := time.Now()
+				s.Warn(secret("a"), "Refused", "Try", "is dropped")
+				other := secret("b")
+				other.Namespace = "bank"
+				s.Warn(other, "Refused", "Try", "another")
+				testutil.Check(t, "notes", []string{"another"}, s.notes(t))
+				if took := time.Since(began); took != 0 {
+					t.Errorf("the Event in another namespace took %v", took)
+				}
+			})
+		})
+	}
+}
+
+func TestAnEventOutlivesAnOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := send(t)
+		down := true
+		s.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return down, nil, errors.New("connection refused")
+		})
+		s.warn(secret("a"), "Refused", "kept")
+		time.Sleep(time.Minute)
+		testutil.Check(t, "notes in the outage", []string{}, s.notes(t))
+		down = false
+		time.Sleep(10 * time.Second)
+		testutil.Check(t, "notes after it", []string{"kept"}, s.notes(t))
 	})
 }
 
@@ -162,44 +257,92 @@ func TestWhatWasRecordedBeforeRunIsKept(t *testing.T) {
 	})
 }
 
-func TestAfterTheEndEventsAreDropped(t *testing.T) {
+func TestTheEndSendsWhatIsQueued(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := send(t)
-		s.Warn(secret("a"), "Refused", "Try", "in time")
-		synctest.Wait()
+		s.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+			time.Sleep(5 * time.Millisecond)
+			return false, nil, nil
+		})
+		want := []string{}
+		for i := range 100 {
+			note := fmt.Sprintf("%03d", i)
+			want = append(want, note)
+			s.Warn(secret(note), "Refused", "Try", note)
+		}
+		began := time.Now()
 		s.stop()
-		s.Warn(secret("a"), "Refused", "Try", "late")
-		s.Normal(secret("b"), "Deleted", "Delete", "late too")
-		testutil.Check(t, "notes", []string{"in time"}, s.notes(t))
+		if took := time.Since(began); took > 500*time.Millisecond {
+			t.Errorf("the end took %v", took)
+		}
+		s.Warn(secret("late"), "Refused", "Try", "late")
+		testutil.Check(t, "notes", want, s.notes(t))
 	})
 }
 
+// TestNobodyWaitsForTheAPI: neither do callers, nor does the end for longer than it may.
 func TestNobodyWaitsForTheAPI(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		client := fake.NewClientset()
-		// An API that does not answer until the request is given up.
-		client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-			<-ctx.Done()
-			return true, nil, ctx.Err()
+	cases := map[string]func(released <-chan struct{}) error{
+		"Hangs":   func(released <-chan struct{}) error { <-released; return context.Canceled },
+		"Refuses": func(<-chan struct{}) error { return errors.New("connection refused") },
+	}
+	for name, answer := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := send(t)
+				released := make(chan struct{})
+				defer close(released)
+				s.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, answer(released)
+				})
+				began := time.Now()
+				for i := range 5000 {
+					s.Warn(secret(fmt.Sprint(i)), "Refused", "Try", "x")
+				}
+				synctest.Wait()
+				if took := time.Since(began); took != 0 {
+					t.Errorf("5000 Events took %v", took)
+				}
+				s.stop()
+				if took := time.Since(began); took > flushTimeout {
+					t.Errorf("the end took %v", took)
+				}
+			})
 		})
-		recorder := NewRecorder(client, component)
-		ended := make(chan error)
-		go func() { ended <- recorder.Run(ctx) }()
+	}
+}
 
-		began := time.Now()
-		for i := range 2000 {
-			recorder.Warn(secret(fmt.Sprint(i)), "Refused", "Try", "x")
-		}
-		synctest.Wait()
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("2000 Events to an API that does not answer took %v", took)
-		}
-	})
+func TestLongNotesAreCut(t *testing.T) {
+	t.Parallel()
+	const head = "a: Warning Refused: "
+	cases := map[string]struct{ note, want string }{
+		"Fits":        {note: strings.Repeat("x", 1024), want: strings.Repeat("x", 1024)},
+		"TooLong":     {note: strings.Repeat("x", 1025), want: strings.Repeat("x", 1021) + "..."},
+		"WayTooLong":  {note: strings.Repeat("x", 256<<10), want: strings.Repeat("x", 1021) + "..."},
+		"InALetter":   {note: strings.Repeat("ä", 600), want: strings.Repeat("ä", 510) + "..."},
+		"InAnEmoji":   {note: strings.Repeat("🔑", 300), want: strings.Repeat("🔑", 255) + "..."},
+		"NotAFormat":  {note: "100%s of %d", want: "100%s of %d"},
+		"Empty":       {note: "", want: ""},
+		"BetweenThem": {note: "x" + strings.Repeat("ä", 600), want: "x" + strings.Repeat("ä", 510) + "..."},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			told := &testutil.EventLog{}
+			NewRecorderTo(told).Warn(secret("a"), "Refused", "Try", tc.note)
+			testutil.Check(t, "Events", []string{head + tc.want}, told.Lines())
+			if len(tc.want) > noteLimit || !utf8.ValidString(tc.want) {
+				t.Errorf("the case itself wants what is too long")
+			}
+		})
+	}
+}
+
+func TestANilRecorderDropsAll(t *testing.T) {
+	t.Parallel()
+	var recorder *Recorder
+	recorder.Warn(secret("a"), "Refused", "Try", "x")
+	recorder.Normal(secret("a"), "Deleted", "Delete", "x")
 }

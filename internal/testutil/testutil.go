@@ -27,6 +27,7 @@ import (
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
@@ -105,22 +106,28 @@ func (refuseConnections) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 }
 
-// EventLog is an EventRecorder of client-go that keeps what it records. Its zero value is empty; it
+// EventLog is a sink of Events that keeps what it records. Its zero value is empty; it
 // is safe for concurrent use.
 type EventLog struct {
 	mu    sync.Mutex
+	seen  sets.Set[string]
 	lines []string
 }
 
-// Eventf keeps a line "object: Type Reason Action: note".
-func (l *EventLog) Eventf(regarding, related runtime.Object, eventType, reason, action, note string, args ...any) {
-	line := fmt.Sprintf("%s: %s %s %s: %s", regarding.(*corev1.ObjectReference).Name, eventType, reason, action, fmt.Sprintf(note, args...))
-	if related != nil {
-		line += " (and another object)"
-	}
+// Event keeps a line "object: Type Reason: note". Client-go counts a repetition in the Event that is
+// there, so it is no line of its own.
+func (l *EventLog) Event(regarding runtime.Object, eventType, reason, note string) {
+	ref := regarding.(*corev1.ObjectReference)
+	line := fmt.Sprintf("%s: %s %s: %s", ref.Name, eventType, reason, note)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lines = append(l.lines, line)
+	if l.seen == nil {
+		l.seen = sets.New[string]()
+	}
+	if key := ref.String() + line; !l.seen.Has(key) {
+		l.seen.Insert(key)
+		l.lines = append(l.lines, line)
+	}
 }
 
 // Lines returns what was recorded, never nil. Each of replacements, as for strings.NewReplacer, is

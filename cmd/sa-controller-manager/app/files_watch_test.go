@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/component-base/metrics"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
@@ -35,8 +34,8 @@ import (
 // sink sends the Events of its channel.
 type sink chan string
 
-func (s sink) Eventf(regarding, _ runtime.Object, eventType, reason, action, note string, args ...any) {
-	s <- fmt.Sprintf("%s: %s %s %s: %s", regarding.(*corev1.ObjectReference).Name, eventType, reason, action, fmt.Sprintf(note, args...))
+func (s sink) Event(regarding runtime.Object, eventType, reason, note string) {
+	s <- fmt.Sprintf("%s: %s %s: %s", regarding.(*corev1.ObjectReference).Name, eventType, reason, note)
 }
 
 // following are watched files with a short poll interval, and the receivers of their changes.
@@ -82,7 +81,7 @@ func startFollowing(t *testing.T) *following {
 		f.registry.RawMustRegister(gauge)
 	}
 	f.process = &corev1.ObjectReference{Kind: "Lease", Name: "sa-controller-manager"}
-	f.recorder = events.NewRecorderTo(f.events, clock.RealClock{})
+	f.recorder = events.NewRecorderTo(f.events)
 	f.ring = signing.NewKeyring(f.store.Load(), f.publicKeys()...)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -172,7 +171,7 @@ func TestWatchPassesChangesOn(t *testing.T) {
 func TestWatchKeepsThePreviousContent(t *testing.T) {
 	t.Parallel()
 	f := startFollowing(t)
-	const event = "sa-controller-manager: Warning FileReloadRefused Reload: "
+	const event = "sa-controller-manager: Warning FileReloadRefused: "
 	const kept = "; the previous content stays in use"
 	for _, bad := range []struct {
 		flag, path string

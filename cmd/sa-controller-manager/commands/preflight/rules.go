@@ -141,8 +141,8 @@ const (
 // commonRules are those of every process.
 func commonRules() []Rule {
 	return []Rule{{
-		Verbs: verbs("create"), Group: "events.k8s.io", Resource: "events",
-		Why: "An Event is beside the object that has the trouble, in any namespace.",
+		Verbs: verbs("create", "patch"), Resource: "events",
+		Why: "An Event is in the namespace of the object that it regards. A repeated one is counted.",
 	}}
 }
 

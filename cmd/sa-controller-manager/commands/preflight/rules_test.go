@@ -127,15 +127,15 @@ func TestUnusualRules(t *testing.T) {
 		want   []string
 	}{
 		"Signer": {"it proves its keys with a token of an account", func(o *options.Options) { o.ExternalSigner.Socket = "/run/socket" }, []string{
-			"common: create events.events.k8s.io", "token: create tokenreviews.authentication.k8s.io",
+			"common: create events", "common: patch events", "token: create tokenreviews.authentication.k8s.io",
 			"token: get secrets/sa-controller-manager-key-ring in kube-system",
 			"token: list secrets/sa-controller-manager-key-ring in kube-system", "token: list serviceaccounts",
 			"token: update secrets/sa-controller-manager-key-ring in kube-system",
 			"token: watch secrets/sa-controller-manager-key-ring in kube-system", "token: watch serviceaccounts",
 		}},
-		"NoSigner": {"there is nothing to prove", func(*options.Options) {}, []string{"common: create events.events.k8s.io"}},
+		"NoSigner": {"there is nothing to prove", func(*options.Options) {}, []string{"common: create events", "common: patch events"}},
 		"Accounts": {"they have no root CA", func(o *options.Options) { o.Generic.Controllers = []string{"serviceaccount"} }, []string{
-			"common: create events.events.k8s.io", "serviceaccount: create serviceaccounts", "serviceaccount: list namespaces",
+			"common: create events", "common: patch events", "serviceaccount: create serviceaccounts", "serviceaccount: list namespaces",
 			"serviceaccount: list serviceaccounts", "serviceaccount: watch namespaces", "serviceaccount: watch serviceaccounts",
 		}},
 	}

@@ -102,15 +102,16 @@ func (c *ControlPlane) Events(t *testing.T, about About) []eventsv1.Event {
 	return found
 }
 
-// ExpectOnce checks that an Event was recorded a single time.
-func (c *ControlPlane) ExpectOnce(t *testing.T, about About) {
+// ExpectOne checks that there is a single Event. Two syncs may record it, that of the change and
+// that of the write which answers it: client-go's recorder counts the second in the same Event.
+func (c *ControlPlane) ExpectOne(t *testing.T, about About) {
 	t.Helper()
 	events := c.Events(t, about)
 	if len(events) != 1 {
 		t.Errorf("there are %d Events %v, want one", len(events), about)
 		return
 	}
-	if count := events[0].DeprecatedCount; count != 1 { // of core/v1, which client-go's recorder writes
-		t.Errorf("the Event %v was recorded %d times, want once", about, count)
+	if count := events[0].DeprecatedCount; count > 2 { // that of core/v1
+		t.Errorf("the Event %v was recorded %d times, want two at most", about, count)
 	}
 }

@@ -117,7 +117,7 @@ func TestRefusals(t *testing.T) {
 			})
 			c.AwaitProcessed(t, m)
 			untouched(t, c, after)
-			c.ExpectOnce(t, event)
+			c.ExpectOne(t, event)
 			if got, want := len(after.Data), len(before.Data)+len(tc.filled); got != want {
 				t.Errorf("%s: %d keys, want %d", tc.reason, got, want)
 			}

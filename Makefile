@@ -329,7 +329,7 @@ verify-modules: ## Check that go.mod and go.sum of all modules but test/alerts a
 	@test/verify/modules.sh
 
 .PHONY: verify-flags
-verify-flags: ## Check that docs/flags.md matches the binary.
+verify-flags: ## Check that docs/flags.md matches the flags.
 	@test/verify/flags.sh
 
 .PHONY: verify-links
@@ -370,8 +370,8 @@ update-modules: ## Tidy go.mod and go.sum of all modules but test/alerts.
 	for module in . test test/chart test/differential test/conformance test/tools test/peers test/peers/v1.35 test/peers/v1.36; do go -C $$module mod tidy; done
 
 .PHONY: update-flags
-update-flags: ## Write docs/flags.md from the binary.
-	go run ./cmd/$(product) docs flags >docs/flags.md.new
+update-flags: ## Write docs/flags.md from the flags.
+	go -C test run ./cmd/docs flags >docs/flags.md.new
 	mv docs/flags.md.new docs/flags.md
 
 .PHONY: update-size

@@ -2,7 +2,7 @@
 # Copyright The sa-controller-manager Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# The roles below manifests/permissions are what the binary makes of its own table, what is
+# The roles below manifests/permissions are what test/cmd/docs makes of the table in commands/preflight, what is
 # below manifests/rendered is what kustomize makes of the overlays, and both stand up to what
 # the API and the binary know. With "update", they are written instead.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -42,9 +42,9 @@ check() { # file, fresh content
 	fi
 }
 
-fresh=$(go run ./cmd/sa-controller-manager docs permissions)
+fresh=$(go -C test run ./cmd/docs roles)
 check manifests/permissions/roles.yaml "$fresh"
-fresh=$(go run ./cmd/sa-controller-manager docs permissions --options)
+fresh=$(go -C test run ./cmd/docs optional-roles)
 check manifests/permissions/options/roles.yaml "$fresh"
 for name in "${!sources[@]}"; do
 	fresh=$(render "${sources[$name]}")

@@ -27,7 +27,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/docs"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
@@ -103,7 +102,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 	cmd.AddCommand(
 		version.NewCommand(), webhook.NewCommand(cli.Connect, app.WriteWebhookManifests), doctor.NewCommand(cli.Connect),
 		preflight.NewCommand(cli.Connect), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
-		kubeadm.NewCommand(), docs.NewCommand(),
+		kubeadm.NewCommand(),
 	)
 	setHelp(cmd, sets)
 	return cmd

@@ -240,7 +240,6 @@ func TestCommandPrints(t *testing.T) {
 		"CompleteClaims":    {[]string{"__complete", "--legacy-token-claims", ""}, "compat\nunique\n:4\n"},
 		"CompleteFormat":    {[]string{"__complete", "--logging-format", ""}, "text\njson\n:4\n"},
 		"PreflightHelp":     {[]string{"preflight", "--help"}, "Ask kube-apiserver for every permission"},
-		"Docs":              {[]string{"docs"}, "Generate documentation"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

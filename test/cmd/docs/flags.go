@@ -1,62 +1,18 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package docs is the command that generates docs/flags.md and the roles of manifests/permissions.
-// It is hidden, because only those who build the project need it.
-package docs
+package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
 )
-
-// NewCommand is the command and those below it.
-func NewCommand() *cobra.Command {
-	return cli.Parent(&cobra.Command{
-		Use:    "docs",
-		Short:  "Generate documentation",
-		Args:   cli.NoArguments,
-		Hidden: true,
-	}, &cobra.Command{
-		Use:   "flags",
-		Short: "Print docs/flags.md",
-		Args:  cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return writeFlags(cmd.OutOrStdout(), managerFlags())
-		},
-	}, newPermissionsCommand())
-}
-
-// newPermissionsCommand generates what is below manifests/permissions.
-func newPermissionsCommand() *cobra.Command {
-	optional := false
-	cmd := &cobra.Command{
-		Use:   "permissions",
-		Short: "Print manifests/permissions/roles.yaml",
-		Args:  cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			rules := preflight.StandardRules(options.New())
-			if optional {
-				rules = preflight.OptionalRules()
-			}
-			text, err := preflight.Manifest(rules)
-			fmt.Fprint(cmd.OutOrStdout(), text)
-			return err
-		},
-	}
-	cmd.Flags().BoolVar(&optional, "options", optional, "Print manifests/permissions/options/roles.yaml instead.")
-	return cmd
-}
 
 // managerFlags is every flag of the root command with its default, whatever the command
 // line of this process says.
@@ -66,10 +22,10 @@ func managerFlags() cliflag.NamedFlagSets {
 	return sets
 }
 
-// writeFlags writes docs/flags.md: the introduction, a table per group in
+// flagsPage is docs/flags.md: the introduction, a table per group in
 // the order of the help, and the hand-written sections. Its output depends on
 // nothing but the code.
-func writeFlags(w io.Writer, sets cliflag.NamedFlagSets) error {
+func flagsPage(sets cliflag.NamedFlagSets) string {
 	var b strings.Builder
 	b.WriteString(flagsIntroduction)
 	for _, title := range sets.Order {
@@ -83,10 +39,7 @@ func writeFlags(w io.Writer, sets cliflag.NamedFlagSets) error {
 	}
 	b.WriteString(ignoredFlagsTable())
 	b.WriteString(flagsSections)
-	if _, err := io.WriteString(w, b.String()); err != nil {
-		return fmt.Errorf("print documentation of flags: %w", err)
-	}
-	return nil
+	return b.String()
 }
 
 // ignoredFlagsTable lists what is taken and ignored, by what it is about.

@@ -1,0 +1,45 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Command docs prints what is generated from the product's own tables: docs/flags.md, and the roles
+// below manifests/permissions.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "docs:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, w io.Writer) error {
+	if len(args) != 1 {
+		return fmt.Errorf("got %d arguments, want one: flags, roles or optional-roles", len(args))
+	}
+	var text string
+	var err error
+	switch args[0] {
+	case "flags":
+		text = flagsPage(managerFlags())
+	case "roles":
+		text, err = roles(preflight.StandardRules(options.New()))
+	case "optional-roles":
+		text, err = roles(preflight.OptionalRules())
+	default:
+		return fmt.Errorf("%q is none of: flags, roles, optional-roles", args[0])
+	}
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, text)
+	return err
+}

@@ -104,7 +104,7 @@ func TestBreakGlass(t *testing.T) {
 					t.Errorf("the status is %q, want it to end with %q", got, want)
 				}
 				a.expect(t, "switched off", tc.mutating, tc.validating)
-				if err := r.Check(); err != nil {
+				if err := r.Status().Check(); err != nil {
 					t.Errorf("what a person has switched off is not ready: %v", err)
 				}
 				testutil.Must(t, Register(t.Context(), a))

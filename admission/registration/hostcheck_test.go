@@ -114,7 +114,7 @@ func TestAwaitsHosts(t *testing.T) {
 		report(t, last)
 		a.renewing(t, 10*time.Minute, "cp-1", "cp-2", "cp-3")
 		wantState(t, r, Waiting)
-		if err := r.Check(); err == nil || !strings.Contains(err.Error(), AwaitsHosts) || !strings.HasSuffix(err.Error(), "heartbeat from cp-3") {
+		if err := r.Status().Check(); err == nil || !strings.Contains(err.Error(), AwaitsHosts) || !strings.HasSuffix(err.Error(), "heartbeat from cp-3") {
 			t.Errorf("Check = %v, want that there is no heartbeat from cp-3", err)
 		}
 		a.expect(t, "one host has no ready replica", "probe", "gone")
@@ -144,7 +144,7 @@ func TestHeartbeatsAge(t *testing.T) {
 		report(t, replica(a, "cp-3"))
 		pause(time.Minute)
 		wantState(t, r, Waiting)
-		if err := r.Check(); err == nil || !strings.HasSuffix(err.Error(), "heartbeat from cp-2") {
+		if err := r.Status().Check(); err == nil || !strings.HasSuffix(err.Error(), "heartbeat from cp-2") {
 			t.Errorf("Check = %v, want cp-2 alone", err)
 		}
 		a.expect(t, "a replica is gone", "probe", "gone")
@@ -260,7 +260,7 @@ func TestUnusableHostsObjectIsReported(t *testing.T) {
 				report(t, replica(a, "cp-2"))
 				pause(time.Minute)
 				wantState(t, r, Waiting)
-				if err := r.Check(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				if err := r.Status().Check(); err == nil || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("Check = %v, want %q", err, tc.want)
 				}
 				if diff := cmp.Diff(slices.Sorted(maps.Keys(tc.object.Data)), a.lines(t)); diff != "" {

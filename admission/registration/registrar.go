@@ -125,9 +125,6 @@ func (r *Registrar) setStatus(status Status) {
 	}
 }
 
-// Check returns nil if the registration is as intended; readiness shows its error.
-func (r *Registrar) Check() error { return r.Status().Check() }
-
 // Run watches both configurations until ctx ends, on every replica: each has to know which
 // caBundles kube-apiserver has. It must be called once, and is a no-op in mode none.
 func (r *Registrar) Run(ctx context.Context) error {

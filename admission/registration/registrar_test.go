@@ -86,7 +86,7 @@ func TestRegistersWhatIsProved(t *testing.T) {
 		pause(time.Second)
 		wantState(t, r, Registered)
 		a.expect(t, "proved", "mutate", "validate")
-		if err := r.Check(); err != nil {
+		if err := r.Status().Check(); err != nil {
 			t.Error(err)
 		}
 		probes, writes := a.counts()
@@ -130,7 +130,7 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 				})
 				pause(10 * time.Minute)
 				wantState(t, r, Proving)
-				err := r.Check()
+				err := r.Status().Check()
 				if err == nil || !strings.Contains(err.Error(), "https://127.0.0.1:10262/mutate") || !strings.Contains(err.Error(), tc.wantErr) {
 					t.Errorf("Check = %v, want the URL and %q", err, tc.wantErr)
 				}
@@ -230,7 +230,7 @@ func TestForbiddenIsSaid(t *testing.T) {
 		})
 		r := run(t, a)
 		pause(time.Minute)
-		if err := r.Check(); err == nil || !strings.Contains(err.Error(), "no rights") {
+		if err := r.Status().Check(); err == nil || !strings.Contains(err.Error(), "no rights") {
 			t.Errorf("Check = %v, want it to say why", err)
 		}
 	})

@@ -74,7 +74,7 @@ func (m *Managed) written(ctx context.Context, reason string, repaired bool) {
 	klog.FromContext(ctx).Info("Wrote the serving CA", "secret", m.ref(), "reason", reason)
 	if repaired {
 		m.config.Recorder.Warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: m.config.Namespace, Name: m.config.Name},
-			"ServingCARepaired", "Repair", "Wrote the serving CA again: "+reason)
+			"ServingCARepaired", "Wrote the serving CA again: "+reason)
 	}
 }
 

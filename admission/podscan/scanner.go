@@ -114,7 +114,7 @@ func (s *Scanner) scan(ctx context.Context) error {
 // fail records an Event for a repeated failure.
 func (s *Scanner) fail(err error) {
 	if s.failures++; s.failures > quietFailures {
-		s.config.Recorder.Warn(s.config.Process, "PodScanFailed", "Scan",
+		s.config.Recorder.Warn(s.config.Process, "PodScanFailed",
 			"Failed to scan for Pods that were admitted without the webhook: "+err.Error())
 	}
 }
@@ -128,7 +128,7 @@ func (s *Scanner) report(found Found) {
 	newest := slices.SortedStableFunc(slices.Values(found.Missed), func(a, b Pod) int { return b.Created.Compare(a.Created.Time) })
 	for i := range newest[:min(len(newest), eventLimit)] {
 		pod := &newest[i]
-		s.config.Recorder.Warn(pod.reference(), "AdmittedWithoutWebhook", "Scan", fmt.Sprintf(
+		s.config.Recorder.Warn(pod.reference(), "AdmittedWithoutWebhook", fmt.Sprintf(
 			"The webhook was not called for this Pod, which lacks: %s. Only a new Pod will have it", pod.Lacks()))
 	}
 	note := fmt.Sprintf("Pods that were admitted without the webhook and lack their account or token: %d, the first is %s; "+
@@ -139,5 +139,5 @@ func (s *Scanner) report(found Found) {
 	if n := len(found.Uncertain); n > 0 {
 		note += fmt.Sprintf("; %d more are uncertain", n)
 	}
-	s.config.Recorder.Warn(s.config.Process, "PodsAdmittedWithoutWebhook", "Scan", note)
+	s.config.Recorder.Warn(s.config.Process, "PodsAdmittedWithoutWebhook", note)
 }

@@ -109,7 +109,7 @@ func (r *Registrar) recordRecreated(w write) {
 	if w.off {
 		note = fmt.Sprintf("It had the annotation %s=%s when it was deleted, and has been created again without webhooks to keep that", Annotation, AnnotationOff)
 	}
-	r.warn(w.kind, "WebhookConfigurationRecreated", "Register", note)
+	r.warn(w.kind, "WebhookConfigurationRecreated", note)
 }
 
 // fail reports a failure, once, and returns an error that makes the queue retry.
@@ -122,7 +122,7 @@ func (r *Registrar) fail(ctx context.Context, err error) error {
 	if r.failed >= quietFailures && err.Error() != r.reported {
 		r.reported = err.Error()
 		klog.FromContext(ctx).Error(err, "Failed to register the webhook, retrying")
-		r.warn(mutating, "WebhookRegistrationFailed", "Register", err.Error())
+		r.warn(mutating, "WebhookRegistrationFailed", err.Error())
 	}
 	return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
 }
@@ -143,8 +143,8 @@ func (r *Registrar) show(ctx context.Context, status Status) {
 	}
 }
 
-func (r *Registrar) warn(k kind, reason, action, note string) {
+func (r *Registrar) warn(k kind, reason, note string) {
 	r.config.Recorder.Warn(&corev1.ObjectReference{
 		APIVersion: "admissionregistration.k8s.io/v1", Kind: k.String(), Name: Name,
-	}, reason, action, note)
+	}, reason, note)
 }

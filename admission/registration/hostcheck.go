@@ -184,7 +184,7 @@ func (r *Registrar) reportMissing(ctx context.Context, check hostCheck, active b
 			"sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf"
 	}
 	klog.FromContext(ctx).Info("Some hosts of kube-apiserver have no replica", "hosts", hosts, "active", active)
-	r.warn(mutating, "WebhookHostWithoutReplica", "Register", note)
+	r.warn(mutating, "WebhookHostWithoutReplica", note)
 }
 
 // prune removes stale lines, so that commands, which cannot wait for heartbeats, can rely on the

@@ -227,7 +227,7 @@ func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {
 		return // the next key was replaced meanwhile
 	}
 	klog.FromContext(ctx).Info("Activated a new signing key", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
-	a.Recorder.Normal(a.Process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on", key.ID()))
+	a.Recorder.Normal(a.Process, "SigningKeyActivated", fmt.Sprintf("key %q signs from now on", key.ID()))
 }
 
 // report logs why a key is not proven.
@@ -235,16 +235,16 @@ func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isNext 
 	logger := klog.FromContext(ctx)
 	if isNext {
 		logger.Info("The new key does not sign yet, the previous key still does", "keyID", key.ID(), "reason", err.Error())
-		a.Recorder.Warn(a.Process, "SigningKeyWaits", "Activate", fmt.Sprintf("key %q does not sign yet: %v", key.ID(), err))
+		a.Recorder.Warn(a.Process, "SigningKeyWaits", fmt.Sprintf("key %q does not sign yet: %v", key.ID(), err))
 		return
 	}
 	logger.Info("kube-apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
 	if IsRefusal(err) {
-		a.Recorder.Warn(a.Process, "SigningKeyRefused", "Verify", fmt.Sprintf(
+		a.Recorder.Warn(a.Process, "SigningKeyRefused", fmt.Sprintf(
 			"the apiserver refuses tokens signed with key %q: %v; is its public key in the apiserver's --service-account-key-file?", key.ID(), err))
 	}
 	if _, ok := errors.AsType[wrongIssuerError](err); ok {
-		a.Recorder.Warn(a.Process, "WrongServiceAccountIssuer", "Verify", err.Error())
+		a.Recorder.Warn(a.Process, "WrongServiceAccountIssuer", err.Error())
 	}
 }
 

@@ -92,7 +92,7 @@ func (c *Controller) report(ctx context.Context, outcome Outcome) {
 	logger := klog.FromContext(ctx)
 	if outcome.Did != "" {
 		logger.Info("Rotated by policy", "step", outcome.Did)
-		c.Recorder.Normal(c.Process, "KeyRotationStep", "Rotate", "by policy: "+outcome.Did)
+		c.Recorder.Normal(c.Process, "KeyRotationStep", "by policy: "+outcome.Did)
 		outcome.Waits, c.held = outcome.Did, ""
 	}
 	if outcome.Waits != c.Status() {
@@ -101,7 +101,7 @@ func (c *Controller) report(ctx context.Context, outcome Outcome) {
 	}
 	if outcome.Held && outcome.Waits != c.held {
 		c.held = outcome.Waits
-		c.Recorder.Warn(c.Process, "KeyRotationHeld", "Rotate", "keys do not rotate by policy: "+outcome.Waits)
+		c.Recorder.Warn(c.Process, "KeyRotationHeld", "keys do not rotate by policy: "+outcome.Waits)
 	}
 }
 

@@ -28,21 +28,21 @@ func (c *Controller) recordMarked(seen observed) {
 		unused = fmt.Sprintf("replaced by Secret %q; ", seen.successor.Name) + unused
 	}
 	if c.DryRun {
-		c.Recorder.Normal(secret.Reference(), reasonWouldMark, "MarkInvalid", unused+
+		c.Recorder.Normal(secret.Reference(), reasonWouldMark, unused+
 			", and no Pod uses the Secret: it would be marked invalid, but for the dry run"+optOutHint)
 		return
 	}
-	c.Recorder.Normal(secret.Reference(), reasonMarked, "MarkInvalid", unused+fmt.Sprintf(
+	c.Recorder.Normal(secret.Reference(), reasonMarked, unused+fmt.Sprintf(
 		", and no Pod uses the Secret: kube-apiserver refuses the token from now on, and the Secret is deleted after another %v; "+
 			"removing the label %s brings the token back", period, tokensecrets.InvalidSinceLabel)+optOutHint)
 }
 
 func (c *Controller) recordWouldRemove(secret *tokensecrets.TokenSecret, invalid string) {
-	c.Recorder.Normal(secret.Reference(), reasonWouldRemove, "Delete", invalid+": the Secret would be deleted, but for the dry run"+optOutHint)
+	c.Recorder.Normal(secret.Reference(), reasonWouldRemove, invalid+": the Secret would be deleted, but for the dry run"+optOutHint)
 }
 
 func (c *Controller) recordTried(secret *tokensecrets.TokenSecret) {
-	c.Recorder.Warn(secret.Reference(), reasonTried, "MarkInvalid", fmt.Sprintf(
+	c.Recorder.Warn(secret.Reference(), reasonTried, fmt.Sprintf(
 		"a client still uses the token of ServiceAccount %q, which has been invalid since %s, and was refused on %s: "+
 			"give it another token, or remove the label %s", secret.AccountName,
 		secret.Labels[tokensecrets.InvalidSinceLabel], lastUse(secret), tokensecrets.InvalidSinceLabel)+optOutHint)

@@ -134,7 +134,7 @@ func (c *BundleController) read(ctx context.Context) (*corev1.Secret, error) {
 	}
 	if damage != "" {
 		klog.FromContext(ctx).Info("Root CA state is damaged and will be repaired", "secret", stateRef(), "damage", damage)
-		c.Recorder.Warn(stateObject(), "RootCAStateRepaired", "Repair", "wrote it again: "+damage)
+		c.Recorder.Warn(stateObject(), "RootCAStateRepaired", "wrote it again: "+damage)
 	}
 	c.know(found)
 	return object, nil

@@ -143,7 +143,7 @@ func (p *Publisher) publish(ctx context.Context, name string, turn bool) error {
 		}
 		p.Source.QueueWrite(corev1.ResourceConfigMaps, cache.NewObjectName(name, informers.RootCAName))
 	case refuse:
-		p.Recorder.Warn(found.Reference(), "ImmutableRootCA", "Publish",
+		p.Recorder.Warn(found.Reference(), "ImmutableRootCA",
 			"the ConfigMap is immutable and does not hold the root CA bundle as it is now: delete it, it is created again at once")
 	}
 	return nil

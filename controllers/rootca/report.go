@@ -30,18 +30,18 @@ func (c *BundleController) report(ctx context.Context, decided *decision) {
 	if began := fingerprints(decided.began); began != "" {
 		until := decided.state.previous[0].until.Format(time.RFC3339) // those that begin now end last
 		logger.Info("Root CA changed, publishing the previous one beside it", "previous", began, "until", until)
-		c.Recorder.Normal(c.Process, "RootCAOverlapBegan", "Publish",
+		c.Recorder.Normal(c.Process, "RootCAOverlapBegan",
 			fmt.Sprintf("the root CA has changed; the previous one (%s) is published beside it until %s", began, until))
 	}
 	if returned := fingerprints(decided.returned); returned != "" {
 		logger.Info("Root CA file is an earlier one", "certificates", returned)
-		c.Recorder.Warn(c.Process, "RootCAFileIsOlder", "Publish", fmt.Sprintf(
+		c.Recorder.Warn(c.Process, "RootCAFileIsOlder", fmt.Sprintf(
 			"the root CA file of this process holds %s, which another file has replaced: unless that was taken back, copy the newer --root-ca-file here "+
 				"before the overlap ends and its root CA is not published any more", returned))
 	}
 	if ended := fingerprints(decided.ended); ended != "" {
 		logger.Info("Stopped publishing a previous root CA", "previous", ended)
-		c.Recorder.Normal(c.Process, "RootCAOverlapEnded", "Publish",
+		c.Recorder.Normal(c.Process, "RootCAOverlapEnded",
 			fmt.Sprintf("a previous root CA (%s) is not published any more", ended))
 	}
 }
@@ -54,9 +54,9 @@ func (c *BundleController) warn(err error) {
 	}
 	switch {
 	case errors.Is(err, errTooLarge):
-		c.Recorder.Warn(c.Process, "RootCAOverlapTooLarge", "Publish", err.Error())
+		c.Recorder.Warn(c.Process, "RootCAOverlapTooLarge", err.Error())
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err), errors.As(err, new(*stateobject.UnknownVersionError)):
-		c.Recorder.Warn(c.Process, "RootCAStateUnavailable", "Publish", fmt.Sprintf("%v; %s", err, consequence))
+		c.Recorder.Warn(c.Process, "RootCAStateUnavailable", fmt.Sprintf("%v; %s", err, consequence))
 	}
 }
 

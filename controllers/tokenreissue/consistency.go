@@ -158,7 +158,7 @@ func (c *RingConsistency) report(ctx context.Context, ring *signing.Ring, found 
 	c.Metrics.mismatch(found.drift)
 	klog.FromContext(ctx).Info("Compared the key rings of the replicas", "verdict", found.drift, "note", note)
 	if found.drift != inSync && found.drift != unpublished {
-		c.Recorder.Warn(c.Process, reasonMismatch, "Compare", note+found.remedy())
+		c.Recorder.Warn(c.Process, reasonMismatch, note+found.remedy())
 	}
 }
 

@@ -19,28 +19,26 @@ const (
 	reasonDiscarded   = "TokenSecretDiscarded"
 )
 
-const actionReissue = "Reissue"
-
 func (c *Controller) recordReplaced(secret, successor *tokensecrets.TokenSecret) {
-	c.Recorder.Normal(secret.Reference(), reasonReplaced, actionReissue, fmt.Sprintf(
+	c.Recorder.Normal(secret.Reference(), reasonReplaced, fmt.Sprintf(
 		"the key of the token is retired: Secret %q replaces this one for ServiceAccount %q; this token stays valid and is taken out of service "+
 			"once nobody uses it", successor.Name, secret.AccountName))
 }
 
 func (c *Controller) recordUnverified(secret *tokensecrets.TokenSecret, err error) {
-	c.Recorder.Warn(secret.Reference(), reasonUnverified, actionReissue, fmt.Sprintf(
+	c.Recorder.Warn(secret.Reference(), reasonUnverified, fmt.Sprintf(
 		"data.token names a retired key and was not signed with it, so it is not issued again: %v", err))
 }
 
 func (c *Controller) warnBlocked(candidate ReissueCandidate) {
 	about := candidate.Secret.Reference()
 	if candidate.Reason == FilledElsewhere {
-		c.Recorder.Warn(about, reasonElsewhere, actionReissue,
+		c.Recorder.Warn(about, reasonElsewhere,
 			"the Secret was made to replace one whose key is retired, and was filled with that same key: another token controller is at work, turn it off "+
 				"and delete this Secret")
 		return
 	}
-	c.Recorder.Warn(about, reasonUnknownMode, actionReissue, fmt.Sprintf(
+	c.Recorder.Warn(about, reasonUnknownMode, fmt.Sprintf(
 		"the key of the token is retired, and nothing is done about it: the annotation %s must be %q or %q",
 		tokensecrets.ReissueAnnotation, tokensecrets.ReissueSideBySide, tokensecrets.ReissueNever))
 }

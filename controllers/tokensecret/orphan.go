@@ -52,7 +52,7 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 		// The grace period begins when this process first sees the Secret, and again after a change.
 		c.waiting.set(name, version(secret), c.Clock.Now())
 		c.secretLoop.AddAfter(name, c.OrphanGrace)
-		c.Recorder.Warn(secret.Reference(), "ServiceAccountMissing", "Fill", fmt.Sprintf(
+		c.Recorder.Warn(secret.Reference(), "ServiceAccountMissing", fmt.Sprintf(
 			"there is no ServiceAccount %q: the Secret is deleted in %v unless it is created", secret.AccountName, c.OrphanGrace))
 		return nil
 	}

@@ -81,7 +81,7 @@ func (c *Controller) dereference(ctx context.Context, account *corev1.ServiceAcc
 	}
 	c.Metrics.dereferenced.Inc()
 	klog.FromContext(ctx).V(2).Info("Removed token reference", "serviceAccount", klog.KObj(account), "secret", secret)
-	c.Recorder.Normal(referenceTo(account), "TokenReferenceRemoved", "RemoveReference",
+	c.Recorder.Normal(referenceTo(account), "TokenReferenceRemoved",
 		fmt.Sprintf("removed the reference to token Secret %q, which is deleted", secret))
 	return nil
 }

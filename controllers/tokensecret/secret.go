@@ -29,7 +29,7 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 		return nil
 	}
 	if secret.AccountName == "" {
-		c.Recorder.Warn(secret.Reference(), reasonBadAccount, "Fill",
+		c.Recorder.Warn(secret.Reference(), reasonBadAccount,
 			"the annotation "+corev1.ServiceAccountNameKey+" is not a valid name of a ServiceAccount; the Secret is left alone")
 		return nil
 	}
@@ -47,7 +47,7 @@ func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret,
 	ca, err := c.RootCA.Current()
 	plan := planSecret(secret, account, ca, c.Keys.Keys())
 	if plan.warning.reason != "" {
-		c.Recorder.Warn(secret.Reference(), plan.warning.reason, "Fill", plan.warning.note)
+		c.Recorder.Warn(secret.Reference(), plan.warning.reason, plan.warning.note)
 	}
 	if !plan.writes() {
 		return nil

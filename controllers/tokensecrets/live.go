@@ -65,7 +65,7 @@ func Delete(ctx context.Context, client kubernetes.Interface, recorder *events.R
 		return false, fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), meta.SecretError(err))
 	}
 	klog.FromContext(ctx).Info("Deleted token secret", "secret", klog.KObj(secret), "uid", secret.UID, "reason", reason, "why", why)
-	recorder.Normal(secret.Reference(), reason, "Delete", "deleted: "+why)
+	recorder.Normal(secret.Reference(), reason, "deleted: "+why)
 	return true, nil
 }
 

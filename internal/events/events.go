@@ -106,12 +106,12 @@ func (s *flushingSink) Create(event *corev1.Event) (*corev1.Event, error) {
 }
 
 // Warn records a Warning Event: something was refused or could not be done.
-func (r *Recorder) Warn(regarding *corev1.ObjectReference, reason, action, note string) {
+func (r *Recorder) Warn(regarding *corev1.ObjectReference, reason, note string) {
 	r.record(regarding, corev1.EventTypeWarning, reason, note)
 }
 
 // Normal records a Normal Event: something was done that an operator may ask about.
-func (r *Recorder) Normal(regarding *corev1.ObjectReference, reason, action, note string) {
+func (r *Recorder) Normal(regarding *corev1.ObjectReference, reason, note string) {
 	r.record(regarding, corev1.EventTypeNormal, reason, note)
 }
 

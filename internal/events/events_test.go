@@ -49,7 +49,7 @@ func send(t *testing.T) *sending {
 // warn records a Warning a moment after the last one: names of Events are made from the time.
 func (s *sending) warn(about *corev1.ObjectReference, reason, note string) {
 	time.Sleep(time.Millisecond)
-	s.Warn(about, reason, "Try", note)
+	s.Warn(about, reason, note)
 }
 
 // received are the Events that the API has, by their notes.
@@ -85,11 +85,11 @@ func TestEventsReachTheAPI(t *testing.T) {
 		began := time.Now()
 		later := func(d time.Duration) metav1.Time { return metav1.NewTime(began.Add(d)) }
 		namespace := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "kube-system"}
-		s.Warn(secret("robot-token"), "TokenRefused", "Verify", "1: the token is for another Secret")
+		s.Warn(secret("robot-token"), "TokenRefused", "1: the token is for another Secret")
 		time.Sleep(time.Second)
-		s.Normal(secret("robot-token"), "OrphanDeleted", "Delete", "2: its account is gone")
+		s.Normal(secret("robot-token"), "OrphanDeleted", "2: its account is gone")
 		time.Sleep(time.Second)
-		s.Warn(namespace, "FileReloadRefused", "Reload", "3: is empty")
+		s.Warn(namespace, "FileReloadRefused", "3: is empty")
 
 		want := []corev1.Event{
 			{
@@ -213,10 +213,10 @@ func TestARefusedEventHoldsNoOtherUp(t *testing.T) {
 				s := send(t)
 				s.fail("shop", refusal)
 				began := time.Now()
-				s.Warn(secret("a"), "Refused", "Try", "is dropped")
+				s.Warn(secret("a"), "Refused", "is dropped")
 				other := secret("b")
 				other.Namespace = "bank"
-				s.Warn(other, "Refused", "Try", "another")
+				s.Warn(other, "Refused", "another")
 				testutil.Check(t, "notes", []string{"another"}, s.notes(t))
 				if took := time.Since(began); took != 0 {
 					t.Errorf("the Event in another namespace took %v", took)
@@ -248,7 +248,7 @@ func TestWhatWasRecordedBeforeRunIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		s := &sending{client: client, Recorder: NewRecorder(client, component)}
-		s.Warn(secret("a"), "Refused", "Try", "early")
+		s.Warn(secret("a"), "Refused", "early")
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -269,14 +269,14 @@ func TestTheEndSendsWhatIsQueued(t *testing.T) {
 		for i := range 100 {
 			note := fmt.Sprintf("%03d", i)
 			want = append(want, note)
-			s.Warn(secret(note), "Refused", "Try", note)
+			s.Warn(secret(note), "Refused", note)
 		}
 		began := time.Now()
 		s.stop()
 		if took := time.Since(began); took > 500*time.Millisecond {
 			t.Errorf("the end took %v", took)
 		}
-		s.Warn(secret("late"), "Refused", "Try", "late")
+		s.Warn(secret("late"), "Refused", "late")
 		testutil.Check(t, "notes", want, s.notes(t))
 	})
 }
@@ -300,7 +300,7 @@ func TestNobodyWaitsForTheAPI(t *testing.T) {
 				})
 				began := time.Now()
 				for i := range 5000 {
-					s.Warn(secret(fmt.Sprint(i)), "Refused", "Try", "x")
+					s.Warn(secret(fmt.Sprint(i)), "Refused", "x")
 				}
 				synctest.Wait()
 				if took := time.Since(began); took != 0 {
@@ -331,7 +331,7 @@ func TestLongNotesAreCut(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			told := &testutil.EventLog{}
-			NewRecorderTo(told).Warn(secret("a"), "Refused", "Try", tc.note)
+			NewRecorderTo(told).Warn(secret("a"), "Refused", tc.note)
 			testutil.Check(t, "Events", []string{head + tc.want}, told.Lines())
 			if len(tc.want) > noteLimit || !utf8.ValidString(tc.want) {
 				t.Errorf("the case itself wants what is too long")
@@ -343,6 +343,6 @@ func TestLongNotesAreCut(t *testing.T) {
 func TestANilRecorderDropsAll(t *testing.T) {
 	t.Parallel()
 	var recorder *Recorder
-	recorder.Warn(secret("a"), "Refused", "Try", "x")
-	recorder.Normal(secret("a"), "Deleted", "Delete", "x")
+	recorder.Warn(secret("a"), "Refused", "x")
+	recorder.Normal(secret("a"), "Deleted", "x")
 }

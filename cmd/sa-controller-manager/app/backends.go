@@ -47,13 +47,13 @@ func (m *manager) buildKeyBackends(r *runnable) error {
 				return tokens.TrySigner(ctx, key, m.options.Keys.Issuer())
 			},
 			Away: func(key *signing.PrivateKey, reason string) {
-				m.recorder.Warn(m.process, "SigningKeyAway", "Sign", fmt.Sprintf("%s does not sign with key %q, so no token is issued: %s", key.Signer(), key.ID(), reason))
+				m.recorder.Warn(m.process, "SigningKeyAway", fmt.Sprintf("%s does not sign with key %q, so no token is issued: %s", key.Signer(), key.ID(), reason))
 			},
 			Back: func(key *signing.PrivateKey) {
-				m.recorder.Normal(m.process, "SigningKeyBack", "Sign", fmt.Sprintf("%s signs again with key %q", key.Signer(), key.ID()))
+				m.recorder.Normal(m.process, "SigningKeyBack", fmt.Sprintf("%s signs again with key %q", key.Signer(), key.ID()))
 			},
 			Unpinned: func(key *signing.PrivateKey, ids []string) {
-				m.recorder.Warn(m.process, "UnpinnedKey", "Sign", fmt.Sprintf("%s lists keys that the key ring does not have (%s): tokens that it signs with them are refused, so rotate to them first",
+				m.recorder.Warn(m.process, "UnpinnedKey", fmt.Sprintf("%s lists keys that the key ring does not have (%s): tokens that it signs with them are refused, so rotate to them first",
 					key.Signer(), strings.Join(ids, ", ")))
 			},
 		})

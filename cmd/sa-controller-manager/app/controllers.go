@@ -235,7 +235,7 @@ func (m *manager) buildTokenController(r *runnable) error {
 		if auto {
 			warning := autoWarning(o.AutoExcluded())
 			m.logger.Info("Warning: " + warning)
-			m.recorder.Warn(m.process, "TokenSecretsForEveryAccount", "Start", warning)
+			m.recorder.Warn(m.process, "TokenSecretsForEveryAccount", warning)
 		}
 		return controller.Run(ctx)
 	}

@@ -53,7 +53,7 @@ func (m *manager) ringChanged(ctx context.Context, stored *signing.Ring) {
 	previous := m.ring.Ring().ActiveID()
 	m.ring.Set(stored)
 	if id := m.ring.Ring().ActiveID(); id != previous {
-		m.recorder.Normal(m.process, "SigningKeyActivated", "Activate", fmt.Sprintf("key %q signs from now on, as the key ring says", id))
+		m.recorder.Normal(m.process, "SigningKeyActivated", fmt.Sprintf("key %q signs from now on, as the key ring says", id))
 	}
 	for _, changed := range m.onRing {
 		changed(ctx)

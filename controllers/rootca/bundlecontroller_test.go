@@ -324,7 +324,7 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 				published := func() string { return regexp.MustCompile(`\?+`).ReplaceAllString(p.published(), "M") }
 				testutil.Check(t, tc.reason+": published at once", tc.atOnce, published())
 				testutil.Check(t, "the Event says so", tc.fails, strings.Contains(strings.Join(c.recorded(), "\n"),
-					"Warning RootCAOverlapTooLarge Publish: the root CA file and the root CAs in overlap are too large together: "))
+					"Warning RootCAOverlapTooLarge: the root CA file and the root CAs in overlap are too large together: "))
 				time.Sleep(time.Hour + time.Minute) // a failed sync is retried within a minute
 				testutil.Check(t, tc.reason+": published in an hour", tc.inAnHour, published())
 				time.Sleep(time.Hour + time.Minute)

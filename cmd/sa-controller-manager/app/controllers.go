@@ -17,7 +17,6 @@ import (
 	"sa-controller-manager/controllers/serviceaccount"
 	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/controllers/tokensecret"
-	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
@@ -217,7 +216,7 @@ func (m *manager) buildTokenController(r *runnable) error {
 		m.logger.Info("Filling token Secrets without ca.crt because neither --root-ca-file nor the kubeconfig has a root CA")
 	}
 	controller := tokensecret.New(tokensecret.Config{
-		Client:        tokensecrets.WithoutAnswers(m.clients.main),
+		Client:        m.clients.main,
 		Informers:     m.informers,
 		Issuer:        tokens.NewIssuer(signing.Guard{Signer: m.ring, May: m.mayFill}, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
 		Keys:          m.ring,

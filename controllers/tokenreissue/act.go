@@ -128,7 +128,7 @@ func (c *Controller) reference(ctx context.Context, secret, successor *tokensecr
 // confirm reads Secret and account live and decides again. It returns no account if the Secret needs no
 // successor any more. The token does not leave this function.
 func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) (*corev1.ServiceAccount, error) {
-	if c.refused.has(cached) {
+	if c.refused[cached.UID] == refusalOf(cached, seen.ring) {
 		return nil, nil
 	}
 	if err := c.admit(ctx); err != nil {
@@ -143,7 +143,7 @@ func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecr
 		return nil, nil // the watch is about to show it
 	}
 	if _, err := tokens.VerifyLegacy(string(live.Secret.Data[corev1.ServiceAccountTokenKey]), c.Ring); err != nil {
-		c.refused.add(secret)
+		c.refused[secret.UID] = refusalOf(secret, seen.ring)
 		c.Metrics.reissued(resultRefused)
 		c.recordUnverified(secret, err)
 		return nil, nil

@@ -17,7 +17,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
@@ -135,7 +134,6 @@ func TestReissue(t *testing.T) {
 			for _, name := range tc.gone {
 				w.Delete(t, tokenSecret(name))
 			}
-			w.lead(t)
 			w.reissues(t, tc.reason, tc.want...)
 			testutil.Check(t, tc.reason+": events", tc.told, w.Events())
 			want := tc.counted
@@ -147,64 +145,43 @@ func TestReissue(t *testing.T) {
 	}
 }
 
-// TestWithoutALeadNothingIsDone: each of these forbids all writes.
-func TestWithoutALeadNothingIsDone(t *testing.T) {
+// TestNothingIsDone: each of these forbids all writes.
+func TestNothingIsDone(t *testing.T) {
 	t.Parallel()
-	own, newer := published(rotated(t)), published(ringOf(t, 4, newPEM(), oldPEM()))
-	fork := own
-	fork.Version = "3:other"
 	cases := map[string]struct {
 		reason string
-		rings  []PublishedRing
 		change func(*world)
-		fails  bool
 	}{
-		"NotPublished":     {reason: "the next leader would not know of it"},
-		"NewerIsPublished": {rings: []PublishedRing{own, newer}},
-		"Forked":           {rings: []PublishedRing{own, fork}},
-		"Unreadable":       {rings: []PublishedRing{own, {}}, fails: true},
-		"Off":              {rings: []PublishedRing{own}, change: func(w *world) { w.Off = true }},
+		"NotTheNewestRing": {reason: "another leader would undo it", change: func(w *world) { w.held = errors.New("a newer one is published") }},
+		"Off":              {change: func(w *world) { w.Off = true }},
 		"NotConfirmed": {
 			reason: "kube-apiserver does not accept the key: the new tokens would be dead",
-			rings:  []PublishedRing{own}, change: func(w *world) { w.unconfirmed = true },
+			change: func(w *world) { w.unconfirmed = true },
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, publishing(t, tc.rings...), account(), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)))
-			if tc.change != nil {
-				tc.change(w)
-			}
-			if err := w.Controller.compare(t.Context()); (err != nil) != tc.fails {
-				t.Fatal(err)
-			}
-			w.reissues(t, tc.reason, "get secrets kube-system/sa-controller-manager-key-ring")
+			w := newWorld(t, account(), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)))
+			tc.change(w)
+			w.reissues(t, tc.reason)
 		})
 	}
 }
 
-// TestCompared: a ring that has changed since it was compared is not acted on, and one that could
-// not be compared is not either.
-func TestCompared(t *testing.T) {
+// TestRefused: a Secret whose token the retired key has not signed is not read again, unless the ring
+// or the Secret changes.
+func TestRefused(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
-	w.lead(t)
-	if _, ok := w.mayReissue(); !ok {
-		t.Error("what is published is not acted on")
-	}
+	reads := []string{"get secrets a", "get serviceaccounts app"}
+	w := newWorld(t, account(), tokenSecret("a", withOld(t), forged(t, "", "")))
+	w.reissues(t, "at first sight", reads...)
+	w.reissues(t, "it is known")
 	w.Ring.Set(ringOf(t, 4, newPEM(), oldPEM()))
-	w.reissues(t, "before it was compared")
-	w.lead(t)
-	if _, ok := w.mayReissue(); !ok {
-		t.Error("what is published is not acted on")
-	}
-	w.Fail("get", "secrets", controllertest.Forbidden("secrets"))
-	if err := w.Controller.compare(t.Context()); err == nil {
-		t.Error("no error")
-	}
-	if _, ok := w.mayReissue(); ok {
-		t.Error("acts on a ring that could not be compared")
-	}
+	w.reissues(t, "another ring", reads...)
+	changed := tokenSecret("a", withOld(t), forged(t, "", ""), func(s *corev1.Secret) { s.ResourceVersion = "21" })
+	w.Live(t, changed)
+	w.Cache(t, changed)
+	w.reissues(t, "another version", reads...)
 }
 
 // TestRingChangesWithinAnAccount: what is left of an account with many Secrets is not done by a ring
@@ -212,7 +189,6 @@ func TestCompared(t *testing.T) {
 func TestRingChangesWithinAnAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account(), tokenSecret("a", withOld(t)), tokenSecret("b", withOld(t)))
-	w.lead(t)
 	w.Client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 		w.Ring.Set(ringOf(t, 4, oldPEM(), newPEM())) // rolled back
 		return false, nil, nil
@@ -225,7 +201,6 @@ func TestRingChangesWithinAnAccount(t *testing.T) {
 func TestCreateOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
-	w.lead(t)
 	lost := false
 	w.Client.PrependReactor("create", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if lost {
@@ -252,7 +227,6 @@ func TestCreateOnce(t *testing.T) {
 func TestCreateForOneThatIsUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
-	w.lead(t)
 	testutil.Must(t, w.reissue(t.Context(), app))
 	spoiled := tokenSecret("app-token-new01", replacing("a"), withOld(t), labelled(tokensecrets.LastUsedLabel, "2026-05-09"))
 	spoiled, err := w.Client.CoreV1().Secrets("ns").Update(t.Context(), spoiled, metav1.UpdateOptions{FieldManager: meta.FieldManager})
@@ -273,8 +247,7 @@ func TestSurveyFindsWhatARollbackLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, account(referencing("a")), tokenSecret("a", withNew(t)), tokenSecret("b", replacing("a"), withNew(t)))
-		w.lead(t)
-		// It begins with the survey that publishing asks for.
+		w.loop.Add(key{Work: surveying})
 		testutil.Start(t, func(ctx context.Context) error { w.loop.Run(ctx); return nil })
 		synctest.Wait()
 		testutil.Check(t, "requests", []string{"get secrets b", "get serviceaccounts app", "delete secrets b [uid-b 20]"}, w.Actions(t))

@@ -100,19 +100,26 @@ func (c *RingConsistency) Status() string { return *c.status.Load() }
 // MaySign returns an error if nothing may be signed with the active key because a newer ring does not
 // have it, so that its tokens are invalid or soon will be. It does not block.
 func (c *RingConsistency) MaySign() error {
-	ring := c.Ring.Ring()
-	if found := judge(ring, *c.rings.Load()); found.drift == lost {
-		return errors.New(found.describe(ring))
-	}
-	return nil
+	return c.unless(func(_ *signing.Ring, found standing) bool { return found.drift == lost })
 }
 
 // MayFill is MaySign for long-lived tokens. They also wait while another key is active in the newest
 // ring.
 func (c *RingConsistency) MayFill() error {
+	return c.unless(func(ring *signing.Ring, found standing) bool {
+		return found.drift == lost || found.active != "" && found.active != ring.ActiveID()
+	})
+}
+
+// MayReissue returns an error if no token Secret may be re-issued: the ring of this process is not published,
+// or another one is newer, forked or unreadable. It does not block.
+func (c *RingConsistency) MayReissue() error {
+	return c.unless(func(_ *signing.Ring, found standing) bool { return found.drift.worse(differs) })
+}
+
+func (c *RingConsistency) unless(forbids func(*signing.Ring, standing) bool) error {
 	ring := c.Ring.Ring()
-	found := judge(ring, *c.rings.Load())
-	if found.drift == lost || found.active != "" && found.active != ring.ActiveID() {
+	if found := judge(ring, *c.rings.Load()); forbids(ring, found) {
 		return errors.New(found.describe(ring))
 	}
 	return nil

@@ -30,7 +30,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/informers"
@@ -63,6 +62,8 @@ type Config struct {
 	Informers *informers.Informers
 	// Ring is that of this process.
 	Ring *signing.Keyring
+	// MayReissue is RingConsistency's.
+	MayReissue func() error
 	// Confirmed reports whether kube-apiserver accepts tokens of the key with that ID.
 	Confirmed func(keyID string) bool
 	Recorder  *events.Recorder
@@ -93,8 +94,6 @@ type Controller struct {
 
 	// Only the one worker of the loop uses the fields below.
 
-	// newest is the version of the ring that this process may re-issue by, "" if none.
-	newest  string
 	created expectations
 	refused refusals
 }
@@ -137,24 +136,25 @@ func New(config Config) *Controller {
 	return c
 }
 
-// RingChanged queues another comparison of the ring with the published ones, if this process leads.
-// It is also called once kube-apiserver accepts the active key, for which re-issue waits. It does not
-// block.
-func (c *Controller) RingChanged() { c.loop.AddIfRunning(key{Work: comparing}) }
+// RingChanged queues another survey, if this process leads. It is also called once kube-apiserver
+// accepts the active key, for which re-issue waits. It does not block.
+func (c *Controller) RingChanged() { c.loop.AddIfRunning(key{Work: surveying}) }
 
 // Run works until ctx ends and returns when no sync is under way any more. The informers
 // must be synced. It may be called again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.Metrics.end()
-	c.newest, c.created, c.refused = "", expectations{}, refusals{}
-	c.loop.Add(key{Work: comparing})
+	c.created, c.refused = expectations{}, refusals{}
+	c.loop.Add(key{Work: surveying})
 	return reconcile.WithHandlers(func() { c.loop.Run(ctx) },
 		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{
 			// An account that has work has a Secret that queueSecret queues.
 			ResourceEventHandler: reconcile.OnEveryName(c.queue), Due: func(any) bool { return false },
 		}},
 		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: reconcile.OnEvery(c.queueSecret)},
-		reconcile.Handled{What: "the published key ring", Informer: c.ringInformer, Handler: reconcile.OnEvery(func(any) { c.RingChanged() })})
+		reconcile.Handled{What: "the published key ring", Informer: c.ringInformer, Handler: reconcile.OnEvery(func(any) {
+			c.loop.AddAfter(key{Work: surveying}, soon) // RingConsistency compares it first
+		})})
 }
 
 // queueSecret queues the account if the Secret is or may become one half of a pair.
@@ -177,15 +177,11 @@ func (c *Controller) queue(account cache.ObjectName) {
 }
 
 func (c *Controller) sync(ctx context.Context, key key) error {
-	switch key.Work {
-	case comparing:
-		return c.compare(ctx)
-	case surveying:
+	if key.Work == surveying {
 		c.survey()
 		return nil
-	default:
-		return c.reissue(ctx, key.Account)
 	}
+	return c.reissue(ctx, key.Account)
 }
 
 // reissue does the planned steps for the account's Secrets.
@@ -198,7 +194,7 @@ func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 	var errs []error
 	for _, step := range seen.plan(c.Auto, c.Clock.Now()) {
 		if now, ok := c.mayReissue(); !ok || now != ring {
-			break // the survey after the comparison begins again: an account may have thousands of Secrets
+			break // a survey begins again: an account may have thousands of Secrets
 		}
 		if err := c.act(ctx, step, seen); err != nil {
 			errs = append(errs, err)
@@ -207,30 +203,11 @@ func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 	return errors.Join(errs...)
 }
 
-// compare checks that the ring of this process is published and that no other one is newer, forked or
-// unreadable. It reads live, so that a new leader knows at least what its predecessor knew.
-func (c *Controller) compare(ctx context.Context) error {
-	ring := c.Ring.Ring()
-	rings, err := LivePublishedRings(ctx, c.Client)
-	if err != nil {
-		c.newest = ""
-		return err
-	}
-	if found := judge(ring, rings); found.drift.worse(differs) {
-		c.newest = ""
-		klog.FromContext(ctx).Info("No token Secret is re-issued", "verdict", found.drift, "reason", found.describe(ring))
-	} else if c.newest != ring.Version() {
-		c.newest, c.refused = ring.Version(), refusals{}
-	}
-	c.loop.Add(key{Work: surveying})
-	return nil
-}
-
-// mayReissue returns the ring and whether it is still the compared one, with a key that kube-apiserver
-// accepts: a rollback may have activated a key that kube-apiserver no longer knows.
+// mayReissue returns the ring and whether Secrets may be re-issued by it. kube-apiserver must accept its active
+// key: a rollback may have activated one that kube-apiserver no longer knows.
 func (c *Controller) mayReissue() (*signing.Ring, bool) {
 	ring := c.Ring.Ring()
-	return ring, !c.Off && ring.Version() == c.newest && c.Confirmed(ring.ActiveID())
+	return ring, !c.Off && c.MayReissue() == nil && c.Confirmed(ring.ActiveID())
 }
 
 // survey counts the Secrets, forgets deleted ones, and queues the accounts with work left.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/signing"
 )
 
 // Expectations may be lost at any time, at the cost of a request or of a second Secret that is
@@ -28,14 +29,15 @@ type expectation struct {
 	at time.Time
 }
 
-// refusals are the versions of Secrets that must not be re-issued, as reading them live has shown.
-type refusals map[types.UID]string
+// refusals are the versions of Secrets that must not be re-issued by a version of the ring, as reading
+// them live has shown.
+type refusals map[types.UID]refusal
 
-func (r refusals) has(secret *tokensecrets.TokenSecret) bool {
-	return r[secret.UID] == secret.ResourceVersion
+type refusal struct{ secret, ring string }
+
+func refusalOf(secret *tokensecrets.TokenSecret, ring *signing.Ring) refusal {
+	return refusal{secret.ResourceVersion, ring.Version()}
 }
-
-func (r refusals) add(secret *tokensecrets.TokenSecret) { r[secret.UID] = secret.ResourceVersion }
 
 // forgetGone drops the entries of Secrets other than these.
 func forgetGone[T any](remembered map[types.UID]T, secrets []*tokensecrets.TokenSecret) {

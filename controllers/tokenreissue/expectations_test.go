@@ -21,7 +21,6 @@ func TestSurveyForgetsWhatIsGone(t *testing.T) {
 	stays, goes := tokenSecret("stays", old), tokenSecret("goes", old)
 	forgedStays, forgedGoes := tokenSecret("forged-stays", old, forged(t, "", "")), tokenSecret("forged-goes", old, forged(t, "", ""))
 	w := newWorld(t, account(), stays, goes, forgedStays, forgedGoes)
-	w.lead(t)
 	remembered := func() [2][]types.UID {
 		return [2][]types.UID{slices.Sorted(maps.Keys(w.created)), slices.Sorted(maps.Keys(w.refused))}
 	}

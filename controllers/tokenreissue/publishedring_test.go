@@ -4,6 +4,7 @@
 package tokenreissue
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,9 @@ func TestJudge(t *testing.T) {
 			}
 			if err := c.MayFill(); (err != nil) != tc.noFilling {
 				t.Errorf("%s: MayFill: %v", tc.reason, err)
+			}
+			if err := c.MayReissue(); (err == nil) != slices.Contains([]drift{inSync, differs}, tc.want) {
+				t.Errorf("%s: MayReissue: %v", tc.reason, err)
 			}
 			if err := c.MaySign(); (err != nil) != tc.noSigning {
 				t.Errorf("%s: MaySign: %v", tc.reason, err)

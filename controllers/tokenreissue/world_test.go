@@ -147,6 +147,8 @@ type world struct {
 	suffixes int
 	// unconfirmed: kube-apiserver does not accept the active key.
 	unconfirmed bool
+	// held is why the published rings forbid it.
+	held error
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) *world {
@@ -155,23 +157,16 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	ring := signing.NewKeyring(rotated(t))
 	w.Controller = New(Config{
 		Client: w.Client, Informers: w.Informers,
-		Ring:      ring,
-		Confirmed: func(string) bool { return !w.unconfirmed },
-		Recorder:  w.Recorder(), Metrics: NewMetrics(w.Registry.MustRegister), Clock: w.Clock,
+		Ring:       ring,
+		MayReissue: func() error { return w.held },
+		Confirmed:  func(string) bool { return !w.unconfirmed },
+		Recorder:   w.Recorder(), Metrics: NewMetrics(w.Registry.MustRegister), Clock: w.Clock,
 		NewSuffix: func() string { w.suffixes++; return fmt.Sprintf("new%02d", w.suffixes) },
 	})
 	w.created, w.refused = expectations{}, refusals{}
 	controllertest.EndQueues(t, w.Run)
 	w.Cache(t, objects...)
 	return w
-}
-
-// lead has the ring published, compares it, and forgets that it did.
-func (w *world) lead(t *testing.T) {
-	t.Helper()
-	w.Live(t, publishing(t, published(w.Ring.Ring())))
-	testutil.Must(t, w.compare(t.Context()))
-	w.Client.ClearActions()
 }
 
 // reissues has the account be looked at, and wants these actions.

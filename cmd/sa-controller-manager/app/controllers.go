@@ -262,15 +262,16 @@ func (m *manager) buildTokenReissue(r *runnable) error {
 		m.logger.Info("Not re-issuing token Secrets after a rotation because of --reissue-token-secrets=off")
 	}
 	m.reissuer = tokenreissue.New(tokenreissue.Config{
-		Client:    m.clients.main,
-		Informers: m.informers,
-		Ring:      m.ring,
-		Confirmed: m.activator.Confirmed,
-		Recorder:  m.recorder,
-		Metrics:   m.reissueMetrics,
-		Loops:     m.loops,
-		Off:       off,
-		Auto:      o.Tokens.TokenSecrets == options.TokenSecretsAuto,
+		Client:     m.clients.main,
+		Informers:  m.informers,
+		Ring:       m.ring,
+		MayReissue: m.consistency.MayReissue,
+		Confirmed:  m.activator.Confirmed,
+		Recorder:   m.recorder,
+		Metrics:    m.reissueMetrics,
+		Loops:      m.loops,
+		Off:        off,
+		Auto:       o.Tokens.TokenSecrets == options.TokenSecretsAuto,
 	})
 	m.onRing = append(m.onRing, func(context.Context) { m.reissuer.RingChanged() })
 	r.run = m.reissuer.Run

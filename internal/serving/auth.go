@@ -134,12 +134,7 @@ func (f *authFilter) joinCAs(clients dynamiccertificates.CAContentProvider) {
 // callersCA returns the CA of the file, or else of the ConfigMap, or nil if there is no lookup.
 func (f *authFilter) callersCA(o *settings.Authentication, lookup kubernetes.Interface) (dynamiccertificates.CAContentProvider, error) {
 	if o.ClientCAFile != "" {
-		content, err := dynamiccertificates.NewDynamicCAContentFromFile("client-ca", o.ClientCAFile)
-		if err != nil {
-			return nil, fmt.Errorf("--client-ca-file: %w", err)
-		}
-		f.followers = append(f.followers, asRunnable(content))
-		return content, nil
+		return f.fileCA("client-ca", o.ClientCAFile, "client-ca-file")
 	}
 	if lookup == nil {
 		return nil, nil
@@ -151,11 +146,10 @@ func (f *authFilter) callersCA(o *settings.Authentication, lookup kubernetes.Int
 // ConfigMap, or nil if there is no lookup.
 func (f *authFilter) requestHeaderConfig(o *settings.RequestHeader, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	if o.ClientCAFile != "" {
-		content, err := dynamiccertificates.NewDynamicCAContentFromFile("request-header", o.ClientCAFile)
+		content, err := f.fileCA("request-header", o.ClientCAFile, "requestheader-client-ca-file")
 		if err != nil {
-			return nil, fmt.Errorf("--requestheader-client-ca-file: %w", err)
+			return nil, err
 		}
-		f.followers = append(f.followers, asRunnable(content))
 		return &authenticatorfactory.RequestHeaderConfig{
 			UsernameHeaders:     headerrequest.StaticStringSlice(o.UsernameHeaders),
 			UIDHeaders:          headerrequest.StaticStringSlice(o.UIDHeaders),
@@ -184,6 +178,16 @@ func (f *authFilter) requestHeaderConfig(o *settings.RequestHeader, lookup kuber
 		CAContentProvider:   ca,
 		AllowedClientNames:  headerrequest.StringSliceProviderFunc(headers.AllowedClientNames),
 	}, nil
+}
+
+// fileCA follows the CA in a file.
+func (f *authFilter) fileCA(purpose, path, flag string) (dynamiccertificates.CAContentProvider, error) {
+	content, err := dynamiccertificates.NewDynamicCAContentFromFile(purpose, path)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", flag, err)
+	}
+	f.followers = append(f.followers, asRunnable(content))
+	return content, nil
 }
 
 // publishedCA watches a CA in the ConfigMap. Until it has been read, no client certificate is

@@ -43,44 +43,27 @@ func (h *healthHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "method not allowed", http.StatusMethodNotAllowed)
 		return
 	}
-	if name := r.PathValue("check"); name != "" {
-		h.serveOne(w, r, name)
-		return
-	}
-	h.serveAll(w, r)
-}
-
-func (h *healthHandler) serveAll(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
-	rep := examine(h.endpoint, h.checks, query["exclude"])
-	if len(rep.failed) > 0 {
+	checks, excluded := h.checks, query["exclude"]
+	passed, failed := h.endpoint+" check passed\n", h.endpoint+" check failed\n"
+	if name := r.PathValue("check"); name != "" {
+		i := slices.IndexFunc(h.checks, func(c Check) bool { return c.Name == name })
+		if i < 0 {
+			http.NotFound(w, r)
+			return
+		}
+		checks, excluded = h.checks[i:i+1], nil
+		passed, failed = "", "" // its one line says all
+	}
+	switch rep := examine(h.endpoint, checks, excluded); {
+	case len(rep.failed) > 0:
 		klog.FromContext(r.Context()).V(2).Info("Health check failed", "endpoint", h.endpoint, "checks", rep.failed)
-		respond(w, h.failureStatus, rep.text()+h.endpoint+" check failed\n")
-		return
-	}
-	if !query.Has("verbose") {
+		respond(w, h.failureStatus, rep.text()+failed)
+	case query.Has("verbose"):
+		respond(w, http.StatusOK, rep.text()+passed)
+	default:
 		respond(w, http.StatusOK, "ok")
-		return
 	}
-	respond(w, http.StatusOK, rep.text()+h.endpoint+" check passed\n")
-}
-
-func (h *healthHandler) serveOne(w http.ResponseWriter, r *http.Request, name string) {
-	i := slices.IndexFunc(h.checks, func(c Check) bool { return c.Name == name })
-	if i < 0 {
-		http.NotFound(w, r)
-		return
-	}
-	rep := examine(h.endpoint, h.checks[i:i+1], nil)
-	if len(rep.failed) > 0 {
-		respond(w, h.failureStatus, rep.text())
-		return
-	}
-	if !r.URL.Query().Has("verbose") {
-		respond(w, http.StatusOK, "ok")
-		return
-	}
-	respond(w, http.StatusOK, rep.text())
 }
 
 func respond(w http.ResponseWriter, status int, body string) {

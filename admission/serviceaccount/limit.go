@@ -21,7 +21,7 @@ type usage int
 
 const (
 	secretVolume usage = iota
-	otherVolume // of another type; kube-apiserver's plugin does not limit these, so neither do we
+	otherVolume        // of another type; kube-apiserver's plugin does not limit these, so neither do we
 	environment
 	environmentFrom
 	pullSecret
@@ -83,6 +83,7 @@ func (r secretReference) refusal(account string) string {
 		what = r.role + " " + r.owner + " with envVar " + r.field + " referencing secret.secretName"
 	case environmentFrom:
 		what = r.role + " " + r.owner + " with envFrom referencing secret.secretName"
+	case otherVolume: // not limited
 	}
 	return what + "=\"" + r.secret + "\" is not allowed because service account " + account + " does not reference that secret"
 }

@@ -145,6 +145,7 @@ func (p *Publisher) publish(ctx context.Context, name string, turn bool) error {
 	case refuse:
 		p.Recorder.Warn(found.Reference(), "ImmutableRootCA",
 			"the ConfigMap is immutable and does not hold the root CA bundle as it is now: delete it, it is created again at once")
+	case none:
 	}
 	return nil
 }

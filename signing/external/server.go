@@ -165,7 +165,6 @@ func (s *Server) build(logger klog.Logger) *grpc.Server {
 		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.ReadBufferSize(readBufferBytes),
 		grpc.WriteBufferSize(writeBufferBytes),
-		grpc.SharedWriteBuffer(true),
 		grpc.InitialWindowSize(windowBytes),
 		grpc.InitialConnWindowSize(windowBytes),
 		grpc.ConnectionTimeout(helloTimeout),

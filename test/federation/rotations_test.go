@@ -15,6 +15,7 @@ import (
 
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/rotation"
+
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/federation"
@@ -159,7 +160,7 @@ func killCommand(t *testing.T, w *federation.World, words ...string) string {
 		}
 		return errors.Join(err, errors.New("there is no next key"))
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*every/3)) //nolint:gosec // G404: any time will do
+	ctx, cancel := context.WithTimeout(t.Context(), rand.N(2*every/3))
 	defer cancel()
 	_, err := w.Keys(ctx, words...)
 	t.Logf("keys %q: %v", words, err)

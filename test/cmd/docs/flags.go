@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
-
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 

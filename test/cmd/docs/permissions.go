@@ -12,9 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	apiyaml "sigs.k8s.io/yaml"
-
 	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	apiyaml "sigs.k8s.io/yaml"
 )
 
 // rolesHeader begins a file of roles.

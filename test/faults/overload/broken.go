@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-
 	"sa-controller-manager/test/await"
 )
 

@@ -80,10 +80,10 @@ func TestBrokenCallsOnABadServer(t *testing.T) {
 		struck bool
 		found  []int // promises
 	}{
-		"garbage taken":        {serve: agrees, come: notJSON, found: []int{7}},
-		"huge body read":       {serve: swallows, come: hugeBody, found: []int{8}},
-		"huge body taken":      {reason: "the answer comes first", serve: agrees, come: hugeBody, struck: true, found: []int{7}},
-		"half a body taken":    {reason: "nobody waits until a client is slow", serve: agrees, come: slowBody, found: []int{7}},
+		"garbage taken":     {serve: agrees, come: notJSON, found: []int{7}},
+		"huge body read":    {serve: swallows, come: hugeBody, found: []int{8}},
+		"huge body taken":   {reason: "the answer comes first", serve: agrees, come: hugeBody, struck: true, found: []int{7}},
+		"half a body taken": {reason: "nobody waits until a client is slow", serve: agrees, come: slowBody, found: []int{7}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

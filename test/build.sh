@@ -22,8 +22,9 @@ progress() { # number of packages to compile
 	[ -t 2 ] && tty=1
 	awk -v name="$name" -v all="$1" -v tty="$tty" '
 		# The packages come in the order of their imports, and the later ones are larger: a fifth longer.
+		# The first ones, of the standard library, say too little.
 		function line(  left) {
-			left = n < 50 ? "" : sprintf(", about %.0f min left", 0.5 + 1.2 * (now - began) * (all - n) / n / 60)
+			left = n < all / 8 ? "" : sprintf(", about %.0f min left", 0.5 + 1.2 * (now - began) * (all - n) / n / 60)
 			return sprintf("  %s: %d of %d packages compiled%s", name, n, all, left)
 		}
 		BEGIN { began = last = systime() }

@@ -99,6 +99,8 @@ func TestOneObjectTakesOneTurn(t *testing.T) {
 			source.QueueWrite(corev1.ResourceSecrets, cache.NewObjectName("shop", fmt.Sprint(i)))
 		}
 		time.Sleep(3 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		edited := written[turn{corev1.ResourceConfigMaps, cache.NewObjectName("edited", "kube-root-ca.crt")}]
 		testutil.Check(t, "others that have had their turn", others, len(written)-1)
 		if edited < 1 || edited > rolloutWorkers {

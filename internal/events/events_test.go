@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -230,14 +231,14 @@ func TestAnEventOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := send(t)
-		down := true
+		var up atomic.Bool
 		s.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return down, nil, errors.New("connection refused")
+			return !up.Load(), nil, errors.New("connection refused")
 		})
 		s.warn(secret("a"), "Refused", "kept")
 		time.Sleep(time.Minute)
 		testutil.Check(t, "notes in the outage", []string{}, s.notes(t))
-		down = false
+		up.Store(true)
 		time.Sleep(10 * time.Second)
 		testutil.Check(t, "notes after it", []string{"kept"}, s.notes(t))
 	})

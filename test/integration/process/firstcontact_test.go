@@ -37,6 +37,8 @@ func TestFirstContact(t *testing.T) {
 	certFile, keyFile := filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")
 	writeServing(t, certFile, keyFile, "other.example")
 	otherKey := testcluster.WriteFile(t, "other.key", testkeys.P256())
+	half := t.TempDir()
+	testutil.Must(t, os.Link(keyFile, filepath.Join(half, "sa-controller-manager.key")))
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	testutil.Must(t, err)
 	defer func() { _ = taken.Close() }()
@@ -75,6 +77,7 @@ func TestFirstContact(t *testing.T) {
 		"Port":             {"open --secure-port", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.1", "--secure-port=" + port}},
 		"WebhookPort":      {"open --webhook-port", []string{kubeconfig, "--secure-port=0", "--webhook-port=" + port}},
 		"OtherKey":         {"private key does not match", []string{kubeconfig, "--secure-port=10261", "--webhook-port=0", "--bind-address=127.0.0.2", "--tls-cert-file=" + certFile, "--tls-private-key-file=" + otherKey}},
+		"HalfPair":         {"supplied as a pair", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.2", "--cert-dir=" + half}},
 		"CertWithoutHost":  {"--webhook-tls-cert-file: use", []string{kubeconfig, "--secure-port=0", "--webhook-registration=url", "--webhook-tls-cert-file=" + certFile, "--webhook-tls-private-key-file=" + keyFile}},
 		"UnknownPlugin":    {"\"Nope\" is not one of", []string{kubeconfig, "--enable-admission-plugins=Nope"}},
 		"PluginElsewhere":  {"run in kube-apiserver", []string{kubeconfig, "--strict-flags", "--enable-admission-plugins=PodSecurity"}},

@@ -9,23 +9,13 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"sa-controller-manager/tokens/internal/claims"
 )
 
 // LegacyIssuer is the iss claim of every legacy token (k8s.io/kubernetes
 // pkg/serviceaccount/legacy.go). kube-apiserver tells legacy and bound tokens apart by it.
 const LegacyIssuer = "kubernetes/serviceaccount"
-
-// The claims of a legacy token (k8s.io/kubernetes pkg/serviceaccount/legacy.go).
-const (
-	claimIssuer      = "iss"
-	claimSubject     = "sub"
-	claimNamespace   = "kubernetes.io/serviceaccount/namespace"
-	claimSecretName  = "kubernetes.io/serviceaccount/secret.name" //nolint:gosec // G101: a claim name, no credential
-	claimAccountName = "kubernetes.io/serviceaccount/service-account.name"
-	claimAccountUID  = "kubernetes.io/serviceaccount/service-account.uid"
-	claimIssuedAt    = "iat"
-	claimTokenID     = "jti"
-)
 
 // ClaimStyle selects the claims of legacy tokens.
 type ClaimStyle string
@@ -92,14 +82,14 @@ func newLegacyClaims(account Account, secretName string) legacyClaims {
 // whole seconds since the epoch, rounded down.
 func boundClaims(request BoundRequest, now time.Time, tokenID string) map[string]any {
 	return map[string]any{
-		claimIssuer:   request.Issuer,
-		claimSubject:  request.Account.Subject(),
-		claimIssuedAt: now.Unix(),
-		claimTokenID:  tokenID,
-		claimAudience: request.Audiences,
-		"nbf":         now.Unix(),
-		"exp":         now.Add(request.Lifetime).Unix(),
-		claimKubernetes: map[string]any{
+		claims.Issuer:   request.Issuer,
+		claims.Subject:  request.Account.Subject(),
+		claims.IssuedAt: now.Unix(),
+		claims.TokenID:  tokenID,
+		claims.Audience: request.Audiences,
+		"nbf":           now.Unix(),
+		"exp":           now.Add(request.Lifetime).Unix(),
+		claims.Kubernetes: map[string]any{
 			"namespace": request.Account.Namespace,
 			"serviceaccount": map[string]string{
 				"name": request.Account.Name,

@@ -4,8 +4,7 @@
 // Package tokens issues, decodes and verifies ServiceAccount tokens.
 //
 // An Issuer signs tokens with a signing.Signer: legacy tokens for token Secrets, and short bound
-// tokens with which the caller asks kube-apiserver whether it accepts a key. A Policy decides which
-// payloads the external signer may sign for kube-apiserver.
+// tokens with which the caller asks kube-apiserver whether it accepts a key.
 //
 // Inspect decodes a token without verifying it, and VerifyLegacy verifies the signature of a legacy
 // token. Neither can say whether a token is valid now: only kube-apiserver also looks up the account

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"sa-controller-manager/tokens/internal/claims"
 )
 
 // Form is the kind of a token.
@@ -60,14 +62,14 @@ func Examine(token string) (Examination, error) {
 	if e.Claims, err = readable("payload", segments[1]); err != nil {
 		return Examination{}, err
 	}
-	claims, _ := parseObject(e.Claims) // Inspect has parsed it before
-	if err := e.readTimes(claims); err != nil {
+	payload, _ := claims.Parse(e.Claims) // Inspect has parsed it before
+	if err := e.readTimes(payload); err != nil {
 		return Examination{}, err
 	}
-	if e.Audiences, err = readAudiences(claims[claimAudience]); err != nil {
+	if e.Audiences, err = claims.Audiences(payload[claims.Audience]); err != nil {
 		return Examination{}, err
 	}
-	if !absent(claims[claimTokenID]) && json.Unmarshal(claims[claimTokenID], &e.TokenID) != nil {
+	if !claims.Absent(payload[claims.TokenID]) && json.Unmarshal(payload[claims.TokenID], &e.TokenID) != nil {
 		return Examination{}, fmt.Errorf("%w: the claim jti is not a string", ErrMalformed)
 	}
 	if decoded.Issuer == LegacyIssuer {
@@ -75,14 +77,14 @@ func Examine(token string) (Examination, error) {
 		e.Account = Account{Namespace: decoded.Namespace, Name: decoded.AccountName, UID: decoded.AccountUID}
 		return e, nil
 	}
-	return e, e.readBinding(claims[claimKubernetes])
+	return e, e.readBinding(payload[claims.Kubernetes])
 }
 
 // maxNesting is far more than a token needs. Deeper JSON could fill a disk when it is indented.
 const maxNesting = 32
 
 func readable(name, segment string) (json.RawMessage, error) {
-	text, err := decodeSegment(name, segment)
+	text, err := claims.DecodeSegment(name, segment)
 	if err != nil {
 		return nil, err
 	}
@@ -104,20 +106,16 @@ func readable(name, segment string) (json.RawMessage, error) {
 	}
 }
 
-// absent reports whether a claim is missing. Like go-jose, with which kube-apiserver reads tokens, it
-// treats null as missing.
-func absent(raw json.RawMessage) bool { return len(raw) == 0 || string(raw) == "null" }
-
-func (e *Examination) readTimes(claims object) error {
+func (e *Examination) readTimes(payload claims.Object) error {
 	for _, claim := range []struct {
 		name   string
 		target *time.Time
-	}{{claimIssuedAt, &e.IssuedAt}, {claimNotBefore, &e.NotBefore}, {claimExpiry, &e.Expires}} {
-		if absent(claims[claim.name]) {
+	}{{claims.IssuedAt, &e.IssuedAt}, {claims.NotBefore, &e.NotBefore}, {claims.Expiry, &e.Expires}} {
+		if claims.Absent(payload[claim.name]) {
 			continue
 		}
 		var ok bool
-		if *claim.target, ok = readTime(claims[claim.name]); !ok {
+		if *claim.target, ok = readTime(payload[claim.name]); !ok {
 			return fmt.Errorf("%w: the claim %s is not a time", ErrMalformed, claim.name)
 		}
 	}
@@ -127,30 +125,14 @@ func (e *Examination) readTimes(claims object) error {
 // readTime reads a NumericDate (RFC 7519, section 2), rounded down to seconds as in go-jose.
 func readTime(raw json.RawMessage) (time.Time, bool) {
 	var seconds float64
-	if json.Unmarshal(raw, &seconds) != nil || seconds < 0 || seconds > lastSecond {
+	if json.Unmarshal(raw, &seconds) != nil || seconds < 0 || seconds > claims.LastSecond {
 		return time.Time{}, false
 	}
 	return time.Unix(int64(seconds), 0).UTC(), true
 }
 
-// readAudiences reads a string or a list of them (RFC 7519, section 4.1.3).
-func readAudiences(raw json.RawMessage) ([]string, error) {
-	if absent(raw) {
-		return nil, nil
-	}
-	var one string
-	if json.Unmarshal(raw, &one) == nil {
-		return []string{one}, nil
-	}
-	var several []string
-	if json.Unmarshal(raw, &several) != nil {
-		return nil, fmt.Errorf("%w: the claim aud is neither a string nor a list of strings", ErrMalformed)
-	}
-	return several, nil
-}
-
 func (e *Examination) readBinding(raw json.RawMessage) error {
-	if absent(raw) {
+	if claims.Absent(raw) {
 		return nil
 	}
 	type reference struct{ Name, UID string }
@@ -163,12 +145,12 @@ func (e *Examination) readBinding(raw json.RawMessage) error {
 		WarnAfter      json.RawMessage `json:"warnafter"`
 	}
 	if json.Unmarshal(raw, &private) != nil {
-		return fmt.Errorf("%w: the claim %s is not what kube-apiserver writes", ErrMalformed, claimKubernetes)
+		return fmt.Errorf("%w: the claim %s is not what kube-apiserver writes", ErrMalformed, claims.Kubernetes)
 	}
-	if !absent(private.WarnAfter) {
+	if !claims.Absent(private.WarnAfter) {
 		var ok bool
 		if e.WarnAfter, ok = readTime(private.WarnAfter); !ok {
-			return fmt.Errorf("%w: the claim %s.warnafter is not a time", ErrMalformed, claimKubernetes)
+			return fmt.Errorf("%w: the claim %s.warnafter is not a time", ErrMalformed, claims.Kubernetes)
 		}
 	}
 	if private.ServiceAccount == nil {

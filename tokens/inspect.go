@@ -5,18 +5,15 @@ package tokens
 
 import (
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode"
+
+	"sa-controller-manager/tokens/internal/claims"
 )
 
-// maxTokenSize is the longest token that is decoded, in bytes. It is far more than a token needs, and
-// little enough for any content of a Secret to be decoded.
-const maxTokenSize = 64 << 10
-
 // ErrMalformed means that a string is no token, or a token that this package must not interpret.
-var ErrMalformed = errors.New("malformed token")
+var ErrMalformed = claims.ErrMalformed
 
 // Token is the content of a token. It is unverified unless VerifyLegacy returned it. A field is empty
 // if the token does not have it.
@@ -50,15 +47,15 @@ func Inspect(token string) (Token, error) {
 	if err != nil {
 		return Token{}, err
 	}
-	if _, err := decodeSegment("signature", segments[2]); err != nil {
+	if _, err := claims.DecodeSegment("signature", segments[2]); err != nil {
 		return Token{}, err
 	}
 	return collect(header, payload)
 }
 
 func split(token string) ([]string, error) {
-	if len(token) > maxTokenSize {
-		return nil, fmt.Errorf("%w: longer than %d bytes", ErrMalformed, maxTokenSize)
+	if len(token) > claims.MaxSize {
+		return nil, fmt.Errorf("%w: longer than %d bytes", ErrMalformed, claims.MaxSize)
 	}
 	segments := strings.SplitN(token, ".", 4)
 	if len(segments) != 3 {
@@ -67,26 +64,12 @@ func split(token string) ([]string, error) {
 	return segments, nil
 }
 
-// decodeSegment decodes unpadded base64url. It refuses set bits behind the last byte (Strict) and line
-// breaks, which the decoder would skip: otherwise two different strings would be the same token, and
-// kube-apiserver compares strings.
-func decodeSegment(name, segment string) ([]byte, error) {
-	if strings.ContainsAny(segment, "\r\n") {
-		return nil, fmt.Errorf("%w: the %s contains a line break", ErrMalformed, name)
-	}
-	decoded, err := base64.RawURLEncoding.Strict().DecodeString(segment)
-	if err != nil {
-		return nil, fmt.Errorf("%w: the %s is not base64url", ErrMalformed, name)
-	}
-	return decoded, nil
-}
-
-func decodeObject(name, segment string) (object, error) {
-	decoded, err := decodeSegment(name, segment)
+func decodeObject(name, segment string) (claims.Object, error) {
+	decoded, err := claims.DecodeSegment(name, segment)
 	if err != nil {
 		return nil, err
 	}
-	members, ok := parseObject(decoded)
+	members, ok := claims.Parse(decoded)
 	if !ok {
 		return nil, fmt.Errorf("%w: the %s is not a JSON object", ErrMalformed, name)
 	}
@@ -98,7 +81,7 @@ func decodeObject(name, segment string) (object, error) {
 // crit lists extensions that a reader must understand or else refuse the token (RFC 7515, section
 // 4.1.11), and b64 changes what is signed. No ServiceAccount token has either, and golang-jwt would
 // ignore both.
-func collect(header, payload object) (Token, error) {
+func collect(header, payload claims.Object) (Token, error) {
 	for _, name := range []string{"crit", "b64"} {
 		if _, present := header[name]; present {
 			return Token{}, fmt.Errorf("%w: the header demands an extension (%s)", ErrMalformed, name)
@@ -106,20 +89,20 @@ func collect(header, payload object) (Token, error) {
 	}
 	var token Token
 	for _, member := range []struct {
-		of     object
+		of     claims.Object
 		name   string
 		target *string
 	}{
 		{header, "kid", &token.KeyID},
 		{header, "alg", &token.Algorithm},
-		{payload, claimIssuer, &token.Issuer},
-		{payload, claimSubject, &token.Subject},
-		{payload, claimNamespace, &token.Namespace},
-		{payload, claimSecretName, &token.SecretName},
-		{payload, claimAccountName, &token.AccountName},
-		{payload, claimAccountUID, &token.AccountUID},
+		{payload, claims.Issuer, &token.Issuer},
+		{payload, claims.Subject, &token.Subject},
+		{payload, claims.Namespace, &token.Namespace},
+		{payload, claims.SecretName, &token.SecretName},
+		{payload, claims.AccountName, &token.AccountName},
+		{payload, claims.AccountUID, &token.AccountUID},
 	} {
-		value, ok := text(member.of, member.name)
+		value, ok := member.of.Text(member.name)
 		if _, present := member.of[member.name]; present && !ok {
 			return Token{}, fmt.Errorf("%w: %s is not a string", ErrMalformed, member.name)
 		}
@@ -168,12 +151,12 @@ func withoutSpace(r rune) rune {
 // cluster, so an Event may contain it.
 func (t Token) Mismatch(account Account, secretName string) string {
 	for _, claim := range []struct{ name, got, want string }{
-		{claimIssuer, t.Issuer, LegacyIssuer},
-		{claimNamespace, t.Namespace, account.Namespace},
-		{claimAccountName, t.AccountName, account.Name},
-		{claimAccountUID, t.AccountUID, account.UID},
-		{claimSecretName, t.SecretName, secretName},
-		{claimSubject, t.Subject, account.Subject()},
+		{claims.Issuer, t.Issuer, LegacyIssuer},
+		{claims.Namespace, t.Namespace, account.Namespace},
+		{claims.AccountName, t.AccountName, account.Name},
+		{claims.AccountUID, t.AccountUID, account.UID},
+		{claims.SecretName, t.SecretName, secretName},
+		{claims.Subject, t.Subject, account.Subject()},
 	} {
 		switch claim.got {
 		case claim.want:

@@ -40,7 +40,7 @@ func VerifyLegacy(token string, keys signing.KeySource) (Token, error) {
 		return Token{}, err
 	}
 	if decoded.Issuer != LegacyIssuer {
-		return Token{}, fmt.Errorf("%w: claim %s is not %q", ErrNotLegacy, claimIssuer, LegacyIssuer)
+		return Token{}, fmt.Errorf("%w: claim iss is not %q", ErrNotLegacy, LegacyIssuer)
 	}
 	return decoded, nil
 }

@@ -10,8 +10,8 @@
 //  1. Listen opens the socket. A lock file beside it excludes other processes, and the socket of a
 //     dead process is replaced. Listen needs no API, because kube-apiserver waits for this socket
 //     when it starts (60 s, then it exits).
-//  2. Run serves until its context ends. Sign signs the payloads that Config.Check allows (the Policy
-//     of package tokens), FetchKeys returns the keys of a signing.KeySource, Metadata returns the
+//  2. Run serves until its context ends. Sign signs the payloads that Config.Check allows (package
+//     tokens/policy), FetchKeys returns the keys of a signing.KeySource, Metadata returns the
 //     longest lifetime of a token.
 //  3. Then Run accepts no new calls, finishes those in progress, and removes the socket.
 //     kube-apiserver goes on verifying with the keys that it has; only TokenRequests wait.

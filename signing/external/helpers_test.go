@@ -21,7 +21,7 @@ import (
 	"sa-controller-manager/signing/external"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
-	"sa-controller-manager/tokens"
+	"sa-controller-manager/tokens/policy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,7 +41,7 @@ func socketPath(tb testing.TB) string {
 func configFor(tb testing.TB, ring *signing.Keyring) external.Config {
 	tb.Helper()
 	const longest = 24 * time.Hour
-	policy, err := tokens.NewPolicy([]string{signertest.Issuer}, longest, nil)
+	allowed, err := policy.New([]string{signertest.Issuer}, longest, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func configFor(tb testing.TB, ring *signing.Keyring) external.Config {
 		AllowedUIDs:        []uint32{uint32(os.Getuid())},
 		Signer:             ring,
 		Keys:               ring,
-		Check:              policy.Check,
+		Check:              allowed.Check,
 		MaxTokenExpiration: longest,
 		RefreshHint:        time.Minute,
 		QPS:                1000,

@@ -15,7 +15,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
-	"sa-controller-manager/tokens"
+	"sa-controller-manager/tokens/policy"
 )
 
 func (m *manager) buildSigner(r *runnable) error {
@@ -61,7 +61,7 @@ func listenAsSigner(o *options.Options, ring *signing.Keyring, maySign func() er
 	if o.ExternalSigner.Socket == "" {
 		return nil, nil
 	}
-	policy, err := signerPolicy(o)
+	allowed, err := signerPolicy(o)
 	if err != nil {
 		return nil, fmt.Errorf("--service-account-issuer: %w", err)
 	}
@@ -70,7 +70,7 @@ func listenAsSigner(o *options.Options, ring *signing.Keyring, maySign func() er
 		AllowedUIDs:        o.ExternalSigner.UIDs(),
 		Signer:             signing.Guard{Signer: ring, May: maySign},
 		Keys:               ring,
-		Check:              policy.Check,
+		Check:              allowed.Check,
 		MaxTokenExpiration: o.ExternalSigner.MaxTokenExpiration,
 		RefreshHint:        o.ExternalSigner.RefreshHint,
 		QPS:                o.ExternalSigner.QPS,
@@ -85,8 +85,8 @@ func listenAsSigner(o *options.Options, ring *signing.Keyring, maySign func() er
 // signerPolicy refuses tokens that live longer than the larger of --external-signer-max-token-expiration
 // and a year. kube-apiserver reads the announced maximum once, at its start, and enforces it: after
 // the flag was lowered it still asks for the old maximum, or for the year that Pods get.
-func signerPolicy(o *options.Options) (*tokens.Policy, error) {
-	return tokens.NewPolicy(o.Keys.Issuers, max(o.ExternalSigner.MaxTokenExpiration, 365*24*time.Hour), nil)
+func signerPolicy(o *options.Options) (*policy.Policy, error) {
+	return policy.New(o.Keys.Issuers, max(o.ExternalSigner.MaxTokenExpiration, 365*24*time.Hour), nil)
 }
 
 // keptForSigner reports whether kube-apiserver will get a key on the socket after a restart of this

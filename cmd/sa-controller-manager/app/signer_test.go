@@ -13,7 +13,7 @@ import (
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
-	"sa-controller-manager/tokens"
+	"sa-controller-manager/tokens/policy"
 )
 
 func TestKeptForSigner(t *testing.T) {
@@ -59,14 +59,14 @@ func TestSignerPolicy(t *testing.T) {
 			t.Parallel()
 			o := options.New()
 			o.Keys.Issuers, o.ExternalSigner.MaxTokenExpiration = []string{signertest.Issuer}, tc.flag
-			policy, err := signerPolicy(o)
+			allowed, err := signerPolicy(o)
 			testutil.Must(t, err)
-			if err := policy.Check(signertest.PayloadFor(tc.longest)); err != nil {
+			if err := allowed.Check(signertest.PayloadFor(tc.longest)); err != nil {
 				t.Errorf("%s: a token of %v is refused: %v", tc.reason, tc.longest, err)
 			}
-			err = policy.Check(signertest.PayloadFor(tc.longest + time.Second))
-			if refusal, ok := errors.AsType[*tokens.RefusalError](err); !ok || refusal.Reason() != tokens.ReasonLifetime {
-				t.Errorf("a token that lives a second longer: %v, want reason %q", err, tokens.ReasonLifetime)
+			err = allowed.Check(signertest.PayloadFor(tc.longest + time.Second))
+			if refusal, ok := errors.AsType[*policy.RefusalError](err); !ok || refusal.Reason() != policy.ReasonLifetime {
+				t.Errorf("a token that lives a second longer: %v, want reason %q", err, policy.ReasonLifetime)
 			}
 		})
 	}

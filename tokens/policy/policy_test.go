@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tokens_test
+package policy_test
 
 import (
 	"encoding/base64"
@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
+	"sa-controller-manager/tokens/policy"
 )
 
 var policyNow = time.Unix(1_800_000_000, 0)
@@ -26,11 +27,11 @@ const (
 	policyLimit  = 365 * 24 * time.Hour
 )
 
-func newPolicy(tb testing.TB) *tokens.Policy {
+func newPolicy(tb testing.TB) *policy.Policy {
 	tb.Helper()
-	policy, err := tokens.NewPolicy([]string{policyIssuer, "https://former.example"}, policyLimit, clocktesting.NewFakePassiveClock(policyNow))
+	p, err := policy.New([]string{policyIssuer, "https://former.example"}, policyLimit, clocktesting.NewFakePassiveClock(policyNow))
 	testutil.Must(tb, err)
-	return policy
+	return p
 }
 
 // bound are the claims that kube-apiserver v1.37.2 sends for a Pod's token.
@@ -146,86 +147,86 @@ func TestPolicyRefuses(t *testing.T) {
 		payload func() string
 		want    string
 	}{
-		"empty":         {"nothing", fixed(""), tokens.ReasonMalformed},
-		"standard":      {"another alphabet", fixed("+/8"), tokens.ReasonMalformed},
-		"padded":        {"not a segment", fixed("e30="), tokens.ReasonMalformed},
-		"spare bits":    {"two segments would be the same payload", fixed("e31"), tokens.ReasonMalformed},
-		"line break":    {"the decoder skips it", func() string { return encode(bound())[:8] + "\n" + encode(bound())[8:] }, tokens.ReasonMalformed},
-		"three segment": {"a whole token", func() string { return "e30." + encode(bound()) + ".e30" }, tokens.ReasonMalformed},
-		"not JSON":      {"text", fixed(base64.RawURLEncoding.EncodeToString([]byte("sub"))), tokens.ReasonMalformed},
-		"a list":        {"not an object", fixed(encode([]any{bound()})), tokens.ReasonMalformed},
-		"null":          {"not an object", fixed(encode(nil)), tokens.ReasonMalformed},
-		"two objects":   {"readers stop after the first", raw(`:build.er"}`, `:build.er"}{}`), tokens.ReasonMalformed},
-		"twice":         {"readers differ on which counts", raw(`{"aud"`, `{"sub":"system:serviceaccount:kube-system:admin","aud"`), tokens.ReasonMalformed},
-		"other case":    {"encoding/json takes SUB for sub", claim("system:serviceaccount:kube-system:admin", "SUB"), tokens.ReasonMalformed},
-		"Kelvin sign":   {"encoding/json folds it to k", claim(map[string]string{}, "\u212aubernetes.io"), tokens.ReasonMalformed},
-		"not UTF-8":     {"read as another character", raw(`web-0`, "web\xff"), tokens.ReasonMalformed},
-		"too long":      {"bounded", claim(strings.Repeat("a", 64<<10), "future"), tokens.ReasonMalformed},
+		"empty":         {"nothing", fixed(""), policy.ReasonMalformed},
+		"standard":      {"another alphabet", fixed("+/8"), policy.ReasonMalformed},
+		"padded":        {"not a segment", fixed("e30="), policy.ReasonMalformed},
+		"spare bits":    {"two segments would be the same payload", fixed("e31"), policy.ReasonMalformed},
+		"line break":    {"the decoder skips it", func() string { return encode(bound())[:8] + "\n" + encode(bound())[8:] }, policy.ReasonMalformed},
+		"three segment": {"a whole token", func() string { return "e30." + encode(bound()) + ".e30" }, policy.ReasonMalformed},
+		"not JSON":      {"text", fixed(base64.RawURLEncoding.EncodeToString([]byte("sub"))), policy.ReasonMalformed},
+		"a list":        {"not an object", fixed(encode([]any{bound()})), policy.ReasonMalformed},
+		"null":          {"not an object", fixed(encode(nil)), policy.ReasonMalformed},
+		"two objects":   {"readers stop after the first", raw(`:build.er"}`, `:build.er"}{}`), policy.ReasonMalformed},
+		"twice":         {"readers differ on which counts", raw(`{"aud"`, `{"sub":"system:serviceaccount:kube-system:admin","aud"`), policy.ReasonMalformed},
+		"other case":    {"encoding/json takes SUB for sub", claim("system:serviceaccount:kube-system:admin", "SUB"), policy.ReasonMalformed},
+		"Kelvin sign":   {"encoding/json folds it to k", claim(map[string]string{}, "\u212aubernetes.io"), policy.ReasonMalformed},
+		"not UTF-8":     {"read as another character", raw(`web-0`, "web\xff"), policy.ReasonMalformed},
+		"too long":      {"bounded", claim(strings.Repeat("a", 64<<10), "future"), policy.ReasonMalformed},
 
-		"no issuer":         {"whose?", claim(nil, "iss"), tokens.ReasonIssuer},
-		"another issuer":    {"another cluster's", claim("https://other.example", "iss"), tokens.ReasonIssuer},
-		"issuer with slash": {"compared as strings", claim(policyIssuer+"/", "iss"), tokens.ReasonIssuer},
-		"issuer list":       {"not a string", claim([]string{policyIssuer}, "iss"), tokens.ReasonIssuer},
-		"issuer null":       {"not a string", raw(`"iss":"https://issuer.example"`, `"iss":null`), tokens.ReasonIssuer},
-		"legacy issuer":     {"it would not expire", claim("kubernetes/serviceaccount", "iss"), tokens.ReasonIssuer},
+		"no issuer":         {"whose?", claim(nil, "iss"), policy.ReasonIssuer},
+		"another issuer":    {"another cluster's", claim("https://other.example", "iss"), policy.ReasonIssuer},
+		"issuer with slash": {"compared as strings", claim(policyIssuer+"/", "iss"), policy.ReasonIssuer},
+		"issuer list":       {"not a string", claim([]string{policyIssuer}, "iss"), policy.ReasonIssuer},
+		"issuer null":       {"not a string", raw(`"iss":"https://issuer.example"`, `"iss":null`), policy.ReasonIssuer},
+		"legacy issuer":     {"it would not expire", claim("kubernetes/serviceaccount", "iss"), policy.ReasonIssuer},
 
-		"legacy claims": {"the token controller's", claim("s", "kubernetes.io/serviceaccount/secret.name"), tokens.ReasonLegacy},
+		"legacy claims": {"the token controller's", claim("s", "kubernetes.io/serviceaccount/secret.name"), policy.ReasonLegacy},
 
-		"no subject":       {"nobody's", claim(nil, "sub"), tokens.ReasonSubject},
-		"a user":           {"not a service account", claim("admin", "sub"), tokens.ReasonSubject},
-		"a node":           {"not a service account", claim("system:node:a", "sub"), tokens.ReasonSubject},
-		"another account":  {"the two disagree", claim("system:serviceaccount:team-a:admin", "sub"), tokens.ReasonSubject},
-		"another place":    {"the two disagree", claim("system:serviceaccount:kube-system:build.er", "sub"), tokens.ReasonSubject},
-		"five parts":       {"ambiguous", claim("system:serviceaccount:team-a:build.er:x", "sub"), tokens.ReasonSubject},
-		"upper case":       {"no such prefix", claim("System:serviceaccount:team-a:build.er", "sub"), tokens.ReasonSubject},
-		"no kubernetes.io": {"no account", claim(nil, "kubernetes.io"), tokens.ReasonSubject},
-		"no namespace":     {"no account", claim(nil, "kubernetes.io", "namespace"), tokens.ReasonSubject},
-		"no account":       {"no account", claim(nil, "kubernetes.io", "serviceaccount"), tokens.ReasonSubject},
-		"account a string": {"no UID", claim("build.er", "kubernetes.io", "serviceaccount"), tokens.ReasonSubject},
-		"no name":          {"no account", claim(nil, "kubernetes.io", "serviceaccount", "name"), tokens.ReasonSubject},
-		"no UID":           {"an account of the same name later", claim(nil, "kubernetes.io", "serviceaccount", "uid"), tokens.ReasonSubject},
-		"empty UID":        {"likewise", claim("", "kubernetes.io", "serviceaccount", "uid"), tokens.ReasonSubject},
-		"UID a number":     {"not a string", claim(7, "kubernetes.io", "serviceaccount", "uid"), tokens.ReasonSubject},
-		"Namespace":        {"differs in case", claim("kube-system", "kubernetes.io", "Namespace"), tokens.ReasonSubject},
-		"Name":             {"differs in case", claim("admin", "kubernetes.io", "serviceaccount", "Name"), tokens.ReasonSubject},
+		"no subject":       {"nobody's", claim(nil, "sub"), policy.ReasonSubject},
+		"a user":           {"not a service account", claim("admin", "sub"), policy.ReasonSubject},
+		"a node":           {"not a service account", claim("system:node:a", "sub"), policy.ReasonSubject},
+		"another account":  {"the two disagree", claim("system:serviceaccount:team-a:admin", "sub"), policy.ReasonSubject},
+		"another place":    {"the two disagree", claim("system:serviceaccount:kube-system:build.er", "sub"), policy.ReasonSubject},
+		"five parts":       {"ambiguous", claim("system:serviceaccount:team-a:build.er:x", "sub"), policy.ReasonSubject},
+		"upper case":       {"no such prefix", claim("System:serviceaccount:team-a:build.er", "sub"), policy.ReasonSubject},
+		"no kubernetes.io": {"no account", claim(nil, "kubernetes.io"), policy.ReasonSubject},
+		"no namespace":     {"no account", claim(nil, "kubernetes.io", "namespace"), policy.ReasonSubject},
+		"no account":       {"no account", claim(nil, "kubernetes.io", "serviceaccount"), policy.ReasonSubject},
+		"account a string": {"no UID", claim("build.er", "kubernetes.io", "serviceaccount"), policy.ReasonSubject},
+		"no name":          {"no account", claim(nil, "kubernetes.io", "serviceaccount", "name"), policy.ReasonSubject},
+		"no UID":           {"an account of the same name later", claim(nil, "kubernetes.io", "serviceaccount", "uid"), policy.ReasonSubject},
+		"empty UID":        {"likewise", claim("", "kubernetes.io", "serviceaccount", "uid"), policy.ReasonSubject},
+		"UID a number":     {"not a string", claim(7, "kubernetes.io", "serviceaccount", "uid"), policy.ReasonSubject},
+		"Namespace":        {"differs in case", claim("kube-system", "kubernetes.io", "Namespace"), policy.ReasonSubject},
+		"Name":             {"differs in case", claim("admin", "kubernetes.io", "serviceaccount", "Name"), policy.ReasonSubject},
 		"colon": {"would move the border in the subject", func() string {
 			claims := bound()
 			claims["sub"] = "system:serviceaccount:team-a:x:build.er"
 			claims["kubernetes.io"].(map[string]any)["namespace"] = "team-a:x"
 			return encode(claims)
-		}, tokens.ReasonSubject},
-		"private claim twice": {"readers differ", raw(`{"namespace"`, `{"namespace":"kube-system","namespace"`), tokens.ReasonSubject},
+		}, policy.ReasonSubject},
+		"private claim twice": {"readers differ", raw(`{"namespace"`, `{"namespace":"kube-system","namespace"`), policy.ReasonSubject},
 
-		"no audience":      {"taken for a legacy token, admitted everywhere", claim(nil, "aud"), tokens.ReasonAudience},
-		"empty list":       {"likewise", claim([]string{}, "aud"), tokens.ReasonAudience},
-		"empty audience":   {"likewise", claim("", "aud"), tokens.ReasonAudience},
-		"empty in a list":  {"likewise", claim([]string{policyIssuer, ""}, "aud"), tokens.ReasonAudience},
-		"null in a list":   {"likewise", claim([]any{policyIssuer, nil}, "aud"), tokens.ReasonAudience},
-		"number":           {"not a string", claim(7, "aud"), tokens.ReasonAudience},
-		"number in a list": {"likewise", claim([]any{policyIssuer, 7}, "aud"), tokens.ReasonAudience},
-		"null audience":    {"no audience either", raw(`"aud":["`+policyIssuer+`"]`, `"aud":null`), tokens.ReasonAudience},
+		"no audience":      {"taken for a legacy token, admitted everywhere", claim(nil, "aud"), policy.ReasonAudience},
+		"empty list":       {"likewise", claim([]string{}, "aud"), policy.ReasonAudience},
+		"empty audience":   {"likewise", claim("", "aud"), policy.ReasonAudience},
+		"empty in a list":  {"likewise", claim([]string{policyIssuer, ""}, "aud"), policy.ReasonAudience},
+		"null in a list":   {"likewise", claim([]any{policyIssuer, nil}, "aud"), policy.ReasonAudience},
+		"number":           {"not a string", claim(7, "aud"), policy.ReasonAudience},
+		"number in a list": {"likewise", claim([]any{policyIssuer, 7}, "aud"), policy.ReasonAudience},
+		"null audience":    {"no audience either", raw(`"aud":["`+policyIssuer+`"]`, `"aud":null`), policy.ReasonAudience},
 
-		"no exp":         {"would not expire", claim(nil, "exp"), tokens.ReasonLifetime},
-		"exp null":       {"would not expire", raw(`"exp":`, `"exp":null,"x":`), tokens.ReasonLifetime},
-		"exp a string":   {"readers differ", claim("1900000000", "exp"), tokens.ReasonLifetime},
-		"exp a half":     {"kube-apiserver writes whole seconds", raw(`"exp":1`, `"exp":0.1`), tokens.ReasonLifetime},
-		"exp exponent":   {"readers differ", raw(`"exp":1`, `"exp":1e`), tokens.ReasonLifetime},
-		"exp negative":   {"in the past", claim(-1, "exp"), tokens.ReasonLifetime},
-		"exp overflows":  {"would wrap", raw(`"exp":1`, `"exp":99999999999999`), tokens.ReasonLifetime},
-		"exp far away":   {"no date", claim(lastDay, "exp"), tokens.ReasonLifetime},
-		"no iat":         {"from when?", claim(nil, "iat"), tokens.ReasonLifetime},
-		"too long by 1":  {"the limit", claim(unix(policyLimit+time.Second), "exp"), tokens.ReasonLifetime},
-		"iat ahead":      {"would move the limit", claim(unix(11*time.Second), "iat"), tokens.ReasonLifetime},
-		"iat moved back": {"counts from iat", claim(unix(-time.Second), "iat"), tokens.ReasonLifetime},
-		"expired":        {"of no use", claim(unix(0), "exp"), tokens.ReasonLifetime},
-		"nbf after exp":  {"never valid", claim(unix(policyLimit+time.Second), "nbf"), tokens.ReasonLifetime},
-		"nbf a string":   {"readers differ", claim("0", "nbf"), tokens.ReasonLifetime},
+		"no exp":         {"would not expire", claim(nil, "exp"), policy.ReasonLifetime},
+		"exp null":       {"would not expire", raw(`"exp":`, `"exp":null,"x":`), policy.ReasonLifetime},
+		"exp a string":   {"readers differ", claim("1900000000", "exp"), policy.ReasonLifetime},
+		"exp a half":     {"kube-apiserver writes whole seconds", raw(`"exp":1`, `"exp":0.1`), policy.ReasonLifetime},
+		"exp exponent":   {"readers differ", raw(`"exp":1`, `"exp":1e`), policy.ReasonLifetime},
+		"exp negative":   {"in the past", claim(-1, "exp"), policy.ReasonLifetime},
+		"exp overflows":  {"would wrap", raw(`"exp":1`, `"exp":99999999999999`), policy.ReasonLifetime},
+		"exp far away":   {"no date", claim(lastDay, "exp"), policy.ReasonLifetime},
+		"no iat":         {"from when?", claim(nil, "iat"), policy.ReasonLifetime},
+		"too long by 1":  {"the limit", claim(unix(policyLimit+time.Second), "exp"), policy.ReasonLifetime},
+		"iat ahead":      {"would move the limit", claim(unix(11*time.Second), "iat"), policy.ReasonLifetime},
+		"iat moved back": {"counts from iat", claim(unix(-time.Second), "iat"), policy.ReasonLifetime},
+		"expired":        {"of no use", claim(unix(0), "exp"), policy.ReasonLifetime},
+		"nbf after exp":  {"never valid", claim(unix(policyLimit+time.Second), "nbf"), policy.ReasonLifetime},
+		"nbf a string":   {"readers differ", claim("0", "nbf"), policy.ReasonLifetime},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			payload := tc.payload()
 			err := newPolicy(t).Check(payload)
-			refusal, ok := errors.AsType[*tokens.RefusalError](err)
+			refusal, ok := errors.AsType[*policy.RefusalError](err)
 			if !ok || refusal.Reason() != tc.want {
 				t.Fatalf("%s: Check returned %v, want a refusal because of %s", tc.reason, err, tc.want)
 			}
@@ -254,9 +255,9 @@ func TestNewPolicyRefuses(t *testing.T) {
 		"no lifetime":   {[]string{policyIssuer}, 0, "less than a second"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policy, err := tokens.NewPolicy(tc.issuers, tc.limit, nil)
-			if policy != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("NewPolicy returned %v, %v, want an error with %q", policy, err, tc.want)
+			p, err := policy.New(tc.issuers, tc.limit, nil)
+			if p != nil || err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("New returned %v, %v, want an error with %q", p, err, tc.want)
 			}
 		})
 	}

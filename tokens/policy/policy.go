@@ -1,10 +1,11 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package tokens
+// Package policy decides which payloads the external signer signs for kube-apiserver. It is the home of
+// that rule: a Policy allows what kube-apiserver sends for a TokenRequest, and nothing else.
+package policy
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,24 +16,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
+
+	"sa-controller-manager/tokens"
+	"sa-controller-manager/tokens/internal/claims"
 )
 
 // clockLeeway is how far iat may lie in the future. kube-apiserver and the signer run on one machine,
 // so that happens only if its clock is set back in between.
 const clockLeeway = 10 * time.Second
-
-// lastSecond is the end of the year 9999, in seconds since the epoch. Later dates have no text form.
-const lastSecond = 253402300799
-
-// The claims of a bound token (k8s.io/kubernetes pkg/serviceaccount/claims.go).
-const (
-	claimAudience   = "aud"
-	claimExpiry     = "exp"
-	claimNotBefore  = "nbf"
-	claimKubernetes = "kubernetes.io"
-
-	legacyClaimPrefix = "kubernetes.io/serviceaccount/"
-)
 
 // The reasons of a RefusalError: one word for the rule of a Policy that a payload breaks, which is
 // the value of a metric label.
@@ -85,14 +76,14 @@ type Policy struct {
 	clock       clock.PassiveClock
 }
 
-// NewPolicy returns a policy for tokens of these issuers with a lifetime of at most maxLifetime. An
-// issuer must be neither empty nor LegacyIssuer. A nil clock is the real one.
-func NewPolicy(issuers []string, maxLifetime time.Duration, c clock.PassiveClock) (*Policy, error) {
+// New returns a policy for tokens of these issuers with a lifetime of at most maxLifetime. An
+// issuer must be neither empty nor tokens.LegacyIssuer. A nil clock is the real one.
+func New(issuers []string, maxLifetime time.Duration, c clock.PassiveClock) (*Policy, error) {
 	if len(issuers) == 0 || slices.Contains(issuers, "") {
 		return nil, errors.New("an issuer is missing or empty")
 	}
-	if slices.Contains(issuers, LegacyIssuer) {
-		return nil, fmt.Errorf("the issuer is %s, which marks legacy tokens", LegacyIssuer)
+	if slices.Contains(issuers, tokens.LegacyIssuer) {
+		return nil, fmt.Errorf("the issuer is %s, which marks legacy tokens", tokens.LegacyIssuer)
 	}
 	if maxLifetime < time.Second {
 		return nil, errors.New("the longest lifetime is less than a second")
@@ -105,50 +96,51 @@ func NewPolicy(issuers []string, maxLifetime time.Duration, c clock.PassiveClock
 
 // Check decodes a payload segment. It returns nil if it may be signed, and otherwise a
 // *RefusalError.
-func (p *Policy) Check(payload string) error {
-	claims, err := decodeClaims(payload)
+func (p *Policy) Check(segment string) error {
+	payload, err := decodeClaims(segment)
 	if err != nil {
 		return err
 	}
-	for name := range claims {
-		if strings.HasPrefix(name, legacyClaimPrefix) {
+	for name := range payload {
+		if strings.HasPrefix(name, claims.LegacyPrefix) {
 			return refuse(ReasonLegacy, "the payload has claims of a legacy token")
 		}
 	}
-	if issuer, ok := text(claims, claimIssuer); !ok || !slices.Contains(p.issuers, issuer) {
+	if issuer, ok := payload.Text(claims.Issuer); !ok || !slices.Contains(p.issuers, issuer) {
 		return refuse(ReasonIssuer, "claim iss is not an issuer of this cluster")
 	}
-	if err := checkSubject(claims); err != nil {
+	if err := checkSubject(payload); err != nil {
 		return err
 	}
-	if !hasAudience(claims[claimAudience]) {
+	if !hasAudience(payload[claims.Audience]) {
 		return refuse(ReasonAudience, "claim aud names no audience")
 	}
-	return p.checkLifetime(claims)
+	return p.checkLifetime(payload)
 }
 
 // decodeClaims decodes a payload, and refuses one that two readers could read differently:
 // encoding/json, for example, takes "SUB" for "sub" and replaces characters that are not UTF-8.
-func decodeClaims(payload string) (object, error) {
-	if len(payload) > maxTokenSize {
-		return nil, refuse(ReasonMalformed, "the payload is longer than %d bytes", maxTokenSize)
+func decodeClaims(segment string) (claims.Object, error) {
+	if len(segment) > claims.MaxSize {
+		return nil, refuse(ReasonMalformed, "the payload is longer than %d bytes", claims.MaxSize)
 	}
-	decoded, err := decodeSegment("payload", payload)
+	decoded, err := claims.DecodeSegment("payload", segment)
 	if err != nil {
 		return nil, refuse(ReasonMalformed, "the payload is not a base64url segment")
 	}
-	claims, ok := parseObject(decoded)
+	payload, ok := claims.Parse(decoded)
 	if !ok || !utf8.Valid(decoded) {
 		return nil, refuse(ReasonMalformed, "the payload is not a JSON object")
 	}
-	if ambiguous(claims, claimIssuer, claimSubject, claimAudience, claimExpiry, claimNotBefore, claimIssuedAt, claimTokenID, claimKubernetes) {
+	if ambiguous(payload, claims.Issuer, claims.Subject, claims.Audience, claims.Expiry, claims.NotBefore, claims.IssuedAt, claims.TokenID,
+		claims.Kubernetes) {
 		return nil, refuse(ReasonMalformed, "the payload has a claim whose name differs from a known one in case only")
 	}
-	return claims, nil
+	return payload, nil
 }
 
 // ambiguous reports whether the name of a member differs from one of names in case only.
-func ambiguous(members object, names ...string) bool {
+func ambiguous(members claims.Object, names ...string) bool {
 	for member := range members {
 		for _, name := range names {
 			if member != name && strings.EqualFold(member, name) {
@@ -161,34 +153,34 @@ func ambiguous(members object, names ...string) bool {
 
 // checkSubject refuses claims whose subject and private claims do not name the same account, by names
 // that the API allows. So it does not matter which of the two a reader uses.
-func checkSubject(claims object) error {
-	kubernetes, ok := member(claims, claimKubernetes)
+func checkSubject(payload claims.Object) error {
+	kubernetes, ok := claims.Parse(payload[claims.Kubernetes])
 	if !ok || ambiguous(kubernetes, "namespace", "serviceaccount") {
 		return refuse(ReasonSubject, "claim kubernetes.io is not an object that names a namespace and a service account")
 	}
-	reference, ok := member(kubernetes, "serviceaccount")
+	reference, ok := claims.Parse(kubernetes["serviceaccount"])
 	if !ok || ambiguous(reference, "name", "uid") {
 		return refuse(ReasonSubject, "claim kubernetes.io does not say which service account")
 	}
-	namespace, hasNamespace := text(kubernetes, "namespace")
-	name, hasName := text(reference, "name")
-	uid, hasUID := text(reference, "uid")
+	namespace, hasNamespace := kubernetes.Text("namespace")
+	name, hasName := reference.Text("name")
+	uid, hasUID := reference.Text("uid")
 	if !hasNamespace || !hasName || !hasUID || uid == "" {
 		return refuse(ReasonSubject, "claim kubernetes.io lacks the namespace, or the name or UID of the service account")
 	}
 	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return refuse(ReasonSubject, "claim kubernetes.io has a name that no service account can have")
 	}
-	if subject, ok := text(claims, claimSubject); !ok || subject != (Account{Namespace: namespace, Name: name}).Subject() {
+	if subject, ok := payload.Text(claims.Subject); !ok || subject != (tokens.Account{Namespace: namespace, Name: name}).Subject() {
 		return refuse(ReasonSubject, "claim sub is not the service account that claim kubernetes.io names")
 	}
 	return nil
 }
 
 // checkLifetime compares exp with iat, and iat with the current time.
-func (p *Policy) checkLifetime(claims object) error {
-	issued, hasIssued := seconds(claims, claimIssuedAt)
-	expiry, hasExpiry := seconds(claims, claimExpiry)
+func (p *Policy) checkLifetime(payload claims.Object) error {
+	issued, hasIssued := seconds(payload, claims.IssuedAt)
+	expiry, hasExpiry := seconds(payload, claims.Expiry)
 	if !hasIssued || !hasExpiry {
 		return refuse(ReasonLifetime, "claim iat or exp is missing or not a date in whole seconds")
 	}
@@ -201,10 +193,10 @@ func (p *Policy) checkLifetime(claims object) error {
 	case expiry.Sub(issued) > p.maxLifetime:
 		return refuse(ReasonLifetime, "claim exp is further away than %v", p.maxLifetime)
 	}
-	if _, present := claims[claimNotBefore]; !present {
+	if _, present := payload[claims.NotBefore]; !present {
 		return nil
 	}
-	if start, ok := seconds(claims, claimNotBefore); !ok || start.After(expiry) {
+	if start, ok := seconds(payload, claims.NotBefore); !ok || start.After(expiry) {
 		return refuse(ReasonLifetime, "claim nbf is not a date in whole seconds before exp")
 	}
 	return nil
@@ -213,27 +205,19 @@ func (p *Policy) checkLifetime(claims object) error {
 // hasAudience reports whether there is an audience, and none is empty. It accepts both forms of RFC
 // 7519, section 4.1.3: a string or a list of strings.
 func hasAudience(raw json.RawMessage) bool {
-	list, err := readAudiences(raw)
+	list, err := claims.Audiences(raw)
 	return err == nil && len(list) > 0 && !slices.Contains(list, "")
 }
 
-// quoted reports whether raw is a string. encoding/json reads null into anything.
-func quoted(raw json.RawMessage) bool { return bytes.HasPrefix(raw, []byte{'"'}) }
-
-// member returns a member that is an object.
-func member(of object, name string) (object, bool) {
-	return parseObject(of[name])
-}
-
 // seconds returns a member that is a date in whole seconds, as kube-apiserver writes dates.
-func seconds(of object, name string) (time.Time, bool) {
+func seconds(of claims.Object, name string) (time.Time, bool) {
 	var number json.Number
 	raw := of[name]
-	if len(raw) == 0 || quoted(raw) || json.Unmarshal(raw, &number) != nil {
+	if len(raw) == 0 || claims.Quoted(raw) || json.Unmarshal(raw, &number) != nil {
 		return time.Time{}, false
 	}
 	value, err := number.Int64()
-	if err != nil || value < 0 || value > lastSecond {
+	if err != nil || value < 0 || value > claims.LastSecond {
 		return time.Time{}, false
 	}
 	return time.Unix(value, 0), true

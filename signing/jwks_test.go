@@ -5,7 +5,6 @@ package signing_test
 
 import (
 	"bytes"
-	"crypto"
 	"encoding/base64"
 	"os"
 	"strings"
@@ -63,13 +62,8 @@ func TestParseJWKSReadsUpstreams(t *testing.T) {
 		t.Fatalf("%d keys and error %v, want %d", len(got), err, len(want))
 	}
 	for i, key := range got {
-		if key.ID != want[i].ID || key.Algorithm != want[i].Algorithm || key.Private || key.Problem != "" {
-			t.Errorf("key %d is %q, %s, private %t, problem %q", i, key.ID, key.Algorithm, key.Private, key.Problem)
-		}
-		if equatable, ok := key.Key.(interface {
-			Equal(other crypto.PublicKey) bool
-		}); !ok || !equatable.Equal(want[i].Key) {
-			t.Errorf("key %s is another one", key.ID)
+		if !key.Equal(want[i]) || key.Algorithm != want[i].Algorithm || key.Problem != "" {
+			t.Errorf("key %d is %+v, want %+v", i, key, want[i])
 		}
 	}
 }
@@ -94,27 +88,35 @@ func TestParseJWKSSpoilsNoOtherKey(t *testing.T) {
 	x, y := ecCoordinates(t)
 	modulus := base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{0xff}, 256))
 	long := base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{0xff}, 4096))
+	const (
+		noKey, noObject = "neither an RSA nor an EC key", "not a JSON object of strings"
+		outOfRange      = "an RSA key with a modulus or exponent out of range"
+		otherCurve      = "an EC key on a curve other than P-256, P-384 or P-521"
+		noPoint         = "an EC key whose x and y are no point of its curve"
+		tooShort        = "found an RSA key of 384 bits; accepted is RSA of at least 2048 bits, or EC on P-256, P-384 or P-521"
+	)
+	type want = signing.PublicKey
 	cases := map[string]struct {
 		reason, key string
-		want        signing.PublishedKey
+		want        want
 	}{
-		"only ID":         {"as some write in tests", `{"kid":"a"}`, signing.PublishedKey{ID: "a", Problem: "neither an RSA nor an EC key"}},
-		"Ed25519":         {"others may sign with it", `{"kid":"a","kty":"OKP","crv":"Ed25519","x":"AA","alg":"EdDSA"}`, signing.PublishedKey{ID: "a", Algorithm: "EdDSA", Problem: "neither an RSA nor an EC key"}},
-		"symmetric":       {"every reader can sign", `{"kid":"a","kty":"oct","k":"AAAA"}`, signing.PublishedKey{ID: "a", Problem: "neither an RSA nor an EC key", Private: true}},
-		"no object":       {"RFC 7517, section 5", `"CANARY"`, signing.PublishedKey{Problem: "not a JSON object of strings"}},
-		"number":          {"members are strings", `{"kid":7}`, signing.PublishedKey{Problem: "not a JSON object of strings"}},
-		"no modulus":      {"", `{"kty":"RSA","e":"AQAB"}`, signing.PublishedKey{Problem: "its member n is missing or not base64url"}},
-		"standard base64": {"another alphabet", `{"kty":"RSA","n":"++++","e":"AQAB"}`, signing.PublishedKey{Problem: "its member n is missing or not base64url"}},
-		"no exponent":     {"", `{"kty":"RSA","n":"` + modulus + `"}`, signing.PublishedKey{Problem: "its member e is missing or not base64url"}},
-		"short RSA":       {"too weak to sign with", `{"kty":"RSA","n":"` + modulus[:64] + `","e":"AQAB"}`, signing.PublishedKey{Problem: "found an RSA key of 384 bits; accepted is RSA of at least 2048 bits, or EC on P-256, P-384 or P-521"}},
-		"long RSA":        {"costs more than it is worth", `{"kty":"RSA","n":"` + long + `","e":"AQAB"}`, signing.PublishedKey{Problem: "an RSA key with a modulus or exponent out of range"}},
-		"even exponent":   {"no RSA key", `{"kty":"RSA","n":"` + modulus + `","e":"BA"}`, signing.PublishedKey{Problem: "an RSA key with a modulus or exponent out of range"}},
-		"exponent 1":      {"signs nothing", `{"kty":"RSA","n":"` + modulus + `","e":"AQ"}`, signing.PublishedKey{Problem: "an RSA key with a modulus or exponent out of range"}},
-		"huge exponent":   {"crypto/rsa takes 31 bits", `{"kty":"RSA","n":"` + modulus + `","e":"_____w"}`, signing.PublishedKey{Problem: "an RSA key with a modulus or exponent out of range"}},
-		"P-224":           {"no JWS algorithm", `{"kty":"EC","crv":"P-224","x":"AA","y":"AA"}`, signing.PublishedKey{Problem: "an EC key on a curve other than P-256, P-384 or P-521"}},
-		"not on curve":    {"an invalid curve attack", `{"kty":"EC","crv":"P-256","x":"` + y + `","y":"` + x + `"}`, signing.PublishedKey{Problem: "an EC key whose x and y are no point of its curve"}},
-		"short x":         {"leading zeros belong to it", `{"kty":"EC","crv":"P-256","x":"` + x[:20] + `","y":"` + y + `"}`, signing.PublishedKey{Problem: "an EC key whose x and y are no point of its curve"}},
-		"no y":            {"", `{"kty":"EC","crv":"P-256","x":"` + x + `"}`, signing.PublishedKey{Problem: "its member y is missing or not base64url"}},
+		"only ID":         {"as some write in tests", `{"kid":"a"}`, want{ID: "a", Problem: noKey}},
+		"Ed25519":         {"others may sign with it", `{"kid":"a","kty":"OKP","crv":"Ed25519","x":"AA","alg":"EdDSA"}`, want{ID: "a", Algorithm: "EdDSA", Problem: noKey}},
+		"symmetric":       {"every reader can sign", `{"kid":"a","kty":"oct","k":"AAAA"}`, want{ID: "a", Problem: signing.ProblemPrivate}},
+		"no object":       {"RFC 7517, section 5", `"CANARY"`, want{Problem: noObject}},
+		"number":          {"members are strings", `{"kid":7}`, want{Problem: noObject}},
+		"no modulus":      {"", `{"kty":"RSA","e":"AQAB"}`, want{Problem: "its member n is missing or not base64url"}},
+		"standard base64": {"another alphabet", `{"kty":"RSA","n":"++++","e":"AQAB"}`, want{Problem: "its member n is missing or not base64url"}},
+		"no exponent":     {"", `{"kty":"RSA","n":"` + modulus + `"}`, want{Problem: "its member e is missing or not base64url"}},
+		"short RSA":       {"too weak to sign with", `{"kty":"RSA","n":"` + modulus[:64] + `","e":"AQAB"}`, want{Problem: tooShort}},
+		"long RSA":        {"costs more than it is worth", `{"kty":"RSA","n":"` + long + `","e":"AQAB"}`, want{Problem: outOfRange}},
+		"even exponent":   {"no RSA key", `{"kty":"RSA","n":"` + modulus + `","e":"BA"}`, want{Problem: outOfRange}},
+		"exponent 1":      {"signs nothing", `{"kty":"RSA","n":"` + modulus + `","e":"AQ"}`, want{Problem: outOfRange}},
+		"huge exponent":   {"crypto/rsa takes 31 bits", `{"kty":"RSA","n":"` + modulus + `","e":"_____w"}`, want{Problem: outOfRange}},
+		"P-224":           {"no JWS algorithm", `{"kty":"EC","crv":"P-224","x":"AA","y":"AA"}`, want{Problem: otherCurve}},
+		"not on curve":    {"an invalid curve attack", `{"kty":"EC","crv":"P-256","x":"` + y + `","y":"` + x + `"}`, want{Problem: noPoint}},
+		"short x":         {"leading zeros belong to it", `{"kty":"EC","crv":"P-256","x":"` + x[:20] + `","y":"` + y + `"}`, want{Problem: noPoint}},
+		"no y":            {"", `{"kty":"EC","crv":"P-256","x":"` + x + `"}`, want{Problem: "its member y is missing or not base64url"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -123,8 +125,8 @@ func TestParseJWKSSpoilsNoOtherKey(t *testing.T) {
 			if err != nil || len(keys) != 2 {
 				t.Fatalf("%s: %d keys, %v", tc.reason, len(keys), err)
 			}
-			if diff := cmp.Diff(tc.want, keys[0]); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			if keys[0] != tc.want {
+				t.Errorf("%s: got %+v, want %+v", tc.reason, keys[0], tc.want)
 			}
 			if keys[1].ID != "good" || keys[1].Key == nil {
 				t.Errorf("%s: the other key is spoiled: %q", tc.reason, keys[1].Problem)
@@ -138,7 +140,7 @@ func TestParseJWKSPrivate(t *testing.T) {
 	t.Parallel()
 	x, y := ecCoordinates(t)
 	keys, err := signing.ParseJWKS([]byte(`{"keys":[{"kty":"EC","crv":"P-256","kid":"a","x":"` + x + `","y":"` + y + `","d":"CANARY"}]}`))
-	if err != nil || !keys[0].Private || keys[0].Key == nil {
+	if err != nil || keys[0].Problem != signing.ProblemPrivate || keys[0].Key == nil {
 		t.Errorf("got %+v, %v, want a private key that is readable", keys, err)
 	}
 }

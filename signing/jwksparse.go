@@ -16,23 +16,15 @@ import (
 	"slices"
 )
 
-// PublishedKey is a key of a JWKS from any source. Its ID need not be the one that this package
-// derives from the key.
-type PublishedKey struct {
-	ID        string // kid, "" if it has none
-	Algorithm string // alg, "" if it has none
-	// Key is nil if it cannot be read or if no ServiceAccount token is signed with its kind. Problem
-	// then says why.
-	Key     crypto.PublicKey
-	Problem string
-	// Private reports that the document contains the private or symmetric key.
-	Private bool
-}
+// ProblemPrivate is the Problem of a key whose private or symmetric half is in the document.
+const ProblemPrivate = "the document contains the private key, with which every reader can sign tokens: rotate now"
 
-// ParseJWKS reads a JSON Web Key Set (RFC 7517, section 5). As that section demands, a key that
-// cannot be read does not affect the others: it is returned without its Key. It is an error if the
-// document is no JWKS or has no key; the error contains nothing of the document.
-func ParseJWKS(document []byte) ([]PublishedKey, error) {
+// ParseJWKS reads a JSON Web Key Set (RFC 7517, section 5) from any source, with the IDs and the
+// algorithms that it says, "" if it says none. As that section demands, a key that cannot be read, or
+// whose kind signs no ServiceAccount tokens, does not affect the others: it is returned with a Problem
+// and without its Key. It is an error if the document is no JWKS or has no key; the error contains
+// nothing of the document.
+func ParseJWKS(document []byte) ([]PublicKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
@@ -42,14 +34,14 @@ func ParseJWKS(document []byte) ([]PublishedKey, error) {
 	if len(set.Keys) == 0 {
 		return nil, errors.New("the document holds no key: want a JSON object with a list of keys")
 	}
-	keys := make([]PublishedKey, 0, len(set.Keys))
+	keys := make([]PublicKey, 0, len(set.Keys))
 	for _, raw := range set.Keys {
 		keys = append(keys, parseJWK(raw))
 	}
 	return keys, nil
 }
 
-func parseJWK(raw json.RawMessage) PublishedKey {
+func parseJWK(raw json.RawMessage) PublicKey {
 	var encoded struct {
 		jwk
 
@@ -57,15 +49,18 @@ func parseJWK(raw json.RawMessage) PublishedKey {
 		K string `json:"k"` // symmetric: section 6.4.1
 	}
 	if err := json.Unmarshal(raw, &encoded); err != nil {
-		return PublishedKey{Problem: "not a JSON object of strings"}
+		return PublicKey{Problem: "not a JSON object of strings"}
 	}
-	published := PublishedKey{ID: encoded.ID, Algorithm: encoded.Algorithm, Private: encoded.D != "" || encoded.K != ""}
+	published := PublicKey{ID: encoded.ID, Algorithm: encoded.Algorithm}
 	key, err := decodeJWK(encoded.jwk)
 	if err != nil {
 		published.Problem = err.Error()
-		return published
+	} else {
+		published.Key = key
 	}
-	published.Key = key
+	if encoded.D != "" || encoded.K != "" {
+		published.Problem = ProblemPrivate
+	}
 	return published
 }
 

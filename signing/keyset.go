@@ -16,11 +16,16 @@ type KeySource interface {
 	Keys() *KeySet
 }
 
-// PublicKey is a verification key with the key ID and the algorithm of its tokens.
+// PublicKey is a verification key with the key ID and the algorithm of its tokens. Its JSON form has
+// no key.
 type PublicKey struct {
-	ID        string // kid, derived from the key unless a foreign signer has chosen it
-	Algorithm string // alg, decided by the key's type alone
-	Key       crypto.PublicKey
+	// ID is kid, derived from the key unless a foreign signer or the author of a JWKS has chosen it.
+	ID string `json:"id"`
+	// Algorithm is alg, decided by the type of the key alone unless ParseJWKS has read it.
+	Algorithm string           `json:"algorithm,omitempty"`
+	Key       crypto.PublicKey `json:"-"`
+	// Problem says why a key that ParseJWKS has read is not to be used, "" if it may be.
+	Problem string `json:"-"`
 }
 
 // NewPublicKey derives the ID and the algorithm of a public key. The error says what was found and

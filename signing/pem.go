@@ -47,7 +47,12 @@ func ParsePrivateKey(data []byte) (*PrivateKey, error) {
 		if !ok { // X25519 parses as PKCS#8
 			return nil, fmt.Errorf("found a key agreement key; accepted is %s", acceptedPrivatePEM)
 		}
-		return NewPrivateKey(signer)
+		private, err := NewPrivateKey(signer)
+		if err == nil {
+			alone := pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})
+			private.pem = func() []byte { return alone }
+		}
+		return private, err
 	}
 	return nil, fmt.Errorf("found %s; accepted is %s", describeFile(data, passedOver), acceptedPrivatePEM)
 }

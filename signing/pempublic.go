@@ -104,3 +104,17 @@ func parsePublicBlock(der []byte) crypto.PublicKey {
 	}
 	return nil
 }
+
+// EncodePublicKeys returns keys in the PEM form that kube-apiserver reads with
+// --service-account-key-file.
+func EncodePublicKeys(keys ...PublicKey) ([]byte, error) {
+	var all []byte
+	for _, key := range keys {
+		der, err := x509.MarshalPKIXPublicKey(key.Key)
+		if err != nil {
+			return nil, fmt.Errorf("encode public key %s: %w", key.ID, err)
+		}
+		all = append(all, pem.EncodeToMemory(&pem.Block{Type: labelPublic, Bytes: der})...)
+	}
+	return all, nil
+}

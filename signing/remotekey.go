@@ -44,23 +44,17 @@ func CheckKeyID(id string) error {
 // exactly alg and kid of key and typ JWT; otherwise the error is an UnavailableError or that of ctx.
 type RemoteSign func(ctx context.Context, name string, key PublicKey, payload string) (header, signature string, err error)
 
-// RemoteKeyPair returns a key whose private half is in the process NAME. PEM returns its public half.
-// Without sign the key verifies only.
-func RemoteKeyPair(name string, public PublicKey, sign RemoteSign) (*KeyPair, error) {
-	pair, err := PublicHalf(public)
-	if err != nil {
-		return nil, err
-	}
+// RemoteKey returns a key that the process NAME has. Without sign, Sign returns an UnavailableError.
+func RemoteKey(name string, public PublicKey, sign RemoteSign) *PrivateKey {
 	if sign == nil {
 		sign = noSockets
 	}
-	pair.private = &PrivateKey{
+	return &PrivateKey{
 		public: public, signer: signerPrefix + name,
 		sign: func(ctx context.Context, _ HeaderStyle, payload string) (header, signature string, err error) {
 			return sign(ctx, name, public, payload)
 		},
 	}
-	return pair, nil
 }
 
 func noSockets(_ context.Context, name string, key PublicKey, _ string) (header, signature string, err error) {

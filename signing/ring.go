@@ -30,13 +30,15 @@ const (
 // weights order the keys of a ring by role.
 var weights = map[Role]int{Active: 0, Next: 1, Retired: 2, VerifyOnly: 3}
 
-// Key is a key of a ring.
+// Key is a key with its role. Its JSON form has no key.
 type Key struct {
 	PublicKey
 
-	Role Role
-	// Private signs. Only the active and the next key have it.
-	Private *PrivateKey
+	Role Role `json:"role"`
+	// Private signs, nil if the key only verifies.
+	Private *PrivateKey `json:"-"`
+	// Origin says where a command has found the key, for people.
+	Origin string `json:"-"`
 }
 
 // As returns the key in a role in which it only verifies.

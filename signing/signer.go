@@ -37,11 +37,13 @@ type Signer interface {
 
 // PrivateKey is a signing key. It is immutable and safe for concurrent use.
 //
-// The key, or the way to the process that has it, is in a closure, where neither a format verb nor reflection reaches it.
+// The key, or the way to the process that has it, and the PEM form are in closures, where neither a
+// format verb nor reflection reaches them.
 type PrivateKey struct {
 	public PublicKey
 	signer string // kep740:NAME, "" if the key is in this process
 	sign   signFunc
+	pem    func() []byte // nil if the key was not read
 }
 
 // signFunc is Signer.Sign for arguments that are valid.
@@ -122,6 +124,14 @@ func (k *PrivateKey) Public() PublicKey { return k.public }
 
 // Signer returns kep740:NAME if another process of this host has the key, or "".
 func (k *PrivateKey) Signer() string { return k.signer }
+
+// PEM returns the one PEM block that ParsePrivateKey has read the key from, or nil.
+func (k *PrivateKey) PEM() []byte {
+	if k.pem == nil {
+		return nil
+	}
+	return k.pem()
+}
 
 // Sign implements Signer. It refuses a payload that is not a base64url segment, so that it cannot be
 // used to sign messages of another protocol.

@@ -7,7 +7,7 @@
 //
 // The path of a signature:
 //
-//  1. serve.go has a keeper for each file in --keys-dir, which serves its key and follows the file.
+//  1. serve.go keeps one server for each file in --keys-dir and follows the directory.
 //  2. signer.go checks the payload, writes the header, and asks the backend for a signature.
 //  3. pkcs11.go, transit.go and awskms.go are the backends. They find one key by a URI, create one, and sign.
 //
@@ -74,9 +74,8 @@ func serveCommand() *cobra.Command {
 		Use:   "serve --keys-dir=DIR --socket-dir=DIR",
 		Short: "Serve each key of a directory on a socket of its own",
 		Long: `Serve each key NAME.yaml of --keys-dir on --socket-dir/NAME.sock. A file that is
-added, changed or removed takes effect without a restart. A key that cannot be opened is tried
-again every two seconds, while the others are served; a file with an error keeps the key that it
-replaces.`,
+added, changed or removed takes effect without a restart. At start every key must be found in its
+backend; later, a file with an error keeps the key that it replaces.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), keysDir, socketDir) },
 	}

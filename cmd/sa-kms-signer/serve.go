@@ -7,12 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -20,11 +20,8 @@ import (
 )
 
 const (
-	// resync is how often --keys-dir is read, and a key that cannot be served is tried again.
+	// resync is how often --keys-dir is read. A file that is being written is read again soon.
 	resync = 2 * time.Second
-
-	// stopTimeout is how long a stop waits for the backends.
-	stopTimeout = 5 * time.Second
 
 	// refreshHint is how often a client is to fetch the key, which never changes.
 	refreshHint = time.Minute
@@ -37,74 +34,53 @@ const (
 	maxQPS = 1e6
 )
 
-// keeper keeps one key served: what fails costs only its own key.
-type keeper struct {
-	name, path, socket string
-	// serving is nil until the key was opened.
-	serving *serving
-	// last is the error that was logged last, "" after a success.
-	last string
+// servers are the keys that are served.
+type servers struct {
+	keysDir, socketDir string
+	running            map[string]*running // by name
+	fail               context.CancelCauseFunc
 }
 
-// serving is the server of a key.
-type serving struct {
+// running is one key that is served.
+type running struct {
 	spec keySpec
 	stop context.CancelFunc
 	done chan struct{}
 }
 
-// serve serves the keys of a directory until ctx ends, each by a keeper of its own: a backend that
-// hangs or fails holds up no other key. It is an error if the directory has files, and none can be read.
+// serve serves the keys of a directory until ctx ends. A key that cannot be served at start is an
+// error; so is a server that ends by itself.
 func serve(ctx context.Context, keysDir, socketDir string) error {
 	if err := errors.Join(checkDirectory("keys-dir", keysDir), checkDirectory("socket-dir", socketDir)); err != nil {
 		return err
 	}
-	if err := checkFiles(ctx, keysDir); err != nil {
-		return err
+	ctx, fail := context.WithCancelCause(ctx)
+	s := &servers{keysDir: keysDir, socketDir: socketDir, running: map[string]*running{}, fail: fail}
+	defer func() {
+		for name := range s.running {
+			s.stop(name)
+		}
+	}()
+	failed := s.sync(ctx)
+	if len(failed) > 0 {
+		return errors.Join(slices.Collect(maps.Values(failed))...)
 	}
-	var keepers sync.WaitGroup
-	ends := map[string]context.CancelFunc{} // of keepers, by path
+	if len(s.running) == 0 {
+		klog.FromContext(ctx).Info("No key to serve yet", "directory", keysDir)
+	}
 	for {
-		paths, err := filepath.Glob(keyFile(keysDir, "*"))
-		if err != nil {
-			return err
-		}
-		for _, path := range paths {
-			if ends[path] != nil {
-				continue
-			}
-			keeping, end := context.WithCancel(ctx)
-			ends[path] = end
-			name := strings.TrimSuffix(filepath.Base(path), ".yaml")
-			k := &keeper{name: name, path: path, socket: filepath.Join(socketDir, name+".sock")}
-			keepers.Go(func() { k.run(klog.NewContext(keeping, klog.FromContext(ctx).WithValues("key", name))) })
-		}
-		for path, end := range ends {
-			if !slices.Contains(paths, path) {
-				end()
-				delete(ends, path)
-			}
-		}
 		select {
 		case <-ctx.Done():
-			return awaitKeepers(ctx, &keepers)
+			return context.Cause(ctx)
 		case <-time.After(resync):
 		}
-	}
-}
-
-// awaitKeepers waits for the requests that are under way. A module that hangs cannot be interrupted.
-func awaitKeepers(ctx context.Context, keepers *sync.WaitGroup) error {
-	done := make(chan struct{})
-	go func() {
-		keepers.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return ctx.Err()
-	case <-time.After(stopTimeout):
-		return fmt.Errorf("a backend did not answer within %s of the stop", stopTimeout)
+		now := s.sync(ctx)
+		for name, err := range now {
+			if last := failed[name]; last == nil || last.Error() != err.Error() {
+				klog.FromContext(ctx).Error(err, "Failed to serve a key, the previous one stays")
+			}
+		}
+		failed = now
 	}
 }
 
@@ -115,99 +91,70 @@ func checkDirectory(flag, dir string) error {
 	return nil
 }
 
-func checkFiles(ctx context.Context, keysDir string) error {
-	paths, err := filepath.Glob(keyFile(keysDir, "*"))
+// sync starts, restarts and stops servers until they are those of the directory. A file with an error
+// changes nothing for its key. It returns the errors by name.
+func (s *servers) sync(ctx context.Context) map[string]error {
+	failed := map[string]error{}
+	paths, err := filepath.Glob(keyFile(s.keysDir, "*"))
 	if err != nil {
-		return err
+		failed[""] = err
+		return failed
 	}
-	var unread []error
+	gone := maps.Clone(s.running)
 	for _, path := range paths {
-		if _, err := readSpec(path); err != nil {
-			unread = append(unread, err)
+		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
+		delete(gone, name)
+		if err := s.syncKey(ctx, name, path); err != nil {
+			failed[name] = err
 		}
 	}
-	if len(unread) == len(paths) {
-		if len(paths) == 0 {
-			klog.FromContext(ctx).Info("No key to serve yet", "directory", keysDir)
-		}
-		return errors.Join(unread...)
+	for name := range gone {
+		klog.FromContext(ctx).Info("Stopped serving a key whose file was removed", "key", name)
+		s.stop(name)
 	}
-	return nil
+	return failed
 }
 
-// run follows the file of the key until ctx ends. It opens the key again after any failure.
-func (k *keeper) run(ctx context.Context) {
-	logger := klog.FromContext(ctx)
-	for {
-		err := k.sync(ctx)
-		if err == nil {
-			k.last = ""
-		} else if k.last != err.Error() {
-			k.last = err.Error()
-			logger.Error(err, "Failed to serve a key, trying again", "previousStays", k.serving != nil)
-		}
-		select {
-		case <-ctx.Done():
-			k.end()
-			logger.Info("Stopped serving a key")
-			return
-		case <-time.After(resync):
-		}
-	}
-}
-
-// sync serves the key as its file says. With an error the previous one stays.
-func (k *keeper) sync(ctx context.Context) error {
-	spec, err := readSpec(k.path)
+func (s *servers) syncKey(ctx context.Context, name, path string) error {
+	spec, err := readSpec(path)
 	if err != nil {
 		return err
 	}
-	if k.serving != nil && k.serving.spec == spec && !k.serving.ended() {
+	if r := s.running[name]; r != nil && r.spec == spec {
 		return nil
 	}
-	opened, err := openKey(k.name, spec)
+	k, err := openKey(name, spec)
 	if err != nil {
 		return err
 	}
-	k.end()
+	s.stop(name)
 	server, err := external.Listen(external.Config{
-		Path: k.socket, Mode: 0o600, AllowedUIDs: []uint32{uint32(os.Getuid())}, //nolint:gosec // no negative user ID on Linux
-		Signer: opened, Keys: opened, Check: checkPayload,
+		Path: filepath.Join(s.socketDir, name+".sock"), Mode: 0o600, AllowedUIDs: []uint32{uint32(os.Getuid())}, //nolint:gosec // no negative user ID on Linux
+		Signer: k, Keys: k, Check: checkPayload,
 		MaxTokenExpiration: maxTokenExpiration, RefreshHint: refreshHint, QPS: maxQPS,
 	})
 	if err != nil {
-		opened.backend.close()
-		return fmt.Errorf("key %s: %w", k.name, err)
+		k.backend.close()
+		return fmt.Errorf("key %s: %w", name, err)
 	}
-	logger := klog.FromContext(ctx)
-	logger.Info("Serving a key", "keyID", opened.public.ID, "algorithm", opened.public.Algorithm)
-	running, stop := context.WithCancel(ctx)
-	s := &serving{spec: spec, stop: stop, done: make(chan struct{})}
-	k.serving = s
+	klog.FromContext(ctx).Info("Serving a key", "key", name, "keyID", k.public.ID, "algorithm", k.public.Algorithm)
+	serving, stop := context.WithCancel(klog.NewContext(ctx, klog.FromContext(ctx).WithValues("key", name)))
+	r := &running{spec: spec, stop: stop, done: make(chan struct{})}
+	s.running[name] = r
 	go func() {
-		defer close(s.done)
-		defer opened.backend.close()
-		if err := server.Run(running); err != nil {
-			logger.Error(err, "The server of a key has ended")
+		defer close(r.done)
+		defer k.backend.close()
+		if err := server.Run(serving); err != nil {
+			s.fail(fmt.Errorf("key %s: %w", name, err))
 		}
 	}()
 	return nil
 }
 
-func (s *serving) ended() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
-}
-
-// end closes the socket and waits for its requests.
-func (k *keeper) end() {
-	if s := k.serving; s != nil {
-		s.stop()
-		<-s.done
-		k.serving = nil
+func (s *servers) stop(name string) {
+	if r := s.running[name]; r != nil {
+		r.stop()
+		<-r.done
+		delete(s.running, name)
 	}
 }

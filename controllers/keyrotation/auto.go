@@ -102,7 +102,7 @@ func (u Outcome) refused(step Step, err error) (Outcome, error) {
 func (o *Operator) take(ctx context.Context, s Schedule, plan plan, state rotation.State, rings []tokenreissue.PublishedRing) (did string, err error) {
 	switch plan.step {
 	case StepStart:
-		_, err = o.Start(ctx, func(signing.PublicKey) bool { return false }, func(present signing.PublicKey) (*signing.KeyPair, error) {
+		_, err = o.Start(ctx, func(signing.PublicKey) bool { return false }, func(present signing.PublicKey) (*signing.PrivateKey, error) {
 			return o.newKey(ctx, s, state, present)
 		})
 		return "published a new key, which does not sign yet", err
@@ -122,9 +122,9 @@ func (o *Operator) take(ctx context.Context, s Schedule, plan plan, state rotati
 }
 
 // newKey generates the key of a rotation, or pins that of the first signer whose key was not used yet.
-func (o *Operator) newKey(ctx context.Context, s Schedule, state rotation.State, present signing.PublicKey) (*signing.KeyPair, error) {
+func (o *Operator) newKey(ctx context.Context, s Schedule, state rotation.State, present signing.PublicKey) (*signing.PrivateKey, error) {
 	if len(s.Signers) == 0 {
-		return signing.GenerateKeyPair(cmp.Or(s.Algorithm, signing.KindOf(present)))
+		return signing.GenerateKey(cmp.Or(s.Algorithm, signing.KindOf(present)))
 	}
 	for _, signer := range s.Signers {
 		if slices.ContainsFunc(state.Keys, func(key rotation.Key) bool { return key.Signer == signer && !key.PublicOnly }) {

@@ -74,7 +74,7 @@ func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
 
 // Accepts is Prove, with an error that says what to do.
 func (c *Cluster) Accepts(ctx context.Context, key rotation.Key) error {
-	return notAccepted(key, c.Prove(ctx, key.Pair.Private()))
+	return notAccepted(key, c.Prove(ctx, key.Private))
 }
 
 // ProveOne is Prove for the kube-apiserver of the kubeconfig alone.

@@ -71,13 +71,13 @@ var errNoCluster = errors.New("kube-apiserver must be asked first: give --kubeco
 // Start publishes a new key that generate returns. If a rotation is in progress, same reports whether
 // its key is the wanted one: then the rotation has been started already, and nothing changes. The key
 // is held for the age of the caches that the gate sees, if that is more than the policy's.
-func (o *Operator) Start(ctx context.Context, same func(next signing.PublicKey) bool, generate func(present signing.PublicKey) (*signing.KeyPair, error)) (resumed bool, err error) {
+func (o *Operator) Start(ctx context.Context, same func(next signing.PublicKey) bool, generate func(present signing.PublicKey) (*signing.PrivateKey, error)) (resumed bool, err error) {
 	state, err := o.read()
 	if err != nil {
 		return false, err
 	}
 	if next, ok := state.Next(); ok {
-		if public := next.Pair.Public(); !same(public) {
+		if public := next.PublicKey; !same(public) {
 			return false, &rotation.Refusal{
 				Reason: fmt.Sprintf("a rotation to another key is in progress: %s (%s)", next.ID, signing.KindOf(public)),
 				Remedy: "complete it, or roll it back and start again",
@@ -90,7 +90,7 @@ func (o *Operator) Start(ctx context.Context, same func(next signing.PublicKey) 
 		_, err := rotation.Publish(state, rotation.Key{}, o.Clock.Now(), o.Policy)
 		return false, err
 	}
-	pair, err := generate(state.Active().Pair.Public())
+	key, err := generate(state.Active().PublicKey)
 	if err != nil {
 		return false, err
 	}
@@ -101,7 +101,7 @@ func (o *Operator) Start(ctx context.Context, same func(next signing.PublicKey) 
 		}
 	}
 	return false, o.File.Update(state.Generation, func(state rotation.State) (rotation.State, error) {
-		return rotation.Publish(state, rotation.KeyOf(pair), o.Clock.Now(), policy)
+		return rotation.Publish(state, rotation.KeyOf(key), o.Clock.Now(), policy)
 	})
 }
 
@@ -266,7 +266,7 @@ func (o *Operator) prove(ctx context.Context, state rotation.State, options Acti
 	} else if err := o.everyAPIServer(ctx, "every new token is refused by each kube-apiserver that does not know the next key"); err != nil {
 		return err
 	}
-	return notAccepted(next, prove(ctx, next.Pair.Private()))
+	return notAccepted(next, prove(ctx, next.Private))
 }
 
 // Complete activates the next key if it is not active yet, and ends the rotation.

@@ -287,7 +287,7 @@ func TestReadOnly(t *testing.T) {
 	w.must(os.Symlink(filepath.Dir(w.File.Path()), filepath.Join(mount, "..data")))
 	w.must(os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
 	w.File = ringfile.At(filepath.Join(mount, "ring.json"))
-	_, start := w.Start(t.Context(), func(signing.PublicKey) bool { return true }, func(signing.PublicKey) (*signing.KeyPair, error) { return w.pair(testkeys.P256()), nil })
+	_, start := w.Start(t.Context(), func(signing.PublicKey) bool { return true }, func(signing.PublicKey) (*signing.PrivateKey, error) { return testkeys.Parse(testkeys.P256()), nil })
 	_, prune := w.Prune(t.Context(), PruneOptions{})
 	for name, err := range map[string]error{
 		"start": start, "prune": prune, "activate": w.Activate(t.Context(), ActivateOptions{}),

@@ -38,7 +38,7 @@ func TestRotateToASigner(t *testing.T) {
 	w := newWorld(t)
 	foreign := w.withSigner()
 	start := func() error {
-		_, err := w.Start(t.Context(), func(signing.PublicKey) bool { return false }, func(signing.PublicKey) (*signing.KeyPair, error) {
+		_, err := w.Start(t.Context(), func(signing.PublicKey) bool { return false }, func(signing.PublicKey) (*signing.PrivateKey, error) {
 			return w.Pin(t.Context(), "kep740:hsm", false)
 		})
 		return err

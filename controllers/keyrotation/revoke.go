@@ -81,7 +81,7 @@ func (o *Operator) affectedBy(ctx context.Context, state rotation.State, key rot
 // returns when each refuses a new token of the removed key. It waits for a signer whose ring still
 // has the key until the ring is imported there.
 func (o *Operator) AwaitRefused(ctx context.Context, key rotation.Key) error {
-	private := key.Pair.Private()
+	private := key.Private
 	if o.Cluster == nil || private == nil {
 		return nil
 	}

@@ -51,7 +51,7 @@ func (o *Operator) acceptsPrevious(ctx context.Context, state rotation.State) er
 		return unasked("whether kube-apiserver still accepts key "+id, breaks)
 	}
 	previous, _ := state.Key(id) // otherwise the transition would have been refused
-	err := o.Cluster.Prove(ctx, previous.Pair.Private())
+	err := o.Cluster.Prove(ctx, previous.Private)
 	switch {
 	case err == nil:
 		return nil

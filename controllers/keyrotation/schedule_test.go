@@ -118,7 +118,7 @@ func (w *world) publish() {
 func TestAuto(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.signer = w.state().Active().Pair.Private()
+	w.signer = w.state().Active().Private
 	tried := map[string]time.Time{}
 	pass := func(want string) {
 		t.Helper()
@@ -153,7 +153,7 @@ func TestAuto(t *testing.T) {
 	pass("activated key " + next.ID)
 	w.publish()
 	pass("|a kube-apiserver or a replica still signs with key " + rsaID)
-	w.signer = w.state().Active().Pair.Private()
+	w.signer = w.state().Active().Private
 	pass("completed the rotation to key " + next.ID)
 	w.publish()
 	w.clock.Step(policy.TokenLifetime)

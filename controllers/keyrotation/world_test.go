@@ -65,7 +65,7 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)
-	pair := w.pair(testkeys.RSA2048())
+	pair := testkeys.Parse(testkeys.RSA2048())
 	w.accepts = []string{pair.Public().ID}
 	testutil.Must(t, w.File.Init(pair, nil, w.clock.Now(), policy))
 	return w
@@ -94,20 +94,14 @@ func (w *world) issue(action clienttesting.Action) (bool, runtime.Object, error)
 	return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: tokenOf(w.t, w.signer)}}, nil
 }
 
-func (w *world) pair(data []byte) *signing.KeyPair {
-	w.t.Helper()
-	pair, err := signing.ParseKeyPair(data)
-	testutil.Must(w.t, err)
-	return pair
-}
-
 // start begins a rotation to a key of the tests.
 func (w *world) start(data []byte) string {
 	w.t.Helper()
-	pair := w.pair(data)
-	_, err := w.Start(w.t.Context(), func(signing.PublicKey) bool { return false }, func(signing.PublicKey) (*signing.KeyPair, error) { return pair, nil })
+	key := testkeys.Parse(data)
+	_, err := w.Start(w.t.Context(), func(signing.PublicKey) bool { return false },
+		func(signing.PublicKey) (*signing.PrivateKey, error) { return key, nil })
 	w.must(err)
-	return pair.Public().ID
+	return key.ID()
 }
 
 func (w *world) must(err error) {

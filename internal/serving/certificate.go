@@ -4,7 +4,6 @@
 package serving
 
 import (
-	"crypto"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -16,27 +15,8 @@ import (
 	"sa-controller-manager/internal/serving/settings"
 )
 
-// inMemory returns a certificate and its key for as long as this process runs, both PEM. No client can
-// know it before, so it gives encryption without authentication, and its names do not matter. It has an
-// EC key, because the two RSA keys of selfSigned take a tenth of a second at each start.
-func inMemory() (cert, key []byte, err error) {
-	if key, err = keyutil.MakeEllipticPrivateKeyPEM(); err != nil {
-		return nil, nil, err
-	}
-	parsed, err := keyutil.ParsePrivateKeyPEM(key)
-	if err != nil {
-		return nil, nil, err
-	}
-	made, err := certutil.NewSelfSignedCACert(certutil.Config{CommonName: "localhost"}, parsed.(crypto.Signer))
-	if err != nil {
-		return nil, nil, err
-	}
-	cert, err = certutil.EncodeCertificates(made)
-	return cert, key, err
-}
-
-// selfSigned returns a certificate to keep, and its key, both PEM. It is valid for a year, for localhost
-// and for a specific bind address.
+// selfSigned returns a certificate and its key, both PEM. It gives encryption without
+// authentication. It is valid for a year, for localhost and for a specific bind address.
 func selfSigned(bind net.IP) (cert, key []byte, err error) {
 	addresses := []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	if bind != nil && !bind.IsUnspecified() && !bind.IsLoopback() {
@@ -62,7 +42,7 @@ func certificate(name string, o *settings.Port) (dynamiccertificates.CertKeyCont
 		}
 		return content, nil
 	}
-	cert, key, err := inMemory()
+	cert, key, err := selfSigned(o.BindAddress)
 	if err != nil {
 		return nil, fmt.Errorf("make serving certificate: %w", err)
 	}

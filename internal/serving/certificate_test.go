@@ -5,7 +5,6 @@ package serving
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"net"
@@ -101,16 +100,4 @@ func TestSelfSigned(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestInMemory(t *testing.T) {
-	t.Parallel()
-	content, err := certificate("sa-controller-manager", &settings.Port{})
-	testutil.Must(t, err)
-	made, err := tls.X509KeyPair(content.CurrentCertKeyContent())
-	testutil.Must(t, err)
-	if _, ok := made.PrivateKey.(*ecdsa.PrivateKey); !ok {
-		t.Errorf("a start makes a %T, which takes long", made.PrivateKey)
-	}
-	testutil.Check(t, "names", []string{"localhost"}, made.Leaf.DNSNames)
 }

@@ -89,7 +89,7 @@ func (p *Publisher) mayReplace(ring *signing.Ring, jwks, discovery []byte) error
 
 func sharesKey(ring *signing.Ring, jwks []byte) bool {
 	published, err := signing.ParseJWKS(jwks)
-	return err == nil && slices.ContainsFunc(published, func(key signing.PublishedKey) bool {
+	return err == nil && slices.ContainsFunc(published, func(key signing.PublicKey) bool {
 		_, has := ring.KeySet().Lookup(key.ID)
 		return has
 	})

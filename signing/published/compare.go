@@ -27,12 +27,9 @@ const (
 	Leaked Result = "leaked"
 )
 
-// LeakedDetail explains Leaked.
-const LeakedDetail = "the document contains the private key, with which every reader can sign tokens: rotate now"
-
 // Find compares a key of the ring with what is published. A right entry does not outweigh a wrong one
 // under the same ID.
-func Find(key signing.PublicKey, published []signing.PublishedKey) (result Result, detail string) {
+func Find(key signing.PublicKey, published []signing.PublicKey) (result Result, detail string) {
 	result, detail = Missing, "it is not published"
 	for _, candidate := range published {
 		if !IsAbout(candidate, key) {
@@ -46,7 +43,7 @@ func Find(key signing.PublicKey, published []signing.PublishedKey) (result Resul
 }
 
 // IsAbout reports whether a published key has the ID of a key of the ring, or is that key.
-func IsAbout(published signing.PublishedKey, key signing.PublicKey) bool {
+func IsAbout(published, key signing.PublicKey) bool {
 	return published.ID == key.ID || equal(published.Key, key.Key)
 }
 
@@ -63,10 +60,10 @@ func rank(result Result) int {
 	}
 }
 
-func compare(key signing.PublicKey, published signing.PublishedKey) (result Result, detail string) {
+func compare(key, published signing.PublicKey) (result Result, detail string) {
 	switch {
-	case published.Private:
-		return Leaked, LeakedDetail
+	case published.Problem == signing.ProblemPrivate:
+		return Leaked, published.Problem
 	case published.Problem != "":
 		return Differs, "what is published under its ID cannot be read: " + published.Problem
 	case !equal(published.Key, key.Key):

@@ -103,7 +103,7 @@ func (g *Gate) Look(ctx context.Context, state rotation.State) []Seen {
 func (g *Gate) look(ctx context.Context, state rotation.State, except string) []Seen {
 	var next signing.PublicKey
 	if key, ok := state.Next(); ok {
-		next = key.Pair.Public()
+		next = key.PublicKey
 	}
 	if now := g.clock.Now(); g.looked.IsZero() || now.Sub(g.looked) >= g.interval {
 		g.looked = now

@@ -22,16 +22,13 @@ import (
 var epoch = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
 // rotating is a ring whose next key was published at epoch, with a --cache-age of an hour.
-func rotating(t *testing.T) (rotation.State, []signing.PublishedKey) {
+func rotating(t *testing.T) (rotation.State, []signing.PublicKey) {
 	t.Helper()
 	var keys []rotation.Key
-	var published []signing.PublishedKey
+	var published []signing.PublicKey
 	for _, data := range [][]byte{testkeys.RSA2048(), testkeys.P256()} {
-		pair, err := signing.ParseKeyPair(data)
-		testutil.Must(t, err)
-		keys = append(keys, rotation.KeyOf(pair))
-		public := pair.Public()
-		published = append(published, signing.PublishedKey{ID: public.ID, Algorithm: public.Algorithm, Key: public.Key})
+		keys = append(keys, rotation.KeyOf(testkeys.Parse(data)))
+		published = append(published, testkeys.Parse(data).Public())
 	}
 	state, err := rotation.New(keys[0], nil, epoch, rotation.DefaultPolicy())
 	testutil.Must(t, err)
@@ -50,10 +47,10 @@ func TestActivate(t *testing.T) {
 	t.Parallel()
 	state, both := rotating(t)
 	stranger := testkeys.Parse(testkeys.P384())
-	old, another := both[:1], []signing.PublishedKey{both[0], {ID: both[1].ID, Key: stranger.Public().Key}}
+	old, another := both[:1], []signing.PublicKey{both[0], {ID: both[1].ID, Key: stranger.Public().Key}}
 	type look struct {
 		minute float64
-		keys   []signing.PublishedKey // nil if there is no answer
+		keys   []signing.PublicKey // nil if there is no answer
 		age    time.Duration
 	}
 	const day = 24 * 60

@@ -62,7 +62,7 @@ func NewReader(caFile string, hosts []string) (*Reader, error) {
 
 // Answer is what was read.
 type Answer struct {
-	Keys []signing.PublishedKey
+	Keys []signing.PublicKey
 	// CacheAge is how long a cache may use the answer.
 	CacheAge time.Duration
 }

@@ -18,9 +18,9 @@ const maxGap = 2 * time.Minute
 
 // watch is what was seen of one issuer. The zero watch has seen nothing.
 type watch struct {
-	keys []signing.PublishedKey // of the latest answer
-	at   time.Time              // when that was
-	err  error                  // of the latest request
+	keys []signing.PublicKey // of the latest answer
+	at   time.Time           // when that was
+	err  error               // of the latest request
 	// since is when the unbroken run of answers that have the key next began, zero if the latest has
 	// not.
 	next  string
@@ -79,7 +79,7 @@ func (w *watch) problem(state rotation.State, except string) string {
 		if key.ID == except {
 			continue
 		}
-		if result, detail := Find(key.Pair.Public(), w.keys); result != Same {
+		if result, detail := Find(key.PublicKey, w.keys); result != Same {
 			return fmt.Sprintf("%s key %s: %s", key.Role, key.ID, detail)
 		}
 	}

@@ -12,9 +12,8 @@
 // Each answer must have exactly the pinned header, and a signature that the pinned public half
 // verifies. Any other answer ends like none: with a signing.UnavailableError.
 //
-// While a signer is away, one caller at a time tries it, for 2 s at most; all others fail at once. It is
-// away after Unavailable, DeadlineExceeded, a wrong signature, or ten other errors in a row. The first
-// good answer ends the outage. Verification needs no signer.
+// While a signer is away, one caller at a time tries it, for 2 s at most; all others fail at once. The
+// first good answer ends the outage. Verification needs no signer.
 package remote
 
 import (
@@ -42,9 +41,6 @@ const (
 
 	// maxPending is how many signatures are asked of one signer at a time.
 	maxPending = 32
-
-	// failuresInARow are an outage, whatever their codes. They are more than one caller has under way.
-	failuresInARow = 10
 
 	maxMessageBytes = 1 << 20
 )
@@ -78,8 +74,6 @@ type signer struct {
 	// outage is nil while the signer signs. trial is held by the only caller that tries it otherwise.
 	outage atomic.Pointer[outage]
 	trial  sync.Mutex
-	// failures counts the errors since the last good answer that show no outage by themselves.
-	failures atomic.Int32
 }
 
 type outage struct {

@@ -23,7 +23,7 @@ type Pinned struct {
 }
 
 // Pin asks a signer for its one key. Whether it signs with it is for the caller to try, with a
-// signing.RemoteKeyPair of the answer.
+// signing.RemoteKey of the answer.
 func (c *Client) Pin(ctx context.Context, name string) (Pinned, error) {
 	pinned, err := c.pin(ctx, name)
 	if err != nil {

@@ -5,12 +5,9 @@ package remote
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"encoding/asn1"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"time"
 
@@ -54,28 +51,18 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 		return "", "", ctx.Err() // the caller gave up
 	case refuses(err):
 		s.ended(ctx, name, key)
-		reason := fmt.Sprintf("it refuses the claims (%s)", status.Code(err))
-		return "", "", &signing.UnavailableError{Name: name, KeyID: key.ID, Refused: true, Reason: reason}
+		return "", "", &signing.UnavailableError{Name: name, KeyID: key.ID, Refused: true, Reason: fmt.Sprintf("it refuses the claims (%s)", status.Code(err))}
 	case err != nil:
-		away := isAway(err) || s.failures.Add(1) >= failuresInARow
 		err = s.reason(err)
-		if away {
-			s.began(ctx, name, key, err.Error())
-		}
-		return "", "", unavailable(name, key, err.Error())
+	default:
+		err = check(key, response.GetHeader(), payload, response.GetSignature())
 	}
-	if err := check(key, response.GetHeader(), payload, response.GetSignature()); err != nil {
+	if err != nil {
 		s.began(ctx, name, key, err.Error())
 		return "", "", unavailable(name, key, err.Error())
 	}
 	s.ended(ctx, name, key)
 	return response.GetHeader(), response.GetSignature(), nil
-}
-
-// isAway reports whether an error shows that no call would be answered. Any other one may be about one
-// caller's claims, whatever its code, or a cloud that throttles: it begins no outage for the others.
-func isAway(err error) bool {
-	return slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded}, status.Code(err))
 }
 
 // refuses reports whether an answer is about the claims, and not about the signer.
@@ -122,25 +109,9 @@ func check(key signing.PublicKey, header, payload, signature string) error {
 		return fmt.Errorf("its typ is %.64q, want JWT", members.Type)
 	}
 	if err := key.Verify(header, payload, signature); err != nil {
-		if isDER(key, signature) {
-			return errors.New("its signature is ASN.1 DER, want the bytes of R and S alone (RFC 7518, section 3.4)")
-		}
 		return fmt.Errorf("its answer does not verify with the pinned public half: %w", err)
 	}
 	return nil
-}
-
-// isDER reports whether an ECDSA signature has the encoding of X.509, as most libraries return it.
-func isDER(key signing.PublicKey, signature string) bool {
-	if _, ok := key.Key.(*ecdsa.PublicKey); !ok {
-		return false
-	}
-	var parts struct{ R, S *big.Int }
-	der, err := base64.RawURLEncoding.DecodeString(signature)
-	if err == nil {
-		_, err = asn1.Unmarshal(der, &parts)
-	}
-	return err == nil
 }
 
 // began logs an outage once for each reason.
@@ -157,7 +128,6 @@ func (s *signer) began(ctx context.Context, name string, key signing.PublicKey, 
 }
 
 func (s *signer) ended(ctx context.Context, name string, key signing.PublicKey) {
-	s.failures.Store(0)
 	if known := s.outage.Swap(nil); known != nil {
 		klog.FromContext(ctx).Info("The process that has a signing key signs again", "signer", name, "keyID", key.ID, "after", time.Since(known.since).Round(time.Second))
 	}

@@ -5,7 +5,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ type Watch struct {
 type watched struct {
 	keyID    string
 	next     time.Time
-	reason   string // why it is away, "" while it signs
+	away     bool
 	unpinned string
 }
 
@@ -81,31 +80,29 @@ func Keys(ring *signing.Ring) (keys []*signing.PrivateKey) {
 
 // look asks one signer if it is time to, and reports what has changed.
 func (c *Client) look(ctx context.Context, w *Watch, key *signing.PrivateKey, r *watched) {
-	if r.reason == "" && c.away(key) == "" && time.Now().Before(r.next) {
-		return
-	}
-	r.next = time.Now().Add(watchPeriod)
-	err := w.Probe(ctx, key)
-	if ctx.Err() != nil {
-		return
-	}
 	reason := c.away(key)
-	if failed, ok := errors.AsType[*signing.UnavailableError](err); ok && reason == "" && !failed.Refused {
-		reason = failed.Reason // the claims are ours
+	if reason != "" || !time.Now().Before(r.next) {
+		r.next = time.Now().Add(watchPeriod)
+		if err := w.Probe(ctx, key); err != nil && ctx.Err() != nil {
+			return
+		}
+		reason = c.away(key)
+		if reason == "" {
+			c.lookAtKeys(ctx, w, key, r)
+		}
 	}
 	up := 0.0
 	if reason == "" {
-		c.lookAtKeys(ctx, w, key, r)
 		up = 1
 	}
 	c.metrics.up.WithLabelValues(key.ID()).Set(up)
 	switch {
-	case reason != "" && r.reason == "":
+	case reason != "" && !r.away:
 		w.Away(key, reason)
-	case reason == "" && r.reason != "":
+	case reason == "" && r.away:
 		w.Back(key)
 	}
-	r.reason = reason
+	r.away = reason != ""
 }
 
 // away returns why the last signature of a key failed, or "".

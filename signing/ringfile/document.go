@@ -18,31 +18,27 @@ import (
 // KiB each.
 const maxSize = 1 << 20
 
-// document is the content of the file: the state, and the PEM of each key. If another process has the
-// private half, the PEM is the pinned public half.
-type document struct {
-	rotation.State
-
-	Keys []entry `json:"keys"`
-}
-
-type entry struct {
-	rotation.Key
-
-	PEM string `json:"pem"`
-}
-
-// encode renders a valid state as indented JSON with a final newline.
+// encode renders a valid state as indented JSON with a final newline: its members, and "pem" with each
+// key by its ID. Nothing but "pem" is secret.
 func encode(state rotation.State) ([]byte, error) {
 	if err := state.Validate(); err != nil {
 		return nil, fmt.Errorf("encode the key ring: %w", err)
 	}
-	content := document{State: state}
+	content := struct {
+		rotation.State
+
+		PEM map[string]string `json:"pem"`
+	}{state, map[string]string{}}
 	for _, key := range state.Keys {
-		if key.Pair == nil {
-			return nil, fmt.Errorf("encode the key ring: %s key %s has no PEM", key.Role, key.ID)
+		// The PEM is the pinned public half if another process has the private one.
+		encoded, err := signing.EncodePublicKeys(key.PublicKey)
+		if err != nil {
+			return nil, fmt.Errorf("encode the key ring: %w", err)
 		}
-		content.Keys = append(content.Keys, entry{Key: key, PEM: string(key.Pair.PEM())})
+		if key.Private != nil && key.Signer == "" {
+			encoded = key.Private.PEM()
+		}
+		content.PEM[key.ID] = string(encoded)
 	}
 	data, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
@@ -66,71 +62,64 @@ func decode(data []byte, sign signing.RemoteSign) (rotation.State, error) {
 	if version.SchemaVersion > rotation.SchemaVersion {
 		return rotation.State{}, rotation.State{SchemaVersion: version.SchemaVersion}.Validate()
 	}
-	var content document
+	var content struct {
+		rotation.State
+
+		PEM map[string]string `json:"pem"`
+	}
 	unknown, err := kjson.UnmarshalStrict(data, &content)
 	if err = errors.Join(append(unknown, err)...); err != nil {
 		return rotation.State{}, fmt.Errorf("the key ring is not as this program writes it: %w", err)
 	}
-	state := content.State
-	for _, entry := range content.Keys {
-		state.Keys = append(state.Keys, entry.Key)
-	}
-	if err := state.Validate(); err != nil {
+	if err := content.Validate(); err != nil {
 		return rotation.State{}, err
 	}
-	for i, key := range state.Keys {
-		if state.Keys[i].Pair, err = parsePEM(key, []byte(content.Keys[i].PEM), sign); err != nil {
+	for i := range content.Keys {
+		key := &content.Keys[i]
+		if err := parsePEM(key, []byte(content.PEM[key.ID]), sign); err != nil {
 			return rotation.State{}, fmt.Errorf("pem of %s key %s: %w", key.Role, key.ID, err)
 		}
+		delete(content.PEM, key.ID)
 	}
-	return state, nil
+	if len(content.PEM) > 0 {
+		return rotation.State{}, fmt.Errorf("pem: %d entries are of no key of the ring", len(content.PEM))
+	}
+	return content.State, nil
 }
 
-// parsePEM parses the key of an entry. It parses the private half of a retired key too, because a
-// rollback needs it.
-func parsePEM(key rotation.Key, data []byte, sign signing.RemoteSign) (pair *signing.KeyPair, err error) {
-	switch {
-	case key.Signer != "":
-		pair, err = parsePinned(key, data, sign)
-	case key.PublicOnly:
-		pair, err = parsePublicHalf(data)
-	default:
-		pair, err = signing.ParseKeyPair(data)
+// parsePEM sets both halves of a key, also the private one of a retired key, because a rollback needs
+// it. Another process may have the private half, and may have chosen the key ID.
+func parsePEM(key *rotation.Key, data []byte, sign signing.RemoteSign) error {
+	var public signing.PublicKey
+	if key.PublicOnly || key.Signer != "" {
+		keys, err := signing.ParsePublicKeys(data)
+		if err != nil {
+			return err
+		}
+		if len(keys) != 1 {
+			return fmt.Errorf("it holds %d keys, want one", len(keys))
+		}
+		public = keys[0]
+	} else {
+		var err error
+		if key.Private, err = signing.ParsePrivateKey(data); err != nil {
+			return err
+		}
+		public = key.Private.Public()
 	}
-	if err != nil {
-		return nil, err
+	if key.Signer != "" {
+		public.ID = key.ID
 	}
-	if public := pair.Public(); public.ID != key.ID || public.Algorithm != key.Algorithm {
-		return nil, fmt.Errorf("it is another key: %s (%s)", public.ID, public.Algorithm)
+	if public.ID != key.ID || public.Algorithm != key.Algorithm {
+		return fmt.Errorf("it is another key: %s (%s)", public.ID, public.Algorithm)
 	}
-	return pair, nil
-}
-
-// parsePinned parses a public half. The signer may have chosen the key ID.
-func parsePinned(key rotation.Key, data []byte, sign signing.RemoteSign) (*signing.KeyPair, error) {
-	half, err := parsePublicHalf(data)
-	if err != nil {
-		return nil, err
+	key.PublicKey = public
+	if key.Signer != "" && !key.PublicOnly {
+		name, err := signing.ParseSigner(key.Signer)
+		if err != nil {
+			return err
+		}
+		key.Private = signing.RemoteKey(name, public, sign)
 	}
-	public := half.Public()
-	public.ID = key.ID
-	if key.PublicOnly {
-		return signing.PublicHalf(public)
-	}
-	name, err := signing.ParseSigner(key.Signer)
-	if err != nil {
-		return nil, err
-	}
-	return signing.RemoteKeyPair(name, public, sign)
-}
-
-func parsePublicHalf(data []byte) (*signing.KeyPair, error) {
-	keys, err := signing.ParsePublicKeys(data)
-	if err != nil {
-		return nil, err
-	}
-	if len(keys) != 1 {
-		return nil, fmt.Errorf("it holds %d keys, want one", len(keys))
-	}
-	return signing.PublicHalf(keys[0])
+	return nil
 }

@@ -61,20 +61,16 @@ func withHint(err error) error {
 	return err
 }
 
-// Init makes a key ring where there is none: pair signs, and retired keys verify.
-func (f *File) Init(pair *signing.KeyPair, retired []signing.PublicKey, now time.Time, policy rotation.Policy) error {
+// Init makes a key ring where there is none: key signs, and retired keys verify.
+func (f *File) Init(key *signing.PrivateKey, retired []signing.PublicKey, now time.Time, policy rotation.Policy) error {
 	var keys []rotation.Key
 	for _, public := range signing.NewKeySet(retired...).All() {
-		if public.Equal(pair.Public()) {
+		if public.Equal(key.Public()) {
 			continue // what is given to verify with often holds the signing key too
 		}
-		half, err := signing.PublicHalf(public)
-		if err != nil {
-			return err
-		}
-		keys = append(keys, rotation.KeyOf(half))
+		keys = append(keys, rotation.Key{Key: public.As(signing.Retired), PublicOnly: true})
 	}
-	state, err := rotation.New(rotation.KeyOf(pair), keys, now, policy)
+	state, err := rotation.New(rotation.KeyOf(key), keys, now, policy)
 	if err != nil {
 		return err
 	}

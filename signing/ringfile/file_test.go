@@ -25,13 +25,13 @@ import (
 func TestRead(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
-	update(t, f, publish(pair(t, testkeys.P256())), activate, complete, publish(pair(t, testkeys.P521())))
+	update(t, f, publish(testkeys.Parse(testkeys.P256())), activate, complete, publish(testkeys.Parse(testkeys.P521())))
 	ring := read(t, f).Ring()
 	var got []string
 	for _, key := range ring.All() {
 		got = append(got, key.ID+" "+string(key.Role))
 	}
-	want := []string{p256ID + " active", pair(t, testkeys.P521()).Public().ID + " next", rsaID + " retired", p384ID + " retired"}
+	want := []string{p256ID + " active", testkeys.Parse(testkeys.P521()).ID() + " next", rsaID + " retired", p384ID + " retired"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("keys of the ring: -want +got:\n%s", diff)
 	}
@@ -42,7 +42,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("files: -want +got:\n%s", diff)
 	}
 	for _, key := range read(t, f).Keys {
-		if got := key.Pair.Private() == nil; got != (key.ID == p384ID) {
+		if got := key.Private == nil; got != (key.ID == p384ID) {
 			t.Errorf("key %s has only a public half: %t", key.ID, got)
 		}
 	}
@@ -66,11 +66,11 @@ func TestReadRefuses(t *testing.T) {
 	}
 	text := func(pem []byte) string { return strings.ReplaceAll(string(pem), "\n", `\n`) }
 	public := func(pem []byte) []byte {
-		encoded, err := signing.EncodePublicKeys(pair(t, pem).Public())
+		encoded, err := signing.EncodePublicKeys(testkeys.Parse(pem).Public())
 		must(t, err)
 		return encoded
 	}
-	rsa, half := text(pair(t, testkeys.RSA2048()).PEM()), text(public(testkeys.P384()))
+	rsa, half := text(testkeys.Parse(testkeys.RSA2048()).PEM()), text(public(testkeys.P384()))
 	cases := map[string]struct {
 		reason string
 		damage func(*testing.T, *File)
@@ -119,7 +119,7 @@ func TestStaleGeneration(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
 	seen := read(t, f).Generation
-	update(t, f, publish(pair(t, testkeys.P256())))
+	update(t, f, publish(testkeys.Parse(testkeys.P256())))
 	before := bytesOf(t, f)
 	var stale *StaleError
 	if err := f.Update(seen, activate); !errors.As(err, &stale) || stale.Seen != seen || stale.Now != seen+1 {
@@ -141,12 +141,12 @@ func TestSecondWriterIsRefused(t *testing.T) {
 		if _, err := At(f.path).Read(); err != nil {
 			t.Errorf("a reader was kept waiting: %v", err)
 		}
-		return rotation.Publish(s, rotation.Key{ID: rsaID}, epoch, policy) // refused
+		return rotation.Publish(s, rotation.KeyOf(testkeys.Parse(testkeys.RSA2048())), epoch, policy) // refused
 	})
 	if _, refused := errors.AsType[*rotation.Refusal](err); !refused {
 		t.Fatalf("the first writer got %v", err)
 	}
-	update(t, f, publish(pair(t, testkeys.P256()))) // the lock is free again
+	update(t, f, publish(testkeys.Parse(testkeys.P256()))) // the lock is free again
 }
 
 // TestMountedSecret reads a directory as kubelet makes it and refuses to write there.
@@ -164,7 +164,7 @@ func TestMountedSecret(t *testing.T) {
 	if err := f.Writable(); !errors.As(err, &readOnly) {
 		t.Errorf("a mounted Secret counts as writable: %v", err)
 	}
-	if err := f.Update(1, publish(pair(t, testkeys.P256()))); !errors.As(err, &readOnly) || !strings.Contains(err.Error(), "the file that it is a copy of") {
+	if err := f.Update(1, publish(testkeys.Parse(testkeys.P256()))); !errors.As(err, &readOnly) || !strings.Contains(err.Error(), "the file that it is a copy of") {
 		t.Errorf("published into a mounted Secret: %v", err)
 	}
 	if _, err := f.Import(newRing(t)); !errors.As(err, &readOnly) {
@@ -176,13 +176,13 @@ func TestInit(t *testing.T) {
 	t.Parallel()
 	ring := newRing(t)
 	before := bytesOf(t, ring)
-	if err := ring.Init(pair(t, testkeys.P256()), nil, epoch, policy); err == nil || !strings.Contains(err.Error(), "is there already") {
+	if err := ring.Init(testkeys.Parse(testkeys.P256()), nil, epoch, policy); err == nil || !strings.Contains(err.Error(), "is there already") {
 		t.Errorf("made over a ring: %v", err)
 	}
 	if !bytes.Equal(before, bytesOf(t, ring)) {
 		t.Error("the ring that was there has changed")
 	}
-	signs, other := pair(t, testkeys.RSA2048()), pair(t, testkeys.P256()).Public()
+	signs, other := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256()).Public()
 	once := At(filepath.Join(t.TempDir(), "ring.json")) // in a directory that is there
 	must(t, once.Init(signs, []signing.PublicKey{signs.Public(), other, other}, epoch, policy))
 	if keys := read(t, once).Keys; len(keys) != 2 {
@@ -194,13 +194,13 @@ func TestInit(t *testing.T) {
 func TestGone(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
-	update(t, f, publish(pair(t, testkeys.P256())), rollback, pruneOf(p384ID))
+	update(t, f, publish(testkeys.Parse(testkeys.P256())), rollback, pruneOf(p384ID))
 	if s := read(t, f); !cmp.Equal(s.Withdrawn, []string{p256ID}) || !cmp.Equal(s.Pruned, []string{p384ID}) {
 		t.Errorf("withdrawn %v, pruned %v", s.Withdrawn, s.Pruned)
 	}
-	update(t, f, publish(pair(t, testkeys.P521())), rollback)
+	update(t, f, publish(testkeys.Parse(testkeys.P521())), rollback)
 	for _, gone := range [][]byte{testkeys.P256(), testkeys.P384(), testkeys.P521()} {
-		if err := f.Update(read(t, f).Generation, publish(pair(t, gone))); err == nil || !strings.Contains(err.Error(), "was taken out of the ring before") {
+		if err := f.Update(read(t, f).Generation, publish(testkeys.Parse(gone))); err == nil || !strings.Contains(err.Error(), "was taken out of the ring before") {
 			t.Errorf("a key that is on record as gone came back: %v", err)
 		}
 	}
@@ -217,8 +217,8 @@ func TestFork(t *testing.T) {
 	if _, err := second.Import(first); err != nil {
 		t.Fatal(err)
 	}
-	update(t, first, publish(pair(t, testkeys.P256())), activate)
-	update(t, second, publish(pair(t, testkeys.P521())), activate, rollback)
+	update(t, first, publish(testkeys.Parse(testkeys.P256())), activate)
+	update(t, second, publish(testkeys.Parse(testkeys.P521())), activate, rollback)
 	for from, to := range map[*File]*File{first: second, second: first} {
 		before := bytesOf(t, to)
 		_, err := to.Import(from)
@@ -234,7 +234,7 @@ func TestFork(t *testing.T) {
 	must(t, first.Join(second, epoch.Add(5*time.Hour), policy))
 	followed.expect(t, "+5")
 	joined := read(t, first)
-	for _, id := range []string{rsaID, p256ID, p384ID, pair(t, testkeys.P521()).Public().ID} {
+	for _, id := range []string{rsaID, p256ID, p384ID, testkeys.Parse(testkeys.P521()).ID()} {
 		if key, ok := joined.Key(id); !ok || (key.Role == signing.Active) != (id == p256ID) {
 			t.Errorf("after the join key %s is %q", id, key.Role)
 		}
@@ -264,14 +264,14 @@ func TestImport(t *testing.T) {
 	bring(source, false)
 	old := At(filepath.Join(t.TempDir(), "old.json"))
 	must(t, os.WriteFile(old.path, bytesOf(t, source), 0o600))
-	update(t, source, publish(pair(t, testkeys.P256())), activate)
+	update(t, source, publish(testkeys.Parse(testkeys.P256())), activate)
 	bring(source, true)
 	if diff := cmp.Diff(map[string]fs.FileMode{"ring.json": 0o600}, files(t, copied)); diff != "" {
 		t.Errorf("files: -want +got:\n%s", diff)
 	}
 
 	forked := newRing(t)
-	update(t, forked, publish(pair(t, testkeys.P521())), activate)
+	update(t, forked, publish(testkeys.Parse(testkeys.P521())), activate)
 	damaged := At(filepath.Join(t.TempDir(), "damaged.json"))
 	must(t, os.WriteFile(damaged.path, bytesOf(t, source)[:500], 0o600))
 	for from, want := range map[*File]string{
@@ -293,7 +293,7 @@ func TestLeftoversAreRemoved(t *testing.T) {
 	if _, err := f.Read(); err != nil {
 		t.Errorf("a leftover is in the way of a reader: %v", err)
 	}
-	update(t, f, publish(pair(t, testkeys.P256())))
+	update(t, f, publish(testkeys.Parse(testkeys.P256())))
 	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it is there still: %v", err)
 	}

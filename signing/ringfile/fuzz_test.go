@@ -25,11 +25,11 @@ func FuzzRead(f *testing.F) {
 		f.Add(bytes.ReplaceAll(data, []byte("publicOnly"), []byte("x")))
 	}
 	seed()
-	for _, next := range []transition{pruneOf(p384ID), publish(pair(f, testkeys.P256())), activate, complete, rollback} {
+	for _, next := range []transition{pruneOf(p384ID), publish(testkeys.Parse(testkeys.P256())), activate, complete, rollback} {
 		update(f, ring, next)
 		seed()
 	}
-	secret := string(pair(f, testkeys.P256()).PEM()[60:100])
+	secret := string(testkeys.Parse(testkeys.P256()).PEM()[60:100])
 	f.Fuzz(func(t *testing.T, data []byte) {
 		state, err := decode(data, nil)
 		if err != nil {

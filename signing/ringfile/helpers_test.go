@@ -30,13 +30,6 @@ const (
 	p384ID = "ndNms7FPZ8s0S_IEu2oMbq1NJEIdqHD7aJWnSarOhh4"
 )
 
-func pair(t testing.TB, data []byte) *signing.KeyPair {
-	t.Helper()
-	p, err := signing.ParseKeyPair(data)
-	must(t, err)
-	return p
-}
-
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -55,7 +48,7 @@ func read(t testing.TB, f *File) rotation.State {
 func newRing(t testing.TB) *File {
 	t.Helper()
 	f := At(filepath.Join(t.TempDir(), "keys", "ring.json"))
-	must(t, f.Init(pair(t, testkeys.RSA2048()), []signing.PublicKey{pair(t, testkeys.P384()).Public()}, epoch, policy))
+	must(t, f.Init(testkeys.Parse(testkeys.RSA2048()), []signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()}, epoch, policy))
 	return f
 }
 
@@ -69,9 +62,9 @@ func update(t testing.TB, f *File, transitions ...transition) {
 	}
 }
 
-func publish(pair *signing.KeyPair) transition {
+func publish(key *signing.PrivateKey) transition {
 	return func(s rotation.State) (rotation.State, error) {
-		return rotation.Publish(s, rotation.KeyOf(pair), epoch, policy)
+		return rotation.Publish(s, rotation.KeyOf(key), epoch, policy)
 	}
 }
 

@@ -69,7 +69,7 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	ring := newRing(t)
 	f := follow(t, ring.path)
-	update(t, ring, publish(pair(t, testkeys.P256())))
+	update(t, ring, publish(testkeys.Parse(testkeys.P256())))
 	f.expect(t, "+2")
 	if got, want := f.Status().Detail, "generation 2, a rotation to key "+p256ID+" is published"; got != want {
 		t.Errorf("the status is %q, want %q", got, want)

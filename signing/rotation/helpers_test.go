@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/rotation"
 )
 
@@ -19,11 +20,8 @@ var (
 
 // newKey is the i-th key ever made. RSA and EC keys take turns.
 func newKey(i int) rotation.Key {
-	algorithm := "RS256"
-	if i%2 == 1 {
-		algorithm = "ES256"
-	}
-	return rotation.Key{ID: fmt.Sprintf("key-%d", i), Algorithm: algorithm}
+	algorithms := [2]string{"RS256", "ES256"}
+	return rotation.Key{Key: signing.PublicKey{ID: fmt.Sprintf("key-%d", i), Algorithm: algorithms[i%2]}.As(signing.Next)}
 }
 
 func ids(state rotation.State) []string {

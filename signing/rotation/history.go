@@ -88,14 +88,7 @@ func Join(state, other State, now time.Time, policy Policy) (State, error) {
 		if slices.Contains(next.Pruned, key.ID) {
 			continue
 		}
-		if key.Pair != nil {
-			half, err := signing.PublicHalf(key.Pair.Public())
-			if err != nil {
-				return State{}, err
-			}
-			key.Pair = half
-		}
-		key.PublicOnly, key.Role = true, signing.Retired
+		key.Private, key.PublicOnly, key.Role = nil, true, signing.Retired
 		key.RetiredAt, key.HoldUntil = now, stamp(now.Add(policy.HoldDown))
 		next.Keys = append(next.Keys, key)
 	}

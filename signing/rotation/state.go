@@ -16,18 +16,16 @@ const SchemaVersion = 1
 // Key is one key of the ring. Times are in UTC and whole seconds; one that has not come yet is
 // zero.
 type Key struct {
-	// ID is the key ID that tokens bear (kid). A foreign Signer has chosen its own.
-	ID string `json:"id"`
-	// Algorithm is the JWS algorithm, such as RS256.
-	Algorithm string `json:"algorithm"`
+	// Key has the role next, active or retired. There is exactly one active key. Its JSON form leaves
+	// the key itself out, so that no output contains it.
+	signing.Key
+
 	// PublicOnly means that the ring has only the public half, so that the key can never sign here.
 	PublicOnly bool `json:"publicOnly,omitempty"`
 	// Signer is kep740:NAME if another process of this host has the private half.
 	Signer string `json:"signer,omitempty"`
-	// Role is next, active or retired. There is exactly one active key.
-	Role signing.Role `json:"role"`
 	// PublishedAt is when the key joined the ring.
-	PublishedAt time.Time `json:"publishedAt"`
+	PublishedAt time.Time `json:"publishedAt,omitzero"`
 	// ActivatedAt is when the key last became the active one. It is zero for a key that has never
 	// signed here.
 	ActivatedAt time.Time `json:"activatedAt,omitzero"`
@@ -39,14 +37,11 @@ type Key struct {
 	// HoldUntil is the end of the hold-down: before it, a retired key is not pruned even if nothing
 	// needs it any more.
 	HoldUntil time.Time `json:"holdUntil,omitzero"`
-	// Pair is the key itself. The JSON form leaves it out, so that no output contains it.
-	Pair *signing.KeyPair `json:"-"`
 }
 
 // KeyOf returns the entry of a key that is in no ring yet.
-func KeyOf(pair *signing.KeyPair) Key {
-	public := pair.Public()
-	return Key{ID: public.ID, Algorithm: public.Algorithm, PublicOnly: pair.Private() == nil, Signer: pair.Signer(), Pair: pair}
+func KeyOf(key *signing.PrivateKey) Key {
+	return Key{Key: key.As(signing.Next), Signer: key.Signer()}
 }
 
 // Phase is how far a rotation has come.
@@ -104,14 +99,14 @@ type State struct {
 	History []string `json:"history"`
 }
 
-// Ring returns the keys for signing and verifying. Each key must have its Pair.
+// Ring returns the keys for signing and verifying.
 func (s State) Ring() *signing.Ring {
-	keys := []signing.Key{s.Active().Pair.Private().As(signing.Active)}
+	keys := []signing.Key{s.Active().Key}
 	if next, ok := s.Next(); ok {
-		keys = append(keys, next.Pair.Private().As(signing.Next))
+		keys = append(keys, next.Key)
 	}
 	for _, key := range s.Retired() {
-		keys = append(keys, key.Pair.Public().As(signing.Retired))
+		keys = append(keys, key.PublicKey.As(signing.Retired))
 	}
 	return signing.NewRing(s.Generation, keys...).WithPast(signing.Past{
 		History: s.History, Pruned: s.Pruned, Withdrawn: s.Withdrawn, ActivatedAt: s.Active().ActivatedAt,
@@ -131,7 +126,7 @@ func (s State) InProgress() bool { return s.Phase() == Published || s.Phase() ==
 
 // Foreign reports whether the key has the ID that its signer has chosen, which only this ring knows: in
 // a key file kube-apiserver finds the key by its derived ID.
-func (k Key) Foreign() bool { return k.Signer != "" && !k.Pair.Public().Derived() }
+func (k Key) Foreign() bool { return k.Signer != "" && !k.PublicKey.Derived() }
 
 // Key finds a key by its ID.
 func (s State) Key(id string) (Key, bool) {

@@ -6,12 +6,10 @@ package backends
 import (
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"
@@ -83,48 +81,6 @@ func TestKeysDirIsFollowed(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// TestOneBackendFails wants a key whose backend fails at the start to cost the other key nothing, and to
-// be served once the backend answers.
-func TestOneBackendFails(t *testing.T) {
-	t.Parallel()
-	for name, fault := range map[string]vault.Fault{
-		"Sealed": {Status: http.StatusServiceUnavailable},
-		"Hangs":  {Delay: time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			good, bad, keys := newVault(t), newVault(t), t.TempDir()
-			createKey(t, keys, "bad", bad.URI("bad"), "P-256")
-			createKey(t, keys, "good", good.URI("good"), "P-256")
-			bad.Break(fault)
-			signer := serve(t, keys, vault.Token)
-			client, pinned := signer.pin(t, "good")
-			if _, _, err := client.Sign(t.Context(), "good", pinned, signertest.Payload(0)); err != nil {
-				t.Errorf("the key of the backend that answers: %v", err)
-			}
-			eventually(t, "the error of the other key in the log", func() error {
-				if !strings.Contains(signer.log.String(), "key bad (") {
-					return errors.New(signer.log.String())
-				}
-				return nil
-			})
-			bad.Heal()
-			signer.pin(t, "bad")
-		})
-	}
-}
-
-// TestNothingToRead wants a process that has key files, and can read none, to end.
-func TestNothingToRead(t *testing.T) {
-	t.Parallel()
-	keys := t.TempDir()
-	write(t, filepath.Join(keys, "mine.yaml"), "url: pkcs11:token=sa\n")
-	out, err := run(t, "serve", "--keys-dir="+keys, "--socket-dir="+t.TempDir())
-	if err == nil || !strings.Contains(out, "mine.yaml: want the fields uri and algorithm") {
-		t.Errorf("got %v: %s", err, out)
-	}
 }
 
 // TestReplacedKey wants nothing of another key that has come behind the name while it is served.

@@ -54,7 +54,7 @@ func TestExternalCA(t *testing.T) {
 	c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
 
 	t.Log(c.product(t, "kubeadm", "handback"))
-	c.checkHandedBack(t, before, "handed-back", c.controlPlane())
+	c.checkHandedBack(t, before, "handed-back")
 }
 
 // certificateAuthority is the cluster's CA with its key.

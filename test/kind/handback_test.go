@@ -77,7 +77,7 @@ func (c *cluster) withoutDeadUs(t *testing.T, flags ...string) {
 			}
 			// The installed binary may be broken or gone: run another copy.
 			t.Log(c.onNode(t, nodeBinaries+"/sa-controller-manager", "kubeadm", "handback"))
-			c.checkHandedBack(t, before, tc.name, c.controlPlane())
+			c.checkHandedBack(t, before, tc.name)
 		})
 		if !whole {
 			return // the next case would start from a broken state
@@ -96,25 +96,19 @@ func (c *cluster) controlPlaneManifests(t *testing.T) map[string]string {
 }
 
 // checkHandedBack checks that the manifests are those from before the takeover, that our webhook is
-// gone, and that the API accepts the token of a new Pod on a node. The namespace must not exist yet.
-func (c *cluster) checkHandedBack(t *testing.T, before map[string]string, namespace, node string) {
+// gone, and that the API accepts the token of a new Pod. The namespace must not exist yet.
+func (c *cluster) checkHandedBack(t *testing.T, before map[string]string, namespace string) {
 	t.Helper()
 	if diff := cmp.Diff(before, c.controlPlaneManifests(t)); diff != "" {
 		t.Errorf("manifests (-before the takeover +after the handback):\n%s", diff)
 	}
-	webhooks := c.client.AdmissionregistrationV1()
-	_, err := webhooks.ValidatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager", metav1.GetOptions{})
+	_, err := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager", metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
-		t.Errorf("the validating webhook's configuration: %v, want none", err)
-	}
-	_, err = webhooks.MutatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager", metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("the mutating webhook's configuration: %v, want none", err)
+		t.Errorf("the webhook's configuration: %v, want none", err)
 	}
 	c.namespace(t, namespace)
-	// kube-controller-manager has to get its Lease back first.
 	c.awaitDefaultAccount(t, namespace)
-	answers := c.answers(t, namespace, c.asker(t, on(node)))
+	answers := c.answers(t, namespace, c.asker(t, on(c.controlPlane())))
 	c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
 }
 

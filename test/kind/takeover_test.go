@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
 
@@ -55,7 +56,20 @@ func TestTakeover(t *testing.T) {
 		t.Log(c.product(t, "kubeadm", "handback"))
 	})
 	within(t, "handback", took, usual)
-	t.Run("HandedBack", func(t *testing.T) { c.checkHandedBack(t, before, "after-handback", worker) })
+	t.Run("HandedBack", func(t *testing.T) {
+		for name, content := range before {
+			if diff := cmp.Diff(content, c.readManifest(t, name)); diff != "" {
+				t.Errorf("%s (-before the takeover +after the handback):\n%s", name, diff)
+			}
+		}
+		_, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager", metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("the webhook's configuration: %v, want none", err)
+		}
+		namespace := c.namespace(t, "after-handback")
+		answers := c.answers(t, namespace, c.asker(t, on(worker)))
+		c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
+	})
 }
 
 func within(t *testing.T, what string, took, usual time.Duration) {

@@ -45,9 +45,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 			ring := ringfile.At(filepath.Join(dir, "keys", "ring.json"))
 			key := testkeys.Parse(testkeys.P256()).Public()
 			key.ID = "hsm/1"
-			pair, err := signing.RemoteKeyPair("hsm", key, nil)
-			testutil.Must(t, err)
-			testutil.Must(t, ring.Init(pair, nil, time.Now(), rotation.Policy{}))
+			testutil.Must(t, ring.Init(signing.RemoteKey("hsm", key, nil), nil, time.Now(), rotation.Policy{}))
 			m := &manager{options: options.New()}
 			if tc.controllers != nil {
 				m.options.Generic.Controllers = tc.controllers
@@ -55,6 +53,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 			testutil.Must(t, m.selectControllers())
 			m.options.Keys.KeyRing = ring.Path()
 			m.options.Keys.KeySockets = clitest.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  hsm: "+dir+"/hsm.sock\n"))
+			var err error
 			m.files, err = openFiles(&m.options.Keys, nil)
 			testutil.Must(t, err)
 			t.Cleanup(m.files.signers.Close)

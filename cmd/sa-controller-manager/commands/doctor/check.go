@@ -13,9 +13,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/serviceaccount"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/printers"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
 )
 
@@ -70,7 +70,7 @@ type cluster struct {
 	RootCA *rootca.Bundle
 	// Keys are those of --service-account-key-file, --service-account-private-key-file and
 	// --service-account-key-ring.
-	Keys []keys.Key
+	Keys []signing.Key
 
 	// PublishedIssuers are --published-issuer, and ReadPublished reads one.
 	PublishedIssuers []string

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
@@ -73,7 +72,7 @@ func TestKeys(t *testing.T) {
 	files := func(ids ...string) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(_ *testing.T, c *cluster, _ *fake.Clientset) {
 			for _, id := range ids {
-				c.Keys = append(c.Keys, keys.Key{PublicKey: signing.PublicKey{ID: id}, Origin: "--service-account-key-file=" + id + ".pem"})
+				c.Keys = append(c.Keys, signing.Key{PublicKey: signing.PublicKey{ID: id}, Origin: "--service-account-key-file=" + id + ".pem"})
 			}
 		}
 	}
@@ -88,7 +87,7 @@ func TestKeys(t *testing.T) {
 
 func TestPublished(t *testing.T) {
 	t.Parallel()
-	at := func(keys func(known signing.PublishedKey) []signing.PublishedKey, err error) func(*testing.T, *cluster, *fake.Clientset) {
+	at := func(keys func(known signing.PublicKey) []signing.PublicKey, err error) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(t *testing.T, c *cluster, _ *fake.Clientset) {
 			t.Helper()
 			key := testkeys.Parse(testkeys.P256()).Public()
@@ -97,19 +96,19 @@ func TestPublished(t *testing.T) {
 			c.Get = func(context.Context, string) ([]byte, error) { return document, nil }
 			c.PublishedIssuers = []string{"https://issuer.example"}
 			c.ReadPublished = func(context.Context, string) (published.Answer, error) {
-				return published.Answer{Keys: keys(signing.PublishedKey{ID: key.ID, Algorithm: key.Algorithm, Key: key.Key})}, err
+				return published.Answer{Keys: keys(signing.PublicKey{ID: key.ID, Algorithm: key.Algorithm, Key: key.Key})}, err
 			}
 		}
 	}
 	id := testkeys.Parse(testkeys.P256()).Public().ID
 	try(t, "published", map[string]checkCase{
 		"None": {reason: "nothing to read", skipped: "no --published-issuer"},
-		"Same": {reason: "all is well", change: at(func(known signing.PublishedKey) []signing.PublishedKey { return []signing.PublishedKey{known} }, nil)},
-		"Other": {reason: "another key alone", change: at(func(signing.PublishedKey) []signing.PublishedKey { return []signing.PublishedKey{{ID: "x"}} }, nil), want: []string{
+		"Same": {reason: "all is well", change: at(func(known signing.PublicKey) []signing.PublicKey { return []signing.PublicKey{known} }, nil)},
+		"Other": {reason: "another key alone", change: at(func(signing.PublicKey) []signing.PublicKey { return []signing.PublicKey{{ID: "x"}} }, nil), want: []string{
 			`published-key-wrong: https://issuer.example: key "` + id + `": it is not published`,
 			`published-key-foreign: https://issuer.example: key "x": it is no key of the ring`,
 		}},
-		"Down": {reason: "an error is no finding", change: at(func(signing.PublishedKey) []signing.PublishedKey { return nil }, errors.New("no answer")), wantErr: "no answer"},
+		"Down": {reason: "an error is no finding", change: at(func(signing.PublicKey) []signing.PublicKey { return nil }, errors.New("no answer")), wantErr: "no answer"},
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/signing"
 )
 
 // probeSeconds is the lifetime of the token: the shortest that kube-apiserver issues.
@@ -100,7 +100,7 @@ func checkKeys(ctx context.Context, c *cluster) (answer, error) {
 	return answer{Findings: strangeKeys(c.Keys, ids), Note: fmt.Sprintf("keys compared: %d", len(c.Keys))}, nil
 }
 
-func strangeKeys(given []keys.Key, known sets.Set[string]) []finding {
+func strangeKeys(given []signing.Key, known sets.Set[string]) []finding {
 	var findings []finding
 	for _, key := range given {
 		if known.Has(key.ID) {

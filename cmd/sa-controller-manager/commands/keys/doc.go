@@ -5,7 +5,7 @@
 // and import a key ring file, and that compare its keys with those that are published. Package
 // keyrotation has the steps.
 //
-// Other commands take from it which keys there are, with their states (Key), and how those that are
+// Other commands take from it which keys there are, with their states (Read), and how those that are
 // published as a JWKS differ (Compare).
 //
 // What must never happen: a private key in any output, except that of an export which asks for it;

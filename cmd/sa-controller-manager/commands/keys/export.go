@@ -146,7 +146,7 @@ func (export Export) write(stdout io.Writer, from *ringfile.File) error {
 
 func exported(key rotation.Key, private bool) ([]byte, error) {
 	if !private {
-		return signing.EncodePublicKeys(key.Pair.Public())
+		return signing.EncodePublicKeys(key.PublicKey)
 	}
 	if key.Signer != "" {
 		return nil, fmt.Errorf("%s has the private half of key %s, and does not give it away: rotate to a key in a file (keys rotate start --algorithm=...) to have one", key.Signer, key.ID)
@@ -154,5 +154,5 @@ func exported(key rotation.Key, private bool) ([]byte, error) {
 	if key.PublicOnly {
 		return nil, fmt.Errorf("only the public half of key %s is in the ring", key.ID)
 	}
-	return key.Pair.PEM(), nil
+	return key.Private.PEM(), nil
 }

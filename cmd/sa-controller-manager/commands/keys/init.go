@@ -98,12 +98,12 @@ func (k *newKey) validate(p *options.Problems, required bool) {
 }
 
 // pair reads, generates or pins a key.
-func (k *newKey) pair(ctx context.Context, operator *keyrotation.Operator) (*signing.KeyPair, error) {
+func (k *newKey) pair(ctx context.Context, operator *keyrotation.Operator) (*signing.PrivateKey, error) {
 	switch {
 	case k.signer != "":
 		return operator.Pin(ctx, k.signer, k.boundOnly)
 	case k.from != "":
-		return cli.ReadFile("from-private-key-file", k.from, signing.ParseKeyPair)
+		return cli.ReadFile("from-private-key-file", k.from, signing.ParsePrivateKey)
 	}
-	return signing.GenerateKeyPair(k.algorithm)
+	return signing.GenerateKey(k.algorithm)
 }

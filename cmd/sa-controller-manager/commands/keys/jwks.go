@@ -140,7 +140,7 @@ func (o *jwksOptions) run(ctx context.Context, client cli.ClientFunc, stdout, st
 	return err
 }
 
-func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring []Key, stdout, stderr io.Writer) error {
+func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring []signing.Key, stdout, stderr io.Writer) error {
 	ctx, cancel := cli.AnswerWithin(ctx, o.timeout)
 	defer cancel()
 	published, err := ReadPublished(ctx, client, &o.connection, o.check, o.caFile)
@@ -170,7 +170,7 @@ type Line struct {
 
 // Compare holds what is published against the ring: a line for each key of the ring, then one for
 // each further published one.
-func Compare(ring []Key, documents []signing.PublishedKey) []Line {
+func Compare(ring []signing.Key, documents []signing.PublicKey) []Line {
 	lines := make([]Line, 0, len(ring)+len(documents))
 	done := map[string]bool{}
 	for _, key := range ring {
@@ -179,23 +179,24 @@ func Compare(ring []Key, documents []signing.PublishedKey) []Line {
 		}
 		done[key.ID] = true
 		result, detail := published.Find(key.PublicKey, documents)
-		lines = append(lines, Line{ID: key.ID, Algorithm: key.Algorithm, State: key.State, Result: result, Detail: detail})
+		lines = append(lines, Line{ID: key.ID, Algorithm: key.Algorithm, State: key.Role, Result: result, Detail: detail})
 	}
 	for _, candidate := range documents {
-		if !slices.ContainsFunc(ring, func(key Key) bool { return published.IsAbout(candidate, key.PublicKey) }) {
+		if !slices.ContainsFunc(ring, func(key signing.Key) bool { return published.IsAbout(candidate, key.PublicKey) }) {
 			lines = append(lines, extra(candidate))
 		}
 	}
 	return lines
 }
 
-func extra(key signing.PublishedKey) Line {
+func extra(key signing.PublicKey) Line {
 	line := Line{ID: key.ID, Algorithm: key.Algorithm, Result: published.Extra, Detail: "it is no key of the ring"}
-	if key.Problem != "" {
+	switch key.Problem {
+	case "":
+	case signing.ProblemPrivate:
+		line.Result, line.Detail = published.Leaked, key.Problem
+	default:
 		line.Detail += ", and cannot be read: " + key.Problem
-	}
-	if key.Private {
-		line.Result, line.Detail = published.Leaked, published.LeakedDetail
 	}
 	return line
 }

@@ -37,19 +37,12 @@ func States() []State {
 	return []State{signing.Next, signing.Active, signing.Retired, Known, Published, Unknown}
 }
 
-// Key is a verification key with its state.
-type Key struct {
-	signing.PublicKey
-
-	State State
-	// Origin says where it was found, for people.
-	Origin string
+// Public returns the keys alone, each once.
+func Public(keys []signing.Key) []signing.PublicKey {
+	return signing.NewKeySet(publicKeys(keys)...).All()
 }
 
-// Public returns the keys alone, each once.
-func Public(keys []Key) []signing.PublicKey { return signing.NewKeySet(publicKeys(keys)...).All() }
-
-func publicKeys(keys []Key) []signing.PublicKey {
+func publicKeys(keys []signing.Key) []signing.PublicKey {
 	all := make([]signing.PublicKey, 0, len(keys))
 	for _, key := range keys {
 		all = append(all, key.PublicKey)
@@ -59,25 +52,29 @@ func publicKeys(keys []Key) []signing.PublicKey {
 
 // SignedWith returns the key that made the signature of a token. Its errors are those of
 // tokens.SignedWith.
-func SignedWith(token string, keys []Key) (Key, error) {
+func SignedWith(token string, keys []signing.Key) (signing.Key, error) {
 	index, err := tokens.SignedWith(token, publicKeys(keys))
 	if err != nil {
-		return Key{}, err
+		return signing.Key{}, err
 	}
 	return keys[index], nil
 }
 
 // Usable returns those of published keys that tokens can be verified with, under the IDs that they are
 // published with. They are not nil, even if there are none.
-func Usable(published []signing.PublishedKey, origin string) []Key {
-	keys := []Key{}
+func Usable(published []signing.PublicKey, origin string) []signing.Key {
+	keys := []signing.Key{}
 	for _, key := range published {
 		if public, err := signing.NewPublicKey(key.Key); err == nil {
 			public.ID = key.ID
-			keys = append(keys, Key{PublicKey: public, State: Published, Origin: origin})
+			keys = append(keys, found(public, Published, origin))
 		}
 	}
 	return keys
+}
+
+func found(public signing.PublicKey, state State, origin string) signing.Key {
+	return signing.Key{PublicKey: public, Role: state, Origin: origin}
 }
 
 // AtCluster is the value of flags that take a place for kube-apiserver's own JWKS. A file
@@ -97,8 +94,8 @@ func AddKeyFlags(cmd *cobra.Command, o *options.Keys) {
 }
 
 // Read reads the keys of the flags. Without a private key among them it is unknown which one signs.
-func Read(o *options.Keys) ([]Key, error) {
-	var keys []Key
+func Read(o *options.Keys) ([]signing.Key, error) {
+	var keys []signing.Key
 	verifying := Known
 	if o.KeyRing != "" {
 		state, err := ringfile.At(o.KeyRing).Read()
@@ -107,7 +104,7 @@ func Read(o *options.Keys) ([]Key, error) {
 		}
 		verifying = signing.Retired
 		for _, key := range state.Ring().All() {
-			keys = append(keys, Key{key.PublicKey, key.Role, "--" + options.KeyRingFlag})
+			keys = append(keys, found(key.PublicKey, key.Role, "--"+options.KeyRingFlag))
 		}
 	}
 	if o.PrivateKeyFile != "" {
@@ -116,7 +113,7 @@ func Read(o *options.Keys) ([]Key, error) {
 			return nil, err
 		}
 		verifying = signing.Retired
-		keys = append(keys, Key{key.Public(), signing.Active, "--" + options.PrivateKeyFileFlag})
+		keys = append(keys, found(key.Public(), signing.Active, "--"+options.PrivateKeyFileFlag))
 	}
 	for _, path := range o.VerifyKeyFiles {
 		further, err := cli.ReadFile("service-account-key-file", path, signing.ParsePublicKeys)
@@ -124,7 +121,7 @@ func Read(o *options.Keys) ([]Key, error) {
 			return nil, err
 		}
 		for _, key := range further {
-			keys = append(keys, Key{key, verifying, "--service-account-key-file=" + path})
+			keys = append(keys, found(key, verifying, "--service-account-key-file="+path))
 		}
 	}
 	return keys, nil
@@ -137,7 +134,7 @@ func AddCAFile(cmd *cobra.Command, path *string) {
 
 // ReadPublished reads the JWKS at a place that --check or --jwks names: an https URL, a file or the
 // cluster.
-func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *options.Connection, place, caFile string) ([]signing.PublishedKey, error) {
+func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *options.Connection, place, caFile string) ([]signing.PublicKey, error) {
 	if place == AtCluster {
 		connected, err := client(connection)
 		if err != nil {
@@ -161,7 +158,7 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 }
 
 // OfCluster reads the keys that kube-apiserver publishes. get asks it for a path.
-func OfCluster(ctx context.Context, get func(ctx context.Context, path string) ([]byte, error)) ([]signing.PublishedKey, error) {
+func OfCluster(ctx context.Context, get func(ctx context.Context, path string) ([]byte, error)) ([]signing.PublicKey, error) {
 	const what = "kube-apiserver's keys at " + signing.JWKSPath
 	document, err := get(ctx, signing.JWKSPath)
 	if err != nil {
@@ -170,7 +167,7 @@ func OfCluster(ctx context.Context, get func(ctx context.Context, path string) (
 	return parsePublished(document, what)
 }
 
-func parsePublished(document []byte, what string) ([]signing.PublishedKey, error) {
+func parsePublished(document []byte, what string) ([]signing.PublicKey, error) {
 	keys, err := signing.ParseJWKS(document)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", what, err)

@@ -33,7 +33,7 @@ type Report struct {
 	Rotation   *rotation.Rotation `json:"rotation,omitempty"`
 	Keys       []KeyReport        `json:"keys"`
 	// OtherKeys are the keys of token Secrets that the ring does not have, if the cluster was asked.
-	OtherKeys []OtherKey `json:"otherKeys,omitempty"`
+	OtherKeys []KeyReport `json:"otherKeys,omitempty"`
 	// Published is what relying parties see, if it is known where, and Manual are the places that are
 	// published by hand.
 	Published []published.Seen  `json:"published,omitempty"`
@@ -46,7 +46,8 @@ type Report struct {
 	Pruned []keyrotation.Pruned `json:"pruned,omitempty"`
 }
 
-// KeyReport is one key of the ring.
+// KeyReport is one key of the ring or, with the role Unknown, of token Secrets alone. That one has the
+// ID that the tokens say, "" for those that name none.
 type KeyReport struct {
 	rotation.Key
 
@@ -55,7 +56,7 @@ type KeyReport struct {
 	Accepted string `json:"accepted,omitempty"`
 	// Secrets is the number of token Secrets with the key ID, if the cluster was asked.
 	Secrets *int `json:"secrets,omitempty"`
-	// Holders are those Secrets of a retired key, at most a thousand.
+	// Holders are those Secrets of a retired or unknown key, at most a thousand.
 	Holders []Holder `json:"holders,omitempty"`
 	// PrunableAt is the earliest time at which a retired key may be pruned.
 	PrunableAt time.Time `json:"prunableAt,omitzero"`
@@ -72,14 +73,6 @@ type Holder struct {
 // re-issued. Its token is valid if kube-apiserver has the key in a --service-account-key-file of its
 // own, and otherwise dead.
 var UnknownKey = tokenreissue.Progress{State: tokenreissue.Blocked, Reason: "unknown-key"}
-
-// OtherKey is a key of token Secrets that the ring does not have.
-type OtherKey struct {
-	ID      string `json:"id"` // as the tokens say, "" for those that name none
-	Secrets int    `json:"secrets"`
-	// Holders are those Secrets, a thousand at most.
-	Holders []Holder `json:"holders"`
-}
 
 // newReport reads the ring, and asks the cluster if there is one.
 func newReport(ctx context.Context, o *keyrotation.Operator) (*Report, error) {
@@ -126,7 +119,7 @@ func (r *Report) ask(ctx context.Context, cluster *keyrotation.Cluster, state ro
 		return err
 	}
 	for _, id := range uses.Others(ring) {
-		other := OtherKey{ID: id, Secrets: uses.Count(id)}
+		other := KeyReport{Key: rotation.Key{Key: signing.PublicKey{ID: id}.As(Unknown)}, Secrets: new(uses.Count(id))}
 		for _, name := range uses.Names(id) {
 			other.Holders = append(other.Holders, Holder{name, UnknownKey})
 		}
@@ -244,7 +237,7 @@ func (r *Report) table() string {
 			fmt.Fprintf(&b, "And Secrets of %d more keys that are not in this ring (-o json has them)\n", len(r.OtherKeys)-i)
 			break
 		}
-		fmt.Fprintf(&b, "Secrets of %s, which is not in this ring: %s\n", other, shorten(other.Holders, other.Secrets))
+		fmt.Fprintf(&b, "Secrets of %s, which is not in this ring: %s\n", unknownKey(other.ID), shorten(other.Holders, *other.Secrets))
 	}
 	for i, finding := range r.Findings {
 		fmt.Fprintf(&b, "\n%d. %s\n", i+1, finding.Message)
@@ -305,15 +298,15 @@ func (h Holder) String() string {
 	return fmt.Sprintf("%s (%s)", h.Secret, h.Progress)
 }
 
-// String quotes an ID that is not printable or too long: the author of the token chose it.
-func (k OtherKey) String() string {
+// unknownKey quotes an ID that is not printable or too long: the author of the token chose it.
+func unknownKey(id string) string {
 	switch {
-	case k.ID == "":
+	case id == "":
 		return "a key that their tokens do not name"
-	case len(k.ID) > longestID || strconv.Quote(k.ID) != `"`+k.ID+`"`:
-		return fmt.Sprintf("key %.*q", longestID, k.ID)
+	case len(id) > longestID || strconv.Quote(id) != `"`+id+`"`:
+		return fmt.Sprintf("key %.*q", longestID, id)
 	}
-	return "key " + k.ID
+	return "key " + id
 }
 
 func shorten(holders []Holder, all int) string {

@@ -66,9 +66,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		}
 		return true, review, nil
 	})
-	pair, err := signing.ParseKeyPair(testkeys.RSA2048())
-	w.must(err)
-	w.must(w.File.Init(pair, nil, w.clock.Now(), policy))
+	w.must(w.File.Init(testkeys.Parse(testkeys.RSA2048()), nil, w.clock.Now(), policy))
 	return w
 }
 
@@ -80,11 +78,10 @@ func (w *world) must(err error) {
 // start begins a rotation to a key of the tests.
 func (w *world) start(data []byte) string {
 	w.t.Helper()
-	pair, err := signing.ParseKeyPair(data)
+	key := testkeys.Parse(data)
+	_, err := w.Start(w.t.Context(), nil, func(signing.PublicKey) (*signing.PrivateKey, error) { return key, nil })
 	w.must(err)
-	_, err = w.Start(w.t.Context(), nil, func(signing.PublicKey) (*signing.KeyPair, error) { return pair, nil })
-	w.must(err)
-	return pair.Public().ID
+	return key.ID()
 }
 
 // tokenOf is a legacy token.

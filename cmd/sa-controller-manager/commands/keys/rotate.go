@@ -79,7 +79,7 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 }
 
 func start(ctx context.Context, operator *keyrotation.Operator, key newKey) (resumed bool, err error) {
-	var own *signing.KeyPair
+	var own *signing.PrivateKey
 	if key.algorithm == "" && key != (newKey{}) {
 		if own, err = key.pair(ctx, operator); err != nil {
 			return false, err
@@ -91,7 +91,7 @@ func start(ctx context.Context, operator *keyrotation.Operator, key newKey) (res
 		}
 		return key.algorithm == "" || key.algorithm == signing.KindOf(next)
 	}
-	return operator.Start(ctx, same, func(present signing.PublicKey) (*signing.KeyPair, error) {
+	return operator.Start(ctx, same, func(present signing.PublicKey) (*signing.PrivateKey, error) {
 		if own != nil {
 			return own, nil
 		}

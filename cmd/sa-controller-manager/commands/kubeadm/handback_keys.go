@@ -52,12 +52,12 @@ func (c *Config) keysInUse(o *observed) (*inUse, error) {
 			if key.Role == signing.Next {
 				continue
 			}
-			k.own = append(k.own, key.Pair.Public())
+			k.own = append(k.own, key.PublicKey)
 			if key.Foreign() {
 				k.foreign[key.ID] = key.Signer
 			}
 		}
-		k.active, k.signer = state.Active().Pair.Public(), state.Active().Signer
+		k.active, k.signer = state.Active().PublicKey, state.Active().Signer
 	} else if file := ownFlag(o.own(), keyFlag); file != "" {
 		key, err := cli.ReadFile(keyFlag, c.onNode(file), signing.ParsePrivateKey)
 		if err != nil {

@@ -35,7 +35,7 @@ func newRotated(t *testing.T, signer bool) *rotated {
 	p.write(t, "pki/sa.key", testkeys.RSA2048())
 	p.write(t, "pki/sa.pub", public(t, testkeys.RSA2048()))
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	testutil.Must(t, p.ring.Init(pair(t, testkeys.RSA2048()), nil, now, rotation.Policy{}))
+	testutil.Must(t, p.ring.Init(testkeys.Parse(testkeys.RSA2048()), nil, now, rotation.Policy{}))
 	p.config.ExternalSigner = signer
 	p.writeSteps(t, takeover, 3)
 	p.config.ExternalSigner, p.config.SkipKeyCheck = false, false
@@ -48,7 +48,7 @@ func newRotated(t *testing.T, signer bool) *rotated {
 	own := string(read(t, p.config.manifest(manager)))
 	p.write(t, "manifests/sa-controller-manager.yaml", []byte(strings.ReplaceAll(own, assign(keyFlag, p.pki+"/sa.key"), assign(keyRingFlag, p.ring.Path()))))
 	testutil.Must(t, p.ring.Update(1, func(s rotation.State) (rotation.State, error) {
-		return rotation.Publish(s, rotation.KeyOf(pair(t, testkeys.P256())), now, rotation.Policy{})
+		return rotation.Publish(s, rotation.KeyOf(testkeys.Parse(testkeys.P256())), now, rotation.Policy{})
 	}))
 	testutil.Must(t, p.ring.Update(2, func(s rotation.State) (rotation.State, error) {
 		return rotation.Activate(s, now, rotation.Policy{}, true)
@@ -182,18 +182,11 @@ func (p *rotated) ownArgument(t *testing.T, old, replacement string) {
 	p.write(t, "manifests/sa-controller-manager.yaml", []byte(strings.Replace(own, old, replacement, 1)))
 }
 
-func pair(t *testing.T, data []byte) *signing.KeyPair {
-	t.Helper()
-	pair, err := signing.ParseKeyPair(data)
-	testutil.Must(t, err)
-	return pair
-}
-
-func keyID(t *testing.T, data []byte) string { t.Helper(); return pair(t, data).Public().ID }
+func keyID(t *testing.T, data []byte) string { t.Helper(); return testkeys.Parse(data).ID() }
 
 func public(t *testing.T, data []byte) []byte {
 	t.Helper()
-	pem, err := signing.EncodePublicKeys(pair(t, data).Public())
+	pem, err := signing.EncodePublicKeys(testkeys.Parse(data).Public())
 	testutil.Must(t, err)
 	return pem
 }

@@ -50,7 +50,7 @@ func (c *Config) writeNewKey(keys *inUse, s *step, private, public string) error
 	known, _ := signing.ParsePublicKeys(verified) // a file without keys gets them
 	missing := keys.lackedBy(known)
 	if present, err := signing.ParsePrivateKey(before); err != nil || contains(keys.own, present.ID()) || !contains(known, present.ID()) {
-		pair, err := signing.GenerateKeyPair("RSA-2048")
+		pair, err := signing.GenerateKey("RSA-2048")
 		if err != nil {
 			return err
 		}

@@ -19,12 +19,11 @@ import (
 // toSigner rotates the ring to a key that another process has, under its derived ID or another one.
 func (p *rotated) toSigner(t *testing.T, id string) signing.PublicKey {
 	t.Helper()
-	key := pair(t, testkeys.P384()).Public()
+	key := testkeys.Parse(testkeys.P384()).Public()
 	if id != "" {
 		key.ID = id
 	}
-	remote, err := signing.RemoteKeyPair("hsm", key, nil)
-	testutil.Must(t, err)
+	remote := signing.RemoteKey("hsm", key, nil)
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for i, transition := range []func(rotation.State) (rotation.State, error){
 		func(s rotation.State) (rotation.State, error) { return rotation.Complete(s, now, rotation.Policy{}) },
@@ -101,5 +100,5 @@ func TestHandbackOfARemoteKey(t *testing.T) {
 
 func (p *rotated) signingKey(t *testing.T) signing.PublicKey {
 	t.Helper()
-	return pair(t, read(t, p.pki+"/sa.key")).Public()
+	return testkeys.Parse(read(t, p.pki+"/sa.key")).Public()
 }

@@ -31,8 +31,7 @@ func TestTakeoverWithARemoteKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
-			key, err := signing.RemoteKeyPair("hsm", pair(t, testkeys.P384()).Public(), nil)
-			testutil.Must(t, err)
+			key := signing.RemoteKey("hsm", testkeys.Parse(testkeys.P384()).Public(), nil)
 			ring := ringfile.At(p.dir + "/keys/ring.json")
 			testutil.Must(t, ring.Init(key, nil, time.Now(), rotation.Policy{}))
 			flags := newPodFlags()

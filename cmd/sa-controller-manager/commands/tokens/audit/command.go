@@ -234,7 +234,7 @@ func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, std
 }
 
 // judgingKeys returns the keys of the flags or else of kube-apiserver, which need not publish them.
-func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []keys.Key, stderr io.Writer) (Keys, error) {
+func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Interface, ring []signing.Key, stderr io.Writer) (Keys, error) {
 	if len(ring) > 0 {
 		return ring, nil
 	}

@@ -12,6 +12,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
 
@@ -48,7 +49,7 @@ type token struct {
 }
 
 // Keys are what tokens are verified with. Of nil ones nothing is known.
-type Keys []keys.Key
+type Keys []signing.Key
 
 // observe reduces a Secret.
 func (k Keys) observe(secret *corev1.Secret) token {
@@ -78,7 +79,7 @@ func (k Keys) judge(data, keyID string) (state keys.State, forged bool) {
 	key, err := keys.SignedWith(data, k)
 	switch {
 	case err == nil:
-		return key.State, false
+		return key.Role, false
 	case errors.Is(err, tokens.ErrMalformed):
 		return StateMalformed, false
 	case errors.Is(err, tokens.ErrBadSignature) && keyID != "":
@@ -107,7 +108,7 @@ func (t *token) readOwner(data string) {
 func (k Keys) named(id string) keys.State {
 	for _, key := range k {
 		if key.ID == id {
-			return key.State
+			return key.Role
 		}
 	}
 	return keys.Unknown

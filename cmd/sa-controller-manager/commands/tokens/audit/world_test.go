@@ -35,8 +35,8 @@ var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 func testKeys(tb testing.TB) Keys {
 	tb.Helper()
 	return Keys{
-		{PublicKey: testkeys.Parse(testkeys.P256()).Public(), State: signing.Active},
-		{PublicKey: testkeys.Parse(testkeys.P384()).Public(), State: signing.Retired},
+		{PublicKey: testkeys.Parse(testkeys.P256()).Public(), Role: signing.Active},
+		{PublicKey: testkeys.Parse(testkeys.P384()).Public(), Role: signing.Retired},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/internal/printers"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
 
@@ -21,7 +22,7 @@ import (
 type Known struct {
 	Now time.Time
 	// Keys are those that may have signed it.
-	Keys []keys.Key
+	Keys []signing.Key
 	// Issuers are those of the cluster's bound tokens. Without any the issuer is not judged.
 	Issuers []string
 	// Review is what kube-apiserver said, nil if it was not asked.
@@ -77,7 +78,7 @@ func (r *Report) judgeSignature(token string, known Known) bool {
 	key, err := keys.SignedWith(token, known.Keys)
 	switch {
 	case err == nil:
-		r.Key = &Key{ID: key.ID, Algorithm: key.Algorithm, State: key.State, Origin: key.Origin}
+		r.Key, r.KeyOrigin = &key, key.Origin
 		return true
 	case errors.Is(err, tokens.ErrUnknownKey):
 		r.find("unknown-key", fmt.Sprintf("none of the %d keys that were given has its key ID", len(keys.Public(known.Keys))))

@@ -14,7 +14,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens/inspect"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -45,11 +44,11 @@ func legacy(tb testing.TB) string {
 
 func segment(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-func givenKeys(tb testing.TB) []keys.Key {
+func givenKeys(tb testing.TB) []signing.Key {
 	tb.Helper()
-	return []keys.Key{
-		{PublicKey: testkeys.Parse(testkeys.RSA2048()).Public(), State: signing.Active, Origin: "one"},
-		{PublicKey: testkeys.Parse(testkeys.P256()).Public(), State: signing.Retired, Origin: "two"},
+	return []signing.Key{
+		{PublicKey: testkeys.Parse(testkeys.RSA2048()).Public(), Role: signing.Active, Origin: "one"},
+		{PublicKey: testkeys.Parse(testkeys.P256()).Public(), Role: signing.Retired, Origin: "two"},
 	}
 }
 
@@ -119,8 +118,9 @@ func TestJudge(t *testing.T) {
 func TestSigningKeyIsNamed(t *testing.T) {
 	t.Parallel()
 	got := inspect.Judge(legacy(t), inspect.Known{Now: now, Keys: givenKeys(t)})
-	want := &inspect.Key{ID: givenKeys(t)[1].ID, Algorithm: "ES256", State: signing.Retired, Origin: "two"}
-	testutil.Check(t, "result", want, got.Key)
+	want := givenKeys(t)[1]
+	testutil.Check(t, "result", &want, got.Key)
+	testutil.Check(t, "origin", "two", got.KeyOrigin)
 }
 
 func TestPrint(t *testing.T) {

@@ -71,7 +71,7 @@ func (r *Report) lines(line func(name, value string)) {
 	line("Key ID", printers.OrNone(r.KeyID))
 	line("Algorithm", printers.OrNone(r.Algorithm))
 	if r.Key != nil {
-		line("Signed with", fmt.Sprintf("key %s (%s), %s, of %s", r.Key.ID, r.Key.Algorithm, r.Key.State, r.Key.Origin))
+		line("Signed with", fmt.Sprintf("key %s (%s), %s, of %s", r.Key.ID, r.Key.Algorithm, r.Key.Role, r.KeyOrigin))
 	}
 	if r.Review != nil && r.Review.Authenticated {
 		line("Accepted as", r.Review.User+" ("+strings.Join(r.Review.Groups, ", ")+")")

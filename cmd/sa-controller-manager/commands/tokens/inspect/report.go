@@ -10,8 +10,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/internal/printers"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
 
@@ -40,8 +40,9 @@ type Report struct {
 	Algorithm string      `json:"algorithm,omitempty"`
 
 	// Key is the one that made the signature, nil if none is known to have.
-	Key    *Key    `json:"key,omitempty"`
-	Review *Review `json:"review,omitempty"`
+	Key       *signing.Key `json:"key,omitempty"`
+	KeyOrigin string       `json:"keyOrigin,omitempty"`
+	Review    *Review      `json:"review,omitempty"`
 
 	Header json.RawMessage `json:"header,omitempty"`
 	Claims json.RawMessage `json:"claims,omitempty"`
@@ -63,14 +64,6 @@ type Object struct {
 	Kind string `json:"kind"`
 	Name string `json:"name"`
 	UID  string `json:"uid"`
-}
-
-// Key is the key that signed a token.
-type Key struct {
-	ID        string     `json:"keyID"`
-	Algorithm string     `json:"algorithm"`
-	State     keys.State `json:"state"`
-	Origin    string     `json:"origin"`
 }
 
 // describe is what the token says of itself.

@@ -3,7 +3,8 @@
 
 // Package testutil has what the unit tests of several packages share: a clock whose time of day
 // jumps, an API server that refuses every connection, a log of Events, the series of a metrics
-// registry, and a TestMain that finds leaked goroutines. Only tests may import it.
+// registry, a file in a directory of its own, and a TestMain that finds leaked goroutines. Only tests
+// may import it.
 //
 // Controllers have a package of their own beside it, controllers/controllertest, which knows
 // their caches.
@@ -15,6 +16,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -45,6 +48,14 @@ func Check(t testing.TB, what string, want, got any, options ...cmp.Option) {
 	if diff := cmp.Diff(want, got, options...); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
+}
+
+// WriteFile makes a file in a directory of its own.
+func WriteFile(t testing.TB, name string, content []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	Must(t, os.WriteFile(path, content, 0o600))
+	return path
 }
 
 // Start has run work until the test ends or stop is called, which wait until it has returned.

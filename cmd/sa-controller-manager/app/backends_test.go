@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ringfile"
@@ -52,7 +51,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 			}
 			testutil.Must(t, m.selectControllers())
 			m.options.Keys.KeyRing = ring.Path()
-			m.options.Keys.KeySockets = clitest.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  hsm: "+dir+"/hsm.sock\n"))
+			m.options.Keys.KeySockets = testutil.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  hsm: "+dir+"/hsm.sock\n"))
 			var err error
 			m.files, err = openFiles(&m.options.Keys, nil)
 			testutil.Must(t, err)

@@ -54,12 +54,12 @@ func TestOpenFiles(t *testing.T) {
 	t.Parallel()
 	cert := certificatePEM(t)
 	f, _, err := openAll(&options.Keys{
-		PrivateKeyFile: clitest.WriteFile(t, "sa.key", testkeys.P256()),
+		PrivateKeyFile: testutil.WriteFile(t, "sa.key", testkeys.P256()),
 		VerifyKeyFiles: []string{
-			clitest.WriteFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())),
-			clitest.WriteFile(t, "one.pem", testkeys.RSA2048()),
+			testutil.WriteFile(t, "two.pem", slices.Concat(testkeys.P384(), testkeys.P521())),
+			testutil.WriteFile(t, "one.pem", testkeys.RSA2048()),
 		},
-		RootCAFile: clitest.WriteFile(t, "ca.crt", cert),
+		RootCAFile: testutil.WriteFile(t, "ca.crt", cert),
 	}, &rest.Config{})
 	testutil.Must(t, err)
 	if got, want := f.store.Load().ActiveID(), keyID(testkeys.P256()); got != want {
@@ -98,14 +98,14 @@ func TestOpenFilesRefuses(t *testing.T) {
 		want   string // besides flag and file
 	}{
 		"NoPrivateKey":     {flag: privateKey, path: missing, want: "no such file"},
-		"CertificateAsKey": {flag: privateKey, path: clitest.WriteFile(t, "sa.key", cert), want: "found a certificate"},
-		"WeakKey":          {flag: privateKey, path: clitest.WriteFile(t, "sa.key", testkeys.RSA1024()), want: "1024"},
+		"CertificateAsKey": {flag: privateKey, path: testutil.WriteFile(t, "sa.key", cert), want: "found a certificate"},
+		"WeakKey":          {flag: privateKey, path: testutil.WriteFile(t, "sa.key", testkeys.RSA1024()), want: "1024"},
 		"NoVerifyKey":      {flag: verifyKey, path: missing, want: "no such file"},
-		"GarbageVerifyKey": {flag: verifyKey, path: clitest.WriteFile(t, "sa.pub", garbage), want: "accepted is"},
-		"SecondVerifyKey":  {flag: verifyKey, path: missing, args: []string{verifyKey + "=" + clitest.WriteFile(t, "sa.pub", testkeys.P256())}, want: "no such file"},
+		"GarbageVerifyKey": {flag: verifyKey, path: testutil.WriteFile(t, "sa.pub", garbage), want: "accepted is"},
+		"SecondVerifyKey":  {flag: verifyKey, path: missing, args: []string{verifyKey + "=" + testutil.WriteFile(t, "sa.pub", testkeys.P256())}, want: "no such file"},
 		"NoRootCA":         {flag: rootCA, path: missing, want: "no such file"},
-		"KeyAsRootCA":      {flag: rootCA, path: clitest.WriteFile(t, "ca.crt", testkeys.P256()), want: "at least one certificate"},
-		"EmptyRootCA":      {flag: rootCA, path: clitest.WriteFile(t, "ca.crt", nil), want: "is empty"},
+		"KeyAsRootCA":      {flag: rootCA, path: testutil.WriteFile(t, "ca.crt", testkeys.P256()), want: "at least one certificate"},
+		"EmptyRootCA":      {flag: rootCA, path: testutil.WriteFile(t, "ca.crt", nil), want: "is empty"},
 		"FlagBeatsInline":  {flag: rootCA, path: missing, config: rest.TLSClientConfig{CAData: cert}, want: "no such file"},
 		"PathInKubeconfig": {flag: "certificate-authority of the kubeconfig", path: missing, config: rest.TLSClientConfig{CAFile: missing}, want: "no such file"},
 	}
@@ -130,7 +130,7 @@ func TestOpenFilesRefuses(t *testing.T) {
 func TestRootCASource(t *testing.T) {
 	t.Parallel()
 	ofFlag, inline, ofPath := certificatePEM(t), certificatePEM(t), certificatePEM(t)
-	flagFile, pathFile := clitest.WriteFile(t, "flag.crt", ofFlag), clitest.WriteFile(t, "path.crt", ofPath)
+	flagFile, pathFile := testutil.WriteFile(t, "flag.crt", ofFlag), testutil.WriteFile(t, "path.crt", ofPath)
 	cases := map[string]struct {
 		reason string
 		flag   string
@@ -174,7 +174,7 @@ func TestOpenKeyRing(t *testing.T) {
 	if _, err := openFiles(&options.Keys{KeyRing: ring}, nil); err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	clitest.Run(t, keys.NewCommand(cli.Connect), "init", "--service-account-key-ring="+ring, "--from-private-key-file="+clitest.WriteFile(t, "sa.key", testkeys.P256()))
+	clitest.Run(t, keys.NewCommand(cli.Connect), "init", "--service-account-key-ring="+ring, "--from-private-key-file="+testutil.WriteFile(t, "sa.key", testkeys.P256()))
 	f, err := openFiles(&options.Keys{KeyRing: ring}, nil)
 	testutil.Must(t, err)
 	if got := f.store.Load(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || got.Generation() != 1 {
@@ -200,7 +200,7 @@ func skippedKeys(logger klog.Logger) (lines []string) {
 // with them.
 func TestWatchLogsSkippedKeys(t *testing.T) {
 	t.Parallel()
-	path := clitest.WriteFile(t, "sa.pub", slices.Concat(testkeys.P224(), testkeys.P256()))
+	path := testutil.WriteFile(t, "sa.pub", slices.Concat(testkeys.P224(), testkeys.P256()))
 	f := &files{
 		verifyKeys: []*reload.File[verifyKeys]{mustOpen(t, path, parseVerifyKeys)},
 		metrics:    newFileMetrics(metrics.NewKubeRegistry().MustRegister),
@@ -235,7 +235,7 @@ func TestWatchLogsSkippedKeys(t *testing.T) {
 // TestWarnLooseKeys wants one line for each file, with its flag and mode.
 func TestWarnLooseKeys(t *testing.T) {
 	t.Parallel()
-	loose, tight := clitest.WriteFile(t, "loose.key", testkeys.P256()), clitest.WriteFile(t, "tight.key", testkeys.P256())
+	loose, tight := testutil.WriteFile(t, "loose.key", testkeys.P256()), testutil.WriteFile(t, "tight.key", testkeys.P256())
 	testutil.Must(t, os.Chmod(loose, 0o644))
 	testutil.Must(t, os.Chmod(tight, 0o640))
 	for name, tc := range map[string]struct {

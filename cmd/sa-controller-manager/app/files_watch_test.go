@@ -21,7 +21,6 @@ import (
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/testutil"
@@ -68,15 +67,15 @@ func startFollowing(t *testing.T) *following {
 	f := &following{
 		files: &files{
 			verifyKeys: []*reload.File[verifyKeys]{
-				mustOpen(t, clitest.WriteFile(t, "one.pem", testkeys.P384()), parseVerifyKeys),
-				mustOpen(t, clitest.WriteFile(t, "two.pem", testkeys.P521()), parseVerifyKeys),
+				mustOpen(t, testutil.WriteFile(t, "one.pem", testkeys.P384()), parseVerifyKeys),
+				mustOpen(t, testutil.WriteFile(t, "two.pem", testkeys.P521()), parseVerifyKeys),
 			},
-			rootCA: mustOpen(t, clitest.WriteFile(t, "ca.crt", certificatePEM(t)), rootca.ParseBundle),
+			rootCA: mustOpen(t, testutil.WriteFile(t, "ca.crt", certificatePEM(t)), rootca.ParseBundle),
 		},
 		signing: make(chan string, 10), bundles: make(chan string, 10), events: make(sink, 10), registry: metrics.NewKubeRegistry(),
 	}
 	f.metrics = newFileMetrics(f.registry.MustRegister)
-	f.keys, f.store = keyFile(t, clitest.WriteFile(t, "sa.key", testkeys.P256()))
+	f.keys, f.store = keyFile(t, testutil.WriteFile(t, "sa.key", testkeys.P256()))
 	for _, gauge := range f.refusedGauges() {
 		f.registry.RawMustRegister(gauge)
 	}
@@ -107,7 +106,7 @@ func (f *following) series() []string {
 // replace replaces the content of a file by a rename.
 func replace(t *testing.T, path string, content []byte) {
 	t.Helper()
-	testutil.Must(t, os.Rename(clitest.WriteFile(t, "new", content), path))
+	testutil.Must(t, os.Rename(testutil.WriteFile(t, "new", content), path))
 }
 
 func receive(t *testing.T, what string, from <-chan string) string {
@@ -225,7 +224,7 @@ func TestRefusedUntilThePreviousContentIsBack(t *testing.T) {
 // TestWatchWithoutARing: --service-account-key-file may be given without a private key.
 func TestWatchWithoutARing(t *testing.T) {
 	t.Parallel()
-	path := clitest.WriteFile(t, "sa.pub", testkeys.P256())
+	path := testutil.WriteFile(t, "sa.pub", testkeys.P256())
 	registry := metrics.NewKubeRegistry()
 	f := &files{
 		verifyKeys: []*reload.File[verifyKeys]{mustOpen(t, path, parseVerifyKeys)},

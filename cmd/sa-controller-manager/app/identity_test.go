@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -19,7 +18,7 @@ func TestClientCertificate(t *testing.T) {
 	end, err := parseNotAfter(certificatePEM(t))
 	testutil.Must(t, err)
 	certificate := certificatePEM(t)
-	file := clitest.WriteFile(t, "client.pem", append(testkeys.P256(), certificate...))
+	file := testutil.WriteFile(t, "client.pem", append(testkeys.P256(), certificate...))
 	cases := map[string]struct {
 		tls     rest.TLSClientConfig
 		follows string

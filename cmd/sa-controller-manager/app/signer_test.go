@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
@@ -19,8 +18,8 @@ import (
 func TestKeptForSigner(t *testing.T) {
 	t.Parallel()
 	f, err := openFiles(&options.Keys{
-		PrivateKeyFile: clitest.WriteFile(t, "sa.key", testkeys.P256()),
-		VerifyKeyFiles: []string{clitest.WriteFile(t, "old.key", testkeys.P384()), clitest.WriteFile(t, "older.key", testkeys.P521())},
+		PrivateKeyFile: testutil.WriteFile(t, "sa.key", testkeys.P256()),
+		VerifyKeyFiles: []string{testutil.WriteFile(t, "old.key", testkeys.P384()), testutil.WriteFile(t, "older.key", testkeys.P521())},
 	}, nil)
 	testutil.Must(t, err)
 	m := &manager{options: options.New(), files: f}

@@ -14,6 +14,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -88,16 +89,16 @@ func allCommands(cmd *cobra.Command) []*cobra.Command {
 func TestKeysOfARing(t *testing.T) {
 	t.Parallel()
 	ring := "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys")
-	old := "--service-account-key-file=" + clitest.WriteFile(t, "old.pem", testkeys.P384())
+	old := "--service-account-key-file=" + testutil.WriteFile(t, "old.pem", testkeys.P384())
 	steps := [][]string{
-		{"keys", "init", ring, "--from-private-key-file=" + clitest.WriteFile(t, "sa.key", testkeys.P256())}, {"keys", "rotate", "start", ring},
+		{"keys", "init", ring, "--from-private-key-file=" + testutil.WriteFile(t, "sa.key", testkeys.P256())}, {"keys", "rotate", "start", ring},
 	}
 	for _, args := range steps {
 		if got := command(t, args...); got.code != 0 {
 			t.Fatalf("%q: %+v", args, got)
 		}
 	}
-	got := command(t, "keys", "jwks", ring, old, "--check="+clitest.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256())))
+	got := command(t, "keys", "jwks", ring, old, "--check="+testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256())))
 	lines := strings.Split(got.stdout, "\n")
 	if got.code != 2 || len(lines) != 5 {
 		t.Fatalf("%+v", got)
@@ -107,7 +108,7 @@ func TestKeysOfARing(t *testing.T) {
 			t.Errorf("line %q, want %q", lines[i+1], want)
 		}
 	}
-	got = command(t, "tokens", "inspect", ring, clitest.WriteFile(t, "token", []byte(clitest.LegacyToken(t))))
+	got = command(t, "tokens", "inspect", ring, testutil.WriteFile(t, "token", []byte(clitest.LegacyToken(t))))
 	if got.code != 0 || !strings.Contains(got.stdout, "(ES256), active, of --service-account-key-ring") {
 		t.Errorf("%+v", got)
 	}

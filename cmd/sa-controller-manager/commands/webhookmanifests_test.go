@@ -13,7 +13,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 // oneCA is a CA certificate that verifies nothing.
@@ -31,7 +31,7 @@ RUUScUB1HnSsF5R6U09nY6LquFN3NlzHcxqnuyaWRlI=
 
 func TestWebhookManifests(t *testing.T) {
 	t.Parallel()
-	dir, ca := t.TempDir(), clitest.WriteFile(t, "ca.crt", []byte(oneCA))
+	dir, ca := t.TempDir(), testutil.WriteFile(t, "ca.crt", []byte(oneCA))
 	paths := []string{filepath.Join(dir, "mutating", "sa-controller-manager.yaml"), filepath.Join(dir, "validating", "sa-controller-manager.yaml")}
 	args := []string{"webhook", "manifests", "--out-dir=" + dir, "--ca-bundle-file=" + ca, "--webhook-port=1234"}
 	if got := command(t, args...); got.code != 0 || got.stdout != strings.Join(paths, "\n")+"\n" {
@@ -61,7 +61,7 @@ func TestWebhookManifests(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	key := "--ca-bundle-file=" + clitest.WriteFile(t, "ca.crt", []byte("no certificate"))
+	key := "--ca-bundle-file=" + testutil.WriteFile(t, "ca.crt", []byte("no certificate"))
 	if got := command(t, append(args, key)...); got.code != 1 || !strings.Contains(got.stderr, "expected certificates in PEM") {
 		t.Errorf("%+v, want a refusal of the caBundle", got)
 	}

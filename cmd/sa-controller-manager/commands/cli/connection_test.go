@@ -35,7 +35,7 @@ current-context: demo
 
 func TestClientConfig(t *testing.T) {
 	t.Parallel()
-	kubeconfig := clitest.WriteFile(t, "kubeconfig", []byte(kubeconfigText))
+	kubeconfig := testutil.WriteFile(t, "kubeconfig", []byte(kubeconfigText))
 	type summary struct {
 		Host, Token, ContentType string
 		QPS                      float32
@@ -82,11 +82,11 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 		want string // besides the flag and the file
 	}{
 		"Missing":        {path: filepath.Join(t.TempDir(), "missing"), want: "no such file"},
-		"Empty":          {path: clitest.WriteFile(t, "kubeconfig", nil), want: "it must have a current-context that names a cluster"},
-		"Garbage":        {path: clitest.WriteFile(t, "kubeconfig", []byte("{{")), want: "yaml"},
-		"NoContext":      {path: clitest.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", ""))), want: `"kubectl config use-context" sets it`},
-		"NoSuchContext":  {path: clitest.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", "current-context: other"))), want: "context was not found for specified context: other"},
-		"NoSuchKeyFiles": {path: clitest.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere"))), want: "/nowhere"},
+		"Empty":          {path: testutil.WriteFile(t, "kubeconfig", nil), want: "it must have a current-context that names a cluster"},
+		"Garbage":        {path: testutil.WriteFile(t, "kubeconfig", []byte("{{")), want: "yaml"},
+		"NoContext":      {path: testutil.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", ""))), want: `"kubectl config use-context" sets it`},
+		"NoSuchContext":  {path: testutil.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", "current-context: other"))), want: "context was not found for specified context: other"},
+		"NoSuchKeyFiles": {path: testutil.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere"))), want: "/nowhere"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 // a missing flag.
 func TestClientConfigWithoutAnySource(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	t.Setenv("KUBECONFIG", clitest.WriteFile(t, "kubeconfig", []byte(kubeconfigText)))
+	t.Setenv("KUBECONFIG", testutil.WriteFile(t, "kubeconfig", []byte(kubeconfigText)))
 	_, err := cli.ClientConfig(&options.Connection{})
 	const want = "neither --kubeconfig nor --master is given, and this is not a Pod with a ServiceAccount token: "
 	if err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -38,14 +38,14 @@ func keysCommand(t *testing.T, ring string, args ...string) clitest.Outcome {
 func TestKeysCommands(t *testing.T) {
 	t.Parallel()
 	ring := filepath.Join(t.TempDir(), "keys", "ring.json")
-	from := clitest.WriteFile(t, "sa.key", testkeys.RSA2048())
+	from := testutil.WriteFile(t, "sa.key", testkeys.RSA2048())
 	steps := []struct {
 		args []string
 		code int
 		want string // in what is printed
 	}{
 		{[]string{"list"}, 1, "there is no key ring: read "},
-		{[]string{"init", "--from-private-key-file=" + from, "--service-account-key-file=" + clitest.WriteFile(t, "old.pub", testkeys.P384())}, 0, "never rotated"},
+		{[]string{"init", "--from-private-key-file=" + from, "--service-account-key-file=" + testutil.WriteFile(t, "old.pub", testkeys.P384())}, 0, "never rotated"},
 		{[]string{"init", "--from-private-key-file=" + from}, 1, "is there already"},
 		{[]string{"list"}, 0, "retired (public half)"},
 		{[]string{"rotate", "resume"}, 0, "Nothing was changed: rotation by policy is not paused"},
@@ -105,7 +105,7 @@ func TestKeysCommands(t *testing.T) {
 func TestKeysPruneSaysWhatIsGone(t *testing.T) {
 	t.Parallel()
 	ring := filepath.Join(t.TempDir(), "ring.json")
-	if got := keysCommand(t, ring, "init", "--algorithm=P-256", "--service-account-key-file="+clitest.WriteFile(t, "old.pub", testkeys.P384())); got.Code != 0 {
+	if got := keysCommand(t, ring, "init", "--algorithm=P-256", "--service-account-key-file="+testutil.WriteFile(t, "old.pub", testkeys.P384())); got.Code != 0 {
 		t.Fatalf("init: %+v", got)
 	}
 	old := testkeys.Parse(testkeys.P384()).ID()
@@ -119,7 +119,7 @@ func TestKeysCommandsRefuse(t *testing.T) {
 	t.Parallel()
 	cert, _, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	testutil.Must(t, err)
-	weak := clitest.WriteFile(t, "old.pub", slices.Concat(testkeys.RSA1024(), testkeys.P256()))
+	weak := testutil.WriteFile(t, "old.pub", slices.Concat(testkeys.RSA1024(), testkeys.P256()))
 	cases := map[string]struct {
 		args []string
 		want string
@@ -131,7 +131,7 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		"TwoKeys":         {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=a", "--algorithm=P-256"}, `Error: --algorithm "P-256" is for a new key`},
 		"WeakKey":         {[]string{"rotate", "start", "--service-account-key-ring=x", "--algorithm=RSA-1024"}, `Error: --algorithm "RSA-1024" must be one of "P-256", `},
 		"NoFile":          {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=testdata/none"}, "Error: --from-private-key-file: open testdata/none: "},
-		"Certificate":     {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=" + clitest.WriteFile(t, "crt", cert)}, "Error: --from-private-key-file: "},
+		"Certificate":     {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=" + testutil.WriteFile(t, "crt", cert)}, "Error: --from-private-key-file: "},
 		"LostKey":         {[]string{"init", "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys"), "--algorithm=P-256", "--service-account-key-file=" + weak}, "Error: --service-account-key-file: " + weak + ": found an RSA key of 1024 bits; accepted is "},
 		"Account":         {[]string{"list", "--service-account-key-ring=x", "--account=a"}, `Error: --account "a" must be a namespace and a name`},
 		"APIServer":       {[]string{"list", "--service-account-key-ring=x", "--apiserver=https://a"}, `Error: --apiserver "https://a" must come with --kubeconfig`},
@@ -177,7 +177,7 @@ func TestKeysRevoke(t *testing.T) {
 		"TerminalEnter": {reason: "no is the default", typed: "\n", want: "Error: nothing was changed\n"},
 		"TerminalEnd":   {reason: "Ctrl-D is no yes", typed: "\x04", want: "Error: nothing was changed\n"},
 	}
-	from := clitest.WriteFile(t, "sa.key", testkeys.RSA2048())
+	from := testutil.WriteFile(t, "sa.key", testkeys.RSA2048())
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -224,8 +224,8 @@ func terminal(t *testing.T, text string) *os.File {
 func TestKeysExport(t *testing.T) {
 	t.Parallel()
 	ring := filepath.Join(t.TempDir(), "ring.json")
-	from, old := clitest.WriteFile(t, "sa.key", testkeys.P256()), testkeys.Parse(testkeys.P384()).ID()
-	keysCommand(t, ring, "init", "--from-private-key-file="+from, "--service-account-key-file="+clitest.WriteFile(t, "old.pub", testkeys.P384()))
+	from, old := testutil.WriteFile(t, "sa.key", testkeys.P256()), testkeys.Parse(testkeys.P384()).ID()
+	keysCommand(t, ring, "init", "--from-private-key-file="+from, "--service-account-key-file="+testutil.WriteFile(t, "old.pub", testkeys.P384()))
 	for id, args := range map[string][]string{testkeys.Parse(testkeys.P256()).ID(): nil, old: {"--key-id=" + old}} {
 		got := keysCommand(t, ring, append([]string{"export"}, args...)...)
 		public, err := signing.ParsePublicKeys([]byte(got.Stdout))
@@ -273,7 +273,7 @@ func TestKeysImport(t *testing.T) {
 	keysCommand(t, first, "init", "--algorithm=P-256")
 	data, err := os.ReadFile(first)
 	testutil.Must(t, err)
-	old := clitest.WriteFile(t, "old.json", data)
+	old := testutil.WriteFile(t, "old.json", data)
 	for _, step := range []struct {
 		args []string
 		code int

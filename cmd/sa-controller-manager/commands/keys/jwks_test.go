@@ -15,7 +15,7 @@ import (
 
 func TestJWKS(t *testing.T) {
 	t.Parallel()
-	active, retired := clitest.WriteFile(t, "sa.key", testkeys.P256()), clitest.WriteFile(t, "old.pem", testkeys.P384())
+	active, retired := testutil.WriteFile(t, "sa.key", testkeys.P256()), testutil.WriteFile(t, "old.pem", testkeys.P384())
 	ring := []string{"--service-account-private-key-file=" + active, "--service-account-key-file=" + retired}
 	both := string(clitest.JWKS(t, testkeys.P256(), testkeys.P384())) + "\n"
 	cases := map[string]struct {
@@ -32,8 +32,8 @@ func TestJWKS(t *testing.T) {
 		"idle URI":      {[]string{"--jwks-uri=https://a"}, 1, "", "Error: --jwks-uri \"https://a\" is for --discovery\n"},
 		"idle format":   {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
 		"both":          {[]string{"--discovery", "--issuer=https://a", "--check=x"}, 1, "", "Error: --discovery true and --check exclude each other\n"},
-		"same":          {[]string{"--check=" + clitest.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P384(), testkeys.P256()))}, 0, "KEY-ID...", ""},
-		"drift":         {[]string{"--check=" + clitest.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2, "apiVersion: sa-controller-manager/v1\nkeys:\n...", "What is published is not what the keys are.\n"},
+		"same":          {[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P384(), testkeys.P256()))}, 0, "KEY-ID...", ""},
+		"drift":         {[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2, "apiVersion: sa-controller-manager/v1\nkeys:\n...", "What is published is not what the keys are.\n"},
 		"nothing there": {[]string{"--check=testdata/none"}, 1, "", "Error: read keys: open testdata/none: no such file or directory\n"},
 	}
 	for name, tc := range cases {

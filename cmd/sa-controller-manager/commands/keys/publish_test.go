@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -24,7 +23,7 @@ func TestPublish(t *testing.T) {
 	t.Parallel()
 	dir, ring := t.TempDir(), filepath.Join(t.TempDir(), "ring.json")
 	first, second := testkeys.Parse(testkeys.P256()).ID(), testkeys.Parse(testkeys.P384()).ID()
-	from := func(data []byte) string { return "--from-private-key-file=" + clitest.WriteFile(t, "key", data) }
+	from := func(data []byte) string { return "--from-private-key-file=" + testutil.WriteFile(t, "key", data) }
 	to := func(issuer string) []string {
 		return []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=" + issuer}
 	}
@@ -68,7 +67,7 @@ func TestPublishedIssuer(t *testing.T) {
 	dir, ring := t.TempDir(), filepath.Join(t.TempDir(), "ring.json")
 	server := httptest.NewTLSServer(http.FileServer(http.Dir(dir)))
 	t.Cleanup(server.Close)
-	ca := clitest.WriteFile(t, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	ca := testutil.WriteFile(t, "ca.crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	publish := []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=" + server.URL}
 	see := func(args ...string) []string {
 		return append(args, "--published-issuer="+server.URL, "--published-ca-file="+ca)

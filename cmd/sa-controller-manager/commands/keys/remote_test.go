@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -18,7 +18,7 @@ func TestKeyOfASigner(t *testing.T) {
 	t.Parallel()
 	socket, ring := filepath.Join(t.TempDir(), "hsm.sock"), filepath.Join(t.TempDir(), "ring.json")
 	signertest.ServeForeign(t, socket, "hsm/1:sa", testkeys.P256())
-	sockets := clitest.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets: {hsm: "+socket+"}\n"))
+	sockets := testutil.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets: {hsm: "+socket+"}\n"))
 	start := []string{"rotate", "start", "--key=kep740:hsm", "--service-account-key-sockets=" + sockets, "--service-account-issuer=https://issuer.example"}
 	for _, step := range []struct {
 		args []string

@@ -61,7 +61,7 @@ func (n takeoverNode) takeover(t *testing.T, args ...string) clitest.Outcome {
 	p.self, p.binary = n.binary, n.binary
 	return clitest.Run(t, cli.Parent(&cobra.Command{Use: "kubeadm"}, newTakeoverCommand(p)), slices.Concat([]string{
 		"takeover", "--node-name=n", "--manifests-dir=" + n.dir, "--backup-dir=" + n.dir + "/backup", "--patches-dir=" + n.dir + "/patches",
-		"--step-timeout=10ms", "--kubeconfig=" + clitest.WriteFile(t, "kubeconfig", []byte(deadKubeconfig)),
+		"--step-timeout=10ms", "--kubeconfig=" + testutil.WriteFile(t, "kubeconfig", []byte(deadKubeconfig)),
 	}, args)...)
 }
 

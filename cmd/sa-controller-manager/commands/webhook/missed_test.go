@@ -18,6 +18,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 )
 
 // missedWorld has a Pod without anything, one without a token, one about which that is
@@ -103,7 +104,7 @@ bank/bare: no controller owns it: delete it and create it yourself
 // The plugin's own configuration is asked for, because it says what Pods are owed.
 func TestMissedCommandConfiguration(t *testing.T) {
 	t.Parallel()
-	file := clitest.WriteFile(t, "admission.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
+	file := testutil.WriteFile(t, "admission.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
 		"- name: ServiceAccount\n  configuration: {mountServiceAccountToken: false}\n"))
 	got := runWith(t, fake.NewClientset(missedWorld()...), "missed", "--admission-control-config-file="+file)
 	if got.Code != 2 || strings.Contains(got.Stdout, "token") || !strings.Contains(got.Stdout, "account") {

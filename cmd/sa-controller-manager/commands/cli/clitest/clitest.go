@@ -75,16 +75,6 @@ func Parse(t *testing.T, args ...string) *options.Options {
 	return o
 }
 
-// WriteFile makes a file in a directory of its own.
-func WriteFile(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
 // LegacyToken is signed with the P-256 key of tests.
 func LegacyToken(t *testing.T) string {
 	t.Helper()

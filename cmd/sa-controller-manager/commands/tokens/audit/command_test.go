@@ -18,6 +18,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -52,7 +53,7 @@ func auditCluster(t *testing.T) cli.ClientFunc {
 
 func TestAudit(t *testing.T) {
 	t.Parallel()
-	key := "--service-account-private-key-file=" + clitest.WriteFile(t, "sa.key", testkeys.P256())
+	key := "--service-account-private-key-file=" + testutil.WriteFile(t, "sa.key", testkeys.P256())
 	const untracked = "kube-apiserver does not track the use of tokens: unused tokens cannot be found.\n"
 	const found = "2 token Secrets; findings: cluster-admin 1, bad-token 1, unmounted 1.\n"
 	cases := map[string]struct {

@@ -65,7 +65,7 @@ func TestOutputFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "page.html")
 	testutil.Must(t, os.WriteFile(path, []byte("of before"), 0o644)) // not kept
-	key := "--service-account-private-key-file=" + clitest.WriteFile(t, "sa.key", testkeys.P256())
+	key := "--service-account-private-key-file=" + testutil.WriteFile(t, "sa.key", testkeys.P256())
 	got := clitest.Run(t, NewCommand(auditCluster(t)), key, "-o=html", "--output-file="+path)
 	if got.Code != 0 || got.Stdout != "" {
 		t.Fatalf("%+v, want code 0 and nothing on standard output", got)

@@ -15,6 +15,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -36,7 +37,7 @@ func inspectInput(t *testing.T, input string, args ...string) (stdout string, er
 
 func TestInspectReads(t *testing.T) {
 	t.Parallel()
-	token, key := clitest.LegacyToken(t), "--service-account-key-file="+clitest.WriteFile(t, "key", testkeys.P256())
+	token, key := clitest.LegacyToken(t), "--service-account-key-file="+testutil.WriteFile(t, "key", testkeys.P256())
 	cases := map[string]struct {
 		input string
 		args  []string
@@ -45,23 +46,23 @@ func TestInspectReads(t *testing.T) {
 	}{
 		"standard input":    {token, []string{key}, nil, "Verdict:       valid"},
 		"dash":              {token, []string{key, "-"}, nil, "Verdict:       valid"},
-		"file":              {"", []string{key, clitest.WriteFile(t, "token", []byte(token+"\n"))}, nil, "Verdict:       valid"},
+		"file":              {"", []string{key, testutil.WriteFile(t, "token", []byte(token+"\n"))}, nil, "Verdict:       valid"},
 		"line feeds":        {"\r\n " + token + " \n", []string{key}, nil, "Verdict:       valid"},
 		"of a header":       {"Bearer " + token, []string{key}, nil, "Verdict:       valid"},
 		"in small letters":  {"bearer  " + token, []string{key}, nil, "Verdict:       valid"},
 		"two tokens":        {token + "\n" + token, []string{key}, cli.ErrFindings, "malformed token"},
 		"nothing":           {" \n", []string{key}, nil, "read the token from standard input: it is empty"},
 		"too much":          {strings.Repeat("a", 128<<10+1), []string{key}, nil, "read the token from standard input: it is larger than 131072 bytes"},
-		"other key":         {token, []string{"--service-account-key-file=" + clitest.WriteFile(t, "key", testkeys.P384())}, cli.ErrFindings, "none of the 1 keys"},
+		"other key":         {token, []string{"--service-account-key-file=" + testutil.WriteFile(t, "key", testkeys.P384())}, cli.ErrFindings, "none of the 1 keys"},
 		"no key":            {token, nil, cli.ErrReported, "Verdict:     unknown"},
-		"JWKS":              {token, []string{"--jwks=" + clitest.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256()))}, nil, "published, of --jwks="},
-		"active key":        {token, []string{"--service-account-private-key-file=" + clitest.WriteFile(t, "key", testkeys.P256())}, nil, "(ES256), active, of --service-account-private-key-file"},
+		"JWKS":              {token, []string{"--jwks=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256()))}, nil, "published, of --jwks="},
+		"active key":        {token, []string{"--service-account-private-key-file=" + testutil.WriteFile(t, "key", testkeys.P256())}, nil, "(ES256), active, of --service-account-private-key-file"},
 		"missing file":      {"", []string{"testdata/none"}, nil, "read the token: open testdata/none: no such file or directory"},
 		"plain HTTP":        {token, []string{"--jwks=http://example.com"}, nil, "get keys: want an https URL"},
 		"two files":         {"", []string{"a", "b"}, nil, "takes one file at most, got 2 arguments"},
 		"format":            {token, []string{"-o=table"}, nil, `--output "table" must be one of "text", "json", "yaml"`},
 		"empty issuer":      {token, []string{"--service-account-issuer="}, nil, `--service-account-issuer "" must be an issuer`},
-		"unreadable CA":     {token, []string{"--jwks=https://localhost", "--ca-file=" + clitest.WriteFile(t, "ca", nil)}, nil, "want PEM with at least one certificate"},
+		"unreadable CA":     {token, []string{"--jwks=https://localhost", "--ca-file=" + testutil.WriteFile(t, "ca", nil)}, nil, "want PEM with at least one certificate"},
 		"no time":           {token, []string{"--timeout=0"}, nil, "--timeout 0s must be greater than 0"},
 		"machine readable":  {token, []string{key, "-o=json"}, nil, `"verdict": "valid"`},
 		"machine readable2": {token, []string{key, "-o=yaml"}, nil, "verdict: valid\n"},

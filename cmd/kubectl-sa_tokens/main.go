@@ -23,6 +23,7 @@ import (
 	componentversion "k8s.io/component-base/version"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/doctor"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
@@ -84,7 +85,7 @@ func connect(o *options.Connection, overrides clientcmd.ConfigOverrides) (kubern
 	if err != nil {
 		return nil, err
 	}
-	return cli.NewClient(config, o)
+	return cli.NewClient(resolve.Tune(config, o))
 }
 
 // adapt gives a command of the product kubectl's names for its flags, and the plugin's name for

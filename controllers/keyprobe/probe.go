@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/kubernetes"
 
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/tokens"
 )
@@ -135,14 +136,9 @@ func (a *Activator) anyAccount() (*corev1.ServiceAccount, error) {
 // lookUpIssuer returns the issuer that kube-apiserver expects in bound tokens (OpenID
 // Connect Discovery 1.0, section 3: the document's member issuer).
 func lookUpIssuer(ctx context.Context, client kubernetes.Interface) (string, error) {
-	answer := client.Discovery().RESTClient().Get().AbsPath(discoveryPath).Do(ctx)
-	// Raw would leave the message of a refusal undecoded.
-	if err := answer.Error(); err != nil {
-		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", discoveryPath, err)
-	}
-	body, err := answer.Raw()
+	body, err := apiservers.Getter(client)(ctx, discoveryPath)
 	if err != nil {
-		return "", fmt.Errorf("look up the issuer at %s: %w", discoveryPath, err)
+		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", discoveryPath, err)
 	}
 	var document struct {
 		Issuer string `json:"issuer"`

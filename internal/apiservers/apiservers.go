@@ -1,7 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiservers finds the hosts on which kube-apiservers run, by their identity Leases.
+// Package apiservers finds the hosts on which kube-apiservers run, by their identity Leases, and reads
+// documents of the API server that clientsets have no function for.
 package apiservers
 
 import (

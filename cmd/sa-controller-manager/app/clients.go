@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/apiservers"
 )
 
 // clients has a client for leader election alone, which must not wait for other requests.
@@ -57,7 +57,7 @@ const (
 // ended. It logs one line a try, where the informers would log several for each resource.
 func awaitAPIServer(ctx context.Context, client kubernetes.Interface) bool {
 	return until(ctx, "Failed to connect to the API server", func() error {
-		version, err := cli.ServerVersion(ctx, client)
+		version, err := apiservers.Version(ctx, client)
 		if err == nil {
 			klog.FromContext(ctx).Info("Connected to the API server", "version", version)
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
@@ -20,13 +21,12 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
+	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -36,6 +36,14 @@ func certificatePEM(t *testing.T) []byte {
 	cert, _, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
 	testutil.Must(t, err)
 	return cert
+}
+
+// parse returns the options that args make, unvalidated.
+func parse(t *testing.T, args ...string) *options.Options {
+	t.Helper()
+	o, _, err := options.Parse(args)
+	testutil.Must(t, err)
+	return o
 }
 
 func keyID(private []byte) string {
@@ -116,7 +124,7 @@ func TestOpenFilesRefuses(t *testing.T) {
 			if strings.HasPrefix(tc.flag, "--") {
 				args = append(args, tc.flag+"="+tc.path)
 			}
-			_, _, err := openAll(&clitest.Parse(t, args...).Keys, &rest.Config{TLSClientConfig: tc.config})
+			_, _, err := openAll(&parse(t, args...).Keys, &rest.Config{TLSClientConfig: tc.config})
 			if err == nil {
 				t.Fatal("the file is accepted")
 			}
@@ -174,7 +182,7 @@ func TestOpenKeyRing(t *testing.T) {
 	if _, err := openFiles(&options.Keys{KeyRing: ring}, nil); err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	clitest.Run(t, keys.NewCommand(cli.Connect), "init", "--service-account-key-ring="+ring, "--from-private-key-file="+testutil.WriteFile(t, "sa.key", testkeys.P256()))
+	testutil.Must(t, ringfile.At(ring).Init(testkeys.Parse(testkeys.P256()), nil, time.Now(), rotation.Policy{}))
 	f, err := openFiles(&options.Keys{KeyRing: ring}, nil)
 	testutil.Must(t, err)
 	if got := f.store.Load(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || got.Generation() != 1 {
@@ -250,7 +258,7 @@ func TestWarnLooseKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var lines []string
-			warnLooseKeys(funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}), clitest.Parse(t, tc.args...))
+			warnLooseKeys(funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}), parse(t, tc.args...))
 			if len(lines) != len(tc.want) {
 				t.Fatalf("%q, want %d lines", lines, len(tc.want))
 			}

@@ -17,7 +17,7 @@ import (
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	election "sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/serving"
 	"sa-controller-manager/signing/reload"
@@ -60,7 +60,7 @@ func (m *manager) awaitKubeconfig(ctx context.Context) (*rest.Config, error) {
 // connect reads the kubeconfigs and creates the clients, in place of earlier ones.
 func (m *manager) connect() (*rest.Config, error) {
 	o := m.options
-	config, err := cli.ClientConfig(&o.Connection)
+	config, err := resolve.ClientConfig(&o.Connection)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,6 @@ import (
 	"sa-controller-manager/admission/certs"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -26,7 +25,7 @@ func TestWebhookCallersHosts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			o := clitest.Parse(t, tc.args...).Webhook
+			o := parse(t, tc.args...).Webhook
 			testutil.Check(t, "hosts", tc.want, callersHosts(&o))
 		})
 	}
@@ -36,7 +35,7 @@ func TestWebhookCallersHosts(t *testing.T) {
 func TestWebhookTLSMinVersion(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]uint16{"": tls.VersionTLS12, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13} {
-		o := clitest.Parse(t, "--tls-min-version="+flag)
+		o := parse(t, "--tls-min-version="+flag)
 		config, err := (&webhook{source: &certs.Source{}}).tlsConfig(&o.Webhook, o.SecureServing.TLS.MinVersion)
 		testutil.Must(t, err)
 		testutil.Check(t, "minimum with "+flag, want, config.MinVersion)

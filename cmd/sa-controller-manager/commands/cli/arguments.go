@@ -10,10 +10,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"sa-controller-manager/admission"
-	"sa-controller-manager/admission/serviceaccount"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // NoArguments refuses positional arguments in KCM's words, and where there are commands a word
@@ -80,21 +76,4 @@ func ReadFile[T any](flag, path string, parse func([]byte) (T, error)) (parsed T
 		return parsed, fmt.Errorf("--%s: %s: %w", flag, path, err)
 	}
 	return parsed, nil
-}
-
-// PluginConfig is what the ServiceAccount plugin runs with.
-func PluginConfig(o *options.Admission) (serviceaccount.Config, error) {
-	configuration, err := admission.ReadConfiguration(o.ConfigFile)
-	if err != nil {
-		return serviceaccount.Config{}, fmt.Errorf("--admission-control-config-file: %w", err)
-	}
-	own, err := configuration.For(serviceaccount.Name)
-	if err != nil {
-		return serviceaccount.Config{}, fmt.Errorf("--admission-control-config-file: %w", err)
-	}
-	config, err := o.PluginConfig(own)
-	if err != nil {
-		return config, configuration.Error(serviceaccount.Name, err)
-	}
-	return config, nil
 }

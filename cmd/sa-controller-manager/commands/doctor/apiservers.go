@@ -12,10 +12,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/keyrotation"
 	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/internal/apiservers"
 )
 
 const fixAPIServerKeys = "on that node: sa-controller-manager keys import with a copy of the newest key ring, and kube-apiserver with the external signer " +
@@ -38,7 +38,7 @@ func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 	result := answer{Note: fmt.Sprintf("kube-apiservers asked: %d", len(servers.Others))}
 	var unknown error
 	for _, server := range servers.Others {
-		published, err := keys.OfCluster(ctx, cli.Getter(server.Client))
+		published, err := keys.OfCluster(ctx, apiservers.Getter(server.Client))
 		if err != nil {
 			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", server.URL, err))
 			continue

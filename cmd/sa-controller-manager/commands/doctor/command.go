@@ -19,9 +19,11 @@ import (
 
 	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing/published"
 )
@@ -157,10 +159,10 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 		return err
 	}
 	// One error is clearer than one for each check.
-	if _, err = cli.ServerVersion(ctx, cluster.Client); err != nil {
+	if _, err = apiservers.Version(ctx, cluster.Client); err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
-	cluster.Get = cli.Getter(cluster.Client)
+	cluster.Get = apiservers.Getter(cluster.Client)
 	cluster.Dial = func(url string) (kubernetes.Interface, error) {
 		connection := o.connection
 		connection.Master = url
@@ -203,7 +205,7 @@ func (r *report) outcome(stderr io.Writer) error {
 
 // cluster returns what the flags and files say about the cluster.
 func (o *commandOptions) cluster() (*cluster, error) {
-	plugin, err := cli.PluginConfig(&o.admission)
+	plugin, err := resolve.PluginConfig(&o.admission)
 	if err != nil {
 		return nil, err
 	}

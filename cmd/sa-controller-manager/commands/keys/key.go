@@ -14,6 +14,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/ringfile"
@@ -140,7 +141,7 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 		if err != nil {
 			return nil, err
 		}
-		return OfCluster(ctx, cli.Getter(connected))
+		return OfCluster(ctx, apiservers.Getter(connected))
 	}
 	reader, err := published.NewReader(caFile, nil)
 	if err != nil {

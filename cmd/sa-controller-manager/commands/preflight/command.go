@@ -14,6 +14,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/apiservers"
 )
 
 // commandTimeout bounds the whole command.
@@ -94,7 +95,7 @@ func run(cmd *cobra.Command, o *options.Options, client cli.ClientFunc, output s
 func checkNow(ctx context.Context, client kubernetes.Interface, rules []Rule) (Report, error) {
 	ctx, cancel := cli.AnswerWithin(ctx, commandTimeout)
 	defer cancel()
-	if _, err := cli.ServerVersion(ctx, client); err != nil {
+	if _, err := apiservers.Version(ctx, client); err != nil {
 		return Report{}, fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
 	return Check(ctx, client, Accesses(rules)), nil

@@ -9,7 +9,7 @@ import (
 
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 )
 
 // condition reports whether flags ask for something.
@@ -30,7 +30,7 @@ func readFlags(o *options.Options) (*flags, error) {
 	}
 	f := &flags{Options: o, controllers: set}
 	if servesWebhook(f) && plugin(serviceaccount.Name)(f) {
-		config, err := cli.PluginConfig(&o.Admission)
+		config, err := resolve.PluginConfig(&o.Admission)
 		if err != nil {
 			return nil, err
 		}

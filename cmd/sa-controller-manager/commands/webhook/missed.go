@@ -13,6 +13,7 @@ import (
 
 	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
@@ -81,7 +82,7 @@ func (o *missedOptions) validate() []error {
 }
 
 func (o *missedOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
-	config, err := cli.PluginConfig(&o.admission)
+	config, err := resolve.PluginConfig(&o.admission)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
 )
 
@@ -175,13 +176,13 @@ func askCluster(ctx context.Context, client kubernetes.Interface, token string, 
 	if known.Review, err = Ask(ctx, client, token); err != nil {
 		return err
 	}
-	if published, err := keys.OfCluster(ctx, cli.Getter(client)); err == nil {
+	if published, err := keys.OfCluster(ctx, apiservers.Getter(client)); err == nil {
 		known.Keys = append(known.Keys, keys.Usable(published, "kube-apiserver's "+signing.JWKSPath)...)
 	}
 	if len(known.Issuers) > 0 {
 		return nil
 	}
-	document, err := cli.Getter(client)(ctx, signing.DiscoveryPath)
+	document, err := apiservers.Getter(client)(ctx, signing.DiscoveryPath)
 	if err != nil {
 		return nil //nolint:nilerr // then the issuer is not compared
 	}

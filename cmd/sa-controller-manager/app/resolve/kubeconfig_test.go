@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package cli_test
+package resolve_test
 
 import (
 	"errors"
@@ -14,8 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -32,6 +31,13 @@ contexts:
   context: {cluster: demo, user: manager}
 current-context: demo
 `
+
+func parse(t *testing.T, args ...string) *options.Options {
+	t.Helper()
+	o, _, err := options.Parse(args)
+	testutil.Must(t, err)
+	return o
+}
 
 func TestClientConfig(t *testing.T) {
 	t.Parallel()
@@ -64,7 +70,7 @@ func TestClientConfig(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			config, err := cli.ClientConfig(&clitest.Parse(t, tc.flags...).Connection)
+			config, err := resolve.ClientConfig(&parse(t, tc.flags...).Connection)
 			testutil.Must(t, err)
 			got := summary{config.Host, config.BearerToken, config.ContentType, config.QPS, config.Burst}
 			testutil.Check(t, tc.reason+": config", tc.want, got)
@@ -90,7 +96,7 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			_, err := cli.ClientConfig(&options.Connection{Kubeconfig: tc.path})
+			_, err := resolve.ClientConfig(&options.Connection{Kubeconfig: tc.path})
 			if err == nil {
 				t.Fatal("the file is accepted")
 			}
@@ -106,7 +112,7 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 func TestClientConfigWithoutAnySource(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	t.Setenv("KUBECONFIG", testutil.WriteFile(t, "kubeconfig", []byte(kubeconfigText)))
-	_, err := cli.ClientConfig(&options.Connection{})
+	_, err := resolve.ClientConfig(&options.Connection{})
 	const want = "neither --kubeconfig nor --master is given, and this is not a Pod with a ServiceAccount token: "
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got error %v, want one that begins with %q", err, want)
@@ -133,7 +139,7 @@ func FuzzKubeconfig(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "kubeconfig")
 	f.Fuzz(func(t *testing.T, content []byte) {
 		testutil.Must(t, os.WriteFile(path, content, 0o600))
-		config, err := cli.ClientConfig(&options.Connection{Kubeconfig: path})
+		config, err := resolve.ClientConfig(&options.Connection{Kubeconfig: path})
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), `--kubeconfig "`+path+`": `) {
 				t.Errorf("refused with %q", err)

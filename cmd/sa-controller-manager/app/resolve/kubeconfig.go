@@ -1,0 +1,59 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package resolve reads the files that flags of the manager name and that its commands read too: the
+// kubeconfig, and the configuration of the ServiceAccount plugin. Package options has plain values
+// only. No request is sent here.
+package resolve
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+)
+
+// ClientConfig returns how to reach the API server.
+func ClientConfig(o *options.Connection) (*rest.Config, error) {
+	config, err := locate(o)
+	if err != nil {
+		return nil, err
+	}
+	return Tune(config, o), nil
+}
+
+// Tune sets what the flags say about requests.
+func Tune(config *rest.Config, o *options.Connection) *rest.Config {
+	config.QPS, config.Burst = o.QPS, int(o.Burst)
+	config.ContentType = o.ContentType
+	return rest.AddUserAgent(config, options.ProgramName)
+}
+
+// locate does not leave it to clientcmd to fall back from one source to another:
+// its last resort is an apiserver on localhost:8080, which hides the mistake.
+func locate(o *options.Connection) (*rest.Config, error) {
+	if o.Kubeconfig == "" && o.Context != "" {
+		return nil, fmt.Errorf("--context %q must come with --kubeconfig, which has it", o.Context)
+	}
+	if o.Kubeconfig == "" && o.Master == "" {
+		config, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("neither --kubeconfig nor --master is given, and this is not a Pod with a ServiceAccount token: %w", err)
+		}
+		return config, nil
+	}
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig},
+		&clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: o.Master}, CurrentContext: o.Context}).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) { // its words are about an environment variable that has no effect here
+		return nil, fmt.Errorf("--kubeconfig %q: it must have a current-context that names a cluster; "+
+			"\"kubectl config use-context\" sets it", o.Kubeconfig)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %q: %w", o.Kubeconfig, err)
+	}
+	return config, nil
+}

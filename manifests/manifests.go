@@ -6,7 +6,7 @@
 //
 // The directories are for people: permissions, base, overlays and kind. What the functions
 // return is built from the files of the same name, comments included. The roles below
-// permissions are generated from the table in commands/preflight. Nothing here talks to an
+// permissions are generated from the table in app/permissions. Nothing here talks to an
 // API server.
 //
 // The static pod runs as root, as kubeadm's own do, because the key files are root's. Its second

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 
@@ -21,20 +21,20 @@ import (
 // roles of that part: what is missing is that and nothing else.
 func TestEveryVerb(t *testing.T) {
 	w := newWorld(t)
-	parts := map[preflight.Part][]preflight.Rule{
+	parts := map[permissions.Part][]permissions.Rule{
 		"unusual": rulesOf(t, "--controllers=-*", "--external-signer-socket=/run/signer.sock", "--webhook-port=0", "--secure-port=0"),
 	}
-	for _, rule := range slices.Concat(preflight.StandardRules(options.New()), preflight.OptionalRules()) {
+	for _, rule := range slices.Concat(permissions.StandardRules(options.New()), permissions.OptionalRules()) {
 		parts[rule.Part] = append(parts[rule.Part], rule)
 	}
 	for part, rules := range parts {
 		t.Run(string(part), func(t *testing.T) {
 			t.Parallel()
 			user := w.identity(t, string(part))
-			user.grant(t, rules, preflight.Access{})
+			user.grant(t, rules, permissions.Access{})
 			tried := 0
-			for _, access := range preflight.Accesses(rules) {
-				if covered(access, preflight.Accesses(rules)) {
+			for _, access := range permissions.Accesses(rules) {
+				if covered(access, permissions.Accesses(rules)) {
 					continue
 				}
 				user.grant(t, rules, access)
@@ -48,7 +48,7 @@ func TestEveryVerb(t *testing.T) {
 }
 
 // covered reports whether something wider grants the access as well.
-func covered(access preflight.Access, all []preflight.Access) bool {
+func covered(access permissions.Access, all []permissions.Access) bool {
 	for _, wider := range all {
 		if wider == access {
 			continue
@@ -71,9 +71,9 @@ func covered(access preflight.Access, all []preflight.Access) bool {
 // granted while it runs is used without a restart, and what is missing holds up nobody else.
 func TestGrantedLater(t *testing.T) {
 	w := newWorld(t)
-	rules := preflight.StandardRules(options.New())
+	rules := permissions.StandardRules(options.New())
 	user := w.identity(t, manifests.User)
-	missing := preflight.Access{Verb: "patch", Resource: "secrets"}
+	missing := permissions.Access{Verb: "patch", Resource: "secrets"}
 	user.grant(t, rules, missing)
 	manager := w.start(t, user)
 	awaitLog(t, manager, `"Permissions are missing, retrying until they are granted" err="may not patch secrets"`)
@@ -84,7 +84,7 @@ func TestGrantedLater(t *testing.T) {
 	w.AwaitAccounts(t, "default", "default")
 	w.CreateSecret(t, testcluster.TokenSecret("default", "mine", "default"))
 
-	user.grant(t, rules, preflight.Access{})
+	user.grant(t, rules, permissions.Access{})
 	if err := manager.Ready(testcluster.Context(t)); err != nil {
 		t.Fatalf("%v\n%s", err, manager.LogTail(20))
 	}

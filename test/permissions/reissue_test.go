@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 
@@ -25,7 +25,7 @@ func TestReissue(t *testing.T) {
 	rules := rulesOf(t, "--controllers=serviceaccount,serviceaccount-token", "--service-account-key-ring=ring.json",
 		"--webhook-port=0", "--secure-port=0")
 	user := w.identity(t, "rotating")
-	user.grant(t, rules, preflight.Access{})
+	user.grant(t, rules, permissions.Access{})
 	ring := "--service-account-key-ring=" + filepath.Join(t.TempDir(), "ring.json")
 	keys := func(words ...string) {
 		t.Helper()

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"
@@ -34,7 +34,7 @@ func TestRotation(t *testing.T) {
 		manager, err = binary.StartManager(c, flags...)
 		return err
 	}})}
-	w.identity(t, user).grant(t, rulesOf(t, flags...), preflight.Access{})
+	w.identity(t, user).grant(t, rulesOf(t, flags...), permissions.Access{})
 	testcluster.Poll(t, "await the prune of the first key", func() error {
 		if !bytes.Contains(testcluster.ReadFile(t, ring), []byte(`"pruned": [`)) {
 			return errors.New(manager.LogTail(20))

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 
@@ -51,27 +51,27 @@ func (w *world) identity(t *testing.T, user string) *identity {
 }
 
 // rulesOf is what a process with these flags needs.
-func rulesOf(t *testing.T, flags ...string) []preflight.Rule {
+func rulesOf(t *testing.T, flags ...string) []permissions.Rule {
 	t.Helper()
 	o, _, err := options.Parse(flags)
 	testutil.Must(t, err)
-	rules, err := preflight.Rules(o)
+	rules, err := permissions.Rules(o)
 	testutil.Must(t, err)
 	return rules
 }
 
 // grant gives the user all that the rules have but for one access, in roles of its own,
 // and returns once kube-apiserver knows.
-func (i *identity) grant(t *testing.T, rules []preflight.Rule, but preflight.Access) {
+func (i *identity) grant(t *testing.T, rules []permissions.Rule, but permissions.Access) {
 	t.Helper()
 	i.apply(t, without(rules, but))
-	var want []preflight.Access
-	if but != (preflight.Access{}) {
-		want = []preflight.Access{but}
+	var want []permissions.Access
+	if but != (permissions.Access{}) {
+		want = []permissions.Access{but}
 	}
 	ctx := testcluster.Context(t)
 	for {
-		report := preflight.Check(ctx, i.client, preflight.Accesses(rules))
+		report := permissions.Check(ctx, i.client, permissions.Accesses(rules))
 		testutil.Must(t, report.Err())
 		if slices.Equal(report.Missing(), want) && report.User == i.user {
 			return
@@ -85,10 +85,10 @@ func (i *identity) grant(t *testing.T, rules []preflight.Rule, but preflight.Acc
 }
 
 // without takes one access out of rules.
-func without(rules []preflight.Rule, but preflight.Access) []preflight.Rule {
-	var left []preflight.Rule
+func without(rules []permissions.Rule, but permissions.Access) []permissions.Rule {
+	var left []permissions.Rule
 	for _, rule := range rules {
-		if slices.Contains(preflight.Accesses([]preflight.Rule{rule}), but) {
+		if slices.Contains(permissions.Accesses([]permissions.Rule{rule}), but) {
 			// A verb that nobody has keeps the rule, and so its role, in place.
 			rule.Verbs = append(slices.DeleteFunc(slices.Clone(rule.Verbs), func(verb string) bool { return verb == but.Verb }), "none")
 		}
@@ -98,10 +98,10 @@ func without(rules []preflight.Rule, but preflight.Access) []preflight.Rule {
 }
 
 // apply creates or updates the roles and their bindings, under the name of the user.
-func (i *identity) apply(t *testing.T, rules []preflight.Rule) {
+func (i *identity) apply(t *testing.T, rules []permissions.Rule) {
 	t.Helper()
 	own := func(text string) string { return strings.ReplaceAll(text, manifests.User, i.user) }
-	for _, object := range preflight.Grant(rules, preflight.Accesses(rules)) {
+	for _, object := range permissions.Grant(rules, permissions.Accesses(rules)) {
 		data, err := json.Marshal(object)
 		testutil.Must(t, err)
 		named, kind := object.(metav1.Object), strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)+"s"

@@ -2,7 +2,7 @@
 # Copyright The sa-controller-manager Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# The roles below manifests/permissions are what test/cmd/docs makes of the table in commands/preflight, what is
+# The roles below manifests/permissions are what test/cmd/docs makes of the table in app/permissions, what is
 # below manifests/rendered is what kustomize makes of the overlays, and both stand up to what
 # the API and the binary know. With "update", they are written instead.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

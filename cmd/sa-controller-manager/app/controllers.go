@@ -11,7 +11,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
@@ -99,11 +99,11 @@ func (m *manager) buildFiles(r *runnable) error {
 }
 
 func (m *manager) buildPermissions(r *runnable) error {
-	rules, err := preflight.Rules(m.options)
+	rules, err := permissions.Rules(m.options)
 	if err != nil {
 		return err
 	}
-	watcher := preflight.NewWatcher(m.clients.main, rules)
+	watcher := permissions.NewWatcher(m.clients.main, rules)
 	r.run, r.check = watcher.Run, watcher.Status
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"os"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 )
 
 func main() {
@@ -31,9 +31,9 @@ func run(args []string, w io.Writer) error {
 	case "flags":
 		text = flagsPage(managerFlags())
 	case "roles":
-		text, err = roles(preflight.StandardRules(options.New()))
+		text, err = roles(permissions.StandardRules(options.New()))
 	case "optional-roles":
-		text, err = roles(preflight.OptionalRules())
+		text, err = roles(permissions.OptionalRules())
 	default:
 		return fmt.Errorf("%q is none of: flags, roles, optional-roles", args[0])
 	}

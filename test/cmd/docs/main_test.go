@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -33,7 +33,7 @@ func TestFilesAreUpToDate(t *testing.T) {
 // TestRoles: the files grant what the table has, part by part, and nothing else.
 func TestRoles(t *testing.T) {
 	t.Parallel()
-	for _, rules := range [][]preflight.Rule{preflight.StandardRules(options.New()), preflight.OptionalRules()} {
+	for _, rules := range [][]permissions.Rule{permissions.StandardRules(options.New()), permissions.OptionalRules()} {
 		text, err := roles(rules)
 		testutil.Must(t, err)
 		var got []runtime.Object
@@ -44,7 +44,7 @@ func TestRoles(t *testing.T) {
 			}
 			got = append(got, object)
 		}
-		testutil.Check(t, "objects", preflight.Grant(rules, preflight.Accesses(rules)), got)
+		testutil.Check(t, "objects", permissions.Grant(rules, permissions.Accesses(rules)), got)
 		for _, rule := range rules {
 			if !strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(text, "#", " ")), " "), strings.Join(strings.Fields(rule.Why), " ")) {
 				t.Errorf("there is no reason %q", rule.Why)

@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	apiyaml "sigs.k8s.io/yaml"
 )
 
@@ -20,7 +20,7 @@ import (
 const rolesHeader = `# Copyright The sa-controller-manager Authors.
 # SPDX-License-Identifier: Apache-2.0
 
-# Made by "make update-manifests" from the table in commands/preflight.
+# Made by "make update-manifests" from the table in app/permissions.
 `
 
 // commentWidth is where comments in YAML are wrapped.
@@ -28,9 +28,9 @@ const commentWidth = 88
 
 // roles is a file below manifests/permissions: the roles of those rules, the reason of each rule
 // as a comment, and their bindings.
-func roles(rules []preflight.Rule) (string, error) {
+func roles(rules []permissions.Rule) (string, error) {
 	var documents []string
-	for _, object := range preflight.Grant(rules, preflight.Accesses(rules)) {
+	for _, object := range permissions.Grant(rules, permissions.Accesses(rules)) {
 		text, err := commented(object, rules)
 		if err != nil {
 			return "", fmt.Errorf("print %T: %w", object, err)
@@ -41,7 +41,7 @@ func roles(rules []preflight.Rule) (string, error) {
 }
 
 // commented is an object as YAML, with the reason above each rule of a role.
-func commented(object runtime.Object, rules []preflight.Rule) (string, error) {
+func commented(object runtime.Object, rules []permissions.Rule) (string, error) {
 	plain, err := apiyaml.Marshal(object)
 	if err != nil {
 		return "", err
@@ -73,7 +73,7 @@ func commented(object runtime.Object, rules []preflight.Rule) (string, error) {
 }
 
 // reasonsIn are those of the rules that a role has, in its order.
-func reasonsIn(role runtime.Object, rules []preflight.Rule) ([]string, error) {
+func reasonsIn(role runtime.Object, rules []permissions.Rule) ([]string, error) {
 	object, err := meta.Accessor(role)
 	if err != nil {
 		return nil, err

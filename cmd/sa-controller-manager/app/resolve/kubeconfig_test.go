@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -31,6 +32,9 @@ contexts:
   context: {cluster: demo, user: manager}
 current-context: demo
 `
+
+// edited is the kubeconfig with another text in the place of a part of it.
+func edited(part, text string) []byte { return []byte(strings.ReplaceAll(kubeconfigText, part, text)) }
 
 func parse(t *testing.T, args ...string) *options.Options {
 	t.Helper()
@@ -55,17 +59,23 @@ func TestClientConfig(t *testing.T) {
 		"Kubeconfig": {
 			reason: "the defaults: no limit, protobuf",
 			flags:  []string{"--kubeconfig=" + kubeconfig},
-			want:   summary{Host: "https://apiserver.example.com:6443", Token: "from-the-kubeconfig", ContentType: "application/vnd.kubernetes.protobuf", QPS: -1, Burst: 30},
+			want: summary{
+				Host: "https://apiserver.example.com:6443", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1, Burst: 30,
+			},
 		},
 		"MasterOverKubeconfig": {
 			reason: "the address is overridden, the identity is not",
 			flags:  []string{"--kubeconfig=" + kubeconfig, "--master=https://other.example.com"},
-			want:   summary{Host: "https://other.example.com", Token: "from-the-kubeconfig", ContentType: "application/vnd.kubernetes.protobuf", QPS: -1, Burst: 30},
+			want: summary{
+				Host: "https://other.example.com", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1, Burst: 30,
+			},
 		},
 		"Master": {
 			reason: "an address alone is enough",
-			flags:  []string{"--master=http://127.0.0.1:8080", "--kube-api-qps=20", "--kube-api-burst=40", "--kube-api-content-type=application/json"},
-			want:   summary{Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40},
+			flags: []string{
+				"--master=http://127.0.0.1:8080", "--kube-api-qps=20", "--kube-api-burst=40", "--kube-api-content-type=application/json",
+			},
+			want: summary{Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40},
 		},
 	}
 	for name, tc := range cases {
@@ -87,12 +97,21 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 		path string
 		want string // besides the flag and the file
 	}{
-		"Missing":        {path: filepath.Join(t.TempDir(), "missing"), want: "no such file"},
-		"Empty":          {path: testutil.WriteFile(t, "kubeconfig", nil), want: "it must have a current-context that names a cluster"},
-		"Garbage":        {path: testutil.WriteFile(t, "kubeconfig", []byte("{{")), want: "yaml"},
-		"NoContext":      {path: testutil.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", ""))), want: `"kubectl config use-context" sets it`},
-		"NoSuchContext":  {path: testutil.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "current-context: demo", "current-context: other"))), want: "context was not found for specified context: other"},
-		"NoSuchKeyFiles": {path: testutil.WriteFile(t, "kubeconfig", []byte(strings.ReplaceAll(kubeconfigText, "token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere"))), want: "/nowhere"},
+		"Missing": {path: filepath.Join(t.TempDir(), "missing"), want: "no such file"},
+		"Empty":   {path: testutil.WriteFile(t, "kubeconfig", nil), want: "it must have a current-context that names a cluster"},
+		"Garbage": {path: testutil.WriteFile(t, "kubeconfig", []byte("{{")), want: "yaml"},
+		"NoContext": {
+			path: testutil.WriteFile(t, "kubeconfig", edited("current-context: demo", "")),
+			want: `"kubectl config use-context" sets it`,
+		},
+		"NoSuchContext": {
+			path: testutil.WriteFile(t, "kubeconfig", edited("current-context: demo", "current-context: other")),
+			want: "context was not found for specified context: other",
+		},
+		"NoSuchKeyFiles": {
+			path: testutil.WriteFile(t, "kubeconfig", edited("token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere")),
+			want: "/nowhere",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -127,14 +146,22 @@ func TestClientConfigWithoutAnySource(t *testing.T) {
 // password is repeated.
 func FuzzKubeconfig(f *testing.F) {
 	const password = "correct-horse-battery-staple"
-	for _, seed := range []string{
-		kubeconfigText, "", "{}", "{{", "apiVersion: v1\nkind: Config\n", "apiVersion: v2\nkind: Config\n", strings.ReplaceAll(kubeconfigText, "current-context: demo", ""),
-		strings.ReplaceAll(kubeconfigText, "https://apiserver.example.com:6443", ""), strings.ReplaceAll(kubeconfigText, "from-the-kubeconfig", "["+password+"]"),
-		strings.ReplaceAll(kubeconfigText, "token: from-the-kubeconfig", "username: a, password: "+password), strings.ReplaceAll(kubeconfigText, "token: ", "tokenFile: "),
-		strings.ReplaceAll(kubeconfigText, "token: from-the-kubeconfig", "client-key-data: "+password+", client-certificate-data: x"),
-		strings.ReplaceAll(kubeconfigText, "from-the-kubeconfig", "{a: "+password+"}"), strings.ReplaceAll(kubeconfigText, "- name: manager", "- name: 1"),
-	} {
+	for _, seed := range []string{kubeconfigText, "", "{}", "{{", "apiVersion: v1\nkind: Config\n", "apiVersion: v2\nkind: Config\n"} {
 		f.Add([]byte(seed))
+	}
+	for part, texts := range map[string][]string{
+		"current-context: demo":              {""},
+		"https://apiserver.example.com:6443": {""},
+		"from-the-kubeconfig":                {"[" + password + "]", "{a: " + password + "}"},
+		"token: from-the-kubeconfig": {
+			"username: a, password: " + password, "client-key-data: " + password + ", client-certificate-data: x",
+		},
+		"token: ":         {"tokenFile: "},
+		"- name: manager": {"- name: 1"},
+	} {
+		for _, text := range texts {
+			f.Add(edited(part, text))
+		}
 	}
 	path := filepath.Join(f.TempDir(), "kubeconfig")
 	f.Fuzz(func(t *testing.T, content []byte) {

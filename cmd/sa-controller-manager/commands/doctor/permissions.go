@@ -13,12 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/preflight"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/manifests"
 )
 
 // commonBinding binds the part that always runs, so its subject is the identity of the manager.
-const commonBinding = manifests.User + ":" + string(preflight.Common)
+const commonBinding = manifests.User + ":" + string(permissions.Common)
 
 const fixPermissions = "kubectl apply -k manifests/permissions%s, or the overlay in use. If you grant less on purpose, " +
 	"run sa-controller-manager preflight with the flags of the process instead, and skip this check"
@@ -32,8 +32,8 @@ func checkPermissions(ctx context.Context, c *cluster) (answer, error) {
 	}
 	o := options.New()
 	o.LeaderElection.ResourceNamespace, o.LeaderElection.ResourceName = c.LeaseNamespace, c.LeaseName
-	rules := preflight.StandardRules(o)
-	report := preflight.CheckUser(ctx, c.Client, user, preflight.Accesses(rules))
+	rules := permissions.StandardRules(o)
+	report := permissions.CheckUser(ctx, c.Client, user, permissions.Accesses(rules))
 	answer := answer{Note: fmt.Sprintf("%d permissions checked for %s", len(report.Answers), user)}
 	if missing := report.Missing(); len(missing) > 0 {
 		answer.Findings = []finding{c.withoutAccess(user, missing, rules)}
@@ -41,10 +41,10 @@ func checkPermissions(ctx context.Context, c *cluster) (answer, error) {
 	return answer, report.Err()
 }
 
-func (c *cluster) withoutAccess(user string, missing []preflight.Access, rules []preflight.Rule) finding {
+func (c *cluster) withoutAccess(user string, missing []permissions.Access, rules []permissions.Rule) finding {
 	var names []string
 	for _, access := range missing {
-		names = append(names, fmt.Sprintf("%s (%s)", access, preflight.PartsOf(access, rules)[0]))
+		names = append(names, fmt.Sprintf("%s (%s)", access, permissions.PartsOf(access, rules)[0]))
 	}
 	return found("permissions-missing", user+" lacks permissions", fmt.Sprintf(fixPermissions, c.Kubeconfig), names...)
 }

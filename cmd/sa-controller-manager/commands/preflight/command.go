@@ -1,6 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
+// Package preflight is the command that asks for the permissions of package permissions, and prints
+// what grants the missing ones.
 package preflight
 
 import (
@@ -13,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/internal/apiservers"
 )
@@ -61,7 +64,8 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		cli.PrintHelp(cmd.OutOrStdout(), cmd, sets, cli.TerminalWidth(cmd.OutOrStdout()))
 	})
-	cmd.Flags().Lookup("output").Usage = "Format: \"table\", \"json\" or \"yaml\"; \"grant\" prints the roles and bindings that grant what is missing, and nothing else."
+	cmd.Flags().Lookup("output").Usage = "Format: \"table\", \"json\" or \"yaml\"; " +
+		"\"grant\" prints the roles and bindings that grant what is missing, and nothing else."
 	cli.AddChoiceCompletions(cmd)
 	return cmd
 }
@@ -71,7 +75,7 @@ func run(cmd *cobra.Command, o *options.Options, client cli.ClientFunc, output s
 	if err != nil {
 		return err
 	}
-	rules, err := Rules(o)
+	rules, err := permissions.Rules(o)
 	if err != nil {
 		return err
 	}
@@ -79,12 +83,12 @@ func run(cmd *cobra.Command, o *options.Options, client cli.ClientFunc, output s
 	if err != nil {
 		return err
 	}
-	if err := report.Print(cmd.OutOrStdout(), rules, output); err != nil {
+	if err := write(cmd.OutOrStdout(), report, rules, output); err != nil {
 		return err
 	}
 	if missing := report.Missing(); len(missing) > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d permissions are missing: %s\nRemedy: %s\n",
-			len(missing), len(report.Answers), Join(missing), report.Remedy())
+			len(missing), len(report.Answers), permissions.Join(missing), report.Remedy())
 		return cli.ErrFindings
 	}
 	return report.Err()
@@ -92,11 +96,11 @@ func run(cmd *cobra.Command, o *options.Options, client cli.ClientFunc, output s
 
 // checkNow first looks whether anybody answers: one error says that better than
 // one for each question.
-func checkNow(ctx context.Context, client kubernetes.Interface, rules []Rule) (Report, error) {
+func checkNow(ctx context.Context, client kubernetes.Interface, rules []permissions.Rule) (permissions.Report, error) {
 	ctx, cancel := cli.AnswerWithin(ctx, commandTimeout)
 	defer cancel()
 	if _, err := apiservers.Version(ctx, client); err != nil {
-		return Report{}, fmt.Errorf("ask kube-apiserver for its version: %w", err)
+		return permissions.Report{}, fmt.Errorf("ask kube-apiserver for its version: %w", err)
 	}
-	return Check(ctx, client, Accesses(rules)), nil
+	return permissions.Check(ctx, client, permissions.Accesses(rules)), nil
 }

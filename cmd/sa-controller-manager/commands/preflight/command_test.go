@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
@@ -17,16 +18,19 @@ import (
 
 func TestPrintPermissions(t *testing.T) {
 	t.Parallel()
-	rules := []Rule{
-		{Part: token, Verbs: []string{"get"}, Path: "/.well-known/openid-configuration"},
-		{Part: token, Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
+	rules := []permissions.Rule{
+		{Part: "token", Verbs: []string{"get"}, Path: "/.well-known/openid-configuration"},
+		{Part: "token", Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
 		{Part: "secure-serving", Verbs: []string{"create"}, Group: "authentication.k8s.io", Resource: "tokenreviews"},
-		{Part: "leader-election", Verbs: []string{"update"}, Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"},
+		{
+			Part: "leader-election", Verbs: []string{"update"}, Group: "coordination.k8s.io",
+			Resource: "leases", Namespace: "kube-system", Name: "one",
+		},
 	}
-	report := Report{User: manifests.User, Answers: []Answer{
-		{Access: Access{Verb: "get", Path: "/.well-known/openid-configuration"}, Granted: true},
-		{Access: Access{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, Err: errors.New("down")},
-		{Access: Access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"}},
+	report := permissions.Report{User: manifests.User, Answers: []permissions.Answer{
+		{Access: permissions.Access{Verb: "get", Path: "/.well-known/openid-configuration"}, Granted: true},
+		{Access: permissions.Access{Verb: "create", Group: "authentication.k8s.io", Resource: "tokenreviews"}, Err: errors.New("down")},
+		{Access: permissions.Access{Verb: "update", Group: "coordination.k8s.io", Resource: "leases", Namespace: "kube-system", Name: "one"}},
 	}}
 	grant, err := report.Grants(rules)
 	testutil.Must(t, err)
@@ -43,7 +47,7 @@ missing   update   leases.coordination.k8s.io           kube-system   one    lea
 	for output, want := range cases {
 		t.Run(output, func(t *testing.T) {
 			var b bytes.Buffer
-			testutil.Must(t, report.Print(&b, rules, output))
+			testutil.Must(t, write(&b, report, rules, output))
 			if want == "" {
 				clitest.Golden(t, "report."+output, b.String())
 				return

@@ -9,11 +9,12 @@ import (
 	"io"
 	"strings"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/internal/printers"
 )
 
-// Print writes the report as "table", "json" or "yaml", or what grants the rest as "grant".
-func (r Report) Print(w io.Writer, rules []Rule, output string) error {
+// write writes the report as "table", "json" or "yaml", or what grants the rest as "grant".
+func write(w io.Writer, r permissions.Report, rules []permissions.Rule, output string) error {
 	if output == "grant" {
 		grants, err := r.Grants(rules)
 		if err == nil {
@@ -21,36 +22,36 @@ func (r Report) Print(w io.Writer, rules []Rule, output string) error {
 		}
 		return err
 	}
-	return printers.Document(w, output, r.document(rules), func() string { return r.table(rules) })
+	return printers.Document(w, output, documentOf(r, rules), func() string { return table(r, rules) })
 }
 
 // table has one line for each question.
-func (r Report) table(rules []Rule) string {
+func table(r permissions.Report, rules []permissions.Rule) string {
 	var b strings.Builder
 	out := printers.Table(&b)
 	fmt.Fprintln(out, "ANSWER\tVERB\tRESOURCE\tNAMESPACE\tNAME\tFOR")
 	for _, answer := range r.Answers {
 		a := answer.Access
-		what := a.resource()
+		what := a.FullResource()
 		if a.Path != "" {
 			what = a.Path
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", answer.word(), a.Verb, what, cmp.Or(a.Namespace, "*"), cmp.Or(a.Name, "*"), parts(a, rules))
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%s\t%s\n", word(answer), a.Verb, what, cmp.Or(a.Namespace, "*"), cmp.Or(a.Name, "*"), parts(a, rules))
 	}
 	out.Flush()
 	return b.String()
 }
 
-func parts(a Access, rules []Rule) string {
+func parts(a permissions.Access, rules []permissions.Rule) string {
 	var names []string
-	for _, part := range PartsOf(a, rules) {
+	for _, part := range permissions.PartsOf(a, rules) {
 		names = append(names, string(part))
 	}
 	return strings.Join(names, ",")
 }
 
 // word is the answer in the table and in documents.
-func (a Answer) word() string {
+func word(a permissions.Answer) string {
 	switch {
 	case a.Err != nil:
 		return "unknown"
@@ -71,18 +72,18 @@ type document struct {
 }
 
 type documentLine struct {
-	Answer    string `json:"answer"`
-	Verb      string `json:"verb"`
-	Group     string `json:"group,omitempty"`
-	Resource  string `json:"resource,omitempty"`
-	Path      string `json:"path,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
-	Name      string `json:"name,omitempty"`
-	For       []Part `json:"for"`
-	Error     string `json:"error,omitempty"`
+	Answer    string             `json:"answer"`
+	Verb      string             `json:"verb"`
+	Group     string             `json:"group,omitempty"`
+	Resource  string             `json:"resource,omitempty"`
+	Path      string             `json:"path,omitempty"`
+	Namespace string             `json:"namespace,omitempty"`
+	Name      string             `json:"name,omitempty"`
+	For       []permissions.Part `json:"for"`
+	Error     string             `json:"error,omitempty"`
 }
 
-func (r Report) document(rules []Rule) document {
+func documentOf(r permissions.Report, rules []permissions.Rule) document {
 	doc := document{Head: printers.Of("PreflightReport"), User: r.User, Missing: len(r.Missing()), Permissions: []documentLine{}}
 	if doc.Missing > 0 {
 		doc.Remedy = r.Remedy()
@@ -90,8 +91,8 @@ func (r Report) document(rules []Rule) document {
 	for _, answer := range r.Answers {
 		a := answer.Access
 		line := documentLine{
-			Answer: answer.word(), Verb: a.Verb, Group: a.Group, Resource: a.Resource, Path: a.Path,
-			Namespace: a.Namespace, Name: a.Name, For: PartsOf(a, rules),
+			Answer: word(answer), Verb: a.Verb, Group: a.Group, Resource: a.Resource, Path: a.Path,
+			Namespace: a.Namespace, Name: a.Name, For: permissions.PartsOf(a, rules),
 		}
 		if answer.Err != nil {
 			doc.Unknown++

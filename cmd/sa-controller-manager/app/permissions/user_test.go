@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package preflight
+package permissions
 
 import (
 	"testing"
@@ -22,9 +22,11 @@ func TestCheckUser(t *testing.T) {
 		reason, asker, user string
 		wantGroups          []string
 	}{
-		"Other":   {"a user is in one group for certain", "admin", "someone", []string{"system:authenticated"}},
-		"Account": {"a service account in two more", "admin", "system:serviceaccount:ours:manager", []string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ours"}},
-		"Itself":  {"the API server knows its groups", "someone", "someone", nil},
+		"Other": {"a user is in one group for certain", "admin", "someone", []string{"system:authenticated"}},
+		"Account": {"a service account in two more", "admin", "system:serviceaccount:ours:manager", []string{
+			"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:ours",
+		}},
+		"Itself": {"the API server knows its groups", "someone", "someone", nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -34,7 +36,9 @@ func TestCheckUser(t *testing.T) {
 				return true, action.(clienttesting.CreateAction).GetObject(), nil
 			})
 			client.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{Username: tc.asker}}}, nil
+				review := &authenticationv1.SelfSubjectReview{}
+				review.Status.UserInfo.Username = tc.asker
+				return true, review, nil
 			})
 			report := CheckUser(t.Context(), client, tc.user, accesses)
 			if report.User != tc.user || len(report.Missing()) != len(accesses) || report.Err() != nil {

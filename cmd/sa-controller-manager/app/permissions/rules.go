@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package preflight
+package permissions
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -200,8 +200,8 @@ func tokenRules() []Rule {
 func keyRingRule() Rule {
 	return Rule{
 		Part: token, Verbs: verbs("get", "list", "watch", "update"), Resource: secrets, Namespace: system, Name: informers.KeyRingName,
-		Why: "Which key ring each replica has, by key IDs and hashes, so that one whose ring is behind or forked signs nothing that is refused. " +
-			"It holds no key, and comes with the permissions.",
+		Why: "Which key ring each replica has, by key IDs and hashes, so that one whose ring is behind or forked signs nothing " +
+			"that is refused. It holds no key, and comes with the permissions.",
 	}
 }
 

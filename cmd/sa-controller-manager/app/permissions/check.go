@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package preflight
+package permissions
 
 import (
 	"cmp"
@@ -73,16 +73,19 @@ func (r Report) Err() error {
 // Check asks the API server for each access, and who is asking. It returns once all
 // questions are answered or ctx has ended.
 func Check(ctx context.Context, client kubernetes.Interface, accesses []Access) Report {
+	reviews := client.AuthorizationV1().SelfSubjectAccessReviews()
 	report := checkAll(ctx, accesses, func(ctx context.Context, spec authorizationv1.SelfSubjectAccessReviewSpec) (bool, error) {
-		review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+		review, err := reviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 		return err == nil && review.Status.Allowed, err
 	})
 	report.User, _ = whoAmI(ctx, client) // only for people to read
 	return report
 }
 
+type askFunc func(context.Context, authorizationv1.SelfSubjectAccessReviewSpec) (granted bool, err error)
+
 // checkAll asks a few questions at a time. Those after the end of ctx fail.
-func checkAll(ctx context.Context, accesses []Access, ask func(context.Context, authorizationv1.SelfSubjectAccessReviewSpec) (bool, error)) Report {
+func checkAll(ctx context.Context, accesses []Access, ask askFunc) Report {
 	report := Report{Answers: make([]Answer, len(accesses))}
 	workqueue.ParallelizeUntil(context.WithoutCancel(ctx), askers, len(accesses), func(i int) {
 		ctx, cancel := context.WithTimeout(ctx, askTimeout)

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package preflight
+package permissions
 
 import (
 	"fmt"
@@ -77,7 +77,8 @@ func (k roleKey) role(rules []Rule) runtime.Object {
 func (k roleKey) binding() runtime.Object {
 	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: manifests.User}}
 	if k.namespace == "" {
-		return &rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: k.meta(), Subjects: subjects, RoleRef: k.ref("ClusterRole")}
+		role := k.ref("ClusterRole")
+		return &rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: k.meta(), Subjects: subjects, RoleRef: role}
 	}
 	return &rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: k.meta(), Subjects: subjects, RoleRef: k.ref("Role")}
 }
@@ -125,14 +126,16 @@ func (r Report) Grants(rules []Rule) (string, error) {
 	return strings.Join(documents, "---\n"), nil
 }
 
+const applyPermissions = "apply manifests/permissions (with its component options, if that is in use)"
+
 // Remedy says what the user can do about what is missing.
 func (r Report) Remedy() string {
 	switch r.User {
 	case "", manifests.User:
-		return "apply manifests/permissions (with its component options, if that is in use), or what this prints: sa-controller-manager preflight -o grant, with the same flags"
+		return applyPermissions + ", or what this prints: sa-controller-manager preflight -o grant, with the same flags"
 	case kcmUser:
 		return "this is the identity of kube-controller-manager (controller-manager.conf), which may not do this and should not; " +
 			"make one of our own, with its permissions: sa-controller-manager kubeadm kubeconfig --apply-permissions"
 	}
-	return "apply manifests/permissions (with its component options, if that is in use) with this user as the subject, as the overlay of the Deployment does"
+	return applyPermissions + " with this user as the subject, as the overlay of the Deployment does"
 }

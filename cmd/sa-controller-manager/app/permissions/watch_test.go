@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package preflight
+package permissions
 
 import (
 	"context"
@@ -108,7 +108,9 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var granted atomic.Bool
-		server := newAPIServer("system:sa-controller-manager", func(access string) (bool, error) { return granted.Load() || access != "patch secrets", nil })
+		server := newAPIServer("system:sa-controller-manager", func(access string) (bool, error) {
+			return granted.Load() || access != "patch secrets", nil
+		})
 		watcher := NewWatcher(server, rulesOfToken())
 		logger, logs := recorded()
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package preflight
+package permissions
 
 import (
 	"slices"
@@ -63,7 +63,8 @@ func webhookRules() []Rule {
 			},
 			Rule{
 				If: registers, Verbs: verbs("get", "list", "watch"), Group: registrationGroup, Resource: resource, Name: configuration,
-				Why: `list: for a kube-apiserver that does not send the first list through the watch. get: for "webhook unregister" and "webhook register".`,
+				Why: "list: for a kube-apiserver that does not send the first list through the watch. " +
+					`get: for "webhook unregister" and "webhook register".`,
 			},
 			Rule{
 				If: registersStatic, Verbs: verbs("delete"), Group: registrationGroup, Resource: resource, Name: configuration,

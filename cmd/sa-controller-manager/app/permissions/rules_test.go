@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package preflight
+package permissions
 
 import (
 	"slices"
@@ -13,7 +13,8 @@ import (
 
 // static is what only --webhook-registration=static asks for.
 var static = []string{
-	"get /metrics", "get secrets/sa-controller-manager-webhook-ca in kube-system", "delete secrets/sa-controller-manager-webhook-ca in kube-system",
+	"get /metrics", "get secrets/sa-controller-manager-webhook-ca in kube-system",
+	"delete secrets/sa-controller-manager-webhook-ca in kube-system",
 	"delete mutatingwebhookconfigurations.admissionregistration.k8s.io/00-sa-controller-manager",
 	"delete validatingwebhookconfigurations.admissionregistration.k8s.io/00-sa-controller-manager",
 }
@@ -52,7 +53,9 @@ func TestRulesFollowFlags(t *testing.T) {
 		"Manual":          {"re-issue makes Secrets", manual, nil},
 		"NoKeyRing":       {"a key file is published too, and auto makes Secrets", noKeyRing, nil},
 		"ManualNoKeyRing": {"no Secrets are made", func(o *options.Options) { manual(o); noKeyRing(o) }, []string{"create secrets"}},
-		"Issuer":          {"it is given", func(o *options.Options) { o.Keys.Issuers = []string{"https://issuer"} }, []string{"get /.well-known/openid-configuration"}},
+		"Issuer": {"it is given", func(o *options.Options) { o.Keys.Issuers = []string{"https://issuer"} }, []string{
+			"get /.well-known/openid-configuration",
+		}},
 		"NoLifecycle": {"the plugin is off, others list namespaces too, and nothing is excluded", func(o *options.Options) {
 			o.Admission.Selection.Enable, o.Webhook.ExcludedNamespaces = []string{"DenyEscalatingExec"}, nil
 		}, []string{"get namespaces"}},
@@ -69,13 +72,16 @@ func TestRulesFollowFlags(t *testing.T) {
 		}},
 		"NoLeader": {"there is no Lease", func(o *options.Options) { o.LeaderElection.LeaderElect = false }, []string{
 			"create leases.coordination.k8s.io in kube-system", "get leases.coordination.k8s.io/sa-controller-manager in kube-system",
-			"update leases.coordination.k8s.io/sa-controller-manager in kube-system", "watch leases.coordination.k8s.io/sa-controller-manager in kube-system",
+			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
+			"watch leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
 		"RotateByHand": {"the commands have an identity of their own", func(o *options.Options) { o.Rotation.Every = 0 }, []string{
-			"create serviceaccounts/token/default in kube-system", "get serviceaccounts/default in kube-system", "list endpointslices.discovery.k8s.io in default",
+			"create serviceaccounts/token/default in kube-system", "get serviceaccounts/default in kube-system",
+			"list endpointslices.discovery.k8s.io in default",
 		}},
 		"OtherLease": {"its own name is asked for", func(o *options.Options) { o.LeaderElection.ResourceName = "other" }, []string{
-			"get leases.coordination.k8s.io/sa-controller-manager in kube-system", "update leases.coordination.k8s.io/sa-controller-manager in kube-system",
+			"get leases.coordination.k8s.io/sa-controller-manager in kube-system",
+			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"watch leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
 	}
@@ -110,7 +116,10 @@ func TestStaticRegistration(t *testing.T) {
 			t.Errorf("%q is not asked for", want)
 		}
 	}
-	for _, unwanted := range []string{"create pods in kube-system", "create mutatingwebhookconfigurations.admissionregistration.k8s.io", "update mutatingwebhookconfigurations.admissionregistration.k8s.io/00-sa-controller-manager"} {
+	for _, unwanted := range []string{
+		"create pods in kube-system", "create mutatingwebhookconfigurations.admissionregistration.k8s.io",
+		"update mutatingwebhookconfigurations.admissionregistration.k8s.io/00-sa-controller-manager",
+	} {
 		if slices.Contains(got, unwanted) {
 			t.Errorf("%q is asked for, though nothing is registered in the API", unwanted)
 		}
@@ -126,7 +135,7 @@ func TestUnusualRules(t *testing.T) {
 		change func(*options.Options)
 		want   []string
 	}{
-		"Signer": {"it proves its keys with a token of an account", func(o *options.Options) { o.ExternalSigner.Socket = "/run/socket" }, []string{
+		"Signer": {"it proves keys with a token of an account", func(o *options.Options) { o.ExternalSigner.Socket = "/run/socket" }, []string{
 			"common: create events", "common: patch events", "token: create tokenreviews.authentication.k8s.io",
 			"token: get secrets/sa-controller-manager-key-ring in kube-system",
 			"token: list secrets/sa-controller-manager-key-ring in kube-system", "token: list serviceaccounts",
@@ -152,7 +161,8 @@ func TestUnusualRules(t *testing.T) {
 		o := nothing()
 		o.Generic.Controllers, o.Keys.PrivateKeyFile = []string{"serviceaccount-token"}, "sa.key"
 		got := byPart(rulesOf(t, o))
-		for _, want := range []string{"root-ca: get secrets/sa-controller-manager-root-ca in kube-system", "root-ca: update secrets/sa-controller-manager-root-ca in kube-system"} {
+		for _, verb := range []string{"get", "update"} {
+			want := "root-ca: " + verb + " secrets/sa-controller-manager-root-ca in kube-system"
 			if !slices.Contains(got, want) {
 				t.Errorf("%q is not asked for, but the ca.crt of token Secrets is agreed on there", want)
 			}

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package preflight
+package permissions
 
 import (
 	"cmp"
@@ -33,7 +33,7 @@ func (a Access) String() string {
 	if a.Path != "" {
 		return a.Verb + " " + a.Path
 	}
-	text := a.Verb + " " + a.resource()
+	text := a.Verb + " " + a.FullResource()
 	if a.Name != "" {
 		text += "/" + a.Name
 	}
@@ -43,7 +43,8 @@ func (a Access) String() string {
 	return text
 }
 
-func (a Access) resource() string {
+// FullResource returns the resource with its group.
+func (a Access) FullResource() string {
 	if a.Group == "" {
 		return a.Resource
 	}

@@ -1,10 +1,10 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preflight has the permissions that the process needs, asks the API server which of them
-// are missing, and prints the roles that grant these.
+// Package permissions is the home of one rule: what RBAC the product needs. It asks the API server
+// which permissions are missing, and builds the roles that grant these.
 //
-// The one table of that is in rules.go: what each part may have to do, and by which flags. The
+// The one table is in rules.go: what each part may have to do, and by which flags. The
 // roles below manifests/permissions are generated from it ("make update-manifests"), so a
 // request that is new is added there and nowhere else.
 //
@@ -13,4 +13,4 @@
 // is removed later, the part that needs it logs that.
 //
 // Nothing here stops the process: a part without a permission retries until it is granted.
-package preflight
+package permissions

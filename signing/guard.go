@@ -3,14 +3,42 @@
 
 package signing
 
-import "context"
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+)
 
-// Guard is a Signer that refuses to sign while its key must not be used.
+// Guard is a Signer that refuses to sign while its key must not be used. It is the home of the rule
+// whether a key may sign: whatever knows a reason against it adds a check here, and nothing else asks.
+// It is safe for concurrent use, also while checks are added.
 type Guard struct {
-	Signer
+	signer Signer
+	checks atomic.Pointer[[]func() error]
+}
 
-	// May returns nil, or the reason why the key must not be used. It must not block.
-	May func() error
+// NewGuard returns a Guard of signer without checks.
+func NewGuard(signer Signer) *Guard {
+	g := &Guard{signer: signer}
+	g.checks.Store(&[]func() error{})
+	return g
+}
+
+// Add adds a check, which returns nil or the reason why the key must not be used. It must not block.
+// Add must not be called concurrently.
+func (g *Guard) Add(check func() error) {
+	checks := append(slices.Clone(*g.checks.Load()), check)
+	g.checks.Store(&checks)
+}
+
+// May returns nil, or the first reason why the key must not be used. It does not block.
+func (g *Guard) May() error {
+	for _, check := range *g.checks.Load() {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // BlockedError is returned by a Guard that refuses to sign. It contains nothing of the payload.
@@ -21,9 +49,9 @@ func (e *BlockedError) Error() string { return "the active key must not sign: " 
 func (e *BlockedError) Unwrap() error { return e.Reason }
 
 // Sign implements Signer.
-func (g Guard) Sign(ctx context.Context, style HeaderStyle, payload string) (header, signature string, err error) {
+func (g *Guard) Sign(ctx context.Context, style HeaderStyle, payload string) (header, signature string, err error) {
 	if err := g.May(); err != nil {
 		return "", "", &BlockedError{err}
 	}
-	return g.Signer.Sign(ctx, style, payload)
+	return g.signer.Sign(ctx, style, payload)
 }

@@ -6,7 +6,6 @@ package publish
 import (
 	"errors"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 
@@ -17,20 +16,7 @@ import (
 // serves it, or copies it to where it is served, also sets the HTTP headers.
 type Directory string
 
-// Parse reads file:///DIRECTORY. It opens nothing.
-func Parse(text string) (Directory, error) {
-	location, err := url.Parse(text)
-	if err != nil {
-		return "", errors.New("is not a URL") // the error would repeat it
-	}
-	path := filepath.Clean(location.Path)
-	if *location != (url.URL{Scheme: "file", Path: location.Path, RawPath: location.RawPath}) || !filepath.IsAbs(path) {
-		return "", errors.New("must be file:// and the absolute path of a directory")
-	}
-	return Directory(path), nil
-}
-
-// String returns what Parse reads.
+// String returns the URL of the directory, as --publish-keys has it.
 func (d Directory) String() string { return "file://" + string(d) }
 
 // read returns nil if there is no document. It is an error if the directory does not exist: it must

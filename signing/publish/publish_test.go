@@ -154,39 +154,9 @@ func TestNotMounted(t *testing.T) {
 	}
 }
 
-func TestParse(t *testing.T) {
-	t.Parallel()
-	const not = "must be file:// and the absolute path of a directory"
-	cases := map[string]string{
-		"file:///srv/keys":        "",
-		"file:///srv/my%20keys":   "",
-		"/srv/keys":               not,
-		"file://host/srv":         not,
-		"file:srv":                not,
-		"file://":                 not,
-		"file:///srv?x=1":         not,
-		"file:///srv#x":           not,
-		"s3://bucket/prefix":      not,
-		"https://bucket/prefix":   not,
-		"file://user:secret@/srv": not,
-		"file:///%zz":             "is not a URL",
-	}
-	for text, want := range cases {
-		t.Run(text, func(t *testing.T) {
-			t.Parallel()
-			_, err := Parse(text)
-			if want == "" != (err == nil) || err != nil && err.Error() != want {
-				t.Fatalf("got %v, want %q", err, want)
-			}
-		})
-	}
-}
-
 func newDirectory(t *testing.T) Directory {
 	t.Helper()
-	to, err := Parse("file://" + t.TempDir())
-	testutil.Must(t, err)
-	return to
+	return Directory(t.TempDir())
 }
 
 // published returns what a pass of another Publisher leaves.

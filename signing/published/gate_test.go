@@ -21,6 +21,8 @@ import (
 
 var epoch = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
+var waits = rotation.Policy{CacheAge: time.Hour, TokenLifetime: 365 * 24 * time.Hour, HoldDown: 24 * time.Hour}
+
 // rotating is a ring whose next key was published at epoch, with a --cache-age of an hour.
 func rotating(t *testing.T) (rotation.State, []signing.PublicKey) {
 	t.Helper()
@@ -30,9 +32,9 @@ func rotating(t *testing.T) (rotation.State, []signing.PublicKey) {
 		keys = append(keys, rotation.KeyOf(testkeys.Parse(data)))
 		published = append(published, testkeys.Parse(data).Public())
 	}
-	state, err := rotation.New(keys[0], nil, epoch, rotation.DefaultPolicy())
+	state, err := rotation.New(keys[0], nil, epoch, waits)
 	testutil.Must(t, err)
-	state, err = rotation.Publish(state, keys[1], epoch, rotation.DefaultPolicy())
+	state, err = rotation.Publish(state, keys[1], epoch, waits)
 	testutil.Must(t, err)
 	return state, published
 }
@@ -91,7 +93,7 @@ func TestActivate(t *testing.T) {
 				clock.SetTime(epoch.Add(time.Duration(now.minute * float64(time.Minute))))
 				known := state
 				if now.minute < 0 {
-					known, err = rotation.Rollback(state, epoch, rotation.DefaultPolicy())
+					known, err = rotation.Rollback(state, epoch, waits)
 					testutil.Must(t, err)
 				}
 				err = gate.Activate(t.Context(), known)

@@ -5,7 +5,7 @@
 // Package rotation has the transitions.
 //
 // Open returns the signing.Store of the file. It reads one immutable, validated state; an inconsistent
-// file is an error. OpenKeyFile does so for a PEM file with the one key that signs.
+// file is an error.
 //
 // The commands write: Init, Update, Import and Join. A writer holds a lock on a file beside the ring
 // file and replaces the ring file by rename. The kernel releases the lock when the process ends. So a

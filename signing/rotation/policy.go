@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// Policy has the waiting times of a rotation. The zero Policy waits for nothing; DefaultPolicy is
-// right for a cluster.
+// Policy has the waiting times of a rotation. The zero Policy waits for nothing.
 type Policy struct {
 	// CacheAge is the greatest age of a copy of the key set that a verifier uses. kube-apiserver
 	// lets readers of its JWKS cache it for an hour.
@@ -21,11 +20,6 @@ type Policy struct {
 	// HoldDown is how long a retired key stays after the last change that concerns it, even if no token
 	// needs it: the time to notice a mistake and roll back.
 	HoldDown time.Duration
-}
-
-// DefaultPolicy returns the defaults of the commands.
-func DefaultPolicy() Policy {
-	return Policy{CacheAge: time.Hour, TokenLifetime: 365 * 24 * time.Hour, HoldDown: 24 * time.Hour}
 }
 
 // PrunableAt returns the earliest time at which a retired key may be pruned: its bound tokens have

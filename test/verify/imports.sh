@@ -3,9 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Imports flow one way: cmd -> controllers, admission -> tokens -> signing. All of them may
-# import internal, which imports none of them. Checked over everything a package imports,
-# directly or not, because a detour through a helper package would break the rule as well.
+# import internal, which imports none of them. The core imports no extra. Checked over everything a
+# package imports, directly or not, because a detour through a helper package would break the rule
+# as well.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# What the manager does besides the four controllers, tokens, key files and the webhook.
+extras='^sa-controller-manager/(cmd/sa-controller-manager/extras|controllers/(keyrotation|keypublisher|tokenreissue)|signing/(external|publish|published|remote|ringfile|rotation)|tokens/policy|admission/podscan)$'
+# What needs none of that.
+core=(./cmd/sa-controller-manager/app/... ./controllers/... ./signing/... ./tokens/... ./admission/...)
 
 # Packages, and a regular expression of what they must not depend on.
 rules=(
@@ -17,9 +23,14 @@ rules=(
 	'./admission/...   ^sa-controller-manager/(controllers|tokens|signing|cmd)/?'
 	# The kubectl plugin does not link the manager, and the product none of what only the plugin needs.
 	'./cmd/kubectl-sa_tokens/...     ^sa-controller-manager/(cmd/sa-controller-manager/(app|commands)$|internal/(serving|leaderelection)$|signing/external)'
+	'./cmd/sa-controller-manager/app/... ^sa-controller-manager/cmd/sa-controller-manager/(commands|extras)/?'
 	'./cmd/sa-controller-manager/... ^k8s.io/client-go/plugin/pkg/client/auth$'
 )
 broken=0
+for package in $(go list "${core[@]}" | grep -vE "$extras"); do
+	found=$(go list -deps "$package" | grep -E "$extras" || true)
+	[ -z "$found" ] || { broken=1 && echo "$package is of the core and depends on:" $found; }
+done
 for rule in "${rules[@]}"; do
 	read -r packages forbidden <<<"$rule"
 	# Not every part is built yet.

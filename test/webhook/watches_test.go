@@ -33,7 +33,7 @@ func TestWhatIsWatched(t *testing.T) {
 		"serviceaccounts":                 {""},
 		"configmaps":                      {"metadata.name=kube-root-ca.crt", "metadata.name=sa-controller-manager-hosts"},
 		"leases":                          {""}, // those of kube-apiservers, by their label
-		"secrets":                         {"metadata.name=sa-controller-manager-key-ring", onlyCA, onlyTokens},
+		"secrets":                         {onlyCA, onlyTokens},
 		"mutatingwebhookconfigurations":   {onlyOurs},
 		"validatingwebhookconfigurations": {onlyOurs},
 	})

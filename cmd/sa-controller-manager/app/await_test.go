@@ -59,11 +59,12 @@ func try(ctx context.Context, t *testing.T, answers ...roundTrip) contact {
 	t.Helper()
 	var c contact
 	began := time.Now()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+	transport := roundTrip(func(r *http.Request) (*http.Response, error) {
 		next := answers[0]
 		answers = answers[min(1, len(answers)-1):]
 		return next(r)
-	})})
+	})
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: transport})
 	testutil.Must(t, err)
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
 	c.connected = awaitAPIServer(klog.NewContext(ctx, logger), client)
@@ -119,7 +120,9 @@ func TestAwaitAPIServer(t *testing.T) {
 		"Forbidden": {
 			reason:  "the message of the API server says what to fix",
 			answers: []roundTrip{forbidden, healthy},
-			want:    contact{connected: true, took: 500 * time.Millisecond, log: []string{notYet("500ms", "user x cannot get path /version"), connected}},
+			want: contact{connected: true, took: 500 * time.Millisecond, log: []string{
+				notYet("500ms", "user x cannot get path /version"), connected,
+			}},
 		},
 	}
 	for name, tc := range cases {

@@ -15,36 +15,37 @@ import (
 	"sa-controller-manager/internal/apiservers"
 )
 
-// clients has a client for leader election alone, which must not wait for other requests.
-type clients struct {
-	main     kubernetes.Interface
-	election kubernetes.Interface
-	// dial returns a client of one kube-apiserver at its own address.
-	dial func(url string) (kubernetes.Interface, error)
+// Clients are those of one API server.
+type Clients struct {
+	Client kubernetes.Interface
+	// Election is for leader election alone, which must not wait for other requests.
+	Election kubernetes.Interface
+	// Dial returns a client of one kube-apiserver at its own address.
+	Dial func(url string) (kubernetes.Interface, error)
 }
 
 // newClients gives the election client a request timeout shorter than the renew deadline, so that
 // a connection that hangs costs one try and not the Lease. No client logs warnings of the API
 // server: an admission policy may quote a written Secret in one.
-func newClients(config *rest.Config, renewDeadline time.Duration) (clients, error) {
+func newClients(config *rest.Config, renewDeadline time.Duration) (Clients, error) {
 	config = rest.CopyConfig(config)
 	config.WarningHandler = rest.NoWarnings{}
 	main, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return clients{}, fmt.Errorf("build the API client: %w", err)
+		return Clients{}, fmt.Errorf("build the API client: %w", err)
 	}
 	electionConfig := rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	electionConfig.Timeout = renewDeadline / 2
 	election, err := kubernetes.NewForConfig(electionConfig)
 	if err != nil {
-		return clients{}, fmt.Errorf("build the leader election client: %w", err)
+		return Clients{}, fmt.Errorf("build the leader election client: %w", err)
 	}
 	dial := func(url string) (kubernetes.Interface, error) {
 		one := rest.CopyConfig(config)
 		one.Host = url
 		return kubernetes.NewForConfig(one)
 	}
-	return clients{main: main, election: election, dial: dial}, nil
+	return Clients{Client: main, Election: election, Dial: dial}, nil
 }
 
 const (

@@ -28,7 +28,7 @@ func TestNewClients(t *testing.T) {
 	if config.Timeout != 0 {
 		t.Error("the caller's config was changed")
 	}
-	main, election := restClient(clients.main), restClient(clients.election)
+	main, election := restClient(clients.Client), restClient(clients.Election)
 	if main.GetRateLimiter() != nil || election.GetRateLimiter() != nil {
 		t.Error("requests are limited although --kube-api-qps is -1")
 	}
@@ -41,10 +41,10 @@ func TestNewClients(t *testing.T) {
 
 	limited, err := newClients(&rest.Config{Host: "https://apiserver.example.com", QPS: 7, Burst: 30}, 10*time.Second)
 	testutil.Must(t, err)
-	if got := restClient(limited.main).GetRateLimiter().QPS(); got != 7 {
+	if got := restClient(limited.Client).GetRateLimiter().QPS(); got != 7 {
 		t.Errorf("the limit is %v requests a second, want 7", got)
 	}
-	if restClient(limited.main).GetRateLimiter() == restClient(limited.election).GetRateLimiter() {
+	if restClient(limited.Client).GetRateLimiter() == restClient(limited.Election).GetRateLimiter() {
 		t.Error("leader election waits behind other requests")
 	}
 }
@@ -82,7 +82,9 @@ func TestResync(t *testing.T) {
 func TestWhatEventsAboutTheProcessRegard(t *testing.T) {
 	t.Parallel()
 	o := options.NewLeaderElection()
-	lease := &corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"}
+	lease := &corev1.ObjectReference{
+		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager",
+	}
 	testutil.Check(t, "with leader election", lease, process(&o))
 	o.LeaderElect = false
 	namespace := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "kube-system"}

@@ -20,8 +20,6 @@ import (
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
-	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ringfile"
 )
 
 // files are the key and certificate files that the process watches. A field is nil if its flag is
@@ -29,11 +27,10 @@ import (
 type files struct {
 	keys       options.KeyStore
 	store      signing.Store // of keys
-	sockets    *reload.File[remote.Sockets]
-	signers    *remote.Client // of a key ring
 	verifyKeys []*reload.File[verifyKeys]
 	rootCA     *reload.File[*rootca.Bundle]
 	accounts   *reload.File[*accounttemplate.Template]
+	followed   []followed
 
 	// Changes of a file are reported to these.
 	recorder *events.Recorder
@@ -41,51 +38,29 @@ type files struct {
 	metrics  *fileMetrics
 }
 
-// openFiles reads the files with keys once. An invalid file is a start-up error that names its
-// flag.
-func openFiles(o *options.Keys, signers *remote.Metrics) (*files, error) {
-	f := &files{keys: o.Store()}
-	if err := f.openKeyStore(o.KeySockets, signers); err != nil {
-		return nil, err
+// followed is a file, or a key store, that is followed until the process stops.
+type followed struct {
+	flag    string
+	run     func(ctx context.Context)
+	refused func() error // why its current content is not in use
+}
+
+// open reads the files with keys once, but for the store that an extra has opened. An invalid file is a
+// start-up error that names its flag.
+func (f *files) open(o *options.Keys) (err error) {
+	if f.store == nil && o.PrivateKeyFile != "" {
+		if f.store, err = reload.OpenKeyFile(o.PrivateKeyFile, reload.Options{}); err != nil {
+			return fmt.Errorf("--%s: %w", options.PrivateKeyFileFlag, err)
+		}
 	}
 	for _, path := range o.VerifyKeyFiles {
 		keys, err := open("service-account-key-file", path, parseVerifyKeys)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		f.verifyKeys = append(f.verifyKeys, keys)
 	}
-	return f, nil
-}
-
-// openKeyStore refuses a ring whose keys cannot sign because it is not known where their sockets are. One
-// that does not answer yet is no error: kube-apiserver needs the verification keys first.
-func (f *files) openKeyStore(sockets string, signers *remote.Metrics) (err error) {
-	if sockets != "" {
-		if f.sockets, err = open(remote.SocketsFlag, sockets, remote.ParseSockets); err != nil {
-			return err
-		}
-	}
-	switch {
-	case f.keys.Rotates:
-		f.signers = remote.NewClient(f.socketsNow, signers)
-		f.store, err = ringfile.Open(f.keys.Path, f.signers.Sign, reload.Options{})
-	case f.keys.Path != "":
-		f.store, err = ringfile.OpenKeyFile(f.keys.Path, reload.Options{})
-	default:
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("--%s: %w", f.keys.Flag, err)
-	}
-	return f.socketsNow().Check(f.store.Load())
-}
-
-func (f *files) socketsNow() remote.Sockets {
-	if f.sockets == nil {
-		return nil
-	}
-	return f.sockets.Get()
+	return nil
 }
 
 // openRootCA returns the initial root CA, nil if there is none. As in KCM, it is the CA of the
@@ -155,23 +130,31 @@ func (f *files) publicKeys() []signing.PublicKey {
 	return keys
 }
 
-// watch follows every file until ctx ends. Without a ring nothing signs, and nothing is verified
-// either.
-func (f *files) watch(ctx context.Context, newRing func(*signing.Ring), ring *signing.Keyring, newRootCA func(*rootca.Bundle)) {
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	if f.store != nil {
-		watching.Go(func() { follow(ctx, f, f.keys.Flag, f.keys.Path, f.store, newRing) })
+func (m *Manager) buildFiles(p *Part) error {
+	f := m.files
+	f.recorder, f.process, f.metrics = m.Recorder, m.Process, newFileMetrics(m.Registry.MustRegister)
+	f.followAll(m.ringChanged, m.Keyring, m.newRootCA)
+	for _, gauge := range f.refusedGauges() {
+		m.Registry.RawMustRegister(gauge)
 	}
-	if f.sockets != nil {
-		watching.Go(func() { follow(ctx, f, remote.SocketsFlag, f.sockets.Path(), f.sockets, func(remote.Sockets) {}) })
+	p.Run = f.watch
+	return nil
+}
+
+// followAll adds the files of the core. Without a ring nothing signs, and nothing is verified either.
+func (f *files) followAll(newRing func(context.Context, *signing.Ring), ring *signing.Keyring, newRootCA func(*rootca.Bundle)) {
+	if f.store != nil {
+		refused := func() error { return f.store.Status().Refused }
+		f.add(f.keys.Flag, refused, func(ctx context.Context) {
+			follow(ctx, f, f.keys.Flag, f.keys.Path, f.store, func(stored *signing.Ring) { newRing(ctx, stored) })
+		})
 	}
 	var collecting sync.Mutex // so that no change is lost if two files change at once
 	for _, file := range f.verifyKeys {
-		if ring == nil {
-			break
-		}
-		watching.Go(func() {
+		f.add("service-account-key-file", file.Refused, func(ctx context.Context) {
+			if ring == nil {
+				return
+			}
 			logSkippedKeys(ctx, file.Path(), file.Get())
 			follow(ctx, f, "service-account-key-file", file.Path(), file, func(changed verifyKeys) {
 				logSkippedKeys(ctx, file.Path(), changed)
@@ -182,13 +165,39 @@ func (f *files) watch(ctx context.Context, newRing func(*signing.Ring), ring *si
 		})
 	}
 	if f.rootCA != nil {
-		watching.Go(func() { follow(ctx, f, "root-ca-file", f.rootCA.Path(), f.rootCA, newRootCA) })
+		addFile(f, "root-ca-file", f.rootCA, newRootCA)
 	}
 	if f.accounts != nil {
-		watching.Go(func() {
-			follow(ctx, f, options.AccountTemplateFlag, f.accounts.Path(), f.accounts, func(*accounttemplate.Template) {})
-		})
+		addFile(f, options.AccountTemplateFlag, f.accounts, func(*accounttemplate.Template) {})
 	}
+}
+
+func (f *files) add(flag string, refused func() error, run func(context.Context)) {
+	f.followed = append(f.followed, followed{flag, run, refused})
+}
+
+func addFile[T any](f *files, flag string, file *reload.File[T], accepted func(T)) {
+	f.add(flag, file.Refused, func(ctx context.Context) { follow(ctx, f, flag, file.Path(), file, accepted) })
+}
+
+// Follow opens the file of a flag and has it followed while the process runs. An extra calls it in
+// OpenKeys.
+func Follow[T any](h *Host, flag, path string, parse func([]byte) (T, error)) (*reload.File[T], error) {
+	file, err := open(flag, path, parse)
+	if err == nil {
+		addFile(h.files, flag, file, func(T) {})
+	}
+	return file, err
+}
+
+// watch follows every file until ctx ends.
+func (f *files) watch(ctx context.Context) error {
+	var watching sync.WaitGroup
+	for _, file := range f.followed {
+		watching.Go(func() { file.run(ctx) })
+	}
+	watching.Wait()
+	return nil
 }
 
 // watched is a file or a key store that is followed.
@@ -250,42 +259,25 @@ func logSkippedKeys(ctx context.Context, path string, found verifyKeys) {
 // refusedGauges count the files of each flag whose current content was refused. The counters of
 // fileMetrics cannot show the end of that: restoring the content in use is no reload.
 func (f *files) refusedGauges() []metrics.GaugeFunc {
+	byFlag := map[string][]followed{}
+	for _, file := range f.followed {
+		byFlag[file.flag] = append(byFlag[file.flag], file)
+	}
 	var gauges []metrics.GaugeFunc
-	add := func(flag string, refusals ...func() error) {
+	for flag, files := range byFlag {
 		gauges = append(gauges, metrics.NewGaugeFunc(&metrics.GaugeOpts{
 			Name:        "sacm_file_refused",
 			Help:        "Number of files whose current content was refused, so that a previous one stays in use, by flag.",
 			ConstLabels: map[string]string{"flag": flag},
-		}, func() float64 { return float64(countErrors(refusals)) }))
-	}
-	if f.store != nil {
-		add(f.keys.Flag, func() error { return f.store.Status().Refused })
-	}
-	if f.sockets != nil {
-		add(remote.SocketsFlag, f.sockets.Refused)
-	}
-	if len(f.verifyKeys) > 0 {
-		var refusals []func() error
-		for _, file := range f.verifyKeys {
-			refusals = append(refusals, file.Refused)
-		}
-		add("service-account-key-file", refusals...)
-	}
-	if f.rootCA != nil {
-		add("root-ca-file", f.rootCA.Refused)
-	}
-	if f.accounts != nil {
-		add(options.AccountTemplateFlag, f.accounts.Refused)
+		}, func() float64 {
+			count := 0
+			for _, file := range files {
+				if file.refused() != nil {
+					count++
+				}
+			}
+			return float64(count)
+		}))
 	}
 	return gauges
-}
-
-func countErrors(of []func() error) int {
-	count := 0
-	for _, err := range of {
-		if err() != nil {
-			count++
-		}
-	}
-	return count
 }

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
@@ -25,8 +24,6 @@ import (
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -85,8 +82,8 @@ func TestOpenFiles(t *testing.T) {
 
 // openAll opens all files in the order of a start.
 func openAll(o *options.Keys, config *rest.Config) (*files, *rootca.Bundle, error) {
-	f, err := openFiles(o, nil)
-	if err != nil {
+	f := &files{}
+	if err := f.open(o); err != nil {
 		return nil, nil, err
 	}
 	bundle, err := f.openRootCA(o, config)
@@ -97,7 +94,8 @@ func TestOpenFilesRefuses(t *testing.T) {
 	t.Parallel()
 	cert, garbage := certificatePEM(t), []byte("hello")
 	const privateKey, verifyKey, rootCA = "--service-account-private-key-file", "--service-account-key-file", "--root-ca-file"
-	missing := filepath.Join(t.TempDir(), "missing")
+	missing, public := filepath.Join(t.TempDir(), "missing"), testutil.WriteFile(t, "sa.pub", testkeys.P256())
+	inKubeconfig := rest.TLSClientConfig{CAFile: missing}
 	cases := map[string]struct {
 		flag   string // that the error names
 		path   string
@@ -110,12 +108,12 @@ func TestOpenFilesRefuses(t *testing.T) {
 		"WeakKey":          {flag: privateKey, path: testutil.WriteFile(t, "sa.key", testkeys.RSA1024()), want: "1024"},
 		"NoVerifyKey":      {flag: verifyKey, path: missing, want: "no such file"},
 		"GarbageVerifyKey": {flag: verifyKey, path: testutil.WriteFile(t, "sa.pub", garbage), want: "accepted is"},
-		"SecondVerifyKey":  {flag: verifyKey, path: missing, args: []string{verifyKey + "=" + testutil.WriteFile(t, "sa.pub", testkeys.P256())}, want: "no such file"},
+		"SecondVerifyKey":  {flag: verifyKey, path: missing, args: []string{verifyKey + "=" + public}, want: "no such file"},
 		"NoRootCA":         {flag: rootCA, path: missing, want: "no such file"},
 		"KeyAsRootCA":      {flag: rootCA, path: testutil.WriteFile(t, "ca.crt", testkeys.P256()), want: "at least one certificate"},
 		"EmptyRootCA":      {flag: rootCA, path: testutil.WriteFile(t, "ca.crt", nil), want: "is empty"},
 		"FlagBeatsInline":  {flag: rootCA, path: missing, config: rest.TLSClientConfig{CAData: cert}, want: "no such file"},
-		"PathInKubeconfig": {flag: "certificate-authority of the kubeconfig", path: missing, config: rest.TLSClientConfig{CAFile: missing}, want: "no such file"},
+		"PathInKubeconfig": {flag: "certificate-authority of the kubeconfig", path: missing, config: inKubeconfig, want: "no such file"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -139,6 +137,7 @@ func TestRootCASource(t *testing.T) {
 	t.Parallel()
 	ofFlag, inline, ofPath := certificatePEM(t), certificatePEM(t), certificatePEM(t)
 	flagFile, pathFile := testutil.WriteFile(t, "flag.crt", ofFlag), testutil.WriteFile(t, "path.crt", ofPath)
+	path, both := rest.TLSClientConfig{CAFile: pathFile}, rest.TLSClientConfig{CAData: inline, CAFile: pathFile}
 	cases := map[string]struct {
 		reason string
 		flag   string
@@ -148,9 +147,9 @@ func TestRootCASource(t *testing.T) {
 	}{
 		"Nowhere": {reason: "none is published"},
 		"Inline":  {reason: "the kubeconfig is not watched", config: rest.TLSClientConfig{CAData: inline}, want: inline},
-		"Path":    {reason: "of the kubeconfig; KCM does not read this one", config: rest.TLSClientConfig{CAFile: pathFile}, want: ofPath, file: pathFile},
-		"Both":    {reason: "client-go prefers the inline CA", config: rest.TLSClientConfig{CAData: inline, CAFile: pathFile}, want: inline},
-		"Flag":    {reason: "beats both", flag: flagFile, config: rest.TLSClientConfig{CAData: inline, CAFile: pathFile}, want: ofFlag, file: flagFile},
+		"Path":    {reason: "of the kubeconfig; KCM does not read this one", config: path, want: ofPath, file: pathFile},
+		"Both":    {reason: "client-go prefers the inline CA", config: both, want: inline},
+		"Flag":    {reason: "beats both", flag: flagFile, config: both, want: ofFlag, file: flagFile},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -172,21 +171,6 @@ func TestRootCASource(t *testing.T) {
 	_, _, err := openAll(&options.Keys{}, &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: []byte("hello")}})
 	if err == nil || !strings.HasPrefix(err.Error(), "certificate-authority-data of the kubeconfig: ") {
 		t.Errorf("garbage inline: got error %v, want one that says where it is", err)
-	}
-}
-
-// TestOpenKeyRing is about the start of the manager.
-func TestOpenKeyRing(t *testing.T) {
-	t.Parallel()
-	ring := filepath.Join(t.TempDir(), "ring.json")
-	if _, err := openFiles(&options.Keys{KeyRing: ring}, nil); err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
-		t.Errorf("a file that is not there: %v", err)
-	}
-	testutil.Must(t, ringfile.At(ring).Init(testkeys.Parse(testkeys.P256()), nil, time.Now(), rotation.Policy{}))
-	f, err := openFiles(&options.Keys{KeyRing: ring}, nil)
-	testutil.Must(t, err)
-	if got := f.store.Load(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || got.Generation() != 1 {
-		t.Errorf("%v signs, generation %d", got.Active(), got.Generation())
 	}
 }
 
@@ -218,7 +202,8 @@ func TestWatchLogsSkippedKeys(t *testing.T) {
 	defer cancel()
 	ring, ended := signing.NewKeyring(signing.NewRing(0), f.publicKeys()...), make(chan string)
 	go func() {
-		f.watch(ctx, nil, ring, nil)
+		f.followAll(nil, ring, nil)
+		_ = f.watch(ctx)
 		close(ended)
 	}()
 	await(t, "the key at the start", func() bool { return len(skippedKeys(logger)) == 1 })
@@ -234,7 +219,8 @@ func TestWatchLogsSkippedKeys(t *testing.T) {
 		t.Fatalf("logged %q, want two lines", logged)
 	}
 	for i, cause := range []string{"an EC key on P-224", "an RSA key of 1024 bits"} {
-		if want := "Skipped an unsupported verification key file " + path + " cause found " + cause + "; accepted is "; !strings.HasPrefix(logged[i], want) {
+		want := "Skipped an unsupported verification key file " + path + " cause found " + cause + "; accepted is "
+		if !strings.HasPrefix(logged[i], want) {
 			t.Errorf("logged %q, want %q", logged[i], want)
 		}
 	}
@@ -250,10 +236,22 @@ func TestWarnLooseKeys(t *testing.T) {
 		args []string
 		want []string
 	}{
-		"Key":   {[]string{"--service-account-private-key-file=" + loose}, []string{`"flag"="--service-account-private-key-file" "file"="` + loose + `" "mode"="-rw-r--r--"`}},
-		"Ring":  {[]string{"--service-account-key-ring=" + loose}, []string{`"flag"="--service-account-key-ring" "file"="` + loose + `" "mode"="-rw-r--r--"`}},
-		"TLS":   {[]string{"--tls-private-key-file=" + loose, "--webhook-tls-private-key-file=" + loose}, []string{`"flag"="--tls-private-key-file"`, `"flag"="--webhook-tls-private-key-file"`}},
-		"Tight": {[]string{"--service-account-private-key-file=" + tight, "--service-account-key-file=" + loose, "--tls-private-key-file=/nowhere"}, nil},
+		"Key": {
+			[]string{"--service-account-private-key-file=" + loose},
+			[]string{`"flag"="--service-account-private-key-file" "file"="` + loose + `" "mode"="-rw-r--r--"`},
+		},
+		"Ring": {
+			[]string{"--service-account-key-ring=" + loose},
+			[]string{`"flag"="--service-account-key-ring" "file"="` + loose + `" "mode"="-rw-r--r--"`},
+		},
+		"TLS": {
+			[]string{"--tls-private-key-file=" + loose, "--webhook-tls-private-key-file=" + loose},
+			[]string{`"flag"="--tls-private-key-file"`, `"flag"="--webhook-tls-private-key-file"`},
+		},
+		"Tight": {
+			[]string{"--service-account-private-key-file=" + tight, "--service-account-key-file=" + loose, "--tls-private-key-file=/nowhere"},
+			nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,6 @@ import (
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
-	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -57,7 +56,7 @@ func mustOpen[T any](t *testing.T, path string, parse func([]byte) (T, error)) *
 
 func keyFile(t *testing.T, path string) (options.KeyStore, signing.Store) {
 	t.Helper()
-	store, err := ringfile.OpenKeyFile(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
+	store, err := reload.OpenKeyFile(path, reload.Options{Poll: 20 * time.Millisecond, Settle: 5 * time.Millisecond})
 	testutil.Must(t, err)
 	return options.KeyStore{Flag: options.PrivateKeyFileFlag, Path: path}, store
 }
@@ -76,19 +75,20 @@ func startFollowing(t *testing.T) *following {
 	}
 	f.metrics = newFileMetrics(f.registry.MustRegister)
 	f.keys, f.store = keyFile(t, testutil.WriteFile(t, "sa.key", testkeys.P256()))
-	for _, gauge := range f.refusedGauges() {
-		f.registry.RawMustRegister(gauge)
-	}
 	f.process = &corev1.ObjectReference{Kind: "Lease", Name: "sa-controller-manager"}
 	f.recorder = events.NewRecorderTo(f.events)
 	f.ring = signing.NewKeyring(f.store.Load(), f.publicKeys()...)
+	f.followAll(func(_ context.Context, stored *signing.Ring) { f.signing <- stored.ActiveID() }, f.ring,
+		func(bundle *rootca.Bundle) { f.bundles <- string(bundle.PEM()) })
+	for _, gauge := range f.refusedGauges() {
+		f.registry.RawMustRegister(gauge)
+	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		f.watch(ctx, func(stored *signing.Ring) { f.signing <- stored.ActiveID() }, f.ring,
-			func(bundle *rootca.Bundle) { f.bundles <- string(bundle.PEM()) })
+		_ = f.watch(ctx)
 	}()
 	f.stop = func() { cancel(); <-ended }
 	t.Cleanup(f.stop)
@@ -122,7 +122,8 @@ func receive(t *testing.T, what string, from <-chan string) string {
 
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) { return done(), nil })
+	err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, 10*time.Second, true,
+		func(context.Context) (bool, error) { return done(), nil })
 	if err != nil {
 		t.Fatalf("await %s: %v", what, err)
 	}
@@ -191,7 +192,8 @@ func TestWatchKeepsThePreviousContent(t *testing.T) {
 	if got, want := f.store.Load().ActiveID(), keyID(testkeys.P256()); got != want || len(f.signing) > 0 {
 		t.Errorf("the private key is %s and %d changes were reported, want %s and none", got, len(f.signing), want)
 	}
-	testutil.Check(t, "keys in the ring", []string{keyID(testkeys.P256()), keyID(testkeys.P384()), keyID(testkeys.P521())}, keyIDs(f.ring.Keys().All()))
+	want := []string{keyID(testkeys.P256()), keyID(testkeys.P384()), keyID(testkeys.P521())}
+	testutil.Check(t, "keys in the ring", want, keyIDs(f.ring.Keys().All()))
 	if len(f.bundles) > 0 {
 		t.Error("the root CA was replaced")
 	}
@@ -231,5 +233,6 @@ func TestWatchWithoutARing(t *testing.T) {
 		metrics:    newFileMetrics(registry.MustRegister),
 	}
 	replace(t, path, testkeys.P384())
-	f.watch(t.Context(), nil, nil, nil)
+	f.followAll(nil, nil, nil)
+	testutil.Must(t, f.watch(t.Context()))
 }

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	election "sa-controller-manager/internal/leaderelection"
@@ -24,18 +23,18 @@ import (
 )
 
 // awaitKubeconfig creates the clients, and returns nil if ctx ended before. It returns the first
-// error, unless the external signer is served: kube-apiserver needs the signer in order to start, so
+// error, unless there are parts of the phase Early: kube-apiserver may need them in order to start, so
 // that a bad kubeconfig must not end the process, and is tried again.
-func (m *manager) awaitKubeconfig(ctx context.Context) (*rest.Config, error) {
+func (m *Manager) awaitKubeconfig(ctx context.Context) (*rest.Config, error) {
 	config, err := m.connect()
-	if err == nil || m.signer == nil {
+	if err == nil || len(m.of(Early)) == 0 {
 		return config, err
 	}
 	var last atomic.Pointer[error]
 	last.Store(&err)
 	check := serving.Check{Name: "kubeconfig", Probe: func() (string, error) { return "", *last.Load() }}
 	// Without an API server to authorize clients, only health is served.
-	authn, authz := m.options.Authentication.Authentication, m.options.Authorization.Authorization
+	authn, authz := m.Options.Authentication.Authentication, m.Options.Authorization.Authorization
 	authn.Kubeconfig, authn.SkipLookup, authz.Kubeconfig = "", true, ""
 	port, err := m.openSecurePort(authn, authz, nil, []serving.Check{check})
 	if err != nil {
@@ -58,18 +57,13 @@ func (m *manager) awaitKubeconfig(ctx context.Context) (*rest.Config, error) {
 }
 
 // connect reads the kubeconfigs and creates the clients, in place of earlier ones.
-func (m *manager) connect() (*rest.Config, error) {
-	o := m.options
+func (m *Manager) connect() (*rest.Config, error) {
+	o := m.Options
 	config, err := resolve.ClientConfig(&o.Connection)
 	if err != nil {
 		return nil, err
 	}
-	config.Wrap(m.watches.Wrap)
-	config.Wrap(election.FenceWrites)
-	if m.clients, err = newClients(config, o.LeaderElection.RenewDeadline.Duration); err != nil {
-		return nil, err
-	}
-	if m.identity, err = openClientCertificate(config); err != nil {
+	if err := m.use(config); err != nil {
 		return nil, err
 	}
 	// The secure port has clients of its own.
@@ -85,6 +79,17 @@ func (m *manager) connect() (*rest.Config, error) {
 		}
 	}
 	return config, nil
+}
+
+// use creates the clients.
+func (m *Manager) use(config *rest.Config) (err error) {
+	config.Wrap(m.watches.Wrap)
+	config.Wrap(election.FenceWrites)
+	if m.Clients, err = newClients(config, m.Options.LeaderElection.RenewDeadline.Duration); err != nil {
+		return err
+	}
+	m.identity, err = openClientCertificate(config)
+	return err
 }
 
 // clientCertificate is the expiry of the client certificate. notAfter is nil for a process without
@@ -130,18 +135,18 @@ func (c clientCertificate) status(now time.Time) string {
 }
 
 // buildClientCertificate reports when the certificate expires. client-go follows the file itself.
-func (m *manager) buildClientCertificate(r *runnable) error {
+func (m *Manager) buildClientCertificate(p *Part) error {
 	c := m.identity
 	if c.notAfter == nil {
 		return nil
 	}
-	legacyregistry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
+	m.Registry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Name: "sacm_client_certificate_expiration_timestamp_seconds",
 		Help: "Unix time at which the client certificate of the kubeconfig expires.",
 	}, func() float64 { return float64(c.notAfter().Unix()) }))
-	r.check = func() (string, error) { return c.status(time.Now()), nil }
+	p.Check = func() (string, error) { return c.status(time.Now()), nil }
 	if c.file != nil {
-		r.run = func(ctx context.Context) error {
+		p.Run = func(ctx context.Context) error {
 			follow(ctx, m.files, "kubeconfig", c.file.Path(), c.file, func(time.Time) {})
 			return nil
 		}

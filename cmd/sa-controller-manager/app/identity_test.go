@@ -25,12 +25,18 @@ func TestClientCertificate(t *testing.T) {
 		none    bool
 		err     string
 	}{
-		"None":        {none: true},
-		"Embedded":    {tls: rest.TLSClientConfig{CertData: certificate}},
-		"File":        {tls: rest.TLSClientConfig{CertFile: file}, follows: file},
-		"Both":        {tls: rest.TLSClientConfig{CertData: certificate, CertFile: "none"}},
-		"NoFile":      {tls: rest.TLSClientConfig{CertFile: "none"}, err: "client-certificate of the kubeconfig: read none: no such file or directory"},
-		"EmbeddedKey": {tls: rest.TLSClientConfig{CertData: testkeys.P256()}, err: "client-certificate-data of the kubeconfig: want PEM of a certificate"},
+		"None":     {none: true},
+		"Embedded": {tls: rest.TLSClientConfig{CertData: certificate}},
+		"File":     {tls: rest.TLSClientConfig{CertFile: file}, follows: file},
+		"Both":     {tls: rest.TLSClientConfig{CertData: certificate, CertFile: "none"}},
+		"NoFile": {
+			tls: rest.TLSClientConfig{CertFile: "none"},
+			err: "client-certificate of the kubeconfig: read none: no such file or directory",
+		},
+		"EmbeddedKey": {
+			tls: rest.TLSClientConfig{CertData: testkeys.P256()},
+			err: "client-certificate-data of the kubeconfig: want PEM of a certificate",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

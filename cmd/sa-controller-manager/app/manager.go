@@ -8,153 +8,139 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	podadmission "sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/informers"
-	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
-	"sa-controller-manager/controllers/tokenreissue"
 	"sa-controller-manager/internal/events"
 	election "sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/serving"
 	"sa-controller-manager/internal/serving/settings"
 	"sa-controller-manager/internal/watchhealth"
-	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/external"
 )
 
-// manager has all parts of the process.
-type manager struct {
-	options   *options.Options
-	enabled   options.ControllerSet
-	logger    logr.Logger
-	clients   clients
-	identity  clientCertificate
-	informers *informers.Informers
-	watches   *watchhealth.Tracker
-	recorder  *events.Recorder
-	process   *corev1.ObjectReference
-	loops     *reconcile.Metrics
-	watchdog  *leaderelection.HealthzAdaptor
-	files     *files
-	rootCA    *rootca.Source
+// Manager has all parts of the process.
+type Manager struct {
+	Host
 
-	// Parts that others use, in the order of runnables; nil if the flags disable them.
-	ring           *signing.Keyring
-	activator      *keyprobe.Activator
-	consistency    *tokenreissue.RingConsistency
-	reissueMetrics *tokenreissue.Metrics
-	reissuer       *tokenreissue.Controller
-	rootCAMetrics  *rootca.Metrics
-	bundles        *rootca.BundleController
-	accounts       *serviceaccount.Controller
-	podConfig      *podadmission.Config
-	webhook        *webhook
-	signer         *external.Server
-	// guard is maySign once it works; the socket is served before.
-	guard atomic.Pointer[func() error]
+	extras   Extras
+	identity clientCertificate
+	watches  *watchhealth.Tracker
+	watchdog *leaderelection.HealthzAdaptor
+	rootCA   *rootca.Source
 
-	runnables []runnable
-	// onRing is called after a key file has changed.
-	onRing []func(context.Context)
+	// Parts that others use, in the order of the table; nil if the flags disable them.
+	rootCAMetrics *rootca.Metrics
+	bundles       *rootca.BundleController
+	accounts      *serviceaccount.Controller
+	webhook       *webhook
+
+	// parts are the rows of the table that the flags enable.
+	parts []Part
 }
 
-// newManager opens the socket of the external signer, which needs only the files with keys:
-// kube-apiserver may wait for the socket, and everything else waits for kube-apiserver.
-func newManager(ctx context.Context, o *options.Options) (*manager, error) {
-	m := &manager{
-		options:  o,
-		logger:   klog.FromContext(ctx),
+// New builds the parts of Run for an API server, keys and a registry that the caller has, such as those
+// of a test. Several managers may be in one process. The flags that name a kubeconfig have no effect, and
+// extras open the keys; a flag that names another file, a port or a socket has it opened.
+func New(ctx context.Context, o *options.Options, config *rest.Config, registry metrics.KubeRegistry, extras Extras) (*Manager, error) {
+	m, err := newManager(ctx, o, registry, extras)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.use(rest.CopyConfig(config)); err != nil {
+		return nil, err
+	}
+	return m, m.wire(config)
+}
+
+// Run runs the parts until ctx ends, and returns when all have stopped.
+func (m *Manager) Run(ctx context.Context) error { return m.whileEarly(ctx, m.run) }
+
+// newManager builds the parts that need only the files with keys, such as the external signer:
+// kube-apiserver may wait for it, and everything else waits for kube-apiserver.
+func newManager(ctx context.Context, o *options.Options, registry metrics.KubeRegistry, extras Extras) (*Manager, error) {
+	m := &Manager{
+		Host:     Host{Options: o, Logger: klog.FromContext(ctx), Registry: registry, Process: process(&o.LeaderElection)},
+		extras:   extras,
 		watches:  watchhealth.New(clock.RealClock{}, watchhealth.Limit),
-		process:  process(&o.LeaderElection),
 		watchdog: election.NewWatchdog(),
 	}
 	if err := m.selectControllers(); err != nil {
 		return nil, err
 	}
-	if err := m.openKeys(); err != nil {
+	if err := m.openKeys(ctx); err != nil {
 		return nil, err
 	}
-	if err := m.checkLegacySigner(ctx); err != nil {
-		return nil, err
-	}
-	warnLooseKeys(m.logger, o)
-	var err error
-	m.signer, err = listenAsSigner(o, m.ring, m.signerMaySign)
-	return m, err
+	warnLooseKeys(m.Logger, o)
+	return m, m.build(func(p Phase) bool { return p == Early })
 }
 
 // wire builds all other parts.
-func (m *manager) wire(config *rest.Config) error {
-	m.informers = informers.New(m.clients.main, resync(&m.options.Generic))
-	m.recorder = events.NewRecorder(m.clients.main, options.ProgramName)
-	m.loops = reconcile.NewMetrics(legacyregistry.MustRegister)
-	bundle, err := m.files.openRootCA(&m.options.Keys, config)
+func (m *Manager) wire(config *rest.Config) error {
+	m.Informers = informers.New(m.Client, resync(&m.Options.Generic))
+	m.Recorder = events.NewRecorder(m.Client, options.ProgramName)
+	m.Loops = reconcile.NewMetrics(m.Registry.MustRegister)
+	bundle, err := m.files.openRootCA(&m.Options.Keys, config)
 	if err != nil {
 		return err
 	}
-	m.rootCA = rootca.NewSource(bundle, m.loops)
-	if err := m.files.openAccountTemplate(m.options.Tokens.AccountTemplate); err != nil {
+	m.rootCA = rootca.NewSource(bundle, m.Loops)
+	if err := m.files.openAccountTemplate(m.Options.Tokens.AccountTemplate); err != nil {
 		return err
 	}
-	m.files.recorder, m.files.process = m.recorder, m.process
-	m.files.metrics = newFileMetrics(legacyregistry.MustRegister)
-	for _, gauge := range m.files.refusedGauges() {
-		legacyregistry.RawMustRegister(gauge)
-	}
-	if err := m.build(); err != nil {
+	if err := m.build(func(p Phase) bool { return p != Early }); err != nil {
 		return err
 	}
 	return m.buildSecurePort()
 }
 
-func (m *manager) selectControllers() error {
+func (m *Manager) selectControllers() error {
 	var err error
-	if m.enabled, err = options.ParseControllers(m.options.Generic.Controllers); err != nil {
+	if m.Controllers, err = options.ParseControllers(m.Options.Generic.Controllers); err != nil {
 		return fmt.Errorf("--controllers %w", err)
 	}
-	if elsewhere := m.enabled.NotRun(); len(elsewhere) > 0 {
-		m.logger.Info("Ignoring controllers in --controllers that this program does not have", "controllers", elsewhere)
+	if elsewhere := m.Controllers.NotRun(); len(elsewhere) > 0 {
+		m.Logger.Info("Ignoring controllers in --controllers that this program does not have", "controllers", elsewhere)
 	}
 	return nil
 }
 
 // buildSecurePort comes last: /readyz runs the checks of all other parts.
-func (m *manager) buildSecurePort() error {
+func (m *Manager) buildSecurePort() error {
 	live := []serving.Check{{Name: "leader-election", Probe: func() (string, error) { return "", m.watchdog.Check(nil) }}}
 	var ready []serving.Check
-	for _, r := range m.runnables {
-		if r.check != nil {
-			ready = append(ready, serving.Check{Name: r.name, Probe: r.check})
+	for _, r := range m.parts {
+		if r.Check != nil {
+			ready = append(ready, serving.Check{Name: r.Name, Probe: r.Check})
 		}
 	}
-	server, err := m.openSecurePort(m.options.Authentication.Authentication, m.options.Authorization.Authorization, live, append(ready, live...))
+	authn, authz := m.Options.Authentication.Authentication, m.Options.Authorization.Authorization
+	server, err := m.openSecurePort(authn, authz, live, append(ready, live...))
 	if err != nil {
 		return err
 	}
-	m.runnables = append(m.runnables,
-		runnable{name: "secure-port", phase: atOnce, run: server.Run},
-		runnable{name: "secure-port-lookup", phase: connected, run: server.Lookup})
+	m.parts = append(m.parts,
+		Part{Name: "secure-port", Phase: AtOnce, Run: server.Run},
+		Part{Name: "secure-port-lookup", Phase: Connected, Run: server.Lookup})
 	return nil
 }
 
-func (m *manager) openSecurePort(authn settings.Authentication, authz settings.Authorization, live, ready []serving.Check) (*serving.Server, error) {
-	o := m.options
+func (m *Manager) openSecurePort(
+	authn settings.Authentication, authz settings.Authorization, live, ready []serving.Check,
+) (*serving.Server, error) {
+	o := m.Options
 	return serving.New(serving.Config{
 		Name:           options.ProgramName,
 		Version:        version.Get().GitVersion,
@@ -169,15 +155,15 @@ func (m *manager) openSecurePort(authn settings.Authentication, authz settings.A
 	})
 }
 
-func (m *manager) cachesReady() error {
-	if missing := m.informers.Missing(); len(missing) > 0 {
+func (m *Manager) cachesReady() error {
+	if missing := m.Informers.Missing(); len(missing) > 0 {
 		return fmt.Errorf("not listed yet: %s", strings.Join(missing, ", "))
 	}
 	return nil
 }
 
 // newRootCA passes the content of a changed root CA file on.
-func (m *manager) newRootCA(bundle *rootca.Bundle) {
+func (m *Manager) newRootCA(bundle *rootca.Bundle) {
 	if m.bundles != nil {
 		m.bundles.Set(bundle)
 	}

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/plugins"
@@ -25,26 +24,26 @@ const volumeSuffixLength = 5
 
 // registry returns the factories of all admission plugins. A factory requests the informers of its
 // plugin, and is called only if the plugin is enabled.
-func (m *manager) registry() admission.Registry {
+func (m *Manager) registry() admission.Registry {
 	return admission.Registry{
 		plugins.AlwaysAdmit:         plugins.NewAlwaysAdmit,
 		plugins.NamespaceLifecycle:  m.newNamespaceLifecycle,
 		plugins.SecurityContextDeny: plugins.NewSecurityContextDeny,
 		serviceaccount.Name:         m.newServiceAccountPlugin,
-		plugins.DenyEscalatingExec:  plugins.NewDenyEscalatingExec(m.clients.main.CoreV1()),
+		plugins.DenyEscalatingExec:  plugins.NewDenyEscalatingExec(m.Client.CoreV1()),
 		plugins.AlwaysDeny:          plugins.NewAlwaysDeny,
 	}
 }
 
 // buildChain builds the plugins that the flags enable.
-func (m *manager) buildChain(metrics *admission.Metrics) (admission.Chain, error) {
-	o := &m.options.Admission
+func (m *Manager) buildChain(metrics *admission.Metrics) (admission.Chain, error) {
+	o := &m.Options.Admission
 	registry := m.registry()
 	if problems := o.Selection.Validate(registry); len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
 	if elsewhere := o.Selection.Elsewhere(); len(elsewhere) > 0 {
-		m.logger.Info("Some admission plugins named by flags stay in kube-apiserver", "plugins", elsewhere)
+		m.Logger.Info("Some admission plugins named by flags stay in kube-apiserver", "plugins", elsewhere)
 	}
 	configuration, err := admission.ReadConfiguration(o.ConfigFile)
 	if err != nil {
@@ -53,31 +52,31 @@ func (m *manager) buildChain(metrics *admission.Metrics) (admission.Chain, error
 	return registry.Build(o.Enabled(), configuration, metrics)
 }
 
-func (m *manager) newServiceAccountPlugin(configuration io.Reader) (admission.Plugin, error) {
-	config, err := m.options.Admission.PluginConfig(configuration)
+func (m *Manager) newServiceAccountPlugin(configuration io.Reader) (admission.Plugin, error) {
+	config, err := m.Options.Admission.PluginConfig(configuration)
 	if err != nil {
 		return nil, err
 	}
-	m.podConfig = &config
-	metrics := serviceaccount.NewMetrics(legacyregistry.MustRegister)
-	waiters := serviceaccount.NewWaiters(max(1, m.options.Webhook.MaxInFlight/2), metrics)
-	accounts, informer := m.informers.Accounts()
+	m.PodConfig = &config
+	metrics := serviceaccount.NewMetrics(m.Registry.MustRegister)
+	waiters := serviceaccount.NewWaiters(max(1, m.Options.Webhook.MaxInFlight/2), metrics)
+	accounts, informer := m.Informers.Accounts()
 	if _, err := waiters.Follow(informer, serviceaccount.AccountItself); err != nil {
 		return nil, err
 	}
 	dependencies := serviceaccount.Dependencies{
 		Accounts: accounts,
-		Client:   m.clients.main.CoreV1(),
+		Client:   m.Client.CoreV1(),
 		Waiters:  waiters,
 		Suffix:   func() string { return rand.String(volumeSuffixLength) },
 		Metrics:  metrics,
 	}
-	if m.accounts != nil && slices.Contains(m.options.Tokens.ServiceAccounts, "default") {
+	if m.accounts != nil && slices.Contains(m.Options.Tokens.ServiceAccounts, "default") {
 		dependencies.Ensure = m.accounts.Ensure
 	}
 	synced := []<-chan struct{}{informer.HasSyncedChecker().Done()}
 	if config.Mode == serviceaccount.Secret {
-		secrets, informer := m.informers.TokenSecrets()
+		secrets, informer := m.Informers.TokenSecrets()
 		if _, err := waiters.Follow(informer, accountOfToken); err != nil {
 			return nil, err
 		}
@@ -106,12 +105,12 @@ func usableToken(secrets tokensecrets.Lister) func(*corev1.ServiceAccount, strin
 	}
 }
 
-func (m *manager) newNamespaceLifecycle(configuration io.Reader) (admission.Plugin, error) {
-	namespaces, informer := m.informers.Namespaces()
+func (m *Manager) newNamespaceLifecycle(configuration io.Reader) (admission.Plugin, error) {
+	namespaces, informer := m.Informers.Namespaces()
 	factory := plugins.NewNamespaceLifecycle(plugins.NamespaceLifecycleDeps{
 		Lister: namespaces,
 		Synced: informer.HasSyncedChecker().Done(),
-		Client: m.clients.main.CoreV1(),
+		Client: m.Client.CoreV1(),
 	})
 	return factory(configuration)
 }

@@ -7,13 +7,17 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
+	"slices"
 	"sync"
 
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
 	controllersmetrics "k8s.io/component-base/metrics/prometheus/controllers"
 	"k8s.io/klog/v2"
 
@@ -24,14 +28,15 @@ import (
 
 // Run builds every part from o, runs them until ctx ends, and returns when all have stopped. An
 // invalid file of a flag or an address in use is an error at once. An API server that does not
-// answer is retried and, if the external signer is served, so is an invalid kubeconfig.
-func Run(ctx context.Context, o *options.Options) error {
+// answer is retried and, if there are parts of the phase Early, so is an invalid kubeconfig.
+func Run(ctx context.Context, o *options.Options, extras Extras) error {
 	setGCPercent()
-	m, err := newManager(ctx, o)
+	registry, _ := legacyregistry.DefaultGatherer.(metrics.KubeRegistry) // what /metrics serves
+	m, err := newManager(ctx, o, registry, extras)
 	if err != nil {
 		return err
 	}
-	return m.whileSigning(ctx, func(ctx context.Context) error {
+	return m.whileEarly(ctx, func(ctx context.Context) error {
 		config, err := m.awaitKubeconfig(ctx)
 		if err != nil || config == nil {
 			return err
@@ -57,19 +62,19 @@ func setGCPercent() {
 
 // run starts everything in the order of the phases and stops it in the reverse order:
 // controllers first, the health endpoints last.
-func (m *manager) run(ctx context.Context) error {
+func (m *Manager) run(ctx context.Context) error {
 	support, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	start := func(p phase) {
-		for _, r := range m.of(p) {
+	start := func(phase Phase) {
+		for _, p := range m.of(phase) {
 			running.Go(func() {
-				if err := r.run(support); err != nil {
+				if err := p.Run(support); err != nil {
 					stop(err)
 				}
 			})
 		}
 	}
-	start(atOnce)
+	start(AtOnce)
 
 	// A part that fails stops the controllers, too.
 	working, cancel := context.WithCancel(ctx)
@@ -89,7 +94,7 @@ func (m *manager) run(ctx context.Context) error {
 	serving.Wait()
 	stop(err)
 	running.Wait()
-	m.informers.Stop()
+	m.Informers.Stop()
 	if cause := context.Cause(support); !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -97,52 +102,69 @@ func (m *manager) run(ctx context.Context) error {
 }
 
 // of returns the parts that start in a phase.
-func (m *manager) of(p phase) []runnable {
-	var all []runnable
-	for _, r := range m.runnables {
-		if r.run != nil && r.phase == p {
-			all = append(all, r)
-		}
+func (m *Manager) of(phase Phase) []Part {
+	return slices.DeleteFunc(slices.Clone(m.parts), func(p Part) bool { return p.Run == nil || p.Phase != phase })
+}
+
+// whileEarly runs the parts of the phase Early until work has returned. If one of them ends by itself,
+// so does the process.
+func (m *Manager) whileEarly(ctx context.Context, work func(context.Context) error) error {
+	working, cancel := context.WithCancel(ctx)
+	defer cancel()
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	early := m.of(Early)
+	ended := make(chan error, len(early))
+	for _, p := range early {
+		go func() {
+			ended <- p.Run(running)
+			cancel()
+		}()
 	}
-	return all
+	err := work(working)
+	stop()
+	var first error
+	for range early {
+		first = cmp.Or(first, <-ended)
+	}
+	return cmp.Or(first, err)
 }
 
 // work waits for the API server and then runs the controllers until ctx ends.
-func (m *manager) work(ctx context.Context, start func(phase)) error {
-	if !awaitAPIServer(ctx, m.clients.main) {
+func (m *Manager) work(ctx context.Context, start func(Phase)) error {
+	if !awaitAPIServer(ctx, m.Client) {
 		return nil
 	}
-	start(connected)
-	if !m.informers.Await(ctx) {
+	start(Connected)
+	if !m.Informers.Await(ctx) {
 		return nil
 	}
-	start(synced)
-	if !m.options.LeaderElection.LeaderElect {
+	start(Synced)
+	if !m.Options.LeaderElection.LeaderElect {
 		return m.lead(ctx)
 	}
 	return leaderelection.Run(ctx, leaderelection.Config{
-		LeaderElectionConfiguration: m.options.LeaderElection.LeaderElectionConfiguration,
+		LeaderElectionConfiguration: m.Options.LeaderElection.LeaderElectionConfiguration,
 
-		Name: options.ProgramName, Client: m.clients.election, Watcher: m.clients.main, Watchdog: m.watchdog,
+		Name: options.ProgramName, Client: m.Election, Watcher: m.Client, Watchdog: m.watchdog,
 	}, m.lead)
 }
 
 // lead runs the parts of a leader until ctx ends and all of them have stopped. It may be called
 // again after that.
-func (m *manager) lead(ctx context.Context) error {
+func (m *Manager) lead(ctx context.Context) error {
 	controllersmetrics.Register()
 	started := controllersmetrics.NewControllerManagerMetrics(options.ProgramName)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
 	var running sync.WaitGroup
-	for _, c := range m.of(leading) {
+	for _, c := range m.of(Leading) {
 		running.Go(func() {
-			logger := klog.FromContext(ctx).WithValues("controller", c.name)
+			logger := klog.FromContext(ctx).WithValues("controller", c.Name)
 			logger.Info("Starting controller")
-			started.ControllerStarted(c.name)
-			defer started.ControllerStopped(c.name)
-			if err := c.run(klog.NewContext(ctx, logger)); err != nil {
-				fail(fmt.Errorf("%s: %w", c.name, err))
+			started.ControllerStarted(c.Name)
+			defer started.ControllerStopped(c.Name)
+			if err := c.Run(klog.NewContext(ctx, logger)); err != nil {
+				fail(fmt.Errorf("%s: %w", c.Name, err))
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -19,10 +20,10 @@ const servingCAFile = "serving-ca.json"
 
 // registerStatic builds what keeps the configurations as files. It does not wait for the API
 // server, which may need the webhook before it has answered us.
-func (w *webhook) registerStatic(m *manager, config *registration.Config, reporter *registration.HostReporterConfig) {
+func (w *webhook) registerStatic(m *Manager, config *registration.Config, reporter *registration.HostReporterConfig) {
 	w.static = registration.NewStaticFiles(registration.StaticFilesConfig{
-		Spec: config.Spec, Dir: m.options.Webhook.StaticDir, ServingCA: config.ServingCA,
-		Loaded:  registration.LoadedByHost(m.clients.main, reporter.Host),
+		Spec: config.Spec, Dir: m.Options.Webhook.StaticDir, ServingCA: config.ServingCA,
+		Loaded:  registration.LoadedByHost(m.Client, reporter.Host),
 		Changed: config.Changed, Metrics: config.Metrics, Loops: config.Loops,
 	})
 	w.early = append(w.early, w.static.Run)
@@ -45,7 +46,9 @@ func WriteWebhookManifests(o *options.Options, dir string, caBundle []byte) ([]s
 	if err != nil {
 		return nil, err
 	}
-	m := &manager{options: o, clients: unused, informers: informers.New(unused.main, 0)}
+	m := &Manager{Host: Host{
+		Options: o, Clients: unused, Informers: informers.New(unused.Client, 0), Registry: metrics.NewKubeRegistry(),
+	}}
 	chain, err := m.buildChain(nil)
 	if err != nil {
 		return nil, err

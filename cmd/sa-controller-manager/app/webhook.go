@@ -18,11 +18,9 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	cliflag "k8s.io/component-base/cli/flag"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/certs"
-	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
@@ -37,7 +35,6 @@ type webhook struct {
 	source    *certs.Source
 	registrar *registration.Registrar
 	static    *registration.StaticFiles // nil unless --webhook-registration=static
-	scanner   *podscan.Scanner          // nil unless this process registers the ServiceAccount plugin
 	ready     func() error              // returns nil when calls can be answered
 	// followers maintain certificates, the watch of the registration and the heartbeat of this host
 	// until ctx ends.
@@ -50,8 +47,8 @@ type webhook struct {
 
 // buildWebhook builds the webhook and opens its port at once, so that a port in use is an error at
 // start-up.
-func (m *manager) buildWebhook(r *runnable) error {
-	if m.options.Webhook.Port == 0 {
+func (m *Manager) buildWebhook(p *Part) error {
+	if m.Options.Webhook.Port == 0 {
 		return nil
 	}
 	var err error
@@ -59,21 +56,21 @@ func (m *manager) buildWebhook(r *runnable) error {
 		return err
 	}
 	for _, follower := range m.webhook.followers {
-		m.runnables = append(m.runnables, runnable{name: r.name, phase: r.phase, run: follower})
+		m.parts = append(m.parts, Part{Name: p.Name, Phase: p.Phase, Run: follower})
 	}
 	for _, follower := range m.webhook.early {
-		m.runnables = append(m.runnables, runnable{name: r.name, phase: atOnce, run: follower})
+		m.parts = append(m.parts, Part{Name: p.Name, Phase: AtOnce, Run: follower})
 	}
-	r.check = func() (string, error) { return "", m.webhook.source.Ready() }
+	p.Check = func() (string, error) { return "", m.webhook.source.Ready() }
 	return nil
 }
 
-func (m *manager) buildRegistration(r *runnable) error {
+func (m *Manager) buildRegistration(p *Part) error {
 	if m.webhook == nil {
 		return nil
 	}
-	r.run = m.webhook.registrar.Lead
-	r.check = func() (string, error) { return registrationProbe(m.webhook.status()) }
+	p.Run = m.webhook.registrar.Lead
+	p.Check = func() (string, error) { return registrationProbe(m.webhook.status()) }
 	return nil
 }
 
@@ -98,31 +95,9 @@ func registrationProbe(status registration.Status) (string, error) {
 	return status.String(), nil
 }
 
-func (m *manager) buildPodScan(r *runnable) error {
-	if m.webhook != nil && m.webhook.scanner != nil {
-		r.run = m.webhook.scanner.Run
-	}
-	return nil
-}
-
-// newPodScanner returns nil unless this process both runs the ServiceAccount plugin and registers
-// the webhook: otherwise it does not know when to scan, nor what for.
-func (m *manager) newPodScanner() *podscan.Scanner {
-	if m.podConfig == nil || m.options.Webhook.Registration == options.RegistrationNone {
-		return nil
-	}
-	return podscan.NewScanner(podscan.ScannerConfig{
-		Finder:   podscan.Finder{Client: m.clients.main, Config: *m.podConfig},
-		Process:  m.process,
-		Recorder: m.recorder,
-		Metrics:  podscan.NewMetrics(legacyregistry.MustRegister),
-		Loops:    m.loops,
-	})
-}
-
-func (m *manager) newWebhook() (*webhook, error) {
-	o := &m.options.Webhook
-	metrics := admission.NewMetrics(legacyregistry.MustRegister)
+func (m *Manager) newWebhook() (*webhook, error) {
+	o := &m.Options.Webhook
+	metrics := admission.NewMetrics(m.Registry.MustRegister)
 	chain, err := m.buildChain(metrics)
 	if err != nil {
 		return nil, err
@@ -139,18 +114,18 @@ func (m *manager) newWebhook() (*webhook, error) {
 	// Probes are answered before any plugin, and plugins do not know about them.
 	probed := slices.Concat(admission.Chain{{Name: "probe", Plugin: responder}}, chain)
 	handler := admission.NewWebhook(admission.WebhookConfig{Chain: probed, MaxInFlight: o.MaxInFlight, Metrics: metrics})
-	return w, w.listen(m.options, handler, metrics)
+	return w, w.listen(m.Options, handler, metrics)
 }
 
 // register builds the Registrar for the rules of chain.
-func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain, responder *registration.ProbeResponder) error {
+func (w *webhook) register(m *Manager, o *options.Webhook, chain admission.Chain, responder *registration.ProbeResponder) error {
 	spec := webhookSpec(o, chain)
 	spec.Own = m.ownObjects()
 	if err := spec.Validate(); err != nil {
 		return err
 	}
 	config := registration.Config{
-		Spec: spec, Client: m.clients.main, ServingCA: w.source, Recorder: m.recorder, Loops: m.loops, Retire: w.retire,
+		Spec: spec, Client: m.Client, ServingCA: w.source, Recorder: m.Recorder, Loops: m.Loops, Retire: w.retire,
 	}
 	if o.Registration != options.RegistrationStatic && o.StaticDir != "" {
 		config.Obsolete = append(registration.StaticPaths(o.StaticDir), filepath.Join(o.StaticDir, servingCAFile))
@@ -159,17 +134,19 @@ func (w *webhook) register(m *manager, o *options.Webhook, chain admission.Chain
 		config.Responder = responder
 	}
 	if o.Registration != options.RegistrationNone {
-		config.Metrics = registration.NewMetrics(legacyregistry.MustRegister)
+		config.Metrics = registration.NewMetrics(m.Registry.MustRegister)
 	}
-	if w.scanner = m.newPodScanner(); w.scanner != nil {
-		config.Changed = w.scanner.Registration
+	config.Changed = func(state registration.State) {
+		for _, changed := range m.OnRegistration {
+			changed(state)
+		}
 	}
 	if o.AwaitsHosts() {
 		host, err := os.Hostname()
 		if err != nil {
 			return fmt.Errorf("find the name of this host: %w", err)
 		}
-		reporter := registration.HostReporterConfig{Client: m.clients.main, Host: host, Endpoint: spec.Endpoint(""), Ready: w.ready, Loops: m.loops}
+		reporter := registration.HostReporterConfig{Client: m.Client, Host: host, Endpoint: spec.Endpoint(""), Ready: w.ready, Loops: m.Loops}
 		if o.Registration == options.RegistrationStatic {
 			w.registerStatic(m, &config, &reporter)
 		}
@@ -241,8 +218,8 @@ func webhookSpec(o *options.Webhook, chain admission.Chain) registration.Spec {
 const servicePort = 443
 
 // ownObjects returns the objects of this process that its own webhook must never decide on.
-func (m *manager) ownObjects() []registration.Object {
-	election := &m.options.LeaderElection
+func (m *Manager) ownObjects() []registration.Object {
+	election := &m.Options.LeaderElection
 	return []registration.Object{
 		{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Name: election.ResourceName},
 		{Resource: "secrets", Namespace: certs.DefaultSecretNamespace, Name: certs.DefaultSecretName},
@@ -253,12 +230,12 @@ func (m *manager) ownObjects() []registration.Object {
 
 // certify sets the source of the serving certificate: the given files, or the serving CA that all
 // replicas share.
-func (w *webhook) certify(m *manager, o *options.Webhook) error {
-	metrics := certs.NewMetrics(legacyregistry.MustRegister)
+func (w *webhook) certify(m *Manager, o *options.Webhook) error {
+	metrics := certs.NewMetrics(m.Registry.MustRegister)
 	if o.CertFile != "" {
 		files, err := certs.NewFiles(certs.FilesConfig{
 			CertFile: o.CertFile, KeyFile: o.KeyFile, NeedsCA: o.Registration != options.RegistrationNone, Hosts: callersHosts(o),
-			Overlap: o.CAOverlap, Metrics: metrics, Loops: m.loops,
+			Overlap: o.CAOverlap, Metrics: metrics, Loops: m.Loops,
 		})
 		if err != nil {
 			return fmt.Errorf("--webhook-tls-cert-file: %w", err)
@@ -267,7 +244,7 @@ func (w *webhook) certify(m *manager, o *options.Webhook) error {
 		return nil
 	}
 	config := certs.ManagedConfig{
-		Client: m.clients.main, Hosts: callersHosts(o), Recorder: m.recorder, Metrics: metrics, Loops: m.loops,
+		Client: m.Client, Hosts: callersHosts(o), Recorder: m.Recorder, Metrics: metrics, Loops: m.Loops,
 	}
 	switch {
 	case o.Registration == options.RegistrationStatic:

@@ -50,10 +50,16 @@ func TestAnyReplicaProves(t *testing.T) {
 		certFile     string
 		want         bool
 	}{
-		"OwnCA":            {reason: "its certificates are this cluster's", registration: options.RegistrationURL, want: true},
-		"OwnCAAndService":  {reason: "likewise", registration: options.RegistrationService, want: true},
-		"Files":            {reason: "another cluster may be at the URL, with a certificate of the same CA", registration: options.RegistrationURL, certFile: "tls.crt"},
-		"FilesAndAService": {reason: "a Service leads to this cluster's replicas", registration: options.RegistrationService, certFile: "tls.crt", want: true},
+		"OwnCA":           {reason: "its certificates are this cluster's", registration: options.RegistrationURL, want: true},
+		"OwnCAAndService": {reason: "likewise", registration: options.RegistrationService, want: true},
+		"Files": {
+			reason:       "another cluster may be at the URL, with a certificate of the same CA",
+			registration: options.RegistrationURL, certFile: "tls.crt",
+		},
+		"FilesAndAService": {
+			reason:       "a Service leads to this cluster's replicas",
+			registration: options.RegistrationService, certFile: "tls.crt", want: true,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -34,6 +34,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/tokens"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/version"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/webhook"
+	"sa-controller-manager/cmd/sa-controller-manager/extras"
 )
 
 const longDescription = `sa-controller-manager keeps the ServiceAccounts of a Kubernetes cluster and their
@@ -70,7 +71,8 @@ type runFunc func(ctx context.Context, o *options.Options) error
 // component does, or 2 for findings. It returns when ctx ends and the manager has
 // stopped. Errors go to stderr or, once logging is set up, to the log, and only once.
 func Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	return execute(ctx, app.Run, args, stdout, stderr)
+	run := func(ctx context.Context, o *options.Options) error { return app.Run(ctx, o, extras.New(o)) }
+	return execute(ctx, run, args, stdout, stderr)
 }
 
 func execute(ctx context.Context, run runFunc, args []string, stdout, stderr io.Writer) int {

@@ -23,7 +23,6 @@ func TestWhatIsWatched(t *testing.T) {
 	const (
 		onlyTokens  = "type=kubernetes.io/service-account-token"
 		onlyRootCAs = "metadata.name=kube-root-ca.crt"
-		onlyKeys    = "metadata.name=sa-controller-manager-key-ring"
 	)
 	type watches map[string][]string // resource to the field selectors of its watches
 	cases := map[string]struct {
@@ -34,7 +33,7 @@ func TestWhatIsWatched(t *testing.T) {
 		"Everything": {
 			reason: "one watch for each resource, however many controllers ask",
 			flags:  []string{"--token-secrets=auto"},
-			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyKeys, onlyTokens}},
+			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
 		},
 		"WithoutASigningKey": {
 			reason: "as in kube-controller-manager, that turns the token controller off",

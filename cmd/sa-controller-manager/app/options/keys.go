@@ -10,8 +10,6 @@ import (
 	"unicode"
 
 	"github.com/spf13/pflag"
-
-	"sa-controller-manager/signing/remote"
 )
 
 // The flags that name a key store. One of them may be given.
@@ -19,6 +17,9 @@ const (
 	PrivateKeyFileFlag = "service-account-private-key-file"
 	KeyRingFlag        = "service-account-key-ring"
 )
+
+// KeySocketsFlag names the file of Keys.KeySockets, as remote.SocketsFlag does.
+const KeySocketsFlag = "service-account-key-sockets"
 
 // KeyStore is the store of the signing keys, with the flag that names it.
 type KeyStore struct {
@@ -73,7 +74,7 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.KeyRing, KeyRingFlag, o.KeyRing,
 		"Key ring `file` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
 			"Its active key signs, and all its keys verify. The file is reloaded when it is replaced, so a container must mount its directory.")
-	fs.StringVar(&o.KeySockets, remote.SocketsFlag, o.KeySockets,
+	fs.StringVar(&o.KeySockets, KeySocketsFlag, o.KeySockets,
 		"YAML `file` with the unix sockets of processes that have keys of --service-account-key-ring (kep740:NAME): schemaVersion 1, and sockets with a path for each NAME. "+
 			"The file is reloaded when it changes.")
 	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
@@ -88,7 +89,7 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 
 	SetOrigin(fs, asKCM, PrivateKeyFileFlag, "root-ca-file")
 	SetOrigin(fs, asAPIServer, "service-account-key-file", "service-account-issuer")
-	SetOrigin(fs, ours, KeyRingFlag, remote.SocketsFlag)
+	SetOrigin(fs, ours, KeyRingFlag, KeySocketsFlag)
 }
 
 // Validate returns every problem of the group.
@@ -99,7 +100,7 @@ func (o *Keys) Validate() []error {
 			"\"sa-controller-manager keys init --from-private-key-file\" takes the key into a ring")
 	}
 	if o.KeySockets != "" && o.KeyRing == "" {
-		p.Add(remote.SocketsFlag, o.KeySockets, "must come with --service-account-key-ring, which names the keys")
+		p.Add(KeySocketsFlag, o.KeySockets, "must come with --service-account-key-ring, which names the keys")
 	}
 	for _, file := range o.VerifyKeyFiles {
 		if file == "" {

@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
-
-	"sa-controller-manager/signing/published"
 )
 
 // The flags of Published.
@@ -59,13 +57,11 @@ func (o *Published) Validate() []error {
 	return p
 }
 
-// Gate is what a gate is made of. issuers are those of --service-account-issuer.
-func (o *Published) Gate(issuers ...string) published.Config {
-	config := published.Config{Issuers: o.Issuers, JWKSHosts: o.JWKSHosts, CAFile: o.CAFile}
-	for _, issuer := range issuers {
-		if len(o.Issuers) == 0 && strings.HasPrefix(issuer, "https://") {
-			config.Optional = append(config.Optional, issuer)
-		}
+// Optional returns those of --service-account-issuer whose keys a relying party may read, if no other
+// ones are given.
+func (o *Published) Optional(issuers ...string) []string {
+	if len(o.Issuers) > 0 {
+		return nil
 	}
-	return config
+	return slices.DeleteFunc(slices.Clone(issuers), func(issuer string) bool { return !strings.HasPrefix(issuer, "https://") })
 }

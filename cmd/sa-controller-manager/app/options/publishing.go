@@ -4,12 +4,13 @@
 package options
 
 import (
+	"errors"
+	"net/url"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
-
-	"sa-controller-manager/signing/publish"
 )
 
 // PublishKeysFlag names the destinations.
@@ -17,7 +18,7 @@ const PublishKeysFlag = "publish-keys"
 
 // Publishing has the flags that publish the keys for relying parties outside of the cluster.
 type Publishing struct {
-	// Destinations are read by publish.Parse.
+	// Destinations are the flags as given; see Directories.
 	Destinations []string
 	// Published says where relying parties read the keys, for rotation by policy.
 	Published Published
@@ -36,7 +37,7 @@ func (o *Publishing) AddFlags(fs *pflag.FlagSet) {
 func (o *Publishing) Validate() []error {
 	var p Problems
 	for i, destination := range o.Destinations {
-		if _, err := publish.Parse(destination); err != nil {
+		if _, err := parseDirectory(destination); err != nil {
 			p.Add(PublishKeysFlag, destination, err.Error())
 		}
 		if slices.Contains(o.Destinations[:i], destination) {
@@ -44,6 +45,30 @@ func (o *Publishing) Validate() []error {
 		}
 	}
 	return append(p, o.Published.Validate()...)
+}
+
+// Directories returns the paths of the destinations.
+func (o *Publishing) Directories() []string {
+	var paths []string
+	for _, destination := range o.Destinations {
+		if path, err := parseDirectory(destination); err == nil { // Validate reports an error
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
+
+// parseDirectory reads file:///DIRECTORY.
+func parseDirectory(text string) (string, error) {
+	location, err := url.Parse(text)
+	if err != nil {
+		return "", errors.New("is not a URL") // the error would repeat it
+	}
+	path := filepath.Clean(location.Path)
+	if *location != (url.URL{Scheme: "file", Path: location.Path, RawPath: location.RawPath}) || !filepath.IsAbs(path) {
+		return "", errors.New("must be file:// and the absolute path of a directory")
+	}
+	return path, nil
 }
 
 // ValidateFor checks the keys that are to be published.

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
 )
 
 // RotateEveryFlag turns on rotation by policy.
@@ -26,11 +25,16 @@ type Rotation struct {
 	// Keys are the processes that have the new keys (kep740:NAME).
 	Keys []string
 	// Policy is how long each step waits.
-	Policy rotation.Policy
+	Policy RotationPolicy
 }
 
-// NewRotation returns the defaults of the group.
-func NewRotation() Rotation { return Rotation{Policy: rotation.DefaultPolicy()} }
+// RotationPolicy has the fields of rotation.Policy.
+type RotationPolicy struct{ CacheAge, TokenLifetime, HoldDown time.Duration }
+
+// NewRotation returns the defaults of the group, which are right for a cluster.
+func NewRotation() Rotation {
+	return Rotation{Policy: RotationPolicy{CacheAge: time.Hour, TokenLifetime: 365 * 24 * time.Hour, HoldDown: 24 * time.Hour}}
+}
 
 // AddFlags binds the group to fs.
 func (o *Rotation) AddFlags(fs *pflag.FlagSet) {

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/controllers/informers"
 )
 
 // Part is what needs permissions; each has a role of its own, whose name ends with it.
@@ -110,8 +109,10 @@ func unusualRules(f *flags) []Rule {
 		// The signer proves keys with a token of some account.
 		rules = append(rules,
 			Rule{Part: token, Verbs: verbs("list", "watch"), Resource: accounts},
-			Rule{Part: token, Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews"},
-			keyRingRule())
+			Rule{Part: token, Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews"})
+		if rotates(f) {
+			rules = append(rules, keyRingRule())
+		}
 	}
 	if fills && !f.controllers.Enabled(options.RootCACertificatePublisher) {
 		// Token Secrets get the root CA that was agreed on.
@@ -136,6 +137,7 @@ const (
 	system = metav1.NamespaceSystem
 
 	rootCAState = "sa-controller-manager-root-ca"
+	keyRing     = "sa-controller-manager-key-ring"
 )
 
 // commonRules are those of every process.
@@ -196,12 +198,13 @@ func tokenRules() []Rule {
 	}
 }
 
-// keyRingRule is for whatever signs: the token controller and the external signer.
+// keyRingRule is for whatever signs with a key ring: the token controller and the external signer.
 func keyRingRule() Rule {
 	return Rule{
-		Part: token, Verbs: verbs("get", "list", "watch", "update"), Resource: secrets, Namespace: system, Name: informers.KeyRingName,
-		Why: "Which key ring each replica has, by key IDs and hashes, so that one whose ring is behind or forked signs nothing " +
-			"that is refused. It holds no key, and comes with the permissions.",
+		If: rotates, Part: token,
+		Verbs: verbs("get", "list", "watch", "update"), Resource: secrets, Namespace: system, Name: keyRing,
+		Why: "Only for --service-account-key-ring: which key ring each replica has, by key IDs and hashes, so that one whose ring " +
+			"is behind or forked signs nothing that is refused. It holds no key, and comes with the permissions.",
 	}
 }
 

@@ -19,6 +19,12 @@ var static = []string{
 	"delete validatingwebhookconfigurations.admissionregistration.k8s.io/00-sa-controller-manager",
 }
 
+// publishedRing is what only a key ring asks for.
+var publishedRing = []string{
+	"get secrets/sa-controller-manager-key-ring in kube-system", "list secrets/sa-controller-manager-key-ring in kube-system",
+	"update secrets/sa-controller-manager-key-ring in kube-system", "watch secrets/sa-controller-manager-key-ring in kube-system",
+}
+
 // everything is a command line that asks for the whole table, but for static.
 func everything(t *testing.T) *options.Options {
 	t.Helper()
@@ -49,10 +55,13 @@ func TestRulesFollowFlags(t *testing.T) {
 		change func(*options.Options)
 		gone   []string
 	}{
-		"Everything":      {"each row is asked for", func(*options.Options) {}, nil},
-		"Manual":          {"re-issue makes Secrets", manual, nil},
-		"NoKeyRing":       {"a key file is published too, and auto makes Secrets", noKeyRing, nil},
-		"ManualNoKeyRing": {"no Secrets are made", func(o *options.Options) { manual(o); noKeyRing(o) }, []string{"create secrets"}},
+		"Everything": {"each row is asked for", func(*options.Options) {}, nil},
+		"Manual":     {"re-issue makes Secrets", manual, nil},
+		"NoKeyRing":  {"a key file is not published, and auto makes Secrets", noKeyRing, publishedRing},
+		"ManualNoKeyRing": {"no Secrets are made", func(o *options.Options) {
+			manual(o)
+			noKeyRing(o)
+		}, append([]string{"create secrets"}, publishedRing...)},
 		"Issuer": {"it is given", func(o *options.Options) { o.Keys.Issuers = []string{"https://issuer"} }, []string{
 			"get /.well-known/openid-configuration",
 		}},
@@ -136,6 +145,12 @@ func TestUnusualRules(t *testing.T) {
 		want   []string
 	}{
 		"Signer": {"it proves keys with a token of an account", func(o *options.Options) { o.ExternalSigner.Socket = "/run/socket" }, []string{
+			"common: create events", "common: patch events", "token: create tokenreviews.authentication.k8s.io",
+			"token: list serviceaccounts", "token: watch serviceaccounts",
+		}},
+		"SignerWithARing": {"it publishes the ring too", func(o *options.Options) {
+			o.ExternalSigner.Socket, o.Keys.KeyRing, o.Generic.Controllers = "/run/socket", "ring.json", nil
+		}, []string{
 			"common: create events", "common: patch events", "token: create tokenreviews.authentication.k8s.io",
 			"token: get secrets/sa-controller-manager-key-ring in kube-system",
 			"token: list secrets/sa-controller-manager-key-ring in kube-system", "token: list serviceaccounts",

@@ -37,7 +37,7 @@ It cannot wait for caches of relying parties, because one pass remembers nothing
 		options.RotateEveryFlag: "Time from the start of one rotation to the start of the next, such as 2160h.", "rotate-algorithm": "", "rotate-key": "",
 	}, &schedule)
 	check := func(p *options.Problems) {
-		schedule.Policy = o.policy
+		schedule.Policy = options.RotationPolicy(o.policy)
 		*p = append(*p, schedule.Validate()...)
 		if schedule.Every == 0 {
 			p.Add(options.RotateEveryFlag, schedule.Every, "must be given")

@@ -79,7 +79,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 
 // newCommandOptions adds the flags to cmd. formats are output formats besides the common ones.
 func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *commandOptions {
-	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.DefaultPolicy()}
+	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.Policy(options.NewRotation().Policy)}
 	if cmd.Args == nil {
 		cmd.Args = cli.NoArguments
 	}
@@ -151,7 +151,9 @@ func (o *commandOptions) operator(stderr io.Writer) (*keyrotation.Operator, erro
 	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
 	operator := &keyrotation.Operator{File: ringfile.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
 	if o.gated {
-		gate, err := published.NewGate(o.published.Gate(o.issuer))
+		gate, err := published.NewGate(published.Config{
+			Issuers: o.published.Issuers, Optional: o.published.Optional(o.issuer), JWKSHosts: o.published.JWKSHosts, CAFile: o.published.CAFile,
+		})
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
 		}

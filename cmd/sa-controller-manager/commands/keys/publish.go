@@ -97,11 +97,8 @@ func (o *publishOptions) run(stdout, stderr io.Writer) error {
 		return err
 	}
 	documents := publish.Publisher{Issuer: o.issuer, TakeOver: o.takeOver}
-	for _, text := range o.publishing.Destinations {
-		to, err := publish.Parse(text)
-		if err != nil {
-			return err // Validate has parsed it too
-		}
+	for _, path := range o.publishing.Directories() {
+		to := publish.Directory(path)
 		wrote, err := documents.Pass(to, state.Ring())
 		if err != nil {
 			return fmt.Errorf("publish the keys at %s: %w", to, err)

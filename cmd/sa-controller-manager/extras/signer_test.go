@@ -1,13 +1,14 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package extras
 
 import (
 	"errors"
 	"testing"
 	"time"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
@@ -17,17 +18,14 @@ import (
 
 func TestKeptForSigner(t *testing.T) {
 	t.Parallel()
-	f, err := openFiles(&options.Keys{
-		PrivateKeyFile: testutil.WriteFile(t, "sa.key", testkeys.P256()),
-		VerifyKeyFiles: []string{testutil.WriteFile(t, "old.key", testkeys.P384()), testutil.WriteFile(t, "older.key", testkeys.P521())},
-	}, nil)
-	testutil.Must(t, err)
-	m := &manager{options: options.New(), files: f}
-	if m.keptForSigner() != nil {
-		t.Error("without a socket somebody asks")
+	o := newOptions()
+	o.Keys.PrivateKeyFile = testutil.WriteFile(t, "sa.key", testkeys.P256())
+	o.Keys.VerifyKeyFiles = []string{testutil.WriteFile(t, "old.key", testkeys.P384()), testutil.WriteFile(t, "older.key", testkeys.P521())}
+	e := &extras{}
+	testutil.Must(t, start(t, o, app.Extras{Parts: e.parts}))
+	if len(e.Kept) > 0 {
+		t.Error("without a socket a key file is asked for")
 	}
-	m.options.ExternalSigner.Socket = "/run/signer.sock"
-	kept := m.keptForSigner()
 	for name, tc := range map[string]struct {
 		key  []byte
 		want bool
@@ -37,7 +35,7 @@ func TestKeptForSigner(t *testing.T) {
 		"of the private key file":  {testkeys.P256(), false}, // which will hold another one
 		"of a file that was there": {testkeys.RSA2048(), false},
 	} {
-		if got := kept(keyID(tc.key)); got != tc.want {
+		if got := e.keptForSigner(testkeys.Parse(tc.key).ID()); got != tc.want {
 			t.Errorf("a key %s is kept: %t, want %t", name, got, tc.want)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package app
+package extras
 
 import (
 	"path/filepath"
@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ringfile"
@@ -29,8 +29,10 @@ func TestStartWithARemoteKey(t *testing.T) {
 		controllers []string
 		want        string
 	}{
-		"Good":              {does: func(*signertest.Foreign) {}},
-		"BoundOnly":         {does: noLegacy, want: "--service-account-key-ring: kep740:hsm refuses to sign tokens of Secrets with the active key hsm/1: rotate to another key, or turn off the token controller with --controllers=*,-serviceaccount-token-controller"},
+		"Good": {does: func(*signertest.Foreign) {}},
+		"BoundOnly": {does: noLegacy, want: "--service-account-key-ring: kep740:hsm refuses to sign tokens of Secrets " +
+			"with the active key hsm/1: rotate to another key, " +
+			"or turn off the token controller with --controllers=*,-serviceaccount-token-controller"},
 		"BoundOnlyByIntent": {does: noLegacy, controllers: []string{"*", "-serviceaccount-token-controller"}},
 		"Away":              {does: (*signertest.Foreign).Stop},
 		"RefusesAll": {does: func(f *signertest.Foreign) {
@@ -45,20 +47,16 @@ func TestStartWithARemoteKey(t *testing.T) {
 			key := testkeys.Parse(testkeys.P256()).Public()
 			key.ID = "hsm/1"
 			testutil.Must(t, ring.Init(signing.RemoteKey("hsm", key, nil), nil, time.Now(), rotation.Policy{}))
-			m := &manager{options: options.New()}
+			o := newOptions()
 			if tc.controllers != nil {
-				m.options.Generic.Controllers = tc.controllers
+				o.Generic.Controllers = tc.controllers
 			}
-			testutil.Must(t, m.selectControllers())
-			m.options.Keys.KeyRing = ring.Path()
-			m.options.Keys.KeySockets = testutil.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  hsm: "+dir+"/hsm.sock\n"))
-			var err error
-			m.files, err = openFiles(&m.options.Keys, nil)
-			testutil.Must(t, err)
-			t.Cleanup(m.files.signers.Close)
-			m.ring = signing.NewKeyring(m.files.store.Load())
+			o.Keys.KeyRing = ring.Path()
+			o.Keys.KeySockets = testutil.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  hsm: "+dir+"/hsm.sock\n"))
 			tc.does(foreign)
-			err = m.checkLegacySigner(t.Context())
+			e := &extras{}
+			err := start(t, o, app.Extras{OpenKeys: e.openRing, Parts: e.parts})
+			t.Cleanup(e.signers.Close)
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
@@ -68,4 +66,22 @@ func TestStartWithARemoteKey(t *testing.T) {
 
 func noLegacy(f *signertest.Foreign) {
 	f.Set(func(b *signertest.Behaviour) { b.NoLegacy = true })
+}
+
+// TestOpenKeyRing is about the start of the manager.
+func TestOpenKeyRing(t *testing.T) {
+	t.Parallel()
+	ring := filepath.Join(t.TempDir(), "ring.json")
+	o, e := newOptions(), &extras{}
+	o.Keys.KeyRing = ring
+	plugged := app.Extras{OpenKeys: e.openRing, Parts: e.parts}
+	err := start(t, o, plugged)
+	if err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	testutil.Must(t, ringfile.At(ring).Init(testkeys.Parse(testkeys.P256()), nil, time.Now(), rotation.Policy{}))
+	testutil.Must(t, start(t, o, plugged))
+	if got := e.Keyring.Ring(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || got.Generation() != 1 {
+		t.Errorf("%v signs, generation %d", got.Active(), got.Generation())
+	}
 }

@@ -1,0 +1,103 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package app
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/admission/registration"
+	podadmission "sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/signing"
+)
+
+// Phase says when a part starts; it then runs until the process stops.
+type Phase int
+
+// The phases in their order. Parts stop in the reverse order.
+const (
+	Early     Phase = iota // before there is a kubeconfig
+	AtOnce                 // kube-apiserver may need it in order to start
+	Connected              // once the API server answers
+	Synced                 // once the caches are filled too
+	Leading                // as Synced, but only while this process leads
+)
+
+// Part is a part that the process runs, or whose health it reports.
+type Part struct {
+	// Name is also the name of the health check.
+	Name  string
+	Phase Phase
+	// Build sets Run and Check, or neither if the flags disable the part.
+	Build func(*Part) error
+	Run   func(ctx context.Context) error
+	// Check is a check of /readyz. It returns at once, without a request.
+	Check func() (detail string, err error)
+}
+
+// Extras are what the manager does besides its core, which imports nothing of them.
+type Extras struct {
+	// OpenKeys opens the key store, nil for that of --service-account-private-key-file.
+	OpenKeys func(ctx context.Context, h *Host) (signing.Store, error)
+	// UsesKeys is set if an extra uses keys although the token controller does not run.
+	UsesKeys bool
+	// Parts returns rows of the table of parts. They are built after those of the core.
+	Parts func(h *Host) []Part
+}
+
+// Host is what the parts have in common. Parts of the phase Early are built when only the options and
+// the keys are there.
+type Host struct {
+	Options     *options.Options
+	Controllers options.ControllerSet
+	Logger      logr.Logger
+	Registry    metrics.KubeRegistry
+	// Process is the object that Events about this process regard.
+	Process *corev1.ObjectReference
+
+	// Keyring is nil if nothing uses keys.
+	Keyring *signing.Keyring
+	// Signs guards every token. Fills guards those of Secrets, which do not expire.
+	Signs, Fills *signing.Guard
+
+	Clients
+
+	Informers *informers.Informers
+	Recorder  *events.Recorder
+	Loops     *reconcile.Metrics
+	// Each of these is nil if the flags disable its part.
+	Permissions *permissions.Watcher
+	Probe       *keyprobe.Activator
+	PodConfig   *podadmission.Config
+
+	// What follows is called by the core. Parts add to it when they are built.
+
+	// OnRing is called after the key store has changed.
+	OnRing []func(context.Context)
+	// OnProven is called when kube-apiserver has accepted another key than before.
+	OnProven []func()
+	// Kept reports whether a key verifies after a restart too; all of them must.
+	Kept []func(keyID string) bool
+	// OnRegistration is called with each new state of the webhook registration.
+	OnRegistration []func(registration.State)
+
+	files *files
+}
+
+// SignsLegacyTokens reports whether the token controller runs.
+func (h *Host) SignsLegacyTokens() bool {
+	return h.Controllers.Enabled(options.ServiceAccountTokenController) && h.files.store != nil
+}
+
+// VerifyOnly returns the keys of the verification key files.
+func (h *Host) VerifyOnly() []signing.PublicKey { return h.files.publicKeys() }

@@ -1,0 +1,57 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package extras plugs into the manager what it does besides its core: a key ring and the processes
+// that have keys of it, the external signer of kube-apiserver, publishing, re-issue, rotation, and the
+// scan for Pods that the webhook has missed. It turns flags into parts.
+//
+// Package app and everything else of the core import nothing of this package and of what it uses, so
+// that a plain key file needs none of it (test/verify/imports.sh has the list).
+package extras
+
+import (
+	"sa-controller-manager/cmd/sa-controller-manager/app"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/keypublisher"
+	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/remote"
+)
+
+// extras are the parts that others use, in the order of the table; nil if the flags disable them.
+type extras struct {
+	*app.Host
+
+	store       signing.Store // of a key ring
+	signers     *remote.Client
+	metrics     *tokenreissue.Metrics
+	consistency *tokenreissue.RingConsistency
+	publisher   *keypublisher.Publisher
+}
+
+// New returns the extras that o enables.
+func New(o *options.Options) app.Extras {
+	e := &extras{}
+	plugged := app.Extras{
+		UsesKeys: o.ExternalSigner.Socket != "" || len(o.Publishing.Destinations) > 0,
+		Parts:    e.parts,
+	}
+	if o.Keys.Store().Rotates {
+		plugged.OpenKeys = e.openRing
+	}
+	return plugged
+}
+
+// parts returns the rows of the extras. They are built in this order: each one after those that it uses.
+func (e *extras) parts(h *app.Host) []app.Part {
+	e.Host = h
+	return []app.Part{
+		{Name: "external-signer", Phase: app.Early, Build: e.buildSigner},
+		{Name: "key-backends", Phase: app.AtOnce, Build: e.buildBackends},
+		{Name: "key-ring", Phase: app.Synced, Build: e.buildRing},
+		{Name: "published-files", Phase: app.AtOnce, Build: e.buildPublisher},
+		{Name: "token-reissue", Phase: app.Leading, Build: e.buildReissue},
+		{Name: "key-rotation", Phase: app.Leading, Build: e.buildRotation},
+		{Name: "webhook-missed-pods", Phase: app.Leading, Build: e.buildPodScan},
+	}
+}

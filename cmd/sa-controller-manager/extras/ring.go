@@ -1,0 +1,176 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package extras
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/reload"
+	"sa-controller-manager/signing/remote"
+	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/tokens"
+)
+
+// openRing opens the key ring file. It refuses a ring whose keys cannot sign because it is not known
+// where their sockets are. One that does not answer yet is no error: kube-apiserver needs the
+// verification keys first.
+func (e *extras) openRing(ctx context.Context, h *app.Host) (signing.Store, error) {
+	e.Host = h
+	o := &h.Options.Keys
+	sockets := func() remote.Sockets { return nil }
+	if o.KeySockets != "" {
+		file, err := app.Follow(h, options.KeySocketsFlag, o.KeySockets, remote.ParseSockets)
+		if err != nil {
+			return nil, err
+		}
+		sockets = file.Get
+	}
+	e.signers = remote.NewClient(sockets, remote.NewMetrics(h.Registry.MustRegister))
+	store, err := ringfile.Open(o.KeyRing, e.signers.Sign, reload.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", options.KeyRingFlag, err)
+	}
+	if err := sockets().Check(store.Load()); err != nil {
+		return nil, err
+	}
+	e.store = store
+	return store, e.checkLegacySigner(ctx, store.Load().Active())
+}
+
+// checkLegacySigner refuses an active key whose process signs, but not the tokens that the token controller
+// has to write. Whether a process that is away would is unknown, and the start must not wait for it.
+func (e *extras) checkLegacySigner(ctx context.Context, key *signing.PrivateKey) error {
+	if !e.Controllers.Enabled(options.ServiceAccountTokenController) {
+		return nil
+	}
+	if key == nil || key.Signer() == "" || tokens.TrySigner(ctx, key, e.Options.Keys.Issuer()) != nil {
+		return nil //nolint:nilerr // it may come back
+	}
+	if refused, ok := errors.AsType[*signing.UnavailableError](tokens.TryLegacySigner(ctx, key)); !ok || !refused.Refused {
+		return nil
+	}
+	return fmt.Errorf("--%s: %s refuses to sign tokens of Secrets with the active key %s: rotate to another key, "+
+		"or turn off the token controller with --controllers=*,-%s",
+		options.KeyRingFlag, key.Signer(), key.ID(), options.ServiceAccountTokenController)
+}
+
+// buildBackends follows the processes that have keys of the ring. Its check never fails: while one is
+// away, all keys verify.
+func (e *extras) buildBackends(p *app.Part) error {
+	if e.Keyring == nil || e.signers == nil {
+		return nil
+	}
+	p.Run = func(ctx context.Context) error {
+		defer e.signers.Close()
+		e.signers.Watch(ctx, remote.Watch{
+			Ring: e.Keyring.Ring,
+			Probe: func(ctx context.Context, key *signing.PrivateKey) error {
+				return tokens.TrySigner(ctx, key, e.Options.Keys.Issuer())
+			},
+			Away: func(key *signing.PrivateKey, reason string) {
+				e.Recorder.Warn(e.Process, "SigningKeyAway", fmt.Sprintf("%s does not sign with key %q, so no token is issued: %s",
+					key.Signer(), key.ID(), reason))
+			},
+			Back: func(key *signing.PrivateKey) {
+				e.Recorder.Normal(e.Process, "SigningKeyBack", fmt.Sprintf("%s signs again with key %q", key.Signer(), key.ID()))
+			},
+			Unpinned: func(key *signing.PrivateKey, ids []string) {
+				e.Recorder.Warn(e.Process, "UnpinnedKey", fmt.Sprintf("%s lists keys that the key ring does not have (%s): "+
+					"tokens that it signs with them are refused, so rotate to them first", key.Signer(), strings.Join(ids, ", ")))
+			},
+		})
+		return nil
+	}
+	p.Check = func() (string, error) { return e.signers.Status(e.Keyring.Ring()), nil }
+	return nil
+}
+
+// buildRing shows the ring in use, publishes it for the other replicas, and lets no key sign that
+// theirs forbid.
+func (e *extras) buildRing(p *app.Part) error {
+	if e.Keyring == nil || e.signers == nil {
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find the name of this host: %w", err)
+	}
+	e.metrics = tokenreissue.NewMetrics(e.Registry.MustRegister)
+	e.consistency = tokenreissue.NewRingConsistency(tokenreissue.RingConsistencyConfig{
+		Client:    e.Client,
+		Informers: e.Informers,
+		Ring:      e.Keyring,
+		Host:      host,
+		Signer:    e.Options.ExternalSigner.Socket != "",
+		Recorder:  e.Recorder,
+		Process:   e.Process,
+		Metrics:   e.metrics,
+		Loops:     e.Loops,
+	})
+	e.Signs.Add(e.consistency.MaySign)
+	e.Fills.Add(e.consistency.MayFill)
+	e.registerRingMetrics()
+	e.showRing(context.Background())
+	e.OnRing = append(e.OnRing, e.showRing, func(context.Context) { e.consistency.RingChanged() })
+	p.Run = e.consistency.Run
+	p.Check = func() (string, error) { return e.consistency.Status(), nil }
+	return nil
+}
+
+// showRing says which generation is in use.
+func (e *extras) showRing(context.Context) {
+	ring := e.Keyring.Ring()
+	e.Logger.Info("Took the keys of the ring", "generation", ring.Generation(), "signs", ring.ActiveID(), "status", e.store.Status().Detail)
+}
+
+func (e *extras) registerRingMetrics() {
+	e.Registry.RawMustRegister(
+		metrics.NewGaugeFunc(&metrics.GaugeOpts{
+			Name: "sacm_key_ring_generation",
+			Help: "Generation of the key ring file that is in use.",
+		}, func() float64 { return float64(e.Keyring.Ring().Generation()) }),
+		metrics.NewGaugeFunc(&metrics.GaugeOpts{
+			Name: "sacm_signing_key_activated_timestamp_seconds",
+			Help: "When the active key of the key ring file became active, in seconds since 1970.",
+		}, func() float64 { return float64(e.Keyring.Ring().Past().ActivatedAt.Unix()) }),
+	)
+}
+
+// buildReissue builds the controller that re-issues token Secrets after a rotation.
+func (e *extras) buildReissue(p *app.Part) error {
+	o := e.Options
+	if e.consistency == nil || !e.SignsLegacyTokens() {
+		return nil
+	}
+	off := o.Reissue.TokenSecrets == options.ReissueOff
+	if off {
+		e.Logger.Info("Not re-issuing token Secrets after a rotation because of --reissue-token-secrets=off")
+	}
+	reissuer := tokenreissue.New(tokenreissue.Config{
+		Client:     e.Client,
+		Informers:  e.Informers,
+		Ring:       e.Keyring,
+		MayReissue: e.consistency.MayReissue,
+		Confirmed:  e.Probe.Confirmed,
+		Recorder:   e.Recorder,
+		Metrics:    e.metrics,
+		Loops:      e.Loops,
+		Off:        off,
+		Auto:       o.Tokens.TokenSecrets == options.TokenSecretsAuto,
+	})
+	e.OnRing = append(e.OnRing, func(context.Context) { reissuer.RingChanged() })
+	e.OnProven = append(e.OnProven, reissuer.RingChanged)
+	p.Run = reissuer.Run
+	return nil
+}

@@ -31,14 +31,15 @@ func newAuthentication() Authentication {
 // AddFlags binds the group to fs.
 func (o *Authentication) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "authentication-kubeconfig", o.Kubeconfig,
-		"Kubeconfig `file` for the API server that reviews the tokens of clients (create tokenreviews). Without it the in-cluster "+
-			"configuration is used; without that, tokens are not accepted and no CA is looked up.")
+		"Kubeconfig `file` for the API server that reviews the tokens of clients (create tokenreviews). "+
+			"Without it the in-cluster configuration is used; without that, tokens are not accepted and no CA is looked up.")
 	fs.BoolVar(&o.SkipLookup, "authentication-skip-lookup", o.SkipLookup,
 		"Do not read a CA file that is not given from the ConfigMap kube-system/extension-apiserver-authentication. "+
 			"Otherwise it is read again until that succeeds.")
 	fs.DurationVar(&o.CacheTTL, "authentication-token-webhook-cache-ttl", o.CacheTTL, "How long the review of a token is cached.")
 	fs.StringVar(&o.ClientCAFile, "client-ca-file", o.ClientCAFile,
-		"PEM `file` with the CA of client certificates, whose common name is the user and whose organizations are the groups. The file is reloaded when it changes.")
+		"PEM `file` with the CA of client certificates, whose common name is the user and whose organizations are the groups. "+
+			"The file is reloaded when it changes.")
 	addRequestHeaderFlags(&o.RequestHeader, fs)
 
 	SetOrigin(fs, asKCM, "authentication-kubeconfig", "authentication-skip-lookup", "authentication-token-webhook-cache-ttl", "client-ca-file")
@@ -50,9 +51,11 @@ func addRequestHeaderFlags(o *settings.RequestHeader, fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.AllowedNames, "requestheader-allowed-names", o.AllowedNames,
 		"Common `names` of the certificates of these proxies. Empty means any certificate of the CA.")
 	fs.StringSliceVar(&o.UsernameHeaders, "requestheader-username-headers", o.UsernameHeaders, "`Headers` with the user name.")
-	fs.StringSliceVar(&o.UIDHeaders, "requestheader-uid-headers", o.UIDHeaders, "`Headers` with the UID of the user. X-Remote-Uid must be one of them.")
+	fs.StringSliceVar(&o.UIDHeaders, "requestheader-uid-headers", o.UIDHeaders,
+		"`Headers` with the UID of the user. X-Remote-Uid must be one of them.")
 	fs.StringSliceVar(&o.GroupHeaders, "requestheader-group-headers", o.GroupHeaders, "`Headers` with the groups of the user.")
-	fs.StringSliceVar(&o.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", o.ExtraHeaderPrefixes, "`Prefixes` of the headers with extra attributes of the user.")
+	fs.StringSliceVar(&o.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", o.ExtraHeaderPrefixes,
+		"`Prefixes` of the headers with extra attributes of the user.")
 
 	SetOrigin(fs, asKCM, "requestheader-client-ca-file", "requestheader-allowed-names", "requestheader-username-headers",
 		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix")

@@ -27,8 +27,11 @@ func TestIgnoredFlags(t *testing.T) {
 			args:   []string{"--allocate-node-cidrs", "--cluster-name=kind"},
 			given:  []string{"allocate-node-cidrs", "cluster-name"},
 		},
-		"Twice":      {args: []string{"--cluster-name=a", "--cluster-name=b"}, given: []string{"cluster-name"}},
-		"Deprecated": {reason: "KCM takes it and does not show it", args: []string{"--allow-untagged-cloud"}, given: []string{"allow-untagged-cloud"}},
+		"Twice": {args: []string{"--cluster-name=a", "--cluster-name=b"}, given: []string{"cluster-name"}},
+		"Deprecated": {
+			reason: "KCM takes it and does not show it",
+			args:   []string{"--allow-untagged-cloud"}, given: []string{"allow-untagged-cloud"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

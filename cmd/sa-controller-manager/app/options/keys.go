@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/pflag"
@@ -70,12 +71,14 @@ func (o *Keys) Issuer() string {
 func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PrivateKeyFile, PrivateKeyFileFlag, o.PrivateKeyFile,
 		"PEM `file` with the private RSA or ECDSA key that signs ServiceAccount tokens. "+
-			"Without it and --service-account-key-ring, no tokens are signed and the token controller does not run. The file is reloaded when it changes; a new key signs once the API server accepts a token that it has signed.")
+			"Without it and --service-account-key-ring, no tokens are signed and the token controller does not run. "+
+			"The file is reloaded when it changes; a new key signs once the API server accepts a token that it has signed.")
 	fs.StringVar(&o.KeyRing, KeyRingFlag, o.KeyRing,
 		"Key ring `file` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
 			"Its active key signs, and all its keys verify. The file is reloaded when it is replaced, so a container must mount its directory.")
 	fs.StringVar(&o.KeySockets, KeySocketsFlag, o.KeySockets,
-		"YAML `file` with the unix sockets of processes that have keys of --service-account-key-ring (kep740:NAME): schemaVersion 1, and sockets with a path for each NAME. "+
+		"YAML `file` with the unix sockets of processes that have keys of --service-account-key-ring (kep740:NAME): "+
+			"schemaVersion 1, and sockets with a path for each NAME. "+
 			"The file is reloaded when it changes.")
 	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
 		"PEM `file` with additional RSA or ECDSA keys, public or private, that verify tokens and never sign. "+
@@ -145,4 +148,29 @@ func issuerProblem(issuer string) string {
 		return fmt.Sprintf("contains a ':' and so must be a valid URL: %v", err)
 	}
 	return ""
+}
+
+// RootCA has the flags of the root CA publisher. The file itself is a flag of Keys.
+type RootCA struct {
+	// Overlap is how long a previous root CA is published beside its successor.
+	Overlap time.Duration
+}
+
+func newRootCA() RootCA {
+	return RootCA{Overlap: time.Hour}
+}
+
+// AddFlags binds the group to fs.
+func (o *RootCA) AddFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.Overlap, "root-ca-overlap", o.Overlap,
+		"How long a root CA that was removed from the file is published beside the new one, in every kube-root-ca.crt and token Secret. "+
+			"0 removes it at once, as a compromised CA needs.")
+	SetOrigin(fs, ours, "root-ca-overlap")
+}
+
+// Validate returns every problem of the group.
+func (o *RootCA) Validate() []error {
+	var p Problems
+	p.NotNegative("root-ca-overlap", o.Overlap)
+	return p
 }

@@ -140,7 +140,8 @@ func (o *Options) Validate() []error {
 		p = append(p, g.Validate()...)
 	}
 	if elsewhere := o.Admission.Selection.Elsewhere(); o.Ignored.Strict && len(elsewhere) > 0 {
-		p = append(p, fmt.Errorf("the admission plugins %s run in kube-apiserver, and --strict-flags refuses their names", strings.Join(elsewhere, ", ")))
+		names := strings.Join(elsewhere, ", ")
+		p = append(p, fmt.Errorf("the admission plugins %s run in kube-apiserver, and --strict-flags refuses their names", names))
 	}
 	if o.Webhook.Registration == RegistrationStatic && o.Connection.Kubeconfig == "" && o.Connection.Master == "" {
 		p.Add("webhook-registration", string(RegistrationStatic), "needs --kubeconfig with the address of this host's own kube-apiserver; "+
@@ -148,7 +149,8 @@ func (o *Options) Validate() []error {
 	}
 	p = append(p, o.validateSigner()...)
 	p = append(p, o.validateRotation()...)
-	if set, err := ParseControllers(o.Generic.Controllers); o.Tokens.AccountTemplate != "" && err == nil && !set.Enabled(ServiceAccountController) {
+	set, err := ParseControllers(o.Generic.Controllers)
+	if o.Tokens.AccountTemplate != "" && err == nil && !set.Enabled(ServiceAccountController) {
 		p.Add(AccountTemplateFlag, o.Tokens.AccountTemplate, "needs "+ServiceAccountController+" in --controllers: accounts are created by it")
 	}
 	return append(p, o.Publishing.ValidateFor(&o.Keys)...)

@@ -39,17 +39,21 @@ func NewRotation() Rotation {
 // AddFlags binds the group to fs.
 func (o *Rotation) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Every, RotateEveryFlag, o.Every,
-		"Rotate to a new signing key this often, such as 2160h: the leader takes the steps of \"keys rotate\" and \"keys prune\", each only if its proof holds. "+
+		"Rotate to a new signing key this often, such as 2160h: "+
+			"the leader takes the steps of \"keys rotate\" and \"keys prune\", each only if its proof holds. "+
 			"0 leaves them to you. Needs --service-account-key-ring and --external-signer-socket, and one control-plane node.")
-	fs.StringVar(&o.Algorithm, "rotate-algorithm", o.Algorithm, "Kind of the new keys of --rotate-every; that of the present one if not given.")
+	fs.StringVar(&o.Algorithm, "rotate-algorithm", o.Algorithm,
+		"Kind of the new keys of --rotate-every; that of the present one if not given.")
 	fs.StringSliceVar(&o.Keys, "rotate-key", o.Keys,
-		"One `kep740:NAME` for each process with a new key for --rotate-every, instead of having keys made. The first one whose key was not used yet is taken.")
+		"One `kep740:NAME` for each process with a new key for --rotate-every, instead of having keys made. "+
+			"The first one whose key was not used yet is taken.")
 	fs.DurationVar(&o.Policy.CacheAge, "cache-age", o.Policy.CacheAge,
 		"With --rotate-every, how long a new key is published before it may sign: the greatest age of a cached copy of the key set.")
 	fs.DurationVar(&o.Policy.HoldDown, "hold-down", o.Policy.HoldDown,
 		"With --rotate-every, how long a key is kept at least after it stopped signing, so that it can be rolled back to.")
 	fs.DurationVar(&o.Policy.TokenLifetime, "longest-token-lifetime", o.Policy.TokenLifetime,
-		"With --rotate-every, how long a key is kept after it stopped signing because its bound tokens may live. Less than --external-signer-max-token-expiration breaks tokens.")
+		"With --rotate-every, how long a key is kept after it stopped signing because its bound tokens may live. "+
+			"Less than --external-signer-max-token-expiration breaks tokens.")
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })
 }
 
@@ -64,7 +68,8 @@ func (o *Rotation) Validate() []error {
 		return p
 	}
 	if least := o.Policy.CacheAge + o.Policy.HoldDown; o.Every < max(least, time.Second) {
-		p.Add(RotateEveryFlag, o.Every, fmt.Sprintf("must be at least --cache-age and --hold-down together (%s), so that a rotation can be seen and rolled back before the next one", least))
+		p.Add(RotateEveryFlag, o.Every, fmt.Sprintf("must be at least --cache-age and --hold-down together (%s), "+
+			"so that a rotation can be seen and rolled back before the next one", least))
 	}
 	if o.Algorithm != "" {
 		p.OneOf("rotate-algorithm", o.Algorithm, signing.KeyKinds()...)

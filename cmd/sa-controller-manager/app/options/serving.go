@@ -64,7 +64,8 @@ func addTLSFlags(o *settings.TLS, fs *pflag.FlagSet) {
 		"Cipher suites for TLS 1.2 and below, by their names in Go. By default Go chooses. Preferred: "+
 			strings.Join(cliflag.PreferredTLSCipherNames(), ", ")+". Insecure: "+strings.Join(cliflag.InsecureTLSCipherNames(), ", ")+".")
 	fs.StringVar(&o.MinVersion, "tls-min-version", o.MinVersion,
-		"Minimum TLS `version`: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+". By default VersionTLS12, which is also the lowest version of the webhook's port.")
+		"Minimum TLS `version`: "+strings.Join(cliflag.TLSPossibleVersions(), ", ")+". "+
+			"By default VersionTLS12, which is also the lowest version of the webhook's port.")
 	fs.Int32SliceVar(&o.CurvePreferences, "tls-curve-preferences", o.CurvePreferences,
 		"Key exchange mechanisms, as `numbers` of Go's crypto/tls.CurveID. By default Go chooses.")
 

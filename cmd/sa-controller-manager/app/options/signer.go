@@ -65,9 +65,11 @@ func (o *Signer) AddFlags(fs *pflag.FlagSet) {
 		"Path of a unix `socket` for the external signer of kube-apiserver (KEP-740), whose flag --service-account-signing-endpoint names it. "+
 			"Needs --service-account-key-ring or --service-account-private-key-file, and --service-account-issuer.")
 	fs.UintSliceVar(&o.AllowedUIDs, "external-signer-allowed-uids", o.AllowedUIDs,
-		"`User IDs` of processes that may use --external-signer-socket. The default is root and the user of this process. A process that may use it can get a token of any account.")
+		"`User IDs` of processes that may use --external-signer-socket. The default is root and the user of this process. "+
+			"A process that may use it can get a token of any account.")
 	fs.DurationVar(&o.MaxTokenExpiration, "external-signer-max-token-expiration", o.MaxTokenExpiration,
-		"Longest lifetime of a token that is signed on --external-signer-socket, in whole seconds from 10m. kube-apiserver shortens longer requests to it, "+
+		"Longest lifetime of a token that is signed on --external-signer-socket, in whole seconds from 10m. "+
+			"kube-apiserver shortens longer requests to it, "+
 			"and does not start if its --service-account-max-token-expiration is longer.")
 	fs.DurationVar(&o.RefreshHint, "external-signer-refresh-hint", o.RefreshHint,
 		"How often kube-apiserver should fetch the keys, in whole seconds. After that its JWKS has a new key, and it refuses a removed one.")
@@ -107,7 +109,8 @@ func (o *Options) validateSigner() []error {
 	}
 	var p Problems
 	if o.Keys.Store() == (KeyStore{}) {
-		p.Add("external-signer-socket", o.ExternalSigner.Socket, "needs a key to sign with: give --service-account-key-ring or --service-account-private-key-file")
+		p.Add("external-signer-socket", o.ExternalSigner.Socket,
+			"needs a key to sign with: give --service-account-key-ring or --service-account-private-key-file")
 	}
 	if o.Keys.Issuer() == "" {
 		p.Add("external-signer-socket", o.ExternalSigner.Socket,

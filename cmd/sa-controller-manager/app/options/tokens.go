@@ -153,3 +153,72 @@ func (o *Tokens) validateServiceAccounts() []error {
 	}
 	return p
 }
+
+// Cleaner has the flags of the legacy token cleaner.
+type Cleaner struct {
+	// Period is how long a token must be unused before it is marked invalid, and
+	// how long it must have been invalid before its Secret is deleted.
+	Period time.Duration
+	// DryRun reports changes instead of making them.
+	DryRun bool
+}
+
+func newCleaner() Cleaner {
+	return Cleaner{Period: 365 * 24 * time.Hour}
+}
+
+// AddFlags binds the group to fs.
+func (o *Cleaner) AddFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.Period, "legacy-service-account-token-clean-up-period", o.Period,
+		"How long the token of a Secret must be unused before it is marked invalid, and how long it must have been invalid before the "+
+			"Secret is deleted, in whole days. Secrets that a Pod uses are kept.")
+	fs.BoolVar(&o.DryRun, "legacy-token-clean-up-dry-run", o.DryRun,
+		"Report in log, Events and metrics which legacy tokens would be marked invalid or deleted, and change nothing.")
+
+	SetOrigin(fs, asKCM, "legacy-service-account-token-clean-up-period")
+	SetOrigin(fs, ours, "legacy-token-clean-up-dry-run")
+}
+
+// Validate returns every problem of the group. KCM does not start with a period that is not
+// positive, either (NewLegacySATokenCleaner in pkg/controller/serviceaccount).
+func (o *Cleaner) Validate() []error {
+	var p Problems
+	p.Positive("legacy-service-account-token-clean-up-period", o.Period)
+	return p
+}
+
+// ReissueMode defines what happens to token Secrets whose key is retired.
+type ReissueMode string
+
+const (
+	// ReissueSideBySide creates a successor of each Secret that a token controller created.
+	ReissueSideBySide ReissueMode = "side-by-side"
+	// ReissueOff keeps all of them.
+	ReissueOff ReissueMode = "off"
+)
+
+// Reissue has the flags of the re-issue of token Secrets after a rotation.
+type Reissue struct {
+	// TokenSecrets is the mode.
+	TokenSecrets ReissueMode
+}
+
+func newReissue() Reissue {
+	return Reissue{TokenSecrets: ReissueSideBySide}
+}
+
+// AddFlags binds the group to fs.
+func (o *Reissue) AddFlags(fs *pflag.FlagSet) {
+	fs.StringVar((*string)(&o.TokenSecrets), "reissue-token-secrets", string(o.TokenSecrets),
+		"How to re-issue token Secrets whose key --service-account-key-ring has retired. \"side-by-side\": those that a token controller "+
+			"has created get a successor; the annotation sa-controller-manager/reissue asks for side-by-side or never. "+
+			"\"off\": re-issue none.")
+	SetOrigin(fs, ours, "reissue-token-secrets")
+}
+
+// Validate returns every problem of the group.
+func (o *Reissue) Validate() []error {
+	var p Problems
+	p.OneOf("reissue-token-secrets", string(o.TokenSecrets), string(ReissueSideBySide), string(ReissueOff))
+	return p
+}

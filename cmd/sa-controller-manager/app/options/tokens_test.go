@@ -18,12 +18,15 @@ func TestAutoExcluded(t *testing.T) {
 		args   []string
 		want   []string
 	}{
-		"Default":            {want: []string{"kube-system", "kube-public", "kube-node-lease"}},
-		"Given":              {args: []string{"--token-secrets-excluded-namespaces=kube-system,infra"}, want: []string{"kube-system", "infra"}},
-		"GivenEmpty":         {args: []string{"--token-secrets-excluded-namespaces="}, want: []string{}},
-		"PodsNeedThem":       {reason: "Pods of the control plane mount them, too", args: []string{"--pod-token=secret"}},
-		"GivenWithPodToken":  {args: []string{"--pod-token=secret", "--token-secrets-excluded-namespaces=infra"}, want: []string{"infra"}},
-		"GivenAsTheyAre":     {args: []string{"--pod-token=secret", "--token-secrets-excluded-namespaces=kube-system,kube-public,kube-node-lease"}, want: []string{"kube-system", "kube-public", "kube-node-lease"}},
+		"Default":           {want: []string{"kube-system", "kube-public", "kube-node-lease"}},
+		"Given":             {args: []string{"--token-secrets-excluded-namespaces=kube-system,infra"}, want: []string{"kube-system", "infra"}},
+		"GivenEmpty":        {args: []string{"--token-secrets-excluded-namespaces="}, want: []string{}},
+		"PodsNeedThem":      {reason: "Pods of the control plane mount them, too", args: []string{"--pod-token=secret"}},
+		"GivenWithPodToken": {args: []string{"--pod-token=secret", "--token-secrets-excluded-namespaces=infra"}, want: []string{"infra"}},
+		"GivenAsTheyAre": {
+			args: []string{"--pod-token=secret", "--token-secrets-excluded-namespaces=kube-system,kube-public,kube-node-lease"},
+			want: []string{"kube-system", "kube-public", "kube-node-lease"},
+		},
 		"PodsAreProjected":   {args: []string{"--pod-token=projected"}, want: []string{"kube-system", "kube-public", "kube-node-lease"}},
 		"WordsAsUnderscores": {args: []string{"--token_secrets_excluded_namespaces=infra", "--pod_token=secret"}, want: []string{"infra"}},
 	}

@@ -109,24 +109,43 @@ func (o *Webhook) AwaitsHosts() bool {
 // AddFlags binds the group to fs.
 func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Port, "webhook-port", o.Port, "HTTPS port of the admission webhook: /mutate, /validate and /readyz. 0 disables the webhook.")
-	fs.IPVar(&o.BindAddress, "webhook-bind-address", o.BindAddress, "`IP` address of the webhook port. The default is 127.0.0.1, or 0.0.0.0 with --webhook-registration=service.")
-	fs.StringVar(&o.CertFile, "webhook-tls-cert-file", o.CertFile, "PEM `file` with the webhook's serving certificate, reloaded when it changes. Without it, all replicas get certificates of a serving CA in a Secret.")
+	fs.IPVar(&o.BindAddress, "webhook-bind-address", o.BindAddress,
+		"`IP` address of the webhook port. The default is 127.0.0.1, or 0.0.0.0 with --webhook-registration=service.")
+	fs.StringVar(&o.CertFile, "webhook-tls-cert-file", o.CertFile,
+		"PEM `file` with the webhook's serving certificate, reloaded when it changes. "+
+			"Without it, all replicas get certificates of a serving CA in a Secret.")
 	fs.StringVar(&o.KeyFile, "webhook-tls-private-key-file", o.KeyFile, "PEM `file` with the private key of --webhook-tls-cert-file.")
-	fs.DurationVar(&o.CAOverlap, "webhook-tls-ca-overlap", o.CAOverlap, "With --webhook-tls-cert-file and --webhook-registration=url, service or static: how long the caBundle keeps a CA that was removed from the file. Replace the files of all replicas within that time.")
-	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile, "PEM `file` with the CAs of the API server's client certificate. With it, only clients with a certificate of one of these CAs may call the webhook; --webhook-client-allowed-names restricts them further.")
-	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames, "Allowed common names of client certificates with --webhook-client-ca-file. Empty means any.")
-	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration), "How the webhook is registered with the API server. \"none\": not by this process. \"url\", \"service\": the leader keeps the two webhook configurations, with a URL or a Service. \"static\": every replica keeps them as files for the kube-apiserver of its own host.")
-	fs.StringVar(&o.StaticDir, "static-registration-dir", o.StaticDir, "With --webhook-registration=static: the absolute path of a `directory` for the files. The MutatingAdmissionWebhook and ValidatingAdmissionWebhook of kube-apiserver read its subdirectories mutating and validating; the serving CA of this host is beside them. With url or service: the files there are removed a minute after the API has the webhook configurations.")
+	fs.DurationVar(&o.CAOverlap, "webhook-tls-ca-overlap", o.CAOverlap,
+		"With --webhook-tls-cert-file and --webhook-registration=url, service or static: "+
+			"how long the caBundle keeps a CA that was removed from the file. Replace the files of all replicas within that time.")
+	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile,
+		"PEM `file` with the CAs of the API server's client certificate. With it, only clients with a certificate of one of these CAs may call "+
+			"the webhook; --webhook-client-allowed-names restricts them further.")
+	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames,
+		"Allowed common names of client certificates with --webhook-client-ca-file. Empty means any.")
+	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration),
+		"How the webhook is registered with the API server. \"none\": not by this process. \"url\", \"service\": the leader keeps the two "+
+			"webhook configurations, with a URL or a Service. \"static\": every replica keeps them as files for the kube-apiserver of its own host.")
+	fs.StringVar(&o.StaticDir, "static-registration-dir", o.StaticDir,
+		"With --webhook-registration=static: the absolute path of a `directory` for the files. The MutatingAdmissionWebhook and "+
+			"ValidatingAdmissionWebhook of kube-apiserver read its subdirectories mutating and validating; the serving CA of this host is beside "+
+			"them. With url or service: the files there are removed a minute after the API has the webhook configurations.")
 	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost, "Host of the URL with --webhook-registration=url or static.")
-	fs.BoolVar(&o.AwaitHosts, "webhook-await-hosts", o.AwaitHosts, "With --webhook-registration=url and a loopback address: bind the webhook only when a replica runs on the host of every kube-apiserver that has an identity Lease in kube-system.")
+	fs.BoolVar(&o.AwaitHosts, "webhook-await-hosts", o.AwaitHosts,
+		"With --webhook-registration=url and a loopback address: "+
+			"bind the webhook only when a replica runs on the host of every kube-apiserver that has an identity Lease in kube-system.")
 	fs.StringVar(&o.ServiceName, "webhook-service-name", o.ServiceName, "Name of the Service with --webhook-registration=service.")
 	fs.StringVar(&o.ServiceNamespace, "webhook-service-namespace", o.ServiceNamespace, "Namespace of --webhook-service-name.")
 	fs.StringVar(&o.FailurePolicy, "webhook-failure-policy", o.FailurePolicy, "Failure policy of the webhook: \"Fail\" or \"Ignore\".")
 	fs.DurationVar(&o.Timeout, "webhook-timeout", o.Timeout, "Timeout of calls of the webhook, in whole seconds from 1s to 30s.")
 	fs.BoolVar(&o.AllowBroadRules, "webhook-allow-broad-rules", o.AllowBroadRules, "Allow admission plugins that handle every kind of object.")
-	fs.StringSliceVar(&o.ExcludedNamespaces, "webhook-excluded-namespaces", o.ExcludedNamespaces, "Namespaces without the webhook. Pods there get no account, token or image pull secret from it. Use it for the namespace of this program.")
-	fs.IntVar(&o.MaxInFlight, "webhook-max-in-flight", o.MaxInFlight, "Limit of concurrent admission requests. Further ones get the status 429.")
-	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay, "How long the webhook serves requests on shutdown, after /readyz has begun to fail.")
+	fs.StringSliceVar(&o.ExcludedNamespaces, "webhook-excluded-namespaces", o.ExcludedNamespaces,
+		"Namespaces without the webhook. Pods there get no account, token or image pull secret from it. "+
+			"Use it for the namespace of this program.")
+	fs.IntVar(&o.MaxInFlight, "webhook-max-in-flight", o.MaxInFlight,
+		"Limit of concurrent admission requests. Further ones get the status 429.")
+	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay,
+		"How long the webhook serves requests on shutdown, after /readyz has begun to fail.")
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })
 }
 
@@ -140,9 +159,11 @@ func (o *Webhook) Validate() []error {
 		p.Add("webhook-tls-cert-file", o.CertFile, "must be given together with --webhook-tls-private-key-file")
 	}
 	if len(o.ClientNames) > 0 && o.ClientCAFile == "" {
-		p.Add("webhook-client-allowed-names", strings.Join(o.ClientNames, ","), "needs --webhook-client-ca-file, by which client certificates are verified")
+		p.Add("webhook-client-allowed-names", strings.Join(o.ClientNames, ","),
+			"needs --webhook-client-ca-file, by which client certificates are verified")
 	}
-	p.OneOf("webhook-registration", string(o.Registration), string(RegistrationNone), string(RegistrationURL), string(RegistrationService), string(RegistrationStatic))
+	p.OneOf("webhook-registration", string(o.Registration),
+		string(RegistrationNone), string(RegistrationURL), string(RegistrationService), string(RegistrationStatic))
 	p.OneOf("webhook-failure-policy", o.FailurePolicy, string(admissionregistrationv1.Fail), string(admissionregistrationv1.Ignore))
 	if o.MaxInFlight <= 0 {
 		p.Add("webhook-max-in-flight", o.MaxInFlight, "must be greater than 0")
@@ -185,7 +206,8 @@ func (o *Webhook) validateRegistration() []error {
 func (o *Webhook) validateStatic() []error {
 	var p Problems
 	if !(registration.Spec{Mode: registration.Static, Host: o.URLHost}).PerHost() {
-		p.Add("webhook-url-host", o.URLHost, "must be a loopback address with --webhook-registration=static: each kube-apiserver calls the replica on its own host")
+		p.Add("webhook-url-host", o.URLHost,
+			"must be a loopback address with --webhook-registration=static: each kube-apiserver calls the replica on its own host")
 	}
 	return p
 }

@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 )
 
 // identityPart is the last part of a client certificate's life, as a divisor: two months of a
@@ -43,7 +43,7 @@ func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
 		return answer{}, fmt.Errorf("list the Pods of kube-system: %w", err)
 	}
 	var findings []finding
-	servers, managers, looked := kubeadm.Stock(pods.Items)
+	servers, managers, looked := component.Stock(pods.Items)
 	bound := bothBound(registered)
 	switch {
 	case looked == 0:

@@ -12,7 +12,6 @@ import (
 	"path"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	webhookconfig "k8s.io/apiserver/pkg/admission/plugin/webhook/config"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
 )
@@ -56,13 +56,13 @@ func (s *admissionSource) read(file string) ([]byte, error) {
 // admissionConfig returns the operator's --admission-control-config-file, or an empty one, with our
 // directories. What it does not change means the same in the copy.
 func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
-	values, err := m.Flag(admissionConfigFlag)
+	values, err := m.Flag(component.AdmissionConfigFlag)
 	if err != nil {
 		return nil, err
 	}
-	file := staticpod.Last(slices.DeleteFunc(values, func(v staticpod.Value) bool { return v.Text == admissionConfigFile }))
+	file := staticpod.Last(slices.DeleteFunc(values, func(v staticpod.Value) bool { return v.Text == component.AdmissionConfigFile }))
 	source := &admissionSource{config: c, manifest: m, head: copyHead}
-	var plugins []apiserver.AdmissionPluginConfiguration
+	var plugins []plugin
 	if file != "" {
 		data, err := source.read(file)
 		if err != nil {
@@ -78,12 +78,13 @@ func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
 		}
 	}
 	directories := registration.StaticDirs(manifests.StaticDirectory)
-	for i, name := range webhookPlugins() {
+	for i, name := range component.WebhookPlugins() {
 		if plugins, err = source.extend(plugins, name, directories[i]); err != nil {
 			return nil, fmt.Errorf("%s: plugin %s: %w", file, name, err)
 		}
 	}
-	made := apiserverv1.AdmissionConfiguration{TypeMeta: metav1.TypeMeta{APIVersion: apiserverv1.SchemeGroupVersion.String(), Kind: "AdmissionConfiguration"}}
+	made := apiserverv1.AdmissionConfiguration{}
+	made.SetGroupVersionKind(apiserverv1.SchemeGroupVersion.WithKind("AdmissionConfiguration"))
 	for _, one := range plugins {
 		made.Plugins = append(made.Plugins, apiserverv1.AdmissionPluginConfiguration(one))
 	}
@@ -98,7 +99,7 @@ func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
 }
 
 // pluginsOf reads a file as kube-apiserver does, which refuses unknown fields.
-func pluginsOf(data []byte) ([]apiserver.AdmissionPluginConfiguration, error) {
+func pluginsOf(data []byte) ([]plugin, error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
 	decoded, err := runtime.Decode(serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder(), data)
@@ -112,12 +113,14 @@ func pluginsOf(data []byte) ([]apiserver.AdmissionPluginConfiguration, error) {
 	return config.Plugins, nil
 }
 
+type plugin = apiserver.AdmissionPluginConfiguration
+
 // extend gives a plugin our directory. kube-apiserver reads the first entry of a plugin.
-func (s *admissionSource) extend(plugins []apiserver.AdmissionPluginConfiguration, name, directory string) ([]apiserver.AdmissionPluginConfiguration, error) {
-	i := slices.IndexFunc(plugins, func(p apiserver.AdmissionPluginConfiguration) bool { return p.Name == name })
+func (s *admissionSource) extend(plugins []plugin, name, directory string) ([]plugin, error) {
+	i := slices.IndexFunc(plugins, func(p plugin) bool { return p.Name == name })
 	if i < 0 {
 		i = len(plugins)
-		plugins = append(plugins, apiserver.AdmissionPluginConfiguration{Name: name})
+		plugins = append(plugins, plugin{Name: name})
 	}
 	var own []byte
 	var err error
@@ -128,17 +131,16 @@ func (s *admissionSource) extend(plugins []apiserver.AdmissionPluginConfiguratio
 			return nil, err
 		}
 	}
-	made := webhookadmissionv1.WebhookAdmission{
-		TypeMeta:           metav1.TypeMeta{APIVersion: webhookadmissionv1.SchemeGroupVersion.String(), Kind: "WebhookAdmissionConfiguration"},
-		StaticManifestsDir: directory,
-	}
+	made := webhookadmissionv1.WebhookAdmission{StaticManifestsDir: directory}
+	made.SetGroupVersionKind(webhookadmissionv1.SchemeGroupVersion.WithKind("WebhookAdmissionConfiguration"))
 	if len(own) > 0 {
 		var has webhookadmissionv1.WebhookAdmission
 		if err := yaml.Unmarshal(own, &has); err != nil {
 			return nil, err
 		}
 		if has.StaticManifestsDir != "" {
-			return nil, fmt.Errorf("it has staticManifestsDir: %s already, and kube-apiserver reads one; docs/static-registration.md has what to do by hand", has.StaticManifestsDir)
+			return nil, fmt.Errorf("it has staticManifestsDir: %s already, and kube-apiserver reads one; "+
+				"docs/static-registration.md has what to do by hand", has.StaticManifestsDir)
 		}
 		loaded, err := webhookconfig.LoadConfig(bytes.NewReader(own))
 		if err != nil {

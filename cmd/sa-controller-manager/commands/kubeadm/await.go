@@ -24,6 +24,7 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 )
 
 // await runs the looks in order. Each has the timeout of a step.
@@ -37,15 +38,15 @@ func (c *Config) await(ctx context.Context, looks ...cli.Look) error {
 }
 
 // mirror returns this node's mirror pod of a component.
-func (c *Config) mirror(ctx context.Context, component string) (*corev1.Pod, error) {
-	return c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, component+"-"+c.Node, metav1.GetOptions{})
+func (c *Config) mirror(ctx context.Context, name string) (*corev1.Pod, error) {
+	return c.Client.CoreV1().Pods(metav1.NamespaceSystem).Get(ctx, name+"-"+c.Node, metav1.GetOptions{})
 }
 
 // runs checks that the kubelet runs a component with a command. The kubelet replaces the mirror pod
 // when the manifest changes, and the new one does not inherit the status of the old one.
-func (c *Config) runs(component string, command []string) cli.Look {
+func (c *Config) runs(name string, command []string) cli.Look {
 	return func(ctx context.Context) error {
-		pod, err := c.mirror(ctx, component)
+		pod, err := c.mirror(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -143,7 +144,8 @@ func isOf(pod *corev1.Pod, manifest []byte) bool {
 func (c *Config) bound(ctx context.Context) error {
 	err := registration.IsActive(ctx, c.Client)
 	if errors.Is(err, registration.ErrOff) {
-		return cli.Permanent(fmt.Errorf("%w; sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", err))
+		const register = "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf"
+		return cli.Permanent(fmt.Errorf("%w; %s lets it in again", err, register))
 	}
 	return err
 }
@@ -160,7 +162,7 @@ func (c *Config) writesOwn(o *observed) bool { return o.manager == nil || c.Rewr
 
 // registers reports whether our process registers its webhook in the API.
 func registers(manifest []byte) bool {
-	mode := ownFlag(manifest, registrationFlag)
+	mode := component.OwnFlag(manifest, registrationFlag)
 	return mode != "" && mode != string(options.RegistrationNone) && mode != string(options.RegistrationStatic)
 }
 

@@ -27,26 +27,27 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
 )
 
 func TestRuns(t *testing.T) {
 	t.Parallel()
-	command := []string{apiServer, "--a=1"}
-	deleted := mirror(apiServer, "n", true, command...)
+	command := []string{component.APIServer, "--a=1"}
+	deleted := mirror(component.APIServer, "n", true, command...)
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x/y"}
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
 		want string
 	}{
-		"Runs":      {mirror(apiServer, "n", true, command...), ""},
-		"NoPod":     {mirror(apiServer, "other", true, command...), `pods "kube-apiserver-n" not found`},
-		"Former":    {mirror(apiServer, "n", true, apiServer), "still runs Pod kube-apiserver-n with its previous command"},
-		"NotReady":  {mirror(apiServer, "n", false, command...), "the Pod kube-apiserver-n is not ready yet"},
+		"Runs":      {mirror(component.APIServer, "n", true, command...), ""},
+		"NoPod":     {mirror(component.APIServer, "other", true, command...), `pods "kube-apiserver-n" not found`},
+		"Former":    {mirror(component.APIServer, "n", true, component.APIServer), "still runs Pod kube-apiserver-n with its previous command"},
+		"NotReady":  {mirror(component.APIServer, "n", false, command...), "the Pod kube-apiserver-n is not ready yet"},
 		"OnItsLast": {deleted, "the Pod kube-apiserver-n is not ready yet"},
 	} {
 		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pod)}
-		wantError(t, name, c.runs(apiServer, command)(t.Context()), tc.want)
+		wantError(t, name, c.runs(component.APIServer, command)(t.Context()), tc.want)
 	}
 }
 
@@ -56,21 +57,21 @@ func TestMayRegister(t *testing.T) {
 	url := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url]\n")
 	none := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url, --webhook-registration=none]\n")
 	anyway := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url, --webhook-await-hosts=false]\n")
-	here := mirror(apiServer, "n", true)
+	here := mirror(component.APIServer, "n", true)
 	for name, tc := range map[string]struct {
 		manifest []byte
 		pods     []runtime.Object
 		want     string
 	}{
 		"OneNode":                   {url, []runtime.Object{here}, ""},
-		"AnotherNode":               {url, []runtime.Object{here, mirror(apiServer, "m", true)}, "kube-apiserver runs on m too"},
-		"AnotherNodeIsAwaited":      {url, []runtime.Object{here, mirror(apiServer, "m", true), lease("n"), lease("m")}, ""},
-		"OneWithoutLease":           {url, []runtime.Object{here, mirror(apiServer, "m", true), lease("n")}, "kube-apiserver runs on m too"},
-		"NotToBeAwaited":            {anyway, []runtime.Object{here, mirror(apiServer, "m", true), lease("n"), lease("m")}, "kube-apiserver runs on m too"},
-		"AnotherNodeWithUs":         {url, []runtime.Object{here, mirror(apiServer, "m", true), mirror(manager, "m", true)}, ""},
-		"AnotherNodeWithUsNotReady": {url, []runtime.Object{here, mirror(apiServer, "m", true), mirror(manager, "m", false)}, "kube-apiserver runs on m too"},
-		"TwoOtherNodes":             {url, []runtime.Object{mirror(apiServer, "z", true), mirror(apiServer, "m", true), mirror(manager, "m", true), mirror(apiServer, "a", true)}, "runs on a, z too"},
-		"RegistersNothing":          {none, []runtime.Object{here, mirror(apiServer, "m", true)}, ""},
+		"AnotherNode":               {url, []runtime.Object{here, mirror(component.APIServer, "m", true)}, "kube-apiserver runs on m too"},
+		"AnotherNodeIsAwaited":      {url, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n"), lease("m")}, ""},
+		"OneWithoutLease":           {url, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n")}, "kube-apiserver runs on m too"},
+		"NotToBeAwaited":            {anyway, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n"), lease("m")}, "kube-apiserver runs on m too"},
+		"AnotherNodeWithUs":         {url, []runtime.Object{here, mirror(component.APIServer, "m", true), mirror(manager, "m", true)}, ""},
+		"AnotherNodeWithUsNotReady": {url, []runtime.Object{here, mirror(component.APIServer, "m", true), mirror(manager, "m", false)}, "kube-apiserver runs on m too"},
+		"TwoOtherNodes":             {url, []runtime.Object{mirror(component.APIServer, "z", true), mirror(component.APIServer, "m", true), mirror(manager, "m", true), mirror(component.APIServer, "a", true)}, "runs on a, z too"},
+		"RegistersNothing":          {none, []runtime.Object{here, mirror(component.APIServer, "m", true)}, ""},
 		"APodOfThatName":            {url, []runtime.Object{here, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-apiserver-m"}, Spec: corev1.PodSpec{NodeName: "m"}}}, ""},
 	} {
 		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pods...)}
@@ -84,8 +85,8 @@ func TestMayRegister(t *testing.T) {
 
 func TestPluginsOn(t *testing.T) {
 	t.Parallel()
-	off := []string{apiServer, "--disable-admission-plugins=PodSecurity,ServiceAccount"}
-	here, there := mirror(apiServer, "n", true, apiServer), mirror(apiServer, "m", true, apiServer, "--disable-admission-plugins=PodSecurity")
+	off := []string{component.APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount"}
+	here, there := mirror(component.APIServer, "n", true, component.APIServer), mirror(component.APIServer, "m", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
 	bound := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "validate"}},
 	}
@@ -94,8 +95,8 @@ func TestPluginsOn(t *testing.T) {
 		want string
 	}{
 		"On":            {[]runtime.Object{bound, here, there, lease("n"), lease("m")}, ""},
-		"Off":           {[]runtime.Object{bound, here, mirror(apiServer, "m", true, off...)}, "kube-apiserver on m has no ServiceAccount plugin"},
-		"OffAndUnbound": {[]runtime.Object{mirror(apiServer, "n", true, off...)}, ""},
+		"Off":           {[]runtime.Object{bound, here, mirror(component.APIServer, "m", true, off...)}, "kube-apiserver on m has no ServiceAccount plugin"},
+		"OffAndUnbound": {[]runtime.Object{mirror(component.APIServer, "n", true, off...)}, ""},
 		"NotShownHere":  {[]runtime.Object{bound, there}, `a Pod of kube-apiserver only on ["m"]`},
 		"NotShownThere": {[]runtime.Object{bound, here, lease("n"), lease("m")}, `a Pod of kube-apiserver only on ["n"]`},
 		"WithoutLeases": {[]runtime.Object{bound, here, there}, ""},

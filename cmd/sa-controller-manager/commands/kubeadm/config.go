@@ -4,35 +4,35 @@
 package kubeadm
 
 import (
+	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/manifests"
 )
 
 // manager is the name of our static pod and of its manifest.
-const manager = "sa-controller-manager"
+const manager = component.Manager
 
 // Names of the steps, for Config.Steps.
 const (
 	StepManager           = "manager"
-	StepControllerManager = controllerManager
-	StepAPIServer         = apiServer
+	StepControllerManager = component.ControllerManager
+	StepAPIServer         = component.APIServer
 	StepWebhook           = "webhook"
 )
-
-// TakeoverSteps returns the steps of a takeover, in order.
-func TakeoverSteps() []string { return []string{StepManager, StepControllerManager, StepAPIServer} }
-
-// HandbackSteps returns the steps of a handback, in order.
-func HandbackSteps() []string {
-	return []string{StepAPIServer, StepControllerManager, StepWebhook, StepManager}
-}
 
 // Config describes the node and what to do with it.
 type Config struct {
@@ -93,4 +93,82 @@ func (c *Config) patch(name string) string {
 
 func (c *Config) includes(step string) bool {
 	return len(c.Steps) == 0 || slices.Contains(c.Steps, step)
+}
+
+// onNode returns the path at which this process sees a file of the node, whose disk may be mounted in
+// another directory. Paths below that directory are left alone.
+func (c *Config) onNode(path string) string {
+	root, ok := strings.CutSuffix(filepath.Clean(c.ManifestsDir), "/etc/kubernetes/manifests")
+	if !ok || root == "" || strings.HasPrefix(path, root+"/") {
+		return path
+	}
+	return filepath.Join(root, path)
+}
+
+// defaultPort is the port of our /readyz, unless our manifest names another.
+const defaultPort = 10261
+
+// observed has the current files of the node, nil for those that do not exist.
+type observed struct {
+	manager, managerBackup []byte
+	files                  map[string]component.Files // by component
+	kcm                    *component.Carried         // in a takeover
+	certDir                string                     // of the cluster's CA, "" if it is kubeadm's default
+	rendered               []byte                     // our manifest as it should be, in a takeover that writes it
+}
+
+func (c *Config) observe() (*observed, error) {
+	o := &observed{files: map[string]component.Files{}}
+	var err error
+	if o.manager, err = nodefile.Read(c.manifest(manager)); err != nil {
+		return nil, err
+	}
+	if o.managerBackup, err = nodefile.Read(c.backup(manager)); err != nil {
+		return nil, err
+	}
+	for _, name := range []string{component.ControllerManager, component.APIServer} {
+		f := component.Files{Name: name, WithOurs: o.manager != nil}
+		if f.Manifest, err = os.ReadFile(c.manifest(name)); err != nil {
+			return nil, fmt.Errorf("read the manifest of %s: %w; is this a control-plane node of kubeadm?", name, err)
+		}
+		if f.Backup, err = nodefile.Read(c.backup(name)); err != nil {
+			return nil, err
+		}
+		if f.Patch, err = nodefile.Read(c.patch(name)); err != nil {
+			return nil, err
+		}
+		o.files[name] = f
+	}
+	return o, nil
+}
+
+// apiServer has the files of kube-apiserver.
+func (o *observed) apiServer() component.Files { return o.files[component.APIServer] }
+
+// own returns our manifest, or its backup if the manifest is gone or damaged.
+func (o *observed) own() []byte {
+	if o.ownIsThere() {
+		return o.manager
+	}
+	return o.managerBackup
+}
+
+func (o *observed) ownIsThere() bool {
+	var pod corev1.Pod
+	return yaml.Unmarshal(o.manager, &pod) == nil && len(pod.Spec.Containers) > 0
+}
+
+// components returns both components, as this call changes them.
+func (c *Config) components(o *observed) (kcm, api component.Component, err error) {
+	signs, err := c.signs(o)
+	return component.ForControllerManager(), component.ForAPIServer(signs, c.static(o), o.apiServer().SigningKeys(o.own())), err
+}
+
+// ownPort returns the port of our /readyz.
+func ownPort(manifest []byte) int {
+	port, err := strconv.Atoi(component.OwnFlag(manifest, "secure-port"))
+	if err != nil {
+		return defaultPort
+	}
+	return port
 }

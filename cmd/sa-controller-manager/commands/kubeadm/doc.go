@@ -13,9 +13,11 @@
 // kube-apiserver loses its plugin; a handback gives kube-apiserver its plugin back before the webhook
 // goes. No step of a handback needs our process, because that may be what is broken.
 //
-// The manifests of kube-apiserver and kube-controller-manager belong to the operator. A takeover
-// appends flags to their command and rewrites nothing, see package staticpod. Of flags that are given
-// twice, lists add up and otherwise the last one counts. So lines at the end are enough, can be removed
+// This package is the home of the order of the steps and of the proof that each waits for. What a step
+// does to the manifests of kube-apiserver and kube-controller-manager is in package component.
+//
+// Both manifests belong to the operator. A takeover appends flags to their command and rewrites nothing,
+// see package staticpod. Of flags that are given twice, lists add up and otherwise the last one counts. So lines at the end are enough, can be removed
 // without a trace, and fit into a kubeadm patch that knows nothing about the rest of the command: a
 // JSON patch, because a strategic merge patch would have to hold the whole command and would undo what
 // a newer kubeadm puts there.

@@ -8,15 +8,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ringfile"
 )
-
-const keyRingFlag = "service-account-key-ring"
 
 // inUse has the keys that sign and verify tokens up to the handback. It is empty if our manifest is gone
 // or names no signing key.
@@ -30,23 +29,13 @@ type inUse struct {
 	foreign map[string]string
 }
 
-// onNode returns the path at which this process sees a file of the node, whose disk may be mounted in
-// another directory. Paths below that directory are left alone.
-func (c *Config) onNode(path string) string {
-	root, ok := strings.CutSuffix(filepath.Clean(c.ManifestsDir), "/etc/kubernetes/manifests")
-	if !ok || root == "" || strings.HasPrefix(path, root+"/") {
-		return path
-	}
-	return filepath.Join(root, path)
-}
-
 // keysInUse reads the keys that our manifest names.
 func (c *Config) keysInUse(o *observed) (*inUse, error) {
 	k := &inUse{foreign: map[string]string{}}
-	if file := ownFlag(o.own(), keyRingFlag); file != "" {
+	if file := component.OwnFlag(o.own(), component.KeyRingFlag); file != "" {
 		state, err := ringfile.At(c.onNode(file)).Read()
 		if err != nil {
-			return nil, fmt.Errorf("our --%s: %w", keyRingFlag, err)
+			return nil, fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
 		}
 		for _, key := range state.Keys {
 			if key.Role == signing.Next {
@@ -58,8 +47,8 @@ func (c *Config) keysInUse(o *observed) (*inUse, error) {
 			}
 		}
 		k.active, k.signer = state.Active().PublicKey, state.Active().Signer
-	} else if file := ownFlag(o.own(), keyFlag); file != "" {
-		key, err := cli.ReadFile(keyFlag, c.onNode(file), signing.ParsePrivateKey)
+	} else if file := component.OwnFlag(o.own(), component.KeyFlag); file != "" {
+		key, err := cli.ReadFile(component.KeyFlag, c.onNode(file), signing.ParsePrivateKey)
 		if err != nil {
 			return nil, fmt.Errorf("our %w", err)
 		}
@@ -67,8 +56,8 @@ func (c *Config) keysInUse(o *observed) (*inUse, error) {
 	} else {
 		return k, nil
 	}
-	for _, file := range ownFlags(o.own(), verifyKeyFlag) {
-		found, err := cli.ReadFile(verifyKeyFlag, c.onNode(file), signing.ParsePublicKeys)
+	for _, file := range component.OwnFlags(o.own(), component.VerifyKeyFlag) {
+		found, err := cli.ReadFile(component.VerifyKeyFlag, c.onNode(file), signing.ParsePublicKeys)
 		if err != nil {
 			return nil, fmt.Errorf("our %w", err)
 		}
@@ -81,11 +70,11 @@ func (c *Config) keysInUse(o *observed) (*inUse, error) {
 // kube-apiserver would not start or refuse tokens in use, or a retired key would sign. after is its
 // manifest after the handback.
 func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manifest) (notes []string, err error) {
-	signs := keyFlag
-	if name == apiServer {
-		signs = signingKeyFlag
+	signs := component.KeyFlag
+	if name == component.APIServer {
+		signs = component.SigningKeyFlag
 	}
-	flags, err := after.Flags(verifyKeyFlag, signs) // kube-controller-manager verifies nothing
+	flags, err := after.Flags(component.VerifyKeyFlag, signs) // kube-controller-manager verifies nothing
 	if err != nil {
 		return nil, err
 	}
@@ -95,17 +84,18 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 		keys, problems = &inUse{}, []error{fmt.Errorf("the keys in use are unknown: %w", err)}
 	}
 	var known []signing.PublicKey
-	for _, file := range flags[verifyKeyFlag] {
-		found, err := cli.ReadFile(verifyKeyFlag, c.seenBy(after, file.Text), signing.ParsePublicKeys)
+	for _, file := range flags[component.VerifyKeyFlag] {
+		found, err := cli.ReadFile(component.VerifyKeyFlag, c.seenBy(after, file.Text), signing.ParsePublicKeys)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s would not start: it gets back %w", name, err))
 		}
 		known = append(known, found...)
 	}
-	if files := after.Written(verifyKeyFlag); files != "" {
+	if files := after.Written(component.VerifyKeyFlag); files != "" {
 		problems = append(problems, keys.foreignProblems()...)
 		for _, key := range keys.lackedBy(known) {
-			problems = append(problems, fmt.Errorf("%s does not hold key %s (%s), and kube-apiserver would refuse all its tokens after the handback", files, key.ID, key.Algorithm))
+			problems = append(problems, fmt.Errorf("%s does not hold key %s (%s), "+
+				"and kube-apiserver would refuse all its tokens after the handback", files, key.ID, key.Algorithm))
 		}
 	}
 	if file := staticpod.Last(flags[signs]); file != "" || keys.signer != "" {
@@ -117,14 +107,16 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 // cannotSign returns why a component must not sign with a private key file.
 func (k *inUse) cannotSign(name, flag, file string) error {
 	if k.signer != "" {
-		return fmt.Errorf("key %s signs now, and %s has its private half, which %s needs in a file; rotate to a key in a file first, or if that process is lost, --new-key writes one", k.active.ID, k.signer, name)
+		return fmt.Errorf("key %s signs now, and %s has its private half, which %s needs in a file; rotate to a key in a file first, "+
+			"or if that process is lost, --new-key writes one", k.active.ID, k.signer, name)
 	}
 	key, err := cli.ReadFile(flag, file, signing.ParsePrivateKey)
 	if err != nil {
 		return fmt.Errorf("%s would sign nothing: it gets back %w", name, err)
 	}
 	if k.active.ID != "" && key.ID() != k.active.ID {
-		return fmt.Errorf("%s holds key %s, and %s would sign with it after the handback; key %s (%s) signs now", file, key.ID(), name, k.active.ID, k.active.Algorithm)
+		return fmt.Errorf("%s holds key %s, and %s would sign with it after the handback; key %s (%s) signs now",
+			file, key.ID(), name, k.active.ID, k.active.Algorithm)
 	}
 	return nil
 }
@@ -152,7 +144,8 @@ func (c *Config) seenBy(m *staticpod.Manifest, file string) string {
 func (k *inUse) foreignProblems() (problems []error) {
 	for _, key := range k.own {
 		if signer := k.foreign[key.ID]; signer != "" {
-			problems = append(problems, fmt.Errorf("key %s has an ID that %s has chosen, and kube-apiserver with key files refuses all its tokens; prune it first", key.ID, signer))
+			problems = append(problems, fmt.Errorf("key %s has an ID that %s has chosen, "+
+				"and kube-apiserver with key files refuses all its tokens; prune it first", key.ID, signer))
 		}
 	}
 	return problems
@@ -167,4 +160,61 @@ func (k *inUse) lackedBy(known []signing.PublicKey) []signing.PublicKey {
 
 func contains(keys []signing.PublicKey, id string) bool {
 	return slices.ContainsFunc(keys, func(key signing.PublicKey) bool { return key.ID == id })
+}
+
+// planNewKey plans a new private key for both components, and all public keys in use for kube-apiserver.
+// It needs neither our process nor one that has a key. A private key that is not ours and that
+// kube-apiserver verifies with stays: an earlier call has made it, perhaps on another node.
+func (c *Config) planNewKey(o *observed, name string, after *staticpod.Manifest, s *step) (notes []string, err error) {
+	if name != component.APIServer {
+		return nil, nil // it gets the same file
+	}
+	flags, err := after.Flags(component.VerifyKeyFlag, component.SigningKeyFlag)
+	if err != nil {
+		return nil, err
+	}
+	private, public := staticpod.Last(flags[component.SigningKeyFlag]), staticpod.Last(flags[component.VerifyKeyFlag])
+	if private == "" || public == "" {
+		return nil, fmt.Errorf("--new-key: %s gets no --%s and --%s back", name, component.SigningKeyFlag, component.VerifyKeyFlag)
+	}
+	keys, err := c.keysInUse(o)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.writeNewKey(keys, s, c.seenBy(after, private), c.seenBy(after, public)); err != nil {
+		return nil, err
+	}
+	return c.unlessSkipped(keys.foreignProblems())
+}
+
+// writeNewKey adds the writes of a new key to a step. What was in the private key file is kept beside it.
+func (c *Config) writeNewKey(keys *inUse, s *step, private, public string) error {
+	before, err := nodefile.Read(private)
+	if err != nil {
+		return err
+	}
+	verified, err := nodefile.Read(public)
+	if err != nil {
+		return err
+	}
+	known, _ := signing.ParsePublicKeys(verified) // a file without keys gets them
+	missing := keys.lackedBy(known)
+	if present, err := signing.ParsePrivateKey(before); err != nil || contains(keys.own, present.ID()) || !contains(known, present.ID()) {
+		pair, err := signing.GenerateKey("RSA-2048")
+		if err != nil {
+			return err
+		}
+		if before != nil {
+			copied := filepath.Join(c.BackupDir, filepath.Base(private)+"."+c.Clock.Now().UTC().Format("20060102150405"))
+			s.writes = append(s.writes, nodefile.Write{Path: copied, After: before, Secret: true})
+		}
+		s.writes = append(s.writes, nodefile.Write{Path: private, Before: before, After: pair.PEM(), Secret: true})
+		missing = append(missing, pair.Public())
+	}
+	encoded, err := signing.EncodePublicKeys(signing.NewKeySet(missing...).All()...)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	s.writes = nodefile.Append(s.writes, public, verified, slices.Concat(verified, []byte("\n"), encoded))
+	return nil
 }

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/clock"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ringfile"
@@ -45,8 +48,8 @@ func newRotated(t *testing.T, signer bool) *rotated {
 			p.write(t, name, []byte(strings.ReplaceAll(data, "/etc/kubernetes/pki/sa.", p.pki+"/sa.")))
 		}
 	}
-	own := string(read(t, p.config.manifest(manager)))
-	p.write(t, "manifests/sa-controller-manager.yaml", []byte(strings.ReplaceAll(own, assign(keyFlag, p.pki+"/sa.key"), assign(keyRingFlag, p.ring.Path()))))
+	own := string(staticpodtest.Read(t, p.config.manifest(manager)))
+	p.write(t, "manifests/sa-controller-manager.yaml", []byte(strings.ReplaceAll(own, component.Assign(component.KeyFlag, p.pki+"/sa.key"), component.Assign(component.KeyRingFlag, p.ring.Path()))))
 	testutil.Must(t, p.ring.Update(1, func(s rotation.State) (rotation.State, error) {
 		return rotation.Publish(s, rotation.KeyOf(testkeys.Parse(testkeys.P256())), now, rotation.Policy{})
 	}))
@@ -80,11 +83,11 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 		"Stale":             {stale: true, want: missing},
 		"UpToDate":          {},
 		"RetiredKeyMissing": {reason: "its tokens live", files: changes{"pki/sa.pub": public(t, testkeys.P256())}, want: "PKI/sa.pub does not hold key " + rsa + " (RS256)"},
-		"FormerPrivateKey":  {reason: "it would sign again", files: changes{"pki/sa.key": testkeys.RSA2048()}, want: otherKey(rsa, apiServer)},
+		"FormerPrivateKey":  {reason: "it would sign again", files: changes{"pki/sa.key": testkeys.RSA2048()}, want: otherKey(rsa, component.APIServer)},
 		"ControllerManagerAlone": {
-			reason: "it says what that would do", stale: true, steps: []string{StepControllerManager}, want: otherKey(rsa, controllerManager),
+			reason: "it says what that would do", stale: true, steps: []string{StepControllerManager}, want: otherKey(rsa, component.ControllerManager),
 		},
-		"ForeignPrivateKey": {files: changes{"pki/sa.key": testkeys.P384()}, want: otherKey(keyID(t, testkeys.P384()), apiServer)},
+		"ForeignPrivateKey": {files: changes{"pki/sa.key": testkeys.P384()}, want: otherKey(keyID(t, testkeys.P384()), component.APIServer)},
 		"NoPrivateKey":      {files: changes{"pki/sa.key": nil}, want: "kube-apiserver would sign nothing: it gets back --service-account-signing-key-file: open PKI/sa.key: no such file or directory"},
 		"NoPublicKey":       {files: changes{"pki/sa.pub": nil}, want: "open PKI/sa.pub: no such file or directory"},
 		"NotAKey":           {files: changes{"pki/sa.key": []byte("x")}, want: "PKI/sa.key: found "},
@@ -95,16 +98,16 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 		},
 		"OurManifestIsGoneButItsCopy": {stale: true, files: changes{own: nil}, copied: true, want: "PKI/sa.pub does not hold key " + ecdsa},
 		"OneKeyFile": {
-			reason: "a rotation without a key ring", stale: true, own: assign(keyFlag, "PKI/ours.key"), files: changes{"pki/ours.key": testkeys.P256()},
+			reason: "a rotation without a key ring", stale: true, own: component.Assign(component.KeyFlag, "PKI/ours.key"), files: changes{"pki/ours.key": testkeys.P256()},
 			want: missing,
 		},
 		"VerifiedByUsAlone": {
-			reason: "our process takes tokens of it, so there may be some", own: assign(keyRingFlag, "RING") + "\n    - " + assign(verifyKeyFlag, "PKI/old.pub"),
+			reason: "our process takes tokens of it, so there may be some", own: component.Assign(component.KeyRingFlag, "RING") + "\n    - " + component.Assign(component.VerifyKeyFlag, "PKI/old.pub"),
 			files: changes{"pki/old.pub": public(t, testkeys.P384())},
 			want:  "PKI/sa.pub does not hold key " + keyID(t, testkeys.P384()) + " (ES384)",
 		},
 		"NoVerifyKey": {
-			own:  assign(keyRingFlag, "RING") + "\n    - " + assign(verifyKeyFlag, "PKI/none.pub"),
+			own:  component.Assign(component.KeyRingFlag, "RING") + "\n    - " + component.Assign(component.VerifyKeyFlag, "PKI/none.pub"),
 			want: "our --service-account-key-file: open PKI/none.pub: no such file or directory",
 		},
 		"NoKey":            {stale: true, own: "--v=1"},
@@ -129,10 +132,10 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 					p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
 				}
 				if tc.own != "" {
-					p.ownArgument(t, assign(keyRingFlag, p.ring.Path()), located(tc.own))
+					p.ownArgument(t, component.Assign(component.KeyRingFlag, p.ring.Path()), located(tc.own))
 				}
 				if tc.copied {
-					p.write(t, copied, read(t, p.config.manifest(manager)))
+					p.write(t, copied, staticpodtest.Read(t, p.config.manifest(manager)))
 				}
 				for file, data := range tc.files {
 					if data == nil {
@@ -175,7 +178,7 @@ func TestNodeThatIsMounted(t *testing.T) {
 // ownArgument changes our manifest.
 func (p *rotated) ownArgument(t *testing.T, old, replacement string) {
 	t.Helper()
-	own := string(read(t, p.config.manifest(manager)))
+	own := string(staticpodtest.Read(t, p.config.manifest(manager)))
 	if strings.Count(own, old) != 1 {
 		t.Fatalf("%q is not there once:\n%s", old, own)
 	}
@@ -189,4 +192,91 @@ func public(t *testing.T, data []byte) []byte {
 	pem, err := signing.EncodePublicKeys(testkeys.Parse(data).Public())
 	testutil.Must(t, err)
 	return pem
+}
+
+// toSigner rotates the ring to a key that another process has, under its derived ID or another one.
+func (p *rotated) toSigner(t *testing.T, id string) signing.PublicKey {
+	t.Helper()
+	key := testkeys.Parse(testkeys.P384()).Public()
+	if id != "" {
+		key.ID = id
+	}
+	remote := signing.RemoteKey("hsm", key, nil)
+	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	for i, transition := range []func(rotation.State) (rotation.State, error){
+		func(s rotation.State) (rotation.State, error) { return rotation.Complete(s, now, rotation.Policy{}) },
+		func(s rotation.State) (rotation.State, error) {
+			return rotation.Publish(s, rotation.KeyOf(remote), now, rotation.Policy{})
+		},
+		func(s rotation.State) (rotation.State, error) {
+			return rotation.Activate(s, now, rotation.Policy{}, true)
+		},
+	} {
+		testutil.Must(t, p.ring.Update(int64(3+i), transition))
+	}
+	return key
+}
+
+// TestHandbackOfARemoteKey needs no signer, no manager and no kube-apiserver.
+func TestHandbackOfARemoteKey(t *testing.T) {
+	t.Parallel()
+	const foreign = "hsm/1"
+	for name, tc := range map[string]struct {
+		id     string
+		newKey bool
+		skip   bool
+		want   string
+	}{
+		"NoPrivateHalf": {want: "signs now, and kep740:hsm has its private half, which kube-apiserver needs in a file; rotate to a key in a file first, or if that process is lost, --new-key writes one"},
+		"ForeignID":     {id: foreign, want: "key hsm/1 has an ID that kep740:hsm has chosen, and kube-apiserver with key files refuses all its tokens"},
+		"NewKey":        {newKey: true},
+		"NewKeyForeign": {id: foreign, newKey: true, want: "key hsm/1 has an ID that kep740:hsm has chosen"},
+		"Skipped":       {id: foreign, newKey: true, skip: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newRotated(t, true)
+			remote := p.toSigner(t, tc.id)
+			p.config.NewKey, p.config.SkipKeyCheck, p.config.Clock = tc.newKey, tc.skip, clock.RealClock{}
+			before := p.all(t)
+			err := Handback(t.Context(), p.config) // a dry run
+			wantError(t, "", err, tc.want)
+			if tc.want != "" {
+				return
+			}
+			if strings.Contains(p.out.String(), "PRIVATE KEY") {
+				t.Error("the plan prints a private key")
+			}
+			p.writeSteps(t, handback, 1)
+			signer := p.signingKey(t)
+			keys, err := signing.ParsePublicKeys(staticpodtest.Read(t, p.pki+"/sa.pub"))
+			testutil.Must(t, err)
+			verifies := map[string]bool{}
+			for _, key := range keys {
+				verifies[key.ID] = true
+			}
+			for _, id := range []string{signer.ID, keyID(t, testkeys.RSA2048()), keyID(t, testkeys.P256())} {
+				if !verifies[id] {
+					t.Errorf("sa.pub does not hold key %s", id)
+				}
+			}
+			if verifies[remote.ID] != (tc.id == "") || signer.ID == keyID(t, testkeys.RSA2048()) {
+				t.Errorf("key %s signs, sa.pub holds %v", signer.ID, verifies)
+			}
+			kept := false
+			for file, content := range p.all(t) {
+				kept = kept || strings.HasPrefix(file, "backup/sa.key.") && content == before["pki/sa.key"]
+			}
+			if !kept {
+				t.Error("the previous sa.key is nowhere")
+			}
+			if p.writeSteps(t, handback, 1); signer.ID != p.signingKey(t).ID {
+				t.Error("a second call has made another key")
+			}
+		})
+	}
+}
+
+func (p *rotated) signingKey(t *testing.T) signing.PublicKey {
+	t.Helper()
+	return testkeys.Parse(staticpodtest.Read(t, p.pki+"/sa.key")).Public()
 }

@@ -22,7 +22,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -47,7 +49,7 @@ func unchanged(manifest string) string { return manifest }
 // sample is one of kubeadm's manifests, with what an operator has done to its configuration.
 func sample(t *testing.T, version, name string, operator func(string) string) []byte {
 	t.Helper()
-	return []byte(operator(string(read(t, "testdata/manifests/"+version+"/"+name+".yaml"))))
+	return []byte(operator(string(staticpodtest.Read(t, "testdata/manifests/"+version+"/"+name+".yaml"))))
 }
 
 // upgrades does what kubeadm upgrade does to a manifest: the one of another version, with our patch
@@ -57,7 +59,7 @@ func (p *controlPlane) upgrades(t *testing.T, name string, operator func(string)
 	rendered := sample(t, "v1.34", name, operator)
 	if patches {
 		var operations []struct{ Op, Path, Value string }
-		testutil.Must(t, yaml.Unmarshal(read(t, p.config.patch(name)), &operations))
+		testutil.Must(t, yaml.Unmarshal(staticpodtest.Read(t, p.config.patch(name)), &operations))
 		m, err := staticpod.Parse(rendered, name)
 		testutil.Must(t, err)
 		var e staticpod.Edit
@@ -90,26 +92,26 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 		version   string
 		want      map[string]func(string) string // by component, if it is not as the operator has it
 	}{
-		"OwnOptOut":    {operator: map[string]func(string) string{controllerManager: ownOptOut}, version: oldVersion},
-		"OwnPluginOff": {operator: map[string]func(string) string{apiServer: ownPluginOff}, version: oldVersion},
+		"OwnOptOut":    {operator: map[string]func(string) string{component.ControllerManager: ownOptOut}, version: oldVersion},
+		"OwnPluginOff": {operator: map[string]func(string) string{component.APIServer: ownPluginOff}, version: oldVersion},
 		"OwnPluginOffEditedSince": {
 			reason:   "takeover has recorded that it added nothing",
-			operator: map[string]func(string) string{apiServer: ownPluginOff}, version: oldVersion,
-			meanwhile: func(t *testing.T, p *controlPlane) { p.upgrades(t, apiServer, ownPluginOff, true) },
-			want:      map[string]func(string) string{apiServer: nil},
+			operator: map[string]func(string) string{component.APIServer: ownPluginOff}, version: oldVersion,
+			meanwhile: func(t *testing.T, p *controlPlane) { p.upgrades(t, component.APIServer, ownPluginOff, true) },
+			want:      map[string]func(string) string{component.APIServer: nil},
 		},
 		"UpgradeWithPatches": {
-			operator: map[string]func(string) string{controllerManager: ownOptOut}, version: newVersion,
+			operator: map[string]func(string) string{component.ControllerManager: ownOptOut}, version: newVersion,
 			meanwhile: func(t *testing.T, p *controlPlane) {
-				p.upgrades(t, controllerManager, ownOptOut, true)
-				p.upgrades(t, apiServer, unchanged, true)
+				p.upgrades(t, component.ControllerManager, ownOptOut, true)
+				p.upgrades(t, component.APIServer, unchanged, true)
 			},
 		},
 		"UpgradeWithoutPatches": {
-			operator: map[string]func(string) string{controllerManager: ownOptOut}, version: newVersion,
+			operator: map[string]func(string) string{component.ControllerManager: ownOptOut}, version: newVersion,
 			meanwhile: func(t *testing.T, p *controlPlane) {
-				p.upgrades(t, controllerManager, ownOptOut, false)
-				p.upgrades(t, apiServer, unchanged, false)
+				p.upgrades(t, component.ControllerManager, ownOptOut, false)
+				p.upgrades(t, component.APIServer, unchanged, false)
 			},
 		},
 		"OurManifestIsGone": {
@@ -120,8 +122,8 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 			version: newVersion,
 			meanwhile: func(t *testing.T, p *controlPlane) {
 				p.remove(t, "manifests/sa-controller-manager.yaml")
-				p.upgrades(t, controllerManager, unchanged, true)
-				p.upgrades(t, apiServer, unchanged, true)
+				p.upgrades(t, component.ControllerManager, unchanged, true)
+				p.upgrades(t, component.APIServer, unchanged, true)
 			},
 		},
 		"OurManifestIsDamaged": {
@@ -131,7 +133,7 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 			},
 		},
 		"TheBackupIsGone": {
-			operator: map[string]func(string) string{controllerManager: ownOptOut}, version: oldVersion,
+			operator: map[string]func(string) string{component.ControllerManager: ownOptOut}, version: oldVersion,
 			meanwhile: func(t *testing.T, p *controlPlane) {
 				p.remove(t, "backup/kube-controller-manager.yaml")
 				p.remove(t, "backup/kube-apiserver.yaml")
@@ -140,22 +142,22 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 		"OurLineIsEdited": {
 			reason: "the operator has put a plugin of its own beside ours", version: oldVersion,
 			meanwhile: func(t *testing.T, p *controlPlane) {
-				p.write(t, apiServerFile, []byte(strings.Replace(string(read(t, p.config.manifest(apiServer))), "--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount,PodSecurity", 1)))
+				p.write(t, apiServerFile, []byte(strings.Replace(string(staticpodtest.Read(t, p.config.manifest(component.APIServer))), "--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount,PodSecurity", 1)))
 			},
-			want: map[string]func(string) string{apiServer: func(m string) string {
+			want: map[string]func(string) string{component.APIServer: func(m string) string {
 				return strings.Replace(m, "    image: ", "    - --disable-admission-plugins=PodSecurity\n    image: ", 1)
 			}},
 		},
 		"OperatorAddsTheSameLine": {
 			reason: "of several equal lines the last one is ours", version: oldVersion,
 			meanwhile: func(t *testing.T, p *controlPlane) {
-				p.write(t, apiServerFile, []byte(ownPluginOff(string(read(t, p.config.manifest(apiServer))))))
+				p.write(t, apiServerFile, []byte(ownPluginOff(string(staticpodtest.Read(t, p.config.manifest(component.APIServer))))))
 			},
-			want: map[string]func(string) string{apiServer: ownPluginOff},
+			want: map[string]func(string) string{component.APIServer: ownPluginOff},
 		},
 		"AllThatWeKeptIsGone": {
 			reason: "our lines are known by their names", version: oldVersion,
-			operator: map[string]func(string) string{controllerManager: ownOptOut},
+			operator: map[string]func(string) string{component.ControllerManager: ownOptOut},
 			meanwhile: func(t *testing.T, p *controlPlane) {
 				for name := range p.all(t) {
 					if !strings.HasPrefix(name, "manifests/kube-") {
@@ -166,15 +168,15 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 		},
 		"MadeWithOurs": {
 			made: true, version: oldVersion,
-			operator: map[string]func(string) string{controllerManager: madeWithOurs, apiServer: ownPluginOff},
+			operator: map[string]func(string) string{component.ControllerManager: madeWithOurs, component.APIServer: ownPluginOff},
 			want: map[string]func(string) string{
-				controllerManager: func(m string) string { return strings.Replace(m, "pki/sa.key", "pki/ours.key", 1) },
-				apiServer:         unchanged,
+				component.ControllerManager: func(m string) string { return strings.Replace(m, "pki/sa.key", "pki/ours.key", 1) },
+				component.APIServer:         unchanged,
 			},
 		},
 		"MadeWithoutOurs": {
 			reason: "one of the three, and all of them under their aliases, are the operator's", made: true, version: oldVersion,
-			operator: map[string]func(string) string{controllerManager: func(m string) string {
+			operator: map[string]func(string) string{component.ControllerManager: func(m string) string {
 				return strings.Replace(ownOptOut(m), "*,", "*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner,", 1)
 			}},
 		},
@@ -195,9 +197,9 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 				tc.meanwhile(t, p)
 			}
 			p.writeSteps(t, handback, 4)
-			for _, one := range components() {
-				operator, version := tc.operator[one.name], tc.version
-				if want, other := tc.want[one.name]; other && want == nil {
+			for _, name := range []string{component.ControllerManager, component.APIServer} {
+				operator, version := tc.operator[name], tc.version
+				if want, other := tc.want[name]; other && want == nil {
 					version = newVersion
 				} else if other {
 					operator = want
@@ -205,7 +207,7 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 				if operator == nil {
 					operator = unchanged
 				}
-				testutil.Check(t, tc.reason+": "+one.name, string(sample(t, version, one.name, operator)), string(read(t, p.config.manifest(one.name))))
+				testutil.Check(t, tc.reason+": "+name, string(sample(t, version, name, operator)), string(staticpodtest.Read(t, p.config.manifest(name))))
 			}
 			for name := range p.all(t) {
 				if !strings.HasPrefix(name, "backup/") && !strings.HasPrefix(name, "manifests/kube-") {
@@ -233,7 +235,7 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 			before := p.all(t)
 			p.writeSteps(t, takeover, 3)
 			// On this machine a process of ours may listen on the port that is the default.
-			own := []byte(strings.Replace(string(read(t, p.config.manifest(manager))), "    args:\n", "    args:\n    - --secure-port=1\n", 1))
+			own := []byte(strings.Replace(string(staticpodtest.Read(t, p.config.manifest(manager))), "    args:\n", "    args:\n    - --secure-port=1\n", 1))
 			p.write(t, "manifests/sa-controller-manager.yaml", own)
 			p.write(t, "backup/sa-controller-manager.yaml", own)
 			prepare(t, p)
@@ -248,8 +250,8 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 			p.config.DryRun, p.config.Client, p.config.Clock, p.config.StepTimeout = false, client, clock.RealClock{}, 10*time.Second
 			testutil.Must(t, Handback(t.Context(), p.config))
 			after := p.all(t)
-			for _, one := range components() {
-				file := "manifests/" + one.name + ".yaml"
+			for _, name := range []string{component.ControllerManager, component.APIServer} {
+				file := "manifests/" + name + ".yaml"
 				if diff := cmp.Diff(before[file], after[file]); diff != "" {
 					t.Errorf("%s (-before +after):\n%s", file, diff)
 				}
@@ -270,24 +272,24 @@ func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 	t.Helper()
 	looks := 0
 	parsed := func(name string) *staticpod.Manifest {
-		m, err := staticpod.Parse(read(t, p.config.manifest(name)), name)
+		m, err := staticpod.Parse(staticpodtest.Read(t, p.config.manifest(name)), name)
 		testutil.Must(t, err)
 		return m
 	}
+	show := func(name string) *corev1.Pod { return mirror(name, "n", true, parsed(name).Command()...) }
 	client.PrependReactor("update", "validatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		webhooks := action.(clienttesting.UpdateAction).GetObject().(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks
-		if len(webhooks) == 0 && pluginIsOff(parsed(apiServer).Command()) {
+		if len(webhooks) == 0 && component.PluginIsOff(show(component.APIServer)) {
 			t.Error("the webhook goes before kube-apiserver has its plugin")
 		}
 		return false, nil, nil
 	})
-	show := func(name string) *corev1.Pod { return mirror(name, "n", true, parsed(name).Command()...) }
 	client.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if looks++; looks%3 == 0 {
 			return true, nil, errors.New("connection refused")
 		}
 		if list, ok := action.(clienttesting.ListAction); ok && list.GetVerb() == "list" {
-			return true, &corev1.PodList{Items: []corev1.Pod{*show(apiServer), *show(controllerManager)}}, nil
+			return true, &corev1.PodList{Items: []corev1.Pod{*show(component.APIServer), *show(component.ControllerManager)}}, nil
 		}
 		name := strings.TrimSuffix(action.(clienttesting.GetAction).GetName(), "-n")
 		if name == manager {

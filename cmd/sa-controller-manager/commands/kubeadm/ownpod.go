@@ -40,12 +40,17 @@ func newPodFlags() podFlags {
 }
 
 func (p *podFlags) addTo(fs *pflag.FlagSet) {
-	fs.StringVar(&p.binary, "binary", p.binary, "This program's `file` on the host. Our Pod runs it in the image of kube-controller-manager. Default: the running executable.")
+	fs.StringVar(&p.binary, "binary", p.binary, "This program's `file` on the host. Our Pod runs it in the image of "+
+		"kube-controller-manager. Default: the running executable.")
 	fs.Lookup("binary").DefValue = "" // depends on the machine
 	fs.StringVar(&p.image, "image", p.image, "`image` that contains this program, to run instead of --binary.")
-	fs.StringVar(&p.tokenSecrets, "token-secrets", p.tokenSecrets, "--token-secrets of our process: \"manual\", as in Kubernetes 1.24 and newer, or \"auto\".")
-	fs.StringArrayVar(&p.extraArgs, "extra-arg", p.extraArgs, "Further flag of our process, --name=value, after the ones that our manifest has anyway: --service-account-private-key-file= removes the key file. A file that it names is mounted. May be given more than once.")
-	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Replace our manifest if it exists. Implied by --binary, --image, --token-secrets and --extra-arg; their previous values are not kept.")
+	fs.StringVar(&p.tokenSecrets, "token-secrets", p.tokenSecrets,
+		"--token-secrets of our process: \"manual\", as in Kubernetes 1.24 and newer, or \"auto\".")
+	fs.StringArrayVar(&p.extraArgs, "extra-arg", p.extraArgs, "Further flag of our process, --name=value, after the ones "+
+		"that our manifest has anyway: --service-account-private-key-file= removes the key file. A file that it names is mounted. "+
+		"May be given more than once.")
+	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Replace our manifest if it exists. Implied by --binary, --image, --token-secrets "+
+		"and --extra-arg; their previous values are not kept.")
 }
 
 // given reports whether an existing manifest is to be replaced.

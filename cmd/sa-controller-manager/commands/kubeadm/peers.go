@@ -17,6 +17,7 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/apiservers"
 )
 
@@ -25,7 +26,7 @@ import (
 // needs our process on its node while the webhook is bound, and its plugin while it is not.
 
 // mirrors returns the mirror pods of a component by node.
-func (c *Config) mirrors(ctx context.Context, component string) (map[string]*corev1.Pod, error) {
+func (c *Config) mirrors(ctx context.Context, name string) (map[string]*corev1.Pod, error) {
 	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list the Pods of kube-system: %w", err)
@@ -33,7 +34,7 @@ func (c *Config) mirrors(ctx context.Context, component string) (map[string]*cor
 	found := map[string]*corev1.Pod{}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		if isMirror(pod, component) {
+		if component.IsMirror(pod, name) {
 			found[pod.Spec.NodeName] = pod
 		}
 	}
@@ -47,7 +48,7 @@ func (c *Config) mayRegister(o *observed) cli.Look {
 		if !registers(c.ownManifest(o)) {
 			return nil
 		}
-		servers, err := c.mirrors(ctx, apiServer)
+		servers, err := c.mirrors(ctx, component.APIServer)
 		if err != nil {
 			return err
 		}
@@ -56,7 +57,7 @@ func (c *Config) mayRegister(o *observed) cli.Look {
 			return err
 		}
 		alone := nodesWithoutManager(servers, c.Node, managers)
-		if len(alone) > 0 && ownFlag(c.ownManifest(o), "webhook-await-hosts") != "false" {
+		if len(alone) > 0 && component.OwnFlag(c.ownManifest(o), "webhook-await-hosts") != "false" {
 			// It waits only for servers that have an identity Lease.
 			hosts, err := apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
 			if err != nil || len(hosts) >= len(servers) {
@@ -64,8 +65,9 @@ func (c *Config) mayRegister(o *observed) cli.Look {
 			}
 		}
 		if len(alone) > 0 {
-			return cli.Permanent(fmt.Errorf("kube-apiserver runs on %s too, without sa-controller-manager beside it, and would refuse Pods there as soon as the webhook is bound; first, on each control-plane node: kubeadm takeover --steps=manager --extra-arg=--webhook-registration=none",
-				strings.Join(alone, ", ")))
+			return cli.Permanent(fmt.Errorf("kube-apiserver runs on %s too, without sa-controller-manager beside it, "+
+				"and would refuse Pods there as soon as the webhook is bound; first, on each control-plane node: "+
+				"kubeadm takeover --steps=manager --extra-arg=--webhook-registration=none", strings.Join(alone, ", ")))
 		}
 		return nil
 	}
@@ -82,8 +84,8 @@ func (c *Config) orAwaitsPeers(ctx context.Context, why error) error {
 	if err != nil || len(missing) == 0 || slices.Contains(missing, host) {
 		return errors.Join(why, err)
 	}
-	fmt.Fprintf(c.Out, "The webhook binds once sa-controller-manager runs with --webhook-registration=url on %s too: kubeadm takeover --steps=%s there, then kubeadm takeover once more on each node.\n",
-		strings.Join(missing, ", "), StepManager)
+	fmt.Fprintf(c.Out, "The webhook binds once sa-controller-manager runs with --webhook-registration=url on %s too: "+
+		"kubeadm takeover --steps=%s there, then kubeadm takeover once more on each node.\n", strings.Join(missing, ", "), StepManager)
 	return nil
 }
 
@@ -105,7 +107,7 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 	if c.unbound(ctx) == nil {
 		return nil
 	}
-	servers, err := c.mirrors(ctx, apiServer)
+	servers, err := c.mirrors(ctx, component.APIServer)
 	if err != nil {
 		return err
 	}
@@ -114,11 +116,12 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 		return err
 	}
 	if servers[c.Node] == nil || len(servers) < len(hosts) {
-		return fmt.Errorf("the kubelets show a Pod of kube-apiserver only on %q, but it runs here and on each of %q", slices.Sorted(maps.Keys(servers)), hosts)
+		return fmt.Errorf("the kubelets show a Pod of kube-apiserver only on %q, but it runs here and on each of %q",
+			slices.Sorted(maps.Keys(servers)), hosts)
 	}
 	var off []string
 	for node, pod := range servers {
-		if pluginIsOff(podCommand(pod)) {
+		if component.PluginIsOff(pod) {
 			off = append(off, node)
 		}
 	}
@@ -126,12 +129,10 @@ func (c *Config) pluginsOn(ctx context.Context) error {
 		return nil
 	}
 	slices.Sort(off)
-	return cli.Permanent(fmt.Errorf("kube-apiserver on %s has no ServiceAccount plugin, and without the webhook its Pods would get no account; first run on it: kubeadm handback --steps=%s,%s; where it had none before the takeover: sa-controller-manager webhook unregister",
+	return cli.Permanent(fmt.Errorf("kube-apiserver on %s has no ServiceAccount plugin, "+
+		"and without the webhook its Pods would get no account; first run on it: kubeadm handback --steps=%s,%s; "+
+		"where it had none before the takeover: sa-controller-manager webhook unregister",
 		strings.Join(off, ", "), StepAPIServer, StepControllerManager))
-}
-
-func pluginIsOff(command []string) bool {
-	return slices.Contains(listIn(command, disableFlag), pluginName)
 }
 
 // deleteConfigurations deletes the two webhook configurations once no process of ours is left that

@@ -7,9 +7,27 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/signing"
 )
 
 // ensureIdentity creates the identity of our process and applies its permissions before it starts, with
@@ -31,11 +49,11 @@ func (c *Config) ensureIdentity(o *observed) cli.Look {
 // the image may be named by its digest, or have a tag of the operator's own.
 func (c *Config) versionSupported(o *observed) cli.Look {
 	return func(context.Context) error {
-		m, err := o.parsed(apiServerComponent())
+		m, err := o.apiServer().Parse()
 		if err != nil {
 			return cli.Permanent(err)
 		}
-		if _, _, tagged := version(m.Image()); tagged {
+		if component.HasVersion(m.Image()) {
 			return nil
 		}
 		running, err := c.Client.Discovery().ServerVersion()
@@ -43,15 +61,8 @@ func (c *Config) versionSupported(o *observed) cli.Look {
 			return fmt.Errorf("ask kube-apiserver for its version: %w", err)
 		}
 		signs, err := c.signs(o)
-		err = cmp.Or(err, supported(running.GitVersion))
-		if signs {
-			err = cmp.Or(err, knowsSigner(running.GitVersion))
-		}
-		if c.static(o) {
-			err = cmp.Or(err, knowsStatic(running.GitVersion))
-		}
-		if err != nil {
-			return cli.Permanent(fmt.Errorf("%s: %w", apiServer, err))
+		if err = cmp.Or(err, component.CheckVersion(running.GitVersion, signs, c.static(o))); err != nil {
+			return cli.Permanent(fmt.Errorf("%s: %w", component.APIServer, err))
 		}
 		return nil
 	}
@@ -62,10 +73,153 @@ func (c *Config) versionSupported(o *observed) cli.Look {
 // empty flag gives the key ring up on purpose. A key file does not, because the command that wrote the
 // first manifest may have named one.
 func (c *Config) checkKeyRing(o *observed) error {
-	ring := ownFlag(o.manager, keyRingFlag)
-	if ring == "" || !c.Rewrite || !c.includes(StepManager) || len(ownFlags(o.rendered, keyRingFlag)) > 0 {
+	ring := component.OwnFlag(o.manager, component.KeyRingFlag)
+	if ring == "" || !c.Rewrite || !c.includes(StepManager) || len(component.OwnFlags(o.rendered, component.KeyRingFlag)) > 0 {
 		return nil
 	}
-	return fmt.Errorf("%s has %s, and the rewrite would drop it; to keep it add --extra-arg=%s --extra-arg=%s; to sign with a key file again, which has to hold the key that signs now, add --extra-arg=%s",
-		c.manifest(manager), assign(keyRingFlag, ring), assign(keyFlag, ""), assign(keyRingFlag, ring), assign(keyRingFlag, ""))
+	kept, none := component.Assign(component.KeyRingFlag, ring), component.Assign(component.KeyRingFlag, "")
+	return fmt.Errorf("%s has %s, and the rewrite would drop it; to keep it add --extra-arg=%s --extra-arg=%s; "+
+		"to sign with a key file again, which has to hold the key that signs now, add --extra-arg=%s",
+		c.manifest(manager), kept, component.Assign(component.KeyFlag, ""), kept, none)
+}
+
+// checkBinary refuses a binary that a reboot may remove or that another user than root may replace: it
+// runs as root, and without it Pods are refused.
+func (c *Config) checkBinary() error {
+	if c.Binary == "" {
+		return nil
+	}
+	why, err := nodefile.UnsafePlace(c.onNode("/"), c.onNode(c.Binary))
+	if err != nil {
+		return fmt.Errorf("--binary: %w", err)
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("--binary %s: %s; it must survive a reboot and be writable by root only: "+
+		"install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s", c.Binary, why, c.Binary, manager, manager)
+}
+
+// checkStrayManifests refuses further manifests of the three components. The kubelet takes every file
+// for a manifest whose name does not begin with a dot, and would run both.
+func (c *Config) checkStrayManifests() error {
+	entries, err := os.ReadDir(c.ManifestsDir)
+	if err != nil {
+		return err // it names the path
+	}
+	for _, entry := range entries {
+		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(c.ManifestsDir, entry.Name()))
+		if err != nil {
+			return err
+		}
+		var pod corev1.Pod
+		if yaml.Unmarshal(data, &pod) != nil {
+			continue // the kubelet does not run that
+		}
+		if of := runs(&pod); of != "" && entry.Name() != of+".yaml" {
+			return fmt.Errorf("%s is a manifest of %s too, and the kubelet runs copies as well; move it out of %s",
+				filepath.Join(c.ManifestsDir, entry.Name()), of, c.ManifestsDir)
+		}
+	}
+	return nil
+}
+
+// runs returns which of the three components a Pod is, "" if none.
+func runs(pod *corev1.Pod) string {
+	names := []string{manager, component.ControllerManager, component.APIServer}
+	for _, container := range pod.Spec.Containers {
+		if len(container.Command) > 0 && slices.Contains(names, path.Base(container.Command[0])) {
+			return path.Base(container.Command[0])
+		}
+	}
+	if slices.Contains(names, pod.Name) {
+		return pod.Name
+	}
+	return ""
+}
+
+// keyAccepted proves that every kube-apiserver accepts a token signed with the key file of our new
+// manifest. That is kube-controller-manager's, unless this call names another.
+func (c *Config) keyAccepted(o *observed) cli.Look {
+	file := component.OwnFlag(o.rendered, component.KeyFlag)
+	return func(ctx context.Context) error {
+		if file == "" {
+			return nil // the commands that change a key ring ask kube-apiserver
+		}
+		key, err := cli.ReadFile(component.KeyFlag, c.onNode(file), signing.ParsePrivateKey)
+		if err != nil {
+			return cli.Permanent(fmt.Errorf("our %w", err))
+		}
+		account, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, "default", metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("get an account to prove the key with: %w", err)
+		}
+		servers, err := c.mirrors(ctx, component.APIServer)
+		if err != nil {
+			return err
+		}
+		for node, pod := range servers {
+			if err := c.accepts(ctx, pod, account, key); keyprobe.IsRefusal(err) {
+				return cli.Permanent(fmt.Errorf("kube-apiserver on %s does not accept the key of %s (%w); give it the public half "+
+					"with one more --%s: openssl pkey -pubout -in %s prints it", node, file, err, component.VerifyKeyFlag, file))
+			} else if err != nil {
+				return fmt.Errorf("kube-apiserver on %s: %w", node, err)
+			}
+		}
+		return nil
+	}
+}
+
+// accepts asks one kube-apiserver directly, without the load balancer.
+func (c *Config) accepts(ctx context.Context, server *corev1.Pod, account *corev1.ServiceAccount, key *signing.PrivateKey) error {
+	host := cmp.Or(component.PodFlag(server, "advertise-address"), server.Status.HostIP)
+	client, err := c.ClientAt("https://" + net.JoinHostPort(host, cmp.Or(component.PodFlag(server, "secure-port"), "6443")))
+	if err != nil {
+		return err
+	}
+	return keyprobe.Prove(ctx, client, "", account, key)
+}
+
+// rootCAPublished refuses a root CA file with other certificates than the published ones: every
+// namespace would get them at once, and clients that need the others would break.
+func (c *Config) rootCAPublished(o *observed) cli.Look {
+	file := component.OwnFlag(o.rendered, component.RootCAFlag)
+	return func(ctx context.Context) error {
+		here, err := component.OwnControllers(o.rendered)
+		if err != nil || file == "" || !here.Enabled(options.RootCACertificatePublisher) {
+			return cli.Permanent(err)
+		}
+		wanted, err := cli.ReadFile(component.RootCAFlag, c.onNode(file), rootca.ParseBundle)
+		if err != nil {
+			return cli.Permanent(fmt.Errorf("our %w", err))
+		}
+		object, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, informers.RootCAName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		published, err := rootca.ParseBundle([]byte(object.Data[informers.RootCAKey]))
+		if err != nil {
+			return cli.Permanent(fmt.Errorf("ConfigMap %s/%s %w", object.Namespace, object.Name, err))
+		}
+		state, err := c.Client.CoreV1().Secrets(rootca.StateNamespace).Get(ctx, rootca.StateName, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		adds, drops, err := rootca.Replaces(wanted, published, state, c.Clock.Now())
+		if err != nil {
+			return cli.Permanent(err)
+		}
+		if adds == "" && drops == "" {
+			return nil
+		}
+		return cli.Permanent(fmt.Errorf("our process would change ConfigMap %s of every namespace to the certificates in %s "+
+			"(added: %s; removed: %s); first make the file and the ConfigMap agree, or turn %s off in --%s of kube-controller-manager, "+
+			"if something else publishes it",
+			object.Name, file, cmp.Or(adds, "none"), cmp.Or(drops, "none"), options.RootCACertificatePublisher, component.ControllersFlag))
+	}
 }

@@ -5,19 +5,25 @@ package kubeadm
 
 import (
 	"bytes"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/remote"
+	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/testkeys"
 )
 
 // renderSigner is our manifest as far as this package reads it.
@@ -41,7 +47,7 @@ func TestSignerTakeover(t *testing.T) {
 	t.Parallel()
 	p := newSigningControlPlane(t)
 	p.config.ExternalSigner = true
-	before := string(read(t, p.config.manifest(apiServer)))
+	before := string(staticpodtest.Read(t, p.config.manifest(component.APIServer)))
 	p.writeSteps(t, takeover, 3)
 
 	want := before
@@ -59,38 +65,7 @@ func TestSignerTakeover(t *testing.T) {
 		}
 		want = strings.Replace(want, old, replacement, 1)
 	}
-	testutil.Check(t, "kube-apiserver's manifest", want, string(read(t, p.config.manifest(apiServer))))
-}
-
-func asJSON(t *testing.T, data []byte) []byte {
-	t.Helper()
-	converted, err := yaml.YAMLToJSON(data)
-	testutil.Must(t, err)
-	return converted
-}
-
-func decodedPatch(t *testing.T, patch []byte) jsonpatch.Patch {
-	t.Helper()
-	decoded, err := jsonpatch.DecodePatch(asJSON(t, patch))
-	testutil.Must(t, err)
-	return decoded
-}
-
-// patchedPod applies a patch as kubeadm does (cmd/kubeadm/app/util/patches).
-func patchedPod(t *testing.T, data, patch []byte) corev1.PodSpec {
-	t.Helper()
-	result, err := decodedPatch(t, patch).Apply(asJSON(t, data))
-	testutil.Must(t, err)
-	var pod corev1.Pod
-	testutil.Must(t, json.Unmarshal(result, &pod))
-	return pod.Spec
-}
-
-func podOf(t *testing.T, data []byte) corev1.PodSpec {
-	t.Helper()
-	var pod corev1.Pod
-	testutil.Must(t, yaml.UnmarshalStrict(data, &pod))
-	return pod.Spec
+	testutil.Check(t, "kube-apiserver's manifest", want, string(staticpodtest.Read(t, p.config.manifest(component.APIServer))))
 }
 
 // TestSignerHandbackRestores wants the manifests as they were, whichever way led there.
@@ -142,14 +117,14 @@ func TestSignerHandbackAfterAnotherEdit(t *testing.T) {
 			p := newSigningControlPlane(t)
 			p.config.ExternalSigner = true
 			p.writeSteps(t, takeover, 3)
-			edited := bytes.Replace(read(t, p.config.manifest(apiServer)), []byte("    - --secure-port=6443\n"), []byte("    - --secure-port=6443\n    - --v=4\n"), 1)
+			edited := bytes.Replace(staticpodtest.Read(t, p.config.manifest(component.APIServer)), []byte("    - --secure-port=6443\n"), []byte("    - --secure-port=6443\n    - --v=4\n"), 1)
 			p.write(t, apiServerFile, edited)
 			p.config.ExternalSigner = false
 			if gone != "" {
 				p.remove(t, gone)
 			}
 			p.writeSteps(t, handback, 1)
-			command := podOf(t, read(t, p.config.manifest(apiServer))).Containers[0].Command
+			command := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer))).Containers[0].Command
 			for _, want := range []string{"--v=4", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-signing-key-file=/etc/kubernetes/pki/sa.key"} {
 				if !slices.Contains(command, want) {
 					t.Errorf("%s is not in %q", want, command)
@@ -184,7 +159,7 @@ func TestSignerRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newSigningControlPlane(t)
 			p.config.ExternalSigner = true
-			text := string(read(t, p.config.manifest(apiServer)))
+			text := string(staticpodtest.Read(t, p.config.manifest(component.APIServer)))
 			if !strings.Contains(text, tc.old) {
 				t.Fatalf("there is no %q to replace", tc.old)
 			}
@@ -203,11 +178,12 @@ func TestSignerRefuses(t *testing.T) {
 
 func TestSignerArgs(t *testing.T) {
 	t.Parallel()
-	m := parse(t, apiServerComponent(), pod([]string{
-		apiServer, "--service-account-issuer=https://a", "--service-account-issuer=https://b",
+	m, err := staticpod.Parse(staticpodtest.Manifest([]string{
+		component.APIServer, "--service-account-issuer=https://a", "--service-account-issuer=https://b",
 		"--service-account-key-file=/etc/kubernetes/pki/1.pub", "--service-account-key-file=/etc/kubernetes/pki/2.pub",
 		"--service-account-max-token-expiration=17520h",
-	}))
+	}), component.APIServer)
+	testutil.Must(t, err)
 	got, files, err := (&Config{}).signerFlags(m, nil)
 	testutil.Must(t, err)
 	testutil.Check(t, "files", []string{"/etc/kubernetes/pki/1.pub", "/etc/kubernetes/pki/2.pub"}, files)
@@ -233,5 +209,47 @@ func TestOurProcessOutlivesItsUse(t *testing.T) {
 	p.writeSteps(t, handback, 1)
 	if err := p.config.socketUnused(t.Context()); err != nil {
 		t.Errorf("after kube-apiserver was handed back: %v", err)
+	}
+}
+
+// TestTakeoverWithARemoteKey: our Pod sees the socket of the process that has the key, whether that runs
+// already or not, and kube-apiserver does not.
+func TestTakeoverWithARemoteKey(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ socket, want string }{
+		"Mounted":       {socket: "hsm: /run/sa-kms-signer/hsm.sock"},
+		"NoLine":        {socket: "other: /run/sa-kms-signer/other.sock", want: `kep740:hsm is what signs with key`},
+		"NoFile":        {want: `want a line "hsm: PATH" with the path of its socket`},
+		"Shared":        {socket: "hsm: /run/sa-controller-manager/hsm.sock", want: "kube-apiserver has /run/sa-controller-manager too"},
+		"NotADirectory": {socket: "hsm: /run/hsm.sock", want: "hsm: /run/hsm.sock: our static pod cannot mount /run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newControlPlane(t, "v1.37")
+			key := signing.RemoteKey("hsm", testkeys.Parse(testkeys.P384()).Public(), nil)
+			ring := ringfile.At(p.dir + "/keys/ring.json")
+			testutil.Must(t, ring.Init(key, nil, time.Now(), rotation.Policy{}))
+			flags := newPodFlags()
+			flags.binary, flags.extraArgs = "/opt/b", []string{component.Assign(component.KeyFlag, ""), component.Assign(component.KeyRingFlag, ring.Path())}
+			if tc.socket != "" {
+				p.write(t, "keys/sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  "+tc.socket+"\n"))
+				flags.extraArgs = append(flags.extraArgs, component.Assign(remote.SocketsFlag, p.dir+"/keys/sockets.yaml"))
+			}
+			p.config.Render, p.config.Rewrite = flags.render, true
+			o, err := p.config.observe()
+			testutil.Must(t, err)
+			wantError(t, "", p.config.render(o), tc.want)
+			if tc.want != "" {
+				return
+			}
+			spec := staticpodtest.Spec(t, o.rendered)
+			volume := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool {
+				return v.HostPath != nil && v.HostPath.Path == "/run/sa-kms-signer" && *v.HostPath.Type == corev1.HostPathDirectoryOrCreate
+			})
+			if volume < 0 || !slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+				return m.Name == spec.Volumes[volume].Name && m.MountPath == "/run/sa-kms-signer"
+			}) {
+				t.Errorf("our Pod does not see the socket:\n%s", o.rendered)
+			}
+		})
 	}
 }

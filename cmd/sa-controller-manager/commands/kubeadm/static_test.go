@@ -15,6 +15,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 )
@@ -40,8 +43,8 @@ func newStaticControlPlane(t *testing.T, flags ...string) *controlPlane {
 // change edits kube-apiserver's manifest.
 func (p *controlPlane) change(t *testing.T, old, replacement string) {
 	t.Helper()
-	file := p.config.manifest(apiServer)
-	before := string(read(t, file))
+	file := p.config.manifest(component.APIServer)
+	before := string(staticpodtest.Read(t, file))
 	if strings.Count(before, old) != 1 {
 		t.Fatalf("%q is not there once", old)
 	}
@@ -74,11 +77,11 @@ func TestStaticHandbackRestores(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newStaticControlPlane(t, tc.flags...)
 			p.write(t, "etc/kubernetes/pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n  path: limits.yaml\n"))
-			before, first := p.all(t), read(t, p.config.manifest(apiServer))
+			before, first := p.all(t), staticpodtest.Read(t, p.config.manifest(component.APIServer))
 			tc.in(t, p)
 			p.writeSteps(t, takeover, 3)
-			taken := podOf(t, read(t, p.config.manifest(apiServer)))
-			testutil.Check(t, "the patch", taken, patchedPod(t, first, read(t, p.config.patch(apiServer))))
+			taken := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer)))
+			testutil.Check(t, "the patch", taken, staticpodtest.Patched(t, first, staticpodtest.Read(t, p.config.patch(component.APIServer))))
 			p.config.StaticRegistration, p.config.ExternalSigner = false, false
 			after := p.all(t)
 			p.writeSteps(t, takeover, 3)
@@ -101,7 +104,7 @@ func TestStaticTakeover(t *testing.T) {
 	p := newStaticControlPlane(t, "--feature-gates=A=true")
 	p.writeSteps(t, takeover, 3)
 	p.change(t, "    - --v=2\n", "    - --v=3\n") // so that the backup does not fit
-	taken := podOf(t, read(t, p.config.manifest(apiServer)))
+	taken := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer)))
 	const directory = "/etc/kubernetes/sa-controller-manager/static/"
 	for _, want := range []string{
 		"--feature-gates=A=true", "--feature-gates=ManifestBasedAdmissionControlConfig=true", "--disable-admission-plugins=ServiceAccount",
@@ -118,14 +121,14 @@ func TestStaticTakeover(t *testing.T) {
 		}
 	}
 	testutil.Check(t, "what kube-apiserver sees", []string{"config", "validating", "mutating"}, mounted)
-	own := podOf(t, read(t, p.config.manifest(manager))).Containers[0]
+	own := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(manager))).Containers[0]
 	for _, want := range []string{"--webhook-registration=static", "--static-registration-dir=" + strings.TrimSuffix(directory, "/")} {
 		if !slices.Contains(own.Args, want) || slices.Contains(own.Args, "--webhook-registration=url") {
 			t.Errorf("%s is not in %q", want, own.Args)
 		}
 	}
 	p.writeSteps(t, handback, 1)
-	if left := string(read(t, p.config.manifest(apiServer))); strings.Contains(left, manager) || strings.Contains(left, staticGate) || !strings.Contains(left, "--feature-gates=A=true") {
+	if left := string(staticpodtest.Read(t, p.config.manifest(component.APIServer))); strings.Contains(left, manager) || strings.Contains(left, "ManifestBasedAdmissionControlConfig") || !strings.Contains(left, "--feature-gates=A=true") {
 		t.Errorf("after a handback without a backup:\n%s", left)
 	}
 }
@@ -152,7 +155,7 @@ func TestStaticGate(t *testing.T) {
 				p.change(t, "    - --v=2\n", "    - --emulated-version="+tc.emulated+"\n")
 			}
 			p.writeSteps(t, takeover, 3)
-			command := podOf(t, read(t, p.config.manifest(apiServer))).Containers[0].Command
+			command := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer))).Containers[0].Command
 			if slices.Contains(command, gate) != tc.added {
 				t.Errorf("%s: the gate is in %q: %t, want %t", tc.reason, command, !tc.added, tc.added)
 			}
@@ -223,12 +226,14 @@ func TestAdmissionConfig(t *testing.T) {
 			}
 			p.write(t, "etc/kubernetes/pki/admission.yaml", []byte(source))
 			p.write(t, "etc/kubernetes/pki/own.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\nkubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n"))
-			got, err := p.config.admissionConfig(parse(t, apiServerComponent(), read(t, p.config.manifest(apiServer))))
+			m, err := staticpod.Parse(staticpodtest.Read(t, p.config.manifest(component.APIServer)), component.APIServer)
+			testutil.Must(t, err)
+			got, err := p.config.admissionConfig(m)
 			wantError(t, tc.reason, err, tc.refused)
 			if tc.refused != "" {
 				return
 			}
-			testutil.Check(t, tc.reason, string(asJSON(t, []byte(admissionHead+tc.want))), string(asJSON(t, got)))
+			testutil.Check(t, tc.reason, string(staticpodtest.JSON(t, []byte(admissionHead+tc.want))), string(staticpodtest.JSON(t, got)))
 			if strings.Count(string(got), sourceMark) != 1+strings.Count(tc.source, "own.yaml") {
 				t.Errorf("not each source has its hash:\n%s", got)
 			}

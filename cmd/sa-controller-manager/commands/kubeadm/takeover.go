@@ -4,229 +4,149 @@
 package kubeadm
 
 import (
-	"cmp"
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
-	"time"
-
-	"github.com/spf13/cobra"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/manifests"
 )
 
-// requestTimeout bounds one request, because kube-apiserver goes away in between.
-const requestTimeout = 10 * time.Second
-
-const takeoverDescription = `Replace the ServiceAccount controllers of kube-controller-manager and the ServiceAccount
-plugin of kube-apiserver on this control-plane node:
-
-  1. manager: writes our static pod, with the settings of kube-controller-manager, and waits
-     until it is ready and kube-apiserver calls its webhook.
-  2. kube-controller-manager, then 3. kube-apiserver: appends lines to the command in its
-     manifest, and waits until it is ready again.
-
-Everything else in the two manifests stays as it is, byte for byte. What the command does not
-understand it refuses before it changes anything; --dry-run shows what it does to each flag.
-
-A step that times out ends the command with advice. Running the same command again continues
-from there; "kubeadm handback" undoes everything. docs/takeover.md has the details.`
-
-const takeoverExamples = `  # What would be done
-  sa-controller-manager kubeadm takeover --dry-run
-
-  # Take over, with one token Secret for every ServiceAccount
-  sa-controller-manager kubeadm takeover --token-secrets=auto
-
-  # Take over, and sign kube-apiserver's tokens
-  sa-controller-manager kubeadm takeover --external-signer
-
-  # Take over, with a webhook that no client of the API can delete
-  sa-controller-manager kubeadm takeover --static-registration`
-
-const handbackDescription = `Undo a takeover on this control-plane node: kube-apiserver gets its plugin back, then
-kube-controller-manager its controllers; then the command unregisters the webhook, removes our
-static pod, and deletes the webhook configurations.
-
-A manifest that has not been edited since the takeover becomes what it was before, byte for
-byte. From another one the command removes the lines that the takeover added. This also works
-while kube-apiserver does not start, and whatever is wrong with our process.
-docs/uninstall.md lists what remains.
-
-The key files that the two components get back must exist, and must hold the key that signs
-now and all keys that verify: those of our --service-account-key-ring and
---service-account-key-file. After a rotation they may not. The command then names the key and
-refuses before it changes anything; docs/rotation.md has the commands that fix it.`
-
-const handbackExamples = `  # What would be done
-  sa-controller-manager kubeadm handback --dry-run
-
-  sa-controller-manager kubeadm handback`
-
-// nodeFlags are the flags of both commands.
-type nodeFlags struct {
-	Config
-
-	kubeconfig string
-	steps      []string // of this direction
-}
-
-func newNodeFlags(steps []string) nodeFlags {
-	hostname, err := os.Hostname()
+// Takeover adds sa-controller-manager to the control plane of this node. Finished steps are no-ops.
+func Takeover(ctx context.Context, c Config) error {
+	o, err := c.observe()
 	if err != nil {
-		hostname = ""
-	}
-	return nodeFlags{steps: steps, Config: Config{
-		// As kubeadm does.
-		Node:         strings.ToLower(strings.TrimSpace(hostname)),
-		ManifestsDir: "/etc/kubernetes/manifests",
-		BackupDir:    "/etc/kubernetes/sa-controller-manager-backup",
-		PatchesDir:   "/etc/kubernetes/sa-controller-manager-patches",
-		StepTimeout:  3 * time.Minute,
-		Clock:        clock.RealClock{},
-	}}
-}
-
-func (f *nodeFlags) addTo(cmd *cobra.Command) {
-	fs := cmd.Flags()
-	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig, "kubeconfig `file` of an administrator. Default: /etc/kubernetes/admin.conf, or super-admin.conf if that does not exist.")
-	fs.StringVar(&f.Node, "node-name", f.Node, "`name` of this node's Node object, the suffix of its mirror pods. Default: the host name.")
-	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pod manifests.")
-	fs.StringVar(&f.BackupDir, "backup-dir", f.BackupDir, "`directory` for the original manifests.")
-	fs.StringVar(&f.PatchesDir, "patches-dir", f.PatchesDir, "`directory` for kubeadm patches with the same changes.")
-	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+". Needed with several control-plane nodes, see docs/takeover.md.")
-	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and the changes to every file, and change nothing.")
-	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long to wait for each step.")
-	fs.Lookup("node-name").DefValue = "" // depends on the machine
-}
-
-func (f *nodeFlags) validate() []error {
-	var p options.Problems
-	p.Positive("step-timeout", f.StepTimeout)
-	if f.Node == "" {
-		p.Add("node-name", f.Node, "must be the name of this node")
-	}
-	for _, name := range f.Steps {
-		if !slices.Contains(f.steps, name) {
-			p.Add("steps", name, "must be of "+strings.Join(f.steps, ", "))
-		}
-	}
-	for flag, dir := range map[string]string{"backup-dir": f.BackupDir, "patches-dir": f.PatchesDir} {
-		if filepath.Clean(dir) == filepath.Clean(f.ManifestsDir) {
-			p.Add(flag, dir, "must not be --manifests-dir, where the kubelet takes every file for a manifest")
-		}
-	}
-	return p
-}
-
-// run connects to the API server and calls act. A dry run needs no API server.
-func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
-	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
 		return err
 	}
-	c := f.Config
-	if !c.DryRun {
-		var err error
-		if c.ClientAt, err = adminClients(f.kubeconfig); err != nil {
-			return err
-		}
-		if c.Client, err = c.ClientAt(""); err != nil {
-			return err
-		}
+	if err := c.checkStrayManifests(); err != nil {
+		return err
 	}
-	progress := cli.NewProgress(cmd.ErrOrStderr())
-	defer progress.End()
-	c.Out, c.Progress = progress.Above(cmd.OutOrStdout()), progress.Show
-	return act(cmd.Context(), c)
+	if err := c.render(o); err != nil {
+		return err
+	}
+	return c.run(ctx, o, c.planTakeover)
 }
 
-// adminClients returns a function that makes clients from the given kubeconfig or kubeadm's for
-// administrators, for the server at a URL or, if that is "", the one in the kubeconfig.
-func adminClients(file string) (func(url string) (kubernetes.Interface, error), error) {
-	if file == "" {
-		file = "/etc/kubernetes/admin.conf"
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			file = "/etc/kubernetes/super-admin.conf"
-		}
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
+// render makes our manifest from the other two, unless the existing one stays.
+func (c *Config) render(o *observed) error {
+	m, err := component.ForControllerManager().Operators(o.files[component.ControllerManager])
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %q: %w", file, err)
+		return err
 	}
-	config.Timeout = requestTimeout
-	config.WarningHandler = rest.NoWarnings{}
-	return func(url string) (kubernetes.Interface, error) {
-		config := rest.CopyConfig(config)
-		config.Host = cmp.Or(url, config.Host)
-		client, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			return nil, fmt.Errorf("build the API client: %w", err)
+	o.kcm = component.Carry(m, o.manager, c.AcceptFlags)
+	if !c.writesOwn(o) {
+		return nil
+	}
+	if err := o.kcm.Refusal(); err != nil {
+		if c.DryRun {
+			o.kcm.Table(c.Out, nil)
 		}
-		return client, nil
-	}, nil
+		return err
+	}
+	pod := manifests.StaticPodOptions{Image: m.Image(), Carried: o.kcm.Args, Files: o.kcm.Files}
+	if err := c.ofAPIServer(o, &pod); err != nil {
+		return err
+	}
+	o.certDir = pod.CertDir
+	if o.rendered, err = c.Render(pod); err != nil {
+		return err
+	}
+	if mode := component.OwnFlag(o.rendered, registrationFlag); pod.StaticRegistration && mode != string(options.RegistrationStatic) {
+		return fmt.Errorf("--extra-arg=%s contradicts --static-registration", component.Assign(registrationFlag, mode))
+	}
+	if pod.Sockets, err = c.signerSockets(o.rendered); err != nil {
+		return err
+	}
+	if len(pod.Sockets) > 0 {
+		if o.rendered, err = c.Render(pod); err != nil {
+			return err
+		}
+	}
+	return c.checkBinary()
 }
 
-func newTakeoverCommand(p podFlags) *cobra.Command {
-	f := newNodeFlags(TakeoverSteps())
-	cmd := &cobra.Command{
-		Use:     "takeover",
-		Short:   "Take over from kube-controller-manager and kube-apiserver on this node",
-		Long:    takeoverDescription,
-		Example: takeoverExamples,
-		Args:    cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
-				return err
-			}
-			for i, name := range f.AcceptFlags {
-				f.AcceptFlags[i] = staticpod.FlagName(name)
-			}
-			f.Render = p.render
-			if p.image == "" {
-				f.Binary = p.binary
-			}
-			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || f.StaticRegistration
-			return f.run(cmd, Takeover)
-		},
+// planTakeover returns the steps of a takeover. It refuses at once what a later step could not do.
+func (c *Config) planTakeover(o *observed) ([]step, error) {
+	if err := c.checkKeyRing(o); err != nil {
+		return nil, err
 	}
-	f.addTo(cmd)
-	p.addTo(cmd.Flags())
-	cmd.Flags().StringArrayVar(&f.AcceptFlags, "accept-flag", f.AcceptFlags,
-		"`name` of a flag of kube-controller-manager to leave out instead of refusing it. May be given more than once. --dry-run shows which flags are refused and accepted.")
-	cmd.Flags().BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
-		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: replaces its key flags by --service-account-signing-endpoint. Implies --rewrite.")
-	cmd.Flags().BoolVar(&f.StaticRegistration, "static-registration", f.StaticRegistration,
-		"Have kube-apiserver (v1.36 or newer) read our webhook from files of this node, which no client of the API can delete. Implies --rewrite.")
-	return cmd
+	log := "Look at the log of the Pod kube-system/" + manager + "-" + c.Node + " (kubectl logs, or crictl logs on the node).\n"
+	own := step{
+		name:    StepManager,
+		summary: "sa-controller-manager runs beside the control plane, until it is ready and kube-apiserver calls its webhook",
+		advice:  "Nothing of the control plane has been changed. " + log + again + "; kubeadm handback takes it out.",
+		guards:  []cli.Look{c.versionSupported(o), c.mayRegister(o)},
+		waits:   []cli.Look{c.managerWorks(o)},
+	}
+	kcm := step{
+		name:    StepControllerManager,
+		summary: "kube-controller-manager leaves ServiceAccounts and their tokens to it",
+		advice: "Look at the log of the Pod kube-system/" + component.ControllerManager + "-" + c.Node +
+			". kube-apiserver has not been changed.\n" + again + "; kubeadm handback puts everything back.",
+		// The first step may not be part of this call.
+		guards: []cli.Look{c.versionSupported(o), c.managerServes(o)},
+	}
+	api := step{
+		name:    StepAPIServer,
+		summary: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
+		advice: "Look at the log of " + component.APIServer + " (crictl ps -a; crictl logs).\n" + again +
+			"; kubeadm handback puts everything back, also while the API is away. Its previous manifest is " + c.backup(component.APIServer) + ".",
+		guards: []cli.Look{c.versionSupported(o), c.socketServed(o), c.managerServes(o)},
+	}
+	if c.writesOwn(o) {
+		own.notes = o.kcm.Notes()
+	}
+	if c.writesOwn(o) && !bytes.Equal(o.manager, o.rendered) {
+		own.writes = nodefile.Append(nil, c.manifest(manager), o.manager, o.rendered)
+		own.guards = append(own.guards, c.keyAccepted(o), c.rootCAPublished(o), c.ensureIdentity(o))
+	}
+	if o.manager != nil && len(own.writes) > 0 {
+		own.writes = append(nodefile.Append(nil, c.backup(manager), o.managerBackup, o.manager), own.writes...)
+		own.rollback = []nodefile.Write{{Path: c.manifest(manager), Before: o.rendered, After: o.manager}}
+		own.undone = "the previous " + c.manifest(manager) + " is back, and until its process is ready this kube-apiserver " +
+			"refuses Pods if its webhook is bound (sa-controller-manager webhook unregister ends that)"
+		own.advice = log + again + "."
+	}
+	kcmEdits, apiEdits, err := c.components(o)
+	if err != nil {
+		return nil, err
+	}
+	if c.includes(StepControllerManager) {
+		err = o.files[component.ControllerManager].CheckControllers(c.ownManifest(o))
+	}
+	if err == nil {
+		err = c.planEdit(o, kcmEdits, &kcm)
+	}
+	if err == nil {
+		err = c.planEdit(o, apiEdits, &api)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if !c.static(o) {
+		api.guards = append(api.guards, c.bound)
+	} else if err := c.planStatic(o, &api); err != nil {
+		return nil, err
+	}
+	return c.selectSteps(own, kcm, api), nil
 }
 
-func newHandbackCommand() *cobra.Command {
-	f := newNodeFlags(HandbackSteps())
-	cmd := &cobra.Command{
-		Use:     "handback",
-		Short:   "Undo a takeover on this node",
-		Long:    handbackDescription,
-		Example: handbackExamples,
-		Args:    cli.NoArguments,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, Handback) },
+// planEdit plans the writes and waits of a takeover's step.
+func (c *Config) planEdit(o *observed, one component.Component, s *step) error {
+	f := o.files[one.Name]
+	after, first, patch, err := one.Takeover(f)
+	if err != nil {
+		return err
 	}
-	f.addTo(cmd)
-	cmd.Flags().StringVar(&f.SigningKeyFile, "signing-key-file", f.SigningKeyFile,
-		"Private key `file` that kube-controller-manager gets in a cluster that was created with our process and never had another. Default: the one in our manifest.")
-	cmd.Flags().BoolVar(&f.SkipKeyCheck, "skip-key-check", f.SkipKeyCheck,
-		"Continue although the key files that the two components get back are missing or lack keys in use, and print which tokens are refused then.")
-	cmd.Flags().BoolVar(&f.NewKey, "new-key", f.NewKey,
-		"Write a new private key into the key file of the two components, and all public keys in use into that for verification. For a key that another process has and does not give away, also when that process is lost. Copy both files to the other nodes before their handback.")
-	return cmd
+	if !bytes.Equal(f.Manifest, after.Bytes()) {
+		s.writes = nodefile.Append(s.writes, c.backup(one.Name), f.Backup, first.Bytes())
+	}
+	// The patch comes first: if the command ends here, kubeadm upgrade does the rest.
+	s.writes = nodefile.Append(s.writes, c.patch(one.Name), f.Patch, patch)
+	s.writes = nodefile.Append(s.writes, c.manifest(one.Name), f.Manifest, after.Bytes())
+	s.waits = []cli.Look{c.runs(one.Name, after.Command())}
+	return nil
 }

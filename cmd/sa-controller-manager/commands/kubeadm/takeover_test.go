@@ -5,219 +5,289 @@ package kubeadm
 
 import (
 	"bytes"
+	stdcmp "cmp"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 )
 
-// deadKubeconfig leads to an address without a listener.
-const deadKubeconfig = `apiVersion: v1
-kind: Config
-clusters:
-- name: demo
-  cluster: {server: "https://127.0.0.1:1"}
-contexts:
-- name: demo
-  context: {cluster: demo}
-current-context: demo
-`
+// controlPlane is a node's files without a node.
+type controlPlane struct {
+	dir    string
+	config Config
+	out    bytes.Buffer
+}
 
-// takeoverNode is the files of a control-plane node of kubeadm. Its API server is never asked.
-type takeoverNode struct{ dir, binary string }
-
-func newTakeoverNode(t *testing.T) takeoverNode {
+func newControlPlane(t *testing.T, sample string) *controlPlane {
 	t.Helper()
-	root := t.TempDir()
-	n := takeoverNode{dir: root + "/etc/kubernetes/manifests", binary: root + "/opt/sa-controller-manager"}
-	testutil.Must(t, os.CopyFS(n.dir, os.DirFS("testdata/manifests/v1.37")))
-	for _, name := range []string{"sa-controller-manager", "new"} {
-		n.write(t, "/opt/"+name)
+	p := &controlPlane{dir: t.TempDir()}
+	p.config = Config{
+		Node: "n", ManifestsDir: p.dir + "/manifests", BackupDir: p.dir + "/backup", PatchesDir: p.dir + "/patches",
+		DryRun: true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
+		Render: func(o manifests.StaticPodOptions) ([]byte, error) {
+			return []byte("kind: Pod\nspec:\n  containers:\n  - image: " + o.Image + "\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n"), nil
+		},
 	}
-	return n
+	for _, name := range []string{component.ControllerManager, component.APIServer} {
+		p.write(t, "manifests/"+name+".yaml", staticpodtest.Read(t, "testdata/manifests/"+sample+"/"+name+".yaml"))
+	}
+	return p
 }
 
-// write makes a file with a path of the node.
-func (n takeoverNode) write(t *testing.T, name string) {
+func (p *controlPlane) write(t *testing.T, name string, data []byte) {
 	t.Helper()
-	file := strings.TrimSuffix(n.dir, "/etc/kubernetes/manifests") + name
-	testutil.Must(t, os.MkdirAll(filepath.Dir(file), 0o700))
-	testutil.Must(t, os.WriteFile(file, nil, 0o600))
+	path := filepath.Join(p.dir, name)
+	testutil.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	testutil.Must(t, os.WriteFile(path, data, 0o600))
 }
 
-// takeover runs the command as if the program were the node's.
-func (n takeoverNode) takeover(t *testing.T, args ...string) clitest.Outcome {
+// way is in or out.
+type way func(*Config, *observed) ([]step, error)
+
+func takeover(c *Config, o *observed) ([]step, error) { return c.planTakeover(o) }
+func handback(c *Config, o *observed) ([]step, error) { return c.planHandback(o) }
+
+// plan is what would be written, as "step: +file -file ~file".
+func (p *controlPlane) plan(t *testing.T, way way) []string {
 	t.Helper()
-	p := newPodFlags()
-	p.self, p.binary = n.binary, n.binary
-	return clitest.Run(t, cli.Parent(&cobra.Command{Use: "kubeadm"}, newTakeoverCommand(p)), slices.Concat([]string{
-		"takeover", "--node-name=n", "--manifests-dir=" + n.dir, "--backup-dir=" + n.dir + "/backup", "--patches-dir=" + n.dir + "/patches",
-		"--step-timeout=10ms", "--kubeconfig=" + testutil.WriteFile(t, "kubeconfig", []byte(deadKubeconfig)),
-	}, args)...)
+	var plan []string
+	for _, s := range p.steps(t, way) {
+		line := s.name + ":"
+		for _, w := range s.writes {
+			sign := " ~"
+			if w.Before == nil {
+				sign = " +"
+			} else if w.After == nil {
+				sign = " -"
+			}
+			line += sign + strings.TrimPrefix(w.Path, p.dir+"/")
+		}
+		plan = append(plan, line)
+	}
+	return plan
 }
 
-// files are the names of all there is.
-func (n takeoverNode) files(t *testing.T) []string {
+func (p *controlPlane) steps(t *testing.T, way way) []step {
 	t.Helper()
-	entries, err := os.ReadDir(n.dir)
+	o, err := p.config.observe()
 	testutil.Must(t, err)
-	var names []string
-	for _, entry := range entries {
-		names = append(names, entry.Name())
-	}
-	return names
+	testutil.Must(t, p.config.render(o))
+	steps, err := way(&p.config, o)
+	testutil.Must(t, err)
+	return steps
 }
 
-// A manifest with such a flag would take the place of one that runs.
-func TestTakeoverRefusesExtraArgs(t *testing.T) {
+// does does the first n steps of a way, as far as files go.
+func (p *controlPlane) writeSteps(t *testing.T, way way, n int) {
+	t.Helper()
+	for _, s := range p.steps(t, way)[:n] {
+		for _, w := range s.writes {
+			testutil.Must(t, w.Do())
+		}
+	}
+}
+
+// all is every file of a control plane.
+func (p *controlPlane) all(t *testing.T) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := filepath.WalkDir(p.dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			files[strings.TrimPrefix(path, p.dir+"/")] = string(staticpodtest.Read(t, path))
+		}
+		return err
+	})
+	testutil.Must(t, err)
+	return files
+}
+
+const (
+	apiServerFile = "manifests/kube-apiserver.yaml"
+	apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml +patches/kube-apiserver-sa-controller-manager+json.yaml ~" + apiServerFile
+	kcmAway       = "kube-controller-manager: +backup/kube-controller-manager.yaml +patches/kube-controller-manager-sa-controller-manager+json.yaml ~manifests/kube-controller-manager.yaml"
+	apiServerBack = "kube-apiserver: ~" + apiServerFile + " -patches/kube-apiserver-sa-controller-manager+json.yaml"
+	kcmBack       = "kube-controller-manager: ~manifests/kube-controller-manager.yaml -patches/kube-controller-manager-sa-controller-manager+json.yaml"
+)
+
+func TestPlan(t *testing.T) {
 	t.Parallel()
-	const start = "--extra-arg: our process would not start: "
 	cases := map[string]struct {
-		reason string
-		args   []string
+		reason  string
+		sample  string
+		prepare func(*testing.T, *controlPlane)
+		way     way // takeover if nil
+		want    []string
+	}{
+		"Stock": {
+			want: []string{"manager: +manifests/sa-controller-manager.yaml", kcmAway, apiServerAway},
+		},
+		"AfterTheFirstStep": {
+			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 1) },
+			want:    []string{"manager:", kcmAway, apiServerAway},
+		},
+		"AfterTheSecondStep": {
+			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 2) },
+			want:    []string{"manager:", "kube-controller-manager:", apiServerAway},
+		},
+		"Done": {
+			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 3) },
+			want:    []string{"manager:", "kube-controller-manager:", "kube-apiserver:"},
+		},
+		"OurManifestIsAnother": {
+			reason: "the operator or an older version has written it",
+			prepare: func(t *testing.T, p *controlPlane) {
+				p.write(t, "manifests/sa-controller-manager.yaml", staticpodtest.Own([]string{"--service-account-private-key-file=k"}))
+			},
+			want: []string{"manager:", kcmAway, apiServerAway},
+		},
+		"OurManifestIsToBeAnother": {
+			prepare: func(t *testing.T, p *controlPlane) {
+				p.write(t, "manifests/sa-controller-manager.yaml", staticpodtest.Own([]string{"--service-account-private-key-file=k"}))
+				p.config.Rewrite = true
+			},
+			want: []string{"manager: +backup/sa-controller-manager.yaml ~manifests/sa-controller-manager.yaml", kcmAway, apiServerAway},
+		},
+		"SomeSteps": {
+			prepare: func(_ *testing.T, p *controlPlane) { p.config.Steps = []string{StepManager} },
+			want:    []string{"manager: +manifests/sa-controller-manager.yaml"},
+		},
+		"KubeadmUpgradeWithoutPatches": {
+			reason: "the backup is that of the manifest which is replaced",
+			prepare: func(t *testing.T, p *controlPlane) {
+				p.writeSteps(t, takeover, 3)
+				p.write(t, apiServerFile, staticpodtest.Read(t, "testdata/manifests/v1.34/kube-apiserver.yaml"))
+			},
+			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + apiServerFile},
+		},
+		"ThePatchIsGone": {
+			prepare: func(t *testing.T, p *controlPlane) {
+				p.writeSteps(t, takeover, 3)
+				testutil.Must(t, os.Remove(p.config.patch(component.APIServer)))
+			},
+			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: +patches/kube-apiserver-sa-controller-manager+json.yaml"},
+		},
+		"HandbackOfNothing": {
+			way:  handback,
+			want: []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager:"},
+		},
+		"Handback": {
+			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 3) },
+			way:     handback,
+			want:    []string{apiServerBack, kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
+		},
+		"HandbackAfterHalfAHandback": {
+			prepare: func(t *testing.T, p *controlPlane) {
+				p.writeSteps(t, takeover, 3)
+				p.writeSteps(t, handback, 2)
+			},
+			way:  handback,
+			want: []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
+		},
+		"HandbackAfterHalfATakeover": {
+			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 2) },
+			way:     handback,
+			want:    []string{"kube-apiserver:", kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			p := newControlPlane(t, "v1.37")
+			if tc.prepare != nil {
+				tc.prepare(t, p)
+			}
+			if tc.way == nil {
+				tc.way = takeover
+			}
+			testutil.Check(t, tc.reason, tc.want, p.plan(t, tc.way))
+		})
+	}
+}
+
+// A rewrite whose Pod does not become ready must not stay: the webhook is bound, and no Pod would be
+// admitted.
+func TestRewriteThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		before []byte // our manifest, nil if there is none
 		want   string
+		advice string
 	}{
-		"Mistyped":   {args: []string{"--extra-arg=--bind-addr=0.0.0.0"}, want: "Error: " + start + "unknown flag: --bind-addr\n"},
-		"NotANumber": {args: []string{"--extra-arg=--secure-port=x"}, want: "Error: " + start + "invalid argument \"x\" for \"--secure-port\" flag: "},
-		"NoValue":    {args: []string{"--extra-arg=--secure-port"}, want: "Error: " + start + "flag needs an argument: --secure-port\n"},
-		"NotAPort":   {args: []string{"--extra-arg=--secure-port=-1"}, want: "Error: " + start + "--secure-port -1 must be between 0 and 65535"},
-		"TwoKeys": {
-			reason: "our manifest has the file", args: []string{"--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/k"},
-			want: "Error: " + start + "--service-account-key-ring \"/etc/kubernetes/pki/k\" must not be given together with --service-account-private-key-file",
-		},
-		"TwoMistakes": {
-			args: []string{"--extra-arg=--secure-port=-1", "--extra-arg=--webhook-port=-1"},
-			want: "Error: 2 problems with the flags:\n  " + start + "--webhook-port -1 must be between 0 and 65535, inclusive; 0 disables the webhook\n  " + start + "--secure-port -1",
-		},
-		"WithSigner": {
-			args: []string{"--external-signer", "--extra-arg=--service-account-private-key-file="},
-			want: "Error: " + start + "--external-signer-socket \"/run/sa-controller-manager/signer.sock\" needs a key to sign with",
-		},
-		"KeyRingAtTheRoot": {
-			reason: "its directory would hide the Pod's own files", args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/k"},
-			want: "Error: --extra-arg \"--service-account-key-ring=/k\" must name a file that our Pod can mount: /k: our static pod cannot mount /",
-		},
-		"BesideSecrets": {
-			args: []string{"--extra-arg=--root_ca_file=/etc/kubernetes/corp.crt"},
-			want: "Error: --extra-arg \"--root_ca_file=/etc/kubernetes/corp.crt\" must name a file that our Pod can mount: /etc/kubernetes/corp.crt: our static pod cannot mount /etc/kubernetes",
-		},
-		"RelativeFile": {
-			args: []string{"--extra-arg=--tls-cert-file=tls.crt"},
-			want: "Error: --extra-arg \"--tls-cert-file=tls.crt\" must name a file that our Pod can mount: tls.crt is not an absolute path",
-		},
-		"WritableDirectory": {
-			args: []string{"--extra-arg=--cert-dir=/var/lib/certs"},
-			want: "Error: --extra-arg \"--cert-dir=/var/lib/certs\" must not be given: our Pod has no directory that it may write to",
-		},
-		"Ends": {reason: "the kubelet would restart it repeatedly", args: []string{"--extra-arg=--version"}, want: "Error: " + start + "--version makes it print something and end\n"},
-		"Help": {args: []string{"--extra-arg=--help"}, want: "Error: " + start + "--help makes it print something and end\n"},
-	}
-	for name, tc := range cases {
+		"Rewrite": {staticpodtest.Own([]string{theKey}), "; the previous DIR/manifests/sa-controller-manager.yaml is back, and until its process is ready this kube-apiserver refuses Pods", "Look at the log of the Pod kube-system/sa-controller-manager-n"},
+		"First":   {nil, "it did not come within 1ms", "Nothing of the control plane has been changed"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			n := newTakeoverNode(t)
-			before := n.files(t)
-			got := n.takeover(t, tc.args...)
-			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.want) ||
-				!strings.HasSuffix(got.Stderr, "See 'sa-controller-manager kubeadm takeover --help' for usage.\n") {
-				t.Errorf("%s: %+v, want code 1 and %q at first", tc.reason, got, tc.want)
+			p := newControlPlane(t, "v1.37")
+			rendered := staticpodtest.Own([]string{theKey, "--secure-port=1"})
+			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return rendered, nil }
+			p.config.Rewrite, p.config.StepTimeout, p.config.Clock, p.config.Client = true, time.Millisecond, clock.RealClock{}, fake.NewClientset()
+			if tc.before != nil {
+				p.write(t, "manifests/sa-controller-manager.yaml", tc.before)
 			}
-			if diff := cmp.Diff(before, n.files(t)); diff != "" {
-				t.Errorf("files (-before +after):\n%s", diff)
+			own := p.steps(t, takeover)[0]
+			own.guards = nil // they ask kube-apiserver
+			err := p.config.step(t.Context(), own)
+			if err == nil || !strings.Contains(err.Error(), strings.ReplaceAll(tc.want, "DIR", p.dir)) || !strings.Contains(own.advice, tc.advice) {
+				t.Errorf("%v\n%s\nwant %s and %s", err, own.advice, tc.want, tc.advice)
+			}
+			files := p.all(t)
+			want := stdcmp.Or(string(tc.before), string(rendered))
+			if got := files["manifests/sa-controller-manager.yaml"]; got != want {
+				t.Errorf("the manifest is %q, want %q", got, want)
+			}
+			if got := files["backup/sa-controller-manager.yaml"]; got != string(tc.before) {
+				t.Errorf("the backup is %q, want %q", got, tc.before)
 			}
 		})
 	}
 }
 
-func TestTakeoverTakesExtraArgs(t *testing.T) {
+// Nothing is changed if a later step could not be done.
+func TestRefusedBeforeTheFirstStep(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		args   []string
-		mounts []string
-	}{
-		"Flag":        {args: []string{"--extra-arg=--bind-address=0.0.0.0"}},
-		"Underscores": {args: []string{"--extra-arg=--bind_address=0.0.0.0"}},
-		"KeyRing":     {args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/sa-keys"}},
-		"WithSigner":  {args: []string{"--external-signer", "--extra-arg=--external-signer-refresh-hint=2s"}},
-		"Binary":      {reason: "another version may have the flag", args: []string{"--binary=/opt/new", "--extra-arg=--new-flag=1"}},
-		"Files":       {args: []string{"--extra-arg=--root-ca-file=/etc/corp/ca.crt", "--extra-arg=--service-account-key-file=/srv/old/sa.pub"}, mounts: []string{"/etc/corp", "/srv/old"}},
-		"FileOfPKI":   {reason: "it is mounted anyway", args: []string{"--extra-arg=--root-ca-file=/etc/kubernetes/pki/corp/ca.crt"}},
-		"Pair":        {args: []string{"--extra-arg=--tls-sni-cert-key=/srv/a/tls.crt,/srv/b/tls.key:example.org,www.example.org"}, mounts: []string{"/srv/a", "/srv/b"}},
-		"NoFile":      {reason: "they take the file away", args: []string{"--extra-arg=--root-ca-file="}},
-		"Image":       {reason: "likewise", args: []string{"--image=registry.example.com/sa-controller-manager:v9", "--extra-arg=--new-flag=1"}},
+	p := newControlPlane(t, "v1.37")
+	p.config.DryRun = false
+	p.write(t, apiServerFile, bytes.Replace(staticpodtest.Read(t, p.config.manifest(component.APIServer)), []byte("NodeRestriction"), []byte("NodeRestriction,ServiceAccount"), 1))
+	before := p.all(t)
+	err := Takeover(t.Context(), p.config)
+	const want = "the manifest of kube-apiserver: --enable-admission-plugins names ServiceAccount"
+	if err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("error %v, want %s", err, want)
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := newTakeoverNode(t).takeover(t, append(tc.args, "--dry-run")...)
-			if got.Code != 0 || !strings.Contains(got.Stdout, "\n1. manager: ") {
-				t.Fatalf("%s: %+v, want the plan", tc.reason, got)
-			}
-			var mounts []string
-			for _, found := range regexp.MustCompile(`(?m)^\+    - mountPath: (.*)\n\+      name: files-`).FindAllStringSubmatch(got.Stdout, -1) {
-				mounts = append(mounts, found[1])
-			}
-			slices.Sort(mounts)
-			testutil.Check(t, tc.reason+": directories that our Pod mounts", tc.mounts, slices.Compact(mounts))
-		})
+	if diff := cmp.Diff(before, p.all(t)); diff != "" || p.out.Len() > 0 {
+		t.Errorf("files have changed (-before +after):\n%s\nprinted: %s", diff, &p.out)
 	}
 }
 
-// TestAcceptFlag: a flag of kube-controller-manager that a takeover refuses has an explicit way past,
-// and the plan shows it, also where it is not a dry run.
-func TestAcceptFlag(t *testing.T) {
+func TestDryRun(t *testing.T) {
 	t.Parallel()
-	const more = "    - --service-account-magic=1\n    - --root-ca-file=/in/the/image.crt\n"
-	const note = "Accepted (--accept-flag), and not taken over: --service-account-magic=1 of kube-controller-manager: this version does not know the flag"
-	cases := map[string]struct {
-		reason     string
-		flags      string // of kube-controller-manager, further ones
-		args       []string
-		code       int
-		wantStdout []string
-		wantStderr string
-	}{
-		"Refused": {flags: more, code: 1, wantStdout: []string{"--service-account-magic 1 - refused "},
-			wantStderr: "--service-account-magic of kube-controller-manager: this version does not know the flag, and so not what it changes; --accept-flag=service-account-magic leaves it out\n"},
-		"OneOfTwo": {flags: more, args: []string{"--accept-flag=service-account-magic"}, code: 1, wantStdout: []string{"--service-account-magic 1 - accepted "},
-			wantStderr: "Error: --root-ca-file of kube-controller-manager: /in/the/image.crt is in none of its volumeMounts; --accept-flag=root-ca-file leaves it out"},
-		"Both": {flags: more, args: []string{"--accept-flag=service-account-magic", "--accept-flag=--root_ca_file"},
-			wantStdout: []string{"--service-account-magic 1 - accepted ", "--root-ca-file /etc/kubernetes/pki/ca.crt /in/the/image.crt - accepted ", note}},
-		"NotRefused": {args: []string{"--accept-flag=leader-elect"}, code: 1,
-			wantStderr: "Error: --accept-flag=leader-elect: no flag of kube-controller-manager is refused under this name\n"},
-		"NotThere": {args: []string{"--accept-flag=service-account-magic"}, code: 1,
-			wantStderr: "Error: --accept-flag=service-account-magic: no flag of kube-controller-manager is refused under this name\n"},
+	p := newControlPlane(t, "v1.37")
+	before := p.all(t)
+	testutil.Must(t, Takeover(t.Context(), p.config))
+	for _, want := range []string{
+		"1. manager: ", "2. kube-controller-manager: ", "3. kube-apiserver: ",
+		"--- /dev/null\n+++ " + p.config.manifest(manager) + "\n",
+		"--- " + p.config.manifest(component.APIServer) + "\n+++ " + p.config.manifest(component.APIServer) + "\n@@ -39,6 +39,7 @@\n",
+		"\n+    - --disable-admission-plugins=ServiceAccount\n",
+		"is kept in " + p.config.backup(component.APIServer) + ".\n",
+	} {
+		if !strings.Contains(p.out.String(), want) {
+			t.Errorf("it does not print %q:\n%s", want, &p.out)
+		}
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			n := newTakeoverNode(t)
-			const last = "    - --use-service-account-credentials=true\n"
-			file := filepath.Join(n.dir, "kube-controller-manager.yaml")
-			testutil.Must(t, os.WriteFile(file, bytes.Replace(read(t, file), []byte(last), []byte(last+tc.flags), 1), 0o600))
-			got := n.takeover(t, append(tc.args, "--dry-run")...)
-			words := regexp.MustCompile(" +").ReplaceAllString(got.Stdout, " ")
-			for _, want := range tc.wantStdout {
-				if !strings.Contains(words, want) {
-					t.Errorf("stdout has no %q:\n%s", want, words)
-				}
-			}
-			if got.Code != tc.code || tc.wantStderr == "" && got.Stderr != "" || !strings.Contains(got.Stderr, tc.wantStderr) {
-				t.Errorf("code %d, stderr %q, want %d and %q", got.Code, got.Stderr, tc.code, tc.wantStderr)
-			}
-			if tc.code != 0 {
-				return
-			}
-			if got := n.takeover(t, tc.args...); !strings.Contains(got.Stdout, note) {
-				t.Errorf("without --dry-run there is no %q:\n%s", note, got.Stdout)
-			}
-		})
+	p.out.Reset()
+	testutil.Must(t, Handback(t.Context(), p.config))
+	if diff := cmp.Diff(before, p.all(t)); diff != "" {
+		t.Errorf("files have changed (-before +after):\n%s", diff)
 	}
 }

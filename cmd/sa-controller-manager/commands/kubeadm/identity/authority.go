@@ -62,7 +62,8 @@ func openAuthority(dir string, now time.Time) (*authority, error) {
 	case !ca.IsCA:
 		return nil, fmt.Errorf("%s: the certificate of %q is not a CA certificate", a.certFile, ca.Subject.CommonName)
 	case !now.Before(ca.NotAfter):
-		return nil, fmt.Errorf("%s: the CA expired on %s; no certificate that it signs is accepted", a.certFile, ca.NotAfter.UTC().Format(time.RFC3339))
+		expired := ca.NotAfter.UTC().Format(time.RFC3339)
+		return nil, fmt.Errorf("%s: the CA expired on %s; no certificate that it signs is accepted", a.certFile, expired)
 	case now.Before(ca.NotBefore):
 		return nil, fmt.Errorf("%s: the CA is valid from %s on; is the clock right?", a.certFile, ca.NotBefore.UTC().Format(time.RFC3339))
 	}

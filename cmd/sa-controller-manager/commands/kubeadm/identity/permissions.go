@@ -100,7 +100,8 @@ func missing(existing, wanted []byte) ([]byte, error) {
 func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint) error {
 	client, err := c.masters(ca, to)
 	if errors.Is(err, ErrNoKey) {
-		fmt.Fprintf(c.Warn, "Warning: the permissions were not applied: %v; an administrator can apply them with \"kubectl apply -k manifests/permissions\".\n", err)
+		fmt.Fprintf(c.Warn, "Warning: the permissions were not applied: %v; "+
+			"an administrator can apply them with \"kubectl apply -k manifests/permissions\".\n", err)
 		return nil
 	} else if err != nil {
 		return err

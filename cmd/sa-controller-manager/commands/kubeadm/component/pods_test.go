@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package component
 
 import (
 	"testing"
@@ -20,7 +20,7 @@ func TestStock(t *testing.T) {
 			Spec:       corev1.PodSpec{NodeName: "cp", Containers: []corev1.Container{{Command: append([]string{component}, flags...)}}},
 		}
 	}
-	fake := mirror(apiServer)
+	fake := mirror(APIServer)
 	fake.Annotations = nil
 	const three = " (serviceaccount-controller, root-ca-certificate-publisher-controller, legacy-serviceaccount-token-cleaner-controller"
 	cases := map[string]struct {
@@ -29,18 +29,18 @@ func TestStock(t *testing.T) {
 		looked            int
 	}{
 		"Taken over": {pods: []corev1.Pod{
-			mirror(apiServer, "--disable-admission-plugins=ServiceAccount"),
-			mirror(controllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key", "--controllers="+controllersOff, "--service-account-private-key-file="),
+			mirror(APIServer, "--disable-admission-plugins=ServiceAccount"),
+			mirror(ControllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key", "--controllers="+controllersOff, "--service-account-private-key-file="),
 		}, looked: 2},
 		"Stock": {
-			pods:     []corev1.Pod{mirror(apiServer), mirror(controllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key")},
+			pods:     []corev1.Pod{mirror(APIServer), mirror(ControllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key")},
 			looked:   2,
 			servers:  []string{"kube-apiserver-cp"},
 			managers: []string{"kube-controller-manager-cp" + three + ", serviceaccount-token-controller)"},
 		},
-		"No flags":      {pods: []corev1.Pod{mirror(controllerManager)}, managers: []string{"kube-controller-manager-cp" + three + ")"}, looked: 1},
-		"Aliases":       {pods: []corev1.Pod{mirror(controllerManager, "--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner")}, looked: 1},
-		"Left to it":    {pods: []corev1.Pod{mirror(controllerManager, "--controllers=legacy-serviceaccount-token-cleaner-controller"), mirror(manager, "--controllers=*,-legacy-serviceaccount-token-cleaner-controller")}, looked: 1},
+		"No flags":      {pods: []corev1.Pod{mirror(ControllerManager)}, managers: []string{"kube-controller-manager-cp" + three + ")"}, looked: 1},
+		"Aliases":       {pods: []corev1.Pod{mirror(ControllerManager, "--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner")}, looked: 1},
+		"Left to it":    {pods: []corev1.Pod{mirror(ControllerManager, "--controllers=legacy-serviceaccount-token-cleaner-controller"), mirror(Manager, "--controllers=*,-legacy-serviceaccount-token-cleaner-controller")}, looked: 1},
 		"No mirror pod": {pods: []corev1.Pod{fake}},
 	}
 	for name, tc := range cases {

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package component
 
 import (
 	"cmp"
@@ -17,7 +17,8 @@ import (
 	"sa-controller-manager/manifests"
 )
 
-const rootCAFlag = "root-ca-file"
+// RootCAFlag is the same flag in kube-controller-manager and in ours.
+const RootCAFlag = "root-ca-file"
 
 // class says what a takeover does with a flag of kube-controller-manager.
 type class string
@@ -34,7 +35,7 @@ const (
 type kcmFlags struct {
 	names  string // separated by spaces
 	reason string
-	carry  func(k *kcm, name string) (string, error)
+	carry  func(k *Carried, name string) (string, error)
 }
 
 // kcmTable has the flags that are carried over and those without meaning that have a reason of their
@@ -42,12 +43,12 @@ type kcmFlags struct {
 // port, metrics or log. A flag that our process does not know is refused.
 func kcmTable() []kcmFlags {
 	return []kcmFlags{
-		{keyFlag, "signs the tokens of Secrets", (*kcm).key},
-		{rootCAFlag, "is published in kube-root-ca.crt and token Secrets", (*kcm).rootCA},
-		{controllersFlag, "controllers that are off stay off", (*kcm).controllers},
-		{"legacy-service-account-token-clean-up-period", "when an unused token is marked and deleted", (*kcm).last},
-		{"concurrent-serviceaccount-token-syncs", "the workers for token Secrets", (*kcm).last},
-		{"leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period", "how soon another replica leads", (*kcm).last},
+		{KeyFlag, "signs the tokens of Secrets", (*Carried).key},
+		{RootCAFlag, "is published in kube-root-ca.crt and token Secrets", (*Carried).rootCA},
+		{ControllersFlag, "controllers that are off stay off", (*Carried).controllers},
+		{"legacy-service-account-token-clean-up-period", "when an unused token is marked and deleted", (*Carried).last},
+		{"concurrent-serviceaccount-token-syncs", "the workers for token Secrets", (*Carried).last},
+		{"leader-elect-lease-duration leader-elect-renew-deadline leader-elect-retry-period", "how soon another replica leads", (*Carried).last},
 
 		{"use-service-account-credentials", "our process is one user", nil},
 		{"kube-api-qps kube-api-burst", "a limit would throttle the admission of Pods", nil},
@@ -57,15 +58,16 @@ func kcmTable() []kcmFlags {
 	}
 }
 
-// kcm is kube-controller-manager as the operator configured it, and what our process takes over.
-type kcm struct {
+// Carried is what our process takes over of kube-controller-manager as the operator configured it.
+type Carried struct {
+	// Args are our flags, and Files what they name on the host.
+	Args, Files []string
+
 	*staticpod.Manifest
 
 	own      []byte   // our manifest that is there, nil if there is none
 	accept   []string // flags that --accept-flag names
 	verdicts []verdict
-	args     []string
-	files    []string // on the host
 }
 
 // verdict is a line of the table that a dry run prints.
@@ -75,11 +77,11 @@ type verdict struct {
 	reason       string
 }
 
-// readKCM decides about every flag. A flag in accept is left out where it would be refused.
-func readKCM(m *staticpod.Manifest, own []byte, accept []string) *kcm {
-	k := &kcm{Manifest: m, own: own, accept: accept}
+// Carry decides about every flag. A flag in accept is left out where it would be refused.
+func Carry(m *staticpod.Manifest, own []byte, accept []string) *Carried {
+	k := &Carried{Manifest: m, own: own, accept: accept}
 	// Without these two flags kube-controller-manager differs from our manifest.
-	for _, name := range slices.Concat([]string{keyFlag, rootCAFlag}, m.Given()) {
+	for _, name := range slices.Concat([]string{KeyFlag, RootCAFlag}, m.Given()) {
 		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name }) {
 			v := k.decide(name)
 			if v.class == refused && slices.Contains(k.accept, name) {
@@ -91,7 +93,7 @@ func readKCM(m *staticpod.Manifest, own []byte, accept []string) *kcm {
 	return k
 }
 
-func (k *kcm) decide(name string) verdict {
+func (k *Carried) decide(name string) verdict {
 	v := verdict{flag: name, theirs: k.Written(name), class: withoutMeaning}
 	for _, flags := range kcmTable() {
 		if !slices.Contains(strings.Fields(flags.names), name) {
@@ -105,8 +107,8 @@ func (k *kcm) decide(name string) verdict {
 		value, err := flags.carry(k, name)
 		if err != nil {
 			v.class, v.reason = refused, err.Error()
-		} else if value != "" || name != controllersFlag {
-			k.args = append(k.args, assign(name, value))
+		} else if value != "" || name != ControllersFlag {
+			k.Args = append(k.Args, Assign(name, value))
 		}
 		return v
 	}
@@ -125,12 +127,12 @@ func (k *kcm) decide(name string) verdict {
 }
 
 // last returns the value of a flag that takes one.
-func (k *kcm) last(name string) (string, error) {
+func (k *Carried) last(name string) (string, error) {
 	values, err := k.Flag(name)
 	return staticpod.Last(values), err
 }
 
-func (k *kcm) rootCA(name string) (string, error) {
+func (k *Carried) rootCA(name string) (string, error) {
 	file, err := k.last(name)
 	if err != nil || file == "" {
 		return "", err // then both publish the CA of their kubeconfig
@@ -139,7 +141,7 @@ func (k *kcm) rootCA(name string) (string, error) {
 }
 
 // key returns the signing key. If none is named, our existing manifest may have it.
-func (k *kcm) key(name string) (string, error) {
+func (k *Carried) key(name string) (string, error) {
 	file, err := k.last(name)
 	if err != nil {
 		return "", err
@@ -147,9 +149,9 @@ func (k *kcm) key(name string) (string, error) {
 	if file != "" {
 		return k.visible(file)
 	}
-	for _, file := range slices.Backward(ownFlags(k.own, name)) {
+	for _, file := range slices.Backward(OwnFlags(k.own, name)) {
 		if file != "" {
-			k.files = append(k.files, file)
+			k.Files = append(k.Files, file)
 			return file, nil
 		}
 	}
@@ -157,7 +159,7 @@ func (k *kcm) key(name string) (string, error) {
 }
 
 // visible returns the path at which our Pod sees a file, which is its path on the host.
-func (k *kcm) visible(file string) (string, error) {
+func (k *Carried) visible(file string) (string, error) {
 	host, err := k.HostPath(file)
 	if err != nil {
 		return "", err
@@ -165,12 +167,12 @@ func (k *kcm) visible(file string) (string, error) {
 	if err := manifests.Mountable(host); err != nil {
 		return "", err
 	}
-	k.files = append(k.files, host)
+	k.Files = append(k.Files, host)
 	return host, nil
 }
 
 // controllers turns off the controllers that are off in kube-controller-manager, "" if none is.
-func (k *kcm) controllers(name string) (string, error) {
+func (k *Carried) controllers(name string) (string, error) {
 	values, err := k.Flag(name)
 	if err != nil {
 		return "", err
@@ -187,42 +189,43 @@ func (k *kcm) controllers(name string) (string, error) {
 	return allControllers + "," + strings.Join(off, ","), nil
 }
 
-// refusal names every refused flag, and every accepted one that would not be refused.
-func (k *kcm) refusal() error {
+// Refusal names every refused flag, and every accepted one that would not be refused.
+func (k *Carried) Refusal() error {
 	var all []error
 	for _, v := range k.verdicts {
 		if v.class == refused {
-			all = append(all, fmt.Errorf("--%s of %s: %s; --accept-flag=%s leaves it out", v.flag, controllerManager, v.reason, v.flag))
+			all = append(all, fmt.Errorf("--%s of %s: %s; --accept-flag=%s leaves it out", v.flag, ControllerManager, v.reason, v.flag))
 		}
 	}
 	for _, name := range k.accept {
 		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name && v.class == accepted }) {
-			all = append(all, fmt.Errorf("--accept-flag=%s: no flag of %s is refused under this name", name, controllerManager))
+			all = append(all, fmt.Errorf("--accept-flag=%s: no flag of %s is refused under this name", name, ControllerManager))
 		}
 	}
 	return errors.Join(all...)
 }
 
-// notes name the flags that --accept-flag leaves out.
-func (k *kcm) notes() []string {
+// Notes name the flags that --accept-flag leaves out.
+func (k *Carried) Notes() []string {
 	var notes []string
 	for _, v := range k.verdicts {
 		if v.class == accepted {
-			notes = append(notes, fmt.Sprintf("Accepted (--accept-flag), and not taken over: %s of %s: %s.", assign(v.flag, v.theirs), controllerManager, v.reason))
+			notes = append(notes, fmt.Sprintf("Accepted (--accept-flag), and not taken over: %s of %s: %s.",
+				Assign(v.flag, v.theirs), ControllerManager, v.reason))
 		}
 	}
 	return notes
 }
 
-// table prints a line for each flag. ours is our manifest.
-func (k *kcm) table(w io.Writer, ours []byte) {
+// Table prints a line for each flag. ours is our manifest.
+func (k *Carried) Table(w io.Writer, ours []byte) {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "FLAG\tKUBE-CONTROLLER-MANAGER\tOURS\tCLASS\tREASON")
 	for _, v := range k.verdicts {
 		value := "-"
 		if v.class == carriedOver {
-			value = ownFlag(ours, v.flag)
-			if v.flag == controllersFlag {
+			value = OwnFlag(ours, v.flag)
+			if v.flag == ControllersFlag {
 				value = selectors(ours)
 			}
 		}
@@ -232,49 +235,32 @@ func (k *kcm) table(w io.Writer, ours []byte) {
 	_ = out.Flush() // as for all other output, a write error cannot be handled
 }
 
-// operatorManifest returns a component's manifest as the operator wrote it: the backup, or the current
-// one without the lines that takeovers have added.
-func (o *observed) operatorManifest(one component) (*staticpod.Manifest, error) {
-	now, err := o.parsed(one)
+// CheckControllers refuses to turn off a controller in kube-controller-manager that our process would not
+// run with its manifest.
+func (f Files) CheckControllers(own []byte) error {
+	now, err := f.Parse()
 	if err != nil {
-		return nil, err
-	}
-	lines, known := recorded(o.patches[one.name])
-	if first := o.original(one, now); first != now || !known && o.manager == nil {
-		return first, nil
-	}
-	if !known {
-		lines = one.lines
-	}
-	return edit(now, func(m *staticpod.Manifest) (staticpod.Edit, error) { return takenOut(m, lines) })
-}
-
-// checkControllers refuses to turn off a controller in kube-controller-manager that our process would
-// not run.
-func (c *Config) checkControllers(o *observed) error {
-	now, err := o.parsed(controllerManagerComponent())
-	if err != nil || !c.includes(StepControllerManager) {
 		return err
 	}
-	flags, err := now.Flags(controllersFlag, keyFlag)
+	flags, err := now.Flags(ControllersFlag, KeyFlag)
 	if err != nil {
-		return fmt.Errorf("the manifest of %s: %w", controllerManager, err)
+		return fmt.Errorf("the manifest of %s: %w", ControllerManager, err)
 	}
-	manifest := c.ownManifest(o)
-	key, ring := ownFlag(manifest, keyFlag), ownFlag(manifest, keyRingFlag)
-	here, err := runsIn(manifest)
+	key, ring := OwnFlag(own, KeyFlag), OwnFlag(own, KeyRingFlag)
+	here, err := OwnControllers(own)
 	if err != nil {
 		return err
 	}
 	for _, one := range ourControllers() {
-		there, _ := isEnabled(staticpod.List(flags[controllersFlag]), one)
-		there, ours := there || len(flags[controllersFlag]) == 0, here.Enabled(one.name)
+		there, _ := isEnabled(staticpod.List(flags[ControllersFlag]), one)
+		there, ours := there || len(flags[ControllersFlag]) == 0, here.Enabled(one.name)
 		if one.name == options.ServiceAccountTokenController {
-			there, ours = there && staticpod.Last(flags[keyFlag]) != "", ours && key+ring != ""
+			there, ours = there && staticpod.Last(flags[KeyFlag]) != "", ours && key+ring != ""
 		}
 		if there && !ours {
-			return fmt.Errorf("%s runs in kube-controller-manager and would run nowhere after the takeover: our manifest has --%s=%s, --%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that are named run)",
-				one.name, controllersFlag, selectors(manifest), keyFlag, key, keyRingFlag, ring)
+			return fmt.Errorf("%s runs in kube-controller-manager and would run nowhere after the takeover: "+
+				"our manifest has --%s=%s, --%s=%s and --%s=%s; change that with --extra-arg (without \"*\" only controllers that are named run)",
+				one.name, ControllersFlag, selectors(own), KeyFlag, key, KeyRingFlag, ring)
 		}
 	}
 	return nil
@@ -282,13 +268,14 @@ func (c *Config) checkControllers(o *observed) error {
 
 // selectors returns the controllers that our manifest turns on and off.
 func selectors(manifest []byte) string {
-	return cmp.Or(strings.Join(ownFlags(manifest, controllersFlag), ","), allControllers)
+	return cmp.Or(strings.Join(OwnFlags(manifest, ControllersFlag), ","), allControllers)
 }
 
-func runsIn(manifest []byte) (options.ControllerSet, error) {
+// OwnControllers returns the controllers that run with our manifest.
+func OwnControllers(manifest []byte) (options.ControllerSet, error) {
 	set, err := options.ParseControllers(staticpod.Split(selectors(manifest)))
 	if err != nil {
-		return set, fmt.Errorf("our --%s: %w", controllersFlag, err)
+		return set, fmt.Errorf("our --%s: %w", ControllersFlag, err)
 	}
 	return set, nil
 }

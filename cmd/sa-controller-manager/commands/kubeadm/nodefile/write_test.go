@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package nodefile
 
 import (
 	"os"
@@ -41,7 +41,7 @@ func TestWriteLosesNothing(t *testing.T) {
 			if tc.now != "" {
 				testutil.Must(t, os.WriteFile(path, []byte(tc.now), 0o600))
 			}
-			err := write{path: path, before: content(tc.before), after: content(tc.after)}.do()
+			err := Write{Path: path, Before: content(tc.before), After: content(tc.after)}.Do()
 			if tc.wantErr == "" && err != nil || tc.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tc.wantErr)) {
 				t.Errorf("%s: got error %v, want one with %q", tc.reason, err, tc.wantErr)
 			}

@@ -1,15 +1,17 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package component
 
 import (
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
 // Stock finds components that do our work too, as after "kubeadm upgrade" without the patches of a
@@ -20,19 +22,19 @@ import (
 func Stock(pods []corev1.Pod) (servers, managers []string, looked int) {
 	own := map[string][]string{} // --controllers of our process, by node
 	for i := range pods {
-		if isMirror(&pods[i], manager) {
-			own[pods[i].Spec.NodeName] = listIn(podCommand(&pods[i]), controllersFlag)
+		if IsMirror(&pods[i], Manager) {
+			own[pods[i].Spec.NodeName] = listIn(podCommand(&pods[i]), ControllersFlag)
 		}
 	}
 	for i := range pods {
 		pod := &pods[i]
-		if isMirror(pod, apiServer) {
+		if IsMirror(pod, APIServer) {
 			looked++
-			if !pluginIsOff(podCommand(pod)) {
+			if !PluginIsOff(pod) {
 				servers = append(servers, pod.Name)
 			}
 		}
-		if !isMirror(pod, controllerManager) {
+		if !IsMirror(pod, ControllerManager) {
 			continue
 		}
 		looked++
@@ -46,9 +48,9 @@ func Stock(pods []corev1.Pod) (servers, managers []string, looked int) {
 func stockControllers(pod *corev1.Pod, own []string) []string {
 	var names []string
 	for _, controller := range ourControllers() {
-		on := runsController(listIn(podCommand(pod), controllersFlag), controller)
+		on := runsController(listIn(podCommand(pod), ControllersFlag), controller)
 		if controller.name == options.ServiceAccountTokenController {
-			on = last(flagsIn(podCommand(pod), keyFlag)) != ""
+			on = PodFlag(pod, KeyFlag) != ""
 		}
 		if on && runsController(own, controller) {
 			names = append(names, controller.name)
@@ -63,7 +65,8 @@ func runsController(list []string, c replacedController) bool {
 	return on || len(list) == 0
 }
 
-func isMirror(pod *corev1.Pod, component string) bool {
+// IsMirror reports whether a Pod is the mirror pod of a component.
+func IsMirror(pod *corev1.Pod, component string) bool {
 	_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return mirror && pod.Name == component+"-"+pod.Spec.NodeName
 }
@@ -74,4 +77,49 @@ func podCommand(pod *corev1.Pod) (command []string) {
 		command = slices.Concat(command, container.Command, container.Args)
 	}
 	return command
+}
+
+// PluginIsOff reports whether a kube-apiserver has no ServiceAccount plugin.
+func PluginIsOff(pod *corev1.Pod) bool { return pluginIsOff(podCommand(pod)) }
+
+func pluginIsOff(command []string) bool {
+	return slices.Contains(listIn(command, disableFlag), pluginName)
+}
+
+// PodFlag returns the last value of a flag in a Pod's command, "" if it is not given.
+func PodFlag(pod *corev1.Pod, name string) string { return last(flagsIn(podCommand(pod), name)) }
+
+// OwnFlag returns the last value of a flag in our manifest, "" if it is not given.
+func OwnFlag(manifest []byte, name string) string { return last(OwnFlags(manifest, name)) }
+
+// OwnFlags returns all values of a flag in our manifest.
+func OwnFlags(manifest []byte, name string) []string {
+	var pod corev1.Pod
+	if yaml.Unmarshal(manifest, &pod) != nil {
+		return nil
+	}
+	return flagsIn(podCommand(&pod), name)
+}
+
+// flagsIn returns all values of a flag.
+func flagsIn(args []string, name string) []string {
+	var values []string
+	for _, arg := range args {
+		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// listIn returns the elements of a list flag.
+func listIn(args []string, name string) []string {
+	return staticpod.Split(strings.Join(flagsIn(args, name), ","))
+}
+
+func last(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[len(values)-1]
 }

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package component
 
 import (
 	"bytes"
@@ -71,33 +71,33 @@ func recorded(patch []byte) (lines []string, known bool) {
 // added returns the lines that takeovers have added, including e. Recorded lines that are still in the
 // command come first. known is false for a cluster that was created with our process: there is nothing
 // to add, and what was there before is unknown.
-func (o *observed) added(one component, now *staticpod.Manifest, e staticpod.Edit) (lines []string, known bool) {
-	before, known := recorded(o.patches[one.name])
+func (f Files) added(now *staticpod.Manifest, e staticpod.Edit) (lines []string, known bool) {
+	before, known := recorded(f.Patch)
 	for _, line := range before {
 		if slices.Contains(now.Command(), line) && !slices.Contains(e.Append, line) {
 			lines = append(lines, line)
 		}
 	}
-	return append(lines, e.Append...), known || o.manager == nil || len(e.Append) > 0
+	return append(lines, e.Append...), known || !f.WithOurs || len(e.Append) > 0
 }
 
-// patch returns the patch of a component whose manifest was first before any takeover. A JSON patch
+// patch returns the patch for a component whose manifest was first before any takeover. A JSON patch
 // removes by position, so a test precedes each removal: if a new kubeadm renders another order, its
 // upgrade fails before it changes anything.
-func (o *observed) patch(one component, first, now *staticpod.Manifest) ([]byte, error) {
-	e, err := one.out(first)
+func (c Component) patch(f Files, first, now *staticpod.Manifest) ([]byte, error) {
+	e, err := collect(first, c.out...)
 	if err != nil {
-		return nil, fmt.Errorf("the manifest of %s: %w", one.name, err)
+		return nil, fmt.Errorf("the manifest of %s: %w", c.Name, err)
 	}
-	lines, known := o.added(one, now, e)
+	lines, known := f.added(now, e)
 	if !known {
 		return nil, nil
 	}
-	if !slices.Contains(one.lines, assign(endpointFlag, manifests.SignerSocket)) {
-		return kubeadmPatch(lines, one.mounts...), nil
+	if !slices.Contains(c.lines, Assign(endpointFlag, manifests.SignerSocket)) {
+		return kubeadmPatch(lines, c.mounts...), nil
 	}
 	var b strings.Builder
-	existing := o.patches[one.name]
+	existing := f.Patch
 	if len(e.Remove) > 0 || existing == nil {
 		existing = []byte(patchHead)
 	}
@@ -107,7 +107,7 @@ func (o *observed) patch(one component, first, now *staticpod.Manifest) ([]byte,
 		at := "  path: /spec/containers/0/command/" + strconv.Itoa(i) + "\n"
 		b.WriteString("- op: test\n" + at + "  value: " + strconv.Quote(command[i]) + "\n- op: remove\n" + at)
 	}
-	for _, operation := range additions(lines, one.mounts) {
+	for _, operation := range additions(lines, c.mounts) {
 		if !bytes.Contains(existing, []byte(operation)) {
 			b.WriteString(operation)
 		}

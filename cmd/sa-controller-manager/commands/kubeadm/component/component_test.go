@@ -1,11 +1,10 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package component
 
 import (
 	"bytes"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -20,10 +20,10 @@ import (
 // written by hand.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
-	signer := signingAPIServerComponent(signingKeys{private: "/etc/kubernetes/pki/sa.key", verify: []string{"/etc/kubernetes/pki/sa.pub"}})
-	for kind, c := range map[string]component{apiServer: apiServerComponent(), controllerManager: controllerManagerComponent(), "signer": signer} {
+	signer := ForAPIServer(true, false, SigningKeys{Private: "/etc/kubernetes/pki/sa.key", Verify: []string{"/etc/kubernetes/pki/sa.pub"}})
+	for kind, c := range map[string]Component{APIServer: ForAPIServer(false, false, SigningKeys{}), ControllerManager: ForControllerManager(), "signer": signer} {
 		for _, path := range corpus(t, c) {
-			before, byHand := parse(t, c, read(t, path)), strings.Contains(path, "by-hand")
+			before, byHand := parse(t, c, staticpodtest.Read(t, path)), strings.Contains(path, "by-hand")
 			if kind == "signer" && (byHand || knowsSigner(before.Image()) != nil) {
 				continue
 			}
@@ -36,21 +36,21 @@ func TestThereAndBack(t *testing.T) {
 				if diff := cmp.Diff(string(out.Bytes()), string(again.Bytes())); diff != "" {
 					t.Errorf("a second time changes something (-first +second):\n%s", diff)
 				}
-				back := apply(t, out, func(m *staticpod.Manifest) (staticpod.Edit, error) { return c.in(m, nil, "") })
+				back := apply(t, out, c.in(nil, ""))
 				if diff := cmp.Diff(string(before.Bytes()), string(back.Bytes())); diff != "" {
 					t.Errorf("not the same after the way back (-before +after):\n%s", diff)
 				}
 				if byHand {
 					return // kubeadm has not written it, and never patches it
 				}
-				patch, err := (&observed{}).patch(c, before, before)
+				patch, err := c.patch(Files{}, before, before)
 				testutil.Must(t, err)
-				if diff := cmp.Diff(podOf(t, out.Bytes()), patchedPod(t, before.Bytes(), patch)); diff != "" {
+				if diff := cmp.Diff(staticpodtest.Spec(t, out.Bytes()), staticpodtest.Patched(t, before.Bytes(), patch)); diff != "" {
 					t.Errorf("kubeadm upgrade leads to another Pod (-takeover +patch):\n%s", diff)
 				}
 				// A kubeadm that has one more flag in front of them.
 				moved := bytes.Replace(before.Bytes(), []byte("    - --allow-privileged"), []byte("    - --a-new-flag=1\n    - --allow-privileged"), 1)
-				if _, err := decodedPatch(t, patch).Apply(asJSON(t, moved)); kind == "signer" && err == nil {
+				if _, err := staticpodtest.Patch(t, patch).Apply(staticpodtest.JSON(t, moved)); kind == "signer" && err == nil {
 					t.Error("the patch takes out what it does not know")
 				}
 			})
@@ -60,11 +60,11 @@ func TestThereAndBack(t *testing.T) {
 
 func TestEdits(t *testing.T) {
 	t.Parallel()
-	kcm, api := controllerManagerComponent(), apiServerComponent()
-	off := assign(controllersFlag, controllersOff)
+	kcm, api := ForControllerManager(), ForAPIServer(false, false, SigningKeys{})
+	off := Assign(ControllersFlag, controllersOff)
 	cases := map[string]struct {
 		reason    string
-		component component
+		component Component
 		command   []string
 		out       []string // after a takeover; nil if it is refused
 		refused   string   // a part of the refusal
@@ -174,28 +174,28 @@ func TestEdits(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := parse(t, tc.component, pod(append([]string{tc.component.name}, tc.command...)))
-			edit, err := tc.component.out(m)
+			m := parse(t, tc.component, staticpodtest.Manifest(append([]string{tc.component.Name}, tc.command...)))
+			after, err := edit(m, tc.component.out...)
 			if tc.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.refused) {
 					t.Errorf("%s\nerror %v, want one with %q", tc.reason, err, tc.refused)
 				}
-			} else if diff := cmp.Diff(tc.out, commandOf(t, m, edit, err)); diff != "" {
+			} else if diff := cmp.Diff(tc.out, commandOf(t, after, err)); diff != "" {
 				t.Errorf("%s\nthe way in (-want +got):\n%s", tc.reason, diff)
 			}
 			if tc.back == nil {
 				return
 			}
-			edit, err = tc.component.in(m, nil, "sa.key")
-			testutil.Check(t, tc.reason+"\nthe way back", tc.back, commandOf(t, m, edit, err))
+			after, err = edit(m, tc.component.in(nil, "sa.key")...)
+			testutil.Check(t, tc.reason+"\nthe way back", tc.back, commandOf(t, after, err))
 		})
 	}
 }
 
 func TestNoKeyToGiveBack(t *testing.T) {
 	t.Parallel()
-	m := parse(t, controllerManagerComponent(), pod([]string{controllerManager, "--service-account-private-key-file="}))
-	if _, err := controllerManagerComponent().in(m, nil, ""); err == nil || !strings.Contains(err.Error(), "--signing-key-file") {
+	m := parse(t, ForControllerManager(), staticpodtest.Manifest([]string{ControllerManager, "--service-account-private-key-file="}))
+	if _, err := edit(m, ForControllerManager().in(nil, "")...); err == nil || !strings.Contains(err.Error(), "--signing-key-file") {
 		t.Errorf("error %v, want one that names --signing-key-file", err)
 	}
 }
@@ -217,66 +217,31 @@ func TestOldImage(t *testing.T) {
 	}
 }
 
-func corpus(t *testing.T, c component) []string {
+func corpus(t *testing.T, c Component) []string {
 	t.Helper()
-	paths, err := filepath.Glob("testdata/manifests/*/" + c.name + ".yaml")
+	paths, err := filepath.Glob("../testdata/manifests/*/" + c.Name + ".yaml")
 	if err != nil || len(paths) < 5 {
 		t.Fatalf("%d manifests, %v", len(paths), err)
 	}
 	return paths
 }
 
-func commandOf(t *testing.T, m *staticpod.Manifest, edit staticpod.Edit, err error) []string {
+func commandOf(t *testing.T, edited *staticpod.Manifest, err error) []string {
 	t.Helper()
-	testutil.Must(t, err)
-	edited, err := m.Apply(edit)
 	testutil.Must(t, err)
 	return edited.Command()[1:]
 }
 
-func apply(t *testing.T, m *staticpod.Manifest, decide func(*staticpod.Manifest) (staticpod.Edit, error)) *staticpod.Manifest {
+func apply(t *testing.T, m *staticpod.Manifest, changes []change) *staticpod.Manifest {
 	t.Helper()
-	edit, err := decide(m)
-	testutil.Must(t, err)
-	edited, err := m.Apply(edit)
+	edited, err := edit(m, changes...)
 	testutil.Must(t, err)
 	return edited
 }
 
-func parse(t *testing.T, c component, data []byte) *staticpod.Manifest {
+func parse(t *testing.T, c Component, data []byte) *staticpod.Manifest {
 	t.Helper()
-	m, err := staticpod.Parse(data, c.name)
+	m, err := staticpod.Parse(data, c.Name)
 	testutil.Must(t, err)
 	return m
-}
-
-// pod is a manifest with a command.
-func pod(command []string) []byte {
-	text := "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - command:\n"
-	for _, one := range command {
-		text += "    - " + one + "\n"
-	}
-	return []byte(text + `    name: x
-    volumeMounts:
-    - {mountPath: /etc/kubernetes/pki, name: pki, readOnly: true}
-    - {mountPath: /certs, name: elsewhere}
-    - {mountPath: /certs/inner, name: pki, subPath: etcd}
-    - {mountPath: /kubernetes, name: kubernetes}
-    - {mountPath: /one.crt, name: file}
-    - {mountPath: /memory, name: memory}
-    - {mountPath: /named, name: pki, subPathExpr: $(NODE)}
-  volumes:
-  - {name: pki, hostPath: {path: /etc/kubernetes/pki}}
-  - {name: elsewhere, hostPath: {path: /etc/kubernetes/ssl}}
-  - {name: kubernetes, hostPath: {path: /etc/kubernetes}}
-  - {name: file, hostPath: {path: /etc/ssl/certs/corp.crt, type: File}}
-  - {name: memory, emptyDir: {}}
-`)
-}
-
-func read(t *testing.T, path string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	testutil.Must(t, err)
-	return data
 }

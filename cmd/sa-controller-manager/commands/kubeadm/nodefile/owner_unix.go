@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package kubeadm
+package nodefile
 
 import (
 	"fmt"

@@ -1,9 +1,10 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package kubeadm
+package component
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,8 @@ import (
 // controllersOff turns three of the four controllers off. The fourth, the token
 // controller, is started before --controllers is read (kube-controller-manager v1.36,
 // cmd/kube-controller-manager/app/controllermanager.go) and runs whenever it has a key.
-const controllersOff = "-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
+const controllersOff = "-serviceaccount-controller,-root-ca-certificate-publisher-controller," +
+	"-legacy-serviceaccount-token-cleaner-controller"
 
 // allControllers is the default of --controllers. Giving the flag replaces it.
 const allControllers = "*"
@@ -39,23 +41,22 @@ func ourControllers() []replacedController {
 }
 
 // controllersOut turns off the controllers that we replace.
-func controllersOut(m *staticpod.Manifest) (staticpod.Edit, error) {
+func controllersOut(m *staticpod.Manifest, e *staticpod.Edit) error {
 	if err := supported(m.Image()); err != nil {
-		return staticpod.Edit{}, err
+		return err
 	}
-	flags, err := m.Flags(controllersFlag, keyFlag)
+	flags, err := m.Flags(ControllersFlag, KeyFlag)
 	if err != nil {
-		return staticpod.Edit{}, err
+		return err
 	}
-	controllers := flags[controllersFlag]
-	var edit staticpod.Edit
+	controllers := flags[ControllersFlag]
 	list := staticpod.List(controllers)
 	running := 0
 	for _, replaced := range replacedControllers() {
 		on, named := isEnabled(list, replaced)
 		if on && named {
-			return staticpod.Edit{}, fmt.Errorf("--%s names %s, and the first mention of a controller counts; remove it there first, and from controllerManager.extraArgs in the ConfigMap kube-system/kubeadm-config",
-				controllersFlag, replaced.name)
+			return fmt.Errorf("--%s names %s, and the first mention of a controller counts; remove it there first, "+
+				"and from controllerManager.extraArgs in the ConfigMap kube-system/kubeadm-config", ControllersFlag, replaced.name)
 		}
 		if on || len(controllers) == 0 {
 			running++
@@ -64,14 +65,14 @@ func controllersOut(m *staticpod.Manifest) (staticpod.Edit, error) {
 	switch {
 	case running == 0:
 	case len(controllers) == 0:
-		edit.Append = append(edit.Append, assign(controllersFlag, allControllers+","+controllersOff))
+		e.Append = append(e.Append, Assign(ControllersFlag, allControllers+","+controllersOff))
 	default:
-		edit.Append = append(edit.Append, assign(controllersFlag, controllersOff))
+		e.Append = append(e.Append, Assign(ControllersFlag, controllersOff))
 	}
-	if staticpod.Last(flags[keyFlag]) != "" {
-		edit.Append = append(edit.Append, assign(keyFlag, ""))
+	if staticpod.Last(flags[KeyFlag]) != "" {
+		e.Append = append(e.Append, Assign(KeyFlag, ""))
 	}
-	return edit, nil
+	return nil
 }
 
 // isEnabled reports whether a list turns a controller on that is on by default, and whether it names
@@ -95,7 +96,25 @@ const oldestMinor = 30
 // supported refuses older versions. of is an image or a version.
 func supported(of string) error { return notOlder(of, oldestMinor, "that is supported") }
 
-// notOlder accepts an image without a version in its tag: versionSupported asks the running server.
+// CheckVersion refuses versions of kube-apiserver that a takeover with these flags does not support.
+func CheckVersion(of string, signs, static bool) error {
+	err := supported(of)
+	if signs {
+		err = cmp.Or(err, knowsSigner(of))
+	}
+	if static {
+		err = cmp.Or(err, knowsStatic(of))
+	}
+	return err
+}
+
+// HasVersion reports whether the tag of an image has a version.
+func HasVersion(image string) bool {
+	_, _, ok := version(image)
+	return ok
+}
+
+// notOlder accepts an image without a version in its tag: the running server is asked for its own.
 func notOlder(of string, oldest int, what string) error {
 	if major, minor, ok := version(of); ok && major == 1 && minor < oldest {
 		return fmt.Errorf("%s is too old: v1.%d is the oldest %s", of, oldest, what)

@@ -1,0 +1,203 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package component is the home of what a takeover changes in the manifests of kube-apiserver and
+// kube-controller-manager, how a handback removes it, and which flags of kube-controller-manager our
+// process carries over.
+//
+// Everything here is pure: it gets the files that the node has, and returns what they become.
+package component
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/manifests"
+)
+
+// The components whose manifests are edited, named as their Pods and files; and Manager, our own.
+const (
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Manager           = "sa-controller-manager"
+)
+
+// Flags of the three.
+const (
+	ControllersFlag = "controllers"
+	KeyFlag         = "service-account-private-key-file"
+	KeyRingFlag     = "service-account-key-ring"
+	disableFlag     = "disable-admission-plugins"
+	enableFlag      = "enable-admission-plugins"
+	// admissionControlFlag is the older form of disableFlag and enableFlag.
+	admissionControlFlag = "admission-control"
+
+	pluginName = "ServiceAccount"
+)
+
+// Component is kube-apiserver or kube-controller-manager, as a takeover with certain flags changes it.
+type Component struct {
+	Name string
+	// lines are the flags that a takeover appends to the command.
+	lines []string
+	// mounts are the directories that a takeover mounts.
+	mounts []staticpod.Mount
+	// out makes the edit of a takeover, none if everything that we replace is off already.
+	out []change
+	// rest adds what does not follow from lines to the edit of a handback.
+	rest []change
+}
+
+// change adds to the edit of a manifest.
+type change func(*staticpod.Manifest, *staticpod.Edit) error
+
+// edit returns the manifest with the changes.
+func edit(m *staticpod.Manifest, changes ...change) (*staticpod.Manifest, error) {
+	e, err := collect(m, changes...)
+	if err != nil {
+		return nil, err
+	}
+	return m.Apply(e)
+}
+
+func collect(m *staticpod.Manifest, changes ...change) (e staticpod.Edit, err error) {
+	for _, change := range changes {
+		if err = change(m, &e); err != nil {
+			break
+		}
+	}
+	return e, err
+}
+
+// ForControllerManager returns kube-controller-manager.
+func ForControllerManager() Component {
+	lines := []string{Assign(ControllersFlag, controllersOff), Assign(KeyFlag, "")}
+	return Component{Name: ControllerManager, lines: lines, out: []change{controllersOut}}
+}
+
+// ForAPIServer returns kube-apiserver with the external signer and with static registration, or without.
+// A handback gives it keys where no record says which it had.
+func ForAPIServer(signs, static bool, keys SigningKeys) Component {
+	c := Component{Name: APIServer, lines: []string{Assign(disableFlag, pluginName)}, out: []change{pluginOut}}
+	if signs {
+		c.lines = append(c.lines, Assign(endpointFlag, manifests.SignerSocket))
+		c.mounts = append(c.mounts, socketMount())
+		c.out, c.rest = append(c.out, signerOut), append(c.rest, keys.signerIn)
+	}
+	if static {
+		c.lines = append(c.lines, Assign(gatesFlag, staticGate+"=true"), Assign(AdmissionConfigFlag, AdmissionConfigFile))
+		c.mounts = append(c.mounts, staticMounts()...)
+		c.out, c.rest = append(c.out, staticOut), append(c.rest, unmount(staticMounts()))
+	}
+	return c
+}
+
+// Assign returns a flag with its value, as in a command.
+func Assign(flag, value string) string { return "--" + flag + "=" + value }
+
+// WebhookPlugins are the plugins of kube-apiserver that call webhooks, in the order of
+// registration.StaticDirs.
+func WebhookPlugins() []string {
+	return []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}
+}
+
+// pluginOut disables the ServiceAccount plugin of kube-apiserver.
+func pluginOut(m *staticpod.Manifest, e *staticpod.Edit) error {
+	if err := supported(m.Image()); err != nil {
+		return err
+	}
+	flags, err := m.Flags(admissionControlFlag, enableFlag, disableFlag)
+	if err != nil {
+		return err
+	}
+	if len(flags[admissionControlFlag]) > 0 {
+		return fmt.Errorf("--%s is in use, which kube-apiserver does not accept together with --%s; use --%s and --%s instead first",
+			admissionControlFlag, disableFlag, enableFlag, disableFlag)
+	}
+	if slices.Contains(staticpod.List(flags[enableFlag]), pluginName) {
+		return fmt.Errorf("--%s names %s, which kube-apiserver does not accept for a disabled plugin; remove it there first, "+
+			"and from apiServer.extraArgs in the ConfigMap kube-system/kubeadm-config: it is on by default", enableFlag, pluginName)
+	}
+	disabled := staticpod.List(flags[disableFlag])
+	for _, webhooks := range WebhookPlugins() {
+		if slices.Contains(disabled, webhooks) {
+			return fmt.Errorf("--%s names %s, and without that plugin no webhook is called", disableFlag, webhooks)
+		}
+	}
+	if !slices.Contains(disabled, pluginName) {
+		e.Append = append(e.Append, Assign(disableFlag, pluginName))
+	}
+	return nil
+}
+
+// Files are a component's manifest and what takeovers have kept of it and for kubeadm, nil for a file
+// that does not exist.
+type Files struct {
+	Name                    string
+	Manifest, Backup, Patch []byte
+	// WithOurs says that our process has a manifest on this node.
+	WithOurs bool
+}
+
+// Parse returns the manifest.
+func (f Files) Parse() (*staticpod.Manifest, error) {
+	m, err := staticpod.Parse(f.Manifest, f.Name)
+	if err != nil {
+		return nil, fmt.Errorf("the manifest of %s: %w", f.Name, err)
+	}
+	return m, nil
+}
+
+// Operators returns the manifest as the operator wrote it: the backup, or the current one without the
+// lines that takeovers have added.
+func (c Component) Operators(f Files) (*staticpod.Manifest, error) {
+	now, err := f.Parse()
+	if err != nil {
+		return nil, err
+	}
+	lines, known := recorded(f.Patch)
+	if first := c.original(f, now); first != now || !known && !f.WithOurs {
+		return first, nil
+	}
+	if !known {
+		lines = c.lines
+	}
+	return edit(now, takenOut(lines))
+}
+
+// Takeover returns the manifest after a takeover, the one from before any, and the patch for kubeadm.
+func (c Component) Takeover(f Files) (after, first *staticpod.Manifest, patch []byte, err error) {
+	now, err := f.Parse()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if after, err = edit(now, c.out...); err != nil {
+		return nil, nil, nil, fmt.Errorf("the manifest of %s: %w", c.Name, err)
+	}
+	first = c.original(f, now)
+	patch, err = c.patch(f, first, now)
+	return after, first, patch, err
+}
+
+// original returns the manifest from before any takeover: the backup, if a takeover turns it into the
+// current manifest, and otherwise the current one.
+func (c Component) original(f Files, now *staticpod.Manifest) *staticpod.Manifest {
+	backup, err := staticpod.Parse(f.Backup, c.Name)
+	if err != nil {
+		return now
+	}
+	ways := []Component{c}
+	if c.Name == APIServer {
+		none := SigningKeys{}
+		ways = append(ways, ForAPIServer(false, false, none), ForAPIServer(true, false, none),
+			ForAPIServer(false, true, none), ForAPIServer(true, true, none))
+	}
+	for _, way := range ways {
+		if taken, err := edit(backup, way.out...); err == nil && bytes.Equal(taken.Bytes(), now.Bytes()) {
+			return backup
+		}
+	}
+	return now
+}

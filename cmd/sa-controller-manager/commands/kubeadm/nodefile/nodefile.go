@@ -1,0 +1,149 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package nodefile changes the files of a node: a file that has changed since it was read stays as it
+// is, and a program that root runs comes from a place where only root can put one.
+package nodefile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/pmezard/go-difflib/difflib"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/internal/atomicfile"
+)
+
+// Write replaces the content of a file; nil is no file.
+type Write struct {
+	Path          string
+	Before, After []byte
+	// Secret keeps the content from being printed.
+	Secret bool
+}
+
+// Append appends a write unless it would change nothing.
+func Append(writes []Write, path string, before, after []byte) []Write {
+	if before != nil && after != nil && bytes.Equal(before, after) || before == nil && after == nil {
+		return writes
+	}
+	return append(writes, Write{Path: path, Before: before, After: after})
+}
+
+// Read returns the content of a file, nil if it does not exist.
+func Read(path string) ([]byte, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+// Do writes or removes the file.
+func (w Write) Do() error {
+	err := w.change()
+	if errors.Is(err, syscall.EBUSY) {
+		return fmt.Errorf("%w; it is a mount, for instance one of kind's extraMounts: change it where it is mounted from", err)
+	}
+	return err
+}
+
+// unchanged refuses to overwrite a file that has changed since it was read: steps are minutes apart.
+func (w Write) unchanged() error {
+	now, err := Read(w.Path)
+	if err != nil {
+		return err // it names the path
+	}
+	if (now == nil) != (w.Before == nil) || !bytes.Equal(now, w.Before) {
+		return fmt.Errorf("%s has been changed since it was read", w.Path)
+	}
+	return nil
+}
+
+// change creates directories that only their owner can read: they hold manifests.
+func (w Write) change() error {
+	if err := w.unchanged(); err != nil {
+		return err
+	}
+	if w.After == nil {
+		return atomicfile.Remove(w.Path)
+	}
+	if err := os.MkdirAll(filepath.Dir(w.Path), 0o700); err != nil {
+		return err // it names the path
+	}
+	return atomicfile.Write(w.Path, w.After, 0o600)
+}
+
+// devNull is the name of a missing file in a diff.
+const devNull = "/dev/null"
+
+// Diff returns a unified diff.
+func (w Write) Diff() string {
+	if w.Secret {
+		return fmt.Sprintf("%s is written, with a private key.\n", w.Path)
+	}
+	from, to := w.Path, w.Path
+	if w.Before == nil {
+		from = devNull
+	}
+	if w.After == nil {
+		to = devNull
+	}
+	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{
+		A: diffLines(w.Before), B: diffLines(w.After), FromFile: from, ToFile: to, Context: 3,
+	})
+	if err != nil {
+		return fmt.Sprintf("%s changes (%v)\n", w.Path, err) // writing to memory does not fail
+	}
+	return text
+}
+
+// diffLines returns lines that all have a line end, so that the last line of a file without one does
+// not run into the next line of the diff.
+func diffLines(data []byte) []string {
+	var lines []string
+	for line := range strings.Lines(string(data)) {
+		if !strings.HasSuffix(line, "\n") {
+			line += "\n\\ No newline at end of file\n"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// UnsafePlace returns what is wrong with the path of a program on the node that is mounted at root: a
+// reboot may remove it, or another user than root may replace it. It returns "" if nothing is.
+func UnsafePlace(root, file string) (why string, err error) {
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		return "", err
+	}
+	if file, err = filepath.EvalSymlinks(file); err != nil {
+		return "", err // it names the path
+	}
+	name := "/" + strings.TrimPrefix(strings.TrimPrefix(file, root), "/")
+	for _, gone := range []string{"/tmp", "/var/tmp", "/run", "/dev", "/home", "/root"} {
+		if staticpod.Below(name, gone) {
+			return "it is below " + gone, nil
+		}
+	}
+	for at := name; ; at = path.Dir(at) {
+		info, err := os.Stat(filepath.Join(root, at))
+		if err != nil {
+			return "", err
+		}
+		if why := writableByOthers(info); why != "" {
+			return at + " " + why, nil
+		}
+		if at == "/" {
+			return "", nil
+		}
+	}
+}

@@ -1,0 +1,101 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+)
+
+// step is one change and the waits before and after it.
+type step struct {
+	name string
+	// notes are for the user, before the step runs.
+	notes []string
+	// summary says what the step does, and advice what to do when it times out.
+	summary, advice string
+	// guards must succeed, in order, before anything is written.
+	guards []cli.Look
+	writes []nodefile.Write
+	// waits must succeed after the writes; otherwise rollback is written, and undone is the outcome.
+	waits    []cli.Look
+	rollback []nodefile.Write
+	undone   string
+}
+
+// selectSteps returns the steps that Config.Steps names.
+func (c *Config) selectSteps(steps ...step) []step {
+	return slices.DeleteFunc(steps, func(s step) bool { return !c.includes(s.name) })
+}
+
+// again begins most advice.
+const again = "Running the same command again continues from here"
+
+// run prints the plan and runs its steps.
+func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]step, error)) error {
+	steps, err := plan(o)
+	if err != nil {
+		return err
+	}
+	if c.DryRun && o.kcm != nil {
+		o.kcm.Table(c.Out, c.ownManifest(o))
+	}
+	c.print(steps)
+	if c.DryRun {
+		return nil
+	}
+	for i, s := range steps {
+		begun := c.Clock.Now()
+		if err := c.step(ctx, s); err != nil {
+			return fmt.Errorf("step %d, %s: %w\n%s", i+1, s.name, err, cmp.Or(s.advice, again+"."))
+		}
+		fmt.Fprintf(c.Out, "Step %d, %s: done (%s).\n", i+1, s.name, c.Clock.Since(begun).Round(100*time.Millisecond))
+	}
+	return nil
+}
+
+// step runs the guards, the writes and the waits of a step.
+func (c *Config) step(ctx context.Context, s step) error {
+	if err := c.await(ctx, s.guards...); err != nil {
+		return err
+	}
+	for _, w := range s.writes {
+		if err := w.Do(); err != nil {
+			return err
+		}
+	}
+	err := c.await(ctx, s.waits...)
+	if err == nil || len(s.rollback) == 0 {
+		return err
+	}
+	for _, w := range s.rollback {
+		if failed := w.Do(); failed != nil {
+			return fmt.Errorf("%w; the previous %s could not be put back from %s: %w", err, w.Path, c.BackupDir, failed)
+		}
+	}
+	return fmt.Errorf("%w; %s", err, s.undone)
+}
+
+// print prints every step with the changes to its files.
+func (c *Config) print(steps []step) {
+	for i, s := range steps {
+		fmt.Fprintf(c.Out, "%d. %s: %s.\n", i+1, s.name, s.summary)
+		for _, note := range s.notes {
+			fmt.Fprintln(c.Out, note)
+		}
+		for _, w := range s.writes {
+			if w.Path == c.backup(s.name) {
+				fmt.Fprintf(c.Out, "The manifest as it is now is kept in %s.\n", w.Path)
+				continue
+			}
+			fmt.Fprint(c.Out, w.Diff())
+		}
+	}
+}

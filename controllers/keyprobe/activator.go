@@ -6,8 +6,11 @@
 //
 // kube-apiserver reads its --service-account-key-file only at startup, and refuses tokens of keys that
 // it has not read. So the key of a changed file becomes the next key, and the active key goes on
-// signing until kube-apiserver has accepted a token of the next key. The key that signs at startup is
-// probed too: while kube-apiserver refuses it, no token is signed with it.
+// signing until kube-apiserver has accepted a token of the next key.
+//
+// This package decides whether the active key may sign: not while kube-apiserver refuses it (MaySign),
+// and no token that does not expire before the first answer (MayFill). A key that was accepted is proved
+// again every three minutes and after each reconnect, and a refusal takes the earlier proof back.
 //
 // The probe is a TokenReview of a short bound token for an existing account. Its audience is our own,
 // so the token opens nothing. A legacy token would prove nothing: without its Secret it is refused.
@@ -21,13 +24,16 @@
 package keyprobe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
@@ -44,6 +50,14 @@ const (
 
 	firstBackoff = time.Second
 	maxBackoff   = 30 * time.Second
+
+	// provePeriod is how often the active key is proved again. A kube-apiserver that is restarted with
+	// other keys is asked as soon as it answers.
+	provePeriod = 3 * time.Minute
+
+	// firstAnswer is how long token Secrets wait while kube-apiserver does not say whether it accepts
+	// the key.
+	firstAnswer = 30 * time.Second
 )
 
 // Config is what an Activator needs. Clock may be nil.
@@ -68,40 +82,60 @@ type Config struct {
 	Clock   clock.WithTicker
 }
 
-// Activator probes keys. Build it with New before the informers are started. RingChanged
-// and Status may be called from any goroutine.
+// Activator probes keys. Build it with New before the informers are started. All methods but Run may be
+// called from any goroutine, and none of them blocks.
 type Activator struct {
 	Config
 	accounts corev1listers.ServiceAccountLister
 	loop     *reconcile.Runner[work]
 	status   atomic.Pointer[string]
-	proven   atomic.Pointer[string] // the key ID that was accepted last, "" before
-	refused  atomic.Pointer[string] // the key ID that was refused last, "" before
+	answer   atomic.Pointer[answer] // the last one about a key that signs
+
+	mu       sync.Mutex
+	troubles map[work]string // why a key is not proven, for Status
 
 	// Only the worker of the loop uses the fields below.
-	failure failure
+	failures map[work]*failure
+	unasked  struct { // the active key without an answer
+		keyID string
+		since time.Time
+	}
 }
 
-// work is the one key of the queue.
+// answer is what kube-apiserver has said of a key.
+type answer struct {
+	keyID    string
+	accepted bool
+	// refused forbids every token, wait only those that do not expire. Both are nil if they may be signed.
+	refused, wait error
+}
+
+// work is a key of the queue.
 type work string
 
-const probing work = "probe"
+const (
+	activeKey work = "active"
+	nextKey   work = "next"
+)
 
 // New returns an Activator that does not run yet.
 func New(config Config) *Activator {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
-	a := &Activator{Config: config}
+	a := &Activator{
+		Config:   config,
+		troubles: map[work]string{},
+		failures: map[work]*failure{activeKey: {}, nextKey: {}},
+	}
 	a.loop = reconcile.New(reconcile.Config[work]{Name: queueName, Workers: 1, Sync: a.sync, Metrics: config.Loops, Clock: config.Clock})
-	a.proven.Store(new(""))
-	a.refused.Store(new(""))
+	a.answer.Store(&answer{})
 	a.accounts, _ = config.Informers.Accounts()
-	a.show("")
+	a.show()
 	return a
 }
 
-// RingChanged must be called after the store has changed the ring. It does not block.
+// RingChanged must be called after the store has changed the ring.
 func (a *Activator) RingChanged(ctx context.Context) {
 	logger, ring := klog.FromContext(ctx), a.Ring.Ring()
 	switch next := ring.Next(); {
@@ -111,23 +145,44 @@ func (a *Activator) RingChanged(ctx context.Context) {
 	default:
 		logger.Info("Read a new signing key, which will sign once kube-apiserver accepts it", "keyID", next.ID())
 	}
-	a.show("")
-	a.loop.AddIfRunning(probing)
+	a.clear(activeKey)
+	a.clear(nextKey)
+	a.loop.AddIfRunning(nextKey)
+	if !a.Confirmed(ring.ActiveID()) {
+		a.loop.AddIfRunning(activeKey)
+	}
 }
 
-// Status names the key that signs and says why the next one waits.
+// Reconnected has the active key proved again: another kube-apiserver, or one that was restarted with
+// other keys, may answer now.
+func (a *Activator) Reconnected() { a.loop.AddIfRunning(activeKey) }
+
+// Status names the key that signs and says what is not proven.
 func (a *Activator) Status() string { return *a.status.Load() }
 
 // Confirmed reports whether kube-apiserver has accepted this key last.
-func (a *Activator) Confirmed(keyID string) bool { return *a.proven.Load() == keyID }
+func (a *Activator) Confirmed(keyID string) bool {
+	last := a.answer.Load()
+	return last.keyID == keyID && last.accepted
+}
 
 // MaySign returns an error if kube-apiserver has refused a token of the active key, because it would
-// refuse further tokens too. If it cannot be asked, the last answer counts. MaySign does not block.
+// refuse further tokens too. If it cannot be asked, the last answer counts.
 func (a *Activator) MaySign() error {
-	if id := a.Ring.Ring().ActiveID(); *a.refused.Load() == id && !a.Confirmed(id) {
-		return fmt.Errorf("kube-apiserver refuses tokens of key %s", id)
+	if last := a.answer.Load(); last.keyID == a.Ring.Ring().ActiveID() && last.refused != nil {
+		return last.refused
 	}
 	return nil
+}
+
+// MayFill is MaySign for tokens that do not expire, and that nothing replaces once they are in a Secret.
+// They wait for the first answer about the active key, as long as kube-apiserver can be asked for one.
+func (a *Activator) MayFill() error {
+	last, id := a.answer.Load(), a.Ring.Ring().ActiveID()
+	if last.keyID != id {
+		return fmt.Errorf("kube-apiserver has not said yet whether it accepts key %s: %w", id, reconcile.ErrStaleCache)
+	}
+	return cmp.Or(last.refused, last.wait)
 }
 
 // Run probes the active key and, if proof activates it, every next key until ctx ends. The informers
@@ -136,20 +191,25 @@ func (a *Activator) Run(ctx context.Context) error {
 	// A probe may be interrupted.
 	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer context.AfterFunc(ctx, func() { stop(reconcile.ErrAtOnce) })()
-	a.loop.Add(probing)
+	a.loop.Add(activeKey)
+	a.loop.Add(nextKey)
 	a.loop.Run(running)
 	return nil
 }
 
 // sync probes one key. A failed probe is no error of the loop, and is repeated with a backoff of its
 // own: a key may wait for days.
-func (a *Activator) sync(ctx context.Context, _ work) error {
-	key, isNext := a.unproven()
-	if key == nil {
-		a.failure = failure{}
-		return nil
+func (a *Activator) sync(ctx context.Context, which work) error {
+	ring := a.Ring.Ring()
+	key, kept := ring.Active(), error(nil)
+	if which == nextKey {
+		key, kept = ring.Next(), a.kept()
+		if key == nil || !ring.ProofActivates() {
+			*a.failures[nextKey] = failure{}
+			return nil
+		}
 	}
-	err := a.kept(isNext)
+	err := kept
 	if err == nil {
 		err = a.prove(ctx, key)
 	}
@@ -158,37 +218,73 @@ func (a *Activator) sync(ctx context.Context, _ work) error {
 	}
 	a.Metrics.probed(err)
 	if err == nil {
-		a.proven.Store(new(key.ID()))
-		if isNext {
-			a.activate(ctx, key)
-		}
-		a.show("")
-		if a.Proven != nil {
-			a.Proven()
-		}
-		a.loop.Add(probing) // there may be another one
+		*a.failures[which] = failure{}
+		a.accept(ctx, which, key)
 		return nil
 	}
-	if IsRefusal(err) {
-		a.refused.Store(new(key.ID()))
+	retry := a.failures[which].next(fmt.Sprint(key.ID(), IsRefusal(err)))
+	if which == activeKey {
+		retry = min(retry, a.deny(ctx, key, err))
 	}
-	a.show(trouble(key, isNext, err))
-	if reason := key.ID() + err.Error(); reason != a.failure.reported {
-		a.failure.reported = reason
-		a.report(ctx, key, isNext, err)
+	a.set(which, describe(which, key, err))
+	if reason := key.ID() + err.Error(); reason != a.failures[which].reported {
+		a.failures[which].reported = reason
+		a.report(ctx, key, which == nextKey, err)
 	}
-	a.loop.AddAfter(probing, a.failure.next(fmt.Sprint(key.ID(), IsRefusal(err))))
+	a.loop.AddAfter(which, retry)
 	return nil
+}
+
+// accept notes that kube-apiserver accepts the tokens of a key, and activates a next key.
+func (a *Activator) accept(ctx context.Context, which work, key *signing.PrivateKey) {
+	a.clear(which)
+	if which == nextKey && !a.activate(ctx, key) {
+		return // it was replaced meanwhile
+	}
+	first := !a.Confirmed(key.ID())
+	a.answer.Store(&answer{keyID: key.ID(), accepted: true})
+	a.clear(activeKey)
+	if first && a.Proven != nil {
+		a.Proven()
+	}
+	a.loop.AddAfter(activeKey, provePeriod)
+}
+
+// deny notes why the active key is not proven, and returns when it has to be known at the latest.
+func (a *Activator) deny(ctx context.Context, key *signing.PrivateKey, err error) time.Duration {
+	id := key.ID()
+	if a.unasked.keyID != id {
+		a.unasked.keyID, a.unasked.since = id, a.Clock.Now()
+	}
+	_, otherIssuer := errors.AsType[wrongIssuerError](err)
+	left := firstAnswer - a.Clock.Since(a.unasked.since)
+	switch {
+	case IsRefusal(err):
+		a.answer.Store(&answer{keyID: id, refused: fmt.Errorf("kube-apiserver refuses tokens of key %s", id)})
+	case apierrors.IsForbidden(err):
+		a.answer.Store(&answer{keyID: id, wait: fmt.Errorf("this process may not ask kube-apiserver whether it accepts key %s: %w", id, err)})
+	case otherIssuer: // tokens of Secrets have an issuer of their own
+		a.answer.Store(&answer{keyID: id})
+	case a.answer.Load().keyID == id:
+		// The last answer counts.
+	case left > 0:
+		return left
+	default:
+		klog.FromContext(ctx).Info("Warning: filling token Secrets although kube-apiserver does not say whether it accepts the key", "keyID", id)
+		a.answer.Store(&answer{keyID: id})
+	}
+	return maxBackoff
 }
 
 // kept returns an error if kube-apiserver takes its keys from this process, and the active key would
 // be in no file once the next one is active: after a restart its tokens would be refused.
-func (a *Activator) kept(isNext bool) error {
+func (a *Activator) kept() error {
 	active := a.Ring.Ring().ActiveID()
-	if !isNext || a.Kept == nil || a.Kept(active) {
+	if a.Kept == nil || a.Kept(active) {
 		return nil
 	}
-	return fmt.Errorf("key %s, which signs, is in no verification file: give it with --service-account-key-file first, or use --service-account-key-ring", active)
+	return fmt.Errorf("key %s, which signs, is in no verification file: "+
+		"give it with --service-account-key-file first, or use --service-account-key-ring", active)
 }
 
 // failure describes the last failed probe.
@@ -209,25 +305,13 @@ func (f *failure) next(kind string) time.Duration {
 	return after
 }
 
-// unproven returns the key to probe: the next key if proof activates it, or else the active key unless
-// it is confirmed.
-func (a *Activator) unproven() (key *signing.PrivateKey, isNext bool) {
-	ring := a.Ring.Ring()
-	if next := ring.Next(); next != nil && ring.ProofActivates() {
-		return next, true
-	}
-	if active := ring.Active(); !a.Confirmed(active.ID()) {
-		return active, false
-	}
-	return nil, false
-}
-
-func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) {
+func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) bool {
 	if !a.Ring.Activate(key.ID()) {
-		return // the next key was replaced meanwhile
+		return false
 	}
 	klog.FromContext(ctx).Info("Activated a new signing key", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
 	a.Recorder.Normal(a.Process, "SigningKeyActivated", fmt.Sprintf("key %q signs from now on", key.ID()))
+	return true
 }
 
 // report logs why a key is not proven.
@@ -248,18 +332,31 @@ func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isNext 
 	}
 }
 
-// trouble returns what Status says about a key that is not proven.
-func trouble(key *signing.PrivateKey, isNext bool, err error) string {
-	if isNext {
+// describe returns what Status says about a key that is not proven.
+func describe(which work, key *signing.PrivateKey, err error) string {
+	if which == nextKey {
 		return fmt.Sprintf("the new key %s waits: %v", key.ID(), err)
 	}
 	return fmt.Sprintf("not confirmed by the apiserver: %v", err)
 }
 
-func (a *Activator) show(trouble string) {
+func (a *Activator) clear(which work) { a.set(which, "") }
+
+func (a *Activator) set(which work, trouble string) {
+	a.mu.Lock()
+	a.troubles[which] = trouble
+	a.mu.Unlock()
+	a.show()
+}
+
+func (a *Activator) show() {
 	status := "key " + a.Ring.Ring().ActiveID() + " signs"
-	if trouble != "" {
-		status += "; " + trouble
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, which := range []work{nextKey, activeKey} {
+		if a.troubles[which] != "" {
+			status += "; " + a.troubles[which]
+		}
 	}
 	a.status.Store(&status)
 	a.Metrics.keys(a.Ring.Ring())

@@ -42,13 +42,25 @@ func IsRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// prove returns nil if kube-apiserver accepts a token of key.
+// prove returns nil if kube-apiserver accepts a token of key. It refuses a token of an account that is
+// gone whatever its key, so a refusal counts only if the account in the cache is still there.
 func (a *Activator) prove(ctx context.Context, key *signing.PrivateKey) error {
 	account, err := a.anyAccount()
 	if err != nil {
 		return err
 	}
-	return Prove(ctx, a.Client, a.Issuer, account, key)
+	err = Prove(ctx, a.Client, a.Issuer, account, key)
+	if !IsRefusal(err) {
+		return err
+	}
+	live, getErr := a.Client.CoreV1().ServiceAccounts(account.Namespace).Get(ctx, account.Name, metav1.GetOptions{})
+	switch {
+	case getErr != nil:
+		return fmt.Errorf("look up the service account to prove it with: %w", getErr)
+	case live.UID != account.UID || live.DeletionTimestamp != nil:
+		return fmt.Errorf("service account %s/%s was deleted during the proof", account.Namespace, account.Name)
+	}
+	return err
 }
 
 // wrongIssuerError reports that the key is good and the configured issuer is not.

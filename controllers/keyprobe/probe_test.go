@@ -140,9 +140,9 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 			trouble: "the apiserver refuses its tokens: [invalid bearer token]", result: "refused",
 		},
 		"NamesakeAccount": {
-			reason:  "the apiserver has an account of another UID by now",
+			reason:  "the apiserver has an account of another UID by now, which says nothing about the key",
 			world:   func(_ *Config, s *apiserver) { s.reviewing = func(string) { s.recreate() } },
-			trouble: "the apiserver refuses its tokens: service account UID does not match claim", result: "refused",
+			trouble: "service account kube-system/default was deleted during the proof", result: "unknown",
 		},
 		"WrongIssuer": {
 			reason:  "the discovery document has the right issuer, with which the key is accepted",

@@ -52,7 +52,8 @@ func TestAReasonIsToldOnce(t *testing.T) {
 
 		const waits = "The new key does not sign yet, the previous key still does keyID=NEXT reason="
 		const refused, down = "the apiserver refuses its tokens: [invalid bearer token]", "ask the apiserver for a token review: connection refused"
-		testutil.Check(t, "log", []string{waits + refused, waits + down, waits + refused}, a.said()[1:])
+		const unconfirmed = "kube-apiserver has not confirmed the signing key keyID=OLD reason="
+		testutil.Check(t, "log", []string{waits + refused, waits + down, unconfirmed + down, waits + refused}, a.said()[1:])
 		const event = `sa-controller-manager: Warning SigningKeyWaits: key "NEXT" does not sign yet: `
 		testutil.Check(t, "Events", []string{event + refused, event + down}, a.told()) // the third is fresh within an hour
 		testutil.Check(t, "status", "key OLD signs; the new key NEXT waits: "+refused, a.named(a.Status()))

@@ -51,6 +51,8 @@ const (
 type Tracker struct {
 	clock clock.PassiveClock
 	limit time.Duration
+	// connected, if not nil, is called when a watch has begun, because another API server may answer now.
+	connected func()
 
 	mu      sync.Mutex
 	watches map[string]*watch
@@ -83,6 +85,10 @@ func New(c clock.PassiveClock, limit time.Duration) *Tracker {
 func (t *Tracker) Wrap(base http.RoundTripper) http.RoundTripper {
 	return &transport{base: base, tracker: t}
 }
+
+// OnConnect has connected called whenever a watch has begun. It must be called before the first watch,
+// and connected must not block.
+func (t *Tracker) OnConnect(connected func()) { t.connected = connected }
 
 // Check returns an error that names each watch that has been silent for too long.
 func (t *Tracker) Check() error {
@@ -161,6 +167,9 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		return response, err
 	}
 	name := t.tracker.begin(request)
+	if t.tracker.connected != nil {
+		t.tracker.connected()
+	}
 	response.Body = &body{ReadCloser: response.Body, received: func() { t.tracker.received(name) }}
 	return response, nil
 }

@@ -91,8 +91,9 @@ func (m *Manager) buildKeyProbe(p *Part) error {
 		Loops:    m.Loops,
 	})
 	m.OnRing = append(m.OnRing, m.Probe.RingChanged)
+	m.watches.OnConnect(m.Probe.Reconnected)
 	m.Signs.Add(m.Probe.MaySign)
-	m.Fills.Add(m.Probe.MaySign)
+	m.Fills.Add(m.Probe.MayFill)
 	m.Registry.RawMustRegister(metrics.NewGaugeFunc(&metrics.GaugeOpts{
 		Name: "sacm_signing_key_blocked",
 		Help: "1 while token Secrets are not filled because kube-apiserver refused the active key or a newer key ring is published, else 0.",

@@ -22,9 +22,9 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// openRing opens the key ring file. It refuses a ring whose keys cannot sign because it is not known
-// where their sockets are. One that does not answer yet is no error: kube-apiserver needs the
-// verification keys first.
+// openRing opens the key ring file. A key that cannot sign, because its process does not answer or
+// because it is not known where its socket is, is no error: kube-apiserver needs the verification keys
+// in order to start, and the check key-backends says what is missing.
 func (e *extras) openRing(ctx context.Context, h *app.Host) (signing.Store, error) {
 	e.Host = h
 	o := &h.Options.Keys
@@ -42,7 +42,7 @@ func (e *extras) openRing(ctx context.Context, h *app.Host) (signing.Store, erro
 		return nil, fmt.Errorf("--%s: %w", options.KeyRingFlag, err)
 	}
 	if err := sockets().Check(store.Load()); err != nil {
-		return nil, err
+		h.Logger.Info("Warning: a key of the ring cannot sign", "reason", err.Error())
 	}
 	e.store = store
 	return store, e.checkLegacySigner(ctx, store.Load().Active())

@@ -27,6 +27,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 	for name, tc := range map[string]struct {
 		does        func(*signertest.Foreign)
 		controllers []string
+		noSocket    bool
 		want        string
 	}{
 		"Good": {does: func(*signertest.Foreign) {}},
@@ -35,6 +36,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 			"or turn off the token controller with --controllers=*,-serviceaccount-token-controller"},
 		"BoundOnlyByIntent": {does: noLegacy, controllers: []string{"*", "-serviceaccount-token-controller"}},
 		"Away":              {does: (*signertest.Foreign).Stop},
+		"NoSocketLine":      {does: func(*signertest.Foreign) {}, noSocket: true},
 		"RefusesAll": {does: func(f *signertest.Foreign) {
 			f.Set(func(b *signertest.Behaviour) { b.Fails = codes.PermissionDenied })
 		}},
@@ -53,12 +55,21 @@ func TestStartWithARemoteKey(t *testing.T) {
 			}
 			o.Keys.KeyRing = ring.Path()
 			o.Keys.KeySockets = testutil.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  hsm: "+dir+"/hsm.sock\n"))
+			if tc.noSocket {
+				o.Keys.KeySockets = ""
+			}
 			tc.does(foreign)
 			e := &extras{}
 			err := start(t, o, app.Extras{OpenKeys: e.openRing, Parts: e.parts})
 			t.Cleanup(e.signers.Close)
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 				t.Errorf("error %v, want %q", err, tc.want)
+			}
+			if tc.noSocket {
+				const want = "is away, its keys verify: no line of --service-account-key-sockets says where its socket is"
+				if status := e.signers.Status(e.Keyring.Ring()); !strings.Contains(status, want) {
+					t.Errorf("the status is %q, want %q", status, want)
+				}
 			}
 		})
 	}

@@ -137,7 +137,7 @@ func (r *Runner[K]) AddIfRunning(key K) {
 }
 
 // Run works until ctx ends. After that no sync begins; those under way are cancelled after
-// drainTimeout, or at once if the cause of ctx is ErrAtOnce. Run returns when all workers
+// DrainTimeout, or at once if the cause of ctx is ErrAtOnce. Run returns when all workers
 // have. Keys that are still queued then, or added meanwhile, are lost.
 func (r *Runner[K]) Run(ctx context.Context) {
 	logger := klog.LoggerWithValues(klog.FromContext(ctx), "queue", r.Name)
@@ -158,7 +158,7 @@ func (r *Runner[K]) Run(ctx context.Context) {
 		cancel()
 	}
 	queue.ShutDown()
-	expired := time.AfterFunc(drainTimeout, cancel)
+	expired := time.AfterFunc(DrainTimeout, cancel)
 	defer expired.Stop()
 	workers.Wait()
 	discard(queue)

@@ -62,7 +62,7 @@ func TestAHangingSyncIsCancelledAfterTheDrainTime(t *testing.T) {
 		d := testutil.NewDiary()
 		r.stop()
 		d.Write("Run ends")
-		testutil.Check(t, "what happened", []string{drainTimeout.String() + " Run ends"}, d.Lines())
+		testutil.Check(t, "what happened", []string{DrainTimeout.String() + " Run ends"}, d.Lines())
 		if cause != context.Canceled {
 			t.Errorf("the sync ended with %v, want %v", cause, context.Canceled)
 		}

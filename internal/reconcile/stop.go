@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// drainTimeout bounds the syncs in progress when a Runner stops.
-	drainTimeout = 5 * time.Second
+	// DrainTimeout bounds the syncs in progress when a Runner stops.
+	DrainTimeout = 5 * time.Second
 
 	// WatchStopTimeout is how long AwaitWatches waits.
 	WatchStopTimeout = 2 * time.Second

@@ -19,6 +19,11 @@ import (
 	"sa-controller-manager/internal/serving/settings"
 )
 
+// DrainTimeout limits the wait for requests in progress, which take milliseconds. net/http keeps an idle
+// HTTP/2 connection for a second after GOAWAY, and meanwhile no webhook answers where this is its only
+// replica.
+const DrainTimeout = 100 * time.Millisecond
+
 // Server serves health, metrics and debugging paths over HTTPS. It holds its port from New until
 // Run returns.
 type Server struct {
@@ -59,13 +64,11 @@ func newServer(listener net.Listener, config *Config) (*Server, error) {
 	server := newHTTPServer(&config.Port, auth.wrap(newHandler(config)))
 	server.TLSConfig = tls.config
 	return &Server{
-		listener:  listener,
-		http:      server,
-		followers: append(auth.followers, tls.followers...),
-		lookups:   auth.lookups,
-		// A request takes milliseconds. net/http keeps an idle HTTP/2 connection for a second after
-		// GOAWAY, and meanwhile nobody answers the webhook where this is its only replica.
-		drainTimeout: 100 * time.Millisecond,
+		listener:     listener,
+		http:         server,
+		followers:    append(auth.followers, tls.followers...),
+		lookups:      auth.lookups,
+		drainTimeout: DrainTimeout,
 	}, nil
 }
 

@@ -53,8 +53,8 @@ const (
 	// helloTimeout is for the first words of a connection. Who connects is on this machine.
 	helloTimeout = 5 * time.Second
 
-	// drainTimeout is for calls under way, which take milliseconds. The whole process has 10 s to
-	// stop.
+	// drainTimeout is for calls under way, which take milliseconds. It ends the stop of the process
+	// (package app).
 	drainTimeout = 3 * time.Second
 
 	// watchPeriod is how often the socket file is looked at.

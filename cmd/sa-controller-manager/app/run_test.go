@@ -6,6 +6,11 @@ package app
 import (
 	"runtime/debug"
 	"testing"
+	"time"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/internal/serving"
 )
 
 // TestSetGCPercent changes a setting of the whole process, so it runs alone.
@@ -29,5 +34,13 @@ func TestSetGCPercent(t *testing.T) {
 				t.Errorf("got %d%%, want %d%%", got, tc.want)
 			}
 		})
+	}
+}
+
+func TestStopTakesLessThanTenSeconds(t *testing.T) {
+	t.Parallel()
+	leading := max(options.New().Webhook.DrainDelay+callsTimeout, reconcile.DrainTimeout)
+	if all := leading + max(reconcile.WatchStopTimeout, serving.DrainTimeout); all >= 10*time.Second {
+		t.Errorf("a stop takes %s", all)
 	}
 }

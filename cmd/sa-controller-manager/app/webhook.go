@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -24,10 +23,6 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
-
-// webhookDrainTimeout limits calls in progress after the drain delay. The whole process has 10 s to
-// stop.
-const webhookDrainTimeout = 5 * time.Second
 
 // webhook is the admission webhook. Every replica serves one; the leader registers it.
 type webhook struct {
@@ -186,7 +181,7 @@ func (w *webhook) listen(all *options.Options, handler http.Handler, metrics *ad
 		MaxInFlight:  o.MaxInFlight,
 		Ready:        func(context.Context) error { return w.ready() },
 		DrainDelay:   o.DrainDelay,
-		DrainTimeout: webhookDrainTimeout,
+		DrainTimeout: callsTimeout,
 		Metrics:      metrics,
 	})
 	return nil

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -28,6 +29,9 @@ func SetUpRoot(cmd *cobra.Command, stdout, stderr io.Writer) {
 	})
 	// Underscores are taken for hyphens, as in every Kubernetes component.
 	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
+	// Cobra does not wrap the texts of flags; 0 columns do not, either.
+	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", TerminalWidth(stdout))
+	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", wrapped))
 }
 
 // Execute runs the command line args, prints the error that it ends with, unless it has been

@@ -22,12 +22,12 @@ import (
 // uses.
 func (m *Manager) table() []Part {
 	core := []Part{
-		{Name: "event-recorder", Phase: AtOnce, Build: m.buildRecorder},
+		{Name: "event-recorder", Phase: AtOnce, Run: m.Recorder.Run},
 		{Name: "files", Phase: AtOnce, Build: m.buildFiles},
 		{Name: "client-certificate", Phase: AtOnce, Build: m.buildClientCertificate},
 		{Name: "permissions", Phase: Connected, Build: m.buildPermissions},
-		{Name: "caches", Phase: Connected, Build: m.buildCaches},
-		{Name: "watches", Phase: Connected, Build: m.buildWatches},
+		{Name: "caches", Phase: Connected, Run: m.runCaches, Check: func() (string, error) { return "", m.cachesReady() }},
+		{Name: "watches", Phase: Connected, Check: func() (string, error) { return "", m.watches.Check() }},
 		{Name: "key-store", Phase: AtOnce, Build: m.buildKeyStore},
 		{Name: "signing-key", Phase: Synced, Build: m.buildKeyProbe},
 		{Name: options.ServiceAccountController, Phase: Leading, Build: m.buildServiceAccounts},
@@ -50,18 +50,15 @@ func (m *Manager) build(wanted func(Phase) bool) error {
 		if !wanted(p.Phase) {
 			continue
 		}
-		if err := p.Build(&p); err != nil {
-			return err
+		if p.Build != nil {
+			if err := p.Build(&p); err != nil {
+				return err
+			}
 		}
 		if p.Run != nil || p.Check != nil {
 			m.parts = append(m.parts, p)
 		}
 	}
-	return nil
-}
-
-func (m *Manager) buildRecorder(p *Part) error {
-	p.Run = m.Recorder.Run
 	return nil
 }
 
@@ -75,18 +72,9 @@ func (m *Manager) buildPermissions(p *Part) error {
 	return nil
 }
 
-func (m *Manager) buildCaches(p *Part) error {
-	p.Run = func(ctx context.Context) error {
-		m.Informers.Start(ctx)
-		<-ctx.Done()
-		return nil
-	}
-	p.Check = func() (string, error) { return "", m.cachesReady() }
-	return nil
-}
-
-func (m *Manager) buildWatches(p *Part) error {
-	p.Check = func() (string, error) { return "", m.watches.Check() }
+func (m *Manager) runCaches(ctx context.Context) error {
+	m.Informers.Start(ctx)
+	<-ctx.Done()
 	return nil
 }
 

@@ -35,7 +35,7 @@ type files struct {
 	// Changes of a file are reported to these.
 	recorder *events.Recorder
 	process  *corev1.ObjectReference
-	metrics  *fileMetrics
+	reloads  *metrics.CounterVec
 }
 
 // followed is a file, or a key store, that is followed until the process stops.
@@ -132,7 +132,7 @@ func (f *files) publicKeys() []signing.PublicKey {
 
 func (m *Manager) buildFiles(p *Part) error {
 	f := m.files
-	f.recorder, f.process, f.metrics = m.Recorder, m.Process, newFileMetrics(m.Registry.MustRegister)
+	f.recorder, f.process, f.reloads = m.Recorder, m.Process, newReloads(m.Registry.MustRegister)
 	f.followAll(m.ringChanged, m.Keyring, m.newRootCA)
 	for _, gauge := range f.refusedGauges() {
 		m.Registry.RawMustRegister(gauge)
@@ -208,28 +208,24 @@ type watched[T any] interface {
 func follow[T any](ctx context.Context, f *files, flag, path string, content watched[T], accepted func(T)) {
 	logger := klog.FromContext(ctx).WithValues("flag", "--"+flag, "file", path)
 	content.Watch(ctx, func(value T) {
-		f.metrics.reloads.WithLabelValues(flag, "accepted").Inc()
+		f.reloads.WithLabelValues(flag, "accepted").Inc()
 		logger.Info("Reloaded file")
 		accepted(value)
 	}, func(err error) {
-		f.metrics.reloads.WithLabelValues(flag, "refused").Inc()
+		f.reloads.WithLabelValues(flag, "refused").Inc()
 		logger.Error(err, "Failed to reload file, keeping its previous content")
 		f.recorder.Warn(f.process, "FileReloadRefused",
 			fmt.Sprintf("--%s: %v; the previous content stays in use", flag, err))
 	})
 }
 
-type fileMetrics struct {
-	reloads *metrics.CounterVec
-}
-
-func newFileMetrics(mustRegister func(...metrics.Registerable)) *fileMetrics {
-	m := &fileMetrics{reloads: metrics.NewCounterVec(&metrics.CounterOpts{
+func newReloads(mustRegister func(...metrics.Registerable)) *metrics.CounterVec {
+	reloads := metrics.NewCounterVec(&metrics.CounterOpts{
 		Name: "sacm_file_reloads_total",
 		Help: "Number of reloads of a changed file, by flag and result: accepted, or refused if its previous content stays in use.",
-	}, []string{"flag", "result"})}
-	mustRegister(m.reloads)
-	return m
+	}, []string{"flag", "result"})
+	mustRegister(reloads)
+	return reloads
 }
 
 // verifyKeys is the content of a verification key file.
@@ -257,7 +253,7 @@ func logSkippedKeys(ctx context.Context, path string, found verifyKeys) {
 }
 
 // refusedGauges count the files of each flag whose current content was refused. The counters of
-// fileMetrics cannot show the end of that: restoring the content in use is no reload.
+// newReloads cannot show the end of that: restoring the content in use is no reload.
 func (f *files) refusedGauges() []metrics.GaugeFunc {
 	byFlag := map[string][]followed{}
 	for _, file := range f.followed {

@@ -195,7 +195,7 @@ func TestWatchLogsSkippedKeys(t *testing.T) {
 	path := testutil.WriteFile(t, "sa.pub", slices.Concat(testkeys.P224(), testkeys.P256()))
 	f := &files{
 		verifyKeys: []*reload.File[verifyKeys]{mustOpen(t, path, parseVerifyKeys)},
-		metrics:    newFileMetrics(metrics.NewKubeRegistry().MustRegister),
+		reloads:    newReloads(metrics.NewKubeRegistry().MustRegister),
 	}
 	logger := bufferingLogger()
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))

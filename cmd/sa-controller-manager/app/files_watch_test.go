@@ -73,7 +73,7 @@ func startFollowing(t *testing.T) *following {
 		},
 		signing: make(chan string, 10), bundles: make(chan string, 10), events: make(sink, 10), registry: metrics.NewKubeRegistry(),
 	}
-	f.metrics = newFileMetrics(f.registry.MustRegister)
+	f.reloads = newReloads(f.registry.MustRegister)
 	f.keys, f.store = keyFile(t, testutil.WriteFile(t, "sa.key", testkeys.P256()))
 	f.process = &corev1.ObjectReference{Kind: "Lease", Name: "sa-controller-manager"}
 	f.recorder = events.NewRecorderTo(f.events)
@@ -230,7 +230,7 @@ func TestWatchWithoutARing(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
 	f := &files{
 		verifyKeys: []*reload.File[verifyKeys]{mustOpen(t, path, parseVerifyKeys)},
-		metrics:    newFileMetrics(registry.MustRegister),
+		reloads:    newReloads(registry.MustRegister),
 	}
 	replace(t, path, testkeys.P384())
 	f.followAll(nil, nil, nil)

@@ -26,7 +26,7 @@ func (w *webhook) registerStatic(m *Manager, config *registration.Config, report
 		Loaded:  registration.LoadedByHost(m.Client, reporter.Host),
 		Changed: config.Changed, Metrics: config.Metrics, Loops: config.Loops,
 	})
-	w.early = append(w.early, w.static.Run)
+	w.follow(AtOnce, w.static.Run)
 	config.Files = w.static
 	// Without anything in the API no replica needs to know of the other hosts.
 	reporter.Ready = func() error {

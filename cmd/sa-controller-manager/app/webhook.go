@@ -31,13 +31,14 @@ type webhook struct {
 	registrar *registration.Registrar
 	static    *registration.StaticFiles // nil unless --webhook-registration=static
 	ready     func() error              // returns nil when calls can be answered
-	// followers maintain certificates, the watch of the registration and the heartbeat of this host
-	// until ctx ends.
-	followers []func(context.Context) error
+	// followers maintain certificates, the watch of the registration and the heartbeat of this host.
+	followers []Part
 	// retire deletes what the API has for another registration than static; nil for nothing.
 	retire func(context.Context) error
-	// early do not wait for the API server.
-	early []func(context.Context) error
+}
+
+func (w *webhook) follow(phase Phase, run func(context.Context) error) {
+	w.followers = append(w.followers, Part{Phase: phase, Run: run})
 }
 
 // buildWebhook builds the webhook and opens its port at once, so that a port in use is an error at
@@ -50,12 +51,7 @@ func (m *Manager) buildWebhook(p *Part) error {
 	if m.webhook, err = m.newWebhook(); err != nil {
 		return err
 	}
-	for _, follower := range m.webhook.followers {
-		m.parts = append(m.parts, Part{Name: p.Name, Phase: p.Phase, Run: follower})
-	}
-	for _, follower := range m.webhook.early {
-		m.parts = append(m.parts, Part{Name: p.Name, Phase: AtOnce, Run: follower})
-	}
+	m.parts = append(m.parts, m.webhook.followers...)
 	p.Check = func() (string, error) { return "", m.webhook.source.Ready() }
 	return nil
 }
@@ -146,10 +142,10 @@ func (w *webhook) register(m *Manager, o *options.Webhook, chain admission.Chain
 			w.registerStatic(m, &config, &reporter)
 		}
 		config.Hosts = registration.NewHostReporter(reporter)
-		w.followers = append(w.followers, config.Hosts.Run)
+		w.follow(Connected, config.Hosts.Run)
 	}
 	w.registrar = registration.New(config)
-	w.followers = append(w.followers, w.registrar.Run)
+	w.follow(Connected, w.registrar.Run)
 	return nil
 }
 
@@ -235,7 +231,8 @@ func (w *webhook) certify(m *Manager, o *options.Webhook) error {
 		if err != nil {
 			return fmt.Errorf("--webhook-tls-cert-file: %w", err)
 		}
-		w.source, w.followers = files.Source, append(w.followers, files.Run)
+		w.source = files.Source
+		w.follow(Connected, files.Run)
 		return nil
 	}
 	config := certs.ManagedConfig{
@@ -250,9 +247,9 @@ func (w *webhook) certify(m *Manager, o *options.Webhook) error {
 	managed := certs.NewManaged(config)
 	if w.source = managed.Source; config.File != "" {
 		w.retire = managed.DeleteSecret
-		w.early = append(w.early, managed.Run)
+		w.follow(AtOnce, managed.Run)
 	} else {
-		w.followers = append(w.followers, managed.Run)
+		w.follow(Connected, managed.Run)
 	}
 	return nil
 }
@@ -287,7 +284,7 @@ func (w *webhook) tlsConfig(o *options.Webhook, minVersion string) (*tls.Config,
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-client-ca-file: %w", err)
 	}
-	w.followers = append(w.followers, ca.Run)
+	w.follow(Connected, ca.Run)
 	config.ClientAuth = tls.VerifyClientCertIfGiven // /readyz works without; the server requires one elsewhere
 	current := config.Clone()
 	config.ClientCAs = ca.Pool()

@@ -19,10 +19,6 @@ type Metrics struct {
 	Config *metrics.Options
 }
 
-func newMetrics() Metrics {
-	return Metrics{Config: metrics.NewOptions()}
-}
-
 // AddFlags binds the group to fs.
 func (o *Metrics) AddFlags(fs *pflag.FlagSet) {
 	o.Config.AddFlags(fs)
@@ -57,10 +53,6 @@ func (o *Metrics) MarshalJSON() ([]byte, error) {
 // Logs is the logging configuration of every Kubernetes component.
 type Logs struct {
 	Config *logsapi.LoggingConfiguration
-}
-
-func newLogs() Logs {
-	return Logs{Config: logsapi.NewLoggingConfiguration()}
 }
 
 // AddFlags binds the group to fs.

@@ -155,19 +155,11 @@ type Generic struct {
 	MinResyncPeriod time.Duration
 }
 
-func newGeneric() Generic {
-	return Generic{
-		Controllers:     []string{"*"},
-		MinResyncPeriod: 12 * time.Hour,
-	}
-}
-
 // AddFlags binds the group to fs.
 func (o *Generic) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers, fmt.Sprintf(
-		"Controllers to enable: '*' enables all controllers of this binary, 'foo' enables the controller 'foo', '-foo' disables it, "+
-			"'-*' disables all that are not named. Other names of kube-controller-manager are accepted and "+
-			"logged once. This binary has: %s.",
+		"Controllers to enable: '*' enables all controllers of this binary, 'foo' enables the controller 'foo', '-foo' disables it, '-*' "+
+			"disables all that are not named. Other names of kube-controller-manager are accepted and logged once. This binary has: %s.",
 		strings.Join(describeControllers(servedHere), ", ")))
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
 		"Resync period of informers: a random value between this one and twice this one. 0 means no resync.")

@@ -77,9 +77,8 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 		"Key ring `file` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
 			"Its active key signs, and all its keys verify. The file is reloaded when it is replaced, so a container must mount its directory.")
 	fs.StringVar(&o.KeySockets, KeySocketsFlag, o.KeySockets,
-		"YAML `file` with the unix sockets of processes that have keys of --service-account-key-ring (kep740:NAME): "+
-			"schemaVersion 1, and sockets with a path for each NAME. "+
-			"The file is reloaded when it changes.")
+		"YAML `file` with the unix sockets of processes that have keys of --service-account-key-ring (kep740:NAME): schemaVersion 1, and "+
+			"sockets with a path for each NAME. The file is reloaded when it changes.")
 	fs.StringArrayVar(&o.VerifyKeyFiles, "service-account-key-file", o.VerifyKeyFiles,
 		"PEM `file` with additional RSA or ECDSA keys, public or private, that verify tokens and never sign. "+
 			"May hold several keys and may be given several times.")
@@ -154,10 +153,6 @@ func issuerProblem(issuer string) string {
 type RootCA struct {
 	// Overlap is how long a previous root CA is published beside its successor.
 	Overlap time.Duration
-}
-
-func newRootCA() RootCA {
-	return RootCA{Overlap: time.Hour}
 }
 
 // AddFlags binds the group to fs.

@@ -14,11 +14,17 @@ package options
 import (
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/serving/settings"
 )
 
 // ProgramName is the name of the binary, of its Lease and of its user agent.
@@ -56,23 +62,24 @@ type Options struct {
 func New() *Options {
 	return &Options{
 		Connection:     NewConnection(),
-		Generic:        newGeneric(),
+		Generic:        Generic{Controllers: []string{"*"}, MinResyncPeriod: 12 * time.Hour},
 		LeaderElection: NewLeaderElection(),
 		ExternalSigner: newSigner(),
 		Rotation:       NewRotation(),
-		RootCA:         newRootCA(),
+		RootCA:         RootCA{Overlap: time.Hour},
 		Tokens:         NewTokens(),
-		Cleaner:        newCleaner(),
-		Reissue:        newReissue(),
+		Cleaner:        Cleaner{Period: 365 * 24 * time.Hour},
+		Reissue:        Reissue{TokenSecrets: ReissueSideBySide},
 		Admission:      NewAdmission(),
 		Webhook:        newWebhook(),
-		SecureServing:  newSecureServing(),
+		// KCM uses 10257, and both may run on one host.
+		SecureServing:  SecureServing{settings.Port{BindAddress: net.IPv4zero, SecurePort: 10261}},
 		Authentication: newAuthentication(),
 		Authorization:  newAuthorization(),
-		Debugging:      newDebugging(),
-		Metrics:        newMetrics(),
-		Logs:           newLogs(),
-		Ignored:        newIgnored(),
+		Debugging:      Debugging{settings.Debugging{Profiling: true}},
+		Metrics:        Metrics{metrics.NewOptions()},
+		Logs:           Logs{logsapi.NewLoggingConfiguration()},
+		Ignored:        Ignored{FeatureGates: map[string][]string{}},
 	}
 }
 

@@ -39,9 +39,8 @@ func NewRotation() Rotation {
 // AddFlags binds the group to fs.
 func (o *Rotation) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Every, RotateEveryFlag, o.Every,
-		"Rotate to a new signing key this often, such as 2160h: "+
-			"the leader takes the steps of \"keys rotate\" and \"keys prune\", each only if its proof holds. "+
-			"0 leaves them to you. Needs --service-account-key-ring and --external-signer-socket, and one control-plane node.")
+		"Rotate to a new signing key this often, such as 2160h: the leader takes the steps of \"keys rotate\" and \"keys prune\", each only if "+
+			"its proof holds. 0 leaves them to you. Needs --service-account-key-ring and --external-signer-socket, and one control-plane node.")
 	fs.StringVar(&o.Algorithm, "rotate-algorithm", o.Algorithm,
 		"Kind of the new keys of --rotate-every; that of the present one if not given.")
 	fs.StringSliceVar(&o.Keys, "rotate-key", o.Keys,

@@ -4,7 +4,6 @@
 package options
 
 import (
-	"net"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -16,11 +15,6 @@ import (
 // SecureServing has the flags of the secure port, which serves health, metrics and debugging
 // handlers. Authentication and Authorization decide who may read them.
 type SecureServing struct{ settings.Port }
-
-func newSecureServing() SecureServing {
-	// KCM uses 10257, and both may run on one host.
-	return SecureServing{settings.Port{BindAddress: net.IPv4zero, SecurePort: 10261}}
-}
 
 // AddFlags binds the group to fs.
 func (o *SecureServing) AddFlags(fs *pflag.FlagSet) {
@@ -93,10 +87,6 @@ func validateTLS(o *settings.TLS) []error {
 
 // Debugging has the flags of the profiling handlers of the secure port.
 type Debugging struct{ settings.Debugging }
-
-func newDebugging() Debugging {
-	return Debugging{settings.Debugging{Profiling: true}}
-}
 
 // AddFlags binds the group to fs.
 func (o *Debugging) AddFlags(fs *pflag.FlagSet) {

@@ -68,13 +68,11 @@ func (o *Signer) AddFlags(fs *pflag.FlagSet) {
 		"`User IDs` of processes that may use --external-signer-socket. The default is root and the user of this process. "+
 			"A process that may use it can get a token of any account.")
 	fs.DurationVar(&o.MaxTokenExpiration, "external-signer-max-token-expiration", o.MaxTokenExpiration,
-		"Longest lifetime of a token that is signed on --external-signer-socket, in whole seconds from 10m. "+
-			"kube-apiserver shortens longer requests to it, "+
-			"and does not start if its --service-account-max-token-expiration is longer.")
+		"Longest lifetime of a token that is signed on --external-signer-socket, in whole seconds from 10m. kube-apiserver shortens longer "+
+			"requests to it, and does not start if its --service-account-max-token-expiration is longer.")
 	fs.DurationVar(&o.RefreshHint, "external-signer-refresh-hint", o.RefreshHint,
 		"How often kube-apiserver should fetch the keys, in whole seconds. After that its JWKS has a new key, and it refuses a removed one.")
-	fs.Float32Var(&o.QPS, "external-signer-qps", o.QPS,
-		"Limit of tokens signed on --external-signer-socket a second. Further requests wait.")
+	fs.Float32Var(&o.QPS, "external-signer-qps", o.QPS, "Limit of tokens signed on --external-signer-socket a second. Further requests wait.")
 	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, ours, f.Name) })
 }
 

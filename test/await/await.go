@@ -32,12 +32,14 @@ func Secrets(ctx context.Context, client kubernetes.Interface, namespace string,
 }
 
 // ServiceAccounts waits until the accounts of a namespace pass the check.
-func ServiceAccounts(ctx context.Context, client kubernetes.Interface, namespace string, check Check[*corev1.ServiceAccount]) ([]*corev1.ServiceAccount, error) {
+func ServiceAccounts(ctx context.Context, client kubernetes.Interface, namespace string,
+	check Check[*corev1.ServiceAccount]) ([]*corev1.ServiceAccount, error) {
 	return objects(ctx, client, "serviceaccounts", namespace, &corev1.ServiceAccount{}, check)
 }
 
 // ConfigMaps waits until the ConfigMaps of a namespace pass the check.
-func ConfigMaps(ctx context.Context, client kubernetes.Interface, namespace string, check Check[*corev1.ConfigMap]) ([]*corev1.ConfigMap, error) {
+func ConfigMaps(ctx context.Context, client kubernetes.Interface, namespace string,
+	check Check[*corev1.ConfigMap]) ([]*corev1.ConfigMap, error) {
 	return objects(ctx, client, "configmaps", namespace, &corev1.ConfigMap{}, check)
 }
 
@@ -51,7 +53,8 @@ func Namespaces(ctx context.Context, client kubernetes.Interface, check Check[*c
 	return objects(ctx, client, "namespaces", "", &corev1.Namespace{}, check)
 }
 
-func objects[T runtime.Object](ctx context.Context, client kubernetes.Interface, resource, namespace string, example T, check Check[T]) ([]T, error) {
+func objects[T runtime.Object](ctx context.Context, client kubernetes.Interface, resource, namespace string, example T,
+	check Check[T]) ([]T, error) {
 	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), resource, namespace, fields.Everything())
 	found, err := Objects(ctx, lw, example, check)
 	if err != nil {

@@ -60,9 +60,11 @@ func TestKeysDirIsFollowed(t *testing.T) {
 	}
 	write(t, filepath.Join(keys, "first.yaml"), "uri: nonsense\n")
 	wrong := write(t, filepath.Join(t.TempDir(), "wrong"), "0000")
-	write(t, filepath.Join(keys, "locked-out.yaml"), fmt.Sprintf("uri: %q\nalgorithm: P-256\n", strings.Replace(other.uri("mine"), other.pinFile, wrong, 1)))
+	write(t, filepath.Join(keys, "locked-out.yaml"),
+		fmt.Sprintf("uri: %q\nalgorithm: P-256\n", strings.Replace(other.uri("mine"), other.pinFile, wrong, 1)))
 	eventually(t, "the errors in the log", func() error {
-		for _, want := range []string{"key first: algorithm", "want one of P-256", "the token refuses the PIN in " + wrong, wrong + ", which is not tried again"} {
+		for _, want := range []string{"key first: algorithm", "want one of P-256", "the token refuses the PIN in " + wrong,
+			wrong + ", which is not tried again"} {
 			if !strings.Contains(signer.log.String(), want) {
 				return fmt.Errorf("no %q in:\n%s", want, signer.log.String())
 			}
@@ -99,7 +101,8 @@ func TestReplacedKey(t *testing.T) {
 	createKey(t, t.TempDir(), "mine", hsm.uri("mine"), "P-256")
 	for range 3 {
 		_, _, err := client.Sign(t.Context(), "mine", pinned, signertest.Payload(0))
-		if unavailable, ok := errors.AsType[*signing.UnavailableError](err); !ok || !strings.Contains(unavailable.Reason, "does not verify with the pinned public half") {
+		if unavailable, ok := errors.AsType[*signing.UnavailableError](err); !ok ||
+			!strings.Contains(unavailable.Reason, "does not verify with the pinned public half") {
 			t.Errorf("signed by another key: got %v", err)
 		}
 	}

@@ -88,22 +88,25 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	createKey(t, w.path("keys"), "bao", w.bao.URI("bao"), "P-256")
-	write(t, w.path("sockets.yaml"), fmt.Sprintf("schemaVersion: 1\nsockets:\n  bao: %s\n  hsm: %s\n", w.path("run/bao.sock"), w.path("run/hsm.sock")))
+	write(t, w.path("sockets.yaml"),
+		fmt.Sprintf("schemaVersion: 1\nsockets:\n  bao: %s\n  hsm: %s\n", w.path("run/bao.sock"), w.path("run/hsm.sock")))
 	w.startHelper(t)
 	t.Cleanup(func() { _, _ = w.helper.Kill() })
 	var err error
 	if w.binary, err = devcluster.FindBinary(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.cluster, err = devcluster.Start(t.Context(), devcluster.Options{ExternalSigner: true, BeforeAPIServer: func(c *devcluster.Cluster) (err error) {
-		if err := w.keys(t.Context(), "init", "--key=kep740:bao"); err != nil {
+	w.cluster, err = devcluster.Start(t.Context(),
+		devcluster.Options{ExternalSigner: true, BeforeAPIServer: func(c *devcluster.Cluster) (err error) {
+			if err := w.keys(t.Context(), "init", "--key=kep740:bao"); err != nil {
+				return err
+			}
+			// The manager may see the end of a dead account before it sees its Secret.
+			w.manager, err = w.binary.StartManager(c,
+				append(w.flags(), "--service-account-private-key-file=", "--token-secrets=manual", "--orphan-token-grace=0",
+					"--external-signer-socket="+c.SignerSocket(), "--external-signer-refresh-hint=1s")...)
 			return err
-		}
-		// The manager may see the end of a dead account before it sees its Secret.
-		w.manager, err = w.binary.StartManager(c, append(w.flags(), "--service-account-private-key-file=", "--token-secrets=manual", "--orphan-token-grace=0",
-			"--external-signer-socket="+c.SignerSocket(), "--external-signer-refresh-hint=1s")...)
-		return err
-	}})
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +161,8 @@ func (w *world) rotateTo(t *testing.T, name string) {
 func (w *world) startHelper(t *testing.T) {
 	t.Helper()
 	var err error
-	w.helper, err = devcluster.StartChild("sa-kms-signer", binary, w.dir, []string{"serve", "--keys-dir=" + w.path("keys"), "--socket-dir=" + w.path("run"), "-v=4"})
+	w.helper, err = devcluster.StartChild("sa-kms-signer", binary, w.dir,
+		[]string{"serve", "--keys-dir=" + w.path("keys"), "--socket-dir=" + w.path("run"), "-v=4"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +197,8 @@ func (w *world) outage(t *testing.T, breaks, heal func(*testing.T)) {
 	if err := w.client.CoreV1().ServiceAccounts("default").Delete(t.Context(), "dead-"+waiting, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if secret, err := w.client.CoreV1().Secrets("default").Get(t.Context(), waiting, metav1.GetOptions{}); err != nil || len(secret.Data["token"]) > 0 {
+	if secret, err := w.client.CoreV1().Secrets("default").Get(t.Context(), waiting, metav1.GetOptions{}); err != nil ||
+		len(secret.Data["token"]) > 0 {
 		t.Errorf("a token was signed while the key was away, or: %v", err)
 	}
 	heal(t)
@@ -241,7 +246,8 @@ func (w *world) signs(t *testing.T) {
 func (w *world) request(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	made, err := w.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	made, err := w.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}
@@ -273,9 +279,10 @@ func (w *world) accepted(t *testing.T) {
 	t.Helper()
 	for _, token := range w.tokens {
 		w.reviews++
-		review, err := w.client.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{
-			Token: token, Audiences: []string{w.cluster.Issuer(), fmt.Sprintf("review-%d", w.reviews)},
-		}}, metav1.CreateOptions{})
+		review, err := w.client.AuthenticationV1().TokenReviews().Create(t.Context(),
+			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{
+				Token: token, Audiences: []string{w.cluster.Issuer(), fmt.Sprintf("review-%d", w.reviews)},
+			}}, metav1.CreateOptions{})
 		if err != nil || !review.Status.Authenticated {
 			t.Errorf("a token is refused: %v %+v", err, review.Status)
 		}
@@ -285,7 +292,8 @@ func (w *world) accepted(t *testing.T) {
 // addSecret creates a token Secret and its account.
 func (w *world) addSecret(t *testing.T, name, account string) {
 	t.Helper()
-	_, err := w.client.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	_, err := w.client.CoreV1().ServiceAccounts("default").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

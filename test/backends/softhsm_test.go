@@ -59,7 +59,8 @@ func newToken(t testing.TB) token {
 	tok := token{label: fmt.Sprintf("token-%d", tokens.Add(1)), pinFile: write(t, filepath.Join(t.TempDir(), "pin"), pin+"\n")}
 	making.Lock()
 	defer making.Unlock()
-	util := exec.CommandContext(t.Context(), "softhsm2-util", "--init-token", "--free", "--label", tok.label, "--pin", pin, "--so-pin", "87654321")
+	util := exec.CommandContext(t.Context(), "softhsm2-util", "--init-token", "--free", "--label", tok.label, "--pin", pin,
+		"--so-pin", "87654321")
 	if out, err := util.CombinedOutput(); err != nil {
 		t.Fatalf("make a token: %v\n%s", err, out)
 	}
@@ -97,7 +98,8 @@ func startRemote(t *testing.T) (kill func() error) {
 // tool runs OpenSC's pkcs11-tool on the token.
 func (k token) tool(t *testing.T, args ...string) {
 	t.Helper()
-	tool := exec.CommandContext(t.Context(), "pkcs11-tool", append([]string{"--module", module, "--token-label", k.label, "--login", "--pin", pin}, args...)...)
+	tool := exec.CommandContext(t.Context(), "pkcs11-tool",
+		append([]string{"--module", module, "--token-label", k.label, "--login", "--pin", pin}, args...)...)
 	if out, err := tool.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", tool.Args, err, out)
 	}
@@ -114,7 +116,8 @@ func refusing(t *testing.T, function, code int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "refuses.so")
 	if out, err := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", fmt.Sprintf("-DSOFTHSM=%q", module),
-		fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DCODE=%d", code), "-o", path, "testdata/refuses.c", "-ldl").CombinedOutput(); err != nil {
+		fmt.Sprintf("-DFUNCTION=%d", function), fmt.Sprintf("-DCODE=%d", code), "-o", path, "testdata/refuses.c",
+		"-ldl").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return path

@@ -69,10 +69,12 @@ func Start(address string, replicas []string, options ...Option) (*Balancer, err
 	if err != nil {
 		return nil, fmt.Errorf("start a balancer: %w", err)
 	}
-	b := &Balancer{listener: listener, replicas: replicas, period: probePeriod, lag: probeLag, open: map[net.Conn]string{}, seen: map[string]time.Time{}, probe: &http.Client{
-		Timeout:   time.Second,
-		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, //nolint:gosec // G402: it asks for readiness and sends nothing
-	}}
+	b := &Balancer{listener: listener, replicas: replicas, period: probePeriod, lag: probeLag, open: map[net.Conn]string{},
+		seen: map[string]time.Time{}, probe: &http.Client{
+			Timeout: time.Second,
+			//nolint:gosec // G402: it asks for readiness and sends nothing
+			Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
+		}}
 	for _, option := range options {
 		option(b)
 	}

@@ -29,7 +29,8 @@ import (
 )
 
 // hostile is what users can get into a row, such as by a label, and what it does if it is not escaped.
-const hostile = `</script><img src="http://evil.test/" onerror="document.title='owned'"><script>document.title="owned"</script>` + "\u202e\u009b2J"
+const hostile = `</script><img src="http://evil.test/" onerror="document.title='owned'"><script>document.title="owned"</script>` +
+	"\u202e\u009b2J"
 
 var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
@@ -183,7 +184,8 @@ func TestForm(t *testing.T) {
 	path := strings.TrimPrefix(url, "file://")
 	data, err := os.ReadFile(path)
 	testutil.Must(t, err)
-	const choice = `<script>document.forms[0].elements.finding.value = "unused"; document.forms[0].dispatchEvent(new Event("input"))</script></body>`
+	const choice = `<script>document.forms[0].elements.finding.value = "unused"; ` +
+		`document.forms[0].dispatchEvent(new Event("input"))</script></body>`
 	testutil.Must(t, os.WriteFile(path, []byte(strings.Replace(policy.ReplaceAllString(string(data), ""), "</body>", choice, 1)), 0o600))
 	page, console := newBrowser(t).open(t, url, "--virtual-time-budget=10000")
 	if got := len(shownRow.FindAllString(page, -1)); got != 2 || console != "" {
@@ -195,7 +197,8 @@ func TestForm(t *testing.T) {
 func TestManyRows(t *testing.T) {
 	var rows []audit.Row
 	for i := range 10_000 {
-		rows = append(rows, row(fmt.Sprintf("team-%d", i%100), fmt.Sprintf("robot-%d-token", i), time.Duration(i)*time.Hour, audit.Unmounted, audit.Unreferenced))
+		rows = append(rows, row(fmt.Sprintf("team-%d", i%100), fmt.Sprintf("robot-%d-token", i), time.Duration(i)*time.Hour, audit.Unmounted,
+			audit.Unreferenced))
 	}
 	url := pageOf(t, rows)
 	info, err := os.Stat(strings.TrimPrefix(url, "file://"))
@@ -220,7 +223,8 @@ func TestScreenshot(t *testing.T) {
 		t.Skip("SACM_SCREENSHOT is not set")
 	}
 	rows := few()
-	rows[0].Account, rows[0].Problem, rows[1].KeyID = "odd", "data.token has a wrong signature: the key that it names has not made it", "tBNifNUb"
+	rows[0].Account, rows[0].Problem, rows[1].KeyID = "odd", "data.token has a wrong signature: the key that it names has not "+
+		"made it", "tBNifNUb"
 	newBrowser(t).open(t, pageOf(t, rows), "--screenshot="+path, "--window-size=1300,760", "--hide-scrollbars")
 	file, err := os.Open(path)
 	testutil.Must(t, err)

@@ -26,7 +26,8 @@ func TestWebhookByHand(t *testing.T) {
 		step := steps[i]
 		refused := step.prints != nil && strings.HasPrefix(*step.prints, "Error")
 		if (got.code != "0") != refused {
-			t.Fatalf("exit code %q of\n%s\nit printed:\n%s\nthe manager's log:\n%s", got.code, step.commands, got.printed, read(t, shell.dir+"/manager.log"))
+			t.Fatalf("exit code %q of\n%s\nit printed:\n%s\nthe manager's log:\n%s", got.code, step.commands, got.printed,
+				read(t, shell.dir+"/manager.log"))
 		}
 		if step.prints == nil {
 			continue

@@ -17,9 +17,11 @@ import (
 )
 
 // strays are token Secrets of which one is without an account and one is in order.
-const strays = `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {namespace: shop, name: stray, annotations: {kubernetes.io/service-account.name: gone}}}
+const strays = `{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token,
+  metadata: {namespace: shop, name: stray, annotations: {kubernetes.io/service-account.name: gone}}}
 ---
-{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, metadata: {namespace: shop, name: good, annotations: {kubernetes.io/service-account.name: default}}}
+{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token,
+  metadata: {namespace: shop, name: good, annotations: {kubernetes.io/service-account.name: default}}}
 `
 
 // doctorReport is what the command prints for programs.
@@ -45,7 +47,8 @@ func TestDoctor(t *testing.T) {
 	testutil.Must(t, err)
 	shell := newShell(t, cluster)
 	shell.must(t, "kubectl apply -k "+permissions, "kubectl create namespace shop")
-	flags := append(webhookFlags(t), "--kubeconfig="+kubeconfig, "--leader-elect=true", "--root-ca-file="+cluster.CAFile(), "--orphan-token-grace=1s")
+	flags := append(webhookFlags(t), "--kubeconfig="+kubeconfig, "--leader-elect=true", "--root-ca-file="+cluster.CAFile(),
+		"--orphan-token-grace=1s")
 	first := startManager(t, cluster, flags)
 	shell.must(t, "kubectl wait --for=create --timeout=30s -n shop serviceaccount/default configmap/kube-root-ca.crt",
 		"kubectl apply -f - <<'END'\n"+strays+"END",
@@ -62,12 +65,14 @@ func TestDoctor(t *testing.T) {
 		"kubectl -n shop patch configmap kube-root-ca.crt --type=merge -p '{\"data\":{\"ca.crt\":\"x\"}}'",
 		"kubectl delete clusterrolebinding system:sa-controller-manager:root-ca")
 	// A Secret has a second to get what it needs, a namespace too.
-	got := shell.run(t, "until "+doctor+" -o json 2>err | tee out | grep -q secret-orphan; do sleep 1; done; cat out", doctor+" -o json >/dev/null 2>&1", doctor)
+	got := shell.run(t, "until "+doctor+" -o json 2>err | tee out | grep -q secret-orphan; do sleep 1; done; cat out",
+		doctor+" -o json >/dev/null 2>&1", doctor)
 	if got[1].code != "2" {
 		t.Errorf("exit code %s, want 2:\n%s", got[1].code, got[2].printed)
 	}
 	diagnosed(t, got[0].printed)
-	for _, want := range []string{"remedy: sa-controller-manager webhook register", "where:  shop/stray\n", "update configmaps/kube-root-ca.crt (root-ca)"} {
+	for _, want := range []string{"remedy: sa-controller-manager webhook register", "where:  shop/stray\n",
+		"update configmaps/kube-root-ca.crt (root-ca)"} {
 		if !strings.Contains(got[2].printed, want) {
 			t.Errorf("%q is not in\n%s", want, got[2].printed)
 		}
@@ -101,7 +106,8 @@ func healthy(t *testing.T, shell *shell, doctor string) {
 			t.Errorf("check %s is %q: %s", check.Name, check.Result, check.Error)
 		}
 	}
-	testutil.Check(t, "skipped: one kube-apiserver, which is no static pod, no relying parties, no Pods", []string{"apiservers", "published", "control-plane", "identity", "missed"}, skipped)
+	testutil.Check(t, "skipped: one kube-apiserver, which is no static pod, no relying parties, no Pods",
+		[]string{"apiservers", "published", "control-plane", "identity", "missed"}, skipped)
 	if len(report.Checks) < 10 || len(report.Findings) > 0 {
 		t.Errorf("%d checks and %d findings, want 10 and 0", len(report.Checks), len(report.Findings))
 	}

@@ -28,9 +28,13 @@ func TestPreflight(t *testing.T) {
 	}{
 		{"nothing is granted", preflight, "2", []string{
 			"missing   create   pods", "token,legacy-token-cleaner,webhook", "are missing: ",
-			"Remedy: apply manifests/permissions (with its component options, if that is in use), or what this prints: sa-controller-manager preflight -o grant",
+			"Remedy: apply manifests/permissions (with its component options, if that is in use), or what this prints: " +
+				"sa-controller-manager preflight -o grant",
 		}},
-		{"an administrator grants it", preflight + "-o grant 2>/dev/null | kubectl apply -f -", "0", []string{"system:sa-controller-manager:webhook created"}},
+		{
+			"an administrator grants it", preflight + "-o grant 2>/dev/null | kubectl apply -f -", "0",
+			[]string{"system:sa-controller-manager:webhook created"},
+		},
 		{"RBAC takes a moment", "until " + preflight + ">out; do sleep 0.1; done; cat out", "0", []string{"granted   create   pods"}},
 		{"and there is nothing to grant any more", preflight + "-o grant | wc -c", "0", []string{"0\n"}},
 		{"other flags need more", preflight + "--token-secrets=auto", "2", []string{" permissions are missing: create secrets\n"}},

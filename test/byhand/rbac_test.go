@@ -21,11 +21,14 @@ const rbacUser = "system:sa-controller-manager"
 const unusedTokens = `---
 {apiVersion: v1, kind: ServiceAccount, metadata: {namespace: unused, name: app}, secrets: [{name: a}, {name: b}, {name: c}]}
 ---
-{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, immutable: true, metadata: {namespace: unused, name: a, annotations: {kubernetes.io/service-account.name: app}}}
+{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, immutable: true,
+  metadata: {namespace: unused, name: a, annotations: {kubernetes.io/service-account.name: app}}}
 ---
-{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, immutable: true, metadata: {namespace: unused, name: b, annotations: {kubernetes.io/service-account.name: app}}}
+{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, immutable: true,
+  metadata: {namespace: unused, name: b, annotations: {kubernetes.io/service-account.name: app}}}
 ---
-{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, immutable: true, metadata: {namespace: unused, name: c, annotations: {kubernetes.io/service-account.name: app},
+{apiVersion: v1, kind: Secret, type: kubernetes.io/service-account-token, immutable: true,
+  metadata: {namespace: unused, name: c, annotations: {kubernetes.io/service-account.name: app},
   labels: {kubernetes.io/legacy-token-invalid-since: "2020-01-01"}}}
 `
 
@@ -44,7 +47,8 @@ func TestRBAC(t *testing.T) {
 	shell.must(t, "kubectl apply -k "+page, "kubectl apply -k "+page+"/options")
 	// One unused legacy token to mark and one to delete.
 	shell.must(t, "kubectl -n kube-system get configmap kube-apiserver-legacy-service-account-token-tracking",
-		`kubectl -n kube-system patch configmap kube-apiserver-legacy-service-account-token-tracking --type=merge -p '{"data":{"since":"2020-01-01"}}'`,
+		`kubectl -n kube-system patch configmap kube-apiserver-legacy-service-account-token-tracking --type=merge `+
+			`-p '{"data":{"since":"2020-01-01"}}'`,
 		"kubectl create namespace unused", "kubectl apply -f - <<'END'\n"+unusedTokens+"END")
 	flags := append(webhookFlags(t), "--legacy-service-account-token-clean-up-period=1ms",
 		"--kubeconfig="+kubeconfig, "--leader-elect=true", "--token-secrets=auto", "--pod-token=secret",
@@ -59,7 +63,8 @@ func TestRBAC(t *testing.T) {
 	shell.must(t, "kubectl create namespace trial", "kubectl -n trial run nginx --image=nginx")
 	// Looks up a namespace, an account and a Pod that are in no cache.
 	shell.must(t, "kubectl -n none create configmap x 2>&1 | tee /dev/stderr | grep 'namespaces \"none\" not found'",
-		"kubectl -n trial run nginx2 --image=nginx --overrides='{\"spec\":{\"serviceAccountName\":\"nobody\"}}' 2>&1 | grep 'serviceaccount \"nobody\" not found'",
+		"kubectl -n trial run nginx2 --image=nginx --overrides='{\"spec\":{\"serviceAccountName\":\"nobody\"}}' 2>&1 | "+
+			"grep 'serviceaccount \"nobody\" not found'",
 		"kubectl -n trial run root --image=nginx --privileged",
 		"kubectl -n trial exec root -- true 2>&1 | grep 'privileged container'")
 	// Damage to what it keeps.

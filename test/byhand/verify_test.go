@@ -49,9 +49,10 @@ func TestVerify(t *testing.T) {
 	}
 	testutil.Must(t, os.RemoveAll(filepath.Join(reader.dir, "source")))
 	for name, test := range map[string]struct{ change, refusedBy string }{
-		"signed by another key": {`rm SHA256SUMS.sig; ssh-keygen -q -t ed25519 -N "" -f other; ssh-keygen -Y sign -n file -f other SHA256SUMS`, "ssh-keygen"},
-		"another manifest":      {`echo >>manifests.tar.gz`, "sha256sum"},
-		"another commit":        {`sed -i 's/"gitCommit": "./&0/' provenance.json`, "git clone"},
+		"signed by another key": {`rm SHA256SUMS.sig; ssh-keygen -q -t ed25519 -N "" -f other; ssh-keygen -Y sign -n file -f other SHA256SUMS`,
+			"ssh-keygen"},
+		"another manifest": {`echo >>manifests.tar.gz`, "sha256sum"},
+		"another commit":   {`sed -i 's/"gitCommit": "./&0/' provenance.json`, "git clone"},
 	} {
 		changed := reader
 		changed.dir = t.TempDir()

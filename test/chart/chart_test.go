@@ -42,7 +42,8 @@ func render(t *testing.T, namespace, values string) (objects, hooks map[string]o
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := util.ToRenderValues(loaded, given, common.ReleaseOptions{Name: "any", Namespace: namespace, IsInstall: true}, common.DefaultCapabilities)
+	all, err := util.ToRenderValues(loaded, given, common.ReleaseOptions{Name: "any", Namespace: namespace, IsInstall: true},
+		common.DefaultCapabilities)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -125,8 +126,10 @@ func kustomized(t *testing.T, namespace, kustomization string) map[string]object
 func TestChartIsTheOverlay(t *testing.T) {
 	const namespace = "sa-controller-manager"
 	for name, tc := range map[string]struct{ values, kustomization string }{
-		"default":    {"", "resources: [../../overlays/deployment]"},
-		"monitoring": {"monitoring: {enabled: true}", "resources: [../../overlays/deployment, ../../monitoring]\ncomponents: [../../monitoring/deployment]"},
+		"default": {"", "resources: [../../overlays/deployment]"},
+		"monitoring": {
+			"monitoring: {enabled: true}", "resources: [../../overlays/deployment, ../../monitoring]\ncomponents: [../../monitoring/deployment]",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, hooks, err := render(t, namespace, tc.values)

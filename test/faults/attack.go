@@ -207,7 +207,8 @@ func (w *World) ownSecret(ctx context.Context, n *workload.Namespace, account st
 		return w.awaitOwn(ctx, n.Name, account)
 	}
 	own := account + "-token-bcdfg"
-	if err := errors.Join(w.client.MakeTokenSecret(ctx, n, own, account, "extra"), w.client.AddReference(ctx, n.Name, account, own)); err != nil {
+	if err := errors.Join(w.client.MakeTokenSecret(ctx, n, own, account, "extra"),
+		w.client.AddReference(ctx, n.Name, account, own)); err != nil {
 		return "", err
 	}
 	return own, w.awaitFilled(ctx, n.Name, own)

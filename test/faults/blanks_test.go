@@ -20,14 +20,32 @@ func TestBlanks(t *testing.T) {
 		empty  func(*checker.Outcome)
 		want   []string
 	}{
-		"Whole":           {part: FaultsPart, empty: func(*checker.Outcome) {}},
-		"Skipped":         {reason: "the output says so", part: FaultsPart, empty: func(o *checker.Outcome) { o.Injected["disk-full"], o.Skipped["disk-full"] = 0, "only root may" }},
-		"NothingReissued": {part: RotationPart, empty: func(o *checker.Outcome) { o.Reissued = 0 }, want: []string{"there were no token Secrets that replace one"}},
-		"NotInterrupted":  {part: RotationPart, empty: func(o *checker.Outcome) { delete(o.Injected, "leader-killed") }, want: []string{"fault leader-killed was never injected"}},
-		"NeverInjected":   {part: FaultsPart, empty: func(o *checker.Outcome) { delete(o.Injected, "etcd-killed") }, want: []string{"fault etcd-killed was never injected"}},
-		"NeverMet":        {part: FaultsPart, empty: func(o *checker.Outcome) { o.Met["conflict-409"] = 0 }, want: []string{"fault conflict-409 was injected, and no request ever met it"}},
-		"NoOperations":    {part: FaultsPart, empty: func(o *checker.Outcome) { o.Operations = nil }, want: []string{"there were no operations of users"}},
-		"NoBrokenCalls":   {part: SignerPart, empty: func(o *checker.Outcome) { o.BrokenCalls = 0 }, want: []string{"there were no broken clients"}},
+		"Whole": {part: FaultsPart, empty: func(*checker.Outcome) {}},
+		"Skipped": {
+			reason: "the output says so", part: FaultsPart,
+			empty: func(o *checker.Outcome) { o.Injected["disk-full"], o.Skipped["disk-full"] = 0, "only root may" },
+		},
+		"NothingReissued": {
+			part: RotationPart, empty: func(o *checker.Outcome) { o.Reissued = 0 }, want: []string{"there were no token Secrets that replace one"},
+		},
+		"NotInterrupted": {
+			part: RotationPart, empty: func(o *checker.Outcome) { delete(o.Injected, "leader-killed") },
+			want: []string{"fault leader-killed was never injected"},
+		},
+		"NeverInjected": {
+			part: FaultsPart, empty: func(o *checker.Outcome) { delete(o.Injected, "etcd-killed") },
+			want: []string{"fault etcd-killed was never injected"},
+		},
+		"NeverMet": {
+			part: FaultsPart, empty: func(o *checker.Outcome) { o.Met["conflict-409"] = 0 },
+			want: []string{"fault conflict-409 was injected, and no request ever met it"},
+		},
+		"NoOperations": {
+			part: FaultsPart, empty: func(o *checker.Outcome) { o.Operations = nil }, want: []string{"there were no operations of users"},
+		},
+		"NoBrokenCalls": {
+			part: SignerPart, empty: func(o *checker.Outcome) { o.BrokenCalls = 0 }, want: []string{"there were no broken clients"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -56,11 +56,26 @@ func Catalogue() []Entry {
 		{Kind: "watches-delayed", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: delayWatches},
 		{Kind: "watches-half-open", Lane: Requests, For: 2 * short, Excuse: checker.FreshRefused, Inject: halfOpenWatches},
 		{Kind: "connections-silent", Lane: Requests, For: 4 * short, Excuse: checker.FreshRefused, Inject: silenceConnections},
-		{Kind: "conflict-409", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(changes, faultproxy.Answer(http.StatusConflict, metav1.StatusReasonConflict))},
-		{Kind: "throttled-429", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(calls, faultproxy.TooManyRequests(time.Second))},
-		{Kind: "internal-error-500", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(calls, faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError))},
-		{Kind: "gateway-timeout-504", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(calls, faultproxy.Answer(http.StatusGatewayTimeout, metav1.StatusReasonTimeout))},
-		{Kind: "timeout-after-commit", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(changes, faultproxy.TimeOutAfterCommit)},
+		{
+			Kind: "conflict-409", Lane: Requests, For: short, Excuse: checker.FreshRefused,
+			Inject: meets(changes, faultproxy.Answer(http.StatusConflict, metav1.StatusReasonConflict)),
+		},
+		{
+			Kind: "throttled-429", Lane: Requests, For: short, Excuse: checker.FreshRefused,
+			Inject: meets(calls, faultproxy.TooManyRequests(time.Second)),
+		},
+		{
+			Kind: "internal-error-500", Lane: Requests, For: short, Excuse: checker.FreshRefused,
+			Inject: meets(calls, faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError)),
+		},
+		{
+			Kind: "gateway-timeout-504", Lane: Requests, For: short, Excuse: checker.FreshRefused,
+			Inject: meets(calls, faultproxy.Answer(http.StatusGatewayTimeout, metav1.StatusReasonTimeout)),
+		},
+		{
+			Kind: "timeout-after-commit", Lane: Requests, For: short, Excuse: checker.FreshRefused,
+			Inject: meets(changes, faultproxy.TimeOutAfterCommit),
+		},
 		{Kind: "answer-dropped", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: meets(changes, faultproxy.DropAnswer)},
 		{Kind: "slow-bodies", Lane: Requests, For: short, Excuse: checker.FreshRefused, Inject: slowBodies},
 

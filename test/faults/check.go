@@ -130,7 +130,8 @@ const reviewers = 8
 // checkTokens has kube-apiserver judge every token that there is, and every one that was
 // ever seen there and whose account is gone, and answer the further questions of the scope. live
 // are all accounts of the cluster.
-func (w *World) checkTokens(ctx context.Context, now checker.Snapshot, live map[types.UID]bool, scope scope, outcome *checker.Outcome) error {
+func (w *World) checkTokens(ctx context.Context, now checker.Snapshot, live map[types.UID]bool, scope scope,
+	outcome *checker.Outcome) error {
 	questions := slices.Clone(scope.bound)
 	outcome.Tokens += len(scope.bound)
 	current := map[string]bool{}
@@ -242,7 +243,8 @@ func (w *World) checkCalls(ctx context.Context, calls []workload.Call, outcome *
 		return err
 	}
 	for _, pod := range unreported {
-		outcome.Violations = append(outcome.Violations, checker.Violated(5, "Pod %s was admitted without what it needs, and no Event names it", pod))
+		outcome.Violations = append(outcome.Violations,
+			checker.Violated(5, "Pod %s was admitted without what it needs, and no Event names it", pod))
 	}
 	return nil
 }
@@ -272,7 +274,8 @@ func (w *World) snapshot(ctx context.Context) (checker.Snapshot, error) {
 		held[of.Secret] = append(held[of.Secret], checker.ClaimedUID(token))
 	}
 	return checker.Snapshot{
-		Namespaces: namespaces.Items, Accounts: byKey(accounts.Items), Secrets: byKey(secrets.Items), ConfigMaps: byKey(configMaps.Items), Held: held,
+		Namespaces: namespaces.Items, Accounts: byKey(accounts.Items), Secrets: byKey(secrets.Items),
+		ConfigMaps: byKey(configMaps.Items), Held: held,
 	}, nil
 }
 

@@ -103,7 +103,8 @@ func judgeRefusal(succeeded bool, output, words, dir string, before, after map[s
 		}
 	}
 	if !maps.Equal(before, after) {
-		wrong = append(wrong, fmt.Sprintf("has not left the files as they were: %q before, %q now", slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after))))
+		wrong = append(wrong, fmt.Sprintf("has not left the files as they were: %q before, %q now", slices.Sorted(maps.Keys(before)),
+			slices.Sorted(maps.Keys(after))))
 	}
 	return wrong
 }

@@ -21,7 +21,8 @@ import (
 )
 
 // tamper does something to the registration and awaits that it is repaired, and that also holds.
-func (w *World) tamper(ctx context.Context, kind checker.Kind, limit time.Duration, do func(context.Context) error, also func(registered) error) (func(context.Context) error, error) {
+func (w *World) tamper(ctx context.Context, kind checker.Kind, limit time.Duration, do func(context.Context) error,
+	also func(registered) error) (func(context.Context) error, error) {
 	before, err := w.awaitRegistered(ctx)
 	if err != nil {
 		return nil, err

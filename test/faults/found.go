@@ -29,7 +29,8 @@ func (w *World) Planted(ctx context.Context, plant planted.Plant, binary devclus
 	return plant.Shown(found), err
 }
 
-// Control has one replica of an ordinary build go through the races of all plants, and returns what it shows of any plant. That has to be nothing, or what is found in planted
+// Control has one replica of an ordinary build go through the races of all plants, and returns what it
+// shows of any plant. That has to be nothing, or what is found in planted
 // builds proves nothing.
 func (w *World) Control(ctx context.Context, binary devcluster.Binary) ([]checker.Violation, error) {
 	found, err := w.struck(ctx, "planted-nothing", binary, func(race) bool { return true })

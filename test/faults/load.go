@@ -50,7 +50,8 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (checker.Out
 		return checker.Outcome{}, "", errors.Join(err, w.retire())
 	}
 	var calls []workload.Call
-	came, loadErr := w.underLoad(ctx, "tcp", at("127.0.0.1", port), overload.WebhookClients(), func(ctx context.Context) { calls = w.ask(ctx, n.Name) })
+	came, loadErr := w.underLoad(ctx, "tcp", at("127.0.0.1", port), overload.WebhookClients(),
+		func(ctx context.Context) { calls = w.ask(ctx, n.Name) })
 	outcome, err := w.check(ctx, scope{model: workload.Model{n.Name: n}}, calls, controlTimeout)
 	var took []time.Duration
 	for _, call := range calls {
@@ -64,7 +65,8 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (checker.Out
 
 // underLoad has broken clients come while somebody asks in order, and awaits that nothing is left of
 // them.
-func (w *World) underLoad(ctx context.Context, network, address string, clients []overload.Client, ask func(context.Context)) (overload.Result, error) {
+func (w *World) underLoad(ctx context.Context, network, address string, clients []overload.Client,
+	ask func(context.Context)) (overload.Result, error) {
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
 	asked := make(chan struct{})
@@ -91,7 +93,8 @@ func (w *World) awaitAdmitted(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 	defer cancel()
 	return workload.Retry(ctx, "create a Pod", func(ctx context.Context) error {
-		pod, err := w.client.CoreV1().Pods(namespace).Create(ctx, workload.NewPod("first", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		pod, err := w.client.CoreV1().Pods(namespace).Create(ctx, workload.NewPod("first", ""),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil {
 			return err
 		}
@@ -110,7 +113,8 @@ func (w *World) ask(ctx context.Context, namespace string) []workload.Call {
 		limit, cancel := context.WithTimeout(ctx, workload.PodTimeout)
 		defer cancel()
 		one := workload.Call{Begun: time.Now(), Namespace: namespace, Name: "dry-run"}
-		pod, err := w.client.CoreV1().Pods(namespace).Create(limit, workload.NewPod("dry-run", ""), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		pod, err := w.client.CoreV1().Pods(namespace).Create(limit, workload.NewPod("dry-run", ""),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		one.Ended, one.Err = time.Now(), err
 		if err == nil {
 			one.Lacks = workload.Lacks(pod, workload.DefaultAccount)

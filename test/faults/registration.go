@@ -119,7 +119,8 @@ const (
 
 // awaitRepair returns once the registration is what it was, and reports it if that took
 // longer than limit.
-func (w *World) awaitRepair(ctx context.Context, kind checker.Kind, before registered, limit time.Duration, also func(registered) error) error {
+func (w *World) awaitRepair(ctx context.Context, kind checker.Kind, before registered, limit time.Duration,
+	also func(registered) error) error {
 	if w.monitor.isRace() {
 		limit *= raceFactor
 	}

@@ -24,7 +24,8 @@ func (w *World) ordinaryRights(binary devcluster.Binary) (devcluster.Binary, err
 	if err != nil {
 		return binary, fmt.Errorf("find setpriv: %w", err)
 	}
-	script := fmt.Sprintf("#!/bin/sh\nexec %s --bounding-set=-dac_override,-dac_read_search -- %s \"$@\"\n", quoted(setpriv), quoted(binary.Path))
+	script := fmt.Sprintf("#!/bin/sh\nexec %s --bounding-set=-dac_override,-dac_read_search -- %s \"$@\"\n", quoted(setpriv),
+		quoted(binary.Path))
 	binary.Path = filepath.Join(w.cluster.Dir(), "without-override")
 	if err := os.WriteFile(binary.Path, []byte(script), 0o700); err != nil { //nolint:gosec // G306: it is to be executed
 		return binary, fmt.Errorf("write a script: %w", err)

@@ -94,13 +94,16 @@ func (w *World) Rotation(ctx context.Context, run Run) (checker.Outcome, string,
 	if err != nil {
 		return checker.Outcome{}, "", err
 	}
-	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell, ring: ring, bound: tokenUser.bound(ring)}, calls, settleTimeout+reissueTimeout)
+	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell, ring: ring, bound: tokenUser.bound(ring)}, calls,
+		settleTimeout+reissueTimeout)
 	outcome.Violations = append(outcome.Violations, tokenUser.found...)
 	outcome.Operations = users.Operations()
 	outcome.Operations[operation]++
 	maps.Copy(outcome.Operations, rotating.operations)
-	summary := fmt.Sprintf("settled in %s; %d keys activated, %d taken back, %d commands killed; %d token Secrets that replace one, %d requested tokens",
-		outcome.Settled.Round(100*time.Millisecond), outcome.Operations[activated], outcome.Operations[rolledBack], outcome.Operations[killed], outcome.Reissued, outcome.Bound)
+	summary := fmt.Sprintf("settled in %s; %d keys activated, %d taken back, %d commands killed; %d token Secrets that replace one, "+
+		"%d requested tokens",
+		outcome.Settled.Round(100*time.Millisecond), outcome.Operations[activated], outcome.Operations[rolledBack], outcome.Operations[killed],
+		outcome.Reissued, outcome.Bound)
 	return outcome, summary, errors.Join(err, w.retire())
 }
 

@@ -63,7 +63,8 @@ func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outco
 		return checker.Outcome{}, "", fmt.Errorf("sign before the load: %w", err)
 	}
 	var made signatures
-	came, loadErr := w.underLoad(ctx, "unix", socket, overload.SignerClients(w.boundPayload), func(ctx context.Context) { made = w.askSigner(ctx, client, ring.Verify) })
+	came, loadErr := w.underLoad(ctx, "unix", socket, overload.SignerClients(w.boundPayload),
+		func(ctx context.Context) { made = w.askSigner(ctx, client, ring.Verify) })
 	alone, aloneErr := overload.VisitAlone(ctx, socket, overload.HugeMessage)
 	outcome, err = w.check(ctx, scope{model: workload.Model{}}, nil, controlTimeout)
 	outcome.Violations = append(append(outcome.Violations, alone...), made.violations()...)
@@ -144,7 +145,8 @@ func (s *signatures) note(token string, took time.Duration, err error) {
 }
 
 // signOnce has a token signed and verifies it.
-func (w *World) signOnce(ctx context.Context, client externaljwtv1.ExternalJWTSignerClient, verify func(token string) error) (string, error) {
+func (w *World) signOnce(ctx context.Context, client externaljwtv1.ExternalJWTSignerClient,
+	verify func(token string) error) (string, error) {
 	payload := w.boundPayload()
 	answer, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: payload})
 	if err != nil {

@@ -98,7 +98,8 @@ func (b *tokenUser) bound(ring *checker.KeyRing) []question {
 
 // requestOnce requests a token.
 func (w *World) requestOnce(ctx context.Context) (string, error) {
-	answer, err := w.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(ctx, workload.DefaultAccount, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	answer, err := w.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).CreateToken(ctx, workload.DefaultAccount,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", err
 	}

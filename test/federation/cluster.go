@@ -105,7 +105,8 @@ func (w *World) hold(ctx context.Context) error {
 		state, err := w.Ring()
 		return err == nil && slices.Contains(state.Pruned, keyID)
 	}, first, second)
-	if _, err := await.ServiceAccounts(ctx, first.client, metav1.NamespaceDefault, await.Named[*corev1.ServiceAccount]("default")); err != nil {
+	if _, err := await.ServiceAccounts(ctx, first.client, metav1.NamespaceDefault,
+		await.Named[*corev1.ServiceAccount]("default")); err != nil {
 		return err
 	}
 	return await.Poll(ctx, func(ctx context.Context) error {

@@ -73,7 +73,8 @@ func TestRotationsUnderFaults(t *testing.T) {
 		}
 	}
 	seen := w.Holder.Tally()
-	t.Logf("%d keys, %v accepted, %v refused, %d requests failed while no process signed", len(seen.Keys), seen.Accepted, seen.Refused, seen.Failed)
+	t.Logf("%d keys, %v accepted, %v refused, %d requests failed while no process signed", len(seen.Keys), seen.Accepted, seen.Refused,
+		seen.Failed)
 	logs := replicas.logs()
 	for _, id := range seen.Keys[1:rotations] { // the steps after the last one may be due still
 		for step, excused := range map[string]bool{"activated key ": false, "completed the rotation to key ": interrupted[id]} {

@@ -104,7 +104,8 @@ type missedPod struct {
 func (c *cluster) missed(t *testing.T) []missedPod {
 	t.Helper()
 	// It exits with 2 if it finds some.
-	out := c.onNode(t, "sh", "-c", nodeBinaries+"/sa-controller-manager webhook missed -o json --kubeconfig=/etc/kubernetes/admin.conf || test $? = 2")
+	out := c.onNode(t, "sh", "-c", nodeBinaries+"/sa-controller-manager webhook missed -o json --kubeconfig=/etc/kubernetes/admin.conf || "+
+		"test $? = 2")
 	var found struct{ Missed *[]missedPod }
 	if err := json.Unmarshal([]byte(out), &found); err != nil || found.Missed == nil {
 		t.Fatalf("webhook missed: %v in %s", err, out)

@@ -25,9 +25,11 @@ func (c *cluster) callTheAPI(t *testing.T, worker string) {
 		changes []func(*corev1.Pod)
 		asked   []string // containers
 	}{
-		"ControlPlane":  {changes: []func(*corev1.Pod){on(c.controlPlane())}, asked: []string{"main"}},
-		"Worker":        {changes: []func(*corev1.Pod){on(worker)}, asked: []string{"main"}},
-		"InitContainer": {reason: "it gets a mount too", changes: []func(*corev1.Pod){on(worker), withInitContainer}, asked: []string{"init", "main"}},
+		"ControlPlane": {changes: []func(*corev1.Pod){on(c.controlPlane())}, asked: []string{"main"}},
+		"Worker":       {changes: []func(*corev1.Pod){on(worker)}, asked: []string{"main"}},
+		"InitContainer": {
+			reason: "it gets a mount too", changes: []func(*corev1.Pod){on(worker), withInitContainer}, asked: []string{"init", "main"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

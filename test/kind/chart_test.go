@@ -30,7 +30,8 @@ func TestChart(t *testing.T) {
 	}
 	install := func(flags ...string) {
 		t.Helper()
-		helm(append([]string{"install", "sacm", "../../manifests/chart", "--set-string=image.repository=" + repository + ",image.tag=" + tag}, flags...)...)
+		helm(append([]string{"install", "sacm", "../../manifests/chart", "--set-string=image.repository=" + repository + ",image.tag=" + tag},
+			flags...)...)
 	}
 	install("--take-ownership", "--force-conflicts")
 	c.turnKubernetesOff(t)
@@ -42,7 +43,8 @@ func TestChart(t *testing.T) {
 	})
 	helm("uninstall", "sacm") // which does not wait for the Pods of the Deployment
 	poll(t, "the end of all that was installed", func(context.Context) error {
-		if left := c.kubectl(t, "-n", ownNamespace, "get", "all,serviceaccounts", "--field-selector=metadata.name!=default", "-o", "name"); left != "" {
+		if left := c.kubectl(t, "-n", ownNamespace, "get", "all,serviceaccounts", "--field-selector=metadata.name!=default", "-o",
+			"name"); left != "" {
 			return fmt.Errorf("there are\n%s", left)
 		}
 		return nil

@@ -99,7 +99,8 @@ func remove(t *testing.T, name, kubeconfig string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
 	defer cancel()
-	if out, err := exec.CommandContext(ctx, kindCLI(), "delete", "cluster", "--name", name, "--kubeconfig", kubeconfig).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, kindCLI(), "delete", "cluster", "--name", name, "--kubeconfig",
+		kubeconfig).CombinedOutput(); err != nil {
 		t.Errorf("delete the cluster %s: %v\n%s", name, err, out)
 	}
 }

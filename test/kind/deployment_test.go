@@ -155,7 +155,8 @@ func (c *cluster) kubectl(t *testing.T, args ...string) string {
 // turnKubernetesOff has kube-controller-manager and kube-apiserver leave all to us.
 func (c *cluster) turnKubernetesOff(t *testing.T) {
 	t.Helper()
-	const controllers = "--controllers=*,bootstrapsigner,tokencleaner,-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
+	const controllers = "--controllers=*,bootstrapsigner,tokencleaner,-serviceaccount-controller," +
+		"-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
 	manifest := c.readManifest(t, "kube-controller-manager")
 	for line := range strings.Lines(manifest) {
 		switch flag := strings.TrimPrefix(strings.TrimSpace(line), "- "); {
@@ -190,7 +191,8 @@ func (c *cluster) leader(t *testing.T, than string) (pod string) {
 
 func (c *cluster) patchDeployment(t *testing.T, patch string) {
 	t.Helper()
-	_, err := c.client.AppsV1().Deployments(ownNamespace).Patch(t.Context(), "sa-controller-manager", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := c.client.AppsV1().Deployments(ownNamespace).Patch(t.Context(), "sa-controller-manager", types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	testutil.Must(t, err)
 }
 
@@ -203,7 +205,8 @@ func (c *cluster) awaitRollout(t *testing.T) {
 			return err
 		}
 		status, want := deployment.Status, *deployment.Spec.Replicas
-		if status.ObservedGeneration < deployment.Generation || status.UpdatedReplicas != want || status.AvailableReplicas != want || status.Replicas != want {
+		if status.ObservedGeneration < deployment.Generation || status.UpdatedReplicas != want || status.AvailableReplicas != want ||
+			status.Replicas != want {
 			return fmt.Errorf("%d updated, %d available of %d", status.UpdatedReplicas, status.AvailableReplicas, want)
 		}
 		pods, err := c.client.CoreV1().Pods(ownNamespace).List(ctx, metav1.ListOptions{})

@@ -102,7 +102,8 @@ func (c *cluster) checkHandedBack(t *testing.T, before map[string]string, namesp
 	if diff := cmp.Diff(before, c.controlPlaneManifests(t)); diff != "" {
 		t.Errorf("manifests (-before the takeover +after the handback):\n%s", diff)
 	}
-	_, err := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager", metav1.GetOptions{})
+	_, err := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager",
+		metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("the webhook's configuration: %v, want none", err)
 	}
@@ -171,7 +172,8 @@ func (c *cluster) expire(t *testing.T) {
 func (c *cluster) awaitRefusal(t *testing.T) {
 	t.Helper()
 	poll(t, "that Pods are refused", func(ctx context.Context) error {
-		_, err := c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, homeless(),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 			return errors.Join(errors.New("the webhook is not missed"), err)
 		}
@@ -193,7 +195,8 @@ func (c *cluster) rebootWithoutUs(t *testing.T) {
 				return err
 			}
 			running := pod.Status.ContainerStatuses
-			if !isReady(pod) || len(running) != 1 || running[0].State.Running == nil || running[0].State.Running.StartedAt.Time.Before(stopped.Truncate(time.Second)) {
+			if !isReady(pod) || len(running) != 1 || running[0].State.Running == nil ||
+				running[0].State.Running.StartedAt.Time.Before(stopped.Truncate(time.Second)) {
 				return fmt.Errorf("%s is not ready after the restart", pod.Name)
 			}
 		}

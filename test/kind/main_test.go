@@ -60,7 +60,8 @@ func ours(t *testing.T, staticPod bool, flags ...string) string {
 	content, err := os.ReadFile(filepath.Join(dir, "kind.yaml"))
 	testutil.Must(t, err)
 	const mounts = "    extraMounts:\n"
-	client := fmt.Sprintf("      - {hostPath: %q, containerPath: %s/apicheck, readOnly: true}\n", filepath.Join(binaries(t), "apicheck"), nodeBinaries)
+	client := fmt.Sprintf("      - {hostPath: %q, containerPath: %s/apicheck, readOnly: true}\n", filepath.Join(binaries(t), "apicheck"),
+		nodeBinaries)
 	configuration := strings.Replace(string(content), mounts, mounts+client, 1)
 	if !staticPod {
 		configuration = strings.Replace(configuration, "/etc/kubernetes/manifests/sa-controller-manager.yaml", staticPodSource, 1)

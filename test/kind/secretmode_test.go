@@ -53,7 +53,9 @@ func (c *cluster) mountsTokenSecret(t *testing.T, pod *corev1.Pod) {
 		t.Errorf("read what %s mounts: %v", pod.Name, err)
 		return
 	}
-	if account := secret.Annotations[corev1.ServiceAccountNameKey]; secret.Type != corev1.SecretTypeServiceAccountToken || account != pod.Spec.ServiceAccountName {
-		t.Errorf("%s mounts a Secret of type %s and account %q, want a token Secret of %q", pod.Name, secret.Type, account, pod.Spec.ServiceAccountName)
+	if account := secret.Annotations[corev1.ServiceAccountNameKey]; secret.Type != corev1.SecretTypeServiceAccountToken ||
+		account != pod.Spec.ServiceAccountName {
+		t.Errorf("%s mounts a Secret of type %s and account %q, want a token Secret of %q", pod.Name, secret.Type, account,
+			pod.Spec.ServiceAccountName)
 	}
 }

@@ -21,7 +21,8 @@ import (
 	"sa-controller-manager/test/await"
 )
 
-const deleteAll = "kubectl --kubeconfig=/etc/kubernetes/admin.conf delete mutatingwebhookconfigurations,validatingwebhookconfigurations --all"
+const deleteAll = "kubectl --kubeconfig=/etc/kubernetes/admin.conf delete " +
+	"mutatingwebhookconfigurations,validatingwebhookconfigurations --all"
 
 // TestStaticBoot boots a cluster whose kube-apiserver reads our webhook from files, from the first second
 // on, and turns its node off and on.
@@ -64,10 +65,13 @@ func oursStatic(t *testing.T) string {
 	directory := manifests.StaticDirectory
 	admission := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
 	volumes := "      extraVolumes:\n"
-	for name, plugin := range map[string]string{"mutating": "MutatingAdmissionWebhook", "validating": "ValidatingAdmissionWebhook", "config": ""} {
-		volumes += fmt.Sprintf("        - {name: %s, hostPath: %[2]s/%[1]s, mountPath: %[2]s/%[1]s, readOnly: true, pathType: DirectoryOrCreate}\n", name, directory)
+	for name, plugin := range map[string]string{"mutating": "MutatingAdmissionWebhook", "validating": "ValidatingAdmissionWebhook",
+		"config": ""} {
+		volumes += fmt.Sprintf("        - {name: %s, hostPath: %[2]s/%[1]s, mountPath: %[2]s/%[1]s, readOnly: true, pathType: "+
+			"DirectoryOrCreate}\n", name, directory)
 		if plugin != "" {
-			admission += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n    staticManifestsDir: %s/%s\n", plugin, directory, name)
+			admission += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: "+
+				"WebhookAdmissionConfiguration\n    staticManifestsDir: %s/%s\n", plugin, directory, name)
 		}
 	}
 	testutil.Must(t, os.WriteFile(filepath.Join(dir, "admission.yaml"), []byte(admission), 0o644))
@@ -78,12 +82,14 @@ func oursStatic(t *testing.T) string {
 	rendered, err := os.ReadFile(staticPod[1])
 	testutil.Must(t, err)
 	image := regexp.MustCompile(`image: (.*)`).FindStringSubmatch(string(rendered))
-	pod, err := manifests.StaticPod(manifests.StaticPodOptions{Image: image[1], HostBinary: nodeBinaries + "/sa-controller-manager", StaticRegistration: true})
+	pod, err := manifests.StaticPod(manifests.StaticPodOptions{Image: image[1], HostBinary: nodeBinaries + "/sa-controller-manager",
+		StaticRegistration: true})
 	testutil.Must(t, err)
 	testutil.Must(t, os.WriteFile(staticPod[1], pod, 0o644))
 	for old, more := range map[string]string{
-		"    extraMounts:\n":                fmt.Sprintf("      - {hostPath: %q, containerPath: %s/config, readOnly: true}\n", dir, directory),
-		"          value: ServiceAccount\n": "        - name: admission-control-config-file\n          value: " + directory + "/config/admission.yaml\n" + volumes,
+		"    extraMounts:\n": fmt.Sprintf("      - {hostPath: %q, containerPath: %s/config, readOnly: true}\n", dir, directory),
+		"          value: ServiceAccount\n": "        - name: admission-control-config-file\n          value: " + directory +
+			"/config/admission.yaml\n" + volumes,
 	} {
 		if strings.Count(configuration, old) != 1 {
 			t.Fatalf("%q is not there once:\n%s", old, configuration)

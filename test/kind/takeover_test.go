@@ -62,7 +62,8 @@ func TestTakeover(t *testing.T) {
 				t.Errorf("%s (-before the takeover +after the handback):\n%s", name, diff)
 			}
 		}
-		_, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager", metav1.GetOptions{})
+		_, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager",
+			metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			t.Errorf("the webhook's configuration: %v, want none", err)
 		}
@@ -188,7 +189,8 @@ func (c *cluster) versions(t *testing.T) map[string]string {
 // namespace creates a namespace.
 func (c *cluster) namespace(t *testing.T, name string) string {
 	t.Helper()
-	made, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	made, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	testutil.Must(t, err)
 	return made.Name
 }

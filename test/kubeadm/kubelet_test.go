@@ -276,7 +276,8 @@ func (k *kubelet) mapped(file string) string {
 		return file // kube-apiserver says it
 	}
 	copied := file + ".mapped" // beside it, because paths may be relative
-	if err := os.WriteFile(copied, bytes.ReplaceAll(data, []byte(" /etc/kubernetes/"), []byte(" "+k.root+"/etc/kubernetes/")), 0o600); err != nil {
+	if err := os.WriteFile(copied, bytes.ReplaceAll(data, []byte(" /etc/kubernetes/"), []byte(" "+k.root+"/etc/kubernetes/")),
+		0o600); err != nil {
 		k.t.Error(err)
 	}
 	return copied

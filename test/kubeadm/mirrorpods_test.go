@@ -39,7 +39,8 @@ func (k *kubelet) report(ctx context.Context) {
 	}
 	for _, pod := range pods.Items {
 		if one := wanted[pod.Name]; one == nil || pod.Annotations[corev1.MirrorPodAnnotationKey] != one.hash {
-			_ = k.client.CoreV1().Pods("kube-system").Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
+			_ = k.client.CoreV1().Pods("kube-system").Delete(ctx, pod.Name,
+				metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: &metav1.Preconditions{UID: &pod.UID}})
 		}
 	}
 }
@@ -57,7 +58,8 @@ func (k *kubelet) mirror(ctx context.Context, one *staticPod) error {
 		if pod.Annotations == nil {
 			pod.Annotations = map[string]string{}
 		}
-		maps.Copy(pod.Annotations, map[string]string{corev1.MirrorPodAnnotationKey: one.hash, "kubernetes.io/config.hash": one.hash, "kubernetes.io/config.source": "file"})
+		maps.Copy(pod.Annotations, map[string]string{corev1.MirrorPodAnnotationKey: one.hash, "kubernetes.io/config.hash": one.hash,
+			"kubernetes.io/config.source": "file"})
 		node, getErr := k.client.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
 		if getErr != nil {
 			return getErr

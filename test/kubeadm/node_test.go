@@ -67,7 +67,9 @@ func newNode(t *testing.T, prepare ...func(*node)) *node {
 	}
 	n.write(t, "/usr/local/bin/sa-controller-manager", nil) // the kubelet runs n.binary in its place
 	n.connect(t)
-	n.kubelet = &kubelet{t: t, root: n.root, client: n.client, node: n.nodeClient(t), programs: map[string]string{"sa-controller-manager": n.binary}}
+	n.kubelet = &kubelet{
+		t: t, root: n.root, client: n.client, node: n.nodeClient(t), programs: map[string]string{"sa-controller-manager": n.binary},
+	}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
 		if n.kubelet.programs[name], err = devcluster.ControlPlaneBinary(name); err != nil {
 			t.Fatal(err)

@@ -44,7 +44,9 @@ const (
 // follow. It runs none of them, and so it passes whatever they do.
 func TestEverythingOnThePageIsRun(t *testing.T) {
 	t.Parallel()
-	run := []string{pasteFirst, makeRing, takeSigner, leaveFiles, withSigner, withoutSigner, goingBack, severalNodes, afterLeak, beforeHandback}
+	run := []string{
+		pasteFirst, makeRing, takeSigner, leaveFiles, withSigner, withoutSigner, goingBack, severalNodes, afterLeak, beforeHandback,
+	}
 	for heading := range readRotationPage(t) {
 		if !slices.Contains(run, heading) {
 			t.Errorf("nobody runs the commands below %q", heading)
@@ -164,7 +166,8 @@ func (n *node) followsAnother(t *testing.T) *devcluster.Child {
 	port, err := devcluster.FreePort()
 	testutil.Must(t, err)
 	child, err := devcluster.StartChild("second", n.binary, n.root, []string{
-		"--kubeconfig=" + n.path("/etc/kubernetes/admin.conf"), "--service-account-key-ring=" + filepath.Join(n.another(), pki, "sa-keys", "ring.json"),
+		"--kubeconfig=" + n.path("/etc/kubernetes/admin.conf"), "--service-account-key-ring=" +
+			filepath.Join(n.another(), pki, "sa-keys", "ring.json"),
 		"--root-ca-file=" + n.path(pki+"/ca.crt"), "--token-secrets=manual", "--webhook-port=0",
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "-v=2",
 	})
@@ -195,7 +198,8 @@ func (p *rotationPage) calls(t *testing.T, algorithm string) string {
 	t.Helper()
 	var token string
 	poll(t, "a token of "+algorithm, func(ctx context.Context) error {
-		answer, err := p.node.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		answer, err := p.node.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{},
+			metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}

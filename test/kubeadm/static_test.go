@@ -26,10 +26,13 @@ func TestStaticRegistration(t *testing.T) {
 	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
 	const source = "/etc/kubernetes/pki/admission.yaml"
 	n := newNode(t, func(n *node) {
-		n.write(t, source, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: EventRateLimit\n  path: limits.yaml\n"))
-		n.write(t, "/etc/kubernetes/pki/limits.yaml", []byte("apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\nlimits:\n- {type: Server, qps: 1000, burst: 1000}\n"))
+		n.write(t, source, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: "+
+			"EventRateLimit\n  path: limits.yaml\n"))
+		n.write(t, "/etc/kubernetes/pki/limits.yaml",
+			[]byte("apiVersion: eventratelimit.admission.k8s.io/v1alpha1\nkind: Configuration\nlimits:\n- {type: Server, qps: 1000, burst: 1000}\n"))
 		file := manifestOf("kube-apiserver")
-		n.write(t, file, bytes.Replace(n.read(t, file), []byte("NodeRestriction"), []byte("NodeRestriction,EventRateLimit\n    - --admission-control-config-file="+source), 1))
+		n.write(t, file, bytes.Replace(n.read(t, file), []byte("NodeRestriction"),
+			[]byte("NodeRestriction,EventRateLimit\n    - --admission-control-config-file="+source), 1))
 	})
 	before := map[string]string{}
 	for _, name := range edited {
@@ -47,7 +50,8 @@ func TestStaticRegistration(t *testing.T) {
 	const foreign = "/etc/kubernetes/sa-controller-manager/static/mutating/foreign.yaml"
 	n.write(t, foreign, []byte("apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: foreign}\n"))
 	code, stdout, stderr := n.kubeadm(t, append(takeover, "--step-timeout=40s")...)
-	if code != 1 || !strings.Contains(stderr, "step 3, kube-apiserver: ") || !strings.Contains(stderr, "the previous manifest of kube-apiserver is back") {
+	if code != 1 || !strings.Contains(stderr, "step 3, kube-apiserver: ") ||
+		!strings.Contains(stderr, "the previous manifest of kube-apiserver is back") {
 		t.Fatalf("with a kube-apiserver that does not start: exit code %d\n%s\n%s", code, stdout, stderr)
 	}
 	testutil.Check(t, "the manifest that was put back", before["kube-apiserver"], string(n.read(t, manifestOf("kube-apiserver"))))
@@ -60,7 +64,8 @@ func TestStaticRegistration(t *testing.T) {
 	tr := traffic.Start(t, create)
 	stdout, _ = n.must(t, takeover...)
 	t.Log(steps(stdout))
-	if err := n.client.AdmissionregistrationV1().MutatingWebhookConfigurations().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := n.client.AdmissionregistrationV1().MutatingWebhookConfigurations().DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	tr.Lasts(t, 2*time.Second)

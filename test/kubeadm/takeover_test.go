@@ -50,8 +50,9 @@ func TestTakeoverAndHandback(t *testing.T) {
 		t.Errorf("there is no terminal, and still stderr has lines that are written over: %q", stderr)
 	}
 	for name, added := range map[string]string{
-		"kube-apiserver":          "    - --disable-admission-plugins=ServiceAccount\n",
-		"kube-controller-manager": "    - --controllers=-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller\n    - --service-account-private-key-file=\n",
+		"kube-apiserver": "    - --disable-admission-plugins=ServiceAccount\n",
+		"kube-controller-manager": "    - --controllers=-serviceaccount-controller,-root-ca-certificate-publisher-controller," +
+			"-legacy-serviceaccount-token-cleaner-controller\n    - --service-account-private-key-file=\n",
 	} {
 		want := strings.Replace(before[name], "    image: ", added+"    image: ", 1)
 		testutil.Check(t, "the manifest of "+name, want, string(n.read(t, manifestOf(name))))
@@ -96,7 +97,9 @@ func TestTakeoverProvesKeyAndRootCA(t *testing.T) {
 	const rightKey = "--extra-arg=--service-account-private-key-file=" + pki + "sa.key"
 	for want, args := range map[string][]string{
 		"kube-apiserver on " + nodeName + " does not accept the key of " + pki + "sa-2025.key (the apiserver refuses its tokens: ": nil,
-		"our process would change ConfigMap kube-root-ca.crt of every namespace to the certificates in " + pki + "corp.crt":        {rightKey, "--extra-arg=--root-ca-file=" + pki + "corp.crt"},
+		"our process would change ConfigMap kube-root-ca.crt of every namespace to the certificates in " + pki + "corp.crt": {
+			rightKey, "--extra-arg=--root-ca-file=" + pki + "corp.crt",
+		},
 	} {
 		code, stdout, stderr := n.kubeadm(t, slices.Concat(takeover, args)...)
 		if code != 1 || !strings.Contains(stderr, "Error: step 1, manager: "+want) {
@@ -122,7 +125,8 @@ func TestStepThatDoesNotCome(t *testing.T) {
 
 	n.kubelet.pause(true)
 	code, stdout, stderr := n.kubeadm(t, short...)
-	for _, want := range []string{"Error: step 1, manager: it did not come within 15s", "Nothing of the control plane has been changed", "Running the same command again continues from here"} {
+	for _, want := range []string{"Error: step 1, manager: it did not come within 15s", "Nothing of the control plane has been changed",
+		"Running the same command again continues from here"} {
 		if code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("exit code %d, want 1; stderr lacks %q:\n%s\n%s", code, want, stderr, stdout)
 		}
@@ -135,7 +139,8 @@ func TestStepThatDoesNotCome(t *testing.T) {
 
 	n.kubelet.pause(true)
 	code, _, stderr = n.kubeadm(t, "takeover", "--step-timeout=1s")
-	if want := "step 2, kube-controller-manager: it did not come within 1s: the kubelet still runs Pod kube-controller-manager-" + nodeName; code != 1 || !strings.Contains(stderr, want) {
+	if want := "step 2, kube-controller-manager: it did not come within 1s: the kubelet still runs Pod kube-controller-manager-" +
+		nodeName; code != 1 || !strings.Contains(stderr, want) {
 		t.Errorf("exit code %d, stderr lacks %q:\n%s", code, want, stderr)
 	}
 	if got := string(n.read(t, manifestOf("kube-apiserver"))); got != apiServer {
@@ -147,7 +152,8 @@ func TestStepThatDoesNotCome(t *testing.T) {
 
 	// Break kube-apiserver. The handback removes only its own lines.
 	path := n.path(manifestOf("kube-apiserver"))
-	broken := strings.Replace(string(n.read(t, manifestOf("kube-apiserver"))), "--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount,NoSuchPlugin", 1)
+	broken := strings.Replace(string(n.read(t, manifestOf("kube-apiserver"))), "--disable-admission-plugins=ServiceAccount",
+		"--disable-admission-plugins=ServiceAccount,NoSuchPlugin", 1)
 	testutil.Must(t, os.WriteFile(path, []byte(broken), 0o600))
 	poll(t, "kube-apiserver is down", func(ctx context.Context) error {
 		if _, err := n.client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{}); err == nil {
@@ -181,13 +187,16 @@ func weAreGone(t *testing.T, n *node) {
 		t.Errorf("a token Secret was filled by %q", by)
 	}
 	api := n.client.AdmissionregistrationV1()
-	if _, err := api.MutatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := api.MutatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the mutating configuration: %v", err)
 	}
-	if _, err := api.ValidatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := api.ValidatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager",
+		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the validating configuration: %v", err)
 	}
-	for _, name := range []string{manifestOf("sa-controller-manager"), "/etc/kubernetes/sa-controller-manager-patches/kube-apiserver-sa-controller-manager+json.yaml"} {
+	for _, name := range []string{manifestOf("sa-controller-manager"),
+		"/etc/kubernetes/sa-controller-manager-patches/kube-apiserver-sa-controller-manager+json.yaml"} {
 		if n.exists(name) {
 			t.Errorf("%s is still there", name)
 		}
@@ -198,7 +207,8 @@ func weAreGone(t *testing.T, n *node) {
 // the Secret.
 func newcomer(t *testing.T, n *node) string {
 	t.Helper()
-	namespace, err := n.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
+	namespace, err := n.client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
 	testutil.Must(t, err)
 	awaitDefaultAccount(t, n, namespace.Name)
 	pod, err := n.client.CoreV1().Pods(namespace.Name).Create(t.Context(), traffic.Pod(), metav1.CreateOptions{})

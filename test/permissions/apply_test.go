@@ -54,7 +54,8 @@ func (w *world) kubectl(t *testing.T, args ...string) string {
 	if err != nil {
 		program = "kubectl" // "make kubectl" builds none where there is one
 	}
-	out, err := exec.CommandContext(testcluster.Context(t), program, append([]string{"--kubeconfig=" + w.Kubeconfig()}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(testcluster.Context(t), program,
+		append([]string{"--kubeconfig=" + w.Kubeconfig()}, args...)...).CombinedOutput()
 	if err != nil {
 		t.Errorf("kubectl %v: %v\n%s", args, err, out)
 	}

@@ -29,7 +29,9 @@ func TestPodsByDryRunAlone(t *testing.T) {
 	w.kubectl(t, "apply", "-k", root)
 	ours := w.identity(t, manifests.User).client.CoreV1().Pods(metav1.NamespaceSystem)
 	stolen := registration.TrialPod()
-	stolen.Spec.Volumes = []corev1.Volume{{Name: "node", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/kubernetes/pki"}}}}
+	stolen.Spec.Volumes = []corev1.Volume{
+		{Name: "node", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/kubernetes/pki"}}},
+	}
 
 	awaitRefused(t, "sa-controller-manager creates Pods with dryRun only", func(ctx context.Context) error {
 		_, err := ours.Create(ctx, stolen, metav1.CreateOptions{})
@@ -56,12 +58,15 @@ func TestDefaultAccountTokens(t *testing.T) {
 		if volume != "token" {
 			source = corev1.VolumeProjection{DownwardAPI: &corev1.DownwardAPIProjection{}}
 		}
-		pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{source}}}}}
+		pod.Spec.Volumes = []corev1.Volume{
+			{Name: "v", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{source}}}},
+		}
 		_, err := w.API.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	}
 	const shop = metav1.NamespaceDefault
-	awaitRefused(t, "no Pod may use the token of the account default", func(ctx context.Context) error { return create(ctx, shop, "default", "token") })
+	awaitRefused(t, "no Pod may use the token of the account default",
+		func(ctx context.Context) error { return create(ctx, shop, "default", "token") })
 	for name, err := range map[string]error{
 		"another volume":    create(t.Context(), shop, "default", "labels"),
 		"another account":   create(t.Context(), shop, "builder", "token"),

@@ -59,7 +59,8 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	if _, err := client.Roles("kube-system").Get(t.Context(), gone, metav1.GetOptions{}); err != nil {
 		t.Errorf("a role that was gone: %v", err)
 	}
-	if binding, err = client.ClusterRoleBindings().Get(t.Context(), moved, metav1.GetOptions{}); err != nil || binding.Subjects[0].Name != "other" {
+	if binding, err = client.ClusterRoleBindings().Get(t.Context(), moved, metav1.GetOptions{}); err != nil ||
+		binding.Subjects[0].Name != "other" {
 		t.Errorf("the subjects of a binding: %v, %v", binding.Subjects, err)
 	}
 }

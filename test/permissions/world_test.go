@@ -106,7 +106,8 @@ func (i *identity) apply(t *testing.T, rules []permissions.Rule) {
 		testutil.Must(t, err)
 		named, kind := object.(metav1.Object), strings.ToLower(object.GetObjectKind().GroupVersionKind().Kind)+"s"
 		err = i.world.API.RbacV1().RESTClient().Patch(types.ApplyPatchType).NamespaceIfScoped(named.GetNamespace(), named.GetNamespace() != "").
-			Resource(kind).Name(own(named.GetName())).Param("fieldManager", "test").Param("force", "true").Body([]byte(own(string(data)))).Do(t.Context()).Error()
+			Resource(kind).Name(own(named.GetName())).Param("fieldManager", "test").Param("force",
+			"true").Body([]byte(own(string(data)))).Do(t.Context()).Error()
 		testutil.Must(t, err)
 	}
 }

@@ -23,16 +23,20 @@ func TestTag(t *testing.T) {
 		want    string // in what is printed
 		tagged  bool
 	}{
-		"ready":                   {want: "tagged", tagged: true},
-		"no chart":                {change: "git rm -qr manifests/chart && git commit -qm chart", want: "tagged", tagged: true},
-		"no version":              {version: "1.2.3", want: "write it as in VERSION=v1.2.3"},
-		"another branch":          {change: "git switch -qc fix", want: "this is fix, and releases are tagged on main: git switch main"},
-		"changes":                 {change: "touch new", want: "the tree has changes: commit them"},
-		"tagged before":           {change: "git tag v1.2.3 HEAD~0", want: "the tag v1.2.3 exists: take the next version", tagged: true},
-		"changelog without date":  {change: "sed -i 's/ - .*//' CHANGELOG.md && git commit -qam date", want: `the heading "## [1.2.3] - 2`},
-		"images":                  {change: images, want: "other images (image: sa-controller-manager:v0.0.0): git grep"},
-		"chart":                   {change: "sed -i 's/1.2.3$/1.2.2/' manifests/chart/Chart.yaml && git commit -qam chart", want: `write "version: 1.2.3"`},
-		"the app of the chart":    {change: "sed -i 's/v1.2.3/v1.2.2/' manifests/chart/Chart.yaml && git commit -qam chart", want: `write "appVersion: v1.2.3"`},
+		"ready":                  {want: "tagged", tagged: true},
+		"no chart":               {change: "git rm -qr manifests/chart && git commit -qm chart", want: "tagged", tagged: true},
+		"no version":             {version: "1.2.3", want: "write it as in VERSION=v1.2.3"},
+		"another branch":         {change: "git switch -qc fix", want: "this is fix, and releases are tagged on main: git switch main"},
+		"changes":                {change: "touch new", want: "the tree has changes: commit them"},
+		"tagged before":          {change: "git tag v1.2.3 HEAD~0", want: "the tag v1.2.3 exists: take the next version", tagged: true},
+		"changelog without date": {change: "sed -i 's/ - .*//' CHANGELOG.md && git commit -qam date", want: `the heading "## [1.2.3] - 2`},
+		"images":                 {change: images, want: "other images (image: sa-controller-manager:v0.0.0): git grep"},
+		"chart": {
+			change: "sed -i 's/1.2.3$/1.2.2/' manifests/chart/Chart.yaml && git commit -qam chart", want: `write "version: 1.2.3"`,
+		},
+		"the app of the chart": {
+			change: "sed -i 's/v1.2.3/v1.2.2/' manifests/chart/Chart.yaml && git commit -qam chart", want: `write "appVersion: v1.2.3"`,
+		},
 		"all reasons are printed": {change: images + " && touch new && git switch -qc fix", want: "the tree has changes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +56,8 @@ func TestTag(t *testing.T) {
 			bash := func(commands string) (string, error) {
 				shell := exec.CommandContext(t.Context(), "bash", "-euc", commands)
 				shell.Dir = dir
-				shell.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b")
+				shell.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a",
+					"GIT_COMMITTER_EMAIL=a@b")
 				printed, err := shell.CombinedOutput()
 				return string(printed), err
 			}

@@ -76,7 +76,8 @@ func TestHostThatJoins(t *testing.T) {
 
 	m1.awaitReadyz(t, "refuses Pods on cp-2")
 	m1.awaitReady(t) // that is no reason to be taken for dead
-	if _, err := second.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), traffic.Pod(), metav1.CreateOptions{}); err == nil || traffic.Unanswered(traffic.Call{Err: err}) {
+	if _, err := second.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), traffic.Pod(), metav1.CreateOptions{}); err == nil ||
+		traffic.Unanswered(traffic.Call{Err: err}) {
 		t.Errorf("create a Pod beside no replica: %v, want that it is refused", err)
 	}
 	if n, err := m1.metric(limited(t), "sacm_webhook_hosts_without_replica"); err != nil || n != 1 {
@@ -160,7 +161,8 @@ func (c *cluster) awaitEvent(t *testing.T, reason, text string) {
 // doctor is what the command prints, whatever it finds besides.
 func doctor(t *testing.T, c *cluster) string {
 	t.Helper()
-	output, err := exec.CommandContext(limited(t), currentBinary(t).Path, "doctor", "--kubeconfig="+c.Kubeconfig(), "--account=default/default", "--only=webhook").CombinedOutput()
+	output, err := exec.CommandContext(limited(t), currentBinary(t).Path, "doctor", "--kubeconfig="+c.Kubeconfig(),
+		"--account=default/default", "--only=webhook").CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}

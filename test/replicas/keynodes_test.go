@@ -111,7 +111,9 @@ func (p *keyNodes) prepare(t *testing.T, n *keyNode) error {
 }
 
 func (p *keyNodes) manage(n *keyNode) (err error) {
-	flags := []string{"--token-secrets=manual", "--leader-elect=true", "--service-account-private-key-file=", "--service-account-key-ring=" + n.ring()}
+	flags := []string{
+		"--token-secrets=manual", "--leader-elect=true", "--service-account-private-key-file=", "--service-account-key-ring=" + n.ring(),
+	}
 	if p.signer {
 		flags = append(flags, "--external-signer-socket="+n.SignerSocket(), "--external-signer-refresh-hint=2s")
 	}

@@ -68,7 +68,8 @@ func TestRotateOnTwoNodes(t *testing.T) {
 			p.judge(t, "completed", next, next)
 
 			ring = p.keys(t, p.first, "rollback", p.other(), "--hold-down=0s")
-			p.refuses(t, "kube-apiserver still signs bound tokens with key "+next, p.first, "prune", "--key-id="+next, p.other(), "--longest-token-lifetime=0s", "--hold-down=0s")
+			p.refuses(t, "kube-apiserver still signs bound tokens with key "+next, p.first, "prune", "--key-id="+next, p.other(),
+				"--longest-token-lifetime=0s", "--hold-down=0s")
 			if again := p.keys(t, p.first, "list"); again.Generation != ring.Generation+1 {
 				t.Errorf("generation %d, want that the time of the retirement was moved in generation %d", again.Generation, ring.Generation+1)
 			}
@@ -96,7 +97,8 @@ func (p *keyNodes) exportsSignerMetrics(t *testing.T) {
 	for _, node := range p.nodes() {
 		text, err := node.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(t.Context())
 		testutil.Must(t, err)
-		for series, want := range map[string]bool{"apiserver_externaljwt_fetch_keys_success_timestamp": p.signer, "apiserver_current_inflight_requests": true} {
+		for series, want := range map[string]bool{"apiserver_externaljwt_fetch_keys_success_timestamp": p.signer,
+			"apiserver_current_inflight_requests": true} {
 			if got := strings.Contains(string(text), "\n"+series); got != want {
 				t.Errorf("%s exports %s: %t, want %t", node.name, series, got, want)
 			}
@@ -120,7 +122,8 @@ func (p *keyNodes) revoke(t *testing.T, id string) {
 		ended <- err
 	}()
 	poll(t, "the ring of the first node lacks the key", func(context.Context) error {
-		if list := p.keys(t, p.first, "list"); slices.ContainsFunc(list.Keys, func(key struct{ ID, Role, Accepted string }) bool { return key.ID == id }) {
+		if list := p.keys(t, p.first, "list"); slices.ContainsFunc(list.Keys,
+			func(key struct{ ID, Role, Accepted string }) bool { return key.ID == id }) {
 			return errors.New("it is there")
 		}
 		return nil

@@ -73,7 +73,8 @@ func (s *service) slice(i int) *discoveryv1.EndpointSlice {
 func (s *service) tell(t *testing.T, i int, ready bool) {
 	t.Helper()
 	patch := []byte(`[{"op":"replace","path":"/endpoints/0/conditions/ready","value":` + strconv.FormatBool(ready) + `}]`)
-	_, err := s.cluster.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Patch(t.Context(), serviceName+"-"+strconv.Itoa(i), types.JSONPatchType, patch, metav1.PatchOptions{})
+	_, err := s.cluster.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Patch(t.Context(), serviceName+"-"+strconv.Itoa(i),
+		types.JSONPatchType, patch, metav1.PatchOptions{})
 	testutil.Must(t, err)
 }
 

@@ -146,7 +146,8 @@ func (s *service) handmadeToken(t *testing.T) string {
 func (s *service) awaitWork(t *testing.T, name string) {
 	t.Helper()
 	client := s.cluster.client
-	namespace, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "after-"}}, metav1.CreateOptions{})
+	namespace, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "after-"}}, metav1.CreateOptions{})
 	testutil.Must(t, err)
 	poll(t, "await a leader after the "+name, func(ctx context.Context) error {
 		_, err := client.CoreV1().ConfigMaps(namespace.Name).Get(ctx, "kube-root-ca.crt", metav1.GetOptions{})

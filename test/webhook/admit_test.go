@@ -125,14 +125,16 @@ func TestPods(t *testing.T) {
 				pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{
 					{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "other"}}},
 				}
-			}), `container main with envFrom referencing secret.secretName="other" is not allowed because service account limited does not reference that secret`)
+			}), `container main with envFrom referencing secret.secretName="other" is not allowed `+
+				`because service account limited does not reference that secret`)
 		},
 		// CVE-2023-2728: what is added later is held to the same.
 		"EphemeralContainers": func(t *testing.T, namespace string) {
 			c.createAccount(t, namespace, "limited", limited)
 			pod := c.create(t, namespace, newPod(of("limited")))
 			refused(t, c.debug(t, pod, environment("other")),
-				`ephemeral container debug with envVar KEY referencing secret.secretName="other" is not allowed because service account limited does not reference that secret`)
+				`ephemeral container debug with envVar KEY referencing secret.secretName="other" is not allowed `+
+					`because service account limited does not reference that secret`)
 			if err := c.debug(t, pod, environment("listed")); err != nil {
 				t.Errorf("an ephemeral container with a Secret of the account is refused: %v", err)
 			}

@@ -67,7 +67,8 @@ func (c *caller) configuration() string { return c.path("admission.yaml") }
 func (c *caller) admissionConfiguration() []byte {
 	content := []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n")
 	for _, plugin := range []string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"} {
-		content = fmt.Appendf(content, "- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n    kubeConfigFile: %s\n",
+		content = fmt.Appendf(content, "- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: "+
+			"WebhookAdmissionConfiguration\n    kubeConfigFile: %s\n",
 			plugin, c.path("webhooks.kubeconfig"))
 	}
 	return content

@@ -52,7 +52,8 @@ func TestDamagedServingCA(t *testing.T) {
 	before := c.awaitCASecret(t, func(*corev1.Secret) error { return nil })
 	load := c.traffic(t, c.namespace(t))
 	repaired := func(got *corev1.Secret) error {
-		if got.Immutable != nil || !bytes.Equal(got.Data["ca.key"], before.Data["ca.key"]) || !bytes.Equal(got.Data["ca.crt"], before.Data["ca.crt"]) {
+		if got.Immutable != nil || !bytes.Equal(got.Data["ca.key"], before.Data["ca.key"]) ||
+			!bytes.Equal(got.Data["ca.crt"], before.Data["ca.crt"]) {
 			return errors.New("it is not repaired")
 		}
 		return nil
@@ -105,7 +106,8 @@ func (c *cluster) awaitCASecret(t *testing.T, check func(*corev1.Secret) error) 
 
 func (c *cluster) deleteCASecret(t *testing.T, uid types.UID) {
 	t.Helper()
-	err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), caSecretName, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+	err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Delete(t.Context(), caSecretName,
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 	if err != nil {
 		t.Fatalf("delete the serving CA: %v", err)
 	}

@@ -28,7 +28,8 @@ func TestRollingReplicas(t *testing.T) {
 			"--webhook-drain-delay=2s",
 		}
 	}
-	b, err := balancer.Start(net.JoinHostPort("127.0.0.2", port), []string{net.JoinHostPort("127.0.0.3", port), net.JoinHostPort("127.0.0.4", port)})
+	b, err := balancer.Start(net.JoinHostPort("127.0.0.2", port),
+		[]string{net.JoinHostPort("127.0.0.3", port), net.JoinHostPort("127.0.0.4", port)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,8 @@ func TestStartIntoDamage(t *testing.T) {
 			testutil.Must(t, second.AwaitLog(limited(t), "Wrote the serving CA"))
 			begun := time.Now()
 			secret := c.awaitCASecret(t, func(got *corev1.Secret) error {
-				if string(got.Data["schema-version"]) != "1" || bytes.Equal(got.Data["ca.crt"], theirs) || bytes.Equal(got.Data["ca.key"], before.Data["ca.key"]) {
+				if string(got.Data["schema-version"]) != "1" || bytes.Equal(got.Data["ca.crt"], theirs) ||
+					bytes.Equal(got.Data["ca.key"], before.Data["ca.key"]) {
 					return errors.New("it is not repaired")
 				}
 				return nil

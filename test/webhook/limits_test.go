@@ -20,7 +20,9 @@ func TestLimitSecretReferences(t *testing.T) {
 	})
 	mounts := func(secret string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
-			pod.Spec.Volumes = []corev1.Volume{{Name: "volume", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}}}
+			pod.Spec.Volumes = []corev1.Volume{
+				{Name: "volume", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: secret}}},
+			}
 		}
 	}
 	projects := func(pod *corev1.Pod) {

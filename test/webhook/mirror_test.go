@@ -27,18 +27,22 @@ func TestMirrorPodsWhileNobodyAnswers(t *testing.T) {
 		pod    *corev1.Pod
 		exempt bool
 	}{
-		"Mirror":          {kubelet, newPod(mirror, withPath, withInitContainer), true},
-		"NoMirror":        {kubelet, newPod(), false},
-		"WithAccount":     {kubelet, newPod(mirror, of("default")), false},
-		"WithSecret":      {kubelet, newPod(mirror, func(pod *corev1.Pod) { pod.Spec.Volumes = []corev1.Volume{secretVolume("any")} }), false},
-		"WithVariable":    {kubelet, newPod(mirror, func(pod *corev1.Pod) { pod.Spec.Containers[0].Env = []corev1.EnvVar{environment("any")} }), false},
+		"Mirror":      {kubelet, newPod(mirror, withPath, withInitContainer), true},
+		"NoMirror":    {kubelet, newPod(), false},
+		"WithAccount": {kubelet, newPod(mirror, of("default")), false},
+		"WithSecret":  {kubelet, newPod(mirror, func(pod *corev1.Pod) { pod.Spec.Volumes = []corev1.Volume{secretVolume("any")} }), false},
+		"WithVariable": {
+			kubelet, newPod(mirror, func(pod *corev1.Pod) { pod.Spec.Containers[0].Env = []corev1.EnvVar{environment("any")} }), false,
+		},
 		"NotOfTheGroup":   {named, newPod(mirror), false},
 		"NotNamedAsANode": {person, newPod(mirror), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := tc.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), tc.pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-			if unanswered := err != nil && strings.Contains(err.Error(), "failed calling webhook"); unanswered == tc.exempt || tc.exempt && err != nil {
+			_, err := tc.client.CoreV1().Pods(metav1.NamespaceDefault).Create(t.Context(), tc.pod,
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			if unanswered := err != nil && strings.Contains(err.Error(), "failed calling webhook"); unanswered == tc.exempt || tc.exempt &&
+				err != nil {
 				t.Errorf("error %v, exempt should be %t", err, tc.exempt)
 			}
 		})

@@ -77,7 +77,8 @@ func (c *cluster) missablePods(t *testing.T, namespace string) map[string]string
 		named := func(pod *corev1.Pod) { pod.Name, pod.GenerateName = name, "" }
 		c.create(t, namespace, newPod(append(changes, named)...))
 	}
-	_, err := c.client.CoreV1().Pods(namespace).Patch(t.Context(), "ended", types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+	_, err := c.client.CoreV1().Pods(namespace).Patch(t.Context(), "ended", types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`),
+		metav1.PatchOptions{}, "status")
 	testutil.Must(t, err)
 	// Times in the API are whole seconds.
 	created := time.Now().Unix()

@@ -22,7 +22,8 @@ func TestNothingBindsUnproved(t *testing.T) {
 	c := controlPlane(t)
 	m := c.start(t, "--webhook-registration=url", "--webhook-url-host=127.0.0.2")
 	m.faulty = true
-	want := regexp.MustCompile(fmt.Sprintf(`webhook-registration failed: .*has not proved that it reaches https://127\.0\.0\.2:%d/mutate`, m.port))
+	want := regexp.MustCompile(fmt.Sprintf(`webhook-registration failed: .*has not proved that it reaches https://127\.0\.0\.2:%d/mutate`,
+		m.port))
 	poll(t, "await a manager that says why it is not ready", func(ctx context.Context) error {
 		if _, err := m.Get(ctx, "/readyz"); err == nil || !want.MatchString(err.Error()) {
 			return fmt.Errorf("readyz says %v, want %q", err, want)

@@ -44,7 +44,8 @@ func staticCluster(t *testing.T) (c *cluster, dir string) {
 		if err := os.Mkdir(filepath.Join(dir, kind), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		config += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n    staticManifestsDir: %s\n",
+		config += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: "+
+			"WebhookAdmissionConfiguration\n    staticManifestsDir: %s\n",
 			plugin, filepath.Join(dir, kind))
 	}
 	file := filepath.Join(t.TempDir(), "admission.yaml")

@@ -88,7 +88,8 @@ func (v *Vault) Heal() { v.fault.Store(&Fault{}) }
 
 // URI names a key of the engine.
 func (v *Vault) URI(name string) string {
-	return fmt.Sprintf("openbao:mount=transit;key=%s;version=1?address=%s&token-source=%s&ca-source=%s", name, v.server.URL, v.TokenFile, v.CAFile)
+	return fmt.Sprintf("openbao:mount=transit;key=%s;version=1?address=%s&token-source=%s&ca-source=%s", name, v.server.URL,
+		v.TokenFile, v.CAFile)
 }
 
 // Call makes a request of the engine without its HTTP API.

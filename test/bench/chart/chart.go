@@ -25,8 +25,8 @@ const (
 )
 
 // style follows the reader's ground where the viewer tells it; else it is legible on both.
-const style = `<style>text{font:13px system-ui,sans-serif;fill:#57606a}.t{font-size:15px;font-weight:600}.a{fill:#2f81f7}.b{fill:#8c959f}.m{stroke:#bf8700;stroke-dasharray:4 3}` +
-	`@media(prefers-color-scheme:dark){text{fill:#adbac7}}</style>`
+const style = `<style>text{font:13px system-ui,sans-serif;fill:#57606a}.t{font-size:15px;font-weight:600}` +
+	`.a{fill:#2f81f7}.b{fill:#8c959f}.m{stroke:#bf8700;stroke-dasharray:4 3}@media(prefers-color-scheme:dark){text{fill:#adbac7}}</style>`
 
 // Bar is one value.
 type Bar struct {
@@ -73,8 +73,10 @@ func (c Bars) SVG() string {
 }
 
 func open(out *strings.Builder, title, unit string, height int) {
-	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n%s\n", width, height, html.EscapeString(title), style)
-	fmt.Fprintf(out, `<text class="t" x="%d" y="22">%s</text><text x="%d" y="42">%s</text>`+"\n", margin, html.EscapeString(title), margin, html.EscapeString(unit))
+	fmt.Fprintf(out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n%s\n", width, height,
+		html.EscapeString(title), style)
+	fmt.Fprintf(out, `<text class="t" x="%d" y="22">%s</text><text x="%d" y="42">%s</text>`+"\n", margin, html.EscapeString(title), margin,
+		html.EscapeString(unit))
 }
 
 // scale maps values from zero to pixels.

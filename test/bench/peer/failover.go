@@ -56,7 +56,8 @@ func (o *Options) Failover(ctx context.Context) error {
 					if err != nil {
 						return fmt.Errorf("%s: %w", variant, err)
 					}
-					o.add(result.Key{Scenario: "failover", Variant: variant, Metric: fmt.Sprintf("refused Pods, of %d a second", podsASecond), Program: world.Manual}, refused)
+					o.add(result.Key{Scenario: "failover", Variant: variant, Metric: fmt.Sprintf("refused Pods, of %d a second", podsASecond),
+						Program: world.Manual}, refused)
 				}
 			}
 		}
@@ -89,7 +90,8 @@ func (o *Options) failovers(ctx context.Context, w *world.World, p world.Program
 			if err != nil {
 				return err
 			}
-			o.add(result.Key{Scenario: "failover", Variant: "the leader " + end.name, Metric: "time until the next token Secret is filled", Unit: "s", Program: p.Name}, took.Seconds())
+			o.add(result.Key{Scenario: "failover", Variant: "the leader " + end.name, Metric: "time until the next token Secret is filled",
+				Unit: "s", Program: p.Name}, took.Seconds())
 			<-leader.Done()
 			leader = standby
 		}
@@ -126,7 +128,8 @@ func (o *Options) complete(ctx context.Context, w *world.World, r *world.Running
 
 // failover returns the time from end until a Secret that was created after it is filled, by the
 // process that holds the Lease since. What the old leader fills in its last moments does not count.
-func (o *Options) failover(ctx context.Context, w *world.World, standby *world.Running, lease, name string, end func() error) (time.Duration, error) {
+func (o *Options) failover(ctx context.Context, w *world.World, standby *world.Running, lease, name string,
+	end func() error) (time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Stage, errors.New("nobody takes over"))
 	defer cancel()
 	leases, namespace := w.Client.CoordinationV1().Leases(metav1.NamespaceSystem), "failover-"+lease
@@ -181,7 +184,8 @@ var topologies = []topology{
 }
 
 // refused creates twenty Pods a second while a replica ends, and returns how many are refused.
-func (o *Options) refused(ctx context.Context, w *world.World, t topology, signal syscall.Signal, namespace string) (refused float64, err error) {
+func (o *Options) refused(ctx context.Context, w *world.World, t topology, signal syscall.Signal,
+	namespace string) (refused float64, err error) {
 	port, err := devcluster.FreePort()
 	if err != nil {
 		return 0, err

@@ -55,7 +55,8 @@ func (o *Options) startBoth(ctx context.Context, w *world.World) ([]*world.Runni
 	if err != nil {
 		return nil, err
 	}
-	ours, err := w.Start(world.Ours(o.Binary, world.Manual), "--leader-elect=true", "--webhook-port="+strconv.Itoa(port), "--webhook-registration=url")
+	ours, err := w.Start(world.Ours(o.Binary, world.Manual), "--leader-elect=true", "--webhook-port="+strconv.Itoa(port),
+		"--webhook-registration=url")
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,8 @@ func (o *Options) live(ctx context.Context, c *crowd, v variant, r *world.Runnin
 
 // watched waits until all that the stage wants is so, verifies it, and returns the time
 // since the moment that do says.
-func (o *Options) watched(ctx context.Context, c *crowd, s stage, r *world.Running, do func(context.Context) (time.Time, error)) (time.Duration, error) {
+func (o *Options) watched(ctx context.Context, c *crowd, s stage, r *world.Running,
+	do func(context.Context) (time.Time, error)) (time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.Stage, errors.New("the time for one stage is over"))
 	defer cancel()
 	names, err := s.wanted(ctx)

@@ -64,7 +64,8 @@ func (o *Options) programs() []world.Program {
 
 // turns calls do for every repetition, variant and program, the programs in turn: A B A B.
 // After each repetition comes the floor.
-func (o *Options) turns(ctx context.Context, do func(ctx context.Context, v variant, p world.Program) error, floor func(context.Context) error) error {
+func (o *Options) turns(ctx context.Context, do func(ctx context.Context, v variant, p world.Program) error,
+	floor func(context.Context) error) error {
 	for repetition := range o.Repetitions {
 		for _, v := range variants() {
 			for _, p := range o.programs() {

@@ -178,9 +178,11 @@ func (p *pods) askOurs(ctx context.Context, review, patch string) error {
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // G402: it is on this machine, and of our making
+	//nolint:gosec // G402: it is on this machine, and of our making
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("https://127.0.0.1:%d/mutate", p.ports[0]), bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("https://127.0.0.1:%d/mutate", p.ports[0]),
+		bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,8 @@ func (r *Report) Add(key Key, value float64) {
 	i := slices.IndexFunc(r.Series, func(s Series) bool { return s.key() == key })
 	if i < 0 {
 		i = len(r.Series)
-		r.Series = append(r.Series, Series{Scenario: key.Scenario, Variant: key.Variant, Metric: key.Metric, Unit: key.Unit, Program: key.Program})
+		r.Series = append(r.Series,
+			Series{Scenario: key.Scenario, Variant: key.Variant, Metric: key.Metric, Unit: key.Unit, Program: key.Program})
 	}
 	r.Series[i].Values = append(r.Series[i].Values, Significant(value))
 }

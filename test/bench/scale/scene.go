@@ -92,7 +92,8 @@ func (s *scene) grown(ctx context.Context, count int) (float64, error) {
 
 // timed watches for a goal, does something, and returns how long it took until the goal was
 // reached, and how much processor time of the program.
-func (s *scene) timed(ctx context.Context, goal *world.Goal, seen world.Seen, resources []string, do func(context.Context) error) (took, cpu float64, err error) {
+func (s *scene) timed(ctx context.Context, goal *world.Goal, seen world.Seen, resources []string,
+	do func(context.Context) error) (took, cpu float64, err error) {
 	goal.Needs(s.running)
 	if err := s.w.Follow(ctx, goal, seen, resources...); err != nil {
 		return 0, 0, err

@@ -95,7 +95,8 @@ func (w *World) Judge(ctx context.Context, c *Census) error {
 	}
 	want := "system:serviceaccount:" + c.example.Namespace + ":" + c.example.Annotations[corev1.ServiceAccountNameKey]
 	if !review.Status.Authenticated || review.Status.User.Username != want {
-		return fmt.Errorf("kube-apiserver does not take the token of Secret %s/%s for %s: %s", c.example.Namespace, c.example.Name, want, review.Status.Error)
+		return fmt.Errorf("kube-apiserver does not take the token of Secret %s/%s for %s: %s", c.example.Namespace, c.example.Name, want,
+			review.Status.Error)
 	}
 	return nil
 }

@@ -60,7 +60,8 @@ func (w *World) MakeNamespace(ctx context.Context, name string) error {
 
 // MakeAccount creates a ServiceAccount.
 func (w *World) MakeAccount(ctx context.Context, namespace, name string) error {
-	_, err := w.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := w.Client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("create account %s/%s: %w", namespace, name, err)
 	}

@@ -110,7 +110,9 @@ func pod(name string) *corev1.Pod {
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/true"}}}}
 	container := corev1.Container{
 		Name: "app", Image: "registry.example/team/app:v1.2.3", Args: []string{"--listen=:8080", "--log-level=info"},
-		Env:            []corev1.EnvVar{{Name: "POD_NAME", Value: "x"}, {Name: "REGION", Value: "eu-west-1"}, {Name: "LOG_FORMAT", Value: "json"}},
+		Env: []corev1.EnvVar{
+			{Name: "POD_NAME", Value: "x"}, {Name: "REGION", Value: "eu-west-1"}, {Name: "LOG_FORMAT", Value: "json"},
+		},
 		Ports:          []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
 		VolumeMounts:   []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
 		ReadinessProbe: probe, LivenessProbe: probe,
@@ -121,7 +123,9 @@ func pod(name string) *corev1.Pod {
 	sidecar := container
 	sidecar.Name, sidecar.Ports = "sidecar", nil
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app.kubernetes.io/name": "app", "app.kubernetes.io/part-of": "shop"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"app.kubernetes.io/name": "app", "app.kubernetes.io/part-of": "shop"},
+		},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{container, sidecar},
 			Volumes:    []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},

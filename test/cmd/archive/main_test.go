@@ -26,10 +26,12 @@ func TestRun(t *testing.T) {
 		args []string
 		want string
 	}{
-		"all files":         {out: "all.tar.gz", want: "-rw-r--r-- LICENSE Apache\n-rwxr-xr-x bin/program code\n"},
-		"named files":       {out: "one.tar.gz", args: []string{"bin/program"}, want: "-rwxr-xr-x bin/program code\n"},
-		"not compressed":    {out: "all.tar", args: []string{"LICENSE"}, want: "-rw-r--r-- LICENSE Apache\n"},
-		"sorted, not given": {out: "all.tar", args: []string{"bin/program", "LICENSE"}, want: "-rw-r--r-- LICENSE Apache\n-rwxr-xr-x bin/program code\n"},
+		"all files":      {out: "all.tar.gz", want: "-rw-r--r-- LICENSE Apache\n-rwxr-xr-x bin/program code\n"},
+		"named files":    {out: "one.tar.gz", args: []string{"bin/program"}, want: "-rwxr-xr-x bin/program code\n"},
+		"not compressed": {out: "all.tar", args: []string{"LICENSE"}, want: "-rw-r--r-- LICENSE Apache\n"},
+		"sorted, not given": {
+			out: "all.tar", args: []string{"bin/program", "LICENSE"}, want: "-rw-r--r-- LICENSE Apache\n-rwxr-xr-x bin/program code\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,10 @@ func (d drawings) content(kind, name string) string {
 
 // speed shows changes as parts of the time of kube-controller-manager.
 func speed(r *result.Report) chart.Bars {
-	c := chart.Bars{Title: "Time beside kube-controller-manager, in mode manual", Unit: "1 (dashed) is the time of kube-controller-manager; shorter is faster", Mark: 1}
+	c := chart.Bars{
+		Title: "Time beside kube-controller-manager, in mode manual",
+		Unit:  "1 (dashed) is the time of kube-controller-manager; shorter is faster", Mark: 1,
+	}
 	for _, s := range r.Series {
 		if s.Program == world.Manual && s.Metric == "time" && s.Ratio > 0 {
 			c.Bars = append(c.Bars, chart.Bar{Label: title(r, s.Scenario) + ", " + s.Variant, Value: s.Ratio, Ours: true})

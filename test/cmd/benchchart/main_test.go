@@ -33,7 +33,8 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	docs := t.TempDir()
 	page, fresh := filepath.Join(docs, "benchmarks.md"), filepath.Join(docs, "fresh.json")
-	testutil.Must(t, os.WriteFile(page, []byte("<!-- results: namespaces -->\n<!-- end -->\n<!-- results: idle -->\n<!-- end -->\n<!-- chart: speed -->\n<!-- end -->\n"), 0o600))
+	testutil.Must(t, os.WriteFile(page,
+		[]byte("<!-- results: namespaces -->\n<!-- end -->\n<!-- results: idle -->\n<!-- end -->\n<!-- chart: speed -->\n<!-- end -->\n"), 0o600))
 	if err := run(docs, nil); err == nil {
 		t.Error("a page was filled from no results")
 	}
@@ -53,7 +54,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("the page does not say what is not measured: %s", text)
 	}
 	for _, name := range []string{"speed", "memory", "webhook"} {
-		if svg, err := os.ReadFile(filepath.Join(docs, "benchmarks", name+".svg")); err != nil || !strings.Contains(string(svg), ">2.00<") && name != "speed" {
+		if svg, err := os.ReadFile(filepath.Join(docs, "benchmarks", name+".svg")); err != nil || !strings.Contains(string(svg), ">2.00<") &&
+			name != "speed" {
 			t.Errorf("chart %s: %v\n%s", name, err, svg)
 		}
 	}

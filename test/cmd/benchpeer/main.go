@@ -35,10 +35,12 @@ func main() {
 	flag.IntVar(&o.Foreign, "foreign", 5000, "Secrets of 10 KiB that concern nobody")
 	flag.IntVar(&o.Large, "large", 10_000, "namespaces that three replicas watch, each with a token Secret")
 	flag.IntVar(&o.PodCount, "pods", 500, "Pods that one client creates, for each kind of admission and repetition")
-	flag.DurationVar(&o.Settling, "settling", 130*time.Second, "how long a program settles before its memory is read; the Go runtime collects garbage unasked for after two minutes")
+	flag.DurationVar(&o.Settling, "settling", 130*time.Second,
+		"how long a program settles before its memory is read; the Go runtime collects garbage unasked for after two minutes")
 	flag.DurationVar(&o.Window, "window", time.Minute, "how long to measure what happens while nothing happens")
 	flag.DurationVar(&o.Stage, "stage", 15*time.Minute, "longest time for one wait")
-	quick := flag.Bool("quick", false, "a run of about 7 minutes: one repetition, fewer objects and shorter waits, in place of the flags for these")
+	quick := flag.Bool("quick", false, "a run of about 7 minutes: one repetition, fewer objects and shorter waits, "+
+		"in place of the flags for these")
 	scenarios := flag.String("scenarios", strings.Join(names(o), ","), "which to measure")
 	limit := flag.Duration("limit", 90*time.Minute, "when to end at the latest, with the results until then")
 	out := flag.String("out", "bin/bench/peer.json", "where the results go")
@@ -78,7 +80,8 @@ func measure(ctx context.Context, o *peer.Options, scenarios []string, out strin
 		return err
 	}
 	if quick {
-		o.Report.Conditions = append([]string{"**A quick run**, with few objects, short waits and one repetition: see `make bench-peer` for one that counts"}, o.Report.Conditions...)
+		o.Report.Conditions = append([]string{"**A quick run**, with few objects, short waits and one repetition: " +
+			"see `make bench-peer` for one that counts"}, o.Report.Conditions...)
 		o.Progress.Linef("%s", o.Report.Conditions[0])
 	}
 	if add {

@@ -20,7 +20,8 @@ import (
 
 func main() {
 	o := &scale.Options{Progress: world.NewProgress()}
-	size := flag.Int("size", 100000, "token Secrets of the largest cluster, with as many accounts and a tenth as many namespaces; a tenth and a third of it are measured before")
+	size := flag.Int("size", 100000, "token Secrets of the largest cluster, with as many accounts and a tenth as many namespaces; "+
+		"a tenth and a third of it are measured before")
 	flag.IntVar(&o.Reissued, "reissued", 600, "how many tokens of a rotation are awaited; the product re-issues ten a second")
 	flag.IntVar(&o.Keys, "keys", 200, "how many Secrets are made one after the other")
 	flag.DurationVar(&o.Stage, "stage", time.Hour, "longest time for one step")

@@ -116,7 +116,8 @@ func (d *trust) afterEach(steps []step) []step {
 				return err
 			}
 			seen := d.world.Holder.Tally()
-			d.Notef("presented", "new tokens and a kept one of each key in the ring (%d) to both clusters: %d refused", len(seen.Kept), refused(seen))
+			d.Notef("presented", "new tokens and a kept one of each key in the ring (%d) to both clusters: %d refused", len(seen.Kept),
+				refused(seen))
 			return unrefused(seen)
 		}
 	}
@@ -134,7 +135,8 @@ func refused(seen federation.Tally) int {
 
 func unrefused(seen federation.Tally) error {
 	if refused(seen) > 0 {
-		return fmt.Errorf("%d requests for tokens failed, %v tokens were refused; the first one: %w", seen.Failed, seen.Refused, orNil(seen.FirstRefusal))
+		return fmt.Errorf("%d requests for tokens failed, %v tokens were refused; the first one: %w", seen.Failed, seen.Refused,
+			orNil(seen.FirstRefusal))
 	}
 	return nil
 }
@@ -163,7 +165,8 @@ func (d *trust) published(ctx context.Context) error {
 	if response.StatusCode != http.StatusOK {
 		return errors.New(response.Status)
 	}
-	d.Notef("published", "%s%s\n%s, %s", d.world.Edge.URL, signing.JWKSPath, response.Header.Get("Content-Type"), response.Header.Get("Cache-Control"))
+	d.Notef("published", "%s%s\n%s, %s", d.world.Edge.URL, signing.JWKSPath, response.Header.Get("Content-Type"),
+		response.Header.Get("Cache-Control"))
 	return nil
 }
 

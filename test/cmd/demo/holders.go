@@ -115,7 +115,8 @@ func (h *keyHolders) importKey(ctx context.Context) (err error) {
 	if err := os.WriteFile(file, h.imported, 0o600); err != nil {
 		return err
 	}
-	if _, err := output(ctx, "softhsm2-util", "--import", file, "--token", "demo", "--label", "imported", "--id", fmt.Sprintf("%x", "imported"), "--pin", pin); err != nil {
+	if _, err := output(ctx, "softhsm2-util", "--import", file, "--token", "demo", "--label", "imported", "--id",
+		fmt.Sprintf("%x", "imported"), "--pin", pin); err != nil {
 		return err
 	}
 	spec := fmt.Appendf(nil, "uri: %s\nalgorithm: P-256\n", h.pkcs11URI("imported"))

@@ -55,7 +55,8 @@ func (s *story) awaitFilled(ctx context.Context, namespace, name string) (*corev
 }
 
 // awaitAccount returns an account once it exists and passes the check.
-func (s *story) awaitAccount(ctx context.Context, namespace, name string, check func(*corev1.ServiceAccount) error) (*corev1.ServiceAccount, error) {
+func (s *story) awaitAccount(ctx context.Context, namespace, name string,
+	check func(*corev1.ServiceAccount) error) (*corev1.ServiceAccount, error) {
 	var account *corev1.ServiceAccount
 	_, err := await.ServiceAccounts(ctx, s.client, namespace, func(accounts []*corev1.ServiceAccount) error {
 		found, ok := await.Find(accounts, name)

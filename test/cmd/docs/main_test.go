@@ -46,7 +46,8 @@ func TestRoles(t *testing.T) {
 		}
 		testutil.Check(t, "objects", permissions.Grant(rules, permissions.Accesses(rules)), got)
 		for _, rule := range rules {
-			if !strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(text, "#", " ")), " "), strings.Join(strings.Fields(rule.Why), " ")) {
+			if !strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(text, "#", " ")), " "),
+				strings.Join(strings.Fields(rule.Why), " ")) {
 				t.Errorf("there is no reason %q", rule.Why)
 			}
 		}

@@ -88,7 +88,8 @@ func run(s settings) int {
 
 // complete checks the settings, and makes paths absolute.
 func complete(s *settings) error {
-	if parts := []faults.Part{"", faults.FaultsPart, faults.RotationPart, faults.LoadPart, faults.SignerPart, plantedPart}; !slices.Contains(parts, faults.Part(s.only)) {
+	if parts := []faults.Part{"", faults.FaultsPart, faults.RotationPart, faults.LoadPart, faults.SignerPart,
+		plantedPart}; !slices.Contains(parts, faults.Part(s.only)) {
 		return fmt.Errorf("-only=%s: want one of faults, rotation, load, signer or planted", s.only)
 	}
 	for _, path := range []*string{&s.race, &s.plain, &s.root} {
@@ -161,7 +162,8 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 }
 
 // perform runs a part, that with rotations in a world of its own.
-func (s settings) perform(ctx context.Context, world *faults.World, part faults.Part, do func(*faults.World) (checker.Outcome, string, error), v *verdict) (err error) {
+func (s settings) perform(ctx context.Context, world *faults.World, part faults.Part,
+	do func(*faults.World) (checker.Outcome, string, error), v *verdict) (err error) {
 	begun := time.Now()
 	if part == faults.RotationPart {
 		if world, err = faults.StartRotating(ctx, devcluster.Binary{Path: s.race}, s.log); err != nil {

@@ -176,7 +176,8 @@ func fileSystem(binary, entry string, made time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	files := tar.NewWriter(&out)
 	for _, dir := range []string{"usr/", "usr/local/", "usr/local/bin/"} {
-		err = errors.Join(err, files.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, ModTime: made, Format: tar.FormatUSTAR}))
+		err = errors.Join(err,
+			files.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755, ModTime: made, Format: tar.FormatUSTAR}))
 	}
 	header := &tar.Header{Name: path.Join(".", entry[1:]), Mode: 0o755, Size: int64(len(content)), ModTime: made, Format: tar.FormatUSTAR}
 	err = errors.Join(err, files.WriteHeader(header))

@@ -48,7 +48,8 @@ func TestRun(t *testing.T) {
 			var read intoto.Statement
 			testutil.Must(t, protojson.Unmarshal(text, &read))
 			testutil.Must(t, read.Validate())
-			testutil.Check(t, "files", map[string]string{"sha256": "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"}, read.GetSubject()[0].GetDigest())
+			testutil.Check(t, "files", map[string]string{"sha256": "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"},
+				read.GetSubject()[0].GetDigest())
 			predicate, err := protojson.Marshal(read.GetPredicate())
 			testutil.Must(t, err)
 			var about provenance.Provenance

@@ -98,7 +98,9 @@ func describe(info *debug.BuildInfo, about subject) *spdx.Document {
 		// Only has to be unique, and is for what is unique.
 		DocumentNamespace: "https://spdx.org/spdxdocs/" + about.file + "-" + about.sha256,
 		CreationInfo: &spdx.CreationInfo{
-			Created: about.created.UTC().Format(time.RFC3339), Creators: []common.Creator{{CreatorType: "Tool", Creator: "sa-controller-manager-sbom"}},
+			Created: about.created.UTC().Format(time.RFC3339), Creators: []common.Creator{
+				{CreatorType: "Tool", Creator: "sa-controller-manager-sbom"},
+			},
 		},
 		Packages: packages, Relationships: relationships,
 	}

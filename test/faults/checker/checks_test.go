@@ -31,19 +31,32 @@ func TestJudgeWrites(t *testing.T) {
 		journal []faultproxy.Request
 		want    int
 	}{
-		"InTime":        {journal: []faultproxy.Request{at(0, renewal), at(2.9, write)}},
-		"Late":          {journal: []faultproxy.Request{at(0, renewal), at(3.4, write)}, want: 1},
-		"RenewalUnseen": {reason: "the process never had the answer", journal: []faultproxy.Request{at(0, renewal), at(2, lost), at(4.5, write)}, want: 1},
+		"InTime": {journal: []faultproxy.Request{at(0, renewal), at(2.9, write)}},
+		"Late":   {journal: []faultproxy.Request{at(0, renewal), at(3.4, write)}, want: 1},
+		"RenewalUnseen": {
+			reason: "the process never had the answer", journal: []faultproxy.Request{at(0, renewal), at(2, lost), at(4.5, write)}, want: 1,
+		},
 		"PatchAtAPause": {reason: "its precondition held", journal: []faultproxy.Request{at(0, renewal), at(8.05, write)}, want: 1},
-		"AfterAPause":   {reason: "it asked afterwards", journal: []faultproxy.Request{at(0, renewal), at(8.6, leaders("create", "configmaps", "shop", ""))}, want: 1},
-		"NeverLed":      {journal: []faultproxy.Request{at(0, write)}, want: 1},
+		"AfterAPause": {
+			reason: "it asked afterwards", journal: []faultproxy.Request{at(0, renewal), at(8.6, leaders("create", "configmaps", "shop", ""))},
+			want: 1,
+		},
+		"NeverLed": {journal: []faultproxy.Request{at(0, write)}, want: 1},
 
-		"Account":          {reason: "nobody waits for it", journal: []faultproxy.Request{at(0, leaders("create", "serviceaccounts", "shop", ""))}, want: 1},
-		"Reference":        {journal: []faultproxy.Request{at(0, leaders("patch", "serviceaccounts", "pods", "default"))}, want: 1},
-		"Mutating":         {journal: []faultproxy.Request{at(0, leaders("update", "mutatingwebhookconfigurations", "", workload.ConfigurationName))}, want: 1},
-		"Validating":       {journal: []faultproxy.Request{at(0, leaders("create", "validatingwebhookconfigurations", "", ""))}, want: 1},
-		"RootCA":           {journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", workload.RootCAConfigMap))}, want: 1},
-		"StateOfRootCA":    {journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", "sa-controller-manager-root-ca"))}, want: 1},
+		"Account": {
+			reason: "nobody waits for it", journal: []faultproxy.Request{at(0, leaders("create", "serviceaccounts", "shop", ""))}, want: 1,
+		},
+		"Reference": {journal: []faultproxy.Request{at(0, leaders("patch", "serviceaccounts", "pods", "default"))}, want: 1},
+		"Mutating": {
+			journal: []faultproxy.Request{at(0, leaders("update", "mutatingwebhookconfigurations", "", workload.ConfigurationName))}, want: 1,
+		},
+		"Validating": {journal: []faultproxy.Request{at(0, leaders("create", "validatingwebhookconfigurations", "", ""))}, want: 1},
+		"RootCA": {
+			journal: []faultproxy.Request{at(0, leaders("update", "configmaps", "kube-system", workload.RootCAConfigMap))}, want: 1,
+		},
+		"StateOfRootCA": {
+			journal: []faultproxy.Request{at(0, leaders("update", "secrets", "kube-system", "sa-controller-manager-root-ca"))}, want: 1,
+		},
 		"ConfigMap":        {journal: []faultproxy.Request{at(0, leaders("create", "configmaps", "kube-system", ""))}, want: 1},
 		"TokenOfTheSystem": {journal: []faultproxy.Request{at(0, leaders("patch", "secrets", "kube-system", "default-token-abcde"))}, want: 1},
 	}
@@ -72,28 +85,46 @@ func TestJudgeCall(t *testing.T) {
 		// whileStarved: it may be the fault of other programs.
 		whileStarved bool
 	}{
-		"Admitted":  {call: workload.Call{Begun: second(0), Ended: second(1)}},
-		"Refused":   {call: workload.Call{Begun: second(0), Ended: second(1), Err: refused}, want: true},
-		"Bare":      {call: workload.Call{Begun: second(0), Ended: second(1), Lacks: bare}, want: true},
-		"Excused":   {call: workload.Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}},
-		"LongAfter": {call: workload.Call{Begun: second(14), Ended: second(15), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true},
-		"BareWhileRefused": {
-			reason: "nobody has taken the webhook out",
-			call:   workload.Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
+		"Admitted": {call: workload.Call{Begun: second(0), Ended: second(1)}},
+		"Refused":  {call: workload.Call{Begun: second(0), Ended: second(1), Err: refused}, want: true},
+		"Bare":     {call: workload.Call{Begun: second(0), Ended: second(1), Lacks: bare}, want: true},
+		"Excused": {
+			call:    workload.Call{Begun: second(5), Ended: second(6), Err: refused},
+			excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}},
 		},
-		"NotFresh": {call: workload.Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}, want: true},
+		"LongAfter": {
+			call:    workload.Call{Begun: second(14), Ended: second(15), Err: refused},
+			excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
+		},
+		"BareWhileRefused": {
+			reason:  "nobody has taken the webhook out",
+			call:    workload.Call{Begun: second(5), Ended: second(6), Lacks: bare},
+			excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
+		},
+		"NotFresh": {
+			call:    workload.Call{Begun: second(5), Ended: second(6), Err: refused},
+			excuses: []Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}, want: true,
+		},
 		"Starved": {
 			reason: "that is not for sure", want: true, whileStarved: true,
-			call: workload.Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Starved}},
+			call: workload.Call{Begun: second(5), Ended: second(6), Err: refused}, excuses: []Interval{
+				{From: second(4), To: second(5), Excuse: Starved},
+			},
 		},
-		"UnwantedAndAdmitted":  {call: workload.Call{Begun: second(0), Ended: second(1), Unwanted: true}, want: true},
-		"UnwantedWhileRefused": {reason: "nothing else may let it in", call: workload.Call{Begun: second(5), Ended: second(6), Unwanted: true}, excuses: []Interval{{From: second(4), Excuse: Refused}}, want: true},
+		"UnwantedAndAdmitted": {call: workload.Call{Begun: second(0), Ended: second(1), Unwanted: true}, want: true},
+		"UnwantedWhileRefused": {
+			reason: "nothing else may let it in", call: workload.Call{Begun: second(5), Ended: second(6), Unwanted: true},
+			excuses: []Interval{{From: second(4), Excuse: Refused}}, want: true,
+		},
 		"CrowdedLongBefore": {
-			call: workload.Call{Begun: second(14), Ended: second(15), Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Starved}}, want: true,
+			call: workload.Call{Begun: second(14), Ended: second(15),
+				Err: refused}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Starved}}, want: true,
 		},
 		"BareInACrowd": {
 			reason: "it was admitted", want: true,
-			call: workload.Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{{From: second(4), To: second(5), Excuse: Starved}},
+			call: workload.Call{Begun: second(5), Ended: second(6), Lacks: bare}, excuses: []Interval{
+				{From: second(4), To: second(5), Excuse: Starved},
+			},
 		},
 	}
 	for name, tc := range cases {

@@ -30,7 +30,8 @@ const onItsWay = 500 * time.Millisecond
 // well, as the process itself has to. resumed is when the process went on after a pause: no
 // process can tell that it will be stopped. What it creates then is what the next leader would
 // create, or collapses; everything else has a precondition, and is not excused if that held.
-func JudgeWrites(journal []faultproxy.Request, deadline time.Duration, asked func(namespace string) bool, resumed []time.Time) (writes int, found []Violation) {
+func JudgeWrites(journal []faultproxy.Request, deadline time.Duration, asked func(namespace string) bool,
+	resumed []time.Time) (writes int, found []Violation) {
 	var renewed time.Time
 	for _, r := range journal {
 		if r.Resource == "leases" && r.Name == workload.LeaseName || r.Resource == "leases" && r.Verb == "create" {
@@ -43,8 +44,10 @@ func JudgeWrites(journal []faultproxy.Request, deadline time.Duration, asked fun
 			continue
 		}
 		writes++
-		if late := r.Began.Sub(renewed.Add(deadline + transit)); late > 0 && r.Served/100 == 2 && !(r.Verb == "create" && justAfter(r.Began, resumed)) {
-			found = append(found, Violated(9, "%s began %s after the renew deadline, and kube-apiserver took it", describe(r), lateness(renewed, late)))
+		if late := r.Began.Sub(renewed.Add(deadline + transit)); late > 0 && r.Served/100 == 2 &&
+			!(r.Verb == "create" && justAfter(r.Began, resumed)) {
+			found = append(found,
+				Violated(9, "%s began %s after the renew deadline, and kube-apiserver took it", describe(r), lateness(renewed, late)))
 		}
 	}
 	return writes, found

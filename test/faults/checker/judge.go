@@ -34,7 +34,10 @@ type Snapshot struct {
 // but for what kube-apiserver itself has to say about tokens. verify says what is wrong
 // with a token's signature.
 func Judge(now Snapshot, model workload.Model, mode workload.Mode, rootCA string, verify func(token string) error) []Violation {
-	j := &judge{now: now, model: model, own: mode.OwnSecrets(), rootCA: rootCA, verify: verify, made: map[types.UID][]string{}, unreferenced: map[types.UID][]string{}}
+	j := &judge{
+		now: now, model: model, own: mode.OwnSecrets(), rootCA: rootCA, verify: verify, made: map[types.UID][]string{},
+		unreferenced: map[types.UID][]string{},
+	}
 	for _, secret := range Sorted(now.Secrets) {
 		_, reissued := secret.Annotations[workload.ReplacesLabel]
 		switch {
@@ -124,7 +127,8 @@ func (j *judge) account(account *corev1.ServiceAccount) {
 		j.add(3, "account %s references %d auto-created Secrets, want %d: %q", what, len(made), j.own, made)
 	}
 	if left := j.unreferenced[account.UID]; len(left) > mostUnreferenced {
-		j.add(3, "account %s has %d auto-created Secrets that it does not reference, want at most %d: %q", what, len(left), mostUnreferenced, left)
+		j.add(3, "account %s has %d auto-created Secrets that it does not reference, want at most %d: %q", what, len(left),
+			mostUnreferenced, left)
 	}
 }
 
@@ -145,7 +149,8 @@ func (j *judge) token(secret *corev1.Secret) {
 	}
 	token := string(secret.Data[corev1.ServiceAccountTokenKey])
 	if workload.Owner(secret) != account.UID || token == "" ||
-		string(secret.Data[corev1.ServiceAccountRootCAKey]) != j.rootCA || string(secret.Data[corev1.ServiceAccountNamespaceKey]) != secret.Namespace {
+		string(secret.Data[corev1.ServiceAccountRootCAKey]) != j.rootCA ||
+		string(secret.Data[corev1.ServiceAccountNamespaceKey]) != secret.Namespace {
 		j.add(1, "token Secret %s is not filled for account %s as it is now", what, name)
 		if token == "" {
 			return
@@ -188,7 +193,8 @@ func (j *judge) users(namespace *workload.Namespace) {
 // stale cache had it filled for the previous account of the name.
 func (j *judge) filledForTheDead(want *workload.TokenSecret) bool {
 	return slices.ContainsFunc(j.now.Held[want.UID], func(held types.UID) bool {
-		return held != "" && !slices.ContainsFunc(Sorted(j.now.Accounts), func(account *corev1.ServiceAccount) bool { return account.UID == held })
+		return held != "" &&
+			!slices.ContainsFunc(Sorted(j.now.Accounts), func(account *corev1.ServiceAccount) bool { return account.UID == held })
 	})
 }
 

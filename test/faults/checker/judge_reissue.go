@@ -36,7 +36,8 @@ func JudgeReissue(now Snapshot, model workload.Model, retired func(token string)
 		successors := replacing[Key(secret.Namespace, fmt.Sprintf("%s/%s", secret.Name, secret.UID))]
 		isRetired := retired(string(secret.Data[corev1.ServiceAccountTokenKey]))
 		if len(successors) > 1 || isRetired && len(successors) == 0 {
-			found = append(found, Violated(3, "token Secret %s/%s (key retired: %t) has %d successors: %q", secret.Namespace, secret.Name, isRetired, len(successors), successors))
+			found = append(found, Violated(3, "token Secret %s/%s (key retired: %t) has %d successors: %q", secret.Namespace, secret.Name, isRetired,
+				len(successors), successors))
 		}
 	}
 	for _, account := range Sorted(now.Accounts) {
@@ -49,7 +50,8 @@ func JudgeReissue(now Snapshot, model workload.Model, retired func(token string)
 		}
 		first := now.Secrets[Key(account.Namespace, account.Secrets[at].Name)]
 		if retired(string(first.Data[corev1.ServiceAccountTokenKey])) {
-			found = append(found, Violated(3, "account %s/%s references %s first, whose key is retired", account.Namespace, account.Name, first.Name))
+			found = append(found, Violated(3, "account %s/%s references %s first, whose key is retired", account.Namespace, account.Name,
+				first.Name))
 		}
 	}
 	return found

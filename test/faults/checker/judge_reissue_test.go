@@ -40,10 +40,13 @@ func TestJudgeReissue(t *testing.T) {
 	}{
 		"NothingRotated": {secrets: []*corev1.Secret{secret("a", active, "")}, references: []string{"a"}},
 
-		"NotReplaced":   {secrets: []*corev1.Secret{secret("a", former, "")}, references: []string{"a"}, want: 2},
-		"NotLed":        {secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a")}, references: []string{"a"}, want: 1},
-		"LedSecond":     {secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a")}, references: []string{"a", "b"}, want: 1},
-		"ReplacedByTwo": {secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a"), secret("c", active, "a")}, references: []string{"b", "a"}, want: 1},
+		"NotReplaced": {secrets: []*corev1.Secret{secret("a", former, "")}, references: []string{"a"}, want: 2},
+		"NotLed":      {secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a")}, references: []string{"a"}, want: 1},
+		"LedSecond":   {secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a")}, references: []string{"a", "b"}, want: 1},
+		"ReplacedByTwo": {
+			secrets: []*corev1.Secret{secret("a", former, ""), secret("b", active, "a"), secret("c", active, "a")}, references: []string{"b", "a"},
+			want: 1,
+		},
 		"AnotherUID": {
 			reason: "what was replaced is another one of that name",
 			secrets: []*corev1.Secret{secret("a", former, ""), func() *corev1.Secret {

@@ -19,7 +19,9 @@ import (
 // settled is a small world in which all is well, with what must be there.
 func settled() (Snapshot, workload.Model) {
 	now := Snapshot{
-		Namespaces: []corev1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}}},
+		Namespaces: []corev1.Namespace{
+			{ObjectMeta: metav1.ObjectMeta{Name: "shop"}, Status: corev1.NamespaceStatus{Phase: corev1.NamespaceActive}},
+		},
 		Accounts:   map[types.NamespacedName]*corev1.ServiceAccount{},
 		Secrets:    map[types.NamespacedName]*corev1.Secret{},
 		ConfigMaps: map[types.NamespacedName]*corev1.ConfigMap{},
@@ -40,7 +42,9 @@ func settled() (Snapshot, workload.Model) {
 	mine.UID, mine.Data["extra"] = "mine-uid", []byte("extra")
 	now.Secrets[Key("shop", "mine")] = mine
 	now.ConfigMaps[Key("shop", workload.RootCAConfigMap)] = &corev1.ConfigMap{Data: map[string]string{"ca.crt": "CA"}}
-	now.ConfigMaps[Key("shop", "else")] = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{UID: "else-uid"}, Data: map[string]string{"value": "v"}}
+	now.ConfigMaps[Key("shop", "else")] = &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{UID: "else-uid"}, Data: map[string]string{"value": "v"},
+	}
 
 	n := workload.NewNamespace("shop")
 	n.Accounts["cart"] = &workload.Account{UID: cart.UID, Foreign: []string{"first", "second"}, Note: "note"}
@@ -226,7 +230,8 @@ func TestJudgeManual(t *testing.T) {
 		}
 	}
 	for _, account := range now.Accounts {
-		account.Secrets = slices.DeleteFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return workload.IsOwnName(account.Name, ref.Name) })
+		account.Secrets = slices.DeleteFunc(account.Secrets,
+			func(ref corev1.ObjectReference) bool { return workload.IsOwnName(account.Name, ref.Name) })
 	}
 	if found := Judge(now, model, workload.Manual, "CA", good); len(found) > 0 {
 		t.Errorf("accounts without Secrets of their own: %v", found)

@@ -14,9 +14,11 @@ func TestExceeds(t *testing.T) {
 		race   bool
 		want   bool
 	}{
-		"Busy":          {sample: Sample{Goroutines: baseGoroutines + 400*perRequest, InFlight: 400, RssAnon: 40 << 10}},
-		"Leaking":       {sample: Sample{Goroutines: baseGoroutines + 10*perRequest + 1, InFlight: 10, RssAnon: 40 << 10}, want: true},
-		"LeakingAlone":  {reason: "no broken clients come to a race-enabled build", sample: Sample{Goroutines: restGoroutines + 1}, race: true, want: true},
+		"Busy":    {sample: Sample{Goroutines: baseGoroutines + 400*perRequest, InFlight: 400, RssAnon: 40 << 10}},
+		"Leaking": {sample: Sample{Goroutines: baseGoroutines + 10*perRequest + 1, InFlight: 10, RssAnon: 40 << 10}, want: true},
+		"LeakingAlone": {
+			reason: "no broken clients come to a race-enabled build", sample: Sample{Goroutines: restGoroutines + 1}, race: true, want: true,
+		},
 		"Fat":           {sample: Sample{Goroutines: 100, RssAnon: 95 << 10}, want: true},
 		"SecretsAtRest": {reason: "they are in what it had then", sample: Sample{Goroutines: 100, RssAnon: 95 << 10, Secrets: 1000}, want: true},
 	}

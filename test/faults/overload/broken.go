@@ -169,7 +169,8 @@ func notJSON(ctx context.Context, address string, v *visit) error {
 	}
 	defer func() { _ = conn.Close() }() // the server may have done so
 	body := strings.Repeat(`{"a":[`, 1000)
-	if _, err := fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		len(body), body); err != nil {
 		return err
 	}
 	code := statusFrom(conn)
@@ -211,7 +212,8 @@ func hugeBody(ctx context.Context, address string, v *visit) error {
 // pour sends a request with a huge body, in chunks, and returns how much of it was taken.
 func pour(conn net.Conn) (taken int, err error) {
 	const piece = 16 << 10
-	if _, err := io.WriteString(conn, "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nTransfer-Encoding: "+
+		"chunked\r\n\r\n"); err != nil {
 		return 0, err
 	}
 	chunk := fmt.Appendf(nil, "%x\r\n%s\r\n", piece, make([]byte, piece))

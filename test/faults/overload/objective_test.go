@@ -23,10 +23,14 @@ func TestJudgeTimes(t *testing.T) {
 		found  int
 		unsure bool
 	}{
-		"one is slow":              {reason: "of a hundred none may be", took: append(slices.Clone(quick), slowest+time.Millisecond), found: 1},
-		"nobody was answered":      {reason: "that is slow", found: 1},
-		"slow beside others":       {reason: "nobody knows whose fault it is", took: []time.Duration{slowest + time.Millisecond}, others: 0.5, unsure: true},
-		"slow where others may be": {reason: "it was said that nobody can know", took: []time.Duration{slowest + time.Millisecond}, busy: true, unsure: true},
+		"one is slow":         {reason: "of a hundred none may be", took: append(slices.Clone(quick), slowest+time.Millisecond), found: 1},
+		"nobody was answered": {reason: "that is slow", found: 1},
+		"slow beside others": {
+			reason: "nobody knows whose fault it is", took: []time.Duration{slowest + time.Millisecond}, others: 0.5, unsure: true,
+		},
+		"slow where others may be": {
+			reason: "it was said that nobody can know", took: []time.Duration{slowest + time.Millisecond}, busy: true, unsure: true,
+		},
 		"slow beside next to none": {took: []time.Duration{slowest + time.Millisecond}, others: 0.1, found: 1},
 	}
 	for name, tc := range cases {

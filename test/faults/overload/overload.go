@@ -161,7 +161,8 @@ func (l Result) AddTo(outcome *checker.Outcome, unsure error) error {
 // String is for the summary of a run.
 func (l Result) String() string {
 	tried, struck := l.calls()
-	return fmt.Sprintf("%d of %d broken calls of %d clients came as far as their attack, then %d silent connections; other programs took %.0f %% of the machine",
+	return fmt.Sprintf("%d of %d broken calls of %d clients came as far as their attack, then %d silent connections; "+
+		"other programs took %.0f %% of the machine",
 		struck, tried, brokenClients, l.open, 100*l.others)
 }
 

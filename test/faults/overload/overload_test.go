@@ -36,13 +36,17 @@ func TestTally(t *testing.T) {
 		found  int
 		unsure bool
 	}{
-		"well":     {visits: slices.Repeat([]visit{{struck: true}}, fewestStruck), open: fewestSilent},
-		"too few":  {visits: []visit{{struck: true}, {}}, open: fewestSilent, want: "one came as far as its attack 1 times in 2, want 5 at least; at last: refused"},
+		"well": {visits: slices.Repeat([]visit{{struck: true}}, fewestStruck), open: fewestSilent},
+		"too few": {
+			visits: []visit{{struck: true}, {}}, open: fewestSilent,
+			want: "one came as far as its attack 1 times in 2, want 5 at least; at last: refused",
+		},
 		"no flood": {visits: slices.Repeat([]visit{{struck: true}}, fewestStruck), open: 3, want: "3 connections said nothing"},
 		"broken, and too few": {
 			reason: "what was found is known, and one line for each promise is enough",
-			visits: slices.Repeat([]visit{{broken: []checker.Violation{checker.Violated(7, "garbage was taken"), checker.Violated(8, "much was taken")}}}, 2),
-			found:  2,
+			visits: slices.Repeat([]visit{{broken: []checker.Violation{checker.Violated(7, "garbage was taken"),
+				checker.Violated(8, "much was taken")}}}, 2),
+			found: 2,
 		},
 		"too few, beside others": {reason: "the machine was theirs", others: 0.5, unsure: true},
 	}
@@ -145,7 +149,8 @@ func takeAll(listener net.Listener) {
 	_, _ = io.Copy(io.Discard, conn) // its end is that of the client
 }
 
-func checkVisit(ctx context.Context, t *testing.T, come func(context.Context, string, *visit) error, address string, struck bool, promises []int) {
+func checkVisit(ctx context.Context, t *testing.T, come func(context.Context, string, *visit) error, address string, struck bool,
+	promises []int) {
 	t.Helper()
 	var v visit
 	err := come(ctx, address, &v)

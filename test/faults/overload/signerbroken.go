@@ -94,7 +94,8 @@ func speakTo(ctx context.Context, socket string) (*h2client, error) {
 // signHeader begins a call of Sign.
 func signHeader(further ...hpack.HeaderField) []hpack.HeaderField {
 	return append([]hpack.HeaderField{
-		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: signMethod}, {Name: ":authority", Value: "localhost"},
+		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: signMethod}, {Name: ":authority",
+			Value: "localhost"},
 		{Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
 	}, further...)
 }

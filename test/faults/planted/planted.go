@@ -160,7 +160,8 @@ func (p Plant) Build(ctx context.Context, root, dir string) (devcluster.Binary, 
 		return devcluster.Binary{}, fmt.Errorf("write the overlay: %w", err)
 	}
 	binary := filepath.Join(dir, "sa-controller-manager")
-	build := exec.CommandContext(ctx, "nice", "-n", "19", "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-overlay="+overlayFile, "-o", binary, "./cmd/sa-controller-manager")
+	build := exec.CommandContext(ctx, "nice", "-n", "19", "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-overlay="+overlayFile, "-o",
+		binary, "./cmd/sa-controller-manager")
 	build.Dir = root
 	if output, err := build.CombinedOutput(); err != nil {
 		return devcluster.Binary{}, fmt.Errorf("build plant %q: %w\n%s", p.Name, err, output)

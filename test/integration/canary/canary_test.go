@@ -23,7 +23,8 @@ import (
 // TestCanaryFinds shows that the check at the end of the run can fail.
 func TestCanaryFinds(t *testing.T) {
 	t.Parallel()
-	token := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"x"}`)) + "." + strings.Repeat("p", 100) + "." + strings.Repeat("s", 100)
+	token := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"RS256","kid":"x"}`)) + "." + strings.Repeat("p", 100) + "." +
+		strings.Repeat("s", 100)
 	key := "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIKOzabcdefghijklmnopqrstuvwxyz\n-----END EC PRIVATE KEY-----\n"
 	whole, number := testkeys.P256(), privateNumber(t, testkeys.P256())
 	rsaKey := testkeys.RSA2048()
@@ -39,11 +40,15 @@ func TestCanaryFinds(t *testing.T) {
 		"Dumped":    {reason: "protobuf at -v=10", text: hex.Dump([]byte("\x12\x05" + token)), want: true},
 		"Header":    {reason: "a token that was not recorded", text: "token=" + strings.Split(token, ".")[0], want: true},
 		"Signature": {text: "sig=" + strings.Repeat("s", 100), want: true},
-		"Cut":       {reason: "half a signature makes the other half easier to guess", text: "sig=" + token[len(token)-80:len(token)-40] + "...", want: true},
+		"Cut": {
+			reason: "half a signature makes the other half easier to guess", text: "sig=" + token[len(token)-80:len(token)-40] + "...", want: true,
+		},
 		"KeyLine":   {text: "found MHcCAQEEIKOzabcdefghijklmnopqrstuvwxyz", want: true},
 		"Payload":   {reason: "the claims alone", text: "claims=" + strings.Repeat("p", 100), want: true},
 		"PEMInJSON": {reason: "a Secret's data", text: `"ca.key":"` + base64.StdEncoding.EncodeToString(encoded) + `"`, want: true},
-		"DER":       {reason: "in base64 that begins elsewhere", text: "x" + base64.StdEncoding.EncodeToString(append([]byte("xx"), der.Bytes...)), want: true},
+		"DER": {
+			reason: "in base64 that begins elsewhere", text: "x" + base64.StdEncoding.EncodeToString(append([]byte("xx"), der.Bytes...)), want: true,
+		},
 		"JWK":       {text: `"d":"` + base64.RawURLEncoding.EncodeToString(number) + `"`, want: true},
 		"Hex":       {text: hex.EncodeToString(number), want: true},
 		"Decimal":   {reason: "%v of a key", text: fmt.Sprintf("D:%v", new(big.Int).SetBytes(number)), want: true},

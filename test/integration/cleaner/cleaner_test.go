@@ -139,7 +139,8 @@ func testLifeOfAToken(t *testing.T, c *testcluster.ControlPlane) {
 	account := c.GetAccount(t, namespace, "app")
 	secret := c.GetSecret(t, namespace, "token")
 	setLabels := func(marked, used string) {
-		c.PatchSecret(t, namespace, "token", fmt.Sprintf(`{"metadata":{"labels":{%q:%s,%q:%s}}}`, testcluster.InvalidSinceLabel, marked, testcluster.LastUsedLabel, used))
+		c.PatchSecret(t, namespace, "token",
+			fmt.Sprintf(`{"metadata":{"labels":{%q:%s,%q:%s}}}`, testcluster.InvalidSinceLabel, marked, testcluster.LastUsedLabel, used))
 	}
 
 	cleaner(t, c).Shutdown(t)

@@ -50,7 +50,10 @@ func auditor(t *testing.T, c *testcluster.ControlPlane, name string, without ...
 	rules := []rbacv1.PolicyRule{
 		rule("", "secrets", "list"), rule("", "serviceaccounts", "list"), rule("", "pods", "list"),
 		rule("authorization.k8s.io", "subjectaccessreviews", "create"),
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"kube-apiserver-legacy-service-account-token-tracking"}, Verbs: []string{"get"}},
+		{
+			APIGroups: []string{""}, Resources: []string{"configmaps"},
+			ResourceNames: []string{"kube-apiserver-legacy-service-account-token-tracking"}, Verbs: []string{"get"},
+		},
 		{NonResourceURLs: []string{"/openid/v1/jwks"}, Verbs: []string{"get"}},
 	}
 	var granted []rbacv1.PolicyRule
@@ -81,7 +84,8 @@ func auditWorld(t *testing.T, c *testcluster.ControlPlane) (namespace string) {
 	fill(t, c, active, account("admin", rule("*", "*", "*")), "admin-token")
 	fill(t, c, active, account("getter", rule("", "secrets", "get")), "getter-token")
 	fill(t, c, active, account("watcher", rule("*", "*", "watch")), "watcher-token")
-	fill(t, c, active, account("local", rule("", "configmaps", "*")), "local-token", testcluster.WithLabel("kubernetes.io/legacy-token-invalid-since", "2026-01-01"))
+	fill(t, c, active, account("local", rule("", "configmaps", "*")), "local-token",
+		testcluster.WithLabel("kubernetes.io/legacy-token-invalid-since", "2026-01-01"))
 	fill(t, c, retired, account("old"), "old-token", testcluster.WithLabel("kubernetes.io/legacy-token-last-used", "2020-01-01"))
 	fill(t, c, unknown, account("lost"), "lost-token")
 	fill(t, c, active, account("gone"), "gone-token")
@@ -91,7 +95,8 @@ func auditWorld(t *testing.T, c *testcluster.ControlPlane) (namespace string) {
 	}
 	t.Cleanup(func() {
 		zero := int64(0)
-		if err := c.API.CoreV1().Pods(namespace).DeleteCollection(testcluster.CleanupContext(t), metav1.DeleteOptions{GracePeriodSeconds: &zero}, metav1.ListOptions{}); err != nil {
+		if err := c.API.CoreV1().Pods(namespace).DeleteCollection(testcluster.CleanupContext(t), metav1.DeleteOptions{GracePeriodSeconds: &zero},
+			metav1.ListOptions{}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -132,14 +137,16 @@ func TestAudit(t *testing.T) {
 	// Without keys kube-apiserver's count, and it has both.
 	table := testcluster.Run(t, "", append(audit, "--sort-by=findings")...).ExpectCode(t, 0)
 	lines := strings.Split(table.Stdout, "\n")
-	if !strings.Contains(lines[1], "admin-token") || strings.Count(table.Stdout, "published") != 7 || strings.Count(table.Stdout, "unknown ") != 1 {
+	if !strings.Contains(lines[1], "admin-token") || strings.Count(table.Stdout, "published") != 7 ||
+		strings.Count(table.Stdout, "unknown ") != 1 {
 		t.Errorf("the table begins with %q:\n%s", lines[1], table.Stdout)
 	}
 	t.Logf("\n%s", testcluster.Run(t, "", append(append(audit, keys...), "-o=wide")...).Stdout)
 	for fail, code := range map[string]int{"cluster-admin": 2, "unknown-key,orphan": 2, "bad-token": 0, "any": 2, "retired-key": 0} {
 		testcluster.Run(t, "", append(audit, "--fail-on="+fail)...).ExpectCode(t, code)
 	}
-	testcluster.Run(t, "", append(audit, "--finding=orphan", "--fail-on=cluster-admin")...).ExpectCode(t, 0).ExpectTexts(t, "gone-token", "8 token Secrets, 1 shown; findings: orphan 1,")
+	testcluster.Run(t, "", append(audit, "--finding=orphan", "--fail-on=cluster-admin")...).ExpectCode(t, 0).ExpectTexts(t, "gone-token",
+		"8 token Secrets, 1 shown; findings: orphan 1,")
 }
 
 // TestAuditSaysWhichPermissionIsMissing, and goes without what it need not have.
@@ -167,6 +174,7 @@ func TestAuditSaysWhichPermissionIsMissing(t *testing.T) {
 			removed = "subjectaccessreviews"
 		}
 		kubeconfig := auditor(t, c, name, removed)
-		testcluster.Run(t, "", append([]string{"tokens", "audit", "--kubeconfig=" + kubeconfig, "-n", namespace}, tc.flags...)...).ExpectCode(t, tc.code).ExpectTexts(t, tc.texts...)
+		testcluster.Run(t, "", append([]string{"tokens", "audit", "--kubeconfig=" + kubeconfig, "-n", namespace}, tc.flags...)...).ExpectCode(t,
+			tc.code).ExpectTexts(t, tc.texts...)
 	}
 }

@@ -73,11 +73,13 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 
 	cluster := []string{"--check=cluster", "--kubeconfig=" + c.Kubeconfig()}
 	testcluster.Run(t, "", append(jwks, cluster...)...).ExpectCode(t, 0)
-	testcluster.Run(t, "", append([]string{"keys", "jwks", keys[0]}, cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "extra", "it is no key of the ring")
+	testcluster.Run(t, "", append([]string{"keys", "jwks", keys[0]}, cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "extra",
+		"it is no key of the ring")
 	unknownKey := filepath.Join(t.TempDir(), "unknown.key")
 	testutil.Must(t, devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA))
 	testcluster.Leaks.AddKeyFile(t, unknownKey)
-	testcluster.Run(t, "", append(append(jwks, "--service-account-key-file="+unknownKey), cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "missing", "it is not published")
+	testcluster.Run(t, "", append(append(jwks, "--service-account-key-file="+unknownKey), cluster...)...).ExpectCode(t, 2).ExpectTexts(t,
+		"missing", "it is not published")
 }
 
 // issuer signs as kube-controller-manager would with kube-apiserver's RSA key.
@@ -91,12 +93,14 @@ func issuer(t *testing.T, keyFile string) *tokens.Issuer {
 }
 
 // fill makes a token Secret of the account with its token.
-func fill(t *testing.T, c *testcluster.ControlPlane, issuer *tokens.Issuer, account *corev1.ServiceAccount, name string, changes ...testcluster.SecretOption) *corev1.Secret {
+func fill(t *testing.T, c *testcluster.ControlPlane, issuer *tokens.Issuer, account *corev1.ServiceAccount, name string,
+	changes ...testcluster.SecretOption) *corev1.Secret {
 	t.Helper()
 	token, err := issuer.Legacy(t.Context(), tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)}, name)
 	testutil.Must(t, err)
 	testcluster.Leaks.AddTokens([]string{token})
-	changes = append([]testcluster.SecretOption{testcluster.WithUID(account.UID), testcluster.WithData("token", token), testcluster.WithData("namespace", account.Namespace)}, changes...)
+	changes = append([]testcluster.SecretOption{testcluster.WithUID(account.UID), testcluster.WithData("token", token),
+		testcluster.WithData("namespace", account.Namespace)}, changes...)
 	return c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, name, account.Name, changes...))
 }
 
@@ -116,14 +120,16 @@ func inspectsAsKubeAPIServerReads(t *testing.T, c *testcluster.ControlPlane, tok
 	t.Helper()
 	header, rest, _ := strings.Cut(token, ".")
 	for name, spelling := range map[string]string{
-		"spare bits":               token[:len(token)-1] + string(token[len(token)-1]+1), // of an RSA signature's 342 digits the last one is A, Q, g or w
+		// of an RSA signature's 342 digits the last one is A, Q, g or w
+		"spare bits":               token[:len(token)-1] + string(token[len(token)-1]+1),
 		"tab in the header":        token[:3] + "\t" + token[3:],
 		"line feed in the payload": header + ".\n" + rest,
 	} {
 		if status, err := c.Review(t.Context(), spelling); err != nil || !status.Authenticated {
 			t.Errorf("%s: kube-apiserver refuses it: %v, %s", name, err, status.Error)
 		}
-		testcluster.Run(t, spelling, "tokens", "inspect", key).ExpectCode(t, 0).ExpectTexts(t, "Verdict:       valid", "it is spelled otherwise than it was issued")
+		testcluster.Run(t, spelling, "tokens", "inspect", key).ExpectCode(t, 0).ExpectTexts(t, "Verdict:       valid",
+			"it is spelled otherwise than it was issued")
 	}
 	tabbed := header + ".\t" + rest
 	c.AwaitRefused(t, []byte(tabbed))
@@ -149,12 +155,16 @@ func TestInspect(t *testing.T) {
 		_, err := c.Review(t.Context(), legacy)
 		return err
 	})
-	testcluster.Run(t, legacy, cluster...).ExpectCode(t, 0).ExpectTexts(t, "legacy, of a token Secret", "Secret:        robot-token", user, "Opens API:     yes", "published, of kube-apiserver's /openid/v1/jwks")
-	testcluster.Run(t, "Bearer "+bound+"\n", cluster...).ExpectCode(t, 0).ExpectTexts(t, "bound, of a TokenRequest", "Expires:", "(in ", user, "Opens API:     yes")
+	testcluster.Run(t, legacy, cluster...).ExpectCode(t, 0).ExpectTexts(t, "legacy, of a token Secret", "Secret:        robot-token", user,
+		"Opens API:     yes", "published, of kube-apiserver's /openid/v1/jwks")
+	testcluster.Run(t, "Bearer "+bound+"\n", cluster...).ExpectCode(t, 0).ExpectTexts(t, "bound, of a TokenRequest", "Expires:", "(in ", user,
+		"Opens API:     yes")
 	testcluster.Run(t, foreign, cluster...).ExpectCode(t, 0).ExpectTexts(t, "Audiences:     vault", "Opens API:     no")
 	testcluster.Run(t, forged, cluster...).ExpectCode(t, 2).ExpectTexts(t, "has its key ID", "kube-apiserver refuses it")
-	testcluster.Run(t, bound, "tokens", "inspect", key, "--service-account-issuer="+c.Issuer()).ExpectCode(t, 0).ExpectTexts(t, "known, of --service-account-key-file=")
-	testcluster.Run(t, bound, "tokens", "inspect", key, "--service-account-issuer=https://other").ExpectCode(t, 2).ExpectTexts(t, "the issuer is another one than https://other")
+	testcluster.Run(t, bound, "tokens", "inspect", key, "--service-account-issuer="+c.Issuer()).ExpectCode(t, 0).ExpectTexts(t,
+		"known, of --service-account-key-file=")
+	testcluster.Run(t, bound, "tokens", "inspect", key, "--service-account-issuer=https://other").ExpectCode(t, 2).ExpectTexts(t,
+		"the issuer is another one than https://other")
 	testcluster.Run(t, bound, "tokens", "inspect").ExpectCode(t, 1).ExpectTexts(t, "there is no key to verify the signature with")
 
 	inspectsAsKubeAPIServerReads(t, c, bound, key)

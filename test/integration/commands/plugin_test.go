@@ -77,19 +77,39 @@ func TestPlugin(t *testing.T) {
 		texts     []string
 		without   string
 	}{
-		"audit":           {args: []string{"audit", inContext, "-n", namespace}, texts: []string{"robot-token", "1 token Secrets"}, without: "other-token"},
-		"as a user":       {args: []string{"audit", inContext, "--as", namespace, "-n", namespace}, code: 1, texts: []string{`User "` + namespace + `" cannot list resource`}},
-		"inspect":         {args: []string{"inspect", inContext, "--cluster"}, input: requestToken(t, c, robot), texts: []string{"Verdict:       valid", namespace + ":robot"}},
-		"doctor":          {args: []string{"doctor", inContext, "--only=references", "--grace=1s", "-o=json"}, texts: []string{`"kind": "DoctorReport"`}},
-		"jwks":            {args: []string{"jwks", inContext, key, "--check=cluster"}, code: 2, texts: []string{"same", "extra"}},
-		"version":         {args: []string{"--version"}, texts: []string{"kubectl sa-tokens version v"}},
-		"help":            {args: []string{"audit", "--help"}, texts: []string{"kubectl sa-tokens audit -", "--as-group", "-s, --server"}, without: "sa-controller-manager tokens"},
-		"unknown flag":    {args: []string{"audit", "--token=secret"}, code: 1, texts: []string{"unknown flag: --token", "See 'kubectl sa-tokens audit --help'"}},
+		"audit": {
+			args: []string{"audit", inContext, "-n", namespace}, texts: []string{"robot-token", "1 token Secrets"}, without: "other-token",
+		},
+		"as a user": {
+			args: []string{"audit", inContext, "--as", namespace, "-n", namespace}, code: 1,
+			texts: []string{`User "` + namespace + `" cannot list resource`},
+		},
+		"inspect": {
+			args: []string{"inspect", inContext, "--cluster"}, input: requestToken(t, c, robot),
+			texts: []string{"Verdict:       valid", namespace + ":robot"},
+		},
+		"doctor": {
+			args: []string{"doctor", inContext, "--only=references", "--grace=1s", "-o=json"}, texts: []string{`"kind": "DoctorReport"`},
+		},
+		"jwks":    {args: []string{"jwks", inContext, key, "--check=cluster"}, code: 2, texts: []string{"same", "extra"}},
+		"version": {args: []string{"--version"}, texts: []string{"kubectl sa-tokens version v"}},
+		"help": {
+			args: []string{"audit", "--help"}, texts: []string{"kubectl sa-tokens audit -", "--as-group", "-s, --server"},
+			without: "sa-controller-manager tokens",
+		},
+		"unknown flag": {
+			args: []string{"audit", "--token=secret"}, code: 1, texts: []string{"unknown flag: --token", "See 'kubectl sa-tokens audit --help'"},
+		},
 		"another command": {args: []string{"takeover"}, code: 1, texts: []string{`unknown command "takeover" for "kubectl sa-tokens"`}},
 		"unknown context": {args: []string{"audit", "--context=missing"}, code: 1, texts: []string{`context "missing" does not exist`}},
 		"away":            {args: []string{"audit"}, code: 1, texts: []string{"127.0.0.1:1: connect: connection refused"}},
-		"server":          {args: []string{"audit", "-s", "https://127.0.0.1:2"}, code: 1, texts: []string{"127.0.0.1:2: connect: connection refused"}},
-		"no cluster":      {args: []string{"audit"}, env: []string{"KUBECONFIG=" + filepath.Join(t.TempDir(), "none")}, code: 1, texts: []string{"there is no cluster", "--context"}},
+		"server": {
+			args: []string{"audit", "-s", "https://127.0.0.1:2"}, code: 1, texts: []string{"127.0.0.1:2: connect: connection refused"},
+		},
+		"no cluster": {
+			args: []string{"audit"}, env: []string{"KUBECONFIG=" + filepath.Join(t.TempDir(), "none")}, code: 1,
+			texts: []string{"there is no cluster", "--context"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

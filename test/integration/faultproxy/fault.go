@@ -144,7 +144,8 @@ func After(do func(Request) error) Fault {
 
 // status renders an answer as kube-apiserver would for a client that takes JSON.
 func status(request *http.Request, code int, reason metav1.StatusReason) *http.Response {
-	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Status","status":"Failure","code":%d,"reason":%q,"message":"injected fault"}`, code, reason)
+	body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Status","status":"Failure","code":%d,"reason":%q,"message":"injected fault"}`,
+		code, reason)
 	return &http.Response{
 		StatusCode:    code,
 		Proto:         "HTTP/1.1",

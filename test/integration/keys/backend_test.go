@@ -22,7 +22,8 @@ func TestRotateToASigner(t *testing.T) {
 	const id = "hsm/1:sa"
 	dir := t.TempDir()
 	foreign := signertest.ServeForeign(t, dir+"/hsm.sock", id, testkeys.P256())
-	sockets := "--service-account-key-sockets=" + testcluster.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  hsm: "+dir+"/hsm.sock\n"))
+	sockets := "--service-account-key-sockets=" +
+		testcluster.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  hsm: "+dir+"/hsm.sock\n"))
 	d := ringFile{path: filepath.Join(dir, "keys", "ring.json")}
 	testcluster.Run(t, "", "keys", "init", d.flag(), "--from-private-key-file="+newKey(t, devcluster.RSA)).ExpectCode(t, 0)
 

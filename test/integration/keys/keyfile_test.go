@@ -187,5 +187,6 @@ func TestIssuerIsLookedUp(t *testing.T) {
 	}()
 	c.AwaitLease(t, "issuer", func(holder string) bool { return holder != "" })
 	file.Replace(t, testcluster.ReadFile(t, testcluster.ECDSAKeyFile()))
-	c.AwaitEvent(t, testcluster.AboutObject("Lease", metav1.NamespaceSystem, "issuer", "SigningKeyActivated"), testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, testcluster.ECDSAKeyFile())))
+	c.AwaitEvent(t, testcluster.AboutObject("Lease", metav1.NamespaceSystem, "issuer", "SigningKeyActivated"),
+		testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, testcluster.ECDSAKeyFile())))
 }

@@ -25,7 +25,8 @@ func TestRotateByPolicy(t *testing.T) {
 	testcluster.Run(t, "", "keys", "init", d.flag(), "--algorithm=P-256").ExpectCode(t, 0)
 	testcluster.Run(t, "", "keys", "rotate", "pause", d.flag()).ExpectCode(t, 0)
 
-	c := startSigner(t, append(d.flags(), "--rotate-every=4s", "--cache-age=1s", "--hold-down=0s", "--longest-token-lifetime=5s", "--rotate-algorithm=RSA-2048")...)
+	c := startSigner(t, append(d.flags(), "--rotate-every=4s", "--cache-age=1s", "--hold-down=0s", "--longest-token-lifetime=5s",
+		"--rotate-algorithm=RSA-2048")...)
 	d.cluster = c.ControlPlane
 	awaitReadyDetail(t, c.manager, "[+]key-rotation ok: it is paused since")
 	first := d.must(t, "list").role(t, "active")
@@ -68,7 +69,8 @@ func TestRotateByPolicy(t *testing.T) {
 		d.watchCanary(t)
 		token := c.requested(t, account)
 		reviewed, err := c.Review(ctx, token)
-		if header, _ := testcluster.DecodeToken(t, []byte(token)); err != nil || !reviewed.Authenticated || header["kid"] == first || !strings.HasPrefix(fmt.Sprint(header["alg"]), "RS") {
+		if header, _ := testcluster.DecodeToken(t, []byte(token)); err != nil || !reviewed.Authenticated || header["kid"] == first ||
+			!strings.HasPrefix(fmt.Sprint(header["alg"]), "RS") {
 			return fmt.Errorf("header %v, %v %s", header, err, reviewed.Error)
 		}
 		return nil

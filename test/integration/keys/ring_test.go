@@ -132,7 +132,8 @@ func TestRingFileIsReloaded(t *testing.T) {
 	d := newRingFile(t, c, c.SigningKeyFile())
 	m := c.Manage(t, append(c.VerifyKeyFlags(), d.flags()...)...)
 	account := c.CreateAccount(t, c.Namespace(t), "someone")
-	rsa, ecdsa := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.SigningKeyFile())), testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, testcluster.ECDSAKeyFile()))
+	rsa, ecdsa := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.SigningKeyFile())), testcluster.KeyIDOfPEM(t,
+		testcluster.ReadFile(t, testcluster.ECDSAKeyFile()))
 	first := c.IssueSignedBy(t, account, rsa)
 	m.AwaitProbe(t, "accepted")
 

@@ -63,7 +63,8 @@ func startSigner(t *testing.T, flags ...string) *signerCluster {
 }
 
 // request requests a token with the given lifetime.
-func (c *signerCluster) request(ctx context.Context, account *corev1.ServiceAccount, lifetime time.Duration) (*authenticationv1.TokenRequest, error) {
+func (c *signerCluster) request(ctx context.Context, account *corev1.ServiceAccount,
+	lifetime time.Duration) (*authenticationv1.TokenRequest, error) {
 	return c.API.CoreV1().ServiceAccounts(account.Namespace).CreateToken(ctx, account.Name, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(lifetime.Seconds()))},
 	}, metav1.CreateOptions{})

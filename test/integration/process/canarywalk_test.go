@@ -40,11 +40,14 @@ func TestCanaryWalk(t *testing.T) {
 	token := string(secret.Data[corev1.ServiceAccountTokenKey])
 
 	// Secrets with wrong content.
-	for name, data := range map[string]string{"foreign": token, "cut": token[:len(token)-9], "key": string(testcluster.ReadFile(t, c.SigningKeyFile()))} {
-		c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, name, account.Name, testcluster.WithData(corev1.ServiceAccountTokenKey, data)))
+	for name, data := range map[string]string{"foreign": token, "cut": token[:len(token)-9],
+		"key": string(testcluster.ReadFile(t, c.SigningKeyFile()))} {
+		c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, name, account.Name,
+			testcluster.WithData(corev1.ServiceAccountTokenKey, data)))
 	}
 	c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, "immutable", account.Name, testcluster.Immutable))
-	c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, "orphan", "nobody", testcluster.WithUID("gone"), testcluster.WithData(corev1.ServiceAccountTokenKey, token)))
+	c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, "orphan", "nobody", testcluster.WithUID("gone"),
+		testcluster.WithData(corev1.ServiceAccountTokenKey, token)))
 	c.AwaitGone(t, account.Namespace, "orphan")
 
 	// Files: half a key, then another key, which signs from then on.
@@ -92,11 +95,12 @@ func walkWebhook(t *testing.T, port int, token string) {
 	t.Helper()
 	quoted, err := json.Marshal(token)
 	testutil.Must(t, err)
-	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","namespace":"default","name":%[1]s,` +
+	const review = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u",` +
+		`"operation":"CREATE","namespace":"default","name":%[1]s,` +
 		`"resource":{"version":"v1","resource":"pods"},"kind":{"version":"v1","kind":"Pod"},"object":%[2]s}}`
 	for _, object := range []string{
-		`{"metadata":{"annotations":{"t":%s}},"spec":{"containers":[{"env":[{"name":"T","value":%[1]s}]}]}}`, `{"spec":{"containers":%s}}`, `{"spec":%s}`,
-		`{"spec":{"containers":[{"name":%s,"volumeMounts":[{"name":7}]}]}}`, `%s`, `{%s}`,
+		`{"metadata":{"annotations":{"t":%s}},"spec":{"containers":[{"env":[{"name":"T","value":%[1]s}]}]}}`,
+		`{"spec":{"containers":%s}}`, `{"spec":%s}`, `{"spec":{"containers":[{"name":%s,"volumeMounts":[{"name":7}]}]}}`, `%s`, `{%s}`,
 	} {
 		for _, path := range []string{"/mutate", "/validate", "/"} {
 			body := fmt.Sprintf(review, `"p"`, fmt.Sprintf(object, quoted))
@@ -126,8 +130,8 @@ func post(t *testing.T, url, body string) string {
 func walkPages(t *testing.T, m *testcluster.Manager, as *rest.Config) {
 	t.Helper()
 	pages := append([]string{
-		"/readyz?verbose", "/livez?verbose", "/healthz?verbose", "/no/such/page", "/debug/flags/v", "/debug/pprof/trace?seconds=0.1", "/debug/pprof/symbol",
-		"/debug/pprof/goroutine?debug=2",
+		"/readyz?verbose", "/livez?verbose", "/healthz?verbose", "/no/such/page", "/debug/flags/v",
+		"/debug/pprof/trace?seconds=0.1", "/debug/pprof/symbol", "/debug/pprof/goroutine?debug=2",
 	}, protectedPaths...)
 	for _, profile := range []string{"goroutine", "heap", "allocs", "block", "mutex", "threadcreate"} {
 		pages = append(pages, "/debug/pprof/"+profile+"?debug=1")

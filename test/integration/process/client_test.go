@@ -90,8 +90,10 @@ func scraperToken(t *testing.T, c *testcluster.ControlPlane, name string) *rest.
 	t.Helper()
 	namespace := c.Namespace(t)
 	c.CreateAccount(t, namespace, name)
-	c.Grant(t, name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}, mayGet(append(protectedPaths, openPaths...)...))
-	token, err := c.API.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	c.Grant(t, name, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name},
+		mayGet(append(protectedPaths, openPaths...)...))
+	token, err := c.API.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
 	testutil.Must(t, err)
 	return &rest.Config{BearerToken: token.Status.Token}
 }

@@ -32,7 +32,9 @@ func TestFirstContact(t *testing.T) {
 	rows := firstContactRows(t)
 	kubeconfig, dir := "--kubeconfig="+testcluster.UnreachableKubeconfig(t), t.TempDir()
 	changed := func(old, changed string) string {
-		return "--kubeconfig=" + testcluster.WriteFile(t, "kubeconfig", []byte(strings.Replace(string(testcluster.ReadFile(t, strings.TrimPrefix(kubeconfig, "--kubeconfig="))), old, changed, 1)))
+		return "--kubeconfig=" +
+			testcluster.WriteFile(t, "kubeconfig",
+				[]byte(strings.Replace(string(testcluster.ReadFile(t, strings.TrimPrefix(kubeconfig, "--kubeconfig="))), old, changed, 1)))
 	}
 	certFile, keyFile := filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")
 	writeServing(t, certFile, keyFile, "other.example")
@@ -44,7 +46,8 @@ func TestFirstContact(t *testing.T) {
 	defer func() { _ = taken.Close() }()
 	port := strconv.Itoa(taken.Addr().(*net.TCPAddr).Port)
 	admission := func(text string) string {
-		return "--admission-control-config-file=" + testcluster.WriteFile(t, "admission.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+text))
+		return "--admission-control-config-file=" +
+			testcluster.WriteFile(t, "admission.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"+text))
 	}
 	key := func(content []byte) []string {
 		return []string{kubeconfig, "--service-account-private-key-file=" + testcluster.WriteFile(t, "sa.key", content)}
@@ -67,25 +70,56 @@ func TestFirstContact(t *testing.T) {
 		"KeyIsDirectory":   {"is a directory", []string{kubeconfig, "--service-account-private-key-file=" + dir}},
 		"EmptyKey":         {"found ...; accepted", key(nil)},
 		"PublicKey":        {"found ...; accepted", key([]byte("-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n"))},
-		"EncryptedKey":     {"found ...; accepted", key([]byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"))},
-		"WrongCurve":       {"found ...; accepted", key(testkeys.P224())},
-		"KeyRing":          {"there is no key ring", []string{kubeconfig, "--service-account-key-ring=" + dir + "/ring.json"}},
-		"TwoKeys":          {"must not be given together with --service-account-private-key-file", []string{kubeconfig, "--service-account-key-ring=a", "--service-account-private-key-file=b"}},
-		"KeyAsRootCA":      {"at least one certificate", []string{kubeconfig, "--root-ca-file=" + otherKey}},
-		"Issuer":           {"must not contain white space", []string{kubeconfig, "--service-account-issuer=my issuer"}},
-		"SignerNoIssuer":   {"needs --service-account-issuer", []string{kubeconfig, "--external-signer-socket=/x.sock", "--service-account-private-key-file=" + otherKey}},
-		"Port":             {"open --secure-port", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.1", "--secure-port=" + port}},
-		"WebhookPort":      {"open --webhook-port", []string{kubeconfig, "--secure-port=0", "--webhook-port=" + port}},
-		"OtherKey":         {"private key does not match", []string{kubeconfig, "--secure-port=10261", "--webhook-port=0", "--bind-address=127.0.0.2", "--tls-cert-file=" + certFile, "--tls-private-key-file=" + otherKey}},
-		"HalfPair":         {"supplied as a pair", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.2", "--cert-dir=" + half}},
-		"CertWithoutHost":  {"--webhook-tls-cert-file: use", []string{kubeconfig, "--secure-port=0", "--webhook-registration=url", "--webhook-tls-cert-file=" + certFile, "--webhook-tls-private-key-file=" + keyFile}},
-		"UnknownPlugin":    {"\"Nope\" is not one of", []string{kubeconfig, "--enable-admission-plugins=Nope"}},
-		"PluginElsewhere":  {"run in kube-apiserver", []string{kubeconfig, "--strict-flags", "--enable-admission-plugins=PodSecurity"}},
-		"ConfigField":      {`unknown field "plugin"`, []string{kubeconfig, admission("plugin: []\n")}},
-		"PluginField":      {`unknown field "limitSecretReference"`, []string{kubeconfig, admission("plugins: [{name: ServiceAccount, configuration: {limitSecretReference: true}}]\n")}},
-		"TwoLines":         {"several lines", []string{"--kubeconfig=a\nb"}},
-		"NotYAML":          {"error loading config file", []string{"--kubeconfig=" + testcluster.WriteFile(t, "kubeconfig", []byte("this: [is not\n yaml"))}},
-		"SocketInUse":      {"another process serves on it", []string{kubeconfig, "--secure-port=0", "--webhook-port=0", "--service-account-issuer=https://issuer", "--service-account-private-key-file=" + otherKey, "--external-signer-socket=" + listening(t)}},
+		"EncryptedKey": {
+			"found ...; accepted", key([]byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n")),
+		},
+		"WrongCurve": {"found ...; accepted", key(testkeys.P224())},
+		"KeyRing":    {"there is no key ring", []string{kubeconfig, "--service-account-key-ring=" + dir + "/ring.json"}},
+		"TwoKeys": {
+			"must not be given together with --service-account-private-key-file",
+			[]string{kubeconfig, "--service-account-key-ring=a", "--service-account-private-key-file=b"},
+		},
+		"KeyAsRootCA": {"at least one certificate", []string{kubeconfig, "--root-ca-file=" + otherKey}},
+		"Issuer":      {"must not contain white space", []string{kubeconfig, "--service-account-issuer=my issuer"}},
+		"SignerNoIssuer": {
+			"needs --service-account-issuer",
+			[]string{kubeconfig, "--external-signer-socket=/x.sock", "--service-account-private-key-file=" + otherKey},
+		},
+		"Port":        {"open --secure-port", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.1", "--secure-port=" + port}},
+		"WebhookPort": {"open --webhook-port", []string{kubeconfig, "--secure-port=0", "--webhook-port=" + port}},
+		"OtherKey": {
+			"private key does not match",
+			[]string{
+				kubeconfig, "--secure-port=10261", "--webhook-port=0", "--bind-address=127.0.0.2", "--tls-cert-file=" + certFile,
+				"--tls-private-key-file=" + otherKey,
+			},
+		},
+		"HalfPair": {"supplied as a pair", []string{kubeconfig, "--webhook-port=0", "--bind-address=127.0.0.2", "--cert-dir=" + half}},
+		"CertWithoutHost": {
+			"--webhook-tls-cert-file: use",
+			[]string{
+				kubeconfig, "--secure-port=0", "--webhook-registration=url", "--webhook-tls-cert-file=" + certFile,
+				"--webhook-tls-private-key-file=" + keyFile,
+			},
+		},
+		"UnknownPlugin":   {"\"Nope\" is not one of", []string{kubeconfig, "--enable-admission-plugins=Nope"}},
+		"PluginElsewhere": {"run in kube-apiserver", []string{kubeconfig, "--strict-flags", "--enable-admission-plugins=PodSecurity"}},
+		"ConfigField":     {`unknown field "plugin"`, []string{kubeconfig, admission("plugin: []\n")}},
+		"PluginField": {
+			`unknown field "limitSecretReference"`,
+			[]string{kubeconfig, admission("plugins: [{name: ServiceAccount, configuration: {limitSecretReference: true}}]\n")},
+		},
+		"TwoLines": {"several lines", []string{"--kubeconfig=a\nb"}},
+		"NotYAML": {
+			"error loading config file", []string{"--kubeconfig=" + testcluster.WriteFile(t, "kubeconfig", []byte("this: [is not\n yaml"))},
+		},
+		"SocketInUse": {
+			"another process serves on it",
+			[]string{
+				kubeconfig, "--secure-port=0", "--webhook-port=0", "--service-account-issuer=https://issuer",
+				"--service-account-private-key-file=" + otherKey, "--external-signer-socket=" + listening(t),
+			},
+		},
 	}
 	var running sync.WaitGroup
 	for name, tc := range cases {
@@ -97,7 +131,8 @@ func TestFirstContact(t *testing.T) {
 		})
 	}
 	missing := find(t, rows, "no such file")
-	for i, flag := range []string{"--kubeconfig", "--service-account-private-key-file", "--root-ca-file", "--client-ca-file", "--authentication-kubeconfig", "--authorization-kubeconfig"} {
+	for i, flag := range []string{"--kubeconfig", "--service-account-private-key-file", "--root-ca-file", "--client-ca-file",
+		"--authentication-kubeconfig", "--authorization-kubeconfig"} {
 		running.Go(func() {
 			output := refuse(t, kubeconfig, "--webhook-port=0", fmt.Sprintf("--bind-address=127.0.0.%d", i+3), flag+"=/does/not/exist")
 			if !missing.says(output) || !strings.Contains(output, flag+":") && !strings.Contains(output, flag+" ") {
@@ -190,7 +225,8 @@ func listening(t *testing.T) string {
 func TestInterruptWhileStarting(t *testing.T) {
 	t.Parallel()
 	binary := testcluster.Binary(t)
-	cmd := exec.CommandContext(t.Context(), binary.Path, "--kubeconfig="+testcluster.UnreachableKubeconfig(t), "--secure-port=0", "--webhook-port=0")
+	cmd := exec.CommandContext(t.Context(), binary.Path, "--kubeconfig="+testcluster.UnreachableKubeconfig(t), "--secure-port=0",
+		"--webhook-port=0")
 	stderr, err := cmd.StderrPipe()
 	testutil.Must(t, err)
 	testutil.Must(t, cmd.Start())

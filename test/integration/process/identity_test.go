@@ -123,7 +123,8 @@ func TestCertificateIsRenewedUnderLoad(t *testing.T) {
 	if got := ask(t, m.URL(), "/metrics", unprivileged); got.status != http.StatusForbidden {
 		t.Errorf("/metrics answers %d to a user without permission, want 403", got.status)
 	}
-	if got := ask(t, m.URL(), "/readyz?verbose", unprivileged); got.status != http.StatusOK || !strings.Contains(got.body, "[+]client-certificate ok: expires at 20") {
+	if got := ask(t, m.URL(), "/readyz?verbose", unprivileged); got.status != http.StatusOK ||
+		!strings.Contains(got.body, "[+]client-certificate ok: expires at 20") {
 		t.Errorf("/readyz answers %d: %s", got.status, got.body)
 	}
 }
@@ -165,7 +166,8 @@ func TestSignerNeedsNoKubeconfig(t *testing.T) {
 	write(kubeconfig, []byte("this: [is not"))
 	works("Damaged", "error loading config file")
 	write(pair, []byte("half of it"))
-	write(kubeconfig, []byte(strings.NewReplacer("client-certificate-data:", "client-certificate: client.pem #", "client-key-data:", "client-key: client.pem #").
+	write(kubeconfig, []byte(strings.NewReplacer("client-certificate-data:", "client-certificate: client.pem #", "client-key-data:",
+		"client-key: client.pem #").
 		Replace(string(testcluster.ReadFile(t, c.Kubeconfig())))))
 	works("DamagedCertificate", "want PEM of a certificate")
 	ensure(t, own)

@@ -111,7 +111,9 @@ func TestLeaseIsLost(t *testing.T) {
 	// It has a write under way when it loses the Lease.
 	references := faultproxy.On("patch", "serviceaccounts").In(namespace)
 	proxy.Use(
-		&faultproxy.Rule{Match: faultproxy.On("", "leases"), Fault: faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError)},
+		&faultproxy.Rule{
+			Match: faultproxy.On("", "leases"), Fault: faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError),
+		},
 		&faultproxy.Rule{Match: references, Fault: faultproxy.Hold(nil, faultproxy.Forward)},
 	)
 	account := c.CreateAccount(t, namespace, "someone")

@@ -37,13 +37,17 @@ func TestWhoMayRead(t *testing.T) {
 		config             *rest.Config
 		protected, allowed int
 	}{
-		"Anonymous":       {reason: "probes carry no credentials", config: &rest.Config{}, protected: 403, allowed: 200},
-		"WrongToken":      {config: &rest.Config{BearerToken: "no.such.token"}, protected: 401, allowed: 401},
-		"CertOfUnknownCA": {reason: "wrong credentials are worse than none, as in KCM", config: unknownCACertificate(t), protected: 401, allowed: 401},
-		"NoPermission":    {config: userConfig(t, c, "serving-nobody"), protected: 403, allowed: 200},
-		"Token":           {reason: "as Prometheus in the cluster has", config: scraperToken(t, c, "serving-scraper"), protected: 200, allowed: 200},
-		"Certificate":     {config: reader, protected: 200, allowed: 200},
-		"Masters":         {config: c.Config(), protected: 200, allowed: 200},
+		"Anonymous":  {reason: "probes carry no credentials", config: &rest.Config{}, protected: 403, allowed: 200},
+		"WrongToken": {config: &rest.Config{BearerToken: "no.such.token"}, protected: 401, allowed: 401},
+		"CertOfUnknownCA": {
+			reason: "wrong credentials are worse than none, as in KCM", config: unknownCACertificate(t), protected: 401, allowed: 401,
+		},
+		"NoPermission": {config: userConfig(t, c, "serving-nobody"), protected: 403, allowed: 200},
+		"Token": {
+			reason: "as Prometheus in the cluster has", config: scraperToken(t, c, "serving-scraper"), protected: 200, allowed: 200,
+		},
+		"Certificate": {config: reader, protected: 200, allowed: 200},
+		"Masters":     {config: c.Config(), protected: 200, allowed: 200},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -59,7 +59,8 @@ func TestClusterIsNotThereYet(t *testing.T) {
 			t.Errorf("%s answers %d, want %d: %s", path, got.status, want, got.body)
 		}
 		if path == "/readyz" {
-			testcluster.ExpectContains(t, got.body, "[-]caches failed", "namespaces", "serviceaccounts", "secrets (type kubernetes.io/service-account-token)")
+			testcluster.ExpectContains(t, got.body, "[-]caches failed", "namespaces", "serviceaccounts",
+				"secrets (type kubernetes.io/service-account-token)")
 		}
 	}
 	await.Within(t, "health", time.Since(before), time.Second)

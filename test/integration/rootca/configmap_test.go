@@ -29,7 +29,8 @@ func TestRootCAConfigMaps(t *testing.T) {
 	t.Run("Edited", func(t *testing.T) {
 		namespace := c.Namespace(t) // repairs are limited per ConfigMap
 		c.AwaitRootCA(t, namespace, bundle)
-		edited := patchRootCA(t, c, namespace, `{"metadata":{"labels":{"kept":"yes"},"annotations":null},"data":{"ca.crt":"mine"},"binaryData":{"more":"AAAA"}}`)
+		edited := patchRootCA(t, c, namespace,
+			`{"metadata":{"labels":{"kept":"yes"},"annotations":null},"data":{"ca.crt":"mine"},"binaryData":{"more":"AAAA"}}`)
 		got := c.AwaitConfigMap(t, namespace, testcluster.RootCAName, func(configMap *corev1.ConfigMap) error {
 			if diff := cmp.Diff(right.Data, configMap.Data); diff != "" {
 				return fmt.Errorf("data is wrong")

@@ -67,7 +67,8 @@ func stateOfRootCA(t *testing.T, c *testcluster.ControlPlane) map[string]string 
 // patchRootCA applies a JSON merge patch as another client.
 func patchRootCA(t *testing.T, c *testcluster.ControlPlane, namespace, patch string) *corev1.ConfigMap {
 	t.Helper()
-	configMap, err := c.API.CoreV1().ConfigMaps(namespace).Patch(t.Context(), testcluster.RootCAName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	configMap, err := c.API.CoreV1().ConfigMaps(namespace).Patch(t.Context(), testcluster.RootCAName, types.MergePatchType, []byte(patch),
+		metav1.PatchOptions{})
 	testutil.Must(t, err)
 	return configMap
 }

@@ -19,7 +19,9 @@ func (c *ControlPlane) Grant(t *testing.T, name string, subject rbacv1.Subject, 
 	rbac, meta := c.API.RbacV1(), metav1.ObjectMeta{Name: name}
 	_, err1 := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 	_, err2 := rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		ObjectMeta: meta, Subjects: []rbacv1.Subject{subject}, RoleRef: rbacv1.RoleRef{
+			APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name,
+		},
 	}, metav1.CreateOptions{})
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
@@ -43,7 +45,9 @@ func (c *ControlPlane) awaitGrant(t *testing.T, subject rbacv1.Subject, rule rba
 		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
 	}
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]},
+		User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0],
+		},
 	}}
 	Poll(t, "await that "+user+" has a new role", func() error {
 		got, err := c.API.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})

@@ -149,7 +149,8 @@ func (m *Manager) keepMetrics(t *testing.T) {
 }
 
 // chatter matches what client-go logs at high levels.
-var chatter = regexp.MustCompile(`(?m)^(I\d{4} .* (request|round_trippers|reflector|type|shared_informer|helper|envvar|view|health|flags)\.go:.*|[^EFIW].*|[EFIW]\D.*|)\n`)
+var chatter = regexp.MustCompile(`(?m)^(I\d{4} .* (request|round_trippers|reflector|type|shared_informer|` +
+	`helper|envvar|view|health|flags)\.go:.*|[^EFIW].*|[EFIW]\D.*|)\n`)
 
 // LogWithoutNoise returns the end of the log without chatter.
 func (m *Manager) LogWithoutNoise() string {

@@ -24,7 +24,8 @@ func (c *ControlPlane) AwaitRootCA(t *testing.T, namespace string, bundles ...st
 	t.Helper()
 	return c.AwaitConfigMap(t, namespace, RootCAName, func(configMap *corev1.ConfigMap) error {
 		if got := configMap.Data["ca.crt"]; !slices.Contains(bundles, got) {
-			return fmt.Errorf("it holds %d certificates in %d bytes, want %d in %d", strings.Count(got, "BEGIN"), len(got), strings.Count(bundles[0], "BEGIN"), len(bundles[0]))
+			return fmt.Errorf("it holds %d certificates in %d bytes, want %d in %d", strings.Count(got, "BEGIN"), len(got),
+				strings.Count(bundles[0], "BEGIN"), len(bundles[0]))
 		}
 		return nil
 	})

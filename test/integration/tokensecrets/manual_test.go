@@ -51,7 +51,8 @@ func TestManualMode(t *testing.T) {
 		t.Parallel()
 		namespace := c.Namespace(t)
 		c.CreateAccount(t, namespace, "someone")
-		secret := c.CreateSecret(t, testcluster.TokenSecret(namespace, "mine", "someone", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }))
+		secret := c.CreateSecret(t,
+			testcluster.TokenSecret(namespace, "mine", "someone", func(s *corev1.Secret) { s.Type = corev1.SecretTypeOpaque }))
 		c.AwaitProcessed(t, m)
 		untouched(t, c, secret)
 	})

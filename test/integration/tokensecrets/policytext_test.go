@@ -55,13 +55,16 @@ func quotingPolicy(t *testing.T, c *testcluster.ControlPlane, namespace string, 
 	c.CreateSecret(t, testcluster.Opaque(namespace, "trial"))
 	policies := c.API.AdmissionregistrationV1()
 	meta := metav1.ObjectMeta{Name: "quotes-" + namespace}
+	updates := admissionregistrationv1.RuleWithOperations{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+		Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+	}
 	_, err := policies.ValidatingAdmissionPolicies().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: meta,
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
-			}}}},
+			MatchConstraints: &admissionregistrationv1.MatchResources{
+				ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: updates}},
+			},
 			Validations: []admissionregistrationv1.Validation{{
 				Expression:        "!has(object.data) || !('token' in object.data)",
 				MessageExpression: "'the token is ' + string(object.data.token)",
@@ -73,7 +76,9 @@ func quotingPolicy(t *testing.T, c *testcluster.ControlPlane, namespace string, 
 		ObjectMeta: meta,
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			PolicyName: meta.Name, ValidationActions: []admissionregistrationv1.ValidationAction{action},
-			MatchResources: &admissionregistrationv1.MatchResources{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}}},
+			MatchResources: &admissionregistrationv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": namespace}},
+			},
 		},
 	}, metav1.CreateOptions{})
 	t.Cleanup(func() {

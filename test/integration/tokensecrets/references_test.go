@@ -42,8 +42,14 @@ func TestReferencesThatDangleAtStart(t *testing.T) {
 		{reason: "users call Secrets so, too, and it comes later", secret: "someone-token-vault", manager: "kubectl", stays: true},
 		{reason: "we wrote it", secret: "of-ours", manager: "sa-controller-manager"},
 		{reason: "KCM wrote it", secret: "of-kcms", manager: "kube-controller-manager"},
-		{reason: "it exists, though no cache shows it", secret: "opaque", manager: "kube-controller-manager", exists: testcluster.Opaque(namespace, "opaque"), stays: true},
-		{reason: "it exists", secret: "token", manager: "sa-controller-manager", exists: testcluster.TokenSecret(namespace, "token", "someone"), stays: true},
+		{
+			reason: "it exists, though no cache shows it", secret: "opaque", manager: "kube-controller-manager",
+			exists: testcluster.Opaque(namespace, "opaque"), stays: true,
+		},
+		{
+			reason: "it exists", secret: "token", manager: "sa-controller-manager", exists: testcluster.TokenSecret(namespace, "token", "someone"),
+			stays: true,
+		},
 	}
 	before := c.CreateAccount(t, namespace, "someone", richly)
 	for _, tc := range cases {

@@ -16,13 +16,17 @@
 //   - rootca has two: the BundleController owns the data of Secret
 //     kube-system/sa-controller-manager-root-ca, the Publisher owns data, binaryData and the
 //     annotation kubernetes.io/description of ConfigMap kube-root-ca.crt in every namespace.
-//   - tokenreissue owns the Secrets that it makes to replace others until they are
-//     referenced, the first entry of a ServiceAccount's secrets list, and Secret
-//     kube-system/sa-controller-manager-key-ring.
 //   - keyprobe, on every replica, asks kube-apiserver to accept a token of a changed key, and
 //     decides when the key of a private key file begins to sign. It writes no object.
-//   - keyrotation has the steps of a rotation, for the commands and for --rotate-every. It writes
-//     the key ring file and no object of the cluster.
+//
+// The others never import these extras:
+//
+//   - keyring/reissue owns the Secrets that it makes to replace others until they are
+//     referenced, and the first entry of a ServiceAccount's secrets list.
+//   - keyring/consistency, on every replica, owns the lines of Secret
+//     kube-system/sa-controller-manager-key-ring.
+//   - keyring/operator has the steps of a rotation, for the commands and for --rotate-every. It
+//     writes the key ring file and no object of the cluster.
 //   - keypublisher writes no object of the cluster. It keeps the published keys of the issuer,
 //     in directories of each host, equal to the key ring.
 //

@@ -14,7 +14,7 @@
 // round, however soon, finds nothing left to do.
 //
 // Only Secrets that an account references are marked or deleted, and those that package
-// tokenreissue has replaced. A user's Secret stays unless .secrets lists it: then nothing shows who
+// keyring/reissue has replaced. A user's Secret stays unless .secrets lists it: then nothing shows who
 // created it, and upstream deletes it, too. The successor of a Secret stays as long as that one
 // exists, or another would be created. Only this package deletes replaced Secrets.
 //

@@ -86,7 +86,7 @@ func TestSyncAccountAuto(t *testing.T) {
 			secrets: []*corev1.Secret{own("copy", createdAt(9)), own("app-token-old", createdAt(5))},
 		},
 		"SuccessorWaitsToBeReferenced": {
-			reason:  "package tokenreissue does that once it is filled",
+			reason:  "package reissue does that once it is filled",
 			account: account(referencing("app-token-old")),
 			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old")), own("app-token-old")},
 		},

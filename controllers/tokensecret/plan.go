@@ -115,7 +115,7 @@ func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSe
 		return true, nil
 	}
 	for _, secret := range secrets {
-		// Package tokenreissue references the successor of a Secret that still works, once it is filled.
+		// Package reissue references the successor of a Secret that still works, once it is filled.
 		if secret.Serves(account) && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) && pairs.Replaceable(secret) == nil &&
 			(adopt == nil || tokensecrets.OldestFirst(secret, adopt) < 0) {
 			adopt = secret

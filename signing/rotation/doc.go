@@ -11,7 +11,7 @@
 //  2. Activate makes the next key the active one. The previous one is retired: it verifies and
 //     signs no more.
 //  3. Complete records that every process follows and that no Rollback is expected. Package
-//     tokenreissue replaces the token Secrets of the previous key from Activate on.
+//     keyring/reissue replaces the token Secrets of the previous key from Activate on.
 //  4. Prune removes a retired key from the ring. Its tokens are refused from then on, so Prune
 //     refuses while there may be any.
 //

@@ -13,7 +13,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/keypublisher"
-	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
 )
@@ -24,8 +24,7 @@ type extras struct {
 
 	store       signing.Store // of a key ring
 	signers     *remote.Client
-	metrics     *tokenreissue.Metrics
-	consistency *tokenreissue.RingConsistency
+	consistency *consistency.Controller
 	publisher   *keypublisher.Publisher
 }
 

@@ -14,7 +14,8 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/remote"
@@ -106,8 +107,7 @@ func (e *extras) buildRing(p *app.Part) error {
 	if err != nil {
 		return fmt.Errorf("find the name of this host: %w", err)
 	}
-	e.metrics = tokenreissue.NewMetrics(e.Registry.MustRegister)
-	e.consistency = tokenreissue.NewRingConsistency(tokenreissue.RingConsistencyConfig{
+	e.consistency = consistency.New(consistency.Config{
 		Client:    e.Client,
 		Informers: e.Informers,
 		Ring:      e.Keyring,
@@ -115,7 +115,7 @@ func (e *extras) buildRing(p *app.Part) error {
 		Signer:    e.Options.ExternalSigner.Socket != "",
 		Recorder:  e.Recorder,
 		Process:   e.Process,
-		Metrics:   e.metrics,
+		Metrics:   consistency.NewMetrics(e.Registry.MustRegister),
 		Loops:     e.Loops,
 	})
 	e.Signs.Add(e.consistency.MaySign)
@@ -157,14 +157,14 @@ func (e *extras) buildReissue(p *app.Part) error {
 	if off {
 		e.Logger.Info("Not re-issuing token Secrets after a rotation because of --reissue-token-secrets=off")
 	}
-	reissuer := tokenreissue.New(tokenreissue.Config{
+	reissuer := reissue.New(reissue.Config{
 		Client:     e.Client,
 		Informers:  e.Informers,
 		Ring:       e.Keyring,
 		MayReissue: e.consistency.MayReissue,
 		Confirmed:  e.Probe.Confirmed,
 		Recorder:   e.Recorder,
-		Metrics:    e.metrics,
+		Metrics:    reissue.NewMetrics(e.Registry.MustRegister),
 		Loops:      e.Loops,
 		Off:        off,
 		Auto:       o.Tokens.TokenSecrets == options.TokenSecretsAuto,

@@ -11,7 +11,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/ringfile"
 	"sa-controller-manager/signing/rotation"
@@ -39,24 +39,24 @@ func (e *extras) buildRotation(p *app.Part) error {
 	if err != nil {
 		return fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
 	}
-	controller := keyrotation.NewController(keyrotation.Config{
-		Schedule: keyrotation.Schedule{Every: o.Rotation.Every, Algorithm: o.Rotation.Algorithm, Signers: o.Rotation.Keys},
-		Operator: func() *keyrotation.Operator {
-			operator := &keyrotation.Operator{
+	controller := operator.NewController(operator.Config{
+		Schedule: operator.Schedule{Every: o.Rotation.Every, Algorithm: o.Rotation.Algorithm, Signers: o.Rotation.Keys},
+		Operator: func() *operator.Operator {
+			op := &operator.Operator{
 				File: ring.Signing(e.signers.Sign), Signers: e.signers, Issuer: o.Keys.Issuer(), Policy: policy, Clock: clock.RealClock{},
-				Cluster: &keyrotation.Cluster{
+				Cluster: &operator.Cluster{
 					Client: e.Client, Issuer: o.Keys.Issuer(), Namespace: metav1.NamespaceSystem, Account: "default", Dial: e.Dial,
 				},
 			}
 			if gate != nil {
-				operator.Gate = gate // one for all passes: it remembers
+				op.Gate = gate // one for all passes: it remembers
 			}
-			return operator
+			return op
 		},
 		Unready:  e.unready,
 		Recorder: e.Recorder,
 		Process:  e.Process,
-		Metrics:  keyrotation.NewMetrics(e.Registry.MustRegister),
+		Metrics:  operator.NewMetrics(e.Registry.MustRegister),
 		Loops:    e.Loops,
 	})
 	e.OnRing = append(e.OnRing, controller.RingChanged)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
-	"sa-controller-manager/controllers/keyrotation"
-	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/apiservers"
 )
 
@@ -24,7 +24,7 @@ const fixAPIServerKeys = "on that node: sa-controller-manager keys import with a
 // checkAPIServers finds a kube-apiserver that does not know a key which another one or a replica
 // signs with, such as the kube-apiserver of a node that joined after a rotation.
 func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
-	servers := &keyrotation.Cluster{Client: c.Client, Dial: c.Dial, Namespace: c.Namespace, Account: c.Account}
+	servers := &operator.Cluster{Client: c.Client, Dial: c.Dial, Namespace: c.Namespace, Account: c.Account}
 	if err := servers.Find(ctx); err != nil {
 		return answer{Findings: []finding{found("apiserver-not-asked", err.Error(), "run doctor where the addresses behind the Service default/kubernetes can be reached")}}, nil
 	}
@@ -58,12 +58,12 @@ func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 }
 
 // signersByKey names, for each key in use, a kube-apiserver or a replica that signs with it.
-func signersByKey(ctx context.Context, c *cluster, servers *keyrotation.Cluster) (map[string]string, error) {
+func signersByKey(ctx context.Context, c *cluster, servers *operator.Cluster) (map[string]string, error) {
 	ids, err := servers.SigningKeyIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rings, err := tokenreissue.LivePublishedRings(ctx, c.Client)
+	rings, err := consistency.LivePublishedRings(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/signing/rotation"
 )
 
@@ -49,8 +49,8 @@ It cannot wait for caches of relying parties, because one pass remembers nothing
 			p.Add("kubeconfig", "", "must be given: kube-apiserver is asked before each step")
 		}
 	}
-	return o.steps(cmd, check, func(ctx context.Context, operator *keyrotation.Operator) error {
-		outcome, err := operator.Auto(ctx, keyrotation.Schedule{Every: schedule.Every, Algorithm: schedule.Algorithm, Signers: schedule.Keys}, "", map[string]time.Time{})
+	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
+		outcome, err := op.Auto(ctx, operator.Schedule{Every: schedule.Every, Algorithm: schedule.Algorithm, Signers: schedule.Keys}, "", map[string]time.Time{})
 		switch {
 		case err != nil:
 			return err
@@ -69,7 +69,7 @@ func newRotatePauseCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Keep rotation by policy from taking steps",
 		Long: `Keep rotation by policy (--rotate-every, keys auto) from taking steps until "resume". The
 commands work as before.`,
-	}, func(operator *keyrotation.Operator) func(rotation.State) (rotation.State, error) {
+	}, func(operator *operator.Operator) func(rotation.State) (rotation.State, error) {
 		return func(state rotation.State) (rotation.State, error) { return rotation.Pause(state, operator.Clock.Now()) }
 	})
 }
@@ -79,12 +79,12 @@ func newRotateResumeCommand(client cli.ClientFunc) *cobra.Command {
 		Use:   "resume",
 		Short: "Have rotation by policy take steps again",
 		Long:  `Have rotation by policy take steps again after "pause".`,
-	}, func(*keyrotation.Operator) func(rotation.State) (rotation.State, error) { return rotation.Resume })
+	}, func(*operator.Operator) func(rotation.State) (rotation.State, error) { return rotation.Resume })
 }
 
-func newPausingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*keyrotation.Operator) func(rotation.State) (rotation.State, error)) *cobra.Command {
+func newPausingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*operator.Operator) func(rotation.State) (rotation.State, error)) *cobra.Command {
 	o := newCommandOptions(cmd, client)
-	return o.steps(cmd, nil, func(_ context.Context, operator *keyrotation.Operator) error {
+	return o.steps(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
 		return operator.Update(step(operator))
 	})
 }

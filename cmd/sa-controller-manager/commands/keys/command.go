@@ -18,7 +18,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ringfile"
@@ -63,7 +63,7 @@ type commandOptions struct {
 	gated      bool   // the command has the flags of published
 	argument   string // what the only argument is, "" if there is none
 	args       []string
-	pruned     []keyrotation.Pruned
+	pruned     []operator.Pruned
 }
 
 // NewCommand needs no running manager.
@@ -140,7 +140,7 @@ func (o *commandOptions) validate() options.Problems {
 }
 
 // operator returns an Operator without a Cluster if the flags do not name one.
-func (o *commandOptions) operator(stderr io.Writer) (*keyrotation.Operator, error) {
+func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) {
 	var sockets remote.Sockets
 	if o.sockets != "" {
 		var err error
@@ -149,7 +149,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*keyrotation.Operator, erro
 		}
 	}
 	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
-	operator := &keyrotation.Operator{File: ringfile.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
+	op := &operator.Operator{File: ringfile.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
 	if o.gated {
 		gate, err := published.NewGate(published.Config{
 			Issuers: o.published.Issuers, Optional: o.published.Optional(o.issuer), JWKSHosts: o.published.JWKSHosts, CAFile: o.published.CAFile,
@@ -158,39 +158,39 @@ func (o *commandOptions) operator(stderr io.Writer) (*keyrotation.Operator, erro
 			return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
 		}
 		if gate != nil {
-			operator.Gate = gate
+			op.Gate = gate
 		}
 	}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
-		return operator, nil
+		return op, nil
 	}
 	client, err := o.client(&o.connection)
 	if err != nil {
 		return nil, err
 	}
 	namespace, account, _ := strings.Cut(o.account, "/")
-	operator.Cluster = &keyrotation.Cluster{Client: client, Issuer: o.issuer, Namespace: namespace, Account: account}
+	op.Cluster = &operator.Cluster{Client: client, Issuer: o.issuer, Namespace: namespace, Account: account}
 	dial := func(url string) (kubernetes.Interface, error) {
 		connection := o.connection
 		connection.Master = url
 		return o.client(&connection)
 	}
 	if o.connection.Kubeconfig != "" {
-		operator.Cluster.Dial = dial
+		op.Cluster.Dial = dial
 	}
 	for _, url := range o.apiServers {
 		other, err := dial(url)
 		if err != nil {
 			return nil, fmt.Errorf("--apiserver %q: %w", url, err)
 		}
-		operator.Cluster.Others = append(operator.Cluster.Others, keyrotation.APIServer{URL: url, Client: other})
+		op.Cluster.Others = append(op.Cluster.Others, operator.APIServer{URL: url, Client: other})
 	}
-	return operator, nil
+	return op, nil
 }
 
 // shows has cmd print the ring, or its public keys as PEM. Findings decide the exit code.
 func (o *commandOptions) shows(cmd *cobra.Command) *cobra.Command {
-	return o.runs(cmd, nil, func(_ context.Context, operator *keyrotation.Operator) error {
+	return o.runs(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
 		if o.output.Format == "pem" {
 			return printPublicKeys(cmd.OutOrStdout(), operator.File)
 		}
@@ -204,8 +204,8 @@ func (o *commandOptions) shows(cmd *cobra.Command) *cobra.Command {
 
 // steps has cmd take a step and print the ring. Findings do not change the exit code here: after a
 // start, for example, kube-apiserver does not accept the next key yet.
-func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems), step func(context.Context, *keyrotation.Operator) error) *cobra.Command {
-	return o.runs(cmd, check, func(ctx context.Context, operator *keyrotation.Operator) error {
+func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems), step func(context.Context, *operator.Operator) error) *cobra.Command {
+	return o.runs(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
 		err := step(ctx, operator)
 		if rotation.IsDone(err) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: %v.\n", err)
@@ -226,7 +226,7 @@ func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems)
 }
 
 // runs has cmd run with valid flags. check, unless it is nil, finds problems of further flags.
-func (o *commandOptions) runs(cmd *cobra.Command, check func(*options.Problems), run func(context.Context, *keyrotation.Operator) error) *cobra.Command {
+func (o *commandOptions) runs(cmd *cobra.Command, check func(*options.Problems), run func(context.Context, *operator.Operator) error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.args = args
 		p := o.validate()
@@ -246,7 +246,7 @@ func (o *commandOptions) runs(cmd *cobra.Command, check func(*options.Problems),
 	return cmd
 }
 
-func (o *commandOptions) print(cmd *cobra.Command, operator *keyrotation.Operator) (*Report, error) {
+func (o *commandOptions) print(cmd *cobra.Command, operator *operator.Operator) (*Report, error) {
 	report, err := newReport(cmd.Context(), operator)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ringfile"
@@ -90,7 +90,7 @@ The FILE has private keys. Remove it when it is imported.`,
 	o.addHoldDown(cmd.Flags())
 	cmd.Flags().BoolVar(&join, "join-fork", join, "Keep the ring, and take the keys that only FILE has as retired ones.")
 	o.argument = "one FILE to import"
-	return o.steps(cmd, nil, func(_ context.Context, operator *keyrotation.Operator) error {
+	return o.steps(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
 		from := ringfile.At(o.args[0])
 		if join {
 			return operator.File.Join(from, operator.Clock.Now(), operator.Policy)

@@ -11,7 +11,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/signing"
 )
 
@@ -46,7 +46,7 @@ is tried before. Keys of --service-account-key-file become retired keys: they ve
 	key.addFlags(cmd, "PEM `file` with the private key that signs now. It is copied.", "Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+".")
 	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify, "PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")
 	check := func(p *options.Problems) { key.validate(p, true) }
-	return o.steps(cmd, check, func(ctx context.Context, operator *keyrotation.Operator) error {
+	return o.steps(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
 		pair, err := key.pair(ctx, operator)
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func (k *newKey) validate(p *options.Problems, required bool) {
 }
 
 // pair reads, generates or pins a key.
-func (k *newKey) pair(ctx context.Context, operator *keyrotation.Operator) (*signing.PrivateKey, error) {
+func (k *newKey) pair(ctx context.Context, operator *operator.Operator) (*signing.PrivateKey, error) {
 	switch {
 	case k.signer != "":
 		return operator.Pin(ctx, k.signer, k.boundOnly)

@@ -18,7 +18,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/controllers/keyring/operator"
 )
 
 const pruneExamples = `  # Which retired keys could go?
@@ -34,7 +34,7 @@ const pruneExamples = `  # Which retired keys could go?
 const lifetimeMissing = "must be given, or a key may go whose tokens live: without --service-account-max-token-expiration kube-apiserver issues tokens of any life"
 
 func newPruneCommand(client cli.ClientFunc) *cobra.Command {
-	var prune keyrotation.PruneOptions
+	var prune operator.PruneOptions
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove retired keys that nothing needs any more",
@@ -66,7 +66,7 @@ files of its own accepts them until it is restarted without the key.`,
 			p.Add("key-id", "", "must be the ID of a key; keys list has them")
 		}
 	}
-	return o.steps(cmd, check, func(ctx context.Context, operator *keyrotation.Operator) (err error) {
+	return o.steps(cmd, check, func(ctx context.Context, operator *operator.Operator) (err error) {
 		o.pruned, err = operator.Prune(ctx, prune)
 		return err
 	})
@@ -95,7 +95,7 @@ there: the command says what to destroy by hand.`,
 	o := newCommandOptions(cmd, client)
 	cmd.Flags().BoolVar(&yes, "yes", yes, "Do not ask for confirmation.")
 	o.argument = "the KEY-ID of one key to revoke"
-	return o.steps(cmd, nil, func(ctx context.Context, operator *keyrotation.Operator) (err error) {
+	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) (err error) {
 		confirm := func(ctx context.Context, warning string) error {
 			return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
 		}

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/controllers/keyrotation"
-	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
@@ -43,7 +43,7 @@ type Report struct {
 	// Findings has what is wrong.
 	Findings []printers.Finding `json:"findings"`
 	// Pruned is the outcome of a prune.
-	Pruned []keyrotation.Pruned `json:"pruned,omitempty"`
+	Pruned []operator.Pruned `json:"pruned,omitempty"`
 }
 
 // KeyReport is one key of the ring or, with the role Unknown, of token Secrets alone. That one has the
@@ -66,16 +66,16 @@ type KeyReport struct {
 type Holder struct {
 	Secret string `json:"secret"` // namespace/name
 	// Progress says what happens next, or why nothing does. It is empty if the token has no key ID.
-	tokenreissue.Progress
+	reissue.Progress
 }
 
 // UnknownKey is the progress of a token Secret whose key the ring does not have. It is never
 // re-issued. Its token is valid if kube-apiserver has the key in a --service-account-key-file of its
 // own, and otherwise dead.
-var UnknownKey = tokenreissue.Progress{State: tokenreissue.Blocked, Reason: "unknown-key"}
+var UnknownKey = reissue.Progress{State: reissue.Blocked, Reason: "unknown-key"}
 
 // newReport reads the ring, and asks the cluster if there is one.
-func newReport(ctx context.Context, o *keyrotation.Operator) (*Report, error) {
+func newReport(ctx context.Context, o *operator.Operator) (*Report, error) {
 	state, err := o.File.Read()
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func newReport(ctx context.Context, o *keyrotation.Operator) (*Report, error) {
 }
 
 // ask adds what the cluster says.
-func (r *Report) ask(ctx context.Context, cluster *keyrotation.Cluster, state rotation.State) error {
+func (r *Report) ask(ctx context.Context, cluster *operator.Cluster, state rotation.State) error {
 	if err := cluster.Find(ctx); err != nil {
 		r.Findings = append(r.Findings, printers.Finding{Code: "apiserver-not-asked", Message: err.Error(), Remedy: "name each of them with --apiserver"})
 	}
@@ -161,7 +161,7 @@ func looseMode(file *ringfile.File) []printers.Finding {
 	}}
 }
 
-func nextStep(o *keyrotation.Operator, state rotation.State) string {
+func nextStep(o *operator.Operator, state rotation.State) string {
 	if o.File.Writable() != nil {
 		return "the ring is read-only here; rotate the one that it is a copy of"
 	}
@@ -274,7 +274,7 @@ func (r *Report) rotation() string {
 	return text
 }
 
-func prunedWord(p keyrotation.Pruned) string {
+func prunedWord(p operator.Pruned) string {
 	switch {
 	case p.Pruned && p.DryRun:
 		return "Would prune: " + p.KeyID
@@ -292,7 +292,7 @@ func timeWord(at time.Time) string {
 }
 
 func (h Holder) String() string {
-	if h.State == tokenreissue.None {
+	if h.State == reissue.None {
 		return h.Secret
 	}
 	return fmt.Sprintf("%s (%s)", h.Secret, h.Progress)

@@ -24,8 +24,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/controllers/keyrotation"
-	"sa-controller-manager/controllers/tokenreissue"
+	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -39,7 +39,7 @@ const p256ID = "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4"
 
 // world is a key ring beside a kube-apiserver.
 type world struct {
-	*keyrotation.Operator
+	*operator.Operator
 
 	t       *testing.T
 	clock   *testingclock.FakeClock
@@ -52,9 +52,9 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	kube := clitest.NewKubeClient(func(string) string { return "" }, append(objects, account)...)
 	policy := rotation.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
 	w := &world{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), accepts: []string{rsaID}}
-	w.Operator = &keyrotation.Operator{
+	w.Operator = &operator.Operator{
 		File: ringfile.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock,
-		Cluster: &keyrotation.Cluster{Client: kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
+		Cluster: &operator.Cluster{Client: kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
 	}
 	kube.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
@@ -121,11 +121,11 @@ func TestReport(t *testing.T) {
 	if r := report(); r.NextStep != "the next key may sign: keys rotate activate" || len(r.Findings) > 0 {
 		t.Errorf("after the cache age: %+v", r)
 	}
-	w.must(w.Activate(t.Context(), keyrotation.ActivateOptions{}))
-	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") || !slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", blocked(tokenreissue.Mismatch)}, {"shop/b", blocked(tokenreissue.Mismatch)}}) {
+	w.must(w.Activate(t.Context(), operator.ActivateOptions{}))
+	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") || !slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", blocked(reissue.Mismatch)}, {"shop/b", blocked(reissue.Mismatch)}}) {
 		t.Errorf("activated: %+v", r)
 	}
-	w.must(w.Complete(t.Context(), keyrotation.ActivateOptions{}))
+	w.must(w.Complete(t.Context(), operator.ActivateOptions{}))
 	w.clock.Step(1000 * time.Hour)
 	path := w.File.Path()
 	w.must(os.Chmod(path, 0o644))
@@ -142,13 +142,13 @@ func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		change func(*corev1.Secret)
-		want   tokenreissue.Progress
+		want   reissue.Progress
 	}{
-		"Users":  {reason: "nobody touches it", change: func(*corev1.Secret) {}, want: blocked(tokenreissue.UserMade)},
-		"Ours":   {reason: "the re-issue is to come", change: func(s *corev1.Secret) { s.Labels = map[string]string{tokensecrets.AutoCreatedLabel: "true"} }, want: tokenreissue.Progress{State: tokenreissue.Due}},
-		"Never":  {reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[tokensecrets.ReissueAnnotation] = "never" }, want: blocked(tokenreissue.Never)},
-		"Spaced": {reason: "kube-apiserver takes it, and we do not", change: func(s *corev1.Secret) { s.Data["token"] = append(s.Data["token"], '\n') }, want: blocked(tokenreissue.Mismatch)},
-		"Orphan": {reason: "its account is another one", change: func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "1" }, want: blocked(tokenreissue.Mismatch)},
+		"Users":  {reason: "nobody touches it", change: func(*corev1.Secret) {}, want: blocked(reissue.UserMade)},
+		"Ours":   {reason: "the re-issue is to come", change: func(s *corev1.Secret) { s.Labels = map[string]string{tokensecrets.AutoCreatedLabel: "true"} }, want: reissue.Progress{State: reissue.Due}},
+		"Never":  {reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[tokensecrets.ReissueAnnotation] = "never" }, want: blocked(reissue.Never)},
+		"Spaced": {reason: "kube-apiserver takes it, and we do not", change: func(s *corev1.Secret) { s.Data["token"] = append(s.Data["token"], '\n') }, want: blocked(reissue.Mismatch)},
+		"Orphan": {reason: "its account is another one", change: func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "1" }, want: blocked(reissue.Mismatch)},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
 			w := newWorld(t, secret, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "someone", UID: "2"}})
 			w.accepts = append(w.accepts, w.start(testkeys.P256()))
 			w.clock.Step(time.Hour)
-			w.must(w.Activate(t.Context(), keyrotation.ActivateOptions{}))
+			w.must(w.Activate(t.Context(), operator.ActivateOptions{}))
 			r, err := newReport(t.Context(), w.Operator)
 			w.must(err)
 			if got, want := r.Keys[0].Holders, []Holder{{"shop/mine", tc.want}}; !slices.Equal(got, want) {
@@ -257,6 +257,6 @@ func TestReportOfOneOfTwoAPIServers(t *testing.T) {
 	}
 }
 
-func blocked(reason tokenreissue.Reason) tokenreissue.Progress {
-	return tokenreissue.Progress{State: tokenreissue.Blocked, Reason: reason}
+func blocked(reason reissue.Reason) reissue.Progress {
+	return reissue.Progress{State: reissue.Blocked, Reason: reason}
 }

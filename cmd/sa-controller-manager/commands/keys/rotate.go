@@ -12,7 +12,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/controllers/keyrotation"
+	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/signing"
 )
 
@@ -63,7 +63,7 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 	key.addFlags(cmd, "PEM `file` with the new private key, instead of having one made. It is copied.", "Kind of the new key; that of the present one if not given.")
 	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the time of --cache-age has passed, and \"keys publish confirm\" has named the key for each place of --published-manually.")
 	check := func(p *options.Problems) { key.validate(p, false) }
-	return o.steps(cmd, check, func(ctx context.Context, operator *keyrotation.Operator) error {
+	return o.steps(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
 		resumed, err := start(ctx, operator, key)
 		if err != nil {
 			return err
@@ -78,7 +78,7 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 	})
 }
 
-func start(ctx context.Context, operator *keyrotation.Operator, key newKey) (resumed bool, err error) {
+func start(ctx context.Context, operator *operator.Operator, key newKey) (resumed bool, err error) {
 	var own *signing.PrivateKey
 	if key.algorithm == "" && key != (newKey{}) {
 		if own, err = key.pair(ctx, operator); err != nil {
@@ -130,7 +130,7 @@ signs already, nothing is changed. Each place that you publish by hand (keys pub
 With --published-issuer relying parties must have it, too: it signs when every answer of
 that URL has had it for as long as a cache may keep what it had before. Only a command
 that looks all the time knows that: give --wait, and start it right after "start".`,
-	}, (*keyrotation.Operator).Activate)
+	}, (*operator.Operator).Activate)
 }
 
 func newRotateCompleteCommand(client cli.ClientFunc) *cobra.Command {
@@ -141,19 +141,19 @@ func newRotateCompleteCommand(client cli.ClientFunc) *cobra.Command {
 counted from now on. If the new key does not sign yet, this first does what "activate"
 does. The previous key stays in the ring until it is pruned. If that was done already,
 nothing is changed.`,
-	}, (*keyrotation.Operator).Complete)
+	}, (*operator.Operator).Complete)
 }
 
 // newActivatingCommand is one that may activate a key.
-func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*keyrotation.Operator, context.Context, keyrotation.ActivateOptions) error) *cobra.Command {
-	var activate keyrotation.ActivateOptions
+func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*operator.Operator, context.Context, operator.ActivateOptions) error) *cobra.Command {
+	var activate operator.ActivateOptions
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	o.addPublished(cmd.Flags())
 	cmd.Flags().BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough, also at each --published-issuer, until \"keys publish confirm\" has named it for each place of --published-manually, and until kube-apiserver accepts it.")
 	cmd.Flags().BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough, also at --published-issuer and --published-manually, and ask no kube-apiserver but that of --kubeconfig. What verifies with an older copy of the key set, and each kube-apiserver that does not know the key, refuses new tokens.")
 	cmd.Flags().BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
-	return o.steps(cmd, nil, func(ctx context.Context, operator *keyrotation.Operator) error {
+	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
 		return step(operator, ctx, activate)
 	})
 }
@@ -173,7 +173,7 @@ before a key is removed, whether it signs with that one already.`,
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	cmd.Flags().BoolVar(&force, "force", force, "Do not ask kube-apiserver. If it does not know the previous key any more, every new token is dead; if it signs with a key that is removed, its tokens are.")
-	return o.steps(cmd, nil, func(ctx context.Context, operator *keyrotation.Operator) error {
+	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
 		return operator.Rollback(ctx, force)
 	})
 }

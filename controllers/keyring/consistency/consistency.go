@@ -1,0 +1,285 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package consistency compares the key rings of the replicas. Each host has a key ring file of its
+// own, and a rotation changes one after the other.
+//
+// It is the home of one half of the rule "may this key sign": no key signs that a newer published
+// ring does not have. Package keyprobe has the other half: no key signs that kube-apiserver refuses.
+//
+// Every replica publishes its ring, without the keys, as a line of Secret
+// kube-system/sa-controller-manager-key-ring, and reads the lines of the others there.
+package consistency
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/internal/stateobject"
+	"sa-controller-manager/signing"
+)
+
+// settleDelay is how long rings may differ before it is reported: a change reaches the
+// replicas one after the other.
+const settleDelay = 10 * time.Second
+
+const reasonMismatch = "KeyRingMismatch"
+
+// comparing is the one key of the queue.
+const comparing = "compare"
+
+// Config is what a Controller needs. Clock may be nil.
+type Config struct {
+	Client    kubernetes.Interface
+	Informers *informers.Informers
+	// Ring is that of this process.
+	Ring *signing.Keyring
+	// Host is the name of this host, as kube-apiserver on it would write it into its
+	// identity Lease.
+	Host string
+	// Signer is set if this process is the external signer of kube-apiserver.
+	Signer   bool
+	Recorder *events.Recorder
+	// Process is the object that Events about this process regard.
+	Process *corev1.ObjectReference
+	Metrics *Metrics
+	Loops   *reconcile.Metrics
+	Clock   clock.WithTicker
+}
+
+// Controller publishes the ring of this process, compares it with those of the other replicas, and
+// decides whether its active key may be used. Build it with New before the informers are started.
+type Controller struct {
+	Config
+
+	secret   func() *corev1.Secret
+	informer cache.SharedIndexInformer
+	loop     *reconcile.Runner[string]
+	status   atomic.Pointer[string]
+	rings    atomic.Pointer[[]PublishedRing]
+
+	// Only the one worker of the loop uses the fields below.
+
+	replica   string // the name of this process's line
+	announced string // the version that was published last
+	signs     string // the active key at the last sync
+	stopped   map[string]time.Time
+	found     drift
+	since     time.Time // when it was first found
+	reported  drift
+}
+
+// New returns one that does not run yet.
+func New(config Config) *Controller {
+	if config.Clock == nil {
+		config.Clock = clock.RealClock{}
+	}
+	c := &Controller{Config: config, replica: config.Host + "_" + utilrand.String(5), stopped: map[string]time.Time{}}
+	c.secret, c.informer = config.Informers.KeyRing()
+	c.loop = reconcile.New(reconcile.Config[string]{Name: "key_ring", Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock})
+	c.show("not compared yet")
+	c.rings.Store(&[]PublishedRing{})
+	return c
+}
+
+// RingChanged queues another publication and comparison of the ring. It does not block.
+func (c *Controller) RingChanged() { c.loop.AddIfRunning(comparing) }
+
+// Status describes whether the rings are the same. It does not block.
+func (c *Controller) Status() string { return *c.status.Load() }
+
+// MaySign returns an error if nothing may be signed with the active key because a newer ring does not
+// have it, so that its tokens are invalid or soon will be. It does not block.
+func (c *Controller) MaySign() error {
+	return c.unless(func(_ *signing.Ring, found standing) bool { return found.drift == lost })
+}
+
+// MayFill is MaySign for long-lived tokens. They also wait while another key is active in the newest
+// ring.
+func (c *Controller) MayFill() error {
+	return c.unless(func(ring *signing.Ring, found standing) bool {
+		return found.drift == lost || found.active != "" && found.active != ring.ActiveID()
+	})
+}
+
+// MayReissue returns an error if no token Secret may be re-issued: the ring of this process is not published,
+// or another one is newer, forked or unreadable. It does not block.
+func (c *Controller) MayReissue() error {
+	return c.unless(func(_ *signing.Ring, found standing) bool { return found.drift.worse(differs) })
+}
+
+func (c *Controller) unless(forbids func(*signing.Ring, standing) bool) error {
+	ring := c.Ring.Ring()
+	if found := judge(ring, *c.rings.Load()); forbids(ring, found) {
+		return errors.New(found.describe(ring))
+	}
+	return nil
+}
+
+// Run works until ctx ends. The informers must be synced.
+func (c *Controller) Run(ctx context.Context) error {
+	c.loop.Add(comparing)
+	return reconcile.WithHandlers(func() { c.loop.Run(ctx) },
+		reconcile.Handled{What: "the published key rings", Informer: c.informer, Handler: reconcile.OnEvery(func(any) { c.RingChanged() })})
+}
+
+// sync reports a new drift only after it has lasted for settleDelay.
+func (c *Controller) sync(ctx context.Context, _ string) error {
+	ring, secret := c.Ring.Ring(), c.secret()
+	rings, err := PublishedRings(secret)
+	c.rings.Store(&rings)
+	found := judge(ring, rings)
+	if _, unknown := errors.AsType[*stateobject.UnknownVersionError](err); unknown {
+		found.drift = unreadable
+	} else {
+		err = c.publish(ctx, ring, secret, rings)
+	}
+	if found.drift != c.found {
+		c.found, c.since = found.drift, c.Clock.Now()
+	}
+	left := settleDelay - c.Clock.Since(c.since)
+	if found.drift != inSync && found.drift != lost && found.drift != c.reported && left > 0 {
+		c.loop.AddAfter(comparing, left)
+		return err
+	}
+	c.reported = found.drift
+	c.report(ctx, ring, found)
+	return err
+}
+
+func (c *Controller) report(ctx context.Context, ring *signing.Ring, found standing) {
+	note := found.describe(ring)
+	if c.Status() == note {
+		return
+	}
+	c.show(note)
+	c.Metrics.mismatch(found.drift)
+	klog.FromContext(ctx).Info("Compared the key rings of the replicas", "verdict", found.drift, "note", note)
+	if found.drift != inSync && found.drift != unpublished {
+		c.Recorder.Warn(c.Process, reasonMismatch, note+found.remedy())
+	}
+}
+
+func (c *Controller) show(status string) { c.status.Store(&status) }
+
+// publish writes the line of this process if it is missing. With a new ring it also removes the lines
+// of older and equal rings and of previous processes on this host, so that lines of dead replicas do
+// not accumulate. A running replica writes its own again.
+func (c *Controller) publish(ctx context.Context, ring *signing.Ring, secret *corev1.Secret, rings []PublishedRing) error {
+	if active := ring.ActiveID(); c.signs != active {
+		if c.signs != "" {
+			c.stop(c.signs, c.Clock.Now())
+		}
+		c.signs = active
+	}
+	next := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName}}
+	if secret != nil {
+		next = secret.DeepCopy()
+	}
+	if next.Data == nil {
+		next.Data = map[string][]byte{}
+	}
+	for _, other := range rings {
+		isOld := compare(ring, other) == inSync || c.announced == "" && other.Host == c.Host
+		if c.announced != ring.Version() && other.Replica != c.replica && isOld {
+			c.absorb(other, ring)
+			delete(next.Data, ringPrefix+other.Replica)
+		}
+	}
+	line, err := c.line(ring)
+	if err != nil {
+		return err
+	}
+	next.Data[ringPrefix+c.replica] = line
+	stateobject.Stamp(next.Data)
+	if secret != nil && maps.EqualFunc(next.Data, secret.Data, bytes.Equal) {
+		c.announced = ring.Version()
+		return nil
+	}
+	secrets := c.Client.CoreV1().Secrets(metav1.NamespaceSystem)
+	if secret == nil {
+		// The Secret comes with the manifests. With more permissions this process creates it.
+		_, err = secrets.Create(ctx, next, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	} else {
+		_, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: meta.FieldManager})
+	}
+	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
+	}
+	if err != nil {
+		return fmt.Errorf("publish the key ring in %s, which comes with manifests/permissions: %w", ringSecret, err)
+	}
+	c.announced = ring.Version()
+	klog.FromContext(ctx).Info("Published the key ring", "generation", ring.Generation(), "version", ring.Version(), "active", ring.ActiveID())
+	return nil
+}
+
+// line returns what this process publishes.
+func (c *Controller) line(ring *signing.Ring) ([]byte, error) {
+	own := published(ring)
+	own.Host, own.Signer = c.Host, c.Signer
+	maps.DeleteFunc(c.stopped, func(id string, _ time.Time) bool { return ring.Role(id) != signing.Retired })
+	own.Stopped = c.stopped
+	return json.Marshal(own)
+}
+
+// absorb keeps the times in a line that is about to be removed.
+func (c *Controller) absorb(other PublishedRing, ring *signing.Ring) {
+	for id, at := range other.Stopped {
+		c.stop(id, at)
+	}
+	if active := other.Active(); active != ring.ActiveID() {
+		c.stop(active, c.Clock.Now())
+	}
+}
+
+func (c *Controller) stop(id string, at time.Time) {
+	if at = at.UTC().Truncate(time.Second); at.After(c.stopped[id]) {
+		c.stopped[id] = at
+	}
+}
+
+// Metrics show whether the replicas have the same ring.
+type Metrics struct{ differs *metrics.GaugeVec }
+
+// NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
+func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
+	m := &Metrics{differs: metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "sacm_key_ring_mismatch",
+		Help: "1 if the key ring of this replica is not the newest of those that the replicas have published, by how it stands to another one: " +
+			"behind, forked, lost (a newer ring does not have the key that signs here: nothing is signed with it), unreadable, differs " +
+			"(one of the two is a single key file), or unpublished.",
+	}, []string{"verdict"})}
+	mustRegister(m.differs)
+	return m
+}
+
+func (m *Metrics) mismatch(found drift) {
+	for _, each := range drifts()[1:] {
+		value := 0.0
+		if each == found {
+			value = 1
+		}
+		m.differs.WithLabelValues(string(each)).Set(value)
+	}
+}

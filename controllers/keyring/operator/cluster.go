@@ -1,0 +1,246 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/keyring/reissue"
+	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/paging"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/tokens"
+)
+
+const (
+	// probeSeconds is the least that kube-apiserver issues a token for.
+	probeSeconds = 600
+	// maxNames is how many Secrets of a key are listed by name. All are counted.
+	maxNames = 1000
+)
+
+// Cluster asks kube-apiservers which keys they accept and which keys are in use.
+type Cluster struct {
+	Client kubernetes.Interface
+	// Issuer is the apiserver's --service-account-issuer, "" to have it looked up.
+	Issuer string
+	// Others are further kube-apiservers of the cluster, which must accept a key too.
+	Others []APIServer
+	// Namespace and Account name a ServiceAccount to try tokens with.
+	Namespace, Account string
+	// Dial connects to a kube-apiserver at its own address. Nil means that Others are all.
+	Dial func(url string) (kubernetes.Interface, error)
+
+	found bool
+}
+
+// APIServer is one of several kube-apiservers.
+type APIServer struct {
+	URL    string
+	Client kubernetes.Interface
+}
+
+// Prove returns nil if every kube-apiserver accepts a short token that is signed with key (package
+// keyprobe).
+func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
+	if err := c.ProveOne(ctx, key); err != nil {
+		return err
+	}
+	account, err := c.account(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range c.Others {
+		if err := keyprobe.Prove(ctx, other.Client, c.Issuer, account, key); err != nil {
+			return fmt.Errorf("%s: %w", other.URL, err)
+		}
+	}
+	return nil
+}
+
+// Accepts is Prove, with an error that says what to do.
+func (c *Cluster) Accepts(ctx context.Context, key rotation.Key) error {
+	return notAccepted(key, c.Prove(ctx, key.Private))
+}
+
+// ProveOne is Prove for the kube-apiserver of the kubeconfig alone.
+func (c *Cluster) ProveOne(ctx context.Context, key *signing.PrivateKey) error {
+	account, err := c.account(ctx)
+	if err != nil {
+		return err
+	}
+	return keyprobe.Prove(ctx, c.Client, c.Issuer, account, key)
+}
+
+func (c *Cluster) account(ctx context.Context) (*corev1.ServiceAccount, error) {
+	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, c.Account, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get service account %s/%s to prove a key with: %w", c.Namespace, c.Account, err)
+	}
+	return account, nil
+}
+
+// SigningKeyIDs returns the IDs of the keys that Client and Others sign bound tokens with, in order.
+func (c *Cluster) SigningKeyIDs(ctx context.Context) ([]string, error) {
+	id, err := c.signingKeyID(ctx, c.Client)
+	if err != nil {
+		return nil, err
+	}
+	ids := []string{id}
+	for _, other := range c.Others {
+		if id, err = c.signingKeyID(ctx, other.Client); err != nil {
+			return nil, fmt.Errorf("%s: %w", other.URL, err)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+func (c *Cluster) signingKeyID(ctx context.Context, client kubernetes.Interface) (string, error) {
+	answer, err := client.CoreV1().ServiceAccounts(c.Namespace).CreateToken(ctx, c.Account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(probeSeconds))},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return "", fmt.Errorf("request a token of service account %s/%s, to see which key kube-apiserver signs with: %w", c.Namespace, c.Account, err)
+	}
+	token, err := tokens.Inspect(answer.Status.Token)
+	if err != nil {
+		return "", fmt.Errorf("look at a token of service account %s/%s: %w", c.Namespace, c.Account, err)
+	}
+	return token.KeyID, nil
+}
+
+// Uses has the token Secrets of each key. The key "" stands for tokens without a key ID that no key of
+// the ring has signed.
+type Uses struct {
+	counts map[string]int
+	names  map[string][]string
+	// involved are the Secrets of a re-issue: their key is retired, or they replace one of those.
+	involved []*tokensecrets.TokenSecret
+}
+
+// Count returns the number of token Secrets with a key ID.
+func (u *Uses) Count(id string) int { return u.counts[id] }
+
+// Names returns those Secrets as namespace/name, at most a thousand.
+func (u *Uses) Names(id string) []string { return u.names[id] }
+
+// Others returns the IDs of the keys that a ring does not have, those with most Secrets first.
+func (u *Uses) Others(ring *signing.Ring) []string {
+	var others []string
+	for id := range u.counts {
+		if ring.Role(id) == "" {
+			others = append(others, id)
+		}
+	}
+	slices.SortFunc(others, func(a, b string) int { return cmp.Or(cmp.Compare(u.counts[b], u.counts[a]), strings.Compare(a, b)) })
+	return others
+}
+
+// Uses reads all token Secrets, a page at a time, and counts them by key. A token without a key ID
+// counts for the key that signed it.
+func (c *Cluster) Uses(ctx context.Context, ring *signing.Ring) (*Uses, error) {
+	uses := &Uses{counts: map[string]int{}, names: map[string][]string{}}
+	options := metav1.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String(),
+	}
+	const what = "token secrets, to see which keys they need"
+	err := paging.Each(ctx, what, c.Client.CoreV1().Secrets(metav1.NamespaceAll).List, options, func(page *corev1.SecretList) error {
+		for i := range page.Items {
+			uses.add(&page.Items[i], ring)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return uses, nil
+}
+
+func (u *Uses) add(secret *corev1.Secret, ring *signing.Ring) {
+	id, ok := keyIDOf(string(secret.Data[corev1.ServiceAccountTokenKey]), ring)
+	observed := tokensecrets.Observe(secret)
+	if ring.Role(id) == signing.Retired || observed.Predecessor != (tokensecrets.Predecessor{}) {
+		u.involved = append(u.involved, observed)
+	}
+	if !ok {
+		return
+	}
+	u.counts[id]++
+	if len(u.names[id]) < maxNames {
+		u.names[id] = append(u.names[id], secret.Namespace+"/"+secret.Name)
+	}
+}
+
+// Reissues returns the progress of the re-issue of each Secret with a retired key of the ring, by
+// namespace/name.
+func (c *Cluster) Reissues(ctx context.Context, uses *Uses, ring *signing.Ring) (map[string]reissue.Progress, error) {
+	if len(uses.involved) == 0 {
+		return nil, nil
+	}
+	accounts, err := c.accountsOf(ctx, uses.involved)
+	if err != nil {
+		return nil, err
+	}
+	reissues := map[string]reissue.Progress{}
+	for _, candidate := range reissue.Candidates(uses.involved, func(name cache.ObjectName) *corev1.ServiceAccount { return accounts[name] }, ring) {
+		reissues[candidate.Secret.ObjectName().String()] = candidate.Progress
+	}
+	return reissues, nil
+}
+
+// accountsOf returns the accounts of Secrets. It reads all accounts, a page at a time.
+func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenSecret) (map[cache.ObjectName]*corev1.ServiceAccount, error) {
+	accounts := map[cache.ObjectName]*corev1.ServiceAccount{}
+	for _, secret := range secrets {
+		accounts[secret.Account()] = nil
+	}
+	const what = "service accounts, to see whose token secrets hold a retired key"
+	list := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List
+	err := paging.Each(ctx, what, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
+		for i := range page.Items {
+			name := cache.MetaObjectToName(&page.Items[i])
+			if _, wanted := accounts[name]; wanted {
+				accounts[name] = page.Items[i].DeepCopy()
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return accounts, nil
+}
+
+// keyIDOf returns the ID of the key that a token needs, or "" if it is unknown. ok is false if
+// kube-apiserver could not accept the token.
+func keyIDOf(token string, ring *signing.Ring) (id string, ok bool) {
+	token = tokens.Canonical(token)
+	decoded, err := tokens.Inspect(token)
+	if err != nil {
+		return "", false
+	}
+	if decoded.KeyID != "" {
+		return decoded.KeyID, true
+	}
+	for _, key := range ring.All() {
+		if _, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.NewRing(0, key))); err == nil {
+			return key.ID, true
+		}
+	}
+	return "", true
+}

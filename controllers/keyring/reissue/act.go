@@ -1,0 +1,170 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package reissue
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/tokens"
+)
+
+// act does one step that was planned from seen.
+func (c *Controller) act(ctx context.Context, step step, seen observed) error {
+	var err error
+	switch step.action {
+	case create:
+		err = c.create(ctx, step.Secret, seen)
+	case reference:
+		delete(c.created, step.Secret.UID)
+		err = c.reference(ctx, step.Secret, step.Successor)
+	case discard:
+		return c.discard(ctx, step.Secret, seen)
+	case warn:
+		c.warnBlocked(step.ReissueCandidate)
+	}
+	if err != nil {
+		c.Metrics.reissued(resultFailed)
+		return fmt.Errorf("re-issue token secret %s/%s: %w", step.Secret.Namespace, step.Secret.Name, err)
+	}
+	return nil
+}
+
+// create creates the empty Secret that replaces cached. The token controller fills it.
+func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
+	if named(seen.secrets, c.created[cached.UID].name) {
+		delete(c.created, cached.UID) // the cache shows it, and yet another one is due
+	}
+	made := c.created[cached.UID]
+	if !made.at.IsZero() {
+		if left := cacheSyncGrace - c.Clock.Since(made.at); left > 0 {
+			c.loop.AddAfter(keyOf(cached), left)
+			return nil
+		}
+		// Another name is taken only if the Secret is gone or not ours, not if the cache is stale.
+		live, err := tokensecrets.LiveSecret(ctx, c.Client, cache.NewObjectName(cached.Namespace, made.name))
+		if err != nil {
+			return err
+		}
+		if live != nil && live.Annotations[tokensecrets.ReplacesAnnotation] == predecessorOf(cached) {
+			c.created[cached.UID] = expectation{name: made.name, at: c.Clock.Now()}
+			c.loop.AddAfter(keyOf(cached), cacheSyncGrace)
+			return nil
+		}
+		delete(c.created, cached.UID)
+		made = expectation{}
+	}
+	account, err := c.confirm(ctx, cached, seen)
+	if err != nil || account == nil {
+		return err
+	}
+	if made.name == "" {
+		made.name = tokensecrets.NewName(account.Name, c.NewSuffix())
+		c.created[cached.UID] = made
+	}
+	_, err = c.Client.CoreV1().Secrets(cached.Namespace).Create(ctx, successorOf(cached, account, made.name), metav1.CreateOptions{FieldManager: meta.FieldManager})
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
+		delete(c.created, cached.UID)
+		return nil // a terminating namespace needs none
+	case apierrors.IsAlreadyExists(err):
+		// Either an earlier try has succeeded, which the cache will show, or the name is
+		// taken: if the cache shows nothing in time, another one is chosen.
+	case err != nil:
+		return fmt.Errorf("create secret %s: %w", made.name, meta.SecretError(err))
+	}
+	c.created[cached.UID] = expectation{name: made.name, at: c.Clock.Now()}
+	c.loop.AddAfter(keyOf(cached), cacheSyncGrace)
+	klog.FromContext(ctx).V(2).Info("Created token secret to replace one", "secret", klog.KRef(cached.Namespace, made.name), "replaces", klog.KObj(cached))
+	return nil
+}
+
+func successorOf(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, name string) *corev1.Secret {
+	successor := tokensecrets.New(account, name)
+	successor.Annotations[tokensecrets.ReplacesAnnotation] = predecessorOf(secret)
+	return successor
+}
+
+// predecessorOf returns the reference from a successor to the Secret that it replaces.
+func predecessorOf(secret *tokensecrets.TokenSecret) string {
+	return tokensecrets.Predecessor{Name: secret.Name, UID: secret.UID}.String()
+}
+
+// reference puts the new Secret first in the account's list, where clients look for a token. The old
+// reference stays, because Pods still use that Secret.
+func (c *Controller) reference(ctx context.Context, secret, successor *tokensecrets.TokenSecret) error {
+	account, err := meta.LiveAccount(ctx, c.Client, secret.Account())
+	if err != nil || account == nil || account.UID != secret.AccountUID || account.DeletionTimestamp != nil {
+		return err
+	}
+	patch, err := tokensecret.ReferenceFirst(account, successor.Name)
+	if err != nil {
+		return err
+	}
+	_, err = c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, patch.Type, patch.Body,
+		metav1.PatchOptions{FieldManager: meta.FieldManager})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reference secret %s first: %w", successor.Name, err)
+	}
+	c.Metrics.reissued(resultDone)
+	klog.FromContext(ctx).V(2).Info("Re-issued token secret", "secret", klog.KObj(secret), "successor", klog.KObj(successor), "serviceAccount", klog.KObj(account))
+	c.recordReplaced(secret, successor)
+	return nil
+}
+
+// confirm reads Secret and account live and decides again. It returns no account if the Secret needs no
+// successor any more. The token does not leave this function.
+func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) (*corev1.ServiceAccount, error) {
+	if c.refused[cached.UID] == refusalOf(cached, seen.ring) {
+		return nil, nil
+	}
+	if err := c.admit(ctx); err != nil {
+		return nil, err
+	}
+	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
+	if err != nil || live.Secret == nil {
+		return nil, err
+	}
+	secret := tokensecrets.Observe(live.Secret)
+	if seen.again(live.Account, secret).candidate(secret).State != Due {
+		return nil, nil // the watch is about to show it
+	}
+	if _, err := tokens.VerifyLegacy(string(live.Secret.Data[corev1.ServiceAccountTokenKey]), c.Ring); err != nil {
+		c.refused[secret.UID] = refusalOf(secret, seen.ring)
+		c.Metrics.reissued(resultRefused)
+		c.recordUnverified(secret, err)
+		return nil, nil
+	}
+	return live.Account, nil
+}
+
+// discard deletes the new Secret of an interrupted re-issue after kube-apiserver has confirmed that
+// nothing references it and that it was never used.
+func (c *Controller) discard(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
+	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
+	if err != nil || live.Secret == nil || live.Account == nil {
+		return err
+	}
+	secret := tokensecrets.Observe(live.Secret)
+	if !seen.again(live.Account, secret).isRemains(secret, c.Auto, c.Clock.Now()) {
+		return nil
+	}
+	_, err = tokensecrets.Delete(ctx, c.Client, c.Recorder, secret, reasonDiscarded, fmt.Sprintf(
+		"it was made to replace Secret %q and does not; nothing references it, and nobody has used it", secret.Predecessor.Name))
+	return err
+}
+
+func keyOf(secret *tokensecrets.TokenSecret) key { return key{reissuing, secret.Account()} }

@@ -92,7 +92,7 @@ func (c *Controller) confirmSuccessor(ctx context.Context, seen observed) (decis
 	if err != nil {
 		return "", err
 	}
-	if live == nil || tokensecrets.PairUp(seen.account, []*tokensecrets.TokenSecret{tokensecrets.Observe(live)}, nil).Replacement(seen.secret) == nil {
+	if live == nil || c.Replacements(seen.account, []*tokensecrets.TokenSecret{tokensecrets.Observe(live)})(seen.secret) == nil {
 		return keepChanged, nil
 	}
 	return remove, nil

@@ -13,8 +13,8 @@
 // No state outlives the process. The Secrets have the results of a round, as dates: the next
 // round, however soon, finds nothing left to do.
 //
-// Only Secrets that an account references are marked or deleted, and those that package
-// keyring/reissue has replaced. A user's Secret stays unless .secrets lists it: then nothing shows who
+// Only Secrets that an account references are marked or deleted, and those that a re-issue has
+// replaced (Config.Replacements). A user's Secret stays unless .secrets lists it: then nothing shows who
 // created it, and upstream deletes it, too. The successor of a Secret stays as long as that one
 // exists, or another would be created. Only this package deletes replaced Secrets.
 //
@@ -25,6 +25,7 @@ package legacytokencleaner
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -53,7 +54,7 @@ const (
 	wholeCluster = metav1.NamespaceAll
 )
 
-// Config is what a Controller needs. Clock may be nil.
+// Config is what a Controller needs. Clock and Replacements may be nil.
 type Config struct {
 	Client    kubernetes.Interface
 	Informers *informers.Informers
@@ -66,8 +67,10 @@ type Config struct {
 	Period time.Duration
 	// DryRun only records Events and metrics.
 	DryRun bool
-	// Auto: every account keeps one token Secret (tokensecrets.Pairs.Own).
+	// Auto: every account keeps one token Secret (tokensecrets.Own).
 	Auto bool
+	// Replacements returns the Replacement among the Secrets of an account. It is nil without re-issue.
+	Replacements func(*corev1.ServiceAccount, []*tokensecrets.TokenSecret) tokensecrets.Replacement
 
 	Clock clock.WithTicker
 }
@@ -88,6 +91,11 @@ type Controller struct {
 func New(config Config) *Controller {
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
+	}
+	if config.Replacements == nil {
+		config.Replacements = func(*corev1.ServiceAccount, []*tokensecrets.TokenSecret) tokensecrets.Replacement {
+			return tokensecrets.NotReplaced
+		}
 	}
 	c := &Controller{Config: config}
 	c.accounts, _ = config.Informers.Accounts()
@@ -229,11 +237,12 @@ func (c *Controller) observe(secret *tokensecrets.TokenSecret, account *corev1.S
 	if account == nil {
 		return seen
 	}
-	pairs := tokensecrets.PairUp(account, c.secrets.OfAccount(cache.MetaObjectToName(account)), nil)
-	seen.successor = pairs.Replacement(secret)
-	seen.predecessor = pairs.Predecessor(secret) != nil
+	secrets := c.secrets.OfAccount(cache.MetaObjectToName(account))
+	replacement := c.Replacements(account, secrets)
+	seen.successor = replacement(secret)
+	seen.predecessor = slices.ContainsFunc(secrets, secret.Replaces)
 	if c.Auto {
-		own := pairs.Own()
+		own := tokensecrets.Own(account, secrets, replacement)
 		seen.own = own != nil && own.UID == secret.UID
 	}
 	return seen

@@ -77,7 +77,7 @@ type observed struct {
 	own bool
 	// mounted: a Pod of the namespace names the Secret.
 	mounted bool
-	// successor has replaced the Secret (tokensecrets.Pairs.Replacement), nil if none has.
+	// successor has replaced the Secret (Config.Replacements), nil if none has.
 	successor *tokensecrets.TokenSecret
 	// predecessor: the Secret replaces one that still exists.
 	predecessor bool

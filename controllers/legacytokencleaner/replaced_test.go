@@ -82,5 +82,14 @@ func TestReplaced(t *testing.T) {
 			objects: append(replaced(usedOn(tenDaysAgo), annotated(tokensecrets.ReissueAnnotation, "never"))[1:], account(unreferencing, referencing("new"))),
 			want:    map[string]float64{"not-referenced": 1, "successor": 1},
 		},
+		"WithoutReissue": {
+			reason: "nothing says that it was replaced", change: func(config *Config) { config.Period, config.Replacements = week, nil },
+			objects: append(replaced(usedOn(tenDaysAgo))[1:], account(unreferencing, referencing("new"))),
+			want:    map[string]float64{"not-referenced": 1, "successor": 1},
+		},
+		"AutoWithoutReissue": {
+			reason: "the older one is the account's own", change: func(config *Config) { aWeekly(config); config.Replacements = nil },
+			objects: replaced(usedOn(tenDaysAgo)), want: map[string]float64{"own": 1, "successor": 1},
+		},
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -58,6 +59,8 @@ func newWorld(t testing.TB, change func(*Config), live ...runtime.Object) *world
 		Metrics:   NewMetrics(w.Registry.MustRegister),
 		Period:    testPeriod,
 		Clock:     w.Clock,
+
+		Replacements: reissue.Replacements,
 	}
 	if change != nil {
 		change(&config)

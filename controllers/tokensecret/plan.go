@@ -5,6 +5,7 @@ package tokensecret
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -110,13 +111,15 @@ func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSe
 	if account.DeletionTimestamp != nil {
 		return true, nil
 	}
-	pairs := tokensecrets.PairUp(account, secrets, nil)
-	if pairs.Own() != nil {
+	if tokensecrets.Own(account, secrets, tokensecrets.NotReplaced) != nil {
 		return true, nil
 	}
 	for _, secret := range secrets {
-		// Package reissue references the successor of a Secret that still works, once it is filled.
-		if secret.Serves(account) && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) && pairs.Replaceable(secret) == nil &&
+		// The successor of a Secret that still works is referenced by who created it, once it is filled.
+		replacesWorking := slices.ContainsFunc(secrets, func(other *tokensecrets.TokenSecret) bool {
+			return secret.Replaces(other) && !other.Terminating() && !other.InvalidSince()
+		})
+		if secret.Serves(account) && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) && !replacesWorking &&
 			(adopt == nil || tokensecrets.OldestFirst(secret, adopt) < 0) {
 			adopt = secret
 		}

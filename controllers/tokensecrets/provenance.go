@@ -34,12 +34,6 @@ func createdByController(secret *corev1.Secret) bool {
 	})
 }
 
-// MadeByTokenController reports whether a token controller created the Secret and not a user:
-// it bears our marker, or managedFields say so. That an account references it proves nothing,
-// since users write such references by hand; nor does a token, since those of users are filled
-// as well.
-func (s *TokenSecret) MadeByTokenController() bool { return s.AutoCreated() || s.CreatedByController }
-
 // References reports whether the account's secrets list names the Secret.
 func References(account *corev1.ServiceAccount, secret string) bool {
 	return slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret })

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tokensecrets is the model of token Secrets that controllers and commands share: what is
-// cached of one, which process or user created it and wrote into it, which one replaces which, and
-// how one is deleted or patched. It has no queue and no watch.
+// cached of one, which process or user created it and wrote into it, which one is its account's
+// own, and how one is deleted or patched. It has no queue and no watch.
 //
 // A TokenSecret never holds the bytes of a token, only its key ID and a finding. Cached ones are
 // shared and must not be changed. A user may have written everything in a Secret but its name,
@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 
@@ -45,6 +46,10 @@ const (
 	// ReplacesAnnotation names, as name/UID, the token Secret that this one was made
 	// to replace.
 	ReplacesAnnotation = "sa-controller-manager/replaces"
+
+	// ReissueAnnotation says how a token Secret is re-issued once the key that has signed its token
+	// is retired. Package keyring/reissue has its values.
+	ReissueAnnotation = "sa-controller-manager/reissue"
 )
 
 // longestUID and longestKeyID bound what is cached of a text that is only compared with a UID or a key
@@ -82,7 +87,7 @@ type TokenSecret struct {
 	// Keep exempts the Secret from the legacy token cleaner.
 	Keep bool
 
-	// Reissue is the annotation as it is, cut if it is long; ReissueMode interprets it.
+	// Reissue is the annotation as it is, cut if it is long.
 	Reissue string
 	// Predecessor is the Secret that this one replaces, the zero value if it replaces none.
 	Predecessor Predecessor
@@ -165,6 +170,20 @@ func New(account *corev1.ServiceAccount, name string) *corev1.Secret {
 	}
 }
 
+const suffixLength = 5
+
+// NewSuffix returns a random end for the name of a new Secret.
+func NewSuffix() string { return rand.String(suffixLength) }
+
+// NewName returns a name for a Secret of an account. It is new every time: a legacy token has the
+// same bytes for the same name and account, so a name used twice would bring a revoked token back.
+// The account's part is cut where the whole name would be longer than a name may be.
+func NewName(account, suffix string) string {
+	const middle = "-token-"
+	longest := validation.DNS1123SubdomainMaxLength - len(middle) - suffixLength
+	return account[:min(len(account), longest)] + middle + suffix
+}
+
 // AutoCreated reports whether the Secret bears our marker.
 func (s *TokenSecret) AutoCreated() bool { return s.Labels[AutoCreatedLabel] != "" }
 
@@ -185,6 +204,49 @@ func (s *TokenSecret) Account() cache.ObjectName {
 // that a choice among several is the same each time.
 func OldestFirst(a, b *TokenSecret) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+}
+
+// Replacement returns the Secret that a re-issue has put in the place of another one of the same
+// account, nil if none has.
+type Replacement func(*TokenSecret) *TokenSecret
+
+// NotReplaced is the Replacement without re-issue.
+func NotReplaced(*TokenSecret) *TokenSecret { return nil }
+
+// Own returns the token Secret that --token-secrets=auto counts as the account's own, nil if one has
+// to be created. The legacy token cleaner leaves it alone: otherwise the cleaner and auto would delete
+// and create Secrets without end. After a re-issue it is the Secret that replacement returns, or the
+// old one would stay and the new one be deleted.
+func Own(account *corev1.ServiceAccount, secrets []*TokenSecret, replacement Replacement) *TokenSecret {
+	var own *TokenSecret
+	for _, secret := range secrets {
+		if !secret.InService(account) || replacement(secret) != nil {
+			continue
+		}
+		if own == nil || preferred(secret, own) {
+			own = secret
+		}
+	}
+	return own
+}
+
+// preferred puts a Secret with our marker first and an older one before a younger one, so that the
+// choice stays the same as long as the Secret exists.
+func preferred(a, b *TokenSecret) bool {
+	if a.AutoCreated() != b.AutoCreated() {
+		return a.AutoCreated()
+	}
+	return OldestFirst(a, b) < 0
+}
+
+// InService reports whether the Secret can give the account a token and is referenced.
+func (s *TokenSecret) InService(account *corev1.ServiceAccount) bool {
+	return account != nil && s.Serves(account) && References(account, s.Name)
+}
+
+// Serves reports whether the Secret can give the account a token.
+func (s *TokenSecret) Serves(account *corev1.ServiceAccount) bool {
+	return !s.Terminating() && !s.InvalidSince() && s.AccountUID == account.UID
 }
 
 // Reference returns a reference to the Secret for an Event.

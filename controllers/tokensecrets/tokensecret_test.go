@@ -265,3 +265,51 @@ func TestKeepAnnotation(t *testing.T) {
 		})
 	}
 }
+
+func TestReplaces(t *testing.T) {
+	t.Parallel()
+	const of = "robot-token/secret-uid"
+	cases := map[string]struct {
+		reason     string
+		annotation string
+		change     func(*corev1.Secret)
+		want       bool
+	}{
+		"Replaces":       {annotation: of, want: true},
+		"AnotherName":    {annotation: "other/secret-uid"},
+		"AnotherUID":     {reason: "it was deleted and made again", annotation: "robot-token/before"},
+		"NoUID":          {annotation: "robot-token/"},
+		"NoName":         {annotation: "/secret-uid"},
+		"Garbage":        {annotation: "robot-token"},
+		"Empty":          {annotation: ""},
+		"AnotherAccount": {annotation: of, change: withAnnotation(corev1.ServiceAccountNameKey, "builder")},
+		"AnotherNamespace": {
+			annotation: of, change: func(s *corev1.Secret) { s.Namespace = "elsewhere" },
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			successor := tokenSecret(withAnnotation(ReplacesAnnotation, tc.annotation), func(s *corev1.Secret) { s.Name, s.UID = "new", "uid-new" })
+			if tc.change != nil {
+				tc.change(successor)
+			}
+			if got := Observe(successor).Replaces(Observe(tokenSecret())); got != tc.want {
+				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+func TestNewName(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int{1, 241, 242, 253} {
+		account := strings.Repeat("a", length)
+		name := NewName(account, NewSuffix())
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			t.Errorf("account name of %d characters: %v", length, problems)
+		}
+		if NewName(account, NewSuffix()) == name {
+			t.Errorf("%s is made twice", name)
+		}
+	}
+}

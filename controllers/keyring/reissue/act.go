@@ -56,7 +56,7 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 		if err != nil {
 			return err
 		}
-		if live != nil && live.Annotations[tokensecrets.ReplacesAnnotation] == predecessorOf(cached) {
+		if live != nil && live.Annotations[tokensecrets.ReplacesAnnotation] == predecessorOf(cached).String() {
 			c.created[cached.UID] = expectation{name: made.name, at: c.Clock.Now()}
 			c.loop.AddAfter(keyOf(cached), cacheSyncGrace)
 			return nil
@@ -91,13 +91,8 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 
 func successorOf(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, name string) *corev1.Secret {
 	successor := tokensecrets.New(account, name)
-	successor.Annotations[tokensecrets.ReplacesAnnotation] = predecessorOf(secret)
+	successor.Annotations[tokensecrets.ReplacesAnnotation] = predecessorOf(secret).String()
 	return successor
-}
-
-// predecessorOf returns the reference from a successor to the Secret that it replaces.
-func predecessorOf(secret *tokensecrets.TokenSecret) string {
-	return tokensecrets.Predecessor{Name: secret.Name, UID: secret.UID}.String()
 }
 
 // reference puts the new Secret first in the account's list, where clients look for a token. The old

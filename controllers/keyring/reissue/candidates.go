@@ -122,16 +122,13 @@ func Candidates(secrets []*tokensecrets.TokenSecret, account func(cache.ObjectNa
 
 // observed is an account, which may be nil, with the Secrets that name it.
 type observed struct {
-	account *corev1.ServiceAccount
-	secrets []*tokensecrets.TokenSecret
-	pairs   tokensecrets.Pairs
-	ring    *signing.Ring
+	pairs
+	ring *signing.Ring
 }
 
 func observe(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, ring *signing.Ring) observed {
-	o := observed{account: account, secrets: secrets, ring: ring}
-	o.pairs = tokensecrets.PairUp(account, secrets, o.isSpoiled)
-	return o
+	unpaired := observed{pairs: pairs{account: account}, ring: ring}
+	return observed{pairs: pairUp(account, secrets, unpaired.isSpoiled), ring: ring}
 }
 
 // again returns o with the live account and one live Secret.
@@ -174,7 +171,7 @@ func (o observed) candidate(secret *tokensecrets.TokenSecret) ReissueCandidate {
 	if !o.hasRetiredKey(secret) {
 		return ReissueCandidate{Secret: secret}
 	}
-	candidate := ReissueCandidate{Secret: secret, Successor: o.pairs.Successor(secret)}
+	candidate := ReissueCandidate{Secret: secret, Successor: o.successor(secret)}
 	if reason := o.forbidden(secret); reason != "" {
 		candidate.Progress = blocked(reason)
 	} else {
@@ -194,15 +191,33 @@ func (o observed) forbidden(secret *tokensecrets.TokenSecret) Reason {
 	case !o.fits(secret):
 		return Mismatch
 	}
-	switch secret.ReissueMode() {
-	case tokensecrets.ReissueNever:
-		return Never
-	case tokensecrets.ReissueUserMade:
-		return UserMade
-	case tokensecrets.ReissueUnknown:
-		return UnknownMode
-	default:
+	return forbiddenByMode(secret)
+}
+
+// Values of the annotation tokensecrets.ReissueAnnotation. modeSideBySide creates a new Secret and
+// keeps the old one for its clients.
+const (
+	modeSideBySide = "side-by-side"
+	modeNever      = "never"
+)
+
+// forbiddenByMode returns why the annotation, or its absence from a user's Secret, forbids the
+// re-issue, or "". That an account references a Secret does not prove that a token controller created
+// it, since users write such references by hand; nor does a token, since those of users are filled as
+// well.
+func forbiddenByMode(secret *tokensecrets.TokenSecret) Reason {
+	switch secret.Reissue {
+	case modeSideBySide:
 		return ""
+	case modeNever:
+		return Never
+	case "":
+		if secret.AutoCreated() || secret.CreatedByController {
+			return ""
+		}
+		return UserMade
+	default:
+		return UnknownMode
 	}
 }
 
@@ -212,7 +227,7 @@ func (o observed) progress(candidate ReissueCandidate) Progress {
 	switch {
 	case o.isSuperfluous(secret):
 		return Progress{State: Discarding}
-	case successor == nil && filledElsewhere(secret) && sameKey(secret, o.pairs.Predecessor(secret)):
+	case successor == nil && filledElsewhere(secret) && sameKey(secret, o.predecessor(secret)):
 		return blocked(FilledElsewhere)
 	case successor == nil:
 		return Progress{State: Due}

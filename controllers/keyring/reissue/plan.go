@@ -73,7 +73,7 @@ func (o observed) isRemains(secret *tokensecrets.TokenSecret, auto bool, now tim
 	if !o.isUntouched(secret) {
 		return false
 	}
-	if o.pairs.Replaceable(secret) != nil {
+	if o.replaceable(secret) != nil {
 		return o.isSuperfluous(secret)
 	}
 	return !auto && now.Sub(secret.CreationTimestamp.Time) < abandoned
@@ -83,14 +83,14 @@ func (o observed) isRemains(secret *tokensecrets.TokenSecret, auto bool, now tim
 // replacement, because it has the active key again after a rollback, or because another Secret
 // replaces it.
 func (o observed) isSuperfluous(secret *tokensecrets.TokenSecret) bool {
-	predecessor := o.pairs.Replaceable(secret)
+	predecessor := o.replaceable(secret)
 	if predecessor == nil || !o.isUntouched(secret) {
 		return false
 	}
 	if predecessor.Token != nil && predecessor.Token.KeyID() == o.ring.ActiveID() {
 		return true
 	}
-	successor := o.pairs.Successor(predecessor)
+	successor := o.successor(predecessor)
 	return successor == nil || successor.UID != secret.UID
 }
 

@@ -40,7 +40,7 @@ func (c *Controller) warnBlocked(candidate ReissueCandidate) {
 	}
 	c.Recorder.Warn(about, reasonUnknownMode, fmt.Sprintf(
 		"the key of the token is retired, and nothing is done about it: the annotation %s must be %q or %q",
-		tokensecrets.ReissueAnnotation, tokensecrets.ReissueSideBySide, tokensecrets.ReissueNever))
+		tokensecrets.ReissueAnnotation, modeSideBySide, modeNever))
 }
 
 func named(secrets []*tokensecrets.TokenSecret, name string) bool {

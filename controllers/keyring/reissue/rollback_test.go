@@ -71,7 +71,7 @@ func TestRollbackAnywhere(t *testing.T) {
 				t.Fatalf("%q: %q", order, m.end(t))
 			}
 		}
-		if own := tokensecrets.PairUp(m.account, observeAll(m.secrets...), nil).Own(); own == nil || own.Token.KeyID() != m.ring.ActiveID() {
+		if own := m.own(); own == nil || own.Token.KeyID() != m.ring.ActiveID() {
 			t.Fatalf("%q: the account's own Secret is %v", order, own)
 		}
 		if steps := m.plan(); len(steps) > 0 {
@@ -100,6 +100,11 @@ func (m *model) turn(t *testing.T) {
 		m.pem = newPEM()
 	}
 	m.ring = ringOf(t, m.ring.Generation()+1, m.pem, retired)
+}
+
+func (m *model) own() *tokensecrets.TokenSecret {
+	secrets := observeAll(m.secrets...)
+	return tokensecrets.Own(m.account, secrets, Replacements(m.account, secrets))
 }
 
 func (m *model) plan() []step {
@@ -158,7 +163,7 @@ func (m *model) end(t *testing.T) []string {
 	var lines []string
 	for _, secret := range observed {
 		line := secret.Name + " " + role(secret)
-		if successor := tokensecrets.PairUp(m.account, observed, nil).Replacement(secret); successor != nil {
+		if successor := Replacements(m.account, observed)(secret); successor != nil {
 			line += " replaced by " + role(successor)
 		}
 		if !strings.HasPrefix(secret.Name, "new-") {

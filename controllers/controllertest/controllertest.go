@@ -97,10 +97,6 @@ func (w *World) indexer(object runtime.Object) (indexer cache.Indexer, cached an
 	case *corev1.ServiceAccount:
 		_, informer = w.Informers.Accounts()
 	case *corev1.Secret:
-		if object.Name == informers.KeyRingName {
-			_, informer = w.Informers.KeyRing()
-			break
-		}
 		_, informer = w.Informers.TokenSecrets()
 		cached = tokensecrets.Observe(object)
 	default:

@@ -5,9 +5,9 @@
 //
 // Every part of the process asks one Informers value for the listers it needs before Start;
 // there is one watch per resource and selector, however many parts ask, and none that no part
-// has asked for. Transforms drop unused fields before an
-// object is cached. Of Secrets only the token type is ever watched, and a token's
-// bytes never enter the cache: what remains of them is a key ID and a finding.
+// has asked for. Transforms drop unused fields before an object is cached. Of Secrets only the token
+// type is watched, and a token's bytes never enter the cache: what remains of them is a key ID and a
+// finding. Who needs more of one named object watches that by itself (reconcile.Watch).
 //
 // Cached objects are shared and must not be changed.
 package informers
@@ -35,7 +35,6 @@ import (
 // and informers that it has returned are.
 type Informers struct {
 	all     informers.SharedInformerFactory
-	keyRing informers.SharedInformerFactory
 	watched []watched
 }
 
@@ -49,11 +48,7 @@ type watched struct {
 // New returns Informers that use client. At each resync, handlers get every object again without
 // a request to kube-apiserver.
 func New(client kubernetes.Interface, resync time.Duration) *Informers {
-	return &Informers{
-		all: informers.NewSharedInformerFactory(client, resync),
-		keyRing: informers.NewSharedInformerFactoryWithOptions(client, resync,
-			informers.WithNamespace(metav1.NamespaceSystem), informers.WithTweakListOptions(reconcile.OnlyNamed(KeyRingName))),
-	}
+	return &Informers{all: informers.NewSharedInformerFactory(client, resync)}
 }
 
 // Namespaces returns the lister of all namespaces and its informer.
@@ -92,21 +87,6 @@ func (i *Informers) RootCAs() (RootCALister, cache.SharedIndexInformer) {
 	return RootCALister{informer.GetIndexer()}, informer
 }
 
-// KeyRing returns a function that returns the Secret in which the replicas publish their key rings,
-// nil if it does not exist, and the informer of that one Secret.
-func (i *Informers) KeyRing() (func() *corev1.Secret, cache.SharedIndexInformer) {
-	informer := i.keyRing.Core().V1().Secrets()
-	i.watch("secrets (name "+KeyRingName+")", informer.Informer(), keepObject)
-	lister := informer.Lister().Secrets(metav1.NamespaceSystem)
-	return func() *corev1.Secret {
-		published, err := lister.Get(KeyRingName)
-		if err != nil {
-			return nil // NotFound is a lister's only error
-		}
-		return published
-	}, informer.Informer()
-}
-
 // watch sets up an informer that is asked for the first time.
 func (i *Informers) watch(name string, informer cache.SharedIndexInformer, transform cache.TransformFunc) {
 	if slices.ContainsFunc(i.watched, func(w watched) bool { return w.name == name }) {
@@ -123,7 +103,6 @@ func (i *Informers) watch(name string, informer cache.SharedIndexInformer, trans
 // Start starts the watches that have been asked for and returns at once.
 func (i *Informers) Start(ctx context.Context) {
 	i.all.StartWithContext(ctx)
-	i.keyRing.StartWithContext(ctx)
 }
 
 // Missing returns the names of the watches whose first list is not complete. It is empty once all
@@ -149,19 +128,8 @@ func (i *Informers) Await(ctx context.Context) bool {
 
 // Stop waits until every watch has ended; the context given to Start must have.
 func (i *Informers) Stop() {
-	reconcile.AwaitWatches(func() {
-		i.all.Shutdown()
-		i.keyRing.Shutdown()
-	})
+	reconcile.AwaitWatches(i.all.Shutdown)
 }
-
-// KeyRingName is the Secret in kube-system in which each replica publishes its key ring, without
-// the keys. It is a Secret and no ConfigMap because its content decides which replica may sign,
-// and more users may write ConfigMaps.
-const KeyRingName = "sa-controller-manager-key-ring"
-
-// keepObject keeps the whole object.
-func keepObject(obj any) (any, error) { return obj, nil }
 
 // trimNamespace keeps a Namespace's name and phase.
 func trimNamespace(obj any) (any, error) {

@@ -65,7 +65,6 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 	const (
 		onlyTokens  = "[type=kubernetes.io/service-account-token]"
 		onlyRootCAs = "[metadata.name=kube-root-ca.crt]"
-		onlyKeys    = "[metadata.name=sa-controller-manager-key-ring]"
 	)
 	cases := map[string]struct {
 		ask      func(*Informers)
@@ -80,17 +79,14 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 					v.TokenSecrets()
 					v.Namespaces()
 					v.RootCAs()
-					v.KeyRing()
 				}
 			},
-			missing: []string{
-				"serviceaccounts", secretsName, "namespaces", "configmaps (name kube-root-ca.crt)", "secrets (name sa-controller-manager-key-ring)",
-			},
+			missing: []string{"serviceaccounts", secretsName, "namespaces", "configmaps (name kube-root-ca.crt)"},
 			requests: []string{
 				"list configmaps in " + onlyRootCAs, "list namespaces in []", "list secrets in " + onlyTokens,
-				"list secrets in kube-system" + onlyKeys, "list serviceaccounts in []",
+				"list serviceaccounts in []",
 				"watch configmaps in " + onlyRootCAs, "watch namespaces in []", "watch secrets in " + onlyTokens,
-				"watch secrets in kube-system" + onlyKeys, "watch serviceaccounts in []",
+				"watch serviceaccounts in []",
 			},
 		},
 	}

@@ -35,7 +35,7 @@ func FuzzObserve(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name, uid, reissue, replaces, keep, manager, fields, token string) {
 		secret := tokenSecret(withToken(token), withAnnotation(corev1.ServiceAccountNameKey, name), withAnnotation(corev1.ServiceAccountUIDKey, uid),
 			withAnnotation(ReissueAnnotation, reissue), withAnnotation(ReplacesAnnotation, replaces), withAnnotation(KeepAnnotation, keep),
-			managedBy(manager, fields))
+			func(s *corev1.Secret) { s.ManagedFields = []metav1.ManagedFieldsEntry{wrote(manager, fields)} })
 		observed := Observe(secret)
 		if observed.AccountName != "" && (observed.AccountName != name || len(validation.IsDNS1123Subdomain(name)) > 0) {
 			t.Errorf("account %q from the annotation %q", observed.AccountName, name)

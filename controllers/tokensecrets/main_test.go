@@ -72,11 +72,3 @@ func withAnnotation(name, value string) func(*corev1.Secret) {
 func withData(name, value string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { secret.Data[name] = []byte(value) }
 }
-
-func managedBy(manager, fields string) func(*corev1.Secret) {
-	return func(s *corev1.Secret) {
-		s.ManagedFields = append(s.ManagedFields, metav1.ManagedFieldsEntry{
-			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields),
-		})
-	}
-}

@@ -47,6 +47,7 @@ func referencing(names ...string) *corev1.ServiceAccount {
 
 func TestOwn(t *testing.T) {
 	t.Parallel()
+	ours := labelled(AutoCreatedLabel)
 	replacement := func(secret *TokenSecret) *TokenSecret {
 		if secret.Name == "replaced" {
 			return secretOf("b")
@@ -68,12 +69,12 @@ func TestOwn(t *testing.T) {
 		},
 		"NotReferenced": {
 			reason:  "our marker alone does not make it the account's",
-			secrets: []*TokenSecret{secretOf("a", labelled(AutoCreatedLabel))},
+			secrets: []*TokenSecret{secretOf("a", ours)},
 		},
 		"MarkedInvalid": {
 			reason:     "kube-apiserver refuses its token, so the account needs another one",
 			references: []string{"a"},
-			secrets:    []*TokenSecret{secretOf("a", labelled(AutoCreatedLabel), labelled(InvalidSinceLabel))},
+			secrets:    []*TokenSecret{secretOf("a", ours, labelled(InvalidSinceLabel))},
 		},
 		"Terminating": {
 			references: []string{"a"},
@@ -86,30 +87,20 @@ func TestOwn(t *testing.T) {
 		"OursFirst": {
 			reason:     "then the older one may go once it is unused",
 			references: []string{"a", "b"},
-			secrets: []*TokenSecret{
-				secretOf("a", createdAt(1)),
-				secretOf("b", createdAt(2), labelled(AutoCreatedLabel)),
-			},
-			want: "b",
+			secrets:    []*TokenSecret{secretOf("a", createdAt(1)), secretOf("b", createdAt(2), ours)},
+			want:       "b",
 		},
 		"OldestFirst": {
 			reason:     "the answer does not change when a younger one comes",
 			references: []string{"a", "b", "c"},
-			secrets: []*TokenSecret{
-				secretOf("c", createdAt(2), labelled(AutoCreatedLabel)),
-				secretOf("a", createdAt(3), labelled(AutoCreatedLabel)),
-				secretOf("b", createdAt(2), labelled(AutoCreatedLabel)),
-			},
-			want: "b",
+			secrets:    []*TokenSecret{secretOf("c", createdAt(2), ours), secretOf("a", createdAt(3), ours), secretOf("b", createdAt(2), ours)},
+			want:       "b",
 		},
 		"Replaced": {
 			reason:     "a re-issued Secret gives way, or it would stay forever",
 			references: []string{"replaced", "b"},
-			secrets: []*TokenSecret{
-				secretOf("replaced", createdAt(1), labelled(AutoCreatedLabel)),
-				secretOf("b", createdAt(2), labelled(AutoCreatedLabel)),
-			},
-			want: "b",
+			secrets:    []*TokenSecret{secretOf("replaced", createdAt(1), ours), secretOf("b", createdAt(2), ours)},
+			want:       "b",
 		},
 	}
 	for name, tc := range cases {

@@ -115,8 +115,8 @@ func (m *Manager) buildTokenCleaner(p *Part) error {
 		Period:    o.Cleaner.Period,
 		DryRun:    o.Cleaner.DryRun,
 		Auto:      o.Tokens.TokenSecrets == options.TokenSecretsAuto,
-		// Also without a key ring: another process may re-issue, or may have.
-		Replacements: reissue.Replacements,
+
+		Replacements: m.extras.Replacements,
 	}).Run
 	return nil
 }

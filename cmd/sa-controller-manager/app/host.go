@@ -16,6 +16,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing"
@@ -51,6 +52,8 @@ type Extras struct {
 	OpenKeys func(ctx context.Context, h *Host) (signing.Store, error)
 	// UsesKeys is set if an extra uses keys although the token controller does not run.
 	UsesKeys bool
+	// Replacements is for the legacy token cleaner.
+	Replacements func(*corev1.ServiceAccount, []*tokensecrets.TokenSecret) tokensecrets.Replacement
 	// Parts returns rows of the table of parts. They are built after those of the core.
 	Parts func(h *Host) []Part
 }

@@ -14,6 +14,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/keypublisher"
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
 )
@@ -33,7 +34,9 @@ func New(o *options.Options) app.Extras {
 	e := &extras{}
 	plugged := app.Extras{
 		UsesKeys: o.ExternalSigner.Socket != "" || len(o.Publishing.Destinations) > 0,
-		Parts:    e.parts,
+		// Also without a key ring: another process may re-issue, or may have.
+		Replacements: reissue.Replacements,
+		Parts:        e.parts,
 	}
 	if o.Keys.Store().Rotates {
 		plugged.OpenKeys = e.openRing
@@ -47,7 +50,7 @@ func (e *extras) parts(h *app.Host) []app.Part {
 	return []app.Part{
 		{Name: "external-signer", Phase: app.Early, Build: e.buildSigner},
 		{Name: "key-backends", Phase: app.AtOnce, Build: e.buildBackends},
-		{Name: "key-ring", Phase: app.Synced, Build: e.buildRing},
+		{Name: "key-ring", Phase: app.Connected, Build: e.buildRing},
 		{Name: "published-files", Phase: app.AtOnce, Build: e.buildPublisher},
 		{Name: "token-reissue", Phase: app.Leading, Build: e.buildReissue},
 		{Name: "key-rotation", Phase: app.Leading, Build: e.buildRotation},

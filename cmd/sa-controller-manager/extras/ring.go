@@ -108,15 +108,14 @@ func (e *extras) buildRing(p *app.Part) error {
 		return fmt.Errorf("find the name of this host: %w", err)
 	}
 	e.consistency = consistency.New(consistency.Config{
-		Client:    e.Client,
-		Informers: e.Informers,
-		Ring:      e.Keyring,
-		Host:      host,
-		Signer:    e.Options.ExternalSigner.Socket != "",
-		Recorder:  e.Recorder,
-		Process:   e.Process,
-		Metrics:   consistency.NewMetrics(e.Registry.MustRegister),
-		Loops:     e.Loops,
+		Client:   e.Client,
+		Ring:     e.Keyring,
+		Host:     host,
+		Signer:   e.Options.ExternalSigner.Socket != "",
+		Recorder: e.Recorder,
+		Process:  e.Process,
+		Metrics:  consistency.NewMetrics(e.Registry.MustRegister),
+		Loops:    e.Loops,
 	})
 	e.Signs.Add(e.consistency.MaySign)
 	e.Fills.Add(e.consistency.MayFill)
@@ -169,8 +168,8 @@ func (e *extras) buildReissue(p *app.Part) error {
 		Off:        off,
 		Auto:       o.Tokens.TokenSecrets == options.TokenSecretsAuto,
 	})
-	e.OnRing = append(e.OnRing, func(context.Context) { reissuer.RingChanged() })
-	e.OnProven = append(e.OnProven, reissuer.RingChanged)
+	e.consistency.Compared = reissuer.QueueSurvey
+	e.OnProven = append(e.OnProven, reissuer.QueueSurvey)
 	p.Run = reissuer.Run
 	return nil
 }

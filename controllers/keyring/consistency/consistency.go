@@ -25,13 +25,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
@@ -50,10 +50,11 @@ const comparing = "compare"
 
 // Config is what a Controller needs. Clock may be nil.
 type Config struct {
-	Client    kubernetes.Interface
-	Informers *informers.Informers
+	Client kubernetes.Interface
 	// Ring is that of this process.
 	Ring *signing.Keyring
+	// Compared, if not nil, is called after each comparison of the rings. It must not block.
+	Compared func()
 	// Host is the name of this host, as kube-apiserver on it would write it into its
 	// identity Lease.
 	Host string
@@ -68,15 +69,14 @@ type Config struct {
 }
 
 // Controller publishes the ring of this process, compares it with those of the other replicas, and
-// decides whether its active key may be used. Build it with New before the informers are started.
+// decides whether its active key may be used. Build it with New.
 type Controller struct {
 	Config
 
-	secret   func() *corev1.Secret
 	informer cache.SharedIndexInformer
 	loop     *reconcile.Runner[string]
 	status   atomic.Pointer[string]
-	rings    atomic.Pointer[[]PublishedRing]
+	rings    atomic.Pointer[[]PublishedRing] // nil before the first comparison
 
 	// Only the one worker of the loop uses the fields below.
 
@@ -95,11 +95,19 @@ func New(config Config) *Controller {
 		config.Clock = clock.RealClock{}
 	}
 	c := &Controller{Config: config, replica: config.Host + "_" + utilrand.String(5), stopped: map[string]time.Time{}}
-	c.secret, c.informer = config.Informers.KeyRing()
+	c.informer = coreinformers.NewFilteredSecretInformer(config.Client, metav1.NamespaceSystem, 0, cache.Indexers{}, reconcile.OnlyNamed(SecretName))
 	c.loop = reconcile.New(reconcile.Config[string]{Name: "key_ring", Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock})
-	c.show("not compared yet")
-	c.rings.Store(&[]PublishedRing{})
+	c.show("the key rings of the replicas are not compared yet")
 	return c
+}
+
+// secret returns the cached Secret, nil if there is none.
+func (c *Controller) secret() *corev1.Secret {
+	obj, exists, err := c.informer.GetStore().GetByKey(metav1.NamespaceSystem + "/" + SecretName)
+	if err != nil || !exists {
+		return nil
+	}
+	return obj.(*corev1.Secret)
 }
 
 // RingChanged queues another publication and comparison of the ring. It does not block.
@@ -109,13 +117,17 @@ func (c *Controller) RingChanged() { c.loop.AddIfRunning(comparing) }
 func (c *Controller) Status() string { return *c.status.Load() }
 
 // MaySign returns an error if nothing may be signed with the active key because a newer ring does not
-// have it, so that its tokens are invalid or soon will be. It does not block.
+// have it, so that its tokens are invalid or soon will be. It does not block. Before the first
+// comparison it forbids nothing: kube-apiserver may need its tokens in order to start.
 func (c *Controller) MaySign() error {
+	if c.rings.Load() == nil {
+		return nil
+	}
 	return c.unless(func(_ *signing.Ring, found standing) bool { return found.drift == lost })
 }
 
-// MayFill is MaySign for long-lived tokens. They also wait while another key is active in the newest
-// ring.
+// MayFill is MaySign for long-lived tokens. They also wait for the first comparison, and while another
+// key is active in the newest ring.
 func (c *Controller) MayFill() error {
 	return c.unless(func(ring *signing.Ring, found standing) bool {
 		return found.drift == lost || found.active != "" && found.active != ring.ActiveID()
@@ -129,18 +141,19 @@ func (c *Controller) MayReissue() error {
 }
 
 func (c *Controller) unless(forbids func(*signing.Ring, standing) bool) error {
-	ring := c.Ring.Ring()
-	if found := judge(ring, *c.rings.Load()); forbids(ring, found) {
+	ring, rings := c.Ring.Ring(), c.rings.Load()
+	if rings == nil {
+		return errors.New(c.Status())
+	}
+	if found := judge(ring, *rings); forbids(ring, found) {
 		return errors.New(found.describe(ring))
 	}
 	return nil
 }
 
-// Run works until ctx ends. The informers must be synced.
+// Run works until ctx ends.
 func (c *Controller) Run(ctx context.Context) error {
-	c.loop.Add(comparing)
-	return reconcile.WithHandlers(func() { c.loop.Run(ctx) },
-		reconcile.Handled{What: "the published key rings", Informer: c.informer, Handler: reconcile.OnEvery(func(any) { c.RingChanged() })})
+	return c.loop.RunWatching(ctx, comparing, reconcile.Watch{Informer: c.informer})
 }
 
 // sync reports a new drift only after it has lasted for settleDelay.
@@ -148,6 +161,9 @@ func (c *Controller) sync(ctx context.Context, _ string) error {
 	ring, secret := c.Ring.Ring(), c.secret()
 	rings, err := PublishedRings(secret)
 	c.rings.Store(&rings)
+	if c.Compared != nil {
+		c.Compared()
+	}
 	found := judge(ring, rings)
 	if _, unknown := errors.AsType[*stateobject.UnknownVersionError](err); unknown {
 		found.drift = unreadable
@@ -192,7 +208,7 @@ func (c *Controller) publish(ctx context.Context, ring *signing.Ring, secret *co
 		}
 		c.signs = active
 	}
-	next := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: informers.KeyRingName}}
+	next := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: SecretName}}
 	if secret != nil {
 		next = secret.DeepCopy()
 	}

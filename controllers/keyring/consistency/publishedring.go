@@ -17,16 +17,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
 )
 
 const (
+	// SecretName is the Secret in kube-system in which each replica publishes its key ring, without the
+	// keys. It is a Secret and no ConfigMap because its content decides which replica may sign, and more
+	// users may write ConfigMaps. In manifests/permissions, too.
+	SecretName = "sa-controller-manager-key-ring"
+
 	// ringPrefix is the prefix of a replica's key in the Secret.
 	ringPrefix = "replica."
 
-	ringSecret = "secret " + metav1.NamespaceSystem + "/" + informers.KeyRingName
+	ringSecret = "secret " + metav1.NamespaceSystem + "/" + SecretName
 )
 
 // PublishedRing describes the key ring of a replica. It contains no key.
@@ -108,7 +112,7 @@ func PublishedRings(secret *corev1.Secret) ([]PublishedRing, error) {
 
 // LivePublishedRings reads them from kube-apiserver.
 func LivePublishedRings(ctx context.Context, client kubernetes.Interface) ([]PublishedRing, error) {
-	live, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, informers.KeyRingName, metav1.GetOptions{})
+	live, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, SecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -235,7 +239,7 @@ func (s standing) describe(own *signing.Ring) string {
 }
 
 func (s standing) remedy() string {
-	gone := "; if that replica is gone for good, remove its line: kubectl -n " + metav1.NamespaceSystem + " patch secret " + informers.KeyRingName +
+	gone := "; if that replica is gone for good, remove its line: kubectl -n " + metav1.NamespaceSystem + " patch secret " + SecretName +
 		` --type=json -p '[{"op":"remove","path":"/data/` + strings.ReplaceAll(ringPrefix+s.other.Replica, "/", "~1") + `"}]'`
 	switch s.drift {
 	case behind:

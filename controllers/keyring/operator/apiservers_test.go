@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -99,7 +99,7 @@ func TestRevoke(t *testing.T) {
 		w.accepts = append(w.accepts, w.start(testkeys.P256()))
 		w.must(w.Activate(t.Context(), ActivateOptions{Force: true}))
 		_, err := w.kube.CoreV1().Secrets("kube-system").Create(t.Context(), &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: informers.KeyRingName},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: consistency.SecretName},
 			Data:       map[string][]byte{"schema-version": []byte("1"), "replica.x": []byte(`{"host":"x","version":"1","signer":true}`)},
 		}, metav1.CreateOptions{})
 		w.must(err)

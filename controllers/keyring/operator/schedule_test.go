@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/rotation"
@@ -104,7 +103,7 @@ func (w *world) publish() {
 	data, err := json.Marshal(line)
 	w.must(err)
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: informers.KeyRingName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: consistency.SecretName},
 		Data:       map[string][]byte{"schema-version": []byte("1"), "replica.cp-1_x": data},
 	}
 	secrets := w.kube.CoreV1().Secrets("kube-system")

@@ -87,7 +87,6 @@ type Controller struct {
 	secrets         tokensecrets.Lister
 	accountInformer cache.SharedIndexInformer
 	secretInformer  cache.SharedIndexInformer
-	ringInformer    cache.SharedIndexInformer
 	loop            *reconcile.Runner[key]
 	limiter         *rate.Limiter
 
@@ -129,14 +128,14 @@ func New(config Config) *Controller {
 	c := &Controller{Config: config, limiter: rate.NewLimiter(perSecond, perSecond)}
 	c.accounts, c.accountInformer = config.Informers.Accounts()
 	c.secrets, c.secretInformer = config.Informers.TokenSecrets()
-	_, c.ringInformer = config.Informers.KeyRing()
 	c.loop = reconcile.New(reconcile.Config[key]{Name: queueName, Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock})
 	return c
 }
 
-// RingChanged queues another survey, if this process leads. It is also called once kube-apiserver
-// accepts the active key, for which re-issue waits. It does not block.
-func (c *Controller) RingChanged() { c.loop.AddIfRunning(key{Work: surveying}) }
+// QueueSurvey queues another survey, if this process leads. It is called when something has changed that
+// re-issue may wait for: the ring, those that are published, or that kube-apiserver accepts the active
+// key. It does not block.
+func (c *Controller) QueueSurvey() { c.loop.AddIfRunning(key{Work: surveying}) }
 
 // Run works until ctx ends and returns when no sync is under way any more. The informers
 // must be synced. It may be called again once it has returned.
@@ -149,10 +148,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			// An account that has work has a Secret that queueSecret queues.
 			ResourceEventHandler: reconcile.OnEveryName(c.queue), Due: func(any) bool { return false },
 		}},
-		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: reconcile.OnEvery(c.queueSecret)},
-		reconcile.Handled{What: "the published key ring", Informer: c.ringInformer, Handler: reconcile.OnEvery(func(any) {
-			c.loop.AddAfter(key{Work: surveying}, soon) // package consistency compares it first
-		})})
+		reconcile.Handled{What: "token secrets", Informer: c.secretInformer, Handler: reconcile.OnEvery(c.queueSecret)})
 }
 
 // queueSecret queues the account if the Secret is or may become one half of a pair.

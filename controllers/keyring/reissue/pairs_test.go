@@ -31,37 +31,26 @@ func TestOwn(t *testing.T) {
 		"Successor": {
 			reason:     "a re-issued Secret gives way, or it would stay forever",
 			references: []string{"a", "b"},
-			secrets: []*corev1.Secret{
-				tokenSecret("a", created(1)),
-				tokenSecret("b", created(2), replacing("a")),
-			},
-			want: "b",
+			secrets:    []*corev1.Secret{tokenSecret("a", created(1)), tokenSecret("b", created(2), replacing("a"))},
+			want:       "b",
 		},
 		"SuccessorOfASuccessor": {
 			references: []string{"a", "b", "c"},
 			secrets: []*corev1.Secret{
-				tokenSecret("a", created(1)),
-				tokenSecret("b", created(2), replacing("a")),
-				tokenSecret("c", created(3), replacing("b")),
+				tokenSecret("a", created(1)), tokenSecret("b", created(2), replacing("a")), tokenSecret("c", created(3), replacing("b")),
 			},
 			want: "c",
 		},
 		"SuccessorNotReferenced": {
 			reason:     "it is not in service yet",
 			references: []string{"a"},
-			secrets: []*corev1.Secret{
-				tokenSecret("a", created(1)),
-				tokenSecret("b", created(2), replacing("a")),
-			},
-			want: "a",
+			secrets:    []*corev1.Secret{tokenSecret("a", created(1)), tokenSecret("b", created(2), replacing("a"))},
+			want:       "a",
 		},
 		"SuccessorMarkedInvalid": {
 			references: []string{"a", "b"},
-			secrets: []*corev1.Secret{
-				tokenSecret("a", created(1)),
-				tokenSecret("b", created(2), replacing("a"), invalid),
-			},
-			want: "a",
+			secrets:    []*corev1.Secret{tokenSecret("a", created(1)), tokenSecret("b", created(2), replacing("a"), invalid)},
+			want:       "a",
 		},
 		"SuccessorOfOneThatIsGone": {
 			references: []string{"b"},
@@ -71,11 +60,8 @@ func TestOwn(t *testing.T) {
 		"NotToBeReplaced": {
 			reason:     "the annotation counts more than what another Secret says",
 			references: []string{"a", "b"},
-			secrets: []*corev1.Secret{
-				tokenSecret("a", created(1), mode("never")),
-				tokenSecret("b", created(2), replacing("a")),
-			},
-			want: "a",
+			secrets:    []*corev1.Secret{tokenSecret("a", created(1), mode("never")), tokenSecret("b", created(2), replacing("a"))},
+			want:       "a",
 		},
 	}
 	for name, tc := range cases {

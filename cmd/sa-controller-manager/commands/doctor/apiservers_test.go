@@ -19,7 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -81,7 +81,7 @@ func TestAPIServers(t *testing.T) {
 	t.Parallel()
 	old, next := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256())
 	published := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: informers.KeyRingName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: consistency.SecretName},
 		Data: map[string][]byte{"schema-version": []byte("1"), "replica.cp-1_x": fmt.Appendf(nil,
 			`{"host":"cp-1","generation":3,"version":"v","keys":{%q:"active",%q:"retired"},"signer":true}`, next.ID(), old.ID())},
 	}

@@ -4,6 +4,10 @@
 // Package keyprobe proves that kube-apiserver accepts a signing key, and activates the new key of a
 // changed key file once it does.
 //
+// It is the home of the rule "may this key sign" of one process: no key signs that kube-apiserver
+// refuses. With a key ring, package keyring/consistency adds the other half: no key signs that a newer
+// ring of another replica does not have.
+//
 // kube-apiserver reads its --service-account-key-file only at startup, and refuses tokens of keys that
 // it has not read. So the key of a changed file becomes the next key, and the active key goes on
 // signing until kube-apiserver has accepted a token of the next key.

@@ -22,22 +22,20 @@ import (
 // cacheSyncGrace is how long a sync of the account waits for the caches to show the last write.
 const cacheSyncGrace = 10 * time.Second
 
-// syncAccount queues every Secret that names the account and, with Auto, ensures that the account
-// has one of its own.
+// syncAccount queues every Secret that names the account and ensures that the account has one of its
+// own if planAccount says so.
 func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) error {
 	secrets := c.secrets.OfAccount(name)
 	for _, secret := range secrets {
 		c.secretLoop.Add(secret.ObjectName())
 	}
 	account := meta.CachedAccount(c.accounts, name)
-	if account != nil {
-		c.queueDangling(account)
-	}
-	if account == nil || !c.Auto || c.AutoExcluded.Has(name.Namespace) {
+	if account == nil {
 		c.created.forget(name)
 		return nil
 	}
-	satisfied, adopt := planAccount(account, secrets)
+	c.queueDangling(account)
+	satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)
 	if satisfied {
 		c.created.forget(name)
 		return nil

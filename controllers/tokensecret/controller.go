@@ -6,7 +6,8 @@
 //
 // It fills those that name a live ServiceAccount, deletes those whose account is
 // gone, and removes references to deleted ones from the account. With Auto it also
-// gives accounts one token Secret of their own (Kubernetes <= 1.23).
+// gives accounts one token Secret of their own (Kubernetes <= 1.23). It is the home of the rule which
+// accounts get none: planAccount decides it.
 //
 // Four queues have four kinds of key. An account key queues the account's Secrets and, with
 // Auto, ensures that it has one of its own. A secret key fills or deletes one Secret. A reference
@@ -68,8 +69,8 @@ type Config struct {
 	RootCAMetrics *rootca.Metrics
 	Loops         *reconcile.Metrics
 
-	// Auto gives every account one signed, referenced token Secret, but for those in the
-	// namespaces of AutoExcluded.
+	// Auto gives every account one signed, referenced token Secret, except those in the namespaces of
+	// AutoExcluded.
 	Auto         bool
 	AutoExcluded sets.Set[string]
 	// OrphanGrace is the grace period of a Secret that has no account, no UID annotation and no
@@ -168,10 +169,7 @@ func (c *Controller) accountDue(obj any) bool {
 	if len(c.dangling(account)) > 0 {
 		return true
 	}
-	if !c.Auto || c.AutoExcluded.Has(account.Namespace) {
-		return false
-	}
-	satisfied, _ := planAccount(account, c.secrets.OfAccount(cache.MetaObjectToName(account)))
+	satisfied, _ := planAccount(account, c.secrets.OfAccount(cache.MetaObjectToName(account)), c.Auto, c.AutoExcluded)
 	return !satisfied
 }
 

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
@@ -103,12 +104,16 @@ func mayWait(secret *tokensecrets.TokenSecret) bool {
 }
 
 // planAccount decides from the account's reference list and the token Secrets that name it:
-// satisfied if it references a live one or needs none, or else which Secret to reference, nil
-// for a new one. An unreferenced Secret is adopted only if it bears our marker: a crash between
-// creating and referencing has left it behind, or a user has removed its reference. A Secret that
-// is not needed stays, because a client may be using it.
-func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret) (satisfied bool, adopt *tokensecrets.TokenSecret) {
-	if account.DeletionTimestamp != nil {
+// satisfied if it references a live one or gets none, or else which Secret to reference, nil for a
+// new one. Without auto no account gets one, and with it none in the excluded namespaces.
+//
+// An unreferenced Secret is adopted only if it bears our marker: a crash between creating and
+// referencing has left it behind, or a user has removed its reference. A Secret that is not needed
+// stays, because a client may be using it.
+func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, auto bool, excluded sets.Set[string]) (
+	satisfied bool, adopt *tokensecrets.TokenSecret,
+) {
+	if !auto || excluded.Has(account.Namespace) || account.DeletionTimestamp != nil {
 		return true, nil
 	}
 	if tokensecrets.Own(account, secrets, tokensecrets.NotReplaced) != nil {

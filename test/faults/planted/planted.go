@@ -71,7 +71,7 @@ func Plants() []Plant {
 			`^token Secret \S+-dropped-reference/(edited-token-[a-z0-9]{5}|copy) was deleted, and its account lives$`,
 		), Edits: []Edit{{
 			"controllers/tokensecret/account.go",
-			"planAccount(account, secrets)", "c.planted(ctx, account, secrets)",
+			"planAccount(account, secrets, c.Auto, c.AutoExcluded)", "c.planted(ctx, account, secrets)",
 		}}},
 		{Name: "patch that rewrites a list", Promise: 1, Race: "missed-deletion", Shows: regexp.MustCompile(
 			`^account \S+ was rewritten where it is the user's: it lists \[\] and \["pull"\], want \["first" "second"\] and \["pull"\]$`,

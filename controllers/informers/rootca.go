@@ -17,7 +17,8 @@ const (
 	RootCAName            = "kube-root-ca.crt"
 	RootCAKey             = "ca.crt"
 	DescriptionAnnotation = "kubernetes.io/description"
-	RootCADescription     = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. " +
+	RootCADescription     = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints " +
+		"such as the internal service IP or kubernetes.default.svc. " +
 		"No other usage is guaranteed across distributions of Kubernetes clusters."
 )
 

@@ -20,7 +20,8 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		loaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_signing_key",
-			Help: "1 for each key of the ring, by key ID, algorithm and state: active signs, next waits for its time or for the apiserver to accept it, retired verifies only.",
+			Help: "1 for each key of the ring, by key ID, algorithm and state: active signs, " +
+				"next waits for its time or for the apiserver to accept it, retired verifies only.",
 		}, []string{"key_id", "algorithm", "state"}),
 		probes: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_signing_key_probes_total",

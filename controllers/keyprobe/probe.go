@@ -92,7 +92,9 @@ func Prove(ctx context.Context, client kubernetes.Interface, issuer string, acco
 	return err
 }
 
-func proveAs(ctx context.Context, client kubernetes.Interface, issuer string, account *corev1.ServiceAccount, key *signing.PrivateKey) error {
+func proveAs(
+	ctx context.Context, client kubernetes.Interface, issuer string, account *corev1.ServiceAccount, key *signing.PrivateKey,
+) error {
 	holder := tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)}
 	probe, err := tokens.NewIssuer(key, tokens.CompatClaims).Bound(ctx, tokens.BoundRequest{
 		Issuer:    issuer,

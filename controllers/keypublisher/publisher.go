@@ -75,7 +75,8 @@ func (p *Publisher) sync(ctx context.Context, to publish.Directory) error {
 	ring := p.Ring.Ring()
 	wrote, err := p.Documents.Pass(to, ring)
 	if len(wrote) > 0 {
-		klog.FromContext(ctx).Info("Published the keys", "destination", to.String(), "documents", wrote, "generation", ring.Generation(), "signs", ring.ActiveID())
+		klog.FromContext(ctx).Info("Published the keys",
+			"destination", to.String(), "documents", wrote, "generation", ring.Generation(), "signs", ring.ActiveID())
 	}
 	p.show(to, err)
 	if err != nil {

@@ -42,7 +42,8 @@ func (c *Controller) tracking(ctx context.Context) (*corev1.ConfigMap, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look up since when legacy tokens are tracked, in config map %s/%s: %w", metav1.NamespaceSystem, TrackingConfigMap, err)
+		return nil, fmt.Errorf("look up since when legacy tokens are tracked, in config map %s/%s: %w",
+			metav1.NamespaceSystem, TrackingConfigMap, err)
 	}
 	return tracking, nil
 }

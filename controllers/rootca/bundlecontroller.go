@@ -122,7 +122,8 @@ func (c *BundleController) read(ctx context.Context) (*corev1.Secret, error) {
 	object, err := c.Client.CoreV1().Secrets(StateNamespace).Get(ctx, StateName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		c.know(state{})
-		return nil, fmt.Errorf("%w, and this process may not create it: apply manifests/permissions, or \"kubectl -n %s create secret generic %s\"",
+		return nil, fmt.Errorf("%w, and this process may not create it: "+
+			"apply manifests/permissions, or \"kubectl -n %s create secret generic %s\"",
 			err, StateNamespace, StateName)
 	}
 	if err != nil {

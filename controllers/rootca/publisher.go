@@ -71,9 +71,8 @@ func NewPublisher(config PublisherConfig) *Publisher {
 		Name: publisherQueue, Workers: workers, Metrics: config.Loops, Clock: config.Clock,
 		Sync: func(ctx context.Context, namespace string) error { return p.sync(ctx, namespace, false) },
 	})
-	config.Source.Register(corev1.ResourceConfigMaps, Writer{Changed: p.queueAll, Write: func(ctx context.Context, object cache.ObjectName) error {
-		return p.sync(ctx, object.Namespace, true)
-	}})
+	replace := func(ctx context.Context, object cache.ObjectName) error { return p.sync(ctx, object.Namespace, true) }
+	config.Source.Register(corev1.ResourceConfigMaps, Writer{Changed: p.queueAll, Write: replace})
 	return p
 }
 

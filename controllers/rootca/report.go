@@ -36,8 +36,8 @@ func (c *BundleController) report(ctx context.Context, decided *decision) {
 	if returned := fingerprints(decided.returned); returned != "" {
 		logger.Info("Root CA file is an earlier one", "certificates", returned)
 		c.Recorder.Warn(c.Process, "RootCAFileIsOlder", fmt.Sprintf(
-			"the root CA file of this process holds %s, which another file has replaced: unless that was taken back, copy the newer --root-ca-file here "+
-				"before the overlap ends and its root CA is not published any more", returned))
+			"the root CA file of this process holds %s, which another file has replaced: unless that was taken back, "+
+				"copy the newer --root-ca-file here before the overlap ends and its root CA is not published any more", returned))
 	}
 	if ended := fingerprints(decided.ended); ended != "" {
 		logger.Info("Stopped publishing a previous root CA", "previous", ended)
@@ -55,7 +55,8 @@ func (c *BundleController) warn(err error) {
 	switch {
 	case errors.Is(err, errTooLarge):
 		c.Recorder.Warn(c.Process, "RootCAOverlapTooLarge", err.Error())
-	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err), errors.As(err, new(*stateobject.UnknownVersionError)):
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsNotFound(err),
+		errors.As(err, new(*stateobject.UnknownVersionError)):
 		c.Recorder.Warn(c.Process, "RootCAStateUnavailable", fmt.Sprintf("%v; %s", err, consequence))
 	}
 }
@@ -78,7 +79,8 @@ func Replaces(file, published *Bundle, object *corev1.Secret, now time.Time) (ad
 	if err != nil {
 		return "", "", err
 	}
-	adds = fingerprints(slices.DeleteFunc(slices.Clone(file.certificates), func(c *x509.Certificate) bool { return contains(published.certificates, c) }))
+	isPublished := func(c *x509.Certificate) bool { return contains(published.certificates, c) }
+	adds = fingerprints(slices.DeleteFunc(slices.Clone(file.certificates), isPublished))
 	drops = fingerprints(slices.DeleteFunc(slices.Clone(published.certificates), func(c *x509.Certificate) bool {
 		return contains(file.certificates, c) || known.overlaps(c)
 	}))

@@ -146,7 +146,8 @@ func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccou
 	if err != nil {
 		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, err)
 	}
-	c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: secret, created: true, referenced: true, at: c.Clock.Now()})
+	c.created.set(cache.MetaObjectToName(account), string(account.UID),
+		createExpectation{secret: secret, created: true, referenced: true, at: c.Clock.Now()})
 	return nil
 }
 

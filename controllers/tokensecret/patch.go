@@ -58,7 +58,8 @@ func ReferenceFirst(account *corev1.ServiceAccount, secret string) (ReferencePat
 }
 
 func removeReference(account *corev1.ServiceAccount, secret string) (ReferencePatch, error) {
-	return changeReferences(account, accountPatch{Secrets: []entryPatch{{Directive: "delete", Name: secret}}}, withoutReference(account, secret))
+	patch := accountPatch{Secrets: []entryPatch{{Directive: "delete", Name: secret}}}
+	return changeReferences(account, patch, withoutReference(account, secret))
 }
 
 func withoutReference(account *corev1.ServiceAccount, secret string) []corev1.ObjectReference {

@@ -104,7 +104,8 @@ func (c *Controller) write(ctx context.Context, secret *tokensecrets.TokenSecret
 		return nil
 	}
 	c.written.wrote(secret)
-	logger.V(2).Info("Filled token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account), "token", plan.token, "ca", plan.ca != nil)
+	logger.V(2).Info("Filled token secret",
+		"secret", klog.KObj(secret), "serviceAccount", klog.KObj(account), "token", plan.token, "ca", plan.ca != nil)
 	if plan.token {
 		c.Metrics.issued.WithLabelValues(issuedFilled).Inc()
 	}

@@ -56,7 +56,9 @@ func LiveSecret(ctx context.Context, client kubernetes.Interface, name cache.Obj
 // Delete deletes this very version of the Secret and reports whether it did: a changed Secret
 // stays. A deleted token does not come back, so each deletion is logged at every verbosity and
 // recorded as an Event with that reason, unless recorder is nil. why completes "deleted: ...".
-func Delete(ctx context.Context, client kubernetes.Interface, recorder *events.Recorder, secret *TokenSecret, reason, why string) (deleted bool, _ error) {
+func Delete(
+	ctx context.Context, client kubernetes.Interface, recorder *events.Recorder, secret *TokenSecret, reason, why string,
+) (deleted bool, _ error) {
 	err := client.CoreV1().Secrets(secret.Namespace).Delete(ctx, secret.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})
 	if isStale(err) {
 		return false, nil

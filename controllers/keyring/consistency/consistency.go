@@ -95,7 +95,8 @@ func New(config Config) *Controller {
 		config.Clock = clock.RealClock{}
 	}
 	c := &Controller{Config: config, replica: config.Host + "_" + utilrand.String(5), stopped: map[string]time.Time{}}
-	c.informer = coreinformers.NewFilteredSecretInformer(config.Client, metav1.NamespaceSystem, 0, cache.Indexers{}, reconcile.OnlyNamed(SecretName))
+	c.informer = coreinformers.NewFilteredSecretInformer(
+		config.Client, metav1.NamespaceSystem, 0, cache.Indexers{}, reconcile.OnlyNamed(SecretName))
 	c.loop = reconcile.New(reconcile.Config[string]{Name: "key_ring", Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock})
 	c.show("the key rings of the replicas are not compared yet")
 	return c

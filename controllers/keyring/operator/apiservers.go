@@ -45,7 +45,8 @@ func (c *Cluster) Find(ctx context.Context) error {
 
 // endpoints returns the kube-apiservers behind the Service kubernetes.
 func (c *Cluster) endpoints(ctx context.Context) ([]APIServer, error) {
-	slices, err := c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"})
+	ofKubernetes := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"}
+	slices, err := c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, ofKubernetes)
 	if err != nil {
 		return nil, fmt.Errorf("look up the addresses of kube-apiserver: %w", err)
 	}

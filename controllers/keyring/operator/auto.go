@@ -99,7 +99,9 @@ func (u Outcome) refused(step Step, err error) (Outcome, error) {
 }
 
 // take takes a step, and says what it has done.
-func (o *Operator) take(ctx context.Context, s Schedule, plan plan, state rotation.State, rings []consistency.PublishedRing) (did string, err error) {
+func (o *Operator) take(ctx context.Context, s Schedule, plan plan, state rotation.State, rings []consistency.PublishedRing) (
+	did string, err error,
+) {
 	switch plan.step {
 	case StepStart:
 		_, err = o.Start(ctx, func(signing.PublicKey) bool { return false }, func(present signing.PublicKey) (*signing.PrivateKey, error) {

@@ -115,7 +115,8 @@ func (c *Cluster) signingKeyID(ctx context.Context, client kubernetes.Interface)
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(probeSeconds))},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return "", fmt.Errorf("request a token of service account %s/%s, to see which key kube-apiserver signs with: %w", c.Namespace, c.Account, err)
+		return "", fmt.Errorf("request a token of service account %s/%s, to see which key kube-apiserver signs with: %w",
+			c.Namespace, c.Account, err)
 	}
 	token, err := tokens.Inspect(answer.Status.Token)
 	if err != nil {
@@ -197,14 +198,17 @@ func (c *Cluster) Reissues(ctx context.Context, uses *Uses, ring *signing.Ring) 
 		return nil, err
 	}
 	reissues := map[string]reissue.Progress{}
-	for _, candidate := range reissue.Candidates(uses.involved, func(name cache.ObjectName) *corev1.ServiceAccount { return accounts[name] }, ring) {
+	account := func(name cache.ObjectName) *corev1.ServiceAccount { return accounts[name] }
+	for _, candidate := range reissue.Candidates(uses.involved, account, ring) {
 		reissues[candidate.Secret.ObjectName().String()] = candidate.Progress
 	}
 	return reissues, nil
 }
 
 // accountsOf returns the accounts of Secrets. It reads all accounts, a page at a time.
-func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenSecret) (map[cache.ObjectName]*corev1.ServiceAccount, error) {
+func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenSecret) (
+	map[cache.ObjectName]*corev1.ServiceAccount, error,
+) {
 	accounts := map[cache.ObjectName]*corev1.ServiceAccount{}
 	for _, secret := range secrets {
 		accounts[secret.Account()] = nil

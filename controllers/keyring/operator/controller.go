@@ -117,7 +117,8 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, nil),
 		drift: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_published_issuer_drift",
-			Help: "With --rotate-every, 1 while a --published-issuer lacks a key of the ring that may have signed, or cannot be read, else 0. Only the leader has it.",
+			Help: "With --rotate-every, 1 while a --published-issuer lacks a key of the ring that may have signed, or cannot be read, else 0. " +
+				"Only the leader has it.",
 		}, []string{"issuer"}),
 	}
 	mustRegister(m.due, m.drift)

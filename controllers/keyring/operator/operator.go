@@ -71,7 +71,9 @@ var errNoCluster = errors.New("kube-apiserver must be asked first: give --kubeco
 // Start publishes a new key that generate returns. If a rotation is in progress, same reports whether
 // its key is the wanted one: then the rotation has been started already, and nothing changes. The key
 // is held for the age of the caches that the gate sees, if that is more than the policy's.
-func (o *Operator) Start(ctx context.Context, same func(next signing.PublicKey) bool, generate func(present signing.PublicKey) (*signing.PrivateKey, error)) (resumed bool, err error) {
+func (o *Operator) Start(
+	ctx context.Context, same func(next signing.PublicKey) bool, generate func(present signing.PublicKey) (*signing.PrivateKey, error),
+) (resumed bool, err error) {
 	state, err := o.read()
 	if err != nil {
 		return false, err
@@ -239,7 +241,8 @@ func (e *notAcceptedError) Error() string {
 		return fmt.Sprintf("it is not known whether key %s is accepted: %v", e.id, e.err)
 	}
 	if e.foreign {
-		return fmt.Sprintf("key %s cannot sign yet: %v: its ID is one that its signer has chosen, so every kube-apiserver needs our external signer; wait until that publishes it", e.id, e.err)
+		return fmt.Sprintf("key %s cannot sign yet: %v: its ID is one that its signer has chosen, "+
+			"so every kube-apiserver needs our external signer; wait until that publishes it", e.id, e.err)
 	}
 	return fmt.Sprintf("key %s cannot sign yet: %v: give every kube-apiserver its public half with one more --service-account-key-file "+
 		"('keys list -o pem' prints it) and restart it, or wait if an external signer publishes it", e.id, e.err)

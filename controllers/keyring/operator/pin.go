@@ -24,7 +24,8 @@ func (o *Operator) Pin(ctx context.Context, signer string, boundOnly bool) (*sig
 		return nil, err
 	}
 	if longest := o.Policy.TokenLifetime; pinned.MaxTokenExpiration < longest {
-		return nil, fmt.Errorf("%s signs tokens for at most %s, and kube-apiserver asks for up to %s: raise its maximum, or give the longest life of your tokens with --longest-token-lifetime",
+		return nil, fmt.Errorf("%s signs tokens for at most %s, and kube-apiserver asks for up to %s: "+
+			"raise its maximum, or give the longest life of your tokens with --longest-token-lifetime",
 			signer, pinned.MaxTokenExpiration, longest)
 	}
 	key := signing.RemoteKey(name, pinned.Key, o.Signers.Sign)
@@ -36,7 +37,8 @@ func (o *Operator) Pin(ctx context.Context, signer string, boundOnly bool) (*sig
 		if boundOnly {
 			return key, nil
 		}
-		return nil, fmt.Errorf("%s refuses the tokens of Secrets, which the token controller signs: where it does not run, give --bound-tokens-only", signer)
+		return nil, fmt.Errorf("%s refuses the tokens of Secrets, which the token controller signs: "+
+			"where it does not run, give --bound-tokens-only", signer)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("try a token of a Secret: %w", err)

@@ -140,6 +140,7 @@ func (o *Operator) usages(ctx context.Context, ring *signing.Ring, force bool) (
 	}
 	return func(id string) rotation.Usage {
 		signs := slices.ContainsFunc(rings, func(ring consistency.PublishedRing) bool { return ring.Active() == id })
-		return rotation.Usage{Secrets: uses.Count(id), SignsElsewhere: signs || slices.Contains(signers, id), LastSigned: consistency.LastSigned(rings, id)}
+		signs = signs || slices.Contains(signers, id)
+		return rotation.Usage{Secrets: uses.Count(id), SignsElsewhere: signs, LastSigned: consistency.LastSigned(rings, id)}
 	}, nil
 }

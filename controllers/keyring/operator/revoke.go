@@ -74,7 +74,8 @@ func (o *Operator) affectedBy(ctx context.Context, state rotation.State, key rot
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("those of %d Secrets, and those of Pods that kubelets have not renewed since the key was retired", uses.Count(key.ID)), nil
+	return fmt.Sprintf("those of %d Secrets, and those of Pods that kubelets have not renewed since the key was retired",
+		uses.Count(key.ID)), nil
 }
 
 // AwaitRefused makes every kube-apiserver with an external signer fetch the key set immediately, and
@@ -95,7 +96,8 @@ func (o *Operator) AwaitRefused(ctx context.Context, key rotation.Key) error {
 	}
 	if !signer {
 		if o.Progress != nil {
-			o.Progress(fmt.Sprintf("key %s has left the ring; kube-apiserver has key files of its own: bring them up to date and restart it on every node", key.ID), 0)
+			o.Progress(fmt.Sprintf("key %s has left the ring; kube-apiserver has key files of its own: "+
+				"bring them up to date and restart it on every node", key.ID), 0)
 		}
 		return nil
 	}
@@ -111,14 +113,16 @@ func (o *Operator) AwaitRefused(ctx context.Context, key rotation.Key) error {
 			return nil
 		}
 		if o.Progress != nil {
-			o.Progress(fmt.Sprintf("key %s is still accepted by %s; the ring must be there too (keys import)", key.ID, strings.Join(waiting, ", ")), 0)
+			o.Progress(fmt.Sprintf("key %s is still accepted by %s; the ring must be there too (keys import)",
+				key.ID, strings.Join(waiting, ", ")), 0)
 		}
 		timer := o.Clock.NewTimer(nudgeInterval)
 		select {
 		case <-timer.C():
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("key %s has left the ring and is still accepted by %s: bring the ring there (keys import)", key.ID, strings.Join(waiting, ", "))
+			return fmt.Errorf("key %s has left the ring and is still accepted by %s: bring the ring there (keys import)",
+				key.ID, strings.Join(waiting, ", "))
 		}
 	}
 }
@@ -147,6 +151,8 @@ func (c *Cluster) stillAccept(ctx context.Context, key *signing.PrivateKey) (acc
 // immediately (pkg/serviceaccount/externaljwt/plugin/keycache.go). The answer does not matter.
 func nudge(ctx context.Context, server APIServer) {
 	encode := base64.RawURLEncoding.EncodeToString
-	token := encode([]byte(`{"alg":"RS256","kid":"unknown-`+utilrand.String(20)+`"}`)) + "." + encode([]byte(`{"iss":"kubernetes/serviceaccount"}`)) + "." + encode(make([]byte, 256))
-	_, _ = server.Client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	header := encode([]byte(`{"alg":"RS256","kid":"unknown-` + utilrand.String(20) + `"}`))
+	token := header + "." + encode([]byte(`{"iss":"kubernetes/serviceaccount"}`)) + "." + encode(make([]byte, 256))
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+	_, _ = server.Client.AuthenticationV1().TokenReviews().Create(ctx, review, metav1.CreateOptions{})
 }

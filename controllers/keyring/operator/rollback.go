@@ -31,7 +31,8 @@ func (o *Operator) Rollback(ctx context.Context, force bool) error {
 		if state.Phase() == rotation.Published {
 			ask = o.noneSignsWithNext
 		}
-		const breaks = "every new token is refused by each kube-apiserver that does not know the previous key, and so are tokens of a key that is withdrawn"
+		const breaks = "every new token is refused by each kube-apiserver that does not know the previous key, " +
+			"and so are tokens of a key that is withdrawn"
 		if err := o.everyAPIServer(ctx, breaks); err != nil {
 			return err
 		}
@@ -58,7 +59,8 @@ func (o *Operator) acceptsPrevious(ctx context.Context, state rotation.State) er
 	case keyprobe.IsRefusal(err):
 		return &rotation.Refusal{
 			Reason: fmt.Sprintf("key %s, which signed before, cannot sign again yet: %v", id, err),
-			Remedy: "give every kube-apiserver its public half again with one more --service-account-key-file ('keys list -o pem' prints it) and restart it",
+			Remedy: "give every kube-apiserver its public half again with one more --service-account-key-file " +
+				"('keys list -o pem' prints it) and restart it",
 			Breaks: breaks,
 		}
 	}

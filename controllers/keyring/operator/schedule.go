@@ -90,7 +90,8 @@ func (s Schedule) next(state rotation.State, policy rotation.Policy, f facts) pl
 	later := f.now.Add(s.pause())
 	switch hosts := hostsOf(f.rings); {
 	case !state.PausedAt.IsZero():
-		return plan{waits: fmt.Sprintf("it is paused since %s: keys rotate resume", state.PausedAt.UTC().Format(time.RFC3339)), held: true, at: later}
+		since := state.PausedAt.UTC().Format(time.RFC3339)
+		return plan{waits: "it is paused since " + since + ": keys rotate resume", held: true, at: later}
 	case len(hosts) > 1:
 		return plan{waits: fmt.Sprintf("the hosts %s have a key ring each, and only a single one rotates by itself: "+
 			"use the commands, and keys import on the other hosts", strings.Join(hosts, ", ")), held: true}
@@ -117,7 +118,8 @@ func (s Schedule) next(state rotation.State, policy rotation.Policy, f facts) pl
 		return plan{waits: "the next rotation starts at " + due.UTC().Format(time.RFC3339), at: at}
 	}
 	if len(state.Keys) >= maxKeys {
-		return plan{waits: fmt.Sprintf("%d keys are published, and a schedule publishes no more: keys rotate status says what needs the retired ones", len(state.Keys)), held: true, at: later}
+		return plan{waits: fmt.Sprintf("%d keys are published, and a schedule publishes no more: "+
+			"keys rotate status says what needs the retired ones", len(state.Keys)), held: true, at: later}
 	}
 	return plan{step: StepStart}
 }

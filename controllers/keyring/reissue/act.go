@@ -72,7 +72,8 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 		made.name = tokensecrets.NewName(account.Name, c.NewSuffix())
 		c.created[cached.UID] = made
 	}
-	_, err = c.Client.CoreV1().Secrets(cached.Namespace).Create(ctx, successorOf(cached, account, made.name), metav1.CreateOptions{FieldManager: meta.FieldManager})
+	successor := successorOf(cached, account, made.name)
+	_, err = c.Client.CoreV1().Secrets(cached.Namespace).Create(ctx, successor, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
 		delete(c.created, cached.UID)
@@ -85,7 +86,7 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 	}
 	c.created[cached.UID] = expectation{name: made.name, at: c.Clock.Now()}
 	c.loop.AddAfter(keyOf(cached), cacheSyncGrace)
-	klog.FromContext(ctx).V(2).Info("Created token secret to replace one", "secret", klog.KRef(cached.Namespace, made.name), "replaces", klog.KObj(cached))
+	klog.FromContext(ctx).V(2).Info("Created token secret to replace one", "secret", klog.KObj(successor), "replaces", klog.KObj(cached))
 	return nil
 }
 
@@ -115,7 +116,8 @@ func (c *Controller) reference(ctx context.Context, secret, successor *tokensecr
 		return fmt.Errorf("reference secret %s first: %w", successor.Name, err)
 	}
 	c.Metrics.reissued(resultDone)
-	klog.FromContext(ctx).V(2).Info("Re-issued token secret", "secret", klog.KObj(secret), "successor", klog.KObj(successor), "serviceAccount", klog.KObj(account))
+	klog.FromContext(ctx).V(2).Info("Re-issued token secret",
+		"secret", klog.KObj(secret), "successor", klog.KObj(successor), "serviceAccount", klog.KObj(account))
 	c.recordReplaced(secret, successor)
 	return nil
 }

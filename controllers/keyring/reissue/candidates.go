@@ -104,7 +104,9 @@ type ReissueCandidate struct {
 
 // Candidates returns the token Secrets of a cluster that have a retired key, sorted by namespace and
 // name. account returns the ServiceAccount of that name, nil if there is none.
-func Candidates(secrets []*tokensecrets.TokenSecret, account func(cache.ObjectName) *corev1.ServiceAccount, ring *signing.Ring) []ReissueCandidate {
+func Candidates(
+	secrets []*tokensecrets.TokenSecret, account func(cache.ObjectName) *corev1.ServiceAccount, ring *signing.Ring,
+) []ReissueCandidate {
 	of := map[cache.ObjectName][]*tokensecrets.TokenSecret{}
 	for _, secret := range secrets {
 		name := secret.Account()

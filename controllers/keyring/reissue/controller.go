@@ -10,9 +10,9 @@
 // the Secret forbids it. Secrets of users are re-issued only if the annotation asks for it.
 //
 // A leader re-issues nothing unless its ring is the newest published one (package consistency), so that
-// replicas with different rings do not undo each other's work. It then decides account by account, from the cache, by a pure plan function. Before it creates
-// anything, it reads Secret and account live and plans again. The objects show what has
-// been done, so the next leader continues from there.
+// replicas with different rings do not undo each other's work. It then decides account by account, from
+// the cache, by a pure plan function. Before it creates anything, it reads Secret and account live and
+// plans again. The objects show what has been done, so the next leader continues from there.
 //
 // A Secret that was marked invalid, whose account was recreated, or whose token was not signed by the
 // retired key, is never re-issued: access that was revoked must not come back. Nothing is re-issued

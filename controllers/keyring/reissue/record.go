@@ -34,8 +34,8 @@ func (c *Controller) warnBlocked(candidate ReissueCandidate) {
 	about := candidate.Secret.Reference()
 	if candidate.Reason == FilledElsewhere {
 		c.Recorder.Warn(about, reasonElsewhere,
-			"the Secret was made to replace one whose key is retired, and was filled with that same key: another token controller is at work, turn it off "+
-				"and delete this Secret")
+			"the Secret was made to replace one whose key is retired, and was filled with that same key: "+
+				"another token controller is at work, turn it off and delete this Secret")
 		return
 	}
 	c.Recorder.Warn(about, reasonUnknownMode, fmt.Sprintf(

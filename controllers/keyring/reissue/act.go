@@ -6,6 +6,7 @@ package reissue
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,7 +35,7 @@ func (c *Controller) act(ctx context.Context, step step, seen observed) error {
 		c.warnBlocked(step.ReissueCandidate)
 	}
 	if err != nil {
-		c.Metrics.reissued(resultFailed)
+		c.Metrics.reissued("failed")
 		return fmt.Errorf("re-issue token secret %s/%s: %w", step.Secret.Namespace, step.Secret.Name, err)
 	}
 	return nil
@@ -42,10 +43,11 @@ func (c *Controller) act(ctx context.Context, step step, seen observed) error {
 
 // create creates the empty Secret that replaces cached. The token controller fills it.
 func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
-	if named(seen.secrets, c.created[cached.UID].name) {
-		delete(c.created, cached.UID) // the cache shows it, and yet another one is due
-	}
 	made := c.created[cached.UID]
+	if slices.ContainsFunc(seen.secrets, func(secret *tokensecrets.TokenSecret) bool { return secret.Name == made.name }) {
+		delete(c.created, cached.UID) // the cache shows it, and yet another one is due
+		made = expectation{}
+	}
 	if !made.at.IsZero() {
 		if left := cacheSyncGrace - c.Clock.Since(made.at); left > 0 {
 			c.loop.AddAfter(keyOf(cached), left)
@@ -115,7 +117,7 @@ func (c *Controller) reference(ctx context.Context, secret, successor *tokensecr
 	if err != nil {
 		return fmt.Errorf("reference secret %s first: %w", successor.Name, err)
 	}
-	c.Metrics.reissued(resultDone)
+	c.Metrics.reissued("done")
 	klog.FromContext(ctx).V(2).Info("Re-issued token secret",
 		"secret", klog.KObj(secret), "successor", klog.KObj(successor), "serviceAccount", klog.KObj(account))
 	c.recordReplaced(secret, successor)
@@ -128,7 +130,7 @@ func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecr
 	if c.refused[cached.UID] == refusalOf(cached, seen.ring) {
 		return nil, nil
 	}
-	if err := c.admit(ctx); err != nil {
+	if err := c.limiter.Wait(ctx); err != nil {
 		return nil, err
 	}
 	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
@@ -141,7 +143,7 @@ func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecr
 	}
 	if _, err := tokens.VerifyLegacy(string(live.Secret.Data[corev1.ServiceAccountTokenKey]), c.Ring); err != nil {
 		c.refused[secret.UID] = refusalOf(secret, seen.ring)
-		c.Metrics.reissued(resultRefused)
+		c.Metrics.reissued("refused")
 		c.recordUnverified(secret, err)
 		return nil, nil
 	}

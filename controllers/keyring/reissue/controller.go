@@ -232,23 +232,6 @@ func (c *Controller) survey() {
 	c.loop.AddAfter(key{Work: surveying}, interval)
 }
 
-// admit waits until one more Secret may be re-issued.
-func (c *Controller) admit(ctx context.Context) error {
-	now := c.Clock.Now()
-	wait := c.limiter.ReserveN(now, 1).DelayFrom(now)
-	if wait <= 0 {
-		return nil
-	}
-	timer := c.Clock.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // isRetired reports whether the key with that ID is retired in the ring. A token of a key that the
 // ring does not have is not re-issued: another replica may be ahead, or the key belongs to another
 // cluster.

@@ -5,13 +5,6 @@ package reissue
 
 import "k8s.io/component-base/metrics"
 
-// Values of the label result.
-const (
-	resultDone    = "done"
-	resultRefused = "refused"
-	resultFailed  = "failed"
-)
-
 // Metrics show the progress of re-issue.
 type Metrics struct {
 	reissues   *metrics.CounterVec
@@ -42,9 +35,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 }
 
 func (m *Metrics) reissued(result string) {
-	if m != nil {
-		m.reissues.WithLabelValues(result).Inc()
-	}
+	m.reissues.WithLabelValues(result).Inc()
 }
 
 // survey replaces the counts of the previous survey.

@@ -5,7 +5,6 @@ package reissue
 
 import (
 	"fmt"
-	"slices"
 
 	"sa-controller-manager/controllers/tokensecrets"
 )
@@ -41,8 +40,4 @@ func (c *Controller) warnBlocked(candidate ReissueCandidate) {
 	c.Recorder.Warn(about, reasonUnknownMode, fmt.Sprintf(
 		"the key of the token is retired, and nothing is done about it: the annotation %s must be %q or %q",
 		tokensecrets.ReissueAnnotation, modeSideBySide, modeNever))
-}
-
-func named(secrets []*tokensecrets.TokenSecret, name string) bool {
-	return slices.ContainsFunc(secrets, func(secret *tokensecrets.TokenSecret) bool { return secret.Name == name })
 }

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/internal/meta"
 )
@@ -90,28 +91,16 @@ func UnattributedReferences(account *corev1.ServiceAccount, exists func(secret s
 	return names
 }
 
-// Writer is the field manager that wrote a field, and the time, as far as managedFields say.
-type Writer struct {
-	Manager string
-	At      time.Time // whole seconds, kube-apiserver's clock
-}
-
-// TokenWriter returns the last writer of data.token, the zero value if managedFields do not say.
-func TokenWriter(entries []metav1.ManagedFieldsEntry) Writer {
-	var last Writer
+// tokenWriter returns the field manager that wrote data.token last, "" if managedFields do not say.
+func tokenWriter(entries []metav1.ManagedFieldsEntry) (manager string) {
+	var last time.Time
 	for _, entry := range entries {
-		if !owns(entry, fieldsOfData, fieldOfToken) {
-			continue
-		}
-		writer := Writer{Manager: entry.Manager}
-		if entry.Time != nil {
-			writer.At = entry.Time.Time
-		}
-		if !writer.At.Before(last.At) {
-			last = writer
+		at := ptr.Deref(entry.Time, metav1.Time{})
+		if owns(entry, fieldsOfData, fieldOfToken) && !at.Time.Before(last) {
+			manager, last = entry.Manager, at.Time
 		}
 	}
-	return last
+	return manager
 }
 
 // Members of fieldsV1.

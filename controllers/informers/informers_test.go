@@ -200,7 +200,8 @@ func TestOtherObjectsAreTrimmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		entries := []metav1.ManagedFieldsEntry{wrote("kubectl-create", labelFields), wrote(meta.FieldManager, oneReference)}
-		client := fake.NewClientset(account(entries...), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"app": "shop"}}})
+		client := fake.NewClientset(account(entries...),
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"app": "shop"}}})
 		v, stop := started(t.Context(), client, func(v *Informers) { v.Accounts(); v.Namespaces() })
 		defer stop()
 		v.Await(t.Context())

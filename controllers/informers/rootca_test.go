@@ -36,17 +36,43 @@ func TestObserveRootCA(t *testing.T) {
 		given  corev1.ConfigMap
 		want   RootCA
 	}{
-		"Right":            {given: corev1.ConfigMap{ObjectMeta: described(RootCADescription), Data: bundle}, want: RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Described: true}},
-		"OtherDescription": {reason: "it is kept, so that it is sent back where nothing else is wrong", given: corev1.ConfigMap{ObjectMeta: described("mine"), Data: bundle}, want: RootCA{ObjectMeta: described("mine"), Has: true, Hash: hash}},
-		"ManagedFields":    {reason: "nobody reads them", given: corev1.ConfigMap{ObjectMeta: managed, Data: bundle}, want: RootCA{ObjectMeta: meta(), Has: true, Hash: hash}},
-		"NoData":           {given: corev1.ConfigMap{ObjectMeta: meta()}, want: RootCA{ObjectMeta: meta()}},
-		"EmptyBundle":      {reason: "is none", given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": ""}}, want: RootCA{ObjectMeta: meta()}},
-		"OtherKey":         {given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"x": "y"}}, want: RootCA{ObjectMeta: meta(), Extra: true}},
-		"MoreKeys":         {given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": "bundle", "x": ""}}, want: RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Extra: true}},
-		"BinaryKey":        {given: corev1.ConfigMap{ObjectMeta: meta(), Data: bundle, BinaryData: map[string][]byte{"x": nil}}, want: RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Extra: true}},
-		"BinaryBundle":     {reason: "clients read data", given: corev1.ConfigMap{ObjectMeta: meta(), BinaryData: map[string][]byte{"ca.crt": []byte("bundle")}}, want: RootCA{ObjectMeta: meta(), Extra: true}},
-		"Immutable":        {given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(true)}, want: RootCA{ObjectMeta: meta(), Immutable: true}},
-		"Mutable":          {given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(false)}, want: RootCA{ObjectMeta: meta()}},
+		"Right": {
+			given: corev1.ConfigMap{ObjectMeta: described(RootCADescription), Data: bundle},
+			want:  RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Described: true},
+		},
+		"OtherDescription": {
+			reason: "it is kept, so that it is sent back where nothing else is wrong",
+			given:  corev1.ConfigMap{ObjectMeta: described("mine"), Data: bundle},
+			want:   RootCA{ObjectMeta: described("mine"), Has: true, Hash: hash},
+		},
+		"ManagedFields": {
+			reason: "nobody reads them", given: corev1.ConfigMap{ObjectMeta: managed, Data: bundle},
+			want: RootCA{ObjectMeta: meta(), Has: true, Hash: hash},
+		},
+		"NoData": {given: corev1.ConfigMap{ObjectMeta: meta()}, want: RootCA{ObjectMeta: meta()}},
+		"EmptyBundle": {
+			reason: "is none", given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": ""}},
+			want: RootCA{ObjectMeta: meta()},
+		},
+		"OtherKey": {
+			given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"x": "y"}}, want: RootCA{ObjectMeta: meta(), Extra: true},
+		},
+		"MoreKeys": {
+			given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": "bundle", "x": ""}},
+			want:  RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Extra: true},
+		},
+		"BinaryKey": {
+			given: corev1.ConfigMap{ObjectMeta: meta(), Data: bundle, BinaryData: map[string][]byte{"x": nil}},
+			want:  RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Extra: true},
+		},
+		"BinaryBundle": {
+			reason: "clients read data", given: corev1.ConfigMap{ObjectMeta: meta(), BinaryData: map[string][]byte{"ca.crt": []byte("bundle")}},
+			want: RootCA{ObjectMeta: meta(), Extra: true},
+		},
+		"Immutable": {
+			given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(true)}, want: RootCA{ObjectMeta: meta(), Immutable: true},
+		},
+		"Mutable": {given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(false)}, want: RootCA{ObjectMeta: meta()}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

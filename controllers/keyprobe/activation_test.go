@@ -40,9 +40,11 @@ func TestAKeyRingDecides(t *testing.T) {
 		if err := a.MaySign(); err == nil || a.named(err.Error()) != "kube-apiserver refuses tokens of key NEXT" {
 			t.Errorf("MaySign of a key that was refused: %v", err)
 		}
-		testutil.Check(t, "status of a key that is not accepted", "key NEXT signs; not confirmed by the apiserver: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
+		testutil.Check(t, "status of a key that is not accepted",
+			"key NEXT signs; not confirmed by the apiserver: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
 		testutil.Check(t, "Events", []string{
-			`sa-controller-manager: Warning SigningKeyRefused: the apiserver refuses tokens signed with key "NEXT": the apiserver refuses its tokens: [invalid bearer token]; is its public key in the apiserver's --service-account-key-file?`,
+			`sa-controller-manager: Warning SigningKeyRefused: the apiserver refuses tokens signed with key "NEXT": ` +
+				`the apiserver refuses its tokens: [invalid bearer token]; is its public key in the apiserver's --service-account-key-file?`,
 		}, a.told())
 		server.learn(keys.next)
 		time.Sleep(maxBackoff)
@@ -64,7 +66,8 @@ func TestANextKeySignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 
 		a.give(a.next)
 		testutil.Check(t, "key that signs while the next key waits", "OLD", a.signs())
-		testutil.Check(t, "status while the next key waits", "key OLD signs; the new key NEXT waits: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
+		testutil.Check(t, "status while the next key waits",
+			"key OLD signs; the new key NEXT waits: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
 		testutil.Check(t, "keys while the next key waits", []string{
 			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`,
 			`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,

@@ -78,12 +78,16 @@ func TestWhichAccountIsProbedWith(t *testing.T) {
 		accounts []runtime.Object
 		want     string
 	}{
-		"Preferred": {accounts: []runtime.Object{account("shop", "robot"), account("kube-system", "default"), account("kube-system", "other")}, want: "kube-system:default"},
-		"Another":   {reason: "any one proves the key", accounts: []runtime.Object{account("shop", "robot")}, want: "shop:robot"},
+		"Preferred": {
+			accounts: []runtime.Object{account("shop", "robot"), account("kube-system", "default"), account("kube-system", "other")},
+			want:     "kube-system:default",
+		},
+		"Another": {reason: "any one proves the key", accounts: []runtime.Object{account("shop", "robot")}, want: "shop:robot"},
 		"NotDying": {
-			reason:   "a token for an account on its way out may be refused for that",
-			accounts: []runtime.Object{terminating(account("kube-system", "default")), terminating(account("bank", "robot")), account("shop", "robot")},
-			want:     "shop:robot",
+			reason: "a token for an account on its way out may be refused for that",
+			accounts: []runtime.Object{terminating(account("kube-system", "default")), terminating(account("bank", "robot")),
+				account("shop", "robot")},
+			want: "shop:robot",
 		},
 	}
 	for name, tc := range cases {
@@ -122,7 +126,8 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		orSet    = lookUp + " (or set --service-account-issuer): "
 		noIssuer = lookUp + ": the document names none (set --service-account-issuer)"
 
-		wrongIssuer = `--service-account-issuer is "https://wrong.example.com", and the apiserver's is "` + testIssuer + `": it accepts the key with its own only`
+		wrongIssuer = `--service-account-issuer is "https://wrong.example.com", and the apiserver's is "` + testIssuer +
+			`": it accepts the key with its own only`
 	)
 	cases := map[string]struct {
 		reason  string
@@ -170,11 +175,23 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 			empty: true, world: func(*Config, *apiserver) {},
 			trouble: "there is no service account yet to prove it with", result: "unknown",
 		},
-		"NoDocument":   {world: answering(http.StatusNotFound, "404 page not found"), trouble: orSet + "the server could not find the requested resource", result: "unknown"},
-		"Forbidden":    {world: answering(http.StatusForbidden, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"forbidden: User \"x\" cannot get path"}`), trouble: orSet + `forbidden: User "x" cannot get path`, result: "unknown"},
+		"NoDocument": {
+			world: answering(http.StatusNotFound, "404 page not found"), trouble: orSet + "the server could not find the requested resource",
+			result: "unknown",
+		},
+		"Forbidden": {
+			world: answering(http.StatusForbidden,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,`+
+					`"message":"forbidden: User \"x\" cannot get path"}`),
+			trouble: orSet + `forbidden: User "x" cannot get path`, result: "unknown",
+		},
 		"NotJSON":      {world: answering(http.StatusOK, "<html>"), trouble: noIssuer, result: "unknown"},
 		"NumberMember": {world: answering(http.StatusOK, `{"issuer":1}`), trouble: noIssuer, result: "unknown"},
-		"LegacyMember": {reason: "such a token would be read as a legacy one", world: answering(http.StatusOK, `{"issuer":"kubernetes/serviceaccount"}`), trouble: "sign a token to prove key OLD: bound token: the issuer is " + tokens.LegacyIssuer + ", which marks legacy tokens", result: "unknown"},
+		"LegacyMember": {
+			reason: "such a token would be read as a legacy one", world: answering(http.StatusOK, `{"issuer":"kubernetes/serviceaccount"}`),
+			trouble: "sign a token to prove key OLD: bound token: the issuer is " + tokens.LegacyIssuer + ", which marks legacy tokens",
+			result:  "unknown",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +220,8 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				testutil.Check(t, tc.reason+": log", log, a.said())
 				testutil.Check(t, tc.reason+": Events", events, a.told())
 				testutil.Check(t, tc.reason+": may not sign", tc.result == "refused", a.MaySign() != nil)
-				testutil.Check(t, tc.reason+": metric", []string{fmt.Sprintf(`sacm_signing_key_probes_total{result=%q} 1`, tc.result)}, a.series("sacm_signing_key_probes"))
+				testutil.Check(t, tc.reason+": metric", []string{fmt.Sprintf(`sacm_signing_key_probes_total{result=%q} 1`, tc.result)},
+					a.series("sacm_signing_key_probes"))
 			})
 		})
 	}
@@ -241,7 +259,9 @@ func TestOthersDoNotProveAKey(t *testing.T) {
 		want   string
 	}{
 		"AnotherUser": {
-			authenticationv1.TokenReviewStatus{User: authenticationv1.UserInfo{Username: "jane", UID: "uid-of-default"}, Audiences: []string{probeAudience}},
+			authenticationv1.TokenReviewStatus{
+				User: authenticationv1.UserInfo{Username: "jane", UID: "uid-of-default"}, Audiences: []string{probeAudience},
+			},
 			`another authenticator takes it for "jane" with UID "uid-of-default", want "` + user + `" with UID "uid-of-default"`,
 		},
 		"AnotherUID": {
@@ -260,7 +280,8 @@ func TestOthersDoNotProveAKey(t *testing.T) {
 				tc.status.Authenticated = true
 				server.accepted = func(status *authenticationv1.TokenReviewStatus) { *status = tc.status }
 				a := start(t, server)
-				testutil.Check(t, "status", "key OLD signs; not confirmed by the apiserver: the apiserver refuses its tokens: "+tc.want, a.named(a.Status()))
+				testutil.Check(t, "status", "key OLD signs; not confirmed by the apiserver: the apiserver refuses its tokens: "+tc.want,
+					a.named(a.Status()))
 			})
 		})
 	}

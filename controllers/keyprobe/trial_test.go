@@ -52,7 +52,8 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 	trial := &trial{keys: testKeys(), server: server}
 	trial.logger = ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	config := Config{
-		Client: server, Informers: server.Informers, Ring: signing.NewKeyring(signing.NewRing(0, trial.old.As(signing.Active))), Issuer: testIssuer,
+		Client: server, Informers: server.Informers, Ring: signing.NewKeyring(signing.NewRing(0, trial.old.As(signing.Active))),
+		Issuer:   testIssuer,
 		Recorder: server.Recorder(),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"},
 		Metrics:  NewMetrics(server.Registry.MustRegister),

@@ -47,7 +47,8 @@ func TestIdle(t *testing.T) {
 
 func TestARefusingAPI(t *testing.T) {
 	t.Parallel()
-	forbidden, conflict, notFound := controllertest.Forbidden("secrets"), controllertest.Conflict("secrets"), controllertest.NotFound("secrets")
+	forbidden, conflict := controllertest.Forbidden("secrets"), controllertest.Conflict("secrets")
+	notFound := controllertest.NotFound("secrets")
 	cases := map[string]struct {
 		reason         string
 		verb, resource string
@@ -58,7 +59,8 @@ func TestARefusingAPI(t *testing.T) {
 	}{
 		"Tracking": {
 			verb: "get", resource: "configmaps", answer: forbidden,
-			want: `look up since when legacy tokens are tracked, in config map kube-system/kube-apiserver-legacy-service-account-token-tracking: secrets is forbidden: no`,
+			want: `look up since when legacy tokens are tracked, in config map ` +
+				`kube-system/kube-apiserver-legacy-service-account-token-tracking: secrets is forbidden: no`,
 		},
 		"Pods": {
 			reason: "what cannot be looked at may be mounted",
@@ -69,7 +71,8 @@ func TestARefusingAPI(t *testing.T) {
 		"MarkGone":     {verb: "patch", resource: "secrets", answer: notFound, decisions: map[string]float64{"changed": 1}},
 		"Mark": {
 			verb: "patch", resource: "secrets", answer: forbidden,
-			want: "mark token secret ns/app-token invalid: kube-apiserver answered 403 Forbidden; its audit log has the text, which may quote the Secret",
+			want: "mark token secret ns/app-token invalid: kube-apiserver answered 403 Forbidden; " +
+				"its audit log has the text, which may quote the Secret",
 		},
 		"LiveSecret": {
 			verb: "get", resource: "secrets", answer: forbidden, marked: true,
@@ -226,18 +229,21 @@ func TestNotesSayWhatToDo(t *testing.T) {
 	}{
 		"Marked": {
 			secret: tokenSecret(usedOn("2023-01-05")),
-			want: `app-token: Normal LegacyTokenMarkedInvalid: the token of ServiceAccount "app" was not used for 720h0m0s (last use: 2023-01-05), and no Pod uses the Secret: ` +
+			want: `app-token: Normal LegacyTokenMarkedInvalid: the token of ServiceAccount "app" was not used for 720h0m0s ` +
+				`(last use: 2023-01-05), and no Pod uses the Secret: ` +
 				`kube-apiserver refuses the token from now on, and the Secret is deleted after another 720h0m0s; removing the label ` +
 				`kubernetes.io/legacy-token-invalid-since brings the token back; the annotation sa-controller-manager/keep=true keeps the Secret`,
 		},
 		"WouldDelete": {
 			change: dryRun, secret: tokenSecret(invalidSince(longAgo)),
-			want: `app-token: Normal LegacyTokenWouldBeDeleted: the token of ServiceAccount "app" has been invalid since 2022-12-27 (last use: none): ` +
+			want: `app-token: Normal LegacyTokenWouldBeDeleted: the token of ServiceAccount "app" ` +
+				`has been invalid since 2022-12-27 (last use: none): ` +
 				`the Secret would be deleted, but for the dry run; the annotation sa-controller-manager/keep=true keeps the Secret`,
 		},
 		"Tried": {
 			secret: tokenSecret(invalidSince(longAgo), usedOn(today)),
-			want: `app-token: Warning InvalidLegacyTokenTried: a client still uses the token of ServiceAccount "app", which has been invalid since 2022-12-27, ` +
+			want: `app-token: Warning InvalidLegacyTokenTried: a client still uses the token of ServiceAccount "app", ` +
+				`which has been invalid since 2022-12-27, ` +
 				`and was refused on 2023-05-10: give it another token, or remove the label kubernetes.io/legacy-token-invalid-since; ` +
 				`the annotation sa-controller-manager/keep=true keeps the Secret`,
 		},

@@ -71,10 +71,21 @@ func TestRoundAcrossAJump(t *testing.T) {
 		secret *corev1.Secret
 		want   map[string]float64
 	}{
-		"ForwardMark":   {reason: "with the date of the beginning", began: beforeMidnight, jump: time.Hour, secret: tokenSecret(), want: map[string]float64{"marked": 1}},
-		"ForwardUsed":   {reason: "it was used a period ago, to the day", began: beforeMidnight, jump: time.Hour, secret: tokenSecret(usedOn(cutoffDay))},
-		"ForwardMarked": {reason: "it has not been marked for a whole period", began: beforeMidnight, jump: time.Hour, secret: tokenSecret(invalidSince(cutoffDay))},
-		"BackMarked":    {reason: "it has", began: afterMidnight, jump: -time.Hour, secret: tokenSecret(invalidSince(cutoffDay)), want: map[string]float64{"deleted": 1}},
+		"ForwardMark": {
+			reason: "with the date of the beginning", began: beforeMidnight, jump: time.Hour, secret: tokenSecret(),
+			want: map[string]float64{"marked": 1},
+		},
+		"ForwardUsed": {
+			reason: "it was used a period ago, to the day", began: beforeMidnight, jump: time.Hour, secret: tokenSecret(usedOn(cutoffDay)),
+		},
+		"ForwardMarked": {
+			reason: "it has not been marked for a whole period", began: beforeMidnight, jump: time.Hour,
+			secret: tokenSecret(invalidSince(cutoffDay)),
+		},
+		"BackMarked": {
+			reason: "it has", began: afterMidnight, jump: -time.Hour, secret: tokenSecret(invalidSince(cutoffDay)),
+			want: map[string]float64{"deleted": 1},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

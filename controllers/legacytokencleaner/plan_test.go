@@ -141,7 +141,9 @@ func TestMidnight(t *testing.T) {
 		wantToday string
 		want      decision
 	}{
-		"LastMomentOfTheDay":  {now: time.Date(2023, 5, 10, 23, 59, 59, 999_999_999, time.UTC), used: "2023-05-09", wantToday: "2023-05-10", want: keepUsed},
+		"LastMomentOfTheDay": {
+			now: time.Date(2023, 5, 10, 23, 59, 59, 999_999_999, time.UTC), used: "2023-05-09", wantToday: "2023-05-10", want: keepUsed,
+		},
 		"FirstMomentOfTheDay": {now: time.Date(2023, 5, 11, 0, 0, 0, 0, time.UTC), used: "2023-05-09", wantToday: "2023-05-11", want: mark},
 		"AheadOfUTC":          {now: time.Date(2023, 5, 11, 13, 0, 0, 0, east), used: "2023-05-09", wantToday: "2023-05-10", want: keepUsed},
 		"BehindUTC":           {now: time.Date(2023, 5, 10, 12, 0, 0, 0, west), used: "2023-05-09", wantToday: "2023-05-11", want: mark},

@@ -54,8 +54,10 @@ func TestReplaced(t *testing.T) {
 			reason: "the successor is the account's own", change: aWeekly, objects: replaced(usedOn(tenDaysAgo)),
 			wantActions: []string{listPods, marked}, wantEvents: marks, want: map[string]float64{"mark": 1, "own": 1},
 		},
-		"TrackedForADay": {change: weekly, objects: replaced(usedOn(tenDaysAgo)), since: "2023-05-09", idle: map[string]float64{"tracking-too-short": 1}},
-		"Marked":         {change: weekly, objects: replaced(invalidSince("2023-05-05")), want: map[string]float64{"marked": 1, "successor": 1}},
+		"TrackedForADay": {
+			change: weekly, objects: replaced(usedOn(tenDaysAgo)), since: "2023-05-09", idle: map[string]float64{"tracking-too-short": 1},
+		},
+		"Marked": {change: weekly, objects: replaced(invalidSince("2023-05-05")), want: map[string]float64{"marked": 1, "successor": 1}},
 		"Tried": {
 			change: weekly, objects: replaced(invalidSince(tenDaysAgo), usedOn("2023-05-09")),
 			wantEvents: []string{"Warning InvalidLegacyTokenTried"}, want: map[string]float64{"tried-while-invalid": 1, "successor": 1},
@@ -79,8 +81,9 @@ func TestReplaced(t *testing.T) {
 		},
 		"NeverToBeReplaced": {
 			reason: "whatever the other says: without a reference it stays", change: weekly,
-			objects: append(replaced(usedOn(tenDaysAgo), annotated(tokensecrets.ReissueAnnotation, "never"))[1:], account(unreferencing, referencing("new"))),
-			want:    map[string]float64{"not-referenced": 1, "successor": 1},
+			objects: append(replaced(usedOn(tenDaysAgo), annotated(tokensecrets.ReissueAnnotation, "never"))[1:],
+				account(unreferencing, referencing("new"))),
+			want: map[string]float64{"not-referenced": 1, "successor": 1},
 		},
 		"WithoutReissue": {
 			reason: "nothing says that it was replaced", change: func(config *Config) { config.Period, config.Replacements = week, nil },

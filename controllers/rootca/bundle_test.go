@@ -74,12 +74,26 @@ func TestParseBundle(t *testing.T) {
 		"Cut":         {pem: one[:len(one)/2], refused: "at least one certificate"},
 		"Garbage":     {pem: garbage, refused: "at least one certificate"},
 		"GarbageLast": {reason: "half a bundle would lock out half of the clients", pem: join(one, garbage), refused: "at least one certificate"},
-		"CutLast":     {reason: "the copy of a file was cut off: half of the clients would be locked out", pem: join(one, two[:len(two)/2]), refused: "2 PEM blocks, 1 of which"},
-		"CutMiddle":   {pem: join(one, two[:len(two)/2], []byte("\n"), one), refused: "3 PEM blocks, 2 of which"},
-		"Joined":      {reason: "three files put together without a line break between two", pem: join(one, bytes.TrimSpace(two), one), refused: "3 PEM blocks, 1 of which"},
-		"Indented":    {reason: "copied out of YAML", pem: join(one, bytes.ReplaceAll(two, []byte("-----BEGIN"), []byte("  -----BEGIN"))), refused: "2 PEM blocks, 1 of which"},
-		"CutKey":      {reason: "half a key is not for everybody to read either", pem: join(one, testkeys.P256()[:100]), refused: "2 PEM blocks, 1 of which"},
-		"TooLarge":    {reason: "a ConfigMap would not hold it beside its predecessor", pem: bytes.Repeat(one, 1+(512<<10)/len(one)), refused: "want 524288 at most"},
+		"CutLast": {
+			reason: "the copy of a file was cut off: half of the clients would be locked out", pem: join(one, two[:len(two)/2]),
+			refused: "2 PEM blocks, 1 of which",
+		},
+		"CutMiddle": {pem: join(one, two[:len(two)/2], []byte("\n"), one), refused: "3 PEM blocks, 2 of which"},
+		"Joined": {
+			reason: "three files put together without a line break between two", pem: join(one, bytes.TrimSpace(two), one),
+			refused: "3 PEM blocks, 1 of which",
+		},
+		"Indented": {
+			reason: "copied out of YAML", pem: join(one, bytes.ReplaceAll(two, []byte("-----BEGIN"), []byte("  -----BEGIN"))),
+			refused: "2 PEM blocks, 1 of which",
+		},
+		"CutKey": {
+			reason: "half a key is not for everybody to read either", pem: join(one, testkeys.P256()[:100]), refused: "2 PEM blocks, 1 of which",
+		},
+		"TooLarge": {
+			reason: "a ConfigMap would not hold it beside its predecessor", pem: bytes.Repeat(one, 1+(512<<10)/len(one)),
+			refused: "want 524288 at most",
+		},
 		"KeyBesides": {
 			reason: "everybody who may read a token Secret would have it",
 			pem:    join(one, testkeys.P256()), refused: "private key",

@@ -46,7 +46,8 @@ func TestAChangeOfTheRootCA(t *testing.T) {
 		testutil.Check(t, "published after the end", "B", p.published())
 		testutil.Check(t, "state after the end", "B", c.stored())
 		testutil.Check(t, "Events", []string{
-			"process: Normal RootCAOverlapBegan: the root CA has changed; the previous one (A) is published beside it until " + c.began.Add(time.Hour).UTC().Format(time.RFC3339),
+			"process: Normal RootCAOverlapBegan: the root CA has changed; the previous one (A) is published beside it until " +
+				c.began.Add(time.Hour).UTC().Format(time.RFC3339),
 			"process: Normal RootCAOverlapEnded: a previous root CA (A) is not published any more",
 		}, c.recorded())
 		c.requests()
@@ -68,8 +69,10 @@ func TestTheFileOfTheNextLeaderIsOlder(t *testing.T) {
 		told := len(c.recorded())
 		second := c.start("A", time.Hour)
 		testutil.Check(t, "published", "AB", second.published())
-		testutil.Check(t, "Event", "process: Warning RootCAFileIsOlder: the root CA file of this process holds A, which another file has replaced: "+
-			"unless that was taken back, copy the newer --root-ca-file here before the overlap ends and its root CA is not published any more", c.recorded()[told+1])
+		testutil.Check(t, "Event",
+			"process: Warning RootCAFileIsOlder: the root CA file of this process holds A, which another file has replaced: "+
+				"unless that was taken back, copy the newer --root-ca-file here before the overlap ends "+
+				"and its root CA is not published any more", c.recorded()[told+1])
 		time.Sleep(2 * resyncInterval)
 		testutil.Check(t, "Events", told+2, len(c.recorded()))
 	})
@@ -86,19 +89,23 @@ func TestARestart(t *testing.T) {
 		stored    string
 		later     string // what is published once the first overlap has ended; as at first if empty
 	}{
-		"InOverlap":  {reason: "the union stays, and its end", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s", later: "B"},
-		"ChangedNow": {reason: "the file changed while the process was down", file: "C", overlap: time.Hour, published: "CBA", stored: "C B@1h10m0s A@1h0m0s", later: "CB"},
-		"NoOverlap":  {reason: "with an overlap of 0 it ends", file: "B", published: "B", stored: "B"},
-		"NoState":    {reason: "somebody deleted it", file: "B", overlap: time.Hour, edit: (*cluster).remove, published: "B", stored: "none"},
+		"InOverlap": {reason: "the union stays, and its end", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s", later: "B"},
+		"ChangedNow": {
+			reason: "the file changed while the process was down", file: "C", overlap: time.Hour, published: "CBA",
+			stored: "C B@1h10m0s A@1h0m0s", later: "CB",
+		},
+		"NoOverlap": {reason: "with an overlap of 0 it ends", file: "B", published: "B", stored: "B"},
+		"NoState":   {reason: "somebody deleted it", file: "B", overlap: time.Hour, edit: (*cluster).remove, published: "B", stored: "none"},
 		"Emptied": {reason: "likewise", file: "B", overlap: time.Hour, published: "B", stored: "B", edit: func(c *cluster) {
 			c.edit(func(o *corev1.Secret) { o.Data = nil })
 		}},
 		"Garbage": {reason: "is healed", file: "B", overlap: time.Hour, published: "B", stored: "B", edit: func(c *cluster) {
 			c.edit(func(o *corev1.Secret) { o.Data = map[string][]byte{"hello": []byte("world")} })
 		}},
-		"HalfGarbage": {reason: "what is whole counts", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s", later: "B", edit: func(c *cluster) {
-			c.edit(func(o *corev1.Secret) { o.Data["current.crt"] = []byte("-----BEGIN") })
-		}},
+		"HalfGarbage": {reason: "what is whole counts", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s", later: "B",
+			edit: func(c *cluster) {
+				c.edit(func(o *corev1.Secret) { o.Data["current.crt"] = []byte("-----BEGIN") })
+			}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +137,10 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 		told string
 	}{
 		"Applied": {func(c *cluster) { c.remove(); c.restore() }, ""},
-		"Garbage": {func(c *cluster) { c.edit(func(o *corev1.Secret) { delete(o.Data, keyCurrent) }) }, "wrote it again: current.crt: is empty, want PEM with at least one certificate"},
+		"Garbage": {
+			func(c *cluster) { c.edit(func(o *corev1.Secret) { delete(o.Data, keyCurrent) }) },
+			"wrote it again: current.crt: is empty, want PEM with at least one certificate",
+		},
 		"Shrunk": {func(c *cluster) {
 			c.edit(func(o *corev1.Secret) { o.Data = c.state(c.t, "B", time.Time{}).encode() })
 		}, ""},
@@ -168,7 +178,8 @@ func TestTheStateIsMissing(t *testing.T) {
 		p.offer("B")
 		testutil.Check(t, "published after the change", "BA", p.published())
 		testutil.Check(t, "first Event", `process: Warning RootCAStateUnavailable: secrets "sa-controller-manager-root-ca" not found, `+
-			`and this process may not create it: apply manifests/permissions, or "kubectl -n kube-system create secret generic sa-controller-manager-root-ca"; `+
+			`and this process may not create it: apply manifests/permissions, or `+
+			`"kubectl -n kube-system create secret generic sa-controller-manager-root-ca"; `+
 			`until that is fixed a restart may end the overlap of a previous root CA before its time`, c.recorded()[0])
 		time.Sleep(time.Minute)
 		if n := c.requests()["get"]; n > 20 {
@@ -208,10 +219,12 @@ func TestTheStateCannotBeRead(t *testing.T) {
 		published  string // once it can be read
 	}{
 		"Down": {
-			begin: func(c *cluster) { c.fail(errDown, "get") }, end: func(c *cluster) { c.fail(nil, "get") }, overlap: 3 * time.Hour, published: "CBA",
+			begin: func(c *cluster) { c.fail(errDown, "get") }, end: func(c *cluster) { c.fail(nil, "get") }, overlap: 3 * time.Hour,
+			published: "CBA",
 		},
 		"Forbidden": {
-			begin: func(c *cluster) { c.fail(controllertest.Forbidden("secrets"), "get") }, end: func(c *cluster) { c.fail(nil, "get") }, overlap: 3 * time.Hour,
+			begin: func(c *cluster) { c.fail(controllertest.Forbidden("secrets"), "get") }, end: func(c *cluster) { c.fail(nil, "get") },
+			overlap:   3 * time.Hour,
 			told:      "read secret kube-system/sa-controller-manager-root-ca: ",
 			published: "CBA",
 		},
@@ -274,7 +287,8 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 		for i := 0; i < 40 && yield(certificate(t, fmt.Sprintf("%4000d", i))); i++ {
 		}
 	}), nil)
-	testutil.Check(t, "many certificates fit into a file, and not beside the largest", true, len(many) < maxBundle && len(many) > maxUnion-maxBundle)
+	testutil.Check(t, "many certificates fit into a file, and not beside the largest", true, len(many) < maxBundle &&
+		len(many) > maxUnion-maxBundle)
 	cases := map[string]struct {
 		reason   string
 		files    string // of the first process, one after the other: letters, and M for many certificates
@@ -286,9 +300,14 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 	}{
 		"Fits":           {files: "AB", overlap: time.Hour, atOnce: "CBA", inAnHour: "C", inTwoHours: "C"},
 		"UntilOthersEnd": {files: "MB", overlap: time.Hour, atOnce: "BM", inAnHour: "CB", inTwoHours: "C", fails: true},
-		"Restarted":      {reason: "the last union is in the state", files: "MB", restarts: true, overlap: time.Hour, atOnce: "BM", inAnHour: "CB", inTwoHours: "C", fails: true},
-		"NeverEnds":      {reason: "what is current has no end", files: "M", overlap: time.Hour, atOnce: "M", inAnHour: "M", inTwoHours: "M", fails: true},
-		"NoOverlap":      {reason: "there is no union", files: "MB", restarts: true, atOnce: "C", inAnHour: "C", inTwoHours: "C"},
+		"Restarted": {
+			reason: "the last union is in the state", files: "MB", restarts: true, overlap: time.Hour, atOnce: "BM", inAnHour: "CB",
+			inTwoHours: "C", fails: true,
+		},
+		"NeverEnds": {
+			reason: "what is current has no end", files: "M", overlap: time.Hour, atOnce: "M", inAnHour: "M", inTwoHours: "M", fails: true,
+		},
+		"NoOverlap": {reason: "there is no union", files: "MB", restarts: true, atOnce: "C", inAnHour: "C", inTwoHours: "C"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -404,7 +423,8 @@ func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 		source := NewSource(c.bundle(t, "A"), nil)
 		sets := 0
 		source.Register("test", Writer{Changed: func() { sets++ }})
-		k := NewBundleController(BundleControllerConfig{Client: c.Client, Source: source, Overlap: time.Hour, Recorder: c.Recorder(), Process: &corev1.ObjectReference{Kind: "Lease", Name: "process"}})
+		k := NewBundleController(BundleControllerConfig{Client: c.Client, Source: source, Overlap: time.Hour, Recorder: c.Recorder(),
+			Process: &corev1.ObjectReference{Kind: "Lease", Name: "process"}})
 		p := &process{BundleController: k, cluster: c}
 		c.edit(func(o *corev1.Secret) { o.Data = c.state(t, "A", c.began).encode() })
 		c.requests()

@@ -36,7 +36,8 @@ type cluster struct {
 }
 
 func newCluster(t *testing.T, names string) *cluster {
-	c := &cluster{t: t, authorities: newAuthorities(t, names), World: controllertest.NewWorld(time.Time{}, emptyState()), failures: map[string]error{}, began: time.Now()}
+	c := &cluster{t: t, authorities: newAuthorities(t, names), World: controllertest.NewWorld(time.Time{}, emptyState()),
+		failures: map[string]error{}, began: time.Now()}
 	c.Client.PrependReactor("*", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -45,18 +45,20 @@ func TestPlanConfigMap(t *testing.T) {
 		bundle *Bundle
 		want   action
 	}{
-		"Missing":           {bundle: bundle, want: create},
-		"MissingAndGoing":   {reason: "kube-apiserver would refuse it", gone: true, bundle: bundle},
-		"Right":             {found: mine(), bundle: bundle},
-		"Previous":          {found: right("shop", previous), bundle: bundle, want: update},
-		"PreviousAndGoing":  {reason: "its Pods still run", gone: true, found: right("shop", previous), bundle: bundle, want: update},
-		"Edited":            {found: mine(data("ca.crt", "hello")), bundle: bundle, want: update},
-		"Emptied":           {found: mine(emptied), bundle: bundle, want: update},
-		"EmptyBundle":       {found: mine(data("ca.crt", "")), bundle: bundle, want: update},
-		"ExtraKey":          {found: mine(data("more", "")), bundle: bundle, want: update},
-		"ExtraBinaryKey":    {found: mine(binary), bundle: bundle, want: update},
-		"Undescribed":       {found: mine(undescribed), bundle: bundle, want: update},
-		"OtherDescription":  {found: mine(func(c *corev1.ConfigMap) { c.Annotations["kubernetes.io/description"] = "mine" }), bundle: bundle, want: update},
+		"Missing":          {bundle: bundle, want: create},
+		"MissingAndGoing":  {reason: "kube-apiserver would refuse it", gone: true, bundle: bundle},
+		"Right":            {found: mine(), bundle: bundle},
+		"Previous":         {found: right("shop", previous), bundle: bundle, want: update},
+		"PreviousAndGoing": {reason: "its Pods still run", gone: true, found: right("shop", previous), bundle: bundle, want: update},
+		"Edited":           {found: mine(data("ca.crt", "hello")), bundle: bundle, want: update},
+		"Emptied":          {found: mine(emptied), bundle: bundle, want: update},
+		"EmptyBundle":      {found: mine(data("ca.crt", "")), bundle: bundle, want: update},
+		"ExtraKey":         {found: mine(data("more", "")), bundle: bundle, want: update},
+		"ExtraBinaryKey":   {found: mine(binary), bundle: bundle, want: update},
+		"Undescribed":      {found: mine(undescribed), bundle: bundle, want: update},
+		"OtherDescription": {
+			found: mine(func(c *corev1.ConfigMap) { c.Annotations["kubernetes.io/description"] = "mine" }), bundle: bundle, want: update,
+		},
 		"MoreAnnotations":   {reason: "of others", found: mine(func(c *corev1.ConfigMap) { c.Annotations["x"] = "y" }), bundle: bundle},
 		"Immutable":         {reason: "it is what it is to be", found: mine(immutable), bundle: bundle},
 		"ImmutableAndWrong": {found: mine(immutable, data("ca.crt", "hello")), bundle: bundle, want: refuse},
@@ -84,7 +86,8 @@ func TestRender(t *testing.T) {
 	}
 	got := render(meta, a.bundle(t, "A"))
 	want := &corev1.ConfigMap{ObjectMeta: *meta.DeepCopy(), Data: map[string]string{"ca.crt": a.pem("A")}}
-	want.Annotations["kubernetes.io/description"] = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the " +
+	want.Annotations["kubernetes.io/description"] = "Contains a CA bundle that can be used to verify the kube-apiserver " +
+		"when using internal endpoints such as the " +
 		"internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of Kubernetes clusters."
 	testutil.Check(t, "ConfigMap", want, got)
 	testutil.Check(t, "annotations of what was given", map[string]string{"c": "d"}, meta.Annotations)

@@ -29,39 +29,76 @@ func TestPlan(t *testing.T) {
 		began, ended        string
 		notTheFilesOwnBytes bool
 	}{
-		"First":          {reason: "nothing was published before", file: "A", known: "-", overlap: hour, published: "A", state: "A"},
-		"AtRest":         {file: "A", known: "A", overlap: hour, published: "A", state: "A"},
-		"Changed":        {reason: "the new one comes first", file: "B", known: "A", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, began: "A", notTheFilesOwnBytes: true},
-		"InOverlap":      {reason: "the end does not move", file: "B", known: "B A@20m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
+		"First":  {reason: "nothing was published before", file: "A", known: "-", overlap: hour, published: "A", state: "A"},
+		"AtRest": {file: "A", known: "A", overlap: hour, published: "A", state: "A"},
+		"Changed": {
+			reason: "the new one comes first", file: "B", known: "A", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour,
+			began: "A", notTheFilesOwnBytes: true,
+		},
+		"InOverlap": {
+			reason: "the end does not move", file: "B", known: "B A@20m", overlap: hour, published: "BA", state: "B A@20m0s",
+			next: 20 * time.Minute, notTheFilesOwnBytes: true,
+		},
 		"Ended":          {reason: "the file as it is again", file: "B", known: "B A@0s", overlap: hour, published: "B", state: "B", ended: "A"},
 		"EndedWhileDown": {file: "B", known: "B A@-5h", overlap: hour, published: "B", state: "B", ended: "A"},
 		"ChangedAgain": {
 			reason: "each has its own end, the last one to end comes first",
-			file:   "C", known: "B A@20m", overlap: hour, published: "CBA", state: "C B@1h0m0s A@20m0s", next: 20 * time.Minute, began: "B", notTheFilesOwnBytes: true,
+			file:   "C", known: "B A@20m", overlap: hour, published: "CBA", state: "C B@1h0m0s A@20m0s", next: 20 * time.Minute, began: "B",
+			notTheFilesOwnBytes: true,
 		},
-		"OneOfTwoEnds": {file: "C", known: "C B@40m A@-1s", overlap: hour, published: "CB", state: "C B@40m0s", next: 40 * time.Minute, ended: "A", notTheFilesOwnBytes: true},
+		"OneOfTwoEnds": {
+			file: "C", known: "C B@40m A@-1s", overlap: hour, published: "CB", state: "C B@40m0s", next: 40 * time.Minute, ended: "A",
+			notTheFilesOwnBytes: true,
+		},
 		"BackAgain": {
 			reason: "what is current has no end, and what was is not forgotten",
 			file:   "A", known: "B A@20m", overlap: hour, published: "AB", state: "A B@1h0m0s", next: hour, began: "B", notTheFilesOwnBytes: true,
 		},
-		"Superset":        {reason: "the person has made the union", file: "BA", known: "A", overlap: hour, published: "BA", state: "BA"},
-		"Subset":          {reason: "and ends it", file: "B", known: "BA", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, began: "A", notTheFilesOwnBytes: true},
-		"Reordered":       {file: "BA", known: "AB", overlap: hour, published: "BA", state: "BA"},
-		"Repeated":        {reason: "the file is published as it is, even so", file: "AA", known: "A", overlap: hour, published: "AA", state: "AA"},
-		"RepeatedUnion":   {reason: "the file as it is, even so", file: "BB", known: "A", overlap: hour, published: "BBA", state: "BB A@1h0m0s", next: hour, began: "A", notTheFilesOwnBytes: true},
-		"AlsoCurrent":     {reason: "an edited state", file: "B", known: "A A@20m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
-		"EndedAndCurrent": {reason: "an edited state: what has ended does not begin again", file: "B", known: "A A@-1s", overlap: hour, published: "B", state: "B", ended: "A"},
-		"PreviousTwice":   {reason: "an edited state", file: "B", known: "B A@20m A@40m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
+		"Superset": {reason: "the person has made the union", file: "BA", known: "A", overlap: hour, published: "BA", state: "BA"},
+		"Subset": {
+			reason: "and ends it", file: "B", known: "BA", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, began: "A",
+			notTheFilesOwnBytes: true,
+		},
+		"Reordered": {file: "BA", known: "AB", overlap: hour, published: "BA", state: "BA"},
+		"Repeated": {
+			reason: "the file is published as it is, even so", file: "AA", known: "A", overlap: hour, published: "AA", state: "AA",
+		},
+		"RepeatedUnion": {
+			reason: "the file as it is, even so", file: "BB", known: "A", overlap: hour, published: "BBA", state: "BB A@1h0m0s", next: hour,
+			began: "A", notTheFilesOwnBytes: true,
+		},
+		"AlsoCurrent": {
+			reason: "an edited state", file: "B", known: "A A@20m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute,
+			notTheFilesOwnBytes: true,
+		},
+		"EndedAndCurrent": {
+			reason: "an edited state: what has ended does not begin again", file: "B", known: "A A@-1s", overlap: hour, published: "B",
+			state: "B", ended: "A",
+		},
+		"PreviousTwice": {
+			reason: "an edited state", file: "B", known: "B A@20m A@40m", overlap: hour, published: "BA", state: "B A@20m0s",
+			next: 20 * time.Minute, notTheFilesOwnBytes: true,
+		},
 		"FarFuture": {
 			reason: "an edited state, or a clock that went back: no previous CA stays for longer than one that begins now",
 			file:   "B", known: "B A@9000h", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, notTheFilesOwnBytes: true,
 		},
-		"Shortened":       {reason: "restarted with a shorter overlap", file: "B", known: "B A@50m", overlap: 10 * time.Minute, published: "BA", state: "B A@10m0s", next: 10 * time.Minute, notTheFilesOwnBytes: true},
-		"Zero":            {reason: "the previous one is compromised", file: "B", known: "A", published: "B", state: "B", ended: "A"},
-		"ZeroInOverlap":   {reason: "restarted with 0 to end it", file: "B", known: "B A@50m", published: "B", state: "B", ended: "A"},
-		"ZeroAtRest":      {file: "A", known: "A", published: "A", state: "A"},
-		"UnreadCurrent":   {reason: "the state's current could not be read", file: "B", known: "- A@20m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute, notTheFilesOwnBytes: true},
-		"AllOfThemChange": {file: "CD", known: "AB", overlap: hour, published: "CD" + a.sortedByDER("AB"), state: "CD " + string(a.sortedByDER("AB")[0]) + "@1h0m0s " + string(a.sortedByDER("AB")[1]) + "@1h0m0s", next: hour, began: "AB", notTheFilesOwnBytes: true},
+		"Shortened": {
+			reason: "restarted with a shorter overlap", file: "B", known: "B A@50m", overlap: 10 * time.Minute, published: "BA",
+			state: "B A@10m0s", next: 10 * time.Minute, notTheFilesOwnBytes: true,
+		},
+		"Zero":          {reason: "the previous one is compromised", file: "B", known: "A", published: "B", state: "B", ended: "A"},
+		"ZeroInOverlap": {reason: "restarted with 0 to end it", file: "B", known: "B A@50m", published: "B", state: "B", ended: "A"},
+		"ZeroAtRest":    {file: "A", known: "A", published: "A", state: "A"},
+		"UnreadCurrent": {
+			reason: "the state's current could not be read", file: "B", known: "- A@20m", overlap: hour, published: "BA", state: "B A@20m0s",
+			next: 20 * time.Minute, notTheFilesOwnBytes: true,
+		},
+		"AllOfThemChange": {
+			file: "CD", known: "AB", overlap: hour, published: "CD" + a.sortedByDER("AB"),
+			state: "CD " + string(a.sortedByDER("AB")[0]) + "@1h0m0s " + string(a.sortedByDER("AB")[1]) + "@1h0m0s", next: hour, began: "AB",
+			notTheFilesOwnBytes: true,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

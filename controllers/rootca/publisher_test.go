@@ -50,7 +50,8 @@ func prepare(t *testing.T, a authorities, bundle *Bundle, objects ...runtime.Obj
 	w := &world{t: t, authorities: a, World: controllertest.NewWorld(time.Time{}, objects...)}
 	w.Client.PrependReactor("*", "configmaps", w.write)
 	w.Publisher = NewPublisher(PublisherConfig{
-		Client: w.Client, Informers: w.Informers, Source: NewSource(bundle, nil), Metrics: NewMetrics(w.Registry.MustRegister), Recorder: w.Recorder(),
+		Client: w.Client, Informers: w.Informers, Source: NewSource(bundle, nil), Metrics: NewMetrics(w.Registry.MustRegister),
+		Recorder: w.Recorder(),
 	})
 	return w
 }
@@ -162,25 +163,54 @@ func TestPublish(t *testing.T) {
 		missing  bool // there is no ConfigMap in the end
 		wrong    bool // it is not what it is to be
 	}{
-		"Missing":         {objects: []runtime.Object{active("shop")}, want: []string{"create shop"}},
-		"Right":           {objects: shop(), want: []string{}},
-		"Terminating":     {objects: []runtime.Object{terminatingNamespace}, want: []string{}, missing: true},
-		"NoNamespace":     {reason: "it is gone, and its content about to be", objects: []runtime.Object{right("shop", bundle, emptied)}, want: []string{}, wrong: true},
-		"NewNamespace":    {do: func(w *world) { w.Live(w.t, active("shop")) }, want: []string{"create shop"}},
-		"EditedNow":       {objects: shop(), do: func(w *world) { w.edit("shop", data("ca.crt", "mine"), data("more", "")) }, want: []string{"update shop"}},
-		"DeletedNow":      {objects: shop(), do: func(w *world) { w.remove("shop") }, want: []string{"create shop"}},
-		"DeletedAndGoing": {objects: shop(), do: func(w *world) { w.Live(w.t, terminatingNamespace); synctest.Wait(); w.remove("shop") }, want: []string{}, missing: true},
+		"Missing":     {objects: []runtime.Object{active("shop")}, want: []string{"create shop"}},
+		"Right":       {objects: shop(), want: []string{}},
+		"Terminating": {objects: []runtime.Object{terminatingNamespace}, want: []string{}, missing: true},
+		"NoNamespace": {
+			reason: "it is gone, and its content about to be", objects: []runtime.Object{right("shop", bundle, emptied)}, want: []string{},
+			wrong: true,
+		},
+		"NewNamespace": {do: func(w *world) { w.Live(w.t, active("shop")) }, want: []string{"create shop"}},
+		"EditedNow": {
+			objects: shop(), do: func(w *world) { w.edit("shop", data("ca.crt", "mine"), data("more", "")) }, want: []string{"update shop"},
+		},
+		"DeletedNow": {objects: shop(), do: func(w *world) { w.remove("shop") }, want: []string{"create shop"}},
+		"DeletedAndGoing": {
+			objects: shop(), do: func(w *world) { w.Live(w.t, terminatingNamespace); synctest.Wait(); w.remove("shop") }, want: []string{},
+			missing: true,
+		},
 		"ImmutableGoes": {
 			reason: "as the Event says", objects: shop(immutable, emptied),
 			do: func(w *world) { w.remove("shop") }, want: []string{"create shop"},
 		},
-		"AlreadyThere":   {reason: "or was there, and the watch has not shown it", objects: []runtime.Object{active("shop")}, failures: []error{controllertest.AlreadyExists("configmaps")}, want: []string{"create shop", "create shop"}},
-		"NamespaceGoes":  {reason: "nothing is owed", objects: []runtime.Object{active("shop")}, failures: []error{controllertest.NamespaceTerminating("configmaps")}, want: []string{"create shop"}, missing: true},
-		"NamespaceGone":  {reason: "nothing is owed", objects: []runtime.Object{active("shop")}, failures: []error{controllertest.NotFound("configmaps")}, want: []string{"create shop"}, missing: true},
-		"Refused":        {reason: "tried on", objects: []runtime.Object{active("shop")}, failures: []error{forbidden, forbidden}, want: []string{"create shop", "create shop", "create shop"}},
-		"Conflict":       {reason: "tried again", objects: shop(), failures: []error{controllertest.Conflict("configmaps")}, do: func(w *world) { w.edit("shop", emptied) }, want: []string{"update shop", "update shop"}},
-		"GoneMeanwhile":  {reason: "the watch is about to say so", objects: shop(), failures: []error{controllertest.NotFound("configmaps")}, do: func(w *world) { w.edit("shop", emptied) }, want: []string{"update shop"}, wrong: true},
-		"LabelledByUser": {objects: shop(), do: func(w *world) { w.edit("shop", func(c *corev1.ConfigMap) { c.Labels = map[string]string{"a": "b"} }) }, want: []string{}},
+		"AlreadyThere": {
+			reason: "or was there, and the watch has not shown it", objects: []runtime.Object{active("shop")},
+			failures: []error{controllertest.AlreadyExists("configmaps")}, want: []string{"create shop", "create shop"},
+		},
+		"NamespaceGoes": {
+			reason: "nothing is owed", objects: []runtime.Object{active("shop")},
+			failures: []error{controllertest.NamespaceTerminating("configmaps")}, want: []string{"create shop"}, missing: true,
+		},
+		"NamespaceGone": {
+			reason: "nothing is owed", objects: []runtime.Object{active("shop")}, failures: []error{controllertest.NotFound("configmaps")},
+			want: []string{"create shop"}, missing: true,
+		},
+		"Refused": {
+			reason: "tried on", objects: []runtime.Object{active("shop")}, failures: []error{forbidden, forbidden},
+			want: []string{"create shop", "create shop", "create shop"},
+		},
+		"Conflict": {
+			reason: "tried again", objects: shop(), failures: []error{controllertest.Conflict("configmaps")},
+			do: func(w *world) { w.edit("shop", emptied) }, want: []string{"update shop", "update shop"},
+		},
+		"GoneMeanwhile": {
+			reason: "the watch is about to say so", objects: shop(), failures: []error{controllertest.NotFound("configmaps")},
+			do: func(w *world) { w.edit("shop", emptied) }, want: []string{"update shop"}, wrong: true,
+		},
+		"LabelledByUser": {
+			objects: shop(), do: func(w *world) { w.edit("shop", func(c *corev1.ConfigMap) { c.Labels = map[string]string{"a": "b"} }) },
+			want: []string{},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -362,8 +392,9 @@ func TestAnImmutableOneIsTold(t *testing.T) {
 		w.Start(t, w.Run)
 		time.Sleep(24 * time.Hour)
 		testutil.Check(t, "requests in a day", []string{}, w.requests())
-		testutil.Check(t, "Events", []string{"kube-root-ca.crt: Warning ImmutableRootCA: the ConfigMap is immutable and does not hold the root CA bundle as it is now: " +
-			"delete it, it is created again at once"}, w.recorded())
+		testutil.Check(t, "Events",
+			[]string{"kube-root-ca.crt: Warning ImmutableRootCA: the ConfigMap is immutable and does not hold the root CA bundle as it is now: " +
+				"delete it, it is created again at once"}, w.recorded())
 	})
 }
 

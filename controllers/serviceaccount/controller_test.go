@@ -87,10 +87,17 @@ func TestSync(t *testing.T) {
 	}{
 		"Active":      {objects: []runtime.Object{active("shop")}, want: creates("shop/default")},
 		"Terminating": {reason: "nothing can be created there", objects: []runtime.Object{terminating("shop")}, want: creates()},
-		"NoPhase":     {reason: "not Active yet", objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}, want: creates()},
-		"Exists":      {objects: []runtime.Object{active("shop"), account("shop", "default")}, want: creates()},
-		"NoNamespace": {reason: "an account outlives its namespace in the cache", objects: []runtime.Object{account("shop", "other")}, want: creates()},
-		"Several":     {names: []string{"default", "builder", "deployer"}, objects: []runtime.Object{active("shop"), account("shop", "builder")}, want: creates("shop/default", "shop/deployer")},
+		"NoPhase": {
+			reason: "not Active yet", objects: []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}, want: creates(),
+		},
+		"Exists": {objects: []runtime.Object{active("shop"), account("shop", "default")}, want: creates()},
+		"NoNamespace": {
+			reason: "an account outlives its namespace in the cache", objects: []runtime.Object{account("shop", "other")}, want: creates(),
+		},
+		"Several": {
+			names: []string{"default", "builder", "deployer"}, objects: []runtime.Object{active("shop"), account("shop", "builder")},
+			want: creates("shop/default", "shop/deployer"),
+		},
 		"ManyNamespaces": {
 			objects: []runtime.Object{active("default"), active("kube-system"), terminating("old"), active("shop")},
 			want:    creates("default/default", "kube-system/default", "shop/default"),
@@ -285,7 +292,10 @@ func TestEnsureFromTemplate(t *testing.T) {
 		},
 		"NoSelector": {reason: "nothing to ask for", account: "builder", exists: true, want: creates("shop/builder")},
 		"Gone":       {reason: "nothing can be created there", account: "default", want: []string{"get namespaces shop"}},
-		"Forbidden":  {reason: "never without its fields", account: "default", exists: true, failure: forbidden, want: []string{"get namespaces shop"}, err: forbidden},
+		"Forbidden": {
+			reason: "never without its fields", account: "default", exists: true, failure: forbidden, want: []string{"get namespaces shop"},
+			err: forbidden,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

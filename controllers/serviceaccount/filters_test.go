@@ -24,8 +24,11 @@ func TestFilters(t *testing.T) {
 		event  func(handlers)
 		want   []string
 	}{
-		"NamespaceAdded":   {event: func(h handlers) { h.namespaces.OnAdd(active("shop"), false) }, want: []string{"shop"}},
-		"NamespaceListed":  {reason: "the whole cache is looked at once", event: func(h handlers) { h.namespaces.OnAdd(active("shop"), true) }, want: []string{"shop"}},
+		"NamespaceAdded": {event: func(h handlers) { h.namespaces.OnAdd(active("shop"), false) }, want: []string{"shop"}},
+		"NamespaceListed": {
+			reason: "the whole cache is looked at once", event: func(h handlers) { h.namespaces.OnAdd(active("shop"), true) },
+			want: []string{"shop"},
+		},
 		"NamespaceUpdated": {event: func(h handlers) { h.namespaces.OnUpdate(active("shop"), active("shop")) }, want: []string{"shop"}},
 		"NamespaceDeleted": {event: func(h handlers) { h.namespaces.OnDelete(terminating("shop")) }},
 		"NamespaceMissed":  {event: func(h handlers) { h.namespaces.OnDelete(cache.DeletedFinalStateUnknown{Key: "shop"}) }},

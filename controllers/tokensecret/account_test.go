@@ -145,7 +145,8 @@ func TestAutoExcluded(t *testing.T) {
 		w.Auto, w.AutoExcluded = true, sets.New(namespace)
 		w.Cache(t, account(), tokenSecret("users"))
 		w.syncsAccount(t, "with the excluded namespace "+namespace, want...)
-		w.syncsSecret(t, "users", "what users create is filled everywhere", "patch secrets users [uid-users 20] for app/uid-app ca.crt namespace token")
+		w.syncsSecret(t, "users", "what users create is filled everywhere",
+			"patch secrets users [uid-users 20] for app/uid-app ca.crt namespace token")
 	}
 }
 
@@ -182,7 +183,8 @@ func TestAutoWhileCachesLag(t *testing.T) {
 	w.Clock.Step(cacheSyncGrace)
 	w.NewSuffix = func() string { return "again" }
 	w.syncsAccount(t, "the caches never show it: synced again later")
-	w.syncsAccount(t, "and then taken at their word", looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "again"), strings.ReplaceAll(referencesOwn, "bcdfg", "again"))
+	w.syncsAccount(t, "and then taken at their word", looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "again"),
+		strings.ReplaceAll(referencesOwn, "bcdfg", "again"))
 }
 
 // TestAutoAfterALeaderWhoseSecretIsLate: the former leader has made a Secret and referenced
@@ -197,9 +199,11 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 		live   []runtime.Object
 		want   []string
 	}{
-		"There":      {"it will show", []runtime.Object{account(), theirs}, []string{"get secrets app-token-frstz"}},
-		"Gone":       {"its reference dangles", []runtime.Object{account()}, []string{"get secrets app-token-frstz", createsOwn, referencesOwn}},
-		"NoneOfOurs": {"it never will show", []runtime.Object{account(), opaque}, []string{"get secrets app-token-frstz", createsOwn, referencesOwn}},
+		"There": {"it will show", []runtime.Object{account(), theirs}, []string{"get secrets app-token-frstz"}},
+		"Gone":  {"its reference dangles", []runtime.Object{account()}, []string{"get secrets app-token-frstz", createsOwn, referencesOwn}},
+		"NoneOfOurs": {
+			"it never will show", []runtime.Object{account(), opaque}, []string{"get secrets app-token-frstz", createsOwn, referencesOwn},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -313,10 +317,14 @@ func TestCreatedWithoutAnAnswer(t *testing.T) {
 		answers []error
 		want    []string
 	}{
-		"NotCreated":      {"it is created now", []error{errors.New("cut"), nil}, []string{created, created, referencesOwn}},
-		"Created":         {"it is there, and is referenced", []error{errors.New("cut"), taken}, []string{created, created, referencesOwn}},
-		"SomebodyElses":   {"another name is free", []error{taken, nil}, []string{created, renamed, strings.ReplaceAll(referencesOwn, "bcdfg", "fresh")}},
-		"NotCreatedAgain": {"still the same name", []error{errors.New("cut"), errors.New("cut"), taken}, []string{created, created, created, referencesOwn}},
+		"NotCreated": {"it is created now", []error{errors.New("cut"), nil}, []string{created, created, referencesOwn}},
+		"Created":    {"it is there, and is referenced", []error{errors.New("cut"), taken}, []string{created, created, referencesOwn}},
+		"SomebodyElses": {
+			"another name is free", []error{taken, nil}, []string{created, renamed, strings.ReplaceAll(referencesOwn, "bcdfg", "fresh")},
+		},
+		"NotCreatedAgain": {
+			"still the same name", []error{errors.New("cut"), errors.New("cut"), taken}, []string{created, created, created, referencesOwn},
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

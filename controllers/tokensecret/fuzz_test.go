@@ -64,7 +64,8 @@ func (a *api) answer(action clienttesting.Action) (bool, runtime.Object, error) 
 // in it, whichever account lives, and whichever the cache knows. What is written is applied
 // as kube-apiserver does, and held against the rules of the package comment.
 func FuzzSyncSecret(f *testing.F) {
-	for _, accounts := range []uint16{0, 1 << cachedAccount, 2<<liveAccount | 1<<cachedAccount, 2<<liveAccount | 2<<cachedAccount, 3 << cachedAccount} {
+	for _, accounts := range []uint16{0, 1 << cachedAccount, 2<<liveAccount | 1<<cachedAccount, 2<<liveAccount | 2<<cachedAccount,
+		3 << cachedAccount} {
 		f.Add("app", "", "", "", "", "key", "value", accounts)
 		f.Add("app", testUID, "", "", "", "key", "value", accounts|isInvalid)
 		f.Add("app", testUID, "", "x", "other", "", "", accounts|hasOwnToken|hasOwnCA)
@@ -86,7 +87,8 @@ func TestSyncSecretOfManyKinds(t *testing.T) {
 	texts, uids := []string{"", "app", testUID, otherUID, "x", "a.b.c"}, []string{"", testUID, otherUID}
 	for flags := uint16(0); flags < 1<<(liveAccount+2); flags += 11 {
 		text := texts[kinds%len(texts)]
-		w.syncUntilNothingIsWritten(t, "app", uids[kinds/2%len(uids)], texts[kinds/7%len(texts)], text, texts[kinds/5%len(texts)], "key", text, flags)
+		w.syncUntilNothingIsWritten(t, "app", uids[kinds/2%len(uids)], texts[kinds/7%len(texts)], text, texts[kinds/5%len(texts)], "key", text,
+			flags)
 		if t.Failed() {
 			t.Fatalf("flags %b", flags)
 		}
@@ -238,22 +240,26 @@ func checkPatch(t *testing.T, live *api, after *corev1.Secret, cached *corev1.Se
 // overwritten but ca.crt.
 func checkFill(t *testing.T, before, after *corev1.Secret, cached *corev1.ServiceAccount, w *world) {
 	t.Helper()
-	if !names(before, cached) || cached.DeletionTimestamp != nil || !names(after, cached) || after.Annotations[corev1.ServiceAccountUIDKey] != string(cached.UID) {
+	if !names(before, cached) || cached.DeletionTimestamp != nil || !names(after, cached) ||
+		after.Annotations[corev1.ServiceAccountUIDKey] != string(cached.UID) {
 		t.Fatalf("filled for %v: %v, then %v", cached, before.Annotations, after.Annotations)
 	}
 	was, is := before.Data, after.Data
 	if token := is[corev1.ServiceAccountTokenKey]; !bytes.Equal(token, was[corev1.ServiceAccountTokenKey]) {
 		verified, err := tokens.VerifyLegacy(string(token), w.ring)
-		if len(was[corev1.ServiceAccountTokenKey]) > 0 || before.Labels[tokensecrets.InvalidSinceLabel] != "" || err != nil || verified.AccountUID != string(cached.UID) {
+		if len(was[corev1.ServiceAccountTokenKey]) > 0 || before.Labels[tokensecrets.InvalidSinceLabel] != "" || err != nil ||
+			verified.AccountUID != string(cached.UID) {
 			t.Errorf("a token for %v (%v), over %q", verified, err, was[corev1.ServiceAccountTokenKey])
 		}
 	}
 	bundle, err := w.RootCA.Current()
 	testutil.Must(t, err)
-	if ca := is[corev1.ServiceAccountRootCAKey]; !bytes.Equal(ca, was[corev1.ServiceAccountRootCAKey]) && (bundle == nil || string(ca) != testCA) {
+	if ca := is[corev1.ServiceAccountRootCAKey]; !bytes.Equal(ca, was[corev1.ServiceAccountRootCAKey]) &&
+		(bundle == nil || string(ca) != testCA) {
 		t.Errorf("ca.crt is %q", ca)
 	}
-	if namespace, former := string(is[corev1.ServiceAccountNamespaceKey]), string(was[corev1.ServiceAccountNamespaceKey]); namespace != cmp.Or(former, testNamespace) {
+	namespace, former := string(is[corev1.ServiceAccountNamespaceKey]), string(was[corev1.ServiceAccountNamespaceKey])
+	if namespace != cmp.Or(former, testNamespace) {
 		t.Errorf("namespace is %q, and was %q", namespace, former)
 	}
 }
@@ -268,7 +274,8 @@ func checkDelete(t *testing.T, live *api, write clienttesting.Action) {
 	if only == nil || *only.UID != before.UID || *only.ResourceVersion != before.ResourceVersion {
 		t.Errorf("deleted with the preconditions %v", only)
 	}
-	if names(before, live.account) || before.DeletionTimestamp != nil || len(validation.IsDNS1123Subdomain(before.Annotations[corev1.ServiceAccountNameKey])) > 0 {
+	if names(before, live.account) || before.DeletionTimestamp != nil ||
+		len(validation.IsDNS1123Subdomain(before.Annotations[corev1.ServiceAccountNameKey])) > 0 {
 		t.Errorf("deleted, though it is nobody's to delete: %s", controllertest.Encoded(t, before))
 	}
 }

@@ -38,8 +38,11 @@ func TestOneListForManyOrphans(t *testing.T) {
 		"Replaced": {
 			reason: "the account that lives has another UID", live: account(recreated), asks: []string{lists}, want: []string{deletesIt},
 		},
-		"Changed":    {reason: "another version was not asked for", changed: true, asks: []string{lists}},
-		"NoAnswer":   {reason: "the cluster's list and the namespace's failed: each is read", err: errors.New("boom"), asks: []string{lists, lists}, want: []string{asksAccount, deletesIt}},
+		"Changed": {reason: "another version was not asked for", changed: true, asks: []string{lists}},
+		"NoAnswer": {
+			reason: "the cluster's list and the namespace's failed: each is read", err: errors.New("boom"), asks: []string{lists, lists},
+			want: []string{asksAccount, deletesIt},
+		},
 		"ManyOthers": {reason: "a list is more work", others: 2*listedPerGet + 1, want: []string{asksAccount, deletesIt}},
 	}
 	for name, tc := range cases {

@@ -16,7 +16,8 @@ import (
 
 const (
 	createFields = `{"f:metadata":{"f:annotations":{".":{},"f:kubernetes.io/service-account.name":{}}},"f:type":{}}`
-	fillFields   = `{"f:data":{".":{},"f:ca.crt":{},"f:namespace":{},"f:token":{}},"f:metadata":{"f:annotations":{"f:kubernetes.io/service-account.uid":{}}}}`
+	fillFields   = `{"f:data":{".":{},"f:ca.crt":{},"f:namespace":{},"f:token":{}},` +
+		`"f:metadata":{"f:annotations":{"f:kubernetes.io/service-account.uid":{}}}}`
 )
 
 const (
@@ -81,7 +82,8 @@ func TestFilledForADeadAccount(t *testing.T) {
 	w.Cache(t, again)
 	w.syncsSecret(t, "token", "it is filled as any other", "patch secrets token [uid-again 20] for app/uid-other ca.crt namespace token")
 	got := w.LiveSecret(t, testNamespace, "token")
-	if observed := tokensecrets.Observe(got); observed.Finding != "" || observed.AccountUID != otherUID || observed.Token.AccountUID != otherUID {
+	if observed := tokensecrets.Observe(got); observed.Finding != "" || observed.AccountUID != otherUID ||
+		observed.Token.AccountUID != otherUID {
 		t.Errorf("the Secret is for UID %q (%s), want %q", observed.AccountUID, observed.Finding, otherUID)
 	}
 	testutil.Check(t, "events", []string{"Normal OrphanedTokenSecretDeleted"}, w.Events())

@@ -53,7 +53,8 @@ func TestSyncReference(t *testing.T) {
 			want: []string{"get secrets token"},
 		},
 		"ObservedWithoutUID": {
-			reason: "a Secret that was never filled was nobody's, and the entry is for one to come", key: referenceKey{Secret: named("token"), Account: "app"},
+			reason:  "a Secret that was never filled was nobody's, and the entry is for one to come",
+			key:     referenceKey{Secret: named("token"), Account: "app"},
 			account: account(referencing("token")),
 		},
 		"ObservedWithoutUIDAndOurs": {
@@ -61,10 +62,14 @@ func TestSyncReference(t *testing.T) {
 			account: account(listed(meta.FieldManager, "token")),
 			want:    []string{"get secrets token", removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
 		},
-		"NotReferenced":    {reason: "nothing to remove", key: observed, account: account(referencing("other"))},
-		"AccountGone":      {reason: "its references went with it", key: observed},
-		"AccountRecreated": {reason: "the new account's entry is for a Secret to come", key: observed, account: account(recreated, referencing("token"))},
-		"CreatedAgain":     {reason: "the reference is right again", key: observed, account: account(referencing("token")), cached: tokenSecret("token")},
+		"NotReferenced": {reason: "nothing to remove", key: observed, account: account(referencing("other"))},
+		"AccountGone":   {reason: "its references went with it", key: observed},
+		"AccountRecreated": {
+			reason: "the new account's entry is for a Secret to come", key: observed, account: account(recreated, referencing("token")),
+		},
+		"CreatedAgain": {
+			reason: "the reference is right again", key: observed, account: account(referencing("token")), cached: tokenSecret("token"),
+		},
 		"Swept": {
 			reason: "found missing at the start and confirmed", key: swept,
 			account: account(listed(meta.FieldManager, "token")),
@@ -140,14 +145,20 @@ func TestSweep(t *testing.T) {
 		cached  string
 		want    bool
 	}{
-		"WrittenByUs":      {reason: "managedFields prove it", account: account(listed("sa-controller-manager", "custom")), want: true},
-		"WrittenByKCM":     {reason: "managedFields prove it", account: account(listed("kube-controller-manager", "app-token-x7k2p")), want: true},
-		"WrittenAndThere":  {reason: "not missing", account: account(listed("sa-controller-manager", "custom")), cached: "custom"},
-		"Generated":        {reason: "named as by token controllers, and nobody can say who wrote it", account: account(referencing("app-token-x7k2p"))},
+		"WrittenByUs": {reason: "managedFields prove it", account: account(listed("sa-controller-manager", "custom")), want: true},
+		"WrittenByKCM": {
+			reason: "managedFields prove it", account: account(listed("kube-controller-manager", "app-token-x7k2p")), want: true,
+		},
+		"WrittenAndThere": {reason: "not missing", account: account(listed("sa-controller-manager", "custom")), cached: "custom"},
+		"Generated": {
+			reason: "named as by token controllers, and nobody can say who wrote it", account: account(referencing("app-token-x7k2p")),
+		},
 		"UsersOwn":         {reason: "a user may list a Secret that is yet to come", account: account(referencing("custom"))},
 		"WrittenByKubectl": {reason: "managedFields prove the contrary", account: account(listed("kubectl-edit", "app-token-vault"))},
-		"WrittenByBoth":    {reason: "the user wants it, too", account: account(listed("kube-controller-manager", "custom"), listed("argocd", "custom"))},
-		"NoName":           {reason: "no request can be made of it", account: account(listed("sa-controller-manager", "no/name"))},
+		"WrittenByBoth": {
+			reason: "the user wants it, too", account: account(listed("kube-controller-manager", "custom"), listed("argocd", "custom")),
+		},
+		"NoName": {reason: "no request can be made of it", account: account(listed("sa-controller-manager", "no/name"))},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +188,8 @@ func TestReferenceThatShowsLate(t *testing.T) {
 		testutil.Check(t, "requests while the watch of Secrets may be late", []string(nil), w.Actions(t))
 		w.Clock.Step(cacheSyncGrace)
 		synctest.Wait()
-		testutil.Check(t, "requests after that", []string{"get secrets app-token-frstz", "patch serviceaccounts app [uid-app 10] delete app-token-frstz"}, w.Actions(t))
+		testutil.Check(t, "requests after that",
+			[]string{"get secrets app-token-frstz", "patch serviceaccounts app [uid-app 10] delete app-token-frstz"}, w.Actions(t))
 	})
 }
 

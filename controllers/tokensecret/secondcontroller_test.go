@@ -68,7 +68,8 @@ func TestCountSecondController(t *testing.T) {
 			}
 			w.secretHandler().OnUpdate(
 				tokensecrets.Observe(tokenSecret("mine", tc.before...)), tokensecrets.Observe(tokenSecret("mine", tc.after...)))
-			got := counts{w.Series(t, "sacm_token_secrets_filled_by_others_total")[""], w.Series(t, "sacm_root_ca_replaced_by_others_total")["secrets"]}
+			got := counts{w.Series(t, "sacm_token_secrets_filled_by_others_total")[""],
+				w.Series(t, "sacm_root_ca_replaced_by_others_total")["secrets"]}
 			if got != tc.want {
 				t.Errorf("%s: got %+v, want %+v", tc.reason, got, tc.want)
 			}
@@ -82,5 +83,6 @@ type counts struct{ filled, replaced float64 }
 // rotate makes another key the active one.
 func (w *world) rotate(t *testing.T) {
 	t.Helper()
-	w.ring.Set(signing.NewRing(1, testkeys.Parse(testkeys.P256Other()).As(signing.Active), w.ring.Ring().Active().Public().As(signing.Retired)))
+	w.ring.Set(signing.NewRing(1, testkeys.Parse(testkeys.P256Other()).As(signing.Active),
+		w.ring.Ring().Active().Public().As(signing.Retired)))
 }

@@ -312,7 +312,8 @@ func TestNothingIsIssuedWhileTheRootCAIsUnknown(t *testing.T) {
 	w.Cache(t, tokenSecret("token"), tokenSecret("full", filled(t)), account())
 	w.Auto = true
 	rootca.NewBundleController(rootca.BundleControllerConfig{Source: w.RootCA})
-	for what, err := range map[string]error{"account": w.syncAccount(t.Context(), named("app")), "Secret": w.syncSecret(t.Context(), named("token"))} {
+	for what, err := range map[string]error{"account": w.syncAccount(t.Context(), named("app")),
+		"Secret": w.syncSecret(t.Context(), named("token"))} {
 		if !errors.Is(err, reconcile.ErrStaleCache) {
 			t.Errorf("sync of the %s: %v", what, err)
 		}
@@ -342,7 +343,8 @@ func TestANewRootCAWaitsItsTurn(t *testing.T) {
 			synctest.Wait()
 			patches := slices.DeleteFunc(w.Actions(t), func(action string) bool { return !strings.HasPrefix(action, "patch") })
 			testutil.Check(t, "patches "+when, all, len(patches))
-			testutil.Check(t, "the empty one is filled "+when, empty, slices.Contains(patches, "patch secrets empty [uid-empty 20] for app/uid-app ca.crt namespace token"))
+			testutil.Check(t, "the empty one is filled "+when, empty,
+				slices.Contains(patches, "patch secrets empty [uid-empty 20] for app/uid-app ca.crt namespace token"))
 		}
 		time.Sleep(time.Minute)
 		expect("before the state was read", 0, false)

@@ -63,7 +63,8 @@ func newWorld(t testing.TB, live ...runtime.Object) *world {
 // worldAt begins at a time. If that is zero, the clock is that of the synctest bubble and may jump.
 func worldAt(t testing.TB, now time.Time, live ...runtime.Object) *world {
 	t.Helper()
-	w := &world{World: controllertest.NewWorld(now, live...), ring: signing.NewKeyring(signing.NewRing(0, testkeys.Parse(testkeys.P256()).As(signing.Active)))}
+	w := &world{World: controllertest.NewWorld(now, live...),
+		ring: signing.NewKeyring(signing.NewRing(0, testkeys.Parse(testkeys.P256()).As(signing.Active)))}
 	config := Config{
 		Client:        w.Client,
 		Informers:     w.Informers,

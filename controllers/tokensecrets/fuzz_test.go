@@ -26,14 +26,19 @@ const mostKept = 2 << 10
 // once it is written again.
 func FuzzObserve(f *testing.F) {
 	good := legacyToken(f, robot(), "robot-token")
-	f.Add("robot", accountUID, "side-by-side", "robot-token-x2x9z/uid", "true", meta.FieldManager, `{"f:type":{},"f:data":{"f:token":{}}}`, good)
+	f.Add("robot", accountUID, "side-by-side", "robot-token-x2x9z/uid", "true", meta.FieldManager, `{"f:type":{},"f:data":{"f:token":{}}}`,
+		good)
 	f.Add("robot", "", "in-place", "/", "", "kubectl", `{"f:type":{}}`, "")
-	f.Add("Robot\n", "a\nb", "IN-PLACE", "a/b/c", "no", "kube-controller-manager", `{"f:data":{"f:token":{},"f:ca.crt":null}}`, good[:len(good)-20])
+	f.Add("Robot\n", "a\nb", "IN-PLACE", "a/b/c", "no", "kube-controller-manager", `{"f:data":{"f:token":{},"f:ca.crt":null}}`,
+		good[:len(good)-20])
 	f.Add("../robot", strings.Repeat("u", 5000), strings.Repeat("r", 3000), strings.Repeat("n", 3000)+"/u", "maybe", "", "null", "..")
-	f.Add("robot", accountUID, "", "x/"+strings.Repeat("u", 3000), "0", "x", `{"f:type":`, rewrite(good, 0, `{"alg":"none","kid":"`+strings.Repeat("k", 5000)+`"}`))
-	f.Add("robot", accountUID, "never", "", "1", "x", `[]`, rewrite(good, 1, `{"kubernetes.io/serviceaccount/service-account.uid":"`+strings.Repeat("k", 5000)+`"}`))
+	f.Add("robot", accountUID, "", "x/"+strings.Repeat("u", 3000), "0", "x", `{"f:type":`,
+		rewrite(good, 0, `{"alg":"none","kid":"`+strings.Repeat("k", 5000)+`"}`))
+	f.Add("robot", accountUID, "never", "", "1", "x", `[]`,
+		rewrite(good, 1, `{"kubernetes.io/serviceaccount/service-account.uid":"`+strings.Repeat("k", 5000)+`"}`))
 	f.Fuzz(func(t *testing.T, name, uid, reissue, replaces, keep, manager, fields, token string) {
-		secret := tokenSecret(withToken(token), withAnnotation(corev1.ServiceAccountNameKey, name), withAnnotation(corev1.ServiceAccountUIDKey, uid),
+		secret := tokenSecret(withToken(token), withAnnotation(corev1.ServiceAccountNameKey, name),
+			withAnnotation(corev1.ServiceAccountUIDKey, uid),
 			withAnnotation(ReissueAnnotation, reissue), withAnnotation(ReplacesAnnotation, replaces), withAnnotation(KeepAnnotation, keep),
 			func(s *corev1.Secret) { s.ManagedFields = []metav1.ManagedFieldsEntry{wrote(manager, fields)} })
 		observed := Observe(secret)
@@ -43,12 +48,8 @@ func FuzzObserve(f *testing.F) {
 		if (observed.AccountUID == "") != (uid == "") || len(uid) <= longestUID && string(observed.AccountUID) != uid {
 			t.Errorf("UID %q from the annotation %q", observed.AccountUID, uid)
 		}
-		modes := []ReissueMode{ReissueSideBySide, ReissueNever, ReissueUserMade, ReissueUnknown}
-		if !slices.Contains(modes, observed.ReissueMode()) {
-			t.Errorf("mode %q", observed.ReissueMode())
-		}
-		if known := modes[:2]; slices.Contains(known, observed.ReissueMode()) && string(observed.ReissueMode()) != reissue && !observed.MadeByTokenController() {
-			t.Errorf("mode %q from %q, for a Secret of a user's", observed.ReissueMode(), reissue)
+		if len(reissue) <= longestUID && observed.Reissue != reissue {
+			t.Errorf("mode %q from the annotation %q", observed.Reissue, reissue)
 		}
 		if p := observed.Predecessor; p != (Predecessor{}) && (p.String() != replaces || parsePredecessor(p.String()) != p) {
 			t.Errorf("predecessor %q from %q", p, replaces)
@@ -62,7 +63,8 @@ func FuzzObserve(f *testing.F) {
 			for _, segment := range segments(token) {
 				// What the annotations say is not the token's, and its key ID and UID are no
 				// secrets.
-				if leak := common(text, segment); leak != "" && !strings.Contains(name+uid+reissue+replaces+manager, leak) && isSignature(token, segment) {
+				if leak := common(text, segment); leak != "" && !strings.Contains(name+uid+reissue+replaces+manager, leak) &&
+					isSignature(token, segment) {
 					t.Errorf("%q of the token is in %q", leak, text)
 				}
 			}
@@ -98,7 +100,8 @@ func stringsIn(observed *TokenSecret) []string {
 // FuzzManagedFields reads any fieldsV1. Only what kube-apiserver would write for a reference counts
 // as one, and trimming an account neither loses such a proof nor makes one.
 func FuzzManagedFields(f *testing.F) {
-	for _, fields := range []string{oneReference, applied, pullSecret, labelFields, `{"f:secrets":null}`, `{"f:secrets":{"k:{\"name\":\"a\"}":1}}`, "{", ""} {
+	for _, fields := range []string{oneReference, applied, pullSecret, labelFields, `{"f:secrets":null}`,
+		`{"f:secrets":{"k:{\"name\":\"a\"}":1}}`, "{", ""} {
 		f.Add(meta.FieldManager, fields)
 		f.Add("kubectl", fields)
 	}

@@ -51,7 +51,8 @@ func TestEveryDeletionIsSaid(t *testing.T) {
 			if deleted != tc.deleted || !errors.Is(err, tc.wantErr) {
 				t.Fatalf("got %v and %v, want %v and %v", deleted, err, tc.deleted, tc.wantErr)
 			}
-			said := strings.Contains(log.String(), `"Deleted token secret" secret="shop/robot-token" uid="`+string(secret.UID)+`" reason="Tidied" why="nobody needs it"`)
+			said := strings.Contains(log.String(),
+				`"Deleted token secret" secret="shop/robot-token" uid="`+string(secret.UID)+`" reason="Tidied" why="nobody needs it"`)
 			if said != tc.deleted {
 				t.Errorf("the log says %q", log.String())
 			}

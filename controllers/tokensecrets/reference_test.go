@@ -63,22 +63,33 @@ func TestWrittenReferences(t *testing.T) {
 		entries []metav1.ManagedFieldsEntry
 		want    bool
 	}{
-		"Ours":        {entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}, want: true},
-		"Upstream's":  {entries: []metav1.ManagedFieldsEntry{wrote(kcm, oneReference)}, want: true},
-		"Applied":     {reason: "a manager may own the fields of the entry too", entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, applied)}, want: true},
+		"Ours":       {entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}, want: true},
+		"Upstream's": {entries: []metav1.ManagedFieldsEntry{wrote(kcm, oneReference)}, want: true},
+		"Applied": {
+			reason: "a manager may own the fields of the entry too", entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, applied)},
+			want: true,
+		},
 		"OneOfTwo":    {entries: []metav1.ManagedFieldsEntry{wrote(kcm, two)}, want: true},
 		"SecondEntry": {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", labelFields), wrote(kcm, two)}, want: true},
-		"Shared":      {reason: "somebody else wants the same entry, too", entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)}},
+		"Shared": {
+			reason:  "somebody else wants the same entry, too",
+			entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)},
+		},
 
 		"Untracked": {reason: "no proof"},
-		"User's":    {reason: "a user's own Secret, maybe not created yet", entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference)}},
+		"User's": {
+			reason: "a user's own Secret, maybe not created yet", entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference)},
+		},
 		"UsersBesidesOurs": {
 			reason: "we wrote another one",
 			entries: []metav1.ManagedFieldsEntry{
 				wrote("kubectl-edit", oneReference), wrote(meta.FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
 			},
 		},
-		"WholeList": {reason: "before the list had keys, who owned it owned no entry", entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{}}`)}},
+		"WholeList": {
+			reason:  "before the list had keys, who owned it owned no entry",
+			entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{}}`)},
+		},
 		"Prefix": {
 			reason:  "robot-token-x2x9z begins like the name that was written",
 			entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"robot-token-x2x9z-old\"}":{}}}`)},

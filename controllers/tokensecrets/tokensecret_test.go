@@ -140,14 +140,27 @@ func TestObserveToken(t *testing.T) {
 		},
 		"EmptyObjects": {
 			secret: tokenSecret(withToken("e30.e30.e30")),
-			want:   finding(seenToken("", ""), `data.token is not for this Secret: the token has no claim iss (expected "kubernetes/serviceaccount")`),
+			want: finding(seenToken("", ""),
+				`data.token is not for this Secret: the token has no claim iss (expected "kubernetes/serviceaccount")`),
 		},
-		"Garbage":   {secret: tokenSecret(withToken("changeme")), want: finding(seenToken("", ""), notAToken+"not three segments")},
-		"NewLine":   {reason: "kubectl --from-file likes to bring one; kube-apiserver takes it and needs its key", secret: tokenSecret(withToken(good + "\n")), want: finding(seenToken(keyID, accountUID), notAToken+"the signature contains a line break")},
-		"Respelled": {reason: "likewise", secret: tokenSecret(withToken(good[:3] + "\t" + good[3:])), want: finding(seenToken(keyID, accountUID), notAToken+"the header is not base64url")},
-		"TwoUIDs":   {secret: tokenSecret(withToken(rewrite(good, 1, `{"iss":1,"iss":"kubernetes/serviceaccount"}`))), want: finding(seenToken("", ""), notAToken+"the payload is not a JSON object")},
+		"Garbage": {secret: tokenSecret(withToken("changeme")), want: finding(seenToken("", ""), notAToken+"not three segments")},
+		"NewLine": {
+			reason: "kubectl --from-file likes to bring one; kube-apiserver takes it and needs its key",
+			secret: tokenSecret(withToken(good + "\n")),
+			want:   finding(seenToken(keyID, accountUID), notAToken+"the signature contains a line break"),
+		},
+		"Respelled": {
+			reason: "likewise", secret: tokenSecret(withToken(good[:3] + "\t" + good[3:])),
+			want: finding(seenToken(keyID, accountUID), notAToken+"the header is not base64url"),
+		},
+		"TwoUIDs": {
+			secret: tokenSecret(withToken(rewrite(good, 1, `{"iss":1,"iss":"kubernetes/serviceaccount"}`))),
+			want:   finding(seenToken("", ""), notAToken+"the payload is not a JSON object"),
+		},
 		"NotBase64": {secret: tokenSecret(withToken("ä.ö.ü")), want: finding(seenToken("", ""), notAToken+"the header is not base64url")},
-		"Huge":      {secret: tokenSecret(withToken(strings.Repeat("a", 256<<10))), want: finding(seenToken("", ""), notAToken+"longer than 65536 bytes")},
+		"Huge": {
+			secret: tokenSecret(withToken(strings.Repeat("a", 256<<10))), want: finding(seenToken("", ""), notAToken+"longer than 65536 bytes"),
+		},
 		"NoAccount": {
 			reason: "a token needs an account to be for",
 			secret: tokenSecret(withToken(good), withAnnotation(corev1.ServiceAccountNameKey, "")),
@@ -235,8 +248,9 @@ func TestObserveMetadata(t *testing.T) {
 
 		"Labels": {
 			reason: "only those that decide something are kept",
-			secret: labelled(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", LastUsedLabel: "2025-01-02", "app": "shop"}),
-			want:   seenLabels(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", LastUsedLabel: "2025-01-02"}),
+			secret: labelled(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", LastUsedLabel: "2025-01-02",
+				"app": "shop"}),
+			want: seenLabels(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", LastUsedLabel: "2025-01-02"}),
 		},
 		"ForeignLabels": {reason: "an empty map costs memory", secret: labelled(map[string]string{"app": "shop"}), want: seenLabels(nil)},
 	})
@@ -249,11 +263,13 @@ func TestKeepAnnotation(t *testing.T) {
 		annotations map[string]string
 		want        bool
 	}{
-		"None":    {want: false},
-		"Other":   {annotations: map[string]string{"example.com/keep": "true"}, want: false},
-		"True":    {annotations: map[string]string{KeepAnnotation: "true"}, want: true},
-		"False":   {annotations: map[string]string{KeepAnnotation: "false"}, want: false},
-		"Empty":   {reason: "kubectl annotate secret x sa-controller-manager/keep=", annotations: map[string]string{KeepAnnotation: ""}, want: true},
+		"None":  {want: false},
+		"Other": {annotations: map[string]string{"example.com/keep": "true"}, want: false},
+		"True":  {annotations: map[string]string{KeepAnnotation: "true"}, want: true},
+		"False": {annotations: map[string]string{KeepAnnotation: "false"}, want: false},
+		"Empty": {
+			reason: "kubectl annotate secret x sa-controller-manager/keep=", annotations: map[string]string{KeepAnnotation: ""}, want: true,
+		},
 		"Unclear": {reason: "a yes, because a deletion cannot be undone", annotations: map[string]string{KeepAnnotation: "yes"}, want: true},
 	}
 	for name, tc := range cases {

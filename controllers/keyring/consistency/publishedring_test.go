@@ -62,7 +62,9 @@ func TestJudge(t *testing.T) {
 			reason: "the ring was changed here and there, and A never came there",
 			rings:  []PublishedRing{own, ring("other", 5, b.As(signing.Active))}, want: lost, noFilling: true, noSigning: true,
 		},
-		"NewerForkWithA": {reason: "B is gone without a record", rings: []PublishedRing{own, ring("other", 5, a.As(signing.Active))}, want: forked},
+		"NewerForkWithA": {
+			reason: "B is gone without a record", rings: []PublishedRing{own, ring("other", 5, a.As(signing.Active))}, want: forked,
+		},
 		"OneOfMany": {
 			rings: []PublishedRing{own, ring("main", 5, a.As(signing.Active), retired(b)), ring("main", 6, c.As(signing.Active)), {Replica: "x"}},
 			want:  lost, noFilling: true, noSigning: true,
@@ -70,8 +72,11 @@ func TestJudge(t *testing.T) {
 		"KeyFile":      {rings: []PublishedRing{own, file(a)}, want: inSync},
 		"OtherKeyFile": {reason: "it is reported and blocks nothing", rings: []PublishedRing{own, file(c)}, want: differs},
 		"OwnKeyFile":   {own: ownFile, rings: []PublishedRing{published(ownFile), file(b)}, want: differs},
-		"RingBeside":   {reason: "it blocks nothing", own: ownFile, rings: []PublishedRing{published(ownFile), ring("main", 7, b.As(signing.Active))}, want: differs},
-		"Unreadable":   {rings: []PublishedRing{own, {Replica: "x"}}, want: unreadable},
+		"RingBeside": {
+			reason: "it blocks nothing", own: ownFile, rings: []PublishedRing{published(ownFile), ring("main", 7, b.As(signing.Active))},
+			want: differs,
+		},
+		"Unreadable": {rings: []PublishedRing{own, {Replica: "x"}}, want: unreadable},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -38,9 +38,10 @@ func (w *world) serve(hosts []string, addresses ...string) {
 		w.must(err)
 	}
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
-		Ports:      []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
-		Endpoints:  []discoveryv1.Endpoint{{Addresses: addresses}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes",
+			Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
+		Ports:     []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}},
 	}
 	_, err := w.kube.DiscoveryV1().EndpointSlices("default").Create(w.t.Context(), slice, metav1.CreateOptions{})
 	w.must(err)

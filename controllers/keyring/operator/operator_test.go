@@ -159,20 +159,35 @@ func TestPruneAsksFirst(t *testing.T) {
 		alone   bool
 		want    string // "" if the key goes
 	}{
-		"nothing needs it":    {"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false, ""},
-		"bound tokens":        {"", nil, PruneOptions{IDs: []string{rsaID}}, 47 * time.Hour, nil, false, "bound tokens signed with key " + rsaID},
-		"a Secret":            {"", []runtime.Object{secretOf("a", "KEY")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false, "1 token Secrets bear key"},
-		"a Secret of another": {"", []runtime.Object{secretOf("a", "OTHER"), secretOf("b", "garbage")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false, ""},
-		"no key ID": {"the signature tells", []runtime.Object{secretOf("a", anonymous)}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false,
+		"nothing needs it": {"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false, ""},
+		"bound tokens":     {"", nil, PruneOptions{IDs: []string{rsaID}}, 47 * time.Hour, nil, false, "bound tokens signed with key " + rsaID},
+		"a Secret": {
+			"", []runtime.Object{secretOf("a", "KEY")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false,
+			"1 token Secrets bear key",
+		},
+		"a Secret of another": {
+			"", []runtime.Object{secretOf("a", "OTHER"), secretOf("b", "garbage")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil,
+			false, "",
+		},
+		"no key ID": {"the signature tells", []runtime.Object{secretOf("a", anonymous)}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil,
+			false,
 			"1 token Secrets bear key"},
-		"re-spelled": {"kube-apiserver takes it", []runtime.Object{secretOf("a", "SPACED")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false,
+		"re-spelled": {"kube-apiserver takes it", []runtime.Object{secretOf("a", "SPACED")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour,
+			nil, false,
 			"1 token Secrets bear key"},
-		"re-spelled without a key ID": {"likewise", []runtime.Object{secretOf("a", anonymous+"\n")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false,
+		"re-spelled without a key ID": {"likewise", []runtime.Object{secretOf("a", anonymous+"\n")}, PruneOptions{IDs: []string{rsaID}},
+			100 * time.Hour, nil, false,
 			"1 token Secrets bear key"},
-		"kube-apiserver":    {"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, testkeys.RSA2048(), false, "kube-apiserver still signs bound tokens"},
-		"active":            {"", nil, PruneOptions{IDs: []string{p256ID}, Force: true}, 100 * time.Hour, nil, false, "signs: rotate to another key first"},
-		"unknown":           {"", nil, PruneOptions{IDs: []string{"x"}}, 100 * time.Hour, nil, false, "the ring has no key x"},
-		"forced":            {"a leak", []runtime.Object{secretOf("a", "KEY")}, PruneOptions{IDs: []string{rsaID}, Force: true}, 0, testkeys.RSA2048(), true, ""},
+		"kube-apiserver": {
+			"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, testkeys.RSA2048(), false, "kube-apiserver still signs bound tokens",
+		},
+		"active": {
+			"", nil, PruneOptions{IDs: []string{p256ID}, Force: true}, 100 * time.Hour, nil, false, "signs: rotate to another key first",
+		},
+		"unknown": {"", nil, PruneOptions{IDs: []string{"x"}}, 100 * time.Hour, nil, false, "the ring has no key x"},
+		"forced": {
+			"a leak", []runtime.Object{secretOf("a", "KEY")}, PruneOptions{IDs: []string{rsaID}, Force: true}, 0, testkeys.RSA2048(), true, "",
+		},
 		"nobody to ask":     {"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, true, "give --kubeconfig"},
 		"all, and it stays": {"not an error", nil, PruneOptions{}, 0, nil, false, "stays"},
 		"all":               {"", nil, PruneOptions{}, 100 * time.Hour, nil, false, ""},
@@ -287,7 +302,8 @@ func TestReadOnly(t *testing.T) {
 	w.must(os.Symlink(filepath.Dir(w.File.Path()), filepath.Join(mount, "..data")))
 	w.must(os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
 	w.File = ringfile.At(filepath.Join(mount, "ring.json"))
-	_, start := w.Start(t.Context(), func(signing.PublicKey) bool { return true }, func(signing.PublicKey) (*signing.PrivateKey, error) { return testkeys.Parse(testkeys.P256()), nil })
+	_, start := w.Start(t.Context(), func(signing.PublicKey) bool { return true },
+		func(signing.PublicKey) (*signing.PrivateKey, error) { return testkeys.Parse(testkeys.P256()), nil })
 	_, prune := w.Prune(t.Context(), PruneOptions{})
 	for name, err := range map[string]error{
 		"start": start, "prune": prune, "activate": w.Activate(t.Context(), ActivateOptions{}),

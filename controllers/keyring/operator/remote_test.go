@@ -75,7 +75,8 @@ func TestRotateToASigner(t *testing.T) {
 		t.Errorf("%s signs in phase %s", state.Active().ID, state.Phase())
 	}
 	revoked, err := w.Revoke(t.Context(), hsmID, nil)
-	if err != nil || !strings.Contains(revoked[0].Destroy, "kep740:hsm has the private half still: destroy it there. With sa-kms-signer it is the object that uri in hsm.yaml") {
+	if err != nil || !strings.Contains(revoked[0].Destroy,
+		"kep740:hsm has the private half still: destroy it there. With sa-kms-signer it is the object that uri in hsm.yaml") {
 		t.Errorf("revoke: %v, %v", revoked, err)
 	}
 }
@@ -87,12 +88,19 @@ func TestPinRefuses(t *testing.T) {
 		boundOnly bool
 		want      string
 	}{
-		"good":               {does: func(*signertest.Behaviour) {}},
-		"no legacy tokens":   {does: func(b *signertest.Behaviour) { b.NoLegacy = true }, want: "refuses the tokens of Secrets, which the token controller signs"},
-		"bound tokens only":  {does: func(b *signertest.Behaviour) { b.NoLegacy = true }, boundOnly: true},
-		"short maximum":      {does: func(b *signertest.Behaviour) { b.MaxSeconds = 3600 }, want: "signs tokens for at most 1h0m0s, and kube-apiserver asks for up to 48h0m0s"},
-		"lists another key":  {does: func(b *signertest.Behaviour) { b.Listed[0].KeyId = "other" }, want: "which is not pinned"},
-		"signs with another": {does: func(b *signertest.Behaviour) { b.PEM = testkeys.P256Other() }, want: "does not verify with the pinned public half"},
+		"good": {does: func(*signertest.Behaviour) {}},
+		"no legacy tokens": {
+			does: func(b *signertest.Behaviour) { b.NoLegacy = true }, want: "refuses the tokens of Secrets, which the token controller signs",
+		},
+		"bound tokens only": {does: func(b *signertest.Behaviour) { b.NoLegacy = true }, boundOnly: true},
+		"short maximum": {
+			does: func(b *signertest.Behaviour) { b.MaxSeconds = 3600 },
+			want: "signs tokens for at most 1h0m0s, and kube-apiserver asks for up to 48h0m0s",
+		},
+		"lists another key": {does: func(b *signertest.Behaviour) { b.Listed[0].KeyId = "other" }, want: "which is not pinned"},
+		"signs with another": {
+			does: func(b *signertest.Behaviour) { b.PEM = testkeys.P256Other() }, want: "does not verify with the pinned public half",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,8 @@ func TestRollbackAsksFirst(t *testing.T) {
 	const breaksTokens, breaksWithdrawn = "is refused by each kube-apiserver that does not know", "has signed with the next key is refused"
 	forget := func(w *world) { w.accepts = slices.DeleteFunc(w.accepts, func(id string) bool { return id == rsaID }) }
 	down := func(w *world) {
-		w.kube.PrependReactor("create", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("it is down") })
+		w.kube.PrependReactor("create", "*",
+			func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("it is down") })
 	}
 	alone := func(w *world) { w.Cluster = nil }
 	cases := map[string]struct {
@@ -30,17 +31,28 @@ func TestRollbackAsksFirst(t *testing.T) {
 		want   string // "" if it goes back
 		breaks string
 	}{
-		"published":                    {phase: rotation.Published},
-		"published, it signs already":  {"its tokens would be dead", rotation.Published, func(w *world) { w.signer = private(w.t, testkeys.P256()) }, "signs bound tokens with key " + p256ID + " already", breaksWithdrawn},
-		"published, another signs too": {"each is asked", rotation.Published, secondSignsNext, "signs bound tokens with key " + p256ID + " already", breaksWithdrawn},
-		"published, it is down":        {"", rotation.Published, down, "it is down: try again when it answers", breaksWithdrawn},
-		"published, nobody to ask":     {"", rotation.Published, alone, "give --kubeconfig", breaksWithdrawn},
-		"activated":                    {phase: rotation.Activated},
-		"activated, it has forgotten":  {"", rotation.Activated, forget, "key " + rsaID + ", which signed before, cannot sign again yet: the apiserver refuses its tokens", breaksTokens},
-		"completed":                    {phase: rotation.Completed},
-		"completed, it has forgotten":  {"every new token would be dead", rotation.Completed, forget, "key " + rsaID + ", which signed before, cannot sign again yet: the apiserver refuses its tokens", breaksTokens},
-		"completed, it is down":        {"", rotation.Completed, down, "it is down: try again when it answers", breaksTokens},
-		"completed, nobody to ask":     {"", rotation.Completed, alone, "give --kubeconfig", breaksTokens},
+		"published": {phase: rotation.Published},
+		"published, it signs already": {
+			"its tokens would be dead", rotation.Published, func(w *world) { w.signer = private(w.t, testkeys.P256()) },
+			"signs bound tokens with key " + p256ID + " already", breaksWithdrawn,
+		},
+		"published, another signs too": {
+			"each is asked", rotation.Published, secondSignsNext, "signs bound tokens with key " + p256ID + " already", breaksWithdrawn,
+		},
+		"published, it is down":    {"", rotation.Published, down, "it is down: try again when it answers", breaksWithdrawn},
+		"published, nobody to ask": {"", rotation.Published, alone, "give --kubeconfig", breaksWithdrawn},
+		"activated":                {phase: rotation.Activated},
+		"activated, it has forgotten": {
+			"", rotation.Activated, forget, "key " + rsaID + ", which signed before, cannot sign again yet: the apiserver refuses its tokens",
+			breaksTokens,
+		},
+		"completed": {phase: rotation.Completed},
+		"completed, it has forgotten": {
+			"every new token would be dead", rotation.Completed, forget,
+			"key " + rsaID + ", which signed before, cannot sign again yet: the apiserver refuses its tokens", breaksTokens,
+		},
+		"completed, it is down":    {"", rotation.Completed, down, "it is down: try again when it answers", breaksTokens},
+		"completed, nobody to ask": {"", rotation.Completed, alone, "give --kubeconfig", breaksTokens},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -69,13 +69,24 @@ func TestNext(t *testing.T) {
 			reason: "all Secrets are read for it", state: completed, after: 50 * time.Hour,
 			facts: facts{tried: map[string]time.Time{rsaID: epoch.Add(50 * time.Hour)}}, waits: "the next rotation starts", at: 51 * time.Hour,
 		},
-		"rolled back": {reason: "the operator has decided", state: back, after: month - time.Second, facts: facts{tried: map[string]time.Time{p256ID: epoch.Add(month)}}, waits: "the next rotation starts", at: month},
-		"paused":      {state: paused, waits: "it is paused since 2026-11-21T12:00:00Z: keys rotate resume", held: true, at: time.Hour},
-		"not ready":   {state: published, facts: held, waits: "the key is refused"},
-		"drift":       {state: published, facts: facts{difference: "the rings are forked"}, waits: "the rings are forked"},
-		"one host":    {reason: "replicas of it share the file", state: idle, after: month, facts: facts{rings: rings("cp-1", "cp-1")}, step: StepStart},
-		"two hosts":   {state: idle, after: month, facts: facts{rings: rings("cp-1", "cp-2")}, waits: "the hosts cp-1, cp-2 have a key ring each", held: true},
-		"eight keys":  {state: full, after: month, facts: facts{tried: map[string]time.Time{rsaID: epoch.Add(month)}}, waits: "8 keys are published", held: true, at: month + time.Hour},
+		"rolled back": {
+			reason: "the operator has decided", state: back, after: month - time.Second,
+			facts: facts{tried: map[string]time.Time{p256ID: epoch.Add(month)}}, waits: "the next rotation starts", at: month,
+		},
+		"paused":    {state: paused, waits: "it is paused since 2026-11-21T12:00:00Z: keys rotate resume", held: true, at: time.Hour},
+		"not ready": {state: published, facts: held, waits: "the key is refused"},
+		"drift":     {state: published, facts: facts{difference: "the rings are forked"}, waits: "the rings are forked"},
+		"one host": {
+			reason: "replicas of it share the file", state: idle, after: month, facts: facts{rings: rings("cp-1", "cp-1")}, step: StepStart,
+		},
+		"two hosts": {
+			state: idle, after: month, facts: facts{rings: rings("cp-1", "cp-2")}, waits: "the hosts cp-1, cp-2 have a key ring each",
+			held: true,
+		},
+		"eight keys": {
+			state: full, after: month, facts: facts{tried: map[string]time.Time{rsaID: epoch.Add(month)}}, waits: "8 keys are published",
+			held: true, at: month + time.Hour,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -85,7 +96,8 @@ func TestNext(t *testing.T) {
 			if !got.at.IsZero() {
 				at = got.at.Sub(epoch)
 			}
-			if got.step != tc.step || got.held != tc.held || at != tc.at || !strings.HasPrefix(got.waits, tc.waits) || (got.waits == "") != (tc.waits == "") {
+			if got.step != tc.step || got.held != tc.held || at != tc.at || !strings.HasPrefix(got.waits, tc.waits) ||
+				(got.waits == "") != (tc.waits == "") {
 				t.Errorf("%s: %+v after %s", tc.reason, got, at)
 			}
 		})

@@ -35,14 +35,22 @@ func TestWaitForKubeAPIServer(t *testing.T) {
 		change  func(*world)
 		want    func(error) bool // nil if it is activated
 	}{
-		"no such account":   {reason: "a name that is mistyped", change: func(w *world) { w.Cluster.Account = "nobody" }, want: apierrors.IsNotFound},
-		"forbidden":         {trouble: forbidden, lasts: time.Hour, want: apierrors.IsForbidden},
-		"no credentials":    {trouble: apierrors.NewUnauthorized("who?"), lasts: time.Hour, want: apierrors.IsUnauthorized},
-		"anything else":     {reason: "such as a discovery document without an issuer", trouble: errOdd, lasts: time.Hour, want: func(err error) bool { return errors.Is(err, errOdd) }},
+		"no such account": {
+			reason: "a name that is mistyped", change: func(w *world) { w.Cluster.Account = "nobody" }, want: apierrors.IsNotFound,
+		},
+		"forbidden":      {trouble: forbidden, lasts: time.Hour, want: apierrors.IsForbidden},
+		"no credentials": {trouble: apierrors.NewUnauthorized("who?"), lasts: time.Hour, want: apierrors.IsUnauthorized},
+		"anything else": {
+			reason: "such as a discovery document without an issuer", trouble: errOdd, lasts: time.Hour,
+			want: func(err error) bool { return errors.Is(err, errOdd) },
+		},
 		"it has just begun": {reason: "it has not read the roles yet", trouble: forbidden, lasts: 2 * pollInterval},
-		"it is away":        {reason: "it is being restarted", trouble: &url.Error{Op: "Post", URL: "https://a", Err: errors.New("connection refused")}, lasts: time.Hour},
-		"it is not ready":   {reason: "it is being restarted", trouble: apierrors.NewServiceUnavailable("starting"), lasts: time.Hour},
-		"it is busy":        {reason: "it says so", trouble: apierrors.NewTooManyRequests("later", 1), lasts: time.Hour},
+		"it is away": {
+			reason: "it is being restarted", trouble: &url.Error{Op: "Post", URL: "https://a", Err: errors.New("connection refused")},
+			lasts: time.Hour,
+		},
+		"it is not ready": {reason: "it is being restarted", trouble: apierrors.NewServiceUnavailable("starting"), lasts: time.Hour},
+		"it is busy":      {reason: "it says so", trouble: apierrors.NewTooManyRequests("later", 1), lasts: time.Hour},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

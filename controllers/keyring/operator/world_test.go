@@ -56,7 +56,8 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default", UID: "1"}}
 	w := &world{
-		t: t, clock: testingclock.NewFakeClock(epoch), kube: clitest.NewKubeClient(func(string) string { return `{"issuer":"https://issuer.example"}` }, append(secrets, account)...),
+		t: t, clock: testingclock.NewFakeClock(epoch),
+		kube:   clitest.NewKubeClient(func(string) string { return `{"issuer":"https://issuer.example"}` }, append(secrets, account)...),
 		signer: private(t, testkeys.RSA2048Other()),
 	}
 	w.Operator = &Operator{
@@ -126,7 +127,8 @@ func private(t *testing.T, data []byte) *signing.PrivateKey {
 // tokenOf is a legacy token.
 func tokenOf(t *testing.T, key *signing.PrivateKey) string {
 	t.Helper()
-	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "shop", Name: "someone", UID: "2"}, "mine")
+	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "shop", Name: "someone", UID: "2"},
+		"mine")
 	testutil.Must(t, err)
 	return token
 }

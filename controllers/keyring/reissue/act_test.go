@@ -61,8 +61,9 @@ func TestReissue(t *testing.T) {
 			told:    []string{"Warning UnknownReissueMode"},
 		},
 		"FilledElsewhere": {
-			objects: []runtime.Object{account(referencing("b", "a")), tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
-			told:    []string{"Warning SecondTokenController"},
+			objects: []runtime.Object{account(referencing("b", "a")), tokenSecret("a", old),
+				tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
+			told: []string{"Warning SecondTokenController"},
 		},
 		"DiscardAfterARollback": {
 			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
@@ -77,8 +78,11 @@ func TestReissue(t *testing.T) {
 		},
 		"Nothing": {objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh)}},
 
-		"GoneMeanwhile":     {objects: []runtime.Object{account(), tokenSecret("a", old)}, gone: []string{"a"}, want: []string{getA}},
-		"MadeAnewMeanwhile": {objects: []runtime.Object{account(), tokenSecret("a", old)}, live: []runtime.Object{tokenSecret("a", old, func(s *corev1.Secret) { s.UID = otherUID })}, want: []string{getA}},
+		"GoneMeanwhile": {objects: []runtime.Object{account(), tokenSecret("a", old)}, gone: []string{"a"}, want: []string{getA}},
+		"MadeAnewMeanwhile": {
+			objects: []runtime.Object{account(), tokenSecret("a", old)},
+			live:    []runtime.Object{tokenSecret("a", old, func(s *corev1.Secret) { s.UID = otherUID })}, want: []string{getA},
+		},
 		"MarkedMeanwhile": {
 			reason:  "the label counts, however late it comes",
 			objects: []runtime.Object{account(), tokenSecret("a", old)},
@@ -237,7 +241,8 @@ func TestCreateForOneThatIsUsed(t *testing.T) {
 	created := slices.DeleteFunc(w.Actions(t), func(action string) bool { return !strings.HasPrefix(action, "create") })
 	want := []string{
 		"create secrets app-token-new02 for app/uid-app replaces a/uid-a labels sa-controller-manager/auto-created data",
-		"create secrets app-token-new03 for app/uid-app replaces app-token-new01/uid-app-token-new01 labels sa-controller-manager/auto-created data",
+		"create secrets app-token-new03 for app/uid-app replaces app-token-new01/uid-app-token-new01 " +
+			"labels sa-controller-manager/auto-created data",
 	}
 	testutil.Check(t, "requests", want, created)
 }
@@ -256,7 +261,8 @@ func TestSurveyFindsWhatARollbackLeft(t *testing.T) {
 
 func TestSurvey(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, account(referencing("a")), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)), tokenSecret("c", withOld(t), userMade),
+	w := newWorld(t, account(referencing("a")), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)),
+		tokenSecret("c", withOld(t), userMade),
 		tokenSecret("d", signedBy(t, strangePEM(), testUID)), tokenSecret("e"))
 	w.survey()
 	testutil.Check(t, "by key", map[string]float64{"retired": 2, "active": 1, "unknown": 1}, w.Series(t, "sacm_token_secrets_by_key"))

@@ -19,7 +19,7 @@ func TestForbiddenByMode(t *testing.T) {
 		created = `{"f:data":{".":{},"f:token":{}},"f:metadata":{},"f:type":{}}`
 		filled  = `{"f:data":{"f:token":{}},"f:metadata":{}}`
 	)
-	marker := controllertest.AutoCreated
+	marker, writtenBy := controllertest.AutoCreated, controllertest.WrittenBy
 	called := func(name string) func(*corev1.Secret) { return func(s *corev1.Secret) { s.Name = name } }
 	cases := map[string]struct {
 		reason string
@@ -28,21 +28,21 @@ func TestForbiddenByMode(t *testing.T) {
 	}{
 		"UserMade":     {want: UserMade},
 		"Marker":       {change: []func(*corev1.Secret){marker}},
-		"CreatedByKCM": {change: []func(*corev1.Secret){controllertest.WrittenBy("kube-controller-manager", created)}},
+		"CreatedByKCM": {change: []func(*corev1.Secret){writtenBy("kube-controller-manager", created)}},
 		"CreatedByUs": {
 			reason: "and somebody took the marker off",
-			change: []func(*corev1.Secret){controllertest.WrittenBy(meta.FieldManager, created)},
+			change: []func(*corev1.Secret){writtenBy(meta.FieldManager, created)},
 		},
 		"FilledByKCM": {
 			reason: "it fills those of users too",
-			change: []func(*corev1.Secret){controllertest.WrittenBy("kubectl-create", created), controllertest.WrittenBy("kube-controller-manager", filled)}, want: UserMade,
+			change: []func(*corev1.Secret){writtenBy("kubectl-create", created), writtenBy("kube-controller-manager", filled)}, want: UserMade,
 		},
 		"GeneratedNameOfAUser": {
 			reason: "generateName makes the same names",
-			change: []func(*corev1.Secret){called("app-token-x7k2p"), controllertest.WrittenBy("kubectl-create", created), controllertest.WrittenBy(meta.FieldManager, filled)},
+			change: []func(*corev1.Secret){called("app-token-x7k2p"), writtenBy("kubectl-create", created), writtenBy(meta.FieldManager, filled)},
 			want:   UserMade,
 		},
-		"BrokenManagedFields": {change: []func(*corev1.Secret){controllertest.WrittenBy("kube-controller-manager", `{"f:type"`)}, want: UserMade},
+		"BrokenManagedFields": {change: []func(*corev1.Secret){writtenBy("kube-controller-manager", `{"f:type"`)}, want: UserMade},
 		"NamedAsByKCM": {
 			reason: "users name Secrets like this too, and a replaced Secret is deleted one day",
 			change: []func(*corev1.Secret){called("app-token-x7k2p")}, want: UserMade,

@@ -91,8 +91,9 @@ func TestPairs(t *testing.T) {
 		"Made":      {secrets: []*corev1.Secret{tokenSecret("a", replacing("old"))}, successor: "a"},
 		"InService": {references: []string{"a"}, secrets: []*corev1.Secret{tokenSecret("a", replacing("old"))}, successor: "a", inService: true},
 		"OldestFirst": {
-			reason:  "two leaders have made one each",
-			secrets: []*corev1.Secret{tokenSecret("a", replacing("old"), created(2)), tokenSecret("b", replacing("old"), created(1))}, successor: "b",
+			reason:    "two leaders have made one each",
+			secrets:   []*corev1.Secret{tokenSecret("a", replacing("old"), created(2)), tokenSecret("b", replacing("old"), created(1))},
+			successor: "b",
 		},
 		"ReferencedFirst": {
 			references: []string{"a"},

@@ -23,220 +23,245 @@ import (
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	old, fresh := withOld(t), withNew(t)
+	type (
+		list     = []*corev1.Secret
+		steps    = []string
+		progress = map[string]Progress
+	)
+	due, mismatch := progress{"a": {State: Due}}, progress{"a": blocked(Mismatch)}
+	byKCM, byUs := filledBy(meta.UpstreamFieldManager), filledBy(meta.FieldManager)
+	used := labelled(tokensecrets.LastUsedLabel, "2026-05-09")
 	kcm := func(secret *corev1.Secret) {
 		userMade(secret)
-		filledBy(meta.UpstreamFieldManager)(secret)
+		byKCM(secret)
 	}
 	cases := map[string]struct {
 		reason  string
 		account *corev1.ServiceAccount
-		secrets []*corev1.Secret
+		secrets list
 		auto    bool
-		want    []string
-		holds   map[string]Progress
+		want    steps
+		holds   progress
 	}{
-		"Due":         {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old)}, want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}}},
-		"ActiveKey":   {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh)}},
-		"NoToken":     {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a")}},
-		"UnknownKey":  {reason: "another replica may be ahead", account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, strangePEM(), testUID))}},
-		"NotReferred": {reason: "the list proves nothing, in either direction", account: account(), secrets: []*corev1.Secret{tokenSecret("a", old)}, want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}}},
-		"MadeByKCM":   {account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, kcm)}, want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}}},
+		"Due":       {account: account(referencing("a")), secrets: list{tokenSecret("a", old)}, want: steps{"create a"}, holds: due},
+		"ActiveKey": {account: account(referencing("a")), secrets: list{tokenSecret("a", fresh)}},
+		"NoToken":   {account: account(referencing("a")), secrets: list{tokenSecret("a")}},
+		"UnknownKey": {
+			reason: "another replica may be ahead", account: account(referencing("a")),
+			secrets: list{tokenSecret("a", signedBy(t, strangePEM(), testUID))},
+		},
+		"NotReferred": {
+			reason: "the list proves nothing, in either direction", account: account(), secrets: list{tokenSecret("a", old)},
+			want: steps{"create a"}, holds: due,
+		},
+		"MadeByKCM": {account: account(referencing("a")), secrets: list{tokenSecret("a", old, kcm)}, want: steps{"create a"}, holds: due},
 		"NamedAsByKCM": {
 			reason:  "users name Secrets like this too, and a replaced Secret is deleted one day",
-			account: account(referencing("app-token-x7k2p")), secrets: []*corev1.Secret{tokenSecret("app-token-x7k2p", old, userMade, unmanaged)},
-			holds: map[string]Progress{"app-token-x7k2p": blocked(UserMade)},
+			account: account(referencing("app-token-x7k2p")), secrets: list{tokenSecret("app-token-x7k2p", old, userMade, unmanaged)},
+			holds: progress{"app-token-x7k2p": blocked(UserMade)},
 		},
 		"UserMade": {
 			reason:  "a reference alone proves nothing",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, userMade)}, holds: map[string]Progress{"a": blocked(UserMade)},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", old, userMade)}, holds: progress{"a": blocked(UserMade)},
 		},
 		"UserMadeSideBySide": {
-			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, userMade, mode("side-by-side"))},
-			want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}},
+			account: account(), secrets: list{tokenSecret("a", old, userMade, mode("side-by-side"))},
+			want: steps{"create a"}, holds: due,
 		},
-		"Never":       {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("never"))}, holds: map[string]Progress{"a": blocked(Never)}},
-		"UnknownMode": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, mode("always"))}, want: []string{"warn a"}, holds: map[string]Progress{"a": blocked(UnknownMode)}},
+		"Never": {account: account(), secrets: list{tokenSecret("a", old, mode("never"))}, holds: progress{"a": blocked(Never)}},
+		"UnknownMode": {
+			account: account(), secrets: list{tokenSecret("a", old, mode("always"))}, want: steps{"warn a"},
+			holds: progress{"a": blocked(UnknownMode)},
+		},
 		"MarkedInvalid": {
 			reason:  "nobody is given back what was taken from them",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, labelled(tokensecrets.InvalidSinceLabel, "2026-01-01"))},
-			holds: map[string]Progress{"a": blocked(Invalid)},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", old, invalid)},
+			holds: progress{"a": blocked(Invalid)},
 		},
-		"Terminating": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, terminating)}, holds: map[string]Progress{"a": blocked(Terminating)}},
-		"NoAccount":   {secrets: []*corev1.Secret{tokenSecret("a", old)}, holds: map[string]Progress{"a": blocked(Mismatch)}},
+		"Terminating": {account: account(), secrets: list{tokenSecret("a", old, terminating)}, holds: progress{"a": blocked(Terminating)}},
+		"NoAccount":   {secrets: list{tokenSecret("a", old)}, holds: mismatch},
 		"AccountMadeAnew": {
 			reason:  "the token is for the one before",
-			account: account(recreated), secrets: []*corev1.Secret{tokenSecret("a", old)},
-			holds: map[string]Progress{"a": blocked(Mismatch)},
+			account: account(recreated), secrets: list{tokenSecret("a", old)},
+			holds: mismatch,
 		},
 		"AccountTerminating": {
 			account: account(func(a *corev1.ServiceAccount) { a.DeletionTimestamp = &metav1.Time{Time: noon()} }),
-			secrets: []*corev1.Secret{tokenSecret("a", old)}, holds: map[string]Progress{"a": blocked(Mismatch)},
+			secrets: list{tokenSecret("a", old)}, holds: mismatch,
 		},
 		"TokenOfAnotherAccount": {
-			account: account(), secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, oldPEM(), otherUID))}, holds: map[string]Progress{"a": blocked(Mismatch)},
+			account: account(), secrets: list{tokenSecret("a", signedBy(t, oldPEM(), otherUID))}, holds: mismatch,
 		},
 		"Respelled": {
 			reason:  "kube-apiserver takes it, so that it holds the key; what to do about it is for a person to say",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old, spaced)}, holds: map[string]Progress{"a": blocked(Mismatch)},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", old, spaced)}, holds: mismatch,
 		},
 
 		"Forged": {
 			reason:  "signed by nobody: it is replaced, as an empty Secret would be filled",
-			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, forged(t, "", ""))}, want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}},
+			account: account(), secrets: list{tokenSecret("a", old, forged(t, "", ""))}, want: steps{"create a"}, holds: due,
 		},
-		"ForgedUID": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, forged(t, testUID, otherUID))}, holds: map[string]Progress{"a": blocked(Mismatch)}},
+		"ForgedUID": {account: account(), secrets: list{tokenSecret("a", old, forged(t, testUID, otherUID))}, holds: mismatch},
 		"ForgedUIDInBoth": {
 			reason:  "an account that was deleted gets no token",
-			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, forged(t, testUID, otherUID), controllertest.BoundTo(otherUID))}, holds: map[string]Progress{"a": blocked(Mismatch)},
+			account: account(), secrets: list{tokenSecret("a", old, forged(t, testUID, otherUID), controllertest.BoundTo(otherUID))},
+			holds: mismatch,
 		},
 		"ForgedNamespace": {
-			account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, forged(t, "system:serviceaccount:", "system:serviceaccount:kube-system:"))},
-			holds: map[string]Progress{"a": blocked(Mismatch)},
+			account: account(), secrets: list{tokenSecret("a", old, forged(t, "system:serviceaccount:", "system:serviceaccount:kube-system:"))},
+			holds: mismatch,
 		},
-		"OtherName":       {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, annotated(corev1.ServiceAccountNameKey, "admin"))}, holds: map[string]Progress{"a": blocked(Mismatch)}},
-		"NoUIDAnnotation": {account: account(), secrets: []*corev1.Secret{tokenSecret("a", old, controllertest.BoundTo(""))}, holds: map[string]Progress{"a": blocked(Mismatch)}},
+		"OtherName": {
+			account: account(), secrets: list{tokenSecret("a", old, annotated(corev1.ServiceAccountNameKey, "admin"))}, holds: mismatch,
+		},
+		"NoUIDAnnotation": {account: account(), secrets: list{tokenSecret("a", old, controllertest.BoundTo(""))}, holds: mismatch},
 
 		"SuccessorIsEmpty": {
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"))},
-			holds: map[string]Progress{"a": {State: Filling}},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"))},
+			holds: progress{"a": {State: Filling}},
 		},
 		"SuccessorIsFilled": {
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
-			want: []string{"reference a by b"}, holds: map[string]Progress{"a": {State: Switching}},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
+			want: steps{"reference a by b"}, holds: progress{"a": {State: Switching}},
 		},
 		"SuccessorIsRespelled": {
 			reason:  "most clients take the white space at its ends away, and kube-apiserver refuses what is left",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, spaced)},
-			holds: map[string]Progress{"a": {State: Filling}},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, spaced)},
+			holds: progress{"a": {State: Filling}},
 		},
 		"SuccessorIsReferenced": {
-			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
-			holds: map[string]Progress{"a": {State: Replaced}},
+			account: account(referencing("b", "a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
+			holds: progress{"a": {State: Replaced}},
 		},
 		"SuccessorIsInvalid": {
 			reason:  "it was taken away, and so is not made again",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, labelled(tokensecrets.InvalidSinceLabel, "2026-01-01"))},
-			holds: map[string]Progress{"a": {State: Replaced}},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, invalid)},
+			holds: progress{"a": {State: Replaced}},
 		},
 		"SuccessorGoes": {
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, terminating)},
-			want: []string{"create a"}, holds: map[string]Progress{"a": {State: Due}},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, terminating)},
+			want: steps{"create a"}, holds: due,
 		},
 		"SuccessorOfAnEarlierOne": {
 			reason:  "a was deleted and made again",
 			account: account(referencing("a", "b")),
-			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", annotated(tokensecrets.ReplacesAnnotation, "a/uid-before"), fresh)},
-			want:    []string{"create a"}, holds: map[string]Progress{"a": {State: Due}},
+			secrets: list{tokenSecret("a", old), tokenSecret("b", annotated(tokensecrets.ReplacesAnnotation, "a/uid-before"), fresh)},
+			want:    []string{"create a"}, holds: due,
 		},
 		"SuccessorIsRetiredToo": {
 			reason:  "the next rotation",
 			account: account(referencing("b", "a")),
-			secrets: []*corev1.Secret{tokenSecret("a", signedBy(t, strangePEM(), testUID)), tokenSecret("b", replacing("a"), old)},
-			want:    []string{"create b"}, holds: map[string]Progress{"b": {State: Due}},
+			secrets: list{tokenSecret("a", signedBy(t, strangePEM(), testUID)), tokenSecret("b", replacing("a"), old)},
+			want:    []string{"create b"}, holds: progress{"b": {State: Due}},
 		},
 		"SuccessorWasFilledElsewhere": {
 			reason:  "somebody else fills Secrets with the old key, and would fill the next one",
-			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
-			want: []string{"warn b"}, holds: map[string]Progress{"a": {State: Replaced}, "b": blocked(FilledElsewhere)},
+			account: account(referencing("b", "a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, byKCM)},
+			want: steps{"warn b"}, holds: progress{"a": {State: Replaced}, "b": blocked(FilledElsewhere)},
 		},
 		"SuccessorWasFilledElsewhereAndIsNotReferenced": {
 			reason:  "nobody is led to a key that is to go, and one more Secret would be no better",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
-			want: []string{"warn b"}, holds: map[string]Progress{"a": {State: Filling}, "b": blocked(FilledElsewhere)},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, byKCM)},
+			want: steps{"warn b"}, holds: progress{"a": {State: Filling}, "b": blocked(FilledElsewhere)},
 		},
 		"SuccessorHasTheSameKey": {
 			reason:  "we have filled it ourselves, when a rollback had made the key the active one",
-			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("sa-controller-manager"))},
-			want: []string{"create b"}, holds: map[string]Progress{"a": {State: Replaced}, "b": {State: Due}},
+			account: account(referencing("b", "a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, byUs)},
+			want: steps{"create b"}, holds: progress{"a": {State: Replaced}, "b": {State: Due}},
 		},
 		"SuccessorHasTheSameKeyAndIsNotReferenced": {
 			reason:  "a rollback, and then a rotation",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, filledBy("sa-controller-manager"))},
-			want: []string{"create a", "discard b"}, holds: map[string]Progress{"a": {State: Due}, "b": {State: Discarding}},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, byUs)},
+			want: steps{"create a", "discard b"}, holds: progress{"a": {State: Due}, "b": {State: Discarding}},
 		},
 		"SuccessorHasARetiredKeyAndIsUsed": {
 			reason:  "who uses it goes on, and gets one of its own",
 			account: account(referencing("a")),
-			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, labelled(tokensecrets.LastUsedLabel, "2026-05-09"))},
-			want:    []string{"create a", "create b"}, holds: map[string]Progress{"a": {State: Due}, "b": {State: Due}},
+			secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, used)},
+			want:    []string{"create a", "create b"}, holds: progress{"a": {State: Due}, "b": {State: Due}},
 		},
 		"SuccessorHasARetiredKeyAndAnotherFollows": {
 			account: account(referencing("a")),
-			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, createdAt(noon().Add(-2*time.Second))), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-time.Second)))},
-			want:    []string{"reference a by c", "discard b"}, holds: map[string]Progress{"a": {State: Switching}, "b": {State: Discarding}},
+			secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, createdAt(noon().Add(-2*time.Second))),
+				tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-time.Second)))},
+			want: []string{"reference a by c", "discard b"}, holds: progress{"a": {State: Switching}, "b": {State: Discarding}},
 		},
 		"SuccessorHasAnUnknownKey": {
 			reason:  "another replica may be ahead",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), signedBy(t, strangePEM(), testUID))},
-			holds: map[string]Progress{"a": {State: Filling}},
+			account: account(referencing("a")),
+			secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), signedBy(t, strangePEM(), testUID))},
+			holds:   progress{"a": {State: Filling}},
 		},
 		"RolledBackBeforeTheSuccessorWasFilled": {
 			reason:  "the predecessor's key is the active one again",
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"))},
-			want: []string{"discard b"},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", fresh), tokenSecret("b", replacing("a"))},
+			want: steps{"discard b"},
 		},
 		"RolledBackAndThenTheSuccessorWasFilled": {
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
-			want: []string{"discard b"},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
+			want: steps{"discard b"},
 		},
 		"RolledBackAfterTheSuccessorWasFilled": {
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
-			want: []string{"discard b"}, holds: map[string]Progress{"b": {State: Discarding}},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
+			want: steps{"discard b"}, holds: progress{"b": {State: Discarding}},
 		},
 		"RolledBackAfterTheSuccessorWasReferenced": {
-			account: account(referencing("b", "a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
-			want: []string{"create b"}, holds: map[string]Progress{"b": {State: Due}},
+			account: account(referencing("b", "a")), secrets: list{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
+			want: steps{"create b"}, holds: progress{"b": {State: Due}},
 		},
 		"RolledBackAndTheSuccessorIsUsed": {
-			account: account(referencing("a")), secrets: []*corev1.Secret{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh, labelled(tokensecrets.LastUsedLabel, "2026-05-09"))},
+			account: account(referencing("a")), secrets: list{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh, used)},
 		},
 
 		"TwoSuccessors": {
 			reason:  "an answer was lost",
 			account: account(referencing("a")),
-			secrets: []*corev1.Secret{
+			secrets: list{
 				tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-2*time.Second))),
 				tokenSecret("b", replacing("a"), createdAt(noon().Add(-time.Second))),
 			},
-			want: []string{"reference a by c", "discard b"}, holds: map[string]Progress{"a": {State: Switching}},
+			want: steps{"reference a by c", "discard b"}, holds: progress{"a": {State: Switching}},
 		},
 		"TwoSuccessorsOneReferenced": {
 			account: account(referencing("b", "a")),
-			secrets: []*corev1.Secret{
+			secrets: list{
 				tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-2*time.Second))),
 				tokenSecret("b", replacing("a"), fresh, createdAt(noon().Add(-time.Second))),
 			},
-			want: []string{"discard c"}, holds: map[string]Progress{"a": {State: Replaced}},
+			want: steps{"discard c"}, holds: progress{"a": {State: Replaced}},
 		},
 		"SuccessorCopied": {
 			reason:  "the copy has all labels and annotations, and belongs to whom made it",
 			account: account(referencing("b", "a")),
-			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh), tokenSecret("c", replacing("a"), fresh, copied)},
-			holds:   map[string]Progress{"a": {State: Replaced}},
+			secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh), tokenSecret("c", replacing("a"), fresh, copied)},
+			holds:   progress{"a": {State: Replaced}},
 		},
 		"TwoSuccessorsOneUsed": {
 			account: account(referencing("b", "a")),
-			secrets: []*corev1.Secret{tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, labelled(tokensecrets.LastUsedLabel, "2026-05-10")), tokenSecret("b", replacing("a"), fresh)},
-			holds:   map[string]Progress{"a": {State: Replaced}},
+			secrets: list{tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, labelled(tokensecrets.LastUsedLabel, "2026-05-10")),
+				tokenSecret("b", replacing("a"), fresh)},
+			holds: progress{"a": {State: Replaced}},
 		},
 		"PredecessorGone": {
 			reason:  "it was deleted before anybody was led to the new one, which is nobody's then",
-			account: account(), secrets: []*corev1.Secret{tokenSecret("b", replacing("a"), fresh)}, want: []string{"discard b"},
+			account: account(), secrets: list{tokenSecret("b", replacing("a"), fresh)}, want: steps{"discard b"},
 		},
 		"PredecessorGoneLongAgo": {
 			reason:  "somebody has taken the reference away, for a reason",
-			account: account(), secrets: []*corev1.Secret{tokenSecret("b", replacing("a"), fresh, createdAt(noon().Add(-2*time.Hour)))},
+			account: account(), secrets: list{tokenSecret("b", replacing("a"), fresh, createdAt(noon().Add(-2*time.Hour)))},
 		},
-		"PredecessorGoneAuto":     {reason: "the token controller sees to it", account: account(), auto: true, secrets: []*corev1.Secret{tokenSecret("b", replacing("a"), fresh)}},
-		"PredecessorGoneReferred": {account: account(referencing("b")), secrets: []*corev1.Secret{tokenSecret("b", replacing("a"), fresh)}},
+		"PredecessorGoneAuto": {
+			reason: "the token controller sees to it", account: account(), auto: true, secrets: list{tokenSecret("b", replacing("a"), fresh)},
+		},
+		"PredecessorGoneReferred": {account: account(referencing("b")), secrets: list{tokenSecret("b", replacing("a"), fresh)}},
 		"PredecessorGoneUserMade": {
 			reason:  "somebody has written the annotation by hand",
-			account: account(), secrets: []*corev1.Secret{tokenSecret("b", replacing("a"), fresh, userMade)},
+			account: account(), secrets: list{tokenSecret("b", replacing("a"), fresh, userMade)},
 		},
 		"PredecessorMarkedInvalid": {
 			account: account(referencing("a")),
-			secrets: []*corev1.Secret{tokenSecret("a", old, labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), tokenSecret("b", replacing("a"), fresh)},
-			want:    []string{"discard b"}, holds: map[string]Progress{"a": blocked(Invalid)},
+			secrets: list{tokenSecret("a", old, invalid), tokenSecret("b", replacing("a"), fresh)},
+			want:    []string{"discard b"}, holds: progress{"a": blocked(Invalid)},
 		},
 	}
 	for name, tc := range cases {

@@ -42,7 +42,8 @@ func TestRollbackAnywhere(t *testing.T) {
 		runs *= acts
 	}
 	for run := range runs {
-		m := &model{account: account(referencing("own")), secrets: []*corev1.Secret{tokenSecret("own", withOld(t))}, ring: rotated(t), pem: newPEM(), now: noon()}
+		m := &model{account: account(referencing("own")), secrets: []*corev1.Secret{tokenSecret("own", withOld(t))}, ring: rotated(t),
+			pem: newPEM(), now: noon()}
 		var order []string
 		turns := 0
 		for left := run; len(order) < depth; left /= acts {

@@ -57,7 +57,9 @@ func ringOf(t *testing.T, generation int64, active, retired []byte) *signing.Rin
 
 // tokenSecret is one that a token controller has made for account app.
 func tokenSecret(name string, changes ...func(*corev1.Secret)) *corev1.Secret {
-	made := []func(*corev1.Secret){controllertest.BoundTo(testUID), controllertest.AutoCreated, createdAt(noon().Add(-time.Minute)), createdBy(meta.FieldManager)}
+	made := []func(*corev1.Secret){
+		controllertest.BoundTo(testUID), controllertest.AutoCreated, createdAt(noon().Add(-time.Minute)), createdBy(meta.FieldManager),
+	}
 	return controllertest.TokenSecret(name, append(made, changes...)...)
 }
 

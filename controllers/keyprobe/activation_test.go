@@ -193,8 +193,11 @@ func TestTheStatusStaysWhenTheSameKeyIsReadAgain(t *testing.T) {
 		again func(keys) *signing.PrivateKey
 		want  string
 	}{
-		"NextKey": {again: func(k keys) *signing.PrivateKey { return k.next }, want: "key OLD signs; the new key NEXT waits: " + refused + "; not confirmed by the apiserver: " + refused},
-		"Active":  {again: func(k keys) *signing.PrivateKey { return k.old }, want: "key OLD signs; not confirmed by the apiserver: " + refused},
+		"NextKey": {
+			again: func(k keys) *signing.PrivateKey { return k.next },
+			want:  "key OLD signs; the new key NEXT waits: " + refused + "; not confirmed by the apiserver: " + refused,
+		},
+		"Active": {again: func(k keys) *signing.PrivateKey { return k.old }, want: "key OLD signs; not confirmed by the apiserver: " + refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

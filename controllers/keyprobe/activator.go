@@ -4,17 +4,14 @@
 // Package keyprobe proves that kube-apiserver accepts a signing key, and activates the new key of a
 // changed key file once it does.
 //
-// It is the home of the rule "may this key sign" of one process: no key signs that kube-apiserver
-// refuses. With a key ring, package keyring/consistency adds the other half: no key signs that a newer
-// ring of another replica does not have.
-//
 // kube-apiserver reads its --service-account-key-file only at startup, and refuses tokens of keys that
 // it has not read. So the key of a changed file becomes the next key, and the active key goes on
 // signing until kube-apiserver has accepted a token of the next key.
 //
-// This package decides whether the active key may sign: not while kube-apiserver refuses it (MaySign),
+// This package is the home of the rule "may this key sign": not while kube-apiserver refuses it (MaySign),
 // and no token that does not expire before the first answer (MayFill). A key that was accepted is proved
-// again every three minutes and after each reconnect, and a refusal takes the earlier proof back.
+// again every three minutes and after each reconnect, and a refusal takes the earlier proof back. With
+// a key ring, package keyring/consistency adds its half: no key that a newer ring does not have.
 //
 // The probe is a TokenReview of a short bound token for an existing account. Its audience is our own,
 // so the token opens nothing. A legacy token would prove nothing: without its Secret it is refused.

@@ -192,11 +192,17 @@ func TestChainValidate(t *testing.T) {
 		chain   Chain
 		refusal string
 	}{
-		"empty":          {reason: "nothing objects"},
-		"mutator":        {reason: "it has no say in validation", chain: Chain{{Name: "m", Plugin: mutates(refuse)}}},
-		"all agree":      {reason: "allowed", chain: Chain{{Name: "a", Plugin: validates(allow)}, {Name: "b", Plugin: validates(allow)}}},
-		"first in order": {reason: "the second refusal is not heard", chain: Chain{{Name: "a", Plugin: validates(allow)}, {Name: "b", Plugin: validates(warns("b", errBoom))}, {Name: "c", Plugin: validates(panics(1))}}, refusal: "boom"},
-		"no match":       {reason: "skipped", chain: Chain{{Name: "a", Plugin: validator{base{}, refuse}}}},
+		"empty":     {reason: "nothing objects"},
+		"mutator":   {reason: "it has no say in validation", chain: Chain{{Name: "m", Plugin: mutates(refuse)}}},
+		"all agree": {reason: "allowed", chain: Chain{{Name: "a", Plugin: validates(allow)}, {Name: "b", Plugin: validates(allow)}}},
+		"first in order": {
+			reason: "the second refusal is not heard",
+			chain: Chain{
+				{Name: "a", Plugin: validates(allow)}, {Name: "b", Plugin: validates(warns("b", errBoom))}, {Name: "c", Plugin: validates(panics(1))},
+			},
+			refusal: "boom",
+		},
+		"no match": {reason: "skipped", chain: Chain{{Name: "a", Plugin: validator{base{}, refuse}}}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -254,7 +260,10 @@ func TestChainMutatesSelectively(t *testing.T) {
 			}
 		}
 	}
-	got := map[string]any{"admitted": admitted, "validated": validated, "mutating": chain.MutatingRules(), "validating": chain.ValidatingRules(), "all": chain.Rules(), "names": chain.Names()}
+	got := map[string]any{
+		"admitted": admitted, "validated": validated, "mutating": chain.MutatingRules(), "validating": chain.ValidatingRules(),
+		"all": chain.Rules(), "names": chain.Names(),
+	}
 	want := map[string]any{
 		"admitted": []string{"pods"}, "validated": []string{"pods", "services"},
 		"mutating": []Rule{podRule(), podRule()}, "validating": []Rule{podRule(), services, podRule()},

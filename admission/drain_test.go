@@ -89,7 +89,9 @@ func TestServerDrainsNewConnections(t *testing.T) {
 		want    string
 		stopped time.Duration
 	}{
-		"slow caller":   {reason: "the call was on its way", speaks: 900 * time.Millisecond, want: "HTTP/1.1 200 OK", stopped: 900 * time.Millisecond},
+		"slow caller": {
+			reason: "the call was on its way", speaks: 900 * time.Millisecond, want: "HTTP/1.1 200 OK", stopped: 900 * time.Millisecond,
+		},
 		"silent caller": {reason: "who dials has a call to make, mostly", stopped: newTimeout},
 	}
 	for name, tc := range cases {
@@ -108,7 +110,8 @@ func TestServerDrainsNewConnections(t *testing.T) {
 				if tc.speaks > 0 {
 					time.Sleep(tc.speaks)
 					body := createReview("v1")
-					fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+					fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+						len(body), body)
 					got, _ = bufio.NewReader(conn).ReadString('\r')
 				}
 				if strings.TrimSpace(got) != tc.want {

@@ -25,15 +25,39 @@ func TestForbiddenNamesTheObject(t *testing.T) {
 		request Request
 		want    string
 	}{
-		"name of the request":  {reason: "it counts before the object's", request: Request{Resource: pods, Name: "web", Object: []byte(`{"metadata":{"name":"other"}}`)}, want: `pods "web" is forbidden: boom`},
-		"name of the object":   {reason: "the request has none", request: Request{Resource: pods, Object: []byte(`{"metadata":{"name":"web","generateName":"w-"}}`)}, want: `pods "web" is forbidden: boom`},
-		"generateName":         {reason: "there is no name yet", request: Request{Resource: pods, Object: []byte(`{"metadata":{"generateName":"web-"}}`)}, want: `pods "web-" is forbidden: boom`},
-		"no name at all":       {reason: "upstream's word", request: Request{Resource: pods, Object: []byte(`{"metadata":{}}`)}, want: `pods "Unknown" is forbidden: boom`},
-		"no object":            {reason: "upstream's word", request: Request{Resource: pods}, want: `pods "Unknown" is forbidden: boom`},
-		"object without meta":  {reason: "upstream's words", request: Request{Resource: pods, Object: []byte(`{"command":["sh"]}`)}, want: `pods "Unknown/errorGettingName" is forbidden: boom`},
-		"object that is none":  {reason: "no panic", request: Request{Resource: pods, Object: []byte(`[1`)}, want: `pods "Unknown/errorGettingName" is forbidden: boom`},
-		"resource of a group":  {reason: "the group is part of the text", request: Request{Resource: metav1.GroupVersionResource{Group: "apps", Resource: "deployments"}, Name: "web"}, want: `deployments.apps "web" is forbidden: boom`},
-		"subresource is quiet": {reason: "as upstream, the text names the resource", request: Request{Resource: pods, SubResource: "exec", Name: "web"}, want: `pods "web" is forbidden: boom`},
+		"name of the request": {
+			reason: "it counts before the object's", request: Request{Resource: pods, Name: "web", Object: []byte(`{"metadata":{"name":"other"}}`)},
+			want: `pods "web" is forbidden: boom`,
+		},
+		"name of the object": {
+			reason: "the request has none", request: Request{Resource: pods, Object: []byte(`{"metadata":{"name":"web","generateName":"w-"}}`)},
+			want: `pods "web" is forbidden: boom`,
+		},
+		"generateName": {
+			reason: "there is no name yet", request: Request{Resource: pods, Object: []byte(`{"metadata":{"generateName":"web-"}}`)},
+			want: `pods "web-" is forbidden: boom`,
+		},
+		"no name at all": {
+			reason: "upstream's word", request: Request{Resource: pods, Object: []byte(`{"metadata":{}}`)},
+			want: `pods "Unknown" is forbidden: boom`,
+		},
+		"no object": {reason: "upstream's word", request: Request{Resource: pods}, want: `pods "Unknown" is forbidden: boom`},
+		"object without meta": {
+			reason: "upstream's words", request: Request{Resource: pods, Object: []byte(`{"command":["sh"]}`)},
+			want: `pods "Unknown/errorGettingName" is forbidden: boom`,
+		},
+		"object that is none": {
+			reason: "no panic", request: Request{Resource: pods, Object: []byte(`[1`)}, want: `pods "Unknown/errorGettingName" is forbidden: boom`,
+		},
+		"resource of a group": {
+			reason:  "the group is part of the text",
+			request: Request{Resource: metav1.GroupVersionResource{Group: "apps", Resource: "deployments"}, Name: "web"},
+			want:    `deployments.apps "web" is forbidden: boom`,
+		},
+		"subresource is quiet": {
+			reason: "as upstream, the text names the resource", request: Request{Resource: pods, SubResource: "exec", Name: "web"},
+			want: `pods "web" is forbidden: boom`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -71,22 +95,33 @@ func TestStatusOf(t *testing.T) {
 		"not ready": {
 			reason: "upstream's plugins say no more than that",
 			err:    notReady(request, errNotReady),
-			want:   metav1.Status{Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: not yet ready to handle request`, Details: podDetails},
+			want: metav1.Status{
+				Status: "Failure", Code: 403, Reason: "Forbidden", Message: `pods "web" is forbidden: not yet ready to handle request`,
+				Details: podDetails,
+			},
 		},
 		"too many requests": {
 			reason: "retryAfterSeconds makes clients try again",
 			err:    TooManyRequests("busy"),
-			want:   metav1.Status{Status: "Failure", Code: 429, Reason: "TooManyRequests", Message: "busy", Details: &metav1.StatusDetails{RetryAfterSeconds: 1}},
+			want: metav1.Status{
+				Status: "Failure", Code: 429, Reason: "TooManyRequests", Message: "busy", Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
+			},
 		},
 		"internal": {
 			reason: "500, as for an error of no kind",
 			err:    errBoom,
-			want:   metav1.Status{Status: "Failure", Code: 500, Reason: "InternalError", Message: "Internal error occurred: boom", Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "boom"}}}},
+			want: metav1.Status{
+				Status: "Failure", Code: 500, Reason: "InternalError", Message: "Internal error occurred: boom",
+				Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: "boom"}}},
+			},
 		},
 		"deadline": {
 			reason: "time ran out; it may not the next time",
 			err:    fmt.Errorf("wait for account: %w", context.DeadlineExceeded),
-			want:   metav1.Status{Status: "Failure", Code: 504, Reason: "Timeout", Message: "Timeout: wait for account: context deadline exceeded", Details: &metav1.StatusDetails{RetryAfterSeconds: 1}},
+			want: metav1.Status{
+				Status: "Failure", Code: 504, Reason: "Timeout", Message: "Timeout: wait for account: context deadline exceeded",
+				Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
+			},
 		},
 		"a status that says success": {
 			reason: "a refusal must look like one",

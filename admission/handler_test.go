@@ -24,12 +24,27 @@ func TestReady(t *testing.T) {
 		want     error
 		after    time.Duration
 	}{
-		"nothing set":            {reason: "ready from the start", prepare: func(*Handler) {}},
-		"the request ends first": {reason: "never past its deadline", prepare: func(h *Handler) { h.SetReadyChannels(make(chan struct{})) }, deadline: 3 * time.Second, want: errNotReady, after: 3 * time.Second},
-		"the request is patient": {reason: "ten seconds are the most", prepare: func(h *Handler) { h.SetReadyChannels(make(chan struct{})) }, deadline: time.Minute, want: errNotReady, after: 10 * time.Second},
-		"channel closes":         {reason: "at that moment", prepare: func(h *Handler) { h.SetReadyChannels(closedAfter(1234 * time.Millisecond)) }, after: 1234 * time.Millisecond},
-		"all channels":           {reason: "the last one counts", prepare: func(h *Handler) { h.SetReadyChannels(closedAfter(2*time.Second), closedAfter(time.Second)) }, after: 2 * time.Second},
-		"channel stays open":     {reason: "the timeout ends", prepare: func(h *Handler) { h.SetReadyChannels(make(chan struct{})) }, want: errNotReady, after: 10 * time.Second},
+		"nothing set": {reason: "ready from the start", prepare: func(*Handler) {}},
+		"the request ends first": {
+			reason: "never past its deadline", prepare: func(h *Handler) { h.SetReadyChannels(make(chan struct{})) }, deadline: 3 * time.Second,
+			want: errNotReady, after: 3 * time.Second,
+		},
+		"the request is patient": {
+			reason: "ten seconds are the most", prepare: func(h *Handler) { h.SetReadyChannels(make(chan struct{})) }, deadline: time.Minute,
+			want: errNotReady, after: 10 * time.Second,
+		},
+		"channel closes": {
+			reason: "at that moment", prepare: func(h *Handler) { h.SetReadyChannels(closedAfter(1234 * time.Millisecond)) },
+			after: 1234 * time.Millisecond,
+		},
+		"all channels": {
+			reason: "the last one counts", prepare: func(h *Handler) { h.SetReadyChannels(closedAfter(2*time.Second), closedAfter(time.Second)) },
+			after: 2 * time.Second,
+		},
+		"channel stays open": {
+			reason: "the timeout ends", prepare: func(h *Handler) { h.SetReadyChannels(make(chan struct{})) }, want: errNotReady,
+			after: 10 * time.Second,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

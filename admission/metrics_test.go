@@ -49,9 +49,11 @@ func TestMetrics(t *testing.T) {
 	ask(t, webhook, post("/mutate", createReview("v1")))
 	ask(t, webhook, post("/validate", createReview("v1")))
 	ask(t, webhook, post("/validate", "garbage"))
-	ask(t, NewWebhook(WebhookConfig{Chain: Chain{{Name: "D", Plugin: mutates(panics(1)), Metrics: m}}, Metrics: m}), post("/mutate", createReview("v1")))
+	ask(t, NewWebhook(WebhookConfig{Chain: Chain{{Name: "D", Plugin: mutates(panics(1)), Metrics: m}}, Metrics: m}),
+		post("/mutate", createReview("v1")))
 	notYet := base{rules: []Rule{podRule()}, ready: func(context.Context) error { return errNotReady }}
-	early := NewWebhook(WebhookConfig{Chain: Chain{{Name: "E", Plugin: mutator{notYet, panics("must not be called")}, Metrics: m}}, Metrics: m})
+	early := NewWebhook(WebhookConfig{Chain: Chain{{Name: "E", Plugin: mutator{notYet, panics("must not be called")}, Metrics: m}},
+		Metrics: m})
 	ask(t, early, post("/mutate", createReview("v1")))
 	want := []string{
 		"sacm_admission_plugin_duration_seconds{mutate,A} 2",

@@ -43,7 +43,8 @@ func TestWebhookMaxInFlight(t *testing.T) {
 			t.Errorf("without a uid: got %d %q, want 429", status, said(answer))
 		}
 
-		for _, want := range []string{"sacm_webhook_requests_in_flight{deciding} 2", "sacm_webhook_requests_total{overload,mutate} 2", "sacm_webhook_requests_total{overload,validate} 1"} {
+		for _, want := range []string{"sacm_webhook_requests_in_flight{deciding} 2", "sacm_webhook_requests_total{overload,mutate} 2",
+			"sacm_webhook_requests_total{overload,validate} 1"} {
 			if got := gathered(t, registry); !slices.Contains(got, want) {
 				t.Errorf("the metrics are %q, want %q among them", got, want)
 			}

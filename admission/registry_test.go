@@ -53,18 +53,46 @@ func TestBuild(t *testing.T) {
 		want    map[string]string
 		refusal string
 	}{
-		"nothing configured":  {reason: "nil for all", names: []string{"A", "B"}, want: map[string]string{"A": "none", "B": "none"}},
-		"in place":            {reason: "as JSON", names: []string{"A", "B"}, plugins: "- name: A\n  configuration: {x: 1}\n", want: map[string]string{"A": `{"x":1}`, "B": "none"}},
-		"in a file":           {reason: "relative to the configuration file", names: []string{"A"}, plugins: "- {name: A, path: a.yaml}\n", want: map[string]string{"A": "from: file"}},
-		"in a file, absolute": {reason: "taken as it is", names: []string{"A"}, plugins: "- {name: A, path: " + absolute + "}\n", want: map[string]string{"A": "from: file"}},
-		"both":                {reason: "in place wins, as upstream", names: []string{"A"}, plugins: "- {name: A, path: a.yaml, configuration: {x: 1}}\n", want: map[string]string{"A": `{"x":1}`}},
-		"null in place":       {reason: "it is not there", names: []string{"A"}, plugins: "- {name: A, path: a.yaml, configuration: null}\n", want: map[string]string{"A": "from: file"}},
-		"name alone":          {reason: "no configuration", names: []string{"A"}, plugins: "- name: A\n", want: map[string]string{"A": "none"}},
-		"plugins of others":   {reason: "the apiserver's own file can be given", names: []string{"A"}, plugins: "- {name: PodSecurity, path: nosuch.yaml}\n", want: map[string]string{"A": "none"}},
-		"no such file":        {reason: "the error names plugin and both files", names: []string{"A"}, plugins: "- {name: A, path: nosuch.yaml}\n", refusal: `admission plugin "A": read its configuration, named in DIR/config.yaml: open DIR/nosuch.yaml: no such file or directory`},
-		"bad in place":        {reason: "the error names plugin and file", names: []string{"A"}, plugins: "- {name: A, configuration: {bad: 1}}\n", refusal: `admission plugin "A", configured in DIR/config.yaml: boom`},
-		"bad file":            {reason: "the error names plugin and file", names: []string{"A"}, plugins: "- {name: A, path: bad.yaml}\n", refusal: `admission plugin "A", configured in DIR/bad.yaml: boom`},
-		"unknown plugin":      {reason: "enabling it is an error", names: []string{"A", "C"}, refusal: `admission plugin "C" is not one of A, B; every other plugin of kube-apiserver stays in kube-apiserver, in its own flags`},
+		"nothing configured": {reason: "nil for all", names: []string{"A", "B"}, want: map[string]string{"A": "none", "B": "none"}},
+		"in place": {
+			reason: "as JSON", names: []string{"A", "B"}, plugins: "- name: A\n  configuration: {x: 1}\n",
+			want: map[string]string{"A": `{"x":1}`, "B": "none"},
+		},
+		"in a file": {
+			reason: "relative to the configuration file", names: []string{"A"}, plugins: "- {name: A, path: a.yaml}\n",
+			want: map[string]string{"A": "from: file"},
+		},
+		"in a file, absolute": {
+			reason: "taken as it is", names: []string{"A"}, plugins: "- {name: A, path: " + absolute + "}\n",
+			want: map[string]string{"A": "from: file"},
+		},
+		"both": {
+			reason: "in place wins, as upstream", names: []string{"A"}, plugins: "- {name: A, path: a.yaml, configuration: {x: 1}}\n",
+			want: map[string]string{"A": `{"x":1}`},
+		},
+		"null in place": {
+			reason: "it is not there", names: []string{"A"}, plugins: "- {name: A, path: a.yaml, configuration: null}\n",
+			want: map[string]string{"A": "from: file"},
+		},
+		"name alone": {reason: "no configuration", names: []string{"A"}, plugins: "- name: A\n", want: map[string]string{"A": "none"}},
+		"plugins of others": {
+			reason: "the apiserver's own file can be given", names: []string{"A"}, plugins: "- {name: PodSecurity, path: nosuch.yaml}\n",
+			want: map[string]string{"A": "none"},
+		},
+		"no such file": {
+			reason: "the error names plugin and both files", names: []string{"A"}, plugins: "- {name: A, path: nosuch.yaml}\n",
+			refusal: `admission plugin "A": read its configuration, named in DIR/config.yaml: open DIR/nosuch.yaml: no such file or directory`,
+		},
+		"bad in place": {
+			reason: "the error names plugin and file", names: []string{"A"}, plugins: "- {name: A, configuration: {bad: 1}}\n",
+			refusal: `admission plugin "A", configured in DIR/config.yaml: boom`,
+		},
+		"bad file": {
+			reason: "the error names plugin and file", names: []string{"A"}, plugins: "- {name: A, path: bad.yaml}\n",
+			refusal: `admission plugin "A", configured in DIR/bad.yaml: boom`,
+		},
+		"unknown plugin": {reason: "enabling it is an error", names: []string{"A", "C"},
+			refusal: `admission plugin "C" is not one of A, B; every other plugin of kube-apiserver stays in kube-apiserver, in its own flags`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -100,16 +128,33 @@ func TestReadConfiguration(t *testing.T) {
 	cases := map[string]struct {
 		reason, content, refusal string
 	}{
-		"v1":              {reason: "today's version", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"},
-		"v1alpha1":        {reason: "the older one", content: "apiVersion: apiserver.config.k8s.io/v1alpha1\nkind: AdmissionConfiguration\nplugins: []\n"},
-		"JSON":            {reason: "JSON is YAML", content: `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AdmissionConfiguration","plugins":[{"name":"A"}]}`},
-		"other version":   {reason: "both are named", content: "apiVersion: apiserver.config.k8s.io/v2\nkind: AdmissionConfiguration\n", refusal: `found apiVersion "apiserver.config.k8s.io/v2", kind "AdmissionConfiguration"; expected apiVersion "apiserver.config.k8s.io/v1", kind "AdmissionConfiguration"`},
-		"other kind":      {reason: "a file for another flag", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n", refusal: `kind "TracingConfiguration"; expected`},
-		"empty":           {reason: "an empty file is a mistake", content: "", refusal: `found apiVersion "", kind ""`},
-		"unknown field":   {reason: "strict", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugin: []\n", refusal: `unknown field "plugin"`},
-		"no name":         {reason: "the place is named", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- path: x\n", refusal: "plugins[0] has no name"},
-		"same name twice": {reason: "which one counts is unclear", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: A\n- name: A\n", refusal: `plugin "A" is configured twice`},
-		"not YAML":        {reason: "the file is named", content: "\t{", refusal: "yaml: "},
+		"v1": {reason: "today's version", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n"},
+		"v1alpha1": {
+			reason: "the older one", content: "apiVersion: apiserver.config.k8s.io/v1alpha1\nkind: AdmissionConfiguration\nplugins: []\n",
+		},
+		"JSON": {
+			reason: "JSON is YAML", content: `{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AdmissionConfiguration","plugins":[{"name":"A"}]}`,
+		},
+		"other version": {reason: "both are named", content: "apiVersion: apiserver.config.k8s.io/v2\nkind: AdmissionConfiguration\n",
+			refusal: `found apiVersion "apiserver.config.k8s.io/v2", kind "AdmissionConfiguration"; expected apiVersion ` +
+				`"apiserver.config.k8s.io/v1", kind "AdmissionConfiguration"`},
+		"other kind": {reason: "a file for another flag", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n",
+			refusal: `kind "TracingConfiguration"; expected`},
+		"empty": {reason: "an empty file is a mistake", content: "", refusal: `found apiVersion "", kind ""`},
+		"unknown field": {
+			reason: "strict", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugin: []\n",
+			refusal: `unknown field "plugin"`,
+		},
+		"no name": {
+			reason: "the place is named", content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- path: x\n",
+			refusal: "plugins[0] has no name",
+		},
+		"same name twice": {
+			reason:  "which one counts is unclear",
+			content: "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: A\n- name: A\n",
+			refusal: `plugin "A" is configured twice`,
+		},
+		"not YAML": {reason: "the file is named", content: "\t{", refusal: "yaml: "},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

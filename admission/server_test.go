@@ -160,7 +160,10 @@ func TestServerProtocols(t *testing.T) {
 	}{
 		"default": {reason: "HTTP/1.1, although the client can do HTTP/2", want: "200 HTTP/1.1 ok"},
 		"TLS 1.2": {reason: "the oldest", client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, want: "200 HTTP/1.1 ok"},
-		"TLS 1.1": {reason: "too old", client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 }, want: `Get "https://localhost/readyz": remote error: tls: protocol version not supported`},
+		"TLS 1.1": {
+			reason: "too old", client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 },
+			want: `Get "https://localhost/readyz": remote error: tls: protocol version not supported`,
+		},
 		"TLS 1.1 allowed": {
 			reason: "a lower minimum is raised",
 			server: func(c *ServerConfig) { c.TLS.MinVersion = tls.VersionTLS10 },
@@ -216,15 +219,27 @@ func TestServerClientCertificates(t *testing.T) {
 		version       uint16   // TLS 1.2 to see the alert: in TLS 1.3 the client may write its request before it reads the alert
 		ready, review string
 	}{
-		"none":    {reason: "a kubelet asks for readiness, and may not ask for admission", ready: "200 HTTP/1.1 ok", review: "401 v1 uid= 401 Unauthorized: a client certificate is required"},
-		"theirs":  {reason: "the apiserver", certificate: &caller, ready: "200 HTTP/1.1 ok", review: "200 v1 uid=u-1 " + patched},
-		"allowed": {reason: "the apiserver, by name", certificate: &caller, names: []string{"other", "test"}, ready: "200 HTTP/1.1 ok", review: "200 v1 uid=u-1 " + patched},
+		"none": {
+			reason: "a kubelet asks for readiness, and may not ask for admission", ready: "200 HTTP/1.1 ok",
+			review: "401 v1 uid= 401 Unauthorized: a client certificate is required",
+		},
+		"theirs": {reason: "the apiserver", certificate: &caller, ready: "200 HTTP/1.1 ok", review: "200 v1 uid=u-1 " + patched},
+		"allowed": {
+			reason: "the apiserver, by name", certificate: &caller, names: []string{"other", "test"}, ready: "200 HTTP/1.1 ok",
+			review: "200 v1 uid=u-1 " + patched,
+		},
 		"kubelet": {
-			reason: "the cluster's CA has certified kubelets and users too", certificate: &caller, names: []string{"other", "tes", ""}, ready: "200 HTTP/1.1 ok",
+			reason: "the cluster's CA has certified kubelets and users too", certificate: &caller, names: []string{"other", "tes",
+				""}, ready: "200 HTTP/1.1 ok",
 			review: "401 v1 uid= 401 Unauthorized: the common name of the client certificate is not one of --webhook-client-allowed-names",
 		},
-		"none, by name": {reason: "no certificate has no name", names: []string{""}, ready: "200 HTTP/1.1 ok", review: "401 v1 uid= 401 Unauthorized: a client certificate is required"},
-		"stranger":      {reason: "of another CA", certificate: &stranger, version: tls.VersionTLS12, ready: "remote error: tls: ", review: "remote error: tls: "},
+		"none, by name": {
+			reason: "no certificate has no name", names: []string{""}, ready: "200 HTTP/1.1 ok",
+			review: "401 v1 uid= 401 Unauthorized: a client certificate is required",
+		},
+		"stranger": {
+			reason: "of another CA", certificate: &stranger, version: tls.VersionTLS12, ready: "remote error: tls: ", review: "remote error: tls: ",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

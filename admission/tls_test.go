@@ -28,8 +28,9 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 		call   func(*testing.T, *site)
 		want   string // the label, empty for none
 	}{
-		"fine":             {reason: "not a failure", call: func(_ *testing.T, s *site) { s.get("/readyz") }},
-		"another caBundle": {reason: "the apiserver after somebody has edited it", call: func(_ *testing.T, s *site) { s.tls.RootCAs = x509.NewCertPool(); s.get("/readyz") }, want: handshakeRefused},
+		"fine": {reason: "not a failure", call: func(_ *testing.T, s *site) { s.get("/readyz") }},
+		"another caBundle": {reason: "the apiserver after somebody has edited it",
+			call: func(_ *testing.T, s *site) { s.tls.RootCAs = x509.NewCertPool(); s.get("/readyz") }, want: handshakeRefused},
 		"another caBundle, TLS 1.2": {
 			reason: "the alert comes at another time",
 			call: func(_ *testing.T, s *site) {
@@ -38,7 +39,8 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 			},
 			want: handshakeRefused,
 		},
-		"another name": {reason: "is an alert about the certificate too", call: func(_ *testing.T, s *site) { s.tls.ServerName = "elsewhere"; s.get("/readyz") }, want: handshakeRefused},
+		"another name": {reason: "is an alert about the certificate too",
+			call: func(_ *testing.T, s *site) { s.tls.ServerName = "elsewhere"; s.get("/readyz") }, want: handshakeRefused},
 		"stranger": {
 			reason: "a certificate that nobody here has issued",
 			server: func(c *ServerConfig) { c.TLS.ClientCAs = callers },
@@ -48,7 +50,8 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 			},
 			want: handshakeStranger,
 		},
-		"old version": {reason: "nothing in common", call: func(_ *testing.T, s *site) { s.tls.MaxVersion = tls.VersionTLS11; s.get("/readyz") }, want: handshakeOther},
+		"old version": {reason: "nothing in common", call: func(_ *testing.T, s *site) { s.tls.MaxVersion = tls.VersionTLS11; s.get("/readyz") },
+			want: handshakeOther},
 		"no certificate": {
 			reason: "ours is not there yet",
 			server: func(c *ServerConfig) {
@@ -57,9 +60,15 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 			call: func(_ *testing.T, s *site) { s.get("/readyz") },
 			want: handshakeOther,
 		},
-		"plain HTTP": {reason: "somebody forgot the s", call: func(t *testing.T, s *site) { s.sends(t, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n") }, want: handshakeNotTLS},
-		"port check": {reason: "a load balancer looks if it is open", call: func(t *testing.T, s *site) { s.sends(t, "") }, want: handshakeClosed},
-		"silence":    {reason: "somebody holds a connection", call: func(t *testing.T, s *site) { s.dialSilent(t); time.Sleep(time.Minute) }, want: handshakeTimeout},
+		"plain HTTP": {
+			reason: "somebody forgot the s", call: func(t *testing.T, s *site) { s.sends(t, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n") },
+			want: handshakeNotTLS,
+		},
+		"port check": {
+			reason: "a load balancer looks if it is open", call: func(t *testing.T, s *site) { s.sends(t, "") }, want: handshakeClosed,
+		},
+		"silence": {reason: "somebody holds a connection", call: func(t *testing.T, s *site) { s.dialSilent(t); time.Sleep(time.Minute) },
+			want: handshakeTimeout},
 	}
 	for title, tc := range cases {
 		t.Run(title, func(t *testing.T) {

@@ -102,37 +102,118 @@ func TestWebhookReadsReviews(t *testing.T) {
 		status int
 		want   string // a prefix
 	}{
-		"v1":                     {reason: "answered in v1", body: createReview("v1"), status: 200, want: "v1 uid=u-1 " + patched},
-		"v1beta1":                {reason: "answered in v1beta1", body: createReview("v1beta1"), status: 200, want: "v1beta1 uid=u-1 " + patched},
-		"other version":          {reason: "answered in v1 with the supported versions", body: createReview("v2"), status: 200, want: `v1 uid=u-1 400 BadRequest: found apiVersion "admission.k8s.io/v2", kind "AdmissionReview"; expected kind AdmissionReview of apiVersion ["admission.k8s.io/v1" "admission.k8s.io/v1beta1"]`},
-		"other kind":             {reason: "a review of another kind", body: strings.Replace(createReview("v1"), "AdmissionReview", "ConversionReview", 1), status: 200, want: `v1 uid=u-1 400 BadRequest: found apiVersion "admission.k8s.io/v1", kind "ConversionReview"`},
-		"object of another kind": {reason: "the apiserver says what it is; plugins go by the resource", body: reviewOf("v1", `,"operation":"CREATE","object":{"kind":"Service","metadata":{}}`), status: 200, want: "v1 uid=u-1 " + patched},
-		"null object":            {reason: "nothing to decide on", body: reviewOf("v1", `,"operation":"CREATE","object":null`), status: 200, want: "v1 uid=u-1 yes "},
-		"old object only":        {reason: "a deletion", body: reviewOf("v1", `,"operation":"DELETE","name":"web","object":null,"oldObject":{"metadata":{}}`), status: 200, want: "v1 uid=u-1 yes "},
-		"connect":                {reason: "its object is its options", body: reviewOf("v1", `,"operation":"CONNECT","subResource":"exec","object":{"kind":"PodExecOptions"}`), status: 200, want: "v1 uid=u-1 " + patched},
-		"unknown operation":      {reason: "rules of any operation match it", body: reviewOf("v1", `,"operation":"EVICT","object":{}`), status: 200, want: "v1 uid=u-1 " + patched},
-		"subresource":            {reason: "passed on", body: reviewOf("v1", `,"operation":"UPDATE","subResource":"status","object":{}`), status: 200, want: "v1 uid=u-1 " + patched},
-		"unknown fields":         {reason: "they do not matter", body: reviewOf("v1", `,"operation":"CREATE","object":{},"requestResource":{"group":1},"new":[[]]`), status: 200, want: "v1 uid=u-1 " + patched},
-		"case of keys":           {reason: "case matters, so this object is none", body: reviewOf("v1", `,"operation":"CREATE","OBJECT":{}`), status: 200, want: "v1 uid=u-1 yes "},
-		"duplicate keys":         {reason: "the last one counts", body: reviewOf("v1", `,"operation":"CREATE","object":null,"object":{},"uid":"u-2"`), status: 200, want: "v1 uid=u-2 " + patched},
-		"3 MiB pod":              {reason: "the greatest object that the apiserver takes", body: reviewOf("v1", `,"operation":"CREATE","object":`+big), status: 200, want: "v1 uid=u-1 " + patched},
-		"two 3 MiB pods":         {reason: "an update has two", body: reviewOf("v1", `,"operation":"UPDATE","object":`+big+`,"oldObject":`+big), status: 200, want: "v1 uid=u-1 " + patched},
-		"too large":              {reason: "refused, with the uid", body: reviewOf("v1", `,"operation":"UPDATE","object":`+big+`,"oldObject":`+big+`,"options":`+big), status: 200, want: "v1 uid=u-1 413 RequestEntityTooLarge: the AdmissionReview is larger than 8 MiB"},
-		"too large, no uid":      {reason: "refused", body: strings.Repeat(" ", 8<<20+1), status: 413, want: "v1 uid= 413 RequestEntityTooLarge: "},
-		"no uid":                 {reason: "the apiserver would not take an answer", body: strings.Replace(createReview("v1"), `"uid":"u-1",`, "", 1), status: 400, want: "v1 uid= 400 BadRequest: the request of the AdmissionReview has no uid"},
-		"empty uid":              {reason: "the same", body: strings.Replace(createReview("v1beta1"), `"u-1"`, `""`, 1), status: 400, want: "v1beta1 uid= 400 BadRequest: the request of the AdmissionReview has no uid"},
-		"no request":             {reason: "said so", body: `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, status: 400, want: "v1 uid= 400 BadRequest: the AdmissionReview has no request"},
-		"empty body":             {reason: "no JSON", body: "", status: 400, want: "v1 uid= 400 BadRequest: the body is not an AdmissionReview in JSON: "},
-		"garbage":                {reason: "no JSON", body: "\x00\xff<xml>", status: 400, want: "v1 uid= 400 BadRequest: the body is not an AdmissionReview in JSON: "},
-		"null":                   {reason: "JSON, and no review", body: "null", status: 400, want: `v1 uid= 400 BadRequest: found apiVersion "", kind ""`},
-		"truncated":              {reason: "the uid came before the break", body: createReview("v1beta1")[:150], status: 200, want: "v1beta1 uid=u-1 400 BadRequest: the body is not an AdmissionReview in JSON: "},
-		"trailing data":          {reason: "one review, no more", body: createReview("v1") + "{}", status: 200, want: "v1 uid=u-1 400 BadRequest: the body is not an AdmissionReview in JSON: "},
-		"NaN":                    {reason: "no JSON number", body: reviewOf("v1", `,"operation":"CREATE","object":{"x":NaN}`), status: 200, want: "v1 uid=u-1 400 BadRequest: the body is not an AdmissionReview in JSON: invalid character 'N'"},
-		"deep nesting":           {reason: "no stack is used up", body: reviewOf("v1", `,"operation":"CREATE","object":`+deep), status: 200, want: "v1 uid=u-1 400 BadRequest: the body is not an AdmissionReview in JSON: "},
-		"deep before the uid":    {reason: "the search for the uid ends too", body: `{"x":` + deep, status: 400, want: "v1 uid= 400 BadRequest: "},
-		"wrong types":            {reason: "the uid is still known", body: reviewOf("v1", `,"operation":7,"object":{}`), status: 200, want: "v1 uid=u-1 400 BadRequest: the body is not an AdmissionReview in JSON: "},
-		"uid of a wrong type":    {reason: "it is not known", body: strings.Replace(createReview("v1"), `"u-1"`, "1", 1), status: 400, want: "v1 uid= 400 BadRequest: "},
-		"uid of an outer field":  {reason: "only that of the request counts", body: `{"uid":"wrong","a":{"request":{"uid":"wrong"}},"request":{"x":{"uid":"wrong"},"uid":"u-1"`, status: 200, want: "v1 uid=u-1 400 BadRequest: "},
+		"v1":      {reason: "answered in v1", body: createReview("v1"), status: 200, want: "v1 uid=u-1 " + patched},
+		"v1beta1": {reason: "answered in v1beta1", body: createReview("v1beta1"), status: 200, want: "v1beta1 uid=u-1 " + patched},
+		"other version": {reason: "answered in v1 with the supported versions", body: createReview("v2"), status: 200,
+			want: `v1 uid=u-1 400 BadRequest: found apiVersion "admission.k8s.io/v2", kind "AdmissionReview"; expected kind AdmissionReview of ` +
+				`apiVersion ["admission.k8s.io/v1" "admission.k8s.io/v1beta1"]`},
+		"other kind": {
+			reason: "a review of another kind", body: strings.Replace(createReview("v1"), "AdmissionReview", "ConversionReview", 1), status: 200,
+			want: `v1 uid=u-1 400 BadRequest: found apiVersion "admission.k8s.io/v1", kind "ConversionReview"`,
+		},
+		"object of another kind": {
+			reason: "the apiserver says what it is; plugins go by the resource",
+			body:   reviewOf("v1", `,"operation":"CREATE","object":{"kind":"Service","metadata":{}}`), status: 200, want: "v1 uid=u-1 " + patched,
+		},
+		"null object": {
+			reason: "nothing to decide on", body: reviewOf("v1", `,"operation":"CREATE","object":null`), status: 200, want: "v1 uid=u-1 yes ",
+		},
+		"old object only": {
+			reason: "a deletion", body: reviewOf("v1", `,"operation":"DELETE","name":"web","object":null,"oldObject":{"metadata":{}}`), status: 200,
+			want: "v1 uid=u-1 yes ",
+		},
+		"connect": {
+			reason: "its object is its options",
+			body:   reviewOf("v1", `,"operation":"CONNECT","subResource":"exec","object":{"kind":"PodExecOptions"}`), status: 200,
+			want: "v1 uid=u-1 " + patched,
+		},
+		"unknown operation": {
+			reason: "rules of any operation match it", body: reviewOf("v1", `,"operation":"EVICT","object":{}`), status: 200,
+			want: "v1 uid=u-1 " + patched,
+		},
+		"subresource": {
+			reason: "passed on", body: reviewOf("v1", `,"operation":"UPDATE","subResource":"status","object":{}`), status: 200,
+			want: "v1 uid=u-1 " + patched,
+		},
+		"unknown fields": {
+			reason: "they do not matter", body: reviewOf("v1", `,"operation":"CREATE","object":{},"requestResource":{"group":1},"new":[[]]`),
+			status: 200, want: "v1 uid=u-1 " + patched,
+		},
+		"case of keys": {
+			reason: "case matters, so this object is none", body: reviewOf("v1", `,"operation":"CREATE","OBJECT":{}`), status: 200,
+			want: "v1 uid=u-1 yes ",
+		},
+		"duplicate keys": {
+			reason: "the last one counts", body: reviewOf("v1", `,"operation":"CREATE","object":null,"object":{},"uid":"u-2"`), status: 200,
+			want: "v1 uid=u-2 " + patched,
+		},
+		"3 MiB pod": {
+			reason: "the greatest object that the apiserver takes", body: reviewOf("v1", `,"operation":"CREATE","object":`+big), status: 200,
+			want: "v1 uid=u-1 " + patched,
+		},
+		"two 3 MiB pods": {
+			reason: "an update has two", body: reviewOf("v1", `,"operation":"UPDATE","object":`+big+`,"oldObject":`+big), status: 200,
+			want: "v1 uid=u-1 " + patched,
+		},
+		"too large": {
+			reason: "refused, with the uid", body: reviewOf("v1", `,"operation":"UPDATE","object":`+big+`,"oldObject":`+big+`,"options":`+big),
+			status: 200, want: "v1 uid=u-1 413 RequestEntityTooLarge: the AdmissionReview is larger than 8 MiB",
+		},
+		"too large, no uid": {
+			reason: "refused", body: strings.Repeat(" ", 8<<20+1), status: 413, want: "v1 uid= 413 RequestEntityTooLarge: ",
+		},
+		"no uid": {
+			reason: "the apiserver would not take an answer", body: strings.Replace(createReview("v1"), `"uid":"u-1",`, "", 1), status: 400,
+			want: "v1 uid= 400 BadRequest: the request of the AdmissionReview has no uid",
+		},
+		"empty uid": {
+			reason: "the same", body: strings.Replace(createReview("v1beta1"), `"u-1"`, `""`, 1), status: 400,
+			want: "v1beta1 uid= 400 BadRequest: the request of the AdmissionReview has no uid",
+		},
+		"no request": {
+			reason: "said so", body: `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, status: 400,
+			want: "v1 uid= 400 BadRequest: the AdmissionReview has no request",
+		},
+		"empty body": {
+			reason: "no JSON", body: "", status: 400, want: "v1 uid= 400 BadRequest: the body is not an AdmissionReview in JSON: ",
+		},
+		"garbage": {
+			reason: "no JSON", body: "\x00\xff<xml>", status: 400, want: "v1 uid= 400 BadRequest: the body is not an AdmissionReview in JSON: ",
+		},
+		"null": {
+			reason: "JSON, and no review", body: "null", status: 400, want: `v1 uid= 400 BadRequest: found apiVersion "", kind ""`,
+		},
+		"truncated": {
+			reason: "the uid came before the break", body: createReview("v1beta1")[:150], status: 200,
+			want: "v1beta1 uid=u-1 400 BadRequest: the body is not an AdmissionReview in JSON: ",
+		},
+		"trailing data": {
+			reason: "one review, no more", body: createReview("v1") + "{}", status: 200,
+			want: "v1 uid=u-1 400 BadRequest: the body is not an AdmissionReview in JSON: ",
+		},
+		"NaN": {
+			reason: "no JSON number", body: reviewOf("v1", `,"operation":"CREATE","object":{"x":NaN}`), status: 200,
+			want: "v1 uid=u-1 400 BadRequest: the body is not an AdmissionReview in JSON: invalid character 'N'",
+		},
+		"deep nesting": {
+			reason: "no stack is used up", body: reviewOf("v1", `,"operation":"CREATE","object":`+deep), status: 200,
+			want: "v1 uid=u-1 400 BadRequest: the body is not an AdmissionReview in JSON: ",
+		},
+		"deep before the uid": {
+			reason: "the search for the uid ends too", body: `{"x":` + deep, status: 400, want: "v1 uid= 400 BadRequest: ",
+		},
+		"wrong types": {
+			reason: "the uid is still known", body: reviewOf("v1", `,"operation":7,"object":{}`), status: 200,
+			want: "v1 uid=u-1 400 BadRequest: the body is not an AdmissionReview in JSON: ",
+		},
+		"uid of a wrong type": {
+			reason: "it is not known", body: strings.Replace(createReview("v1"), `"u-1"`, "1", 1), status: 400, want: "v1 uid= 400 BadRequest: ",
+		},
+		"uid of an outer field": {
+			reason: "only that of the request counts",
+			body:   `{"uid":"wrong","a":{"request":{"uid":"wrong"}},"request":{"x":{"uid":"wrong"},"uid":"u-1"`, status: 200,
+			want: "v1 uid=u-1 400 BadRequest: ",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -158,14 +239,33 @@ func TestWebhookChecksTheCall(t *testing.T) {
 		status int
 		want   string
 	}{
-		"charset":          {reason: "parameters do not matter", change: func(r *http.Request) { r.Header.Set("Content-Type", "application/json; charset=utf-8") }, status: 200, want: "v1 uid=u-1 " + patched},
-		"identity":         {reason: "not compressed", change: func(r *http.Request) { r.Header.Set("Content-Encoding", "identity") }, status: 200, want: "v1 uid=u-1 " + patched},
-		"chunked":          {reason: "the length need not be known", change: func(r *http.Request) { r.ContentLength = -1 }, status: 200, want: "v1 uid=u-1 " + patched},
-		"GET":              {reason: "405", change: func(r *http.Request) { r.Method = http.MethodGet }, status: 405, want: "v1 uid= 405 MethodNotAllowed: found method GET; expected POST"},
-		"YAML":             {reason: "415", change: func(r *http.Request) { r.Header.Set("Content-Type", "application/yaml") }, status: 415, want: `v1 uid= 415 UnsupportedMediaType: found Content-Type "application/yaml"; expected application/json`},
-		"no content type":  {reason: "415", change: func(r *http.Request) { r.Header.Del("Content-Type") }, status: 415, want: `v1 uid= 415 UnsupportedMediaType: found Content-Type ""; expected application/json`},
-		"bad content type": {reason: "415", change: func(r *http.Request) { r.Header.Set("Content-Type", "application/json; =") }, status: 415, want: "v1 uid= 415 UnsupportedMediaType: "},
-		"gzip":             {reason: "the apiserver does not compress; a bomb could", change: func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, status: 415, want: `v1 uid= 415 UnsupportedMediaType: found Content-Encoding "gzip"; the body must not be compressed`},
+		"charset": {
+			reason: "parameters do not matter", change: func(r *http.Request) { r.Header.Set("Content-Type", "application/json; charset=utf-8") },
+			status: 200, want: "v1 uid=u-1 " + patched,
+		},
+		"identity": {
+			reason: "not compressed", change: func(r *http.Request) { r.Header.Set("Content-Encoding", "identity") }, status: 200,
+			want: "v1 uid=u-1 " + patched,
+		},
+		"chunked": {
+			reason: "the length need not be known", change: func(r *http.Request) { r.ContentLength = -1 }, status: 200,
+			want: "v1 uid=u-1 " + patched,
+		},
+		"GET": {
+			reason: "405", change: func(r *http.Request) { r.Method = http.MethodGet }, status: 405,
+			want: "v1 uid= 405 MethodNotAllowed: found method GET; expected POST",
+		},
+		"YAML": {reason: "415", change: func(r *http.Request) { r.Header.Set("Content-Type", "application/yaml") }, status: 415,
+			want: `v1 uid= 415 UnsupportedMediaType: found Content-Type "application/yaml"; expected application/json`},
+		"no content type": {reason: "415", change: func(r *http.Request) { r.Header.Del("Content-Type") }, status: 415,
+			want: `v1 uid= 415 UnsupportedMediaType: found Content-Type ""; expected application/json`},
+		"bad content type": {
+			reason: "415", change: func(r *http.Request) { r.Header.Set("Content-Type", "application/json; =") }, status: 415,
+			want: "v1 uid= 415 UnsupportedMediaType: ",
+		},
+		"gzip": {reason: "the apiserver does not compress; a bomb could",
+			change: func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, status: 415,
+			want: `v1 uid= 415 UnsupportedMediaType: found Content-Encoding "gzip"; the body must not be compressed`},
 		"broken body": {reason: "the caller went away", change: func(r *http.Request) {
 			r.Body = io.NopCloser(io.MultiReader(strings.NewReader(createReview("v1")[:140]), brokenReader{}))
 		}, status: 200, want: "v1 uid=u-1 400 BadRequest: read the AdmissionReview: boom"},
@@ -211,15 +311,17 @@ func TestWebhookPaths(t *testing.T) {
 func TestWebhookHandsOverTheRequest(t *testing.T) {
 	t.Parallel()
 	var got *Request
-	plugin := mutator{base{rules: []Rule{{Resource: "pods", SubResource: Any, Operations: []Operation{Any}}}}, func(_ context.Context, r *Request, _ *Response) error {
-		got = r
-		return nil
-	}}
+	plugin := mutator{base{rules: []Rule{{Resource: "pods", SubResource: Any, Operations: []Operation{Any}}}},
+		func(_ context.Context, r *Request, _ *Response) error {
+			got = r
+			return nil
+		}}
 	ask(t, NewWebhook(WebhookConfig{Chain: Chain{{Name: "a", Plugin: plugin}}}), post("/mutate", reviewOf("v1",
 		`,"subResource":"ephemeralcontainers","name":"web","namespace":"ns","operation":"UPDATE","dryRun":true,`+
 			`"userInfo":{"username":"jane","groups":["dev"],"extra":{"k":["v"]}},"object":{"a" : 1},"oldObject":{"b":2},"options":{"c":3}`)))
 	want := createPod("")
-	*want = Request{UID: "u-1", Resource: pods, SubResource: "ephemeralcontainers", Name: "web", Namespace: "ns", Operation: Update, DryRun: true,
+	*want = Request{UID: "u-1", Resource: pods, SubResource: "ephemeralcontainers", Name: "web", Namespace: "ns", Operation: Update,
+		DryRun: true,
 		Object: []byte(`{"a" : 1}`), OldObject: []byte(`{"b":2}`), Options: []byte(`{"c":3}`)}
 	want.Kind.Version, want.Kind.Kind = "v1", "Pod"
 	want.User.Username, want.User.Groups = "jane", []string{"dev"}
@@ -234,12 +336,29 @@ func TestWebhookRefusals(t *testing.T) {
 		chain  Chain
 		want   string
 	}{
-		"forbidden":      {reason: "upstream's text", chain: Chain{{Name: "a", Plugin: mutates(refuse)}}, want: `v1 uid=u-1 403 Forbidden: pods "web" is forbidden: boom`},
-		"panic":          {reason: "of a plugin", chain: Chain{{Name: "a", Plugin: mutates(panics(errBoom))}}, want: "v1 uid=u-1 500 InternalError: Internal error occurred: plugin a panicked"},
-		"runtime panic":  {reason: "of a plugin", chain: Chain{{Name: "a", Plugin: mutates(outOfRange)}}, want: "v1 uid=u-1 500 InternalError: Internal error occurred: plugin a panicked"},
-		"abort":          {reason: "net/http's own way to hang up gives an answer too", chain: Chain{{Name: "a", Plugin: mutates(panics(http.ErrAbortHandler))}}, want: "v1 uid=u-1 500 InternalError: "},
-		"panic in rules": {reason: "of the framework, as it were", chain: Chain{{Name: "a", Plugin: panickingRules{}}}, want: "v1 uid=u-1 500 InternalError: Internal error occurred: the admission webhook panicked"},
-		"bad patch":      {reason: "it cannot be encoded", chain: Chain{{Name: "a", Plugin: mutates(adds("/a", `{`))}}, want: "v1 uid=u-1 500 InternalError: "},
+		"forbidden": {
+			reason: "upstream's text", chain: Chain{{Name: "a", Plugin: mutates(refuse)}},
+			want: `v1 uid=u-1 403 Forbidden: pods "web" is forbidden: boom`,
+		},
+		"panic": {
+			reason: "of a plugin", chain: Chain{{Name: "a", Plugin: mutates(panics(errBoom))}},
+			want: "v1 uid=u-1 500 InternalError: Internal error occurred: plugin a panicked",
+		},
+		"runtime panic": {
+			reason: "of a plugin", chain: Chain{{Name: "a", Plugin: mutates(outOfRange)}},
+			want: "v1 uid=u-1 500 InternalError: Internal error occurred: plugin a panicked",
+		},
+		"abort": {
+			reason: "net/http's own way to hang up gives an answer too", chain: Chain{{Name: "a", Plugin: mutates(panics(http.ErrAbortHandler))}},
+			want: "v1 uid=u-1 500 InternalError: ",
+		},
+		"panic in rules": {
+			reason: "of the framework, as it were", chain: Chain{{Name: "a", Plugin: panickingRules{}}},
+			want: "v1 uid=u-1 500 InternalError: Internal error occurred: the admission webhook panicked",
+		},
+		"bad patch": {
+			reason: "it cannot be encoded", chain: Chain{{Name: "a", Plugin: mutates(adds("/a", `{`))}}, want: "v1 uid=u-1 500 InternalError: ",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

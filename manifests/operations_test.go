@@ -141,7 +141,8 @@ func eventReasons(t *testing.T) []string {
 				reasons[value] = true
 			}
 		}
-		for _, match := range regexp.MustCompile(`(?s)\.(?:Warn|Normal|warn)\([^;]{0,200}?,\s+(?:"(\w+)"|(\w+)),`).FindAllStringSubmatch(text, -1) {
+		for _, match := range regexp.MustCompile(`(?s)\.(?:Warn|Normal|warn)\([^;]{0,200}?,\s+(?:"(\w+)"|(\w+)),`).FindAllStringSubmatch(text,
+			-1) {
 			switch reason := match[1] + constants[match[2]]; {
 			case camel.MatchString(reason):
 				reasons[reason] = true

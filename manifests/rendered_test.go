@@ -134,7 +134,8 @@ func examinePod(t *testing.T, name string, spec *corev1.PodSpec) {
 			t.Errorf("%s, container %s: no requests", name, container.Name)
 		}
 	}
-	if !slices.Contains(spec.Containers[0].Args, "--token-secrets=manual") || !slices.Contains(spec.Containers[0].Args, "--bind-address=127.0.0.1") {
+	if !slices.Contains(spec.Containers[0].Args, "--token-secrets=manual") ||
+		!slices.Contains(spec.Containers[0].Args, "--bind-address=127.0.0.1") {
 		t.Errorf("%s: arguments %v", name, spec.Containers[0].Args)
 	}
 }
@@ -204,18 +205,22 @@ func TestDaemonSetStartsFirst(t *testing.T) {
 		}
 		for _, taint := range []corev1.Taint{
 			{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule},
-			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
+			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoSchedule},
+			{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute},
 			{Key: "node.cloudprovider.kubernetes.io/uninitialized", Value: "true", Effect: corev1.TaintEffectNoSchedule},
 		} {
-			if !slices.ContainsFunc(spec.Tolerations, func(one corev1.Toleration) bool { return one.ToleratesTaint(klog.Background(), &taint, false) }) {
+			if !slices.ContainsFunc(spec.Tolerations,
+				func(one corev1.Toleration) bool { return one.ToleratesTaint(klog.Background(), &taint, false) }) {
 				t.Errorf("it does not tolerate %s", taint.ToString())
 			}
 		}
-		if !slices.Contains(container.Args, "--webhook-registration=url") || !slices.Contains(container.Args, "--webhook-excluded-namespaces="+set.Namespace) ||
+		if !slices.Contains(container.Args, "--webhook-registration=url") ||
+			!slices.Contains(container.Args, "--webhook-excluded-namespaces="+set.Namespace) ||
 			strings.Contains(strings.Join(container.Args, " "), "--webhook-service") {
 			t.Errorf("arguments %v", container.Args)
 		}
-		if len(container.Env) != 2 || container.Env[0].Name != "KUBERNETES_SERVICE_HOST" || container.Env[0].ValueFrom.FieldRef.FieldPath != "status.hostIP" ||
+		if len(container.Env) != 2 || container.Env[0].Name != "KUBERNETES_SERVICE_HOST" ||
+			container.Env[0].ValueFrom.FieldRef.FieldPath != "status.hostIP" ||
 			container.Env[1].Name != "KUBERNETES_SERVICE_PORT" || container.Env[1].Value == "" {
 			t.Errorf("the API server's address is %v", container.Env)
 		}
@@ -279,14 +284,16 @@ func TestKindClusters(t *testing.T) {
 			KubeadmConfigPatches []string
 		}
 		var patch struct{ APIServer, ControllerManager struct{ ExtraArgs any } }
-		if err := yaml.Unmarshal([]byte(read(t, file)), &cluster); err != nil || len(cluster.KubeadmConfigPatches) != 1 || len(cluster.Nodes) != 1 {
+		if err := yaml.Unmarshal([]byte(read(t, file)), &cluster); err != nil || len(cluster.KubeadmConfigPatches) != 1 ||
+			len(cluster.Nodes) != 1 {
 			t.Fatalf("%s: want one node and one patch: %v, %v", file, cluster, err)
 		}
 		if err := yaml.Unmarshal([]byte(cluster.KubeadmConfigPatches[0]), &patch); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
 		got := map[string]map[string]string{
-			"mounts": {}, "kube-apiserver": kubeadmArgs(patch.APIServer.ExtraArgs), "kube-controller-manager": kubeadmArgs(patch.ControllerManager.ExtraArgs),
+			"mounts": {}, "kube-apiserver": kubeadmArgs(patch.APIServer.ExtraArgs),
+			"kube-controller-manager": kubeadmArgs(patch.ControllerManager.ExtraArgs),
 		}
 		for _, mount := range cluster.Nodes[0].ExtraMounts {
 			got["mounts"][mount.HostPath] = mount.ContainerPath

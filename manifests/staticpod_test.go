@@ -85,7 +85,8 @@ func TestStaticPodSeesFiles(t *testing.T) {
 	kind := corev1.HostPathDirectory
 	for i, directory := range []string{"/etc/ssl/certs", "/etc/kubernetes/ssl"} {
 		name := fmt.Sprintf("files-%d", len(before.Spec.Volumes)+i)
-		want.Spec.Volumes = append(want.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory, Type: &kind}}})
+		want.Spec.Volumes = append(want.Spec.Volumes,
+			corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory, Type: &kind}}})
 		mount := corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true}
 		main.VolumeMounts, init.VolumeMounts = append(main.VolumeMounts, mount), append(init.VolumeMounts, mount)
 	}
@@ -96,7 +97,8 @@ func TestStaticPodSeesFiles(t *testing.T) {
 func TestStaticPodTakesImages(t *testing.T) {
 	t.Parallel()
 	digest := "@sha256:" + strings.Repeat("0", 64)
-	for _, image := range []string{"localhost:5000/kcm:v1.36.3", "registry.k8s.io/kcm" + digest, "registry.k8s.io/kcm:v1.36.3" + digest, "kcm:v1.36.3-eks_1"} {
+	for _, image := range []string{"localhost:5000/kcm:v1.36.3", "registry.k8s.io/kcm" + digest, "registry.k8s.io/kcm:v1.36.3" + digest,
+		"kcm:v1.36.3-eks_1"} {
 		if pod := made(t, StaticPodOptions{Image: image}); pod.Spec.Containers[0].Image != image {
 			t.Errorf("%s became %s", image, pod.Spec.Containers[0].Image)
 		}

@@ -99,7 +99,8 @@ func TestNewFiles(t *testing.T) {
 			pair:   own, needsCA: true, bundle: own.cert,
 		},
 		"no CA to register": {
-			pair: good, needsCA: true, wantErr: `tls.crt": it contains no CA to register with kube-apiserver: the file must end with the CA's certificate`,
+			pair: good, needsCA: true, wantErr: `tls.crt": it contains no CA to register with kube-apiserver: the file must end with the CA's ` +
+				`certificate`,
 		},
 		"other key": {
 			pair: pair{good.cert, newPair(t, c["a"], now, "127.0.0.1").key}, wantErr: "private key does not match",

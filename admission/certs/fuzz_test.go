@@ -32,7 +32,8 @@ func FuzzPlan(f *testing.F) {
 	seed(one, nil, nil, whole[keyNextCert], whole[keyNextKey], nil)
 	seed([]byte("2"), whole[keyActiveCert], nil, nil, nil, nil)
 	// A key in the place of something else, whole, cut and without its marks.
-	for _, misplaced := range [][]byte{whole[keyActiveKey], whole[keyActiveKey][:len(whole[keyActiveKey])/2], bytes.Split(whole[keyActiveKey], []byte("\n"))[1]} {
+	for _, misplaced := range [][]byte{whole[keyActiveKey], whole[keyActiveKey][:len(whole[keyActiveKey])/2],
+		bytes.Split(whole[keyActiveKey], []byte("\n"))[1]} {
 		seed(one, misplaced, misplaced, misplaced, misplaced, misplaced)
 		seed(one, whole[keyActiveCert], whole[keyActiveKey], misplaced, misplaced, misplaced)
 	}
@@ -48,7 +49,8 @@ func FuzzPlan(f *testing.F) {
 	f.Fuzz(func(t *testing.T, version, cert, key, nextCert, nextKey, previous []byte, days int) {
 		secret := emptySecret("kube-system", DefaultSecretName)
 		secret.Data = map[string][]byte{
-			stateobject.VersionKey: version, keyActiveCert: cert, keyActiveKey: key, keyNextCert: nextCert, keyNextKey: nextKey, keyPreviousCert: previous,
+			stateobject.VersionKey: version, keyActiveCert: cert, keyActiveKey: key, keyNextCert: nextCert, keyNextKey: nextKey,
+			keyPreviousCert: previous,
 		}
 		o := observation{
 			secret: secret, held: c.state(names{Active: "a"}), inUse: c.cert("a"), now: start.Add(time.Duration(days%400) * day),

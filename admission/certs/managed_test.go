@@ -222,7 +222,8 @@ func TestManagedNeverRefused(t *testing.T) {
 			case look%250 == 200:
 				_ = client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{})
 			case look%250 == 100:
-				_, _ = client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), with(secretOf(t, client), keyActiveCert, ""), metav1.UpdateOptions{})
+				_, _ = client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), with(secretOf(t, client), keyActiveCert, ""),
+					metav1.UpdateOptions{})
 			}
 			for name, m := range map[string]*Managed{"leader": leader, "follower": follower} {
 				if err := registered.accept(m); err != nil {
@@ -292,7 +293,8 @@ func TestManagedSaysWhatIsMissing(t *testing.T) {
 		var forbidden atomic.Bool
 		forbidden.Store(true)
 		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return forbidden.Load(), nil, apierrors.NewGenericServerResponse(http.StatusForbidden, "create", corev1.Resource("secrets"), DefaultSecretName, "no rights", 0, false)
+			return forbidden.Load(), nil, apierrors.NewGenericServerResponse(http.StatusForbidden, "create", corev1.Resource("secrets"),
+				DefaultSecretName, "no rights", 0, false)
 		})
 		m := run(t, ManagedConfig{Client: client})
 		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "create secret kube-system/"+DefaultSecretName) {

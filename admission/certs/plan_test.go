@@ -206,9 +206,11 @@ func TestPlan(t *testing.T) {
 		},
 		"all damaged, the version too": {
 			reason: "memory has it all",
-			secret: &corev1.Secret{Data: map[string][]byte{stateobject.VersionKey: []byte("x"), keyActiveCert: []byte("x"), keyActiveKey: []byte("x")}},
-			held:   held(names{Active: "a", Previous: "b"}),
-			want:   outcome{update, names{Active: "a", Previous: "b"}},
+			secret: &corev1.Secret{
+				Data: map[string][]byte{stateobject.VersionKey: []byte("x"), keyActiveCert: []byte("x"), keyActiveKey: []byte("x")},
+			},
+			held: held(names{Active: "a", Previous: "b"}),
+			want: outcome{update, names{Active: "a", Previous: "b"}},
 		},
 		"replaced by hand": {
 			reason: "leaves in use are of a CA that somebody has put another in place of",

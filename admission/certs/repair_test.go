@@ -28,7 +28,8 @@ func TestManagedRepairs(t *testing.T) {
 	}
 	overwrite := func(key, value string) func(*testing.T, *fake.Clientset) {
 		return func(t *testing.T, client *fake.Clientset) {
-			if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value), metav1.UpdateOptions{}); err != nil {
+			if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value),
+				metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -75,16 +75,30 @@ func TestNamespaceLifecycle(t *testing.T) {
 		"not in the cache yet":    {reason: "asked for, in either phase", live: active, operation: admission.Create, gets: 2},
 		"terminating, not cached": {reason: "asked for", live: ending, operation: admission.Create, want: ended, gets: 1},
 		"no namespace":            {reason: "not found", operation: admission.Create, want: `namespaces "ns" not found`, gets: 1},
-		"cluster-scoped":          {reason: "has no namespace", operation: admission.Create, change: func(r *admission.Request) { r.Namespace = "" }},
+		"cluster-scoped": {
+			reason: "has no namespace", operation: admission.Create, change: func(r *admission.Request) { r.Namespace = "" },
+		},
 		"access review": {reason: "must not tell what exists", operation: admission.Create, change: func(r *admission.Request) {
 			r.Resource.Group, r.Resource.Resource = "authorization.k8s.io", "localsubjectaccessreviews"
 		}},
-		"create a namespace":  {reason: "allowed", operation: admission.Create, change: ofNamespace("new")},
-		"delete a namespace":  {reason: "allowed", operation: admission.Delete, change: ofNamespace("ns")},
-		"delete default":      {reason: "immortal", operation: admission.Delete, change: ofNamespace("default"), want: `namespaces "default" is forbidden: this namespace may not be deleted`},
-		"delete kube-system":  {reason: "immortal", operation: admission.Delete, change: ofNamespace("kube-system"), want: `namespaces "kube-system" is forbidden: this namespace may not be deleted`},
-		"delete kube-public":  {reason: "immortal", operation: admission.Delete, change: ofNamespace("kube-public"), want: `namespaces "kube-public" is forbidden: this namespace may not be deleted`},
-		"namespace of others": {reason: "another group's kind is an object like any other", live: active, operation: admission.Create, change: func(r *admission.Request) { r.Kind.Kind, r.Kind.Group = "Namespace", "example.com" }, gets: 2},
+		"create a namespace": {reason: "allowed", operation: admission.Create, change: ofNamespace("new")},
+		"delete a namespace": {reason: "allowed", operation: admission.Delete, change: ofNamespace("ns")},
+		"delete default": {
+			reason: "immortal", operation: admission.Delete, change: ofNamespace("default"),
+			want: `namespaces "default" is forbidden: this namespace may not be deleted`,
+		},
+		"delete kube-system": {
+			reason: "immortal", operation: admission.Delete, change: ofNamespace("kube-system"),
+			want: `namespaces "kube-system" is forbidden: this namespace may not be deleted`,
+		},
+		"delete kube-public": {
+			reason: "immortal", operation: admission.Delete, change: ofNamespace("kube-public"),
+			want: `namespaces "kube-public" is forbidden: this namespace may not be deleted`,
+		},
+		"namespace of others": {
+			reason: "another group's kind is an object like any other", live: active, operation: admission.Create,
+			change: func(r *admission.Request) { r.Kind.Kind, r.Kind.Group = "Namespace", "example.com" }, gets: 2,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -110,11 +124,14 @@ func TestNamespaceLifecycleComesFirst(t *testing.T) {
 	deny, err := plugins.NewAlwaysDeny(nil)
 	testutil.Must(t, err)
 	chain := admission.Chain{{Name: plugins.NamespaceLifecycle, Plugin: plugin}, {Name: plugins.AlwaysDeny, Plugin: deny}}
-	if got, want := text(chain.Admit(t.Context(), request(admission.Create, nil), &admission.Response{})), `namespaces "ns" not found`; got != want {
+	if got, want := text(chain.Admit(t.Context(), request(admission.Create, nil),
+		&admission.Response{})), `namespaces "ns" not found`; got != want {
 		t.Errorf("mutation was refused with %q, want %q", got, want)
 	}
 	// What is there may change, in whatever namespace: updates are none of the plugin's business.
-	everything := []admission.Rule{{Group: "*", Resource: "*", SubResource: "*", Operations: []admission.Operation{admission.Create, admission.Delete}}}
+	everything := []admission.Rule{
+		{Group: "*", Resource: "*", SubResource: "*", Operations: []admission.Operation{admission.Create, admission.Delete}},
+	}
 	alone := admission.Chain{{Name: plugins.NamespaceLifecycle, Plugin: plugin}}
 	got := [][]admission.Rule{alone.MutatingRules(), alone.ValidatingRules()}
 	want := [][]admission.Rule{{{Resource: "pods", Operations: []admission.Operation{admission.Create}}}, everything}
@@ -146,7 +163,8 @@ func TestNamespaceLifecycleDistrustsItsCacheAfterADeletion(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		got = append(got, create())
 
-		testutil.Check(t, "before, after a dry run, after the deletion, 29 s and 31 s later", []string{"allowed", "allowed", "refused", "refused", "allowed"}, got)
+		testutil.Check(t, "before, after a dry run, after the deletion, 29 s and 31 s later",
+			[]string{"allowed", "allowed", "refused", "refused", "allowed"}, got)
 		// The two Pods that meet distrust are refused by mutation, so neither is validated.
 		if got := len(client.Actions()); got != 2 {
 			t.Errorf("%d requests to the API, want 2", got)

@@ -24,14 +24,28 @@ func TestAlwaysRules(t *testing.T) {
 		want           []string
 		refusal        string
 	}{
-		"none":              {reason: "Pods", want: []string{"* pods"}},
-		"one":               {reason: "operations left out are all of them", config: "rules: [{group: apps, resource: deployments}]", want: []string{"* deployments.apps"}},
-		"any of several":    {reason: "kube-apiserver takes the star alone", config: "rules: [{resource: pods, operations: [CREATE, '*']}]", want: []string{"* pods"}},
-		"operations":        {reason: "kept", config: `{"rules":[{"resource":"pods","subResource":"exec","operations":["CONNECT"]}]}`, want: []string{"CONNECT pods/exec"}},
-		"empty":             {reason: "a plugin that matches nothing is a mistake", config: "rules: []", refusal: "rules are empty; leave the configuration out to match pods"},
-		"no resource":       {reason: "the place is named", config: "rules: [{resource: pods}, {group: apps}]", refusal: "rules[1]: no resource"},
-		"unknown operation": {reason: "named", config: "rules: [{resource: pods, operations: [create]}]", refusal: `rules[0]: operation "create" is not one of ["*" "CREATE" "UPDATE" "DELETE" "CONNECT"]`},
-		"unknown field":     {reason: "strict", config: "rule: []", refusal: `unknown field "rule"`},
+		"none": {reason: "Pods", want: []string{"* pods"}},
+		"one": {
+			reason: "operations left out are all of them", config: "rules: [{group: apps, resource: deployments}]",
+			want: []string{"* deployments.apps"},
+		},
+		"any of several": {
+			reason: "kube-apiserver takes the star alone", config: "rules: [{resource: pods, operations: [CREATE, '*']}]", want: []string{"* pods"},
+		},
+		"operations": {
+			reason: "kept", config: `{"rules":[{"resource":"pods","subResource":"exec","operations":["CONNECT"]}]}`,
+			want: []string{"CONNECT pods/exec"},
+		},
+		"empty": {
+			reason: "a plugin that matches nothing is a mistake", config: "rules: []",
+			refusal: "rules are empty; leave the configuration out to match pods",
+		},
+		"no resource": {reason: "the place is named", config: "rules: [{resource: pods}, {group: apps}]", refusal: "rules[1]: no resource"},
+		"unknown operation": {
+			reason: "named", config: "rules: [{resource: pods, operations: [create]}]",
+			refusal: `rules[0]: operation "create" is not one of ["*" "CREATE" "UPDATE" "DELETE" "CONNECT"]`,
+		},
+		"unknown field": {reason: "strict", config: "rule: []", refusal: `unknown field "rule"`},
 	}
 	for name, tc := range cases {
 		for _, factory := range []admission.Factory{plugins.NewAlwaysAdmit, plugins.NewAlwaysDeny} {
@@ -95,14 +109,30 @@ func TestDenyEscalatingExec(t *testing.T) {
 		spec   corev1.PodSpec
 		want   string
 	}{
-		"plain":                {reason: "nothing to gain"},
-		"not privileged":       {reason: "said so", spec: corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: &corev1.SecurityContext{Privileged: &no}}}}},
-		"host network":         {reason: "Kubernetes did not mind", spec: corev1.PodSpec{HostNetwork: true}},
-		"host pid":             {reason: "sees the node", spec: corev1.PodSpec{HostPID: true}, want: "using host pid"},
-		"host ipc":             {reason: "sees the node", spec: corev1.PodSpec{HostIPC: true}, want: "using host ipc"},
-		"privileged":           {reason: "is the node", spec: corev1.PodSpec{Containers: []corev1.Container{{}, {SecurityContext: privileged}}}, want: "a privileged container"},
-		"privileged init":      {reason: "while it runs", spec: corev1.PodSpec{InitContainers: []corev1.Container{{SecurityContext: privileged}}}, want: "a privileged container"},
-		"privileged ephemeral": {reason: "kubectl debug", spec: corev1.PodSpec{EphemeralContainers: []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{SecurityContext: privileged}}}}, want: "a privileged container"},
+		"plain": {reason: "nothing to gain"},
+		"not privileged": {
+			reason: "said so", spec: corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: &corev1.SecurityContext{Privileged: &no}}}},
+		},
+		"host network": {reason: "Kubernetes did not mind", spec: corev1.PodSpec{HostNetwork: true}},
+		"host pid":     {reason: "sees the node", spec: corev1.PodSpec{HostPID: true}, want: "using host pid"},
+		"host ipc":     {reason: "sees the node", spec: corev1.PodSpec{HostIPC: true}, want: "using host ipc"},
+		"privileged": {
+			reason: "is the node", spec: corev1.PodSpec{Containers: []corev1.Container{{}, {SecurityContext: privileged}}},
+			want: "a privileged container",
+		},
+		"privileged init": {
+			reason: "while it runs", spec: corev1.PodSpec{InitContainers: []corev1.Container{{SecurityContext: privileged}}},
+			want: "a privileged container",
+		},
+		"privileged ephemeral": {
+			reason: "kubectl debug",
+			spec: corev1.PodSpec{
+				EphemeralContainers: []corev1.EphemeralContainer{
+					{EphemeralContainerCommon: corev1.EphemeralContainerCommon{SecurityContext: privileged}},
+				},
+			},
+			want: "a privileged container",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -137,16 +167,40 @@ func TestSecurityContextDeny(t *testing.T) {
 	cases := map[string]struct {
 		reason, spec, want string
 	}{
-		"plain":               {reason: "nothing chosen", spec: `{"containers":[{"name":"a","securityContext":{"readOnlyRootFilesystem":true}}],"securityContext":{"runAsNonRoot":true}}`},
-		"supplemental groups": {reason: "of the Pod", spec: `{"securityContext":{"supplementalGroups":[1]}}`, want: `pods "web" is forbidden: pod.Spec.SecurityContext.SupplementalGroups is forbidden`},
-		"selinux":             {reason: "of the Pod", spec: `{"securityContext":{"seLinuxOptions":{}}}`, want: `pods "web" is forbidden: pod.Spec.SecurityContext.SELinuxOptions is forbidden`},
-		"user":                {reason: "of the Pod", spec: `{"securityContext":{"runAsUser":0}}`, want: `pods "web" is forbidden: pod.Spec.SecurityContext.RunAsUser is forbidden`},
-		"fs group":            {reason: "of the Pod", spec: `{"securityContext":{"fsGroup":1}}`, want: `pods "web" is forbidden: pod.Spec.SecurityContext.FSGroup is forbidden`},
-		"container's user":    {reason: "of the second", spec: `{"containers":[{},{"securityContext":{"runAsUser":0}}]}`, want: `pods "web" is forbidden: SecurityContext.RunAsUser is forbidden`},
-		"init's selinux":      {reason: "init containers count", spec: `{"initContainers":[{"securityContext":{"seLinuxOptions":{"level":"s0"}}}]}`, want: `pods "web" is forbidden: SecurityContext.SELinuxOptions is forbidden`},
-		"ephemeral's user":    {reason: "ephemeral containers count", spec: `{"ephemeralContainers":[{"securityContext":{"runAsUser":1}}]}`, want: `pods "web" is forbidden: SecurityContext.RunAsUser is forbidden`},
-		"not a Pod":           {reason: "what cannot be read is not let through", spec: `[]`, want: "read the pod: "},
-		"wrong case":          {reason: "the apiserver would not read it either", spec: `{"securitycontext":{"runAsUser":0}}`},
+		"plain": {
+			reason: "nothing chosen",
+			spec:   `{"containers":[{"name":"a","securityContext":{"readOnlyRootFilesystem":true}}],"securityContext":{"runAsNonRoot":true}}`,
+		},
+		"supplemental groups": {
+			reason: "of the Pod", spec: `{"securityContext":{"supplementalGroups":[1]}}`,
+			want: `pods "web" is forbidden: pod.Spec.SecurityContext.SupplementalGroups is forbidden`,
+		},
+		"selinux": {
+			reason: "of the Pod", spec: `{"securityContext":{"seLinuxOptions":{}}}`,
+			want: `pods "web" is forbidden: pod.Spec.SecurityContext.SELinuxOptions is forbidden`,
+		},
+		"user": {
+			reason: "of the Pod", spec: `{"securityContext":{"runAsUser":0}}`,
+			want: `pods "web" is forbidden: pod.Spec.SecurityContext.RunAsUser is forbidden`,
+		},
+		"fs group": {
+			reason: "of the Pod", spec: `{"securityContext":{"fsGroup":1}}`,
+			want: `pods "web" is forbidden: pod.Spec.SecurityContext.FSGroup is forbidden`,
+		},
+		"container's user": {
+			reason: "of the second", spec: `{"containers":[{},{"securityContext":{"runAsUser":0}}]}`,
+			want: `pods "web" is forbidden: SecurityContext.RunAsUser is forbidden`,
+		},
+		"init's selinux": {
+			reason: "init containers count", spec: `{"initContainers":[{"securityContext":{"seLinuxOptions":{"level":"s0"}}}]}`,
+			want: `pods "web" is forbidden: SecurityContext.SELinuxOptions is forbidden`,
+		},
+		"ephemeral's user": {
+			reason: "ephemeral containers count", spec: `{"ephemeralContainers":[{"securityContext":{"runAsUser":1}}]}`,
+			want: `pods "web" is forbidden: SecurityContext.RunAsUser is forbidden`,
+		},
+		"not a Pod":  {reason: "what cannot be read is not let through", spec: `[]`, want: "read the pod: "},
+		"wrong case": {reason: "the apiserver would not read it either", spec: `{"securitycontext":{"runAsUser":0}}`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

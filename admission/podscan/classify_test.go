@@ -85,20 +85,24 @@ func TestClassify(t *testing.T) {
 		want          []Part
 		wantUncertain bool
 	}{
-		"Nothing":            {pod: newPod(), account: newAccount(), want: both},
-		"NothingNorAccount":  {pod: newPod(), want: account, reason: "what it would have wanted is unknown"},
-		"NothingAndQuiet":    {pod: newPod(), account: newAccount(quiet), want: account},
-		"NothingAndChanged":  {pod: newPod(), account: newAccount(changed(time.Hour, automountField)), want: both, reason: "without a name it was missed for certain"},
+		"Nothing":           {pod: newPod(), account: newAccount(), want: both},
+		"NothingNorAccount": {pod: newPod(), want: account, reason: "what it would have wanted is unknown"},
+		"NothingAndQuiet":   {pod: newPod(), account: newAccount(quiet), want: account},
+		"NothingAndChanged": {
+			pod: newPod(), account: newAccount(changed(time.Hour, automountField)), want: both, reason: "without a name it was missed for certain",
+		},
 		"NothingWantsNone":   {pod: newPod(automount(false)), account: newAccount(), want: account},
 		"NothingButOwnToken": {pod: newPod(mounted), account: newAccount(), want: account},
-		"NothingAndHalfOwn":  {pod: newPod(mounted, joined), account: newAccount(), want: both, reason: "nobody has come later: the plugin was not there at all"},
-		"OnlyToken":          {pod: newPod(of("someone")), account: newAccount(), want: token},
-		"WantsNone":          {pod: newPod(of("someone"), automount(false)), account: newAccount()},
-		"Quiet":              {pod: newPod(of("someone")), account: newAccount(quiet)},
-		"InsistsOnQuiet":     {pod: newPod(of("someone"), automount(true)), account: newAccount(quiet), want: token},
-		"AccountGone":        {pod: newPod(of("someone")), reason: "it may have been quiet"},
-		"Complete":           {pod: newPod(of("someone"), mounted), account: newAccount()},
-		"Joined":             {pod: newPod(of("someone"), mounted, joined), account: newAccount(), reason: "the sidecar came later"},
+		"NothingAndHalfOwn": {
+			pod: newPod(mounted, joined), account: newAccount(), want: both, reason: "nobody has come later: the plugin was not there at all",
+		},
+		"OnlyToken":      {pod: newPod(of("someone")), account: newAccount(), want: token},
+		"WantsNone":      {pod: newPod(of("someone"), automount(false)), account: newAccount()},
+		"Quiet":          {pod: newPod(of("someone")), account: newAccount(quiet)},
+		"InsistsOnQuiet": {pod: newPod(of("someone"), automount(true)), account: newAccount(quiet), want: token},
+		"AccountGone":    {pod: newPod(of("someone")), reason: "it may have been quiet"},
+		"Complete":       {pod: newPod(of("someone"), mounted), account: newAccount()},
+		"Joined":         {pod: newPod(of("someone"), mounted, joined), account: newAccount(), reason: "the sidecar came later"},
 		"Mirror": {
 			account: newAccount(),
 			pod: newPod(func(pod *corev1.Pod) {
@@ -112,13 +116,22 @@ func TestClassify(t *testing.T) {
 			account: newAccount(),
 			pod:     newPod(func(pod *corev1.Pod) { pod.DeletionTimestamp = &created }),
 		},
-		"YoungAccount":         {pod: newPod(of("someone")), account: newAccount(young), want: token, reason: "the plugin would have refused the Pod"},
-		"YoungAndChanged":      {pod: newPod(of("someone")), account: newAccount(young, changed(time.Hour, automountField)), want: token},
-		"InsistsOnChanged":     {pod: newPod(of("someone"), automount(true)), account: newAccount(changed(time.Hour, automountField)), want: token},
-		"TurnedOnSince":        {pod: newPod(of("someone")), account: newAccount(changed(time.Second, automountField)), want: token, wantUncertain: true},
-		"TurnedOnBefore":       {pod: newPod(of("someone")), account: newAccount(changed(-time.Second, automountField)), want: token},
-		"TurnedOnInTheSecond":  {pod: newPod(of("someone")), account: newAccount(changed(0, automountField)), want: token},
-		"LabeledSince":         {pod: newPod(of("someone")), account: newAccount(changed(time.Hour, `{"f:metadata":{}}`)), want: token, wantUncertain: true, reason: "an entry may stand for what was taken out"},
+		"YoungAccount": {
+			pod: newPod(of("someone")), account: newAccount(young), want: token, reason: "the plugin would have refused the Pod",
+		},
+		"YoungAndChanged": {pod: newPod(of("someone")), account: newAccount(young, changed(time.Hour, automountField)), want: token},
+		"InsistsOnChanged": {
+			pod: newPod(of("someone"), automount(true)), account: newAccount(changed(time.Hour, automountField)), want: token,
+		},
+		"TurnedOnSince": {
+			pod: newPod(of("someone")), account: newAccount(changed(time.Second, automountField)), want: token, wantUncertain: true,
+		},
+		"TurnedOnBefore":      {pod: newPod(of("someone")), account: newAccount(changed(-time.Second, automountField)), want: token},
+		"TurnedOnInTheSecond": {pod: newPod(of("someone")), account: newAccount(changed(0, automountField)), want: token},
+		"LabeledSince": {
+			pod: newPod(of("someone")), account: newAccount(changed(time.Hour, `{"f:metadata":{}}`)), want: token, wantUncertain: true,
+			reason: "an entry may stand for what was taken out",
+		},
 		"GivenSecretsSince":    {pod: newPod(of("someone")), account: newAccount(changed(time.Hour, `{"f:secrets":{}}`)), want: token},
 		"GivenPullSecrets":     {pod: newPod(of("someone")), account: newAccount(changed(time.Hour, `{"f:imagePullSecrets":{}}`)), want: token},
 		"UnreadableEntrySince": {pod: newPod(of("someone")), account: newAccount(changed(time.Hour, `x`)), want: token, wantUncertain: true},

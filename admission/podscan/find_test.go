@@ -86,7 +86,8 @@ func TestFind(t *testing.T) {
 			found, err := w.finder().Find(t.Context(), tc.namespace)
 			testutil.Must(t, err)
 			got := [][]string{names(found.Missed), names(found.Uncertain), w.asked()}
-			testutil.Check(t, tc.reason+"\nmissed, uncertain and requests", [][]string{tc.missed, tc.uncertain, tc.asked}, got, cmpopts.EquateEmpty())
+			testutil.Check(t, tc.reason+"\nmissed, uncertain and requests", [][]string{tc.missed, tc.uncertain, tc.asked}, got,
+				cmpopts.EquateEmpty())
 		})
 	}
 }

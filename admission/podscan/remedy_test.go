@@ -17,7 +17,9 @@ import (
 // owned gives the Pod a controller.
 func owned(apiVersion, kind, name string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(kind + name), Controller: new(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(kind + name), Controller: new(true)},
+		}
 	}
 }
 

@@ -137,9 +137,13 @@ func TestScanReports(t *testing.T) {
 		events int
 		tail   string
 	}{
-		"None":         {},
-		"Unsure":       {unsure: true},
-		"One":          {pods: 1, events: 2, tail: "; sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them with the commands that create them again"},
+		"None":   {},
+		"Unsure": {unsure: true},
+		"One": {
+			pods: 1, events: 2,
+			tail: "; sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them with the commands that create " +
+				"them again",
+		},
 		"OneAndUnsure": {pods: 1, unsure: true, events: 2, tail: "; 1 more are uncertain"},
 		"Many":         {pods: eventLimit + 1, events: eventLimit + 1, tail: "; the newest 100 have Events of their own"},
 	}
@@ -167,11 +171,13 @@ func TestScanReports(t *testing.T) {
 				if tc.events == 0 {
 					return
 				}
-				if want := "AdmittedWithoutWebhook Pod/pod-000: The webhook was not called for this Pod, which lacks: account, token. Only a new Pod will have it"; told[0] != want {
+				if want := "AdmittedWithoutWebhook Pod/pod-000: The webhook was not called for this Pod, which lacks: account, token. " +
+					"Only a new Pod will have it"; told[0] != want {
 					t.Errorf("got %q, want %q", told[0], want)
 				}
 				summary := told[len(told)-1]
-				if want := fmt.Sprintf("PodsAdmittedWithoutWebhook Lease/us: Pods that were admitted without the webhook and lack their account or token: %d, the first is shop/pod-000;", tc.pods); !strings.HasPrefix(summary, want) || !strings.HasSuffix(summary, tc.tail) {
+				if want := fmt.Sprintf("PodsAdmittedWithoutWebhook Lease/us: Pods that were admitted without the webhook and lack their account or "+
+					"token: %d, the first is shop/pod-000;", tc.pods); !strings.HasPrefix(summary, want) || !strings.HasSuffix(summary, tc.tail) {
 					t.Errorf("got %q, want %q and at last %q", summary, want, tc.tail)
 				}
 			})
@@ -197,7 +203,8 @@ func TestScanReportsTheNewest(t *testing.T) {
 		s.Registration(registration.Registered)
 		pause(interval + settleDelay)
 		told := w.told()
-		if len(told) != 2 || !strings.HasPrefix(told[0], "AdmittedWithoutWebhook Pod/the-last: ") || !strings.HasPrefix(told[1], "PodsAdmittedWithoutWebhook ") {
+		if len(told) != 2 || !strings.HasPrefix(told[0], "AdmittedWithoutWebhook Pod/the-last: ") ||
+			!strings.HasPrefix(told[1], "PodsAdmittedWithoutWebhook ") {
 			t.Errorf("Events %q, want one of the newest Pod and the summary", told)
 		}
 	})

@@ -100,7 +100,8 @@ func newAPIServer(t *testing.T, objects ...runtime.Object) *apiserver {
 		return true, pod, err
 	})
 	a.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if strings.HasSuffix(action.GetResource().Resource, "webhookconfigurations") && slices.Contains([]string{"create", "update"}, action.GetVerb()) {
+		if strings.HasSuffix(action.GetResource().Resource, "webhookconfigurations") &&
+			slices.Contains([]string{"create", "update"}, action.GetVerb()) {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			a.writes++

@@ -26,7 +26,8 @@ func TestDeletedIsRecreatedOnce(t *testing.T) {
 		a.remove(t, validating)
 		pause(2 * settleDelay)
 		a.expect(t, "deleted", "mutate", "validate")
-		if len(a.recorded()) != 2 || !strings.Contains(a.recorded()[0], "sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or ") {
+		if len(a.recorded()) != 2 ||
+			!strings.Contains(a.recorded()[0], "sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or ") {
 			t.Errorf("Events: %q, want two that name the command", a.recorded())
 		}
 		a.remove(t, mutating)
@@ -100,7 +101,8 @@ func TestBreakGlass(t *testing.T) {
 				tc.breaks(t, a)
 				pause(time.Hour)
 				wantState(t, r, Off)
-				if got, want := r.Status().Detail, "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf"; !strings.HasSuffix(got, "; to switch it on: "+want) {
+				if got, want := r.Status().Detail, "sa-controller-manager webhook register "+
+					"--kubeconfig=/etc/kubernetes/admin.conf"; !strings.HasSuffix(got, "; to switch it on: "+want) {
 					t.Errorf("the status is %q, want it to end with %q", got, want)
 				}
 				a.expect(t, "switched off", tc.mutating, tc.validating)

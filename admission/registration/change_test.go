@@ -40,7 +40,10 @@ func TestLeavesTheAPI(t *testing.T) {
 		"OneInURL":    {own: Registered, stays: "no heartbeat with --webhook-registration=static and loaded files from cp-2"},
 		"OneNotYet":   {own: Registered, second: func() bool { return false }, stays: "loaded files from cp-2"},
 		"NotThisHost": {own: Waiting, second: yes, stays: "waiting"},
-		"Changed":     {reason: "an operator may rely on it", own: Registered, second: yes, change: patch("kubectl", `{"metadata":{"labels":{"a":"b"}}}`), stays: "another client has changed"},
+		"Changed": {
+			reason: "an operator may rely on it", own: Registered, second: yes, change: patch("kubectl", `{"metadata":{"labels":{"a":"b"}}}`),
+			stays: "another client has changed",
+		},
 		"SwitchedOff": {
 			reason: "break-glass wins", own: Registered, second: yes,
 			change: patch("sa-controller-manager", `{"metadata":{"annotations":{"`+Annotation+`":"off"}}}`), stays: Annotation + "=off",

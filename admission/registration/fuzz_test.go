@@ -28,7 +28,8 @@ func FuzzPlan(f *testing.F) {
 		f.Add(encode(contents(o, mutating, what)), encode(contents(o, validating, what)), "", true, true)
 		f.Add(encode(contents(o, mutating, what)), encode(contents(o, validating, none)), AnnotationOff, true, false)
 	}
-	f.Add([]byte(`[{"name":"probe.sa-controller-manager"},{"matchConditions":[{"name":"except-the-probe"}]},null]`), []byte(`[{}]`), "OFF", false, true)
+	f.Add([]byte(`[{"name":"probe.sa-controller-manager"},{"matchConditions":[{"name":"except-the-probe"}]},null]`), []byte(`[{}]`), "OFF",
+		false, true)
 	f.Fuzz(func(t *testing.T, mutatingJSON, validatingJSON []byte, annotation string, exists, validatingExists bool) {
 		var m admissionregistrationv1.MutatingWebhookConfiguration
 		var v admissionregistrationv1.ValidatingWebhookConfiguration

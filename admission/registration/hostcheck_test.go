@@ -32,7 +32,8 @@ import (
 func (a *apiserver) serve(t *testing.T, hosts ...string) {
 	t.Helper()
 	for _, host := range hosts {
-		_, err := a.CoordinationV1().Leases(metav1.NamespaceSystem).Create(t.Context(), identity("apiserver-"+host, host, time.Now()), metav1.CreateOptions{})
+		_, err := a.CoordinationV1().Leases(metav1.NamespaceSystem).Create(t.Context(), identity("apiserver-"+host, host, time.Now()),
+			metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,11 +115,13 @@ func TestAwaitsHosts(t *testing.T) {
 		report(t, last)
 		a.renewing(t, 10*time.Minute, "cp-1", "cp-2", "cp-3")
 		wantState(t, r, Waiting)
-		if err := r.Status().Check(); err == nil || !strings.Contains(err.Error(), AwaitsHosts) || !strings.HasSuffix(err.Error(), "heartbeat from cp-3") {
+		if err := r.Status().Check(); err == nil || !strings.Contains(err.Error(), AwaitsHosts) ||
+			!strings.HasSuffix(err.Error(), "heartbeat from cp-3") {
 			t.Errorf("Check = %v, want that there is no heartbeat from cp-3", err)
 		}
 		a.expect(t, "one host has no ready replica", "probe", "gone")
-		if len(a.recorded()) != 1 || !strings.HasPrefix(a.recorded()[0], "WebhookHostWithoutReplica: ") || !strings.HasSuffix(a.recorded()[0], "cp-3") {
+		if len(a.recorded()) != 1 || !strings.HasPrefix(a.recorded()[0], "WebhookHostWithoutReplica: ") ||
+			!strings.HasSuffix(a.recorded()[0], "cp-3") {
 			t.Errorf("Events: %q, want one about cp-3", a.recorded())
 		}
 		ready.Store(true)
@@ -281,7 +284,8 @@ func TestHostsObjectIsRepaired(t *testing.T) {
 		},
 		"damaged": func(t *testing.T, a *apiserver) {
 			patch := []byte(`{"data":{"schema-version":"none","host.cp-1":"rubbish","host.cp-2":"rubbish"}}`)
-			if _, err := a.CoreV1().ConfigMaps(HostsNamespace).Patch(t.Context(), HostsName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+			if _, err := a.CoreV1().ConfigMaps(HostsNamespace).Patch(t.Context(), HostsName, types.MergePatchType, patch,
+				metav1.PatchOptions{}); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -318,7 +322,8 @@ func TestHeartbeatsAreFew(t *testing.T) {
 		a.renewing(t, time.Hour, "cp-1", "cp-2", "cp-3")
 		writes := 0
 		for _, action := range a.Actions() {
-			if action.GetResource() == corev1.SchemeGroupVersion.WithResource("configmaps") && (action.GetVerb() == "create" || action.GetVerb() == "patch") {
+			if action.GetResource() == corev1.SchemeGroupVersion.WithResource("configmaps") &&
+				(action.GetVerb() == "create" || action.GetVerb() == "patch") {
 				writes++
 			}
 		}

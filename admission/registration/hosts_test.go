@@ -32,7 +32,8 @@ func identity(name, host string, renewed time.Time) *coordinationv1.Lease {
 
 func TestPerHost(t *testing.T) {
 	t.Parallel()
-	for host, want := range map[string]bool{"127.0.0.1": true, "::1": true, "localhost": true, "10.0.0.7": false, "webhook.example.org": false} {
+	for host, want := range map[string]bool{"127.0.0.1": true, "::1": true, "localhost": true, "10.0.0.7": false,
+		"webhook.example.org": false} {
 		if got := (Spec{Mode: URL, Host: host}).PerHost(); got != want {
 			t.Errorf("by URL to %s: %t, want %t", host, got, want)
 		}
@@ -58,19 +59,26 @@ func TestLook(t *testing.T) {
 		after       time.Duration
 		want        hostCheck
 	}{
-		"OneHost":    {reason: "its kube-apiserver has proved it", hosts: []string{"other-name"}},
-		"NoLine":     {hosts: two, want: hostCheck{missing: []string{"cp-2"}}},
-		"Came":       {hosts: two, next: lines{"cp-2": ours}},
-		"Moved":      {hosts: two, first: lines{"cp-2": before}, next: lines{"cp-2": ours}},
-		"NeverMoved": {reason: "nobody knows its age", hosts: two, first: lines{"cp-2": ours}, next: lines{"cp-2": ours}, want: hostCheck{missing: []string{"cp-2"}}},
-		"Elsewhere":  {reason: "kube-apiserver does not reach it", hosts: two, next: lines{"cp-2": other}, want: hostCheck{missing: []string{"cp-2"}}},
-		"Rubbish":    {hosts: two, next: lines{"cp-2": "rubbish"}, want: hostCheck{missing: []string{"cp-2"}}},
+		"OneHost": {reason: "its kube-apiserver has proved it", hosts: []string{"other-name"}},
+		"NoLine":  {hosts: two, want: hostCheck{missing: []string{"cp-2"}}},
+		"Came":    {hosts: two, next: lines{"cp-2": ours}},
+		"Moved":   {hosts: two, first: lines{"cp-2": before}, next: lines{"cp-2": ours}},
+		"NeverMoved": {
+			reason: "nobody knows its age", hosts: two, first: lines{"cp-2": ours}, next: lines{"cp-2": ours},
+			want: hostCheck{missing: []string{"cp-2"}},
+		},
+		"Elsewhere": {
+			reason: "kube-apiserver does not reach it", hosts: two, next: lines{"cp-2": other}, want: hostCheck{missing: []string{"cp-2"}},
+		},
+		"Rubbish": {hosts: two, next: lines{"cp-2": "rubbish"}, want: hostCheck{missing: []string{"cp-2"}}},
 		"Stale": {
 			reason: "its replica is gone", hosts: two, first: lines{"cp-2": ours}, next: lines{"cp-2": ours}, after: heartbeatTimeout + time.Second,
 			want: hostCheck{missing: []string{"cp-2"}, shown: []string{"cp-2"}, stale: []string{"cp-2"}},
 		},
 		"HostThatIsGone": {
-			reason: "it is removed, and not missed", hosts: []string{"cp-1", "cp-3"}, first: lines{"cp-2": ours, "cp-3": before}, next: lines{"cp-2": ours, "cp-3": ours},
+			reason: "it is removed, and not missed", hosts: []string{"cp-1", "cp-3"}, first: lines{"cp-2": ours, "cp-3": before}, next: lines{
+				"cp-2": ours, "cp-3": ours,
+			},
 			after: heartbeatTimeout + time.Second, want: hostCheck{stale: []string{"cp-2"}},
 		},
 	} {
@@ -96,8 +104,10 @@ func TestHold(t *testing.T) {
 	}{
 		"DoesNotApply": {reason: "Service, another host, or the flag"},
 		"Unknown":      {reason: "hosts may be there", check: hostCheck{applies: true, unknown: errors.New("not listed")}, want: "not listed"},
-		"Missing":      {check: hostCheck{applies: true, missing: []string{"cp-2", "cp-3"}}, want: AwaitsHosts + "; no heartbeat from cp-2, cp-3"},
-		"AllThere":     {check: hostCheck{applies: true}},
+		"Missing": {
+			check: hostCheck{applies: true, missing: []string{"cp-2", "cp-3"}}, want: AwaitsHosts + "; no heartbeat from cp-2, cp-3",
+		},
+		"AllThere": {check: hostCheck{applies: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, held := tc.check.hold()

@@ -54,8 +54,11 @@ type podRequest struct {
 func (c conditions) exempts(t *testing.T, r podRequest) bool {
 	t.Helper()
 	kind, resource := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
-	attributes := apiadmission.NewAttributesRecord(&r.pod, nil, kind, "kube-system", "p", resource, r.subresource, r.operation, &metav1.CreateOptions{}, false, &r.user)
-	result := c.Match(t.Context(), &apiadmission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: apiadmission.NewLazyObject(&r.pod)}, nil, nil)
+	attributes := apiadmission.NewAttributesRecord(&r.pod, nil, kind, "kube-system", "p", resource, r.subresource, r.operation,
+		&metav1.CreateOptions{}, false, &r.user)
+	result := c.Match(t.Context(),
+		&apiadmission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: apiadmission.NewLazyObject(&r.pod)}, nil,
+		nil)
 	if result.Error != nil && len(r.pod.Spec.Containers) > 0 {
 		t.Fatalf("the conditions cannot be evaluated: %v", result.Error)
 	}
@@ -96,8 +99,10 @@ func TestMirrorPodsOfANodeAreExempt(t *testing.T) {
 		change func(*podRequest)
 		exempt bool
 	}{
-		"AsAKubeletMakesIt":   {change: func(*podRequest) {}, exempt: true},
-		"Bare":                {change: func(r *podRequest) { r.pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}} }, exempt: true},
+		"AsAKubeletMakesIt": {change: func(*podRequest) {}, exempt: true},
+		"Bare": {
+			change: func(r *podRequest) { r.pod.Spec = corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}} }, exempt: true,
+		},
 		"EmptyAnnotation":     {change: func(r *podRequest) { r.pod.Annotations[corev1.MirrorPodAnnotationKey] = "" }, exempt: true},
 		"AnyonesPod":          {change: func(r *podRequest) { r.user = user.DefaultInfo{Name: "jane", Groups: []string{"system:masters"}} }},
 		"NamedLikeANode":      {change: func(r *podRequest) { r.user.Groups = []string{"system:authenticated"} }},
@@ -116,8 +121,10 @@ func TestMirrorPodsOfANodeAreExempt(t *testing.T) {
 		"ConfigMapVolume":     {change: source(corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}})},
 		"ProjectedVolume":     {change: source(corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}})},
 		"CSIVolume":           {change: source(corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: "d"}})},
-		"HostPathAndSecret":   {change: source(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}, Secret: &corev1.SecretVolumeSource{SecretName: "s"}})},
-		"NamelessSource":      {change: source(corev1.VolumeSource{}), exempt: true},
+		"HostPathAndSecret": {
+			change: source(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{}, Secret: &corev1.SecretVolumeSource{SecretName: "s"}}),
+		},
+		"NamelessSource": {change: source(corev1.VolumeSource{}), exempt: true},
 		"EnvFromConfigMap": {change: func(r *podRequest) {
 			r.pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}}
 		}},
@@ -152,11 +159,15 @@ func FuzzExemptMirrorPod(f *testing.F) {
 	encoded, err := json.Marshal(r.pod)
 	testutil.Must(f, err)
 	f.Add(encoded, r.user.Name, r.user.Groups[0], "CREATE", "")
-	f.Add([]byte(`{"metadata":{"annotations":{"kubernetes.io/config.mirror":""}},"spec":{"volumes":[{"secret":{"secretName":"s"}}],"containers":[{"env":[{"valueFrom":{"secretKeyRef":{"name":"s"}}}],"envFrom":[{"secretRef":{"name":"s"}}]}]}}`),
+	f.Add([]byte(`{"metadata":{"annotations":{"kubernetes.io/config.mirror":""}},"spec":{"volumes":[{"secret":{"secretName":"s"}}],`+
+		`"containers":[{"env":[{"valueFrom":{"secretKeyRef":{"name":"s"}}}],"envFrom":[{"secretRef":{"name":"s"}}]}]}}`),
 		"system:node:a", "system:nodes", "CREATE", "")
-	f.Add([]byte(`{"spec":{"serviceAccount":"a","imagePullSecrets":[{"name":"s"}],"volumes":[{"projected":{"sources":[{"serviceAccountToken":{}}]}}]}}`), "a", "b", "UPDATE", "ephemeralcontainers")
+	f.Add([]byte(`{"spec":{"serviceAccount":"a","imagePullSecrets":[{"name":"s"}],`+
+		`"volumes":[{"projected":{"sources":[{"serviceAccountToken":{}}]}}]}}`), "a", "b", "UPDATE", "ephemeralcontainers")
 	f.Fuzz(func(t *testing.T, object []byte, name, group, operation, subresource string) {
-		r := podRequest{user: user.DefaultInfo{Name: name, Groups: []string{group}}, operation: apiadmission.Operation(operation), subresource: subresource}
+		r := podRequest{
+			user: user.DefaultInfo{Name: name, Groups: []string{group}}, operation: apiadmission.Operation(operation), subresource: subresource,
+		}
 		if json.Unmarshal(object, &r.pod) != nil || !conditions.exempts(t, r) {
 			return
 		}
@@ -165,7 +176,9 @@ func FuzzExemptMirrorPod(f *testing.F) {
 		}
 		sent, err := json.Marshal(r.pod)
 		testutil.Must(t, err)
-		request := &admission.Request{Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, Operation: admission.Create, Object: sent}
+		request := &admission.Request{
+			Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, Operation: admission.Create, Object: sent,
+		}
 		// An account would be looked up, and there is nothing to look in.
 		if err := plugin.Validate(t.Context(), request, &admission.Response{}); err != nil {
 			t.Errorf("exempt, and refused with %v: %s", err, sent)

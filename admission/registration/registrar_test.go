@@ -103,7 +103,8 @@ func TestRegistersWhatIsProved(t *testing.T) {
 }
 
 func TestNothingBindsThatIsNotReached(t *testing.T) {
-	refused := errors.New(`failed calling webhook: Post "https://127.0.0.1:10262/mutate?timeout=5s": dial tcp 127.0.0.1:10262: connect: connection refused`)
+	refused := errors.New(`failed calling webhook: Post "https://127.0.0.1:10262/mutate?timeout=5s": dial tcp 127.0.0.1:10262: connect: ` +
+		`connection refused`)
 	for name, tc := range map[string]struct {
 		down    error
 		change  func(*Config)
@@ -226,7 +227,8 @@ func TestForbiddenIsSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		a.PrependReactor("create", "mutatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(admissionregistrationv1.Resource("mutatingwebhookconfigurations"), Name, errors.New("no rights"))
+			return true, nil, apierrors.NewForbidden(admissionregistrationv1.Resource("mutatingwebhookconfigurations"), Name,
+				errors.New("no rights"))
 		})
 		r := run(t, a)
 		pause(time.Minute)

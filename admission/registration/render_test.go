@@ -100,7 +100,8 @@ func TestEntriesOfAService(t *testing.T) {
 func TestOwnObjectsAreExcluded(t *testing.T) {
 	t.Parallel()
 	const lease, caSecret = "sa-controller-manager", "sa-controller-manager-webhook-ca"
-	leases, secrets, namespaces := coordinationv1.SchemeGroupVersion.WithResource("leases"), corev1.SchemeGroupVersion.WithResource("secrets"), corev1.SchemeGroupVersion.WithResource("namespaces")
+	leases, secrets := coordinationv1.SchemeGroupVersion.WithResource("leases"), corev1.SchemeGroupVersion.WithResource("secrets")
+	namespaces := corev1.SchemeGroupVersion.WithResource("namespaces")
 	all := []admission.Operation{admission.Any}
 	everything := admission.Rule{Group: "*", Resource: "*", SubResource: "*", Operations: all}
 	for name, tc := range map[string]struct {
@@ -110,13 +111,20 @@ func TestOwnObjectsAreExcluded(t *testing.T) {
 		deletion        bool // there is no object, as in deletecollection
 		excluded        bool
 	}{
-		"own Lease":                      {rule: everything, resource: leases, namespace: "kube-system", name: lease, excluded: true},
-		"own Secret":                     {rule: everything, resource: secrets, namespace: "kube-system", name: caSecret, excluded: true},
-		"own Namespace":                  {rule: everything, resource: namespaces, namespace: "kube-system", name: "kube-system", excluded: true},
-		"own Secret, core group":         {rule: admission.Rule{Resource: "*", Operations: all}, resource: secrets, namespace: "kube-system", name: caSecret, excluded: true},
-		"own Lease, any group":           {rule: admission.Rule{Group: "*", Resource: "leases", Operations: all}, resource: leases, namespace: "kube-system", name: lease, excluded: true},
-		"rules for Pods":                 {rule: podCreation(), resource: secrets, namespace: "kube-system", name: caSecret},
-		"rules of another group":         {rule: admission.Rule{Group: "example.org", Resource: "namespaces", Operations: all}, resource: namespaces, name: "kube-system"},
+		"own Lease":     {rule: everything, resource: leases, namespace: "kube-system", name: lease, excluded: true},
+		"own Secret":    {rule: everything, resource: secrets, namespace: "kube-system", name: caSecret, excluded: true},
+		"own Namespace": {rule: everything, resource: namespaces, namespace: "kube-system", name: "kube-system", excluded: true},
+		"own Secret, core group": {
+			rule: admission.Rule{Resource: "*", Operations: all}, resource: secrets, namespace: "kube-system", name: caSecret, excluded: true,
+		},
+		"own Lease, any group": {
+			rule: admission.Rule{Group: "*", Resource: "leases", Operations: all}, resource: leases, namespace: "kube-system", name: lease,
+			excluded: true,
+		},
+		"rules for Pods": {rule: podCreation(), resource: secrets, namespace: "kube-system", name: caSecret},
+		"rules of another group": {
+			rule: admission.Rule{Group: "example.org", Resource: "namespaces", Operations: all}, resource: namespaces, name: "kube-system",
+		},
 		"another Lease":                  {rule: everything, resource: leases, namespace: "kube-system", name: "other"},
 		"same name, another namespace":   {rule: everything, resource: leases, namespace: "default", name: lease},
 		"same name, another resource":    {rule: everything, resource: leases, namespace: "kube-system", name: caSecret},
@@ -132,8 +140,10 @@ func TestOwnObjectsAreExcluded(t *testing.T) {
 			if object = (&corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "x-"}}); tc.deletion {
 				object, operation = nil, apiadmission.Delete
 			}
-			attributes := apiadmission.NewAttributesRecord(object, nil, schema.GroupVersionKind{}, tc.namespace, tc.name, tc.resource, "", operation, nil, false, &user.DefaultInfo{Name: "jane"})
-			result := compile(t, validating[0]).Match(t.Context(), &apiadmission.VersionedAttributes{Attributes: attributes, VersionedObject: apiadmission.NewLazyObject(object)}, nil, nil)
+			attributes := apiadmission.NewAttributesRecord(object, nil, schema.GroupVersionKind{}, tc.namespace, tc.name, tc.resource, "", operation,
+				nil, false, &user.DefaultInfo{Name: "jane"})
+			result := compile(t, validating[0]).Match(t.Context(),
+				&apiadmission.VersionedAttributes{Attributes: attributes, VersionedObject: apiadmission.NewLazyObject(object)}, nil, nil)
 			if result.Error != nil || result.Matches == tc.excluded {
 				t.Errorf("kube-apiserver calls the webhook: %t (error %v), want %t", result.Matches, result.Error, !tc.excluded)
 			}

@@ -53,10 +53,19 @@ func TestStaticFiles(t *testing.T) {
 		detail string
 		known  bool // the serving CA may rely on the caBundle
 	}{
-		"Loaded":        {loaded: func(dir string) (map[string]string, error) { return loaded(dir), nil }, state: Registered, known: true},
-		"NotYet":        {reason: "kube-apiserver needs a moment after a write", loaded: without("ValidatingAdmissionWebhook", "sha256:other"), state: Waiting, detail: "has not loaded the present files"},
-		"AnotherHash":   {loaded: without("ValidatingAdmissionWebhook", "sha256:other"), after: time.Minute, state: Repairing, detail: "has not loaded the present files"},
-		"Empty":         {reason: "it has found no content", loaded: without("MutatingAdmissionWebhook", ""), after: time.Minute, state: Repairing, detail: "has loaded no file"},
+		"Loaded": {loaded: func(dir string) (map[string]string, error) { return loaded(dir), nil }, state: Registered, known: true},
+		"NotYet": {
+			reason: "kube-apiserver needs a moment after a write", loaded: without("ValidatingAdmissionWebhook", "sha256:other"), state: Waiting,
+			detail: "has not loaded the present files",
+		},
+		"AnotherHash": {
+			loaded: without("ValidatingAdmissionWebhook", "sha256:other"), after: time.Minute, state: Repairing,
+			detail: "has not loaded the present files",
+		},
+		"Empty": {
+			reason: "it has found no content", loaded: without("MutatingAdmissionWebhook", ""), after: time.Minute, state: Repairing,
+			detail: "has loaded no file",
+		},
 		"NotConfigured": {loaded: without("MutatingAdmissionWebhook"), after: time.Minute, state: Repairing, detail: "needs staticManifestsDir"},
 		"CannotBeAsked": {loaded: func(string) (map[string]string, error) { return nil, errors.New("boom") }, state: Repairing, detail: "boom"},
 	}
@@ -89,7 +98,8 @@ func TestStaticFiles(t *testing.T) {
 
 func TestReadLoaded(t *testing.T) {
 	t.Parallel()
-	const series = "# TYPE a counter\na 1\n" + loadedMetric + `{apiserver_id_hash="sha256:us",hash="sha256:x",plugin="MutatingAdmissionWebhook"} 1` + "\n"
+	const series = "# TYPE a counter\na 1\n" + loadedMetric +
+		`{apiserver_id_hash="sha256:us",hash="sha256:x",plugin="MutatingAdmissionWebhook"} 1` + "\n"
 	got, err := readLoaded(strings.NewReader(series), map[string]bool{"sha256:us": true})
 	if diff := cmp.Diff(map[string]string{"MutatingAdmissionWebhook": "sha256:x"}, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)

@@ -36,7 +36,8 @@ func TestEveryCVEPath(t *testing.T) {
 					return fmt.Sprintf(`{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default", %q: [{"name": "c", %s}]}}`,
 						list, fmt.Sprintf(member, secret))
 				}
-				want := role + " c" + words[field] + `secret.secretName="theirs" is not allowed because service account default does not reference that secret`
+				want := role + " c" + words[field] +
+					`secret.secretName="theirs" is not allowed because service account default does not reference that secret`
 				checkLimit(t, list == "ephemeralContainers", pod("theirs"), pod("mine"), want)
 			})
 		}
@@ -44,7 +45,8 @@ func TestEveryCVEPath(t *testing.T) {
 	t.Run("volume", func(t *testing.T) {
 		t.Parallel()
 		pod := func(secret string) string {
-			return fmt.Sprintf(`{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default", "volumes": [{"name": "v", "secret": {"secretName": %q}}]}}`, secret)
+			return fmt.Sprintf(`{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default", "volumes": [{"name": "v", "secret": `+
+				`{"secretName": %q}}]}}`, secret)
 		}
 		checkLimit(t, false, pod("theirs"), pod("mine"),
 			`volume with secret.secretName="theirs" is not allowed because service account default does not reference that secret`)

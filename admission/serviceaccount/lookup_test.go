@@ -112,7 +112,9 @@ func TestLookup(t *testing.T) {
 			reason: "Admit has waited already", pod: `{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "default"}}`,
 			creates: true, call: (*Plugin).Validate, want: want{code: 403, message: missing, gets: 1},
 		},
-		"ApiserverBroken": {reason: "that is not the Pod's fault", pod: otherPod, apiErr: errBoom, want: want{code: 500, message: webBroken, gets: 1}},
+		"ApiserverBroken": {
+			reason: "that is not the Pod's fault", pod: otherPod, apiErr: errBoom, want: want{code: 500, message: webBroken, gets: 1},
+		},
 		"ApiserverSilent": {
 			reason: "the request's deadline bounds the request to the apiserver", pod: otherPod, silent: true, deadline: 4 * time.Second,
 			want: want{code: 500, message: webDeadline, gets: 1, after: 4 * time.Second},

@@ -33,8 +33,9 @@ func TestMissingIsWhatAdmitAdds(t *testing.T) {
 			return // a Pod without account has nothing to compare, such as a mirror pod
 		}
 		want := Missing{
-			Account:        patches(response, "/spec/serviceAccountName") && patches(response, "/spec/serviceAccount"),
-			Token:          slices.ContainsFunc(response.Patch, func(o admission.PatchOperation) bool { return strings.Contains(o.Path, "/volumeMounts") }),
+			Account: patches(response, "/spec/serviceAccountName") && patches(response, "/spec/serviceAccount"),
+			Token: slices.ContainsFunc(response.Patch,
+				func(o admission.PatchOperation) bool { return strings.Contains(o.Path, "/volumeMounts") }),
 			TokenElsewhere: plugin.config.MissingFrom(before, account).TokenElsewhere,
 		}
 		testutil.Check(t, tc.Reason+"\nbefore", want, plugin.config.MissingFrom(before, account))
@@ -76,7 +77,9 @@ func TestMissingFrom(t *testing.T) {
 		},
 		"VolumeOnly": {
 			account: someone, config: DefaultConfig(), want: Missing{Token: true, TokenElsewhere: true},
-			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{}}, Volumes: []corev1.Volume{{Name: "kube-api-access-x"}}},
+			pod: corev1.PodSpec{
+				ServiceAccountName: "someone", Containers: []corev1.Container{{}}, Volumes: []corev1.Volume{{Name: "kube-api-access-x"}},
+			},
 		},
 		"TokenSecretRequired": {
 			account: someone, config: required, want: Missing{Token: true},

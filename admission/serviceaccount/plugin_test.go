@@ -27,18 +27,22 @@ func TestIgnores(t *testing.T) {
 		reason string
 		change func(*admission.Request)
 	}{
-		"NoObject":          {"there is nothing to decide about", func(r *admission.Request) { r.Object = nil }},
-		"NullObject":        {"null is nothing", func(r *admission.Request) { r.Object = []byte("null") }},
-		"OtherResource":     {"only Pods", func(r *admission.Request) { r.Resource.Resource = "podtemplates" }},
-		"OtherGroup":        {"metrics.k8s.io has pods too", func(r *admission.Request) { r.Resource.Group = "metrics.k8s.io" }},
-		"OtherKind":         {"upstream looks at nothing that is not a Pod", func(r *admission.Request) { r.Kind.Kind = "PodProxyOptions" }},
-		"OtherVersion":      {"its fields may mean something else", func(r *admission.Request) { r.Kind.Version = "v2" }},
-		"KindOfOtherGroup":  {"nor is that a Pod of the core", func(r *admission.Request) { r.Kind.Group = "metrics.k8s.io" }},
-		"Update":            {"a Pod's account cannot change", func(r *admission.Request) { r.Operation = admission.Update }},
-		"Status":            {"status holds no references", func(r *admission.Request) { r.Operation, r.SubResource = admission.Update, "status" }},
-		"Resize":            {"nor do resources", func(r *admission.Request) { r.Operation, r.SubResource = admission.Update, "resize" }},
-		"Delete":            {"what goes may go", func(r *admission.Request) { r.Operation = admission.Delete }},
-		"Connect":           {"that is not about the spec", func(r *admission.Request) { r.Operation, r.SubResource = admission.Connect, "exec" }},
+		"NoObject":         {"there is nothing to decide about", func(r *admission.Request) { r.Object = nil }},
+		"NullObject":       {"null is nothing", func(r *admission.Request) { r.Object = []byte("null") }},
+		"OtherResource":    {"only Pods", func(r *admission.Request) { r.Resource.Resource = "podtemplates" }},
+		"OtherGroup":       {"metrics.k8s.io has pods too", func(r *admission.Request) { r.Resource.Group = "metrics.k8s.io" }},
+		"OtherKind":        {"upstream looks at nothing that is not a Pod", func(r *admission.Request) { r.Kind.Kind = "PodProxyOptions" }},
+		"OtherVersion":     {"its fields may mean something else", func(r *admission.Request) { r.Kind.Version = "v2" }},
+		"KindOfOtherGroup": {"nor is that a Pod of the core", func(r *admission.Request) { r.Kind.Group = "metrics.k8s.io" }},
+		"Update":           {"a Pod's account cannot change", func(r *admission.Request) { r.Operation = admission.Update }},
+		"Status": {
+			"status holds no references", func(r *admission.Request) { r.Operation, r.SubResource = admission.Update, "status" },
+		},
+		"Resize": {"nor do resources", func(r *admission.Request) { r.Operation, r.SubResource = admission.Update, "resize" }},
+		"Delete": {"what goes may go", func(r *admission.Request) { r.Operation = admission.Delete }},
+		"Connect": {
+			"that is not about the spec", func(r *admission.Request) { r.Operation, r.SubResource = admission.Connect, "exec" },
+		},
 		"CreateSubResource": {"bindings and evictions are not Pods", func(r *admission.Request) { r.SubResource = "binding" }},
 	}
 	for name, tc := range cases {
@@ -96,16 +100,18 @@ func TestContradictsItsKind(t *testing.T) {
 	t.Parallel()
 	plugin := newWorld(account(testNamespace, defaultAccount)).plugin(DefaultConfig())
 	cases := map[string]struct{ head, want string }{
-		"Same":         {head: `"apiVersion": "v1", "kind": "Pod",`},
-		"Unsaid":       {},
-		"OtherKind":    {head: `"apiVersion": "v1", "kind": "Binding",`, want: `the object has apiVersion "v1", kind "Binding"; request.kind is v1 Pod`},
+		"Same":   {head: `"apiVersion": "v1", "kind": "Pod",`},
+		"Unsaid": {},
+		"OtherKind": {head: `"apiVersion": "v1", "kind": "Binding",`,
+			want: `the object has apiVersion "v1", kind "Binding"; request.kind is v1 Pod`},
 		"OtherVersion": {head: `"apiVersion": "v2", "kind": "Pod",`, want: `the object has apiVersion "v2", kind "Pod"; request.kind is v1 Pod`},
 		"OnlyVersion":  {head: `"apiVersion": "apps/v1",`, want: `the object has apiVersion "apps/v1", kind ""; request.kind is v1 Pod`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			request := creation([]byte("{" + tc.head + `"spec": {"serviceAccountName": "default", "containers": [{"name": "a"}]}}`))
-			for call, decide := range map[string]func(context.Context, *admission.Request, *admission.Response) error{"Admit": plugin.Admit, "Validate": plugin.Validate} {
+			for call, decide := range map[string]func(context.Context, *admission.Request, *admission.Response) error{"Admit": plugin.Admit,
+				"Validate": plugin.Validate} {
 				code, message := codeAndMessage(decide(t.Context(), request, &admission.Response{}))
 				if message != tc.want || tc.want != "" && code != 400 {
 					t.Errorf("%s: got %d %q, want %q", call, code, message, tc.want)

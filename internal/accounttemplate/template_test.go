@@ -50,7 +50,10 @@ func TestFor(t *testing.T) {
 		},
 		"Pattern": {
 			namespace: "team-a", account: "default",
-			want: Fields{AutomountServiceAccountToken: new(false), ImagePullSecrets: secrets("registry"), Labels: map[string]string{"tier": "low", "from": "names"}},
+			want: Fields{
+				AutomountServiceAccountToken: new(false), ImagePullSecrets: secrets("registry"),
+				Labels: map[string]string{"tier": "low", "from": "names"},
+			},
 		},
 		"OtherAccount": {
 			namespace: "team-a", account: "builder",
@@ -87,7 +90,8 @@ func TestFor(t *testing.T) {
 
 func TestNeedsLabels(t *testing.T) {
 	t.Parallel()
-	template, err := Parse([]byte("{schemaVersion: 1, rules: [{labels: {a: b}}, {namespaces: [shop], namespaceSelector: {}, labels: {a: b}}]}"))
+	template, err := Parse([]byte("{schemaVersion: 1, rules: [{labels: {a: b}}, {namespaces: [shop], namespaceSelector: {}, labels: " +
+		"{a: b}}]}"))
 	testutil.Must(t, err)
 	testutil.Check(t, "no rule with a selector names it", false, template.NeedsLabels("bank", "default"))
 	testutil.Check(t, "one does", true, template.NeedsLabels("shop", "default"))

@@ -35,13 +35,22 @@ func TestHosts(t *testing.T) {
 		want   []string
 	}{
 		"None": {},
-		"Two":  {leases: []*coordinationv1.Lease{identity("b", "cp-2", now), identity("a", "cp-1", now.Add(-10*time.Second))}, want: []string{"cp-1", "cp-2"}},
+		"Two": {
+			leases: []*coordinationv1.Lease{identity("b", "cp-2", now), identity("a", "cp-1", now.Add(-10*time.Second))},
+			want:   []string{"cp-1", "cp-2"},
+		},
 		"SameHost": {
 			reason: "one replica is enough for both",
 			leases: []*coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-1", now)}, want: []string{"cp-1"},
 		},
-		"Old":       {leases: []*coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-2", now.Add(-IdentityAge-time.Second))}, want: []string{"cp-1"}},
-		"NotYet":    {leases: []*coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-2", now.Add(-IdentityAge))}, want: []string{"cp-1", "cp-2"}},
+		"Old": {
+			leases: []*coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-2", now.Add(-IdentityAge-time.Second))},
+			want:   []string{"cp-1"},
+		},
+		"NotYet": {
+			leases: []*coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-2", now.Add(-IdentityAge))},
+			want:   []string{"cp-1", "cp-2"},
+		},
 		"Unnamed":   {reason: "safer than to overlook it", leases: []*coordinationv1.Lease{identity("a", "", now)}, want: []string{"a"}},
 		"NoRenewal": {reason: "safer than to overlook it", leases: []*coordinationv1.Lease{unrenewed}, want: []string{"cp-4"}},
 		"OurClockIsFast": {

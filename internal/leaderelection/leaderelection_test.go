@@ -239,8 +239,10 @@ func TestLeadRefuses(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		"Timings": {change: func(o *Config) { o.RenewDeadline = o.LeaseDuration }, want: "leader election: leaseDuration must be greater than renewDeadline"},
-		"Lock":    {change: func(o *Config) { o.ResourceLock = "endpoints" }, want: "leader election: "},
+		"Timings": {
+			change: func(o *Config) { o.RenewDeadline = o.LeaseDuration }, want: "leader election: leaseDuration must be greater than renewDeadline",
+		},
+		"Lock": {change: func(o *Config) { o.ResourceLock = "endpoints" }, want: "leader election: "},
 	} {
 		o := defaults(newLeases())
 		tc.change(&o)

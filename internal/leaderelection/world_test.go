@@ -136,7 +136,8 @@ func foreignLease() *coordinationv1.Lease {
 	return &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "sa-controller-manager"},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(15)), AcquireTime: &now, RenewTime: &now, LeaseTransitions: new(int32(0)),
+			HolderIdentity: new("another"), LeaseDurationSeconds: new(int32(15)), AcquireTime: &now, RenewTime: &now,
+			LeaseTransitions: new(int32(0)),
 		},
 	}
 }

@@ -44,7 +44,9 @@ func TestFencedWrites(t *testing.T) {
 		with    func(context.Context) context.Context
 		refused bool
 	}{
-		"NoLeader":       {reason: "the webhook of a replica that waits", method: http.MethodPost, with: func(ctx context.Context) context.Context { return ctx }},
+		"NoLeader": {
+			reason: "the webhook of a replica that waits", method: http.MethodPost, with: func(ctx context.Context) context.Context { return ctx },
+		},
 		"Leader":         {method: http.MethodPatch, with: always(false)},
 		"Overdue":        {method: http.MethodPatch, with: always(true), refused: true},
 		"OverdueCreates": {method: http.MethodPost, with: always(true), refused: true},

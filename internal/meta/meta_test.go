@@ -24,7 +24,8 @@ import (
 func TestLiveAccount(t *testing.T) {
 	t.Parallel()
 	client := fake.NewClientset(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot", UID: "robot-uid"}})
-	if live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", "robot")); err != nil || live == nil || live.UID != "robot-uid" {
+	if live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", "robot")); err != nil || live == nil ||
+		live.UID != "robot-uid" {
 		t.Errorf("one that is there: %v, %v", live, err)
 	}
 	if live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", "nobody")); err != nil || live != nil {

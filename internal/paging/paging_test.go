@@ -27,8 +27,11 @@ func TestEach(t *testing.T) {
 		want      []string
 		wantErr   string
 	}{
-		"OnePage":    {pages: []string{""}, want: []string{"list 500  of app=web", "visit"}},
-		"ThreePages": {pages: []string{"a", "b", ""}, want: []string{"list 500  of app=web", "visit", "list 500 a of app=web", "visit", "list 500 b of app=web", "visit"}},
+		"OnePage": {pages: []string{""}, want: []string{"list 500  of app=web", "visit"}},
+		"ThreePages": {
+			pages: []string{"a", "b", ""},
+			want:  []string{"list 500  of app=web", "visit", "list 500 a of app=web", "visit", "list 500 b of app=web", "visit"},
+		},
 		"ListFails": {
 			reason: "a part must not be taken for all", pages: []string{"a", ""}, listFails: 2, wantErr: "list Pods: boom",
 			want: []string{"list 500  of app=web", "visit", "list 500 a of app=web"},

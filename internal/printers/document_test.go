@@ -24,7 +24,9 @@ func TestDocument(t *testing.T) {
 		want    string
 		wantErr string
 	}{
-		"JSON":     {output: "json", numbers: 1, want: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"Numbers\",\n  \"numbers\": 1\n}\n"},
+		"JSON": {
+			output: "json", numbers: 1, want: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"Numbers\",\n  \"numbers\": 1\n}\n",
+		},
 		"YAML":     {output: "yaml", numbers: 1, want: "apiVersion: sa-controller-manager/v1\nkind: Numbers\nnumbers: 1\n"},
 		"Other":    {output: "wide", numbers: 1, want: "A\n1\n"},
 		"Function": {output: "json", numbers: func() {}, wantErr: "encode the Numbers as json: json: unsupported type: func()"},

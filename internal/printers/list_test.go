@@ -47,8 +47,15 @@ func TestList(t *testing.T) {
 }
 `,
 		},
-		"YAML":     {output: "yaml", pages: [][]row{{{"a"}}, {{"b"}}}, want: "apiVersion: sa-controller-manager/v1\nkind: Numbers\nnumbers:\n- name: a\n- name: b\nsummary:\n  shown: 2\n"},
-		"NoneJSON": {output: "json", want: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"Numbers\",\n  \"numbers\": [],\n  \"summary\": {\n    \"shown\": 0\n  }\n}\n"},
+		"YAML": {
+			output: "yaml", pages: [][]row{{{"a"}}, {{"b"}}},
+			want: "apiVersion: sa-controller-manager/v1\nkind: Numbers\nnumbers:\n- name: a\n- name: b\nsummary:\n  shown: 2\n",
+		},
+		"NoneJSON": {
+			output: "json",
+			want: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"Numbers\",\n  \"numbers\": [],\n  \"summary\": " +
+				"{\n    \"shown\": 0\n  }\n}\n",
+		},
 		"NoneYAML": {output: "yaml", want: "apiVersion: sa-controller-manager/v1\nkind: Numbers\nnumbers: []\nsummary:\n  shown: 0\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -159,13 +159,21 @@ func TestWhatIsLoggedOfAFailingKey(t *testing.T) {
 		failures  int
 		want      []string
 	}{
-		"OnceFailed":   {reason: "the first failure is logged", err: errBoom, failures: 1, want: []string{"Failed to sync, retrying"}},
-		"OftenFailed":  {reason: "further ones are not", err: errBoom, failures: 9, want: []string{"Failed to sync, retrying"}},
-		"Stuck":        {reason: "the tenth is logged", err: errBoom, failures: 25, want: []string{"Failed to sync, retrying", "Key is stuck and is still retried"}},
-		"Conflict":     {reason: "somebody else was faster, that is no error", err: conflict, failures: 9},
-		"StuckOnIt":    {reason: "ten conflicts in a row are one", err: conflict, failures: 25, want: []string{"Key is stuck and is still retried"}},
-		"Behind":       {reason: "the watch brings it", err: fmt.Errorf("object: %w", ErrStaleCache), failures: 9},
-		"ForTheTracer": {reason: "at V(4) each one is logged", err: conflict, failures: 3, verbosity: 4, want: slices.Repeat([]string{"Failed to sync, retrying"}, 3)},
+		"OnceFailed":  {reason: "the first failure is logged", err: errBoom, failures: 1, want: []string{"Failed to sync, retrying"}},
+		"OftenFailed": {reason: "further ones are not", err: errBoom, failures: 9, want: []string{"Failed to sync, retrying"}},
+		"Stuck": {
+			reason: "the tenth is logged", err: errBoom, failures: 25,
+			want: []string{"Failed to sync, retrying", "Key is stuck and is still retried"},
+		},
+		"Conflict": {reason: "somebody else was faster, that is no error", err: conflict, failures: 9},
+		"StuckOnIt": {
+			reason: "ten conflicts in a row are one", err: conflict, failures: 25, want: []string{"Key is stuck and is still retried"},
+		},
+		"Behind": {reason: "the watch brings it", err: fmt.Errorf("object: %w", ErrStaleCache), failures: 9},
+		"ForTheTracer": {
+			reason: "at V(4) each one is logged", err: conflict, failures: 3, verbosity: 4,
+			want: slices.Repeat([]string{"Failed to sync, retrying"}, 3),
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

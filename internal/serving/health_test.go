@@ -23,7 +23,10 @@ func failing(name, detail, err string) Check {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	live := []Check{passing("ping", "")}
-	ready := []Check{passing("caches", "4 synced"), failing("signing-key", "old key signs", "new key not accepted"), failing("leader", "", "lost\nand found\n")}
+	ready := []Check{
+		passing("caches", "4 synced"), failing("signing-key", "old key signs", "new key not accepted"),
+		failing("leader", "", "lost\nand found\n"),
+	}
 	cases := map[string]struct {
 		reason      string
 		live, ready []Check
@@ -32,8 +35,11 @@ func TestHealth(t *testing.T) {
 		wantCode    int
 		wantBody    string
 	}{
-		"Quiet":       {live: live, target: "/livez", wantCode: 200, wantBody: "ok"},
-		"HealthzLive": {reason: "KCM's probes ask /healthz", live: live, ready: ready, target: "/healthz?verbose", wantCode: 200, wantBody: "[+]ping ok\nhealthz check passed\n"},
+		"Quiet": {live: live, target: "/livez", wantCode: 200, wantBody: "ok"},
+		"HealthzLive": {
+			reason: "KCM's probes ask /healthz", live: live, ready: ready, target: "/healthz?verbose", wantCode: 200,
+			wantBody: "[+]ping ok\nhealthz check passed\n",
+		},
 		"Verbose": {
 			reason: "the detail of a check that passes is shown too",
 			ready:  ready[:1], target: "/readyz?verbose=true", wantCode: 200, wantBody: "[+]caches ok: 4 synced\nreadyz check passed\n",

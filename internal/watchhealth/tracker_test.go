@@ -68,13 +68,15 @@ func TestSilence(t *testing.T) {
 			url: group, speaks: time.Minute, after: 5 * time.Minute,
 			want: "no data received from rbac.authorization.k8s.io/v1/roles (a) for 4m0s",
 		},
-		"NoWatchCache":       {reason: "without bookmarks, silence is normal", url: plain, speaks: time.Minute, after: 11 * time.Minute},
-		"NoWatchCacheSilent": {reason: "it should have ended by itself", url: plain, after: 13 * time.Minute, want: "no data received from v1/secrets for 13m0s"},
-		"Stopped":            {reason: "nobody relies on it any more", url: streaming, speaks: time.Minute, ends: time.Minute, after: time.Hour},
-		"Refused":            {url: streaming, status: http.StatusForbidden, after: time.Hour},
-		"Failed":             {url: streaming, err: errors.New("no route"), after: time.Hour},
-		"List":               {url: "https://api/api/v1/secrets", after: time.Hour},
-		"NotGet":             {url: streaming, method: http.MethodPost, after: time.Hour},
+		"NoWatchCache": {reason: "without bookmarks, silence is normal", url: plain, speaks: time.Minute, after: 11 * time.Minute},
+		"NoWatchCacheSilent": {
+			reason: "it should have ended by itself", url: plain, after: 13 * time.Minute, want: "no data received from v1/secrets for 13m0s",
+		},
+		"Stopped": {reason: "nobody relies on it any more", url: streaming, speaks: time.Minute, ends: time.Minute, after: time.Hour},
+		"Refused": {url: streaming, status: http.StatusForbidden, after: time.Hour},
+		"Failed":  {url: streaming, err: errors.New("no route"), after: time.Hour},
+		"List":    {url: "https://api/api/v1/secrets", after: time.Hour},
+		"NotGet":  {url: streaming, method: http.MethodPost, after: time.Hour},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

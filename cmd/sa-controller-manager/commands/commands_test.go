@@ -151,7 +151,9 @@ func TestCommandRefusesContents(t *testing.T) {
 			reason: "no other word of it may be said either: it may have a token",
 			args:   strings.Fields("--kubeconfig=apiVersion: v1 users: - user: token: " + token), want: "--kubeconfig" + content,
 		},
-		"KubeconfigJSON": {args: []string{`--kubeconfig={"apiVersion":"v1","users":[{"user":{"token":"` + token + `"}}]}`}, want: "--kubeconfig" + content},
+		"KubeconfigJSON": {
+			args: []string{`--kubeconfig={"apiVersion":"v1","users":[{"user":{"token":"` + token + `"}}]}`}, want: "--kubeconfig" + content,
+		},
 		"KubeconfigOfToken": {
 			args: []string{"doctor", "--kubeconfig", "users:\n- user:\n    token: " + token}, want: "--kubeconfig" + lines,
 		},

@@ -63,7 +63,9 @@ func useLibraries(t *testing.T) {
 	controllersmetrics.Register()
 	controllersmetrics.NewControllerManagerMetrics("metrics-of-libraries").ControllerStarted("this")
 	_, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:          &resourcelock.LeaseLock{Client: fake.NewClientset().CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "us"}},
+		Lock: &resourcelock.LeaseLock{
+			Client: fake.NewClientset().CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "us"},
+		},
 		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: time.Second, Name: "metrics_of_libraries",
 		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
 	})

@@ -67,7 +67,8 @@ func TestOutputFlags(t *testing.T) {
 			t.Errorf("%s: completed %q", name, completed)
 		}
 		refused := command(t, append(line, "--output=none")...)
-		if problem := `--output "none" must be one of "` + strings.Join(want.formats, `", "`) + `"`; refused.code != 1 || !strings.Contains(refused.stderr, problem+"\n") {
+		if problem := `--output "none" must be one of "` + strings.Join(want.formats, `", "`) + `"`; refused.code != 1 ||
+			!strings.Contains(refused.stderr, problem+"\n") {
 			t.Errorf("%s: %+v, want %q", name, refused, problem)
 		}
 	}

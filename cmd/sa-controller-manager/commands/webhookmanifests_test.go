@@ -32,7 +32,9 @@ RUUScUB1HnSsF5R6U09nY6LquFN3NlzHcxqnuyaWRlI=
 func TestWebhookManifests(t *testing.T) {
 	t.Parallel()
 	dir, ca := t.TempDir(), testutil.WriteFile(t, "ca.crt", []byte(oneCA))
-	paths := []string{filepath.Join(dir, "mutating", "sa-controller-manager.yaml"), filepath.Join(dir, "validating", "sa-controller-manager.yaml")}
+	paths := []string{
+		filepath.Join(dir, "mutating", "sa-controller-manager.yaml"), filepath.Join(dir, "validating", "sa-controller-manager.yaml"),
+	}
 	args := []string{"webhook", "manifests", "--out-dir=" + dir, "--ca-bundle-file=" + ca, "--webhook-port=1234"}
 	if got := command(t, args...); got.code != 0 || got.stdout != strings.Join(paths, "\n")+"\n" {
 		t.Fatalf("%+v, want the paths of both files", got)
@@ -55,8 +57,14 @@ func TestWebhookManifests(t *testing.T) {
 		got = append(got, configuration{found.Kind, found.Name, one.Name, *one.ClientConfig.URL, string(one.ClientConfig.CABundle)})
 	}
 	want := []configuration{
-		{"MutatingWebhookConfiguration", "sa-controller-manager.static.k8s.io", "mutate.sa-controller-manager.webhook", "https://127.0.0.1:1234/mutate", oneCA},
-		{"ValidatingWebhookConfiguration", "sa-controller-manager.static.k8s.io", "validate.sa-controller-manager.webhook", "https://127.0.0.1:1234/validate", oneCA},
+		{
+			"MutatingWebhookConfiguration", "sa-controller-manager.static.k8s.io", "mutate.sa-controller-manager.webhook",
+			"https://127.0.0.1:1234/mutate", oneCA,
+		},
+		{
+			"ValidatingWebhookConfiguration", "sa-controller-manager.static.k8s.io", "validate.sa-controller-manager.webhook",
+			"https://127.0.0.1:1234/validate", oneCA,
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

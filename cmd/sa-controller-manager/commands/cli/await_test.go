@@ -43,7 +43,9 @@ func TestAwait(t *testing.T) {
 		"Never": {
 			reason: "the last thing that was seen is what helps",
 			look:   func(n int) error { return fmt.Errorf("look %d", n) },
-			took:   600 * time.Millisecond, want: "it did not come within 600ms: look 3", progress: []string{"0s: look 1", "0s: look 2", "1s: look 3"},
+			took:   600 * time.Millisecond, want: "it did not come within 600ms: look 3", progress: []string{
+				"0s: look 1", "0s: look 2", "1s: look 3",
+			},
 		},
 	}
 	for name, tc := range cases {

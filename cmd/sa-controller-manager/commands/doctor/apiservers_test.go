@@ -52,7 +52,8 @@ func newAPIServer(t *testing.T, signs *signing.PrivateKey, knows ...*signing.Pri
 // issueWith has a kube-apiserver answer TokenRequests.
 func issueWith(t *testing.T, client *fake.Clientset, key *signing.PrivateKey) {
 	t.Helper()
-	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "kube-system", Name: "default", UID: "1"}, "x")
+	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(),
+		tokens.Account{Namespace: "kube-system", Name: "default", UID: "1"}, "x")
 	testutil.Must(t, err)
 	client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: token}}, nil
@@ -62,9 +63,11 @@ func issueWith(t *testing.T, client *fake.Clientset, key *signing.PrivateKey) {
 // controlPlane are the objects of one with a kube-apiserver on each host.
 func controlPlane(hosts []string, addresses ...string) []runtime.Object {
 	objects := []runtime.Object{&discoveryv1.EndpointSlice{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"}},
-		Ports:      []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
-		Endpoints:  []discoveryv1.Endpoint{{Addresses: addresses}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"},
+		},
+		Ports:     []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
+		Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}},
 	}}
 	for _, host := range hosts {
 		objects = append(objects, &coordinationv1.Lease{
@@ -95,7 +98,8 @@ func TestAPIServers(t *testing.T) {
 		}
 	}
 	lacks := func(key *signing.PrivateKey, url, signer string) string {
-		return "key-not-accepted: the kube-apiserver at " + url + " does not know key " + key.ID() + ", with which " + signer + " signs: it refuses those tokens"
+		return "key-not-accepted: the kube-apiserver at " + url + " does not know key " + key.ID() + ", with which " + signer +
+			" signs: it refuses those tokens"
 	}
 	const first, second = "https://10.0.0.1:6443", "https://10.0.0.2:6443"
 	try(t, "apiservers", map[string]checkCase{

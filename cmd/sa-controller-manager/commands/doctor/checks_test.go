@@ -50,7 +50,9 @@ func TestToken(t *testing.T) {
 			change: func(_ *testing.T, _ *cluster, client *fake.Clientset) {
 				reviewing(client, authenticationv1.TokenReviewStatus{Error: "invalid bearer token"})
 			},
-			want: []string{"fresh-token-refused: kube-apiserver refuses a token of kube-system/default that it has just issued: invalid bearer token"},
+			want: []string{
+				"fresh-token-refused: kube-apiserver refuses a token of kube-system/default that it has just issued: invalid bearer token",
+			},
 		},
 		"UnknownKeys": {
 			reason:  "one finding for each key; a token without a key ID is no proof",
@@ -77,10 +79,13 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	try(t, "keys", map[string]checkCase{
-		"None":  {reason: "nothing to compare", skipped: "no --service-account-private-key-file, --service-account-key-ring or --service-account-key-file"},
+		"None": {
+			reason: "nothing to compare", skipped: "no --service-account-private-key-file, --service-account-key-ring or --service-account-key-file",
+		},
 		"Known": {reason: "kube-apiserver may have more", change: files("known")},
 		"Strange": {reason: "tokens are refused", change: files("known", "mine"), want: []string{
-			"key-unknown: kube-apiserver does not know key mine of --service-account-key-file=mine.pem: it refuses the tokens that are signed with it",
+			"key-unknown: kube-apiserver does not know key mine of --service-account-key-file=mine.pem: it refuses the tokens that are " +
+				"signed with it",
 		}},
 	})
 }
@@ -104,11 +109,15 @@ func TestPublished(t *testing.T) {
 	try(t, "published", map[string]checkCase{
 		"None": {reason: "nothing to read", skipped: "no --published-issuer"},
 		"Same": {reason: "all is well", change: at(func(known signing.PublicKey) []signing.PublicKey { return []signing.PublicKey{known} }, nil)},
-		"Other": {reason: "another key alone", change: at(func(signing.PublicKey) []signing.PublicKey { return []signing.PublicKey{{ID: "x"}} }, nil), want: []string{
+		"Other": {reason: "another key alone", change: at(func(signing.PublicKey) []signing.PublicKey { return []signing.PublicKey{{ID: "x"}} },
+			nil), want: []string{
 			`published-key-wrong: https://issuer.example: key "` + id + `": it is not published`,
 			`published-key-foreign: https://issuer.example: key "x": it is no key of the ring`,
 		}},
-		"Down": {reason: "an error is no finding", change: at(func(signing.PublicKey) []signing.PublicKey { return nil }, errors.New("no answer")), wantErr: "no answer"},
+		"Down": {
+			reason: "an error is no finding", change: at(func(signing.PublicKey) []signing.PublicKey { return nil }, errors.New("no answer")),
+			wantErr: "no answer",
+		},
 	})
 }
 
@@ -133,19 +142,28 @@ func TestPermissions(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: "Group", Name: "g"}, {Kind: "ServiceAccount", Namespace: "ours", Name: "manager"}},
 	}
 	try(t, "permissions", map[string]checkCase{
-		"All":     {reason: "the user of the manifests", change: granting("system:sa-controller-manager")},
-		"Account": {reason: "the subject of the binding", objects: []runtime.Object{binding}, change: granting("system:serviceaccount:ours:manager")},
-		"Missing": {reason: "each one is named, with a part that needs it", change: granting("system:sa-controller-manager", "patch secrets", "update leases"), want: []string{
-			"permissions-missing: system:sa-controller-manager lacks permissions: patch secrets (token), update leases.coordination.k8s.io/sa-controller-manager in kube-system (leader-election)",
-		}},
-		"Down": {reason: "an error is no finding", change: failing("create", "subjectaccessreviews"), wantErr: "permissions could not be checked"},
+		"All": {reason: "the user of the manifests", change: granting("system:sa-controller-manager")},
+		"Account": {
+			reason: "the subject of the binding", objects: []runtime.Object{binding}, change: granting("system:serviceaccount:ours:manager"),
+		},
+		"Missing": {reason: "each one is named, with a part that needs it",
+			change: granting("system:sa-controller-manager", "patch secrets", "update leases"), want: []string{
+				"permissions-missing: system:sa-controller-manager lacks permissions: patch secrets (token), " +
+					"update leases.coordination.k8s.io/sa-controller-manager in kube-system (leader-election)",
+			}},
+		"Down": {
+			reason: "an error is no finding", change: failing("create", "subjectaccessreviews"), wantErr: "permissions could not be checked",
+		},
 	})
 }
 
 func TestMissed(t *testing.T) {
 	t.Parallel()
 	pod := func(name, account string) *corev1.Pod {
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main"}}}}
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
+			Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main"}}},
+		}
 	}
 	off := pod("off", "default")
 	off.Spec.AutomountServiceAccountToken = new(false)

@@ -24,8 +24,10 @@ import (
 // mirrorPod is a component of the control plane on node cp.
 func mirrorPod(component string, flags ...string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: component + "-cp", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}},
-		Spec:       corev1.PodSpec{NodeName: "cp", Containers: []corev1.Container{{Command: append([]string{component}, flags...)}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "kube-system", Name: component + "-cp", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"},
+		},
+		Spec: corev1.PodSpec{NodeName: "cp", Containers: []corev1.Container{{Command: append([]string{component}, flags...)}}},
 	}
 }
 
@@ -44,23 +46,38 @@ func leasing(holder string, renewed time.Duration) func(*testing.T, *cluster, *f
 
 func TestControlPlane(t *testing.T) {
 	t.Parallel()
-	server, kcm := mirrorPod("kube-apiserver"), mirrorPod("kube-controller-manager", "--controllers=*,-serviceaccount-controller", "--service-account-private-key-file=sa.key")
+	server, kcm := mirrorPod("kube-apiserver"), mirrorPod("kube-controller-manager", "--controllers=*,-serviceaccount-controller",
+		"--service-account-private-key-file=sa.key")
 	bound := append(registered("mutate.sa-controller-manager.webhook", nil), server, kcm)
 	const idle = "the webhook is not bound, and no replica leads"
 	try(t, "control-plane", map[string]checkCase{
 		"NoTakeover": {reason: "there was no takeover, so stock is right", objects: []runtime.Object{server, kcm}, skipped: idle},
-		"NoPods":     {reason: "they are no static pods", objects: registered("mutate.sa-controller-manager.webhook", nil), skipped: "no static pods of kube-apiserver and kube-controller-manager"},
-		"Good":       {reason: "the takeover has reached both", objects: append(registered("mutate.sa-controller-manager.webhook", nil), mirrorPod("kube-apiserver", "--disable-admission-plugins=ServiceAccount"))},
-		"Server":     {reason: "the upgrade had no patches", objects: bound, want: []string{"apiserver-stock: kube-apiservers that run the plugin ServiceAccount although the webhook is bound: kube-apiserver-cp"}},
+		"NoPods": {
+			reason: "they are no static pods", objects: registered("mutate.sa-controller-manager.webhook", nil),
+			skipped: "no static pods of kube-apiserver and kube-controller-manager",
+		},
+		"Good": {
+			reason: "the takeover has reached both",
+			objects: append(registered("mutate.sa-controller-manager.webhook", nil),
+				mirrorPod("kube-apiserver", "--disable-admission-plugins=ServiceAccount")),
+		},
+		"Server": {
+			reason: "the upgrade had no patches", objects: bound,
+			want: []string{"apiserver-stock: kube-apiservers that run the plugin ServiceAccount although the webhook is bound: kube-apiserver-cp"},
+		},
 		"Manager": {
 			reason: "both would write", objects: []runtime.Object{kcm}, change: leasing("a", time.Second),
 			want: []string{"controller-manager-stock: kube-controller-managers that run controllers of the manager, too: " +
-				"kube-controller-manager-cp (root-ca-certificate-publisher-controller, legacy-serviceaccount-token-cleaner-controller, serviceaccount-token-controller)"},
+				"kube-controller-manager-cp (root-ca-certificate-publisher-controller, legacy-serviceaccount-token-cleaner-controller, " +
+				"serviceaccount-token-controller)"},
 		},
 		"Released": {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("", time.Second), skipped: idle},
 		"Expired":  {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("a", 16*time.Second), skipped: idle},
-		"NoLease":  {reason: "an error is no finding", change: failing("get", "leases"), wantErr: "read the Lease kube-system/sa-controller-manager: the API is down"},
-		"Down":     {reason: "not asked", change: failing("list", "pods"), wantErr: "list the Pods of kube-system: the API is down"},
+		"NoLease": {
+			reason: "an error is no finding", change: failing("get", "leases"),
+			wantErr: "read the Lease kube-system/sa-controller-manager: the API is down",
+		},
+		"Down": {reason: "not asked", change: failing("list", "pods"), wantErr: "list the Pods of kube-system: the API is down"},
 	})
 }
 
@@ -89,7 +106,9 @@ func TestIdentity(t *testing.T) {
 		t.Helper()
 		c.ManagerKubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
 		config := clientcmdapi.Config{
-			Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://cp:6443"}}, AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": {Token: "x"}},
+			Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://cp:6443"}}, AuthInfos: map[string]*clientcmdapi.AuthInfo{
+				"u": {Token: "x"},
+			},
 			Contexts: map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
 		}
 		testutil.Must(t, clientcmd.WriteToFile(config, c.ManagerKubeconfig))

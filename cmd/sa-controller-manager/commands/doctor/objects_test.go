@@ -48,18 +48,41 @@ func TestSecrets(t *testing.T) {
 	}
 	try(t, "secrets", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
-		"None":    {reason: "nothing to look at", change: answering("secrets", &corev1.SecretList{}), skipped: "no token Secrets older than 1m0s"},
-		"Young":   {reason: "too young to look at", change: answering("secrets", &corev1.SecretList{Items: []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}}}}), skipped: "no token Secrets older than 1m0s"},
-		"Orphans": {reason: "no account, or an earlier one of that name", change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
-			want: []string{"secret-orphan: token Secrets whose account does not exist, or was deleted and created again: shop/a, shop/b, shop/c"}},
-		"Stuck":     {reason: "it has no token", change: adding(secret("a", "default", tokenless, anyUID)), want: []string{"secret-empty: token Secrets without a token: shop/a"}},
-		"Immutable": {reason: "the API server lets no client fill it", change: adding(secret("a", "default", tokenless, frozen)), want: []string{"secret-immutable: immutable token Secrets that lack a token or the root CA: shop/a"}},
-		"Nameless":  {reason: "no annotation", change: adding(secret("a", "default", nobody)), want: []string{"secret-without-account: token Secrets that name no valid account: shop/a"}},
-		"RootCA":    {reason: "another root CA", change: adding(secret("a", "default", strange)), want: []string{"secret-root-ca-differs: token Secrets with another root CA than the published one: shop/a"}},
+		"None": {
+			reason: "nothing to look at", change: answering("secrets", &corev1.SecretList{}), skipped: "no token Secrets older than 1m0s",
+		},
+		"Young": {
+			reason: "too young to look at",
+			change: answering("secrets",
+				&corev1.SecretList{Items: []corev1.Secret{{ObjectMeta: metav1.ObjectMeta{Name: "a",
+					CreationTimestamp: metav1.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)}}}}),
+			skipped: "no token Secrets older than 1m0s",
+		},
+		"Orphans": {reason: "no account, or an earlier one of that name",
+			change: adding(secret("a", "gone"), secret("b", "default", other), secret("c", "gone", anyUID, tokenless)),
+			want:   []string{"secret-orphan: token Secrets whose account does not exist, or was deleted and created again: shop/a, shop/b, shop/c"}},
+		"Stuck": {
+			reason: "it has no token", change: adding(secret("a", "default", tokenless, anyUID)),
+			want: []string{"secret-empty: token Secrets without a token: shop/a"},
+		},
+		"Immutable": {
+			reason: "the API server lets no client fill it", change: adding(secret("a", "default", tokenless, frozen)),
+			want: []string{"secret-immutable: immutable token Secrets that lack a token or the root CA: shop/a"},
+		},
+		"Nameless": {
+			reason: "no annotation", change: adding(secret("a", "default", nobody)),
+			want: []string{"secret-without-account: token Secrets that name no valid account: shop/a"},
+		},
+		"RootCA": {
+			reason: "another root CA", change: adding(secret("a", "default", strange)),
+			want: []string{"secret-root-ca-differs: token Secrets with another root CA than the published one: shop/a"},
+		},
 		"Spared": {reason: "too young, or being deleted", change: adding(
 			secret("a", "gone", young), secret("b", "default", tokenless, young), secret("c", "gone", leaving))},
-		"Auto": {reason: "each one is a token that never expires", change: adding(secret("a", "default", auto), secret("b", "default", auto, successor)),
-			want: []string{"secrets-auto-created: token Secrets that --token-secrets=auto has created: Pods need them with --pod-token=secret alone, and their tokens never expire: shop/a"}},
+		"Auto": {reason: "each one is a token that never expires",
+			change: adding(secret("a", "default", auto), secret("b", "default", auto, successor)),
+			want: []string{"secrets-auto-created: token Secrets that --token-secrets=auto has created: Pods need them with --pod-token=secret " +
+				"alone, and their tokens never expire: shop/a"}},
 		"Down": {reason: "not asked", change: failing("list", "secrets"), wantErr: "list token Secrets: the API is down"},
 	})
 }
@@ -72,7 +95,8 @@ func TestNamespaces(t *testing.T) {
 	young := func(n *corev1.Namespace) { n.CreationTimestamp = metav1.Now() }
 	leaving := func(n *corev1.Namespace) { n.DeletionTimestamp = new(metav1.Now()); n.Finalizers = []string{"x/y"} }
 	object := func(o runtime.Object) func() runtime.Object { return func() runtime.Object { return o } }
-	former, next := string(certificate(t, time.Now(), time.Now().Add(time.Hour))), string(certificate(t, time.Now(), time.Now().Add(time.Hour)))
+	former, next := string(certificate(t, time.Now(), time.Now().Add(time.Hour))), string(certificate(t, time.Now(),
+		time.Now().Add(time.Hour)))
 	given := func(file string, state ...string) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(t *testing.T, c *cluster, client *fake.Clientset) {
 			t.Helper()
@@ -94,16 +118,27 @@ func TestNamespaces(t *testing.T) {
 	}
 	try(t, "namespaces", map[string]checkCase{
 		"Healthy": {reason: "nothing to say"},
-		"None":    {reason: "nothing to look at", change: answering("namespaces", &corev1.NamespaceList{}), skipped: "no namespaces older than 1m0s"},
+		"None": {
+			reason: "nothing to look at", change: answering("namespaces", &corev1.NamespaceList{}), skipped: "no namespaces older than 1m0s",
+		},
 		"Bare": {reason: "no controller has reached it", change: adding(aged("bare")), want: []string{
 			"no-default-account: namespaces without the account default: no Pod can be created there: bare",
 			"no-root-ca: namespaces without a root CA in the ConfigMap kube-root-ca.crt: Pods do not start there: bare",
 		}},
-		"Spared":  {reason: "too young, or being deleted", change: adding(aged("young", young), aged("leaving", leaving))},
-		"Drifted": {reason: "it differs", change: adding(aged("x"), object(account("x", "default")), object(rootCA("x", strangePEM))), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from that of kube-system: x"}},
+		"Spared": {reason: "too young, or being deleted", change: adding(aged("young", young), aged("leaving", leaving))},
+		"Drifted": {
+			reason: "it differs", change: adding(aged("x"), object(account("x", "default")), object(rootCA("x", strangePEM))),
+			want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from that of kube-system: x"},
+		},
 		"Overlap": {reason: "a previous root CA in the overlap fits", change: given(next, former)},
-		"Extra":   {reason: "a CA outside of the overlap", change: given(next), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"}},
-		"File":    {reason: "the file has another", change: given(string(certificate(t, time.Now(), time.Now().Add(time.Hour))), former+next), want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"}},
-		"Down":    {reason: "not asked", change: failing("list", "configmaps"), wantErr: "list ConfigMaps kube-root-ca.crt: the API is down"},
+		"Extra": {
+			reason: "a CA outside of the overlap", change: given(next),
+			want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"},
+		},
+		"File": {
+			reason: "the file has another", change: given(string(certificate(t, time.Now(), time.Now().Add(time.Hour))), former+next),
+			want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"},
+		},
+		"Down": {reason: "not asked", change: failing("list", "configmaps"), wantErr: "list ConfigMaps kube-root-ca.crt: the API is down"},
 	})
 }

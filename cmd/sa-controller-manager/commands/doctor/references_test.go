@@ -38,14 +38,26 @@ func TestReferences(t *testing.T) {
 		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "docker"}, Type: corev1.SecretTypeDockercfg}
 	}
 	try(t, "references", map[string]checkCase{
-		"Healthy":         {reason: "nothing to say"},
-		"None":            {reason: "nothing to look at", change: answering("serviceaccounts", &corev1.ServiceAccountList{}), skipped: "no accounts older than 1m0s"},
-		"Missing":         {reason: "a user may create it later", change: adding(listing("cart", "kubectl", time.Hour, "cart-token-vault", "vault")), want: []string{"unattributed-reference: accounts list Secrets that do not exist; no token controller removes entries that it has not written: shop/cart (cart-token-vault vault)"}},
+		"Healthy": {reason: "nothing to say"},
+		"None": {
+			reason: "nothing to look at", change: answering("serviceaccounts", &corev1.ServiceAccountList{}), skipped: "no accounts older than 1m0s",
+		},
+		"Missing": {
+			reason: "a user may create it later", change: adding(listing("cart", "kubectl", time.Hour, "cart-token-vault", "vault")),
+			want: []string{
+				"unattributed-reference: accounts list Secrets that do not exist; no token controller removes entries that it has not written: " +
+					"shop/cart (cart-token-vault vault)",
+			},
+		},
 		"OfATokenManager": {reason: "it removes its own entry", change: adding(listing("cart", meta.FieldManager, time.Hour, "gone"))},
-		"There":           {reason: "of any type", change: adding(listing("cart", "kubectl", time.Hour, "mine", "docker"), secret("mine", "cart"), opaque)},
-		"Young":           {reason: "the token controller may still create it", change: adding(listing("cart", "kubectl", time.Second, "vault"))},
-		"NoName":          {reason: "it must not get into a shell command", change: adding(listing("cart", "kubectl", time.Hour, "a'; reboot #"))},
-		"Down":            {reason: "not asked", change: failing("list", "serviceaccounts"), wantErr: "list ServiceAccounts: the API is down"},
+		"There": {
+			reason: "of any type", change: adding(listing("cart", "kubectl", time.Hour, "mine", "docker"), secret("mine", "cart"), opaque),
+		},
+		"Young": {reason: "the token controller may still create it", change: adding(listing("cart", "kubectl", time.Second, "vault"))},
+		"NoName": {
+			reason: "it must not get into a shell command", change: adding(listing("cart", "kubectl", time.Hour, "a'; reboot #")),
+		},
+		"Down": {reason: "not asked", change: failing("list", "serviceaccounts"), wantErr: "list ServiceAccounts: the API is down"},
 		"SecretsDown": {reason: "an error is no finding", change: func(t *testing.T, c *cluster, client *fake.Clientset) {
 			t.Helper()
 			adding(listing("cart", "kubectl", time.Hour, "vault"))(t, c, client)
@@ -58,7 +70,8 @@ func TestRemedyOfReferences(t *testing.T) {
 	t.Parallel()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}}
 	command := (&cluster{Kubeconfig: " --kubeconfig=given.conf"}).removeReferences(account, []string{"a", "b"})
-	const want = `kubectl --namespace=shop patch serviceaccount cart --patch='{"secrets":[{"$patch":"delete","name":"a"},{"$patch":"delete","name":"b"}]}' --kubeconfig=given.conf`
+	const want = `kubectl --namespace=shop patch serviceaccount cart --patch='{"secrets":[{"$patch":"delete","name":"a"},{"$patch":"delete",` +
+		`"name":"b"}]}' --kubeconfig=given.conf`
 	if command != want {
 		t.Errorf("got  %s\nwant %s", command, want)
 	}

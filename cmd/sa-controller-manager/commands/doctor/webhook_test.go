@@ -24,8 +24,12 @@ func registered(entry string, bundle []byte) []runtime.Object {
 	meta := metav1.ObjectMeta{Name: registration.Name}
 	client := admissionregistrationv1.WebhookClientConfig{CABundle: bundle}
 	return []runtime.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: entry, ClientConfig: client}}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: entry, ClientConfig: client}}},
+		&admissionregistrationv1.MutatingWebhookConfiguration{
+			ObjectMeta: meta, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: entry, ClientConfig: client}},
+		},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: meta, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: entry, ClientConfig: client}},
+		},
 	}
 }
 
@@ -92,7 +96,9 @@ func admits(err error, named, mounted, answered bool) func(*testing.T, *cluster,
 				pod.Spec.ServiceAccountName = "default"
 			}
 			if mounted {
-				pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "kube-api-access-x", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"}}
+				pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
+					{Name: "kube-api-access-x", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount"},
+				}
 			}
 			if answered {
 				pod.Annotations["sa-controller-manager/probe-answer"] = pod.Annotations["sa-controller-manager/probe"]
@@ -106,38 +112,106 @@ func TestWebhook(t *testing.T) {
 	t.Parallel()
 	const entry, probe = "mutate.sa-controller-manager.webhook", "probe.sa-controller-manager.webhook"
 	off := registered(entry, nil)
-	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{registration.Annotation: registration.AnnotationOff}
+	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{
+		registration.Annotation: registration.AnnotationOff,
+	}
 	const host = "host-without-replica: no replica sends a heartbeat from cp-2, and kube-apiserver there "
 	twoHosts := append(perHost(entry), hosts("cp-1", "cp-2")...)
 	unbound := append(perHost(probe), hosts("cp-1", "cp-2")...)
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
 		"Called": {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
-		"Early": {reason: "it sees Pods without a token", objects: append(registered(entry, nil), early("00-first", "pods", ""), early("zz-last", "pods", ""), early("00-again", "pods", admissionregistrationv1.IfNeededReinvocationPolicy), early("00-other", "services", "")), change: admits(nil, true, true, true), want: []string{
-			"webhook-before-ours: MutatingWebhookConfigurations that kube-apiserver calls for new Pods before 00-sa-controller-manager: they see Pods without account and token: 00-first",
-		}},
-		"EarlyUnbound":         {reason: "the plugin is before all of them", objects: []runtime.Object{early("00-first", "*", "")}, change: admits(nil, true, true, false)},
-		"HostWithoutReplica":   {objects: append(twoHosts, heartbeats("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
-		"HostAwaited":          {objects: append(unbound, heartbeats("cp-1")), change: admits(nil, true, true, false), want: []string{"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that it reaches the webhook", "registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that it reaches the webhook", host + "has no webhook to call: it is not bound until a replica runs there"}},
-		"HostElsewhere":        {reason: "kube-apiserver does not reach it", objects: append(twoHosts, elsewhere(heartbeats("cp-1", "cp-2"), "cp-2")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"}},
-		"HostsUnknown":         {reason: "the Pod is tried nevertheless", objects: append(twoHosts, foreignHeartbeats()), change: admits(nil, false, false, true), wantErr: "its schema-version is \"2\"", want: []string{"pod-without-account: a new Pod gets no account: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it"}},
-		"HostsWithReplicas":    {objects: append(twoHosts, heartbeats("cp-1", "cp-2")), change: admits(nil, true, true, true)},
-		"NoHeartbeat":          {reason: "--webhook-await-hosts=false", objects: twoHosts, change: admits(nil, true, true, true)},
-		"HostsThatDoNotMatter": {reason: "all call the same address", objects: append(append(registered(entry, nil), hosts("cp-1", "cp-2")...), heartbeats("cp-1")), change: admits(nil, true, true, true)},
-		"InTree":               {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
-		"Nobody":               {reason: "neither does it", change: admits(nil, false, false, false), want: []string{"pod-without-account: a new Pod gets no account: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it"}},
-		"NoToken":              {reason: "half of it", change: admits(nil, true, false, false), want: []string{"pod-without-token: a new Pod gets no token: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it"}},
-		"Uncalled":             {reason: "registered, and not called", objects: registered(entry, nil), change: admits(nil, true, true, false), want: []string{"webhook-not-called: kube-apiserver admits Pods without calling the registered webhook, or reaches another server at its address"}},
-		"Refused":              {reason: "it cannot be called", objects: registered(entry, nil), change: admits(denied, false, false, false), want: []string{"pod-refused: a Pod in namespace kube-system is refused: " + denied.Error()}},
-		"Off":                  {reason: "switched off", objects: off, change: admits(nil, true, true, true), want: []string{"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
-		"Half":                 {reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true), want: []string{"registration-incomplete: there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other configuration"}},
+		"Early": {reason: "it sees Pods without a token",
+			objects: append(registered(entry, nil), early("00-first", "pods", ""), early("zz-last", "pods", ""),
+				early("00-again", "pods", admissionregistrationv1.IfNeededReinvocationPolicy), early("00-other", "services", "")),
+			change: admits(nil, true, true, true), want: []string{
+				"webhook-before-ours: MutatingWebhookConfigurations that kube-apiserver calls for new Pods before 00-sa-controller-manager: " +
+					"they see Pods without account and token: 00-first",
+			}},
+		"EarlyUnbound": {
+			reason: "the plugin is before all of them", objects: []runtime.Object{early("00-first", "*", "")},
+			change: admits(nil, true, true, false),
+		},
+		"HostWithoutReplica": {
+			objects: append(twoHosts, heartbeats("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"},
+		},
+		"HostAwaited": {
+			objects: append(unbound, heartbeats("cp-1")), change: admits(nil, true, true, false),
+			want: []string{
+				"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that " +
+					"it reaches the webhook",
+				"registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown " +
+					"that it reaches the webhook",
+				host + "has no webhook to call: it is not bound until a replica runs there",
+			},
+		},
+		"HostElsewhere": {
+			reason: "kube-apiserver does not reach it", objects: append(twoHosts, elsewhere(heartbeats("cp-1", "cp-2"), "cp-2")),
+			change: admits(nil, true, true, true), want: []string{host + "refuses Pods"},
+		},
+		"HostsUnknown": {
+			reason: "the Pod is tried nevertheless", objects: append(twoHosts, foreignHeartbeats()), change: admits(nil, false, false, true),
+			wantErr: "its schema-version is \"2\"",
+			want: []string{
+				"pod-without-account: a new Pod gets no account: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
+			},
+		},
+		"HostsWithReplicas": {objects: append(twoHosts, heartbeats("cp-1", "cp-2")), change: admits(nil, true, true, true)},
+		"NoHeartbeat":       {reason: "--webhook-await-hosts=false", objects: twoHosts, change: admits(nil, true, true, true)},
+		"HostsThatDoNotMatter": {
+			reason: "all call the same address", objects: append(append(registered(entry, nil), hosts("cp-1", "cp-2")...), heartbeats("cp-1")),
+			change: admits(nil, true, true, true),
+		},
+		"InTree": {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
+		"Nobody": {
+			reason: "neither does it", change: admits(nil, false, false, false),
+			want: []string{
+				"pod-without-account: a new Pod gets no account: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
+			},
+		},
+		"NoToken": {
+			reason: "half of it", change: admits(nil, true, false, false),
+			want: []string{
+				"pod-without-token: a new Pod gets no token: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
+			},
+		},
+		"Uncalled": {
+			reason: "registered, and not called", objects: registered(entry, nil), change: admits(nil, true, true, false),
+			want: []string{
+				"webhook-not-called: kube-apiserver admits Pods without calling the registered webhook, or reaches another server at its address",
+			},
+		},
+		"Refused": {
+			reason: "it cannot be called", objects: registered(entry, nil), change: admits(denied, false, false, false),
+			want: []string{"pod-refused: a Pod in namespace kube-system is refused: " + denied.Error()},
+		},
+		"Off": {
+			reason: "switched off", objects: off, change: admits(nil, true, true, true),
+			want: []string{
+				"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation " +
+					"sa-controller-manager/registration=off",
+			},
+		},
+		"Half": {
+			reason: "one is gone", objects: registered(entry, nil)[:1], change: admits(nil, true, true, true),
+			want: []string{
+				"registration-incomplete: there is no ValidatingWebhookConfiguration 00-sa-controller-manager beside the other configuration",
+			},
+		},
 		"Unproved": {reason: "only the probe is in", objects: registered(probe, nil), change: admits(nil, true, true, true), want: []string{
-			"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that it reaches the webhook",
-			"registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that it reaches the webhook",
+			"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that " +
+				"it reaches the webhook",
+			"registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager is not bound yet: " +
+				"kube-apiserver has not shown that " +
+				"it reaches the webhook",
 		}},
-		"NotAllowed": {reason: "a quota or RBAC refuses it", change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota"},
-		"FoundAndUnknown": {reason: "a failure does not hide what was found", objects: off, change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota",
-			want: []string{"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation sa-controller-manager/registration=off"}},
+		"NotAllowed": {
+			reason: "a quota or RBAC refuses it", change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota",
+		},
+		"FoundAndUnknown": {reason: "a failure does not hide what was found", objects: off,
+			change: admits(errors.New("quota"), false, false, false), wantErr: "with dryRun: quota",
+			want: []string{"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation " +
+				"sa-controller-manager/registration=off"}},
 	})
 }
 
@@ -148,7 +222,10 @@ func TestCertificates(t *testing.T) {
 	ca := func(begin, end time.Duration) []byte { return certificate(t, now.Add(begin), now.Add(end)) }
 	good, old, late := ca(-time.Hour, 10*time.Hour), ca(-2*time.Hour, -time.Hour), ca(-12*time.Hour, time.Hour)
 	holding := func(cert []byte) runtime.Object {
-		return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "sa-controller-manager-webhook-ca"}, Data: map[string][]byte{"ca.crt": cert}}
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "sa-controller-manager-webhook-ca"},
+			Data:       map[string][]byte{"ca.crt": cert},
+		}
 	}
 	with := func(bundle []byte, more ...runtime.Object) []runtime.Object {
 		return append(registered("x", bundle), more...)
@@ -161,14 +238,28 @@ func TestCertificates(t *testing.T) {
 	}
 	const secret = "the serving CA in the Secret kube-system/sa-controller-manager-webhook-ca "
 	try(t, "certificates", map[string]checkCase{
-		"None":        {reason: "no webhook", skipped: "no serving CA in kube-system/sa-controller-manager-webhook-ca, and no registration"},
-		"Good":        {reason: "also beside an expired one", objects: with(append(old, good...), holding(good))},
-		"Expired":     {reason: "it has expired", objects: with(old, holding(old)), want: []string{"serving-ca-ends: " + secret + "expired at 1999-12-31T23:00:00Z"}},
-		"Ending":      {reason: "less than a twelfth is left", objects: with(late, holding(late)), want: []string{"serving-ca-ends: " + secret + "expires at 2000-01-01T01:00:00Z"}},
-		"Broken":      {reason: "nothing of it is quoted", objects: with(good, holding([]byte("rubbish"))), want: []string{"serving-ca-unreadable: " + secret + "cannot be read"}},
-		"Lacks":       {reason: "another CA is registered", objects: with(late, holding(good)), want: bundles("lacks the active serving CA: kube-apiserver cannot call the webhook")},
-		"FilesGood":   {reason: "certificates from files", objects: with(good)},
-		"FilesEnding": {reason: "the best of them is about to end", objects: with(append(old, late...)), want: bundles("expires at 2000-01-01T01:00:00Z")},
+		"None": {reason: "no webhook", skipped: "no serving CA in kube-system/sa-controller-manager-webhook-ca, and no registration"},
+		"Good": {reason: "also beside an expired one", objects: with(append(old, good...), holding(good))},
+		"Expired": {
+			reason: "it has expired", objects: with(old, holding(old)),
+			want: []string{"serving-ca-ends: " + secret + "expired at 1999-12-31T23:00:00Z"},
+		},
+		"Ending": {
+			reason: "less than a twelfth is left", objects: with(late, holding(late)),
+			want: []string{"serving-ca-ends: " + secret + "expires at 2000-01-01T01:00:00Z"},
+		},
+		"Broken": {
+			reason: "nothing of it is quoted", objects: with(good, holding([]byte("rubbish"))),
+			want: []string{"serving-ca-unreadable: " + secret + "cannot be read"},
+		},
+		"Lacks": {
+			reason: "another CA is registered", objects: with(late, holding(good)),
+			want: bundles("lacks the active serving CA: kube-apiserver cannot call the webhook"),
+		},
+		"FilesGood": {reason: "certificates from files", objects: with(good)},
+		"FilesEnding": {
+			reason: "the best of them is about to end", objects: with(append(old, late...)), want: bundles("expires at 2000-01-01T01:00:00Z"),
+		},
 		"FilesBroken": {reason: "no certificate", objects: with([]byte("rubbish")), want: bundles("holds no certificate that can be read")},
 		"Down":        {reason: "not asked", change: failing("get", "secrets"), wantErr: "the API is down"},
 	})

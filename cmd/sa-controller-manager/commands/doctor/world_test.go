@@ -100,9 +100,11 @@ func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Act
 		}
 		problems = append(problems, line)
 		if finding.Remedy == "" || finding.Check != got.Name || !strings.Contains(contract(), "| `"+finding.Code+"` |") {
-			t.Errorf("%s: %q has remedy %q and check %q, and code %q, which docs/cli.md may not have", tc.reason, finding.Message, finding.Remedy, finding.Check, finding.Code)
+			t.Errorf("%s: %q has remedy %q and check %q, and code %q, which docs/cli.md may not have", tc.reason, finding.Message, finding.Remedy,
+				finding.Check, finding.Code)
 		}
-		if commands := clusterCommand.FindAllString(finding.Remedy, -1); strings.Count(finding.Remedy, " --kubeconfig=given.conf") != len(commands) {
+		if commands := clusterCommand.FindAllString(finding.Remedy, -1); strings.Count(finding.Remedy,
+			" --kubeconfig=given.conf") != len(commands) {
 			t.Errorf("%s: each of the commands %q of the remedy %q has to name the kubeconfig that was given", tc.reason, commands, finding.Remedy)
 		}
 	}
@@ -114,7 +116,8 @@ func examine(t *testing.T, tc checkCase, got result, actions []clienttesting.Act
 		t.Errorf("%s: error %q, want %q", tc.reason, got.Error, tc.wantErr)
 	}
 	for _, action := range actions {
-		if list, ok := action.(clienttesting.ListActionImpl); ok && list.Resource.Resource == "secrets" && list.ListRestrictions.Fields.String() != "type=kubernetes.io/service-account-token" {
+		if list, ok := action.(clienttesting.ListActionImpl); ok && list.Resource.Resource == "secrets" &&
+			list.ListRestrictions.Fields.String() != "type=kubernetes.io/service-account-token" {
 			t.Errorf("%s: it lists other Secrets too: %s", tc.reason, list.ListRestrictions.Fields)
 		}
 		if create, ok := action.(clienttesting.CreateActionImpl); ok && harmless(create) {
@@ -179,7 +182,9 @@ func account(namespace, name string) *corev1.ServiceAccount {
 }
 
 func rootCA(namespace, content string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": content}}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": content},
+	}
 }
 
 // tokenOf returns a token Secret without a flaw, if the account exists.
@@ -213,7 +218,9 @@ func certificate(t *testing.T, begin, end time.Time) []byte {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	testutil.Must(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: begin, NotAfter: end, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: begin, NotAfter: end, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	testutil.Must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})

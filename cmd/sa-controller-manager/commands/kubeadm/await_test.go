@@ -63,16 +63,36 @@ func TestMayRegister(t *testing.T) {
 		pods     []runtime.Object
 		want     string
 	}{
-		"OneNode":                   {url, []runtime.Object{here}, ""},
-		"AnotherNode":               {url, []runtime.Object{here, mirror(component.APIServer, "m", true)}, "kube-apiserver runs on m too"},
-		"AnotherNodeIsAwaited":      {url, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n"), lease("m")}, ""},
-		"OneWithoutLease":           {url, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n")}, "kube-apiserver runs on m too"},
-		"NotToBeAwaited":            {anyway, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n"), lease("m")}, "kube-apiserver runs on m too"},
-		"AnotherNodeWithUs":         {url, []runtime.Object{here, mirror(component.APIServer, "m", true), mirror(manager, "m", true)}, ""},
-		"AnotherNodeWithUsNotReady": {url, []runtime.Object{here, mirror(component.APIServer, "m", true), mirror(manager, "m", false)}, "kube-apiserver runs on m too"},
-		"TwoOtherNodes":             {url, []runtime.Object{mirror(component.APIServer, "z", true), mirror(component.APIServer, "m", true), mirror(manager, "m", true), mirror(component.APIServer, "a", true)}, "runs on a, z too"},
-		"RegistersNothing":          {none, []runtime.Object{here, mirror(component.APIServer, "m", true)}, ""},
-		"APodOfThatName":            {url, []runtime.Object{here, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-apiserver-m"}, Spec: corev1.PodSpec{NodeName: "m"}}}, ""},
+		"OneNode":              {url, []runtime.Object{here}, ""},
+		"AnotherNode":          {url, []runtime.Object{here, mirror(component.APIServer, "m", true)}, "kube-apiserver runs on m too"},
+		"AnotherNodeIsAwaited": {url, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n"), lease("m")}, ""},
+		"OneWithoutLease": {
+			url, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n")}, "kube-apiserver runs on m too",
+		},
+		"NotToBeAwaited": {
+			anyway, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n"), lease("m")}, "kube-apiserver runs on m too",
+		},
+		"AnotherNodeWithUs": {url, []runtime.Object{here, mirror(component.APIServer, "m", true), mirror(manager, "m", true)}, ""},
+		"AnotherNodeWithUsNotReady": {
+			url, []runtime.Object{here, mirror(component.APIServer, "m", true), mirror(manager, "m", false)}, "kube-apiserver runs on m too",
+		},
+		"TwoOtherNodes": {
+			url,
+			[]runtime.Object{
+				mirror(component.APIServer, "z", true), mirror(component.APIServer, "m", true), mirror(manager, "m", true),
+				mirror(component.APIServer, "a", true),
+			},
+			"runs on a, z too",
+		},
+		"RegistersNothing": {none, []runtime.Object{here, mirror(component.APIServer, "m", true)}, ""},
+		"APodOfThatName": {
+			url,
+			[]runtime.Object{
+				here,
+				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-apiserver-m"}, Spec: corev1.PodSpec{NodeName: "m"}},
+			},
+			"",
+		},
 	} {
 		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pods...)}
 		err := c.mayRegister(&observed{rendered: tc.manifest})(t.Context())
@@ -86,7 +106,8 @@ func TestMayRegister(t *testing.T) {
 func TestPluginsOn(t *testing.T) {
 	t.Parallel()
 	off := []string{component.APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount"}
-	here, there := mirror(component.APIServer, "n", true, component.APIServer), mirror(component.APIServer, "m", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
+	here, there := mirror(component.APIServer, "n", true, component.APIServer), mirror(component.APIServer, "m", true, component.APIServer,
+		"--disable-admission-plugins=PodSecurity")
 	bound := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "validate"}},
 	}
@@ -94,8 +115,10 @@ func TestPluginsOn(t *testing.T) {
 		pods []runtime.Object
 		want string
 	}{
-		"On":            {[]runtime.Object{bound, here, there, lease("n"), lease("m")}, ""},
-		"Off":           {[]runtime.Object{bound, here, mirror(component.APIServer, "m", true, off...)}, "kube-apiserver on m has no ServiceAccount plugin"},
+		"On": {[]runtime.Object{bound, here, there, lease("n"), lease("m")}, ""},
+		"Off": {
+			[]runtime.Object{bound, here, mirror(component.APIServer, "m", true, off...)}, "kube-apiserver on m has no ServiceAccount plugin",
+		},
 		"OffAndUnbound": {[]runtime.Object{mirror(component.APIServer, "n", true, off...)}, ""},
 		"NotShownHere":  {[]runtime.Object{bound, there}, `a Pod of kube-apiserver only on ["m"]`},
 		"NotShownThere": {[]runtime.Object{bound, here, lease("n"), lease("m")}, `a Pod of kube-apiserver only on ["n"]`},
@@ -112,7 +135,9 @@ func TestManagerWorks(t *testing.T) {
 		meta := metav1.ObjectMeta{Name: registration.Name, Annotations: map[string]string{registration.Annotation: off}}
 		return []runtime.Object{
 			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: make([]admissionregistrationv1.MutatingWebhook, n)},
-			&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: make([]admissionregistrationv1.ValidatingWebhook, n)},
+			&admissionregistrationv1.ValidatingWebhookConfiguration{
+				ObjectMeta: meta, Webhooks: make([]admissionregistrationv1.ValidatingWebhook, n),
+			},
 		}
 	}
 	cases := map[string]struct {
@@ -123,14 +148,22 @@ func TestManagerWorks(t *testing.T) {
 		permanent bool
 		previous  bool // the Pod is of another manifest
 	}{
-		"Works":          {200, append(webhooks("", 1), mirror(manager, "n", true)), "url", "", false, false},
-		"NotReady":       {500, append(webhooks("", 1), mirror(manager, "n", true)), "url", "500 Internal Server Error: [-]caches failed", false, false},
-		"NoPod":          {200, webhooks("", 1), "url", "not found", false, false},
-		"PodNotReady":    {200, append(webhooks("", 1), mirror(manager, "n", false)), "url", "is not ready yet", false, false},
-		"NotBound":       {200, append(webhooks("", 0), mirror(manager, "n", true)), "url", "binds no webhook yet", false, false},
-		"NotToBeBound":   {200, append(webhooks("", 0), mirror(manager, "n", true)), "none", "", false, false},
-		"SwitchedOff":    {200, append(webhooks("off", 0), mirror(manager, "n", true)), "url", "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", true, false},
-		"Previous":       {200, append(webhooks("", 1), mirror(manager, "n", true)), "url", "still runs Pod sa-controller-manager-n of the previous manifest", false, true},
+		"Works": {200, append(webhooks("", 1), mirror(manager, "n", true)), "url", "", false, false},
+		"NotReady": {
+			500, append(webhooks("", 1), mirror(manager, "n", true)), "url", "500 Internal Server Error: [-]caches failed", false, false,
+		},
+		"NoPod":        {200, webhooks("", 1), "url", "not found", false, false},
+		"PodNotReady":  {200, append(webhooks("", 1), mirror(manager, "n", false)), "url", "is not ready yet", false, false},
+		"NotBound":     {200, append(webhooks("", 0), mirror(manager, "n", true)), "url", "binds no webhook yet", false, false},
+		"NotToBeBound": {200, append(webhooks("", 0), mirror(manager, "n", true)), "none", "", false, false},
+		"SwitchedOff": {
+			200, append(webhooks("off", 0), mirror(manager, "n", true)), "url",
+			"sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", true, false,
+		},
+		"Previous": {
+			200, append(webhooks("", 1), mirror(manager, "n", true)), "url", "still runs Pod sa-controller-manager-n of the previous manifest",
+			false, true,
+		},
 		"NothingListens": {0, nil, "url", "connection refused", false, false},
 	}
 	for name, tc := range cases {
@@ -191,7 +224,8 @@ func TestManagerAwaitsOthers(t *testing.T) {
 			own := mirror(manager, "n", true)
 			runsFrom(t, own, manifest)
 			c := Config{Node: "n", Clock: clock.RealClock{}, Out: &out, Client: fake.NewClientset(own, heartbeats, lease(host), lease("cp-2"),
-				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.MutatingWebhook{probe}})}
+				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.Name},
+					Webhooks: []admissionregistrationv1.MutatingWebhook{probe}})}
 			wantError(t, name, c.managerWorks(&observed{manager: []byte(manifest)})(t.Context()), tc.want)
 			if told := strings.Contains(out.String(), "on cp-2 too"); told != (tc.want == "") {
 				t.Errorf("printed: %q", &out)

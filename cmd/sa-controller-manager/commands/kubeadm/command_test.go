@@ -29,7 +29,8 @@ func TestKubeadmCommandLine(t *testing.T) {
 		"KubeconfigHelp": {args: []string{"kubeconfig", "--help"}, wantStdout: "Issue a client certificate for system:sa-controller-manager"},
 		"Mistyped": {
 			args: []string{"kubconfig"}, wantCode: 1,
-			wantStderr: "Error: unknown command \"kubconfig\" for \"sa-controller-manager kubeadm\"; did you mean 'sa-controller-manager kubeadm kubeconfig'",
+			wantStderr: "Error: unknown command \"kubconfig\" for \"sa-controller-manager kubeadm\"; did you mean 'sa-controller-manager kubeadm " +
+				"kubeconfig'",
 		},
 		"NoCA": {
 			args: []string{"kubeconfig", "--cert-dir=testdata/none"}, wantCode: 1,
@@ -39,7 +40,8 @@ func TestKubeadmCommandLine(t *testing.T) {
 		"HandbackHelp": {args: []string{"handback", "--help"}, wantStdout: "Undo a takeover on this control-plane node"},
 		"NotANode": {
 			args: []string{"takeover", "--dry-run", "--node-name=n", "--manifests-dir=testdata/none"}, wantCode: 1,
-			wantStderr: "Error: read the manifest of kube-controller-manager: open testdata/none/kube-controller-manager.yaml: no such file or directory; is this a control-plane node of kubeadm?\n",
+			wantStderr: "Error: read the manifest of kube-controller-manager: open testdata/none/kube-controller-manager.yaml: " +
+				"no such file or directory; is this a control-plane node of kubeadm?\n",
 		},
 		"BackupsAmongManifests": {
 			args: []string{"handback", "--node-name=n", "--backup-dir=/etc/kubernetes/manifests/"}, wantCode: 1,

@@ -49,7 +49,9 @@ func newRotated(t *testing.T, signer bool) *rotated {
 		}
 	}
 	own := string(staticpodtest.Read(t, p.config.manifest(manager)))
-	p.write(t, "manifests/sa-controller-manager.yaml", []byte(strings.ReplaceAll(own, component.Assign(component.KeyFlag, p.pki+"/sa.key"), component.Assign(component.KeyRingFlag, p.ring.Path()))))
+	p.write(t, "manifests/sa-controller-manager.yaml",
+		[]byte(strings.ReplaceAll(own, component.Assign(component.KeyFlag, p.pki+"/sa.key"),
+			component.Assign(component.KeyRingFlag, p.ring.Path()))))
 	testutil.Must(t, p.ring.Update(1, func(s rotation.State) (rotation.State, error) {
 		return rotation.Publish(s, rotation.KeyOf(testkeys.Parse(testkeys.P256())), now, rotation.Policy{})
 	}))
@@ -67,7 +69,8 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 	type changes map[string][]byte // by file; nil removes it
 	missing := "PKI/sa.pub does not hold key " + ecdsa + " (ES256), and kube-apiserver would refuse all its tokens after the handback"
 	otherKey := func(holds, component string) string {
-		return "PKI/sa.key holds key " + holds + ", and " + component + " would sign with it after the handback; key " + ecdsa + " (ES256) signs now"
+		return "PKI/sa.key holds key " + holds + ", and " + component + " would sign with it after the handback; key " + ecdsa +
+			" (ES256) signs now"
 	}
 	cases := map[string]struct {
 		reason string
@@ -80,29 +83,44 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 		want   string   // PKI is the directory; "" if it is done
 		prints []string // if it is done
 	}{
-		"Stale":             {stale: true, want: missing},
-		"UpToDate":          {},
-		"RetiredKeyMissing": {reason: "its tokens live", files: changes{"pki/sa.pub": public(t, testkeys.P256())}, want: "PKI/sa.pub does not hold key " + rsa + " (RS256)"},
-		"FormerPrivateKey":  {reason: "it would sign again", files: changes{"pki/sa.key": testkeys.RSA2048()}, want: otherKey(rsa, component.APIServer)},
+		"Stale":    {stale: true, want: missing},
+		"UpToDate": {},
+		"RetiredKeyMissing": {
+			reason: "its tokens live", files: changes{"pki/sa.pub": public(t, testkeys.P256())},
+			want: "PKI/sa.pub does not hold key " + rsa + " (RS256)",
+		},
+		"FormerPrivateKey": {
+			reason: "it would sign again", files: changes{"pki/sa.key": testkeys.RSA2048()}, want: otherKey(rsa, component.APIServer),
+		},
 		"ControllerManagerAlone": {
-			reason: "it says what that would do", stale: true, steps: []string{StepControllerManager}, want: otherKey(rsa, component.ControllerManager),
+			reason: "it says what that would do", stale: true, steps: []string{StepControllerManager}, want: otherKey(rsa,
+				component.ControllerManager),
 		},
 		"ForeignPrivateKey": {files: changes{"pki/sa.key": testkeys.P384()}, want: otherKey(keyID(t, testkeys.P384()), component.APIServer)},
-		"NoPrivateKey":      {files: changes{"pki/sa.key": nil}, want: "kube-apiserver would sign nothing: it gets back --service-account-signing-key-file: open PKI/sa.key: no such file or directory"},
-		"NoPublicKey":       {files: changes{"pki/sa.pub": nil}, want: "open PKI/sa.pub: no such file or directory"},
-		"NotAKey":           {files: changes{"pki/sa.key": []byte("x")}, want: "PKI/sa.key: found "},
-		"RingIsDamaged":     {files: changes{"pki/sa-keys/ring.json": []byte("{")}, want: "the keys in use are unknown: our --service-account-key-ring: PKI/sa-keys/ring.json: "},
+		"NoPrivateKey": {
+			files: changes{"pki/sa.key": nil},
+			want:  "kube-apiserver would sign nothing: it gets back --service-account-signing-key-file: open PKI/sa.key: no such file or directory",
+		},
+		"NoPublicKey": {files: changes{"pki/sa.pub": nil}, want: "open PKI/sa.pub: no such file or directory"},
+		"NotAKey":     {files: changes{"pki/sa.key": []byte("x")}, want: "PKI/sa.key: found "},
+		"RingIsDamaged": {
+			files: changes{"pki/sa-keys/ring.json": []byte("{")},
+			want:  "the keys in use are unknown: our --service-account-key-ring: PKI/sa-keys/ring.json: ",
+		},
 		"NoKeysAndOurManifestIsGone": {
 			reason: "what kube-apiserver gets back must be there, whichever key signs", stale: true, files: changes{own: nil, "pki/sa.pub": nil},
 			want: "kube-apiserver would not start: it gets back --service-account-key-file: open PKI/sa.pub: ",
 		},
 		"OurManifestIsGoneButItsCopy": {stale: true, files: changes{own: nil}, copied: true, want: "PKI/sa.pub does not hold key " + ecdsa},
 		"OneKeyFile": {
-			reason: "a rotation without a key ring", stale: true, own: component.Assign(component.KeyFlag, "PKI/ours.key"), files: changes{"pki/ours.key": testkeys.P256()},
+			reason: "a rotation without a key ring", stale: true, own: component.Assign(component.KeyFlag, "PKI/ours.key"), files: changes{
+				"pki/ours.key": testkeys.P256(),
+			},
 			want: missing,
 		},
 		"VerifiedByUsAlone": {
-			reason: "our process takes tokens of it, so there may be some", own: component.Assign(component.KeyRingFlag, "RING") + "\n    - " + component.Assign(component.VerifyKeyFlag, "PKI/old.pub"),
+			reason: "our process takes tokens of it, so there may be some", own: component.Assign(component.KeyRingFlag, "RING") + "\n    - " +
+				component.Assign(component.VerifyKeyFlag, "PKI/old.pub"),
 			files: changes{"pki/old.pub": public(t, testkeys.P384())},
 			want:  "PKI/sa.pub does not hold key " + keyID(t, testkeys.P384()) + " (ES384)",
 		},
@@ -110,10 +128,12 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			own:  component.Assign(component.KeyRingFlag, "RING") + "\n    - " + component.Assign(component.VerifyKeyFlag, "PKI/none.pub"),
 			want: "our --service-account-key-file: open PKI/none.pub: no such file or directory",
 		},
-		"NoKey":            {stale: true, own: "--v=1"},
-		"OtherSteps":       {reason: "it gives no key back", stale: true, steps: []string{StepWebhook}},
-		"OurManifestsGone": {reason: "the rest of a handback", files: changes{own: nil}, prints: []string{"the keys in use are unknown and are not compared"}},
-		"OnlyItsCopy":      {files: changes{own: nil}, copied: true, prints: []string{"The keys in use are taken from "}},
+		"NoKey":      {stale: true, own: "--v=1"},
+		"OtherSteps": {reason: "it gives no key back", stale: true, steps: []string{StepWebhook}},
+		"OurManifestsGone": {
+			reason: "the rest of a handback", files: changes{own: nil}, prints: []string{"the keys in use are unknown and are not compared"},
+		},
+		"OnlyItsCopy": {files: changes{own: nil}, copied: true, prints: []string{"The keys in use are taken from "}},
 		"Skipped": {
 			reason: "the operator insists, and reads which tokens die", stale: true, files: changes{"pki/sa.key": nil}, skip: true,
 			prints: []string{"\nSkipped: " + missing, "\nSkipped: kube-controller-manager would sign nothing: it gets back "},
@@ -227,8 +247,13 @@ func TestHandbackOfARemoteKey(t *testing.T) {
 		skip   bool
 		want   string
 	}{
-		"NoPrivateHalf": {want: "signs now, and kep740:hsm has its private half, which kube-apiserver needs in a file; rotate to a key in a file first, or if that process is lost, --new-key writes one"},
-		"ForeignID":     {id: foreign, want: "key hsm/1 has an ID that kep740:hsm has chosen, and kube-apiserver with key files refuses all its tokens"},
+		"NoPrivateHalf": {
+			want: "signs now, and kep740:hsm has its private half, which kube-apiserver needs in a file; rotate to a key in a file first, " +
+				"or if that process is lost, --new-key writes one",
+		},
+		"ForeignID": {
+			id: foreign, want: "key hsm/1 has an ID that kep740:hsm has chosen, and kube-apiserver with key files refuses all its tokens",
+		},
 		"NewKey":        {newKey: true},
 		"NewKeyForeign": {id: foreign, newKey: true, want: "key hsm/1 has an ID that kep740:hsm has chosen"},
 		"Skipped":       {id: foreign, newKey: true, skip: true},

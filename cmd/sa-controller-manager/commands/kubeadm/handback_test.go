@@ -31,16 +31,19 @@ import (
 // ownOptOut is what an operator has put into kubeadm's configuration, and kubeadm puts into every
 // manifest that it writes.
 func ownOptOut(manifest string) string {
-	return strings.Replace(manifest, "--controllers=*,bootstrapsigner,tokencleaner", "--controllers=*,bootstrapsigner,tokencleaner,-legacy-serviceaccount-token-cleaner-controller", 1)
+	return strings.Replace(manifest, "--controllers=*,bootstrapsigner,tokencleaner",
+		"--controllers=*,bootstrapsigner,tokencleaner,-legacy-serviceaccount-token-cleaner-controller", 1)
 }
 
 func ownPluginOff(manifest string) string {
-	return strings.Replace(manifest, "    - --secure-port=6443\n", "    - --secure-port=6443\n    - --disable-admission-plugins=ServiceAccount\n", 1)
+	return strings.Replace(manifest, "    - --secure-port=6443\n",
+		"    - --secure-port=6443\n    - --disable-admission-plugins=ServiceAccount\n", 1)
 }
 
 // madeWithOurs is what manifests/kind makes.
 func madeWithOurs(manifest string) string {
-	manifest = strings.Replace(manifest, "--controllers=*,bootstrapsigner,tokencleaner", "--controllers=*,bootstrapsigner,tokencleaner,"+controllersOff, 1)
+	manifest = strings.Replace(manifest, "--controllers=*,bootstrapsigner,tokencleaner",
+		"--controllers=*,bootstrapsigner,tokencleaner,"+controllersOff, 1)
 	return strings.Replace(manifest, "--service-account-private-key-file=/etc/kubernetes/pki/sa.key", "--service-account-private-key-file=", 1)
 }
 
@@ -142,7 +145,9 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 		"OurLineIsEdited": {
 			reason: "the operator has put a plugin of its own beside ours", version: oldVersion,
 			meanwhile: func(t *testing.T, p *controlPlane) {
-				p.write(t, apiServerFile, []byte(strings.Replace(string(staticpodtest.Read(t, p.config.manifest(component.APIServer))), "--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount,PodSecurity", 1)))
+				p.write(t, apiServerFile,
+					[]byte(strings.Replace(string(staticpodtest.Read(t, p.config.manifest(component.APIServer))),
+						"--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount,PodSecurity", 1)))
 			},
 			want: map[string]func(string) string{component.APIServer: func(m string) string {
 				return strings.Replace(m, "    image: ", "    - --disable-admission-plugins=PodSecurity\n    image: ", 1)
@@ -207,7 +212,8 @@ func TestHandbackGivesBackWhatWasThere(t *testing.T) {
 				if operator == nil {
 					operator = unchanged
 				}
-				testutil.Check(t, tc.reason+": "+name, string(sample(t, version, name, operator)), string(staticpodtest.Read(t, p.config.manifest(name))))
+				testutil.Check(t, tc.reason+": "+name, string(sample(t, version, name, operator)),
+					string(staticpodtest.Read(t, p.config.manifest(name))))
 			}
 			for name := range p.all(t) {
 				if !strings.HasPrefix(name, "backup/") && !strings.HasPrefix(name, "manifests/kube-") {
@@ -235,7 +241,8 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 			before := p.all(t)
 			p.writeSteps(t, takeover, 3)
 			// On this machine a process of ours may listen on the port that is the default.
-			own := []byte(strings.Replace(string(staticpodtest.Read(t, p.config.manifest(manager))), "    args:\n", "    args:\n    - --secure-port=1\n", 1))
+			own := []byte(strings.Replace(string(staticpodtest.Read(t, p.config.manifest(manager))), "    args:\n",
+				"    args:\n    - --secure-port=1\n", 1))
 			p.write(t, "manifests/sa-controller-manager.yaml", own)
 			p.write(t, "backup/sa-controller-manager.yaml", own)
 			prepare(t, p)
@@ -244,7 +251,9 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "mutate"}},
 				},
 				&admissionregistrationv1.ValidatingWebhookConfiguration{
-					ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "validate.sa-controller-manager.webhook"}},
+					ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{
+						{Name: "validate.sa-controller-manager.webhook"},
+					},
 				})
 			p.kubelet(t, client)
 			p.config.DryRun, p.config.Client, p.config.Clock, p.config.StepTimeout = false, client, clock.RealClock{}, 10*time.Second
@@ -259,7 +268,8 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 			if _, there := after["manifests/sa-controller-manager.yaml"]; there {
 				t.Error("our manifest is still there")
 			}
-			if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if _, err := client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), registration.Name,
+				metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				t.Errorf("the validating configuration: %v", err)
 			}
 		})

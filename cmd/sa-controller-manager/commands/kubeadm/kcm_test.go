@@ -44,12 +44,14 @@ func TestDryRunTable(t *testing.T) {
 		return ""
 	}
 	for flag, want := range map[string]string{
-		"--service-account-private-key-file": "/etc/kubernetes/pki/sa-2025.key /etc/kubernetes/pki/sa-2025.key carried over signs the tokens of Secrets",
-		"--controllers":                      "*,-serviceaccount,bootstrapsigner,tokencleaner *,-serviceaccount-controller carried over controllers that are off stay off",
-		"--use-service-account-credentials":  "true - without meaning our process is one user",
-		"--leader-elect":                     "true - without meaning our replicas always elect a leader",
-		"--service-cluster-ip-range":         "10.96.0.0/16 - without meaning is about other controllers",
-		"--bind-address":                     "127.0.0.1 - without meaning is about its own process",
+		"--service-account-private-key-file": "/etc/kubernetes/pki/sa-2025.key /etc/kubernetes/pki/sa-2025.key carried over signs the tokens " +
+			"of Secrets",
+		"--controllers": "*,-serviceaccount,bootstrapsigner,tokencleaner *,-serviceaccount-controller carried over " +
+			"controllers that are off stay off",
+		"--use-service-account-credentials": "true - without meaning our process is one user",
+		"--leader-elect":                    "true - without meaning our replicas always elect a leader",
+		"--service-cluster-ip-range":        "10.96.0.0/16 - without meaning is about other controllers",
+		"--bind-address":                    "127.0.0.1 - without meaning is about its own process",
 	} {
 		if got := row(flag); got != flag+" "+want {
 			t.Errorf("%q, want %s %s", got, flag, want)
@@ -76,21 +78,30 @@ func TestNowhere(t *testing.T) {
 		steps     []string
 		want      string // the controller
 	}{
-		"All":           {args: []string{theKey}},
-		"OptOutAlone":   {reason: "without * nothing else runs", args: []string{theKey, "--controllers=-legacy-service-account-token-cleaner"}, want: "serviceaccount-controller"},
-		"OneOff":        {args: []string{theKey, "--controllers=*,-root-ca-cert-publisher"}, want: "root-ca-certificate-publisher-controller"},
-		"OffInBoth":     {args: []string{theKey, "--controllers=*,-root-ca-cert-publisher"}, kcm: []string{"--controllers=*,-root-ca-certificate-publisher-controller"}},
-		"NoKey":         {args: []string{theKey, "--service-account-private-key-file="}, want: "serviceaccount-token-controller"},
-		"KeyRing":       {args: []string{"--service-account-private-key-file=", "--service-account-key-ring=/r"}},
-		"NoKeyInBoth":   {args: []string{"--service-account-private-key-file="}, kcm: []string{"--service-account-private-key-file="}},
-		"OffAlready":    {args: []string{"--controllers="}, kcm: []string{"--controllers=*," + controllersOff, "--service-account-private-key-file="}},
+		"All": {args: []string{theKey}},
+		"OptOutAlone": {
+			reason: "without * nothing else runs", args: []string{theKey, "--controllers=-legacy-service-account-token-cleaner"},
+			want: "serviceaccount-controller",
+		},
+		"OneOff": {args: []string{theKey, "--controllers=*,-root-ca-cert-publisher"}, want: "root-ca-certificate-publisher-controller"},
+		"OffInBoth": {
+			args: []string{theKey, "--controllers=*,-root-ca-cert-publisher"},
+			kcm:  []string{"--controllers=*,-root-ca-certificate-publisher-controller"},
+		},
+		"NoKey":       {args: []string{theKey, "--service-account-private-key-file="}, want: "serviceaccount-token-controller"},
+		"KeyRing":     {args: []string{"--service-account-private-key-file=", "--service-account-key-ring=/r"}},
+		"NoKeyInBoth": {args: []string{"--service-account-private-key-file="}, kcm: []string{"--service-account-private-key-file="}},
+		"OffAlready": {
+			args: []string{"--controllers="}, kcm: []string{"--controllers=*," + controllersOff, "--service-account-private-key-file="},
+		},
 		"AnotherStep":   {reason: "nothing is turned off", args: []string{"--controllers=-x"}, steps: []string{StepManager}},
 		"UnknownOfOurs": {args: []string{theKey, "--controllers=*,-x"}, want: `our --controllers: "x" is not in the list`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
-			p.write(t, "manifests/kube-controller-manager.yaml", staticpodtest.Manifest(slices.Concat([]string{component.ControllerManager, theKey, theCA}, tc.kcm)))
+			p.write(t, "manifests/kube-controller-manager.yaml",
+				staticpodtest.Manifest(slices.Concat([]string{component.ControllerManager, theKey, theCA}, tc.kcm)))
 			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return staticpodtest.Own(tc.args), nil }
 			p.config.Steps = tc.steps
 			wantError(t, name+" "+tc.reason, Takeover(t.Context(), p.config), tc.want)

@@ -87,29 +87,36 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 		args   []string
 		want   string
 	}{
-		"Mistyped":   {args: []string{"--extra-arg=--bind-addr=0.0.0.0"}, want: "Error: " + start + "unknown flag: --bind-addr\n"},
-		"NotANumber": {args: []string{"--extra-arg=--secure-port=x"}, want: "Error: " + start + "invalid argument \"x\" for \"--secure-port\" flag: "},
-		"NoValue":    {args: []string{"--extra-arg=--secure-port"}, want: "Error: " + start + "flag needs an argument: --secure-port\n"},
-		"NotAPort":   {args: []string{"--extra-arg=--secure-port=-1"}, want: "Error: " + start + "--secure-port -1 must be between 0 and 65535"},
+		"Mistyped": {args: []string{"--extra-arg=--bind-addr=0.0.0.0"}, want: "Error: " + start + "unknown flag: --bind-addr\n"},
+		"NotANumber": {
+			args: []string{"--extra-arg=--secure-port=x"}, want: "Error: " + start + "invalid argument \"x\" for \"--secure-port\" flag: ",
+		},
+		"NoValue":  {args: []string{"--extra-arg=--secure-port"}, want: "Error: " + start + "flag needs an argument: --secure-port\n"},
+		"NotAPort": {args: []string{"--extra-arg=--secure-port=-1"}, want: "Error: " + start + "--secure-port -1 must be between 0 and 65535"},
 		"TwoKeys": {
 			reason: "our manifest has the file", args: []string{"--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/k"},
-			want: "Error: " + start + "--service-account-key-ring \"/etc/kubernetes/pki/k\" must not be given together with --service-account-private-key-file",
+			want: "Error: " + start + "--service-account-key-ring \"/etc/kubernetes/pki/k\" must not be given together with " +
+				"--service-account-private-key-file",
 		},
 		"TwoMistakes": {
 			args: []string{"--extra-arg=--secure-port=-1", "--extra-arg=--webhook-port=-1"},
-			want: "Error: 2 problems with the flags:\n  " + start + "--webhook-port -1 must be between 0 and 65535, inclusive; 0 disables the webhook\n  " + start + "--secure-port -1",
+			want: "Error: 2 problems with the flags:\n  " + start + "--webhook-port -1 must be between 0 and 65535, inclusive; " +
+				"0 disables the webhook\n  " + start + "--secure-port -1",
 		},
 		"WithSigner": {
 			args: []string{"--external-signer", "--extra-arg=--service-account-private-key-file="},
 			want: "Error: " + start + "--external-signer-socket \"/run/sa-controller-manager/signer.sock\" needs a key to sign with",
 		},
 		"KeyRingAtTheRoot": {
-			reason: "its directory would hide the Pod's own files", args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/k"},
+			reason: "its directory would hide the Pod's own files", args: []string{
+				"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/k",
+			},
 			want: "Error: --extra-arg \"--service-account-key-ring=/k\" must name a file that our Pod can mount: /k: our static pod cannot mount /",
 		},
 		"BesideSecrets": {
 			args: []string{"--extra-arg=--root_ca_file=/etc/kubernetes/corp.crt"},
-			want: "Error: --extra-arg \"--root_ca_file=/etc/kubernetes/corp.crt\" must name a file that our Pod can mount: /etc/kubernetes/corp.crt: our static pod cannot mount /etc/kubernetes",
+			want: "Error: --extra-arg \"--root_ca_file=/etc/kubernetes/corp.crt\" must name a file that our Pod can mount: " +
+				"/etc/kubernetes/corp.crt: our static pod cannot mount /etc/kubernetes",
 		},
 		"RelativeFile": {
 			args: []string{"--extra-arg=--tls-cert-file=tls.crt"},
@@ -119,7 +126,10 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 			args: []string{"--extra-arg=--cert-dir=/var/lib/certs"},
 			want: "Error: --extra-arg \"--cert-dir=/var/lib/certs\" must not be given: our Pod has no directory that it may write to",
 		},
-		"Ends": {reason: "the kubelet would restart it repeatedly", args: []string{"--extra-arg=--version"}, want: "Error: " + start + "--version makes it print something and end\n"},
+		"Ends": {
+			reason: "the kubelet would restart it repeatedly", args: []string{"--extra-arg=--version"},
+			want: "Error: " + start + "--version makes it print something and end\n",
+		},
 		"Help": {args: []string{"--extra-arg=--help"}, want: "Error: " + start + "--help makes it print something and end\n"},
 	}
 	for name, tc := range cases {
@@ -147,14 +157,22 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 	}{
 		"Flag":        {args: []string{"--extra-arg=--bind-address=0.0.0.0"}},
 		"Underscores": {args: []string{"--extra-arg=--bind_address=0.0.0.0"}},
-		"KeyRing":     {args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/sa-keys"}},
-		"WithSigner":  {args: []string{"--external-signer", "--extra-arg=--external-signer-refresh-hint=2s"}},
-		"Binary":      {reason: "another version may have the flag", args: []string{"--binary=/opt/new", "--extra-arg=--new-flag=1"}},
-		"Files":       {args: []string{"--extra-arg=--root-ca-file=/etc/corp/ca.crt", "--extra-arg=--service-account-key-file=/srv/old/sa.pub"}, mounts: []string{"/etc/corp", "/srv/old"}},
-		"FileOfPKI":   {reason: "it is mounted anyway", args: []string{"--extra-arg=--root-ca-file=/etc/kubernetes/pki/corp/ca.crt"}},
-		"Pair":        {args: []string{"--extra-arg=--tls-sni-cert-key=/srv/a/tls.crt,/srv/b/tls.key:example.org,www.example.org"}, mounts: []string{"/srv/a", "/srv/b"}},
-		"NoFile":      {reason: "they take the file away", args: []string{"--extra-arg=--root-ca-file="}},
-		"Image":       {reason: "likewise", args: []string{"--image=registry.example.com/sa-controller-manager:v9", "--extra-arg=--new-flag=1"}},
+		"KeyRing": {
+			args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/sa-keys"},
+		},
+		"WithSigner": {args: []string{"--external-signer", "--extra-arg=--external-signer-refresh-hint=2s"}},
+		"Binary":     {reason: "another version may have the flag", args: []string{"--binary=/opt/new", "--extra-arg=--new-flag=1"}},
+		"Files": {
+			args:   []string{"--extra-arg=--root-ca-file=/etc/corp/ca.crt", "--extra-arg=--service-account-key-file=/srv/old/sa.pub"},
+			mounts: []string{"/etc/corp", "/srv/old"},
+		},
+		"FileOfPKI": {reason: "it is mounted anyway", args: []string{"--extra-arg=--root-ca-file=/etc/kubernetes/pki/corp/ca.crt"}},
+		"Pair": {
+			args:   []string{"--extra-arg=--tls-sni-cert-key=/srv/a/tls.crt,/srv/b/tls.key:example.org,www.example.org"},
+			mounts: []string{"/srv/a", "/srv/b"},
+		},
+		"NoFile": {reason: "they take the file away", args: []string{"--extra-arg=--root-ca-file="}},
+		"Image":  {reason: "likewise", args: []string{"--image=registry.example.com/sa-controller-manager:v9", "--extra-arg=--new-flag=1"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +195,8 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 func TestAcceptFlag(t *testing.T) {
 	t.Parallel()
 	const more = "    - --service-account-magic=1\n    - --root-ca-file=/in/the/image.crt\n"
-	const note = "Accepted (--accept-flag), and not taken over: --service-account-magic=1 of kube-controller-manager: this version does not know the flag"
+	const note = "Accepted (--accept-flag), and not taken over: --service-account-magic=1 of kube-controller-manager: " +
+		"this version does not know the flag"
 	cases := map[string]struct {
 		reason     string
 		flags      string // of kube-controller-manager, further ones
@@ -187,11 +206,16 @@ func TestAcceptFlag(t *testing.T) {
 		wantStderr string
 	}{
 		"Refused": {flags: more, code: 1, wantStdout: []string{"--service-account-magic 1 - refused "},
-			wantStderr: "--service-account-magic of kube-controller-manager: this version does not know the flag, and so not what it changes; --accept-flag=service-account-magic leaves it out\n"},
-		"OneOfTwo": {flags: more, args: []string{"--accept-flag=service-account-magic"}, code: 1, wantStdout: []string{"--service-account-magic 1 - accepted "},
-			wantStderr: "Error: --root-ca-file of kube-controller-manager: /in/the/image.crt is in none of its volumeMounts; --accept-flag=root-ca-file leaves it out"},
+			wantStderr: "--service-account-magic of kube-controller-manager: this version does not know the flag, and so not what it changes; " +
+				"--accept-flag=service-account-magic leaves it out\n"},
+		"OneOfTwo": {flags: more, args: []string{"--accept-flag=service-account-magic"}, code: 1, wantStdout: []string{
+			"--service-account-magic 1 - accepted ",
+		},
+			wantStderr: "Error: --root-ca-file of kube-controller-manager: /in/the/image.crt is in none of its volumeMounts; " +
+				"--accept-flag=root-ca-file leaves it out"},
 		"Both": {flags: more, args: []string{"--accept-flag=service-account-magic", "--accept-flag=--root_ca_file"},
-			wantStdout: []string{"--service-account-magic 1 - accepted ", "--root-ca-file /etc/kubernetes/pki/ca.crt /in/the/image.crt - accepted ", note}},
+			wantStdout: []string{"--service-account-magic 1 - accepted ", "--root-ca-file /etc/kubernetes/pki/ca.crt /in/the/image.crt - accepted ",
+				note}},
 		"NotRefused": {args: []string{"--accept-flag=leader-elect"}, code: 1,
 			wantStderr: "Error: --accept-flag=leader-elect: no flag of kube-controller-manager is refused under this name\n"},
 		"NotThere": {args: []string{"--accept-flag=service-account-magic"}, code: 1,

@@ -59,7 +59,8 @@ func TestTakeoverLosesNoKey(t *testing.T) {
 				}
 				return
 			}
-			if want := "the manifest of kube-apiserver: --service-account-key-file: " + p.dir + tc.want; err == nil || !strings.HasPrefix(err.Error(), want) || p.out.Len() > 0 {
+			if want := "the manifest of kube-apiserver: --service-account-key-file: " + p.dir + tc.want; err == nil ||
+				!strings.HasPrefix(err.Error(), want) || p.out.Len() > 0 {
 				t.Errorf("%s: got %v after %q, want %s after nothing", tc.reason, err, &p.out, want)
 			}
 		})
@@ -78,10 +79,12 @@ func TestVersionWithoutATag(t *testing.T) {
 		steps          []string
 		want           string
 	}{
-		"Tag":       {reason: "the manifest counts: it may not run yet", image: "registry.k8s.io/kube-apiserver:v1.37.2", running: "v1.20.0"},
-		"Digest":    {image: digest, running: "v1.30.0"},
-		"Old":       {image: digest, running: "v1.29.16", want: "kube-apiserver: v1.29.16 is too old: v1.30 is the oldest that is supported"},
-		"LastStep":  {reason: "it changes kube-apiserver too", image: digest, running: "v1.29.16", steps: []string{StepAPIServer}, want: "v1.29.16 is too old"},
+		"Tag":    {reason: "the manifest counts: it may not run yet", image: "registry.k8s.io/kube-apiserver:v1.37.2", running: "v1.20.0"},
+		"Digest": {image: digest, running: "v1.30.0"},
+		"Old":    {image: digest, running: "v1.29.16", want: "kube-apiserver: v1.29.16 is too old: v1.30 is the oldest that is supported"},
+		"LastStep": {
+			reason: "it changes kube-apiserver too", image: digest, running: "v1.29.16", steps: []string{StepAPIServer}, want: "v1.29.16 is too old",
+		},
 		"Signer":    {image: digest, running: "v1.34.0", signer: true},
 		"OldSigner": {image: digest, running: "v1.33.9", signer: true, want: "v1.33.9 is too old: v1.34 is the oldest with an external signer"},
 	}
@@ -115,12 +118,17 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 		steps        []string
 		refused      bool
 	}{
-		"Dropped":        {now: after, rewrite: []string{file, "--bind-address=0.0.0.0"}, refused: true},
-		"ManagerAlone":   {now: after, rewrite: []string{file}, steps: []string{StepManager}, refused: true},
-		"KeyFile":        {reason: "a command from before the rotation may name one", now: after, rewrite: []string{file, "--service-account-private-key-file=/etc/kubernetes/pki/ours.key"}, refused: true},
-		"NoKey":          {reason: "one of two flags that keep it", now: after, rewrite: []string{file, noFile}, refused: true},
-		"Kept":           {now: after, rewrite: after},
-		"Moved":          {reason: "the flags name another one", now: after, rewrite: []string{file, noFile, "--service-account-key-ring=/etc/kubernetes/pki/keys"}},
+		"Dropped":      {now: after, rewrite: []string{file, "--bind-address=0.0.0.0"}, refused: true},
+		"ManagerAlone": {now: after, rewrite: []string{file}, steps: []string{StepManager}, refused: true},
+		"KeyFile": {
+			reason: "a command from before the rotation may name one", now: after,
+			rewrite: []string{file, "--service-account-private-key-file=/etc/kubernetes/pki/ours.key"}, refused: true,
+		},
+		"NoKey": {reason: "one of two flags that keep it", now: after, rewrite: []string{file, noFile}, refused: true},
+		"Kept":  {now: after, rewrite: after},
+		"Moved": {
+			reason: "the flags name another one", now: after, rewrite: []string{file, noFile, "--service-account-key-ring=/etc/kubernetes/pki/keys"},
+		},
 		"GivenUp":        {reason: "the empty flag says so", now: after, rewrite: []string{file, noRing}},
 		"GivenUpEarlier": {now: []string{file, ring, noRing}, rewrite: []string{file}},
 		"NeverThere":     {now: []string{file}, rewrite: []string{file}},
@@ -143,7 +151,8 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 				}
 				return
 			}
-			want := p.config.manifest(manager) + " has " + ring + ", and the rewrite would drop it; to keep it add --extra-arg=" + noFile + " --extra-arg=" + ring + ";"
+			want := p.config.manifest(manager) + " has " + ring + ", and the rewrite would drop it; to keep it add --extra-arg=" + noFile +
+				" --extra-arg=" + ring + ";"
 			if err == nil || !strings.HasPrefix(err.Error(), want) || p.out.Len() > 0 {
 				t.Errorf("%s: error %v after %q, want %s after nothing", tc.reason, err, &p.out, want)
 			}
@@ -182,11 +191,13 @@ func TestBinaryStays(t *testing.T) {
 		owner      int         // 0 is the user of the test
 		want       string
 	}{
-		"UsrLocalBin":    {file: "/usr/local/bin/b"},
-		"Opt":            {file: "/opt/deep/er/b"},
-		"GroupOfRoot":    {file: "/opt/b", mode: 0o775},
-		"SimilarName":    {file: "/tmpfiles/b"},
-		"Tmp":            {file: "/tmp/b", want: "/tmp/b: it is below /tmp; it must survive a reboot and be writable by root only: install -m 755 "},
+		"UsrLocalBin": {file: "/usr/local/bin/b"},
+		"Opt":         {file: "/opt/deep/er/b"},
+		"GroupOfRoot": {file: "/opt/b", mode: 0o775},
+		"SimilarName": {file: "/tmpfiles/b"},
+		"Tmp": {
+			file: "/tmp/b", want: "/tmp/b: it is below /tmp; it must survive a reboot and be writable by root only: install -m 755 ",
+		},
 		"VarTmp":         {file: "/var/tmp/x/b", want: "it is below /var/tmp"},
 		"Run":            {file: "/run/b", want: "it is below /run"},
 		"Shm":            {file: "/dev/shm/b", want: "it is below /dev"},
@@ -239,7 +250,9 @@ func TestAlone(t *testing.T) {
 	kcm := string(staticpodtest.Read(t, "testdata/manifests/v1.37/kube-controller-manager.yaml"))
 	own := "kind: Pod\nmetadata: {name: mine}\nspec:\n  containers:\n  - command: [/opt/sa-controller-manager]\n"
 	for name, tc := range map[string]struct{ file, data, want string }{
-		"Backup":       {"kube-controller-manager.yaml.bak", kcm, "kube-controller-manager.yaml.bak is a manifest of kube-controller-manager too"},
+		"Backup": {
+			"kube-controller-manager.yaml.bak", kcm, "kube-controller-manager.yaml.bak is a manifest of kube-controller-manager too",
+		},
 		"Ours":         {"mine.yaml", own, "mine.yaml is a manifest of sa-controller-manager too"},
 		"ByName":       {"x.json", `{"kind": "Pod", "metadata": {"name": "kube-apiserver"}}`, "x.json is a manifest of kube-apiserver too"},
 		"UnderOurName": {"sa-controller-manager.yaml", kcm, "sa-controller-manager.yaml is a manifest of kube-controller-manager too"},

@@ -28,7 +28,8 @@ import (
 
 // renderSigner is our manifest as far as this package reads it.
 func renderSigner(o manifests.StaticPodOptions) ([]byte, error) {
-	text := "kind: Pod\nspec:\n  containers:\n  - image: " + o.Image + "\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/sa.key\n"
+	text := "kind: Pod\nspec:\n  containers:\n  - image: " + o.Image +
+		"\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/sa.key\n"
 	for _, arg := range o.Args {
 		text += "    - " + arg + "\n"
 	}
@@ -56,7 +57,8 @@ func TestSignerTakeover(t *testing.T) {
 		"    - --service-account-signing-key-file=/etc/kubernetes/pki/sa.key\n": "",
 		"    image: registry.k8s.io": "    - --disable-admission-plugins=ServiceAccount\n" +
 			"    - --service-account-signing-endpoint=/run/sa-controller-manager/signer.sock\n    image: registry.k8s.io",
-		"    volumeMounts:\n": "    volumeMounts:\n    - mountPath: /run/sa-controller-manager\n      name: sa-controller-manager\n      readOnly: true\n",
+		"    volumeMounts:\n": "    volumeMounts:\n    - mountPath: /run/sa-controller-manager\n      name: " +
+			"sa-controller-manager\n      readOnly: true\n",
 		"  volumes:\n": "  volumes:\n  - hostPath:\n      path: /run/sa-controller-manager\n      type: DirectoryOrCreate\n" +
 			"    name: sa-controller-manager\n",
 	} {
@@ -112,12 +114,14 @@ func TestSignerHandbackRestores(t *testing.T) {
 // manifest.
 func TestSignerHandbackAfterAnotherEdit(t *testing.T) {
 	t.Parallel()
-	for name, gone := range map[string]string{"NothingIsGone": "", "OurManifest": "manifests/sa-controller-manager.yaml", "TheBackup": "backup/kube-apiserver.yaml"} {
+	for name, gone := range map[string]string{"NothingIsGone": "", "OurManifest": "manifests/sa-controller-manager.yaml",
+		"TheBackup": "backup/kube-apiserver.yaml"} {
 		t.Run(name, func(t *testing.T) {
 			p := newSigningControlPlane(t)
 			p.config.ExternalSigner = true
 			p.writeSteps(t, takeover, 3)
-			edited := bytes.Replace(staticpodtest.Read(t, p.config.manifest(component.APIServer)), []byte("    - --secure-port=6443\n"), []byte("    - --secure-port=6443\n    - --v=4\n"), 1)
+			edited := bytes.Replace(staticpodtest.Read(t, p.config.manifest(component.APIServer)), []byte("    - --secure-port=6443\n"),
+				[]byte("    - --secure-port=6443\n    - --v=4\n"), 1)
 			p.write(t, apiServerFile, edited)
 			p.config.ExternalSigner = false
 			if gone != "" {
@@ -125,7 +129,8 @@ func TestSignerHandbackAfterAnotherEdit(t *testing.T) {
 			}
 			p.writeSteps(t, handback, 1)
 			command := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer))).Containers[0].Command
-			for _, want := range []string{"--v=4", "--service-account-key-file=/etc/kubernetes/pki/sa.pub", "--service-account-signing-key-file=/etc/kubernetes/pki/sa.key"} {
+			for _, want := range []string{"--v=4", "--service-account-key-file=/etc/kubernetes/pki/sa.pub",
+				"--service-account-signing-key-file=/etc/kubernetes/pki/sa.key"} {
 				if !slices.Contains(command, want) {
 					t.Errorf("%s is not in %q", want, command)
 				}
@@ -147,13 +152,24 @@ func TestSignerRefuses(t *testing.T) {
 		old, new string
 		want     string
 	}{
-		"AnotherSigner": {"the operator uses another one", "    - --allow-privileged=true", "    - --service-account-signing-endpoint=/run/kms.sock", "in use already by another signer"},
-		"KeyElsewhere":  {"our Pod does not see it", "=/etc/kubernetes/pki/sa.pub", "=/etc/keys/sa.pub", "/etc/keys/sa.pub is in none of its volumeMounts"},
-		"KeyAbove":      {"likewise", "=/etc/kubernetes/pki/sa.pub", "=/etc/kubernetes/pki/../sa.pub", "/etc/kubernetes/sa.pub is in none of its volumeMounts"},
-		"NoIssuer":      {"nothing to sign", "    - --service-account-issuer=https://kubernetes.default.svc.cluster.local\n", "", "issues no tokens"},
-		"OldImage":      {"the gate is off", "kube-apiserver:v1.37", "kube-apiserver:v1.33", "v1.34 is the oldest"},
-		"NoVolumes":     {"not kubeadm's", "    volumeMounts:\n", "    volumeDevices: []\n    volumeMounts: &x\n", "anchor"},
-		"OurNameIsUsed": {"another volume has it", "    name: ca-certs\n  -", "    name: sa-controller-manager\n  -", "name of a volume or of a mount"},
+		"AnotherSigner": {
+			"the operator uses another one", "    - --allow-privileged=true", "    - --service-account-signing-endpoint=/run/kms.sock",
+			"in use already by another signer",
+		},
+		"KeyElsewhere": {
+			"our Pod does not see it", "=/etc/kubernetes/pki/sa.pub", "=/etc/keys/sa.pub", "/etc/keys/sa.pub is in none of its volumeMounts",
+		},
+		"KeyAbove": {
+			"likewise", "=/etc/kubernetes/pki/sa.pub", "=/etc/kubernetes/pki/../sa.pub", "/etc/kubernetes/sa.pub is in none of its volumeMounts",
+		},
+		"NoIssuer": {
+			"nothing to sign", "    - --service-account-issuer=https://kubernetes.default.svc.cluster.local\n", "", "issues no tokens",
+		},
+		"OldImage":  {"the gate is off", "kube-apiserver:v1.37", "kube-apiserver:v1.33", "v1.34 is the oldest"},
+		"NoVolumes": {"not kubeadm's", "    volumeMounts:\n", "    volumeDevices: []\n    volumeMounts: &x\n", "anchor"},
+		"OurNameIsUsed": {
+			"another volume has it", "    name: ca-certs\n  -", "    name: sa-controller-manager\n  -", "name of a volume or of a mount",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +245,9 @@ func TestTakeoverWithARemoteKey(t *testing.T) {
 			ring := ringfile.At(p.dir + "/keys/ring.json")
 			testutil.Must(t, ring.Init(key, nil, time.Now(), rotation.Policy{}))
 			flags := newPodFlags()
-			flags.binary, flags.extraArgs = "/opt/b", []string{component.Assign(component.KeyFlag, ""), component.Assign(component.KeyRingFlag, ring.Path())}
+			flags.binary, flags.extraArgs = "/opt/b", []string{
+				component.Assign(component.KeyFlag, ""), component.Assign(component.KeyRingFlag, ring.Path()),
+			}
 			if tc.socket != "" {
 				p.write(t, "keys/sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  "+tc.socket+"\n"))
 				flags.extraArgs = append(flags.extraArgs, component.Assign(remote.SocketsFlag, p.dir+"/keys/sockets.yaml"))

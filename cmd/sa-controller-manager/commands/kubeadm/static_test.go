@@ -128,7 +128,8 @@ func TestStaticTakeover(t *testing.T) {
 		}
 	}
 	p.writeSteps(t, handback, 1)
-	if left := string(staticpodtest.Read(t, p.config.manifest(component.APIServer))); strings.Contains(left, manager) || strings.Contains(left, "ManifestBasedAdmissionControlConfig") || !strings.Contains(left, "--feature-gates=A=true") {
+	if left := string(staticpodtest.Read(t, p.config.manifest(component.APIServer))); strings.Contains(left, manager) ||
+		strings.Contains(left, "ManifestBasedAdmissionControlConfig") || !strings.Contains(left, "--feature-gates=A=true") {
 		t.Errorf("after a handback without a backup:\n%s", left)
 	}
 }
@@ -169,11 +170,20 @@ func TestStaticRefuses(t *testing.T) {
 		old, new string
 		want     string
 	}{
-		"OldImage":  {"kube-apiserver:v1.36", "kube-apiserver:v1.35", "v1.36 is the oldest that reads webhook configurations from files"},
-		"Emulated":  {"    - --v=2\n", "    - --emulated-version=1.35\n", "v1.35.0 is too old: v1.36 is the oldest that reads webhook configurations from files"},
-		"GateIsOff": {"    - --v=2\n", "    - --feature-gates=A=true,kube:ManifestBasedAdmissionControlConfig=false\n", "--feature-gates has kube:ManifestBasedAdmissionControlConfig=false"},
-		"NotSeen":   {"    - --v=2\n", "    - --admission-control-config-file=/etc/admission.yaml\n", "--admission-control-config-file of kube-apiserver: /etc/admission.yaml is in none of its volumeMounts"},
-		"NotThere":  {"    - --v=2\n", "    - " + sourceFlag + "\n", "/etc/kubernetes/pki/admission.yaml: no such file"},
+		"OldImage": {"kube-apiserver:v1.36", "kube-apiserver:v1.35", "v1.36 is the oldest that reads webhook configurations from files"},
+		"Emulated": {
+			"    - --v=2\n", "    - --emulated-version=1.35\n",
+			"v1.35.0 is too old: v1.36 is the oldest that reads webhook configurations from files",
+		},
+		"GateIsOff": {
+			"    - --v=2\n", "    - --feature-gates=A=true,kube:ManifestBasedAdmissionControlConfig=false\n",
+			"--feature-gates has kube:ManifestBasedAdmissionControlConfig=false",
+		},
+		"NotSeen": {
+			"    - --v=2\n", "    - --admission-control-config-file=/etc/admission.yaml\n",
+			"--admission-control-config-file of kube-apiserver: /etc/admission.yaml is in none of its volumeMounts",
+		},
+		"NotThere": {"    - --v=2\n", "    - " + sourceFlag + "\n", "/etc/kubernetes/pki/admission.yaml: no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newStaticControlPlane(t)
@@ -196,24 +206,34 @@ func TestAdmissionConfig(t *testing.T) {
 		mutating  = "- name: MutatingAdmissionWebhook\n  path: \"\"\n  configuration:\n" + webhook
 		ours      = mutating + "    kubeConfigFile: \"\"\n    staticManifestsDir: " + directory + "mutating\n"
 		theirs    = mutating + "    kubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n    staticManifestsDir: " + directory + "mutating\n"
-		second    = "- name: ValidatingAdmissionWebhook\n  path: \"\"\n  configuration:\n" + webhook + "    kubeConfigFile: \"\"\n    staticManifestsDir: " + directory + "validating\n"
-		limits    = "- name: EventRateLimit\n  path: /etc/kubernetes/pki/limits.yaml\n  configuration: null\n"
+		second    = "- name: ValidatingAdmissionWebhook\n  path: \"\"\n  configuration:\n" + webhook +
+			"    kubeConfigFile: \"\"\n    staticManifestsDir: " + directory + "validating\n"
+		limits = "- name: EventRateLimit\n  path: /etc/kubernetes/pki/limits.yaml\n  configuration: null\n"
 	)
 	for name, tc := range map[string]struct {
 		reason       string
 		source, want string
 		refused      string
 	}{
-		"Empty":        {reason: "an object without plugins", source: strings.TrimSuffix(admissionHead, "plugins:\n"), want: ours + second},
-		"RelativePath": {reason: "relative to the file that it is in", source: "- name: EventRateLimit\n  path: limits.yaml\n", want: limits + ours + second},
+		"Empty": {reason: "an object without plugins", source: strings.TrimSuffix(admissionHead, "plugins:\n"), want: ours + second},
+		"RelativePath": {
+			reason: "relative to the file that it is in", source: "- name: EventRateLimit\n  path: limits.yaml\n", want: limits + ours + second,
+		},
 		"Inline": {
 			reason: "another plugin's configuration stays", source: "- name: X\n  configuration: {a: 1, b: [true]}\n",
 			want: "- name: X\n  path: \"\"\n  configuration:\n    a: 1\n    b: [true]\n" + ours + second,
 		},
-		"OwnEntry":    {reason: "it is kept", source: mutating + "    kubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n", want: theirs + second},
-		"OwnFile":     {reason: "a file has no other place for ours", source: "- name: MutatingAdmissionWebhook\n  path: own.yaml\n", want: theirs + second},
-		"EmptyEntry":  {source: "- name: MutatingAdmissionWebhook\n", want: ours + second},
-		"HasOne":      {reason: "there is one directory", source: mutating + "    staticManifestsDir: /etc/theirs\n", refused: "plugin MutatingAdmissionWebhook: it has staticManifestsDir: /etc/theirs already"},
+		"OwnEntry": {
+			reason: "it is kept", source: mutating + "    kubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n", want: theirs + second,
+		},
+		"OwnFile": {
+			reason: "a file has no other place for ours", source: "- name: MutatingAdmissionWebhook\n  path: own.yaml\n", want: theirs + second,
+		},
+		"EmptyEntry": {source: "- name: MutatingAdmissionWebhook\n", want: ours + second},
+		"HasOne": {
+			reason: "there is one directory", source: mutating + "    staticManifestsDir: /etc/theirs\n",
+			refused: "plugin MutatingAdmissionWebhook: it has staticManifestsDir: /etc/theirs already",
+		},
 		"UnknownName": {reason: "kube-apiserver would not start", source: "- nam: X\n", refused: `unknown field "plugins[0].nam"`},
 		"InnerName":   {reason: "likewise", source: mutating + "    kubeConfig: x\n", refused: "unknown field"},
 		"NotOne":      {source: "kind: ConfigMap\n", refused: "/etc/kubernetes/pki/admission.yaml"},
@@ -225,7 +245,9 @@ func TestAdmissionConfig(t *testing.T) {
 				source = admissionHead + source
 			}
 			p.write(t, "etc/kubernetes/pki/admission.yaml", []byte(source))
-			p.write(t, "etc/kubernetes/pki/own.yaml", []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\nkubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n"))
+			p.write(t, "etc/kubernetes/pki/own.yaml",
+				[]byte("apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\nkubeConfigFile: "+
+					"/etc/kubernetes/pki/webhooks.conf\n"))
 			m, err := staticpod.Parse(staticpodtest.Read(t, p.config.manifest(component.APIServer)), component.APIServer)
 			testutil.Must(t, err)
 			got, err := p.config.admissionConfig(m)

@@ -36,7 +36,8 @@ func newControlPlane(t *testing.T, sample string) *controlPlane {
 		Node: "n", ManifestsDir: p.dir + "/manifests", BackupDir: p.dir + "/backup", PatchesDir: p.dir + "/patches",
 		DryRun: true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
 		Render: func(o manifests.StaticPodOptions) ([]byte, error) {
-			return []byte("kind: Pod\nspec:\n  containers:\n  - image: " + o.Image + "\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n"), nil
+			return []byte("kind: Pod\nspec:\n  containers:\n  - image: " + o.Image +
+				"\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n"), nil
 		},
 	}
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
@@ -115,9 +116,11 @@ func (p *controlPlane) all(t *testing.T) map[string]string {
 const (
 	apiServerFile = "manifests/kube-apiserver.yaml"
 	apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml +patches/kube-apiserver-sa-controller-manager+json.yaml ~" + apiServerFile
-	kcmAway       = "kube-controller-manager: +backup/kube-controller-manager.yaml +patches/kube-controller-manager-sa-controller-manager+json.yaml ~manifests/kube-controller-manager.yaml"
+	kcmAway       = "kube-controller-manager: +backup/kube-controller-manager.yaml " +
+		"+patches/kube-controller-manager-sa-controller-manager+json.yaml ~manifests/kube-controller-manager.yaml"
 	apiServerBack = "kube-apiserver: ~" + apiServerFile + " -patches/kube-apiserver-sa-controller-manager+json.yaml"
-	kcmBack       = "kube-controller-manager: ~manifests/kube-controller-manager.yaml -patches/kube-controller-manager-sa-controller-manager+json.yaml"
+	kcmBack       = "kube-controller-manager: ~manifests/kube-controller-manager.yaml " +
+		"-patches/kube-controller-manager-sa-controller-manager+json.yaml"
 )
 
 func TestPlan(t *testing.T) {
@@ -223,8 +226,12 @@ func TestRewriteThatDoesNotCome(t *testing.T) {
 		want   string
 		advice string
 	}{
-		"Rewrite": {staticpodtest.Own([]string{theKey}), "; the previous DIR/manifests/sa-controller-manager.yaml is back, and until its process is ready this kube-apiserver refuses Pods", "Look at the log of the Pod kube-system/sa-controller-manager-n"},
-		"First":   {nil, "it did not come within 1ms", "Nothing of the control plane has been changed"},
+		"Rewrite": {
+			staticpodtest.Own([]string{theKey}),
+			"; the previous DIR/manifests/sa-controller-manager.yaml is back, and until its process is ready this kube-apiserver refuses Pods",
+			"Look at the log of the Pod kube-system/sa-controller-manager-n",
+		},
+		"First": {nil, "it did not come within 1ms", "Nothing of the control plane has been changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
@@ -257,7 +264,8 @@ func TestRefusedBeforeTheFirstStep(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
 	p.config.DryRun = false
-	p.write(t, apiServerFile, bytes.Replace(staticpodtest.Read(t, p.config.manifest(component.APIServer)), []byte("NodeRestriction"), []byte("NodeRestriction,ServiceAccount"), 1))
+	p.write(t, apiServerFile, bytes.Replace(staticpodtest.Read(t, p.config.manifest(component.APIServer)), []byte("NodeRestriction"),
+		[]byte("NodeRestriction,ServiceAccount"), 1))
 	before := p.all(t)
 	err := Takeover(t.Context(), p.config)
 	const want = "the manifest of kube-apiserver: --enable-admission-plugins names ServiceAccount"

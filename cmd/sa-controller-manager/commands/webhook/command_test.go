@@ -33,10 +33,12 @@ func TestWebhookCommand(t *testing.T) {
 		off      string // of both configurations
 		webhooks int
 	}{
-		"Unregister":                    {command: "unregister", objects: configurations(nil, 1), off: registration.AnnotationOff},
-		"UnregisterBeforeTheFirstStart": {reason: "the leader that starts next must find the annotation", command: "unregister", off: registration.AnnotationOff},
-		"Register":                      {reason: "the leader fills it", command: "register", objects: configurations(off, 0)},
-		"RegisterWhatIsRegistered":      {command: "register", objects: configurations(nil, 1), webhooks: 1},
+		"Unregister": {command: "unregister", objects: configurations(nil, 1), off: registration.AnnotationOff},
+		"UnregisterBeforeTheFirstStart": {
+			reason: "the leader that starts next must find the annotation", command: "unregister", off: registration.AnnotationOff,
+		},
+		"Register":                 {reason: "the leader fills it", command: "register", objects: configurations(off, 0)},
+		"RegisterWhatIsRegistered": {command: "register", objects: configurations(nil, 1), webhooks: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -50,7 +52,10 @@ func TestWebhookCommand(t *testing.T) {
 			testutil.Must(t, err)
 			validating, err := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
 			testutil.Must(t, err)
-			got := []any{mutating.Annotations[registration.Annotation], len(mutating.Webhooks), validating.Annotations[registration.Annotation], len(validating.Webhooks)}
+			got := []any{
+				mutating.Annotations[registration.Annotation], len(mutating.Webhooks), validating.Annotations[registration.Annotation],
+				len(validating.Webhooks),
+			}
 			if diff := cmp.Diff([]any{tc.off, tc.webhooks, tc.off, tc.webhooks}, got); diff != "" {
 				t.Errorf("%s\nannotation and webhooks of both (-want +got):\n%s", tc.reason, diff)
 			}
@@ -83,7 +88,8 @@ func TestWebhookCommandLine(t *testing.T) {
 		"Help":  {args: []string{"unregister", "--help"}, wantStdout: "Empty both webhook configurations"},
 		"Mistyped": {
 			args: []string{"unregster"}, wantCode: 1,
-			wantStderr: "Error: unknown command \"unregster\" for \"sa-controller-manager webhook\"; did you mean 'sa-controller-manager webhook unregister'",
+			wantStderr: "Error: unknown command \"unregster\" for \"sa-controller-manager webhook\"; did you mean 'sa-controller-manager webhook " +
+				"unregister'",
 		},
 		"NoConnection": {
 			args: []string{"register", "--kubeconfig=testdata/none"}, wantCode: 1,
@@ -114,7 +120,11 @@ func runWith(t *testing.T, client kubernetes.Interface, args ...string) clitest.
 func configurations(annotations map[string]string, webhooks int) []runtime.Object {
 	meta := metav1.ObjectMeta{Name: registration.Name, Annotations: annotations}
 	return []runtime.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.MutatingWebhook, webhooks)},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.ValidatingWebhook, webhooks)},
+		&admissionregistrationv1.MutatingWebhookConfiguration{
+			ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.MutatingWebhook, webhooks),
+		},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.ValidatingWebhook, webhooks),
+		},
 	}
 }

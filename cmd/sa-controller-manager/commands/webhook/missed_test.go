@@ -58,8 +58,9 @@ func TestMissedCommand(t *testing.T) {
 	}{
 		"None": {wantStderr: "None of 0 Pods was admitted without the webhook.\n"},
 		"NoneAsJSON": {
-			args:       []string{"-o=json"},
-			wantStdout: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"MissedPods\",\n  \"missed\": [],\n  \"uncertain\": []\n}\n",
+			args: []string{"-o=json"},
+			wantStdout: "{\n  \"apiVersion\": \"sa-controller-manager/v1\",\n  \"kind\": \"MissedPods\",\n  \"missed\": " +
+				"[],\n  \"uncertain\": []\n}\n",
 			wantStderr: "None of 0 Pods was admitted without the webhook.\n",
 		},
 		"Table": {

@@ -21,7 +21,8 @@ import (
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
 	signer := ForAPIServer(true, false, SigningKeys{Private: "/etc/kubernetes/pki/sa.key", Verify: []string{"/etc/kubernetes/pki/sa.pub"}})
-	for kind, c := range map[string]Component{APIServer: ForAPIServer(false, false, SigningKeys{}), ControllerManager: ForControllerManager(), "signer": signer} {
+	for kind, c := range map[string]Component{APIServer: ForAPIServer(false, false, SigningKeys{}), ControllerManager: ForControllerManager(),
+		"signer": signer} {
 		for _, path := range corpus(t, c) {
 			before, byHand := parse(t, c, staticpodtest.Read(t, path)), strings.Contains(path, "by-hand")
 			if kind == "signer" && (byHand || knowsSigner(before.Image()) != nil) {
@@ -73,8 +74,10 @@ func TestEdits(t *testing.T) {
 		"Stock": {
 			component: kcm,
 			command:   []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=k"},
-			out:       []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=k", off, "--service-account-private-key-file="},
-			back:      []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=k"},
+			out: []string{
+				"--controllers=*,bootstrapsigner", "--service-account-private-key-file=k", off, "--service-account-private-key-file=",
+			},
+			back: []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=k"},
 		},
 		"NoControllersFlag": {
 			reason:    "a flag that is given replaces the default",
@@ -99,9 +102,16 @@ func TestEdits(t *testing.T) {
 		"Aliases": {
 			reason:    "that is not how a takeover calls them, so the operator has turned them off",
 			component: kcm,
-			command:   []string{"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k"},
-			out:       []string{"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k", "--service-account-private-key-file="},
-			back:      []string{"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k"},
+			command: []string{
+				"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k",
+			},
+			out: []string{
+				"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k",
+				"--service-account-private-key-file=",
+			},
+			back: []string{
+				"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k",
+			},
 		},
 		"OneOfThreeIsOff": {
 			component: kcm,

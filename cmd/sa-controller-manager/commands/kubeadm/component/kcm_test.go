@@ -34,53 +34,102 @@ func TestCarriedOver(t *testing.T) {
 		files   []string // beside those of theKey and theCA
 		refused string
 	}{
-		"Stock":       {command: []string{theKey, theCA, "--controllers=*,bootstrapsigner,tokencleaner"}, want: []string{theKey, theCA}},
-		"DatedKey":    {command: []string{"--service-account-private-key-file=/etc/kubernetes/pki/sa-2025.key", theCA}, want: []string{"--service-account-private-key-file=/etc/kubernetes/pki/sa-2025.key", theCA}, files: []string{"/etc/kubernetes/pki/sa-2025.key"}},
+		"Stock": {command: []string{theKey, theCA, "--controllers=*,bootstrapsigner,tokencleaner"}, want: []string{theKey, theCA}},
+		"DatedKey": {
+			command: []string{"--service-account-private-key-file=/etc/kubernetes/pki/sa-2025.key", theCA},
+			want:    []string{"--service-account-private-key-file=/etc/kubernetes/pki/sa-2025.key", theCA},
+			files:   []string{"/etc/kubernetes/pki/sa-2025.key"},
+		},
 		"Underscores": {command: []string{"--service_account_private_key_file=/etc/kubernetes/pki/sa.key", theCA}, want: []string{theKey, theCA}},
-		"NoKey":       {reason: "its token controller does not run", command: []string{theCA}, want: []string{"--service-account-private-key-file=", theCA}},
-		"NoRootCA":    {reason: "both take that of the kubeconfig", command: []string{theKey}, want: []string{theKey, "--root-ca-file="}},
+		"NoKey": {
+			reason: "its token controller does not run", command: []string{theCA}, want: []string{"--service-account-private-key-file=", theCA},
+		},
+		"NoRootCA": {reason: "both take that of the kubeconfig", command: []string{theKey}, want: []string{theKey, "--root-ca-file="}},
 		"KeyOfOurs": {
 			reason: "the cluster was made with ours, and our manifest knows more", command: []string{theCA, "--service-account-private-key-file="},
 			own: []string{theKey, "--service-account-private-key-file="}, want: []string{theKey, theCA},
 		},
 		"LastCounts": {
-			command: []string{"--root-ca-file=/nowhere", theKey, theCA, "--legacy-service-account-token-clean-up-period=1h", "--legacy-service-account-token-clean-up-period=87600h"},
-			want:    []string{theKey, theCA, "--legacy-service-account-token-clean-up-period=87600h"},
+			command: []string{
+				"--root-ca-file=/nowhere", theKey, theCA, "--legacy-service-account-token-clean-up-period=1h",
+				"--legacy-service-account-token-clean-up-period=87600h",
+			},
+			want: []string{theKey, theCA, "--legacy-service-account-token-clean-up-period=87600h"},
 		},
 		"Numbers": {
-			command: []string{theKey, theCA, "--concurrent-serviceaccount-token-syncs=20", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s", "--leader-elect-retry-period=5s"},
-			want:    []string{theKey, theCA, "--concurrent-serviceaccount-token-syncs=20", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s", "--leader-elect-retry-period=5s"},
+			command: []string{
+				theKey, theCA, "--concurrent-serviceaccount-token-syncs=20", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
+				"--leader-elect-retry-period=5s",
+			},
+			want: []string{
+				theKey, theCA, "--concurrent-serviceaccount-token-syncs=20", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
+				"--leader-elect-retry-period=5s",
+			},
 		},
 		"WithoutMeaning": {
-			command: []string{theKey, theCA, "--use-service-account-credentials", "--kube-api-qps=5", "--kube-api-burst=$(BURST)", "--feature-gates=A=true", "--leader-elect=false", "--leader-elect-resource-name=x", "-v=4", "--node-monitor-period=5s", "--profiling"},
-			want:    []string{theKey, theCA},
+			command: []string{
+				theKey, theCA, "--use-service-account-credentials", "--kube-api-qps=5", "--kube-api-burst=$(BURST)", "--feature-gates=A=true",
+				"--leader-elect=false", "--leader-elect-resource-name=x", "-v=4", "--node-monitor-period=5s", "--profiling",
+			},
+			want: []string{theKey, theCA},
 		},
 
-		"Elsewhere":     {command: []string{theKey, "--root-ca-file=/certs/ca.crt"}, want: []string{theKey, "--root-ca-file=/etc/kubernetes/ssl/ca.crt"}, files: []string{"/etc/kubernetes/ssl/ca.crt"}},
-		"InnerMount":    {reason: "it hides what is there", command: []string{theKey, "--root-ca-file=/certs/inner/ca.crt"}, want: []string{theKey, "--root-ca-file=/etc/kubernetes/pki/etcd/ca.crt"}, files: []string{"/etc/kubernetes/pki/etcd/ca.crt"}},
-		"FileMount":     {command: []string{theKey, "--root-ca-file=/one.crt"}, want: []string{theKey, "--root-ca-file=/etc/ssl/certs/corp.crt"}, files: []string{"/etc/ssl/certs/corp.crt"}},
-		"InTheImage":    {command: []string{theKey, "--root-ca-file=/ca.crt"}, refused: "--root-ca-file of kube-controller-manager: /ca.crt is in none of its volumeMounts"},
-		"SimilarName":   {command: []string{theKey, "--root-ca-file=/certs-old/ca.crt"}, refused: "/certs-old/ca.crt is in none of its volumeMounts"},
-		"NoHostPath":    {command: []string{theKey, "--root-ca-file=/memory/ca.crt"}, refused: "/memory/ca.crt is in its volume memory, which is not a plain hostPath"},
-		"Expression":    {command: []string{theKey, "--root-ca-file=/named/ca.crt"}, refused: "/named/ca.crt is in its volume pki, which is not a plain hostPath"},
-		"Relative":      {command: []string{theKey, "--root-ca-file=ca.crt"}, refused: "ca.crt is not an absolute path"},
-		"BesideSecrets": {reason: "its directory has an administrator's files", command: []string{theKey, "--root-ca-file=/kubernetes/corp.crt"}, refused: "our static pod cannot mount /etc/kubernetes, where it has files of its own; put the file into /etc/kubernetes/pki"},
+		"Elsewhere": {
+			command: []string{theKey, "--root-ca-file=/certs/ca.crt"}, want: []string{theKey, "--root-ca-file=/etc/kubernetes/ssl/ca.crt"},
+			files: []string{"/etc/kubernetes/ssl/ca.crt"},
+		},
+		"InnerMount": {
+			reason: "it hides what is there", command: []string{theKey, "--root-ca-file=/certs/inner/ca.crt"},
+			want: []string{theKey, "--root-ca-file=/etc/kubernetes/pki/etcd/ca.crt"}, files: []string{"/etc/kubernetes/pki/etcd/ca.crt"},
+		},
+		"FileMount": {
+			command: []string{theKey, "--root-ca-file=/one.crt"}, want: []string{theKey, "--root-ca-file=/etc/ssl/certs/corp.crt"},
+			files: []string{"/etc/ssl/certs/corp.crt"},
+		},
+		"InTheImage": {
+			command: []string{theKey, "--root-ca-file=/ca.crt"},
+			refused: "--root-ca-file of kube-controller-manager: /ca.crt is in none of its volumeMounts",
+		},
+		"SimilarName": {
+			command: []string{theKey, "--root-ca-file=/certs-old/ca.crt"}, refused: "/certs-old/ca.crt is in none of its volumeMounts",
+		},
+		"NoHostPath": {
+			command: []string{theKey, "--root-ca-file=/memory/ca.crt"},
+			refused: "/memory/ca.crt is in its volume memory, which is not a plain hostPath",
+		},
+		"Expression": {
+			command: []string{theKey, "--root-ca-file=/named/ca.crt"}, refused: "/named/ca.crt is in its volume pki, which is not a plain hostPath",
+		},
+		"Relative": {command: []string{theKey, "--root-ca-file=ca.crt"}, refused: "ca.crt is not an absolute path"},
+		"BesideSecrets": {
+			reason: "its directory has an administrator's files", command: []string{theKey, "--root-ca-file=/kubernetes/corp.crt"},
+			refused: "our static pod cannot mount /etc/kubernetes, where it has files of its own; put the file into /etc/kubernetes/pki",
+		},
 
 		"FilledIn":  {command: []string{"--service-account-private-key-file=$(KEY)", theCA}, refused: "the kubelet expands a variable"},
 		"ListOfEnv": {command: []string{theKey, theCA, "--controllers=$(LIST)"}, refused: "the kubelet expands a variable"},
 		"ValueOff":  {command: []string{theKey, theCA, "--controllers"}, refused: `without "="`},
-		"Unknown":   {command: []string{theKey, theCA, "--service-account-magic=1"}, refused: "--service-account-magic of kube-controller-manager: this version does not know the flag"},
+		"Unknown": {
+			command: []string{theKey, theCA, "--service-account-magic=1"},
+			refused: "--service-account-magic of kube-controller-manager: this version does not know the flag",
+		},
 		"All": {
 			reason: "one call names them all", command: []string{"--service-account-private-key-file=$(KEY)", "--root-ca-file=/ca.crt"},
-			refused: "expands a variable; --accept-flag=service-account-private-key-file leaves it out\n--root-ca-file of kube-controller-manager: /ca.crt is in none",
+			refused: "expands a variable; --accept-flag=service-account-private-key-file leaves it out\n--root-ca-file of " +
+				"kube-controller-manager: " +
+				"/ca.crt is in none",
 		},
 
 		"AfterATakeover": {
-			reason: "what a takeover has added is not what the operator wants", command: []string{theKey, theCA, "--controllers=*,tokencleaner", Assign(ControllersFlag, controllersOff), "--service-account-private-key-file="},
+			reason: "what a takeover has added is not what the operator wants", command: []string{
+				theKey, theCA, "--controllers=*,tokencleaner", Assign(ControllersFlag, controllersOff), "--service-account-private-key-file=",
+			},
 			own: []string{theKey}, want: []string{theKey, theCA},
 		},
 		"OnRecord": {
-			reason: "our manifest is gone", command: []string{theKey, theCA, "--controllers=*,-serviceaccount", Assign(ControllersFlag, controllersOff), "--service-account-private-key-file="},
+			reason: "our manifest is gone", command: []string{
+				theKey, theCA, "--controllers=*,-serviceaccount", Assign(ControllersFlag, controllersOff), "--service-account-private-key-file=",
+			},
 			record: []string{Assign(ControllersFlag, controllersOff), "--service-account-private-key-file="},
 			want:   []string{theKey, theCA, "--controllers=*,-serviceaccount-controller"},
 		},
@@ -89,11 +138,13 @@ func TestCarriedOver(t *testing.T) {
 			want: []string{theKey, theCA, "--controllers=*," + controllersOff},
 		},
 		"MadeWithOurs": {
-			reason: "by the cluster's kubeadm configuration", command: []string{theCA, "--controllers=*,tokencleaner," + controllersOff, "--service-account-private-key-file="},
+			reason: "by the cluster's kubeadm configuration", command: []string{
+				theCA, "--controllers=*,tokencleaner," + controllersOff, "--service-account-private-key-file=",
+			},
 			own: []string{theKey}, want: []string{theKey, theCA},
 		},
 		"NoStar": {command: []string{theKey, theCA, "--controllers=deployment"}, want: []string{theKey, theCA,
-			"--controllers=*,-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller,-serviceaccount-token-controller"}},
+			"--controllers=*," + controllersOff + ",-serviceaccount-token-controller"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +199,8 @@ func TestOptOuts(t *testing.T) {
 				"*,-" + strings.ToUpper(name):    false,
 				"-" + one.alias + "," + one.name: true,
 			} {
-				for _, written := range [][]string{{"--controllers=" + list}, strings.Split("--controllers="+strings.ReplaceAll(list, ",", "\n--controllers="), "\n")} {
+				for _, written := range [][]string{{"--controllers=" + list},
+					strings.Split("--controllers="+strings.ReplaceAll(list, ",", "\n--controllers="), "\n")} {
 					m := parse(t, ForControllerManager(), staticpodtest.Manifest(append([]string{ControllerManager, theKey, theCA}, written...)))
 					k := Carry(m, nil, nil)
 					got := false

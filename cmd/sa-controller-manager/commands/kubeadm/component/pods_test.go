@@ -30,17 +30,33 @@ func TestStock(t *testing.T) {
 	}{
 		"Taken over": {pods: []corev1.Pod{
 			mirror(APIServer, "--disable-admission-plugins=ServiceAccount"),
-			mirror(ControllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key", "--controllers="+controllersOff, "--service-account-private-key-file="),
+			mirror(ControllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key", "--controllers="+controllersOff,
+				"--service-account-private-key-file="),
 		}, looked: 2},
 		"Stock": {
-			pods:     []corev1.Pod{mirror(APIServer), mirror(ControllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key")},
+			pods: []corev1.Pod{
+				mirror(APIServer), mirror(ControllerManager, "--controllers=*,bootstrapsigner", "--service-account-private-key-file=a.key"),
+			},
 			looked:   2,
 			servers:  []string{"kube-apiserver-cp"},
 			managers: []string{"kube-controller-manager-cp" + three + ", serviceaccount-token-controller)"},
 		},
-		"No flags":      {pods: []corev1.Pod{mirror(ControllerManager)}, managers: []string{"kube-controller-manager-cp" + three + ")"}, looked: 1},
-		"Aliases":       {pods: []corev1.Pod{mirror(ControllerManager, "--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner")}, looked: 1},
-		"Left to it":    {pods: []corev1.Pod{mirror(ControllerManager, "--controllers=legacy-serviceaccount-token-cleaner-controller"), mirror(Manager, "--controllers=*,-legacy-serviceaccount-token-cleaner-controller")}, looked: 1},
+		"No flags": {
+			pods: []corev1.Pod{mirror(ControllerManager)}, managers: []string{"kube-controller-manager-cp" + three + ")"}, looked: 1,
+		},
+		"Aliases": {
+			pods: []corev1.Pod{
+				mirror(ControllerManager, "--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner"),
+			},
+			looked: 1,
+		},
+		"Left to it": {
+			pods: []corev1.Pod{
+				mirror(ControllerManager, "--controllers=legacy-serviceaccount-token-cleaner-controller"),
+				mirror(Manager, "--controllers=*,-legacy-serviceaccount-token-cleaner-controller"),
+			},
+			looked: 1,
+		},
 		"No mirror pod": {pods: []corev1.Pod{fake}},
 	}
 	for name, tc := range cases {

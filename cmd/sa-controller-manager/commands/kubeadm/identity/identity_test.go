@@ -219,7 +219,8 @@ func TestEnsureDoesNotOutliveTheCA(t *testing.T) {
 	n.newCA(t, 24*time.Hour)
 	n.ensure(t)
 	n.ensure(t)
-	if !strings.Contains(n.said.String(), "left as it is: valid for system:sa-controller-manager until "+day(n.clock.Now().Add(24*time.Hour))) {
+	if !strings.Contains(n.said.String(),
+		"left as it is: valid for system:sa-controller-manager until "+day(n.clock.Now().Add(24*time.Hour))) {
 		t.Errorf("it says %q", n.said.String())
 	}
 }
@@ -247,7 +248,9 @@ func TestEnsureRefuses(t *testing.T) {
 		},
 		"CAExpired":   {change: func(_ *testing.T, n *node) { n.clock.Step(11 * 365 * 24 * time.Hour) }, want: []string{"the CA expired on 20"}},
 		"ClockBehind": {change: func(_ *testing.T, n *node) { n.clock.Step(-2 * time.Hour) }, want: []string{"is the clock right?"}},
-		"KeyIsNoPEM":  {change: func(t *testing.T, n *node) { n.write(t, "ca.key", []byte("SECRET")) }, want: []string{"ca.key: want PEM of a private key"}},
+		"KeyIsNoPEM": {
+			change: func(t *testing.T, n *node) { n.write(t, "ca.key", []byte("SECRET")) }, want: []string{"ca.key: want PEM of a private key"},
+		},
 		"OtherKey": {
 			change: func(t *testing.T, n *node) {
 				ca := n.read(t, "ca.crt")
@@ -256,8 +259,12 @@ func TestEnsureRefuses(t *testing.T) {
 			},
 			want: []string{"ca.key is not the key of"},
 		},
-		"NoFrom":     {change: func(_ *testing.T, n *node) { _ = os.Remove(n.config.From) }, want: []string{"--from", "--server", "no such file"}},
-		"FromNobody": {change: func(t *testing.T, n *node) { n.write(t, "controller-manager.conf", []byte("{}")) }, want: []string{"names no API server"}},
+		"NoFrom": {
+			change: func(_ *testing.T, n *node) { _ = os.Remove(n.config.From) }, want: []string{"--from", "--server", "no such file"},
+		},
+		"FromNobody": {
+			change: func(t *testing.T, n *node) { n.write(t, "controller-manager.conf", []byte("{}")) }, want: []string{"names no API server"},
+		},
 		"OutIsADirectory": {
 			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig/x", nil) },
 			want:   []string{"read the kubeconfig that is there", "is a directory"},

@@ -116,15 +116,22 @@ rules:
 - {nonResourceURLs: [/x], verbs: [get]}
 `
 	cases := map[string]struct{ existing, want string }{
-		"Same":      {existing: `{"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]},{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list"]}]}`},
-		"More":      {existing: `{"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]},{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list"]},{"apiGroups":["a"],"resources":["b"],"verbs":["c"]}]}`},
+		"Same": {
+			existing: `{"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]},{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list"]}]}`,
+		},
+		"More": {
+			existing: `{"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]},{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list"]},` +
+				`{"apiGroups":["a"],"resources":["b"],"verbs":["c"]}]}`,
+		},
 		"Protected": {existing: `{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}`},
 		"NotQuiteProtected": {
 			existing: `{"metadata":{"resourceVersion":"7","annotations":{"rbac.authorization.kubernetes.io/autoupdate":"true"}}}`,
-			want:     `{"metadata":{"resourceVersion":"7"},"rules":[{"verbs":["get","list"],"apiGroups":[""],"resources":["secrets"]},{"verbs":["get"],"nonResourceURLs":["/x"]}]}`,
+			want: `{"metadata":{"resourceVersion":"7"},"rules":[{"verbs":["get","list"],"apiGroups":[""],"resources":["secrets"]},` +
+				`{"verbs":["get"],"nonResourceURLs":["/x"]}]}`,
 		},
 		"OneIsMissing": {
-			existing: `{"metadata":{"resourceVersion":"7"},"rules":[{"apiGroups":["a"],"resources":["b"],"verbs":["c"]},{"apiGroups":[""],"resources":["secrets"],"verbs":["get","list"]}]}`,
+			existing: `{"metadata":{"resourceVersion":"7"},"rules":[{"apiGroups":["a"],"resources":["b"],"verbs":["c"]},{"apiGroups":[""],` +
+				`"resources":["secrets"],"verbs":["get","list"]}]}`,
 			want: `{"metadata":{"resourceVersion":"7"},"rules":[{"verbs":["c"],"apiGroups":["a"],"resources":["b"]},` +
 				`{"verbs":["get","list"],"apiGroups":[""],"resources":["secrets"]},{"verbs":["get"],"nonResourceURLs":["/x"]}]}`,
 		},

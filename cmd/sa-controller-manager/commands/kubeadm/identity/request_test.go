@@ -69,7 +69,8 @@ func TestExternalCA(t *testing.T) {
 	n := newNode(t)
 	ca := n.externalCA(t)
 	err := Ensure(t.Context(), n.config)
-	for _, want := range []string{"the key of the cluster's CA is not here", "identity/client.csr", "clientAuth", "CN=system:sa-controller-manager", "identity/client.crt"} {
+	for _, want := range []string{"the key of the cluster's CA is not here", "identity/client.csr", "clientAuth",
+		"CN=system:sa-controller-manager", "identity/client.crt"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Fatalf("error %v, want one with %q", err, want)
 		}
@@ -102,7 +103,8 @@ func TestExternalCARenewal(t *testing.T) {
 	before := n.read(t, "identity/client.pem")
 	n.clock.Step(n.config.Validity * 3 / 4)
 	n.ensure(t)
-	if !bytes.Equal(before, n.read(t, "identity/client.pem")) || !strings.Contains(n.warn.String(), "could not be renewed") || !strings.Contains(n.warn.String(), "client.csr") {
+	if !bytes.Equal(before, n.read(t, "identity/client.pem")) || !strings.Contains(n.warn.String(), "could not be renewed") ||
+		!strings.Contains(n.warn.String(), "client.csr") {
 		t.Errorf("it warns %q", n.warn.String())
 	}
 	ca.sign(t, n, unchanged)
@@ -219,7 +221,8 @@ func TestWatch(t *testing.T) {
 			t.Helper()
 			time.Sleep(pause)
 			synctest.Wait()
-			if got := said.take(); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) || want == "" && got[0] != "" {
+			if got := said.take(); !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, want) }) || want == "" &&
+				got[0] != "" {
 				t.Errorf("after %v: %q, want %q", pause, got, want)
 			}
 		}

@@ -21,10 +21,13 @@ func TestWriteLosesNothing(t *testing.T) {
 		before, now, after  string // "" is no file
 		wantErr, wantAtLast string
 	}{
-		"Untouched":        {before: "old", now: "old", after: "new", wantAtLast: "new"},
-		"New":              {after: "new", wantAtLast: "new"},
-		"Removed":          {before: "old", now: "old"},
-		"Edited":           {reason: "the edit would be gone", before: "old", now: "edited", after: "new", wantErr: "has been changed since it was read", wantAtLast: "edited"},
+		"Untouched": {before: "old", now: "old", after: "new", wantAtLast: "new"},
+		"New":       {after: "new", wantAtLast: "new"},
+		"Removed":   {before: "old", now: "old"},
+		"Edited": {
+			reason: "the edit would be gone", before: "old", now: "edited", after: "new", wantErr: "has been changed since it was read",
+			wantAtLast: "edited",
+		},
 		"EditedAndRemoved": {before: "old", now: "edited", wantErr: "has been changed since it was read", wantAtLast: "edited"},
 		"Appeared":         {now: "theirs", after: "new", wantErr: "has been changed since it was read", wantAtLast: "theirs"},
 		"Vanished":         {before: "old", after: "new", wantErr: "has been changed since it was read"},

@@ -32,7 +32,9 @@ func TestApply(t *testing.T) {
 		want   string
 	}{
 		"Nothing": {before: plain, want: plain},
-		"Append":  {before: plain, edit: Edit{Append: []string{"--three=3"}}, want: strings.Replace(plain, "--two=2\n", "--two=2\n    - --three=3\n", 1)},
+		"Append": {
+			before: plain, edit: Edit{Append: []string{"--three=3"}}, want: strings.Replace(plain, "--two=2\n", "--two=2\n    - --three=3\n", 1),
+		},
 		"Remove":  {before: plain, edit: Edit{Remove: []int{1}}, want: strings.Replace(plain, "    - --one=1\n", "", 1)},
 		"Replace": {before: plain, edit: Edit{Replace: map[int]string{1: "--one=longer"}}, want: strings.Replace(plain, "=1", "=longer", 1)},
 		"AllAtOnce": {
@@ -42,14 +44,17 @@ func TestApply(t *testing.T) {
 		},
 		"Quotes": {
 			reason: "a string stays in the quotes it was in",
-			before: "kind: Pod\nspec: # c\n  containers:\n  -   command:\n      -   'program'\n      -   \"--one=1\" # why\n      -   '--two=''2'''   \n",
-			edit:   Edit{Replace: map[int]string{1: `--one="a\b"`, 2: "--two='3'"}},
-			want:   "kind: Pod\nspec: # c\n  containers:\n  -   command:\n      -   'program'\n      -   \"--one=\\\"a\\\\b\\\"\" # why\n      -   '--two=''3'''   \n",
+			before: "kind: Pod\nspec: # c\n  containers:\n  -   command:\n      -   'program'\n      -   \"--one=1\" # " +
+				"why\n      -   '--two=''2'''   \n",
+			edit: Edit{Replace: map[int]string{1: `--one="a\b"`, 2: "--two='3'"}},
+			want: "kind: Pod\nspec: # c\n  containers:\n  -   command:\n      -   'program'\n      -   \"--one=\\\"a\\\\b\\\"\" # " +
+				"why\n      -   '--two=''3'''   \n",
 		},
 		"CarriageReturns": {
 			before: strings.ReplaceAll(plain, "\n", "\r\n"),
 			edit:   Edit{Append: []string{"--three=3"}, Remove: []int{1}},
-			want:   strings.ReplaceAll(strings.Replace(strings.Replace(plain, "    - --one=1\n", "", 1), "--two=2\n", "--two=2\n    - --three=3\n", 1), "\n", "\r\n"),
+			want: strings.ReplaceAll(strings.Replace(strings.Replace(plain, "    - --one=1\n", "", 1), "--two=2\n", "--two=2\n    - --three=3\n",
+				1), "\n", "\r\n"),
 		},
 		"NoLineEndAtTheEnd": {
 			before: "kind: Pod\nspec:\n  containers:\n  - command:\n    - program",
@@ -62,9 +67,11 @@ func TestApply(t *testing.T) {
 			want:   "kind: Pod\nspec:\n  containers:\n  - command:\n    - program",
 		},
 		"CommentsAndWideCharacters": {
-			before: "# Größe: 𝄞\nkind: Pod\nspec:\n  containers:\n  - name: é\n    command:\n    # first\n    - program # 𝄞\n\n    - --one=é\n    # last\n    image: x\n",
-			edit:   Edit{Replace: map[int]string{1: "--one=e"}, Append: []string{"--two=2"}},
-			want:   "# Größe: 𝄞\nkind: Pod\nspec:\n  containers:\n  - name: é\n    command:\n    # first\n    - program # 𝄞\n\n    - --one=e\n    - --two=2\n    # last\n    image: x\n",
+			before: "# Größe: 𝄞\nkind: Pod\nspec:\n  containers:\n  - name: é\n    command:\n    # first\n    - program # 𝄞\n\n    - " +
+				"--one=é\n    # last\n    image: x\n",
+			edit: Edit{Replace: map[int]string{1: "--one=e"}, Append: []string{"--two=2"}},
+			want: "# Größe: 𝄞\nkind: Pod\nspec:\n  containers:\n  - name: é\n    command:\n    # first\n    - program # 𝄞\n\n    - " +
+				"--one=e\n    - --two=2\n    # last\n    image: x\n",
 		},
 	}
 	for name, tc := range cases {

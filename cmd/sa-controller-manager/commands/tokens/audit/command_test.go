@@ -29,7 +29,9 @@ func auditCluster(t *testing.T) cli.ClientFunc {
 		return metav1.ObjectMeta{Namespace: "shop", Name: name, CreationTimestamp: metav1.Now()}
 	}
 	secret := func(name, account, token string) *corev1.Secret {
-		object := &corev1.Secret{ObjectMeta: meta(name), Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte(token)}}
+		object := &corev1.Secret{
+			ObjectMeta: meta(name), Type: corev1.SecretTypeServiceAccountToken, Data: map[string][]byte{"token": []byte(token)},
+		}
 		object.Annotations = map[string]string{corev1.ServiceAccountNameKey: account, corev1.ServiceAccountUIDKey: "1"}
 		return object
 	}
@@ -41,7 +43,8 @@ func auditCluster(t *testing.T) cli.ClientFunc {
 	pod := &corev1.Pod{ObjectMeta: meta("user"), Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
 		Secret: &corev1.SecretVolumeSource{SecretName: "robot-token"},
 	}}}}}
-	client := fake.NewClientset(secret("robot-token", "robot", clitest.LegacyToken(t)), secret("zeus-token", "zeus", "CANARY"), account("robot"), account("zeus"), pod)
+	client := fake.NewClientset(secret("robot-token", "robot", clitest.LegacyToken(t)), secret("zeus-token", "zeus", "CANARY"),
+		account("robot"), account("zeus"), pod)
 	client.PrependReactor("create", "subjectaccessreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		review, _ := action.(clienttesting.CreateAction).GetObject().(*authorizationv1.SubjectAccessReview)
 		answer := review.DeepCopy()
@@ -62,14 +65,22 @@ func TestAudit(t *testing.T) {
 		rows   []string // how lines begin, or what they hold
 		stderr string
 	}{
-		"all":           {nil, 0, []string{"NAMESPACE", "shop        robot-token", "shop        zeus-token"}, untracked + found},
-		"sorted":        {[]string{"--sort-by=findings"}, 0, []string{"NAMESPACE", "shop        zeus-token", "shop        robot-token"}, untracked + found},
-		"fails":         {[]string{"--fail-on=unused,cluster-admin"}, 2, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
-		"fails on any":  {[]string{"--fail-on=any"}, 2, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
-		"fails not":     {[]string{"--fail-on=orphan"}, 0, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
-		"hidden":        {[]string{"--fail-on=cluster-admin", "--state=active"}, 0, []string{"NAMESPACE", "shop        robot-token"}, untracked + "2 token Secrets, 1 shown.\n"},
-		"without reach": {[]string{"--reach=false"}, 0, []string{"NAMESPACE", "shop", "shop"}, untracked + "2 token Secrets; findings: bad-token 1, unmounted 1.\n"},
-		"nothing":       {[]string{"-n=empty"}, 0, nil, untracked + "0 token Secrets.\n"},
+		"all": {nil, 0, []string{"NAMESPACE", "shop        robot-token", "shop        zeus-token"}, untracked + found},
+		"sorted": {
+			[]string{"--sort-by=findings"}, 0, []string{"NAMESPACE", "shop        zeus-token", "shop        robot-token"}, untracked + found,
+		},
+		"fails":        {[]string{"--fail-on=unused,cluster-admin"}, 2, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
+		"fails on any": {[]string{"--fail-on=any"}, 2, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
+		"fails not":    {[]string{"--fail-on=orphan"}, 0, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
+		"hidden": {
+			[]string{"--fail-on=cluster-admin", "--state=active"}, 0, []string{"NAMESPACE", "shop        robot-token"},
+			untracked + "2 token Secrets, 1 shown.\n",
+		},
+		"without reach": {
+			[]string{"--reach=false"}, 0, []string{"NAMESPACE", "shop", "shop"},
+			untracked + "2 token Secrets; findings: bad-token 1, unmounted 1.\n",
+		},
+		"nothing": {[]string{"-n=empty"}, 0, nil, untracked + "0 token Secrets.\n"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -26,7 +26,10 @@ func TestPage(t *testing.T) {
 	t.Parallel()
 	const hostile = `</script><img src=x onerror="alert(1)">` + "\u202e\x1b[2J"
 	rows := []Row{
-		{Namespace: "shop", Name: "a", Account: hostile, Created: metav1.NewTime(now.AddDate(-4, 0, 0)), KeyID: hostile, State: "active", Problem: hostile, ReachBy: hostile, Pods: []string{hostile}, PodCount: 1, Findings: []Finding{ClusterAdmin}},
+		{
+			Namespace: "shop", Name: "a", Account: hostile, Created: metav1.NewTime(now.AddDate(-4, 0, 0)), KeyID: hostile, State: "active",
+			Problem: hostile, ReachBy: hostile, Pods: []string{hostile}, PodCount: 1, Findings: []Finding{ClusterAdmin},
+		},
 		{Namespace: "bank", Name: "b", Created: metav1.NewTime(now.Add(-time.Hour)), State: "unknown"},
 	}
 	var written bytes.Buffer
@@ -40,7 +43,8 @@ func TestPage(t *testing.T) {
 		`<td>under 30 days</td><td>1</td>`, `<td>3 years and more</td><td>1</td>`,
 		`<td class="high">high</td><td><a href="#finding=cluster-admin">cluster-admin</a></td><td>1</td>`,
 		`<option>bank</option><option>shop</option>`, `<option>active</option><option>unknown</option>`,
-		`<tr data-findings="cluster-admin " data-namespace="shop" data-key="active">`, `<tr data-findings="none" data-namespace="bank" data-key="unknown">`,
+		`<tr data-findings="cluster-admin " data-namespace="shop" data-key="active">`,
+		`<tr data-findings="none" data-namespace="bank" data-key="unknown">`,
 		`&lt;/script&gt;&lt;img src=x onerror=&#34;alert(1)&#34;&gt;\u202e\u001b[2J`,
 	} {
 		if !strings.Contains(page, want) {
@@ -74,7 +78,8 @@ func TestOutputFile(t *testing.T) {
 	testutil.Must(t, err)
 	page, err := os.ReadFile(path)
 	testutil.Must(t, err)
-	if info.Mode() != 0o600 || !bytes.Contains(page, []byte("zeus-token")) || bytes.Contains(page, []byte("CANARY")) || bytes.Contains(page, []byte("eyJ")) {
+	if info.Mode() != 0o600 || !bytes.Contains(page, []byte("zeus-token")) || bytes.Contains(page, []byte("CANARY")) ||
+		bytes.Contains(page, []byte("eyJ")) {
 		t.Errorf("mode %v, want 0600 and a page without tokens:\n%s", info.Mode(), page)
 	}
 }

@@ -52,22 +52,53 @@ func TestAnnotationsHideNothing(t *testing.T) {
 		changes   []func(*corev1.Secret)
 		want      string
 	}{
-		"in order":           {"", testkeys.P256(), false, nil, "robot everything [cluster-admin unmounted unreferenced]"},
-		"no name":            {"", testkeys.P256(), false, []func(*corev1.Secret){of("Not a name", "uid-robot")}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
-		"nobody's name":      {"", testkeys.P256(), false, []func(*corev1.Secret){of("nobody", "uid-robot")}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
-		"another's":          {"", testkeys.P256(), false, []func(*corev1.Secret){servant}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
-		"another UID":        {"", testkeys.P256(), false, []func(*corev1.Secret){of("robot", "uid-former")}, "robot everything [cluster-admin unmounted unreferenced]"},
-		"none":               {"", testkeys.P256(), false, []func(*corev1.Secret){bare}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
-		"respelled":          {"kube-apiserver compares it with what is presented, and does not mind the spelling", testkeys.P256(), false, []func(*corev1.Secret){servant, respell}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
-		"spaced":             {"likewise", testkeys.P256(), false, []func(*corev1.Secret){servant, space}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
-		"keys are unchecked": {"kube-apiserver need not show its keys", testkeys.P256(), true, []func(*corev1.Secret){servant}, "robot everything [cluster-admin bad-token unmounted unreferenced]"},
-		"key is unknown":     {"the flags need not name all of kube-apiserver's", testkeys.P521(), false, []func(*corev1.Secret){servant}, "robot everything [cluster-admin bad-token unknown-key unmounted unreferenced]"},
-		"forged":             {"what it claims is worth nothing", testkeys.P256(), false, []func(*corev1.Secret){servant, tampered}, "servant  [bad-token orphan unmounted unreferenced]"},
-		"of another Secret":  {"that one tells", testkeys.P256(), false, []func(*corev1.Secret){servant, copied}, "servant  [bad-token orphan unmounted unreferenced]"},
+		"in order": {"", testkeys.P256(), false, nil, "robot everything [cluster-admin unmounted unreferenced]"},
+		"no name": {
+			"", testkeys.P256(), false, []func(*corev1.Secret){of("Not a name", "uid-robot")},
+			"robot everything [cluster-admin bad-token unmounted unreferenced]",
+		},
+		"nobody's name": {
+			"", testkeys.P256(), false, []func(*corev1.Secret){of("nobody", "uid-robot")},
+			"robot everything [cluster-admin bad-token unmounted unreferenced]",
+		},
+		"another's": {
+			"", testkeys.P256(), false, []func(*corev1.Secret){servant}, "robot everything [cluster-admin bad-token unmounted unreferenced]",
+		},
+		"another UID": {
+			"", testkeys.P256(), false, []func(*corev1.Secret){of("robot", "uid-former")}, "robot everything [cluster-admin unmounted unreferenced]",
+		},
+		"none": {
+			"", testkeys.P256(), false, []func(*corev1.Secret){bare}, "robot everything [cluster-admin bad-token unmounted unreferenced]",
+		},
+		"respelled": {
+			"kube-apiserver compares it with what is presented, and does not mind the spelling", testkeys.P256(), false,
+			[]func(*corev1.Secret){servant, respell}, "robot everything [cluster-admin bad-token unmounted unreferenced]",
+		},
+		"spaced": {
+			"likewise", testkeys.P256(), false, []func(*corev1.Secret){servant, space},
+			"robot everything [cluster-admin bad-token unmounted unreferenced]",
+		},
+		"keys are unchecked": {
+			"kube-apiserver need not show its keys", testkeys.P256(), true, []func(*corev1.Secret){servant},
+			"robot everything [cluster-admin bad-token unmounted unreferenced]",
+		},
+		"key is unknown": {
+			"the flags need not name all of kube-apiserver's", testkeys.P521(), false, []func(*corev1.Secret){servant},
+			"robot everything [cluster-admin bad-token unknown-key unmounted unreferenced]",
+		},
+		"forged": {
+			"what it claims is worth nothing", testkeys.P256(), false, []func(*corev1.Secret){servant, tampered},
+			"servant  [bad-token orphan unmounted unreferenced]",
+		},
+		"of another Secret": {
+			"that one tells", testkeys.P256(), false, []func(*corev1.Secret){servant, copied}, "servant  [bad-token orphan unmounted unreferenced]",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			auditor := &Auditor{Client: palace(tokenSecret(t, "a", tc.key, tc.changes...)), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: year}, Reach: true}
+			auditor := &Auditor{
+				Client: palace(tokenSecret(t, "a", tc.key, tc.changes...)), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: year}, Reach: true,
+			}
 			if tc.unchecked {
 				auditor.Keys = nil
 			}

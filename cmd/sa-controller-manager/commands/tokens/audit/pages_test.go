@@ -46,7 +46,10 @@ func TestPages(t *testing.T) {
 		"for good": {"the answer does not say where", expireOnce(1000, ""), 3, "list token Secrets: too late"},
 		"always":   {"it ends", func(int) *metav1.Status { return gone("0") }, 2, "list token Secrets: too late"},
 		"other error": {"", func(int) *metav1.Status {
-			return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: "no"}
+			return &metav1.Status{
+				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 403,
+				Reason: metav1.StatusReasonForbidden, Message: "no",
+			}
 		}, 1, "list token Secrets: no"},
 	}
 	for name, tc := range cases {

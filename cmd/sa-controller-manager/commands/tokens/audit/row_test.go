@@ -78,35 +78,99 @@ func TestRow(t *testing.T) {
 		problem string
 		want    []Finding
 	}{
-		"fine":              {"", secret(testkeys.P256()), robot, used, Less, signing.Active, "", nil},
-		"retired key":       {"to be re-issued", secret(testkeys.P384()), robot, used, Less, signing.Retired, "", []Finding{RetiredKey}},
-		"unknown key":       {"it is refused", secret(testkeys.P521()), robot, used, Less, keys.Unknown, "", []Finding{UnknownKey}},
-		"admin":             {"", secret(testkeys.P256()), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
-		"reader":            {"", secret(testkeys.P256()), robot, used, AllSecrets, signing.Active, "", []Finding{SecretsReader}},
-		"no Pod":            {"", secret(testkeys.P256()), robot, users{}, Less, signing.Active, "", []Finding{Unmounted}},
-		"made by a user":    {"", secret(testkeys.P256()), &account{uid: "uid-robot"}, used, Less, signing.Active, "", []Finding{Unreferenced}},
-		"marked":            {"", secret(testkeys.P256(), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), robot, used, Less, signing.Active, "", []Finding{Invalidated}},
-		"tampered":          {"nobody repairs it", secret(testkeys.P256(), tampered), robot, used, Less, signing.Active, "data.token has a wrong signature: the key that it names has not made it", []Finding{BadToken}},
-		"of another Secret": {"it was copied", secret(testkeys.P256(), holding(string(tokenSecret(t, "b", testkeys.P256()).Data["token"]))), robot, used, Less, signing.Active, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/secret.name is not "a"`, []Finding{BadToken}},
-		"no token":          {"somebody wrote there", secret(testkeys.P256(), holding("CANARY")), robot, used, Less, StateMalformed, "data.token is not a service account token: malformed token: not three segments", []Finding{BadToken}},
-		"respelled":         {"kube-apiserver takes it for the same", secret(testkeys.P256(), respell), robot, used, Less, signing.Active, "data.token is not a service account token: malformed token: the signature is not base64url", []Finding{BadToken}},
-		"only blanks":       {"", secret(testkeys.P256(), holding(" \n")), robot, used, Less, StateMalformed, "data.token is not a service account token: malformed token: not three segments", []Finding{BadToken}},
-		"empty":             {"nobody has filled it", secret(testkeys.P256(), holding(""), aged(900)), robot, used, Less, StateEmpty, "", nil},
-		"no account":        {"", secret(testkeys.P256()), nil, used, "", signing.Active, "the account does not exist", []Finding{Orphan, Unreferenced}},
-		"other account":     {"however far it reaches", secret(testkeys.P256()), &account{uid: "uid-2"}, used, Everything, signing.Active, "the account was deleted, and another one has its name", []Finding{Orphan, Unreferenced}},
-		"former account":    {"somebody changed the annotation", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), &account{uid: "uid-2"}, used, "", signing.Active, "the token is of another account that had the name", []Finding{Orphan, Unreferenced}},
-		"nameless":          {"kube-apiserver reads no annotation: it opens what it did", secret(testkeys.P256(), annotated(corev1.ServiceAccountNameKey, "Not a name")), robot, used, Everything, signing.Active, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/service-account.name is not ""`, []Finding{ClusterAdmin, BadToken}},
-		"nameless, empty":   {"", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountNameKey, "Not a name")), nil, used, "", StateEmpty, "it names no account that could exist", []Finding{Orphan, Unreferenced}},
-		"another UID":       {"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
-		"no UID":            {"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
-		"no UID, empty":     {"a user gives the name alone", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Less, StateEmpty, "", nil},
-		"no UID, forged":    {"", secret(testkeys.P256(), tampered, annotated(corev1.ServiceAccountUIDKey, "")), &account{uid: "uid-2"}, used, "", signing.Active, "the token is of another account that had the name", []Finding{BadToken, Orphan, Unreferenced}},
-		"never used":        {"for a year and a day", secret(testkeys.P256(), aged(366)), robot, used, Less, signing.Active, "", []Finding{Unused}},
-		"used long ago":     {"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-20")), robot, used, Less, signing.Active, "", []Finding{Unused}},
-		"used a year ago":   {"that day may have ended just now", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-21")), robot, used, Less, signing.Active, "", nil},
-		"used today":        {"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2026-11-21")), robot, used, Less, signing.Active, "", nil},
-		"strange label":     {"nothing is concluded", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "yesterday")), robot, used, Less, signing.Active, "", nil},
-		"all at once":       {"the worst first", secret(testkeys.P384(), aged(900), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), &account{uid: "uid-robot"}, users{}, Everything, signing.Retired, "", []Finding{ClusterAdmin, RetiredKey, Invalidated, Unused, Unmounted, Unreferenced}},
+		"fine":           {"", secret(testkeys.P256()), robot, used, Less, signing.Active, "", nil},
+		"retired key":    {"to be re-issued", secret(testkeys.P384()), robot, used, Less, signing.Retired, "", []Finding{RetiredKey}},
+		"unknown key":    {"it is refused", secret(testkeys.P521()), robot, used, Less, keys.Unknown, "", []Finding{UnknownKey}},
+		"admin":          {"", secret(testkeys.P256()), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
+		"reader":         {"", secret(testkeys.P256()), robot, used, AllSecrets, signing.Active, "", []Finding{SecretsReader}},
+		"no Pod":         {"", secret(testkeys.P256()), robot, users{}, Less, signing.Active, "", []Finding{Unmounted}},
+		"made by a user": {"", secret(testkeys.P256()), &account{uid: "uid-robot"}, used, Less, signing.Active, "", []Finding{Unreferenced}},
+		"marked": {
+			"", secret(testkeys.P256(), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), robot, used, Less, signing.Active, "",
+			[]Finding{Invalidated},
+		},
+		"tampered": {
+			"nobody repairs it", secret(testkeys.P256(), tampered), robot, used, Less, signing.Active,
+			"data.token has a wrong signature: the key that it names has not made it", []Finding{BadToken},
+		},
+		"of another Secret": {
+			"it was copied", secret(testkeys.P256(), holding(string(tokenSecret(t, "b", testkeys.P256()).Data["token"]))), robot, used, Less,
+			signing.Active, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/secret.name is not "a"`,
+			[]Finding{BadToken},
+		},
+		"no token": {
+			"somebody wrote there", secret(testkeys.P256(), holding("CANARY")), robot, used, Less, StateMalformed,
+			"data.token is not a service account token: malformed token: not three segments", []Finding{BadToken},
+		},
+		"respelled": {
+			"kube-apiserver takes it for the same", secret(testkeys.P256(), respell), robot, used, Less, signing.Active,
+			"data.token is not a service account token: malformed token: the signature is not base64url", []Finding{BadToken},
+		},
+		"only blanks": {
+			"", secret(testkeys.P256(), holding(" \n")), robot, used, Less, StateMalformed,
+			"data.token is not a service account token: malformed token: not three segments", []Finding{BadToken},
+		},
+		"empty": {"nobody has filled it", secret(testkeys.P256(), holding(""), aged(900)), robot, used, Less, StateEmpty, "", nil},
+		"no account": {
+			"", secret(testkeys.P256()), nil, used, "", signing.Active, "the account does not exist", []Finding{Orphan, Unreferenced},
+		},
+		"other account": {
+			"however far it reaches", secret(testkeys.P256()), &account{uid: "uid-2"}, used, Everything, signing.Active,
+			"the account was deleted, and another one has its name", []Finding{Orphan, Unreferenced},
+		},
+		"former account": {
+			"somebody changed the annotation", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), &account{uid: "uid-2"},
+			used, "", signing.Active, "the token is of another account that had the name", []Finding{Orphan, Unreferenced},
+		},
+		"nameless": {
+			"kube-apiserver reads no annotation: it opens what it did",
+			secret(testkeys.P256(), annotated(corev1.ServiceAccountNameKey, "Not a name")), robot, used, Everything, signing.Active,
+			`data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/service-account.name is not ""`,
+			[]Finding{ClusterAdmin, BadToken},
+		},
+		"nameless, empty": {
+			"", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountNameKey, "Not a name")), nil, used, "", StateEmpty,
+			"it names no account that could exist", []Finding{Orphan, Unreferenced},
+		},
+		"another UID": {
+			"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), robot, used, Everything, signing.Active, "",
+			[]Finding{ClusterAdmin},
+		},
+		"no UID": {
+			"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Everything, signing.Active, "",
+			[]Finding{ClusterAdmin},
+		},
+		"no UID, empty": {
+			"a user gives the name alone", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Less,
+			StateEmpty, "", nil,
+		},
+		"no UID, forged": {
+			"", secret(testkeys.P256(), tampered, annotated(corev1.ServiceAccountUIDKey, "")), &account{uid: "uid-2"}, used, "", signing.Active,
+			"the token is of another account that had the name", []Finding{BadToken, Orphan, Unreferenced},
+		},
+		"never used": {
+			"for a year and a day", secret(testkeys.P256(), aged(366)), robot, used, Less, signing.Active, "", []Finding{Unused},
+		},
+		"used long ago": {
+			"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-20")), robot, used, Less, signing.Active, "",
+			[]Finding{Unused},
+		},
+		"used a year ago": {
+			"that day may have ended just now", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-21")), robot, used,
+			Less, signing.Active, "", nil,
+		},
+		"used today": {
+			"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2026-11-21")), robot, used, Less, signing.Active, "", nil,
+		},
+		"strange label": {
+			"nothing is concluded", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "yesterday")), robot, used, Less,
+			signing.Active, "", nil,
+		},
+		"all at once": {
+			"the worst first", secret(testkeys.P384(), aged(900), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")),
+			&account{uid: "uid-robot"}, users{}, Everything, signing.Retired, "",
+			[]Finding{ClusterAdmin, RetiredKey, Invalidated, Unused, Unmounted, Unreferenced},
+		},
 	}
 	rules := Rules{Now: now, UnusedFor: year}
 	for name, tc := range cases {
@@ -142,8 +206,12 @@ func TestIdleSince(t *testing.T) {
 		"never used":         {"since it is there", Rules{}, nil, now.AddDate(0, 0, -10)},
 		"tracked since then": {"nobody noted it before", Rules{TrackedSince: at("2026-11-15T00:00:00Z")}, nil, at("2026-11-15T00:00:00Z")},
 		"tracked before":     {"", Rules{TrackedSince: at("2026-01-01T00:00:00Z")}, nil, now.AddDate(0, 0, -10)},
-		"used":               {"until the day's end", Rules{}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, at("2026-11-19T00:00:00Z")},
-		"untracked":          {"cannot be told", Rules{Untracked: true}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, time.Time{}},
+		"used": {
+			"until the day's end", Rules{}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, at("2026-11-19T00:00:00Z"),
+		},
+		"untracked": {
+			"cannot be told", Rules{Untracked: true}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, time.Time{},
+		},
 	}
 	for name, tc := range cases {
 		got := tc.rules.idleSince(testKeys(t).observe(tokenSecret(t, "a", testkeys.P256(), tc.changes...)).view)
@@ -201,7 +269,8 @@ func rowsToSort() []Row {
 	}
 	return []Row{
 		row("a", "z", 1, 4, "k2", signing.Retired, Unmounted), row("b", "y", 2, 3, "k1", signing.Active),
-		row("c", "y", 3, 2, "k1", signing.Retired, SecretsReader, Unmounted), row("d", "x", 2, 3, "k3", signing.Active, SecretsReader, Unused, Unmounted),
+		row("c", "y", 3, 2, "k1", signing.Retired, SecretsReader, Unmounted),
+		row("d", "x", 2, 3, "k3", signing.Active, SecretsReader, Unused, Unmounted),
 	}
 }
 
@@ -241,9 +310,11 @@ shop        a-much-longer-name   x               2d    k3         active    neve
 	testutil.Check(t, "result", want, got.String())
 	got.Reset()
 	wide := NewPrinter(&got, "wide", now)
-	rows[0].Pods, rows[0].Reach, rows[0].ReachBy, rows[0].Problem, rows[0].InvalidSince, rows[0].Referenced = []string{"p", "q"}, AllSecrets, "a role", "odd", "2026-11-19", true
+	rows[0].Pods, rows[0].Reach, rows[0].ReachBy, rows[0].Problem, rows[0].InvalidSince, rows[0].Referenced = []string{"p",
+		"q"}, AllSecrets, "a role", "odd", "2026-11-19", true
 	testutil.Must(t, wide.Rows(rows[:1]))
-	if _, line, _ := strings.Cut(got.String(), "\n"); !strings.HasSuffix(line, "2026-11-19      yes          p,q and 10 more   all-secrets   odd; a role\n") {
+	if _, line, _ := strings.Cut(got.String(), "\n"); !strings.HasSuffix(line,
+		"2026-11-19      yes          p,q and 10 more   all-secrets   odd; a role\n") {
 		t.Errorf("wide line %q", line)
 	}
 }

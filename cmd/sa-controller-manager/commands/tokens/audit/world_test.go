@@ -48,7 +48,8 @@ func tokenSecret(tb testing.TB, name string, key []byte, changes ...func(*corev1
 	testutil.Must(tb, err)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.NewTime(now.AddDate(0, 0, -10)), Labels: map[string]string{},
+			Namespace: "shop", Name: name, UID: types.UID("uid-" +
+				name), CreationTimestamp: metav1.NewTime(now.AddDate(0, 0, -10)), Labels: map[string]string{},
 			Annotations: map[string]string{corev1.ServiceAccountNameKey: "robot", corev1.ServiceAccountUIDKey: "uid-robot"},
 		},
 		Type: corev1.SecretTypeServiceAccountToken,
@@ -110,7 +111,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "pods":
 		s.answer(w, &corev1.PodList{Items: []corev1.Pod{{
 			ObjectMeta: metav1.ObjectMeta{Namespace: parts[4], Name: "user"},
-			Spec:       corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "token-00000"}}}}},
+			Spec: corev1.PodSpec{
+				Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "token-00000"}}}},
+			},
 		}}})
 	case "subjectaccessreviews":
 		var review authorizationv1.SubjectAccessReview
@@ -148,13 +151,15 @@ func (s *server) secrets(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `"continue":"%d"`, offset+limit)
 	}
 	fmt.Fprint(w, `},"items":[`)
-	data := fmt.Sprintf(`"token":%q,"ca.crt":%q`, base64.StdEncoding.EncodeToString([]byte(s.token)), base64.StdEncoding.EncodeToString(make([]byte, 1100)))
+	data := fmt.Sprintf(`"token":%q,"ca.crt":%q`, base64.StdEncoding.EncodeToString([]byte(s.token)),
+		base64.StdEncoding.EncodeToString(make([]byte, 1100)))
 	for i := offset; i < min(offset+limit, total); i++ {
 		if i > offset {
 			fmt.Fprint(w, ",")
 		}
 		fmt.Fprintf(w, `{"type":"kubernetes.io/service-account-token","metadata":{"namespace":"ns-%05d","name":"token-%05d","uid":"%d",`+
-			`"creationTimestamp":"2025-11-21T12:00:00Z","annotations":{"kubernetes.io/service-account.name":"robot","kubernetes.io/service-account.uid":"uid-robot"}},"data":{%s}}`,
+			`"creationTimestamp":"2025-11-21T12:00:00Z","annotations":{"kubernetes.io/service-account.name":"robot",`+
+			`"kubernetes.io/service-account.uid":"uid-robot"}},"data":{%s}}`,
 			i/s.perSpace, i%s.perSpace, i, data)
 	}
 	fmt.Fprint(w, `]}`)

@@ -30,7 +30,8 @@ var (
 func bound(tb testing.TB, at time.Time) string {
 	tb.Helper()
 	issuer := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims, tokens.WithClock(clocktesting.NewFakePassiveClock(at)))
-	token, err := issuer.Bound(tb.Context(), tokens.BoundRequest{Issuer: "https://issuer", Account: account, Audiences: []string{"a", "b"}, Lifetime: time.Hour})
+	token, err := issuer.Bound(tb.Context(),
+		tokens.BoundRequest{Issuer: "https://issuer", Account: account, Audiences: []string{"a", "b"}, Lifetime: time.Hour})
 	testutil.Must(tb, err)
 	return token
 }
@@ -68,33 +69,96 @@ func TestJudge(t *testing.T) {
 		because       []string
 		notes         int
 	}{
-		"good":              {"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1},
-		"legacy":            {"no issuer of bound tokens counts", old, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1},
-		"one of several":    {"the former issuers are accepted too", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://new", "https://issuer"}}, inspect.Valid, nil, 1},
-		"expired":           {"", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it has expired 120m ago"}, 2},
-		"just expired":      {"", bound(t, now.Add(-time.Hour-time.Second)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it has expired 1s ago"}, 2},
-		"expires now":       {"", bound(t, now.Add(-time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
-		"not yet":           {"", bound(t, now.Add(2*time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it is not valid yet: it will be in 120m", "it says that it will be issued in 120m: a clock is wrong"}, 2},
-		"other issuer":      {"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://other"}}, inspect.Invalid, []string{"the issuer is another one than https://other"}, 1},
-		"none of them":      {"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"a", "b"}}, inspect.Invalid, []string{"the issuer is none of a, b"}, 1},
-		"unknown key":       {"", good, inspect.Known{Keys: givenKeys(t)[:1]}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID"}, 2},
-		"tampered":          {"", tampered, inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 2},
-		"no key ID":         {"the header is signed too", noKeyID, inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it has no key ID, and none of the keys that were given made its signature"}, 2},
-		"everything":        {"each reason is a finding", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: givenKeys(t)[:1], Issuers: []string{"x"}}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID", "it has expired 120m ago", "the issuer is another one than x"}, 1},
-		"no keys":           {"exit code 1", good, inspect.Known{}, inspect.Untold, []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"}, 2},
-		"expired, no keys":  {"that is certain", bound(t, now.Add(-3*time.Hour)), inspect.Known{}, inspect.Invalid, []string{"it has expired 120m ago"}, 2},
-		"malformed":         {"and where", "e30.e30", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"malformed token: not three segments"}, 0},
-		"malformed payload": {"and where", "e30.!.e30", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
-		"spare bits":        {"kube-apiserver does not mind, and others may", respelled, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 2},
-		"white space":       {"likewise", old[:3] + "\t" + old[3:] + "\n", inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
-		"wrapped":           {"likewise", strings.ReplaceAll(old, ".", ".\n"), inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
-		"blank in payload":  {"kube-apiserver minds", old[:payloadAt+3] + " " + old[payloadAt+3:], inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"}, 0},
-		"tampered, spaced":  {"", tampered + "\n", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"the signature is wrong: the key that it names has not made it"}, 3},
-		"accepted":          {"kube-apiserver's word counts", good, inspect.Known{Review: accepted, Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 0},
-		"accepted anyhow":   {"an external signer may keep keys out of the JWKS", good, inspect.Known{Review: accepted, Keys: givenKeys(t)[:1], Issuers: []string{"x"}}, inspect.Valid, nil, 2},
-		"refused":           {"its account is gone", good, inspect.Known{Review: &inspect.Review{Error: "gone"}, Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Invalid, []string{"kube-apiserver refuses it: gone"}, 0},
-		"refused silently":  {"", old, inspect.Known{Review: &inspect.Review{}, Keys: givenKeys(t)}, inspect.Invalid, []string{"kube-apiserver refuses it: it gives no reason"}, 0},
-		"stranger":          {"a token of another program", segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"iss":"https://issuer","exp":1}`) + ".AA", inspect.Known{}, inspect.Invalid, []string{"it has expired 56y ago"}, 1},
+		"good": {"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1},
+		"legacy": {
+			"no issuer of bound tokens counts", old, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1,
+		},
+		"one of several": {
+			"the former issuers are accepted too", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://new", "https://issuer"}},
+			inspect.Valid, nil, 1,
+		},
+		"expired": {
+			"", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it has expired 120m ago"}, 2,
+		},
+		"just expired": {
+			"", bound(t, now.Add(-time.Hour-time.Second)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it has expired 1s ago"}, 2,
+		},
+		"expires now": {"", bound(t, now.Add(-time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
+		"not yet": {
+			"", bound(t, now.Add(2*time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid,
+			[]string{"it is not valid yet: it will be in 120m", "it says that it will be issued in 120m: a clock is wrong"}, 2,
+		},
+		"other issuer": {
+			"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://other"}}, inspect.Invalid,
+			[]string{"the issuer is another one than https://other"}, 1,
+		},
+		"none of them": {
+			"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"a", "b"}}, inspect.Invalid, []string{"the issuer is none of a, b"}, 1,
+		},
+		"unknown key": {
+			"", good, inspect.Known{Keys: givenKeys(t)[:1]}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID"}, 2,
+		},
+		"tampered": {
+			"", tampered, inspect.Known{Keys: givenKeys(t)}, inspect.Invalid,
+			[]string{"the signature is wrong: the key that it names has not made it"}, 2,
+		},
+		"no key ID": {
+			"the header is signed too", noKeyID, inspect.Known{Keys: givenKeys(t)}, inspect.Invalid,
+			[]string{"it has no key ID, and none of the keys that were given made its signature"}, 2,
+		},
+		"everything": {
+			"each reason is a finding", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: givenKeys(t)[:1], Issuers: []string{"x"}},
+			inspect.Invalid,
+			[]string{"none of the 1 keys that were given has its key ID", "it has expired 120m ago", "the issuer is another one than x"}, 1,
+		},
+		"no keys": {
+			"exit code 1", good, inspect.Known{}, inspect.Untold,
+			[]string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"}, 2,
+		},
+		"expired, no keys": {
+			"that is certain", bound(t, now.Add(-3*time.Hour)), inspect.Known{}, inspect.Invalid, []string{"it has expired 120m ago"}, 2,
+		},
+		"malformed": {
+			"and where", "e30.e30", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"malformed token: not three segments"}, 0,
+		},
+		"malformed payload": {
+			"and where", "e30.!.e30", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"},
+			0,
+		},
+		"spare bits": {
+			"kube-apiserver does not mind, and others may", respelled, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}},
+			inspect.Valid, nil, 2,
+		},
+		"white space": {"likewise", old[:3] + "\t" + old[3:] + "\n", inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
+		"wrapped":     {"likewise", strings.ReplaceAll(old, ".", ".\n"), inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
+		"blank in payload": {
+			"kube-apiserver minds", old[:payloadAt+3] + " " + old[payloadAt+3:], inspect.Known{Keys: givenKeys(t)}, inspect.Invalid,
+			[]string{"malformed token: the payload is not base64url"}, 0,
+		},
+		"tampered, spaced": {
+			"", tampered + "\n", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid,
+			[]string{"the signature is wrong: the key that it names has not made it"}, 3,
+		},
+		"accepted": {
+			"kube-apiserver's word counts", good, inspect.Known{Review: accepted, Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 0,
+		},
+		"accepted anyhow": {
+			"an external signer may keep keys out of the JWKS", good,
+			inspect.Known{Review: accepted, Keys: givenKeys(t)[:1], Issuers: []string{"x"}}, inspect.Valid, nil, 2,
+		},
+		"refused": {
+			"its account is gone", good,
+			inspect.Known{Review: &inspect.Review{Error: "gone"}, Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Invalid,
+			[]string{"kube-apiserver refuses it: gone"}, 0,
+		},
+		"refused silently": {
+			"", old, inspect.Known{Review: &inspect.Review{}, Keys: givenKeys(t)}, inspect.Invalid,
+			[]string{"kube-apiserver refuses it: it gives no reason"}, 0,
+		},
+		"stranger": {
+			"a token of another program", segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"iss":"https://issuer","exp":1}`) + ".AA",
+			inspect.Known{}, inspect.Invalid, []string{"it has expired 56y ago"}, 1,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -147,14 +211,16 @@ func TestPrint(t *testing.T) {
 // TestPrintIsSafe: a claim may hold what steers a terminal.
 func TestPrintIsSafe(t *testing.T) {
 	t.Parallel()
-	token := segment(`{"alg":"ES256","kid":"k\u001b[2J"}`) + "." + segment(`{"sub":"a\nVerdict: valid","iss":"`+"\u009b\u202e\x7f"+`"}`) + ".AA"
+	token := segment(`{"alg":"ES256","kid":"k\u001b[2J"}`) + "." + segment(`{"sub":"a\nVerdict: valid","iss":"`+"\u009b\u202e\x7f"+`"}`) +
+		".AA"
 	report := inspect.Judge(token, inspect.Known{Now: now})
 	for _, output := range []string{"text", "json", "yaml"} {
 		var got bytes.Buffer
 		if err := report.Print(&got, output); err != nil {
 			t.Fatalf("%s: %v", output, err)
 		}
-		if strings.ContainsAny(got.String(), "\x1b\u009b\x7f") || output == "text" && strings.Contains(got.String(), "\u202e") || strings.Count(got.String(), "\nVerdict") > 0 {
+		if strings.ContainsAny(got.String(), "\x1b\u009b\x7f") || output == "text" && strings.Contains(got.String(), "\u202e") ||
+			strings.Count(got.String(), "\nVerdict") > 0 {
 			t.Errorf("%s:\n%q", output, got.String())
 		}
 	}

@@ -124,6 +124,7 @@ func recoverAs(ctx context.Context, err *error, kind, name string) {
 	if known, ok := value.(runtime.Error); ok {
 		cause = known.Error()
 	}
-	klog.FromContext(ctx).Error(nil, "Recovered from a panic and refused the request", "by", kind+" "+name, "cause", cause, "stack", string(debug.Stack()))
+	klog.FromContext(ctx).Error(nil, "Recovered from a panic and refused the request",
+		"by", kind+" "+name, "cause", cause, "stack", string(debug.Stack()))
 	*err = Internal(fmt.Errorf("%s %s panicked; the log of sa-controller-manager has the details", kind, name))
 }

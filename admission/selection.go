@@ -67,7 +67,8 @@ func (s Selection) Names(order, onByDefault []string) []string {
 func (s Selection) Validate(registry Registry) []error {
 	var problems []error
 	if s.Exact != nil && (s.Enable != nil || s.Disable != nil) {
-		problems = append(problems, errors.New("--admission-control and --enable-admission-plugins/--disable-admission-plugins are mutually exclusive"))
+		problems = append(problems,
+			errors.New("--admission-control and --enable-admission-plugins/--disable-admission-plugins are mutually exclusive"))
 	}
 	for _, flag := range []struct {
 		name    string

@@ -109,8 +109,8 @@ func Mountable(file string) error {
 	directory := path.Dir(file)
 	for _, own := range []string{pkiDirectory, "/usr/local/bin/sa-controller-manager", SignerDirectory} {
 		if own != directory && (directory == "/" || strings.HasPrefix(own, directory+"/")) {
-			return fmt.Errorf("%s: our static pod cannot mount %s, where it has files of its own; put the file into %s, or a socket into a directory of its own",
-				file, directory, pkiDirectory)
+			return fmt.Errorf("%s: our static pod cannot mount %s, where it has files of its own; put the file into %s, "+
+				"or a socket into a directory of its own", file, directory, pkiDirectory)
 		}
 	}
 	return nil

@@ -235,7 +235,8 @@ func (f *Files) check(leaf *x509.Certificate) error {
 	}
 	if now := f.config.Clock.Now(); now.After(leaf.NotAfter) || now.Before(leaf.NotBefore) {
 		if f.Ready() == nil {
-			return fmt.Errorf("the certificate is valid from %s to %s only", leaf.NotBefore.UTC().Format(time.RFC3339), leaf.NotAfter.UTC().Format(time.RFC3339))
+			return fmt.Errorf("the certificate is valid from %s to %s only", leaf.NotBefore.UTC().Format(time.RFC3339),
+				leaf.NotAfter.UTC().Format(time.RFC3339))
 		}
 	}
 	return nil

@@ -57,7 +57,8 @@ func (m *Managed) crossSign(ctx context.Context, leaf *tls.Certificate) {
 		der, err = read(secret).certify(m.held.active.cert)
 	}
 	if err != nil {
-		klog.FromContext(ctx).Error(err, "Cannot use the previous serving CA of this host, whose kube-apiserver may refuse Pods until the files are gone", "file", m.config.OldFile)
+		klog.FromContext(ctx).Error(err, "Cannot use the previous serving CA of this host, "+
+			"whose kube-apiserver may refuse Pods until the files are gone", "file", m.config.OldFile)
 		return
 	}
 	leaf.Certificate = append(leaf.Certificate, der)

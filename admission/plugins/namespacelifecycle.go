@@ -71,7 +71,8 @@ type namespaceLifecycle struct {
 }
 
 func (*namespaceLifecycle) Rules() []admission.Rule {
-	return []admission.Rule{{Group: admission.Any, Resource: admission.Any, SubResource: admission.Any, Operations: []admission.Operation{admission.Create, admission.Delete}}}
+	return []admission.Rule{{Group: admission.Any, Resource: admission.Any, SubResource: admission.Any,
+		Operations: []admission.Operation{admission.Create, admission.Delete}}}
 }
 
 // MutatingRules match the creation of Pods.
@@ -138,7 +139,8 @@ func (n *namespaceLifecycle) find(ctx context.Context, name string) (*corev1.Nam
 
 // terminating returns a refusal with the cause by which controllers know not to retry.
 func terminating(request *admission.Request) error {
-	err := admission.Forbidden(request, fmt.Errorf("unable to create new content in namespace %s because it is being terminated", request.Namespace))
+	err := admission.Forbidden(request,
+		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", request.Namespace))
 	if refusal := (*apierrors.StatusError)(nil); errors.As(err, &refusal) {
 		refusal.ErrStatus.Details.Causes = append(refusal.ErrStatus.Details.Causes, metav1.StatusCause{
 			Type:    corev1.NamespaceTerminatingCause,

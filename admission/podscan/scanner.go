@@ -132,7 +132,8 @@ func (s *Scanner) report(found Found) {
 			"The webhook was not called for this Pod, which lacks: %s. Only a new Pod will have it", pod.Lacks()))
 	}
 	note := fmt.Sprintf("Pods that were admitted without the webhook and lack their account or token: %d, the first is %s; "+
-		"sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them with the commands that create them again", len(found.Missed), &found.Missed[0])
+		"sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf lists them "+
+		"with the commands that create them again", len(found.Missed), &found.Missed[0])
 	if n := len(found.Missed); n > eventLimit {
 		note += fmt.Sprintf("; the newest %d have Events of their own", eventLimit)
 	}

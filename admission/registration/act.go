@@ -67,7 +67,8 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 	}
 	for _, w := range decided.writes {
 		if !r.writes.AllowN(r.config.Clock.Now(), 1) {
-			klog.FromContext(ctx).Info("Another client keeps changing the webhook configuration, delaying the repair", "kind", w.kind.String(), "name", Name)
+			klog.FromContext(ctx).Info("Another client keeps changing the webhook configuration, delaying the repair",
+				"kind", w.kind.String(), "name", Name)
 			return writeInterval, nil
 		}
 		err := w.kind.in(r.config.Client).put(ctx, w.onto(last[w.kind].object))
@@ -77,7 +78,8 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 		if err != nil {
 			return 0, fmt.Errorf("write the %s %s: %w", w.kind, Name, err)
 		}
-		klog.FromContext(ctx).V(2).Info("Wrote the webhook configuration", "kind", w.kind.String(), "name", Name, "webhooks", len(w.entries), "state", decided.status.State)
+		klog.FromContext(ctx).V(2).Info("Wrote the webhook configuration",
+			"kind", w.kind.String(), "name", Name, "webhooks", len(w.entries), "state", decided.status.State)
 		if w.again {
 			r.watched.recreate(w.kind, w.off, r.config.Clock.Now())
 			r.recordRecreated(w)
@@ -105,9 +107,11 @@ func (r *Registrar) isOff(ctx context.Context) (bool, error) {
 // recordRecreated records an Event that says why a deleted configuration exists again, and how to
 // remove the webhook for good.
 func (r *Registrar) recordRecreated(w write) {
-	note := fmt.Sprintf("It was deleted and has been created again. To remove the webhook: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf, or annotate it with %s=%s before you delete it", Annotation, AnnotationOff)
+	note := fmt.Sprintf("It was deleted and has been created again. To remove the webhook: sa-controller-manager webhook unregister "+
+		"--kubeconfig=/etc/kubernetes/admin.conf, or annotate it with %s=%s before you delete it", Annotation, AnnotationOff)
 	if w.off {
-		note = fmt.Sprintf("It had the annotation %s=%s when it was deleted, and has been created again without webhooks to keep that", Annotation, AnnotationOff)
+		note = fmt.Sprintf("It had the annotation %s=%s when it was deleted, and has been created again without webhooks to keep that",
+			Annotation, AnnotationOff)
 	}
 	r.warn(w.kind, "WebhookConfigurationRecreated", note)
 }

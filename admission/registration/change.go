@@ -57,7 +57,8 @@ func (r *Registrar) leaveFiles(ctx context.Context, o observation) error {
 			return fmt.Errorf("remove the static registration of this host: %w", err)
 		}
 	}
-	klog.FromContext(ctx).Info("Removed the static registration of this host, because the API has the webhook configurations", "files", r.config.Obsolete)
+	klog.FromContext(ctx).Info("Removed the static registration of this host, because the API has the webhook configurations",
+		"files", r.config.Obsolete)
 	r.config.Metrics.registeredTwice(false)
 	return nil
 }
@@ -102,7 +103,8 @@ func (r *Registrar) leaveAPI(ctx context.Context, o observation) (time.Duration,
 		if err != nil {
 			return 0, fmt.Errorf("delete the %s %s: %w", kind(k), Name, err)
 		}
-		klog.FromContext(ctx).Info("Deleted the webhook configuration, because every kube-apiserver has loaded it from a file", "kind", kind(k).String(), "name", Name)
+		klog.FromContext(ctx).Info("Deleted the webhook configuration, because every kube-apiserver has loaded it from a file",
+			"kind", kind(k).String(), "name", Name)
 	}
 	return requeueAfter, nil
 }

@@ -113,9 +113,11 @@ type api interface {
 func (k kind) in(client kubernetes.Interface) api {
 	registrations := client.AdmissionregistrationV1()
 	if k == mutating {
-		return typed[*admissionregistrationv1.MutatingWebhookConfiguration]{k, registrations.MutatingWebhookConfigurations(), fromMutating, (*object).mutating}
+		return typed[*admissionregistrationv1.MutatingWebhookConfiguration]{k, registrations.MutatingWebhookConfigurations(), fromMutating,
+			(*object).mutating}
 	}
-	return typed[*admissionregistrationv1.ValidatingWebhookConfiguration]{k, registrations.ValidatingWebhookConfigurations(), fromValidating, (*object).validating}
+	return typed[*admissionregistrationv1.ValidatingWebhookConfiguration]{k, registrations.ValidatingWebhookConfigurations(), fromValidating,
+		(*object).validating}
 }
 
 // getAll reads both configurations, nil for one that does not exist.

@@ -151,7 +151,8 @@ func (o observation) right(k kind, wanted [kinds][]entry) bool {
 }
 
 func switchedOff(k kind) Status {
-	return Status{Off, fmt.Sprintf("annotation %s=%s on the %s %s; to switch it on: sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf", Annotation, AnnotationOff, k, Name)}
+	return Status{Off, fmt.Sprintf("annotation %s=%s on the %s %s; to switch it on: sa-controller-manager webhook register "+
+		"--kubeconfig=/etc/kubernetes/admin.conf", Annotation, AnnotationOff, k, Name)}
 }
 
 // remember recreates a configuration that was deleted while it was switched off, with the

@@ -36,10 +36,12 @@ func (r *Registrar) prove(ctx context.Context) error {
 	})
 	endpoint := r.config.Endpoint(mutatePath)
 	if err != nil {
-		return fmt.Errorf("kube-apiserver has not proved that it reaches %s: create the probe Pod in namespace %s with dryRun: %w", endpoint, probeNamespace, err)
+		return fmt.Errorf("kube-apiserver has not proved that it reaches %s: create the probe Pod in namespace %s with dryRun: %w",
+			endpoint, probeNamespace, err)
 	}
 	if pod.Annotations[answerAnnotation] != r.probeID {
-		return fmt.Errorf("kube-apiserver has created the probe Pod without an answer from %s: it has not called it yet, or another server answers there", endpoint)
+		return fmt.Errorf("kube-apiserver has created the probe Pod without an answer from %s: it has not called it yet, "+
+			"or another server answers there", endpoint)
 	}
 	if r.config.Responder != nil && !r.config.Responder.Arrived(r.probeID) {
 		return errors.New("kube-apiserver reaches another replica at " + endpoint + ", and not yet this one")

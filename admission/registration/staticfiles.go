@@ -67,7 +67,8 @@ func (s Spec) WriteStatic(dir string, caBundle []byte) ([]string, error) {
 
 // writeStatic replaces the file atomically: kube-apiserver loads what is there at any time.
 func (k kind) writeStatic(dir string, content []byte) error {
-	if err := os.Mkdir(k.staticDir(dir), 0o755); err != nil && !os.IsExist(err) { //nolint:gosec // it holds nothing secret, and kube-apiserver may run as another user
+	//nolint:gosec // it holds nothing secret, and kube-apiserver may run as another user
+	if err := os.Mkdir(k.staticDir(dir), 0o755); err != nil && !os.IsExist(err) {
 		return err // it names the path
 	}
 	return atomicfile.Write(k.staticPath(dir), content, 0o644)

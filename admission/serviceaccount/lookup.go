@@ -31,7 +31,8 @@ const (
 
 // findAccount returns the account from the cache, or else with one request to the apiserver. Made
 // reports whether it has just been created. An IsNotFound error has upstream's text.
-func (d *Dependencies) findAccount(ctx context.Context, name cache.ObjectName, mode lookupMode) (_ *corev1.ServiceAccount, made bool, _ error) {
+func (d *Dependencies) findAccount(ctx context.Context, name cache.ObjectName,
+	mode lookupMode) (_ *corev1.ServiceAccount, made bool, _ error) {
 	account, err := d.cachedAccount(name)
 	if err == nil {
 		d.Metrics.lookup(sourceCache)

@@ -106,7 +106,8 @@ func (p *Plugin) Admit(ctx context.Context, request *admission.Request, response
 }
 
 // complete adds to the Pod what it lacks and returns its account.
-func (p *Plugin) complete(ctx context.Context, request *admission.Request, edits *edits, response *admission.Response) (*corev1.ServiceAccount, error) {
+func (p *Plugin) complete(ctx context.Context, request *admission.Request, edits *edits,
+	response *admission.Response) (*corev1.ServiceAccount, error) {
 	edits.setAccount(cmp.Or(edits.pod.Spec.accountName(), defaultAccount))
 	account, err := p.account(ctx, request, edits.pod, response, create)
 	if err != nil {
@@ -146,7 +147,8 @@ func (p *Plugin) Validate(ctx context.Context, request *admission.Request, respo
 }
 
 // account returns the account that the Pod names, or a refusal.
-func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *pod, response *admission.Response, mode lookupMode) (*corev1.ServiceAccount, error) {
+func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *pod, response *admission.Response,
+	mode lookupMode) (*corev1.ServiceAccount, error) {
 	name := cache.NewObjectName(request.Namespace, pod.Spec.accountName())
 	if request.DryRun && mode == create {
 		mode = await // a dry run must not create anything

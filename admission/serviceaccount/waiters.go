@@ -125,7 +125,8 @@ func tooManyWaiters() error {
 // Follow wakes the waiters of an account on every change that informer delivers, until stop is
 // called. AccountOf returns the account of an object; for an informer of accounts it is
 // AccountItself.
-func (w *Waiters) Follow(informer cache.SharedIndexInformer, accountOf func(object any) (cache.ObjectName, bool)) (stop func() error, err error) {
+func (w *Waiters) Follow(informer cache.SharedIndexInformer,
+	accountOf func(object any) (cache.ObjectName, bool)) (stop func() error, err error) {
 	wake := func(object any) {
 		if name, ok := accountOf(object); ok {
 			w.Wake(name)

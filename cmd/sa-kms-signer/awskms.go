@@ -89,7 +89,8 @@ func (c *cloud) create(kind string) error {
 	if err != nil {
 		return inShort(err)
 	}
-	if _, err := c.client.CreateAlias(context.Background(), &kms.CreateAliasInput{AliasName: c.id, TargetKeyId: made.KeyMetadata.KeyId}); err != nil {
+	if _, err := c.client.CreateAlias(context.Background(),
+		&kms.CreateAliasInput{AliasName: c.id, TargetKeyId: made.KeyMetadata.KeyId}); err != nil {
 		return fmt.Errorf("name key %s: %w", aws.ToString(made.KeyMetadata.KeyId), inShort(err))
 	}
 	return nil

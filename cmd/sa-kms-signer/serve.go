@@ -129,7 +129,8 @@ func (s *servers) syncKey(ctx context.Context, name, path string) error {
 	}
 	s.stop(name)
 	server, err := external.Listen(external.Config{
-		Path: filepath.Join(s.socketDir, name+".sock"), Mode: 0o600, AllowedUIDs: []uint32{uint32(os.Getuid())}, //nolint:gosec // no negative user ID on Linux
+		//nolint:gosec // no negative user ID on Linux
+		Path: filepath.Join(s.socketDir, name+".sock"), Mode: 0o600, AllowedUIDs: []uint32{uint32(os.Getuid())},
 		Signer: k, Keys: k, Check: checkPayload,
 		MaxTokenExpiration: maxTokenExpiration, RefreshHint: refreshHint, QPS: maxQPS,
 	})

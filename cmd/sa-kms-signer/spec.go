@@ -44,7 +44,8 @@ var schemes = map[string]struct {
 	open               func(u *uri.URI) (backend, error)
 	required, optional []string
 }{
-	"pkcs11":  {newPKCS11, []string{"module-path, the path of the PKCS#11 library", "pin-source, the path of a file with the PIN"}, []string{"token", "serial", "object", "id"}},
+	"pkcs11": {newPKCS11, []string{"module-path, the path of the PKCS#11 library", "pin-source, the path of a file with the PIN"},
+		[]string{"token", "serial", "object", "id"}},
 	"openbao": {newTransit, transitAttributes, []string{"namespace", "ca-source"}},
 	"vault":   {newTransit, transitAttributes, []string{"namespace", "ca-source"}},
 	"awskms":  {newAWSKMS, []string{"key-id, a key ID, an ARN or alias/NAME"}, []string{"region", "profile", "credentials-file"}},

@@ -75,7 +75,8 @@ func (t *transit) call(operation string, data map[string]any) (map[string]any, e
 	refused, _ := errors.AsType[*api.ResponseError](err)
 	switch {
 	case refused != nil && refused.StatusCode == http.StatusForbidden:
-		return nil, fmt.Errorf("%s: HTTP 403: %s: let the token read %[3]s/keys/%[4]s and update %[3]s/sign/%[4]s/*", where, strings.Join(refused.Errors, "; "), t.mount, t.key)
+		return nil, fmt.Errorf("%s: HTTP 403: %s: let the token read %[3]s/keys/%[4]s and update %[3]s/sign/%[4]s/*", where,
+			strings.Join(refused.Errors, "; "), t.mount, t.key)
 	case refused != nil:
 		return nil, fmt.Errorf("%s: HTTP %d: %s: see the log of the server", where, refused.StatusCode, strings.Join(refused.Errors, "; "))
 	case err != nil:
@@ -99,7 +100,8 @@ func (t *transit) find() (crypto.PublicKey, error) {
 	text, _ := version["public_key"].(string)
 	block, _ := pem.Decode([]byte(text))
 	if block == nil {
-		return nil, fmt.Errorf("the key has no version %s that signs tokens: its type is %v, its newest version is %v", t.version, data["type"], data["latest_version"])
+		return nil, fmt.Errorf("the key has no version %s that signs tokens: its type is %v, its newest version is %v", t.version, data["type"],
+			data["latest_version"])
 	}
 	return x509.ParsePKIXPublicKey(block.Bytes)
 }

@@ -167,6 +167,7 @@ func newLock(ctx context.Context, config *Config) (resourcelock.Interface, error
 	if err != nil {
 		return nil, fmt.Errorf("leader election: %w", err)
 	}
-	klog.FromContext(ctx).V(2).Info("Waiting to become the leader", "identity", identity, "lease", klog.KRef(config.ResourceNamespace, config.ResourceName))
+	klog.FromContext(ctx).V(2).Info("Waiting to become the leader",
+		"identity", identity, "lease", klog.KRef(config.ResourceNamespace, config.ResourceName))
 	return lock, nil
 }

@@ -42,7 +42,8 @@ type observation struct {
 // Get implements resourcelock.Interface.
 func (l *standbyLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	// A leader does not renew after the deadline, so the Lease may be about to expire.
-	if seen := l.seen.Load(); seen != nil && l.isHeld(seen.record) && l.waiting.Err() == nil && time.Since(seen.at) < l.config.RenewDeadline.Duration {
+	if seen := l.seen.Load(); seen != nil && l.isHeld(seen.record) && l.waiting.Err() == nil &&
+		time.Since(seen.at) < l.config.RenewDeadline.Duration {
 		raw, err := json.Marshal(*seen.record)
 		return seen.record, raw, err
 	}

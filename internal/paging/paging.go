@@ -24,7 +24,8 @@ const Size = 500
 // resourceVersion: if a page is requested too late, Each returns kube-apiserver's error
 // (apierrors.IsResourceExpired). visit must not keep the page.
 func Each[L metav1.ListInterface](
-	ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions, visit func(L) error,
+	ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions,
+	visit func(L) error,
 ) error {
 	options.Limit = Size
 	for {

@@ -144,7 +144,8 @@ func (f *authFilter) callersCA(o *settings.Authentication, lookup kubernetes.Int
 
 // requestHeaderConfig returns the configuration of the flags if these name a CA, or else of the
 // ConfigMap, or nil if there is no lookup.
-func (f *authFilter) requestHeaderConfig(o *settings.RequestHeader, lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
+func (f *authFilter) requestHeaderConfig(o *settings.RequestHeader,
+	lookup kubernetes.Interface) (*authenticatorfactory.RequestHeaderConfig, error) {
 	if o.ClientCAFile != "" {
 		content, err := f.fileCA("request-header", o.ClientCAFile, "requestheader-client-ca-file")
 		if err != nil {

@@ -156,7 +156,8 @@ func (l *EventLog) Lines(replacements ...string) []string {
 // Series returns the series of a registry whose names begin with prefix, as Prometheus reads them.
 func Series(registry metrics.KubeRegistry, prefix string) []string {
 	response := httptest.NewRecorder()
-	metrics.HandlerFor(registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil))
+	metrics.HandlerFor(registry, metrics.HandlerOpts{}).ServeHTTP(response,
+		httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/metrics", nil))
 	lines := strings.Split(strings.TrimSpace(response.Body.String()), "\n")
 	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") || !strings.HasPrefix(line, prefix) })
 }

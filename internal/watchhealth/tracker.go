@@ -4,10 +4,12 @@
 // Package watchhealth reports which watches have gone silent, because their caches may be
 // stale.
 //
-// A Tracker wraps the transport of a client and notes when each watch last received data. kube-apiserver's watch cache sends a watch a bookmark about once a minute
+// A Tracker wraps the transport of a client and notes when each watch last received data.
+// kube-apiserver's watch cache sends a watch a bookmark about once a minute
 // (k8s.io/apiserver/pkg/storage/cacher), so a healthy watch is not silent for long even if no
 // object changes. Bookmarks begin once that cache is newer than the start of the watch: at
-// once with kubeadm's etcd, after ten minutes or the first event with etcd's defaults. Bodies pass through unread and uncopied.
+// once with kubeadm's etcd, after ten minutes or the first event with etcd's defaults. Bodies pass
+// through unread and uncopied.
 //
 // A silent watch fails /readyz and never /livez, because a restart would not repair a network. The
 // webhook's own /readyz does not depend on it: all replicas would leave their Service together.

@@ -18,15 +18,17 @@ import (
 	"sa-controller-manager/internal/apiservers"
 )
 
-const fixAPIServerKeys = "on that node: sa-controller-manager keys import with a copy of the newest key ring, and kube-apiserver with the external signer " +
-	"or with the public keys in --service-account-key-file, as on the other nodes (docs/rotation.md, several control-plane nodes)"
+const fixAPIServerKeys = "on that node: sa-controller-manager keys import with a copy of the newest key ring, and kube-apiserver " +
+	"with the external signer or with the public keys in --service-account-key-file, as on the other nodes " +
+	"(docs/rotation.md, several control-plane nodes)"
 
 // checkAPIServers finds a kube-apiserver that does not know a key which another one or a replica
 // signs with, such as the kube-apiserver of a node that joined after a rotation.
 func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 	servers := &operator.Cluster{Client: c.Client, Dial: c.Dial, Namespace: c.Namespace, Account: c.Account}
 	if err := servers.Find(ctx); err != nil {
-		return answer{Findings: []finding{found("apiserver-not-asked", err.Error(), "run doctor where the addresses behind the Service default/kubernetes can be reached")}}, nil
+		const fix = "run doctor where the addresses behind the Service default/kubernetes can be reached"
+		return answer{Findings: []finding{found("apiserver-not-asked", err.Error(), fix)}}, nil
 	}
 	if len(servers.Others) == 0 {
 		return skipped("one kube-apiserver"), nil
@@ -50,7 +52,8 @@ func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 		for _, id := range slices.Sorted(maps.Keys(signers)) {
 			if !ids.Has(id) {
 				result.Findings = append(result.Findings, found("key-not-accepted",
-					fmt.Sprintf("the kube-apiserver at %s does not know key %s, with which %s signs: it refuses those tokens", server.URL, id, signers[id]), fixAPIServerKeys))
+					fmt.Sprintf("the kube-apiserver at %s does not know key %s, with which %s signs: it refuses those tokens",
+						server.URL, id, signers[id]), fixAPIServerKeys))
 			}
 		}
 	}

@@ -27,8 +27,9 @@ const (
 	servingCA = certs.DefaultSecretNamespace + "/" + certs.DefaultSecretName
 
 	fixServingCA = "start a replica; if one runs, its log says why it does not write the Secret " + servingCA
-	fixCABundle  = "start the leader with --webhook-registration=url or service: it repairs the caBundle within seconds, and its log says why it cannot. " +
-		"If the webhook serves from --webhook-tls-cert-file, delete the Secret " + servingCA + ": it is a leftover"
+	fixCABundle  = "start the leader with --webhook-registration=url or service: it repairs the caBundle within seconds, " +
+		"and its log says why it cannot. If the webhook serves from --webhook-tls-cert-file, delete the Secret " + servingCA +
+		": it is a leftover"
 )
 
 // checkCertificates checks the serving CA and the caBundles. The serving certificates are in the
@@ -51,7 +52,9 @@ func checkCertificates(ctx context.Context, c *cluster) (answer, error) {
 	}
 	active, err := certs.Active(secret)
 	if err != nil {
-		return answer{Findings: []finding{found("serving-ca-unreadable", "the serving CA in the Secret "+servingCA+" cannot be read", fixServingCA)}}, nil //nolint:nilerr // the finding reports it
+		//nolint:nilerr // the finding reports it
+		return answer{Findings: []finding{found("serving-ca-unreadable", "the serving CA in the Secret "+servingCA+" cannot be read",
+			fixServingCA)}}, nil
 	}
 	var findings []finding
 	if problem := ending(active, now, lastPart); problem != "" {
@@ -82,7 +85,8 @@ func badBundles(registered []registration.Inspected, active *x509.Certificate, n
 	for _, one := range registered {
 		for _, bundle := range one.CABundles {
 			if problem := badBundle(bundle, active, now); problem != "" {
-				findings = append(findings, found("ca-bundle-wrong", fmt.Sprintf("a caBundle of the %s %s %s", one.Kind, registration.Name, problem), fixCABundle))
+				findings = append(findings, found("ca-bundle-wrong", fmt.Sprintf("a caBundle of the %s %s %s", one.Kind, registration.Name, problem),
+					fixCABundle))
 				break
 			}
 		}

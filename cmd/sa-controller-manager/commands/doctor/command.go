@@ -110,25 +110,30 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	cli.AddConnectionFlags(cmd, &o.connection)
 	// They mean the same as for the manager.
 	options.AddSome(cmd.Flags(), map[string]string{
-		"admission-control-config-file":    options.AsManager,
-		"pod-token":                        options.AsManager,
-		"leader-elect-resource-name":       options.AsManager,
-		"leader-elect-resource-namespace":  options.AsManager,
-		"root-ca-file":                     "PEM `file` with the root CA bundle that namespaces and token Secrets must have. Without it, that of kube-system counts.",
+		"admission-control-config-file":   options.AsManager,
+		"pod-token":                       options.AsManager,
+		"leader-elect-resource-name":      options.AsManager,
+		"leader-elect-resource-namespace": options.AsManager,
+		"root-ca-file": "PEM `file` with the root CA bundle that namespaces and token Secrets must have. Without it, " +
+			"that of kube-system counts.",
 		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver must know. May be given several times.",
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. Only its key ID is used.",
 		options.KeyRingFlag:                "Key ring `file`. Only its key IDs are used.",
-		options.PublishedIssuerFlag:        "Issuer `URL` at which relying parties outside of the cluster read the keys. May be given several times.",
-		options.PublishedHostFlag:          "",
-		options.PublishedCAFileFlag:        "",
+		options.PublishedIssuerFlag: "Issuer `URL` at which relying parties outside of the cluster read the keys. " +
+			"May be given several times.",
+		options.PublishedHostFlag:   "",
+		options.PublishedCAFileFlag: "",
 	}, &o.admission, &o.keys, &o.election, &o.published)
-	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, that a token is requested for. The Pod with dryRun is created in its namespace.")
+	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, that a token is requested for. "+
+		"The Pod with dryRun is created in its namespace.")
 	cmd.Flags().StringVar(&o.user, "user", o.user, "User `name` of the manager. Without it, the subject of its ClusterRoleBinding.")
-	cmd.Flags().StringVar(&o.manager, "manager-kubeconfig", o.manager, "Kubeconfig `file` of the manager, for the expiry of its client certificate. Without it, "+defaultManager+" if that exists.")
+	cmd.Flags().StringVar(&o.manager, "manager-kubeconfig", o.manager,
+		"Kubeconfig `file` of the manager, for the expiry of its client certificate. Without it, "+defaultManager+" if that exists.")
 	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Run only these `checks`.")
 	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Skip these `checks`.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of each check.")
-	cmd.Flags().DurationVar(&o.grace, "grace", o.grace, "Age below which namespaces and Secrets are not checked: the controllers may not have reached them yet.")
+	cmd.Flags().DurationVar(&o.grace, "grace", o.grace,
+		"Age below which namespaces and Secrets are not checked: the controllers may not have reached them yet.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")
 }
 

@@ -52,10 +52,12 @@ func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
 		return skipped("the webhook is not bound, and no replica leads"), nil
 	}
 	if len(servers) > 0 && bound {
-		findings = append(findings, found("apiserver-stock", "kube-apiservers that run the plugin ServiceAccount although the webhook is bound", fixStock, servers...))
+		findings = append(findings, found("apiserver-stock", "kube-apiservers that run the plugin ServiceAccount although the webhook is bound",
+			fixStock, servers...))
 	}
 	if len(managers) > 0 && leads {
-		findings = append(findings, found("controller-manager-stock", "kube-controller-managers that run controllers of the manager, too", fixStock, managers...))
+		findings = append(findings, found("controller-manager-stock", "kube-controller-managers that run controllers of the manager, too",
+			fixStock, managers...))
 	}
 	return answer{Findings: findings, Note: fmt.Sprintf("static pods: %d", looked)}, nil
 }
@@ -97,7 +99,8 @@ func checkIdentity(_ context.Context, c *cluster) (answer, error) {
 	}
 	if problem := ending(certificates[0], c.Clock.Now(), identityPart); problem != "" {
 		return answer{Findings: []finding{found("client-certificate-ends", "the client certificate of "+c.ManagerKubeconfig+" "+problem,
-			"the log of the container identity says why it does not renew it: kubectl -n kube-system logs -l component=sa-controller-manager -c identity"+c.Kubeconfig+
+			"the log of the container identity says why it does not renew it: "+
+				"kubectl -n kube-system logs -l component=sa-controller-manager -c identity"+c.Kubeconfig+
 				"; on the node, sa-controller-manager kubeadm kubeconfig renews it")}}, nil
 	}
 	return answer{Note: "expires at " + certificates[0].NotAfter.UTC().Format(time.RFC3339)}, nil

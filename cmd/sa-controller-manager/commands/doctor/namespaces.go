@@ -18,7 +18,8 @@ import (
 // fixAbsent and fixRootCA are followed by a command that says who leads.
 const (
 	fixAbsent = "the controllers create it within seconds, here or in kube-controller-manager: see the log of the leader, "
-	fixRootCA = "the root CA publisher repairs it within seconds: check that all replicas have the same --root-ca-file, and see the log of the leader, "
+	fixRootCA = "the root CA publisher repairs it within seconds: check that all replicas have the same --root-ca-file, " +
+		"and see the log of the leader, "
 )
 
 // leaders returns a command that names the holders of Leases.
@@ -58,13 +59,16 @@ func checkNamespaces(ctx context.Context, c *cluster) (answer, error) {
 	}
 	var findings []finding
 	if len(noAccount) > 0 {
-		findings = append(findings, found("no-default-account", "namespaces without the account default: no Pod can be created there", fixAbsent+c.leaders(), noAccount...))
+		findings = append(findings, found("no-default-account", "namespaces without the account default: no Pod can be created there",
+			fixAbsent+c.leaders(), noAccount...))
 	}
 	if len(noRootCA) > 0 {
-		findings = append(findings, found("no-root-ca", "namespaces without a root CA in the ConfigMap "+informers.RootCAName+": Pods do not start there", fixAbsent+c.leaders(), noRootCA...))
+		problem := "namespaces without a root CA in the ConfigMap " + informers.RootCAName + ": Pods do not start there"
+		findings = append(findings, found("no-root-ca", problem, fixAbsent+c.leaders(), noRootCA...))
 	}
 	if len(drifted) > 0 {
-		findings = append(findings, found("root-ca-differs", fmt.Sprintf("namespaces whose ConfigMap %s differs from %s", informers.RootCAName, wanted.source), fixRootCA+c.leaders(), drifted...))
+		problem := fmt.Sprintf("namespaces whose ConfigMap %s differs from %s", informers.RootCAName, wanted.source)
+		findings = append(findings, found("root-ca-differs", problem, fixRootCA+c.leaders(), drifted...))
 	}
 	return answer{Findings: findings, Note: fmt.Sprintf("namespaces: %d, compared with %s", len(namespaces), wanted.source)}, nil
 }

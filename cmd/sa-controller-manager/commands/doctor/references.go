@@ -56,13 +56,15 @@ func checkReferences(ctx context.Context, c *cluster) (answer, error) {
 	seen := answer{Note: fmt.Sprintf("%d accounts", accounts)}
 	if len(objects) > 0 {
 		seen.Findings = []finding{found("unattributed-reference",
-			"accounts list Secrets that do not exist; no token controller removes entries that it has not written", referencesRemedy(commands), objects...)}
+			"accounts list Secrets that do not exist; no token controller removes entries that it has not written", referencesRemedy(commands),
+			objects...)}
 	}
 	return seen, err
 }
 
 // missingReferences asks kube-apiserver for Secrets of other types, which a list may name, too.
-func (c *cluster) missingReferences(ctx context.Context, account *corev1.ServiceAccount, known sets.Set[cache.ObjectName]) ([]string, error) {
+func (c *cluster) missingReferences(ctx context.Context, account *corev1.ServiceAccount,
+	known sets.Set[cache.ObjectName]) ([]string, error) {
 	var failed error
 	missing := tokensecrets.UnattributedReferences(account, func(name string) bool {
 		secret := cache.NewObjectName(account.Namespace, name)
@@ -82,7 +84,8 @@ func (c *cluster) removeReferences(account *corev1.ServiceAccount, names []strin
 	for _, name := range names {
 		entries = append(entries, fmt.Sprintf(`{"$patch":"delete","name":%q}`, name))
 	}
-	return fmt.Sprintf("kubectl --namespace=%s patch serviceaccount %s --patch='{\"secrets\":[%s]}'%s", account.Namespace, account.Name, strings.Join(entries, ","), c.Kubeconfig)
+	return fmt.Sprintf("kubectl --namespace=%s patch serviceaccount %s --patch='{\"secrets\":[%s]}'%s", account.Namespace, account.Name,
+		strings.Join(entries, ","), c.Kubeconfig)
 }
 
 // referencesRemedy has the whole command for the first account: names of Secrets differ.

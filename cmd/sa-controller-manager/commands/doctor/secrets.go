@@ -38,7 +38,8 @@ func (c *cluster) flawed(f flaw, names []string) finding {
 	case stuck:
 		return found("secret-empty", "token Secrets without a token", running, names...)
 	case immutable:
-		return found("secret-immutable", "immutable token Secrets that lack a token or the root CA", "delete them, and create them again without immutable", names...)
+		return found("secret-immutable", "immutable token Secrets that lack a token or the root CA",
+			"delete them, and create them again without immutable", names...)
 	default:
 		return found("secret-root-ca-differs", "token Secrets with another root CA than the published one", running, names...)
 	}
@@ -75,8 +76,10 @@ func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 		}
 	}
 	if auto := autoCreated(secrets); len(auto) > 0 {
-		findings = append(findings, found("secrets-auto-created", "token Secrets that --token-secrets=auto has created: Pods need them with --pod-token=secret alone, and their tokens never expire",
-			"start sa-controller-manager with --token-secrets=manual, or with --token-secrets-excluded-namespaces; then delete the unused ones, which this lists: sa-controller-manager tokens audit"+c.Kubeconfig, auto...))
+		findings = append(findings, found("secrets-auto-created", "token Secrets that --token-secrets=auto has created: "+
+			"Pods need them with --pod-token=secret alone, and their tokens never expire",
+			"start sa-controller-manager with --token-secrets=manual, or with --token-secrets-excluded-namespaces; "+
+				"then delete the unused ones, which this lists: sa-controller-manager tokens audit"+c.Kubeconfig, auto...))
 	}
 	return answer{Findings: findings, Note: fmt.Sprintf("token Secrets: %d", len(secrets))}, nil
 }

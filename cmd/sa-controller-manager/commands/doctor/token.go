@@ -20,8 +20,8 @@ import (
 // probeSeconds is the lifetime of the token: the shortest that kube-apiserver issues.
 const probeSeconds = 600
 
-const fixRefused = "give every kube-apiserver the same --service-account-issuer and, with --service-account-key-file, the public keys of the " +
-	"--service-account-signing-key-file of all of them; then restart it"
+const fixRefused = "give every kube-apiserver the same --service-account-issuer and, with --service-account-key-file, " +
+	"the public keys of the --service-account-signing-key-file of all of them; then restart it"
 
 const fixUnknownKey = "give every kube-apiserver the public key again with --service-account-key-file, and restart it. " +
 	"If the key was removed on purpose, create new Secrets in place of these"
@@ -66,7 +66,8 @@ func tryBoundToken(ctx context.Context, c *cluster) ([]finding, error) {
 		return nil, nil
 	}
 	why := cmp.Or(review.Status.Error, "no reason given")
-	return []finding{found("fresh-token-refused", fmt.Sprintf("kube-apiserver refuses a token of %s that it has just issued: %s", name, why), fixRefused)}, nil
+	return []finding{found("fresh-token-refused", fmt.Sprintf("kube-apiserver refuses a token of %s that it has just issued: %s", name, why),
+		fixRefused)}, nil
 }
 
 // unknownKeys finds tokens that kube-apiserver refuses because of their key, with one finding for

@@ -73,12 +73,17 @@ func badRegistration(c *cluster, registered []registration.Inspected) []finding 
 		switch {
 		case one.Off:
 			findings = append(findings, found("registration-off",
-				fmt.Sprintf("the %s %s is switched off by the annotation %s=%s", one.Kind, registration.Name, registration.Annotation, registration.AnnotationOff),
+				fmt.Sprintf("the %s %s is switched off by the annotation %s=%s",
+					one.Kind, registration.Name, registration.Annotation, registration.AnnotationOff),
 				c.webhookCommand("register")+", once the reason for switching it off is gone"))
 		case one.Exists && !one.Active:
-			findings = append(findings, found("registration-unbound", fmt.Sprintf("the %s %s is not bound yet: kube-apiserver has not shown that it reaches the webhook", one.Kind, registration.Name), c.fixWebhook()))
+			findings = append(findings,
+				found("registration-unbound", fmt.Sprintf("the %s %s is not bound yet: kube-apiserver has not shown that it reaches the webhook",
+					one.Kind, registration.Name), c.fixWebhook()))
 		case !one.Exists && anyExists:
-			findings = append(findings, found("registration-incomplete", fmt.Sprintf("there is no %s %s beside the other configuration", one.Kind, registration.Name), c.fixWebhook()))
+			findings = append(findings,
+				found("registration-incomplete", fmt.Sprintf("there is no %s %s beside the other configuration", one.Kind, registration.Name),
+					c.fixWebhook()))
 		}
 	}
 	return findings
@@ -104,7 +109,9 @@ func (c *cluster) earlier(ctx context.Context, bound bool) ([]finding, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	return []finding{found("webhook-before-ours", "MutatingWebhookConfigurations that kube-apiserver calls for new Pods before "+registration.Name+": they see Pods without account and token",
+	return []finding{found("webhook-before-ours",
+		"MutatingWebhookConfigurations that kube-apiserver calls for new Pods before "+registration.Name+
+			": they see Pods without account and token",
 		"rename them so that they sort after "+registration.Name+", or set reinvocationPolicy: IfNeeded", names...)}, nil
 }
 
@@ -116,7 +123,8 @@ func changesPods(webhook admissionregistrationv1.MutatingWebhook) bool {
 		return slices.Contains(list, value) || slices.Contains(list, "*")
 	}
 	return slices.ContainsFunc(webhook.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-		create := slices.Contains(rule.Operations, admissionregistrationv1.Create) || slices.Contains(rule.Operations, admissionregistrationv1.OperationAll)
+		create := slices.Contains(rule.Operations, admissionregistrationv1.Create) ||
+			slices.Contains(rule.Operations, admissionregistrationv1.OperationAll)
 		return create && has(rule.APIGroups, "") && (has(rule.Resources, "pods") || slices.Contains(rule.Resources, "*/*"))
 	})
 }
@@ -131,7 +139,8 @@ func badHosts(c *cluster, hosts []string, bound bool) []finding {
 		outcome = "refuses Pods"
 	}
 	problem := fmt.Sprintf("no replica sends a heartbeat from %s, and kube-apiserver there %s", strings.Join(hosts, ", "), outcome)
-	return []finding{found("host-without-replica", problem, "start sa-controller-manager there, with the same --webhook-port; "+c.lastResort())}
+	return []finding{found("host-without-replica", problem,
+		"start sa-controller-manager there, with the same --webhook-port; "+c.lastResort())}
 }
 
 // tryPod creates a Pod with dryRun and checks what kube-apiserver returns. called reports whether our
@@ -146,7 +155,8 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 		return false, nil, err
 	}
 	id := string(uuid.NewUUID())
-	pod, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, registration.ProbePod(id), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	pod, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, registration.ProbePod(id),
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if registration.Concerns(err) {
 		return false, []finding{found("pod-refused", fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), c.fixWebhook())}, nil
 	}
@@ -173,7 +183,8 @@ func (c *cluster) covered(ctx context.Context) (bool, error) {
 // badPod checks the returned Pod by the rules of the plugin.
 func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, unanswered bool) []finding {
 	if unanswered {
-		return []finding{found("webhook-not-called", "kube-apiserver admits Pods without calling the registered webhook, or reaches another server at its address", c.fixWebhook())}
+		return []finding{found("webhook-not-called", "kube-apiserver admits Pods without calling the registered webhook, "+
+			"or reaches another server at its address", c.fixWebhook())}
 	}
 	missing := c.Plugin.MissingFrom(pod, account)
 	var lacking string
@@ -185,8 +196,10 @@ func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, unanswe
 	default:
 		return nil
 	}
-	return []finding{found("pod-without-"+lacking, "a new Pod gets no "+lacking+": neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
-		"start sa-controller-manager with --webhook-registration=url or service, or kube-apiserver without --disable-admission-plugins=ServiceAccount. Then list the Pods to create again: "+c.webhookCommand("missed"))}
+	return []finding{found("pod-without-"+lacking,
+		"a new Pod gets no "+lacking+": neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
+		"start sa-controller-manager with --webhook-registration=url or service, or kube-apiserver without "+
+			"--disable-admission-plugins=ServiceAccount. Then list the Pods to create again: "+c.webhookCommand("missed"))}
 }
 
 // checkMissed finds Pods without account or token.

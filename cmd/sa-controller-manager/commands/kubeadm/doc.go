@@ -17,10 +17,10 @@
 // does to the manifests of kube-apiserver and kube-controller-manager is in package component.
 //
 // Both manifests belong to the operator. A takeover appends flags to their command and rewrites nothing,
-// see package staticpod. Of flags that are given twice, lists add up and otherwise the last one counts. So lines at the end are enough, can be removed
-// without a trace, and fit into a kubeadm patch that knows nothing about the rest of the command: a
-// JSON patch, because a strategic merge patch would have to hold the whole command and would undo what
-// a newer kubeadm puts there.
+// see package staticpod. Of flags that are given twice, lists add up and otherwise the last one counts.
+// So lines at the end are enough, can be removed without a trace, and fit into a kubeadm patch that
+// knows nothing about the rest of the command: a JSON patch, because a strategic merge patch would have
+// to hold the whole command and would undo what a newer kubeadm puts there.
 //
 // What must never happen: a file in the manifests directory that is no manifest and that the kubelet
 // takes for one; a half-written manifest; kube-apiserver without its plugin while no webhook is bound.

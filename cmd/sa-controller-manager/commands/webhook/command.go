@@ -40,7 +40,8 @@ The same with kubectl alone, if this program is not available:
 The annotation ` + registration.Annotation + `=` + registration.AnnotationOff + ` stops all writing as long as it is on
 either object, also by itself:
 
-  kubectl annotate mutatingwebhookconfigurations ` + registration.Name + ` ` + registration.Annotation + `=` + registration.AnnotationOff + `
+  kubectl annotate mutatingwebhookconfigurations ` + registration.Name + ` \
+    ` + registration.Annotation + `=` + registration.AnnotationOff + `
 
 Objects that are deleted without it are created again.
 

@@ -78,7 +78,8 @@ func Parse(t *testing.T, args ...string) *options.Options {
 // LegacyToken is signed with the P-256 key of tests.
 func LegacyToken(t *testing.T) string {
 	t.Helper()
-	token, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "shop", Name: "robot", UID: "1"}, "robot-token")
+	token, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(),
+		tokens.Account{Namespace: "shop", Name: "robot", UID: "1"}, "robot-token")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -127,15 +127,19 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	flags.StringVarP(&o.filter.Namespace, "namespace", "n", "", "List only this `namespace`.")
 	flags.StringVarP(&o.filter.Selector, "selector", "l", "", "List only Secrets with these `labels`, as in kubectl.")
 	flags.DurationVar(&o.filter.OlderThan, "older-than", 0, "Show only Secrets that are at least this old.")
-	flags.DurationVar(&o.filter.UnusedFor, "unused-for", 0, "Show only tokens that were not used for this long. It also defines the finding unused.")
+	flags.DurationVar(&o.filter.UnusedFor, "unused-for", 0,
+		"Show only tokens that were not used for this long. It also defines the finding unused.")
 	flags.StringVar(&o.filter.KeyID, "key-id", "", "Show only tokens of keys whose `ID` has this prefix.")
-	flags.StringSliceVar(&o.filter.States, "state", nil, "Show only tokens whose key is in one of these `states`: "+strings.Join(States(), ", ")+".")
+	flags.StringSliceVar(&o.filter.States, "state", nil,
+		"Show only tokens whose key is in one of these `states`: "+strings.Join(States(), ", ")+".")
 	flags.StringSliceVar(&o.filter.Findings, "finding", nil, "Show only tokens with one of these `findings`.")
 	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
-	flags.StringVar(&o.sortBy, "sort-by", o.sortBy, "Sort order: \""+strings.Join(Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
+	flags.StringVar(&o.sortBy, "sort-by", o.sortBy,
+		"Sort order: \""+strings.Join(Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
 	flags.BoolVar(&o.reach, "reach", o.reach, "Ask kube-apiserver how far each account reaches.")
 	o.output.AddFlag(cmd, "table", "wide", "json", "yaml", htmlOutput)
-	flags.StringVar(&o.outputFile, "output-file", "", "Write the page of -o html to this `file`, which only its owner may read, and not to standard output.")
+	flags.StringVar(&o.outputFile, "output-file", "", "Write the page of -o html to this `file`, which only its owner may read, "+
+		"and not to standard output.")
 }
 
 func (o *commandOptions) validate() []error {

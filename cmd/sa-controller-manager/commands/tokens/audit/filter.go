@@ -37,7 +37,8 @@ func (f *Filter) wantsToken(secret token, rules Rules) bool {
 }
 
 func (f *Filter) wantsRow(row *Row) bool {
-	return len(f.Findings) == 0 || slices.ContainsFunc(row.Findings, func(has Finding) bool { return slices.Contains(f.Findings, string(has)) })
+	return len(f.Findings) == 0 ||
+		slices.ContainsFunc(row.Findings, func(has Finding) bool { return slices.Contains(f.Findings, string(has)) })
 }
 
 // Orders are what rows can be sorted by.

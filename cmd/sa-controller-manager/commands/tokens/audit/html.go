@@ -146,7 +146,8 @@ func (p *htmlPrinter) row(of *Row) pageRow {
 	if of.PodCount == 0 {
 		row.Users = "no Pod"
 	}
-	for _, text := range []*string{&row.Namespace, &row.Name, &row.Account, &row.LastUsed, &row.State, &row.KeyID, &row.Users, &row.Reach, &row.Problem} {
+	for _, text := range []*string{&row.Namespace, &row.Name, &row.Account, &row.LastUsed, &row.State, &row.KeyID, &row.Users, &row.Reach,
+		&row.Problem} {
 		*text = printers.Printable(*text)
 	}
 	for _, finding := range Findings() {

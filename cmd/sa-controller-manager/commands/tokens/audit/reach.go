@@ -43,7 +43,8 @@ func reachOf(ctx context.Context, client kubernetes.Interface, account tokens.Ac
 		if !allowed {
 			continue
 		}
-		everything, byAll, err := may(ctx, client, account, authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Version: "*", Resource: "*"})
+		everything, byAll, err := may(ctx, client, account,
+			authorizationv1.ResourceAttributes{Verb: "*", Group: "*", Version: "*", Resource: "*"})
 		if err != nil {
 			return reach{}, err
 		}
@@ -57,7 +58,8 @@ func reachOf(ctx context.Context, client kubernetes.Interface, account tokens.Ac
 
 // may asks whether an account has a permission in all namespaces. It is in the groups that its
 // token puts it into.
-func may(ctx context.Context, client kubernetes.Interface, account tokens.Account, attributes authorizationv1.ResourceAttributes) (allowed bool, by string, err error) {
+func may(ctx context.Context, client kubernetes.Interface, account tokens.Account,
+	attributes authorizationv1.ResourceAttributes) (allowed bool, by string, err error) {
 	review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
 		Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: account.Subject(), UID: account.UID,
@@ -66,7 +68,8 @@ func may(ctx context.Context, client kubernetes.Interface, account tokens.Accoun
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, "", fmt.Errorf("ask what service account %s/%s may do (--reach=false leaves it out): %w", account.Namespace, account.Name, err)
+		return false, "", fmt.Errorf("ask what service account %s/%s may do (--reach=false leaves it out): %w", account.Namespace,
+			account.Name, err)
 	}
 	return review.Status.Allowed, review.Status.Reason, nil
 }

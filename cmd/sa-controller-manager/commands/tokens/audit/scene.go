@@ -33,7 +33,8 @@ type scene struct {
 // there twice.
 func (s *scene) read(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	list := client.CoreV1().ServiceAccounts(namespace).List
-	err := paging.Each(ctx, "ServiceAccounts of namespace "+namespace, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
+	what := "ServiceAccounts of namespace " + namespace
+	err := paging.Each(ctx, what, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
 		for i := range page.Items {
 			s.addAccount(&page.Items[i])
 		}
@@ -42,7 +43,8 @@ func (s *scene) read(ctx context.Context, client kubernetes.Interface, namespace
 	if err != nil {
 		return err
 	}
-	return paging.Each(ctx, "Pods of namespace "+namespace, client.CoreV1().Pods(namespace).List, metav1.ListOptions{}, func(page *corev1.PodList) error {
+	pods := client.CoreV1().Pods(namespace).List
+	return paging.Each(ctx, "Pods of namespace "+namespace, pods, metav1.ListOptions{}, func(page *corev1.PodList) error {
 		for i := range page.Items {
 			s.addPod(&page.Items[i])
 		}

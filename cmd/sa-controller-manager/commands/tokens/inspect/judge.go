@@ -49,7 +49,8 @@ func Judge(token string, known Known) Report {
 	canonical := tokens.Canonical(token)
 	e, err := tokens.Examine(canonical)
 	if err != nil {
-		return Report{Head: printers.Of(kind), Verdict: Invalid, Findings: []printers.Finding{{Code: "malformed", Message: err.Error()}}, now: known.Now}
+		return Report{Head: printers.Of(kind), Verdict: Invalid, Findings: []printers.Finding{{Code: "malformed", Message: err.Error()}},
+			now: known.Now}
 	}
 	report := describe(&e, known.Now)
 	report.Review = known.Review
@@ -128,7 +129,8 @@ func issuerProblem(e *tokens.Examination, issuers []string) string {
 // addNotes says what a person might not think of.
 func (r *Report) addNotes(e *tokens.Examination, known Known) {
 	if known.Review == nil && e.Form == tokens.LegacyForm {
-		r.note("not-reviewed", "kube-apiserver takes it only while its Secret and account live and the Secret holds this very token: --cluster asks it")
+		r.note("not-reviewed", "kube-apiserver takes it only while its Secret and account live and the Secret holds this very token: "+
+			"--cluster asks it")
 	}
 	if known.Review == nil && e.Form == tokens.BoundForm {
 		r.note("not-reviewed", "kube-apiserver takes it only while its account, and what it is bound to, live: --cluster asks it")

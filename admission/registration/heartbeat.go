@@ -37,15 +37,8 @@ const (
 	hostPrefix = "host."
 )
 
-const (
-	// heartbeatInterval is the same as kube-apiserver's for its identity Lease.
-	heartbeatInterval = 10 * time.Second
-
-	// unreadyDelay is when a replica that is not ready checks itself again.
-	unreadyDelay = time.Second
-
-	heartbeatQueue = "webhook_host_heartbeat"
-)
+// heartbeatInterval is the same as kube-apiserver's for its identity Lease.
+const heartbeatInterval = 10 * time.Second
 
 // line is the entry of the replica on a host, as JSON.
 type line struct {
@@ -126,7 +119,7 @@ func NewHostReporter(config HostReporterConfig) *HostReporter {
 			config.Client, HostsNamespace, 0, cache.Indexers{}, reconcile.OnlyNamed(HostsName)),
 	}
 	h.loop = reconcile.New(reconcile.Config[string]{
-		Name: heartbeatQueue, Workers: 1, Sync: h.sync, Metrics: config.Loops, Clock: config.Clock,
+		Name: "webhook_host_heartbeat", Workers: 1, Sync: h.sync, Metrics: config.Loops, Clock: config.Clock,
 	})
 	return h
 }
@@ -150,7 +143,7 @@ func (h *HostReporter) sync(ctx context.Context, key string) error {
 	}
 	if err := h.config.Ready(); err != nil {
 		klog.FromContext(ctx).V(4).Info("Skipped the heartbeat because this replica is not ready", "reason", err.Error())
-		h.loop.AddAfter(key, unreadyDelay)
+		h.loop.AddAfter(key, time.Second)
 		return nil
 	}
 	if err := h.renew(ctx); err != nil {

@@ -17,36 +17,35 @@ import (
 //
 // Each condition uses has() before it reads a field: empty fields do not exist.
 const (
-	mirrorConditionName = "not-a-mirror-pod"
-	harmlessMirrorName  = "not-a-harmless-mirror-pod-of-a-node"
-
 	isMirror = `object != null && has(object.metadata) && has(object.metadata.annotations) && ` +
 		`"` + corev1.MirrorPodAnnotationKey + `" in object.metadata.annotations`
 
 	mirrorCondition = `!(request.kind.kind == "Pod" && ` + isMirror + `)`
-
-	isAskedForByANode = `request.operation == "CREATE" && request.resource.group == "" && request.resource.resource == "pods" && ` +
-		`(!has(request.subResource) || request.subResource == "") && ` +
-		`has(request.userInfo.username) && request.userInfo.username.startsWith("system:node:") && ` +
-		`has(request.userInfo.groups) && "system:nodes" in request.userInfo.groups`
-
-	// A volume has its name and one field for its type. Other types, including those of later
-	// versions, may refer to anything.
-	refersToNothing = `has(object.spec) && !has(object.spec.serviceAccountName) && !has(object.spec.serviceAccount) && ` +
-		`!has(object.spec.imagePullSecrets) && ` +
-		`(!has(object.spec.volumes) || object.spec.volumes.all(v, v.all(field, field in ["name", "hostPath", "emptyDir", "downwardAPI"]))) && ` +
-		`(!has(object.spec.initContainers) || object.spec.initContainers` + readsNothing + `) && ` +
-		`(!has(object.spec.containers) || object.spec.containers` + readsNothing + `) && ` +
-		`(!has(object.spec.ephemeralContainers) || object.spec.ephemeralContainers` + readsNothing + `)`
-	readsNothing = `.all(c, !has(c.envFrom) && (!has(c.env) || c.env.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef))))`
 )
 
 func notAMirror() admissionregistrationv1.MatchCondition {
-	return admissionregistrationv1.MatchCondition{Name: mirrorConditionName, Expression: mirrorCondition}
+	return admissionregistrationv1.MatchCondition{Name: "not-a-mirror-pod", Expression: mirrorCondition}
 }
 
 func notAHarmlessMirror() admissionregistrationv1.MatchCondition {
+	const (
+		isAskedForByANode = `request.operation == "CREATE" && request.resource.group == "" && request.resource.resource == "pods" && ` +
+			`(!has(request.subResource) || request.subResource == "") && ` +
+			`has(request.userInfo.username) && request.userInfo.username.startsWith("system:node:") && ` +
+			`has(request.userInfo.groups) && "system:nodes" in request.userInfo.groups`
+
+		readsNothing = `.all(c, !has(c.envFrom) && (!has(c.env) || c.env.all(e, !has(e.valueFrom) || !has(e.valueFrom.secretKeyRef))))`
+		// A volume has its name and one field for its type. Other types, including those of later
+		// versions, may refer to anything.
+		refersToNothing = `has(object.spec) && !has(object.spec.serviceAccountName) && !has(object.spec.serviceAccount) && ` +
+			`!has(object.spec.imagePullSecrets) && ` +
+			`(!has(object.spec.volumes) || object.spec.volumes.all(v, v.all(field, field in ["name", "hostPath", "emptyDir", "downwardAPI"]))) && ` +
+			`(!has(object.spec.initContainers) || object.spec.initContainers` + readsNothing + `) && ` +
+			`(!has(object.spec.containers) || object.spec.containers` + readsNothing + `) && ` +
+			`(!has(object.spec.ephemeralContainers) || object.spec.ephemeralContainers` + readsNothing + `)`
+	)
 	return admissionregistrationv1.MatchCondition{
-		Name: harmlessMirrorName, Expression: "!(" + isAskedForByANode + " && " + isMirror + " && " + refersToNothing + ")",
+		Name:       "not-a-harmless-mirror-pod-of-a-node",
+		Expression: "!(" + isAskedForByANode + " && " + isMirror + " && " + refersToNothing + ")",
 	}
 }

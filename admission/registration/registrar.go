@@ -21,8 +21,6 @@ import (
 )
 
 const (
-	// queueName is the name of the queue in metrics.
-	queueName  = "webhook_registration"
 	maxBackoff = 30 * time.Second
 
 	// If another client reverts our writes, a few repairs are immediate and then there is one per
@@ -107,7 +105,7 @@ func New(config Config) *Registrar {
 		writes:  rate.NewLimiter(rate.Every(writeInterval), writeBurst),
 	}
 	r.loop = reconcile.New(reconcile.Config[string]{
-		Name: queueName, Workers: 1, Sync: r.sync,
+		Name: "webhook_registration", Workers: 1, Sync: r.sync,
 		Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
 	})
 	r.setStatus(Status{State: Idle})

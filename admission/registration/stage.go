@@ -20,7 +20,6 @@ const (
 )
 
 const (
-	onlyProbeName   = "only-the-probe"
 	exceptProbeName = "except-the-probe"
 
 	// A probe needs no time: it is answered at once or not at all.
@@ -42,7 +41,7 @@ func (s Spec) probeEntry(id string, caBundle []byte) entry {
 	probe.TimeoutSeconds = new(wholeSeconds(min(s.Timeout, maxProbeTimeout)))
 	probe.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
 	probe.NamespaceSelector = Spec{}.namespaceSelector()
-	probe.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: onlyProbeName, Expression: isProbe(id)}}
+	probe.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "only-the-probe", Expression: isProbe(id)}}
 	return probe
 }
 

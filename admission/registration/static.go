@@ -27,10 +27,6 @@ const (
 	// staticPoll is how often the files are compared even if no notification came.
 	staticPoll = 10 * time.Second
 
-	// loadedInterval is how often kube-apiserver is asked what it has loaded, beside after each
-	// write: its metrics are megabytes in a large cluster.
-	loadedInterval = 5 * time.Minute
-
 	// loadDelay is how long kube-apiserver may take to load what this process has written before
 	// that is a failure. It is notified and mostly needs milliseconds.
 	loadDelay = 10 * time.Second
@@ -133,7 +129,8 @@ func (s *StaticFiles) step(ctx context.Context) (Status, error) {
 	if err := s.write(ctx, caBundle, now); err != nil {
 		return Status{}, err
 	}
-	if !s.asked.IsZero() && now.Sub(s.asked) < loadedInterval {
+	// Beside after each write kube-apiserver is asked seldom: its metrics are megabytes in a large cluster.
+	if !s.asked.IsZero() && now.Sub(s.asked) < 5*time.Minute {
 		return s.Status(), nil
 	}
 	s.asked = time.Time{}

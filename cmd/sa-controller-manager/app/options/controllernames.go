@@ -3,6 +3,8 @@
 
 package options
 
+import "strings"
+
 // The controllers of this binary, under their names in KCM.
 const (
 	ServiceAccountController         = "serviceaccount-controller"
@@ -31,75 +33,46 @@ type knownController struct {
 // cloud, k8s.io/cloud-provider/names of v1.36; of the aliases: the descriptors in
 // cmd/kube-controller-manager/app.
 func knownControllers() []knownController {
-	return []knownController{
-		// Service account identity.
+	known := []knownController{
 		{ServiceAccountController, "serviceaccount", servedHere},
 		{ServiceAccountTokenController, "serviceaccount-token", servedHere},
 		{RootCACertificatePublisher, "root-ca-cert-publisher", servedHere},
 		{LegacyServiceAccountTokenCleaner, "legacy-service-account-token-cleaner", servedHere},
-
-		// Workloads.
-		{name: "cronjob-controller", alias: "cronjob"},
-		{name: "daemonset-controller", alias: "daemonset"},
-		{name: "deployment-controller", alias: "deployment"},
-		{name: "disruption-controller", alias: "disruption"},
-		{name: "horizontal-pod-autoscaler-controller", alias: "horizontalpodautoscaling"},
-		{name: "job-controller", alias: "job"},
-		{name: "pod-garbage-collector-controller", alias: "podgc"},
-		{name: "podgroup-protection-controller"},
-		{name: "replicaset-controller", alias: "replicaset"},
-		{name: "replicationcontroller-controller", alias: "replicationcontroller"},
-		{name: "statefulset-controller", alias: "statefulset"},
-		{name: "ttl-after-finished-controller", alias: "ttl-after-finished"},
-
-		// Nodes and devices.
-		{name: "device-taint-eviction-controller"},
-		{name: "node-ipam-controller", alias: "nodeipam"},
-		{name: "node-lifecycle-controller", alias: "nodelifecycle"},
-		{name: "resourceclaim-controller", alias: "resource-claim-controller"},
-		{name: "resourcepoolstatusrequest-controller"},
-		{name: "taint-eviction-controller"},
-		{name: "ttl-controller", alias: "ttl"},
-
-		// Network.
-		{name: "endpoints-controller", alias: "endpoint"},
-		{name: "endpointslice-controller", alias: "endpointslice"},
-		{name: "endpointslice-mirroring-controller", alias: "endpointslicemirroring"},
-		{name: "service-cidr-controller"},
-
-		// Storage.
-		{name: "ephemeral-volume-controller", alias: "ephemeral-volume"},
-		{name: "persistentvolume-attach-detach-controller", alias: "attachdetach"},
-		{name: "persistentvolume-binder-controller", alias: "persistentvolume-binder"},
-		{name: "persistentvolume-expander-controller", alias: "persistentvolume-expander"},
-		{name: "persistentvolume-protection-controller", alias: "pv-protection"},
-		{name: "persistentvolumeclaim-protection-controller", alias: "pvc-protection"},
-		{name: "selinux-warning-controller"},
-		{name: "volumeattributesclass-protection-controller"},
-
-		// Certificates and bootstrap. kubeadm enables the last two by alias; they handle bootstrap
-		// tokens, not ServiceAccount tokens.
-		{name: "certificatesigningrequest-approving-controller", alias: "csrapproving"},
-		{name: "certificatesigningrequest-cleaner-controller", alias: "csrcleaner"},
-		{name: "certificatesigningrequest-signing-controller", alias: "csrsigning"},
-		{name: "kube-apiserver-serving-clustertrustbundle-publisher-controller"},
-		{name: "podcertificaterequest-cleaner-controller"},
-		{name: "bootstrap-signer-controller", alias: "bootstrapsigner"},
-		{name: "token-cleaner-controller", alias: "tokencleaner"},
-
-		// The API itself.
-		{name: "clusterrole-aggregation-controller", alias: "clusterrole-aggregation"},
-		{name: "garbage-collector-controller", alias: "garbagecollector"},
-		{name: "namespace-controller", alias: "namespace"},
-		{name: "resourcequota-controller", alias: "resourcequota"},
-		{name: "storage-version-migrator-controller", alias: "svm"},
-		{name: "storageversion-garbage-collector-controller", alias: "storage-version-gc"},
-		{name: "validatingadmissionpolicy-status-controller"},
-
-		// Cloud providers. KCM v1.36 accepts the names and runs none of these controllers; v1.37 has no
-		// such names.
-		{name: "cloud-node-lifecycle-controller", alias: "cloud-node-lifecycle"},
-		{name: "node-route-controller", alias: "route"},
-		{name: "service-lb-controller", alias: "service"},
 	}
+	for text := range strings.FieldsSeq(kcmControllers) {
+		name, alias, _ := strings.Cut(text, "=")
+		known = append(known, knownController{name: name, alias: alias})
+	}
+	return known
 }
+
+// kcmControllers are those of KCM alone, each as its name or as name=alias.
+const kcmControllers = "" +
+	// Workloads.
+	"cronjob-controller=cronjob daemonset-controller=daemonset deployment-controller=deployment disruption-controller=disruption " +
+	"horizontal-pod-autoscaler-controller=horizontalpodautoscaling job-controller=job pod-garbage-collector-controller=podgc " +
+	"podgroup-protection-controller replicaset-controller=replicaset replicationcontroller-controller=replicationcontroller " +
+	"statefulset-controller=statefulset ttl-after-finished-controller=ttl-after-finished " +
+	// Nodes and devices.
+	"device-taint-eviction-controller node-ipam-controller=nodeipam node-lifecycle-controller=nodelifecycle " +
+	"resourceclaim-controller=resource-claim-controller resourcepoolstatusrequest-controller taint-eviction-controller ttl-controller=ttl " +
+	// Network.
+	"endpoints-controller=endpoint endpointslice-controller=endpointslice endpointslice-mirroring-controller=endpointslicemirroring " +
+	"service-cidr-controller " +
+	// Storage.
+	"ephemeral-volume-controller=ephemeral-volume persistentvolume-attach-detach-controller=attachdetach " +
+	"persistentvolume-binder-controller=persistentvolume-binder persistentvolume-expander-controller=persistentvolume-expander " +
+	"persistentvolume-protection-controller=pv-protection persistentvolumeclaim-protection-controller=pvc-protection " +
+	"selinux-warning-controller volumeattributesclass-protection-controller " +
+	// Certificates and bootstrap. kubeadm enables the last two by alias; they handle bootstrap
+	// tokens, not ServiceAccount tokens.
+	"certificatesigningrequest-approving-controller=csrapproving certificatesigningrequest-cleaner-controller=csrcleaner " +
+	"certificatesigningrequest-signing-controller=csrsigning kube-apiserver-serving-clustertrustbundle-publisher-controller " +
+	"podcertificaterequest-cleaner-controller bootstrap-signer-controller=bootstrapsigner token-cleaner-controller=tokencleaner " +
+	// The API itself.
+	"clusterrole-aggregation-controller=clusterrole-aggregation garbage-collector-controller=garbagecollector " +
+	"namespace-controller=namespace resourcequota-controller=resourcequota storage-version-migrator-controller=svm " +
+	"storageversion-garbage-collector-controller=storage-version-gc validatingadmissionpolicy-status-controller " +
+	// Cloud providers. KCM v1.36 accepts the names and runs none of these controllers; v1.37 has no
+	// such names.
+	"cloud-node-lifecycle-controller=cloud-node-lifecycle node-route-controller=route service-lb-controller=service"

@@ -15,6 +15,7 @@ import (
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
 	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/internal/accounttemplate"
 	"sa-controller-manager/tokens"
 )
 
@@ -23,7 +24,6 @@ import (
 func (m *Manager) table() []Part {
 	core := []Part{
 		{Name: "event-recorder", Phase: AtOnce, Run: m.Recorder.Run},
-		{Name: "files", Phase: AtOnce, Build: m.buildFiles},
 		{Name: "client-certificate", Phase: AtOnce, Build: m.buildClientCertificate},
 		{Name: "permissions", Phase: Connected, Build: m.buildPermissions},
 		{Name: "caches", Phase: Connected, Run: m.runCaches, Check: func() (string, error) { return "", m.cachesReady() }},
@@ -38,10 +38,10 @@ func (m *Manager) table() []Part {
 		{Name: "webhook-certificate", Phase: Connected, Build: m.buildWebhook},
 		{Name: "webhook-registration", Phase: Leading, Build: m.buildRegistration},
 	}
-	if m.extras.Parts == nil {
-		return core
+	if m.extras.Parts != nil {
+		core = append(core, m.extras.Parts(&m.Host)...)
 	}
-	return append(core, m.extras.Parts(&m.Host)...)
+	return append(core, Part{Name: "files", Phase: AtOnce, Build: m.buildFiles})
 }
 
 // build builds what the flags enable in the wanted phases.
@@ -88,8 +88,12 @@ func (m *Manager) buildServiceAccounts(p *Part) error {
 		Names:     m.Options.Tokens.ServiceAccounts,
 		Loops:     m.Loops,
 	}
-	if m.files.accounts != nil {
-		config.Template = m.files.accounts.Get
+	if path := m.Options.Tokens.AccountTemplate; path != "" {
+		file, err := Follow(&m.Host, options.AccountTemplateFlag, path, accounttemplate.Parse)
+		if err != nil {
+			return err
+		}
+		config.Template = file.Get
 	}
 	m.accounts = serviceaccount.New(config)
 	p.Run = m.accounts.Run

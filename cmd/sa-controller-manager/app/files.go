@@ -16,7 +16,6 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/rootca"
-	"sa-controller-manager/internal/accounttemplate"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
@@ -29,7 +28,6 @@ type files struct {
 	store      signing.Store // of keys
 	verifyKeys []*reload.File[verifyKeys]
 	rootCA     *reload.File[*rootca.Bundle]
-	accounts   *reload.File[*accounttemplate.Template]
 	followed   []followed
 
 	// Changes of a file are reported to these.
@@ -88,14 +86,6 @@ func (f *files) openRootCA(o *options.Keys, config *rest.Config) (*rootca.Bundle
 		return nil, err
 	}
 	return f.rootCA.Get(), nil
-}
-
-// openAccountTemplate reads the file of --account-template, if there is one.
-func (f *files) openAccountTemplate(path string) (err error) {
-	if path != "" {
-		f.accounts, err = open(options.AccountTemplateFlag, path, accounttemplate.Parse)
-	}
-	return err
 }
 
 func open[T any](flag, path string, parse func([]byte) (T, error)) (*reload.File[T], error) {
@@ -167,9 +157,6 @@ func (f *files) followAll(newRing func(context.Context, *signing.Ring), ring *si
 	if f.rootCA != nil {
 		addFile(f, "root-ca-file", f.rootCA, newRootCA)
 	}
-	if f.accounts != nil {
-		addFile(f, options.AccountTemplateFlag, f.accounts, func(*accounttemplate.Template) {})
-	}
 }
 
 func (f *files) add(flag string, refused func() error, run func(context.Context)) {
@@ -180,8 +167,7 @@ func addFile[T any](f *files, flag string, file *reload.File[T], accepted func(T
 	f.add(flag, file.Refused, func(ctx context.Context) { follow(ctx, f, flag, file.Path(), file, accepted) })
 }
 
-// Follow opens the file of a flag and has it followed while the process runs. An extra calls it in
-// OpenKeys.
+// Follow opens the file of a flag and has it followed while the process runs.
 func Follow[T any](h *Host, flag, path string, parse func([]byte) (T, error)) (*reload.File[T], error) {
 	file, err := open(flag, path, parse)
 	if err == nil {

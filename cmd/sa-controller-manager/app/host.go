@@ -89,8 +89,8 @@ type Host struct {
 	OnRing []func(context.Context)
 	// OnProven is called when kube-apiserver has accepted another key than before.
 	OnProven []func()
-	// Kept reports whether a key verifies after a restart too; all of them must.
-	Kept []func(keyID string) bool
+	// Kept, if not nil, reports whether a key verifies after a restart too.
+	Kept func(keyID string) bool
 	// OnRegistration is called with each new state of the webhook registration.
 	OnRegistration []func(registration.State)
 

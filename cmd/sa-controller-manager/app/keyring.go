@@ -6,7 +6,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"k8s.io/component-base/metrics"
 
@@ -77,9 +76,7 @@ func (m *Manager) buildKeyProbe(p *Part) error {
 		Informers: m.Informers,
 		Ring:      m.Keyring,
 		Issuer:    m.Options.Keys.Issuer(),
-		Kept: func(keyID string) bool {
-			return !slices.ContainsFunc(m.Kept, func(kept func(string) bool) bool { return !kept(keyID) })
-		},
+		Kept:      m.Kept,
 		Proven: func() {
 			for _, proven := range m.OnProven {
 				proven()

@@ -97,9 +97,6 @@ func (m *Manager) wire(config *rest.Config) error {
 		return err
 	}
 	m.rootCA = rootca.NewSource(bundle, m.Loops)
-	if err := m.files.openAccountTemplate(m.Options.Tokens.AccountTemplate); err != nil {
-		return err
-	}
 	if err := m.build(func(p Phase) bool { return p != Early }); err != nil {
 		return err
 	}

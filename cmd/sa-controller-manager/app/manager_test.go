@@ -42,9 +42,9 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 			names = append(names, part.Name)
 		}
 		testutil.Check(t, "parts", []string{
-			"event-recorder", "files", "permissions", "caches", "watches", "key-store", "signing-key",
+			"event-recorder", "permissions", "caches", "watches", "key-store", "signing-key",
 			options.ServiceAccountController, options.LegacyServiceAccountTokenCleaner, options.ServiceAccountTokenController,
-			"secure-port", "secure-port-lookup",
+			"files", "secure-port", "secure-port-lookup",
 		}, names)
 		testutil.Start(t, m.Run)
 	}

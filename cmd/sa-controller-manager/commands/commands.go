@@ -106,7 +106,9 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 		preflight.NewCommand(cli.Connect), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
 		kubeadm.NewCommand(),
 	)
-	setHelp(cmd, sets)
+	cmd.InitDefaultHelpCmd()
+	cmd.InitDefaultCompletionCmd()
+	cli.SetHelp(cmd, sets)
 	return cmd
 }
 
@@ -138,19 +140,4 @@ func runManager(cmd *cobra.Command, o *options.Options, run runFunc) error {
 		return cli.ErrReported
 	}
 	return nil
-}
-
-// setHelp gives the root command a help with the flags by concern. Commands below it that have none
-// of their own keep cobra's: they inherit this one.
-func setHelp(root *cobra.Command, sets cliflag.NamedFlagSets) {
-	root.InitDefaultHelpCmd()
-	root.InitDefaultCompletionCmd()
-	help := root.HelpFunc()
-	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
-		if cmd != root {
-			help(cmd, args)
-			return
-		}
-		cli.PrintHelp(cmd.OutOrStdout(), cmd, sets, cli.TerminalWidth(cmd.OutOrStdout()))
-	})
 }

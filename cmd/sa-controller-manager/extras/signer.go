@@ -40,7 +40,7 @@ func (e *extras) buildSigner(p *app.Part) error {
 	if err != nil {
 		return fmt.Errorf("--external-signer-socket: %w", err)
 	}
-	e.Kept = append(e.Kept, e.keptForSigner)
+	e.Kept = e.keptForSigner
 	p.Run, p.Check = server.Run, server.Status
 	return nil
 }

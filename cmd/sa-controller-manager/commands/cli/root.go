@@ -71,9 +71,19 @@ func Parent(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	return parent
 }
 
-// PrintHelp writes the help of a command whose flags have sections. columns is the width of the
-// terminal; 0 means lines are not wrapped.
-func PrintHelp(w io.Writer, cmd *cobra.Command, sets cliflag.NamedFlagSets, columns int) {
+// SetHelp gives a command a help with its flags in sections. Commands below it keep cobra's.
+func SetHelp(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
+	others := cmd.HelpFunc()
+	cmd.SetHelpFunc(func(asked *cobra.Command, args []string) {
+		if asked == cmd {
+			printHelp(cmd.OutOrStdout(), cmd, sets)
+			return
+		}
+		others(asked, args)
+	})
+}
+
+func printHelp(w io.Writer, cmd *cobra.Command, sets cliflag.NamedFlagSets) {
 	fmt.Fprintf(w, "%s\n\nUsage:\n  %s\n", cmd.Long, cmd.UseLine())
 	if cmd.HasSubCommands() {
 		fmt.Fprintf(w, "  %s [command]\n\nCommands:\n", cmd.CommandPath())
@@ -84,5 +94,5 @@ func PrintHelp(w io.Writer, cmd *cobra.Command, sets cliflag.NamedFlagSets, colu
 		}
 	}
 	fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
-	cliflag.PrintSections(w, sets, columns)
+	cliflag.PrintSections(w, sets, TerminalWidth(w)) // 0 columns do not wrap
 }

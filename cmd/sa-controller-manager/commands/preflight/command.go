@@ -61,9 +61,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	output.AddFlag(cmd, "table", "json", "yaml", "grant")
 	sets.FlagSet("preflight").AddFlag(cmd.Flags().Lookup("output"))
 	sets.Order = append([]string{"preflight"}, slices.DeleteFunc(sets.Order, func(name string) bool { return name == "preflight" })...)
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		cli.PrintHelp(cmd.OutOrStdout(), cmd, sets, cli.TerminalWidth(cmd.OutOrStdout()))
-	})
+	cli.SetHelp(cmd, sets)
 	cmd.Flags().Lookup("output").Usage = "Format: \"table\", \"json\" or \"yaml\"; " +
 		"\"grant\" prints the roles and bindings that grant what is missing, and nothing else."
 	cli.AddChoiceCompletions(cmd)

@@ -53,9 +53,8 @@ func WriteWebhookManifests(o *options.Options, dir string, caBundle []byte) ([]s
 	if err != nil {
 		return nil, err
 	}
-	spec := webhookSpec(&o.Webhook, chain)
-	spec.Own = m.ownObjects()
-	if err := spec.Validate(); err != nil {
+	spec, err := m.webhookSpec(chain)
+	if err != nil {
 		return nil, err
 	}
 	return spec.WriteStatic(dir, caBundle)

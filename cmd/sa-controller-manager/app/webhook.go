@@ -47,12 +47,29 @@ func (m *Manager) buildWebhook(p *Part) error {
 	if m.Options.Webhook.Port == 0 {
 		return nil
 	}
-	var err error
-	if m.webhook, err = m.newWebhook(); err != nil {
+	o := &m.Options.Webhook
+	metrics := admission.NewMetrics(m.Registry.MustRegister)
+	chain, err := m.buildChain(metrics)
+	if err != nil {
 		return err
 	}
-	m.parts = append(m.parts, m.webhook.followers...)
-	p.Check = func() (string, error) { return "", m.webhook.source.Ready() }
+	w := &webhook{}
+	if err := w.certify(m, o); err != nil {
+		return err
+	}
+	w.ready = func() error { return errors.Join(w.source.Ready(), m.cachesReady()) }
+	responder := &registration.ProbeResponder{}
+	if err := w.register(m, o, chain, responder); err != nil {
+		return err
+	}
+	// Probes are answered before any plugin, and plugins do not know about them.
+	probed := slices.Concat(admission.Chain{{Name: "probe", Plugin: responder}}, chain)
+	handler := admission.NewWebhook(admission.WebhookConfig{Chain: probed, MaxInFlight: o.MaxInFlight, Metrics: metrics})
+	if err := w.listen(m.Options, handler, metrics); err != nil {
+		return err
+	}
+	m.webhook, m.parts = w, append(m.parts, w.followers...)
+	p.Check = func() (string, error) { return "", w.source.Ready() }
 	return nil
 }
 
@@ -86,33 +103,10 @@ func registrationProbe(status registration.Status) (string, error) {
 	return status.String(), nil
 }
 
-func (m *Manager) newWebhook() (*webhook, error) {
-	o := &m.Options.Webhook
-	metrics := admission.NewMetrics(m.Registry.MustRegister)
-	chain, err := m.buildChain(metrics)
-	if err != nil {
-		return nil, err
-	}
-	w := &webhook{}
-	if err := w.certify(m, o); err != nil {
-		return nil, err
-	}
-	w.ready = func() error { return errors.Join(w.source.Ready(), m.cachesReady()) }
-	responder := &registration.ProbeResponder{}
-	if err := w.register(m, o, chain, responder); err != nil {
-		return nil, err
-	}
-	// Probes are answered before any plugin, and plugins do not know about them.
-	probed := slices.Concat(admission.Chain{{Name: "probe", Plugin: responder}}, chain)
-	handler := admission.NewWebhook(admission.WebhookConfig{Chain: probed, MaxInFlight: o.MaxInFlight, Metrics: metrics})
-	return w, w.listen(m.Options, handler, metrics)
-}
-
 // register builds the Registrar for the rules of chain.
 func (w *webhook) register(m *Manager, o *options.Webhook, chain admission.Chain, responder *registration.ProbeResponder) error {
-	spec := webhookSpec(o, chain)
-	spec.Own = m.ownObjects()
-	if err := spec.Validate(); err != nil {
+	spec, err := m.webhookSpec(chain)
+	if err != nil {
 		return err
 	}
 	config := registration.Config{
@@ -184,7 +178,8 @@ func (w *webhook) listen(all *options.Options, handler http.Handler, metrics *ad
 }
 
 // webhookSpec returns what the leader registers.
-func webhookSpec(o *options.Webhook, chain admission.Chain) registration.Spec {
+func (m *Manager) webhookSpec(chain admission.Chain) (registration.Spec, error) {
+	o, election := &m.Options.Webhook, &m.Options.LeaderElection
 	spec := registration.Spec{
 		Mode:             registration.Mode(o.Registration),
 		Host:             o.URLHost,
@@ -198,25 +193,18 @@ func webhookSpec(o *options.Webhook, chain admission.Chain) registration.Spec {
 		AllowBroadRules:  o.AllowBroadRules,
 
 		ExcludedNamespaces: o.ExcludedNamespaces,
+		// Its own webhook must never decide on these objects of the process.
+		Own: []registration.Object{
+			{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Name: election.ResourceName},
+			{Resource: "secrets", Namespace: certs.DefaultSecretNamespace, Name: certs.DefaultSecretName},
+			{Resource: "configmaps", Namespace: registration.HostsNamespace, Name: registration.HostsName},
+			{Resource: "namespaces", Name: certs.DefaultSecretNamespace},
+		},
 	}
 	if o.Registration == options.RegistrationService {
-		spec.Port = servicePort
+		spec.Port = 443 // of the Service; its target port is ours
 	}
-	return spec
-}
-
-// servicePort is the port of the Service; its target port is ours.
-const servicePort = 443
-
-// ownObjects returns the objects of this process that its own webhook must never decide on.
-func (m *Manager) ownObjects() []registration.Object {
-	election := &m.Options.LeaderElection
-	return []registration.Object{
-		{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Name: election.ResourceName},
-		{Resource: "secrets", Namespace: certs.DefaultSecretNamespace, Name: certs.DefaultSecretName},
-		{Resource: "configmaps", Namespace: registration.HostsNamespace, Name: registration.HostsName},
-		{Resource: "namespaces", Name: certs.DefaultSecretNamespace},
-	}
+	return spec, spec.Validate()
 }
 
 // certify sets the source of the serving certificate: the given files, or the serving CA that all

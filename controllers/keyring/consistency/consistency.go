@@ -138,7 +138,7 @@ func (c *Controller) MayFill() error {
 // MayReissue returns an error if no token Secret may be re-issued: the ring of this process is not published,
 // or another one is newer, forked or unreadable. It does not block.
 func (c *Controller) MayReissue() error {
-	return c.unless(func(_ *signing.Ring, found standing) bool { return found.drift.worse(differs) })
+	return c.unless(func(_ *signing.Ring, found standing) bool { return found.drift != inSync })
 }
 
 func (c *Controller) unless(forbids func(*signing.Ring, standing) bool) error {
@@ -277,17 +277,16 @@ func (c *Controller) stop(id string, at time.Time) {
 }
 
 // Metrics show whether the replicas have the same ring.
-type Metrics struct{ differs *metrics.GaugeVec }
+type Metrics struct{ mismatches *metrics.GaugeVec }
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
-	m := &Metrics{differs: metrics.NewGaugeVec(&metrics.GaugeOpts{
+	m := &Metrics{mismatches: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "sacm_key_ring_mismatch",
 		Help: "1 if the key ring of this replica is not the newest of those that the replicas have published, by how it stands to another one: " +
-			"behind, forked, lost (a newer ring does not have the key that signs here: nothing is signed with it), unreadable, differs " +
-			"(one of the two is a single key file), or unpublished.",
+			"behind, forked, lost (a newer ring does not have the key that signs here: nothing is signed with it), unreadable, or unpublished.",
 	}, []string{"verdict"})}
-	mustRegister(m.differs)
+	mustRegister(m.mismatches)
 	return m
 }
 
@@ -297,6 +296,6 @@ func (m *Metrics) mismatch(found drift) {
 		if each == found {
 			value = 1
 		}
-		m.differs.WithLabelValues(string(each)).Set(value)
+		m.mismatches.WithLabelValues(string(each)).Set(value)
 	}
 }

@@ -38,7 +38,7 @@ type PublishedRing struct {
 	// Replica is the name of the line.
 	Replica    string `json:"-"`
 	Host       string `json:"host"`
-	Generation int64  `json:"generation"` // 0 of a single key file
+	Generation int64  `json:"generation"`
 	Version    string `json:"version"`
 	// Keys are the states of the keys by key ID.
 	Keys      map[string]signing.Role `json:"keys"`
@@ -128,8 +128,6 @@ type drift string
 const (
 	// inSync: they are the same, or the published one is older.
 	inSync drift = "agreed"
-	// differs: one of the two is a single key file, and their active keys differ.
-	differs drift = "differs"
 	// unpublished: the ring of this process is not published.
 	unpublished drift = "unpublished"
 	// behind: the ring of this process is older.
@@ -145,7 +143,7 @@ const (
 
 // drifts lists them all, the worst last.
 func drifts() []drift {
-	return []drift{inSync, differs, unpublished, behind, unreadable, forked, lost}
+	return []drift{inSync, unpublished, behind, unreadable, forked, lost}
 }
 
 func (d drift) worse(than drift) bool {
@@ -161,11 +159,6 @@ func compare(own *signing.Ring, theirs PublishedRing) drift {
 		return inSync
 	case theirs.Version == "":
 		return unreadable
-	case own.Generation() == 0 || theirs.Generation == 0:
-		if own.ActiveID() == theirs.Active() {
-			return inSync
-		}
-		return differs
 	case theirs.Generation <= own.Generation():
 		return forked
 	case theirs.Keys[own.ActiveID()] == "":
@@ -223,8 +216,6 @@ func (s standing) describe(own *signing.Ring) string {
 	switch s.drift {
 	case inSync:
 		return mine + " is the one that is published, and no other replica has another one that is newer"
-	case differs:
-		return mine + " signs with key " + own.ActiveID() + ", and " + theirs + " with key " + s.other.Active()
 	case unpublished:
 		return mine + " is not published in " + ringSecret
 	case behind:
@@ -252,7 +243,7 @@ func (s standing) remedy() string {
 		return ": another release wrote it" + gone
 	case unpublished:
 		return ": apply manifests/permissions"
-	case inSync, differs:
+	case inSync:
 	}
 	return ""
 }

@@ -78,17 +78,44 @@ type Handled struct {
 }
 
 // WithHandlers calls run while the informers have their handlers. Adding one replays the whole
-// cache to it.
+// cache to it. No handler is called before all are there: what one of them finds in the cache of another
+// resource, and is deleted after that, is an event for the other handler.
 func WithHandlers(run func(), handled ...Handled) (err error) {
+	added := make(chan struct{})
+	open := sync.OnceFunc(func() { close(added) })
+	defer open()
 	for _, h := range handled {
-		registration, failed := h.Informer.AddEventHandler(h.Handler)
+		registration, failed := h.Informer.AddEventHandler(gated{h.Handler, added})
 		if failed != nil {
 			return fmt.Errorf("watch %s: %w", h.What, failed)
 		}
 		defer func() { err = errors.Join(err, h.Informer.RemoveEventHandler(registration)) }()
 	}
+	open()
 	run()
 	return nil
+}
+
+// gated holds events back until a channel is closed.
+type gated struct {
+	cache.ResourceEventHandler
+
+	open <-chan struct{}
+}
+
+func (g gated) OnAdd(obj any, initial bool) {
+	<-g.open
+	g.ResourceEventHandler.OnAdd(obj, initial)
+}
+
+func (g gated) OnUpdate(old, obj any) {
+	<-g.open
+	g.ResourceEventHandler.OnUpdate(old, obj)
+}
+
+func (g gated) OnDelete(obj any) {
+	<-g.open
+	g.ResourceEventHandler.OnDelete(obj)
 }
 
 // OnEvery returns a handler that calls found with each object that is added, changed or deleted. If

@@ -66,15 +66,15 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 		delete(c.created, cached.UID)
 		made = expectation{}
 	}
-	account, err := c.confirm(ctx, cached, seen)
-	if err != nil || account == nil {
+	live, err := c.confirm(ctx, cached, seen)
+	if err != nil || live == nil {
 		return err
 	}
 	if made.name == "" {
-		made.name = tokensecrets.NewName(account.Name, c.NewSuffix())
+		made.name = tokensecrets.NewName(live.Account.Name, c.NewSuffix())
 		c.created[cached.UID] = made
 	}
-	successor := successorOf(cached, account, made.name)
+	successor := successorOf(live, made.name)
 	_, err = c.Client.CoreV1().Secrets(cached.Namespace).Create(ctx, successor, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
@@ -92,9 +92,30 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 	return nil
 }
 
-func successorOf(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, name string) *corev1.Secret {
-	successor := tokensecrets.New(account, name)
+// successorOf keeps what a person has set: the labels, the annotation that keeps a Secret from the cleaner,
+// and the owners, with which it is deleted. The cleaner leaves alone what no list of the account names, and
+// so it does the successor.
+func successorOf(live *tokensecrets.Live, name string) *corev1.Secret {
+	secret := tokensecrets.Observe(live.Secret)
+	successor := tokensecrets.New(live.Account, name)
 	successor.Annotations[tokensecrets.ReplacesAnnotation] = predecessorOf(secret).String()
+	if isPrivate(live.Account, secret) {
+		delete(successor.Labels, tokensecrets.AutoCreatedLabel)
+	}
+	for label, value := range live.Secret.Labels {
+		switch label {
+		case tokensecrets.AutoCreatedLabel, tokensecrets.LastUsedLabel, tokensecrets.InvalidSinceLabel:
+		default:
+			successor.Labels[label] = value
+		}
+	}
+	if keep, ok := live.Secret.Annotations[tokensecrets.KeepAnnotation]; ok {
+		successor.Annotations[tokensecrets.KeepAnnotation] = keep
+	}
+	for _, owner := range live.Secret.OwnerReferences {
+		owner.BlockOwnerDeletion = nil // it may need a permission on the owner, and nothing waits for a Secret
+		successor.OwnerReferences = append(successor.OwnerReferences, owner)
+	}
 	return successor
 }
 
@@ -124,14 +145,15 @@ func (c *Controller) reference(ctx context.Context, secret, successor *tokensecr
 	return nil
 }
 
-// confirm reads Secret and account live and decides again. It returns no account if the Secret needs no
-// successor any more. The token does not leave this function.
-func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) (*corev1.ServiceAccount, error) {
+// confirm reads Secret and account live and decides again. It returns nil if the Secret needs no successor
+// any more, or has to wait for one. The token does not leave this function.
+func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) (*tokensecrets.Live, error) {
 	if c.refused[cached.UID] == refusalOf(cached, seen.ring) {
 		return nil, nil
 	}
-	if err := c.limiter.Wait(ctx); err != nil {
-		return nil, err
+	if left := c.slot(cached.UID); left > 0 {
+		c.loop.AddAfter(keyOf(cached), left)
+		return nil, nil
 	}
 	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
 	if err != nil || live.Secret == nil {
@@ -147,7 +169,8 @@ func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecr
 		c.recordUnverified(secret, err)
 		return nil, nil
 	}
-	return live.Account, nil
+	live.Secret.Data = nil
+	return &live, nil
 }
 
 // discard deletes the new Secret of an interrupted re-issue after kube-apiserver has confirmed that

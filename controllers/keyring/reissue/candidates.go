@@ -223,6 +223,12 @@ func forbiddenByMode(secret *tokensecrets.TokenSecret) Reason {
 	}
 }
 
+// isPrivate reports whether a user made the Secret, and the account does not name it: whoever uses it knows
+// it by its name.
+func isPrivate(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret) bool {
+	return !secret.AutoCreated() && !secret.CreatedByController && !tokensecrets.References(account, secret.Name)
+}
+
 // progress returns that of a Secret that may be re-issued.
 func (o observed) progress(candidate ReissueCandidate) Progress {
 	secret, successor := candidate.Secret, candidate.Successor
@@ -236,6 +242,9 @@ func (o observed) progress(candidate ReissueCandidate) Progress {
 	case tokensecrets.References(o.account, successor.Name), successor.InvalidSince():
 		return Progress{State: Replaced}
 	case successor.Token != nil && !successor.Token.Malformed && successor.Token.KeyID() == o.ring.ActiveID():
+		if isPrivate(o.account, secret) {
+			return Progress{State: Replaced}
+		}
 		return Progress{State: Switching}
 	}
 	return Progress{State: Filling}

@@ -26,6 +26,7 @@ import (
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -49,6 +50,9 @@ const (
 
 	// perSecond bounds how many Secrets are re-issued. Each costs some five requests.
 	perSecond = 10
+
+	// slotLife is how long a slot can be used, so that unused ones do not add up.
+	slotLife = 10 * time.Second
 
 	// cacheSyncGrace is how long the caches may take to show a created Secret before another one is
 	// created.
@@ -94,6 +98,7 @@ type Controller struct {
 
 	created expectations
 	refused refusals
+	slots   map[types.UID]time.Time // when a Secret may get its successor
 }
 
 // key is one kind of work, and the account if it is about one.
@@ -141,7 +146,7 @@ func (c *Controller) QueueSurvey() { c.loop.AddIfRunning(key{Work: surveying}) }
 // must be synced. It may be called again once it has returned.
 func (c *Controller) Run(ctx context.Context) error {
 	defer c.Metrics.end()
-	c.created, c.refused = expectations{}, refusals{}
+	c.created, c.refused, c.slots = expectations{}, refusals{}, map[types.UID]time.Time{}
 	c.loop.Add(key{Work: surveying})
 	return reconcile.WithHandlers(func() { c.loop.Run(ctx) },
 		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{
@@ -228,8 +233,25 @@ func (c *Controller) survey() {
 	}
 	forgetGone(c.created, all)
 	forgetGone(c.refused, all)
+	forgetGone(c.slots, all)
 	c.Metrics.survey(byKey, byProgress)
 	c.loop.AddAfter(key{Work: surveying}, interval)
+}
+
+// slot returns how long a Secret has to wait for its successor. The worker does not wait meanwhile, so
+// that each pair is finished before the next one begins.
+func (c *Controller) slot(uid types.UID) time.Duration {
+	now := c.Clock.Now()
+	slot, ok := c.slots[uid]
+	if !ok || now.Sub(slot) > slotLife {
+		slot = now.Add(c.limiter.ReserveN(now, 1).DelayFrom(now))
+		c.slots[uid] = slot
+	}
+	if left := slot.Sub(now); left > 0 {
+		return left
+	}
+	delete(c.slots, uid)
+	return 0
 }
 
 // isRetired reports whether the key with that ID is retired in the ring. A token of a key that the

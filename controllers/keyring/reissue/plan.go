@@ -95,10 +95,10 @@ func (o observed) isSuperfluous(secret *tokensecrets.TokenSecret) bool {
 }
 
 // isUntouched reports whether this controller created the Secret as a successor, nothing references
-// it and it was never used. managedFields prove who created it: a user's copy has the same label.
+// it and it was never used. managedFields prove who created it: a user's copy has the same annotation.
 func (o observed) isUntouched(secret *tokensecrets.TokenSecret) bool {
 	_, used := secret.Labels[tokensecrets.LastUsedLabel]
-	return secret.Predecessor != (tokensecrets.Predecessor{}) && secret.AutoCreated() && !used &&
+	return secret.Predecessor != (tokensecrets.Predecessor{}) && !used &&
 		secret.CreatedByController &&
 		o.account != nil && secret.Serves(o.account) && !tokensecrets.References(o.account, secret.Name)
 }

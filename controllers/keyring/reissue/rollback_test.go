@@ -118,7 +118,8 @@ func (m *model) do(t *testing.T, step step) {
 	switch step.action {
 	case create:
 		m.serial++
-		secret := successorOf(step.Secret, m.account, fmt.Sprintf("new-%02d", m.serial))
+		i := slices.IndexFunc(m.secrets, func(s *corev1.Secret) bool { return s.Name == step.Secret.Name })
+		secret := successorOf(&tokensecrets.Live{Secret: m.secrets[i], Account: m.account}, fmt.Sprintf("new-%02d", m.serial))
 		secret.UID, secret.CreationTimestamp = types.UID("uid-"+secret.Name), metav1.NewTime(m.now)
 		secret.Data = map[string][]byte{}
 		createdBy(meta.FieldManager)(secret)

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
@@ -137,7 +138,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		Recorder:   w.Recorder(), Metrics: NewMetrics(w.Registry.MustRegister), Clock: w.Clock,
 		NewSuffix: func() string { w.suffixes++; return fmt.Sprintf("new%02d", w.suffixes) },
 	})
-	w.created, w.refused = expectations{}, refusals{}
+	w.created, w.refused, w.slots = expectations{}, refusals{}, map[types.UID]time.Time{}
 	controllertest.EndQueues(t, w.Run)
 	w.Cache(t, objects...)
 	return w

@@ -143,11 +143,9 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.waiting.reset()
 	c.created.reset()
 	c.looks.reset()
-	if err := c.queueDanglingReferences(); err != nil {
-		return err
-	}
 	c.secretLoop.Open() // for a root CA that changes after the replay
 	return reconcile.WithHandlers(func() {
+		c.queueDanglingReferences()
 		var loops sync.WaitGroup
 		loops.Go(func() { c.accountLoop.Run(ctx) })
 		loops.Go(func() { c.secretLoop.Run(ctx) })

@@ -146,8 +146,7 @@ func (c *Controller) countAccounts(namespace string) int {
 
 // found queues the Secret, unless it has changed meanwhile: then it was queued, and asks again.
 func (c *Controller) found(secret *tokensecrets.TokenSecret, found look) {
-	if _, asked := c.looks.get(secret.ObjectName(), version(secret)); asked {
-		c.looks.set(secret.ObjectName(), version(secret), found)
+	if c.looks.replace(secret.ObjectName(), version(secret), found) {
 		c.secretLoop.Add(secret.ObjectName())
 	}
 }

@@ -90,17 +90,13 @@ func (c *Controller) dereference(ctx context.Context, account *corev1.ServiceAcc
 // watched. A secrets list also names Secrets of other types and some that are not created yet: only
 // entries that token controllers alone have written are removed. The doctor command shows the rest
 // (tokensecrets.UnattributedReferences).
-func (c *Controller) queueDanglingReferences() error {
-	accounts, err := c.accounts.List(labels.Everything())
-	if err != nil {
-		return fmt.Errorf("list cached service accounts: %w", err)
-	}
+func (c *Controller) queueDanglingReferences() {
+	accounts, _ := c.accounts.List(labels.Everything()) // a lister in memory has no error
 	for _, account := range accounts {
 		for _, key := range c.dangling(account) {
 			c.referenceLoop.Add(key)
 		}
 	}
-	return nil
 }
 
 // queueDangling queues the references of an account to Secrets that the cache lacks. The deletion

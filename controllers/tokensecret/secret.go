@@ -161,6 +161,18 @@ func (b *byVersion[T]) set(name cache.ObjectName, version string, value T) {
 	b.all[name] = versioned[T]{version, value}
 }
 
+// replace sets the value for this version if it has one, and reports whether it did. Another goroutine
+// than the worker of the key may call it: the value of a newer version stays.
+func (b *byVersion[T]) replace(name cache.ObjectName, version string, value T) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if found, ok := b.all[name]; !ok || found.version != version {
+		return false
+	}
+	b.all[name] = versioned[T]{version, value}
+	return true
+}
+
 // get returns the value for this version and drops that of another one.
 func (b *byVersion[T]) get(name cache.ObjectName, version string) (value T, ok bool) {
 	b.mu.Lock()

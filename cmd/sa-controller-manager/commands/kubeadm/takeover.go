@@ -137,16 +137,16 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 // planEdit plans the writes and waits of a takeover's step.
 func (c *Config) planEdit(o *observed, one component.Component, s *step) error {
 	f := o.files[one.Name]
-	after, first, patch, err := one.Takeover(f)
+	taken, err := one.Takeover(f)
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(f.Manifest, after.Bytes()) {
-		s.writes = nodefile.Append(s.writes, c.backup(one.Name), f.Backup, first.Bytes())
+	if !bytes.Equal(f.Manifest, taken.After.Bytes()) {
+		s.writes = nodefile.Append(s.writes, c.backup(one.Name), f.Backup, taken.First.Bytes())
 	}
 	// The patch comes first: if the command ends here, kubeadm upgrade does the rest.
-	s.writes = nodefile.Append(s.writes, c.patch(one.Name), f.Patch, patch)
-	s.writes = nodefile.Append(s.writes, c.manifest(one.Name), f.Manifest, after.Bytes())
-	s.waits = []cli.Look{c.runs(one.Name, after.Command())}
+	s.writes = nodefile.Append(s.writes, c.patch(one.Name), f.Patch, taken.Patch)
+	s.writes = nodefile.Append(s.writes, c.manifest(one.Name), f.Manifest, taken.After.Bytes())
+	s.waits = []cli.Look{c.runs(one.Name, taken.After.Command())}
 	return nil
 }

@@ -89,7 +89,7 @@ func ForAPIServer(signs, static bool, keys SigningKeys) Component {
 	if static {
 		c.lines = append(c.lines, Assign(gatesFlag, staticGate+"=true"), Assign(AdmissionConfigFlag, AdmissionConfigFile))
 		c.mounts = append(c.mounts, staticMounts()...)
-		c.out, c.rest = append(c.out, staticOut), append(c.rest, unmount(staticMounts()))
+		c.out, c.rest = append(c.out, staticOut), append(c.rest, staticIn)
 	}
 	return c
 }
@@ -167,18 +167,25 @@ func (c Component) Operators(f Files) (*staticpod.Manifest, error) {
 	return edit(now, takenOut(lines))
 }
 
-// Takeover returns the manifest after a takeover, the one from before any, and the patch for kubeadm.
-func (c Component) Takeover(f Files) (after, first *staticpod.Manifest, patch []byte, err error) {
+// Taken is what a takeover makes of a component: its manifest now and before any takeover, and the patch
+// for kubeadm.
+type Taken struct {
+	After, First *staticpod.Manifest
+	Patch        []byte
+}
+
+// Takeover returns what a takeover makes of the component.
+func (c Component) Takeover(f Files) (t Taken, err error) {
 	now, err := f.Parse()
 	if err != nil {
-		return nil, nil, nil, err
+		return t, err
 	}
-	if after, err = edit(now, c.out...); err != nil {
-		return nil, nil, nil, fmt.Errorf("the manifest of %s: %w", c.Name, err)
+	if t.After, err = edit(now, c.out...); err != nil {
+		return t, fmt.Errorf("the manifest of %s: %w", c.Name, err)
 	}
-	first = c.original(f, now)
-	patch, err = c.patch(f, first, now)
-	return after, first, patch, err
+	t.First = c.original(f, now)
+	t.Patch, err = c.patch(f, t.First, now)
+	return t, err
 }
 
 // original returns the manifest from before any takeover: the backup, if a takeover turns it into the

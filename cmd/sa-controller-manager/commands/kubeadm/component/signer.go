@@ -11,6 +11,7 @@ import (
 	"sa-controller-manager/manifests"
 )
 
+// Flags of kube-apiserver for its keys.
 const (
 	SigningKeyFlag = "service-account-signing-key-file"
 	VerifyKeyFlag  = "service-account-key-file"

@@ -13,6 +13,7 @@ import (
 	"sa-controller-manager/manifests"
 )
 
+// What names the files to kube-apiserver.
 const (
 	AdmissionConfigFlag = "admission-control-config-file"
 	gatesFlag           = "feature-gates"
@@ -37,11 +38,10 @@ func staticMounts() []staticpod.Mount {
 	return mounts
 }
 
-func unmount(mounts []staticpod.Mount) change {
-	return func(m *staticpod.Manifest, e *staticpod.Edit) (err error) {
-		*e, err = m.Remount(*e, false, mounts...)
-		return err
-	}
+// staticIn removes the mounts, which are not flags.
+func staticIn(m *staticpod.Manifest, e *staticpod.Edit) (err error) {
+	*e, err = m.Remount(*e, false, staticMounts()...)
+	return err
 }
 
 // staticOut appends the gate and our file. Gates add up, and of two files kube-apiserver reads the last.

@@ -8,10 +8,11 @@
 // it has not read. So the key of a changed file becomes the next key, and the active key goes on
 // signing until kube-apiserver has accepted a token of the next key.
 //
-// This package is the home of the rule "may this key sign": not while kube-apiserver refuses it (MaySign),
-// and no token that does not expire before the first answer (MayFill). A key that was accepted is proved
-// again every three minutes and after each reconnect, and a refusal takes the earlier proof back. With
-// a key ring, package keyring/consistency adds its half: no key that a newer ring does not have.
+// The rule "may this key sign" has its home in signing.Guard. This package adds what kube-apiserver says:
+// not while it refuses the key (MaySign), and no token that does not expire before its first answer
+// (MayFill). A key that was accepted is proved again every three minutes and after each reconnect, and a
+// refusal takes the earlier proof back. With a key ring, package keyring/consistency adds what the rings
+// of other replicas say.
 //
 // The probe is a TokenReview of a short bound token for an existing account. Its audience is our own,
 // so the token opens nothing. A legacy token would prove nothing: without its Secret it is refused.

@@ -4,8 +4,9 @@
 // Package consistency compares the key rings of the replicas. Each host has a key ring file of its
 // own, and a rotation changes one after the other.
 //
-// It is the home of one half of the rule "may this key sign": no key signs that a newer published
-// ring does not have. Package keyprobe has the other half: no key signs that kube-apiserver refuses.
+// The rule "may this key sign" has its home in signing.Guard. This package adds what the rings of other
+// replicas say: no key signs that a newer published ring does not have (MaySign, MayFill). Package
+// keyprobe adds what kube-apiserver says.
 //
 // Every replica publishes its ring, without the keys, as a line of Secret
 // kube-system/sa-controller-manager-key-ring, and reads the lines of the others there.

@@ -29,7 +29,8 @@ type ringReplica struct {
 	*Controller
 	*controllertest.World
 
-	stop func()
+	stop     func()
+	compared int // how often Compared was called
 }
 
 // newAPI is a fake API that refuses an update of another version than the present one, as the real
@@ -58,17 +59,18 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 func startReplica(t *testing.T, client *fake.Clientset, host string, ring *signing.Ring) *ringReplica {
 	t.Helper()
 	w := controllertest.NewWorld(time.Time{})
+	r := &ringReplica{World: w}
 	c := New(Config{
 		Client: client, Ring: signing.NewKeyring(ring), Host: host,
 		// The fake API server loses what changes between a list and its watch.
-		Compared: func() { time.Sleep(time.Millisecond) },
+		Compared: func() { time.Sleep(time.Millisecond); r.compared++ },
 		Recorder: w.Recorder(),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(w.Registry.MustRegister),
 	})
 	if c.MayFill() == nil || c.MayReissue() == nil || c.MaySign() != nil {
 		t.Error("before the first comparison nothing is to be filled, and signing goes on")
 	}
-	r := &ringReplica{Controller: c, World: w, stop: testutil.Start(t, c.Run)}
+	r.Controller, r.stop = c, testutil.Start(t, c.Run)
 	time.Sleep(time.Second) // for writes that are refused once
 	synctest.Wait()
 	return r
@@ -111,7 +113,11 @@ func TestRingConsistency(t *testing.T) {
 		if found := rings(t, client); len(found) != 2 || found[0].Host != "cp-1" || found[1].Host != "cp-2" {
 			t.Errorf("published: %+v", found)
 		}
+		before := second.compared
 		first.set(generation(4))
+		if second.compared == before {
+			t.Error("re-issue is not told of another published ring")
+		}
 		time.Sleep(settleDelay - time.Second)
 		second.check(t, "a moment behind", "is the one that is published", map[string]float64{})
 		second.set(generation(4))

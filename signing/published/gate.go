@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // Issuers are read at the longer interval, and more often while a key waits for less than minutes.
@@ -95,12 +95,12 @@ func (s Seen) String() string {
 }
 
 // Look reads the issuers if it is time to, and returns what is known of them.
-func (g *Gate) Look(ctx context.Context, state rotation.State) []Seen {
+func (g *Gate) Look(ctx context.Context, state ring.State) []Seen {
 	return g.look(ctx, state, "")
 }
 
 // look is Look for a ring without the key except.
-func (g *Gate) look(ctx context.Context, state rotation.State, except string) []Seen {
+func (g *Gate) look(ctx context.Context, state ring.State, except string) []Seen {
 	var next signing.PublicKey
 	if key, ok := state.Next(); ok {
 		next = key.PublicKey
@@ -117,7 +117,7 @@ func (g *Gate) look(ctx context.Context, state rotation.State, except string) []
 		seen.Ignored = watch.at.IsZero() && !slices.Contains(g.Issuers, issuer)
 		seen.Drift = !seen.Ignored && watch.problem(state, next.ID) != ""
 		cacheAge := watch.cacheAge(g.clock.Now())
-		if state.Phase() == rotation.Published {
+		if state.Phase() == ring.Published {
 			// The ring has the --cache-age of the start, and what was seen then.
 			cacheAge = max(watch.cacheAge(state.Rotation.StartedAt), state.Rotation.ActivateNotBefore.Sub(state.Rotation.StartedAt))
 			g.interval = min(g.interval, max(cacheAge/5, shortInterval))
@@ -147,14 +147,14 @@ func (g *Gate) readAll(ctx context.Context, next signing.PublicKey) {
 }
 
 // Activate returns nil if no relying party can be without the next key, and otherwise a
-// *rotation.Refusal.
-func (g *Gate) Activate(ctx context.Context, state rotation.State) error {
+// *ring.Refusal.
+func (g *Gate) Activate(ctx context.Context, state ring.State) error {
 	return mayActivate(g.look(ctx, state, ""), g.clock.Now())
 }
 
 func mayActivate(all []Seen, now time.Time) error {
 	for _, seen := range all {
-		refusal := &rotation.Refusal{Breaks: "relying parties without the new key refuse its tokens until they read the keys at " + seen.Issuer + " again"}
+		refusal := &ring.Refusal{Breaks: "relying parties without the new key refuse its tokens until they read the keys at " + seen.Issuer + " again"}
 		switch {
 		case seen.Ignored:
 			continue
@@ -175,13 +175,13 @@ func mayActivate(all []Seen, now time.Time) error {
 }
 
 // Prune returns nil if every issuer has the keys that the ring has without the key id, and otherwise
-// a *rotation.Refusal.
-func (g *Gate) Prune(ctx context.Context, state rotation.State, id string) error {
+// a *ring.Refusal.
+func (g *Gate) Prune(ctx context.Context, state ring.State, id string) error {
 	for _, seen := range g.look(ctx, state, id) {
 		if seen.Problem == "" || seen.Ignored {
 			continue
 		}
-		return &rotation.Refusal{
+		return &ring.Refusal{
 			Reason: seen.Issuer + ": " + seen.Problem, Later: true,
 			Remedy: "have the keys of the ring published there first",
 			Breaks: "a relying party that has the removed key alone refuses every token",

@@ -15,26 +15,26 @@ import (
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
 var epoch = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-var waits = rotation.Policy{CacheAge: time.Hour, TokenLifetime: 365 * 24 * time.Hour, HoldDown: 24 * time.Hour}
+var waits = ring.Policy{CacheAge: time.Hour, TokenLifetime: 365 * 24 * time.Hour, HoldDown: 24 * time.Hour}
 
 // rotating is a ring whose next key was published at epoch, with a --cache-age of an hour.
-func rotating(t *testing.T) (rotation.State, []signing.PublicKey) {
+func rotating(t *testing.T) (ring.State, []signing.PublicKey) {
 	t.Helper()
-	var keys []rotation.Key
+	var keys []ring.Key
 	var published []signing.PublicKey
 	for _, data := range [][]byte{testkeys.RSA2048(), testkeys.P256()} {
-		keys = append(keys, rotation.KeyOf(testkeys.Parse(data)))
+		keys = append(keys, ring.KeyOf(testkeys.Parse(data)))
 		published = append(published, testkeys.Parse(data).Public())
 	}
-	state, err := rotation.New(keys[0], nil, epoch, waits)
+	state, err := ring.New(keys[0], nil, epoch, waits)
 	testutil.Must(t, err)
-	state, err = rotation.Publish(state, keys[1], epoch, waits)
+	state, err = ring.Publish(state, keys[1], epoch, waits)
 	testutil.Must(t, err)
 	return state, published
 }
@@ -93,7 +93,7 @@ func TestActivate(t *testing.T) {
 				clock.SetTime(epoch.Add(time.Duration(now.minute * float64(time.Minute))))
 				known := state
 				if now.minute < 0 {
-					known, err = rotation.Rollback(state, epoch, waits)
+					known, err = ring.Rollback(state, epoch, waits)
 					testutil.Must(t, err)
 				}
 				err = gate.Activate(t.Context(), known)
@@ -101,7 +101,7 @@ func TestActivate(t *testing.T) {
 			if got, want := gate.Look(t.Context(), state)[0].Drift, tc.refusal == "no answer" || strings.HasPrefix(tc.refusal, "active key"); got != want {
 				t.Errorf("%s: drift %t, want %t", tc.reason, got, want)
 			}
-			refusal, ok := errors.AsType[*rotation.Refusal](err)
+			refusal, ok := errors.AsType[*ring.Refusal](err)
 			if !ok || !strings.Contains(refusal.Reason, tc.refusal) || !refusal.Later && tc.minute == 0 {
 				t.Fatalf("%s: %v, want a refusal with %q", tc.reason, err, tc.refusal)
 			}
@@ -128,10 +128,10 @@ func TestActivate(t *testing.T) {
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	state, both := rotating(t)
-	var policy rotation.Policy
-	for _, step := range []func(rotation.State) (rotation.State, error){
-		func(s rotation.State) (rotation.State, error) { return rotation.Activate(s, epoch, policy, true) },
-		func(s rotation.State) (rotation.State, error) { return rotation.Complete(s, epoch, policy) },
+	var policy ring.Policy
+	for _, step := range []func(ring.State) (ring.State, error){
+		func(s ring.State) (ring.State, error) { return ring.Activate(s, epoch, policy, true) },
+		func(s ring.State) (ring.State, error) { return ring.Complete(s, epoch, policy) },
 	} {
 		var err error
 		state, err = step(state)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // maxGap is the longest time without an answer that does not end an unbroken run: in a longer one a
@@ -71,7 +71,7 @@ func (w *watch) cacheAge(after time.Time) (greatest time.Duration) {
 }
 
 // problem returns what is wrong with the latest answer, "" if it has every key of the ring but except.
-func (w *watch) problem(state rotation.State, except string) string {
+func (w *watch) problem(state ring.State, except string) string {
 	if w.err != nil {
 		return w.err.Error()
 	}

@@ -21,8 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -156,7 +155,7 @@ func (w *World) Unmount() (restore func() error, err error) {
 }
 
 // Ring reads the key ring.
-func (w *World) Ring() (rotation.State, error) { return ringfile.At(w.ringFile()).Read() }
+func (w *World) Ring() (ring.State, error) { return ring.At(w.ringFile()).Read() }
 
 func (w *World) ringFile() string { return filepath.Join(w.First.Dir(), "keys", "ring.json") }
 

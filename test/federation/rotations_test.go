@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -95,7 +95,7 @@ func expectPruned(t *testing.T, w *federation.World) {
 	}
 }
 
-func readRing(t *testing.T, w *federation.World) rotation.State {
+func readRing(t *testing.T, w *federation.World) ring.State {
 	t.Helper()
 	state, err := w.Ring()
 	if err != nil {

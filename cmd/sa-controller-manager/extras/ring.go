@@ -19,7 +19,7 @@ import (
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/tokens"
 )
 
@@ -38,7 +38,7 @@ func (e *extras) openRing(ctx context.Context, h *app.Host) (signing.Store, erro
 		sockets = file.Get
 	}
 	e.signers = remote.NewClient(sockets, remote.NewMetrics(h.Registry.MustRegister))
-	store, err := ringfile.Open(o.KeyRing, e.signers.Sign, reload.Options{})
+	store, err := ring.Open(o.KeyRing, e.signers.Sign, reload.Options{})
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", options.KeyRingFlag, err)
 	}

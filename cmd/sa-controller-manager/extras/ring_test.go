@@ -14,8 +14,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -45,15 +44,15 @@ func TestStartWithARemoteKey(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			foreign := signertest.ServeForeign(t, dir+"/hsm.sock", "hsm/1", testkeys.P256())
-			ring := ringfile.At(filepath.Join(dir, "keys", "ring.json"))
+			file := ring.At(filepath.Join(dir, "keys", "ring.json"))
 			key := testkeys.Parse(testkeys.P256()).Public()
 			key.ID = "hsm/1"
-			testutil.Must(t, ring.Init(signing.RemoteKey("hsm", key, nil), nil, time.Now(), rotation.Policy{}))
+			testutil.Must(t, file.Init(signing.RemoteKey("hsm", key, nil), nil, time.Now(), ring.Policy{}))
 			o := newOptions()
 			if tc.controllers != nil {
 				o.Generic.Controllers = tc.controllers
 			}
-			o.Keys.KeyRing = ring.Path()
+			o.Keys.KeyRing = file.Path()
 			o.Keys.KeySockets = testutil.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  hsm: "+dir+"/hsm.sock\n"))
 			if tc.noSocket {
 				o.Keys.KeySockets = ""
@@ -82,15 +81,15 @@ func noLegacy(f *signertest.Foreign) {
 // TestOpenKeyRing is about the start of the manager.
 func TestOpenKeyRing(t *testing.T) {
 	t.Parallel()
-	ring := filepath.Join(t.TempDir(), "ring.json")
+	path := filepath.Join(t.TempDir(), "ring.json")
 	o, e := newOptions(), &extras{}
-	o.Keys.KeyRing = ring
+	o.Keys.KeyRing = path
 	plugged := app.Extras{OpenKeys: e.openRing, Parts: e.parts}
 	err := start(t, o, plugged)
-	if err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+ring) {
+	if err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+path) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	testutil.Must(t, ringfile.At(ring).Init(testkeys.Parse(testkeys.P256()), nil, time.Now(), rotation.Policy{}))
+	testutil.Must(t, ring.At(path).Init(testkeys.Parse(testkeys.P256()), nil, time.Now(), ring.Policy{}))
 	testutil.Must(t, start(t, o, plugged))
 	if got := e.Keyring.Ring(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || got.Generation() != 1 {
 		t.Errorf("%v signs, generation %d", got.Active(), got.Generation())

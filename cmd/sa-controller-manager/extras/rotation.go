@@ -13,8 +13,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // buildRotation builds the controller that rotates keys by policy.
@@ -23,11 +22,11 @@ func (e *extras) buildRotation(p *app.Part) error {
 	if o.Rotation.Every == 0 {
 		return nil
 	}
-	ring := ringfile.At(o.Keys.KeyRing)
-	if err := ring.CheckWritable(); err != nil {
+	file := ring.At(o.Keys.KeyRing)
+	if err := file.CheckWritable(); err != nil {
 		return fmt.Errorf("--%s: %w", options.RotateEveryFlag, err)
 	}
-	policy := rotation.Policy(o.Rotation.Policy)
+	policy := ring.Policy(o.Rotation.Policy)
 	if longest := o.ExternalSigner.MaxTokenExpiration; policy.TokenLifetime < longest {
 		e.Logger.Info("Warning: --longest-token-lifetime is less than --external-signer-max-token-expiration, "+
 			"so keys are pruned while tokens of them live", "lifetime", policy.TokenLifetime, "tokens", longest)
@@ -43,7 +42,7 @@ func (e *extras) buildRotation(p *app.Part) error {
 		Schedule: operator.Schedule{Every: o.Rotation.Every, Algorithm: o.Rotation.Algorithm, Signers: o.Rotation.Keys},
 		Operator: func() *operator.Operator {
 			op := &operator.Operator{
-				File: ring.Signing(e.signers.Sign), Signers: e.signers, Issuer: o.Keys.Issuer(), Policy: policy, Clock: clock.RealClock{},
+				File: file.Signing(e.signers.Sign), Signers: e.signers, Issuer: o.Keys.Issuer(), Policy: policy, Clock: clock.RealClock{},
 				Cluster: &operator.Cluster{
 					Client: e.Client, Issuer: o.Keys.Issuer(), Namespace: metav1.NamespaceSystem, Account: "default", Dial: e.Dial,
 				},

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/internal/apiservers"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // Find looks up all kube-apiservers of the cluster, each at its own address, unless Others has them.
@@ -75,7 +75,7 @@ func (o *Operator) everyAPIServer(ctx context.Context, breaks string) error {
 		return nil
 	}
 	if err := o.Cluster.Find(ctx); err != nil {
-		return &rotation.Refusal{Reason: err.Error(), Remedy: "name each of them with --apiserver", Breaks: breaks}
+		return &ring.Refusal{Reason: err.Error(), Remedy: "name each of them with --apiserver", Breaks: breaks}
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/keyring/consistency"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -79,7 +79,7 @@ func TestForgottenAPIServer(t *testing.T) {
 		const want = "kube-apiserver runs on 2 hosts (cp-1, cp-2), and only 1 can be asked"
 		err := w.Activate(t.Context(), ActivateOptions{})
 		refusedWith(t, err, want)
-		if refusal, ok := errors.AsType[*rotation.Refusal](err); !ok || refusal.Breaks == "" {
+		if refusal, ok := errors.AsType[*ring.Refusal](err); !ok || refusal.Breaks == "" {
 			t.Errorf("%v does not say what --force breaks", err)
 		}
 		_, err = w.Prune(t.Context(), PruneOptions{})
@@ -121,7 +121,7 @@ func TestRevoke(t *testing.T) {
 		}
 		pruned, err := w.Revoke(t.Context(), rsaID, nil)
 		w.must(err)
-		if state := w.state(); len(pruned) != 1 || !slices.Contains(state.Pruned, rsaID) || state.Phase() != rotation.Completed {
+		if state := w.state(); len(pruned) != 1 || !slices.Contains(state.Pruned, rsaID) || state.Phase() != ring.Completed {
 			t.Errorf("%v; pruned: %v, phase %q", pruned, state.Pruned, state.Phase())
 		}
 		if took := time.Since(begun); took > time.Minute+2*time.Second || !strings.Contains(said, "is still accepted by kube-apiserver") {

@@ -14,8 +14,7 @@ import (
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // gateInterval is how often a Gate is asked to look. It may look less often.
@@ -85,21 +84,21 @@ func (o *Operator) Auto(ctx context.Context, s Schedule, unready string, tried m
 // refused is the outcome of a step that was not taken. That a retired key is needed is no trouble.
 func (u Outcome) refused(step Step, err error) (Outcome, error) {
 	u.Did, u.Waits = "", err.Error()
-	if refusal, ok := errors.AsType[*rotation.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*ring.Refusal](err); ok {
 		u.Held = step != StepPrune && !refusal.Done && !refusal.Later && refusal.Until.IsZero()
 		return u, nil
 	}
 	if _, waits := errors.AsType[*notAcceptedError](err); waits {
 		return u, nil
 	}
-	if _, changed := errors.AsType[*ringfile.StaleError](err); changed {
+	if _, changed := errors.AsType[*ring.StaleError](err); changed {
 		return u, nil
 	}
 	return u, err
 }
 
 // take takes a step, and says what it has done.
-func (o *Operator) take(ctx context.Context, s Schedule, plan plan, state rotation.State, rings []consistency.PublishedRing) (
+func (o *Operator) take(ctx context.Context, s Schedule, plan plan, state ring.State, rings []consistency.PublishedRing) (
 	did string, err error,
 ) {
 	switch plan.step {
@@ -124,12 +123,12 @@ func (o *Operator) take(ctx context.Context, s Schedule, plan plan, state rotati
 }
 
 // newKey generates the key of a rotation, or pins that of the first signer whose key was not used yet.
-func (o *Operator) newKey(ctx context.Context, s Schedule, state rotation.State, present signing.PublicKey) (*signing.PrivateKey, error) {
+func (o *Operator) newKey(ctx context.Context, s Schedule, state ring.State, present signing.PublicKey) (*signing.PrivateKey, error) {
 	if len(s.Signers) == 0 {
 		return signing.GenerateKey(cmp.Or(s.Algorithm, signing.KindOf(present)))
 	}
 	for _, signer := range s.Signers {
-		if slices.ContainsFunc(state.Keys, func(key rotation.Key) bool { return key.Signer == signer && !key.PublicOnly }) {
+		if slices.ContainsFunc(state.Keys, func(key ring.Key) bool { return key.Signer == signer && !key.PublicOnly }) {
 			continue
 		}
 		pair, err := o.Pin(ctx, signer, false)
@@ -140,14 +139,14 @@ func (o *Operator) newKey(ctx context.Context, s Schedule, state rotation.State,
 			return pair, nil
 		}
 	}
-	return nil, &rotation.Refusal{
+	return nil, &ring.Refusal{
 		Reason: "each of the signers has a key that is or was in the ring",
 		Remedy: "name one with a new key (--rotate-key)",
 	}
 }
 
 // followed returns nil if every kube-apiserver and every replica signs with the active key.
-func (o *Operator) followed(ctx context.Context, state rotation.State, rings []consistency.PublishedRing) error {
+func (o *Operator) followed(ctx context.Context, state ring.State, rings []consistency.PublishedRing) error {
 	if err := o.everyAPIServer(ctx, ""); err != nil {
 		return err
 	}
@@ -160,7 +159,7 @@ func (o *Operator) followed(ctx context.Context, state rotation.State, rings []c
 	}
 	for _, id := range signers {
 		if id != state.Active().ID {
-			return &rotation.Refusal{
+			return &ring.Refusal{
 				Reason: fmt.Sprintf("a kube-apiserver or a replica still signs with key %s", id),
 				Remedy: "wait until it follows", Later: true,
 			}

@@ -22,7 +22,7 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/paging"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/tokens"
 )
 
@@ -73,7 +73,7 @@ func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
 }
 
 // Accepts is Prove, with an error that says what to do.
-func (c *Cluster) Accepts(ctx context.Context, key rotation.Key) error {
+func (c *Cluster) Accepts(ctx context.Context, key ring.Key) error {
 	return notAccepted(key, c.Prove(ctx, key.Private))
 }
 

@@ -4,7 +4,7 @@
 // Package operator performs the steps of a rotation on a key ring file, for the commands
 // and, by a Schedule, for the manager.
 //
-// Packages rotation and ringfile have the state machine and the file. This package adds the cluster,
+// Package ring has the state machine and the file. This package adds the cluster,
 // which it asks before a step that could break something, and waiting. Activate requires that every
 // kube-apiserver accepts a token of the next key. Prune looks for token Secrets with the key ID, and
 // asks each kube-apiserver which key it signs with. A Gate may require more of both.

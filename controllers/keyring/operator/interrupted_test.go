@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -40,10 +39,10 @@ func TestAnswersAreOfTheRingThatWasLookedAt(t *testing.T) {
 			w.start(testkeys.P384())
 		})
 		err := w.Activate(t.Context(), ActivateOptions{Force: true})
-		if _, stale := errors.AsType[*ringfile.StaleError](err); !stale {
+		if _, stale := errors.AsType[*ring.StaleError](err); !stale {
 			t.Errorf("activate: %v", err)
 		}
-		if state := w.state(); state.Phase() != rotation.Published || state.Active().ID != rsaID {
+		if state := w.state(); state.Phase() != ring.Published || state.Active().ID != rsaID {
 			t.Errorf("phase %q, %s signs", state.Phase(), state.Active().ID)
 		}
 	})
@@ -54,7 +53,7 @@ func TestAnswersAreOfTheRingThatWasLookedAt(t *testing.T) {
 		w.must(w.Activate(t.Context(), ActivateOptions{Force: true}))
 		w.meanwhile(func() { w.must(w.Complete(t.Context(), ActivateOptions{})) })
 		err := w.Rollback(t.Context(), false)
-		if _, stale := errors.AsType[*ringfile.StaleError](err); !stale || w.state().Phase() != rotation.Completed {
+		if _, stale := errors.AsType[*ring.StaleError](err); !stale || w.state().Phase() != ring.Completed {
 			t.Errorf("phase %q after %v", w.state().Phase(), err)
 		}
 	})

@@ -19,18 +19,17 @@ import (
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // Operator performs the steps of a rotation on one ring file.
 type Operator struct {
-	File *ringfile.File
+	File *ring.File
 	// Signers are the processes that have keys of the ring, and Issuer is the one of the tokens that they
 	// are tried with.
 	Signers *remote.Client
 	Issuer  string
-	Policy  rotation.Policy
+	Policy  ring.Policy
 	Clock   clock.WithTicker
 	// Cluster is nil if no cluster can be asked.
 	Cluster *Cluster
@@ -45,16 +44,16 @@ type Operator struct {
 }
 
 // Gate is asked, besides the cluster, before a step that verifiers outside of it would notice. Its
-// errors say what is missing: a *rotation.Refusal if the operator has to act, one with Later or
+// errors say what is missing: a *ring.Refusal if the operator has to act, one with Later or
 // Until if it may come by itself. Its methods need not be safe for concurrent use.
 type Gate interface {
 	// Look returns what relying parties see.
-	Look(ctx context.Context, state rotation.State) []published.Seen
+	Look(ctx context.Context, state ring.State) []published.Seen
 	// Activate returns nil if the next key may sign. It is asked during the hold of the key too, so that
 	// a gate can count from what it saw first.
-	Activate(ctx context.Context, state rotation.State) error
+	Activate(ctx context.Context, state ring.State) error
 	// Prune returns nil if the retired key may leave the ring.
-	Prune(ctx context.Context, state rotation.State, id string) error
+	Prune(ctx context.Context, state ring.State, id string) error
 }
 
 const (
@@ -80,7 +79,7 @@ func (o *Operator) Start(
 	}
 	if next, ok := state.Next(); ok {
 		if public := next.PublicKey; !same(public) {
-			return false, &rotation.Refusal{
+			return false, &ring.Refusal{
 				Reason: fmt.Sprintf("a rotation to another key is in progress: %s (%s)", next.ID, signing.KindOf(public)),
 				Remedy: "complete it, or roll it back and start again",
 			}
@@ -89,7 +88,7 @@ func (o *Operator) Start(
 	}
 	if state.InProgress() {
 		// The refusal names the rotation that is in progress.
-		_, err := rotation.Publish(state, rotation.Key{}, o.Clock.Now(), o.Policy)
+		_, err := ring.Publish(state, ring.Key{}, o.Clock.Now(), o.Policy)
 		return false, err
 	}
 	key, err := generate(state.Active().PublicKey)
@@ -102,8 +101,8 @@ func (o *Operator) Start(
 			policy.CacheAge = max(policy.CacheAge, seen.CacheAge())
 		}
 	}
-	return false, o.File.Update(state.Generation, func(state rotation.State) (rotation.State, error) {
-		return rotation.Publish(state, rotation.KeyOf(key), o.Clock.Now(), policy)
+	return false, o.File.Update(state.Generation, func(state ring.State) (ring.State, error) {
+		return ring.Publish(state, ring.KeyOf(key), o.Clock.Now(), policy)
 	})
 }
 
@@ -122,7 +121,7 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 		if err != nil {
 			return err
 		}
-		if options.Wait && state.Phase() == rotation.Published {
+		if options.Wait && state.Phase() == ring.Published {
 			// Otherwise it would fail at the end of the wait.
 			if err := o.provable(options); err != nil {
 				return err
@@ -133,8 +132,8 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 		}
 		if err == nil {
 			// Generation makes sure that the proof is about this key.
-			return o.File.Update(state.Generation, func(state rotation.State) (rotation.State, error) {
-				return rotation.Activate(state, o.Clock.Now(), o.Policy, options.Force)
+			return o.File.Update(state.Generation, func(state ring.State) (ring.State, error) {
+				return ring.Activate(state, o.Clock.Now(), o.Policy, options.Force)
 			})
 		}
 		if permanent++; !isPermanent(err) {
@@ -147,9 +146,9 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 }
 
 // mayActivate returns nil if only the proof is missing.
-func (o *Operator) mayActivate(ctx context.Context, state rotation.State, force bool) error {
-	_, err := rotation.Activate(state, o.Clock.Now(), o.Policy, force)
-	if o.Gate == nil || force || state.Phase() != rotation.Published {
+func (o *Operator) mayActivate(ctx context.Context, state ring.State, force bool) error {
+	_, err := ring.Activate(state, o.Clock.Now(), o.Policy, force)
+	if o.Gate == nil || force || state.Phase() != ring.Published {
 		return err
 	}
 	return cmp.Or(err, o.Gate.Activate(ctx, state))
@@ -163,7 +162,7 @@ func (o *Operator) AwaitActivation(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err = rotation.Activate(state, o.Clock.Now(), o.Policy, false); err == nil {
+		if _, err = ring.Activate(state, o.Clock.Now(), o.Policy, false); err == nil {
 			return nil
 		}
 		if !o.await(ctx, err) {
@@ -177,7 +176,7 @@ func (o *Operator) await(ctx context.Context, reason error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	var refusal *rotation.Refusal
+	var refusal *ring.Refusal
 	var refused *notAcceptedError
 	var left time.Duration
 	var what string
@@ -229,7 +228,7 @@ type notAcceptedError struct {
 	err     error
 }
 
-func notAccepted(key rotation.Key, err error) error {
+func notAccepted(key ring.Key, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -258,7 +257,7 @@ func (o *Operator) provable(options ActivateOptions) error {
 	return fmt.Errorf("%w, or --skip-proof; a key that kube-apiserver does not know signs dead tokens", errNoCluster)
 }
 
-func (o *Operator) prove(ctx context.Context, state rotation.State, options ActivateOptions) error {
+func (o *Operator) prove(ctx context.Context, state ring.State, options ActivateOptions) error {
 	if err := o.provable(options); err != nil || options.SkipProof {
 		return err
 	}
@@ -278,18 +277,18 @@ func (o *Operator) Complete(ctx context.Context, options ActivateOptions) error 
 	if err != nil {
 		return err
 	}
-	if state.Phase() == rotation.Published {
-		if err := o.Activate(ctx, options); err != nil && !rotation.IsDone(err) {
+	if state.Phase() == ring.Published {
+		if err := o.Activate(ctx, options); err != nil && !ring.IsDone(err) {
 			return err
 		}
 	}
-	return o.Update(func(state rotation.State) (rotation.State, error) {
-		return rotation.Complete(state, o.Clock.Now(), o.Policy)
+	return o.Update(func(state ring.State) (ring.State, error) {
+		return ring.Complete(state, o.Clock.Now(), o.Policy)
 	})
 }
 
 // Update makes a transition that needs no proof.
-func (o *Operator) Update(transition func(rotation.State) (rotation.State, error)) error {
+func (o *Operator) Update(transition func(ring.State) (ring.State, error)) error {
 	state, err := o.read()
 	if err != nil {
 		return err
@@ -298,13 +297,13 @@ func (o *Operator) Update(transition func(rotation.State) (rotation.State, error
 }
 
 // read reads the ring for a command that writes it. It returns an error if the file is read-only.
-func (o *Operator) read() (rotation.State, error) {
+func (o *Operator) read() (ring.State, error) {
 	if err := o.File.Writable(); err != nil {
-		return rotation.State{}, err
+		return ring.State{}, err
 	}
 	state, err := o.File.Read()
 	if err == nil && o.generation != 0 && o.generation != state.Generation {
-		err = &ringfile.StaleError{Path: o.File.Path(), Seen: o.generation, Now: state.Generation}
+		err = &ring.StaleError{Path: o.File.Path(), Seen: o.generation, Now: state.Generation}
 	}
 	return state, err
 }

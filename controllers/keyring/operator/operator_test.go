@@ -19,8 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -71,10 +70,10 @@ func TestActivateAsksFirst(t *testing.T) {
 			}
 			w.clock.Step(tc.later)
 			err := w.Activate(t.Context(), tc.options)
-			signs, phase := next, rotation.Activated
+			signs, phase := next, ring.Activated
 			if tc.want != "" {
 				refusedWith(t, err, tc.want)
-				signs, phase = rsaID, rotation.Published
+				signs, phase = rsaID, ring.Published
 			} else if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
@@ -112,7 +111,7 @@ func TestWait(t *testing.T) {
 		if took := time.Since(begin); took < 2*time.Hour || took > 2*time.Hour+2*pollInterval {
 			t.Errorf("it took %s", took)
 		}
-		if w.state().Phase() != rotation.Completed || len(told) != 2 {
+		if w.state().Phase() != ring.Completed || len(told) != 2 {
 			t.Errorf("phase %q after %q", w.state().Phase(), told)
 		}
 	})
@@ -301,7 +300,7 @@ func TestReadOnly(t *testing.T) {
 	mount := t.TempDir()
 	w.must(os.Symlink(filepath.Dir(w.File.Path()), filepath.Join(mount, "..data")))
 	w.must(os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
-	w.File = ringfile.At(filepath.Join(mount, "ring.json"))
+	w.File = ring.At(filepath.Join(mount, "ring.json"))
 	_, start := w.Start(t.Context(), func(signing.PublicKey) bool { return true },
 		func(signing.PublicKey) (*signing.PrivateKey, error) { return testkeys.Parse(testkeys.P256()), nil })
 	_, prune := w.Prune(t.Context(), PruneOptions{})
@@ -309,7 +308,7 @@ func TestReadOnly(t *testing.T) {
 		"start": start, "prune": prune, "activate": w.Activate(t.Context(), ActivateOptions{}),
 		"complete": w.Complete(t.Context(), ActivateOptions{}), "rollback": w.Rollback(t.Context(), false),
 	} {
-		if _, ok := errors.AsType[*ringfile.ReadOnlyError](err); !ok {
+		if _, ok := errors.AsType[*ring.ReadOnlyError](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

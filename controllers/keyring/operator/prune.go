@@ -11,7 +11,7 @@ import (
 
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // Pruned is the outcome for one key.
@@ -54,10 +54,10 @@ func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, e
 		return nil, err
 	}
 	var pruned []Pruned
-	var forced []rotation.Key
+	var forced []ring.Key
 	for _, id := range ids {
 		err := o.pruneOne(ctx, id, usages(id), options)
-		var refusal *rotation.Refusal
+		var refusal *ring.Refusal
 		if errors.As(err, &refusal) && len(options.IDs) == 0 {
 			pruned = append(pruned, Pruned{KeyID: id, DryRun: options.DryRun, Reason: refusal.Error()})
 			continue
@@ -78,9 +78,9 @@ func (o *Operator) Prune(ctx context.Context, options PruneOptions) ([]Pruned, e
 	return pruned, nil
 }
 
-func (o *Operator) pruneOne(ctx context.Context, id string, usage rotation.Usage, options PruneOptions) error {
-	prune := func(state rotation.State) (rotation.State, error) {
-		return rotation.Prune(state, id, usage, o.Clock.Now(), o.Policy, options.Force)
+func (o *Operator) pruneOne(ctx context.Context, id string, usage ring.Usage, options PruneOptions) error {
+	prune := func(state ring.State) (ring.State, error) {
+		return ring.Prune(state, id, usage, o.Clock.Now(), o.Policy, options.Force)
 	}
 	state, err := o.read()
 	if err != nil {
@@ -94,8 +94,8 @@ func (o *Operator) pruneOne(ctx context.Context, id string, usage rotation.Usage
 	}
 	if key, ok := state.Key(id); ok && key.Role == signing.Retired && usage.SignsElsewhere {
 		// Otherwise the key would be pruned while tokens signed after its retirement are valid.
-		if err := o.Update(func(state rotation.State) (rotation.State, error) {
-			return rotation.StillSigns(state, id, o.Clock.Now(), o.Policy)
+		if err := o.Update(func(state ring.State) (ring.State, error) {
+			return ring.StillSigns(state, id, o.Clock.Now(), o.Policy)
 		}); err != nil {
 			return err
 		}
@@ -109,16 +109,16 @@ func (o *Operator) pruneOne(ctx context.Context, id string, usage rotation.Usage
 
 // alsoChanged adds to a refusal that the ring has changed, so that its copies are out of date.
 func alsoChanged(err error) error {
-	if refusal, ok := errors.AsType[*rotation.Refusal](err); ok {
+	if refusal, ok := errors.AsType[*ring.Refusal](err); ok {
 		refusal.Remedy += "; the key counts as retired from now on, so the ring has changed: copy it to the other nodes, if there are any"
 	}
 	return err
 }
 
 // usages returns what the cluster says about the use of a key, or nothing with force.
-func (o *Operator) usages(ctx context.Context, ring *signing.Ring, force bool) (func(id string) rotation.Usage, error) {
+func (o *Operator) usages(ctx context.Context, known *signing.Ring, force bool) (func(id string) ring.Usage, error) {
 	if force {
-		return func(string) rotation.Usage { return rotation.Usage{Secrets: -1} }, nil
+		return func(string) ring.Usage { return ring.Usage{Secrets: -1} }, nil
 	}
 	if o.Cluster == nil {
 		return nil, fmt.Errorf("%w; with --force a key is pruned although tokens need it", errNoCluster)
@@ -130,7 +130,7 @@ func (o *Operator) usages(ctx context.Context, ring *signing.Ring, force bool) (
 	if err != nil {
 		return nil, err
 	}
-	uses, err := o.Cluster.Uses(ctx, ring)
+	uses, err := o.Cluster.Uses(ctx, known)
 	if err != nil {
 		return nil, err
 	}
@@ -138,9 +138,9 @@ func (o *Operator) usages(ctx context.Context, ring *signing.Ring, force bool) (
 	if err != nil {
 		return nil, err
 	}
-	return func(id string) rotation.Usage {
-		signs := slices.ContainsFunc(rings, func(ring consistency.PublishedRing) bool { return ring.Active() == id })
+	return func(id string) ring.Usage {
+		signs := slices.ContainsFunc(rings, func(line consistency.PublishedRing) bool { return line.Active() == id })
 		signs = signs || slices.Contains(signers, id)
-		return rotation.Usage{Secrets: uses.Count(id), SignsElsewhere: signs, LastSigned: consistency.LastSigned(rings, id)}
+		return ring.Usage{Secrets: uses.Count(id), SignsElsewhere: signs, LastSigned: consistency.LastSigned(rings, id)}
 	}, nil
 }

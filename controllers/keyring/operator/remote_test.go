@@ -13,8 +13,7 @@ import (
 
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -65,13 +64,13 @@ func TestRotateToASigner(t *testing.T) {
 	if err := start(); err == nil || !strings.Contains(err.Error(), "kep740:hsm is the signer of key "+hsmID) {
 		t.Errorf("another key behind the name: %v", err)
 	}
-	copied := ringfile.At(filepath.Join(t.TempDir(), "ring.json"))
+	copied := ring.At(filepath.Join(t.TempDir(), "ring.json"))
 	if _, err := copied.Import(w.File); err != nil {
 		t.Errorf("import: %v", err)
 	}
 	foreign.Stop() // the way back needs no signer
 	w.must(w.Rollback(t.Context(), false))
-	if state := w.state(); state.Active().ID != rsaID || state.Phase() != rotation.RolledBack {
+	if state := w.state(); state.Active().ID != rsaID || state.Phase() != ring.RolledBack {
 		t.Errorf("%s signs in phase %s", state.Active().ID, state.Phase())
 	}
 	revoked, err := w.Revoke(t.Context(), hsmID, nil)

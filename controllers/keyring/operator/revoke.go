@@ -18,7 +18,7 @@ import (
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // nudgeInterval is the interval at which kube-apiservers are asked whether they still accept a removed
@@ -33,7 +33,7 @@ func (o *Operator) Revoke(ctx context.Context, id string, confirm func(ctx conte
 		return nil, err
 	}
 	key, _ := state.Key(id)
-	next, err := rotation.Revoke(state, id, o.Clock.Now(), o.Policy)
+	next, err := ring.Revoke(state, id, o.Clock.Now(), o.Policy)
 	if err != nil {
 		return nil, err
 	}
@@ -46,14 +46,14 @@ func (o *Operator) Revoke(ctx context.Context, id string, confirm func(ctx conte
 			return nil, err
 		}
 	}
-	if err := o.File.Update(state.Generation, func(rotation.State) (rotation.State, error) { return next, nil }); err != nil {
+	if err := o.File.Update(state.Generation, func(ring.State) (ring.State, error) { return next, nil }); err != nil {
 		return nil, err
 	}
 	return []Pruned{{KeyID: id, Pruned: true, Destroy: destroy(key)}}, o.AwaitRefused(ctx, key)
 }
 
 // destroy says what is left to do by hand for a key that another process has, "" for any other.
-func destroy(key rotation.Key) string {
+func destroy(key ring.Key) string {
 	name, err := signing.ParseSigner(key.Signer)
 	if err != nil {
 		return ""
@@ -63,7 +63,7 @@ func destroy(key rotation.Key) string {
 }
 
 // affectedBy says which tokens are signed with a key.
-func (o *Operator) affectedBy(ctx context.Context, state rotation.State, key rotation.Key) (string, error) {
+func (o *Operator) affectedBy(ctx context.Context, state ring.State, key ring.Key) (string, error) {
 	if key.Role == signing.Next {
 		return "and none was signed with it here", nil
 	}
@@ -81,7 +81,7 @@ func (o *Operator) affectedBy(ctx context.Context, state rotation.State, key rot
 // AwaitRefused makes every kube-apiserver with an external signer fetch the key set immediately, and
 // returns when each refuses a new token of the removed key. It waits for a signer whose ring still
 // has the key until the ring is imported there.
-func (o *Operator) AwaitRefused(ctx context.Context, key rotation.Key) error {
+func (o *Operator) AwaitRefused(ctx context.Context, key ring.Key) error {
 	private := key.Private
 	if o.Cluster == nil || private == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"sa-controller-manager/controllers/keyprobe"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // Rollback makes the previous key active again, or withdraws a next key that does not sign yet. Unless
@@ -20,15 +20,15 @@ func (o *Operator) Rollback(ctx context.Context, force bool) error {
 	if err != nil {
 		return err
 	}
-	rollback := func(state rotation.State) (rotation.State, error) {
-		return rotation.Rollback(state, o.Clock.Now(), o.Policy)
+	rollback := func(state ring.State) (ring.State, error) {
+		return ring.Rollback(state, o.Clock.Now(), o.Policy)
 	}
 	if _, err := rollback(state); err != nil {
 		return err
 	}
 	if !force {
 		ask := o.acceptsPrevious
-		if state.Phase() == rotation.Published {
+		if state.Phase() == ring.Published {
 			ask = o.noneSignsWithNext
 		}
 		const breaks = "every new token is refused by each kube-apiserver that does not know the previous key, " +
@@ -45,7 +45,7 @@ func (o *Operator) Rollback(ctx context.Context, force bool) error {
 }
 
 // acceptsPrevious refuses to go back to a key that a kube-apiserver does not accept.
-func (o *Operator) acceptsPrevious(ctx context.Context, state rotation.State) error {
+func (o *Operator) acceptsPrevious(ctx context.Context, state ring.State) error {
 	const breaks = "every new token is refused by each kube-apiserver that does not know the previous key any more"
 	id := state.Rotation.From
 	if o.Cluster == nil {
@@ -57,7 +57,7 @@ func (o *Operator) acceptsPrevious(ctx context.Context, state rotation.State) er
 	case err == nil:
 		return nil
 	case keyprobe.IsRefusal(err):
-		return &rotation.Refusal{
+		return &ring.Refusal{
 			Reason: fmt.Sprintf("key %s, which signed before, cannot sign again yet: %v", id, err),
 			Remedy: "give every kube-apiserver its public half again with one more --service-account-key-file " +
 				"('keys list -o pem' prints it) and restart it",
@@ -68,7 +68,7 @@ func (o *Operator) acceptsPrevious(ctx context.Context, state rotation.State) er
 }
 
 // noneSignsWithNext refuses to withdraw a key that a kube-apiserver signs with.
-func (o *Operator) noneSignsWithNext(ctx context.Context, state rotation.State) error {
+func (o *Operator) noneSignsWithNext(ctx context.Context, state ring.State) error {
 	const breaks = "every token that a kube-apiserver has signed with the next key is refused by everything that verifies with the key ring"
 	id := state.Rotation.To
 	question := "whether kube-apiserver signs with key " + id + " already"
@@ -82,7 +82,7 @@ func (o *Operator) noneSignsWithNext(ctx context.Context, state rotation.State) 
 	if !slices.Contains(signers, id) {
 		return nil
 	}
-	return &rotation.Refusal{
+	return &ring.Refusal{
 		Reason: fmt.Sprintf("kube-apiserver signs bound tokens with key %s already, which is to be withdrawn", id),
 		Remedy: "activate it first (keys rotate activate), so that a rollback retires it and its tokens live on",
 		Breaks: breaks,
@@ -90,9 +90,9 @@ func (o *Operator) noneSignsWithNext(ctx context.Context, state rotation.State) 
 }
 
 func unasked(what, breaks string) error {
-	return &rotation.Refusal{Reason: "it is not known " + what, Remedy: errNoCluster.Error(), Breaks: breaks}
+	return &ring.Refusal{Reason: "it is not known " + what, Remedy: errNoCluster.Error(), Breaks: breaks}
 }
 
 func unanswered(what string, err error, breaks string) error {
-	return &rotation.Refusal{Reason: fmt.Sprintf("it is not known %s: %v", what, err), Remedy: "try again when it answers", Breaks: breaks}
+	return &ring.Refusal{Reason: fmt.Sprintf("it is not known %s: %v", what, err), Remedy: "try again when it answers", Breaks: breaks}
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -26,42 +26,42 @@ func TestRollbackAsksFirst(t *testing.T) {
 	alone := func(w *world) { w.Cluster = nil }
 	cases := map[string]struct {
 		reason string
-		phase  rotation.Phase
+		phase  ring.Phase
 		change func(*world)
 		want   string // "" if it goes back
 		breaks string
 	}{
-		"published": {phase: rotation.Published},
+		"published": {phase: ring.Published},
 		"published, it signs already": {
-			"its tokens would be dead", rotation.Published, func(w *world) { w.signer = private(w.t, testkeys.P256()) },
+			"its tokens would be dead", ring.Published, func(w *world) { w.signer = private(w.t, testkeys.P256()) },
 			"signs bound tokens with key " + p256ID + " already", breaksWithdrawn,
 		},
 		"published, another signs too": {
-			"each is asked", rotation.Published, secondSignsNext, "signs bound tokens with key " + p256ID + " already", breaksWithdrawn,
+			"each is asked", ring.Published, secondSignsNext, "signs bound tokens with key " + p256ID + " already", breaksWithdrawn,
 		},
-		"published, it is down":    {"", rotation.Published, down, "it is down: try again when it answers", breaksWithdrawn},
-		"published, nobody to ask": {"", rotation.Published, alone, "give --kubeconfig", breaksWithdrawn},
-		"activated":                {phase: rotation.Activated},
+		"published, it is down":    {"", ring.Published, down, "it is down: try again when it answers", breaksWithdrawn},
+		"published, nobody to ask": {"", ring.Published, alone, "give --kubeconfig", breaksWithdrawn},
+		"activated":                {phase: ring.Activated},
 		"activated, it has forgotten": {
-			"", rotation.Activated, forget, "key " + rsaID + ", which signed before, cannot sign again yet: the apiserver refuses its tokens",
+			"", ring.Activated, forget, "key " + rsaID + ", which signed before, cannot sign again yet: the apiserver refuses its tokens",
 			breaksTokens,
 		},
-		"completed": {phase: rotation.Completed},
+		"completed": {phase: ring.Completed},
 		"completed, it has forgotten": {
-			"every new token would be dead", rotation.Completed, forget,
+			"every new token would be dead", ring.Completed, forget,
 			"key " + rsaID + ", which signed before, cannot sign again yet: the apiserver refuses its tokens", breaksTokens,
 		},
-		"completed, it is down":    {"", rotation.Completed, down, "it is down: try again when it answers", breaksTokens},
-		"completed, nobody to ask": {"", rotation.Completed, alone, "give --kubeconfig", breaksTokens},
+		"completed, it is down":    {"", ring.Completed, down, "it is down: try again when it answers", breaksTokens},
+		"completed, nobody to ask": {"", ring.Completed, alone, "give --kubeconfig", breaksTokens},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.accepts = append(w.accepts, w.start(testkeys.P256()))
-			if tc.phase != rotation.Published {
+			if tc.phase != ring.Published {
 				w.must(w.Activate(t.Context(), ActivateOptions{Force: true}))
 			}
-			if tc.phase == rotation.Completed {
+			if tc.phase == ring.Completed {
 				w.must(w.Complete(t.Context(), ActivateOptions{}))
 			}
 			if tc.change != nil {
@@ -70,7 +70,7 @@ func TestRollbackAsksFirst(t *testing.T) {
 			err := w.Rollback(t.Context(), false)
 			if tc.want != "" {
 				refusedWith(t, err, tc.want)
-				refusal, ok := errors.AsType[*rotation.Refusal](err)
+				refusal, ok := errors.AsType[*ring.Refusal](err)
 				if !ok {
 					t.Fatalf("%s: %v is no refusal", tc.reason, err)
 				}
@@ -81,7 +81,7 @@ func TestRollbackAsksFirst(t *testing.T) {
 				err = w.Rollback(t.Context(), true)
 			}
 			w.must(err)
-			if state := w.state(); state.Phase() != rotation.RolledBack || state.Active().ID != rsaID {
+			if state := w.state(); state.Phase() != ring.RolledBack || state.Active().ID != rsaID {
 				t.Errorf("%s: phase %q, %s signs", tc.reason, state.Phase(), state.Active().ID)
 			}
 		})

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"sa-controller-manager/controllers/keyring/consistency"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // maxKeys is how many keys a schedule publishes at most: everything that verifies reads them all.
@@ -71,22 +71,22 @@ type plan struct {
 }
 
 // due returns when the active key is to be replaced, by the latest rotation.
-func (s Schedule) due(state rotation.State) time.Time {
+func (s Schedule) due(state ring.State) time.Time {
 	since := state.Active().ActivatedAt
 	switch state.Phase() {
-	case rotation.Published:
+	case ring.Published:
 		return state.Rotation.ActivateNotBefore
-	case rotation.RolledBack:
+	case ring.RolledBack:
 		since = state.Rotation.EndedAt // the operator has decided for the previous key
-	case rotation.Activated, rotation.Completed:
+	case ring.Activated, ring.Completed:
 		since = state.Rotation.StartedAt
-	case rotation.Idle:
+	case ring.Idle:
 	}
 	return since.Add(s.Every)
 }
 
 // next returns the step that a ring is due for. It says nothing of the proofs that the step needs.
-func (s Schedule) next(state rotation.State, policy rotation.Policy, f facts) plan {
+func (s Schedule) next(state ring.State, policy ring.Policy, f facts) plan {
 	later := f.now.Add(s.pause())
 	switch hosts := hostsOf(f.rings); {
 	case !state.PausedAt.IsZero():
@@ -105,11 +105,11 @@ func (s Schedule) next(state rotation.State, policy rotation.Policy, f facts) pl
 		return plan{step: StepPrune, keyID: key}
 	}
 	switch state.Phase() {
-	case rotation.Published:
+	case ring.Published:
 		return plan{step: StepActivate}
-	case rotation.Activated:
+	case ring.Activated:
 		return plan{step: StepComplete}
-	case rotation.Idle, rotation.Completed, rotation.RolledBack:
+	case ring.Idle, ring.Completed, ring.RolledBack:
 	}
 	if due := s.due(state); f.now.Before(due) {
 		if at.IsZero() || due.Before(at) {
@@ -126,9 +126,9 @@ func (s Schedule) next(state rotation.State, policy rotation.Policy, f facts) pl
 
 // prunable returns a key whose tokens have expired and that was not tried lately, or else when there
 // will be one.
-func (s Schedule) prunable(state rotation.State, policy rotation.Policy, f facts) (id string, at time.Time) {
+func (s Schedule) prunable(state ring.State, policy ring.Policy, f facts) (id string, at time.Time) {
 	for _, key := range slices.Backward(state.Retired()) {
-		if state.Phase() == rotation.Activated && key.ID == state.Rotation.From {
+		if state.Phase() == ring.Activated && key.ID == state.Rotation.From {
 			continue
 		}
 		from := policy.PrunableAt(key)

@@ -14,7 +14,7 @@ import (
 
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -39,7 +39,7 @@ func TestNext(t *testing.T) {
 	completed := w.state()
 	w.must(w.Rollback(t.Context(), true))
 	back := w.state()
-	paused, err := rotation.Pause(published, epoch)
+	paused, err := ring.Pause(published, epoch)
 	w.must(err)
 	full := completed
 	for i := range maxKeys - len(full.Keys) {
@@ -50,7 +50,7 @@ func TestNext(t *testing.T) {
 	held := facts{unready: "the key is refused"}
 	for name, tc := range map[string]struct {
 		reason string
-		state  rotation.State
+		state  ring.State
 		after  time.Duration
 		facts  facts
 		step   Step
@@ -152,12 +152,12 @@ func TestAuto(t *testing.T) {
 	next, _ := w.state().Next()
 	w.accepts = append(w.accepts, next.ID)
 	w.meanwhile(func() {
-		w.must(w.Update(func(state rotation.State) (rotation.State, error) { return rotation.Pause(state, w.clock.Now()) }))
+		w.must(w.Update(func(state ring.State) (ring.State, error) { return ring.Pause(state, w.clock.Now()) }))
 	})
 	pass("changed meanwhile")
 	w.publish()
 	pass("|it is paused since")
-	w.must(w.Update(rotation.Resume))
+	w.must(w.Update(ring.Resume))
 	w.publish()
 	w.Gate = &gate{left: 1, later: true}
 	pass("|not published")

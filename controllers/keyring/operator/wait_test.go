@@ -18,7 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -71,7 +71,7 @@ func TestWaitForKubeAPIServer(t *testing.T) {
 				err := w.Activate(ctx, ActivateOptions{Wait: true, Force: true})
 				took := time.Since(begin)
 				if tc.want == nil {
-					if err != nil || w.state().Phase() != rotation.Activated || took < tc.lasts || took > tc.lasts+2*pollInterval {
+					if err != nil || w.state().Phase() != ring.Activated || took < tc.lasts || took > tc.lasts+2*pollInterval {
 						t.Errorf("%s: phase %q after %s: %v", tc.reason, w.state().Phase(), took, err)
 					}
 					return
@@ -91,18 +91,18 @@ type gate struct {
 	age   time.Duration // that is seen
 }
 
-func (g *gate) Look(context.Context, rotation.State) []published.Seen {
+func (g *gate) Look(context.Context, ring.State) []published.Seen {
 	return []published.Seen{{Issuer: "https://issuer.example", CacheSeconds: int64(g.age.Seconds())}}
 }
 
-func (g *gate) Activate(context.Context, rotation.State) error {
+func (g *gate) Activate(context.Context, ring.State) error {
 	if g.left--; g.left >= 0 {
-		return &rotation.Refusal{Reason: "not published", Remedy: "publish it", Later: g.later}
+		return &ring.Refusal{Reason: "not published", Remedy: "publish it", Later: g.later}
 	}
 	return nil
 }
 
-func (g *gate) Prune(ctx context.Context, state rotation.State, _ string) error {
+func (g *gate) Prune(ctx context.Context, state ring.State, _ string) error {
 	return g.Activate(ctx, state)
 }
 

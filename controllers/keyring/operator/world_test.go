@@ -26,15 +26,14 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
 
 var (
 	epoch  = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	policy = rotation.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
+	policy = ring.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
 )
 
 // world is a key ring beside a kube-apiserver.
@@ -61,7 +60,7 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 		signer: private(t, testkeys.RSA2048Other()),
 	}
 	w.Operator = &Operator{
-		File: ringfile.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock,
+		File: ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock,
 		Cluster: &Cluster{Client: w.kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
@@ -110,7 +109,7 @@ func (w *world) must(err error) {
 	testutil.Must(w.t, err)
 }
 
-func (w *world) state() rotation.State {
+func (w *world) state() ring.State {
 	w.t.Helper()
 	state, err := w.File.Read()
 	w.must(err)

@@ -35,7 +35,7 @@ type Keys struct {
 	// PrivateKeyFile is the PEM file of the signing key. Without it and without
 	// KeyRing no tokens are signed.
 	PrivateKeyFile string
-	// KeyRing is a ring file (package ringfile) in place of PrivateKeyFile.
+	// KeyRing is a ring file (package ring) in place of PrivateKeyFile.
 	KeyRing string
 	// KeySockets is a file with the sockets of the processes that have keys of KeyRing (package remote).
 	KeySockets string

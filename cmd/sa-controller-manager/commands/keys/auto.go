@@ -13,7 +13,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/operator"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 const autoExamples = `  # From a timer, such as once a minute: rotate every 90 days.
@@ -69,8 +69,8 @@ func newRotatePauseCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Keep rotation by policy from taking steps",
 		Long: `Keep rotation by policy (--rotate-every, keys auto) from taking steps until "resume". The
 commands work as before.`,
-	}, func(operator *operator.Operator) func(rotation.State) (rotation.State, error) {
-		return func(state rotation.State) (rotation.State, error) { return rotation.Pause(state, operator.Clock.Now()) }
+	}, func(operator *operator.Operator) func(ring.State) (ring.State, error) {
+		return func(state ring.State) (ring.State, error) { return ring.Pause(state, operator.Clock.Now()) }
 	})
 }
 
@@ -79,10 +79,10 @@ func newRotateResumeCommand(client cli.ClientFunc) *cobra.Command {
 		Use:   "resume",
 		Short: "Have rotation by policy take steps again",
 		Long:  `Have rotation by policy take steps again after "pause".`,
-	}, func(*operator.Operator) func(rotation.State) (rotation.State, error) { return rotation.Resume })
+	}, func(*operator.Operator) func(ring.State) (ring.State, error) { return ring.Resume })
 }
 
-func newPausingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*operator.Operator) func(rotation.State) (rotation.State, error)) *cobra.Command {
+func newPausingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*operator.Operator) func(ring.State) (ring.State, error)) *cobra.Command {
 	o := newCommandOptions(cmd, client)
 	return o.steps(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
 		return operator.Update(step(operator))

@@ -21,8 +21,7 @@ import (
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 const description = `Make, show and rotate a key ring: the signing key, the one that comes next and the
@@ -58,7 +57,7 @@ type commandOptions struct {
 	apiServers []string
 	account    string
 	output     cli.Output
-	policy     rotation.Policy
+	policy     ring.Policy
 	published  options.Published
 	gated      bool   // the command has the flags of published
 	argument   string // what the only argument is, "" if there is none
@@ -79,7 +78,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 
 // newCommandOptions adds the flags to cmd. formats are output formats besides the common ones.
 func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *commandOptions {
-	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: rotation.Policy(options.NewRotation().Policy)}
+	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: ring.Policy(options.NewRotation().Policy)}
 	if cmd.Args == nil {
 		cmd.Args = cli.NoArguments
 	}
@@ -149,7 +148,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 		}
 	}
 	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
-	op := &operator.Operator{File: ringfile.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
+	op := &operator.Operator{File: ring.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
 	if o.gated {
 		gate, err := published.NewGate(published.Config{
 			Issuers: o.published.Issuers, Optional: o.published.Optional(o.issuer), JWKSHosts: o.published.JWKSHosts, CAFile: o.published.CAFile,
@@ -207,11 +206,11 @@ func (o *commandOptions) shows(cmd *cobra.Command) *cobra.Command {
 func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems), step func(context.Context, *operator.Operator) error) *cobra.Command {
 	return o.runs(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
 		err := step(ctx, operator)
-		if rotation.IsDone(err) {
+		if ring.IsDone(err) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: %v.\n", err)
 			err = nil
 		}
-		if refusal, ok := errors.AsType[*rotation.Refusal](err); ok && refusal.Breaks != "" {
+		if refusal, ok := errors.AsType[*ring.Refusal](err); ok && refusal.Breaks != "" {
 			err = fmt.Errorf("%w; --force ignores this, and then %s", err, refusal.Breaks)
 		}
 		if err != nil && len(o.pruned) == 0 {

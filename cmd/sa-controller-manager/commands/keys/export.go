@@ -17,8 +17,7 @@ import (
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 const exportExamples = `  # The key that signs, for kubeadm's own file.
@@ -55,7 +54,7 @@ list -o pem" prints all public keys.`,
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		return export.write(cmd.OutOrStdout(), ringfile.At(o.ring))
+		return export.write(cmd.OutOrStdout(), ring.At(o.ring))
 	}
 	return cmd
 }
@@ -91,7 +90,7 @@ The FILE has private keys. Remove it when it is imported.`,
 	cmd.Flags().BoolVar(&join, "join-fork", join, "Keep the ring, and take the keys that only FILE has as retired ones.")
 	o.argument = "one FILE to import"
 	return o.steps(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
-		from := ringfile.At(o.args[0])
+		from := ring.At(o.args[0])
 		if join {
 			return operator.File.Join(from, operator.Clock.Now(), operator.Policy)
 		}
@@ -112,7 +111,7 @@ type Export struct {
 }
 
 // write prints the key as PEM or writes it to a file.
-func (export Export) write(stdout io.Writer, from *ringfile.File) error {
+func (export Export) write(stdout io.Writer, from *ring.File) error {
 	state, err := from.Read()
 	if err != nil {
 		return err
@@ -144,7 +143,7 @@ func (export Export) write(stdout io.Writer, from *ringfile.File) error {
 	return atomicfile.Write(export.Path, data, 0o600)
 }
 
-func exported(key rotation.Key, private bool) ([]byte, error) {
+func exported(key ring.Key, private bool) ([]byte, error) {
 	if !private {
 		return signing.EncodePublicKeys(key.PublicKey)
 	}

@@ -17,7 +17,7 @@ import (
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/tokens"
 )
 
@@ -99,7 +99,7 @@ func Read(o *options.Keys) ([]signing.Key, error) {
 	var keys []signing.Key
 	verifying := Known
 	if o.KeyRing != "" {
-		state, err := ringfile.At(o.KeyRing).Read()
+		state, err := ring.At(o.KeyRing).Read()
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", options.KeyRingFlag, err)
 		}

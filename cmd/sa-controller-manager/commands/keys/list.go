@@ -11,7 +11,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/ring"
 )
 
 const listExamples = `  # What is in the ring.
@@ -37,7 +37,7 @@ accepts and how many token Secrets bear each. Nothing is changed.
 	return newCommandOptions(cmd, client, "pem").shows(cmd)
 }
 
-func printPublicKeys(stdout io.Writer, file *ringfile.File) error {
+func printPublicKeys(stdout io.Writer, file *ring.File) error {
 	state, err := file.Read()
 	if err != nil {
 		return err

@@ -13,8 +13,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/publish"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 const (
@@ -88,11 +87,11 @@ func (o *publishOptions) validate() []error {
 
 func (o *publishOptions) run(stdout, stderr io.Writer) error {
 	if o.manual != "" {
-		if err := changeManual(o.ring, func(state rotation.State) (rotation.State, error) { return rotation.AddManual(state, o.manual) }); err != nil {
+		if err := changeManual(o.ring, func(state ring.State) (ring.State, error) { return ring.AddManual(state, o.manual) }); err != nil {
 			return err
 		}
 	}
-	state, err := ringfile.At(o.ring).Read()
+	state, err := ring.At(o.ring).Read()
 	if err != nil {
 		return err
 	}
@@ -121,8 +120,8 @@ func newConfirmCommand() *cobra.Command {
 		Long: `Record that a key of the ring is published at a place of --published-manually. The next key
 needs it before it may sign, and the active key before another one may be pruned.`,
 		Example: "  sa-controller-manager keys publish confirm pool --key-id=KEY-ID --service-account-key-ring=ring.json",
-	}, func(state rotation.State, name string) (rotation.State, error) {
-		return rotation.ConfirmManual(state, name, id)
+	}, func(state ring.State, name string) (ring.State, error) {
+		return ring.ConfirmManual(state, name, id)
 	})
 	cmd.Flags().StringVar(&id, "key-id", id, "`ID` of the key that you have published; keys list has them.")
 	return cmd
@@ -134,11 +133,11 @@ func newForgetCommand() *cobra.Command {
 		Short:   "Publish at a place of --published-manually no longer",
 		Long:    `Remove a place of --published-manually from the ring. No step waits for it any more.`,
 		Example: "  sa-controller-manager keys publish forget pool --service-account-key-ring=ring.json",
-	}, rotation.ForgetManual)
+	}, ring.ForgetManual)
 }
 
 // newManualCommand is one that changes a place that is published by hand.
-func newManualCommand(cmd *cobra.Command, step func(state rotation.State, name string) (rotation.State, error)) *cobra.Command {
+func newManualCommand(cmd *cobra.Command, step func(state ring.State, name string) (ring.State, error)) *cobra.Command {
 	o := &commandOptions{argument: "one NAME, as --" + manualFlag + " has it"}
 	o.addRing(cmd.Flags())
 	cmd.Args = cobra.ArbitraryArgs
@@ -147,14 +146,14 @@ func newManualCommand(cmd *cobra.Command, step func(state rotation.State, name s
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validateRing()); err != nil {
 			return err
 		}
-		return changeManual(o.ring, func(state rotation.State) (rotation.State, error) { return step(state, args[0]) })
+		return changeManual(o.ring, func(state ring.State) (ring.State, error) { return step(state, args[0]) })
 	}
 	return cmd
 }
 
 // changeManual returns nil too if the change was made before.
-func changeManual(path string, step func(rotation.State) (rotation.State, error)) error {
-	file := ringfile.At(path)
+func changeManual(path string, step func(ring.State) (ring.State, error)) error {
+	file := ring.At(path)
 	if err := file.Writable(); err != nil {
 		return err
 	}
@@ -162,7 +161,7 @@ func changeManual(path string, step func(rotation.State) (rotation.State, error)
 	if err != nil {
 		return err
 	}
-	if err := file.Update(state.Generation, step); !rotation.IsDone(err) {
+	if err := file.Update(state.Generation, step); !ring.IsDone(err) {
 		return err
 	}
 	return nil

@@ -19,25 +19,24 @@ import (
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // Report describes a key ring, for people and programs.
 type Report struct {
 	printers.Head
-	File       string             `json:"file"`
-	ReadOnly   bool               `json:"readOnly"`
-	Generation int64              `json:"generation"`
-	Phase      string             `json:"phase"`
-	Rotation   *rotation.Rotation `json:"rotation,omitempty"`
-	Keys       []KeyReport        `json:"keys"`
+	File       string         `json:"file"`
+	ReadOnly   bool           `json:"readOnly"`
+	Generation int64          `json:"generation"`
+	Phase      string         `json:"phase"`
+	Rotation   *ring.Rotation `json:"rotation,omitempty"`
+	Keys       []KeyReport    `json:"keys"`
 	// OtherKeys are the keys of token Secrets that the ring does not have, if the cluster was asked.
 	OtherKeys []KeyReport `json:"otherKeys,omitempty"`
 	// Published is what relying parties see, if it is known where, and Manual are the places that are
 	// published by hand.
-	Published []published.Seen  `json:"published,omitempty"`
-	Manual    []rotation.Manual `json:"publishedManually,omitempty"`
+	Published []published.Seen `json:"published,omitempty"`
+	Manual    []ring.Manual    `json:"publishedManually,omitempty"`
 	// NextStep says what may be done next, and when.
 	NextStep string `json:"nextStep"`
 	// Findings has what is wrong.
@@ -49,7 +48,7 @@ type Report struct {
 // KeyReport is one key of the ring or, with the role Unknown, of token Secrets alone. That one has the
 // ID that the tokens say, "" for those that name none.
 type KeyReport struct {
-	rotation.Key
+	ring.Key
 
 	// Accepted reports whether kube-apiserver accepts the key, if it was asked: "yes", "no" or
 	// "unknown".
@@ -105,21 +104,21 @@ func newReport(ctx context.Context, o *operator.Operator) (*Report, error) {
 }
 
 // ask adds what the cluster says.
-func (r *Report) ask(ctx context.Context, cluster *operator.Cluster, state rotation.State) error {
+func (r *Report) ask(ctx context.Context, cluster *operator.Cluster, state ring.State) error {
 	if err := cluster.Find(ctx); err != nil {
 		r.Findings = append(r.Findings, printers.Finding{Code: "apiserver-not-asked", Message: err.Error(), Remedy: "name each of them with --apiserver"})
 	}
-	ring := state.Ring()
-	uses, err := cluster.Uses(ctx, ring)
+	known := state.Ring()
+	uses, err := cluster.Uses(ctx, known)
 	if err != nil {
 		return err
 	}
-	reissues, err := cluster.Reissues(ctx, uses, ring)
+	reissues, err := cluster.Reissues(ctx, uses, known)
 	if err != nil {
 		return err
 	}
-	for _, id := range uses.Others(ring) {
-		other := KeyReport{Key: rotation.Key{Key: signing.PublicKey{ID: id}.As(Unknown)}, Secrets: new(uses.Count(id))}
+	for _, id := range uses.Others(known) {
+		other := KeyReport{Key: ring.Key{Key: signing.PublicKey{ID: id}.As(Unknown)}, Secrets: new(uses.Count(id))}
 		for _, name := range uses.Names(id) {
 			other.Holders = append(other.Holders, Holder{name, UnknownKey})
 		}
@@ -148,7 +147,7 @@ func (r *Report) ask(ctx context.Context, cluster *operator.Cluster, state rotat
 
 // looseMode finds a file with private keys that other users may read. The mode of a file in a mounted
 // Secret says nothing: access to the volume is decided elsewhere.
-func looseMode(file *ringfile.File) []printers.Finding {
+func looseMode(file *ring.File) []printers.Finding {
 	path := file.Path()
 	info, err := os.Stat(path)
 	if file.Writable() != nil || err != nil || info.Mode().Perm()&0o077 == 0 {
@@ -161,7 +160,7 @@ func looseMode(file *ringfile.File) []printers.Finding {
 	}}
 }
 
-func nextStep(o *operator.Operator, state rotation.State) string {
+func nextStep(o *operator.Operator, state ring.State) string {
 	if o.File.Writable() != nil {
 		return "the ring is read-only here; rotate the one that it is a copy of"
 	}
@@ -169,14 +168,14 @@ func nextStep(o *operator.Operator, state rotation.State) string {
 		return fmt.Sprintf("rotation by policy is paused since %s: keys rotate resume, or take the steps yourself", timeWord(state.PausedAt))
 	}
 	switch state.Phase() {
-	case rotation.Published:
+	case ring.Published:
 		if wait := state.Rotation.ActivateNotBefore; o.Clock.Now().Before(wait) {
 			return fmt.Sprintf("the next key may sign from %s on: keys rotate activate", wait.Format(time.RFC3339))
 		}
 		return "the next key may sign: keys rotate activate"
-	case rotation.Activated:
+	case ring.Activated:
 		return "see that new tokens work and that every process follows, then: keys rotate complete (or back: keys rollback)"
-	case rotation.Idle, rotation.Completed, rotation.RolledBack:
+	case ring.Idle, ring.Completed, ring.RolledBack:
 	}
 	retired := state.Retired()
 	for _, key := range retired {

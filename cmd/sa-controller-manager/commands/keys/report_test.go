@@ -29,8 +29,7 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
@@ -50,10 +49,10 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default", UID: "1"}}
 	kube := clitest.NewKubeClient(func(string) string { return "" }, append(objects, account)...)
-	policy := rotation.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
+	policy := ring.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
 	w := &world{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), accepts: []string{rsaID}}
 	w.Operator = &operator.Operator{
-		File: ringfile.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock,
+		File: ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock,
 		Cluster: &operator.Cluster{Client: kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
 	}
 	kube.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -233,7 +232,7 @@ func TestReportOfAMountedSecret(t *testing.T) {
 	mount := t.TempDir()
 	w.must(os.Symlink(filepath.Dir(w.File.Path()), filepath.Join(mount, "..data")))
 	w.must(os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
-	w.File = ringfile.At(filepath.Join(mount, "ring.json"))
+	w.File = ring.At(filepath.Join(mount, "ring.json"))
 	r, err := newReport(t.Context(), w.Operator)
 	w.must(err)
 	if !r.ReadOnly || !strings.Contains(r.NextStep, "read-only here") {

@@ -14,7 +14,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/ring"
 )
 
 // inUse has the keys that sign and verify tokens up to the handback. It is empty if our manifest is gone
@@ -33,7 +33,7 @@ type inUse struct {
 func (c *Config) keysInUse(o *observed) (*inUse, error) {
 	k := &inUse{foreign: map[string]string{}}
 	if file := component.OwnFlag(o.own(), component.KeyRingFlag); file != "" {
-		state, err := ringfile.At(c.onNode(file)).Read()
+		state, err := ring.At(c.onNode(file)).Read()
 		if err != nil {
 			return nil, fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
 		}

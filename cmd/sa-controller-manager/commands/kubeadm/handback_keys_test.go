@@ -16,8 +16,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -27,18 +26,18 @@ type rotated struct {
 	*controlPlane
 
 	pki  string
-	ring *ringfile.File
+	ring *ring.File
 }
 
 func newRotated(t *testing.T, signer bool) *rotated {
 	t.Helper()
 	p := &rotated{controlPlane: newSigningControlPlane(t)}
 	p.pki = p.dir + "/pki"
-	p.ring = ringfile.At(p.pki + "/sa-keys/ring.json")
+	p.ring = ring.At(p.pki + "/sa-keys/ring.json")
 	p.write(t, "pki/sa.key", testkeys.RSA2048())
 	p.write(t, "pki/sa.pub", public(t, testkeys.RSA2048()))
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	testutil.Must(t, p.ring.Init(testkeys.Parse(testkeys.RSA2048()), nil, now, rotation.Policy{}))
+	testutil.Must(t, p.ring.Init(testkeys.Parse(testkeys.RSA2048()), nil, now, ring.Policy{}))
 	p.config.ExternalSigner = signer
 	p.writeSteps(t, takeover, 3)
 	p.config.ExternalSigner, p.config.SkipKeyCheck = false, false
@@ -52,11 +51,11 @@ func newRotated(t *testing.T, signer bool) *rotated {
 	p.write(t, "manifests/sa-controller-manager.yaml",
 		[]byte(strings.ReplaceAll(own, component.Assign(component.KeyFlag, p.pki+"/sa.key"),
 			component.Assign(component.KeyRingFlag, p.ring.Path()))))
-	testutil.Must(t, p.ring.Update(1, func(s rotation.State) (rotation.State, error) {
-		return rotation.Publish(s, rotation.KeyOf(testkeys.Parse(testkeys.P256())), now, rotation.Policy{})
+	testutil.Must(t, p.ring.Update(1, func(s ring.State) (ring.State, error) {
+		return ring.Publish(s, ring.KeyOf(testkeys.Parse(testkeys.P256())), now, ring.Policy{})
 	}))
-	testutil.Must(t, p.ring.Update(2, func(s rotation.State) (rotation.State, error) {
-		return rotation.Activate(s, now, rotation.Policy{}, true)
+	testutil.Must(t, p.ring.Update(2, func(s ring.State) (ring.State, error) {
+		return ring.Activate(s, now, ring.Policy{}, true)
 	}))
 	return p
 }
@@ -223,13 +222,13 @@ func (p *rotated) toSigner(t *testing.T, id string) signing.PublicKey {
 	}
 	remote := signing.RemoteKey("hsm", key, nil)
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	for i, transition := range []func(rotation.State) (rotation.State, error){
-		func(s rotation.State) (rotation.State, error) { return rotation.Complete(s, now, rotation.Policy{}) },
-		func(s rotation.State) (rotation.State, error) {
-			return rotation.Publish(s, rotation.KeyOf(remote), now, rotation.Policy{})
+	for i, transition := range []func(ring.State) (ring.State, error){
+		func(s ring.State) (ring.State, error) { return ring.Complete(s, now, ring.Policy{}) },
+		func(s ring.State) (ring.State, error) {
+			return ring.Publish(s, ring.KeyOf(remote), now, ring.Policy{})
 		},
-		func(s rotation.State) (rotation.State, error) {
-			return rotation.Activate(s, now, rotation.Policy{}, true)
+		func(s ring.State) (ring.State, error) {
+			return ring.Activate(s, now, ring.Policy{}, true)
 		},
 	} {
 		testutil.Must(t, p.ring.Update(int64(3+i), transition))

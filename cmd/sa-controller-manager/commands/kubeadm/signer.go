@@ -20,7 +20,7 @@ import (
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ringfile"
+	"sa-controller-manager/signing/ring"
 )
 
 const (
@@ -161,8 +161,8 @@ func (c *Config) signerSockets(manifest []byte) ([]string, error) {
 			return nil, err
 		}
 	}
-	if ring := component.OwnFlag(manifest, component.KeyRingFlag); ring != "" {
-		if state, err := ringfile.At(c.onNode(ring)).Read(); err == nil {
+	if file := component.OwnFlag(manifest, component.KeyRingFlag); file != "" {
+		if state, err := ring.At(c.onNode(file)).Read(); err == nil {
 			if err := sockets.Check(state.Ring()); err != nil {
 				return nil, err
 			}

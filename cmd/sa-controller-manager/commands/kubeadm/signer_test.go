@@ -21,8 +21,7 @@ import (
 	"sa-controller-manager/manifests"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ringfile"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -242,11 +241,11 @@ func TestTakeoverWithARemoteKey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			key := signing.RemoteKey("hsm", testkeys.Parse(testkeys.P384()).Public(), nil)
-			ring := ringfile.At(p.dir + "/keys/ring.json")
-			testutil.Must(t, ring.Init(key, nil, time.Now(), rotation.Policy{}))
+			file := ring.At(p.dir + "/keys/ring.json")
+			testutil.Must(t, file.Init(key, nil, time.Now(), ring.Policy{}))
 			flags := newPodFlags()
 			flags.binary, flags.extraArgs = "/opt/b", []string{
-				component.Assign(component.KeyFlag, ""), component.Assign(component.KeyRingFlag, ring.Path()),
+				component.Assign(component.KeyFlag, ""), component.Assign(component.KeyRingFlag, file.Path()),
 			}
 			if tc.socket != "" {
 				p.write(t, "keys/sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  "+tc.socket+"\n"))

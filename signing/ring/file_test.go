@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ringfile
+package ring
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -25,7 +24,7 @@ import (
 func TestRead(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
-	update(t, f, publish(testkeys.Parse(testkeys.P256())), activate, complete, publish(testkeys.Parse(testkeys.P521())))
+	update(t, f, publish(testkeys.Parse(testkeys.P256())), activateNext, complete, publish(testkeys.Parse(testkeys.P521())))
 	ring := read(t, f).Ring()
 	var got []string
 	for _, key := range ring.All() {
@@ -122,7 +121,7 @@ func TestStaleGeneration(t *testing.T) {
 	update(t, f, publish(testkeys.Parse(testkeys.P256())))
 	before := bytesOf(t, f)
 	var stale *StaleError
-	if err := f.Update(seen, activate); !errors.As(err, &stale) || stale.Seen != seen || stale.Now != seen+1 {
+	if err := f.Update(seen, activateNext); !errors.As(err, &stale) || stale.Seen != seen || stale.Now != seen+1 {
 		t.Errorf("updated on a stale look: %v", err)
 	}
 	if !bytes.Equal(before, bytesOf(t, f)) || len(files(t, f)) != 1 {
@@ -133,7 +132,7 @@ func TestStaleGeneration(t *testing.T) {
 func TestSecondWriterIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
-	err := f.Update(1, func(s rotation.State) (rotation.State, error) {
+	err := f.Update(1, func(s State) (State, error) {
 		err := At(f.path).Update(s.Generation, rollback)
 		if err == nil || !strings.Contains(err.Error(), "is being changed by another process") {
 			t.Errorf("a second writer got %v", err)
@@ -141,9 +140,9 @@ func TestSecondWriterIsRefused(t *testing.T) {
 		if _, err := At(f.path).Read(); err != nil {
 			t.Errorf("a reader was kept waiting: %v", err)
 		}
-		return rotation.Publish(s, rotation.KeyOf(testkeys.Parse(testkeys.RSA2048())), epoch, policy) // refused
+		return Publish(s, KeyOf(testkeys.Parse(testkeys.RSA2048())), epoch, policy) // refused
 	})
-	if _, refused := errors.AsType[*rotation.Refusal](err); !refused {
+	if _, refused := errors.AsType[*Refusal](err); !refused {
 		t.Fatalf("the first writer got %v", err)
 	}
 	update(t, f, publish(testkeys.Parse(testkeys.P256()))) // the lock is free again
@@ -217,8 +216,8 @@ func TestFork(t *testing.T) {
 	if _, err := second.Import(first); err != nil {
 		t.Fatal(err)
 	}
-	update(t, first, publish(testkeys.Parse(testkeys.P256())), activate)
-	update(t, second, publish(testkeys.Parse(testkeys.P521())), activate, rollback)
+	update(t, first, publish(testkeys.Parse(testkeys.P256())), activateNext)
+	update(t, second, publish(testkeys.Parse(testkeys.P521())), activateNext, rollback)
 	for from, to := range map[*File]*File{first: second, second: first} {
 		before := bytesOf(t, to)
 		_, err := to.Import(from)
@@ -264,14 +263,14 @@ func TestImport(t *testing.T) {
 	bring(source, false)
 	old := At(filepath.Join(t.TempDir(), "old.json"))
 	must(t, os.WriteFile(old.path, bytesOf(t, source), 0o600))
-	update(t, source, publish(testkeys.Parse(testkeys.P256())), activate)
+	update(t, source, publish(testkeys.Parse(testkeys.P256())), activateNext)
 	bring(source, true)
 	if diff := cmp.Diff(map[string]fs.FileMode{"ring.json": 0o600}, files(t, copied)); diff != "" {
 		t.Errorf("files: -want +got:\n%s", diff)
 	}
 
 	forked := newRing(t)
-	update(t, forked, publish(testkeys.Parse(testkeys.P521())), activate)
+	update(t, forked, publish(testkeys.Parse(testkeys.P521())), activateNext)
 	damaged := At(filepath.Join(t.TempDir(), "damaged.json"))
 	must(t, os.WriteFile(damaged.path, bytesOf(t, source)[:500], 0o600))
 	for from, want := range map[*File]string{

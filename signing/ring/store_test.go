@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ringfile
+package ring
 
 import (
 	"context"
@@ -75,7 +75,7 @@ func TestWatch(t *testing.T) {
 		t.Errorf("the status is %q, want %q", got, want)
 	}
 	old := bytesOf(t, ring)
-	update(t, ring, activate)
+	update(t, ring, activateNext)
 	f.expect(t, "+3")
 	if f.Load().ActiveID() != p256ID {
 		t.Errorf("%v signs", f.Load().Active())

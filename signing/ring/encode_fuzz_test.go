@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ringfile
+package ring
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(bytes.ReplaceAll(data, []byte("publicOnly"), []byte("x")))
 	}
 	seed()
-	for _, next := range []transition{pruneOf(p384ID), publish(testkeys.Parse(testkeys.P256())), activate, complete, rollback} {
+	for _, next := range []transition{pruneOf(p384ID), publish(testkeys.Parse(testkeys.P256())), activateNext, complete, rollback} {
 		update(f, ring, next)
 		seed()
 	}

@@ -3,7 +3,7 @@
 
 //go:build unix
 
-package ringfile
+package ring
 
 import (
 	"os"

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ringfile
+package ring
 
 import (
 	"io/fs"
@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -21,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	epoch  = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	policy = rotation.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
+	policy = Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
 )
 
 const (
@@ -37,7 +36,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func read(t testing.TB, f *File) rotation.State {
+func read(t testing.TB, f *File) State {
 	t.Helper()
 	state, err := f.Read()
 	must(t, err)
@@ -52,7 +51,7 @@ func newRing(t testing.TB) *File {
 	return f
 }
 
-type transition = func(rotation.State) (rotation.State, error)
+type transition = func(State) (State, error)
 
 // update makes transitions that must be made, on the ring as it is.
 func update(t testing.TB, f *File, transitions ...transition) {
@@ -63,26 +62,26 @@ func update(t testing.TB, f *File, transitions ...transition) {
 }
 
 func publish(key *signing.PrivateKey) transition {
-	return func(s rotation.State) (rotation.State, error) {
-		return rotation.Publish(s, rotation.KeyOf(key), epoch, policy)
+	return func(s State) (State, error) {
+		return Publish(s, KeyOf(key), epoch, policy)
 	}
 }
 
-func activate(s rotation.State) (rotation.State, error) {
-	return rotation.Activate(s, epoch.Add(time.Hour), policy, false)
+func activateNext(s State) (State, error) {
+	return Activate(s, epoch.Add(time.Hour), policy, false)
 }
 
-func complete(s rotation.State) (rotation.State, error) {
-	return rotation.Complete(s, epoch.Add(2*time.Hour), policy)
+func complete(s State) (State, error) {
+	return Complete(s, epoch.Add(2*time.Hour), policy)
 }
 
-func rollback(s rotation.State) (rotation.State, error) {
-	return rotation.Rollback(s, epoch.Add(3*time.Hour), policy)
+func rollback(s State) (State, error) {
+	return Rollback(s, epoch.Add(3*time.Hour), policy)
 }
 
 func pruneOf(id string) transition {
-	return func(s rotation.State) (rotation.State, error) {
-		return rotation.Prune(s, id, rotation.Usage{}, epoch.Add(1000*time.Hour), policy, false)
+	return func(s State) (State, error) {
+		return Prune(s, id, Usage{}, epoch.Add(1000*time.Hour), policy, false)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rotation_test
+package ring_test
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // FuzzTransitions wants every transition of a state that keeps to the rules to be another such
@@ -27,7 +27,7 @@ func FuzzTransitions(f *testing.F) {
 		}
 		for _, m := range moves(world{state: state, policy: policy, now: epoch, made: 1000}) {
 			after, err := m.do(world{state: state, policy: policy, now: epoch.Add(time.Hour), made: 1000})
-			var refusal *rotation.Refusal
+			var refusal *ring.Refusal
 			if err != nil && !errors.As(err, &refusal) {
 				t.Fatalf("%s: %v", m.name, err)
 			}

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rotation_test
+package ring_test
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // maxKeys bounds the walk: with four keys every relation between the previous, the new and some
@@ -24,8 +24,8 @@ const maxKeys = 4
 
 // world is a state at a time, and how the walk came there.
 type world struct {
-	state  rotation.State
-	policy rotation.Policy
+	state  ring.State
+	policy ring.Policy
 	now    time.Time
 	made   int // keys so far, so that none comes twice
 	path   string
@@ -34,10 +34,10 @@ type world struct {
 // move is one thing that can be done to a world.
 type move struct {
 	name  string
-	do    func(world) (rotation.State, error)
+	do    func(world) (ring.State, error)
 	force bool
 	prune string
-	usage rotation.Usage
+	usage ring.Usage
 }
 
 // shape is a world without what does not matter: names, and times but for whether they have come.
@@ -50,7 +50,7 @@ func (w world) shape() string {
 	}
 	if r := w.state.Rotation; r != nil {
 		index := func(id string) int {
-			return slices.IndexFunc(w.state.Keys, func(key rotation.Key) bool { return key.ID == id })
+			return slices.IndexFunc(w.state.Keys, func(key ring.Key) bool { return key.ID == id })
 		}
 		fmt.Fprintf(&b, "%s %d %d %t", r.Phase, index(r.From), index(r.To), w.now.Before(r.ActivateNotBefore))
 	}
@@ -59,29 +59,29 @@ func (w world) shape() string {
 
 func moves(w world) []move {
 	all := []move{
-		{name: "activate", do: func(w world) (rotation.State, error) { return rotation.Activate(w.state, w.now, w.policy, false) }},
-		{name: "activate by force", force: true, do: func(w world) (rotation.State, error) { return rotation.Activate(w.state, w.now, w.policy, true) }},
-		{name: "complete", do: func(w world) (rotation.State, error) { return rotation.Complete(w.state, w.now, w.policy) }},
-		{name: "roll back", do: func(w world) (rotation.State, error) { return rotation.Rollback(w.state, w.now, w.policy) }},
-		{name: "publish a known key", do: func(w world) (rotation.State, error) {
-			return rotation.Publish(w.state, w.state.Keys[0], w.now, w.policy)
+		{name: "activate", do: func(w world) (ring.State, error) { return ring.Activate(w.state, w.now, w.policy, false) }},
+		{name: "activate by force", force: true, do: func(w world) (ring.State, error) { return ring.Activate(w.state, w.now, w.policy, true) }},
+		{name: "complete", do: func(w world) (ring.State, error) { return ring.Complete(w.state, w.now, w.policy) }},
+		{name: "roll back", do: func(w world) (ring.State, error) { return ring.Rollback(w.state, w.now, w.policy) }},
+		{name: "publish a known key", do: func(w world) (ring.State, error) {
+			return ring.Publish(w.state, w.state.Keys[0], w.now, w.policy)
 		}},
 	}
 	if len(w.state.Keys) < maxKeys {
-		all = append(all, move{name: "publish", do: func(w world) (rotation.State, error) {
-			return rotation.Publish(w.state, newKey(w.made), w.now, w.policy)
+		all = append(all, move{name: "publish", do: func(w world) (ring.State, error) {
+			return ring.Publish(w.state, newKey(w.made), w.now, w.policy)
 		}})
 	}
 	for _, id := range append(ids(w.state), "nobody") {
-		all = append(all, move{name: id + " still signs", do: func(w world) (rotation.State, error) {
-			return rotation.StillSigns(w.state, id, w.now, w.policy)
+		all = append(all, move{name: id + " still signs", do: func(w world) (ring.State, error) {
+			return ring.StillSigns(w.state, id, w.now, w.policy)
 		}})
-		for _, usage := range []rotation.Usage{{}, {Secrets: 2}, {Secrets: -1}, {SignsElsewhere: true}} {
+		for _, usage := range []ring.Usage{{}, {Secrets: 2}, {Secrets: -1}, {SignsElsewhere: true}} {
 			for _, force := range []bool{false, true} {
 				all = append(all, move{
 					name: fmt.Sprintf("prune %s %+v %t", id, usage, force), prune: id, usage: usage, force: force,
-					do: func(w world) (rotation.State, error) {
-						return rotation.Prune(w.state, id, usage, w.now, w.policy, force)
+					do: func(w world) (ring.State, error) {
+						return ring.Prune(w.state, id, usage, w.now, w.policy, force)
 					},
 				})
 			}
@@ -97,22 +97,22 @@ func TestEveryReachableState(t *testing.T) {
 	t.Parallel()
 	impatient := policy
 	impatient.TokenLifetime = time.Minute // the hold-down outlives the tokens
-	for name, policy := range map[string]rotation.Policy{"long tokens": policy, "short tokens": impatient} {
+	for name, policy := range map[string]ring.Policy{"long tokens": policy, "short tokens": impatient} {
 		t.Run(name, func(t *testing.T) { t.Parallel(); walk(t, policy) })
 	}
 }
 
-func walk(t *testing.T, policy rotation.Policy) {
+func walk(t *testing.T, policy ring.Policy) {
 	t.Helper()
 	imported := newKey(1)
 	imported.PublicOnly = true
-	first, err := rotation.New(newKey(0), []rotation.Key{imported}, epoch, policy)
+	first, err := ring.New(newKey(0), []ring.Key{imported}, epoch, policy)
 	if err != nil {
 		t.Fatal(err)
 	}
 	queue := []world{{state: first, policy: policy, now: epoch, made: 2}}
 	seen := map[string]bool{queue[0].shape(): true}
-	phases := map[rotation.Phase]int{}
+	phases := map[ring.Phase]int{}
 	visit := func(w world) {
 		if shape := w.shape(); !seen[shape] {
 			seen[shape] = true
@@ -149,7 +149,7 @@ func walk(t *testing.T, policy rotation.Policy) {
 		}
 	}
 	t.Logf("%d states, %d transitions, by phase: %v", len(seen), transitions, phases)
-	for _, phase := range []rotation.Phase{rotation.Idle, rotation.Published, rotation.Activated, rotation.Completed, rotation.RolledBack} {
+	for _, phase := range []ring.Phase{ring.Idle, ring.Published, ring.Activated, ring.Completed, ring.RolledBack} {
 		if phases[phase] == 0 {
 			t.Errorf("no state of phase %q was reached", phase)
 		}
@@ -157,7 +157,7 @@ func walk(t *testing.T, policy rotation.Policy) {
 }
 
 // checkStep holds one transition that was made against the rules.
-func checkStep(t *testing.T, w world, m move, after rotation.State) {
+func checkStep(t *testing.T, w world, m move, after ring.State) {
 	t.Helper()
 	bad := func(format string, args ...any) {
 		t.Helper()
@@ -178,7 +178,7 @@ func checkStep(t *testing.T, w world, m move, after rotation.State) {
 			bad("the active key is gone")
 		case !stays && m.prune == key.ID != slices.Contains(after.Pruned, key.ID), !stays && m.prune != key.ID != slices.Contains(after.Withdrawn, key.ID):
 			bad("it is not on record that key %s is gone", key.ID)
-		case !stays && m.prune == key.ID && !m.force && (w.now.Before(key.RetiredAt.Add(w.policy.TokenLifetime)) || w.now.Before(key.HoldUntil) || m.usage != rotation.Usage{}):
+		case !stays && m.prune == key.ID && !m.force && (w.now.Before(key.RetiredAt.Add(w.policy.TokenLifetime)) || w.now.Before(key.HoldUntil) || m.usage != ring.Usage{}):
 			bad("key %s was pruned while it was needed", key.ID)
 		case stays && key.Role == signing.Active && now.Role == signing.Next:
 			bad("a key that signed is next again")
@@ -210,7 +210,7 @@ func checkEncoding(t *testing.T, w world) {
 // second.
 func checkRefusal(t *testing.T, w world, m move, err error) {
 	t.Helper()
-	var refusal *rotation.Refusal
+	var refusal *ring.Refusal
 	if !errors.As(err, &refusal) || refusal.Reason == "" || refusal.Remedy == "" {
 		t.Errorf("%s, then %s: %v is no refusal with a reason and a remedy", w.path, m.name, err)
 		return
@@ -238,7 +238,7 @@ func mayEnd(t *testing.T, w world) {
 	if !w.state.InProgress() {
 		return
 	}
-	back, err := rotation.Rollback(w.state, w.now, w.policy)
+	back, err := ring.Rollback(w.state, w.now, w.policy)
 	if err != nil {
 		t.Errorf("%s: cannot be rolled back: %v", w.path, err)
 		return

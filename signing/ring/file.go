@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ringfile
+package ring
 
 import (
 	"errors"
@@ -15,7 +15,6 @@ import (
 	"sa-controller-manager/internal/atomicfile"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
-	"sa-controller-manager/signing/rotation"
 )
 
 const (
@@ -41,14 +40,14 @@ func (f *File) Signing(sign signing.RemoteSign) *File { return &File{path: f.pat
 func (f *File) Path() string { return f.path }
 
 // Read returns the ring as it is now.
-func (f *File) Read() (rotation.State, error) {
+func (f *File) Read() (State, error) {
 	data, err := reload.ReadFile(f.path)
 	if err != nil {
-		return rotation.State{}, withHint(err)
+		return State{}, withHint(err)
 	}
 	state, err := decode(data, f.sign)
 	if err != nil {
-		return rotation.State{}, fmt.Errorf("%s: %w", f.path, err)
+		return State{}, fmt.Errorf("%s: %w", f.path, err)
 	}
 	return state, nil
 }
@@ -62,15 +61,15 @@ func withHint(err error) error {
 }
 
 // Init makes a key ring where there is none: key signs, and retired keys verify.
-func (f *File) Init(key *signing.PrivateKey, retired []signing.PublicKey, now time.Time, policy rotation.Policy) error {
-	var keys []rotation.Key
+func (f *File) Init(key *signing.PrivateKey, retired []signing.PublicKey, now time.Time, policy Policy) error {
+	var keys []Key
 	for _, public := range signing.NewKeySet(retired...).All() {
 		if public.Equal(key.Public()) {
 			continue // what is given to verify with often holds the signing key too
 		}
-		keys = append(keys, rotation.Key{Key: public.As(signing.Retired), PublicOnly: true})
+		keys = append(keys, Key{Key: public.As(signing.Retired), PublicOnly: true})
 	}
-	state, err := rotation.New(rotation.KeyOf(key), keys, now, policy)
+	state, err := New(KeyOf(key), keys, now, policy)
 	if err != nil {
 		return err
 	}
@@ -128,7 +127,7 @@ func (e *StaleError) Error() string {
 
 // Update changes the ring by a transition. generation is that of the state on which the caller has
 // decided; if the ring has changed since, the error is a *StaleError.
-func (f *File) Update(generation int64, transition func(rotation.State) (rotation.State, error)) error {
+func (f *File) Update(generation int64, transition func(State) (State, error)) error {
 	return f.locked(func() error {
 		state, err := f.Read()
 		if err != nil {
@@ -171,8 +170,8 @@ func (f *File) Import(from *File) (changed bool, err error) {
 	return changed, err
 }
 
-// Join ends a fork: the ring keeps its keys and gets those of the other one (rotation.Join).
-func (f *File) Join(from *File, now time.Time, policy rotation.Policy) error {
+// Join ends a fork: the ring keeps its keys and gets those of the other one (Join).
+func (f *File) Join(from *File, now time.Time, policy Policy) error {
 	other, err := from.Read()
 	if err != nil {
 		return err
@@ -181,8 +180,8 @@ func (f *File) Join(from *File, now time.Time, policy rotation.Policy) error {
 	if err != nil {
 		return err
 	}
-	return f.Update(present.Generation, func(state rotation.State) (rotation.State, error) {
-		return rotation.Join(state, other, now, policy)
+	return f.Update(present.Generation, func(state State) (State, error) {
+		return Join(state, other, now, policy)
 	})
 }
 
@@ -238,7 +237,7 @@ func (f *File) lock() (unlock func(), err error) {
 	}, nil
 }
 
-func (f *File) write(state rotation.State) error {
+func (f *File) write(state State) error {
 	data, err := encode(state)
 	if err != nil {
 		return err
@@ -251,7 +250,7 @@ func (f *File) write(state rotation.State) error {
 }
 
 // follows returns an error unless the history of next contains last.
-func follows(last *rotation.State, next rotation.State) error {
+func follows(last *State, next State) error {
 	switch {
 	case last == nil:
 		return nil

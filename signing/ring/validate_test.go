@@ -1,31 +1,31 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rotation_test
+package ring_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // phases are states of a ring, by their name.
-func phases(t testing.TB) map[string]rotation.State {
+func phases(t testing.TB) map[string]ring.State {
 	t.Helper()
 	imported := newKey(1)
 	imported.PublicOnly = true
 	must := must(t)
-	idle := must(rotation.New(newKey(0), []rotation.Key{imported}, epoch, policy))
-	published := must(rotation.Publish(idle, newKey(3), epoch.Add(time.Minute), policy))
-	activated := must(rotation.Activate(published, epoch.Add(2*time.Hour), policy, false))
-	completed := must(rotation.Complete(activated, epoch.Add(3*time.Hour), policy))
-	return map[string]rotation.State{
+	idle := must(ring.New(newKey(0), []ring.Key{imported}, epoch, policy))
+	published := must(ring.Publish(idle, newKey(3), epoch.Add(time.Minute), policy))
+	activated := must(ring.Activate(published, epoch.Add(2*time.Hour), policy, false))
+	completed := must(ring.Complete(activated, epoch.Add(3*time.Hour), policy))
+	return map[string]ring.State{
 		"idle": idle, "published": published, "activated": activated, "completed": completed,
-		"withdrawn":   must(rotation.Rollback(published, epoch.Add(time.Hour), policy)),
-		"rolled-back": must(rotation.Rollback(completed, epoch.Add(4*time.Hour), policy)),
-		"pruned":      must(rotation.Prune(completed, "key-0", rotation.Usage{}, epoch.Add(9000*time.Hour), policy, false)),
+		"withdrawn":   must(ring.Rollback(published, epoch.Add(time.Hour), policy)),
+		"rolled-back": must(ring.Rollback(completed, epoch.Add(4*time.Hour), policy)),
+		"pruned":      must(ring.Prune(completed, "key-0", ring.Usage{}, epoch.Add(9000*time.Hour), policy, false)),
 	}
 }
 
@@ -92,9 +92,9 @@ func TestValidateRefuses(t *testing.T) {
 func TestTimesAreRoundedUp(t *testing.T) {
 	t.Parallel()
 	at := epoch.Add(time.Millisecond)
-	state := must(t)(rotation.New(newKey(0), nil, at, policy))
-	state = must(t)(rotation.Publish(state, newKey(1), at, policy))
-	if _, err := rotation.Activate(state, at.Add(policy.CacheAge-time.Nanosecond), policy, false); err == nil {
+	state := must(t)(ring.New(newKey(0), nil, at, policy))
+	state = must(t)(ring.Publish(state, newKey(1), at, policy))
+	if _, err := ring.Activate(state, at.Add(policy.CacheAge-time.Nanosecond), policy, false); err == nil {
 		t.Error("activated before the cache age was over")
 	}
 	if got := state.Rotation.ActivateNotBefore; got.Sub(at) > policy.CacheAge+2*time.Second {

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package ringfile
+package ring
 
 import (
 	"encoding/json"
@@ -11,7 +11,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
 )
 
 // maxSize bounds the content of a file, as package reload does: a ring has a few keys, of at most 4
@@ -20,12 +19,12 @@ const maxSize = 1 << 20
 
 // encode renders a valid state as indented JSON with a final newline: its members, and "pem" with each
 // key by its ID. Nothing but "pem" is secret.
-func encode(state rotation.State) ([]byte, error) {
+func encode(state State) ([]byte, error) {
 	if err := state.Validate(); err != nil {
 		return nil, fmt.Errorf("encode the key ring: %w", err)
 	}
 	content := struct {
-		rotation.State
+		State
 
 		PEM map[string]string `json:"pem"`
 	}{state, map[string]string{}}
@@ -52,44 +51,44 @@ func encode(state rotation.State) ([]byte, error) {
 
 // decode parses the output of encode. An unknown member is an error, because it may be the one that
 // matters. A newer schema version is reported first, because its unknown members are expected.
-func decode(data []byte, sign signing.RemoteSign) (rotation.State, error) {
+func decode(data []byte, sign signing.RemoteSign) (State, error) {
 	var version struct {
 		SchemaVersion int `json:"schemaVersion"`
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &version); err != nil {
-		return rotation.State{}, fmt.Errorf("the key ring is not JSON: %w", err)
+		return State{}, fmt.Errorf("the key ring is not JSON: %w", err)
 	}
-	if version.SchemaVersion > rotation.SchemaVersion {
-		return rotation.State{}, rotation.State{SchemaVersion: version.SchemaVersion}.Validate()
+	if version.SchemaVersion > SchemaVersion {
+		return State{}, State{SchemaVersion: version.SchemaVersion}.Validate()
 	}
 	var content struct {
-		rotation.State
+		State
 
 		PEM map[string]string `json:"pem"`
 	}
 	unknown, err := kjson.UnmarshalStrict(data, &content)
 	if err = errors.Join(append(unknown, err)...); err != nil {
-		return rotation.State{}, fmt.Errorf("the key ring is not as this program writes it: %w", err)
+		return State{}, fmt.Errorf("the key ring is not as this program writes it: %w", err)
 	}
 	if err := content.Validate(); err != nil {
-		return rotation.State{}, err
+		return State{}, err
 	}
 	for i := range content.Keys {
 		key := &content.Keys[i]
 		if err := parsePEM(key, []byte(content.PEM[key.ID]), sign); err != nil {
-			return rotation.State{}, fmt.Errorf("pem of %s key %s: %w", key.Role, key.ID, err)
+			return State{}, fmt.Errorf("pem of %s key %s: %w", key.Role, key.ID, err)
 		}
 		delete(content.PEM, key.ID)
 	}
 	if len(content.PEM) > 0 {
-		return rotation.State{}, fmt.Errorf("pem: %d entries are of no key of the ring", len(content.PEM))
+		return State{}, fmt.Errorf("pem: %d entries are of no key of the ring", len(content.PEM))
 	}
 	return content.State, nil
 }
 
 // parsePEM sets both halves of a key, also the private one of a retired key, because a rollback needs
 // it. Another process may have the private half, and may have chosen the key ID.
-func parsePEM(key *rotation.Key, data []byte, sign signing.RemoteSign) error {
+func parsePEM(key *Key, data []byte, sign signing.RemoteSign) error {
 	var public signing.PublicKey
 	if key.PublicOnly || key.Signer != "" {
 		keys, err := signing.ParsePublicKeys(data)

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rotation_test
+package ring_test
 
 import (
 	"encoding/json"
@@ -10,21 +10,21 @@ import (
 	"time"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 var (
 	epoch  = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	policy = rotation.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 365 * 24 * time.Hour}
+	policy = ring.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 365 * 24 * time.Hour}
 )
 
 // newKey is the i-th key ever made. RSA and EC keys take turns.
-func newKey(i int) rotation.Key {
+func newKey(i int) ring.Key {
 	algorithms := [2]string{"RS256", "ES256"}
-	return rotation.Key{Key: signing.PublicKey{ID: fmt.Sprintf("key-%d", i), Algorithm: algorithms[i%2]}.As(signing.Next)}
+	return ring.Key{Key: signing.PublicKey{ID: fmt.Sprintf("key-%d", i), Algorithm: algorithms[i%2]}.As(signing.Next)}
 }
 
-func ids(state rotation.State) []string {
+func ids(state ring.State) []string {
 	var all []string
 	for _, key := range state.Keys {
 		all = append(all, key.ID)
@@ -32,7 +32,7 @@ func ids(state rotation.State) []string {
 	return all
 }
 
-func encode(t testing.TB, state rotation.State) []byte {
+func encode(t testing.TB, state ring.State) []byte {
 	t.Helper()
 	if err := state.Validate(); err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func encode(t testing.TB, state rotation.State) []byte {
 }
 
 // decode is how a state is read, without its keys.
-func decode(data []byte) (state rotation.State, err error) {
+func decode(data []byte) (state ring.State, err error) {
 	if err := json.Unmarshal(data, &state); err != nil {
 		return state, err
 	}
@@ -53,9 +53,9 @@ func decode(data []byte) (state rotation.State, err error) {
 }
 
 // must unwraps a transition that must be made.
-func must(t testing.TB) func(rotation.State, error) rotation.State {
+func must(t testing.TB) func(ring.State, error) ring.State {
 	t.Helper()
-	return func(state rotation.State, err error) rotation.State {
+	return func(state ring.State, err error) ring.State {
 		t.Helper()
 		if err != nil {
 			t.Fatal(err)

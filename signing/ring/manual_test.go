@@ -1,40 +1,40 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package rotation_test
+package ring_test
 
 import (
 	"strings"
 	"testing"
 	"time"
 
-	"sa-controller-manager/signing/rotation"
+	"sa-controller-manager/signing/ring"
 )
 
 // TestManual goes through a rotation of a ring that a person publishes at one place.
 func TestManual(t *testing.T) {
 	t.Parallel()
-	state, later := must(t)(rotation.New(newKey(0), nil, epoch, policy)), epoch.Add(9000*time.Hour)
-	add := func(name string) func(rotation.State) (rotation.State, error) {
-		return func(s rotation.State) (rotation.State, error) { return rotation.AddManual(s, name) }
+	state, later := must(t)(ring.New(newKey(0), nil, epoch, policy)), epoch.Add(9000*time.Hour)
+	add := func(name string) func(ring.State) (ring.State, error) {
+		return func(s ring.State) (ring.State, error) { return ring.AddManual(s, name) }
 	}
-	confirm := func(name, id string) func(rotation.State) (rotation.State, error) {
-		return func(s rotation.State) (rotation.State, error) { return rotation.ConfirmManual(s, name, id) }
+	confirm := func(name, id string) func(ring.State) (ring.State, error) {
+		return func(s ring.State) (ring.State, error) { return ring.ConfirmManual(s, name, id) }
 	}
-	publish := func(s rotation.State) (rotation.State, error) {
-		return rotation.Publish(s, newKey(1), epoch, policy)
+	publish := func(s ring.State) (ring.State, error) {
+		return ring.Publish(s, newKey(1), epoch, policy)
 	}
-	activate := func(s rotation.State) (rotation.State, error) { return rotation.Activate(s, later, policy, false) }
-	complete := func(s rotation.State) (rotation.State, error) { return rotation.Complete(s, later, policy) }
-	prune := func(s rotation.State) (rotation.State, error) {
-		return rotation.Prune(s, "key-0", rotation.Usage{}, later.Add(9000*time.Hour), policy, false)
+	activate := func(s ring.State) (ring.State, error) { return ring.Activate(s, later, policy, false) }
+	complete := func(s ring.State) (ring.State, error) { return ring.Complete(s, later, policy) }
+	prune := func(s ring.State) (ring.State, error) {
+		return ring.Prune(s, "key-0", ring.Usage{}, later.Add(9000*time.Hour), policy, false)
 	}
-	forget := func(name string) func(rotation.State) (rotation.State, error) {
-		return func(s rotation.State) (rotation.State, error) { return rotation.ForgetManual(s, name) }
+	forget := func(name string) func(ring.State) (ring.State, error) {
+		return func(s ring.State) (ring.State, error) { return ring.ForgetManual(s, name) }
 	}
 	for _, step := range []struct {
 		reason string
-		do     func(rotation.State) (rotation.State, error)
+		do     func(ring.State) (ring.State, error)
 		want   string // of the refusal
 	}{
 		{"a name is a word", add("a pool"), "is not 1 to 63 letters"},

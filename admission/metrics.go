@@ -68,8 +68,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"stage"}),
 		tls: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_webhook_tls_handshake_errors_total",
-			Help: "Failed TLS handshakes by reason. With reason certificate_refused the caller did not accept the serving certificate, " +
-				"and its call failed.",
+			Help: "Failed TLS handshakes by reason. With certificate_refused the caller refused the serving certificate, and its call failed.",
 		}, []string{"reason"}),
 	}
 	mustRegister(m.requests, m.duration, m.plugins, m.latency, m.inFlight, m.tls)

@@ -25,8 +25,7 @@ func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decisi
 		return fmt.Errorf("use %s: %s", m.where(), decided.reason)
 	}
 	if !m.writes.AllowN(m.config.Clock.Now(), 1) {
-		klog.FromContext(ctx).V(2).Info("Another client keeps changing the serving CA, delaying the repair",
-			"place", m.where(), "reason", decided.reason)
+		klog.FromContext(ctx).V(2).Info("Another client edits the serving CA, delaying the repair", "place", m.where(), "reason", decided.reason)
 		return nil
 	}
 	if m.config.File != "" {

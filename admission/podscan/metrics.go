@@ -24,8 +24,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}),
 		when: metrics.NewGauge(&metrics.GaugeOpts{
 			Name: "sacm_webhook_missed_scan_timestamp_seconds",
-			Help: "Time of the last completed scan of this process for Pods that were admitted without the webhook, in seconds since 1970, " +
-				"0 for never.",
+			Help: "Time of the last completed scan for Pods that were admitted without the webhook, in seconds since 1970; 0: never.",
 		}),
 	}
 	mustRegister(m.pods, m.when)

@@ -67,8 +67,7 @@ func (r *Registrar) write(ctx context.Context, last [kinds]last, decided decisio
 	}
 	for _, w := range decided.writes {
 		if !r.writes.AllowN(r.config.Clock.Now(), 1) {
-			klog.FromContext(ctx).Info("Another client keeps changing the webhook configuration, delaying the repair",
-				"kind", w.kind.String(), "name", Name)
+			klog.FromContext(ctx).Info("Another client edits the webhook configuration, delaying the repair", "kind", w.kind.String(), "name", Name)
 			return writeInterval, nil
 		}
 		err := w.kind.in(r.config.Client).put(ctx, w.onto(last[w.kind].object))

@@ -97,8 +97,7 @@ func adapt(cmd *cobra.Command) *cobra.Command {
 		case "kubeconfig":
 			flag.Usage = "Path to the kubeconfig `file` to use."
 		case "master":
-			flag.Name, flag.Shorthand, flag.Usage = "server", "s", "Address and port of the API server, as a `URL`. "+
-				"Overrides that of the kubeconfig."
+			flag.Name, flag.Shorthand, flag.Usage = "server", "s", "Address and port of the API server, as a `URL`. Overrides the kubeconfig's."
 		}
 		flags.AddFlag(flag)
 	})

@@ -212,8 +212,7 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: "+
 			"replaces its key flags by --service-account-signing-endpoint. Implies --rewrite.")
 	cmd.Flags().BoolVar(&f.StaticRegistration, "static-registration", f.StaticRegistration,
-		"Have kube-apiserver (v1.36 or newer) read our webhook from files of this node, which no client of the API can delete. "+
-			"Implies --rewrite.")
+		"Have kube-apiserver (v1.36 or newer) read our webhook from files of this node, which no API client can delete. Implies --rewrite.")
 	return cmd
 }
 
@@ -232,8 +231,7 @@ func newHandbackCommand() *cobra.Command {
 		"Private key `file` that kube-controller-manager gets in a cluster that was created with our process and never had another. "+
 			"Default: the one in our manifest.")
 	cmd.Flags().BoolVar(&f.SkipKeyCheck, "skip-key-check", f.SkipKeyCheck,
-		"Continue although the key files that the two components get back are missing or lack keys in use, "+
-			"and print which tokens are refused then.")
+		"Continue although the key files that the two components get back are missing or lack keys in use, and print what is refused then.")
 	cmd.Flags().BoolVar(&f.NewKey, "new-key", f.NewKey,
 		"Write a new private key into the key file of the two components, and all public keys in use into that for verification. "+
 			"For a key that another process has and does not give away, also when that process is lost. "+

@@ -59,8 +59,7 @@ func staticOut(m *staticpod.Manifest, e *staticpod.Edit) error {
 	for _, gate := range staticpod.List(flags[gatesFlag]) {
 		if name, value, _ := strings.Cut(strings.TrimPrefix(gate, "kube:"), "="); name == staticGate {
 			if on = value == "true"; !on {
-				return fmt.Errorf("--%s has %s, and --static-registration needs it to be true; remove it there first",
-					gatesFlag, gate)
+				return fmt.Errorf("--%s has %s, and --static-registration needs it to be true; remove it there first", gatesFlag, gate)
 			}
 		}
 	}

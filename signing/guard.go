@@ -5,35 +5,31 @@ package signing
 
 import (
 	"context"
-	"slices"
-	"sync/atomic"
+	"sync"
 )
 
 // Guard is a Signer that refuses to sign while its key must not be used. It is the home of the rule
 // whether a key may sign: whatever knows a reason against it adds a check here, and nothing else asks.
 // It is safe for concurrent use, also while checks are added.
 type Guard struct {
-	signer Signer
-	checks atomic.Pointer[[]func() error]
-}
+	Signer
 
-// NewGuard returns a Guard of signer without checks.
-func NewGuard(signer Signer) *Guard {
-	g := &Guard{signer: signer}
-	g.checks.Store(&[]func() error{})
-	return g
+	mu     sync.RWMutex
+	checks []func() error
 }
 
 // Add adds a check, which returns nil or the reason why the key must not be used. It must not block.
-// Add must not be called concurrently.
 func (g *Guard) Add(check func() error) {
-	checks := append(slices.Clone(*g.checks.Load()), check)
-	g.checks.Store(&checks)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.checks = append(g.checks, check)
 }
 
 // May returns nil, or the first reason why the key must not be used. It does not block.
 func (g *Guard) May() error {
-	for _, check := range *g.checks.Load() {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for _, check := range g.checks {
 		if err := check(); err != nil {
 			return err
 		}
@@ -53,5 +49,5 @@ func (g *Guard) Sign(ctx context.Context, style HeaderStyle, payload string) (he
 	if err := g.May(); err != nil {
 		return "", "", &BlockedError{err}
 	}
-	return g.signer.Sign(ctx, style, payload)
+	return g.Signer.Sign(ctx, style, payload)
 }

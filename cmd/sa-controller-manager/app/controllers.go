@@ -180,7 +180,7 @@ func (m *Manager) buildTokenController(p *Part) error {
 	controller := tokensecret.New(tokensecret.Config{
 		Client:        m.Client,
 		Informers:     m.Informers,
-		Issuer:        tokens.NewIssuer(m.Fills, tokens.ClaimStyle(o.Tokens.LegacyTokenClaims)),
+		Issuer:        tokens.NewIssuer(m.Fills, o.Tokens.LegacyTokenClaims),
 		Keys:          m.Keyring,
 		RootCA:        m.rootCA,
 		Recorder:      m.Recorder,

@@ -28,7 +28,7 @@ func (m *Manager) openKeys(ctx context.Context) error {
 	}
 	if m.files.store != nil && (m.SignsLegacyTokens() || m.extras.UsesKeys) {
 		m.Keyring = signing.NewKeyring(m.files.store.Load(), m.VerifyOnly()...)
-		m.Signs, m.Fills = signing.NewGuard(m.Keyring), signing.NewGuard(m.Keyring)
+		m.Signs, m.Fills = &signing.Guard{Signer: m.Keyring}, &signing.Guard{Signer: m.Keyring}
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (w *webhook) registerStatic(m *Manager, config *registration.Config, report
 // WriteWebhookManifests writes the webhook configurations for a manager with these options as files
 // below dir, and returns their paths. It sends no request.
 func WriteWebhookManifests(o *options.Options, dir string, caBundle []byte) ([]string, error) {
-	o.Webhook.Registration = options.RegistrationStatic
+	o.Webhook.Registration = registration.Static
 	unused, err := newClients(&rest.Config{}, time.Minute)
 	if err != nil {
 		return nil, err

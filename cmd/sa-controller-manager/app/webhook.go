@@ -112,13 +112,13 @@ func (w *webhook) register(m *Manager, o *options.Webhook, chain admission.Chain
 	config := registration.Config{
 		Spec: spec, Client: m.Client, ServingCA: w.source, Recorder: m.Recorder, Loops: m.Loops, Retire: w.retire,
 	}
-	if o.Registration != options.RegistrationStatic && o.StaticDir != "" {
+	if o.Registration != registration.Static && o.StaticDir != "" {
 		config.Obsolete = append(registration.StaticPaths(o.StaticDir), filepath.Join(o.StaticDir, servingCAFile))
 	}
 	if !anyReplicaProves(o) {
 		config.Responder = responder
 	}
-	if o.Registration != options.RegistrationNone {
+	if o.Registration != registration.None {
 		config.Metrics = registration.NewMetrics(m.Registry.MustRegister)
 	}
 	config.Changed = func(state registration.State) {
@@ -132,7 +132,7 @@ func (w *webhook) register(m *Manager, o *options.Webhook, chain admission.Chain
 			return fmt.Errorf("find the name of this host: %w", err)
 		}
 		reporter := registration.HostReporterConfig{Client: m.Client, Host: host, Endpoint: spec.Endpoint(""), Ready: w.ready, Loops: m.Loops}
-		if o.Registration == options.RegistrationStatic {
+		if o.Registration == registration.Static {
 			w.registerStatic(m, &config, &reporter)
 		}
 		config.Hosts = registration.NewHostReporter(reporter)
@@ -148,7 +148,7 @@ func (w *webhook) register(m *Manager, o *options.Webhook, chain admission.Chain
 // behind a Service of this cluster. A load balancer may always lead to it, because the API server
 // keeps its connections. A CA in files may be shared with other clusters.
 func anyReplicaProves(o *options.Webhook) bool {
-	return o.CertFile == "" || o.Registration == options.RegistrationService
+	return o.CertFile == "" || o.Registration == registration.Service
 }
 
 // listen opens the port.
@@ -181,7 +181,7 @@ func (w *webhook) listen(all *options.Options, handler http.Handler, metrics *ad
 func (m *Manager) webhookSpec(chain admission.Chain) (registration.Spec, error) {
 	o, election := &m.Options.Webhook, &m.Options.LeaderElection
 	spec := registration.Spec{
-		Mode:             registration.Mode(o.Registration),
+		Mode:             o.Registration,
 		Host:             o.URLHost,
 		Port:             o.Port,
 		ServiceName:      o.ServiceName,
@@ -201,7 +201,7 @@ func (m *Manager) webhookSpec(chain admission.Chain) (registration.Spec, error) 
 			{Resource: "namespaces", Name: certs.DefaultSecretNamespace},
 		},
 	}
-	if o.Registration == options.RegistrationService {
+	if o.Registration == registration.Service {
 		spec.Port = 443 // of the Service; its target port is ours
 	}
 	return spec, spec.Validate()
@@ -213,7 +213,7 @@ func (w *webhook) certify(m *Manager, o *options.Webhook) error {
 	metrics := certs.NewMetrics(m.Registry.MustRegister)
 	if o.CertFile != "" {
 		files, err := certs.NewFiles(certs.FilesConfig{
-			CertFile: o.CertFile, KeyFile: o.KeyFile, NeedsCA: o.Registration != options.RegistrationNone, Hosts: callersHosts(o),
+			CertFile: o.CertFile, KeyFile: o.KeyFile, NeedsCA: o.Registration != registration.None, Hosts: callersHosts(o),
 			Overlap: o.CAOverlap, Metrics: metrics, Loops: m.Loops,
 		})
 		if err != nil {
@@ -227,7 +227,7 @@ func (w *webhook) certify(m *Manager, o *options.Webhook) error {
 		Client: m.Client, Hosts: callersHosts(o), Recorder: m.Recorder, Metrics: metrics, Loops: m.Loops,
 	}
 	switch {
-	case o.Registration == options.RegistrationStatic:
+	case o.Registration == registration.Static:
 		config.File = filepath.Join(o.StaticDir, servingCAFile)
 	case o.StaticDir != "":
 		config.OldFile = filepath.Join(o.StaticDir, servingCAFile)
@@ -245,11 +245,11 @@ func (w *webhook) certify(m *Manager, o *options.Webhook) error {
 // callersHosts returns the names for which the API server verifies our certificate.
 func callersHosts(o *options.Webhook) []string {
 	switch o.Registration {
-	case options.RegistrationURL, options.RegistrationStatic:
+	case registration.URL, registration.Static:
 		return []string{o.URLHost}
-	case options.RegistrationService:
+	case registration.Service:
 		return certs.ServiceHosts(o.ServiceNamespace, o.ServiceName)
-	case options.RegistrationNone:
+	case registration.None:
 	}
 	return nil
 }

@@ -46,19 +46,19 @@ func TestAnyReplicaProves(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason       string
-		registration options.Registration
+		registration registration.Mode
 		certFile     string
 		want         bool
 	}{
-		"OwnCA":           {reason: "its certificates are this cluster's", registration: options.RegistrationURL, want: true},
-		"OwnCAAndService": {reason: "likewise", registration: options.RegistrationService, want: true},
+		"OwnCA":           {reason: "its certificates are this cluster's", registration: registration.URL, want: true},
+		"OwnCAAndService": {reason: "likewise", registration: registration.Service, want: true},
 		"Files": {
 			reason:       "another cluster may be at the URL, with a certificate of the same CA",
-			registration: options.RegistrationURL, certFile: "tls.crt",
+			registration: registration.URL, certFile: "tls.crt",
 		},
 		"FilesAndAService": {
 			reason:       "a Service leads to this cluster's replicas",
-			registration: options.RegistrationService, certFile: "tls.crt", want: true,
+			registration: registration.Service, certFile: "tls.crt", want: true,
 		},
 	}
 	for name, tc := range cases {

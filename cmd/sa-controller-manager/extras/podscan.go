@@ -5,14 +5,14 @@ package extras
 
 import (
 	"sa-controller-manager/admission/podscan"
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 )
 
 // buildPodScan builds the scan for Pods that the webhook has missed. A process that does not both run
 // the ServiceAccount plugin and register the webhook does not know when to scan, nor what for.
 func (e *extras) buildPodScan(p *app.Part) error {
-	if e.PodConfig == nil || e.Options.Webhook.Registration == options.RegistrationNone {
+	if e.PodConfig == nil || e.Options.Webhook.Registration == registration.None {
 		return nil
 	}
 	scanner := podscan.NewScanner(podscan.ScannerConfig{

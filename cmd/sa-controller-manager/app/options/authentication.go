@@ -42,7 +42,7 @@ func (o *Authentication) AddFlags(fs *pflag.FlagSet) {
 			"The file is reloaded when it changes.")
 	addRequestHeaderFlags(&o.RequestHeader, fs)
 
-	SetOrigin(fs, asKCM, "authentication-kubeconfig", "authentication-skip-lookup", "authentication-token-webhook-cache-ttl", "client-ca-file")
+	fs.VisitAll(func(f *pflag.Flag) { SetOrigin(fs, asKCM, f.Name) })
 }
 
 func addRequestHeaderFlags(o *settings.RequestHeader, fs *pflag.FlagSet) {
@@ -56,9 +56,6 @@ func addRequestHeaderFlags(o *settings.RequestHeader, fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.GroupHeaders, "requestheader-group-headers", o.GroupHeaders, "`Headers` with the groups of the user.")
 	fs.StringSliceVar(&o.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", o.ExtraHeaderPrefixes,
 		"`Prefixes` of the headers with extra attributes of the user.")
-
-	SetOrigin(fs, asKCM, "requestheader-client-ca-file", "requestheader-allowed-names", "requestheader-username-headers",
-		"requestheader-uid-headers", "requestheader-group-headers", "requestheader-extra-headers-prefix")
 }
 
 // Validate returns every problem of the group.

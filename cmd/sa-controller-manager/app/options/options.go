@@ -24,6 +24,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/component-base/metrics"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/internal/serving/settings"
 )
 
@@ -150,8 +151,8 @@ func (o *Options) Validate() []error {
 		names := strings.Join(elsewhere, ", ")
 		p = append(p, fmt.Errorf("the admission plugins %s run in kube-apiserver, and --strict-flags refuses their names", names))
 	}
-	if o.Webhook.Registration == RegistrationStatic && o.Connection.Kubeconfig == "" && o.Connection.Master == "" {
-		p.Add("webhook-registration", string(RegistrationStatic), "needs --kubeconfig with the address of this host's own kube-apiserver; "+
+	if o.Webhook.Registration == registration.Static && o.Connection.Kubeconfig == "" && o.Connection.Master == "" {
+		p.Add("webhook-registration", string(registration.Static), "needs --kubeconfig with the address of this host's own kube-apiserver; "+
 			"it is for static pods and processes on control-plane hosts, and files cannot refer to the Service of a Deployment")
 	}
 	p = append(p, o.validateSigner()...)

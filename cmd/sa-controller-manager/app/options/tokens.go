@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/tokens"
 )
 
 // TokenSecretsMode defines which token Secrets are created.
@@ -24,16 +25,6 @@ const (
 	// TokenSecretsManual fills only the token Secrets that users create
 	// (Kubernetes 1.24 and newer).
 	TokenSecretsManual TokenSecretsMode = "manual"
-)
-
-// LegacyTokenClaims defines the claims of a legacy token.
-type LegacyTokenClaims string
-
-const (
-	// LegacyTokenClaimsCompat writes what KCM writes, byte for byte.
-	LegacyTokenClaimsCompat LegacyTokenClaims = "compat"
-	// LegacyTokenClaimsUnique adds iat and jti, so that no two tokens are equal.
-	LegacyTokenClaimsUnique LegacyTokenClaims = "unique"
 )
 
 // Tokens has the flags of ServiceAccounts, their token Secrets and the tokens in these.
@@ -54,7 +45,7 @@ type Tokens struct {
 	// neither UID nor token, may wait for that account.
 	OrphanTokenGrace time.Duration
 	// LegacyTokenClaims is the claim set of the tokens.
-	LegacyTokenClaims LegacyTokenClaims
+	LegacyTokenClaims tokens.ClaimStyle
 
 	// given knows which flags were set.
 	given *pflag.FlagSet
@@ -72,7 +63,7 @@ func NewTokens() Tokens {
 		TokenSecrets:      TokenSecretsAuto,
 		ServiceAccounts:   []string{"default"},
 		OrphanTokenGrace:  30 * time.Second,
-		LegacyTokenClaims: LegacyTokenClaimsCompat,
+		LegacyTokenClaims: tokens.CompatClaims,
 		// These have the accounts of the control plane and its add-ons. With a token of
 		// clusterrole-aggregation-controller, a client that can read Secrets becomes cluster-admin.
 		ExcludedNamespaces: []string{metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease},
@@ -128,8 +119,7 @@ func (o *Tokens) Validate() []error {
 	if o.OrphanTokenGrace < 0 {
 		p.Add("orphan-token-grace", o.OrphanTokenGrace, "must not be negative; 0 means no wait")
 	}
-	p.OneOf("legacy-token-claims", string(o.LegacyTokenClaims),
-		string(LegacyTokenClaimsCompat), string(LegacyTokenClaimsUnique))
+	p.OneOf("legacy-token-claims", string(o.LegacyTokenClaims), string(tokens.CompatClaims), string(tokens.UniqueClaims))
 	return p
 }
 

@@ -17,20 +17,6 @@ import (
 	"sa-controller-manager/admission/registration"
 )
 
-// Registration defines how the webhook is registered with the API server.
-type Registration string
-
-const (
-	// RegistrationNone writes no webhook configuration; the user may.
-	RegistrationNone Registration = "none"
-	// RegistrationURL has the API server call https://HOST:PORT.
-	RegistrationURL Registration = "url"
-	// RegistrationService has the API server call a Service of the cluster.
-	RegistrationService Registration = "service"
-	// RegistrationStatic writes files for the API server of this host (KEP-5793).
-	RegistrationStatic Registration = "static"
-)
-
 // The apiserver gives a webhook between one second and half a minute
 // (pkg/apis/admissionregistration/validation).
 const (
@@ -53,8 +39,8 @@ type Webhook struct {
 	// ClientNames are the common names that these certificates may have; none means any.
 	ClientNames []string
 
-	Registration Registration
-	// StaticDir has the directories that kube-apiserver reads, with RegistrationStatic or before.
+	Registration registration.Mode
+	// StaticDir has the directories that kube-apiserver reads, with registration.Static or before.
 	StaticDir        string
 	URLHost          string
 	ServiceName      string
@@ -77,7 +63,7 @@ func newWebhook() Webhook {
 	return Webhook{
 		Port:             10262,
 		CAOverlap:        10 * time.Minute,
-		Registration:     RegistrationNone,
+		Registration:     registration.None,
 		URLHost:          "127.0.0.1",
 		ServiceName:      ProgramName,
 		ServiceNamespace: metav1.NamespaceSystem,
@@ -94,7 +80,7 @@ func (o *Webhook) Address() net.IP {
 	switch {
 	case o.BindAddress != nil:
 		return o.BindAddress
-	case o.Registration == RegistrationService:
+	case o.Registration == registration.Service:
 		return net.IPv4zero
 	}
 	return net.IPv4(127, 0, 0, 1)
@@ -102,8 +88,8 @@ func (o *Webhook) Address() net.IP {
 
 // AwaitsHosts reports whether it matters which hosts have a replica.
 func (o *Webhook) AwaitsHosts() bool {
-	spec := registration.Spec{Mode: registration.Mode(o.Registration), Host: o.URLHost}
-	return (o.AwaitHosts || o.Registration == RegistrationStatic) && spec.PerHost()
+	spec := registration.Spec{Mode: o.Registration, Host: o.URLHost}
+	return (o.AwaitHosts || o.Registration == registration.Static) && spec.PerHost()
 }
 
 // AddFlags binds the group to fs.
@@ -163,7 +149,7 @@ func (o *Webhook) Validate() []error {
 			"needs --webhook-client-ca-file, by which client certificates are verified")
 	}
 	p.OneOf("webhook-registration", string(o.Registration),
-		string(RegistrationNone), string(RegistrationURL), string(RegistrationService), string(RegistrationStatic))
+		string(registration.None), string(registration.URL), string(registration.Service), string(registration.Static))
 	p.OneOf("webhook-failure-policy", o.FailurePolicy, string(admissionregistrationv1.Fail), string(admissionregistrationv1.Ignore))
 	if o.MaxInFlight <= 0 {
 		p.Add("webhook-max-in-flight", o.MaxInFlight, "must be greater than 0")
@@ -181,19 +167,19 @@ func (o *Webhook) Validate() []error {
 
 func (o *Webhook) validateRegistration() []error {
 	var p Problems
-	if o.Registration != RegistrationNone && o.Port == 0 {
+	if o.Registration != registration.None && o.Port == 0 {
 		p.Add("webhook-registration", string(o.Registration), "needs the webhook, which --webhook-port=0 turns off")
 	}
-	if o.StaticDir != "" && !filepath.IsAbs(o.StaticDir) || o.StaticDir == "" && o.Registration == RegistrationStatic {
+	if o.StaticDir != "" && !filepath.IsAbs(o.StaticDir) || o.StaticDir == "" && o.Registration == registration.Static {
 		p.Add("static-registration-dir", o.StaticDir, "must be an absolute path")
 	}
-	if o.Registration == RegistrationStatic {
+	if o.Registration == registration.Static {
 		return append(p, o.validateStatic()...)
 	}
-	if o.Registration == RegistrationURL && o.URLHost == "" {
+	if o.Registration == registration.URL && o.URLHost == "" {
 		p.Add("webhook-url-host", o.URLHost, "must be a host name or an IP address")
 	}
-	if o.Registration != RegistrationService {
+	if o.Registration != registration.Service {
 		return p
 	}
 	if msgs := validation.IsDNS1035Label(o.ServiceName); len(msgs) > 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
@@ -71,9 +72,9 @@ func delegatesAsItself(f *flags) bool {
 	return f.SecureServing.SecurePort != 0 && f.Authentication.Kubeconfig == own && f.Authorization.Kubeconfig == own
 }
 
-func registers(f *flags) bool          { return f.Webhook.Registration != options.RegistrationNone }
+func registers(f *flags) bool          { return f.Webhook.Registration != registration.None }
 func registersInAPI(f *flags) bool     { return registers(f) && !registersStatic(f) }
-func registersStatic(f *flags) bool    { return f.Webhook.Registration == options.RegistrationStatic }
+func registersStatic(f *flags) bool    { return f.Webhook.Registration == registration.Static }
 func issuesCertificate(f *flags) bool  { return f.Webhook.CertFile == "" && !registersStatic(f) }
 func awaitsHosts(f *flags) bool        { return f.Webhook.AwaitsHosts() }
 func mountsTokenSecrets(f *flags) bool { return f.podToken == serviceaccount.Secret }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/testutil"
 )
@@ -115,7 +116,7 @@ func TestRulesFollowFlags(t *testing.T) {
 func TestStaticRegistration(t *testing.T) {
 	t.Parallel()
 	o := everything(t)
-	o.Webhook.Registration = options.RegistrationStatic
+	o.Webhook.Registration = registration.Static
 	var got []string
 	for _, access := range Accesses(rulesOf(t, o)) {
 		got = append(got, access.String())

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/tokens"
 )
 
 // Output is the flag of a command that prints in several formats.
@@ -44,7 +45,7 @@ func AddCompletion(cmd *cobra.Command, flag string, choices ...string) {
 func AddChoiceCompletions(cmd *cobra.Command) {
 	choices := map[string][]string{
 		"token-secrets":       {string(options.TokenSecretsAuto), string(options.TokenSecretsManual)},
-		"legacy-token-claims": {string(options.LegacyTokenClaimsCompat), string(options.LegacyTokenClaimsUnique)},
+		"legacy-token-claims": {string(tokens.CompatClaims), string(tokens.UniqueClaims)},
 		"logging-format":      {"text", "json"},
 	}
 	for flag, values := range choices {

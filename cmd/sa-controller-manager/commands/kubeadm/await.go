@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 )
@@ -163,7 +162,7 @@ func (c *Config) writesOwn(o *observed) bool { return o.manager == nil || c.Rewr
 // registers reports whether our process registers its webhook in the API.
 func registers(manifest []byte) bool {
 	mode := component.OwnFlag(manifest, registrationFlag)
-	return mode != "" && mode != string(options.RegistrationNone) && mode != string(options.RegistrationStatic)
+	return mode != "" && mode != string(registration.None) && mode != string(registration.Static)
 }
 
 // healthy asks /readyz of our process. Its certificate is self-signed, and the answer is not secret.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
@@ -98,7 +99,7 @@ func TestTakeoverRendersARunningManifest(t *testing.T) {
 	if problems := o.Validate(); len(problems) > 0 {
 		t.Errorf("its flags are wrong: %v", problems)
 	}
-	if o.Webhook.Registration != options.RegistrationURL || o.Tokens.TokenSecrets != options.TokenSecretsManual {
+	if o.Webhook.Registration != registration.URL || o.Tokens.TokenSecrets != options.TokenSecretsManual {
 		t.Errorf("%+v", o)
 	}
 }

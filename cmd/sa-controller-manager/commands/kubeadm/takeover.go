@@ -8,7 +8,7 @@ import (
 	"context"
 	"fmt"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
@@ -54,7 +54,7 @@ func (c *Config) render(o *observed) error {
 	if o.rendered, err = c.Render(pod); err != nil {
 		return err
 	}
-	if mode := component.OwnFlag(o.rendered, registrationFlag); pod.StaticRegistration && mode != string(options.RegistrationStatic) {
+	if mode := component.OwnFlag(o.rendered, registrationFlag); pod.StaticRegistration && mode != string(registration.Static) {
 		return fmt.Errorf("--extra-arg=%s contradicts --static-registration", component.Assign(registrationFlag, mode))
 	}
 	if pod.Sockets, err = c.signerSockets(o.rendered); err != nil {

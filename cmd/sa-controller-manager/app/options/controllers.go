@@ -44,78 +44,42 @@ func (s ControllerSet) NotRun() []string {
 // The error names every unknown selector and lists the known ones. It is to follow the name of the
 // flag.
 func ParseControllers(selectors []string) (ControllerSet, error) {
-	mentions, unknown := readSelectors(selectors)
-	if len(unknown) > 0 {
-		return ControllerSet{}, unknownControllersError(unknown)
+	known, unknown := map[string]knownController{}, []string(nil) // by name and alias
+	for _, c := range knownControllers() {
+		known[c.name], known[c.alias] = c, c
 	}
-	all := slices.Contains(selectors, "*") && !slices.Contains(selectors, "-*")
+	delete(known, "") // no alias
 
 	var set ControllerSet
-	homes := map[string]home{}
-	for _, c := range knownControllers() {
-		homes[c.name] = c.home
-		on, mentioned := mentions.decision(c.name)
-		if c.home == servedHere && (on || all && !mentioned) {
-			set.enabled = append(set.enabled, c.name)
-		}
-	}
-	for _, m := range mentions {
-		if m.on && homes[m.name] != servedHere {
-			set.notRun = append(set.notRun, m.name)
-		}
-	}
-	return set, nil
-}
-
-// mention is the first selector that names a controller.
-type mention struct {
-	name string
-	on   bool
-}
-
-type mentions []mention
-
-// decision reports whether the controller is mentioned and, if so, enabled.
-func (ms mentions) decision(name string) (on, mentioned bool) {
-	for _, m := range ms {
-		if m.name == name {
-			return m.on, true
-		}
-	}
-	return false, false
-}
-
-// readSelectors resolves aliases. It returns the first mention of each controller and the unknown
-// selectors.
-func readSelectors(selectors []string) (found mentions, unknown []string) {
-	canonical := canonicalNames()
+	mentioned := map[string]bool{} // and whether enabled
 	for _, selector := range selectors {
 		given := strings.TrimPrefix(selector, "-")
 		if given == "*" {
 			continue
 		}
-		name, ok := canonical[given]
+		c, ok := known[given]
 		if !ok {
 			unknown = append(unknown, given)
 			continue
 		}
-		if _, mentioned := found.decision(name); !mentioned {
-			found = append(found, mention{name: name, on: given == selector})
+		if _, before := mentioned[c.name]; before {
+			continue
+		}
+		mentioned[c.name] = given == selector
+		if mentioned[c.name] && c.home != servedHere {
+			set.notRun = append(set.notRun, c.name)
 		}
 	}
-	return found, unknown
-}
-
-// canonicalNames maps every name and alias to the name.
-func canonicalNames() map[string]string {
-	names := map[string]string{}
+	if len(unknown) > 0 {
+		return ControllerSet{}, unknownControllersError(unknown)
+	}
+	all := slices.Contains(selectors, "*") && !slices.Contains(selectors, "-*")
 	for _, c := range knownControllers() {
-		names[c.name] = c.name
-		if c.alias != "" {
-			names[c.alias] = c.name
+		if on, is := mentioned[c.name]; c.home == servedHere && (on || all && !is) {
+			set.enabled = append(set.enabled, c.name)
 		}
 	}
-	return names
+	return set, nil
 }
 
 // describeControllers returns the controllers of one home, each with its alias.

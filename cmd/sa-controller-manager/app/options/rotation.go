@@ -28,7 +28,7 @@ type Rotation struct {
 	Policy RotationPolicy
 }
 
-// RotationPolicy has the fields of rotation.Policy.
+// RotationPolicy has the fields of ring.Policy.
 type RotationPolicy struct{ CacheAge, TokenLifetime, HoldDown time.Duration }
 
 // NewRotation returns the defaults of the group, which are right for a cluster.

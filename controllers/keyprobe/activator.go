@@ -39,7 +39,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/events"
@@ -62,7 +61,7 @@ const (
 	firstAnswer = 30 * time.Second
 )
 
-// Config is what an Activator needs. Clock may be nil.
+// Config is what an Activator needs.
 type Config struct {
 	Client    kubernetes.Interface
 	Informers *informers.Informers
@@ -81,7 +80,6 @@ type Config struct {
 	Process *corev1.ObjectReference
 	Metrics *Metrics
 	Loops   *reconcile.Metrics
-	Clock   clock.WithTicker
 }
 
 // Activator probes keys. Build it with New before the informers are started. All methods but Run may be
@@ -122,15 +120,12 @@ const (
 
 // New returns an Activator that does not run yet.
 func New(config Config) *Activator {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
 	a := &Activator{
 		Config:   config,
 		troubles: map[work]string{},
 		failures: map[work]*failure{activeKey: {}, nextKey: {}},
 	}
-	a.loop = reconcile.New(reconcile.Config[work]{Name: queueName, Workers: 1, Sync: a.sync, Metrics: config.Loops, Clock: config.Clock})
+	a.loop = reconcile.New(reconcile.Config[work]{Name: queueName, Workers: 1, Sync: a.sync, Metrics: config.Loops})
 	a.answer.Store(&answer{})
 	a.accounts, _ = config.Informers.Accounts()
 	a.show()
@@ -256,10 +251,10 @@ func (a *Activator) accept(ctx context.Context, which work, key *signing.Private
 func (a *Activator) deny(ctx context.Context, key *signing.PrivateKey, err error) time.Duration {
 	id := key.ID()
 	if a.unasked.keyID != id {
-		a.unasked.keyID, a.unasked.since = id, a.Clock.Now()
+		a.unasked.keyID, a.unasked.since = id, time.Now()
 	}
 	_, otherIssuer := errors.AsType[wrongIssuerError](err)
-	left := firstAnswer - a.Clock.Since(a.unasked.since)
+	left := firstAnswer - time.Since(a.unasked.since)
 	switch {
 	case IsRefusal(err):
 		a.answer.Store(&answer{keyID: id, refused: fmt.Errorf("kube-apiserver refuses tokens of key %s", id)})

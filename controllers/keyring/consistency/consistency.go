@@ -31,7 +31,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/meta"
@@ -49,7 +48,7 @@ const reasonMismatch = "KeyRingMismatch"
 // comparing is the one key of the queue.
 const comparing = "compare"
 
-// Config is what a Controller needs. Clock may be nil.
+// Config is what a Controller needs.
 type Config struct {
 	Client kubernetes.Interface
 	// Ring is that of this process.
@@ -66,7 +65,6 @@ type Config struct {
 	Process *corev1.ObjectReference
 	Metrics *Metrics
 	Loops   *reconcile.Metrics
-	Clock   clock.WithTicker
 }
 
 // Controller publishes the ring of this process, compares it with those of the other replicas, and
@@ -92,13 +90,10 @@ type Controller struct {
 
 // New returns one that does not run yet.
 func New(config Config) *Controller {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
 	c := &Controller{Config: config, replica: config.Host + "_" + utilrand.String(5), stopped: map[string]time.Time{}}
 	c.informer = coreinformers.NewFilteredSecretInformer(
 		config.Client, metav1.NamespaceSystem, 0, cache.Indexers{}, reconcile.OnlyNamed(SecretName))
-	c.loop = reconcile.New(reconcile.Config[string]{Name: "key_ring", Workers: 1, Sync: c.sync, Metrics: config.Loops, Clock: config.Clock})
+	c.loop = reconcile.New(reconcile.Config[string]{Name: "key_ring", Workers: 1, Sync: c.sync, Metrics: config.Loops})
 	c.show("the key rings of the replicas are not compared yet")
 	return c
 }
@@ -173,9 +168,9 @@ func (c *Controller) sync(ctx context.Context, _ string) error {
 		err = c.publish(ctx, ring, secret, rings)
 	}
 	if found.drift != c.found {
-		c.found, c.since = found.drift, c.Clock.Now()
+		c.found, c.since = found.drift, time.Now()
 	}
-	left := settleDelay - c.Clock.Since(c.since)
+	left := settleDelay - time.Since(c.since)
 	if found.drift != inSync && found.drift != lost && found.drift != c.reported && left > 0 {
 		c.loop.AddAfter(comparing, left)
 		return err
@@ -206,7 +201,7 @@ func (c *Controller) show(status string) { c.status.Store(&status) }
 func (c *Controller) publish(ctx context.Context, ring *signing.Ring, secret *corev1.Secret, rings []PublishedRing) error {
 	if active := ring.ActiveID(); c.signs != active {
 		if c.signs != "" {
-			c.stop(c.signs, c.Clock.Now())
+			c.stop(c.signs, time.Now())
 		}
 		c.signs = active
 	}
@@ -267,7 +262,7 @@ func (c *Controller) absorb(other PublishedRing, ring *signing.Ring) {
 		c.stop(id, at)
 	}
 	if active := other.Active(); active != ring.ActiveID() {
-		c.stop(active, c.Clock.Now())
+		c.stop(active, time.Now())
 	}
 }
 

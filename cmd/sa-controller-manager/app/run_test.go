@@ -4,6 +4,8 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"runtime/debug"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/serving"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestSetGCPercent changes a setting of the whole process, so it runs alone.
@@ -43,4 +46,29 @@ func TestStopTakesLessThanTenSeconds(t *testing.T) {
 	if all := leading + max(reconcile.WatchStopTimeout, serving.DrainTimeout); all >= 10*time.Second {
 		t.Errorf("a stop takes %s", all)
 	}
+}
+
+// TestWhileEarly: early parts stop last, and the end of one is the end of the process.
+func TestWhileEarly(t *testing.T) {
+	t.Parallel()
+	var happened []string
+	boom := errors.New("boom")
+	until := func(ctx context.Context, what string, err error) error {
+		<-ctx.Done()
+		happened = append(happened, what)
+		return err
+	}
+	m := &Manager{parts: []Part{{Phase: Early, Run: func(ctx context.Context) error { return until(ctx, "early", nil) }}}}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := m.whileEarly(ctx, func(ctx context.Context) error { return until(ctx, "work", boom) })
+	if !errors.Is(err, boom) {
+		t.Errorf("error %v, want that of the work", err)
+	}
+	m.parts[0].Run = func(context.Context) error { return boom }
+	err = m.whileEarly(t.Context(), func(ctx context.Context) error { return until(ctx, "ended", nil) })
+	if !errors.Is(err, boom) {
+		t.Errorf("error %v, want that of the part", err)
+	}
+	testutil.Check(t, "order", []string{"work", "early", "ended"}, happened)
 }

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package commands is the command line of sa-controller-manager. The root command turns
-// flags into options.Options, checks them, and hands them to the manager (package app);
-// every other command is a folder below, its flags and its work together.
+// flags into options.Options, checks them, and hands them to the manager (package app),
+// with what plugs into it (package extras); every other command is a folder below, its flags
+// and its work together.
 //
 // The data path is Main -> command -> options.Options -> Validate -> app.Run. A mistake in
 // the command line is reported before anything is logged, opened or started,

@@ -19,8 +19,8 @@
 //     every role verify. A Store persists rings.
 //  3. A Keyring holds the current Ring of the process. The key that the store has at startup signs
 //     immediately, as in kube-controller-manager.
-//  4. Keyring.Set takes a later ring from the store. A store with generations (a key ring file)
-//     decides which key signs and when a key is pruned. A single key file does not: its new key
+//  4. Keyring.Set takes a later ring from the store. A key ring file decides which key signs and when
+//     a key is pruned. A single key file does not: its new key
 //     becomes the next key, because kube-apiserver reads its key files only at startup, and would
 //     refuse tokens of a key that it has not read.
 //  5. Keyring.Activate makes the next key active, once the caller has proof that kube-apiserver

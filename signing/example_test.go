@@ -46,7 +46,8 @@ func ExampleMarshalJWKS() {
 // The previous key still verifies.
 func ExampleKeyring_Activate() {
 	active, next := readKey("rsa-2048"), readKey("p256")
-	keyring := signing.NewKeyring(signing.NewRing(0, active.As(signing.Active), next.As(signing.Next)))
+	keyring := signing.NewKeyring(signing.KeyFileRing(active))
+	keyring.Set(signing.KeyFileRing(next)) // the file has changed
 	show := func() {
 		for _, key := range keyring.Ring().All() {
 			fmt.Println(key.Role, key.Algorithm)

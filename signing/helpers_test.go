@@ -37,14 +37,6 @@ func der(tb testing.TB, data []byte) []byte {
 	return block.Bytes
 }
 
-// want is a key file with this key, or with none.
-func want(key *signing.PrivateKey) *signing.Ring {
-	if key == nil {
-		return signing.NewRing(0)
-	}
-	return signing.NewRing(0, key.As(signing.Active))
-}
-
 func ids(keys []signing.PublicKey) []string {
 	var all []string
 	for _, key := range keys {

@@ -61,16 +61,16 @@ func (r *Keyring) Sign(ctx context.Context, style HeaderStyle, payload string) (
 
 // Set takes the ring that the store holds now. The keys of verification key files stay.
 //
-// A ring with a generation replaces the current one. Keys that it lacks no longer verify, because
-// its store decides when a key is pruned.
+// The ring of a store that says which key signs replaces the current one. Keys that it lacks no longer
+// verify, because its store decides when a key is pruned.
 //
-// A ring without a generation, from a single key file, only has the wanted key. If that is not the
+// The ring of a key file only has the wanted key. If that is not the
 // active key, it becomes the next key and replaces any other next key: kube-apiserver reads its key
 // files only at startup, and refuses tokens of a key that it has not read. If it is the active key,
 // the next key is withdrawn and no longer verifies: it has signed nothing but probes.
 func (r *Keyring) Set(ring *Ring) {
 	r.change(func(current *Ring) *Ring {
-		if ring.Generation() == 0 {
+		if ring.ProofActivates() {
 			return current.withNext(ring.Active())
 		}
 		return ring.withVerifyOnly(current.verifyOnly())

@@ -21,7 +21,7 @@ func BenchmarkKeyring(b *testing.B) {
 			name = "contended"
 		}
 		b.Run(name, func(b *testing.B) {
-			ring := signing.NewKeyring(signing.NewRing(0, active.As(signing.Active)))
+			ring := signing.NewKeyring(signing.KeyFileRing(active))
 			if contended {
 				defer changeAllTheTime(ring, active, next)()
 			}
@@ -47,8 +47,8 @@ func changeAllTheTime(ring *signing.Keyring, active, next *signing.PrivateKey) (
 			case <-end:
 				return
 			default:
-				ring.Set(want(next))
-				ring.Set(want(active))
+				ring.Set(signing.KeyFileRing(next))
+				ring.Set(signing.KeyFileRing(active))
 			}
 		}
 	}()

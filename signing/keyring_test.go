@@ -52,7 +52,7 @@ func TestKeyringSteps(t *testing.T) {
 	names := map[string]string{a.ID(): "a", b.ID(): "b", c.ID(): "c", other.ID: "other"}
 
 	offer := func(key *signing.PrivateKey) func(*signing.Keyring) {
-		return func(r *signing.Keyring) { r.Set(want(key)) }
+		return func(r *signing.Keyring) { r.Set(signing.KeyFileRing(key)) }
 	}
 	activate := func(key *signing.PrivateKey, want bool) func(*signing.Keyring) {
 		return func(r *signing.Keyring) {
@@ -75,7 +75,7 @@ func TestKeyringSteps(t *testing.T) {
 	}{
 		"rotation": {
 			"the next key verifies before it signs, and the old key verifies on",
-			signing.NewKeyring(signing.NewRing(0, a.As(signing.Active))), []step{
+			signing.NewKeyring(signing.KeyFileRing(a)), []step{
 				{offer(b), "a b a,b"},
 				{activate(b, true), "b - b,a"},
 				{offer(c), "b c b,c,a"},
@@ -84,7 +84,7 @@ func TestKeyringSteps(t *testing.T) {
 		},
 		"roll back": {
 			"a previously active key may come back, and is listed once",
-			signing.NewKeyring(signing.NewRing(0, a.As(signing.Active))), []step{
+			signing.NewKeyring(signing.KeyFileRing(a)), []step{
 				{offer(b), "a b a,b"},
 				{activate(b, true), "b - b,a"},
 				{offer(againA), "b a b,a"},
@@ -95,7 +95,7 @@ func TestKeyringSteps(t *testing.T) {
 		},
 		"withdrawn": {
 			"the active key was put back into the file",
-			signing.NewKeyring(signing.NewRing(0, a.As(signing.Active))), []step{
+			signing.NewKeyring(signing.KeyFileRing(a)), []step{
 				{offer(b), "a b a,b"},
 				{offer(againA), "a - a"},
 				{activate(b, false), "a - a"},
@@ -103,11 +103,11 @@ func TestKeyringSteps(t *testing.T) {
 		},
 		"withdrawn by nil": {
 			"no key is no next key",
-			signing.NewKeyring(signing.NewRing(0, a.As(signing.Active))), []step{{offer(b), "a b a,b"}, {offer(nil), "a - a"}},
+			signing.NewKeyring(signing.KeyFileRing(a)), []step{{offer(b), "a b a,b"}, {offer(nil), "a - a"}},
 		},
 		"replaced": {
 			"proof for the first key says nothing of the second",
-			signing.NewKeyring(signing.NewRing(0, a.As(signing.Active))), []step{
+			signing.NewKeyring(signing.KeyFileRing(a)), []step{
 				{offer(b), "a b a,b"},
 				{offer(c), "a c a,c"},
 				{activate(b, false), "a c a,c"},
@@ -117,11 +117,11 @@ func TestKeyringSteps(t *testing.T) {
 		},
 		"nothing offered": {
 			"the active key is not the next one",
-			signing.NewKeyring(signing.NewRing(0, a.As(signing.Active))), []step{{activate(a, false), "a - a"}},
+			signing.NewKeyring(signing.KeyFileRing(a)), []step{{activate(a, false), "a - a"}},
 		},
 		"verify only": {
 			"replaced as a whole, never in the way of the others",
-			signing.NewKeyring(signing.NewRing(0, a.As(signing.Active)), other, a.Public()), []step{
+			signing.NewKeyring(signing.KeyFileRing(a), other, a.Public()), []step{
 				{func(*signing.Keyring) {}, "a - a,other"},
 				{offer(b), "a b a,b,other"},
 				{verifyOnly(b.Public()), "a b a,b"},
@@ -131,7 +131,7 @@ func TestKeyringSteps(t *testing.T) {
 		},
 		"no active key": {
 			"a ring that verifies only, and gets its first key",
-			signing.NewKeyring(signing.NewRing(0), other), []step{
+			signing.NewKeyring(signing.KeyFileRing(nil), other), []step{
 				{func(*signing.Keyring) {}, "- - other"},
 				{offer(a), "- a a,other"},
 				{activate(a, true), "a - a,other"},
@@ -165,7 +165,7 @@ func TestKeyringSteps(t *testing.T) {
 func TestKeyringSignsWithActiveKey(t *testing.T) {
 	t.Parallel()
 	a, b := private(t, testkeys.P256()), private(t, testkeys.P256Other())
-	ring := signing.NewKeyring(signing.NewRing(0, a.As(signing.Active)))
+	ring := signing.NewKeyring(signing.KeyFileRing(a))
 	signedBy := func(signer signing.Signer) string {
 		header, _, err := signer.Sign(t.Context(), signing.JWTHeader, "e30")
 		if err != nil {
@@ -182,7 +182,7 @@ func TestKeyringSignsWithActiveKey(t *testing.T) {
 		}
 		return ""
 	}
-	ring.Set(want(b))
+	ring.Set(signing.KeyFileRing(b))
 	if got := signedBy(ring); got != a.ID() {
 		t.Errorf("the ring signed with %s while %s is active", got, a.ID())
 	}
@@ -193,7 +193,7 @@ func TestKeyringSignsWithActiveKey(t *testing.T) {
 	if got := signedBy(ring); got != b.ID() {
 		t.Errorf("the ring signed with %s after %s became active", got, b.ID())
 	}
-	if _, _, err := signing.NewKeyring(signing.NewRing(0)).Sign(t.Context(), signing.JWTHeader, "e30"); err == nil {
+	if _, _, err := signing.NewKeyring(signing.KeyFileRing(nil)).Sign(t.Context(), signing.JWTHeader, "e30"); err == nil {
 		t.Error("a ring without an active key signed")
 	}
 }
@@ -204,7 +204,7 @@ func TestKeyringSignsWithActiveKey(t *testing.T) {
 func TestKeyringSnapshots(t *testing.T) {
 	t.Parallel()
 	a, b := private(t, testkeys.P256()), private(t, testkeys.P256Other())
-	ring := signing.NewKeyring(signing.NewRing(0, a.As(signing.Active)))
+	ring := signing.NewKeyring(signing.KeyFileRing(a))
 	ctx, cancel := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
 	for range 4 {
@@ -220,7 +220,7 @@ func TestKeyringSnapshots(t *testing.T) {
 	}
 	for i := range 2000 {
 		next := []*signing.PrivateKey{b, a}[i%2]
-		ring.Set(want(next))
+		ring.Set(signing.KeyFileRing(next))
 		if !ring.Activate(next.ID()) {
 			t.Error("the next key was lost")
 		}

@@ -5,12 +5,7 @@ package signing
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/base64"
-	"fmt"
 	"slices"
-	"strings"
-	"time"
 )
 
 // Role is what a key of a ring does besides verifying, which keys of every role do.
@@ -49,58 +44,36 @@ func (k *PrivateKey) As(role Role) Key { return Key{PublicKey: k.public, Role: r
 
 // Ring is an immutable set of keys with their roles.
 type Ring struct {
-	generation int64
 	// keys are sorted by weight. A key with several roles is there once for each: when it loses one
 	// role, it keeps the others.
 	keys []Key
 	set  *KeySet
-	past Past
+	// proofActivates is set in the ring of a key file.
+	proofActivates bool
 }
 
-// Past is what a store with generations knows of earlier ones.
-type Past struct {
-	// History has the versions of all generations, the oldest first and the ring's own last.
-	History []string
-	// Pruned has the IDs of removed keys that may have signed, Withdrawn those of keys that never did.
-	Pruned, Withdrawn []string
-	// ActivatedAt is when the active key became active.
-	ActivatedAt time.Time
-}
-
-// NewRing returns a ring. The generation is that of the store, 0 for a store without generations.
-// Keys of the same role keep their order.
-func NewRing(generation int64, keys ...Key) *Ring {
+// NewRing returns the ring of a store that says which key signs. Keys of the same role keep their order.
+func NewRing(keys ...Key) *Ring {
 	keys = slices.Clone(keys)
 	slices.SortStableFunc(keys, func(a, b Key) int { return cmp.Compare(weights[a.Role], weights[b.Role]) })
 	public := make([]PublicKey, 0, len(keys))
 	for _, key := range keys {
 		public = append(public, key.PublicKey)
 	}
-	return &Ring{generation: generation, keys: keys, set: NewKeySet(public...)}
+	return &Ring{keys: keys, set: NewKeySet(public...)}
 }
 
-// WithPast returns the ring with another past.
-func (r *Ring) WithPast(past Past) *Ring {
-	with := *r
-	with.past = past
-	return &with
-}
-
-// Past returns the past of the ring. It is empty for a store without generations.
-func (r *Ring) Past() Past { return r.past }
-
-// Version identifies the content of a ring: two rings with the same version have the same keys in
-// the same roles and, if their store has generations, the same history.
-func (r *Ring) Version() string {
-	if n := len(r.past.History); n > 0 {
-		return r.past.History[n-1]
+// KeyFileRing returns the ring of a single key file, which has one key and says nothing about others, or
+// the ring of none if wanted is nil.
+func KeyFileRing(wanted *PrivateKey) *Ring {
+	var keys []Key
+	if wanted != nil {
+		keys = []Key{wanted.As(Active)}
 	}
-	return fmt.Sprintf("%d:%s", r.generation, r.Hash())
+	ring := NewRing(keys...)
+	ring.proofActivates = true
+	return ring
 }
-
-// Generation returns the generation of the store. It grows with every change, and is 0 for a store
-// without generations, such as a single key file.
-func (r *Ring) Generation() int64 { return r.generation }
 
 // Active returns the key that signs, or nil.
 func (r *Ring) Active() *PrivateKey { return r.private(Active) }
@@ -126,9 +99,9 @@ func (r *Ring) ActiveID() string {
 	return ""
 }
 
-// ProofActivates reports whether the next key becomes active as soon as kube-apiserver accepts it.
-// That is so for a store without generations, which cannot say which of two keys signs.
-func (r *Ring) ProofActivates() bool { return r.generation == 0 }
+// ProofActivates reports whether the next key becomes active as soon as kube-apiserver accepts it. That
+// is so for a key file, which cannot say which of two keys signs.
+func (r *Ring) ProofActivates() bool { return r.proofActivates }
 
 // All returns each key once, in its first role: active, next, retired, verify-only.
 func (r *Ring) All() []Key {
@@ -155,20 +128,6 @@ func (r *Ring) Role(id string) Role {
 // KeySet returns the keys for verification, in the order of All.
 func (r *Ring) KeySet() *KeySet { return r.set }
 
-// Hash returns a digest of the key IDs and roles of the store, whatever their order and history. It
-// reveals nothing about the keys.
-func (r *Ring) Hash() string {
-	var lines []string
-	for _, key := range r.All() {
-		if key.Role != VerifyOnly {
-			lines = append(lines, fmt.Sprintf("%s %s\n", key.ID, key.Role))
-		}
-	}
-	slices.Sort(lines)
-	digest := sha256.Sum256([]byte(strings.Join(lines, "")))
-	return base64.RawURLEncoding.EncodeToString(digest[:])
-}
-
 // without returns the keys of all other roles.
 func (r *Ring) without(role Role) []Key {
 	return slices.DeleteFunc(slices.Clone(r.keys), func(key Key) bool { return key.Role == role })
@@ -184,7 +143,11 @@ func (r *Ring) withNext(key *PrivateKey) *Ring {
 }
 
 // with returns the ring with other keys.
-func (r *Ring) with(keys []Key) *Ring { return NewRing(r.generation, keys...).WithPast(r.past) }
+func (r *Ring) with(keys []Key) *Ring {
+	ring := NewRing(keys...)
+	ring.proofActivates = r.proofActivates
+	return ring
+}
 
 // activated returns the ring with the next key active and the previous active key retired.
 func (r *Ring) activated() *Ring {

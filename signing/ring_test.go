@@ -11,13 +11,13 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// TestKeyringTakesAStoresRings puts the states of a rotation into a ring, as a store with
-// generations does.
+// TestKeyringTakesAStoresRings puts the states of a rotation into a ring, as a store of
+// a key ring file does.
 func TestKeyringTakesAStoresRings(t *testing.T) {
 	t.Parallel()
 	a, b, other := private(t, testkeys.RSA2048()), private(t, testkeys.P256()), private(t, testkeys.P384())
 	activeA, activeB := a.As(signing.Active), b.As(signing.Active)
-	keyring := signing.NewKeyring(signing.NewRing(1, activeA), other.Public())
+	keyring := signing.NewKeyring(signing.NewRing(activeA), other.Public())
 	steps := []struct {
 		reason string
 		keys   []signing.Key
@@ -29,15 +29,15 @@ func TestKeyringTakesAStoresRings(t *testing.T) {
 		{"rolled back", []signing.Key{activeA, b.Public().As(signing.Retired)}, []string{a.ID(), b.ID(), other.ID()}},
 		{"pruned", []signing.Key{activeA}, []string{a.ID(), other.ID()}},
 	}
-	for i, step := range steps {
-		ring := signing.NewRing(int64(i+1), step.keys...)
+	for _, step := range steps {
+		ring := signing.NewRing(step.keys...)
 		keyring.Set(ring)
 		got := keyring.Ring()
 		if got := ids(keyring.Keys().All()); !slices.Equal(got, step.want) {
 			t.Errorf("%s: %v verify, want %v", step.reason, got, step.want)
 		}
-		if got.Active() != ring.Active() || got.Next() != ring.Next() || got.Generation() != int64(i+1) {
-			t.Errorf("%s: %v signs, %v is next in generation %d", step.reason, got.Active(), got.Next(), got.Generation())
+		if got.Active() != ring.Active() || got.Next() != ring.Next() {
+			t.Errorf("%s: %v signs, %v is next", step.reason, got.Active(), got.Next())
 		}
 		for _, key := range step.keys {
 			if got := got.Role(key.ID); got != key.Role {
@@ -58,7 +58,8 @@ func TestKeyringTakesAStoresRings(t *testing.T) {
 func TestRingRoles(t *testing.T) {
 	t.Parallel()
 	a, b := private(t, testkeys.P256()), private(t, testkeys.P384())
-	ring := signing.NewRing(1, a.Public().As(signing.VerifyOnly), b.Public().As(signing.Retired), a.As(signing.Active), b.Public().As(signing.VerifyOnly))
+	ring := signing.NewRing(a.Public().As(signing.VerifyOnly), b.Public().As(signing.Retired), a.As(signing.Active),
+		b.Public().As(signing.VerifyOnly))
 	var got []string
 	for _, key := range ring.All() {
 		got = append(got, key.ID+" "+string(key.Role))
@@ -68,25 +69,5 @@ func TestRingRoles(t *testing.T) {
 	}
 	if ring.Role("unknown") != "" || ring.Role("") != "" {
 		t.Error("a key that is not there has a role")
-	}
-}
-
-// TestRingHash: replicas whose stores say the same have the same hash, whatever files they verify
-// with besides.
-func TestRingHash(t *testing.T) {
-	t.Parallel()
-	a, b, other := private(t, testkeys.P256()), private(t, testkeys.P384()), private(t, testkeys.RSA2048())
-	ring := signing.NewRing(3, a.As(signing.Active), b.Public().As(signing.Retired))
-	same := signing.NewRing(9, b.Public().As(signing.Retired), other.Public().As(signing.VerifyOnly), a.As(signing.Active))
-	if ring.Hash() != same.Hash() {
-		t.Errorf("order, history or verification key files count: %s and %s", ring.Hash(), same.Hash())
-	}
-	for reason, differs := range map[string]*signing.Ring{
-		"the roles do not count": signing.NewRing(3, b.As(signing.Active), a.Public().As(signing.Retired)),
-		"the keys do not count":  signing.NewRing(3, a.As(signing.Active)),
-	} {
-		if ring.Hash() == differs.Hash() {
-			t.Error(reason)
-		}
 	}
 }

@@ -161,7 +161,7 @@ func TestPrivateKeyNeverPrints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring := signing.NewKeyring(signing.NewRing(0, key.As(signing.Active)))
+	ring := signing.NewKeyring(signing.KeyFileRing(key))
 	type wrapper struct {
 		Key   *signing.PrivateKey
 		inner *signing.PrivateKey

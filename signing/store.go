@@ -19,7 +19,7 @@ type Store interface {
 
 // StoreStatus is the status of a store.
 type StoreStatus struct {
-	// Detail describes the content in use for people. It is "" for a store without generations.
+	// Detail describes the content in use for people. It is "" for a key file.
 	Detail string
 	// Refused says why the current content is not used, or is nil.
 	Refused error

@@ -23,7 +23,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	keys := signing.NewKeyring(signing.NewRing(0, key.As(signing.Active)))
+	keys := signing.NewKeyring(signing.KeyFileRing(key))
 
 	account := tokens.Account{Namespace: "shop", Name: "robot", UID: "5f0d6ab2-7c4e-4f5c-9d0e-4a1f3b2c1d00"}
 	token, err := tokens.NewIssuer(keys, tokens.CompatClaims).Legacy(context.Background(), account, "robot-token")

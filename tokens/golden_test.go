@@ -36,7 +36,7 @@ func TestLegacyMatchesUpstream(t *testing.T) {
 				t.Errorf("-upstream +ours:\n%s", diff)
 			}
 			for whose, token := range map[string]string{"ours": token, "upstream's": v.Token} {
-				verified, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.NewRing(0, key.As(signing.Active))))
+				verified, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.KeyFileRing(key)))
 				if err != nil {
 					t.Errorf("%s does not verify: %v", whose, err)
 				}

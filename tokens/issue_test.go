@@ -59,7 +59,7 @@ func TestUniqueClaims(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("claims: -want +got:\n%s", diff)
 	}
-	verified, err := tokens.VerifyLegacy(unique, signing.NewKeyring(signing.NewRing(0, key.As(signing.Active))))
+	verified, err := tokens.VerifyLegacy(unique, signing.NewKeyring(signing.KeyFileRing(key)))
 	if err != nil {
 		t.Error(err)
 	}

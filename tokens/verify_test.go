@@ -160,7 +160,7 @@ func asn1Signature(tb testing.TB, key crypto.Signer) func(string) []byte {
 }
 
 func ring() *signing.Keyring {
-	return signing.NewKeyring(signing.NewRing(0, testkeys.Parse(testkeys.RSA2048()).As(signing.Active)),
+	return signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(testkeys.RSA2048())),
 		testkeys.Parse(testkeys.P256()).Public(), testkeys.Parse(testkeys.P384()).Public())
 }
 
@@ -269,7 +269,7 @@ func TestVerifyLegacyWithoutKeys(t *testing.T) {
 	t.Parallel()
 	token := forge(t, map[string]any{"alg": "none"}, legacyPayload, func(string) []byte { return nil })
 	for name, source := range map[string]signing.KeySource{
-		"empty ring": signing.NewKeyring(signing.NewRing(0)),
+		"empty ring": signing.NewKeyring(signing.KeyFileRing(nil)),
 		"nil set":    fixedKeys{},
 	} {
 		if _, err := tokens.VerifyLegacy(token, source); !errors.Is(err, tokens.ErrUnknownKey) {

@@ -24,7 +24,7 @@ func TestAKeyRingDecides(t *testing.T) {
 		proven := 0
 		a := start(t, server, func(c *Config) { c.Proven = func() { proven++ } })
 		keys := testKeys()
-		a.Ring.Set(signing.NewRing(1, keys.old.As(signing.Active), keys.next.As(signing.Next)))
+		a.Ring.Set(signing.NewRing(keys.old.As(signing.Active), keys.next.As(signing.Next)))
 		a.RingChanged(a.ctx)
 		synctest.Wait()
 		testutil.Check(t, "keys once the next one is published", []string{
@@ -33,7 +33,7 @@ func TestAKeyRingDecides(t *testing.T) {
 		}, a.series("sacm_signing_key{"))
 		testutil.Check(t, "status once the next one is published", "key OLD signs", a.named(a.Status()))
 
-		a.Ring.Set(signing.NewRing(2, keys.next.As(signing.Active), keys.old.Public().As(signing.Retired)))
+		a.Ring.Set(signing.NewRing(keys.next.As(signing.Active), keys.old.Public().As(signing.Retired)))
 		a.RingChanged(a.ctx)
 		synctest.Wait()
 		testutil.Check(t, "key that signs", "NEXT", a.signs())

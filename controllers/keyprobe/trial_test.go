@@ -52,7 +52,7 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 	trial := &trial{keys: testKeys(), server: server}
 	trial.logger = ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true)))
 	config := Config{
-		Client: server, Informers: server.Informers, Ring: signing.NewKeyring(signing.NewRing(0, trial.old.As(signing.Active))),
+		Client: server, Informers: server.Informers, Ring: signing.NewKeyring(signing.KeyFileRing(trial.old)),
 		Issuer:   testIssuer,
 		Recorder: server.Recorder(),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager"},
@@ -71,7 +71,7 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 
 // set is what a key file does whose content has changed.
 func (t *trial) set(ctx context.Context, key *signing.PrivateKey) {
-	t.Ring.Set(signing.NewRing(0, key.As(signing.Active)))
+	t.Ring.Set(signing.KeyFileRing(key))
 	t.RingChanged(ctx)
 }
 

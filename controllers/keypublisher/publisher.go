@@ -76,7 +76,7 @@ func (p *Publisher) sync(ctx context.Context, to publish.Directory) error {
 	wrote, err := p.Documents.Pass(to, ring)
 	if len(wrote) > 0 {
 		klog.FromContext(ctx).Info("Published the keys",
-			"destination", to.String(), "documents", wrote, "generation", ring.Generation(), "signs", ring.ActiveID())
+			"destination", to.String(), "documents", wrote, "signs", ring.ActiveID())
 	}
 	p.show(to, err)
 	if err != nil {

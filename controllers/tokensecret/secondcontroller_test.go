@@ -83,6 +83,6 @@ type counts struct{ filled, replaced float64 }
 // rotate makes another key the active one.
 func (w *world) rotate(t *testing.T) {
 	t.Helper()
-	w.ring.Set(signing.NewRing(1, testkeys.Parse(testkeys.P256Other()).As(signing.Active),
+	w.ring.Set(signing.NewRing(testkeys.Parse(testkeys.P256Other()).As(signing.Active),
 		w.ring.Ring().Active().Public().As(signing.Retired)))
 }

@@ -64,7 +64,7 @@ func newWorld(t testing.TB, live ...runtime.Object) *world {
 func worldAt(t testing.TB, now time.Time, live ...runtime.Object) *world {
 	t.Helper()
 	w := &world{World: controllertest.NewWorld(now, live...),
-		ring: signing.NewKeyring(signing.NewRing(0, testkeys.Parse(testkeys.P256()).As(signing.Active)))}
+		ring: signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(testkeys.P256())))}
 	config := Config{
 		Client:        w.Client,
 		Informers:     w.Informers,

@@ -26,7 +26,7 @@ func TestSocketConforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			signertest.Run(t, func(t *testing.T) signertest.Subject {
-				ring := signing.NewKeyring(signing.NewRing(0, testkeys.Parse(pem).As(signing.Active)), testkeys.Parse(testkeys.RSA2048Other()).Public())
+				ring := signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(pem)), testkeys.Parse(testkeys.RSA2048Other()).Public())
 				config := configFor(t, ring)
 				serve(t, config)
 				remote := connect(t, config.Path)
@@ -37,7 +37,7 @@ func TestSocketConforms(t *testing.T) {
 					Secret: strings.Split(strings.TrimSpace(string(pem)), "\n"),
 					Rotate: func(t *testing.T) {
 						next := testkeys.Parse(testkeys.P256Other())
-						ring.Set(signing.NewRing(0, next.As(signing.Active)))
+						ring.Set(signing.KeyFileRing(next))
 						if !ring.Activate(next.ID()) {
 							t.Fatal("the next key was not activated")
 						}

@@ -59,7 +59,7 @@ func configFor(tb testing.TB, ring *signing.Keyring) external.Config {
 
 func newRing(tb testing.TB) *signing.Keyring {
 	tb.Helper()
-	return signing.NewKeyring(signing.NewRing(0, testkeys.Parse(testkeys.P256()).As(signing.Active)), testkeys.Parse(testkeys.RSA2048Other()).Public())
+	return signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(testkeys.P256())), testkeys.Parse(testkeys.RSA2048Other()).Public())
 }
 
 // serve runs a server until the test ends or stop is called, which returns when it has stopped.

@@ -31,7 +31,7 @@ func ringOf(t *testing.T, names ...string) *signing.Ring {
 		}
 		keys = append(keys, public(name).As(role))
 	}
-	return signing.NewRing(1, keys...)
+	return signing.NewRing(keys...)
 }
 
 // documents are stored ones, by path.

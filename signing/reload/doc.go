@@ -16,7 +16,7 @@
 // Concurrency: Get may be called from anywhere at any time. Watch is called once, and calls both
 // callbacks from its own goroutine, one at a time.
 //
-// OpenStore makes a signing.Store of a file, and OpenKeyFile one of a PEM file with a single key.
+// OpenKeyFile makes the signing.Store of a PEM file with a single key.
 //
 // What must never happen: content of the file in an error. This package adds the path and what is
 // wrong with the file; parse functions must keep to the same rule.

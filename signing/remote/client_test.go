@@ -108,7 +108,7 @@ func TestBadSigners(t *testing.T) {
 			if !ok || got != "" || signature != "" || !strings.Contains(away.Reason, tc.reason) || away.Refused != tc.refused || strings.Contains(err.Error(), payload) {
 				t.Fatalf("Sign returned %q, %q, %v, want an UnavailableError with %q", got, signature, err, tc.reason)
 			}
-			if status := s.client.Status(signing.NewRing(1, key.As(signing.Active))); strings.Contains(status, "is away") == tc.refused {
+			if status := s.client.Status(signing.NewRing(key.As(signing.Active))); strings.Contains(status, "is away") == tc.refused {
 				t.Errorf("the status is %q", status)
 			}
 			s.Set(func(b *signertest.Behaviour) {

@@ -108,9 +108,7 @@ func (s State) Ring() *signing.Ring {
 	for _, key := range s.Retired() {
 		keys = append(keys, key.PublicKey.As(signing.Retired))
 	}
-	return signing.NewRing(s.Generation, keys...).WithPast(signing.Past{
-		History: s.History, Pruned: s.Pruned, Withdrawn: s.Withdrawn, ActivatedAt: s.Active().ActivatedAt,
-	})
+	return signing.NewRing(keys...)
 }
 
 // Phase returns the phase of the latest rotation.

@@ -20,7 +20,7 @@ import (
 
 // followed is a file under Watch, with the calls of its callbacks.
 type followed struct {
-	signing.Store
+	*Store
 
 	told chan string // "+" and the generation when accepted, "-" and the error when refused
 }
@@ -33,7 +33,8 @@ func follow(t *testing.T, path string) *followed {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		store.Watch(ctx, func(r *signing.Ring) { f.told <- "+" + strconv.FormatInt(r.Generation(), 10) }, func(err error) { f.told <- "-" + err.Error() })
+		store.Watch(ctx, func(*signing.Ring) { f.told <- "+" + strconv.FormatInt(store.State().Generation, 10) },
+			func(err error) { f.told <- "-" + err.Error() })
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return f

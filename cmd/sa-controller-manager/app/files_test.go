@@ -200,7 +200,7 @@ func TestWatchLogsSkippedKeys(t *testing.T) {
 	logger := bufferingLogger()
 	ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
 	defer cancel()
-	ring, ended := signing.NewKeyring(signing.NewRing(0), f.publicKeys()...), make(chan string)
+	ring, ended := signing.NewKeyring(signing.KeyFileRing(nil), f.publicKeys()...), make(chan string)
 	go func() {
 		f.followAll(nil, ring, nil)
 		_ = f.watch(ctx)

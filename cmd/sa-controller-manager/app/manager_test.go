@@ -33,7 +33,7 @@ func TestTwoManagersInOneProcess(t *testing.T) {
 		config := &rest.Config{Host: "https://apiserver", Transport: roundTrip(fail)}
 		m, err := New(t.Context(), o, config, metrics.NewKubeRegistry(), Extras{
 			OpenKeys: func(context.Context, *Host) (signing.Store, error) {
-				return keysInMemory{signing.NewRing(0, testkeys.Parse(testkeys.P256()).As(signing.Active))}, nil
+				return keysInMemory{signing.KeyFileRing(testkeys.Parse(testkeys.P256()))}, nil
 			},
 		})
 		testutil.Must(t, err)

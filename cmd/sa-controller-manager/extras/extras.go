@@ -15,15 +15,15 @@ import (
 	"sa-controller-manager/controllers/keypublisher"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/reissue"
-	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
+	"sa-controller-manager/signing/ring"
 )
 
 // extras are the parts that others use, in the order of the table; nil if the flags disable them.
 type extras struct {
 	*app.Host
 
-	store       signing.Store // of a key ring
+	store       *ring.Store
 	signers     *remote.Client
 	consistency *consistency.Controller
 	publisher   *keypublisher.Publisher

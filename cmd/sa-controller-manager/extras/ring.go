@@ -109,7 +109,7 @@ func (e *extras) buildRing(p *app.Part) error {
 	}
 	e.consistency = consistency.New(consistency.Config{
 		Client:   e.Client,
-		Ring:     e.Keyring,
+		State:    e.store.State,
 		Host:     host,
 		Signer:   e.Options.ExternalSigner.Socket != "",
 		Recorder: e.Recorder,
@@ -129,8 +129,8 @@ func (e *extras) buildRing(p *app.Part) error {
 
 // showRing says which generation is in use.
 func (e *extras) showRing(context.Context) {
-	ring := e.Keyring.Ring()
-	e.Logger.Info("Took the keys of the ring", "generation", ring.Generation(), "signs", ring.ActiveID(), "status", e.store.Status().Detail)
+	state := e.store.State()
+	e.Logger.Info("Took the keys of the ring", "generation", state.Generation, "signs", state.Active().ID, "status", e.store.Status().Detail)
 }
 
 func (e *extras) registerRingMetrics() {
@@ -138,11 +138,11 @@ func (e *extras) registerRingMetrics() {
 		metrics.NewGaugeFunc(&metrics.GaugeOpts{
 			Name: "sacm_key_ring_generation",
 			Help: "Generation of the key ring file that is in use.",
-		}, func() float64 { return float64(e.Keyring.Ring().Generation()) }),
+		}, func() float64 { return float64(e.store.State().Generation) }),
 		metrics.NewGaugeFunc(&metrics.GaugeOpts{
 			Name: "sacm_signing_key_activated_timestamp_seconds",
 			Help: "When the active key of the key ring file became active, in seconds since 1970.",
-		}, func() float64 { return float64(e.Keyring.Ring().Past().ActivatedAt.Unix()) }),
+		}, func() float64 { return float64(e.store.State().Active().ActivatedAt.Unix()) }),
 	)
 }
 

@@ -91,7 +91,7 @@ func TestOpenKeyRing(t *testing.T) {
 	}
 	testutil.Must(t, ring.At(path).Init(testkeys.Parse(testkeys.P256()), nil, time.Now(), ring.Policy{}))
 	testutil.Must(t, start(t, o, plugged))
-	if got := e.Keyring.Ring(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || got.Generation() != 1 {
-		t.Errorf("%v signs, generation %d", got.Active(), got.Generation())
+	if got := e.Keyring.Ring(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || e.store.State().Generation != 1 {
+		t.Errorf("%v signs, generation %d", got.Active(), e.store.State().Generation)
 	}
 }

@@ -37,6 +37,7 @@ import (
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
 )
 
 // settleDelay is how long rings may differ before it is reported: a change reaches the
@@ -51,8 +52,8 @@ const comparing = "compare"
 // Config is what a Controller needs.
 type Config struct {
 	Client kubernetes.Interface
-	// Ring is that of this process.
-	Ring *signing.Keyring
+	// State returns the ring of this process. It must not block.
+	State func() ring.State
 	// Compared, if not nil, is called after each comparison of the rings. It must not block.
 	Compared func()
 	// Host is the name of this host, as kube-apiserver on it would write it into its
@@ -120,30 +121,30 @@ func (c *Controller) MaySign() error {
 	if c.rings.Load() == nil {
 		return nil
 	}
-	return c.unless(func(_ *signing.Ring, found standing) bool { return found.drift == lost })
+	return c.unless(func(_ ring.State, found standing) bool { return found.drift == lost })
 }
 
 // MayFill is MaySign for long-lived tokens. They also wait for the first comparison, and while another
 // key is active in the newest ring.
 func (c *Controller) MayFill() error {
-	return c.unless(func(ring *signing.Ring, found standing) bool {
-		return found.drift == lost || found.active != "" && found.active != ring.ActiveID()
+	return c.unless(func(own ring.State, found standing) bool {
+		return found.drift == lost || found.active != "" && found.active != own.Active().ID
 	})
 }
 
 // MayReissue returns an error if no token Secret may be re-issued: the ring of this process is not published,
 // or another one is newer, forked or unreadable. It does not block.
 func (c *Controller) MayReissue() error {
-	return c.unless(func(_ *signing.Ring, found standing) bool { return found.drift != inSync })
+	return c.unless(func(_ ring.State, found standing) bool { return found.drift != inSync })
 }
 
-func (c *Controller) unless(forbids func(*signing.Ring, standing) bool) error {
-	ring, rings := c.Ring.Ring(), c.rings.Load()
+func (c *Controller) unless(forbids func(ring.State, standing) bool) error {
+	own, rings := c.State(), c.rings.Load()
 	if rings == nil {
 		return errors.New(c.Status())
 	}
-	if found := judge(ring, *rings); forbids(ring, found) {
-		return errors.New(found.describe(ring))
+	if found := judge(own, *rings); forbids(own, found) {
+		return errors.New(found.describe(own))
 	}
 	return nil
 }
@@ -155,17 +156,17 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // sync reports a new drift only after it has lasted for settleDelay.
 func (c *Controller) sync(ctx context.Context, _ string) error {
-	ring, secret := c.Ring.Ring(), c.secret()
+	own, secret := c.State(), c.secret()
 	rings, err := PublishedRings(secret)
 	c.rings.Store(&rings)
 	if c.Compared != nil {
 		c.Compared()
 	}
-	found := judge(ring, rings)
+	found := judge(own, rings)
 	if _, unknown := errors.AsType[*stateobject.UnknownVersionError](err); unknown {
 		found.drift = unreadable
 	} else {
-		err = c.publish(ctx, ring, secret, rings)
+		err = c.publish(ctx, own, secret, rings)
 	}
 	if found.drift != c.found {
 		c.found, c.since = found.drift, time.Now()
@@ -176,12 +177,12 @@ func (c *Controller) sync(ctx context.Context, _ string) error {
 		return err
 	}
 	c.reported = found.drift
-	c.report(ctx, ring, found)
+	c.report(ctx, own, found)
 	return err
 }
 
-func (c *Controller) report(ctx context.Context, ring *signing.Ring, found standing) {
-	note := found.describe(ring)
+func (c *Controller) report(ctx context.Context, own ring.State, found standing) {
+	note := found.describe(own)
 	if c.Status() == note {
 		return
 	}
@@ -198,8 +199,8 @@ func (c *Controller) show(status string) { c.status.Store(&status) }
 // publish writes the line of this process if it is missing. With a new ring it also removes the lines
 // of older and equal rings and of previous processes on this host, so that lines of dead replicas do
 // not accumulate. A running replica writes its own again.
-func (c *Controller) publish(ctx context.Context, ring *signing.Ring, secret *corev1.Secret, rings []PublishedRing) error {
-	if active := ring.ActiveID(); c.signs != active {
+func (c *Controller) publish(ctx context.Context, own ring.State, secret *corev1.Secret, rings []PublishedRing) error {
+	if active := own.Active().ID; c.signs != active {
 		if c.signs != "" {
 			c.stop(c.signs, time.Now())
 		}
@@ -213,20 +214,20 @@ func (c *Controller) publish(ctx context.Context, ring *signing.Ring, secret *co
 		next.Data = map[string][]byte{}
 	}
 	for _, other := range rings {
-		isOld := compare(ring, other) == inSync || c.announced == "" && other.Host == c.Host
-		if c.announced != ring.Version() && other.Replica != c.replica && isOld {
-			c.absorb(other, ring)
+		isOld := compare(own, other) == inSync || c.announced == "" && other.Host == c.Host
+		if c.announced != own.Version() && other.Replica != c.replica && isOld {
+			c.absorb(other, own)
 			delete(next.Data, ringPrefix+other.Replica)
 		}
 	}
-	line, err := c.line(ring)
+	line, err := c.line(own)
 	if err != nil {
 		return err
 	}
 	next.Data[ringPrefix+c.replica] = line
 	stateobject.Stamp(next.Data)
 	if secret != nil && maps.EqualFunc(next.Data, secret.Data, bytes.Equal) {
-		c.announced = ring.Version()
+		c.announced = own.Version()
 		return nil
 	}
 	secrets := c.Client.CoreV1().Secrets(metav1.NamespaceSystem)
@@ -242,26 +243,26 @@ func (c *Controller) publish(ctx context.Context, ring *signing.Ring, secret *co
 	if err != nil {
 		return fmt.Errorf("publish the key ring in %s, which comes with manifests/permissions: %w", ringSecret, err)
 	}
-	c.announced = ring.Version()
-	klog.FromContext(ctx).Info("Published the key ring", "generation", ring.Generation(), "version", ring.Version(), "active", ring.ActiveID())
+	c.announced = own.Version()
+	klog.FromContext(ctx).Info("Published the key ring", "generation", own.Generation, "version", own.Version(), "active", own.Active().ID)
 	return nil
 }
 
 // line returns what this process publishes.
-func (c *Controller) line(ring *signing.Ring) ([]byte, error) {
-	own := published(ring)
-	own.Host, own.Signer = c.Host, c.Signer
-	maps.DeleteFunc(c.stopped, func(id string, _ time.Time) bool { return ring.Role(id) != signing.Retired })
-	own.Stopped = c.stopped
-	return json.Marshal(own)
+func (c *Controller) line(own ring.State) ([]byte, error) {
+	line := published(own)
+	line.Host, line.Signer = c.Host, c.Signer
+	maps.DeleteFunc(c.stopped, func(id string, _ time.Time) bool { return line.Keys[id] != signing.Retired })
+	line.Stopped = c.stopped
+	return json.Marshal(line)
 }
 
 // absorb keeps the times in a line that is about to be removed.
-func (c *Controller) absorb(other PublishedRing, ring *signing.Ring) {
+func (c *Controller) absorb(other PublishedRing, own ring.State) {
 	for id, at := range other.Stopped {
 		c.stop(id, at)
 	}
-	if active := other.Active(); active != ring.ActiveID() {
+	if active := other.Active(); active != own.Active().ID {
 		c.stop(active, time.Now())
 	}
 }

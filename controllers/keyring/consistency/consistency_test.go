@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -29,6 +31,7 @@ type ringReplica struct {
 	*Controller
 	*controllertest.World
 
+	state    atomic.Pointer[ring.State]
 	stop     func()
 	compared int // how often Compared was called
 }
@@ -56,12 +59,13 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 	return client
 }
 
-func startReplica(t *testing.T, client *fake.Clientset, host string, ring *signing.Ring) *ringReplica {
+func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.State) *ringReplica {
 	t.Helper()
 	w := controllertest.NewWorld(time.Time{})
 	r := &ringReplica{World: w}
+	r.state.Store(&state)
 	c := New(Config{
-		Client: client, Ring: signing.NewKeyring(ring), Host: host,
+		Client: client, State: func() ring.State { return *r.state.Load() }, Host: host,
 		// The fake API server loses what changes between a list and its watch.
 		Compared: func() { time.Sleep(time.Millisecond); r.compared++ },
 		Recorder: w.Recorder(),
@@ -76,8 +80,8 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, ring *signi
 	return r
 }
 
-func (r *ringReplica) set(ring *signing.Ring) {
-	r.Ring.Set(ring)
+func (r *ringReplica) set(state ring.State) {
+	r.state.Store(&state)
 	r.RingChanged()
 	time.Sleep(time.Second / 10)
 	synctest.Wait()
@@ -106,7 +110,7 @@ func TestRingConsistency(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newAPI(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: SecretName}})
-		generation := func(n int64) *signing.Ring { return ringOf(t, n, newPEM(), oldPEM()) }
+		generation := func(n int64) ring.State { return ringOf(n, newPEM(), oldPEM()) }
 		first := startReplica(t, client, "cp-1", generation(3))
 		second := startReplica(t, client, "cp-2", generation(3))
 		first.check(t, "at the start", "is the one that is published", map[string]float64{})
@@ -123,8 +127,8 @@ func TestRingConsistency(t *testing.T) {
 		second.set(generation(4))
 		time.Sleep(time.Hour)
 		second.check(t, "not behind any more", "generation 4", map[string]float64{})
-		first.set(signing.NewRing(5, testkeys.Parse(strangePEM()).As(signing.Active), testkeys.Parse(newPEM()).Public().As(signing.Retired),
-			testkeys.Parse(oldPEM()).Public().As(signing.Retired)).WithPast(past("main", 5)))
+		first.set(stateOf("main", 5, testkeys.Parse(strangePEM()).As(signing.Active), testkeys.Parse(newPEM()).Public().As(signing.Retired),
+			testkeys.Parse(oldPEM()).Public().As(signing.Retired)))
 		time.Sleep(settleDelay + time.Second)
 		second.check(t, "behind", "is older than that of host cp-1 (generation 5", map[string]float64{"behind": 1}, "Warning KeyRingMismatch")
 		first.check(t, "ahead", "is the one that is published", map[string]float64{})
@@ -135,12 +139,12 @@ func TestRingConsistency(t *testing.T) {
 		time.Sleep(time.Minute)
 		second.check(t, "still behind", "is older", map[string]float64{"behind": 1})
 
-		first.set(signing.NewRing(6, testkeys.Parse(strangePEM()).As(signing.Active)).WithPast(past("main", 6)))
+		first.set(stateOf("main", 6, testkeys.Parse(strangePEM()).As(signing.Active)))
 		second.check(t, "its key was pruned", "does not have that key", map[string]float64{"lost": 1}, "Warning KeyRingMismatch")
 		if second.MayFill() == nil || second.MaySign() == nil {
 			t.Error("something is signed with a key that was pruned")
 		}
-		second.set(ringOf(t, 7, strangePEM(), oldPEM()))
+		second.set(ringOf(7, strangePEM(), oldPEM()))
 		second.check(t, "at the end", "is the one", map[string]float64{})
 		if second.MayFill() != nil || second.MaySign() != nil {
 			t.Error("nothing is signed with the key of the newest ring")
@@ -156,8 +160,8 @@ func TestLinesOfDeadReplicas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newAPI()
-		a, b := signing.NewRing(3, testkeys.Parse(oldPEM()).As(signing.Active)).WithPast(past("main", 3)), ringOf(t, 4, newPEM(), oldPEM())
-		id := a.ActiveID()
+		a, b := stateOf("main", 3, testkeys.Parse(oldPEM()).As(signing.Active)), ringOf(4, newPEM(), oldPEM())
+		id := a.Active().ID
 		first := startReplica(t, client, "cp-1", a)
 		late := startReplica(t, client, "cp-2", a)
 		dead := startReplica(t, client, "cp-3", a)
@@ -210,8 +214,8 @@ func TestRestoredBackup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newAPI()
-		startReplica(t, client, "cp-1", ringOf(t, 9, strangePEM(), newPEM())).stop()
-		restored := startReplica(t, client, "cp-1", ringOf(t, 3, oldPEM(), newPEM()))
+		startReplica(t, client, "cp-1", ringOf(9, strangePEM(), newPEM())).stop()
+		restored := startReplica(t, client, "cp-1", ringOf(3, oldPEM(), newPEM()))
 		testutil.Must(t, restored.MaySign())
 		restored.stop()
 	})

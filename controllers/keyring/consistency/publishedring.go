@@ -19,6 +19,7 @@ import (
 
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
 )
 
 const (
@@ -73,15 +74,12 @@ func LastSigned(rings []PublishedRing, id string) time.Time {
 }
 
 // published returns the description of a ring.
-func published(ring *signing.Ring) PublishedRing {
-	past := ring.Past()
+func published(own ring.State) PublishedRing {
 	p := PublishedRing{
-		Generation: ring.Generation(), Version: ring.Version(), Keys: map[string]signing.Role{}, Pruned: past.Pruned, Withdrawn: past.Withdrawn,
+		Generation: own.Generation, Version: own.Version(), Keys: map[string]signing.Role{}, Pruned: own.Pruned, Withdrawn: own.Withdrawn,
 	}
-	for _, key := range ring.All() {
-		if key.Role != signing.VerifyOnly {
-			p.Keys[key.ID] = key.Role
-		}
+	for _, key := range own.Keys {
+		p.Keys[key.ID] = key.Role
 	}
 	return p
 }
@@ -153,19 +151,19 @@ func (d drift) worse(than drift) bool {
 // compare compares the ring of this process with a published one. The history of a ring shows whether
 // it has come from the other one. The older of the two lacks that history: there a key that is gone
 // without a record shows a fork.
-func compare(own *signing.Ring, theirs PublishedRing) drift {
+func compare(own ring.State, theirs PublishedRing) drift {
 	switch {
-	case own.Version() == theirs.Version || slices.Contains(own.Past().History, theirs.Version):
+	case own.Knows(theirs.Version):
 		return inSync
 	case theirs.Version == "":
 		return unreadable
-	case theirs.Generation <= own.Generation():
+	case theirs.Generation <= own.Generation:
 		return forked
-	case theirs.Keys[own.ActiveID()] == "":
+	case theirs.Keys[own.Active().ID] == "":
 		return lost
 	}
-	for _, key := range own.All() {
-		if key.Role == signing.Retired && theirs.Keys[key.ID] == "" && !slices.Contains(theirs.Pruned, key.ID) {
+	for _, key := range own.Retired() {
+		if theirs.Keys[key.ID] == "" && !slices.Contains(theirs.Pruned, key.ID) {
 			return forked
 		}
 	}
@@ -181,9 +179,9 @@ type standing struct {
 	active string
 }
 
-func judge(own *signing.Ring, rings []PublishedRing) standing {
+func judge(own ring.State, rings []PublishedRing) standing {
 	s := standing{drift: inSync}
-	isPublished, newest := false, own.Generation()
+	isPublished, newest := false, own.Generation
 	for _, ring := range rings {
 		isPublished = isPublished || ring.Version == own.Version()
 		found := compare(own, ring)
@@ -202,7 +200,7 @@ func judge(own *signing.Ring, rings []PublishedRing) standing {
 
 // Difference describes how own differs from the published rings. It is "" if own is published and no
 // other one is newer or forked.
-func Difference(own *signing.Ring, rings []PublishedRing) string {
+func Difference(own ring.State, rings []PublishedRing) string {
 	if found := judge(own, rings); found.drift != inSync {
 		return found.describe(own)
 	}
@@ -210,8 +208,8 @@ func Difference(own *signing.Ring, rings []PublishedRing) string {
 }
 
 // describe returns what was found, and remedy what to do about it.
-func (s standing) describe(own *signing.Ring) string {
-	mine := fmt.Sprintf("the key ring of this process (generation %d, version %s)", own.Generation(), own.Version())
+func (s standing) describe(own ring.State) string {
+	mine := fmt.Sprintf("the key ring of this process (generation %d, version %s)", own.Generation, own.Version())
 	theirs := fmt.Sprintf("that of host %s (generation %d, version %s)", s.other.Host, s.other.Generation, s.other.Version)
 	switch s.drift {
 	case inSync:
@@ -223,7 +221,7 @@ func (s standing) describe(own *signing.Ring) string {
 	case unreadable:
 		return "the line " + ringPrefix + s.other.Replica + " of " + ringSecret + " cannot be read"
 	case lost:
-		return mine + " signs with key " + own.ActiveID() + ", and " + theirs + ", which is newer, does not have that key"
+		return mine + " signs with key " + own.Active().ID + ", and " + theirs + ", which is newer, does not have that key"
 	case forked:
 	}
 	return mine + " and " + theirs + " are forked: neither has come from the other"

@@ -13,6 +13,7 @@ import (
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -20,11 +21,11 @@ import (
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	a, b, c := testkeys.Parse(newPEM()), testkeys.Parse(oldPEM()), testkeys.Parse(strangePEM())
-	ring := func(branch string, generation int64, keys ...signing.Key) PublishedRing {
-		return published(signing.NewRing(generation, keys...).WithPast(past(branch, generation)))
+	line := func(branch string, generation int64, keys ...signing.Key) PublishedRing {
+		return published(stateOf(branch, generation, keys...))
 	}
 	retired := func(key *signing.PrivateKey) signing.Key { return key.Public().As(signing.Retired) }
-	own := ring("main", 4, a.As(signing.Active), retired(b))
+	own := line("main", 4, a.As(signing.Active), retired(b))
 	gone := func(ring PublishedRing, ids ...string) PublishedRing { ring.Pruned = ids; return ring }
 	cases := map[string]struct {
 		reason string
@@ -35,42 +36,42 @@ func TestJudge(t *testing.T) {
 	}{
 		"Nobody":     {want: unpublished},
 		"Same":       {rings: []PublishedRing{own, own}, want: inSync},
-		"Older":      {reason: "that replica reports it", rings: []PublishedRing{own, ring("main", 3, b.As(signing.Active))}, want: inSync},
-		"NotMine":    {rings: []PublishedRing{ring("main", 3, b.As(signing.Active))}, want: unpublished},
-		"SameForked": {reason: "neither is newer", rings: []PublishedRing{own, ring("other", 4, b.As(signing.Active))}, want: forked},
-		"OlderFork":  {rings: []PublishedRing{own, ring("other", 3, c.As(signing.Active))}, want: forked},
+		"Older":      {reason: "that replica reports it", rings: []PublishedRing{own, line("main", 3, b.As(signing.Active))}, want: inSync},
+		"NotMine":    {rings: []PublishedRing{line("main", 3, b.As(signing.Active))}, want: unpublished},
+		"SameForked": {reason: "neither is newer", rings: []PublishedRing{own, line("other", 4, b.As(signing.Active))}, want: forked},
+		"OlderFork":  {rings: []PublishedRing{own, line("other", 3, c.As(signing.Active))}, want: forked},
 		"Behind": {
 			reason: "between the copy and a change that leaves A to sign",
-			rings:  []PublishedRing{own, ring("main", 5, a.As(signing.Active), retired(b), c.As(signing.Next))}, want: behind,
+			rings:  []PublishedRing{own, line("main", 5, a.As(signing.Active), retired(b), c.As(signing.Next))}, want: behind,
 		},
 		"BehindActivate": {
 			reason: "between activate and the copy all accept A, and a Secret filled with it would need another token",
-			rings:  []PublishedRing{own, ring("main", 6, c.As(signing.Active), retired(a), retired(b))}, want: behind, noFilling: true,
+			rings:  []PublishedRing{own, line("main", 6, c.As(signing.Active), retired(a), retired(b))}, want: behind, noFilling: true,
 		},
-		"BehindPrune": {rings: []PublishedRing{own, gone(ring("main", 5, a.As(signing.Active)), b.ID())}, want: behind},
+		"BehindPrune": {rings: []PublishedRing{own, gone(line("main", 5, a.As(signing.Active)), b.ID())}, want: behind},
 		"Pruned": {
 			reason: "this host was away during the rotation",
-			rings:  []PublishedRing{own, gone(ring("main", 9, c.As(signing.Active)), a.ID(), b.ID())}, want: lost, noFilling: true, noSigning: true,
+			rings:  []PublishedRing{own, gone(line("main", 9, c.As(signing.Active)), a.ID(), b.ID())}, want: lost, noFilling: true, noSigning: true,
 		},
 		"NewerFork": {
 			reason: "the ring was changed here and there, and A never came there",
-			rings:  []PublishedRing{own, ring("other", 5, b.As(signing.Active))}, want: lost, noFilling: true, noSigning: true,
+			rings:  []PublishedRing{own, line("other", 5, b.As(signing.Active))}, want: lost, noFilling: true, noSigning: true,
 		},
 		"NewerForkWithA": {
-			reason: "B is gone without a record", rings: []PublishedRing{own, ring("other", 5, a.As(signing.Active))}, want: forked,
+			reason: "B is gone without a record", rings: []PublishedRing{own, line("other", 5, a.As(signing.Active))}, want: forked,
 		},
 		"OneOfMany": {
-			rings: []PublishedRing{own, ring("main", 5, a.As(signing.Active), retired(b)), ring("main", 6, c.As(signing.Active)), {Replica: "x"}},
+			rings: []PublishedRing{own, line("main", 5, a.As(signing.Active), retired(b)), line("main", 6, c.As(signing.Active)), {Replica: "x"}},
 			want:  lost, noFilling: true, noSigning: true,
 		},
 		"Unreadable": {rings: []PublishedRing{own, {Replica: "x"}}, want: unreadable},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			ring := signing.NewRing(4, a.As(signing.Active), retired(b)).WithPast(past("main", 4))
-			c := &Controller{Config: Config{Ring: signing.NewKeyring(ring)}}
+			state := stateOf("main", 4, a.As(signing.Active), retired(b))
+			c := &Controller{Config: Config{State: func() ring.State { return state }}}
 			c.rings.Store(&tc.rings)
-			found := judge(c.Ring.Ring(), tc.rings)
+			found := judge(state, tc.rings)
 			if found.drift != tc.want {
 				t.Errorf("%s: %q, want %q", tc.reason, found.drift, tc.want)
 			}
@@ -83,7 +84,7 @@ func TestJudge(t *testing.T) {
 			if err := c.MaySign(); (err != nil) != tc.noSigning {
 				t.Errorf("%s: MaySign: %v", tc.reason, err)
 			}
-			if text := found.describe(c.Ring.Ring()) + found.remedy(); strings.Contains(text, "%!") || strings.Contains(text, "\n") {
+			if text := found.describe(state) + found.remedy(); strings.Contains(text, "%!") || strings.Contains(text, "\n") {
 				t.Errorf("it says %q", text)
 			}
 		})
@@ -92,7 +93,7 @@ func TestJudge(t *testing.T) {
 
 func TestPublishedRings(t *testing.T) {
 	t.Parallel()
-	line, err := json.Marshal(published(ringOf(t, 3, newPEM(), oldPEM())))
+	line, err := json.Marshal(published(ringOf(3, newPEM(), oldPEM())))
 	testutil.Must(t, err)
 	good := &corev1.Secret{Data: stateobject.Stamp(map[string][]byte{ringPrefix + "replica-0": line})}
 	with := func(key, value string) *corev1.Secret {

@@ -9,6 +9,7 @@ import (
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -19,18 +20,19 @@ func newPEM() []byte     { return testkeys.P256() }
 func oldPEM() []byte     { return testkeys.P256Other() }
 func strangePEM() []byte { return testkeys.P384() }
 
-// ringOf is a ring with an active and a retired key.
-func ringOf(t *testing.T, generation int64, active, retired []byte) *signing.Ring {
-	t.Helper()
-	return signing.NewRing(generation, testkeys.Parse(active).As(signing.Active),
-		testkeys.Parse(retired).Public().As(signing.Retired)).WithPast(past("main", generation))
+// ringOf is a ring with an active and a retired key that was changed on one branch only.
+func ringOf(generation int64, active, retired []byte) ring.State {
+	return stateOf("main", generation, testkeys.Parse(active).As(signing.Active), testkeys.Parse(retired).Public().As(signing.Retired))
 }
 
-// past is that of a ring that was changed on one branch only.
-func past(branch string, generation int64) signing.Past {
-	var past signing.Past
+// stateOf is a ring that was changed on this branch only.
+func stateOf(branch string, generation int64, keys ...signing.Key) ring.State {
+	state := ring.State{Generation: generation}
 	for n := range generation {
-		past.History = append(past.History, fmt.Sprintf("%d:%s", n+1, branch))
+		state.History = append(state.History, fmt.Sprintf("%d:%s", n+1, branch))
 	}
-	return past
+	for _, key := range keys {
+		state.Keys = append(state.Keys, ring.Key{Key: key})
+	}
+	return state
 }

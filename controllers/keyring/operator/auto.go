@@ -54,7 +54,7 @@ func (o *Operator) Auto(ctx context.Context, s Schedule, unready string, tried m
 	}
 	now := o.Clock.Now()
 	plan := s.next(state, o.Policy, facts{
-		now: now, unready: unready, rings: rings, difference: consistency.Difference(state.Ring(), rings), tried: tried,
+		now: now, unready: unready, rings: rings, difference: consistency.Difference(state, rings), tried: tried,
 	})
 	outcome := Outcome{Waits: plan.waits, Held: plan.held, Due: s.due(state), Again: s.poll(), Published: seen}
 	if plan.step == StepNone {

@@ -242,7 +242,7 @@ func keyIDOf(token string, ring *signing.Ring) (id string, ok bool) {
 		return decoded.KeyID, true
 	}
 	for _, key := range ring.All() {
-		if _, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.NewRing(0, key))); err == nil {
+		if _, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.NewRing(key))); err == nil {
 			return key.ID, true
 		}
 	}

@@ -180,7 +180,7 @@ func TestRefused(t *testing.T) {
 	w := newWorld(t, account(), tokenSecret("a", withOld(t), forged(t, "", "")))
 	w.reissues(t, "at first sight", reads...)
 	w.reissues(t, "it is known")
-	w.Ring.Set(ringOf(t, 4, newPEM(), oldPEM()))
+	w.Ring.Set(ringOf(newPEM(), oldPEM()))
 	w.reissues(t, "another ring", reads...)
 	changed := tokenSecret("a", withOld(t), forged(t, "", ""), func(s *corev1.Secret) { s.ResourceVersion = "21" })
 	w.Live(t, changed)
@@ -194,7 +194,7 @@ func TestRingChangesWithinAnAccount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account(), tokenSecret("a", withOld(t)), tokenSecret("b", withOld(t)))
 	w.Client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-		w.Ring.Set(ringOf(t, 4, oldPEM(), newPEM())) // rolled back
+		w.Ring.Set(ringOf(oldPEM(), newPEM())) // rolled back
 		return false, nil, nil
 	})
 	w.reissues(t, "it stops after the one under way", "get secrets a", "get serviceaccounts app",

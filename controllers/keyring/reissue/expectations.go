@@ -29,14 +29,17 @@ type expectation struct {
 	at time.Time
 }
 
-// refusals are the versions of Secrets that must not be re-issued by a version of the ring, as reading
-// them live has shown.
+// refusals are the versions of Secrets that must not be re-issued with a ring, as reading them live has
+// shown.
 type refusals map[types.UID]refusal
 
-type refusal struct{ secret, ring string }
+type refusal struct {
+	secret string
+	ring   *signing.Ring
+}
 
 func refusalOf(secret *tokensecrets.TokenSecret, ring *signing.Ring) refusal {
-	return refusal{secret.ResourceVersion, ring.Version()}
+	return refusal{secret.ResourceVersion, ring}
 }
 
 // forgetGone drops the entries of Secrets other than these.

@@ -269,7 +269,7 @@ func TestPlan(t *testing.T) {
 			secrets := observeAll(tc.secrets...)
 			for range 2 { // whatever their order
 				var got []string
-				for _, step := range observe(tc.account, secrets, rotated(t)).plan(tc.auto, noon()) {
+				for _, step := range observe(tc.account, secrets, rotated()).plan(tc.auto, noon()) {
 					line := string(step.action) + " " + step.Secret.Name
 					if step.Successor != nil {
 						line += " by " + step.Successor.Name
@@ -280,7 +280,7 @@ func TestPlan(t *testing.T) {
 				slices.Reverse(secrets)
 			}
 			holds := map[string]Progress{}
-			for _, candidate := range Candidates(secrets, func(cache.ObjectName) *corev1.ServiceAccount { return tc.account }, rotated(t)) {
+			for _, candidate := range Candidates(secrets, func(cache.ObjectName) *corev1.ServiceAccount { return tc.account }, rotated()) {
 				holds[candidate.Secret.Name] = candidate.Progress
 			}
 			want := tc.holds

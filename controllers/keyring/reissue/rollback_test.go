@@ -42,7 +42,7 @@ func TestRollbackAnywhere(t *testing.T) {
 		runs *= acts
 	}
 	for run := range runs {
-		m := &model{account: account(referencing("own")), secrets: []*corev1.Secret{tokenSecret("own", withOld(t))}, ring: rotated(t),
+		m := &model{account: account(referencing("own")), secrets: []*corev1.Secret{tokenSecret("own", withOld(t))}, ring: rotated(),
 			pem: newPEM(), now: noon()}
 		var order []string
 		turns := 0
@@ -100,7 +100,7 @@ func (m *model) turn(t *testing.T) {
 	if bytes.Equal(retired, m.pem) {
 		m.pem = newPEM()
 	}
-	m.ring = ringOf(t, m.ring.Generation()+1, m.pem, retired)
+	m.ring = ringOf(m.pem, retired)
 }
 
 func (m *model) own() *tokensecrets.TokenSecret {

@@ -77,7 +77,7 @@ func TestAUsersAloneIsNotReferenced(t *testing.T) {
 	t.Parallel()
 	old := tokenSecret("old", userMade, mode(modeSideBySide), withOld(t))
 	next := tokenSecret("next", replacing("old"), withNew(t), func(s *corev1.Secret) { delete(s.Labels, tokensecrets.AutoCreatedLabel) })
-	seen := observe(account(), observeAll(old, next), rotated(t))
+	seen := observe(account(), observeAll(old, next), rotated())
 	testutil.Check(t, "state", Progress{State: Replaced}, seen.candidate(seen.secrets[0]).Progress)
 	testutil.Check(t, "steps", 0, len(seen.plan(false, noon())))
 }
@@ -113,7 +113,7 @@ func TestEachPairIsFinishedFirst(t *testing.T) {
 		w := controllertest.NewWorld(time.Time{}, objects...)
 		suffixes, created, referenced, most := 0, 0, 0, 0
 		c := New(Config{
-			Client: w.Client, Informers: w.Informers, Ring: signing.NewKeyring(rotated(t)),
+			Client: w.Client, Informers: w.Informers, Ring: signing.NewKeyring(rotated()),
 			MayReissue: func() error { return nil }, Confirmed: func(string) bool { return true },
 			Recorder: w.Recorder(), Metrics: NewMetrics(w.Registry.MustRegister),
 			NewSuffix: func() string { suffixes++; return fmt.Sprintf("n%04d", suffixes) },

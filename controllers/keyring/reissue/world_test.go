@@ -47,13 +47,11 @@ func oldPEM() []byte     { return testkeys.P256Other() }
 func strangePEM() []byte { return testkeys.P384() }
 
 // rotated is a ring in which the new key has taken the place of the old one.
-func rotated(t *testing.T) *signing.Ring { t.Helper(); return ringOf(t, 3, newPEM(), oldPEM()) }
+func rotated() *signing.Ring { return ringOf(newPEM(), oldPEM()) }
 
 // ringOf is a ring with an active and a retired key.
-func ringOf(t *testing.T, generation int64, active, retired []byte) *signing.Ring {
-	t.Helper()
-	return signing.NewRing(generation,
-		testkeys.Parse(active).As(signing.Active), testkeys.Parse(retired).Public().As(signing.Retired))
+func ringOf(active, retired []byte) *signing.Ring {
+	return signing.NewRing(testkeys.Parse(active).As(signing.Active), testkeys.Parse(retired).Public().As(signing.Retired))
 }
 
 // tokenSecret is one that a token controller has made for account app.
@@ -132,7 +130,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	w := &world{World: controllertest.NewWorld(noon(), objects...)}
 	w.Controller = New(Config{
 		Client: w.Client, Informers: w.Informers,
-		Ring:       signing.NewKeyring(rotated(t)),
+		Ring:       signing.NewKeyring(rotated()),
 		MayReissue: func() error { return w.held },
 		Confirmed:  func(string) bool { return !w.unconfirmed },
 		Recorder:   w.Recorder(), Metrics: NewMetrics(w.Registry.MustRegister), Clock: w.Clock,

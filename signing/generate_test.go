@@ -31,7 +31,8 @@ func TestGenerateKey(t *testing.T) {
 			t.Errorf("%s: twice the same key, or %v", name, err)
 		}
 	}
-	if _, err := signing.GenerateKey("RSA-1024"); err == nil || !strings.Contains(err.Error(), `"RSA-1024"`) || !strings.Contains(err.Error(), "P-256, P-384, P-521, RSA-2048") {
+	if _, err := signing.GenerateKey("RSA-1024"); err == nil || !strings.Contains(err.Error(), `"RSA-1024"`) ||
+		!strings.Contains(err.Error(), "P-256, P-384, P-521, RSA-2048") {
 		t.Errorf("a weak kind: %v", err)
 	}
 }
@@ -40,7 +41,8 @@ func TestGenerateKey(t *testing.T) {
 func TestParsePrivateKeyKeepsOneKey(t *testing.T) {
 	t.Parallel()
 	p := private(t, slices.Concat([]byte("# of the cluster\n"), testkeys.RSA2048(), testkeys.P256()))
-	if p.Public().ID != private(t, testkeys.RSA2048()).ID() || bytes.Count(p.PEM(), []byte("BEGIN")) != 1 || bytes.Contains(p.PEM(), []byte("#")) {
+	if p.Public().ID != private(t, testkeys.RSA2048()).ID() || bytes.Count(p.PEM(), []byte("BEGIN")) != 1 ||
+		bytes.Contains(p.PEM(), []byte("#")) {
 		t.Errorf("took %s and %d blocks", p.Public().ID, bytes.Count(p.PEM(), []byte("BEGIN")))
 	}
 	if _, err := signing.ParsePrivateKey(testkeys.P224()); err == nil {

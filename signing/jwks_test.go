@@ -100,8 +100,11 @@ func TestParseJWKSSpoilsNoOtherKey(t *testing.T) {
 		reason, key string
 		want        want
 	}{
-		"only ID":         {"as some write in tests", `{"kid":"a"}`, want{ID: "a", Problem: noKey}},
-		"Ed25519":         {"others may sign with it", `{"kid":"a","kty":"OKP","crv":"Ed25519","x":"AA","alg":"EdDSA"}`, want{ID: "a", Algorithm: "EdDSA", Problem: noKey}},
+		"only ID": {"as some write in tests", `{"kid":"a"}`, want{ID: "a", Problem: noKey}},
+		"Ed25519": {
+			"others may sign with it", `{"kid":"a","kty":"OKP","crv":"Ed25519","x":"AA","alg":"EdDSA"}`,
+			want{ID: "a", Algorithm: "EdDSA", Problem: noKey},
+		},
 		"symmetric":       {"every reader can sign", `{"kid":"a","kty":"oct","k":"AAAA"}`, want{ID: "a", Problem: signing.ProblemPrivate}},
 		"no object":       {"RFC 7517, section 5", `"CANARY"`, want{Problem: noObject}},
 		"number":          {"members are strings", `{"kid":7}`, want{Problem: noObject}},
@@ -115,8 +118,10 @@ func TestParseJWKSSpoilsNoOtherKey(t *testing.T) {
 		"huge exponent":   {"crypto/rsa takes 31 bits", `{"kty":"RSA","n":"` + modulus + `","e":"_____w"}`, want{Problem: outOfRange}},
 		"P-224":           {"no JWS algorithm", `{"kty":"EC","crv":"P-224","x":"AA","y":"AA"}`, want{Problem: otherCurve}},
 		"not on curve":    {"an invalid curve attack", `{"kty":"EC","crv":"P-256","x":"` + y + `","y":"` + x + `"}`, want{Problem: noPoint}},
-		"short x":         {"leading zeros belong to it", `{"kty":"EC","crv":"P-256","x":"` + x[:20] + `","y":"` + y + `"}`, want{Problem: noPoint}},
-		"no y":            {"", `{"kty":"EC","crv":"P-256","x":"` + x + `"}`, want{Problem: "its member y is missing or not base64url"}},
+		"short x": {
+			"leading zeros belong to it", `{"kty":"EC","crv":"P-256","x":"` + x[:20] + `","y":"` + y + `"}`, want{Problem: noPoint},
+		},
+		"no y": {"", `{"kty":"EC","crv":"P-256","x":"` + x + `"}`, want{Problem: "its member y is missing or not base64url"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -169,15 +174,21 @@ func TestMarshalDiscovery(t *testing.T) {
 	const rest = `"response_types_supported":["id_token"],"subject_types_supported":["public"],` +
 		`"id_token_signing_alg_values_supported":["ES256","ES384","ES512","RS256"]}`
 	cases := map[string]struct{ issuer, uri, want, wantErr string }{
-		"default URI":    {issuer: "https://example.com", want: `{"issuer":"https://example.com","jwks_uri":"https://example.com/openid/v1/jwks",` + rest},
-		"final slash":    {issuer: "https://example.com/", want: `{"issuer":"https://example.com/","jwks_uri":"https://example.com/openid/v1/jwks",` + rest},
-		"other place":    {issuer: "https://a/b", uri: "https://c/d?e", want: `{"issuer":"https://a/b","jwks_uri":"https://c/d?e",` + rest},
-		"no issuer":      {wantErr: "the issuer must be an https URL, such as https://example.com"},
-		"plain HTTP":     {issuer: "http://example.com", wantErr: "the issuer must be an https URL, such as https://example.com"},
-		"no host":        {issuer: "https:example", wantErr: "the issuer must be an https URL, such as https://example.com"},
-		"query":          {issuer: "https://example.com?a", wantErr: "the issuer must have neither a query nor a fragment"},
-		"fragment":       {issuer: "https://example.com#a", wantErr: "the issuer must have neither a query nor a fragment"},
-		"plain HTTP URI": {issuer: "https://a", uri: "http://c", wantErr: "the URI of the JWKS must be an https URL, such as https://example.com"},
+		"default URI": {
+			issuer: "https://example.com", want: `{"issuer":"https://example.com","jwks_uri":"https://example.com/openid/v1/jwks",` + rest,
+		},
+		"final slash": {
+			issuer: "https://example.com/", want: `{"issuer":"https://example.com/","jwks_uri":"https://example.com/openid/v1/jwks",` + rest,
+		},
+		"other place": {issuer: "https://a/b", uri: "https://c/d?e", want: `{"issuer":"https://a/b","jwks_uri":"https://c/d?e",` + rest},
+		"no issuer":   {wantErr: "the issuer must be an https URL, such as https://example.com"},
+		"plain HTTP":  {issuer: "http://example.com", wantErr: "the issuer must be an https URL, such as https://example.com"},
+		"no host":     {issuer: "https:example", wantErr: "the issuer must be an https URL, such as https://example.com"},
+		"query":       {issuer: "https://example.com?a", wantErr: "the issuer must have neither a query nor a fragment"},
+		"fragment":    {issuer: "https://example.com#a", wantErr: "the issuer must have neither a query nor a fragment"},
+		"plain HTTP URI": {
+			issuer: "https://a", uri: "http://c", wantErr: "the URI of the JWKS must be an https URL, such as https://example.com",
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

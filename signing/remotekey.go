@@ -58,7 +58,8 @@ func RemoteKey(name string, public PublicKey, sign RemoteSign) *PrivateKey {
 }
 
 func noSockets(_ context.Context, name string, key PublicKey, _ string) (header, signature string, err error) {
-	return "", "", &UnavailableError{Name: name, KeyID: key.ID, Reason: "it is not known where its socket is: give --service-account-key-sockets"}
+	return "", "", &UnavailableError{Name: name, KeyID: key.ID,
+		Reason: "it is not known where its socket is: give --service-account-key-sockets"}
 }
 
 // UnavailableError means that the process which has a key has not signed with it. It contains nothing

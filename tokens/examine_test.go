@@ -36,22 +36,29 @@ func TestExamine(t *testing.T) {
 	}{
 		"legacy": {"no time, no audience", legacyPayload, tokens.Examination{Token: legacy, Form: tokens.LegacyForm, Account: account}},
 		"bound to a Pod": {"as kubelet mounts it; the node is for reading only",
-			iss + `"aud":["a","b"],"exp":30,"nbf":10,"iat":10,"jti":"j",` + who + `,"pod":{"name":"p","uid":"pu"},"node":{"name":"n","uid":"nu"},"warnafter":20}}`,
+			iss + `"aud":["a","b"],"exp":30,"nbf":10,"iat":10,"jti":"j",` + who +
+				`,"pod":{"name":"p","uid":"pu"},"node":{"name":"n","uid":"nu"},"warnafter":20}}`,
 			tokens.Examination{
 				Token: bound, Form: tokens.BoundForm, Account: account, Audiences: []string{"a", "b"}, TokenID: "j",
 				IssuedAt: second(10), NotBefore: second(10), Expires: second(30), WarnAfter: second(20),
 				Bound: []tokens.Object{{Kind: "Pod", Name: "p", UID: "pu"}},
 			}},
 		"bound to a node": {"", iss + who + `,"node":{"name":"n","uid":"nu"}}}`,
-			tokens.Examination{Token: bound, Form: tokens.BoundForm, Account: account, Bound: []tokens.Object{{Kind: "Node", Name: "n", UID: "nu"}}}},
+			tokens.Examination{Token: bound, Form: tokens.BoundForm, Account: account,
+				Bound: []tokens.Object{{Kind: "Node", Name: "n", UID: "nu"}}}},
 		"bound to a Secret": {"", iss + who + `,"secret":{"name":"s","uid":"su"}}}`,
-			tokens.Examination{Token: bound, Form: tokens.BoundForm, Account: account, Bound: []tokens.Object{{Kind: "Secret", Name: "s", UID: "su"}}}},
-		"one audience":   {"RFC 7519, section 4.1.3", `{"aud":"a"}`, tokens.Examination{Form: tokens.OtherForm, Audiences: []string{"a"}}},
-		"nulls":          {"go-jose takes them for nothing", `{"aud":null,"exp":null,"jti":null,"kubernetes.io":null}`, tokens.Examination{Form: tokens.OtherForm}},
-		"fraction":       {"rounded down, as go-jose does", `{"exp":30.9}`, tokens.Examination{Form: tokens.OtherForm, Expires: second(30)}},
-		"no account":     {"not of a ServiceAccount", `{"kubernetes.io":{"namespace":"demo"}}`, tokens.Examination{Form: tokens.OtherForm}},
-		"empty":          {"nothing is required", `{}`, tokens.Examination{Form: tokens.OtherForm}},
-		"nested enough":  {"nobody needs more", `{"a":` + strings.Repeat("[", 31) + strings.Repeat("]", 31) + `}`, tokens.Examination{Form: tokens.OtherForm}},
+			tokens.Examination{Token: bound, Form: tokens.BoundForm, Account: account,
+				Bound: []tokens.Object{{Kind: "Secret", Name: "s", UID: "su"}}}},
+		"one audience": {"RFC 7519, section 4.1.3", `{"aud":"a"}`, tokens.Examination{Form: tokens.OtherForm, Audiences: []string{"a"}}},
+		"nulls": {
+			"go-jose takes them for nothing", `{"aud":null,"exp":null,"jti":null,"kubernetes.io":null}`, tokens.Examination{Form: tokens.OtherForm},
+		},
+		"fraction":   {"rounded down, as go-jose does", `{"exp":30.9}`, tokens.Examination{Form: tokens.OtherForm, Expires: second(30)}},
+		"no account": {"not of a ServiceAccount", `{"kubernetes.io":{"namespace":"demo"}}`, tokens.Examination{Form: tokens.OtherForm}},
+		"empty":      {"nothing is required", `{}`, tokens.Examination{Form: tokens.OtherForm}},
+		"nested enough": {
+			"nobody needs more", `{"a":` + strings.Repeat("[", 31) + strings.Repeat("]", 31) + `}`, tokens.Examination{Form: tokens.OtherForm},
+		},
 		"last second":    {"of the year 9999", `{"exp":253402300799}`, tokens.Examination{Form: tokens.OtherForm, Expires: second(253402300799)}},
 		"first second":   {"", `{"exp":0}`, tokens.Examination{Form: tokens.OtherForm, Expires: second(0)}},
 		"many audiences": {"", `{"aud":[]}`, tokens.Examination{Form: tokens.OtherForm, Audiences: []string{}}},
@@ -85,10 +92,12 @@ func TestExamineRefuses(t *testing.T) {
 		"audience":             {`{}`, `{"aud":["a",7]}`, "the claim aud is neither a string nor a list of strings"},
 		"token ID":             {`{}`, `{"jti":7}`, "the claim jti is not a string"},
 		"binding":              {`{}`, `{"kubernetes.io":"CANARY"}`, "the claim kubernetes.io is not what kube-apiserver writes"},
-		"account":              {`{}`, `{"kubernetes.io":{"serviceaccount":"CANARY"}}`, "the claim kubernetes.io is not what kube-apiserver writes"},
-		"warning":              {`{}`, `{"kubernetes.io":{"warnafter":"CANARY"}}`, "the claim kubernetes.io.warnafter is not a time"},
-		"deep header":          {deep, `{}`, "the header is nested more than 32 levels deep"},
-		"deep payload":         {`{}`, deep, "the payload is nested more than 32 levels deep"},
+		"account": {
+			`{}`, `{"kubernetes.io":{"serviceaccount":"CANARY"}}`, "the claim kubernetes.io is not what kube-apiserver writes",
+		},
+		"warning":      {`{}`, `{"kubernetes.io":{"warnafter":"CANARY"}}`, "the claim kubernetes.io.warnafter is not a time"},
+		"deep header":  {deep, `{}`, "the header is nested more than 32 levels deep"},
+		"deep payload": {`{}`, deep, "the payload is nested more than 32 levels deep"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

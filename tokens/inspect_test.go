@@ -34,15 +34,24 @@ func TestInspect(t *testing.T) {
 		token  string
 		want   tokens.Token
 	}{
-		"legacy":         {"every member", unsigned(`{"alg":"RS256","kid":"a-key"}`, legacyPayload), full},
-		"no key ID":      {"very old kube-controller-managers wrote none", unsigned(`{"alg":"RS256"}`, legacyPayload), noKeyID},
-		"white space":    {"JSON allows it", unsigned(" { \"alg\" : \"RS256\" ,\n \"kid\" :\t\"a-key\" } ", " "+legacyPayload+"\n"), full},
-		"empty objects":  {"nothing is required", unsigned("{}", "{}"), tokens.Token{}},
-		"other case":     {"names are compared exactly, as go-jose does", unsigned(`{"ALG":"RS256","Kid":"x"}`, `{"ISS":"x"}`), tokens.Token{}},
-		"longest":        {"64 KiB", segment("{}") + "." + segment("{}") + "." + strings.Repeat("A", 64<<10-2*len(segment("{}"))-2), tokens.Token{}},
-		"no signature":   {"it is decoded, not verified", segment("{}") + "." + segment("{}") + ".", tokens.Token{}},
-		"bound":          {"other claims may have any type", unsigned(`{"alg":"ES256","kid":"k","typ":"JWT"}`, `{"iss":"https://x","sub":"s","aud":["a"],"exp":1,"kubernetes.io":{"namespace":"n"}}`), tokens.Token{KeyID: "k", Algorithm: "ES256", Issuer: "https://x", Subject: "s"}},
-		"foreign header": {"jwk, jku and x5u are not looked at", unsigned(`{"alg":"none","jwk":{},"jku":"https://x","x5u":1,"kid":"../../etc/passwd"}`, `{}`), tokens.Token{KeyID: "../../etc/passwd", Algorithm: "none"}},
+		"legacy":        {"every member", unsigned(`{"alg":"RS256","kid":"a-key"}`, legacyPayload), full},
+		"no key ID":     {"very old kube-controller-managers wrote none", unsigned(`{"alg":"RS256"}`, legacyPayload), noKeyID},
+		"white space":   {"JSON allows it", unsigned(" { \"alg\" : \"RS256\" ,\n \"kid\" :\t\"a-key\" } ", " "+legacyPayload+"\n"), full},
+		"empty objects": {"nothing is required", unsigned("{}", "{}"), tokens.Token{}},
+		"other case":    {"names are compared exactly, as go-jose does", unsigned(`{"ALG":"RS256","Kid":"x"}`, `{"ISS":"x"}`), tokens.Token{}},
+		"longest": {
+			"64 KiB", segment("{}") + "." + segment("{}") + "." + strings.Repeat("A", 64<<10-2*len(segment("{}"))-2), tokens.Token{},
+		},
+		"no signature": {"it is decoded, not verified", segment("{}") + "." + segment("{}") + ".", tokens.Token{}},
+		"bound": {
+			"other claims may have any type",
+			unsigned(`{"alg":"ES256","kid":"k","typ":"JWT"}`, `{"iss":"https://x","sub":"s","aud":["a"],"exp":1,"kubernetes.io":{"namespace":"n"}}`),
+			tokens.Token{KeyID: "k", Algorithm: "ES256", Issuer: "https://x", Subject: "s"},
+		},
+		"foreign header": {
+			"jwk, jku and x5u are not looked at", unsigned(`{"alg":"none","jwk":{},"jku":"https://x","x5u":1,"kid":"../../etc/passwd"}`, `{}`),
+			tokens.Token{KeyID: "../../etc/passwd", Algorithm: "none"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -125,17 +134,42 @@ func TestMismatch(t *testing.T) {
 		change func(*tokens.Token)
 		want   string
 	}{
-		"fits":          {"every claim", func(*tokens.Token) {}, ""},
-		"other header":  {"the header is not a claim", func(t *tokens.Token) { t.KeyID, t.Algorithm = "CANARY", "CANARY" }, ""},
-		"issuer":        {"a bound token", func(t *tokens.Token) { t.Issuer = "CANARY" }, `the token's claim iss is not "kubernetes/serviceaccount"`},
-		"no issuer":     {"a stranger's token", func(t *tokens.Token) { t.Issuer = "" }, `the token has no claim iss (expected "kubernetes/serviceaccount")`},
-		"namespace":     {"copied from elsewhere", func(t *tokens.Token) { t.Namespace = "CANARY" }, `the token's claim kubernetes.io/serviceaccount/namespace is not "demo"`},
-		"account":       {"another account", func(t *tokens.Token) { t.AccountName = "CANARY" }, `the token's claim kubernetes.io/serviceaccount/service-account.name is not "builder"`},
-		"UID":           {"the account before", func(t *tokens.Token) { t.AccountUID = "CANARY" }, `the token's claim kubernetes.io/serviceaccount/service-account.uid is not "` + account.UID + `"`},
-		"secret":        {"copied from another Secret", func(t *tokens.Token) { t.SecretName = "CANARY" }, `the token's claim kubernetes.io/serviceaccount/secret.name is not "builder-token-x7k2p"`},
-		"subject":       {"the name the apiserver goes by", func(t *tokens.Token) { t.Subject = "CANARY" }, `the token's claim sub is not "system:serviceaccount:demo:builder"`},
-		"no claims":     {"the first one is named", func(t *tokens.Token) { *t = tokens.Token{Issuer: tokens.LegacyIssuer} }, `the token has no claim kubernetes.io/serviceaccount/namespace (expected "demo")`},
-		"case of names": {"names are compared exactly", func(t *tokens.Token) { t.AccountName = "Builder" }, `the token's claim kubernetes.io/serviceaccount/service-account.name is not "builder"`},
+		"fits":         {"every claim", func(*tokens.Token) {}, ""},
+		"other header": {"the header is not a claim", func(t *tokens.Token) { t.KeyID, t.Algorithm = "CANARY", "CANARY" }, ""},
+		"issuer": {
+			"a bound token", func(t *tokens.Token) { t.Issuer = "CANARY" }, `the token's claim iss is not "kubernetes/serviceaccount"`,
+		},
+		"no issuer": {
+			"a stranger's token", func(t *tokens.Token) { t.Issuer = "" }, `the token has no claim iss (expected "kubernetes/serviceaccount")`,
+		},
+		"namespace": {
+			"copied from elsewhere", func(t *tokens.Token) { t.Namespace = "CANARY" },
+			`the token's claim kubernetes.io/serviceaccount/namespace is not "demo"`,
+		},
+		"account": {
+			"another account", func(t *tokens.Token) { t.AccountName = "CANARY" },
+			`the token's claim kubernetes.io/serviceaccount/service-account.name is not "builder"`,
+		},
+		"UID": {
+			"the account before", func(t *tokens.Token) { t.AccountUID = "CANARY" },
+			`the token's claim kubernetes.io/serviceaccount/service-account.uid is not "` + account.UID + `"`,
+		},
+		"secret": {
+			"copied from another Secret", func(t *tokens.Token) { t.SecretName = "CANARY" },
+			`the token's claim kubernetes.io/serviceaccount/secret.name is not "builder-token-x7k2p"`,
+		},
+		"subject": {
+			"the name the apiserver goes by", func(t *tokens.Token) { t.Subject = "CANARY" },
+			`the token's claim sub is not "system:serviceaccount:demo:builder"`,
+		},
+		"no claims": {
+			"the first one is named", func(t *tokens.Token) { *t = tokens.Token{Issuer: tokens.LegacyIssuer} },
+			`the token has no claim kubernetes.io/serviceaccount/namespace (expected "demo")`,
+		},
+		"case of names": {
+			"names are compared exactly", func(t *tokens.Token) { t.AccountName = "Builder" },
+			`the token's claim kubernetes.io/serviceaccount/service-account.name is not "builder"`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

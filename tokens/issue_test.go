@@ -108,17 +108,35 @@ func TestLegacyRefuses(t *testing.T) {
 		want    string
 		is      error
 	}{
-		"no namespace":  {"the apiserver refuses an empty claim", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Namespace = "" }), secretName, "the namespace is empty", nil},
-		"no name":       {"the apiserver refuses an empty claim", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Name = "" }), secretName, "the service account name is empty", nil},
-		"no UID":        {"the token would fit every account of the name", good, tokens.UniqueClaims, with(func(a *tokens.Account) { a.UID = "" }), secretName, "the service account UID is empty", nil},
-		"no secret":     {"nothing could revoke it", good, tokens.CompatClaims, account, "", "the secret name is empty", nil},
-		"colon":         {"the subject would be ambiguous", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Namespace = "a:b" }), secretName, "contains a colon", nil},
-		"colon in name": {"the subject would be ambiguous", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Name = "b:c" }), secretName, "contains a colon", nil},
-		"style":         {"a typing mistake must not pick a style", good, "Compat", account, secretName, `unknown claim style "Compat"`, nil},
-		"no style":      {"nor a forgotten one", good, "", account, secretName, `unknown claim style ""`, nil},
-		"signer error":  {"it is passed on", fakeSigner{header: "e30", signature: "c2ln", err: errBoom}, tokens.CompatClaims, account, secretName, "sign claims: boom", errBoom},
-		"no header":     {"half a token is none", fakeSigner{signature: "c2ln"}, tokens.CompatClaims, account, secretName, "empty segment", nil},
-		"no signature":  {"half a token is none", fakeSigner{header: "e30"}, tokens.CompatClaims, account, secretName, "empty segment", nil},
+		"no namespace": {
+			"the apiserver refuses an empty claim", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Namespace = "" }), secretName,
+			"the namespace is empty", nil,
+		},
+		"no name": {
+			"the apiserver refuses an empty claim", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Name = "" }), secretName,
+			"the service account name is empty", nil,
+		},
+		"no UID": {
+			"the token would fit every account of the name", good, tokens.UniqueClaims, with(func(a *tokens.Account) { a.UID = "" }), secretName,
+			"the service account UID is empty", nil,
+		},
+		"no secret": {"nothing could revoke it", good, tokens.CompatClaims, account, "", "the secret name is empty", nil},
+		"colon": {
+			"the subject would be ambiguous", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Namespace = "a:b" }), secretName,
+			"contains a colon", nil,
+		},
+		"colon in name": {
+			"the subject would be ambiguous", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Name = "b:c" }), secretName,
+			"contains a colon", nil,
+		},
+		"style":    {"a typing mistake must not pick a style", good, "Compat", account, secretName, `unknown claim style "Compat"`, nil},
+		"no style": {"nor a forgotten one", good, "", account, secretName, `unknown claim style ""`, nil},
+		"signer error": {
+			"it is passed on", fakeSigner{header: "e30", signature: "c2ln", err: errBoom}, tokens.CompatClaims, account, secretName,
+			"sign claims: boom", errBoom,
+		},
+		"no header":    {"half a token is none", fakeSigner{signature: "c2ln"}, tokens.CompatClaims, account, secretName, "empty segment", nil},
+		"no signature": {"half a token is none", fakeSigner{header: "e30"}, tokens.CompatClaims, account, secretName, "empty segment", nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -145,9 +163,13 @@ func TestBoundRefuses(t *testing.T) {
 		change func(*tokens.BoundRequest)
 		want   string
 	}{
-		"no issuer":      {"no authenticator would take it", func(r *tokens.BoundRequest) { r.Issuer = "" }, "the issuer is empty"},
-		"legacy issuer":  {"it would be taken for a legacy token", func(r *tokens.BoundRequest) { r.Issuer = tokens.LegacyIssuer }, "marks legacy tokens"},
-		"no audience":    {"it would be admitted everywhere", func(r *tokens.BoundRequest) { r.Audiences = nil }, "an audience is missing or empty"},
+		"no issuer": {"no authenticator would take it", func(r *tokens.BoundRequest) { r.Issuer = "" }, "the issuer is empty"},
+		"legacy issuer": {
+			"it would be taken for a legacy token", func(r *tokens.BoundRequest) { r.Issuer = tokens.LegacyIssuer }, "marks legacy tokens",
+		},
+		"no audience": {
+			"it would be admitted everywhere", func(r *tokens.BoundRequest) { r.Audiences = nil }, "an audience is missing or empty",
+		},
 		"empty audience": {"the same", func(r *tokens.BoundRequest) { r.Audiences = []string{"a", ""} }, "an audience is missing or empty"},
 		"no lifetime":    {"it would have expired", func(r *tokens.BoundRequest) { r.Lifetime = 0 }, "less than a second"},
 		"negative":       {"it would have expired", func(r *tokens.BoundRequest) { r.Lifetime = -time.Hour }, "less than a second"},

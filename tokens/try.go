@@ -19,7 +19,8 @@ func TrySigner(ctx context.Context, signer signing.Signer, issuer string) error 
 	if issuer == "" {
 		issuer = "https://kubernetes.default.svc"
 	}
-	_, err := NewIssuer(signer, CompatClaims).Bound(ctx, BoundRequest{Issuer: issuer, Account: nobody, Audiences: []string{issuer}, Lifetime: 10 * time.Minute})
+	_, err := NewIssuer(signer, CompatClaims).Bound(ctx,
+		BoundRequest{Issuer: issuer, Account: nobody, Audiences: []string{issuer}, Lifetime: 10 * time.Minute})
 	return err
 }
 

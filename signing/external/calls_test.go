@@ -173,7 +173,8 @@ func TestRefusals(t *testing.T) {
 			reason: "no oracle for other protocols", payload: "%" + secret, code: codes.InvalidArgument, outcome: "malformed", audited: true,
 		},
 		"larger than the policy reads": {
-			reason: "bounded before it is decoded", payload: strings.Repeat("A", 70<<10), code: codes.InvalidArgument, outcome: "malformed", audited: true,
+			reason: "bounded before it is decoded", payload: strings.Repeat("A",
+				70<<10), code: codes.InvalidArgument, outcome: "malformed", audited: true,
 		},
 		"another issuer": {
 			reason: "a token for another cluster", payload: signertest.Encode(map[string]any{"iss": secret}),

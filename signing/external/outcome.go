@@ -56,7 +56,8 @@ func outcomeOf(err error) outcome {
 	case isBlocked:
 		return outcome{"key_blocked", codes.Unavailable, blocked.Error(), false}
 	case isUnavailable:
-		return outcome{"backend", codes.Unavailable, "the process that has the signing key does not sign; the log of sa-controller-manager says why", false}
+		return outcome{"backend", codes.Unavailable,
+			"the process that has the signing key does not sign; the log of sa-controller-manager says why", false}
 	case errors.Is(err, errNoKeys):
 		return outcome{"no_keys", codes.Unavailable, err.Error(), false}
 	case errors.Is(err, context.DeadlineExceeded):

@@ -154,7 +154,8 @@ func (g *Gate) Activate(ctx context.Context, state ring.State) error {
 
 func mayActivate(all []Seen, now time.Time) error {
 	for _, seen := range all {
-		refusal := &ring.Refusal{Breaks: "relying parties without the new key refuse its tokens until they read the keys at " + seen.Issuer + " again"}
+		refusal := &ring.Refusal{Breaks: "relying parties without the new key refuse its tokens until they read the keys at " +
+			seen.Issuer + " again"}
 		switch {
 		case seen.Ignored:
 			continue

@@ -62,19 +62,34 @@ func TestActivate(t *testing.T) {
 		minute  int    // at which the key may sign, 0 if that is not known
 		refusal string // its reason
 	}{
-		"seen from the start":      {"", []look{{0, both, 0}, {1, both, 0}}, 60, "was first seen with the new key at 2026-11-23T12:00:00Z"},
-		"published late":           {"the time counts from the first answer that has it", []look{{0, old, 0}, {1, old, 0}, {2, both, 0}}, 62, "at 2026-11-23T12:02:00Z"},
+		"seen from the start": {"", []look{{0, both, 0}, {1, both, 0}}, 60, "was first seen with the new key at 2026-11-23T12:00:00Z"},
+		"published late": {
+			"the time counts from the first answer that has it", []look{{0, old, 0}, {1, old, 0}, {2, both, 0}}, 62, "at 2026-11-23T12:02:00Z",
+		},
 		"not published":            {"", []look{{0, old, 0}}, 0, "next key " + both[1].ID + ": it is not published"},
 		"another key under its ID": {"", []look{{0, another, 0}}, 0, "another key is published under its ID"},
 		"lost again":               {"an edge has an older copy", []look{{0, both, 0}, {1, old, 0}, {2, both, 0}}, 62, "at 2026-11-23T12:02:00Z"},
-		"active key lost":          {"its tokens are refused by now", []look{{0, both[1:], 0}}, 0, "active key " + both[0].ID + ": it is not published"},
-		"no answer":                {"", []look{{0, both, 0}, {1, nil, 0}}, 0, "no answer"},
-		"an answer fails":          {"nobody else has read anything either", []look{{0, both, 0}, {1, nil, 0}, {2, both, 0}}, 60, "at 2026-11-23T12:00:00Z"},
-		"no answer for long":       {"others may have read an older copy meanwhile", []look{{0, both, 0}, {1, nil, 0}, {3, both, 0}}, 63, "at 2026-11-23T12:03:00Z"},
-		"cached for a day":         {"", []look{{0, both, 24 * time.Hour}}, day, "copy without it for 24h0m0s"},
-		"was cached for a day":     {"a copy of then is used still", []look{{-23 * 60, old, 24 * time.Hour}, {-1, old, 0}, {0, both, 0}}, day, "for 24h0m0s"},
-		"was cached long ago":      {"no copy of then is used any more", []look{{-25 * 60, old, 24 * time.Hour}, {-1, old, 0}, {0, both, 0}}, 60, "for 1h0m0s"},
-		"cached less by and by":    {"as for Expires, the clock running", []look{{-120, old, 3 * time.Hour}, {-60, old, 2 * time.Hour}, {0, both, time.Hour}}, 180, "for 3h0m0s"},
+		"active key lost": {
+			"its tokens are refused by now", []look{{0, both[1:], 0}}, 0, "active key " + both[0].ID + ": it is not published",
+		},
+		"no answer": {"", []look{{0, both, 0}, {1, nil, 0}}, 0, "no answer"},
+		"an answer fails": {
+			"nobody else has read anything either", []look{{0, both, 0}, {1, nil, 0}, {2, both, 0}}, 60, "at 2026-11-23T12:00:00Z",
+		},
+		"no answer for long": {
+			"others may have read an older copy meanwhile", []look{{0, both, 0}, {1, nil, 0}, {3, both, 0}}, 63, "at 2026-11-23T12:03:00Z",
+		},
+		"cached for a day": {"", []look{{0, both, 24 * time.Hour}}, day, "copy without it for 24h0m0s"},
+		"was cached for a day": {
+			"a copy of then is used still", []look{{-23 * 60, old, 24 * time.Hour}, {-1, old, 0}, {0, both, 0}}, day, "for 24h0m0s",
+		},
+		"was cached long ago": {
+			"no copy of then is used any more", []look{{-25 * 60, old, 24 * time.Hour}, {-1, old, 0}, {0, both, 0}}, 60, "for 1h0m0s",
+		},
+		"cached less by and by": {
+			"as for Expires, the clock running", []look{{-120, old, 3 * time.Hour}, {-60, old, 2 * time.Hour}, {0, both, time.Hour}}, 180,
+			"for 3h0m0s",
+		},
 		"seen before the rotation": {"a person has published it early", []look{{-30, both, 0}, {0, both, 0}}, 60, "at 2026-11-23T12:00:00Z"},
 	}
 	for name, tc := range cases {
@@ -98,7 +113,8 @@ func TestActivate(t *testing.T) {
 				}
 				err = gate.Activate(t.Context(), known)
 			}
-			if got, want := gate.Look(t.Context(), state)[0].Drift, tc.refusal == "no answer" || strings.HasPrefix(tc.refusal, "active key"); got != want {
+			if got, want := gate.Look(t.Context(), state)[0].Drift, tc.refusal == "no answer" ||
+				strings.HasPrefix(tc.refusal, "active key"); got != want {
 				t.Errorf("%s: drift %t, want %t", tc.reason, got, want)
 			}
 			refusal, ok := errors.AsType[*ring.Refusal](err)
@@ -144,9 +160,11 @@ func TestPrune(t *testing.T) {
 		optional bool
 		want     string
 	}{
-		"both":              {"", map[string]Answer{"a": {Keys: both}, "b": {Keys: both}}, false, ""},
-		"gone already":      {"by the hand of a person", map[string]Answer{"a": {Keys: both[1:]}, "b": {Keys: both}}, false, ""},
-		"active key lost":   {"a relying party would have no key at all", map[string]Answer{"a": {Keys: both[:1]}, "b": {Keys: both}}, false, "a: active key"},
+		"both":         {"", map[string]Answer{"a": {Keys: both}, "b": {Keys: both}}, false, ""},
+		"gone already": {"by the hand of a person", map[string]Answer{"a": {Keys: both[1:]}, "b": {Keys: both}}, false, ""},
+		"active key lost": {
+			"a relying party would have no key at all", map[string]Answer{"a": {Keys: both[:1]}, "b": {Keys: both}}, false, "a: active key",
+		},
 		"no answer":         {"", map[string]Answer{"a": {Keys: both}}, false, "b: refused"},
 		"optional":          {"it never answered", map[string]Answer{"a": {Keys: both}}, true, ""},
 		"optional, without": {"it answers", map[string]Answer{"a": {Keys: both}, "b": {Keys: both[:1]}}, true, "b: active key"},

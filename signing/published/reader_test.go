@@ -111,13 +111,25 @@ func TestIssuer(t *testing.T) {
 		age               time.Duration
 		want              string
 	}{
-		"good":           {"", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/keys"}`, "", nil, 10 * time.Minute, ""},
-		"cached longer":  {"a proxy that keeps everything for a day", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/keys"}`, "max-age=86400", nil, 24 * time.Hour, ""},
-		"other host":     {"others could publish keys of theirs there", `{"issuer":"$ISSUER","jwks_uri":"$OTHER/keys"}`, "", nil, 0, "--published-jwks-host allows another one"},
-		"allowed host":   {"", `{"issuer":"$ISSUER","jwks_uri":"$OTHER/keys"}`, "", []string{other.Listener.Addr().String()}, 10 * time.Minute, ""},
-		"moved":          {"as the jwks_uri", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/moved"}`, "", nil, 0, "redirected: it is on host"},
-		"other issuer":   {"its tokens are not ours", `{"issuer":"https://example.com","jwks_uri":"$SERVER/keys"}`, "", nil, 0, `is of another issuer, "https://example.com"`},
-		"with a slash":   {"relying parties compare letter by letter", `{"issuer":"$ISSUER/","jwks_uri":"$SERVER/keys"}`, "", nil, 0, "is of another issuer"},
+		"good": {"", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/keys"}`, "", nil, 10 * time.Minute, ""},
+		"cached longer": {
+			"a proxy that keeps everything for a day", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/keys"}`, "max-age=86400", nil, 24 * time.Hour, "",
+		},
+		"other host": {
+			"others could publish keys of theirs there", `{"issuer":"$ISSUER","jwks_uri":"$OTHER/keys"}`, "", nil, 0,
+			"--published-jwks-host allows another one",
+		},
+		"allowed host": {
+			"", `{"issuer":"$ISSUER","jwks_uri":"$OTHER/keys"}`, "", []string{other.Listener.Addr().String()}, 10 * time.Minute, "",
+		},
+		"moved": {"as the jwks_uri", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/moved"}`, "", nil, 0, "redirected: it is on host"},
+		"other issuer": {
+			"its tokens are not ours", `{"issuer":"https://example.com","jwks_uri":"$SERVER/keys"}`, "", nil, 0,
+			`is of another issuer, "https://example.com"`,
+		},
+		"with a slash": {
+			"relying parties compare letter by letter", `{"issuer":"$ISSUER/","jwks_uri":"$SERVER/keys"}`, "", nil, 0, "is of another issuer",
+		},
 		"plain":          {"", `{"issuer":"$ISSUER","jwks_uri":"http://$HOST/keys"}`, "", nil, 0, "want an https URL"},
 		"no discovery":   {"", oneKey, "", nil, 0, "is no discovery document"},
 		"2 MiB":          {"", strings.Repeat(" ", 2<<20) + "{}", "", nil, 0, "it is larger than 1048576 bytes"},
@@ -128,7 +140,8 @@ func TestIssuer(t *testing.T) {
 		path := "/" + strings.ReplaceAll(title, " ", "-")
 		issuer := server.URL + path
 		if tc.document != "" {
-			document := strings.NewReplacer("$ISSUER", issuer, "$SERVER", server.URL, "$OTHER", other.URL, "$HOST", server.Listener.Addr().String()).Replace(tc.document)
+			document := strings.NewReplacer("$ISSUER", issuer, "$SERVER", server.URL, "$OTHER", other.URL, "$HOST",
+				server.Listener.Addr().String()).Replace(tc.document)
 			mux.HandleFunc(path+"/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("Cache-Control", tc.control)
 				_, _ = w.Write([]byte(document))
@@ -159,17 +172,26 @@ func TestCacheAge(t *testing.T) {
 		header http.Header
 		want   time.Duration
 	}{
-		"nothing":                {"", http.Header{}, 0},
-		"max-age":                {"", http.Header{"Cache-Control": {"public, Max-Age=300"}}, 5 * time.Minute},
-		"quoted":                 {"", http.Header{"Cache-Control": {`max-age="300"`}}, 5 * time.Minute},
-		"s-maxage":               {"a shared cache has a time of its own", http.Header{"Cache-Control": {"max-age=300", "s-maxage=600"}}, 10 * time.Minute},
-		"stale-while-revalidate": {"it begins when the answer has become stale", http.Header{"Cache-Control": {"max-age=300, stale-while-revalidate=60"}}, 6 * time.Minute},
-		"Expires":                {"", http.Header{"Expires": {at(time.Hour)}, "Date": {at(0)}}, time.Hour},
-		"fast server":            {"a client that has our clock keeps it longer", http.Header{"Expires": {at(65 * time.Minute)}, "Date": {at(time.Hour)}}, 65 * time.Minute},
-		"slow server":            {"a client that has the server's clock keeps it longer", http.Header{"Expires": {at(-55 * time.Minute)}, "Date": {at(-time.Hour)}}, 5 * time.Minute},
-		"expired":                {"as a program says that wants no cache", http.Header{"Expires": {"0"}, "Cache-Control": {"no-store"}}, 0},
-		"no number":              {"", http.Header{"Cache-Control": {"max-age=soon, s-maxage=-1, stale-while-revalidate"}}, 0},
-		"more than fit":          {"", http.Header{"Cache-Control": {"max-age=99999999999999999999"}}, (1<<31 - 1) * time.Second},
+		"nothing": {"", http.Header{}, 0},
+		"max-age": {"", http.Header{"Cache-Control": {"public, Max-Age=300"}}, 5 * time.Minute},
+		"quoted":  {"", http.Header{"Cache-Control": {`max-age="300"`}}, 5 * time.Minute},
+		"s-maxage": {
+			"a shared cache has a time of its own", http.Header{"Cache-Control": {"max-age=300", "s-maxage=600"}}, 10 * time.Minute,
+		},
+		"stale-while-revalidate": {
+			"it begins when the answer has become stale", http.Header{"Cache-Control": {"max-age=300, stale-while-revalidate=60"}}, 6 * time.Minute,
+		},
+		"Expires": {"", http.Header{"Expires": {at(time.Hour)}, "Date": {at(0)}}, time.Hour},
+		"fast server": {
+			"a client that has our clock keeps it longer", http.Header{"Expires": {at(65 * time.Minute)}, "Date": {at(time.Hour)}}, 65 * time.Minute,
+		},
+		"slow server": {
+			"a client that has the server's clock keeps it longer", http.Header{"Expires": {at(-55 * time.Minute)}, "Date": {at(-time.Hour)}},
+			5 * time.Minute,
+		},
+		"expired":       {"as a program says that wants no cache", http.Header{"Expires": {"0"}, "Cache-Control": {"no-store"}}, 0},
+		"no number":     {"", http.Header{"Cache-Control": {"max-age=soon, s-maxage=-1, stale-while-revalidate"}}, 0},
+		"more than fit": {"", http.Header{"Cache-Control": {"max-age=99999999999999999999"}}, (1<<31 - 1) * time.Second},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -81,21 +81,28 @@ func TestBadSigners(t *testing.T) {
 		reason  string
 		refused bool
 	}{
-		"another key":    {does: func(b *signertest.Behaviour) { b.PEM = testkeys.P256Other() }, reason: "does not verify with the pinned public half"},
-		"garbage":        {does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature = "AAAA" }), reason: "does not verify"},
-		"no signature":   {does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature = "" }), reason: "not a base64url segment"},
-		"line break":     {does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature += "\n" }), reason: "not a base64url segment"},
-		"padded header":  {does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Header += "\n" }), reason: "header is not a base64url segment"},
-		"other kid":      {does: header(`{"alg":"ES256","kid":"next","typ":"JWT"}`), reason: `signs with key "next", which is not pinned`},
-		"other alg":      {does: header(`{"alg":"none","kid":"` + foreignID + `","typ":"JWT"}`), reason: `its alg is "none", want ES256`},
-		"other typ":      {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"at+jwt"}`), reason: `its typ is "at+jwt"`},
-		"no typ":         {does: header(`{"alg":"ES256","kid":"` + foreignID + `"}`), reason: `its typ is ""`},
-		"more members":   {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT","crit":[]}`), reason: "alg, kid and typ alone"},
-		"member twice":   {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT","alg":"none"}`), reason: "alg, kid and typ alone"},
-		"upper case":     {does: header(`{"ALG":"ES256","kid":"` + foreignID + `","typ":"JWT"}`), reason: "alg, kid and typ alone"},
-		"error":          {does: func(b *signertest.Behaviour) { b.Fails = codes.Internal }, reason: "its answer is the error Internal"},
-		"hangs":          {does: func(b *signertest.Behaviour) { b.Hang = true }, reason: "no answer within 2s"},
-		"refuses claims": {does: func(b *signertest.Behaviour) { b.Fails = codes.PermissionDenied }, reason: "it refuses the claims (PermissionDenied)", refused: true},
+		"another key": {
+			does: func(b *signertest.Behaviour) { b.PEM = testkeys.P256Other() }, reason: "does not verify with the pinned public half",
+		},
+		"garbage":      {does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature = "AAAA" }), reason: "does not verify"},
+		"no signature": {does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature = "" }), reason: "not a base64url segment"},
+		"line break":   {does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature += "\n" }), reason: "not a base64url segment"},
+		"padded header": {
+			does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Header += "\n" }), reason: "header is not a base64url segment",
+		},
+		"other kid":    {does: header(`{"alg":"ES256","kid":"next","typ":"JWT"}`), reason: `signs with key "next", which is not pinned`},
+		"other alg":    {does: header(`{"alg":"none","kid":"` + foreignID + `","typ":"JWT"}`), reason: `its alg is "none", want ES256`},
+		"other typ":    {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"at+jwt"}`), reason: `its typ is "at+jwt"`},
+		"no typ":       {does: header(`{"alg":"ES256","kid":"` + foreignID + `"}`), reason: `its typ is ""`},
+		"more members": {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT","crit":[]}`), reason: "alg, kid and typ alone"},
+		"member twice": {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT","alg":"none"}`), reason: "alg, kid and typ alone"},
+		"upper case":   {does: header(`{"ALG":"ES256","kid":"` + foreignID + `","typ":"JWT"}`), reason: "alg, kid and typ alone"},
+		"error":        {does: func(b *signertest.Behaviour) { b.Fails = codes.Internal }, reason: "its answer is the error Internal"},
+		"hangs":        {does: func(b *signertest.Behaviour) { b.Hang = true }, reason: "no answer within 2s"},
+		"refuses claims": {
+			does: func(b *signertest.Behaviour) { b.Fails = codes.PermissionDenied }, reason: "it refuses the claims (PermissionDenied)",
+			refused: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +112,8 @@ func TestBadSigners(t *testing.T) {
 			payload := signertest.Payload(0)
 			got, signature, err := key.Sign(t.Context(), signing.JWTHeader, payload)
 			away, ok := errors.AsType[*signing.UnavailableError](err)
-			if !ok || got != "" || signature != "" || !strings.Contains(away.Reason, tc.reason) || away.Refused != tc.refused || strings.Contains(err.Error(), payload) {
+			if !ok || got != "" || signature != "" || !strings.Contains(away.Reason, tc.reason) || away.Refused != tc.refused ||
+				strings.Contains(err.Error(), payload) {
 				t.Fatalf("Sign returned %q, %q, %v, want an UnavailableError with %q", got, signature, err, tc.reason)
 			}
 			if status := s.client.Status(signing.NewRing(key.As(signing.Active))); strings.Contains(status, "is away") == tc.refused {
@@ -195,10 +203,12 @@ func TestPinRefuses(t *testing.T) {
 		"excluded": {func(_ *testing.T, s *scene) {
 			s.Set(func(b *signertest.Behaviour) { b.Listed[0].ExcludeFromOidcDiscovery = true })
 		}, "excludes its key from OIDC discovery"},
-		"no public key": {func(_ *testing.T, s *scene) { s.Set(func(b *signertest.Behaviour) { b.Listed[0].Key = []byte("key") }) }, "is not a PKIX public key"},
-		"gone":          {func(_ *testing.T, s *scene) { s.Stop() }, "no such file"},
-		"open to all":   {func(t *testing.T, s *scene) { chmod(t, s.path, 0o777) }, "every user may have tokens signed"},
-		"unknown name":  {func(_ *testing.T, s *scene) { s.path = "" }, "no line of --service-account-key-sockets"},
+		"no public key": {
+			func(_ *testing.T, s *scene) { s.Set(func(b *signertest.Behaviour) { b.Listed[0].Key = []byte("key") }) }, "is not a PKIX public key",
+		},
+		"gone":         {func(_ *testing.T, s *scene) { s.Stop() }, "no such file"},
+		"open to all":  {func(t *testing.T, s *scene) { chmod(t, s.path, 0o777) }, "every user may have tokens signed"},
+		"unknown name": {func(_ *testing.T, s *scene) { s.path = "" }, "no line of --service-account-key-sockets"},
 		"another user's": {func(t *testing.T, s *scene) {
 			if err := os.Chown(s.path, 4711, -1); err != nil {
 				t.Skip("only root can give a socket away")
@@ -209,7 +219,8 @@ func TestPinRefuses(t *testing.T) {
 			t.Parallel()
 			s := newScene(t)
 			tc.given(t, s)
-			if _, err := s.client.Pin(t.Context(), "hsm"); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.HasPrefix(err.Error(), "kep740:hsm: ") {
+			if _, err := s.client.Pin(t.Context(), "hsm"); err == nil || !strings.Contains(err.Error(), tc.want) ||
+				!strings.HasPrefix(err.Error(), "kep740:hsm: ") {
 				t.Errorf("Pin returned %v, want %q", err, tc.want)
 			}
 		})

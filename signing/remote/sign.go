@@ -51,7 +51,8 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 		return "", "", ctx.Err() // the caller gave up
 	case refuses(err):
 		s.ended(ctx, name, key)
-		return "", "", &signing.UnavailableError{Name: name, KeyID: key.ID, Refused: true, Reason: fmt.Sprintf("it refuses the claims (%s)", status.Code(err))}
+		return "", "", &signing.UnavailableError{Name: name, KeyID: key.ID, Refused: true,
+			Reason: fmt.Sprintf("it refuses the claims (%s)", status.Code(err))}
 	case err != nil:
 		err = s.reason(err)
 	default:
@@ -129,6 +130,7 @@ func (s *signer) began(ctx context.Context, name string, key signing.PublicKey, 
 
 func (s *signer) ended(ctx context.Context, name string, key signing.PublicKey) {
 	if known := s.outage.Swap(nil); known != nil {
-		klog.FromContext(ctx).Info("The process that has a signing key signs again", "signer", name, "keyID", key.ID, "after", time.Since(known.since).Round(time.Second))
+		klog.FromContext(ctx).Info("The process that has a signing key signs again",
+			"signer", name, "keyID", key.ID, "after", time.Since(known.since).Round(time.Second))
 	}
 }

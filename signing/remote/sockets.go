@@ -60,7 +60,8 @@ func ParseSockets(data []byte) (Sockets, error) {
 func (s Sockets) Check(ring *signing.Ring) error {
 	for _, key := range Keys(ring) {
 		if name, _ := signing.ParseSigner(key.Signer()); s[name] == "" {
-			return fmt.Errorf("--%s: %s is what signs with key %s of the ring: want a line %q with the path of its socket", SocketsFlag, key.Signer(), key.ID(), name+": PATH")
+			return fmt.Errorf("--%s: %s is what signs with key %s of the ring: want a line %q with the path of its socket", SocketsFlag,
+				key.Signer(), key.ID(), name+": PATH")
 		}
 	}
 	return nil

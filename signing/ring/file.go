@@ -89,7 +89,8 @@ type ReadOnlyError struct {
 }
 
 func (e *ReadOnlyError) Error() string {
-	return fmt.Sprintf("key ring %s is read-only here (%s): run the command on the file that it is a copy of, and bring the result here", e.Path, e.Why)
+	return fmt.Sprintf("key ring %s is read-only here (%s): run the command on the file that it is a copy of, and bring the result here",
+		e.Path, e.Why)
 }
 
 // Writable returns a *ReadOnlyError for a file that is a link, as in the volumes that the kubelet
@@ -257,7 +258,8 @@ func follows(last *State, next State) error {
 	case next.Knows(last.Version()):
 		return nil
 	case last.Knows(next.Version()):
-		return fmt.Errorf("generation %d is older than %d, which is in use: was an old copy put back? Bring the newer one, or restart to go back to this one",
+		return fmt.Errorf("generation %d is older than %d, which is in use: was an old copy put back? Bring the newer one, "+
+			"or restart to go back to this one",
 			next.Generation, last.Generation)
 	}
 	return &ForkedError{Seen: next.Generation, InUse: last.Generation}
@@ -268,6 +270,7 @@ func follows(last *State, next State) error {
 type ForkedError struct{ Seen, InUse int64 }
 
 func (e *ForkedError) Error() string {
-	return fmt.Sprintf("generation %d is forked from %d, which is in use: the ring was changed in two places, and a key that has signed here may be missing there. "+
-		"\"keys import --join-fork\" in one of the places brings the other one's keys in as retired ones; then bring the result to the other place", e.Seen, e.InUse)
+	return fmt.Sprintf("generation %d is forked from %d, which is in use: the ring was changed in two places, "+
+		"and a key that has signed here may be missing there. \"keys import --join-fork\" in one of the places "+
+		"brings the other one's keys in as retired ones; then bring the result to the other place", e.Seen, e.InUse)
 }

@@ -75,19 +75,23 @@ func TestReadRefuses(t *testing.T) {
 		damage func(*testing.T, *File)
 		want   string
 	}{
-		"no file":           {"not there", func(t *testing.T, f *File) { t.Helper(); must(t, os.Remove(f.path)) }, "there is no key ring: read "},
-		"empty":             {"cut off", write(nil), "the key ring is not JSON"},
-		"no JSON":           {"garbage", write([]byte("{")), "the key ring is not JSON"},
-		"two values":        {"which one counts?", edit("\n}\n", "\n}{}"), "the key ring is not JSON"},
-		"newer schema":      {"of a later release", edit(`"schemaVersion": 1`, `"schemaVersion": 2, "new": 1`), "use the release that wrote the state, or a later one"},
-		"unknown member":    {"may matter", edit(`"generation"`, `"x": 1, "generation"`), `unknown field "x"`},
-		"wrong case":        {"may matter", edit(`"generation"`, `"Generation"`), `unknown field "Generation"`},
-		"member twice":      {"which one counts?", edit(`"generation": 1`, `"generation": 1, "generation": 2`), `duplicate field "generation"`},
-		"two active":        {"one signs", edit(`"role": "retired"`, `"role": "active"`), "must be able to sign"},
-		"none active":       {"one signs", edit(`"role": "active"`, `"role": "retired"`), "must have retiredAt"},
-		"no PEM":            {"cut out", edit(rsa, ""), "pem of active key " + rsaID + ": found nothing, the file is empty"},
-		"another key":       {"mixed up", edit(rsa, text(testkeys.P256())), "it is another key: " + p256ID},
-		"public half":       {"cannot sign", edit(rsa, text(public(testkeys.RSA2048()))), "found a public key; accepted is an unencrypted private key"},
+		"no file":    {"not there", func(t *testing.T, f *File) { t.Helper(); must(t, os.Remove(f.path)) }, "there is no key ring: read "},
+		"empty":      {"cut off", write(nil), "the key ring is not JSON"},
+		"no JSON":    {"garbage", write([]byte("{")), "the key ring is not JSON"},
+		"two values": {"which one counts?", edit("\n}\n", "\n}{}"), "the key ring is not JSON"},
+		"newer schema": {
+			"of a later release", edit(`"schemaVersion": 1`, `"schemaVersion": 2, "new": 1`), "use the release that wrote the state, or a later one",
+		},
+		"unknown member": {"may matter", edit(`"generation"`, `"x": 1, "generation"`), `unknown field "x"`},
+		"wrong case":     {"may matter", edit(`"generation"`, `"Generation"`), `unknown field "Generation"`},
+		"member twice":   {"which one counts?", edit(`"generation": 1`, `"generation": 1, "generation": 2`), `duplicate field "generation"`},
+		"two active":     {"one signs", edit(`"role": "retired"`, `"role": "active"`), "must be able to sign"},
+		"none active":    {"one signs", edit(`"role": "active"`, `"role": "retired"`), "must have retiredAt"},
+		"no PEM":         {"cut out", edit(rsa, ""), "pem of active key " + rsaID + ": found nothing, the file is empty"},
+		"another key":    {"mixed up", edit(rsa, text(testkeys.P256())), "it is another key: " + p256ID},
+		"public half": {
+			"cannot sign", edit(rsa, text(public(testkeys.RSA2048()))), "found a public key; accepted is an unencrypted private key",
+		},
 		"two public keys":   {"which one?", edit(half, half+half), "it holds 2 keys, want one"},
 		"another algorithm": {"mixed up", edit("RS256", "ES256"), "it is another key: " + rsaID + " (RS256)"},
 		"a directory": {"odd", func(t *testing.T, f *File) {
@@ -163,7 +167,8 @@ func TestMountedSecret(t *testing.T) {
 	if err := f.Writable(); !errors.As(err, &readOnly) {
 		t.Errorf("a mounted Secret counts as writable: %v", err)
 	}
-	if err := f.Update(1, publish(testkeys.Parse(testkeys.P256()))); !errors.As(err, &readOnly) || !strings.Contains(err.Error(), "the file that it is a copy of") {
+	if err := f.Update(1, publish(testkeys.Parse(testkeys.P256()))); !errors.As(err, &readOnly) ||
+		!strings.Contains(err.Error(), "the file that it is a copy of") {
 		t.Errorf("published into a mounted Secret: %v", err)
 	}
 	if _, err := f.Import(newRing(t)); !errors.As(err, &readOnly) {
@@ -175,7 +180,8 @@ func TestInit(t *testing.T) {
 	t.Parallel()
 	ring := newRing(t)
 	before := bytesOf(t, ring)
-	if err := ring.Init(testkeys.Parse(testkeys.P256()), nil, epoch, policy); err == nil || !strings.Contains(err.Error(), "is there already") {
+	if err := ring.Init(testkeys.Parse(testkeys.P256()), nil, epoch, policy); err == nil ||
+		!strings.Contains(err.Error(), "is there already") {
 		t.Errorf("made over a ring: %v", err)
 	}
 	if !bytes.Equal(before, bytesOf(t, ring)) {
@@ -199,7 +205,8 @@ func TestGone(t *testing.T) {
 	}
 	update(t, f, publish(testkeys.Parse(testkeys.P521())), rollback)
 	for _, gone := range [][]byte{testkeys.P256(), testkeys.P384(), testkeys.P521()} {
-		if err := f.Update(read(t, f).Generation, publish(testkeys.Parse(gone))); err == nil || !strings.Contains(err.Error(), "was taken out of the ring before") {
+		if err := f.Update(read(t, f).Generation, publish(testkeys.Parse(gone))); err == nil ||
+			!strings.Contains(err.Error(), "was taken out of the ring before") {
 			t.Errorf("a key that is on record as gone came back: %v", err)
 		}
 	}
@@ -221,7 +228,8 @@ func TestFork(t *testing.T) {
 	for from, to := range map[*File]*File{first: second, second: first} {
 		before := bytesOf(t, to)
 		_, err := to.Import(from)
-		if forked, ok := errors.AsType[*ForkedError](err); !ok || forked.Seen != read(t, from).Generation || forked.InUse != read(t, to).Generation {
+		if forked, ok := errors.AsType[*ForkedError](err); !ok || forked.Seen != read(t, from).Generation ||
+			forked.InUse != read(t, to).Generation {
 			t.Errorf("imported a forked ring: %v", err)
 		}
 		if !bytes.Equal(before, bytesOf(t, to)) {

@@ -37,10 +37,12 @@ func (s State) sealed() (State, error) {
 func (s State) version() string {
 	lines := slices.Clone(s.History)
 	for _, key := range s.Keys {
-		lines = append(lines, strings.Join([]string{key.ID, string(key.Role), clockTime(key.PublishedAt), clockTime(key.ActivatedAt), clockTime(key.RetiredAt), clockTime(key.HoldUntil)}, " "))
+		lines = append(lines, strings.Join([]string{key.ID, string(key.Role), clockTime(key.PublishedAt),
+			clockTime(key.ActivatedAt), clockTime(key.RetiredAt), clockTime(key.HoldUntil)}, " "))
 	}
 	if r := s.Rotation; r != nil {
-		lines = append(lines, strings.Join([]string{string(r.Phase), r.From, r.To, clockTime(r.StartedAt), clockTime(r.ActivateNotBefore), clockTime(r.ActivatedAt), clockTime(r.EndedAt)}, " "))
+		lines = append(lines, strings.Join([]string{string(r.Phase), r.From, r.To, clockTime(r.StartedAt),
+			clockTime(r.ActivateNotBefore), clockTime(r.ActivatedAt), clockTime(r.EndedAt)}, " "))
 	}
 	for _, place := range s.Manual {
 		lines = append(lines, "manual "+place.Name+" "+strings.Join(place.Confirmed, " "))

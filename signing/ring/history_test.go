@@ -50,7 +50,8 @@ func TestJoin(t *testing.T) {
 		}
 	}
 	again := must(ring.Join(pruned, rotated(rotated(common, 3), 4), later, policy))
-	if !slices.Equal(again.Pruned, []string{"key-0"}) || slices.ContainsFunc(again.Keys, func(key ring.Key) bool { return key.ID == "key-0" }) {
+	if !slices.Equal(again.Pruned, []string{"key-0"}) ||
+		slices.ContainsFunc(again.Keys, func(key ring.Key) bool { return key.ID == "key-0" }) {
 		t.Errorf("a pruned key has come back: %v, pruned %v", ids(again), again.Pruned)
 	}
 }

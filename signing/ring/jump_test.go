@@ -25,7 +25,8 @@ func TestWaitAcrossAJump(t *testing.T) {
 			first := must(t)(ring.New(newKey(0), nil, epoch, policy))
 			published := must(t)(ring.Publish(first, newKey(1), epoch, policy))
 			var refusal *ring.Refusal
-			if _, err := ring.Activate(published, now, policy, false); !errors.As(err, &refusal) || !refusal.Until.Equal(epoch.Add(policy.CacheAge)) {
+			if _, err := ring.Activate(published, now, policy, false); !errors.As(err, &refusal) ||
+				!refusal.Until.Equal(epoch.Add(policy.CacheAge)) {
 				t.Errorf("activated at %v: %v, want a refusal until the time that was stored", now, err)
 			}
 			// Whatever was done when, a person gets on.
@@ -67,7 +68,8 @@ func TestRetiredAcrossAJump(t *testing.T) {
 				state = must(t)(ring.StillSigns(state, newKey(0).ID, completed.Add(tc.still), policy))
 			}
 			var refusal *ring.Refusal
-			if _, err := ring.Prune(state, newKey(0).ID, ring.Usage{}, activated.Add(policy.TokenLifetime-time.Second), policy, false); !errors.As(err, &refusal) {
+			if _, err := ring.Prune(state, newKey(0).ID, ring.Usage{}, activated.Add(policy.TokenLifetime-time.Second), policy,
+				false); !errors.As(err, &refusal) {
 				t.Errorf("it is pruned a second before its last token ends: %v", err)
 			}
 			must(t)(ring.Prune(state, newKey(0).ID, ring.Usage{}, completed.Add(policy.TokenLifetime+time.Hour), policy, false))
@@ -86,7 +88,8 @@ func TestRetiredBeforeItWasActivated(t *testing.T) {
 	state = must(t)(ring.Activate(state, epoch.Add(4*time.Hour), policy, false))
 	state = must(t)(ring.Complete(state, epoch.Add(5*time.Hour), policy))
 	var refusal *ring.Refusal
-	if _, err := ring.Prune(state, newKey(0).ID, ring.Usage{}, ahead.Add(policy.TokenLifetime-time.Second), policy, false); !errors.As(err, &refusal) {
+	if _, err := ring.Prune(state, newKey(0).ID, ring.Usage{}, ahead.Add(policy.TokenLifetime-time.Second), policy,
+		false); !errors.As(err, &refusal) {
 		t.Errorf("it is pruned a second before its last token ends: %v", err)
 	}
 	must(t)(ring.Prune(state, newKey(0).ID, ring.Usage{}, ahead.Add(policy.TokenLifetime), policy, false))

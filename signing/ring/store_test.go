@@ -109,7 +109,8 @@ func TestWatch(t *testing.T) {
 func TestOpenNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ring.json")
-	if _, err := Open(path, nil, reload.Options{}); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "keys init makes one") {
+	if _, err := Open(path, nil, reload.Options{}); err == nil || !strings.Contains(err.Error(), path) ||
+		!strings.Contains(err.Error(), "keys init makes one") {
 		t.Errorf("got %v", err)
 	}
 }

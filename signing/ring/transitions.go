@@ -37,12 +37,14 @@ func Publish(state State, key Key, now time.Time, policy Policy) (State, error) 
 		return State{}, refuse(fmt.Sprintf("%s is in the ring already, as %s", keyText(known), known.Role),
 			"rotate to a new key")
 	}
-	if i := slices.IndexFunc(state.Keys, func(known Key) bool { return key.Signer != "" && known.Signer == key.Signer && !known.PublicOnly }); i >= 0 {
+	if i := slices.IndexFunc(state.Keys,
+		func(known Key) bool { return key.Signer != "" && known.Signer == key.Signer && !known.PublicOnly }); i >= 0 {
 		return State{}, refuse(fmt.Sprintf("%s is the signer of %s, which is %s", key.Signer, keyText(state.Keys[i]), state.Keys[i].Role),
 			"give the new key a name and a socket of its own")
 	}
 	if slices.Contains(state.Pruned, key.ID) || slices.Contains(state.Withdrawn, key.ID) {
-		return State{}, refuse(fmt.Sprintf("%s was taken out of the ring before, and copies of it remember that", keyText(key)), "rotate to a new key")
+		return State{}, refuse(fmt.Sprintf("%s was taken out of the ring before, and copies of it remember that", keyText(key)),
+			"rotate to a new key")
 	}
 	now = stamp(now)
 	next := state.next()
@@ -77,7 +79,8 @@ func Activate(state State, now time.Time, policy Policy, force bool) (State, err
 	}
 	if wait := state.Rotation.ActivateNotBefore; now.Before(wait) && !force {
 		return State{}, &Refusal{
-			Reason: fmt.Sprintf("key %s was published at %s, and copies of the key set may be older than that", state.Rotation.To, clockTime(state.Rotation.StartedAt)),
+			Reason: fmt.Sprintf("key %s was published at %s, and copies of the key set may be older than that", state.Rotation.To,
+				clockTime(state.Rotation.StartedAt)),
 			Remedy: "wait until " + clockTime(wait),
 			Until:  wait,
 			Breaks: "every verifier with a copy of the key set from before the rotation refuses new tokens until it renews the copy",
@@ -266,12 +269,14 @@ func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 		return &Refusal{
 			Reason: fmt.Sprintf("%d token Secrets bear %s", usage.Secrets, keyText(key)),
 			Remedy: "wait until they are replaced, or delete those that nobody uses",
-			Breaks: fmt.Sprintf("the tokens of these %d Secrets are refused from then on, and so is every other token signed with the key", usage.Secrets),
+			Breaks: fmt.Sprintf("the tokens of these %d Secrets are refused from then on, and so is every other token signed with the key",
+				usage.Secrets),
 		}
 	}
 	if lives := key.RetiredAt.Add(policy.TokenLifetime); now.Before(lives) {
 		return &Refusal{
-			Reason: fmt.Sprintf("bound tokens signed with %s may live for %s after it was retired at %s", keyText(key), policy.TokenLifetime, clockTime(key.RetiredAt)),
+			Reason: fmt.Sprintf("bound tokens signed with %s may live for %s after it was retired at %s", keyText(key), policy.TokenLifetime,
+				clockTime(key.RetiredAt)),
 			Remedy: "wait until " + clockTime(policy.PrunableAt(key)),
 			Until:  policy.PrunableAt(key),
 			Breaks: "bound tokens that are still in use are refused until their holders fetch new ones",

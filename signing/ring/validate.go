@@ -59,7 +59,8 @@ func (s State) Validate() error {
 
 func (s State) validateHeader() error {
 	if s.SchemaVersion > SchemaVersion {
-		return fmt.Errorf("schemaVersion is %d and this release knows %d at most: use the release that wrote the state, or a later one", s.SchemaVersion, SchemaVersion)
+		return fmt.Errorf("schemaVersion is %d and this release knows %d at most: use the release that wrote the state, or a later one",
+			s.SchemaVersion, SchemaVersion)
 	}
 	if s.SchemaVersion < 1 {
 		return fmt.Errorf("schemaVersion is %d, want %d", s.SchemaVersion, SchemaVersion)

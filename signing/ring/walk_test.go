@@ -176,9 +176,11 @@ func checkStep(t *testing.T, w world, m move, after ring.State) {
 			bad("key %s, which is %s, is gone", key.ID, key.Role)
 		case !stays && key.Role == signing.Active:
 			bad("the active key is gone")
-		case !stays && m.prune == key.ID != slices.Contains(after.Pruned, key.ID), !stays && m.prune != key.ID != slices.Contains(after.Withdrawn, key.ID):
+		case !stays && m.prune == key.ID != slices.Contains(after.Pruned, key.ID), !stays &&
+			m.prune != key.ID != slices.Contains(after.Withdrawn, key.ID):
 			bad("it is not on record that key %s is gone", key.ID)
-		case !stays && m.prune == key.ID && !m.force && (w.now.Before(key.RetiredAt.Add(w.policy.TokenLifetime)) || w.now.Before(key.HoldUntil) || m.usage != ring.Usage{}):
+		case !stays && m.prune == key.ID && !m.force &&
+			(w.now.Before(key.RetiredAt.Add(w.policy.TokenLifetime)) || w.now.Before(key.HoldUntil) || m.usage != ring.Usage{}):
 			bad("key %s was pruned while it was needed", key.ID)
 		case stays && key.Role == signing.Active && now.Role == signing.Next:
 			bad("a key that signed is next again")
@@ -188,7 +190,8 @@ func checkStep(t *testing.T, w world, m move, after ring.State) {
 			bad("a key counts as retired before it was")
 		case stays && key.Role == signing.Retired && now.Role == signing.Retired && now.RetiredAt.Before(key.RetiredAt):
 			bad("a key counts as retired earlier than before")
-		case stays && m.name == key.ID+" still signs" && (now.Role != signing.Retired || now.RetiredAt.Before(w.now) || now.HoldUntil.Before(w.now.Add(w.policy.HoldDown))):
+		case stays && m.name == key.ID+" still signs" &&
+			(now.Role != signing.Retired || now.RetiredAt.Before(w.now) || now.HoldUntil.Before(w.now.Add(w.policy.HoldDown))):
 			bad("what it signs now is not waited for")
 		}
 	}

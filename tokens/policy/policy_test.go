@@ -57,10 +57,12 @@ func bound() map[string]any {
 // webhookBound is the payload that kube-apiserver v1.37.2 sends for a token by which a webhook knows it
 // (KEP-6060, alpha): bound to the webhook's configuration, for ten minutes at most, with attestations.
 func webhookBound() string {
-	return base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["https://webhook.example"],"exp":1800000600,"iat":1800000000,"iss":"https://issuer.example",` +
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["https://webhook.example"],"exp":1800000600,"iat":1800000000,` +
+		`"iss":"https://issuer.example",` +
 		`"jti":"8a1e0f8e-58a3-4dcb-9be8-1f6b6a5f6a57","kubernetes.io":{"attestations":{"admissionReviewAPIGroups":["apps",""]},` +
 		`"namespace":"kube-system","serviceaccount":{"name":"kube-apiserver","uid":"0b1d"},` +
-		`"validatingwebhookconfiguration":{"name":"policy","uid":"77aa"}},"nbf":1800000000,"sub":"system:serviceaccount:kube-system:kube-apiserver"}`))
+		`"validatingwebhookconfiguration":{"name":"policy","uid":"77aa"}},"nbf":1800000000,` +
+		`"sub":"system:serviceaccount:kube-system:kube-apiserver"}`))
 }
 
 // claim changes one claim; a nil value removes it. A path of two names leads into claim
@@ -147,21 +149,25 @@ func TestPolicyRefuses(t *testing.T) {
 		payload func() string
 		want    string
 	}{
-		"empty":         {"nothing", fixed(""), policy.ReasonMalformed},
-		"standard":      {"another alphabet", fixed("+/8"), policy.ReasonMalformed},
-		"padded":        {"not a segment", fixed("e30="), policy.ReasonMalformed},
-		"spare bits":    {"two segments would be the same payload", fixed("e31"), policy.ReasonMalformed},
-		"line break":    {"the decoder skips it", func() string { return encode(bound())[:8] + "\n" + encode(bound())[8:] }, policy.ReasonMalformed},
+		"empty":      {"nothing", fixed(""), policy.ReasonMalformed},
+		"standard":   {"another alphabet", fixed("+/8"), policy.ReasonMalformed},
+		"padded":     {"not a segment", fixed("e30="), policy.ReasonMalformed},
+		"spare bits": {"two segments would be the same payload", fixed("e31"), policy.ReasonMalformed},
+		"line break": {
+			"the decoder skips it", func() string { return encode(bound())[:8] + "\n" + encode(bound())[8:] }, policy.ReasonMalformed,
+		},
 		"three segment": {"a whole token", func() string { return "e30." + encode(bound()) + ".e30" }, policy.ReasonMalformed},
 		"not JSON":      {"text", fixed(base64.RawURLEncoding.EncodeToString([]byte("sub"))), policy.ReasonMalformed},
 		"a list":        {"not an object", fixed(encode([]any{bound()})), policy.ReasonMalformed},
 		"null":          {"not an object", fixed(encode(nil)), policy.ReasonMalformed},
 		"two objects":   {"readers stop after the first", raw(`:build.er"}`, `:build.er"}{}`), policy.ReasonMalformed},
-		"twice":         {"readers differ on which counts", raw(`{"aud"`, `{"sub":"system:serviceaccount:kube-system:admin","aud"`), policy.ReasonMalformed},
-		"other case":    {"encoding/json takes SUB for sub", claim("system:serviceaccount:kube-system:admin", "SUB"), policy.ReasonMalformed},
-		"Kelvin sign":   {"encoding/json folds it to k", claim(map[string]string{}, "\u212aubernetes.io"), policy.ReasonMalformed},
-		"not UTF-8":     {"read as another character", raw(`web-0`, "web\xff"), policy.ReasonMalformed},
-		"too long":      {"bounded", claim(strings.Repeat("a", 64<<10), "future"), policy.ReasonMalformed},
+		"twice": {
+			"readers differ on which counts", raw(`{"aud"`, `{"sub":"system:serviceaccount:kube-system:admin","aud"`), policy.ReasonMalformed,
+		},
+		"other case":  {"encoding/json takes SUB for sub", claim("system:serviceaccount:kube-system:admin", "SUB"), policy.ReasonMalformed},
+		"Kelvin sign": {"encoding/json folds it to k", claim(map[string]string{}, "\u212aubernetes.io"), policy.ReasonMalformed},
+		"not UTF-8":   {"read as another character", raw(`web-0`, "web\xff"), policy.ReasonMalformed},
+		"too long":    {"bounded", claim(strings.Repeat("a", 64<<10), "future"), policy.ReasonMalformed},
 
 		"no issuer":         {"whose?", claim(nil, "iss"), policy.ReasonIssuer},
 		"another issuer":    {"another cluster's", claim("https://other.example", "iss"), policy.ReasonIssuer},
@@ -297,7 +303,8 @@ func FuzzPolicy(f *testing.F) {
 			t.Fatalf("passes, and cannot be read: %v", err)
 		}
 		account := read.Kubernetes.ServiceAccount
-		if read.Subject != "system:serviceaccount:"+read.Kubernetes.Namespace+":"+account.Name || strings.Count(read.Subject, ":") != 3 || account.UID == "" {
+		if read.Subject != "system:serviceaccount:"+read.Kubernetes.Namespace+":"+account.Name || strings.Count(read.Subject, ":") != 3 ||
+			account.UID == "" {
 			t.Errorf("passes for subject %q of account %+v", read.Subject, read.Kubernetes)
 		}
 		if read.Issuer != policyIssuer && read.Issuer != "https://former.example" {

@@ -17,7 +17,8 @@ import (
 )
 
 const autoExamples = `  # From a timer, such as once a minute: rotate every 90 days.
-  sa-controller-manager keys auto --service-account-key-ring=ring.json --kubeconfig=admin.conf --rotate-every=2160h --longest-token-lifetime=8760h`
+  sa-controller-manager keys auto --service-account-key-ring=ring.json --kubeconfig=admin.conf \
+    --rotate-every=2160h --longest-token-lifetime=8760h`
 
 func newAutoCommand(client cli.ClientFunc) *cobra.Command {
 	schedule := options.NewRotation()
@@ -34,7 +35,8 @@ It cannot wait for caches of relying parties, because one pass remembers nothing
 	o.addCacheAge(cmd.Flags())
 	o.addHoldDown(cmd.Flags())
 	options.AddSome(cmd.Flags(), map[string]string{
-		options.RotateEveryFlag: "Time from the start of one rotation to the start of the next, such as 2160h.", "rotate-algorithm": "", "rotate-key": "",
+		options.RotateEveryFlag: "Time from the start of one rotation to the start of the next, such as 2160h.",
+		"rotate-algorithm":      "", "rotate-key": "",
 	}, &schedule)
 	check := func(p *options.Problems) {
 		schedule.Policy = options.RotationPolicy(o.policy)
@@ -50,7 +52,8 @@ It cannot wait for caches of relying parties, because one pass remembers nothing
 		}
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
-		outcome, err := op.Auto(ctx, operator.Schedule{Every: schedule.Every, Algorithm: schedule.Algorithm, Signers: schedule.Keys}, "", map[string]time.Time{})
+		outcome, err := op.Auto(ctx, operator.Schedule{Every: schedule.Every, Algorithm: schedule.Algorithm, Signers: schedule.Keys}, "",
+			map[string]time.Time{})
 		switch {
 		case err != nil:
 			return err
@@ -82,7 +85,8 @@ func newRotateResumeCommand(client cli.ClientFunc) *cobra.Command {
 	}, func(*operator.Operator) func(ring.State) (ring.State, error) { return ring.Resume })
 }
 
-func newPausingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*operator.Operator) func(ring.State) (ring.State, error)) *cobra.Command {
+func newPausingCommand(client cli.ClientFunc, cmd *cobra.Command,
+	step func(*operator.Operator) func(ring.State) (ring.State, error)) *cobra.Command {
 	o := newCommandOptions(cmd, client)
 	return o.steps(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
 		return operator.Update(step(operator))

@@ -72,7 +72,8 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Make, show and rotate the signing keys of a key ring",
 		Long:  description,
 		Args:  cli.NoArguments,
-	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newAutoCommand(client), newRollbackCommand(client), newPruneCommand(client), newRevokeCommand(client),
+	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newAutoCommand(client), newRollbackCommand(client),
+		newPruneCommand(client), newRevokeCommand(client),
 		newExportCommand(), newImportCommand(client), newPublishCommand(), NewJWKSCommand(client))
 }
 
@@ -84,11 +85,15 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...str
 	}
 	cli.AddConnectionFlags(cmd, &o.connection)
 	o.addRing(cmd.Flags())
-	cmd.Flags().StringVar(&o.sockets, remote.SocketsFlag, o.sockets, "YAML `file` with the sockets of processes that have keys of the ring (kep740:NAME), the manager's own. Needed to have such a key sign.")
-	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
+	cmd.Flags().StringVar(&o.sockets, remote.SocketsFlag, o.sockets,
+		"YAML `file` with the sockets of processes that have keys of the ring (kep740:NAME), the manager's own. Needed to have such a key sign.")
+	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
+		"Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
 	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,
-		"`URL` of one more kube-apiserver that must accept a key, as in --master. Without it those behind the Service kubernetes are asked, each at its own address.")
-	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
+		"`URL` of one more kube-apiserver that must accept a key, as in --master. Without it those behind the Service kubernetes are asked, "+
+			"each at its own address.")
+	cmd.Flags().StringVar(&o.account, "account", o.account,
+		"ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
 		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
 			"Without such a limit, the longest life that users have asked for, and at least the year (8760h) that Pods get.")
@@ -117,7 +122,8 @@ func (o *commandOptions) addCacheAge(fs *pflag.FlagSet) {
 
 func (o *commandOptions) addPublished(fs *pflag.FlagSet) {
 	o.gated = true
-	options.AddSome(fs, map[string]string{options.PublishedIssuerFlag: "", options.PublishedHostFlag: "", options.PublishedCAFileFlag: ""}, &o.published)
+	options.AddSome(fs, map[string]string{options.PublishedIssuerFlag: "", options.PublishedHostFlag: "", options.PublishedCAFileFlag: ""},
+		&o.published)
 }
 
 func (o *commandOptions) addHoldDown(fs *pflag.FlagSet) {
@@ -148,7 +154,8 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 		}
 	}
 	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
-	op := &operator.Operator{File: ring.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy, Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
+	op := &operator.Operator{File: ring.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy,
+		Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
 	if o.gated {
 		gate, err := published.NewGate(published.Config{
 			Issuers: o.published.Issuers, Optional: o.published.Optional(o.issuer), JWKSHosts: o.published.JWKSHosts, CAFile: o.published.CAFile,
@@ -203,7 +210,8 @@ func (o *commandOptions) shows(cmd *cobra.Command) *cobra.Command {
 
 // steps has cmd take a step and print the ring. Findings do not change the exit code here: after a
 // start, for example, kube-apiserver does not accept the next key yet.
-func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems), step func(context.Context, *operator.Operator) error) *cobra.Command {
+func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems),
+	step func(context.Context, *operator.Operator) error) *cobra.Command {
 	return o.runs(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
 		err := step(ctx, operator)
 		if ring.IsDone(err) {
@@ -225,7 +233,8 @@ func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems)
 }
 
 // runs has cmd run with valid flags. check, unless it is nil, finds problems of further flags.
-func (o *commandOptions) runs(cmd *cobra.Command, check func(*options.Problems), run func(context.Context, *operator.Operator) error) *cobra.Command {
+func (o *commandOptions) runs(cmd *cobra.Command, check func(*options.Problems),
+	run func(context.Context, *operator.Operator) error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.args = args
 		p := o.validate()

@@ -45,7 +45,10 @@ func TestKeysCommands(t *testing.T) {
 		want string // in what is printed
 	}{
 		{[]string{"list"}, 1, "there is no key ring: read "},
-		{[]string{"init", "--from-private-key-file=" + from, "--service-account-key-file=" + testutil.WriteFile(t, "old.pub", testkeys.P384())}, 0, "never rotated"},
+		{
+			[]string{"init", "--from-private-key-file=" + from, "--service-account-key-file=" + testutil.WriteFile(t, "old.pub", testkeys.P384())},
+			0, "never rotated",
+		},
 		{[]string{"init", "--from-private-key-file=" + from}, 1, "is there already"},
 		{[]string{"list"}, 0, "retired (public half)"},
 		{[]string{"rotate", "resume"}, 0, "Nothing was changed: rotation by policy is not paused"},
@@ -76,7 +79,10 @@ func TestKeysCommands(t *testing.T) {
 		{[]string{"rotate", "complete", "--wait", "--skip-proof"}, 0, "completed"},
 		{[]string{"prune", "--longest-token-lifetime=8760h"}, 1, "give --kubeconfig; with --force a key is pruned although tokens need it"},
 		{[]string{"prune", "--key-id=08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY", "--force", "--dry-run"}, 0, "Would prune: 08iLkgQ_"},
-		{[]string{"prune", "--key-id=08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY", "--force", "--dry-run", "-o=json"}, 0, "\"pruned\": true,\n      \"dryRun\": true"},
+		{
+			[]string{"prune", "--key-id=08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY", "--force", "--dry-run", "-o=json"}, 0,
+			"\"pruned\": true,\n      \"dryRun\": true",
+		},
 		{[]string{"prune", "--key-id=08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY", "--force"}, 0, "Pruned:     08iLkgQ_"},
 		{[]string{"rollback"}, 1, "has been pruned: start a rotation to a new key"},
 	}
@@ -105,12 +111,14 @@ func TestKeysCommands(t *testing.T) {
 func TestKeysPruneSaysWhatIsGone(t *testing.T) {
 	t.Parallel()
 	ring := filepath.Join(t.TempDir(), "ring.json")
-	if got := keysCommand(t, ring, "init", "--algorithm=P-256", "--service-account-key-file="+testutil.WriteFile(t, "old.pub", testkeys.P384())); got.Code != 0 {
+	if got := keysCommand(t, ring, "init", "--algorithm=P-256",
+		"--service-account-key-file="+testutil.WriteFile(t, "old.pub", testkeys.P384())); got.Code != 0 {
 		t.Fatalf("init: %+v", got)
 	}
 	old := testkeys.Parse(testkeys.P384()).ID()
 	got := keysCommand(t, ring, "prune", "--force", "--key-id="+old, "--key-id="+old, "--key-id=nobody")
-	if got.Code != 1 || !strings.Contains(got.Stdout, "\nPruned:     "+old+"\n") || !strings.Contains(got.Stderr, "the ring has no key nobody") {
+	if got.Code != 1 || !strings.Contains(got.Stdout, "\nPruned:     "+old+"\n") ||
+		!strings.Contains(got.Stderr, "the ring has no key nobody") {
 		t.Errorf("code %d, want 1, the pruned key and what is wrong with the other one:\n%s%s", got.Code, got.Stdout, got.Stderr)
 	}
 }
@@ -124,26 +132,77 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		args []string
 		want string
 	}{
-		"NoRing":          {[]string{"list"}, `Error: --service-account-key-ring "" must be the path of a key ring`},
-		"Output":          {[]string{"list", "--service-account-key-ring=x", "-o", "xml"}, `Error: --output "xml" must be one of "table", "json", "yaml", "pem"`},
-		"NoPEM":           {[]string{"rotate", "status", "--service-account-key-ring=x", "-o", "pem"}, `Error: --output "pem" must be one of "table", "json", "yaml"`},
-		"NoKey":           {[]string{"init", "--service-account-key-ring=x"}, `Error: --from-private-key-file "" must be the signing key to go on with`},
-		"TwoKeys":         {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=a", "--algorithm=P-256"}, `Error: --algorithm "P-256" is for a new key`},
-		"WeakKey":         {[]string{"rotate", "start", "--service-account-key-ring=x", "--algorithm=RSA-1024"}, `Error: --algorithm "RSA-1024" must be one of "P-256", `},
-		"NoFile":          {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=testdata/none"}, "Error: --from-private-key-file: open testdata/none: "},
-		"Certificate":     {[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=" + testutil.WriteFile(t, "crt", cert)}, "Error: --from-private-key-file: "},
-		"LostKey":         {[]string{"init", "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys"), "--algorithm=P-256", "--service-account-key-file=" + weak}, "Error: --service-account-key-file: " + weak + ": found an RSA key of 1024 bits; accepted is "},
-		"Account":         {[]string{"list", "--service-account-key-ring=x", "--account=a"}, `Error: --account "a" must be a namespace and a name`},
-		"APIServer":       {[]string{"list", "--service-account-key-ring=x", "--apiserver=https://a"}, `Error: --apiserver "https://a" must come with --kubeconfig`},
-		"Negative":        {[]string{"rotate", "start", "--service-account-key-ring=x", "--cache-age=-1h"}, "Error: --cache-age -1h0m0s must not be negative"},
-		"ForceAll":        {[]string{"prune", "--service-account-key-ring=x", "--force"}, "Error: --force true must come with --key-id"},
-		"NoLifetime":      {[]string{"prune", "--service-account-key-ring=x"}, "Error: --longest-token-lifetime 8760h0m0s must be given, or a key may go whose tokens live"},
-		"NoKeyID":         {[]string{"prune", "--service-account-key-ring=x", "--longest-token-lifetime=1h", "--key-id="}, `Error: --key-id "" must be the ID of a key`},
-		"AutoNever":       {[]string{"auto", "--service-account-key-ring=x", "--kubeconfig=k", "--longest-token-lifetime=1h"}, "Error: --rotate-every 0s must be given"},
-		"AutoTooOften":    {[]string{"auto", "--service-account-key-ring=x", "--kubeconfig=k", "--longest-token-lifetime=1h", "--rotate-every=1h"}, "Error: --rotate-every 1h0m0s must be at least --cache-age and --hold-down together (25h0m0s)"},
-		"AutoNoLifetime":  {[]string{"auto", "--service-account-key-ring=x", "--kubeconfig=k", "--rotate-every=48h"}, "Error: --longest-token-lifetime 8760h0m0s must be given, or a key may go whose tokens live"},
-		"AutoBlind":       {[]string{"auto", "--service-account-key-ring=x", "--longest-token-lifetime=1h", "--rotate-every=48h"}, `Error: --kubeconfig "" must be given: kube-apiserver is asked before each step`},
-		"AutoNegative":    {[]string{"auto", "--service-account-key-ring=x", "--kubeconfig=k", "--longest-token-lifetime=-1h", "--rotate-every=48h"}, "Error: --longest-token-lifetime -1h0m0s must not be negative"},
+		"NoRing": {[]string{"list"}, `Error: --service-account-key-ring "" must be the path of a key ring`},
+		"Output": {
+			[]string{"list", "--service-account-key-ring=x", "-o", "xml"}, `Error: --output "xml" must be one of "table", "json", "yaml", "pem"`,
+		},
+		"NoPEM": {
+			[]string{"rotate", "status", "--service-account-key-ring=x", "-o", "pem"},
+			`Error: --output "pem" must be one of "table", "json", "yaml"`,
+		},
+		"NoKey": {
+			[]string{"init", "--service-account-key-ring=x"}, `Error: --from-private-key-file "" must be the signing key to go on with`,
+		},
+		"TwoKeys": {
+			[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=a", "--algorithm=P-256"},
+			`Error: --algorithm "P-256" is for a new key`,
+		},
+		"WeakKey": {
+			[]string{"rotate", "start", "--service-account-key-ring=x", "--algorithm=RSA-1024"},
+			`Error: --algorithm "RSA-1024" must be one of "P-256", `,
+		},
+		"NoFile": {
+			[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=testdata/none"},
+			"Error: --from-private-key-file: open testdata/none: ",
+		},
+		"Certificate": {
+			[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=" + testutil.WriteFile(t, "crt", cert)},
+			"Error: --from-private-key-file: ",
+		},
+		"LostKey": {
+			[]string{
+				"init", "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys"), "--algorithm=P-256", "--service-account-key-file=" + weak,
+			},
+			"Error: --service-account-key-file: " + weak + ": found an RSA key of 1024 bits; accepted is ",
+		},
+		"Account": {
+			[]string{"list", "--service-account-key-ring=x", "--account=a"}, `Error: --account "a" must be a namespace and a name`,
+		},
+		"APIServer": {
+			[]string{"list", "--service-account-key-ring=x", "--apiserver=https://a"}, `Error: --apiserver "https://a" must come with --kubeconfig`,
+		},
+		"Negative": {
+			[]string{"rotate", "start", "--service-account-key-ring=x", "--cache-age=-1h"}, "Error: --cache-age -1h0m0s must not be negative",
+		},
+		"ForceAll": {[]string{"prune", "--service-account-key-ring=x", "--force"}, "Error: --force true must come with --key-id"},
+		"NoLifetime": {
+			[]string{"prune", "--service-account-key-ring=x"},
+			"Error: --longest-token-lifetime 8760h0m0s must be given, or a key may go whose tokens live",
+		},
+		"NoKeyID": {
+			[]string{"prune", "--service-account-key-ring=x", "--longest-token-lifetime=1h", "--key-id="},
+			`Error: --key-id "" must be the ID of a key`,
+		},
+		"AutoNever": {
+			[]string{"auto", "--service-account-key-ring=x", "--kubeconfig=k", "--longest-token-lifetime=1h"},
+			"Error: --rotate-every 0s must be given",
+		},
+		"AutoTooOften": {
+			[]string{"auto", "--service-account-key-ring=x", "--kubeconfig=k", "--longest-token-lifetime=1h", "--rotate-every=1h"},
+			"Error: --rotate-every 1h0m0s must be at least --cache-age and --hold-down together (25h0m0s)",
+		},
+		"AutoNoLifetime": {
+			[]string{"auto", "--service-account-key-ring=x", "--kubeconfig=k", "--rotate-every=48h"},
+			"Error: --longest-token-lifetime 8760h0m0s must be given, or a key may go whose tokens live",
+		},
+		"AutoBlind": {
+			[]string{"auto", "--service-account-key-ring=x", "--longest-token-lifetime=1h", "--rotate-every=48h"},
+			`Error: --kubeconfig "" must be given: kube-apiserver is asked before each step`,
+		},
+		"AutoNegative": {
+			[]string{"auto", "--service-account-key-ring=x", "--kubeconfig=k", "--longest-token-lifetime=-1h", "--rotate-every=48h"},
+			"Error: --longest-token-lifetime -1h0m0s must not be negative",
+		},
 		"NothingToImport": {[]string{"import", "--service-account-key-ring=x"}, "Error: want one FILE to import, got []"},
 		"ReplaceWhat":     {[]string{"export", "--service-account-key-ring=x", "--replace"}, "Error: --replace true must come with --file"},
 		"Misspelt":        {[]string{"rotate", "compleat"}, "did you mean 'sa-controller-manager keys rotate complete'?"},
@@ -151,7 +210,8 @@ func TestKeysCommandsRefuse(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := clitest.Run(t, NewCommand(cli.Connect), tc.args...); got.Code != 1 || got.Stdout != "" || !strings.Contains(got.Stderr, tc.want) {
+			if got := clitest.Run(t, NewCommand(cli.Connect), tc.args...); got.Code != 1 || got.Stdout != "" ||
+				!strings.Contains(got.Stderr, tc.want) {
 				t.Errorf("%+v, want code 1 and %q", got, tc.want)
 			}
 		})
@@ -225,7 +285,8 @@ func TestKeysExport(t *testing.T) {
 	t.Parallel()
 	ring := filepath.Join(t.TempDir(), "ring.json")
 	from, old := testutil.WriteFile(t, "sa.key", testkeys.P256()), testkeys.Parse(testkeys.P384()).ID()
-	keysCommand(t, ring, "init", "--from-private-key-file="+from, "--service-account-key-file="+testutil.WriteFile(t, "old.pub", testkeys.P384()))
+	keysCommand(t, ring, "init", "--from-private-key-file="+from,
+		"--service-account-key-file="+testutil.WriteFile(t, "old.pub", testkeys.P384()))
 	for id, args := range map[string][]string{testkeys.Parse(testkeys.P256()).ID(): nil, old: {"--key-id=" + old}} {
 		got := keysCommand(t, ring, append([]string{"export"}, args...)...)
 		public, err := signing.ParsePublicKeys([]byte(got.Stdout))
@@ -261,7 +322,8 @@ func TestKeysExport(t *testing.T) {
 	if got := keysCommand(t, ring, append(export, "--replace")...); got.Code != 1 || !strings.Contains(got.Stderr, "chmod 600 "+to) {
 		t.Errorf("into a file that others may read: %+v", got)
 	}
-	if got := clitest.Run(t, NewCommand(cli.Connect), "export", "--private", "--service-account-key-ring="+ring); testkeys.Parse([]byte(got.Stdout)).ID() != testkeys.Parse(testkeys.P256()).ID() {
+	if got := clitest.Run(t, NewCommand(cli.Connect), "export", "--private",
+		"--service-account-key-ring="+ring); testkeys.Parse([]byte(got.Stdout)).ID() != testkeys.Parse(testkeys.P256()).ID() {
 		t.Error("it is not printed when it is asked for")
 	}
 }

@@ -54,21 +54,58 @@ func TestCompare(t *testing.T) {
 		published []signing.PublicKey
 		want      []Line
 	}{
-		"same":            {"in any order", []signing.PublicKey{inJWKS(retired), inJWKS(active)}, []Line{same(active), same(retired)}},
-		"no algorithm":    {"RFC 7517 does not demand it", []signing.PublicKey{inJWKS(retired), inJWKS(active, noAlgorithm)}, []Line{same(active), same(retired)}},
-		"missing":         {"its tokens are refused", []signing.PublicKey{inJWKS(active)}, []Line{same(active), line(retired, published.Missing, gone)}},
-		"nothing":         {"", nil, []Line{line(active, published.Missing, gone), line(retired, published.Missing, gone)}},
-		"extra":           {"tokens of a stranger are accepted", []signing.PublicKey{inJWKS(stranger), inJWKS(active), inJWKS(retired)}, []Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: published.Extra, Detail: "it is no key of the ring"}}},
-		"unreadable one":  {"nobody can verify with it", []signing.PublicKey{{ID: "x", Problem: "broken"}, inJWKS(active), inJWKS(retired)}, []Line{same(active), same(retired), {ID: "x", Result: published.Extra, Detail: "it is no key of the ring, and cannot be read: broken"}}},
-		"other key":       {"worse than none", []signing.PublicKey{inJWKS(active, otherKey), inJWKS(retired)}, []Line{line(active, published.Differs, "another key is published under its ID"), same(retired)}},
-		"both":            {"which one counts depends on the reader", []signing.PublicKey{inJWKS(active, otherKey), inJWKS(active), inJWKS(retired)}, []Line{line(active, published.Differs, "another key is published under its ID"), same(retired)}},
-		"both, reversed":  {"", []signing.PublicKey{inJWKS(active), inJWKS(active, otherKey), inJWKS(retired)}, []Line{line(active, published.Differs, "another key is published under its ID"), same(retired)}},
-		"other ID":        {"found by no token", []signing.PublicKey{inJWKS(active, otherID), inJWKS(retired)}, []Line{line(active, published.Differs, `it is published with the key ID "mine", which its tokens do not bear`), same(retired)}},
-		"no ID":           {"", []signing.PublicKey{inJWKS(active, noID), inJWKS(retired)}, []Line{line(active, published.Differs, "it is published without a key ID"), same(retired)}},
-		"other algorithm": {"the token's would be refused", []signing.PublicKey{inJWKS(active, otherAlgorithm), inJWKS(retired)}, []Line{line(active, published.Differs, `it is published with the algorithm "PS256"`), same(retired)}},
-		"cannot be read":  {"", []signing.PublicKey{inJWKS(active, unreadable), inJWKS(retired)}, []Line{line(active, published.Differs, "what is published under its ID cannot be read: broken"), same(retired)}},
-		"leaked":          {"somebody exported the wrong half", []signing.PublicKey{inJWKS(active), inJWKS(active, leaked), inJWKS(retired)}, []Line{line(active, published.Leaked, leak), same(retired)}},
-		"a leaked one":    {"of somebody else", []signing.PublicKey{inJWKS(active), inJWKS(retired), inJWKS(stranger, leaked)}, []Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: published.Leaked, Detail: leak}}},
+		"same": {"in any order", []signing.PublicKey{inJWKS(retired), inJWKS(active)}, []Line{same(active), same(retired)}},
+		"no algorithm": {
+			"RFC 7517 does not demand it", []signing.PublicKey{inJWKS(retired), inJWKS(active, noAlgorithm)}, []Line{same(active), same(retired)},
+		},
+		"missing": {
+			"its tokens are refused", []signing.PublicKey{inJWKS(active)}, []Line{same(active), line(retired, published.Missing, gone)},
+		},
+		"nothing": {"", nil, []Line{line(active, published.Missing, gone), line(retired, published.Missing, gone)}},
+		"extra": {
+			"tokens of a stranger are accepted", []signing.PublicKey{inJWKS(stranger), inJWKS(active), inJWKS(retired)},
+			[]Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: published.Extra, Detail: "it is no key of the ring"}},
+		},
+		"unreadable one": {
+			"nobody can verify with it", []signing.PublicKey{{ID: "x", Problem: "broken"}, inJWKS(active), inJWKS(retired)},
+			[]Line{same(active), same(retired), {ID: "x", Result: published.Extra, Detail: "it is no key of the ring, and cannot be read: broken"}},
+		},
+		"other key": {
+			"worse than none", []signing.PublicKey{inJWKS(active, otherKey), inJWKS(retired)},
+			[]Line{line(active, published.Differs, "another key is published under its ID"), same(retired)},
+		},
+		"both": {
+			"which one counts depends on the reader", []signing.PublicKey{inJWKS(active, otherKey), inJWKS(active), inJWKS(retired)},
+			[]Line{line(active, published.Differs, "another key is published under its ID"), same(retired)},
+		},
+		"both, reversed": {
+			"", []signing.PublicKey{inJWKS(active), inJWKS(active, otherKey), inJWKS(retired)},
+			[]Line{line(active, published.Differs, "another key is published under its ID"), same(retired)},
+		},
+		"other ID": {
+			"found by no token", []signing.PublicKey{inJWKS(active, otherID), inJWKS(retired)},
+			[]Line{line(active, published.Differs, `it is published with the key ID "mine", which its tokens do not bear`), same(retired)},
+		},
+		"no ID": {
+			"", []signing.PublicKey{inJWKS(active, noID), inJWKS(retired)},
+			[]Line{line(active, published.Differs, "it is published without a key ID"), same(retired)},
+		},
+		"other algorithm": {
+			"the token's would be refused", []signing.PublicKey{inJWKS(active, otherAlgorithm), inJWKS(retired)},
+			[]Line{line(active, published.Differs, `it is published with the algorithm "PS256"`), same(retired)},
+		},
+		"cannot be read": {
+			"", []signing.PublicKey{inJWKS(active, unreadable), inJWKS(retired)},
+			[]Line{line(active, published.Differs, "what is published under its ID cannot be read: broken"), same(retired)},
+		},
+		"leaked": {
+			"somebody exported the wrong half", []signing.PublicKey{inJWKS(active), inJWKS(active, leaked), inJWKS(retired)},
+			[]Line{line(active, published.Leaked, leak), same(retired)},
+		},
+		"a leaked one": {
+			"of somebody else", []signing.PublicKey{inJWKS(active), inJWKS(retired), inJWKS(stranger, leaked)},
+			[]Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: published.Leaked, Detail: leak}},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -148,7 +148,8 @@ func exported(key ring.Key, private bool) ([]byte, error) {
 		return signing.EncodePublicKeys(key.PublicKey)
 	}
 	if key.Signer != "" {
-		return nil, fmt.Errorf("%s has the private half of key %s, and does not give it away: rotate to a key in a file (keys rotate start --algorithm=...) to have one", key.Signer, key.ID)
+		return nil, fmt.Errorf("%s has the private half of key %s, and does not give it away: "+
+			"rotate to a key in a file (keys rotate start --algorithm=...) to have one", key.Signer, key.ID)
 	}
 	if key.PublicOnly {
 		return nil, fmt.Errorf("only the public half of key %s is in the ring", key.ID)

@@ -43,8 +43,10 @@ is tried before. Keys of --service-account-key-file become retired keys: they ve
 	}
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
-	key.addFlags(cmd, "PEM `file` with the private key that signs now. It is copied.", "Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+".")
-	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify, "PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")
+	key.addFlags(cmd, "PEM `file` with the private key that signs now. It is copied.",
+		"Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+".")
+	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify,
+		"PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")
 	check := func(p *options.Problems) { key.validate(p, true) }
 	return o.steps(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
 		pair, err := key.pair(ctx, operator)
@@ -72,8 +74,11 @@ type newKey struct {
 func (k *newKey) addFlags(cmd *cobra.Command, from, algorithm string) {
 	cmd.Flags().StringVar(&k.from, "from-private-key-file", k.from, from)
 	cmd.Flags().StringVar(&k.algorithm, "algorithm", k.algorithm, algorithm)
-	cmd.Flags().StringVar(&k.signer, "key", k.signer, "`kep740:NAME` of a process of this host that has the key and serves it on a unix socket. --service-account-key-sockets says where. The ring gets the public half.")
-	cmd.Flags().BoolVar(&k.boundOnly, "bound-tokens-only", k.boundOnly, "Take a key of --key although its process refuses to sign the tokens of Secrets. The token controller must not run then.")
+	cmd.Flags().StringVar(&k.signer, "key", k.signer,
+		"`kep740:NAME` of a process of this host that has the key and serves it on a unix socket. --service-account-key-sockets says where. "+
+			"The ring gets the public half.")
+	cmd.Flags().BoolVar(&k.boundOnly, "bound-tokens-only", k.boundOnly,
+		"Take a key of --key although its process refuses to sign the tokens of Secrets. The token controller must not run then.")
 	cli.AddCompletion(cmd, "algorithm", signing.KeyKinds()...)
 }
 
@@ -93,7 +98,8 @@ func (k *newKey) validate(p *options.Problems, required bool) {
 	case k.algorithm != "":
 		p.OneOf("algorithm", k.algorithm, signing.KeyKinds()...)
 	case k.from == "" && required:
-		p.Add("from-private-key-file", k.from, "must be the signing key to go on with; for a new key give --algorithm, and --key for one that another process has")
+		p.Add("from-private-key-file", k.from, "must be the signing key to go on with; for a new key give --algorithm, "+
+			"and --key for one that another process has")
 	}
 }
 

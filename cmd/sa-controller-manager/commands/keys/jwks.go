@@ -85,9 +85,12 @@ func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
 	AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
 	cmd.Flags().BoolVar(&o.discovery, "discovery", o.discovery, "Print the OpenID Connect discovery document instead.")
-	cmd.Flags().StringVar(&o.issuer, "issuer", o.issuer, "With --discovery: `URL` of the issuer, as kube-apiserver has it first in --service-account-issuer.")
-	cmd.Flags().StringVar(&o.uri, "jwks-uri", o.uri, "With --discovery: `URL` at which the JWKS is published. Without it, "+signing.JWKSPath+" below the issuer.")
-	cmd.Flags().StringVar(&o.check, "check", o.check, "Compare the JWKS at this `place` with the keys: an https URL, a file, or \"cluster\" for kube-apiserver's.")
+	cmd.Flags().StringVar(&o.issuer, "issuer", o.issuer,
+		"With --discovery: `URL` of the issuer, as kube-apiserver has it first in --service-account-issuer.")
+	cmd.Flags().StringVar(&o.uri, "jwks-uri", o.uri,
+		"With --discovery: `URL` at which the JWKS is published. Without it, "+signing.JWKSPath+" below the issuer.")
+	cmd.Flags().StringVar(&o.check, "check", o.check, "Compare the JWKS at this `place` with the keys: an https URL, a file, "+
+		"or \"cluster\" for kube-apiserver's.")
 	AddCAFile(cmd, &o.caFile)
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "How long --check may take.")
 	o.output.AddFlag(cmd, "table", "json", "yaml")
@@ -221,7 +224,8 @@ func table(lines []Line) string {
 	fmt.Fprintln(table, "KEY-ID\tALGORITHM\tSTATE\tRESULT\tDETAIL")
 	for _, line := range lines {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n",
-			printers.OrNone(line.ID), printers.OrNone(line.Algorithm), printers.OrNone(string(line.State)), line.Result, printers.Printable(line.Detail))
+			printers.OrNone(line.ID), printers.OrNone(line.Algorithm), printers.OrNone(string(line.State)), line.Result,
+			printers.Printable(line.Detail))
 	}
 	table.Flush()
 	return b.String()

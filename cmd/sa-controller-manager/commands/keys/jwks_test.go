@@ -24,16 +24,30 @@ func TestJWKS(t *testing.T) {
 		stdout string // in full, or its beginning with ...
 		stderr string
 	}{
-		"document":      {nil, 0, both, ""},
-		"discovery":     {[]string{"--discovery", "--issuer=https://a"}, 0, `{"issuer":"https://a","jwks_uri":"https://a/openid/v1/jwks","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["ES256","ES384"]}` + "\n", ""},
-		"plain issuer":  {[]string{"--discovery", "--issuer=kubernetes"}, 1, "", "Error: the issuer must be an https URL, such as https://example.com\n"},
-		"no issuer":     {[]string{"--discovery"}, 1, "", "Error: --issuer \"\" must be the URL of the issuer\n"},
-		"idle issuer":   {[]string{"--issuer=https://a"}, 1, "", "Error: --issuer \"https://a\" is for --discovery\n"},
-		"idle URI":      {[]string{"--jwks-uri=https://a"}, 1, "", "Error: --jwks-uri \"https://a\" is for --discovery\n"},
-		"idle format":   {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
-		"both":          {[]string{"--discovery", "--issuer=https://a", "--check=x"}, 1, "", "Error: --discovery true and --check exclude each other\n"},
-		"same":          {[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P384(), testkeys.P256()))}, 0, "KEY-ID...", ""},
-		"drift":         {[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2, "apiVersion: sa-controller-manager/v1\nkeys:\n...", "What is published is not what the keys are.\n"},
+		"document": {nil, 0, both, ""},
+		"discovery": {
+			[]string{"--discovery", "--issuer=https://a"}, 0,
+			`{"issuer":"https://a","jwks_uri":"https://a/openid/v1/jwks","response_types_supported":["id_token"],` +
+				`"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["ES256","ES384"]}` + "\n",
+			"",
+		},
+		"plain issuer": {
+			[]string{"--discovery", "--issuer=kubernetes"}, 1, "", "Error: the issuer must be an https URL, such as https://example.com\n",
+		},
+		"no issuer":   {[]string{"--discovery"}, 1, "", "Error: --issuer \"\" must be the URL of the issuer\n"},
+		"idle issuer": {[]string{"--issuer=https://a"}, 1, "", "Error: --issuer \"https://a\" is for --discovery\n"},
+		"idle URI":    {[]string{"--jwks-uri=https://a"}, 1, "", "Error: --jwks-uri \"https://a\" is for --discovery\n"},
+		"idle format": {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
+		"both": {
+			[]string{"--discovery", "--issuer=https://a", "--check=x"}, 1, "", "Error: --discovery true and --check exclude each other\n",
+		},
+		"same": {
+			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P384(), testkeys.P256()))}, 0, "KEY-ID...", "",
+		},
+		"drift": {
+			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2,
+			"apiVersion: sa-controller-manager/v1\nkeys:\n...", "What is published is not what the keys are.\n",
+		},
 		"nothing there": {[]string{"--check=testdata/none"}, 1, "", "Error: read keys: open testdata/none: no such file or directory\n"},
 	}
 	for name, tc := range cases {
@@ -47,7 +61,8 @@ func TestJWKS(t *testing.T) {
 			testutil.Check(t, "result", clitest.Outcome{Code: tc.code, Stdout: tc.stdout, Stderr: tc.stderr}, got)
 		})
 	}
-	if got := clitest.Run(t, NewJWKSCommand(cli.Connect)); got.Code != 1 || got.Stderr != "Error: want keys: give --service-account-key-ring, --service-account-private-key-file or --service-account-key-file\n" {
+	if got := clitest.Run(t, NewJWKSCommand(cli.Connect)); got.Code != 1 ||
+		got.Stderr != "Error: want keys: give --service-account-key-ring, --service-account-private-key-file or --service-account-key-file\n" {
 		t.Errorf("without keys: %+v", got)
 	}
 }

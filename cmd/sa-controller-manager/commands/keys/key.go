@@ -88,7 +88,8 @@ var ErrNoKeys = errors.New("want keys: give --service-account-key-ring, --servic
 // AddKeyFlags gives a command the flags that say which keys there are.
 func AddKeyFlags(cmd *cobra.Command, o *options.Keys) {
 	options.AddSome(cmd.Flags(), map[string]string{
-		options.PrivateKeyFileFlag: "PEM `file` with the private key that signs tokens. Nothing is signed with it here: its public half counts, as the active key.",
+		options.PrivateKeyFileFlag: "PEM `file` with the private key that signs tokens. Nothing is signed with it here: " +
+			"its public half counts, as the active key.",
 		options.KeyRingFlag:        "Key ring `file`, the manager's own, whose keys count as what they are there.",
 		"service-account-key-file": "PEM `file` with further keys, public or private, that verify tokens. May be given several times.",
 	}, o)
@@ -135,7 +136,8 @@ func AddCAFile(cmd *cobra.Command, path *string) {
 
 // ReadPublished reads the JWKS at a place that --check or --jwks names: an https URL, a file or the
 // cluster.
-func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *options.Connection, place, caFile string) ([]signing.PublicKey, error) {
+func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *options.Connection, place,
+	caFile string) ([]signing.PublicKey, error) {
 	if place == AtCluster {
 		connected, err := client(connection)
 		if err != nil {

@@ -44,7 +44,8 @@ func printPublicKeys(stdout io.Writer, file *ring.File) error {
 	}
 	for _, key := range state.Keys {
 		if key.Role != signing.Next && key.Foreign() {
-			return fmt.Errorf("key %s has an ID that %s has chosen, and kube-apiserver would not find it in a key file: its tokens need the external signer until they are gone and the key is pruned", key.ID, key.Signer)
+			return fmt.Errorf("key %s has an ID that %s has chosen, and kube-apiserver would not find it in a key file: "+
+				"its tokens need the external signer until they are gone and the key is pruned", key.ID, key.Signer)
 		}
 	}
 	data, err := signing.EncodePublicKeys(state.Ring().KeySet().All()...)

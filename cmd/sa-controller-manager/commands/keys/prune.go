@@ -31,7 +31,8 @@ const pruneExamples = `  # Which retired keys could go?
   sa-controller-manager keys prune --service-account-key-ring=ring.json --key-id=KEY-ID --force`
 
 // lifetimeMissing is why there is no default for a prune.
-const lifetimeMissing = "must be given, or a key may go whose tokens live: without --service-account-max-token-expiration kube-apiserver issues tokens of any life"
+const lifetimeMissing = "must be given, or a key may go whose tokens live: without --service-account-max-token-expiration kube-apiserver " +
+	"issues tokens of any life"
 
 func newPruneCommand(client cli.ClientFunc) *cobra.Command {
 	var prune operator.PruneOptions
@@ -52,8 +53,10 @@ files of its own accepts them until it is restarted without the key.`,
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	o.addPublished(cmd.Flags())
-	cmd.Flags().StringArrayVar(&prune.IDs, "key-id", prune.IDs, "Remove the key with this `ID`. May be given several times. Without it, every retired key that nothing needs.")
-	cmd.Flags().BoolVar(&prune.Force, "force", prune.Force, "Remove the keys of --key-id although tokens need them. All these tokens are refused from then on.")
+	cmd.Flags().StringArrayVar(&prune.IDs, "key-id", prune.IDs, "Remove the key with this `ID`. May be given several times. Without it, "+
+		"every retired key that nothing needs.")
+	cmd.Flags().BoolVar(&prune.Force, "force", prune.Force,
+		"Remove the keys of --key-id although tokens need them. All these tokens are refused from then on.")
 	cmd.Flags().BoolVar(&prune.DryRun, "dry-run", prune.DryRun, "Change nothing, say what would be done.")
 	check := func(p *options.Problems) {
 		if prune.Force && len(prune.IDs) == 0 {

@@ -57,11 +57,13 @@ name yourself. From then on "rotate activate" and "prune" wait for "publish conf
 		Args:    cli.NoArguments,
 	}
 	o.addRing(cmd.Flags())
-	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer, "With --publish-keys: https `URL` of the issuer, as kube-apiserver has it first.")
+	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
+		"With --publish-keys: https `URL` of the issuer, as kube-apiserver has it first.")
 	options.AddSome(cmd.Flags(), map[string]string{
 		options.PublishKeysFlag: "`Directory` to write to, as for the manager: file:///DIRECTORY. May be given several times.",
 	}, &o.publishing)
-	cmd.Flags().BoolVar(&o.takeOver, "take-over", o.takeOver, "Replace the documents of another issuer, too. Its tokens are refused from then on.")
+	cmd.Flags().BoolVar(&o.takeOver, "take-over", o.takeOver,
+		"Replace the documents of another issuer, too. Its tokens are refused from then on.")
 	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual, "Record in the ring that you publish the keys yourself at a place of this `name`.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {

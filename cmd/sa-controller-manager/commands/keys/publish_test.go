@@ -82,10 +82,19 @@ func TestPublishedIssuer(t *testing.T) {
 		{publish, 0, ""},
 		{see("rotate", "status"), 0, server.URL + " has every key; caches may keep a copy for 0s"},
 		{see("rotate", "start", "--wait", "--cache-age=0s"), 0, "it is not published"},
-		{see("rotate", "activate", "--skip-proof"), 1, "it is not published: have the keys of the ring published there; --force ignores this, and then relying parties"},
-		{see("rotate", "activate", "--skip-proof", "--published-issuer=https://issuer.example?x"), 1, `--published-issuer "https://issuer.example?x" must be`},
+		{
+			see("rotate", "activate", "--skip-proof"), 1,
+			"it is not published: have the keys of the ring published there; --force ignores this, and then relying parties",
+		},
+		{
+			see("rotate", "activate", "--skip-proof", "--published-issuer=https://issuer.example?x"), 1,
+			`--published-issuer "https://issuer.example?x" must be`,
+		},
 		{publish, 0, ""},
-		{[]string{"rotate", "activate", "--skip-proof", "--published-issuer=" + server.URL, "--published-ca-file=" + ring}, 1, "want PEM with at least one certificate"},
+		{
+			[]string{"rotate", "activate", "--skip-proof", "--published-issuer=" + server.URL, "--published-ca-file=" + ring}, 1,
+			"want PEM with at least one certificate",
+		},
 		{see("rotate", "complete", "--skip-proof"), 0, "completed"},
 	} {
 		got := keysCommand(t, ring, step.args...)

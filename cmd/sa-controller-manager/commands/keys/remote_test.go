@@ -19,7 +19,9 @@ func TestKeyOfASigner(t *testing.T) {
 	socket, ring := filepath.Join(t.TempDir(), "hsm.sock"), filepath.Join(t.TempDir(), "ring.json")
 	signertest.ServeForeign(t, socket, "hsm/1:sa", testkeys.P256())
 	sockets := testutil.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets: {hsm: "+socket+"}\n"))
-	start := []string{"rotate", "start", "--key=kep740:hsm", "--service-account-key-sockets=" + sockets, "--service-account-issuer=https://issuer.example"}
+	start := []string{
+		"rotate", "start", "--key=kep740:hsm", "--service-account-key-sockets=" + sockets, "--service-account-issuer=https://issuer.example",
+	}
 	for _, step := range []struct {
 		args []string
 		code int

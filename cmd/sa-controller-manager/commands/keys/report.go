@@ -106,7 +106,8 @@ func newReport(ctx context.Context, o *operator.Operator) (*Report, error) {
 // ask adds what the cluster says.
 func (r *Report) ask(ctx context.Context, cluster *operator.Cluster, state ring.State) error {
 	if err := cluster.Find(ctx); err != nil {
-		r.Findings = append(r.Findings, printers.Finding{Code: "apiserver-not-asked", Message: err.Error(), Remedy: "name each of them with --apiserver"})
+		r.Findings = append(r.Findings,
+			printers.Finding{Code: "apiserver-not-asked", Message: err.Error(), Remedy: "name each of them with --apiserver"})
 	}
 	known := state.Ring()
 	uses, err := cluster.Uses(ctx, known)

@@ -86,7 +86,8 @@ func (w *world) start(data []byte) string {
 // tokenOf is a legacy token.
 func tokenOf(t *testing.T, data []byte) string {
 	t.Helper()
-	token, err := tokens.NewIssuer(testkeys.Parse(data), tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "shop", Name: "someone", UID: "2"}, "mine")
+	token, err := tokens.NewIssuer(testkeys.Parse(data), tokens.CompatClaims).Legacy(t.Context(),
+		tokens.Account{Namespace: "shop", Name: "someone", UID: "2"}, "mine")
 	testutil.Must(t, err)
 	return token
 }
@@ -108,11 +109,13 @@ func TestReport(t *testing.T) {
 		w.must(err)
 		return r
 	}
-	if r := report(); r.NextStep != "nothing; keys rotate start begins a rotation" || len(r.Findings) > 0 || *r.Keys[0].Secrets != 2 || r.Keys[0].Accepted != "yes" {
+	if r := report(); r.NextStep != "nothing; keys rotate start begins a rotation" || len(r.Findings) > 0 || *r.Keys[0].Secrets != 2 ||
+		r.Keys[0].Accepted != "yes" {
 		t.Errorf("a new ring: %+v", r)
 	}
 	next := w.start(testkeys.P256())
-	if r := report(); !strings.HasPrefix(r.NextStep, "the next key may sign from 2026-11-21T13:00:00Z on") || len(r.Findings) != 1 || r.Keys[1].Accepted != "no" {
+	if r := report(); !strings.HasPrefix(r.NextStep, "the next key may sign from 2026-11-21T13:00:00Z on") || len(r.Findings) != 1 ||
+		r.Keys[1].Accepted != "no" {
 		t.Errorf("published: %+v", r)
 	}
 	w.accepts = append(w.accepts, next)
@@ -121,7 +124,8 @@ func TestReport(t *testing.T) {
 		t.Errorf("after the cache age: %+v", r)
 	}
 	w.must(w.Activate(t.Context(), operator.ActivateOptions{}))
-	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") || !slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", blocked(reissue.Mismatch)}, {"shop/b", blocked(reissue.Mismatch)}}) {
+	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") ||
+		!slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", blocked(reissue.Mismatch)}, {"shop/b", blocked(reissue.Mismatch)}}) {
 		t.Errorf("activated: %+v", r)
 	}
 	w.must(w.Complete(t.Context(), operator.ActivateOptions{}))
@@ -129,7 +133,8 @@ func TestReport(t *testing.T) {
 	path := w.File.Path()
 	w.must(os.Chmod(path, 0o644))
 	r := report()
-	if !strings.Contains(r.NextStep, "keys prune") || len(r.Findings) != 1 || r.Findings[0].Code != "key-file-readable" || r.Findings[0].Remedy != "chmod 600 "+path {
+	if !strings.Contains(r.NextStep, "keys prune") || len(r.Findings) != 1 || r.Findings[0].Code != "key-file-readable" ||
+		r.Findings[0].Remedy != "chmod 600 "+path {
 		t.Errorf("completed: %+v", r)
 	}
 	w.checkPrinted(r)
@@ -143,11 +148,24 @@ func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
 		change func(*corev1.Secret)
 		want   reissue.Progress
 	}{
-		"Users":  {reason: "nobody touches it", change: func(*corev1.Secret) {}, want: blocked(reissue.UserMade)},
-		"Ours":   {reason: "the re-issue is to come", change: func(s *corev1.Secret) { s.Labels = map[string]string{tokensecrets.AutoCreatedLabel: "true"} }, want: reissue.Progress{State: reissue.Due}},
-		"Never":  {reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[tokensecrets.ReissueAnnotation] = "never" }, want: blocked(reissue.Never)},
-		"Spaced": {reason: "kube-apiserver takes it, and we do not", change: func(s *corev1.Secret) { s.Data["token"] = append(s.Data["token"], '\n') }, want: blocked(reissue.Mismatch)},
-		"Orphan": {reason: "its account is another one", change: func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "1" }, want: blocked(reissue.Mismatch)},
+		"Users": {reason: "nobody touches it", change: func(*corev1.Secret) {}, want: blocked(reissue.UserMade)},
+		"Ours": {
+			reason: "the re-issue is to come",
+			change: func(s *corev1.Secret) { s.Labels = map[string]string{tokensecrets.AutoCreatedLabel: "true"} },
+			want:   reissue.Progress{State: reissue.Due},
+		},
+		"Never": {
+			reason: "somebody has said so", change: func(s *corev1.Secret) { s.Annotations[tokensecrets.ReissueAnnotation] = "never" },
+			want: blocked(reissue.Never),
+		},
+		"Spaced": {
+			reason: "kube-apiserver takes it, and we do not", change: func(s *corev1.Secret) { s.Data["token"] = append(s.Data["token"], '\n') },
+			want: blocked(reissue.Mismatch),
+		},
+		"Orphan": {
+			reason: "its account is another one", change: func(s *corev1.Secret) { s.Annotations[corev1.ServiceAccountUIDKey] = "1" },
+			want: blocked(reissue.Mismatch),
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +207,8 @@ func TestReportSaysWhoHoldsAKeyOutsideOfTheRing(t *testing.T) {
 	var b bytes.Buffer
 	w.must(r.Print(&b, "table"))
 	_, got, _ := strings.Cut(b.String(), "Secrets of ")
-	want := testkeys.Parse(strange).ID() + ", which is not in this ring: shop/old-0 (unknown-key), shop/old-1 (unknown-key), shop/old-2 (unknown-key), " +
+	want := testkeys.Parse(strange).ID() + ", which is not in this ring: shop/old-0 (unknown-key), shop/old-1 (unknown-key), " +
+		"shop/old-2 (unknown-key), " +
 		"shop/old-3 (unknown-key), shop/old-4 (unknown-key) and 2 more (-o json has them)\n" +
 		"Secrets of a key that their tokens do not name, which is not in this ring: shop/nameless (unknown-key)\n" +
 		"Secrets of key \"\\x1b[2J\", which is not in this ring: shop/evil (unknown-key)\n"
@@ -205,9 +224,12 @@ func TestReportSaysWhoHoldsAKeyOutsideOfTheRing(t *testing.T) {
 func (w *world) checkPrinted(r *Report) {
 	w.t.Helper()
 	for format, words := range map[string][]string{
-		"table": {"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  retired keys", "completed, from " + rsaID, "Secrets of retired key " + rsaID + ": shop/a (mismatch), shop/b (mismatch)", "1. "},
-		"json":  {`"nextStep": "retired keys`, `"state": "blocked"`, `"reason": "mismatch"`, `"prunableAt": "2026-11-23T13:00:00Z"`},
-		"yaml":  {"nextStep: 'retired keys", "secret: shop/a", "generation: "},
+		"table": {
+			"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  retired keys", "completed, from " + rsaID,
+			"Secrets of retired key " + rsaID + ": shop/a (mismatch), shop/b (mismatch)", "1. ",
+		},
+		"json": {`"nextStep": "retired keys`, `"state": "blocked"`, `"reason": "mismatch"`, `"prunableAt": "2026-11-23T13:00:00Z"`},
+		"yaml": {"nextStep: 'retired keys", "secret: shop/a", "generation: "},
 	} {
 		var b bytes.Buffer
 		w.must(r.Print(&b, format))

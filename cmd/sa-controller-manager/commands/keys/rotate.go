@@ -60,8 +60,10 @@ external signer, give it the public keys ("keys list -o pem") and restart it mea
 	o := newCommandOptions(cmd, client)
 	o.addCacheAge(cmd.Flags())
 	o.addPublished(cmd.Flags())
-	key.addFlags(cmd, "PEM `file` with the new private key, instead of having one made. It is copied.", "Kind of the new key; that of the present one if not given.")
-	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the time of --cache-age has passed, and \"keys publish confirm\" has named the key for each place of --published-manually.")
+	key.addFlags(cmd, "PEM `file` with the new private key, instead of having one made. It is copied.",
+		"Kind of the new key; that of the present one if not given.")
+	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the time of --cache-age has passed, and \"keys publish confirm\" has named the key "+
+		"for each place of --published-manually.")
 	check := func(p *options.Problems) { key.validate(p, false) }
 	return o.steps(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
 		resumed, err := start(ctx, operator, key)
@@ -145,14 +147,21 @@ nothing is changed.`,
 }
 
 // newActivatingCommand is one that may activate a key.
-func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command, step func(*operator.Operator, context.Context, operator.ActivateOptions) error) *cobra.Command {
+func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command,
+	step func(*operator.Operator, context.Context, operator.ActivateOptions) error) *cobra.Command {
 	var activate operator.ActivateOptions
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
 	o.addPublished(cmd.Flags())
-	cmd.Flags().BoolVar(&activate.Wait, "wait", activate.Wait, "Wait until the new key has been published for long enough, also at each --published-issuer, until \"keys publish confirm\" has named it for each place of --published-manually, and until kube-apiserver accepts it.")
-	cmd.Flags().BoolVar(&activate.Force, "force", activate.Force, "Do not wait until it has been published for long enough, also at --published-issuer and --published-manually, and ask no kube-apiserver but that of --kubeconfig. What verifies with an older copy of the key set, and each kube-apiserver that does not know the key, refuses new tokens.")
-	cmd.Flags().BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof, "Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
+	cmd.Flags().BoolVar(&activate.Wait, "wait", activate.Wait,
+		"Wait until the new key has been published for long enough, also at each --published-issuer, until \"keys publish confirm\" has named "+
+			"it for each place of --published-manually, and until kube-apiserver accepts it.")
+	cmd.Flags().BoolVar(&activate.Force, "force", activate.Force,
+		"Do not wait until it has been published for long enough, also at --published-issuer and --published-manually, "+
+			"and ask no kube-apiserver but that of --kubeconfig. What verifies with an older copy of the key set, "+
+			"and each kube-apiserver that does not know the key, refuses new tokens.")
+	cmd.Flags().BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof,
+		"Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
 	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
 		return step(operator, ctx, activate)
 	})
@@ -172,7 +181,8 @@ before a key is removed, whether it signs with that one already.`,
 	}
 	o := newCommandOptions(cmd, client)
 	o.addHoldDown(cmd.Flags())
-	cmd.Flags().BoolVar(&force, "force", force, "Do not ask kube-apiserver. If it does not know the previous key any more, every new token is dead; if it signs with a key that is removed, its tokens are.")
+	cmd.Flags().BoolVar(&force, "force", force, "Do not ask kube-apiserver. If it does not know the previous key any more, "+
+		"every new token is dead; if it signs with a key that is removed, its tokens are.")
 	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
 		return operator.Rollback(ctx, force)
 	})

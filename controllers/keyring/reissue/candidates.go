@@ -223,7 +223,7 @@ func forbiddenByMode(secret *tokensecrets.TokenSecret) Reason {
 	}
 }
 
-// isPrivate reports whether a user made the Secret, and the account does not name it: whoever uses it knows
+// isPrivate reports whether a user made the Secret, and the account does not name it: its user alone knows
 // it by its name.
 func isPrivate(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret) bool {
 	return !secret.AutoCreated() && !secret.CreatedByController && !tokensecrets.References(account, secret.Name)

@@ -141,7 +141,7 @@ func (c *Controller) MayReissue() error {
 func (c *Controller) unless(forbids func(ring.State, standing) bool) error {
 	own, rings := c.State(), c.rings.Load()
 	if rings == nil {
-		return errors.New(c.Status())
+		return fmt.Errorf("%s: %w", c.Status(), reconcile.ErrStaleCache)
 	}
 	if found := judge(own, *rings); forbids(own, found) {
 		return errors.New(found.describe(own))

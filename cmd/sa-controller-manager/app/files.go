@@ -39,8 +39,8 @@ type files struct {
 // followed is a file, or a key store, that is followed until the process stops.
 type followed struct {
 	flag    string
-	run     func(ctx context.Context)
 	refused func() error // why its current content is not in use
+	run     func(ctx context.Context)
 }
 
 // open reads the files with keys once, but for the store that an extra has opened. An invalid file is a
@@ -112,6 +112,7 @@ func warnLooseKeys(logger klog.Logger, o *options.Options) {
 	}
 }
 
+// publicKeys returns the keys of the verification key files.
 func (f *files) publicKeys() []signing.PublicKey {
 	var keys []signing.PublicKey
 	for _, file := range f.verifyKeys {
@@ -135,13 +136,13 @@ func (m *Manager) buildFiles(p *Part) error {
 func (f *files) followAll(newRing func(context.Context, *signing.Ring), ring *signing.Keyring, newRootCA func(*rootca.Bundle)) {
 	if f.store != nil {
 		refused := func() error { return f.store.Status().Refused }
-		f.add(f.keys.Flag, refused, func(ctx context.Context) {
+		f.followed = append(f.followed, followed{f.keys.Flag, refused, func(ctx context.Context) {
 			follow(ctx, f, f.keys.Flag, f.keys.Path, f.store, func(stored *signing.Ring) { newRing(ctx, stored) })
-		})
+		}})
 	}
 	var collecting sync.Mutex // so that no change is lost if two files change at once
 	for _, file := range f.verifyKeys {
-		f.add("service-account-key-file", file.Refused, func(ctx context.Context) {
+		f.followed = append(f.followed, followed{"service-account-key-file", file.Refused, func(ctx context.Context) {
 			if ring == nil {
 				return
 			}
@@ -152,19 +153,17 @@ func (f *files) followAll(newRing func(context.Context, *signing.Ring), ring *si
 				defer collecting.Unlock()
 				ring.SetVerifyOnly(f.publicKeys())
 			})
-		})
+		}})
 	}
 	if f.rootCA != nil {
 		addFile(f, "root-ca-file", f.rootCA, newRootCA)
 	}
 }
 
-func (f *files) add(flag string, refused func() error, run func(context.Context)) {
-	f.followed = append(f.followed, followed{flag, run, refused})
-}
-
 func addFile[T any](f *files, flag string, file *reload.File[T], accepted func(T)) {
-	f.add(flag, file.Refused, func(ctx context.Context) { follow(ctx, f, flag, file.Path(), file, accepted) })
+	f.followed = append(f.followed, followed{flag, file.Refused, func(ctx context.Context) {
+		follow(ctx, f, flag, file.Path(), file, accepted)
+	}})
 }
 
 // Follow opens the file of a flag and has it followed while the process runs.

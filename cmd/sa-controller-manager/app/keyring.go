@@ -6,6 +6,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/component-base/metrics"
 
@@ -41,13 +42,10 @@ func (m *Manager) buildKeyStore(p *Part) error {
 	}
 	p.Check = func() (string, error) {
 		status := m.files.store.Status()
-		switch {
-		case status.Refused == nil:
+		if status.Refused == nil {
 			return status.Detail, nil
-		case status.Detail == "":
-			return fmt.Sprintf("refused: %v", status.Refused), nil
 		}
-		return fmt.Sprintf("%s; refused: %v", status.Detail, status.Refused), nil
+		return strings.TrimPrefix(fmt.Sprintf("%s; refused: %v", status.Detail, status.Refused), "; "), nil
 	}
 	return nil
 }

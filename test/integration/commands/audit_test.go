@@ -162,7 +162,7 @@ func TestAuditSaysWhichPermissionIsMissing(t *testing.T) {
 		"secrets":              {1, []string{"list token Secrets: ", "forbidden"}, nil},
 		"pods":                 {1, []string{"list Pods of namespace " + namespace, "forbidden"}, nil},
 		"serviceaccounts":      {1, []string{"list ServiceAccounts of namespace " + namespace, "forbidden"}, nil},
-		"subjectaccessreviews": {1, []string{"--reach=false leaves it out", "forbidden"}, nil},
+		"subjectaccessreviews": {1, []string{"--reach=false omits it", "forbidden"}, nil},
 		"without reach":        {0, []string{"robot-token"}, []string{"--reach=false"}},
 		"/openid/v1/jwks":      {0, []string{"unchecked", "Keys of tokens are not checked"}, nil},
 		"configmaps":           {0, []string{"robot-token", "Reading the start of token tracking is forbidden"}, nil},

@@ -32,7 +32,7 @@ func (c *Controller) act(ctx context.Context, step step, seen observed) error {
 	case discard:
 		return c.discard(ctx, step.Secret, seen)
 	case warn:
-		c.warnBlocked(step.ReissueCandidate)
+		c.warnBlocked(step.Candidate)
 	}
 	if err != nil {
 		c.Metrics.reissued("failed")

@@ -15,26 +15,26 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// ReissueState is the progress of the re-issue of a token Secret with a retired key. It is a metric
+// State is the progress of the re-issue of a token Secret with a retired key. It is a metric
 // label and is shown to users.
-type ReissueState string
+type State string
 
 const (
 	// None is the state of all other Secrets.
-	None ReissueState = ""
+	None State = ""
 	// Due means that a new Secret must be created.
-	Due ReissueState = "due"
+	Due State = "due"
 	// Filling means that the new Secret has no token of the active key yet.
-	Filling ReissueState = "filling"
+	Filling State = "filling"
 	// Switching means that the new Secret has a token of the active key and is not referenced yet.
-	Switching ReissueState = "switching"
+	Switching State = "switching"
 	// Replaced means that the new Secret is referenced, and that this one stays until it is unused.
-	Replaced ReissueState = "replaced"
+	Replaced State = "replaced"
 	// Discarding means that it was created to replace a Secret and must be deleted, because the ring
 	// was rolled back before anything referenced it.
-	Discarding ReissueState = "discarding"
+	Discarding State = "discarding"
 	// Blocked means that the Secret is not re-issued, for a Reason.
-	Blocked ReissueState = "blocked"
+	Blocked State = "blocked"
 )
 
 // Reason is why a Secret is blocked.
@@ -61,8 +61,8 @@ const (
 
 // Progress is a state and, if it is Blocked, the reason.
 type Progress struct {
-	State  ReissueState `json:"state,omitempty"`
-	Reason Reason       `json:"reason,omitempty"`
+	State  State  `json:"state,omitempty"`
+	Reason Reason `json:"reason,omitempty"`
 }
 
 // String returns the reason if there is one, and the state otherwise.
@@ -76,7 +76,7 @@ func (p Progress) String() string {
 // allProgress lists every Progress but that of None, in the order of the work that is left.
 func allProgress() []Progress {
 	var all []Progress
-	for _, state := range []ReissueState{Due, Filling, Switching, Discarding, Replaced} {
+	for _, state := range []State{Due, Filling, Switching, Discarding, Replaced} {
 		all = append(all, Progress{State: state})
 	}
 	for _, reason := range []Reason{UserMade, Never, UnknownMode, Invalid, Mismatch, Terminating, FilledElsewhere} {
@@ -89,12 +89,12 @@ func blocked(reason Reason) Progress { return Progress{State: Blocked, Reason: r
 
 // pending reports whether re-issue has something left to do for the Secret. The others are deleted
 // when they are unused, or stay until the user acts.
-func (s ReissueState) pending() bool {
+func (s State) pending() bool {
 	return s == Due || s == Filling || s == Switching || s == Discarding
 }
 
-// ReissueCandidate is a token Secret whose token has the ID of a retired key.
-type ReissueCandidate struct {
+// Candidate is a token Secret whose token has the ID of a retired key.
+type Candidate struct {
 	Progress
 
 	Secret *tokensecrets.TokenSecret
@@ -106,17 +106,17 @@ type ReissueCandidate struct {
 // name. account returns the ServiceAccount of that name, nil if there is none.
 func Candidates(
 	secrets []*tokensecrets.TokenSecret, account func(cache.ObjectName) *corev1.ServiceAccount, ring *signing.Ring,
-) []ReissueCandidate {
+) []Candidate {
 	of := map[cache.ObjectName][]*tokensecrets.TokenSecret{}
 	for _, secret := range secrets {
 		name := secret.Account()
 		of[name] = append(of[name], secret)
 	}
-	var candidates []ReissueCandidate
+	var candidates []Candidate
 	for name, secrets := range of {
 		candidates = append(candidates, observe(account(name), secrets, ring).candidates()...)
 	}
-	slices.SortFunc(candidates, func(a, b ReissueCandidate) int {
+	slices.SortFunc(candidates, func(a, b Candidate) int {
 		return strings.Compare(a.Secret.ObjectName().String(), b.Secret.ObjectName().String())
 	})
 	return candidates
@@ -157,23 +157,23 @@ func (o observed) hasRetiredKey(secret *tokensecrets.TokenSecret) bool {
 }
 
 // candidates are the oldest first.
-func (o observed) candidates() []ReissueCandidate {
-	var candidates []ReissueCandidate
+func (o observed) candidates() []Candidate {
+	var candidates []Candidate
 	for _, secret := range o.secrets {
 		if candidate := o.candidate(secret); candidate.State != None {
 			candidates = append(candidates, candidate)
 		}
 	}
-	slices.SortFunc(candidates, func(a, b ReissueCandidate) int { return tokensecrets.OldestFirst(a.Secret, b.Secret) })
+	slices.SortFunc(candidates, func(a, b Candidate) int { return tokensecrets.OldestFirst(a.Secret, b.Secret) })
 	return candidates
 }
 
 // candidate returns the state of one of the Secrets.
-func (o observed) candidate(secret *tokensecrets.TokenSecret) ReissueCandidate {
+func (o observed) candidate(secret *tokensecrets.TokenSecret) Candidate {
 	if !o.hasRetiredKey(secret) {
-		return ReissueCandidate{Secret: secret}
+		return Candidate{Secret: secret}
 	}
-	candidate := ReissueCandidate{Secret: secret, Successor: o.successor(secret)}
+	candidate := Candidate{Secret: secret, Successor: o.successor(secret)}
 	if reason := o.forbidden(secret); reason != "" {
 		candidate.Progress = blocked(reason)
 	} else {
@@ -230,7 +230,7 @@ func isPrivate(account *corev1.ServiceAccount, secret *tokensecrets.TokenSecret)
 }
 
 // progress returns that of a Secret that may be re-issued.
-func (o observed) progress(candidate ReissueCandidate) Progress {
+func (o observed) progress(candidate Candidate) Progress {
 	secret, successor := candidate.Secret, candidate.Successor
 	switch {
 	case o.isSuperfluous(secret):

@@ -30,7 +30,7 @@ const (
 // step is one thing to do for an account.
 type step struct {
 	action action
-	ReissueCandidate
+	Candidate
 }
 
 // plan returns the steps to do now. The objects show what has been done, so the next leader continues
@@ -47,7 +47,7 @@ func (o observed) plan(auto bool, now time.Time) []step {
 	}
 	for _, secret := range o.secrets {
 		if o.isRemains(secret, auto, now) {
-			steps = append(steps, step{discard, ReissueCandidate{Secret: secret}})
+			steps = append(steps, step{discard, Candidate{Secret: secret}})
 		}
 	}
 	return steps

@@ -29,7 +29,7 @@ func (c *Controller) recordUnverified(secret *tokensecrets.TokenSecret, err erro
 		"data.token names a retired key and was not signed with it, so it is not issued again: %v", err))
 }
 
-func (c *Controller) warnBlocked(candidate ReissueCandidate) {
+func (c *Controller) warnBlocked(candidate Candidate) {
 	about := candidate.Secret.Reference()
 	if candidate.Reason == FilledElsewhere {
 		c.Recorder.Warn(about, reasonElsewhere,

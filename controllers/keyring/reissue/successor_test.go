@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
@@ -31,7 +30,7 @@ func TestSuccessorKeepsWhatAPersonHasSet(t *testing.T) {
 	owner := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "App", Name: "shop", UID: "u", Controller: new(true)}
 	set := func(secret *corev1.Secret) {
 		owned := owner
-		owned.BlockOwnerDeletion = ptr.To(true)
+		owned.BlockOwnerDeletion = new(true)
 		secret.OwnerReferences = []metav1.OwnerReference{owned}
 		metav1.SetMetaDataLabel(&secret.ObjectMeta, "app", "shop")
 		metav1.SetMetaDataLabel(&secret.ObjectMeta, tokensecrets.LastUsedLabel, "2026-01-01")

@@ -25,13 +25,13 @@ const (
 	IssuedAt = "iat"
 	TokenID  = "jti"
 
-	// Of a bound token.
+	// Audience and the next ones are of a bound token.
 	Audience   = "aud"
 	Expiry     = "exp"
 	NotBefore  = "nbf"
 	Kubernetes = "kubernetes.io"
 
-	// Of a legacy token.
+	// LegacyPrefix and the next ones are of a legacy token.
 	LegacyPrefix = "kubernetes.io/serviceaccount/"
 	Namespace    = LegacyPrefix + "namespace"
 	SecretName   = LegacyPrefix + "secret.name"

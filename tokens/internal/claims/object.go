@@ -19,7 +19,7 @@ import (
 var errNoObject = errors.New("no JSON object with one member of each name")
 
 // Object is a JSON object whose members are still encoded.
-type Object map[string]json.RawMessage
+type Object map[string]json.RawMessage //nolint:recvcheck // only decoding changes it
 
 // Parse reads exactly one JSON object. encoding/json would take the last of two members of the
 // same name and, into a struct, members whose case differs; go-jose, with which kube-apiserver reads

@@ -19,11 +19,9 @@ import (
 
 // Manifest has a command, and mounts of every kind.
 func Manifest(command []string) []byte {
-	text := "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - command:\n"
-	for _, one := range command {
-		text += "    - " + one + "\n"
-	}
-	return []byte(text + `    name: x
+	const text = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: x\nspec:\n  containers:\n  - command:\n    - "
+	return []byte(text + strings.Join(command, "\n    - ") + `
+    name: x
     volumeMounts:
     - {mountPath: /etc/kubernetes/pki, name: pki, readOnly: true}
     - {mountPath: /certs, name: elsewhere}

@@ -14,7 +14,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-
 	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/devcluster"

@@ -38,7 +38,9 @@ func TestReissue(t *testing.T) {
 	manager := w.start(t, user, "--controllers=serviceaccount,serviceaccount-token", "--service-account-private-key-file=", ring)
 	awaitLog(t, manager, "Published the key ring")
 	w.AwaitAccounts(t, "default", "default")
-	w.CreateSecret(t, testcluster.TokenSecret("default", "mine", "default"))
+	// The account names the Secret, so its successor has to be named as well.
+	w.CreateAccount(t, "default", "app", testcluster.Referencing("mine"))
+	w.CreateSecret(t, testcluster.TokenSecret("default", "mine", "app"))
 	w.AwaitFilled(t, "default", "mine")
 	w.PatchSecret(t, "default", "mine", `{"metadata":{"annotations":{"sa-controller-manager/reissue":"side-by-side"}}}`)
 	keys("rotate", "start", "--from-private-key-file="+next, "--cache-age=0s")

@@ -75,6 +75,7 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 		c.created[cached.UID] = made
 	}
 	successor := successorOf(live, made.name)
+	private := isPrivate(live.Account, tokensecrets.Observe(live.Secret))
 	_, err = c.Client.CoreV1().Secrets(cached.Namespace).Create(ctx, successor, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
@@ -89,6 +90,10 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 	c.created[cached.UID] = expectation{name: made.name, at: c.Clock.Now()}
 	c.loop.AddAfter(keyOf(cached), cacheSyncGrace)
 	klog.FromContext(ctx).V(2).Info("Created token secret to replace one", "secret", klog.KObj(successor), "replaces", klog.KObj(cached))
+	if private && err == nil { // no list of the account names it, so no later step says it
+		c.Metrics.reissued("done")
+		c.recordReplaced(cached, successor.Name)
+	}
 	return nil
 }
 
@@ -141,7 +146,7 @@ func (c *Controller) reference(ctx context.Context, secret, successor *tokensecr
 	c.Metrics.reissued("done")
 	klog.FromContext(ctx).V(2).Info("Re-issued token secret",
 		"secret", klog.KObj(secret), "successor", klog.KObj(successor), "serviceAccount", klog.KObj(account))
-	c.recordReplaced(secret, successor)
+	c.recordReplaced(secret, successor.Name)
 	return nil
 }
 

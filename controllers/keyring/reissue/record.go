@@ -18,10 +18,10 @@ const (
 	reasonDiscarded   = "TokenSecretDiscarded"
 )
 
-func (c *Controller) recordReplaced(secret, successor *tokensecrets.TokenSecret) {
+func (c *Controller) recordReplaced(secret *tokensecrets.TokenSecret, successor string) {
 	c.Recorder.Normal(secret.Reference(), reasonReplaced, fmt.Sprintf(
 		"the key of the token is retired: Secret %q replaces this one for ServiceAccount %q; this token stays valid and is taken out of service "+
-			"once nobody uses it", successor.Name, secret.AccountName))
+			"once nobody uses it", successor, secret.AccountName))
 }
 
 func (c *Controller) recordUnverified(secret *tokensecrets.TokenSecret, err error) {

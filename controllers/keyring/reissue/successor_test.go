@@ -81,6 +81,14 @@ func TestAUsersAloneIsNotReferenced(t *testing.T) {
 	testutil.Check(t, "steps", 0, len(seen.plan(false, noon())))
 }
 
+// TestAUsersAloneIsReported: no later step says that the Secret has a successor.
+func TestAUsersAloneIsReported(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account(), tokenSecret("old", userMade, mode(modeSideBySide), withOld(t)))
+	testutil.Must(t, w.reissue(t.Context(), app))
+	testutil.Check(t, "events", []string{"Normal TokenSecretReplaced"}, w.Events())
+}
+
 // TestEachPairIsFinishedFirst re-issues for many accounts. The first client has its new Secret in
 // seconds, whatever waits behind it.
 func TestEachPairIsFinishedFirst(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,8 +31,7 @@ const (
 	otherConnections = 128
 
 	// freeBody is the part of each body that does not count against sharedBody, in bytes. Most Pods
-	// are smaller. Over all calls that may arrive and be decided it is 20 MiB. Larger bodies that
-	// arrive slowly can keep others out.
+	// are smaller. Over all calls that may arrive and be decided it is 20 MiB.
 	freeBody = 16 << 10
 
 	// sharedBody limits the sum of all bodies beyond freeBody, in bytes: one review of the maximum
@@ -52,6 +51,13 @@ const (
 	// bodyTimeout limits how long a call may take to arrive, with its body. The apiserver sends it in
 	// one go.
 	bodyTimeout = 10 * time.Second
+
+	// sharedTimeout limits how long a body may take for what is beyond freeBody.
+	sharedTimeout = 2 * time.Second
+
+	// sharedGrace is longer than a body takes that is sent in one go. Until then only its size counts
+	// against it, so that clients that come again at once do not push out a smaller one.
+	sharedGrace = 200 * time.Millisecond
 
 	// rejectedTimeout limits how long the uid of a rejected review may take to arrive: no semaphore
 	// bounds how many of these are read.
@@ -101,36 +107,103 @@ func errTooMany() error {
 	return TooManyRequests("too many admission requests at the same time, please try again")
 }
 
-// errTooLarge rejects a body when the bodyLimiter is full: other large requests are being decided.
+// errTooLarge rejects a body that is cut when the bodyLimiter is full.
 var errTooLarge = errors.New("too many large admission requests at the same time, please try again")
 
-// bodyLimiter limits the memory of all bodies together, which could otherwise reach gigabytes. The
-// zero value is ready to use.
-type bodyLimiter struct{ taken atomic.Int64 }
+// bodyLimiter limits the memory of all bodies together, which could otherwise reach gigabytes. When
+// it is full, it cuts a body that arrives, and not always the latest: a client that sends slowly, or
+// not to the end, keeps nobody out. The zero value is ready to use.
+type bodyLimiter struct {
+	mu    sync.Mutex
+	taken int64
+	// arriving are the incomplete bodies that hold a share, those that have held it longest first.
+	arriving []*limitedBody
+}
 
 // limitedBody counts what is read of a body against the limiter.
 type limitedBody struct {
-	from       io.Reader
-	limiter    *bodyLimiter
-	read, held int64
+	from    io.Reader
+	limiter *bodyLimiter
+	// setDeadline sets the time at which reads from the connection fail.
+	setDeadline func(time.Time)
+	read        int64
+
+	// The limiter's mu guards the fields below.
+
+	held  int64
+	since time.Time // of the first share
+	cut   bool
 }
 
 // Read implements io.Reader.
 func (b *limitedBody) Read(p []byte) (int, error) {
 	n, err := b.from.Read(p)
 	b.read += int64(n)
-	if more := b.read - freeBody - b.held; more > 0 {
-		if b.limiter.taken.Add(more) > sharedBody {
-			b.limiter.taken.Add(-more)
-			return 0, errTooLarge
-		}
-		b.held += more
+	if err == nil && b.read <= freeBody {
+		return n, nil
+	}
+	b.limiter.mu.Lock()
+	defer b.limiter.mu.Unlock()
+	b.limiter.take(b, max(b.read-freeBody-b.held, 0))
+	if b.cut {
+		return 0, errTooLarge
+	}
+	if err != nil {
+		b.arrived()
 	}
 	return n, err
 }
 
+// take gives a body more of the share, and cuts others, or this one, until that fits. The caller
+// holds mu.
+func (l *bodyLimiter) take(b *limitedBody, more int64) {
+	if b.cut || more == 0 {
+		return
+	}
+	if b.held == 0 {
+		b.since = time.Now()
+		b.setDeadline(b.since.Add(sharedTimeout))
+		l.arriving = append(l.arriving, b)
+	}
+	b.held += more
+	for l.taken += more; l.taken > sharedBody; {
+		l.surplus().cutOff()
+	}
+}
+
+// surplus returns the arriving body to cut: that which has held its share longest, or the largest
+// while none has held one for long. The caller holds mu.
+func (l *bodyLimiter) surplus() *limitedBody {
+	if oldest := l.arriving[0]; time.Since(oldest.since) > sharedGrace {
+		return oldest
+	}
+	return slices.MaxFunc(l.arriving, func(a, b *limitedBody) int { return cmp.Compare(a.held, b.held) })
+}
+
+// cutOff takes the share away and ends the reading. The caller holds mu.
+func (b *limitedBody) cutOff() {
+	b.arrived()
+	b.cut = true
+	b.limiter.taken -= b.held
+	b.held = 0
+	b.setDeadline(time.Now())
+}
+
+// arrived records that no more of the body arrives. The caller holds mu.
+func (b *limitedBody) arrived() {
+	b.limiter.arriving = slices.DeleteFunc(b.limiter.arriving, func(other *limitedBody) bool { return other == b })
+}
+
 // release must be called when the body is no longer in use.
-func (b *limitedBody) release() { b.limiter.taken.Add(-b.held) }
+func (b *limitedBody) release() {
+	if b.read <= freeBody {
+		return
+	}
+	b.limiter.mu.Lock()
+	defer b.limiter.mu.Unlock()
+	b.arrived()
+	b.limiter.taken -= b.held
+}
 
 // readBody reads a bounded body to its end, into piece if it fits. On failure it returns the
 // envelope, as far as the beginning of the body has it.

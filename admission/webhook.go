@@ -94,7 +94,10 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	if err := checkCall(r); err != nil {
 		return refusedReview(envelope{}, &Response{}, err), outcomeInvalid
 	}
-	bounded := &limitedBody{from: http.MaxBytesReader(rw, r.Body, maxBody), limiter: &w.bodies}
+	bounded := &limitedBody{
+		from: http.MaxBytesReader(rw, r.Body, maxBody), limiter: &w.bodies,
+		setDeadline: func(at time.Time) { setReadDeadline(rw, at) },
+	}
 	defer bounded.release()
 	piece := pieces.Get().(*[bodyPiece]byte)
 	defer pieces.Put(piece) // the answer has no part of the body

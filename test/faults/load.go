@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,16 +106,19 @@ func (w *World) awaitAdmitted(ctx context.Context, namespace string) error {
 	})
 }
 
-// ask creates Pods at a steady rate, and nothing is kept of them.
+// ask creates Pods at a steady rate, every second one a large one, and nothing is kept of them.
 func (w *World) ask(ctx context.Context, namespace string) []workload.Call {
 	var mu sync.Mutex
 	var calls []workload.Call
-	await.Every(ctx, rate, func(ctx context.Context, _ int) {
+	await.Every(ctx, rate, func(ctx context.Context, i int) {
 		limit, cancel := context.WithTimeout(ctx, workload.PodTimeout)
 		defer cancel()
 		one := workload.Call{Begun: time.Now(), Namespace: namespace, Name: "dry-run"}
-		pod, err := w.client.CoreV1().Pods(namespace).Create(limit, workload.NewPod("dry-run", ""),
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		asked := workload.NewPod("dry-run", "")
+		if i%2 == 1 { // its body is one of those that share a limit
+			asked.Annotations = map[string]string{"padding": strings.Repeat("x", 24<<10)}
+		}
+		pod, err := w.client.CoreV1().Pods(namespace).Create(limit, asked, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		one.Ended, one.Err = time.Now(), err
 		if err == nil {
 			one.Lacks = workload.Lacks(pod, workload.DefaultAccount)

@@ -28,6 +28,7 @@ func WebhookClients() []Client {
 		{name: "silence", come: silence},
 		{name: "hanging up in the body", come: hangUpInBody},
 		{name: "huge body", come: hugeBody},
+		{name: "large body that stalls", come: stallLarge},
 		{name: "no JSON", come: notJSON},
 		{name: "answers that nobody reads", come: neverReads},
 	}
@@ -149,6 +150,25 @@ func silence(ctx context.Context, address string, v *visit) error {
 	defer conn.Close()
 	v.struck = true
 	_, err = io.Copy(io.Discard, conn)
+	return err
+}
+
+// stallLarge holds all that the webhook has for bodies larger than most Pods' (docs/reliability.md,
+// "Limits"), until it is hung up on.
+func stallLarge(ctx context.Context, address string, v *visit) error {
+	const size = 8 << 20
+	conn, err := secure(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // the server may have done so
+	answer := make(chan int, 1)
+	go func() { answer <- statusFrom(conn) }()
+	_, err = fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		size, bytes.Repeat([]byte(" "), size-1000))
+	code := <-answer
+	v.judgeStatus(code, "a body that stalls")
+	v.struck = ctx.Err() == nil
 	return err
 }
 

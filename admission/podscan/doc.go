@@ -27,9 +27,6 @@
 // account that is gone or was recreated, and a removal of automountServiceAccountToken: false that
 // left no trace.
 //
-// Finder lists Pods in pages and keeps nothing. Scanner runs it on the leader, once after each time
-// that the registration has become correct; in between it sends no requests, because no Pod can be
-// missed while the failure policy is Fail. Pods are not watched: in a large cluster they are the most
-// expensive objects to watch. Users type the Remedies. None of them may delete a Pod that no known
-// controller creates again.
+// Finder lists Pods in pages and keeps nothing. Users type the Remedies. None of them may delete a
+// Pod that no known controller creates again.
 package podscan

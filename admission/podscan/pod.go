@@ -60,10 +60,6 @@ func (p *Pod) Lacks() string {
 	return strings.Join(words, ", ")
 }
 
-func (p *Pod) reference() *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace, Name: p.Name, UID: p.UID}
-}
-
 // describe converts a Pod to its description.
 func describe(pod *corev1.Pod, missing []Part, uncertain bool) Pod {
 	described := Pod{

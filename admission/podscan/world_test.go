@@ -4,7 +4,6 @@
 package podscan
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"sync"
@@ -31,8 +30,6 @@ type world struct {
 
 	mu       sync.Mutex
 	requests []string
-	warnings []string
-	seen     int   // warnings by the last call of told
 	down     error // what lists of Pods fail with
 }
 
@@ -76,17 +73,6 @@ func (w *world) page(action clienttesting.Action) (bool, runtime.Object, error) 
 	return true, pods, nil
 }
 
-// Event makes it a sink of Events, which counts a repetition in the Event that is there.
-func (w *world) Event(regarding runtime.Object, _, reason, note string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	object := regarding.(*corev1.ObjectReference)
-	warning := fmt.Sprintf("%s %s/%s: %s", reason, object.Kind, object.Name, note)
-	if !slices.Contains(w.warnings, warning) {
-		w.warnings = append(w.warnings, warning)
-	}
-}
-
 // asked are the requests since it was called last.
 func (w *world) asked() []string {
 	w.mu.Lock()
@@ -94,14 +80,6 @@ func (w *world) asked() []string {
 	asked := w.requests
 	w.requests = nil
 	return asked
-}
-
-func (w *world) told() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	told := w.warnings[w.seen:]
-	w.seen = len(w.warnings)
-	return told
 }
 
 func (w *world) breaks(err error) {

@@ -15,9 +15,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/test/await"
@@ -80,9 +78,7 @@ func (w *World) check(ctx context.Context, scope scope, calls []workload.Call, t
 	if err := w.checkTokens(ctx, now, live, scope, &outcome); err != nil {
 		return outcome, err
 	}
-	if err := w.checkCalls(ctx, calls, &outcome); err != nil {
-		return outcome, err
-	}
+	w.checkCalls(calls, &outcome)
 	w.checkWrites(calls, &outcome)
 	w.checkLogs(&outcome)
 	w.mu.Lock()
@@ -221,10 +217,9 @@ func (w *World) review(ctx context.Context, token string) (authenticationv1.Toke
 	return review.Status, nil
 }
 
-// checkCalls judges every Pod, and wants an Event about each that was missed.
-func (w *World) checkCalls(ctx context.Context, calls []workload.Call, outcome *checker.Outcome) error {
+// checkCalls judges every Pod.
+func (w *World) checkCalls(calls []workload.Call, outcome *checker.Outcome) {
 	excuses := w.excuses.List()
-	missed := map[string]bool{}
 	for _, call := range calls {
 		if what := checker.JudgeCall(call, excuses); what != "" {
 			found := checker.Violated(5, "Pod %s/%s at %s: %s", call.Namespace, call.Name, call.Begun.Format(time.StampMilli), what)
@@ -234,19 +229,7 @@ func (w *World) checkCalls(ctx context.Context, calls []workload.Call, outcome *
 				outcome.Violations = append(outcome.Violations, found)
 			}
 		}
-		if call.Err == nil && call.Lacks != "" {
-			missed[call.Namespace+"/"+call.Name] = true
-		}
 	}
-	unreported, err := w.awaitEvents(ctx, missed)
-	if err != nil {
-		return err
-	}
-	for _, pod := range unreported {
-		outcome.Violations = append(outcome.Violations,
-			checker.Violated(5, "Pod %s was admitted without what it needs, and no Event names it", pod))
-	}
-	return nil
 }
 
 // checkWrites goes through the journals of all proxies.
@@ -301,37 +284,4 @@ func (w *World) checkLogs(outcome *checker.Outcome) {
 			outcome.Violations = append(outcome.Violations, checker.Violated(6, "a log holds %s", what))
 		}
 	}
-}
-
-// awaitEvents returns once Events tell of the Pods that were admitted without the webhook, with
-// those of which none does in the end. The scan looks once a minute at most, and after each
-// repair.
-func (w *World) awaitEvents(ctx context.Context, missed map[string]bool) ([]string, error) {
-	for deadline := time.Now().Add(settleTimeout); ; {
-		each, err := w.events(ctx, "AdmittedWithoutWebhook")
-		if err != nil {
-			return nil, err
-		}
-		all, err := w.events(ctx, "PodsAdmittedWithoutWebhook")
-		if err != nil {
-			return nil, err
-		}
-		unreported := checker.WithoutEvent(missed, each, all)
-		if len(unreported) == 0 || time.Now().After(deadline) {
-			return unreported, nil
-		}
-		if !await.Sleep(ctx, 500*time.Millisecond) {
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-func (w *World) events(ctx context.Context, reason string) ([]eventsv1.Event, error) {
-	events, err := w.client.EventsV1().Events("").List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("reason", reason).String(),
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list Events: %w", err)
-	}
-	return events.Items, nil
 }

@@ -49,8 +49,8 @@ func (c *cluster) watched(t *testing.T, proxy *faultproxy.Proxy, want watches) {
 	}
 	testutil.Check(t, "watches", want, got)
 	for _, request := range proxy.Requests(faultproxy.On("list", "")) {
-		if request.Resource == "pods" || request.Resource == "leases" {
-			continue // the scan for missed ones, see TestMissedPods; the cleaner's look at the clock
+		if request.Resource == "leases" {
+			continue // the cleaner's look at the clock
 		}
 		t.Errorf("unneeded: %v", request)
 	}

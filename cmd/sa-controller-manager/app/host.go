@@ -10,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-base/metrics"
 
-	"sa-controller-manager/admission/registration"
-	podadmission "sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/controllers/informers"
@@ -81,7 +79,6 @@ type Host struct {
 	// Each of these is nil if the flags disable its part.
 	Permissions *permissions.Watcher
 	Probe       *keyprobe.Activator
-	PodConfig   *podadmission.Config
 
 	// What follows is called by the core. Parts add to it when they are built.
 
@@ -91,8 +88,6 @@ type Host struct {
 	OnProven []func()
 	// Kept, if not nil, reports whether a key verifies after a restart too.
 	Kept func(keyID string) bool
-	// OnRegistration is called with each new state of the webhook registration.
-	OnRegistration []func(registration.State)
 
 	files *files
 }

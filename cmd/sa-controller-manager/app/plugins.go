@@ -57,7 +57,6 @@ func (m *Manager) newServiceAccountPlugin(configuration io.Reader) (admission.Pl
 	if err != nil {
 		return nil, err
 	}
-	m.PodConfig = &config
 	metrics := serviceaccount.NewMetrics(m.Registry.MustRegister)
 	waiters := serviceaccount.NewWaiters(max(1, m.Options.Webhook.MaxInFlight/2), metrics)
 	accounts, informer := m.Informers.Accounts()

@@ -121,11 +121,6 @@ func (w *webhook) register(m *Manager, o *options.Webhook, chain admission.Chain
 	if o.Registration != registration.None {
 		config.Metrics = registration.NewMetrics(m.Registry.MustRegister)
 	}
-	config.Changed = func(state registration.State) {
-		for _, changed := range m.OnRegistration {
-			changed(state)
-		}
-	}
 	if o.AwaitsHosts() {
 		host, err := os.Hostname()
 		if err != nil {

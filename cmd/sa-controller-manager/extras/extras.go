@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package extras plugs into the manager what it does besides its core: a key ring and the processes
-// that have keys of it, the external signer of kube-apiserver, publishing, re-issue, rotation, and the
-// scan for Pods that the webhook has missed. It turns flags into parts.
+// that have keys of it, the external signer of kube-apiserver, publishing, re-issue and rotation. It
+// turns flags into parts.
 //
 // Package app and everything else of the core import nothing of this package and of what it uses, so
 // that a plain key file needs none of it (test/verify/imports.sh has the list).
@@ -54,6 +54,5 @@ func (e *extras) parts(h *app.Host) []app.Part {
 		{Name: "published-files", Phase: app.AtOnce, Build: e.buildPublisher},
 		{Name: "token-reissue", Phase: app.Leading, Build: e.buildReissue},
 		{Name: "key-rotation", Phase: app.Leading, Build: e.buildRotation},
-		{Name: "webhook-missed-pods", Phase: app.Leading, Build: e.buildPodScan},
 	}
 }

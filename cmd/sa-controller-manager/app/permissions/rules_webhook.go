@@ -26,14 +26,6 @@ func webhookRules() []Rule {
 			Why: "The account of a Pod. get: one that the cache does not have.",
 		},
 		{
-			If: registers, Verbs: verbs("list"), Resource: pods,
-			Why: "Which Pods were admitted before the webhook was registered, and have no token.",
-		},
-		{
-			If: excludesNamespaces, Verbs: verbs("get"), Resource: namespaces,
-			Why: "Only for --webhook-excluded-namespaces: whether a Pod without a token is in one of them.",
-		},
-		{
 			If: issuesCertificate, Verbs: verbs("create"), Resource: secrets, Namespace: system,
 			Why: "The serving CA. Not needed with --webhook-tls-cert-file. RBAC cannot restrict create to a name.",
 		},

@@ -36,7 +36,7 @@ import (
 // User is whom the permissions are for: the common name of the client certificate.
 const User = "system:sa-controller-manager"
 
-//go:embed permissions/*.yaml permissions/state/*.yaml
+//go:embed permissions/*.yaml permissions/policy/*.yaml permissions/state/*.yaml
 var permissions embed.FS
 
 // Object is one object of the Kubernetes API, as YAML with comments.
@@ -68,14 +68,18 @@ func (o Object) String() string {
 }
 
 // Permissions returns what grants User all that the process may need: roles, bindings and
-// FlowSchemas, and the Secrets that it may write but not create. The order does not matter.
+// FlowSchemas, and the Secrets that it may write but not create; and the policies for Pods. The order
+// does not matter.
 func Permissions() ([]Object, error) {
-	roles, err := objects(permissions, "permissions")
-	if err != nil {
-		return nil, err
+	var all []Object
+	for _, directory := range []string{"permissions", "permissions/policy", "permissions/state"} {
+		found, err := objects(permissions, directory)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
 	}
-	state, err := objects(permissions, "permissions/state")
-	return append(roles, state...), err
+	return all, nil
 }
 
 // objects reads the YAML files of one directory.

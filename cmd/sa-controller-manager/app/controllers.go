@@ -37,6 +37,7 @@ func (m *Manager) table() []Part {
 		{Name: options.ServiceAccountTokenController, Phase: Leading, Build: m.buildTokenController},
 		{Name: "webhook-certificate", Phase: Connected, Build: m.buildWebhook},
 		{Name: "webhook-registration", Phase: Leading, Build: m.buildRegistration},
+		{Name: "webhook-policy", Phase: Connected, Build: m.buildPodPolicy},
 	}
 	if m.extras.Parts != nil {
 		core = append(core, m.extras.Parts(&m.Host)...)

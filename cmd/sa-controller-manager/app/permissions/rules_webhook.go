@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"sa-controller-manager/admission/plugins"
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/serviceaccount"
 )
 
@@ -15,6 +16,9 @@ const (
 	configuration     = "00-sa-controller-manager"
 	servingCA         = "sa-controller-manager-webhook-ca"
 )
+
+// podPolicies are the resources of podpolicy.Name.
+var podPolicies = []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
 
 // configurations are the resources of webhooks in the API.
 var configurations = []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
@@ -66,6 +70,12 @@ func webhookRules() []Rule {
 				If: registersInAPI, Verbs: verbs("update"), Group: registrationGroup, Resource: resource, Name: configuration,
 				Why: "Only for --webhook-registration=url or service.",
 			})
+	}
+	for _, resource := range podPolicies {
+		rules = append(rules, Rule{
+			If: registers, Verbs: verbs("get"), Group: registrationGroup, Resource: resource, Name: podpolicy.Name,
+			Why: "Whether Pods without an account are refused while the webhook is away.",
+		})
 	}
 	return slices.Concat(rules, hostRules())
 }

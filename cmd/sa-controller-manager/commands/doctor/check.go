@@ -107,6 +107,7 @@ func checks() []check {
 		{Name: "published", About: "relying parties outside of the cluster have kube-apiserver's keys", run: checkPublished},
 		{Name: "permissions", About: "the manager has the permissions that it needs", run: checkPermissions},
 		{Name: "webhook", About: "the webhook is registered, called and first, and a Pod gets its account and token", run: checkWebhook},
+		{Name: "policy", About: "while the webhook is away, Pods without an account are refused", run: checkPodPolicy},
 		{Name: "control-plane", About: "kube-apiserver and kube-controller-manager do not do the work of the manager", run: checkControlPlane},
 		{Name: "identity", About: "the client certificate of the manager does not expire soon; on its node", run: checkIdentity},
 		{Name: "certificates", About: "the serving CA is valid, and registered", run: checkCertificates},

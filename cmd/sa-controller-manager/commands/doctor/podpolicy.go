@@ -1,0 +1,20 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+
+	"sa-controller-manager/admission/podpolicy"
+)
+
+// checkPodPolicy finds whether Pods without an account are admitted while the webhook is away.
+func checkPodPolicy(ctx context.Context, c *cluster) (answer, error) {
+	problem, err := podpolicy.Problem(ctx, c.Client)
+	if err != nil || problem == "" {
+		return answer{}, err
+	}
+	return answer{Findings: []finding{found("policy-missing", problem,
+		"kubectl apply -k manifests/permissions/policy"+c.Kubeconfig+"; if the webhook is off, "+c.webhookCommand("register"))}}, nil
+}

@@ -49,7 +49,7 @@ func render(t *testing.T, namespace, values string) (objects, hooks map[string]o
 	}
 	files, err := engine.Render(loaded, all)
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
 	objects, hooks = map[string]object{}, map[string]object{}
 	for path, text := range files {
@@ -148,8 +148,8 @@ func TestChartIsTheOverlay(t *testing.T) {
 					t.Errorf("%s is in the chart alone", key)
 				}
 			}
-			if len(hooks) != 1 {
-				t.Errorf("the chart has %d hooks, want the one that switches the webhook off", len(hooks))
+			if len(hooks) != 3 {
+				t.Errorf("the chart has %d hooks, want the one that switches the webhook off and its permission", len(hooks))
 			}
 		})
 	}
@@ -221,6 +221,15 @@ func TestValues(t *testing.T) {
 				t.Errorf("the hooks are %v", hooks)
 			}
 		})
+	}
+}
+
+// TestNamespaces: the signing key and its Pods are in a namespace of their own.
+func TestNamespaces(t *testing.T) {
+	for namespace, refused := range map[string]bool{"kube-system": true, "kube-public": true, "default": true, "kube": false, "ours": false} {
+		if _, _, err := render(t, namespace, ""); (err != nil) != refused || err != nil && !strings.Contains(err.Error(), namespace) {
+			t.Errorf("%s: got %v, want an error %t", namespace, err, refused)
+		}
 	}
 }
 

@@ -17,9 +17,6 @@ const (
 	servingCA         = "sa-controller-manager-webhook-ca"
 )
 
-// podPolicies are the resources of podpolicy.Name.
-var podPolicies = []string{"validatingadmissionpolicies", "validatingadmissionpolicybindings"}
-
 // configurations are the resources of webhooks in the API.
 var configurations = []string{"mutatingwebhookconfigurations", "validatingwebhookconfigurations"}
 
@@ -71,12 +68,16 @@ func webhookRules() []Rule {
 				Why: "Only for --webhook-registration=url or service.",
 			})
 	}
-	for _, resource := range podPolicies {
-		rules = append(rules, Rule{
-			If: registers, Verbs: verbs("get"), Group: registrationGroup, Resource: resource, Name: podpolicy.Name,
+	rules = append(rules,
+		Rule{
+			If: registers, Verbs: verbs("get"), Group: registrationGroup, Resource: "validatingadmissionpolicies", Name: podpolicy.Name,
 			Why: "Whether Pods without an account are refused while the webhook is away.",
+		},
+		Rule{
+			If: registers, Verbs: verbs("get", "patch"), Group: registrationGroup, Resource: "validatingadmissionpolicybindings",
+			Name: podpolicy.Name,
+			Why:  `The same. patch: for "webhook unregister" and "webhook register".`,
 		})
-	}
 	return slices.Concat(rules, hostRules())
 }
 

@@ -4,17 +4,13 @@
 package keys
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -112,22 +108,12 @@ there: the command says what to destroy by hand.`,
 
 // confirmed asks the user on a terminal. Its error says that nothing was changed.
 func confirmed(ctx context.Context, stdin io.Reader, stderr io.Writer, warning string) error {
-	file, ok := stdin.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) {
+	yes, terminal := cli.Ask(ctx, stdin, stderr, warning+". Revoke it?")
+	switch {
+	case !terminal:
 		return fmt.Errorf("nothing was changed: %s; standard input is no terminal: give --yes to revoke the key", warning)
-	}
-	fmt.Fprintf(stderr, "%s. Revoke it? [y/N] ", warning)
-	answer := make(chan string, 1)
-	go func() {
-		line, _ := bufio.NewReader(file).ReadString('\n') // the end of the input means no
-		answer <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case word := <-answer:
-		if word == "y" || word == "yes" {
-			return nil
-		}
-	case <-ctx.Done():
+	case yes:
+		return nil
 	}
 	return errors.New("nothing was changed")
 }

@@ -1,0 +1,200 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
+
+	"sa-controller-manager/test/traffic"
+)
+
+const withoutAccount = "the Pod has no ServiceAccount"
+
+// restrict creates the policy for Pods, as the manifests have it, and returns once it acts.
+func (c *cluster) restrict(t *testing.T) {
+	t.Helper()
+	objects, err := manifests.Permissions()
+	testutil.Must(t, err)
+	for _, object := range objects {
+		if object.Name == podpolicy.Name {
+			err := c.client.CoreV1().RESTClient().Post().AbsPath(strings.TrimSuffix(object.Path(), "/"+object.Name)).
+				SetHeader("Content-Type", "application/yaml").Body(object.YAML).Do(t.Context()).Error()
+			testutil.Must(t, err)
+		}
+	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		testutil.Must(t, podpolicy.Delete(ctx, c.client))
+	})
+	c.awaitBare(t, false)
+}
+
+// awaitBare returns once a Pod without an account is admitted, or refused by the policy.
+func (c *cluster) awaitBare(t *testing.T, admitted bool) {
+	t.Helper()
+	poll(t, "await the policy for Pods", func(ctx context.Context) error {
+		_, err := c.try(ctx, metav1.NamespaceDefault, newPod())
+		if refused := err != nil && strings.Contains(err.Error(), withoutAccount); refused == admitted || !refused && err != nil {
+			return fmt.Errorf("got %v, want it admitted %t", err, admitted)
+		}
+		return nil
+	})
+}
+
+// TestPodPolicy has neither plugin nor webhook, but in the end.
+func TestPodPolicy(t *testing.T) {
+	c := controlPlane(t)
+	namespace := c.namespace(t)
+	older := c.create(t, namespace, newPod())
+	if problem, err := podpolicy.Problem(t.Context(), c.client); err != nil || !strings.Contains(problem, "no ValidatingAdmissionPolicy ") {
+		t.Errorf("without a policy the problem is %q, %v", problem, err)
+	}
+	c.restrict(t)
+	if problem, err := podpolicy.Problem(t.Context(), c.client); err != nil || problem != "" {
+		t.Errorf("the problem is %q, %v", problem, err)
+	}
+
+	c.refuse(t, namespace, newPod(), withoutAccount)
+	c.refuse(t, metav1.NamespaceSystem, newPod(), withoutAccount)
+	c.refuse(t, namespace, newPod(func(pod *corev1.Pod) { pod.Annotations = map[string]string{"a": "b"} }), withoutAccount)
+	named := c.create(t, namespace, newPod(of("nobody")))
+	c.create(t, namespace, newPod(mirror))
+	for _, pod := range []*corev1.Pod{older, named} {
+		if err := c.debug(t, pod); err != nil {
+			t.Errorf("kubectl debug: %v", err)
+		}
+		_, err := c.client.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+		if err != nil {
+			t.Errorf("an update: %v", err)
+		}
+		_, err = c.client.CoreV1().Pods(namespace).Patch(t.Context(), pod.Name, types.MergePatchType,
+			[]byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status")
+		if err != nil {
+			t.Errorf("an update of the status: %v", err)
+		}
+		if err := c.client.CoreV1().Pods(namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
+			t.Errorf("a deletion: %v", err)
+		}
+	}
+
+	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Warn))
+	c.awaitBare(t, true)
+	if problem, err := podpolicy.Problem(t.Context(), c.client); err != nil || !strings.Contains(problem, "has the actions [Warn]") {
+		t.Errorf("the problem is %q, %v", problem, err)
+	}
+	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Deny))
+	c.awaitBare(t, false)
+
+	c.manage(t)
+	if pod := c.create(t, namespace, newPod()); pod.Spec.ServiceAccountName != "default" {
+		t.Errorf("with the webhook a Pod has the account %q", pod.Spec.ServiceAccountName)
+	}
+}
+
+// TestNothingBareIsAdmitted creates Pods, every second one without an account, while the registration is
+// harmed, and logs how long those that name one got no token.
+func TestNothingBareIsAdmitted(t *testing.T) {
+	t.Run("url", func(t *testing.T) {
+		c := controlPlane(t)
+		c.restrict(t)
+		m := c.manage(t)
+		all := metav1.ListOptions{}
+		c.harmless(t, map[string]func(){
+			"delete one": func() { testutil.Must(t, c.mutating().Delete(t.Context(), configurationName, metav1.DeleteOptions{})) },
+			"delete all, three times": func() {
+				for range 3 {
+					testutil.Must(t, c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
+					testutil.Must(t, c.validating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
+					time.Sleep(time.Second) // the client that deletes them comes again
+				}
+			},
+			"empty both": func() {
+				c.patchMutating(t, `[{"op":"remove","path":"/webhooks"}]`)
+				c.patchValidating(t, `[{"op":"remove","path":"/webhooks"}]`)
+			},
+		})
+		m.stop(t)
+		c.harmless(t, map[string]func(){
+			"stop it, then delete all": func() {
+				testutil.Must(t, c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
+				testutil.Must(t, c.validating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
+			},
+		})
+	})
+	t.Run("files", func(t *testing.T) {
+		c, dir := staticCluster(t)
+		// Neither plugin nor webhook: files come first, the process after them.
+		c.restrict(t)
+		c.manageStatic(t, dir)
+		files := func(harm func(string) error) func() {
+			return func() {
+				found, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
+				testutil.Must(t, err)
+				for _, file := range found {
+					testutil.Must(t, harm(file))
+				}
+			}
+		}
+		c.harmless(t, map[string]func(){
+			"remove the files": files(os.Remove), "empty the files": files(func(file string) error { return os.Truncate(file, 0) }),
+		})
+	})
+}
+
+// harmless does each harm under traffic. It wants no Pod admitted without an account.
+func (c *cluster) harmless(t *testing.T, harms map[string]func()) {
+	t.Helper()
+	for name, harm := range harms {
+		namespace := c.namespace(t)
+		var count atomic.Int64
+		load := traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
+			pod := newPod()
+			if count.Add(1)%2 == 0 {
+				pod = newPod(of("default"))
+			}
+			return c.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		})
+		load.Lasts(t, time.Second)
+		harm()
+		load.Lasts(t, 5*time.Second)
+		calls := load.Finish()
+		var bare, without, refused int
+		var first, last time.Time
+		for _, call := range calls {
+			switch {
+			case call.Err != nil:
+				refused++
+			case call.Pod.Spec.ServiceAccountName == "":
+				bare++
+			case traffic.Complete(call.Pod) != nil:
+				without++
+				last = call.Ended
+				if first.IsZero() {
+					first = call.Begun
+				}
+			}
+		}
+		t.Logf("%s: of %d Pods %d were refused, %d that name an account got no token, within %s",
+			name, len(calls), refused, without, last.Sub(first).Round(time.Millisecond))
+		if bare > 0 {
+			t.Errorf("%s: %d Pods of %d were admitted without an account", name, bare, len(calls))
+		}
+	}
+}

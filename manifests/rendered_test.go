@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -268,7 +269,7 @@ func read(t *testing.T, file string) string {
 	return string(data)
 }
 
-// TestKindClusters: both forms set the same flags, and mount what the static pod needs.
+// TestKindClusters: all forms set the same flags, and mount what the static pod needs.
 func TestKindClusters(t *testing.T) {
 	t.Parallel()
 	binary := ""
@@ -277,7 +278,11 @@ func TestKindClusters(t *testing.T) {
 			binary = volume.HostPath.Path
 		}
 	}
-	for _, file := range []string{"kind/cluster-v1beta3.yaml", "kind/cluster-v1beta4.yaml"} {
+	const v1beta3, v1beta4 = "kind/cluster-v1beta3.yaml", "kind/cluster-v1beta4.yaml"
+	for file, text := range map[string]string{
+		v1beta3: read(t, v1beta3), v1beta4: read(t, v1beta4),
+		v1beta4 + " for v1.36": regexp.MustCompile(`(?m)^.*# files\n`).ReplaceAllString(read(t, v1beta4), ""),
+	} {
 		var cluster struct {
 			Nodes []struct {
 				ExtraMounts []struct{ HostPath, ContainerPath string }
@@ -285,7 +290,7 @@ func TestKindClusters(t *testing.T) {
 			KubeadmConfigPatches []string
 		}
 		var patch struct{ APIServer, ControllerManager struct{ ExtraArgs any } }
-		if err := yaml.Unmarshal([]byte(read(t, file)), &cluster); err != nil || len(cluster.KubeadmConfigPatches) != 1 ||
+		if err := yaml.Unmarshal([]byte(text), &cluster); err != nil || len(cluster.KubeadmConfigPatches) != 1 ||
 			len(cluster.Nodes) != 1 {
 			t.Fatalf("%s: want one node and one patch: %v, %v", file, cluster, err)
 		}
@@ -307,6 +312,10 @@ func TestKindClusters(t *testing.T) {
 				"controllers": "*,bootstrapsigner,tokencleaner,-serviceaccount-controller,-root-ca-certificate-publisher-controller," +
 					"-legacy-serviceaccount-token-cleaner-controller",
 			},
+		}
+		if file == v1beta4 {
+			want["mounts"]["${SACM_FILES}"] = StaticDirectory + "/config"
+			want["kube-apiserver"]["admission-control-config-file"] = StaticDirectory + "/config/admission.yaml"
 		}
 		testutil.Check(t, file, want, got)
 	}

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,7 @@ const product = "/usr/local/bin/sa-controller-manager"
 // cluster is a kind cluster that is deleted at the end of its test.
 type cluster struct {
 	name       string
+	node       string // where commands run, the first control-plane node if it is empty
 	kubeconfig string
 	config     *rest.Config
 	client     kubernetes.Interface
@@ -108,7 +110,17 @@ func remove(t *testing.T, name, kubeconfig string) {
 func kindCLI() string { return cmp.Or(os.Getenv("KIND"), "kind") }
 
 // controlPlane returns the name of the control-plane node, which is a container.
-func (c *cluster) controlPlane() string { return c.name + "-control-plane" }
+func (c *cluster) controlPlane() string { return cmp.Or(c.node, c.name+"-control-plane") }
+
+// minor is the 37 of v1.37.
+func (c *cluster) minor(t *testing.T) int {
+	t.Helper()
+	version, err := c.client.Discovery().ServerVersion()
+	testutil.Must(t, err)
+	minor, err := strconv.Atoi(version.Minor)
+	testutil.Must(t, err)
+	return minor
+}
 
 // onNode runs a command on the control-plane node and returns what it prints on stdout.
 func (c *cluster) onNode(t *testing.T, args ...string) string {

@@ -6,7 +6,7 @@
 #
 #	config.sh DIRECTORY
 #
-# kind.yaml and, mounted by it, static-pod.yaml. It prints the name of the node image:
+# kind.yaml and, mounted by it, static-pod.yaml and config. It prints the name of the node image:
 # that of KIND_NODE_IMAGE, else kind's own. The image is pulled if it is not there,
 # because the version in it decides on the form of the configuration and on the image
 # that the static pod borrows.
@@ -42,6 +42,19 @@ esac
 
 sed "s#image: registry.k8s.io/kube-controller-manager:.*#image: registry.k8s.io/kube-controller-manager:$version#" \
 	manifests/rendered/static-pod-host-binary.yaml >"$out/static-pod.yaml"
-sed -e "s#\${SACM_BINARY}#$binary#" -e "s#\${SACM_STATIC_POD}#$out/static-pod.yaml#" \
-	"manifests/kind/cluster-$form.yaml" >"$out/kind.yaml"
+mkdir -p "$out/config"
+cp manifests/kind/admission.yaml "$out/config"
+case $version in
+v1.3[0-6].*) without='/# files$/d' ;;
+*)
+	without=
+	# As "kubeadm takeover" has it: the mode, and a directory that the main container, the first one, may write to.
+	static=/etc/kubernetes/sa-controller-manager/static
+	sed -i -e "s#^\( *\)- --webhook-registration=url#\1- --webhook-registration=static\n\1- --static-registration-dir=$static#" \
+		-e "0,/^    volumeMounts:/s##    volumeMounts:\n    - mountPath: $static\n      name: static#" \
+		-e "s#^  volumes:#  volumes:\n  - hostPath:\n      path: $static\n      type: DirectoryOrCreate\n    name: static#" "$out/static-pod.yaml"
+	;;
+esac
+sed -e "s#\${SACM_BINARY}#$binary#" -e "s#\${SACM_STATIC_POD}#$out/static-pod.yaml#" -e "s#\${SACM_FILES}#$out/config#" \
+	-e "$without" "manifests/kind/cluster-$form.yaml" >"$out/kind.yaml"
 echo "$image"

@@ -33,7 +33,7 @@ const (
 // TestHandbackWithoutUs breaks our process in several ways. Each time the handback restores the
 // manifests, and the API accepts the tokens of new Pods.
 func TestHandbackWithoutUs(t *testing.T) {
-	create(t, stock(t, 0)).withoutDeadUs(t)
+	create(t, stock(t, 0)).withoutDeadUs(t, "--extra-arg=--webhook-registration=url")
 }
 
 // withoutDeadUs is the test, for a takeover with the flags.

@@ -8,9 +8,11 @@ package kind
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,34 +45,38 @@ type load struct {
 // probe is one request for /livez or /readyz.
 type probe struct {
 	begun, ended time.Time
-	path         string
+	host, path   string
 	ok           bool
 }
 
-// startLoad begins at once.
-func (c *cluster) startLoad(t *testing.T, namespace string) *load {
+// startLoad begins at once. Further kube-apiservers take turns.
+func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{namespace: namespace, stop: cancel}
+	servers, turn := append([]*cluster{c}, others...), atomic.Uint64{}
 	l.pods = traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		return c.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{})
+		server := servers[turn.Add(1)%uint64(len(servers))]
+		return server.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{})
 	})
-	client, err := rest.HTTPClientFor(c.config)
-	testutil.Must(t, err)
-	client.Timeout = time.Second
-	for _, path := range []string{"/livez", "/readyz"} {
-		l.running.Go(func() {
-			await.Every(ctx, probeInterval, func(context.Context, int) { l.probe(client, c.config.Host, path) })
-		})
+	for _, server := range servers {
+		client, err := rest.HTTPClientFor(server.config)
+		testutil.Must(t, err)
+		client.Timeout = time.Second
+		for _, path := range []string{"/livez", "/readyz"} {
+			l.running.Go(func() {
+				await.Every(ctx, probeInterval, func(context.Context, int) { l.probe(client, server.config.Host, path) })
+			})
+		}
 	}
 	t.Cleanup(func() { l.finish() })
 	return l
 }
 
 func (l *load) probe(client *http.Client, host, path string) {
-	one := probe{begun: time.Now(), path: path}
+	one := probe{begun: time.Now(), host: host, path: path}
 	if response, err := client.Get(host + path); err == nil {
 		one.ok = response.StatusCode == http.StatusOK
 		_ = response.Body.Close()
@@ -96,21 +102,38 @@ func homeless() *corev1.Pod {
 	return pod
 }
 
-// outage is from the end of the last good answer before the first bad one to the begin
-// of the first good one after the last bad one; zero if there was no bad one.
-func (l *load) outage(path string) (time.Duration, time.Time, time.Time) {
-	var first, last time.Time
+// outage is a time in which a kube-apiserver did not answer, or not well.
+type outage struct {
+	host     string
+	from, to time.Time
+}
+
+func (o outage) String() string {
+	return fmt.Sprintf("%s for %v", o.host, o.to.Sub(o.from).Round(10*time.Millisecond))
+}
+
+// oneOutage is how soon after an outage the next one is the same: a kube-apiserver that starts answers
+// well and badly by turns.
+const oneOutage = 2 * time.Second
+
+// outages are those of all kube-apiservers, in order.
+func (l *load) outages(path string) (all []outage) {
+	slices.SortFunc(l.probes, func(a, b probe) int { return a.begun.Compare(b.begun) })
+	last := map[string]int{}
 	for _, p := range l.probes {
-		if p.path == path && !p.ok {
-			if first.IsZero() || p.begun.Before(first) {
-				first = p.begun
-			}
-			if p.ended.After(last) {
-				last = p.ended
-			}
+		if p.path != path || p.ok {
+			continue
+		}
+		i, known := last[p.host]
+		if !known || p.begun.Sub(all[i].to) > oneOutage {
+			i, last[p.host] = len(all), len(all)
+			all = append(all, outage{host: p.host, from: p.begun, to: p.ended})
+		}
+		if p.ended.After(all[i].to) {
+			all[i].to = p.ended
 		}
 	}
-	return last.Sub(first), first, last
+	return all
 }
 
 // unharmed ends the load. No Pod may have been refused, each that was admitted is complete, and no
@@ -118,12 +141,12 @@ func (l *load) outage(path string) (time.Duration, time.Time, time.Time) {
 func (l *load) unharmed(t *testing.T) {
 	t.Helper()
 	l.finish()
-	alive, _, _ := l.outage("/livez")
-	_, down, up := l.outage("/readyz")
-	t.Logf("kube-apiserver was away for %v, not ready for %v", alive.Round(10*time.Millisecond), up.Sub(down).Round(10*time.Millisecond))
+	away := l.outages("/readyz")
+	t.Logf("kube-apiserver did not answer: %v; was not ready: %v", l.outages("/livez"), away)
 	l.pods.Unharmed(t, func(one traffic.Call) bool {
-		return !admissionRefused(one) && !down.IsZero() &&
-			!one.Ended.Before(down.Add(-probeInterval)) && !one.Begun.After(up.Add(probeInterval))
+		return !admissionRefused(one) && slices.ContainsFunc(away, func(o outage) bool {
+			return !one.Ended.Before(o.from.Add(-probeInterval)) && !one.Begun.After(o.to.Add(probeInterval))
+		})
 	})
 }
 

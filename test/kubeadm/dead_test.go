@@ -21,7 +21,7 @@ import (
 
 // takenOver is a node that was taken over, whose process is dead for good: its binary ends at once,
 // its kubeconfig is damaged, and the key of the CA is not on the node. No Pod is admitted.
-func takenOver(t *testing.T) (n *node, before map[string]string) {
+func takenOver(t *testing.T, flags ...string) (n *node, before map[string]string) {
 	t.Helper()
 	n = newNode(t, func(n *node) {
 		// As kubeadm has it with an external CA: kube-controller-manager signs no certificates.
@@ -33,7 +33,7 @@ func takenOver(t *testing.T) (n *node, before map[string]string) {
 	for _, name := range edited {
 		before[name] = string(n.read(t, manifestOf(name)))
 	}
-	n.must(t, append([]string{"takeover"}, n.podFlags()...)...)
+	n.must(t, append(append([]string{"takeover"}, flags...), n.podFlags()...)...)
 	weRun(t, n)
 	n.kubelet.breakManager()
 	n.write(t, "/etc/kubernetes/sa-controller-manager/kubeconfig", []byte("kind: ["))
@@ -75,7 +75,7 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 func TestHandbackByHand(t *testing.T) {
 	await.Long(t)
 	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
-	n, before := takenOver(t)
+	n, before := takenOver(t, byURL)
 	script := strings.Join(pageCommands(t, "../../docs/takeover.md"), "\n")
 	if printed, err := n.shell(t, script).CombinedOutput(); err != nil {
 		t.Fatalf("%v of\n%s\nit printed:\n%s\n%s", err, script, printed, n.kubelet)

@@ -250,6 +250,9 @@ func (n *node) must(t *testing.T, args ...string) (stdout, stderr string) {
 	return "", ""
 }
 
+// byURL is for kube-apiservers that read no files, which that of these tests does.
+const byURL = "--extra-arg=--webhook-registration=url"
+
 // podFlags are what our process needs on a machine that has other things on its ports.
 func (n *node) podFlags() []string {
 	return []string{

@@ -44,7 +44,7 @@ func TestStaticRegistration(t *testing.T) {
 		defer cancel()
 		return n.client.CoreV1().Pods("default").Create(ctx, traffic.Pod(), metav1.CreateOptions{})
 	}
-	takeover := append([]string{"takeover", "--static-registration"}, n.podFlags()...)
+	takeover := append([]string{"takeover"}, n.podFlags()...)
 
 	// kube-apiserver refuses the object name, so that it does not start.
 	const foreign = "/etc/kubernetes/sa-controller-manager/static/mutating/foreign.yaml"
@@ -70,7 +70,7 @@ func TestStaticRegistration(t *testing.T) {
 	}
 	tr.Lasts(t, 2*time.Second)
 	weRun(t, n)
-	n.write(t, source, append(n.read(t, source), "# edited\n"...))
+	n.write(t, source, append(n.read(t, source), "- name: NodeRestriction\n"...))
 	code, _, stderr = n.kubeadm(t, "takeover")
 	if want := "first run: kubeadm handback --steps=kube-apiserver"; code != 1 || !strings.Contains(stderr, want) {
 		t.Errorf("after an edit of its file: exit code %d, stderr lacks %q:\n%s", code, want, stderr)

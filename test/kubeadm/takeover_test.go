@@ -44,7 +44,7 @@ func TestTakeoverAndHandback(t *testing.T) {
 		return n.client.CoreV1().Pods("default").Create(ctx, traffic.Pod(), metav1.CreateOptions{})
 	})
 	begun := time.Now()
-	stdout, stderr := n.must(t, append([]string{"takeover"}, n.podFlags()...)...)
+	stdout, stderr := n.must(t, append([]string{"takeover", byURL}, n.podFlags()...)...)
 	t.Logf("takeover took %s:\n%s", time.Since(begun).Round(time.Second), steps(stdout))
 	if strings.Contains(stderr, "\r") {
 		t.Errorf("there is no terminal, and still stderr has lines that are written over: %q", stderr)
@@ -96,7 +96,7 @@ func TestTakeoverProvesKeyAndRootCA(t *testing.T) {
 	takeover := append([]string{"takeover"}, n.podFlags()...)
 	const rightKey = "--extra-arg=--service-account-private-key-file=" + pki + "sa.key"
 	for want, args := range map[string][]string{
-		"kube-apiserver on " + nodeName + " does not accept the key of " + pki + "sa-2025.key (the apiserver refuses its tokens: ": nil,
+		"kube-apiserver does not accept the key of " + pki + "sa-2025.key (the apiserver refuses its tokens: ": nil,
 		"our process would change ConfigMap kube-root-ca.crt of every namespace to the certificates in " + pki + "corp.crt": {
 			rightKey, "--extra-arg=--root-ca-file=" + pki + "corp.crt",
 		},

@@ -59,6 +59,7 @@ func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
 		findings = append(findings, found("controller-manager-stock", "kube-controller-managers that run controllers of the manager, too",
 			fixStock, managers...))
 	}
+	findings = append(findings, badTakeovers(pods.Items)...)
 	return answer{Findings: findings, Note: fmt.Sprintf("static pods: %d", looked)}, nil
 }
 

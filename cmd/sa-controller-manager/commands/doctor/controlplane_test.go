@@ -31,6 +31,18 @@ func mirrorPod(component string, flags ...string) *corev1.Pod {
 	}
 }
 
+// inVersion is a kube-apiserver of a version.
+func inVersion(version string, flags ...string) *corev1.Pod {
+	pod := mirrorPod("kube-apiserver", flags...)
+	pod.Spec.Containers[0].Image = "registry.k8s.io/kube-apiserver:" + version
+	return pod
+}
+
+// ours is our static pod with a mode of registration.
+func ours(mode string) *corev1.Pod {
+	return mirrorPod("sa-controller-manager", "--webhook-registration="+mode)
+}
+
 // leasing gives the cluster a Lease inside the bubble, where the time is another one.
 func leasing(holder string, renewed time.Duration) func(*testing.T, *cluster, *fake.Clientset) {
 	return func(t *testing.T, _ *cluster, client *fake.Clientset) {
@@ -70,6 +82,27 @@ func TestControlPlane(t *testing.T) {
 			want: []string{"controller-manager-stock: kube-controller-managers that run controllers of the manager, too: " +
 				"kube-controller-manager-cp (root-ca-certificate-publisher-controller, legacy-serviceaccount-token-cleaner-controller, " +
 				"serviceaccount-token-controller)"},
+		},
+		"FromFiles": {
+			reason:  "the takeover has reached both",
+			objects: []runtime.Object{inVersion("v1.37.2", "--disable-admission-plugins=ServiceAccount"), ours("static")}, change: leasing("a", time.Second),
+		},
+		"ServerBesideFiles": {
+			reason: "the upgrade had no patches", objects: []runtime.Object{inVersion("v1.37.2"), ours("static")}, change: leasing("a", time.Second),
+			want: []string{"apiserver-stock: a kube-apiserver that runs the plugin ServiceAccount although sa-controller-manager registers " +
+				"from files beside it: kube-apiserver-cp"},
+		},
+		"ByURL": {
+			reason: "it was upgraded from v1.36", objects: []runtime.Object{inVersion("v1.37.2"), ours("url")}, change: leasing("a", time.Second),
+			want: []string{"registered-by-url: the webhook is in the API, where clients can delete it, although kube-apiserver could read it " +
+				"from files: kube-apiserver-cp"},
+		},
+		"ByURLWithoutFiles": {
+			reason: "v1.36 needs an alpha gate", objects: []runtime.Object{inVersion("v1.36.3"), ours("url")}, change: leasing("a", time.Second),
+		},
+		"Nowhere": {
+			reason: "a takeover of one of several before v1.37", objects: []runtime.Object{inVersion("v1.37.2"), ours("none")},
+			change: leasing("a", time.Second),
 		},
 		"Released": {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("", time.Second), skipped: idle},
 		"Expired":  {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("a", 16*time.Second), skipped: idle},

@@ -5,7 +5,6 @@ package kubeadm
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -27,30 +26,15 @@ import (
 	"sa-controller-manager/manifests"
 )
 
-// sourceMark is between the path and the hash of a file that our copy was made of.
-const sourceMark = " sha256:"
-
 const copyHead = "# Written by sa-controller-manager kubeadm takeover, for kube-apiserver.\n"
 
-// admissionSource reads the operator's files as kube-apiserver sees them, and records them.
-type admissionSource struct {
-	config   *Config
-	manifest *staticpod.Manifest
-	head     string
-}
-
-func (s *admissionSource) read(file string) ([]byte, error) {
-	host, err := s.manifest.HostPath(file)
+// source reads one of the operator's files as kube-apiserver sees them.
+func (c *Config) source(m *staticpod.Manifest, file string) ([]byte, error) {
+	host, err := m.HostPath(file)
 	if err != nil {
 		return nil, err
 	}
-	host = s.config.onNode(host)
-	data, err := os.ReadFile(host)
-	if err != nil {
-		return nil, err // it names the path
-	}
-	s.head += fmt.Sprintf("# %s%s%x\n", host, sourceMark, sha256.Sum256(data))
-	return data, nil
+	return os.ReadFile(c.onNode(host)) // its error names the path
 }
 
 // admissionConfig returns the operator's --admission-control-config-file, or an empty one, with our
@@ -61,10 +45,9 @@ func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
 		return nil, err
 	}
 	file := staticpod.Last(slices.DeleteFunc(values, func(v staticpod.Value) bool { return v.Text == component.AdmissionConfigFile }))
-	source := &admissionSource{config: c, manifest: m, head: copyHead}
 	var plugins []plugin
 	if file != "" {
-		data, err := source.read(file)
+		data, err := c.source(m, file)
 		if err != nil {
 			return nil, err
 		}
@@ -79,7 +62,7 @@ func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
 	}
 	directories := registration.StaticDirs(manifests.StaticDirectory)
 	for i, name := range component.WebhookPlugins() {
-		if plugins, err = source.extend(plugins, name, directories[i]); err != nil {
+		if plugins, err = c.extend(m, plugins, name, directories[i]); err != nil {
 			return nil, fmt.Errorf("%s: plugin %s: %w", file, name, err)
 		}
 	}
@@ -92,10 +75,7 @@ func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the copy: %w", err)
 	}
-	if _, err = pluginsOf(content); err != nil {
-		return nil, fmt.Errorf("the copy would not be understood: %w", err)
-	}
-	return append([]byte(source.head), content...), nil
+	return append([]byte(copyHead), content...), nil
 }
 
 // pluginsOf reads a file as kube-apiserver does, which refuses unknown fields.
@@ -116,7 +96,7 @@ func pluginsOf(data []byte) ([]plugin, error) {
 type plugin = apiserver.AdmissionPluginConfiguration
 
 // extend gives a plugin our directory. kube-apiserver reads the first entry of a plugin.
-func (s *admissionSource) extend(plugins []plugin, name, directory string) ([]plugin, error) {
+func (c *Config) extend(m *staticpod.Manifest, plugins []plugin, name, directory string) ([]plugin, error) {
 	i := slices.IndexFunc(plugins, func(p plugin) bool { return p.Name == name })
 	if i < 0 {
 		i = len(plugins)
@@ -127,7 +107,7 @@ func (s *admissionSource) extend(plugins []plugin, name, directory string) ([]pl
 	if plugins[i].Configuration != nil {
 		own = plugins[i].Configuration.Raw
 	} else if plugins[i].Path != "" {
-		if own, err = s.read(plugins[i].Path); err != nil {
+		if own, err = c.source(m, plugins[i].Path); err != nil {
 			return nil, err
 		}
 	}
@@ -139,8 +119,8 @@ func (s *admissionSource) extend(plugins []plugin, name, directory string) ([]pl
 			return nil, err
 		}
 		if has.StaticManifestsDir != "" {
-			return nil, fmt.Errorf("it has staticManifestsDir: %s already, and kube-apiserver reads one; "+
-				"docs/static-registration.md has what to do by hand", has.StaticManifestsDir)
+			return nil, fmt.Errorf("it has staticManifestsDir: %s already, and kube-apiserver reads one; docs/static-registration.md has "+
+				"what to do by hand; --extra-arg=--webhook-registration=url uses none", has.StaticManifestsDir)
 		}
 		loaded, err := webhookconfig.LoadConfig(bytes.NewReader(own))
 		if err != nil {

@@ -23,7 +23,6 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 )
 
 // await runs the looks in order. Each has the timeout of a step.
@@ -70,27 +69,12 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// managerWorks checks that our process is ready and, if it registers the webhook, that the webhook is
-// bound.
-func (c *Config) managerWorks(o *observed) cli.Look {
-	manifest, isReady := c.ownManifest(o), c.managerServes(o)
-	return func(ctx context.Context) error {
-		err := isReady(ctx)
-		if !registers(manifest) || err != nil && !strings.Contains(err.Error(), registration.AwaitsHosts) {
-			return err
-		}
-		if err == nil {
-			err = c.bound(ctx)
-		}
-		if err == nil || cli.IsPermanent(err) {
-			return err
-		}
-		return c.orAwaitsPeers(ctx, err)
-	}
-}
+// registrationCheck is the name of the check of /readyz that passes once kube-apiserver calls our webhook.
+const registrationCheck = "webhook-registration"
 
-// managerReady checks that our process is ready, and that it is not the one from before a rewrite.
-func (c *Config) managerReady(o *observed) cli.Look {
+// managerReady checks that our process is ready, and that it is not the one from before a rewrite. With a
+// query that excludes checks the Pod may be not ready.
+func (c *Config) managerReady(o *observed, query string) cli.Look {
 	manifest := c.ownManifest(o)
 	port := ownPort(manifest)
 	return func(ctx context.Context) error {
@@ -98,26 +82,13 @@ func (c *Config) managerReady(o *observed) cli.Look {
 		if err == nil && !isOf(pod, manifest) {
 			return fmt.Errorf("the kubelet still runs Pod %s of the previous manifest", pod.Name)
 		}
-		if err := healthy(ctx, port); err != nil {
+		if err := healthy(ctx, port, query); err != nil {
 			return err
 		}
-		if err != nil {
+		if err != nil || query != "" {
 			return err
 		}
 		return awaitsReady(pod)
-	}
-}
-
-// managerServes is managerReady before kube-apiserver is changed: it reads no files yet, which is all
-// that a process with static registration may wait for.
-func (c *Config) managerServes(o *observed) cli.Look {
-	isReady := c.managerReady(o)
-	return func(ctx context.Context) error {
-		err := isReady(ctx)
-		if err != nil && c.static(o) && strings.Contains(err.Error(), registration.ReadsNothing) && strings.Count(err.Error(), failed) == 1 {
-			return nil
-		}
-		return err
 	}
 }
 
@@ -159,15 +130,9 @@ func (c *Config) ownManifest(o *observed) []byte {
 
 func (c *Config) writesOwn(o *observed) bool { return o.manager == nil || c.Rewrite }
 
-// registers reports whether our process registers its webhook in the API.
-func registers(manifest []byte) bool {
-	mode := component.OwnFlag(manifest, registrationFlag)
-	return mode != "" && mode != string(registration.None) && mode != string(registration.Static)
-}
-
 // healthy asks /readyz of our process. Its certificate is self-signed, and the answer is not secret.
-func healthy(ctx context.Context, port int) error {
-	url := fmt.Sprintf("https://127.0.0.1:%d/readyz", port)
+func healthy(ctx context.Context, port int, query string) error {
+	url := fmt.Sprintf("https://127.0.0.1:%d/readyz%s", port, query)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
@@ -188,18 +153,10 @@ func healthy(ctx context.Context, port int) error {
 	return fmt.Errorf("%s: %s: %s", url, answer.Status, failing(string(body)))
 }
 
-// failed begins the line of a check that fails.
-const failed = "[-]"
-
 // failing returns the checks of a health answer that fail.
 func failing(body string) string {
-	var bad []string
-	for line := range strings.Lines(body) {
-		if strings.HasPrefix(line, failed) {
-			bad = append(bad, strings.TrimSpace(line))
-		}
-	}
-	return strings.Join(bad, "; ")
+	passes := func(line string) bool { return !strings.HasPrefix(line, "[-]") }
+	return strings.Join(slices.DeleteFunc(strings.Split(body, "\n"), passes), "; ")
 }
 
 // managerGone checks that our process has ended on this node. The mirror pod may go before the process
@@ -221,8 +178,4 @@ func (c *Config) managerGone(o *observed) cli.Look {
 		}
 		return nil
 	}
-}
-
-func (c *Config) unbound(ctx context.Context) error {
-	return registration.IsInactive(ctx, c.Client)
 }

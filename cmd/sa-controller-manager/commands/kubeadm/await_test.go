@@ -4,13 +4,11 @@
 package kubeadm
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -51,85 +49,28 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// No kube-apiserver may be left without its neighbour, see peers.go.
-func TestMayRegister(t *testing.T) {
+func TestPluginOn(t *testing.T) {
 	t.Parallel()
-	url := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url]\n")
-	none := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url, --webhook-registration=none]\n")
-	anyway := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url, --webhook-await-hosts=false]\n")
-	here := mirror(component.APIServer, "n", true)
-	for name, tc := range map[string]struct {
-		manifest []byte
-		pods     []runtime.Object
-		want     string
-	}{
-		"OneNode":              {url, []runtime.Object{here}, ""},
-		"AnotherNode":          {url, []runtime.Object{here, mirror(component.APIServer, "m", true)}, "kube-apiserver runs on m too"},
-		"AnotherNodeIsAwaited": {url, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n"), lease("m")}, ""},
-		"OneWithoutLease": {
-			url, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n")}, "kube-apiserver runs on m too",
-		},
-		"NotToBeAwaited": {
-			anyway, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n"), lease("m")}, "kube-apiserver runs on m too",
-		},
-		"AnotherNodeWithUs": {url, []runtime.Object{here, mirror(component.APIServer, "m", true), mirror(manager, "m", true)}, ""},
-		"AnotherNodeWithUsNotReady": {
-			url, []runtime.Object{here, mirror(component.APIServer, "m", true), mirror(manager, "m", false)}, "kube-apiserver runs on m too",
-		},
-		"TwoOtherNodes": {
-			url,
-			[]runtime.Object{
-				mirror(component.APIServer, "z", true), mirror(component.APIServer, "m", true), mirror(manager, "m", true),
-				mirror(component.APIServer, "a", true),
-			},
-			"runs on a, z too",
-		},
-		"RegistersNothing": {none, []runtime.Object{here, mirror(component.APIServer, "m", true)}, ""},
-		"APodOfThatName": {
-			url,
-			[]runtime.Object{
-				here,
-				&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-apiserver-m"}, Spec: corev1.PodSpec{NodeName: "m"}},
-			},
-			"",
-		},
-	} {
-		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pods...)}
-		err := c.mayRegister(&observed{rendered: tc.manifest})(t.Context())
-		wantError(t, name, err, tc.want)
-		if tc.want != "" && !cli.IsPermanent(err) {
-			t.Errorf("%s: it would be awaited", name)
-		}
-	}
-}
-
-func TestPluginsOn(t *testing.T) {
-	t.Parallel()
-	off := []string{component.APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount"}
-	here, there := mirror(component.APIServer, "n", true, component.APIServer), mirror(component.APIServer, "m", true, component.APIServer,
-		"--disable-admission-plugins=PodSecurity")
+	on := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
+	off := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount")
 	bound := &admissionregistrationv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "validate"}},
 	}
 	for name, tc := range map[string]struct {
-		pods []runtime.Object
-		want string
+		objects []runtime.Object
+		want    string
 	}{
-		"On": {[]runtime.Object{bound, here, there, lease("n"), lease("m")}, ""},
-		"Off": {
-			[]runtime.Object{bound, here, mirror(component.APIServer, "m", true, off...)}, "kube-apiserver on m has no ServiceAccount plugin",
-		},
-		"OffAndUnbound": {[]runtime.Object{mirror(component.APIServer, "n", true, off...)}, ""},
-		"NotShownHere":  {[]runtime.Object{bound, there}, `a Pod of kube-apiserver only on ["m"]`},
-		"NotShownThere": {[]runtime.Object{bound, here, lease("n"), lease("m")}, `a Pod of kube-apiserver only on ["n"]`},
-		"WithoutLeases": {[]runtime.Object{bound, here, there}, ""},
+		"On":            {[]runtime.Object{bound, on}, ""},
+		"Off":           {[]runtime.Object{bound, off}, "kube-apiserver has no ServiceAccount plugin"},
+		"OffAndUnbound": {[]runtime.Object{off}, ""},
+		"NotShown":      {[]runtime.Object{bound}, `pods "kube-apiserver-n" not found`},
 	} {
-		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pods...)}
-		wantError(t, name, c.pluginsOn(t.Context()), tc.want)
+		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.objects...)}
+		wantError(t, name, c.pluginOn(t.Context()), tc.want)
 	}
 }
 
-func TestManagerWorks(t *testing.T) {
+func TestBound(t *testing.T) {
 	t.Parallel()
 	webhooks := func(off string, n int) []runtime.Object {
 		meta := metav1.ObjectMeta{Name: registration.Name, Annotations: map[string]string{registration.Annotation: off}}
@@ -140,96 +81,62 @@ func TestManagerWorks(t *testing.T) {
 			},
 		}
 	}
-	cases := map[string]struct {
-		status    int
+	for name, tc := range map[string]struct {
 		objects   []runtime.Object
-		register  string
 		want      string
 		permanent bool
-		previous  bool // the Pod is of another manifest
 	}{
-		"Works": {200, append(webhooks("", 1), mirror(manager, "n", true)), "url", "", false, false},
-		"NotReady": {
-			500, append(webhooks("", 1), mirror(manager, "n", true)), "url", "500 Internal Server Error: [-]caches failed", false, false,
-		},
-		"NoPod":        {200, webhooks("", 1), "url", "not found", false, false},
-		"PodNotReady":  {200, append(webhooks("", 1), mirror(manager, "n", false)), "url", "is not ready yet", false, false},
-		"NotBound":     {200, append(webhooks("", 0), mirror(manager, "n", true)), "url", "binds no webhook yet", false, false},
-		"NotToBeBound": {200, append(webhooks("", 0), mirror(manager, "n", true)), "none", "", false, false},
+		"Bound":    {webhooks("", 1), "", false},
+		"NotBound": {webhooks("", 0), "binds no webhook yet", false},
 		"SwitchedOff": {
-			200, append(webhooks("off", 0), mirror(manager, "n", true)), "url",
-			"sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", true, false,
+			webhooks("off", 0), "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", true,
 		},
-		"Previous": {
-			200, append(webhooks("", 1), mirror(manager, "n", true)), "url", "still runs Pod sa-controller-manager-n of the previous manifest",
-			false, true,
-		},
-		"NothingListens": {0, nil, "url", "connection refused", false, false},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			manifest := listening(t, tc.register, tc.status, "[+]ping ok\n[-]caches failed\n")
-			for _, object := range tc.objects {
-				if pod, ok := object.(*corev1.Pod); ok && !tc.previous {
-					runsFrom(t, pod, manifest)
-				}
-			}
-			c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.objects...)}
-			err := c.managerWorks(&observed{manager: []byte(manifest)})(t.Context())
-			wantError(t, name, err, tc.want)
-			if cli.IsPermanent(err) != tc.permanent {
-				t.Errorf("permanent: %t", !tc.permanent)
-			}
-		})
+	} {
+		c := Config{Client: fake.NewClientset(tc.objects...)}
+		err := c.bound(t.Context())
+		wantError(t, name, err, tc.want)
+		if cli.IsPermanent(err) != tc.permanent {
+			t.Errorf("%s: permanent: %t", name, !tc.permanent)
+		}
 	}
 }
 
-// A process that is well and waits for its neighbours has come, as far as this node goes.
-func TestManagerAwaitsOthers(t *testing.T) {
+func TestManagerReady(t *testing.T) {
 	t.Parallel()
-	host, err := os.Hostname()
-	testutil.Must(t, err)
-	const url = "https://127.0.0.1:10262/mutate"
-	probe := admissionregistrationv1.MutatingWebhook{
-		Name: "probe.sa-controller-manager.webhook", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(url)},
-	}
-	waits := "[-]webhook-registration failed: waiting: " + registration.AwaitsHosts
+	const exclude = "?exclude=webhook-registration"
 	for name, tc := range map[string]struct {
-		body     string // of /readyz, "" if it is ready
-		replicas []string
+		reason   string
+		status   int
+		pod      *corev1.Pod // nil if there is none
+		previous bool        // it is of another manifest
+		query    string
 		want     string
 	}{
-		"Leader":        {waits, []string{host}, ""},
-		"NotLeader":     {"", []string{host}, ""},
-		"SomethingElse": {"[-]caches failed", []string{host}, "[-]caches failed"},
-		"NotHere":       {waits, nil, registration.AwaitsHosts},
-		"Everywhere":    {"", []string{host, "cp-2"}, "binds no webhook yet"},
+		"Ready":       {status: 200, pod: mirror(manager, "n", true)},
+		"NotReady":    {status: 500, pod: mirror(manager, "n", true), want: "500 Internal Server Error: [-]caches failed"},
+		"NoPod":       {status: 200, want: "not found"},
+		"PodNotReady": {status: 200, pod: mirror(manager, "n", false), want: "is not ready yet"},
+		"BeforeFilesAreRead": {
+			reason: "the kubelet asks for all checks", status: 200, pod: mirror(manager, "n", false), query: exclude,
+		},
+		"AnotherCheckFails": {status: 500, pod: mirror(manager, "n", false), query: exclude, want: "[-]caches failed"},
+		"Previous": {
+			status: 200, pod: mirror(manager, "n", true), previous: true, want: "still runs Pod sa-controller-manager-n of the previous manifest",
+		},
+		"NothingListens": {want: "connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			status := http.StatusOK
-			if tc.body != "" {
-				status = http.StatusInternalServerError
+			manifest := listening(t, tc.query, tc.status, "[+]ping ok\n[-]caches failed\n")
+			client := fake.NewClientset()
+			if tc.pod != nil {
+				if !tc.previous {
+					runsFrom(t, tc.pod, manifest)
+				}
+				client = fake.NewClientset(tc.pod)
 			}
-			manifest := listening(t, "url", status, tc.body)
-			heartbeats := &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: registration.HostsNamespace, Name: registration.HostsName},
-				Data:       map[string]string{"schema-version": "1"},
-			}
-			for _, host := range tc.replicas {
-				heartbeats.Data["host."+host] = `{"endpoint":"https://127.0.0.1:10262","counter":1}`
-			}
-			var out bytes.Buffer
-			own := mirror(manager, "n", true)
-			runsFrom(t, own, manifest)
-			c := Config{Node: "n", Clock: clock.RealClock{}, Out: &out, Client: fake.NewClientset(own, heartbeats, lease(host), lease("cp-2"),
-				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.Name},
-					Webhooks: []admissionregistrationv1.MutatingWebhook{probe}})}
-			wantError(t, name, c.managerWorks(&observed{manager: []byte(manifest)})(t.Context()), tc.want)
-			if told := strings.Contains(out.String(), "on cp-2 too"); told != (tc.want == "") {
-				t.Errorf("printed: %q", &out)
-			}
+			c := Config{Node: "n", Clock: clock.RealClock{}, Client: client}
+			wantError(t, tc.reason, c.managerReady(&observed{manager: []byte(manifest)}, tc.query)(t.Context()), tc.want)
 		})
 	}
 }
@@ -242,16 +149,20 @@ func lease(host string) *coordinationv1.Lease {
 	}}
 }
 
-// listening is the manifest of a process of ours that answers so; with status 0 nothing listens.
-func listening(t *testing.T, register string, status int, body string) string {
+// listening is the manifest of a process of ours that answers so to a query; with status 0 nothing listens.
+func listening(t *testing.T, query string, status int, body string) string {
 	t.Helper()
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, body, status) }))
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if want := "/readyz" + query; r.URL.String() != want {
+			t.Errorf("asked for %s, want %s", r.URL, want)
+		}
+		http.Error(w, body, status)
+	}))
 	t.Cleanup(server.Close)
 	if status == 0 {
 		server.Close()
 	}
-	return fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d, --webhook-registration=%s]\n",
-		server.Listener.Addr().(*net.TCPAddr).Port, register)
+	return fmt.Sprintf("kind: Pod\nspec:\n  containers:\n  - args: [--secure-port=%d]\n", server.Listener.Addr().(*net.TCPAddr).Port)
 }
 
 // Without kube-apiserver nothing can be said about the webhook, and so nothing be done.
@@ -267,28 +178,6 @@ func TestHandbackKeepsTheManagerWithoutAnAPI(t *testing.T) {
 	wantError(t, "Handback", err, "step 1, manager: it did not come within 1ms: read the MutatingWebhookConfiguration")
 	if _, there := p.all(t)["manifests/sa-controller-manager.yaml"]; !there {
 		t.Error("the manifest is gone, and kube-apiserver may call the webhook")
-	}
-}
-
-func TestDeleteConfigurationsLast(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	off := metav1.ObjectMeta{Name: registration.Name, Annotations: map[string]string{registration.Annotation: registration.AnnotationOff}}
-	client := fake.NewClientset(mirror(manager, "m", true), &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: off})
-	c := Config{Node: "n", Clock: clock.RealClock{}, Client: client, Out: &out}
-	list := func() int {
-		found, err := client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(t.Context(), metav1.ListOptions{})
-		testutil.Must(t, err)
-		return len(found.Items)
-	}
-	wantError(t, "with another node", c.deleteConfigurations(t.Context()), "")
-	if list() != 1 || !strings.Contains(out.String(), "still runs on another node") {
-		t.Errorf("the configuration was deleted too soon; printed: %s", &out)
-	}
-	testutil.Must(t, client.CoreV1().Pods("kube-system").Delete(t.Context(), manager+"-m", metav1.DeleteOptions{}))
-	wantError(t, "alone", c.deleteConfigurations(t.Context()), "")
-	if list() != 0 {
-		t.Error("the configuration is still there")
 	}
 }
 

@@ -15,24 +15,18 @@ const description = `Add this program to a control plane of kubeadm or kind, on 
 again. docs/takeover.md describes both.`
 
 const kubeconfigDescription = `Issue a client certificate for system:sa-controller-manager from the cluster's CA, and write
-it and a kubeconfig that names it into a directory. These stay as they are, byte for byte: a
-certificate with more than a third of its time left, a kubeconfig for the same API server
-and CA, and a kubeconfig of another user.
+it and a kubeconfig that names it into a directory. A certificate with more than a third of its
+time left stays, and so does a kubeconfig that names another certificate.
 
-If the key of the CA is not on this machine (an external CA), the command writes a request,
-client.csr, into the directory. Have it signed, put the certificate beside it as client.crt,
-and run the command again. A certificate that is still valid is used meanwhile.
+If the key of the CA is elsewhere, the command writes a request, client.csr: put the signed
+certificate beside it as client.crt, and run the command again.
 
-With --apply-permissions, it also applies the roles, bindings and FlowSchemas of that user,
-as a member of system:masters with a certificate that is valid for ten minutes and stays in
-memory. It adds rules to existing roles and removes none. It leaves a role with the
+With --apply-permissions, it also applies the roles, bindings and FlowSchemas of that user, as a
+member of system:masters for ten minutes. It removes no rule, and leaves a role with the
 annotation rbac.authorization.kubernetes.io/autoupdate: "false" alone.`
 
 const kubeconfigExamples = `  # On a control-plane node
-  sa-controller-manager kubeadm kubeconfig --apply-permissions
-
-  # For another address than the one in controller-manager.conf
-  sa-controller-manager kubeadm kubeconfig --server=https://127.0.0.1:6443`
+  sa-controller-manager kubeadm kubeconfig --apply-permissions`
 
 // NewCommand returns the parent command with its subcommands.
 func NewCommand() *cobra.Command {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/manifests"
@@ -61,8 +62,8 @@ type Config struct {
 	// ExternalSigner has our process sign kube-apiserver's tokens. If it does so already, that stays
 	// without this.
 	ExternalSigner bool
-	// StaticRegistration has kube-apiserver read our webhook from files. It stays likewise.
-	StaticRegistration bool
+	// Registration is how kube-apiserver is to learn of our webhook, "" to decide.
+	Registration registration.Mode
 
 	// Binary is the file on the node that our Pod runs, "" if the image contains the program.
 	Binary string
@@ -71,11 +72,9 @@ type Config struct {
 	Render  func(manifests.StaticPodOptions) ([]byte, error)
 	Rewrite bool
 
-	// Client is an administrator's, with a request timeout. ClientAt makes one like it for the
-	// kube-apiserver at a URL.
-	Client   kubernetes.Interface
-	ClientAt func(url string) (kubernetes.Interface, error)
-	Clock    clock.Clock
+	// Client is an administrator's, with a request timeout. A dry run has none.
+	Client kubernetes.Interface
+	Clock  clock.Clock
 	// Out gets the plan and the finished steps. Progress, unless nil, is called with what is still
 	// missing while a step waits.
 	Out      io.Writer
@@ -115,6 +114,13 @@ type observed struct {
 	kcm                    *component.Carried         // in a takeover
 	certDir                string                     // of the cluster's CA, "" if it is kubeadm's default
 	rendered               []byte                     // our manifest as it should be, in a takeover that writes it
+
+	// mode is how kube-apiserver learns of our webhook: as our manifest has it or, in a takeover, is to
+	// have it. It is "" if that is not known. note says why it is so, if that is not plain.
+	mode registration.Mode
+	note string
+	// running is the version of kube-apiserver, in a takeover, if its image names none.
+	running string
 }
 
 func (c *Config) observe() (*observed, error) {
@@ -139,6 +145,10 @@ func (c *Config) observe() (*observed, error) {
 		}
 		o.files[name] = f
 	}
+	o.mode = registration.Mode(component.OwnFlag(o.manager, registrationFlag))
+	if o.apiServer().ReadsFiles() {
+		o.mode = registration.Static
+	}
 	return o, nil
 }
 
@@ -158,10 +168,10 @@ func (o *observed) ownIsThere() bool {
 	return yaml.Unmarshal(o.manager, &pod) == nil && len(pod.Spec.Containers) > 0
 }
 
-// components returns both components, as this call changes them.
-func (c *Config) components(o *observed) (kcm, api component.Component, err error) {
+// changes are what this call changes in kube-apiserver.
+func (c *Config) changes(o *observed) (component.Changes, error) {
 	signs, err := c.signs(o)
-	return component.ForControllerManager(), component.ForAPIServer(signs, c.static(o), o.apiServer().SigningKeys(o.own())), err
+	return component.Changes{Plugin: o.mode != registration.None, Files: o.fromFiles(), Signer: signs, Running: o.running}, err
 }
 
 // ownPort returns the port of our /readyz.

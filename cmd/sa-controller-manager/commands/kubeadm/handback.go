@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -27,29 +28,30 @@ func Handback(ctx context.Context, c Config) error {
 // planHandback returns the steps of a handback. None of them waits for our process, which may be what
 // is broken.
 func (c *Config) planHandback(o *observed) ([]step, error) {
-	kcmEdits, apiEdits, err := c.components(o)
+	changes, err := c.changes(o)
 	if err != nil {
 		return nil, err
 	}
 	kcm := step{name: StepControllerManager, summary: "kube-controller-manager has its ServiceAccount controllers again"}
 	api := step{name: StepAPIServer, summary: "kube-apiserver has its ServiceAccount plugin again"}
-	if err := c.planGiveBack(o, apiEdits, &api); err != nil {
+	if err := c.planGiveBack(o, component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())), &api); err != nil {
 		return nil, err
 	}
-	if err := c.planGiveBack(o, kcmEdits, &kcm); err != nil {
+	if err := c.planGiveBack(o, component.ForControllerManager(), &kcm); err != nil {
 		return nil, err
 	}
 	return c.selectSteps(api, kcm, step{
 		name:    StepWebhook,
 		summary: "the webhook is unregistered",
-		guards:  []cli.Look{c.pluginsOn},
-		waits:   []cli.Look{func(ctx context.Context) error { return registration.Unregister(ctx, c.Client) }},
+		guards:  []cli.Look{c.pluginOn},
+		waits:   []cli.Look{c.unregister(o)},
 	}, step{
 		name:    StepManager,
 		summary: "sa-controller-manager ends, and its two webhook configurations are deleted",
-		guards:  []cli.Look{c.socketUnused, c.filesUnused, c.unbound},
+		guards:  []cli.Look{c.unused, func(ctx context.Context) error { return registration.IsInactive(ctx, c.Client) }},
 		writes:  nodefile.Append(nil, c.manifest(manager), o.manager, nil),
-		waits:   []cli.Look{c.managerGone(o), c.deleteConfigurations},
+		// Only our process would register them again without the annotation.
+		waits: []cli.Look{c.managerGone(o), func(ctx context.Context) error { return registration.Delete(ctx, c.Client) }},
 	}), nil
 }
 
@@ -93,6 +95,8 @@ func (c *Config) planGiveBack(o *observed, one component.Component, s *step) err
 		return nil
 	}
 	copied, err := nodefile.Read(c.onNode(component.AdmissionConfigFile))
-	s.writes = nodefile.Append(s.writes, c.onNode(component.AdmissionConfigFile), copied, nil)
+	if bytes.HasPrefix(copied, []byte(copyHead)) {
+		s.writes = nodefile.Append(s.writes, c.onNode(component.AdmissionConfigFile), copied, nil)
+	}
 	return err
 }

@@ -4,7 +4,6 @@
 package kubeadm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +20,10 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
@@ -30,49 +31,33 @@ import (
 const requestTimeout = 10 * time.Second
 
 const takeoverDescription = `Replace the ServiceAccount controllers of kube-controller-manager and the ServiceAccount
-plugin of kube-apiserver on this control-plane node:
+plugin of kube-apiserver on this control-plane node, in steps: our static pod ("manager"), then
+lines at the end of the two commands. Everything else in their manifests stays, byte for byte.
 
-  1. manager: writes our static pod, with the settings of kube-controller-manager, and waits
-     until it is ready and kube-apiserver calls its webhook.
-  2. kube-controller-manager, then 3. kube-apiserver: appends lines to the command in its
-     manifest, and waits until it is ready again.
+kube-apiserver v1.37 and newer reads our webhook from files of the node, and calls it before it
+loses its plugin: it restarts twice. An older one gets it by URL if it is the only one; one of
+several keeps its plugin.
 
-Everything else in the two manifests stays as it is, byte for byte. What the command does not
-understand it refuses before it changes anything; --dry-run shows what it does to each flag.
-
-A step that times out ends the command with advice. Running the same command again continues
-from there; "kubeadm handback" undoes everything. docs/takeover.md has the details.`
+What the command does not understand it refuses before it changes anything. After a timeout the
+same command continues; "kubeadm handback" undoes everything. See docs/takeover.md.`
 
 const takeoverExamples = `  # What would be done
   sa-controller-manager kubeadm takeover --dry-run
 
-  # Take over, with one token Secret for every ServiceAccount
-  sa-controller-manager kubeadm takeover --token-secrets=auto
-
-  # Take over, and sign kube-apiserver's tokens
-  sa-controller-manager kubeadm takeover --external-signer
-
-  # Take over, with a webhook that no client of the API can delete
-  sa-controller-manager kubeadm takeover --static-registration`
+  # Take over, with one token Secret for every ServiceAccount, and sign kube-apiserver's tokens
+  sa-controller-manager kubeadm takeover --token-secrets=auto --external-signer`
 
 const handbackDescription = `Undo a takeover on this control-plane node: kube-apiserver gets its plugin back, then
-kube-controller-manager its controllers; then the command unregisters the webhook, removes our
-static pod, and deletes the webhook configurations.
+kube-controller-manager its controllers; then the webhook is unregistered, and our static pod
+ends. A manifest that has not been edited since the takeover becomes what it was before, byte
+for byte. This works while kube-apiserver does not start, and whatever is wrong with our process.
 
-A manifest that has not been edited since the takeover becomes what it was before, byte for
-byte. From another one the command removes the lines that the takeover added. This also works
-while kube-apiserver does not start, and whatever is wrong with our process.
-docs/uninstall.md lists what remains.
-
-The key files that the two components get back must exist, and must hold the key that signs
-now and all keys that verify: those of our --service-account-key-ring and
---service-account-key-file. After a rotation they may not. The command then names the key and
-refuses before it changes anything; docs/rotation.md has the commands that fix it.`
+The key files that the two components get back must hold the key that signs now and all keys
+that verify. After a rotation they may not: the command then names the key and changes nothing.
+See docs/rotation.md, and docs/uninstall.md for what remains.`
 
 const handbackExamples = `  # What would be done
-  sa-controller-manager kubeadm handback --dry-run
-
-  sa-controller-manager kubeadm handback`
+  sa-controller-manager kubeadm handback --dry-run`
 
 // nodeFlags are the flags of both commands.
 type nodeFlags struct {
@@ -108,7 +93,7 @@ func (f *nodeFlags) addTo(cmd *cobra.Command) {
 	fs.StringVar(&f.BackupDir, "backup-dir", f.BackupDir, "`directory` for the original manifests.")
 	fs.StringVar(&f.PatchesDir, "patches-dir", f.PatchesDir, "`directory` for kubeadm patches with the same changes.")
 	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+
-		". Needed with several control-plane nodes, see docs/takeover.md.")
+		".")
 	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and the changes to every file, and change nothing.")
 	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long to wait for each step.")
 	fs.Lookup("node-name").DefValue = "" // depends on the machine
@@ -141,10 +126,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 	c := f.Config
 	if !c.DryRun {
 		var err error
-		if c.ClientAt, err = adminClients(f.kubeconfig); err != nil {
-			return err
-		}
-		if c.Client, err = c.ClientAt(""); err != nil {
+		if c.Client, err = adminClient(f.kubeconfig); err != nil {
 			return err
 		}
 	}
@@ -154,9 +136,8 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 	return act(cmd.Context(), c)
 }
 
-// adminClients returns a function that makes clients from the given kubeconfig or kubeadm's for
-// administrators, for the server at a URL or, if that is "", the one in the kubeconfig.
-func adminClients(file string) (func(url string) (kubernetes.Interface, error), error) {
+// adminClient makes a client from the given kubeconfig or kubeadm's for administrators.
+func adminClient(file string) (kubernetes.Interface, error) {
 	if file == "" {
 		file = "/etc/kubernetes/admin.conf"
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
@@ -167,21 +148,16 @@ func adminClients(file string) (func(url string) (kubernetes.Interface, error), 
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig %q: %w", file, err)
 	}
-	config.Timeout = requestTimeout
-	config.WarningHandler = rest.NoWarnings{}
-	return func(url string) (kubernetes.Interface, error) {
-		config := rest.CopyConfig(config)
-		config.Host = cmp.Or(url, config.Host)
-		client, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			return nil, fmt.Errorf("build the API client: %w", err)
-		}
-		return client, nil
-	}, nil
+	config.Timeout, config.WarningHandler = requestTimeout, rest.NoWarnings{}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("build the API client: %w", err)
+	}
+	return client, nil
 }
 
 func newTakeoverCommand(p podFlags) *cobra.Command {
-	f := newNodeFlags(StepManager, StepControllerManager, StepAPIServer)
+	f, static := newNodeFlags(StepManager, StepControllerManager, StepAPIServer), false
 	cmd := &cobra.Command{
 		Use:     "takeover",
 		Short:   "Take over from kube-controller-manager and kube-apiserver on this node",
@@ -199,7 +175,13 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 			if p.image == "" {
 				f.Binary = p.binary
 			}
-			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || f.StaticRegistration
+			f.Registration = p.registration()
+			if static && f.Registration != "" && f.Registration != registration.Static {
+				return fmt.Errorf("--static-registration contradicts --extra-arg=%s", component.Assign(registrationFlag, string(f.Registration)))
+			} else if static {
+				f.Registration = registration.Static
+			}
+			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || static
 			return f.run(cmd, Takeover)
 		},
 	}
@@ -211,8 +193,9 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 	cmd.Flags().BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
 		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: "+
 			"replaces its key flags by --service-account-signing-endpoint. Implies --rewrite.")
-	cmd.Flags().BoolVar(&f.StaticRegistration, "static-registration", f.StaticRegistration,
-		"Have kube-apiserver (v1.36 or newer) read our webhook from files of this node, which no API client can delete. Implies --rewrite.")
+	cmd.Flags().BoolVar(&static, "static-registration", static,
+		"Have kube-apiserver v1.36 read our webhook from files of this node too, by an alpha feature gate. v1.37 and newer do without this. "+
+			"Implies --rewrite.")
 	return cmd
 }
 

@@ -16,8 +16,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/manifests"
 )
 
@@ -72,6 +74,16 @@ func (p *podFlags) validate() []error {
 		}
 	}
 	return found
+}
+
+// registration returns the mode that the flags ask for, "" if they ask for none.
+func (p *podFlags) registration() (mode registration.Mode) {
+	for _, arg := range p.extraArgs {
+		if value, ok := strings.CutPrefix(arg, component.Assign(registrationFlag, "")); ok {
+			mode = registration.Mode(value)
+		}
+	}
+	return mode
 }
 
 // filesOf returns the files that a flag of our process names. The placeholder of the value in the help

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path"
 	"path/filepath"
@@ -42,29 +41,6 @@ func (c *Config) ensureIdentity(o *observed) cli.Look {
 			return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
 		}
 		return identity.Apply(ctx, c.Client.CoreV1().RESTClient())
-	}
-}
-
-// versionSupported asks the running kube-apiserver for its version if the tag of its image has none:
-// the image may be named by its digest, or have a tag of the operator's own.
-func (c *Config) versionSupported(o *observed) cli.Look {
-	return func(context.Context) error {
-		m, err := o.apiServer().Parse()
-		if err != nil {
-			return cli.Permanent(err)
-		}
-		if component.HasVersion(m.Image()) {
-			return nil
-		}
-		running, err := c.Client.Discovery().ServerVersion()
-		if err != nil {
-			return fmt.Errorf("ask kube-apiserver for its version: %w", err)
-		}
-		signs, err := c.signs(o)
-		if err = cmp.Or(err, component.CheckVersion(running.GitVersion, signs, c.static(o))); err != nil {
-			return cli.Permanent(fmt.Errorf("%s: %w", component.APIServer, err))
-		}
-		return nil
 	}
 }
 
@@ -141,8 +117,8 @@ func runs(pod *corev1.Pod) string {
 	return ""
 }
 
-// keyAccepted proves that every kube-apiserver accepts a token signed with the key file of our new
-// manifest. That is kube-controller-manager's, unless this call names another.
+// keyAccepted proves that kube-apiserver accepts a token signed with the key file of our new manifest.
+// That is kube-controller-manager's, unless this call names another.
 func (c *Config) keyAccepted(o *observed) cli.Look {
 	file := component.OwnFlag(o.rendered, component.KeyFlag)
 	return func(ctx context.Context) error {
@@ -157,30 +133,12 @@ func (c *Config) keyAccepted(o *observed) cli.Look {
 		if err != nil {
 			return fmt.Errorf("get an account to prove the key with: %w", err)
 		}
-		servers, err := c.mirrors(ctx, component.APIServer)
-		if err != nil {
-			return err
+		if err = keyprobe.Prove(ctx, c.Client, "", account, key); keyprobe.IsRefusal(err) {
+			return cli.Permanent(fmt.Errorf("kube-apiserver does not accept the key of %s (%w); give it the public half "+
+				"with one more --%s: openssl pkey -pubout -in %s prints it", file, err, component.VerifyKeyFlag, file))
 		}
-		for node, pod := range servers {
-			if err := c.accepts(ctx, pod, account, key); keyprobe.IsRefusal(err) {
-				return cli.Permanent(fmt.Errorf("kube-apiserver on %s does not accept the key of %s (%w); give it the public half "+
-					"with one more --%s: openssl pkey -pubout -in %s prints it", node, file, err, component.VerifyKeyFlag, file))
-			} else if err != nil {
-				return fmt.Errorf("kube-apiserver on %s: %w", node, err)
-			}
-		}
-		return nil
-	}
-}
-
-// accepts asks one kube-apiserver directly, without the load balancer.
-func (c *Config) accepts(ctx context.Context, server *corev1.Pod, account *corev1.ServiceAccount, key *signing.PrivateKey) error {
-	host := cmp.Or(component.PodFlag(server, "advertise-address"), server.Status.HostIP)
-	client, err := c.ClientAt("https://" + net.JoinHostPort(host, cmp.Or(component.PodFlag(server, "secure-port"), "6443")))
-	if err != nil {
 		return err
 	}
-	return keyprobe.Prove(ctx, client, "", account, key)
 }
 
 // rootCAPublished refuses a root CA file with other certificates than the published ones: every

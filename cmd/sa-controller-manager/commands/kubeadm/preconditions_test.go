@@ -96,7 +96,8 @@ func TestVersionWithoutATag(t *testing.T) {
 			p.config.Client, p.config.ExternalSigner, p.config.Steps = client, tc.signer, tc.steps
 			manifest := staticpodtest.Read(t, p.config.manifest(component.APIServer))
 			p.write(t, apiServerFile, bytes.Replace(manifest, []byte("registry.k8s.io/kube-apiserver:v1.37.2"), []byte(tc.image), 1))
-			wantError(t, tc.reason, p.steps(t, takeover)[0].guards[0](t.Context()), tc.want)
+			p.config.DryRun = true
+			wantError(t, tc.reason, Takeover(t.Context(), p.config), tc.want)
 		})
 	}
 }

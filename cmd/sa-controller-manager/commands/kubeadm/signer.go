@@ -5,7 +5,6 @@ package kubeadm
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
@@ -48,9 +48,9 @@ func (c *Config) ofAPIServer(o *observed, pod *manifests.StaticPodOptions) error
 	if err != nil {
 		return err
 	}
-	m, err := component.ForAPIServer(false, false, component.SigningKeys{}).Operators(o.apiServer())
+	m, err := o.apiServer().Parse()
 	if err != nil {
-		return nil //nolint:nilerr // planTakeover reports it
+		return err
 	}
 	ca, err := m.Flag(clientCAFlag)
 	if err != nil {
@@ -63,12 +63,10 @@ func (c *Config) ofAPIServer(o *observed, pod *manifests.StaticPodOptions) error
 		}
 		pod.CertDir = path.Dir(host)
 	}
-	pod.StaticRegistration, pod.Signer = c.static(o), signs
+	pod.StaticRegistration, pod.Signer = o.fromFiles(), signs
+	pod.Carried = append(pod.Carried, component.Assign(registrationFlag, string(cmp.Or(o.mode, registration.URL))))
 	if !signs {
 		return nil
-	}
-	if m, err = o.apiServer().Parse(); err != nil {
-		return err
 	}
 	args, files, err := c.signerFlags(m, o.apiServer().SigningKeys(o.own()).Verify)
 	if err != nil {
@@ -123,31 +121,6 @@ func (c *Config) signerFlags(m *staticpod.Manifest, previous []string) (args, fi
 		args = append(args, component.Assign(ownMaxExpirationFlag, limit.String()))
 	}
 	return args, files, nil
-}
-
-// socketServed refuses to point kube-apiserver at a socket that our process does not serve.
-func (c *Config) socketServed(o *observed) cli.Look {
-	return func(context.Context) error {
-		signs, err := c.signs(o)
-		if err == nil && signs && component.OwnFlag(c.ownManifest(o), ownSocketFlag) != manifests.SignerSocket {
-			err = fmt.Errorf("%s has no --%s=%s; add --rewrite", c.manifest(manager), ownSocketFlag, manifests.SignerSocket)
-		}
-		return cli.Permanent(err)
-	}
-}
-
-// socketUnused refuses to stop our process while kube-apiserver needs it to start.
-func (c *Config) socketUnused(context.Context) error {
-	now, err := c.observe()
-	signs := false
-	if err == nil {
-		signs, err = now.apiServer().Signs()
-	}
-	if signs {
-		err = errors.New("sa-controller-manager signs the tokens of kube-apiserver, which would not start without it; " +
-			"first run: kubeadm handback --steps=" + StepAPIServer)
-	}
-	return cli.Permanent(err)
 }
 
 // signerSockets returns the sockets of the processes that have keys of our ring, as our manifest names

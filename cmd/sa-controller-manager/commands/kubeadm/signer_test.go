@@ -218,11 +218,11 @@ func TestOurProcessOutlivesItsUse(t *testing.T) {
 	p.config.ExternalSigner = true
 	p.writeSteps(t, takeover, 3)
 	p.config.ExternalSigner = false
-	if err := p.config.socketUnused(t.Context()); err == nil || !strings.Contains(err.Error(), "--steps=kube-apiserver") {
+	if err := p.config.unused(t.Context()); err == nil || !strings.Contains(err.Error(), "--steps=kube-apiserver") {
 		t.Errorf("error %v, want one that says what comes first", err)
 	}
 	p.writeSteps(t, handback, 1)
-	if err := p.config.socketUnused(t.Context()); err != nil {
+	if err := p.config.unused(t.Context()); err != nil {
 		t.Errorf("after kube-apiserver was handed back: %v", err)
 	}
 }

@@ -6,7 +6,6 @@ package kubeadm
 import (
 	"bytes"
 	"context"
-	"fmt"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -22,6 +21,9 @@ func Takeover(ctx context.Context, c Config) error {
 		return err
 	}
 	if err := c.checkStrayManifests(); err != nil {
+		return err
+	}
+	if err := c.chooseMode(ctx, o); err != nil {
 		return err
 	}
 	if err := c.render(o); err != nil {
@@ -54,9 +56,6 @@ func (c *Config) render(o *observed) error {
 	if o.rendered, err = c.Render(pod); err != nil {
 		return err
 	}
-	if mode := component.OwnFlag(o.rendered, registrationFlag); pod.StaticRegistration && mode != string(registration.Static) {
-		return fmt.Errorf("--extra-arg=%s contradicts --static-registration", component.Assign(registrationFlag, mode))
-	}
 	if pod.Sockets, err = c.signerSockets(o.rendered); err != nil {
 		return err
 	}
@@ -73,13 +72,21 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 	if err := c.checkKeyRing(o); err != nil {
 		return nil, err
 	}
+	changes, err := c.changes(o)
+	if err != nil {
+		return nil, err
+	}
+	// Before kube-apiserver reads its files, that is all that our process may lack.
+	works := c.managerReady(o, "")
+	if o.fromFiles() && !o.apiServer().ReadsFiles() {
+		works = c.managerReady(o, "?exclude="+registrationCheck)
+	}
 	log := "Look at the log of the Pod kube-system/" + manager + "-" + c.Node + " (kubectl logs, or crictl logs on the node).\n"
 	own := step{
 		name:    StepManager,
-		summary: "sa-controller-manager runs beside the control plane, until it is ready and kube-apiserver calls its webhook",
+		summary: "sa-controller-manager runs beside the control plane, until it is ready",
 		advice:  "Nothing of the control plane has been changed. " + log + again + "; kubeadm handback takes it out.",
-		guards:  []cli.Look{c.versionSupported(o), c.mayRegister(o)},
-		waits:   []cli.Look{c.managerWorks(o)},
+		waits:   []cli.Look{works},
 	}
 	kcm := step{
 		name:    StepControllerManager,
@@ -87,14 +94,14 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 		advice: "Look at the log of the Pod kube-system/" + component.ControllerManager + "-" + c.Node +
 			". kube-apiserver has not been changed.\n" + again + "; kubeadm handback puts everything back.",
 		// The first step may not be part of this call.
-		guards: []cli.Look{c.versionSupported(o), c.managerServes(o)},
+		guards: []cli.Look{works},
 	}
 	api := step{
 		name:    StepAPIServer,
 		summary: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
 		advice: "Look at the log of " + component.APIServer + " (crictl ps -a; crictl logs).\n" + again +
 			"; kubeadm handback puts everything back, also while the API is away. Its previous manifest is " + c.backup(component.APIServer) + ".",
-		guards: []cli.Look{c.versionSupported(o), c.socketServed(o), c.managerServes(o)},
+		guards: []cli.Look{works},
 	}
 	if c.writesOwn(o) {
 		own.notes = o.kcm.Notes()
@@ -106,32 +113,42 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 	if o.manager != nil && len(own.writes) > 0 {
 		own.writes = append(nodefile.Append(nil, c.backup(manager), o.managerBackup, o.manager), own.writes...)
 		own.rollback = []nodefile.Write{{Path: c.manifest(manager), Before: o.rendered, After: o.manager}}
-		own.undone = "the previous " + c.manifest(manager) + " is back, and until its process is ready this kube-apiserver " +
-			"refuses Pods if its webhook is bound (sa-controller-manager webhook unregister ends that)"
+		own.undone = "the previous " + c.manifest(manager) + " is back, and until its process is ready this kube-apiserver refuses Pods"
 		own.advice = log + again + "."
 	}
-	kcmEdits, apiEdits, err := c.components(o)
-	if err != nil {
-		return nil, err
-	}
 	if c.includes(StepControllerManager) {
-		err = o.files[component.ControllerManager].CheckControllers(c.ownManifest(o))
+		if err := o.files[component.ControllerManager].CheckControllers(c.ownManifest(o)); err != nil {
+			return nil, err
+		}
 	}
-	if err == nil {
-		err = c.planEdit(o, kcmEdits, &kcm)
-	}
-	if err == nil {
-		err = c.planEdit(o, apiEdits, &api)
-	}
-	if err != nil {
+	if err := c.planEdit(o, component.ForControllerManager(), &kcm); err != nil {
 		return nil, err
 	}
-	if !c.static(o) {
-		api.guards = append(api.guards, c.bound)
-	} else if err := c.planStatic(o, &api); err != nil {
+	steps := []step{own, kcm}
+	switch {
+	case o.fromFiles():
+		files := api
+		files.guards = []cli.Look{c.switchedOff, works}
+		files.summary = "kube-apiserver reads our webhook from files, and calls it beside its plugin"
+		if err := c.planStatic(o, changes, &files); err != nil {
+			return nil, err
+		}
+		if len(files.writes) > 0 {
+			steps = append(steps, files)
+		}
+		api.guards = []cli.Look{c.switchedOff, c.managerReady(o, "")}
+	case o.inAPI():
+		steps[0].waits, api.guards = append(own.waits, c.bound), append(api.guards, c.bound)
+	case o.mode == registration.None:
+		api.summary = "kube-apiserver keeps its ServiceAccount plugin"
+	}
+	if o.note != "" {
+		api.notes = []string{o.note}
+	}
+	if err := c.planEdit(o, component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())), &api); err != nil {
 		return nil, err
 	}
-	return c.selectSteps(own, kcm, api), nil
+	return c.selectSteps(append(steps, api)...), nil
 }
 
 // planEdit plans the writes and waits of a takeover's step.
@@ -141,12 +158,15 @@ func (c *Config) planEdit(o *observed, one component.Component, s *step) error {
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(f.Manifest, taken.After.Bytes()) {
-		s.writes = nodefile.Append(s.writes, c.backup(one.Name), f.Backup, taken.First.Bytes())
+	after := component.Files{Name: f.Name, Manifest: taken.After.Bytes(), Backup: f.Backup, Patch: taken.Patch, WithOurs: f.WithOurs}
+	if !bytes.Equal(f.Manifest, after.Manifest) {
+		after.Backup = taken.First.Bytes()
 	}
+	s.writes = nodefile.Append(s.writes, c.backup(one.Name), f.Backup, after.Backup)
 	// The patch comes first: if the command ends here, kubeadm upgrade does the rest.
-	s.writes = nodefile.Append(s.writes, c.patch(one.Name), f.Patch, taken.Patch)
-	s.writes = nodefile.Append(s.writes, c.manifest(one.Name), f.Manifest, taken.After.Bytes())
+	s.writes = nodefile.Append(s.writes, c.patch(one.Name), f.Patch, after.Patch)
+	s.writes = nodefile.Append(s.writes, c.manifest(one.Name), f.Manifest, after.Manifest)
 	s.waits = []cli.Look{c.runs(one.Name, taken.After.Command())}
+	o.files[one.Name] = after // for the next step of the same component
 	return nil
 }

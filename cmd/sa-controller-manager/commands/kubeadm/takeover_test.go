@@ -6,6 +6,7 @@ package kubeadm
 import (
 	"bytes"
 	stdcmp "cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
@@ -33,11 +35,12 @@ func newControlPlane(t *testing.T, sample string) *controlPlane {
 	t.Helper()
 	p := &controlPlane{dir: t.TempDir()}
 	p.config = Config{
-		Node: "n", ManifestsDir: p.dir + "/manifests", BackupDir: p.dir + "/backup", PatchesDir: p.dir + "/patches",
+		Registration: registration.URL,
+		Node:         "n", ManifestsDir: p.dir + "/manifests", BackupDir: p.dir + "/backup", PatchesDir: p.dir + "/patches",
 		DryRun: true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
 		Render: func(o manifests.StaticPodOptions) ([]byte, error) {
 			return []byte("kind: Pod\nspec:\n  containers:\n  - image: " + o.Image +
-				"\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n"), nil
+				"\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n    - --webhook-registration=url\n"), nil
 		},
 	}
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
@@ -56,7 +59,16 @@ func (p *controlPlane) write(t *testing.T, name string, data []byte) {
 // way is in or out.
 type way func(*Config, *observed) ([]step, error)
 
-func takeover(c *Config, o *observed) ([]step, error) { return c.planTakeover(o) }
+func takeover(c *Config, o *observed) ([]step, error) {
+	if err := c.chooseMode(context.Background(), o); err != nil {
+		return nil, err
+	}
+	if err := c.render(o); err != nil {
+		return nil, err
+	}
+	return c.planTakeover(o)
+}
+
 func handback(c *Config, o *observed) ([]step, error) { return c.planHandback(o) }
 
 // plan is what would be written, as "step: +file -file ~file".
@@ -83,16 +95,16 @@ func (p *controlPlane) steps(t *testing.T, way way) []step {
 	t.Helper()
 	o, err := p.config.observe()
 	testutil.Must(t, err)
-	testutil.Must(t, p.config.render(o))
 	steps, err := way(&p.config, o)
 	testutil.Must(t, err)
 	return steps
 }
 
-// does does the first n steps of a way, as far as files go.
+// writeSteps does the first n steps of a way, or all, as far as files go.
 func (p *controlPlane) writeSteps(t *testing.T, way way, n int) {
 	t.Helper()
-	for _, s := range p.steps(t, way)[:n] {
+	steps := p.steps(t, way)
+	for _, s := range steps[:min(n, len(steps))] {
 		for _, w := range s.writes {
 			testutil.Must(t, w.Do())
 		}

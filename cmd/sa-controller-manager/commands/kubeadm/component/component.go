@@ -10,8 +10,10 @@ package component
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
@@ -39,7 +41,8 @@ const (
 
 // Component is kube-apiserver or kube-controller-manager, as a takeover with certain flags changes it.
 type Component struct {
-	Name string
+	Name    string
+	changes Changes // of kube-apiserver
 	// lines are the flags that a takeover appends to the command.
 	lines []string
 	// mounts are the directories that a takeover mounts.
@@ -77,21 +80,40 @@ func ForControllerManager() Component {
 	return Component{Name: ControllerManager, lines: lines, out: []change{controllersOut}}
 }
 
-// ForAPIServer returns kube-apiserver with the external signer and with static registration, or without.
-// A handback gives it keys where no record says which it had.
-func ForAPIServer(signs, static bool, keys SigningKeys) Component {
-	c := Component{Name: APIServer, lines: []string{Assign(disableFlag, pluginName)}, out: []change{pluginOut}}
-	if signs {
+// Changes are what a takeover changes in kube-apiserver.
+type Changes struct {
+	Plugin bool // it loses its ServiceAccount plugin
+	Files  bool // it reads our webhook from files
+	Signer bool // our process signs its tokens
+	// Running is its version, for an image that names none.
+	Running string
+}
+
+// ForAPIServer returns kube-apiserver. A handback gives it keys where no record says which it had.
+func ForAPIServer(changes Changes, keys SigningKeys) Component {
+	c := Component{Name: APIServer, changes: changes, out: []change{changes.refuseOld}}
+	if changes.Plugin {
+		c.lines, c.out = append(c.lines, Assign(disableFlag, pluginName)), append(c.out, pluginOut)
+	}
+	if changes.Signer {
 		c.lines = append(c.lines, Assign(endpointFlag, manifests.SignerSocket))
 		c.mounts = append(c.mounts, socketMount())
-		c.out, c.rest = append(c.out, signerOut), append(c.rest, keys.signerIn)
+		c.out, c.rest = append(c.out, changes.signerOut), append(c.rest, keys.signerIn)
 	}
-	if static {
+	if changes.Files {
 		c.lines = append(c.lines, Assign(gatesFlag, staticGate+"=true"), Assign(AdmissionConfigFlag, AdmissionConfigFile))
 		c.mounts = append(c.mounts, staticMounts()...)
-		c.out, c.rest = append(c.out, staticOut), append(c.rest, staticIn)
+		c.out, c.rest = append(c.out, changes.staticOut), append(c.rest, staticIn)
 	}
 	return c
+}
+
+// version returns what names the version of kube-apiserver.
+func (c Changes) version(m *staticpod.Manifest) string { return cmp.Or(c.Running, m.Image()) }
+
+// refuseOld changes nothing.
+func (c Changes) refuseOld(m *staticpod.Manifest, _ *staticpod.Edit) error {
+	return supported(c.version(m))
 }
 
 // Assign returns a flag with its value, as in a command.
@@ -105,9 +127,6 @@ func WebhookPlugins() []string {
 
 // pluginOut disables the ServiceAccount plugin of kube-apiserver.
 func pluginOut(m *staticpod.Manifest, e *staticpod.Edit) error {
-	if err := supported(m.Image()); err != nil {
-		return err
-	}
 	flags, err := m.Flags(admissionControlFlag, enableFlag, disableFlag)
 	if err != nil {
 		return err
@@ -184,8 +203,14 @@ func (c Component) Takeover(f Files) (t Taken, err error) {
 		return t, fmt.Errorf("the manifest of %s: %w", c.Name, err)
 	}
 	t.First = c.original(f, now)
-	t.Patch, err = c.patch(f, t.First, now)
+	t.Patch, err = c.patch(f, t.First, t.After)
 	return t, err
+}
+
+// sameLines reports whether two manifests differ in nothing but the order of their lines: takeovers with
+// different flags append theirs one after the other.
+func sameLines(a, b []byte) bool {
+	return slices.Equal(slices.Sorted(strings.Lines(string(a))), slices.Sorted(strings.Lines(string(b))))
 }
 
 // original returns the manifest from before any takeover: the backup, if a takeover turns it into the
@@ -195,14 +220,13 @@ func (c Component) original(f Files, now *staticpod.Manifest) *staticpod.Manifes
 	if err != nil {
 		return now
 	}
-	ways := []Component{c}
-	if c.Name == APIServer {
-		none := SigningKeys{}
-		ways = append(ways, ForAPIServer(false, false, none), ForAPIServer(true, false, none),
-			ForAPIServer(false, true, none), ForAPIServer(true, true, none))
-	}
-	for _, way := range ways {
-		if taken, err := edit(backup, way.out...); err == nil && bytes.Equal(taken.Bytes(), now.Bytes()) {
+	for all := range 8 {
+		way := c
+		if c.Name == APIServer {
+			way = ForAPIServer(Changes{all&1 > 0, all&2 > 0, all&4 > 0, c.changes.Running}, SigningKeys{})
+		}
+		taken, err := edit(backup, way.out...)
+		if err == nil && (bytes.Equal(taken.Bytes(), now.Bytes()) || taken != backup && sameLines(taken.Bytes(), now.Bytes())) {
 			return backup
 		}
 	}

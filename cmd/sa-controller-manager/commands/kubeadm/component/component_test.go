@@ -20,8 +20,8 @@ import (
 // written by hand.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
-	signer := ForAPIServer(true, false, SigningKeys{Private: "/etc/kubernetes/pki/sa.key", Verify: []string{"/etc/kubernetes/pki/sa.pub"}})
-	for kind, c := range map[string]Component{APIServer: ForAPIServer(false, false, SigningKeys{}), ControllerManager: ForControllerManager(),
+	signer := ForAPIServer(Changes{Plugin: true, Signer: true}, SigningKeys{Private: "/etc/kubernetes/pki/sa.key", Verify: []string{"/etc/kubernetes/pki/sa.pub"}})
+	for kind, c := range map[string]Component{APIServer: ForAPIServer(Changes{Plugin: true}, SigningKeys{}), ControllerManager: ForControllerManager(),
 		"signer": signer} {
 		for _, path := range corpus(t, c) {
 			before, byHand := parse(t, c, staticpodtest.Read(t, path)), strings.Contains(path, "by-hand")
@@ -44,7 +44,7 @@ func TestThereAndBack(t *testing.T) {
 				if byHand {
 					return // kubeadm has not written it, and never patches it
 				}
-				patch, err := c.patch(Files{}, before, before)
+				patch, err := c.patch(Files{}, before, out)
 				testutil.Must(t, err)
 				if diff := cmp.Diff(staticpodtest.Spec(t, out.Bytes()), staticpodtest.Patched(t, before.Bytes(), patch)); diff != "" {
 					t.Errorf("kubeadm upgrade leads to another Pod (-takeover +patch):\n%s", diff)
@@ -61,7 +61,7 @@ func TestThereAndBack(t *testing.T) {
 
 func TestEdits(t *testing.T) {
 	t.Parallel()
-	kcm, api := ForControllerManager(), ForAPIServer(false, false, SigningKeys{})
+	kcm, api := ForControllerManager(), ForAPIServer(Changes{Plugin: true}, SigningKeys{})
 	off := Assign(ControllersFlag, controllersOff)
 	cases := map[string]struct {
 		reason    string

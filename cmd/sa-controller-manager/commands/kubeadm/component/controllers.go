@@ -4,7 +4,6 @@
 package component
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -95,18 +94,6 @@ const oldestMinor = 30
 
 // supported refuses older versions. of is an image or a version.
 func supported(of string) error { return notOlder(of, oldestMinor, "that is supported") }
-
-// CheckVersion refuses versions of kube-apiserver that a takeover with these flags does not support.
-func CheckVersion(of string, signs, static bool) error {
-	err := supported(of)
-	if signs {
-		err = cmp.Or(err, knowsSigner(of))
-	}
-	if static {
-		err = cmp.Or(err, knowsStatic(of))
-	}
-	return err
-}
 
 // HasVersion reports whether the tag of an image has a version.
 func HasVersion(image string) bool {

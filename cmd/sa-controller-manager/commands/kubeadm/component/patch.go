@@ -68,28 +68,28 @@ func recorded(patch []byte) (lines []string, known bool) {
 	return lines, true
 }
 
-// added returns the lines that takeovers have added, including e. Recorded lines that are still in the
-// command come first. known is false for a cluster that was created with our process: there is nothing
-// to add, and what was there before is unknown.
-func (f Files) added(now *staticpod.Manifest, e staticpod.Edit) (lines []string, known bool) {
+// added returns the lines of a command after a takeover that this or earlier ones have added, in order; e
+// is what takeovers add to the first manifest. known is false for a cluster that was created with our
+// process: there is nothing to add, and what was there before is unknown.
+func (f Files) added(after *staticpod.Manifest, e staticpod.Edit) (lines []string, known bool) {
 	before, known := recorded(f.Patch)
-	for _, line := range before {
-		if slices.Contains(now.Command(), line) && !slices.Contains(e.Append, line) {
+	for _, line := range after.Command() {
+		if slices.Contains(slices.Concat(before, e.Append), line) && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}
-	return append(lines, e.Append...), known || !f.WithOurs || len(e.Append) > 0
+	return lines, known || !f.WithOurs || len(e.Append) > 0
 }
 
 // patch returns the patch for a component whose manifest was first before any takeover. A JSON patch
 // removes by position, so a test precedes each removal: if a new kubeadm renders another order, its
 // upgrade fails before it changes anything.
-func (c Component) patch(f Files, first, now *staticpod.Manifest) ([]byte, error) {
+func (c Component) patch(f Files, first, after *staticpod.Manifest) ([]byte, error) {
 	e, err := collect(first, c.out...)
 	if err != nil {
 		return nil, fmt.Errorf("the manifest of %s: %w", c.Name, err)
 	}
-	lines, known := f.added(now, e)
+	lines, known := f.added(after, e)
 	if !known {
 		return nil, nil
 	}

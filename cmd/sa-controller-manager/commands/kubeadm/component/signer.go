@@ -36,8 +36,8 @@ type SigningKeys struct {
 
 // signerOut replaces the key flags by the socket. It removes them, because kube-apiserver counts an
 // empty one as given (k8s.io/kubernetes pkg/controlplane/apiserver/options/validation.go).
-func signerOut(m *staticpod.Manifest, e *staticpod.Edit) error {
-	if err := knowsSigner(m.Image()); err != nil {
+func (c Changes) signerOut(m *staticpod.Manifest, e *staticpod.Edit) error {
+	if err := knowsSigner(c.version(m)); err != nil {
 		return err
 	}
 	flags, err := m.Flags(endpointFlag, SigningKeyFlag, VerifyKeyFlag)

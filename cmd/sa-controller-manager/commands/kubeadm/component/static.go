@@ -45,23 +45,14 @@ func staticIn(m *staticpod.Manifest, e *staticpod.Edit) (err error) {
 }
 
 // staticOut appends the gate and our file. Gates add up, and of two files kube-apiserver reads the last.
-func staticOut(m *staticpod.Manifest, e *staticpod.Edit) error {
+func (c Changes) staticOut(m *staticpod.Manifest, e *staticpod.Edit) error {
 	flags, err := m.Flags(gatesFlag, AdmissionConfigFlag, emulatedFlag)
 	if err != nil {
 		return err
 	}
-	behavesAs := gatesOf(m.Image(), staticpod.List(flags[emulatedFlag]))
-	if err := knowsStatic(behavesAs); err != nil {
+	on, err := gateOn(c.version(m), staticpod.List(flags[emulatedFlag]), staticpod.List(flags[gatesFlag]))
+	if err != nil {
 		return err
-	}
-	_, minor, _ := version(behavesAs)
-	on := minor >= staticOnMinor
-	for _, gate := range staticpod.List(flags[gatesFlag]) {
-		if name, value, _ := strings.Cut(strings.TrimPrefix(gate, "kube:"), "="); name == staticGate {
-			if on = value == "true"; !on {
-				return fmt.Errorf("--%s has %s, and --static-registration needs it to be true; remove it there first", gatesFlag, gate)
-			}
-		}
 	}
 	if !on {
 		e.Append = append(e.Append, Assign(gatesFlag, staticGate+"=true"))
@@ -71,6 +62,32 @@ func staticOut(m *staticpod.Manifest, e *staticpod.Edit) error {
 	}
 	*e, err = m.Remount(*e, true, staticMounts()...)
 	return err
+}
+
+// gateOn reports whether kube-apiserver reads webhook configurations from files as it is. An error says
+// that it cannot, or must not. of is its image or version, emulated and gates are its lists.
+func gateOn(of string, emulated, gates []string) (bool, error) {
+	behavesAs := gatesOf(of, emulated)
+	if err := notOlder(behavesAs, staticMinor, "that reads webhook configurations from files (--static-registration)"); err != nil {
+		return false, err
+	}
+	_, minor, _ := version(behavesAs)
+	on := minor >= staticOnMinor
+	for _, gate := range gates {
+		if name, value, _ := strings.Cut(strings.TrimPrefix(gate, "kube:"), "="); name == staticGate {
+			if on = value == "true"; !on {
+				return false, fmt.Errorf("--%s has %s, and static registration needs it to be true; remove it there first", gatesFlag, gate)
+			}
+		}
+	}
+	return on, nil
+}
+
+// FilesUnasked reports whether kube-apiserver reads webhook configurations from files without a feature
+// gate of ours. of is its image or version.
+func FilesUnasked(of string, command []string) bool {
+	on, err := gateOn(of, listIn(command, emulatedFlag), listIn(command, gatesFlag))
+	return err == nil && on
 }
 
 // gatesOf returns the version whose feature gates kube-apiserver has: that which it emulates, if any, else
@@ -86,11 +103,6 @@ func gatesOf(image string, emulated []string) string {
 		}
 	}
 	return image
-}
-
-// knowsStatic refuses versions of kube-apiserver without the gate. of is an image or a version.
-func knowsStatic(of string) error {
-	return notOlder(of, staticMinor, "that reads webhook configurations from files (--static-registration)")
 }
 
 // ReadsFiles reports whether the manifest of kube-apiserver has our file.

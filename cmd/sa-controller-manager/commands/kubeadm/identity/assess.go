@@ -31,12 +31,10 @@ type endpoint struct {
 type state struct {
 	// damaged is why the kubeconfig cannot be used, "" if it can.
 	damaged string
+	// foreign reports whether its user has another certificate than client.pem, whose content is pair.
+	foreign bool
 	cluster *clientcmdapi.Cluster
-	user    *clientcmdapi.AuthInfo
-	// cert and key belong to the user, or come from client.pem if there is no user. They may be
-	// missing. own reports whether they are in client.pem.
-	cert, key []byte
-	own       bool
+	pair    []byte
 }
 
 // verdict says what to change.
@@ -54,12 +52,12 @@ type verdict struct {
 func assess(s state, user string, want endpoint, roots *x509.CertPool, now time.Time) verdict {
 	v := verdict{rewrite: s.damaged}
 	if s.damaged == "" {
-		if len(s.cert) == 0 && s.user.ClientCertificate == "" {
-			return verdict{notOurs: "its user has no client certificate"}
+		if s.foreign {
+			return verdict{notOurs: "its user does not have client.pem"}
 		}
 		v.rewrite = outdated(s.cluster, want)
 	}
-	chain, err := pair(s.cert, s.key)
+	chain, err := pair(s.pair, s.pair)
 	if err != nil {
 		v.renew = err.Error()
 		return v

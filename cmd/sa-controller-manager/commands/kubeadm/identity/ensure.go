@@ -122,16 +122,11 @@ func (c Config) ensureFiles(ca *authority, to endpoint) error {
 		fmt.Fprintf(c.Say, "%s is left as it is: %s.\n", c.path(kubeconfigFile), v.notOurs)
 		return nil
 	}
-	renewed := false
 	if v.renew != "" {
-		err := c.renew(ca, v.renew)
-		if err != nil && !v.usable {
+		if err := c.renew(ca, v.renew); err != nil && !v.usable {
 			return err
-		}
-		if renewed = err == nil; !renewed {
+		} else if err != nil {
 			fmt.Fprintf(c.Warn, "Warning: the client certificate ends on %s and could not be renewed: %v\n", day(v.notAfter), err)
-		} else if !found.own && v.rewrite == "" {
-			v.rewrite = "it did not name " + pairFile
 		}
 	}
 	if v.rewrite == "" {
@@ -139,11 +134,6 @@ func (c Config) ensureFiles(ca *authority, to endpoint) error {
 			fmt.Fprintf(c.Say, "%s is left as it is: valid for %s until %s.\n", c.path(kubeconfigFile), manifests.User, day(v.notAfter))
 		}
 		return nil
-	}
-	if !renewed && !found.own {
-		if err := c.write(pairFile, slices.Concat(found.cert, found.key)); err != nil {
-			return err
-		}
 	}
 	rendered, err := render(manifests.User, to)
 	if err != nil {
@@ -193,24 +183,13 @@ func (c Config) read() (state, error) {
 		s.damaged = "there was none"
 	} else if config, err := clientcmd.LoadFromFile(path); err != nil {
 		s.damaged = "it was not a kubeconfig"
-	} else if err := clientcmd.ResolveLocalPaths(config); err != nil {
-		return state{}, err
-	} else if s.cluster, s.user = currentContext(config); s.cluster == nil || s.user == nil {
+	} else if cluster, user := currentContext(config); cluster == nil || user == nil {
 		s.damaged = "it had no current context with a cluster and a user"
+	} else {
+		own := []string{pairFile, c.path(pairFile)}
+		s.cluster, s.foreign = cluster, !slices.Contains(own, user.ClientCertificate) || !slices.Contains(own, user.ClientKey)
 	}
-	certFile, keyFile := c.path(pairFile), c.path(pairFile)
-	if s.damaged == "" {
-		certFile, keyFile = s.user.ClientCertificate, s.user.ClientKey
-		s.cert, s.key = s.user.ClientCertificateData, s.user.ClientKeyData
-	}
-	s.own = len(s.cert) == 0 && certFile == c.path(pairFile) && keyFile == certFile
-	// Unreadable files are written again.
-	if len(s.cert) == 0 {
-		s.cert, _ = os.ReadFile(certFile)
-	}
-	if len(s.key) == 0 {
-		s.key, _ = os.ReadFile(keyFile)
-	}
+	s.pair, _ = os.ReadFile(c.path(pairFile)) // an unreadable one is written again
 	return s, nil
 }
 

@@ -134,23 +134,6 @@ func TestEnsureAgain(t *testing.T) {
 			change: func(t *testing.T, n *node) { n.clock.Step(n.config.Validity); n.chmod(t, "identity/client.pem", 0o644) },
 			why:    "it has expired", pair: true,
 		},
-		"Embedded": {
-			reason: "the operator's own form is kept while it is good",
-			change: func(t *testing.T, n *node) { n.embed(t) },
-		},
-		"EmbeddedEnds": {
-			change: func(t *testing.T, n *node) { n.embed(t); n.clock.Step(n.config.Validity * 2 / 3) },
-			why:    "it did not name client.pem", pair: true,
-		},
-		"EmbeddedMoves": {
-			reason: "the certificate is not lost, although it could not be renewed",
-			change: func(t *testing.T, n *node) {
-				n.embed(t)
-				n.from(t, "https://other:6443")
-				n.remove(t, "ca.key")
-			},
-			why: "address has changed", pair: true,
-		},
 		"NoCAKeyAndNoNeed": {
 			change: func(t *testing.T, n *node) { n.remove(t, "ca.key") },
 		},
@@ -188,7 +171,11 @@ func TestEnsureLeavesTheOperatorsKubeconfigAlone(t *testing.T) {
 	}{
 		"AToken": {
 			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig", n.read(t, "controller-manager.conf")) },
-			says:   "its user has no client certificate",
+			says:   "its user does not have client.pem",
+		},
+		"Embedded": {
+			change: func(t *testing.T, n *node) { n.ensure(t); n.embed(t); n.clock.Step(n.config.Validity) },
+			says:   "its user does not have client.pem",
 		},
 		"AnotherUser": {
 			change: func(t *testing.T, n *node) {

@@ -172,23 +172,28 @@ func (m *Manifest) applyMount(mount Mount, change func(Mount) ([]byte, error)) (
 	if err != nil {
 		return nil, fmt.Errorf("the edited manifest would not be understood: %w", err)
 	}
-	if !same(m.root, edited.root, mount.Name) {
+	if !same(m.root, edited.root, func(key string, value *yaml.Node) *yaml.Node {
+		if key == "volumes" || key == "volumeMounts" {
+			return withoutNamed(value, mount.Name)
+		}
+		return value
+	}) {
 		return nil, errors.New("something other than the mount would change")
 	}
 	return edited, nil
 }
 
-// same compares all but the items of that name in lists called volumes and volumeMounts.
-func same(a, b *yaml.Node, name string) bool {
+// same compares two manifests, with what but makes of the value of each key.
+func same(a, b *yaml.Node, but func(key string, value *yaml.Node) *yaml.Node) bool {
 	if a.Kind != b.Kind || a.Tag != b.Tag || a.Value != b.Value || len(a.Content) != len(b.Content) {
 		return false
 	}
 	for i := range a.Content {
 		x, y := a.Content[i], b.Content[i]
-		if a.Kind == yaml.MappingNode && i%2 == 1 && (a.Content[i-1].Value == "volumes" || a.Content[i-1].Value == "volumeMounts") {
-			x, y = withoutNamed(x, name), withoutNamed(y, name)
+		if a.Kind == yaml.MappingNode && i%2 == 1 {
+			x, y = but(a.Content[i-1].Value, x), but(b.Content[i-1].Value, y)
 		}
-		if !same(x, y, name) {
+		if !same(x, y, but) {
 			return false
 		}
 	}

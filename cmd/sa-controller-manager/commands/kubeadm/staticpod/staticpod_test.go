@@ -207,7 +207,7 @@ func TestSameBesideCommand(t *testing.T) {
 		testutil.Must(t, err)
 		after, err := oneDocument([]byte(tc.other))
 		testutil.Must(t, err)
-		if got := sameBesideCommand(before, after); got != tc.want {
+		if got := same(before, after, withoutCommand); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

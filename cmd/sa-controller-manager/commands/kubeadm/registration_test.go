@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	stdcmp "cmp"
 	"maps"
 	"os"
 	"slices"
@@ -12,9 +13,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	apimachineryversion "k8s.io/apimachinery/pkg/version"
+	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
@@ -28,12 +34,17 @@ const sourceFlag = "--admission-control-config-file=/etc/kubernetes/pki/admissio
 // newStaticControlPlane is one whose root is not this machine's. flags are kube-apiserver's.
 func newStaticControlPlane(t *testing.T, flags ...string) *controlPlane {
 	t.Helper()
-	p := newControlPlane(t, "v1.36") // the last version with the gate off
+	return newFilesControlPlane(t, "v1.36", flags...) // the last version with the gate off
+}
+
+func newFilesControlPlane(t *testing.T, sample string, flags ...string) *controlPlane {
+	t.Helper()
+	p := newControlPlane(t, sample)
 	p.config.ManifestsDir = p.dir + "/etc/kubernetes/manifests"
 	testutil.Must(t, os.MkdirAll(p.dir+"/etc/kubernetes/pki", 0o700))
 	testutil.Must(t, os.Rename(p.dir+"/manifests", p.config.ManifestsDir))
 	p.change(t, "    image:", "    - "+strings.Join(append(flags, "--v=2"), "\n    - ")+"\n    image:")
-	p.config.StaticRegistration, p.config.Render = true, func(o manifests.StaticPodOptions) ([]byte, error) {
+	p.config.Registration, p.config.Render = registration.Static, func(o manifests.StaticPodOptions) ([]byte, error) {
 		o.HostBinary = "/usr/local/bin/sa-controller-manager"
 		return manifests.StaticPod(o)
 	}
@@ -51,6 +62,9 @@ func (p *controlPlane) change(t *testing.T, old, replacement string) {
 	testutil.Must(t, os.WriteFile(file, []byte(strings.Replace(before, old, replacement, 1)), 0o600))
 }
 
+// all is more than a takeover has steps.
+const all = 9
+
 // TestStaticHandbackRestores wants the files as they were, whichever way led there, and a patch that
 // does to kubeadm's manifest what the takeover has done.
 func TestStaticHandbackRestores(t *testing.T) {
@@ -63,34 +77,35 @@ func TestStaticHandbackRestores(t *testing.T) {
 		"OwnFile":       {[]string{sourceFlag}, func(*testing.T, *controlPlane) {}},
 		"OwnGate":       {[]string{"--feature-gates=A=true,ManifestBasedAdmissionControlConfig=true"}, func(*testing.T, *controlPlane) {}},
 		"WithTheSigner": {nil, func(_ *testing.T, p *controlPlane) { p.config.ExternalSigner = true }},
-		"Later": {nil, func(t *testing.T, p *controlPlane) { // the backup of the first takeover is what was before both
-			p.config.StaticRegistration = false
-			p.writeSteps(t, takeover, 3)
-			p.config.StaticRegistration, p.config.Rewrite = true, true
+		"SignerLater": {nil, func(t *testing.T, p *controlPlane) { // its lines come behind those of the first takeover
+			p.writeSteps(t, takeover, all)
+			p.config.ExternalSigner, p.config.Rewrite = true, true
 		}},
-		"SignerFirst": {nil, func(t *testing.T, p *controlPlane) {
-			p.config.StaticRegistration, p.config.ExternalSigner = false, true
-			p.writeSteps(t, takeover, 3)
-			p.config.StaticRegistration, p.config.Rewrite = true, true
+		"RegisteredNowhereFirst": {nil, func(t *testing.T, p *controlPlane) { // as one of several before v1.37
+			p.config.Registration = registration.None
+			p.writeSteps(t, takeover, all)
+			p.config.Registration, p.config.Rewrite = registration.Static, true
 		}},
+		"Interrupted": {nil, func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 3) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newStaticControlPlane(t, tc.flags...)
 			p.write(t, "etc/kubernetes/pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n  path: limits.yaml\n"))
 			before, first := p.all(t), staticpodtest.Read(t, p.config.manifest(component.APIServer))
 			tc.in(t, p)
-			p.writeSteps(t, takeover, 3)
+			p.writeSteps(t, takeover, all)
 			taken := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer)))
-			testutil.Check(t, "the patch", taken, staticpodtest.Patched(t, first, staticpodtest.Read(t, p.config.patch(component.APIServer))))
-			p.config.StaticRegistration, p.config.ExternalSigner = false, false
+			patched := staticpodtest.Patched(t, first, staticpodtest.Read(t, p.config.patch(component.APIServer)))
+			testutil.Check(t, "the patch", inOrder(taken), inOrder(patched))
+			p.config.Registration, p.config.ExternalSigner, p.config.Rewrite = "", false, false
 			after := p.all(t)
-			p.writeSteps(t, takeover, 3)
+			p.writeSteps(t, takeover, all)
 			testutil.Check(t, "a takeover without the flags", after, p.all(t))
-			if err := p.config.filesUnused(t.Context()); err == nil {
+			if err := p.config.unused(t.Context()); err == nil {
 				t.Error("our process may stop while kube-apiserver needs it")
 			}
 			p.writeSteps(t, handback, 4)
-			testutil.Must(t, p.config.filesUnused(t.Context()))
+			testutil.Must(t, p.config.unused(t.Context()))
 			after = p.all(t)
 			maps.DeleteFunc(after, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
 			testutil.Check(t, "after the handback", before, after)
@@ -98,11 +113,18 @@ func TestStaticHandbackRestores(t *testing.T) {
 	}
 }
 
+// inOrder sorts the volumes, whose order means nothing.
+func inOrder(spec corev1.PodSpec) corev1.PodSpec {
+	slices.SortFunc(spec.Volumes, func(a, b corev1.Volume) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(spec.Containers[0].VolumeMounts, func(a, b corev1.VolumeMount) int { return strings.Compare(a.Name, b.Name) })
+	return spec
+}
+
 // TestStaticTakeover is what the two manifests become, also when kubeadm has written the one again.
 func TestStaticTakeover(t *testing.T) {
 	t.Parallel()
 	p := newStaticControlPlane(t, "--feature-gates=A=true")
-	p.writeSteps(t, takeover, 3)
+	p.writeSteps(t, takeover, all)
 	p.change(t, "    - --v=2\n", "    - --v=3\n") // so that the backup does not fit
 	taken := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer)))
 	const directory = "/etc/kubernetes/sa-controller-manager/static/"
@@ -155,7 +177,7 @@ func TestStaticGate(t *testing.T) {
 			if tc.emulated != "" {
 				p.change(t, "    - --v=2\n", "    - --emulated-version="+tc.emulated+"\n")
 			}
-			p.writeSteps(t, takeover, 3)
+			p.writeSteps(t, takeover, all)
 			command := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer))).Containers[0].Command
 			if slices.Contains(command, gate) != tc.added {
 				t.Errorf("%s: the gate is in %q: %t, want %t", tc.reason, command, !tc.added, tc.added)
@@ -256,9 +278,6 @@ func TestAdmissionConfig(t *testing.T) {
 				return
 			}
 			testutil.Check(t, tc.reason, string(staticpodtest.JSON(t, []byte(admissionHead+tc.want))), string(staticpodtest.JSON(t, got)))
-			if strings.Count(string(got), sourceMark) != 1+strings.Count(tc.source, "own.yaml") {
-				t.Errorf("not each source has its hash:\n%s", got)
-			}
 		})
 	}
 }
@@ -269,7 +288,7 @@ func TestStaticSourceChanges(t *testing.T) {
 	t.Parallel()
 	p := newStaticControlPlane(t, sourceFlag)
 	p.write(t, "etc/kubernetes/pki/admission.yaml", []byte(admissionHead))
-	p.writeSteps(t, takeover, 3)
+	p.writeSteps(t, takeover, all)
 	p.write(t, "etc/kubernetes/pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n"))
 	wantError(t, "", Takeover(t.Context(), p.config), "first run: kubeadm handback --steps=kube-apiserver")
 }
@@ -287,5 +306,182 @@ func TestStaticStepThatDoesNotCome(t *testing.T) {
 	maps.DeleteFunc(after, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
 	if diff := cmp.Diff(before, after); diff != "" {
 		t.Errorf("(-before +after):\n%s", diff)
+	}
+}
+
+// TestChooseMode is how kube-apiserver learns of our webhook.
+func TestChooseMode(t *testing.T) {
+	t.Parallel()
+	const several = `kube-apiserver keeps its ServiceAccount plugin: it reads no webhook from files (v1.37 does; v1.36 with ` +
+		`--static-registration), and a webhook by URL is for one host. By their identity Leases kube-apiservers run on `
+	own := func(mode registration.Mode) []byte {
+		return staticpodtest.Own([]string{"--webhook-registration=" + string(mode)})
+	}
+	one, three := []runtime.Object{lease("a")}, []runtime.Object{lease("a"), lease("b"), lease("c")}
+	for name, tc := range map[string]struct {
+		reason  string
+		image   string // v1.37.2 if it is empty
+		flags   []string
+		running string // the version of which kube-apiserver says that it is
+		leases  []runtime.Object
+		own     []byte
+		rewrite bool
+		asked   registration.Mode
+		want    registration.Mode
+		note    string // the beginning
+		refused string
+	}{
+		"v1.37":             {reason: "no other node matters", leases: three, want: registration.Static},
+		"v1.36":             {image: "v1.36.3", leases: one, want: registration.URL},
+		"v1.36, of several": {image: "v1.36.3", leases: three, want: registration.None, note: several + `["a" "b" "c"].`},
+		"v1.36, without Leases": {
+			reason: "nothing says that it is alone", image: "v1.36.3", want: registration.None, note: several + "[].",
+		},
+		"v1.36, asked":      {image: "v1.36.3", leases: three, asked: registration.Static, want: registration.Static},
+		"v1.36, gate is on": {reason: "the operator's", image: "v1.36.3", flags: []string{"--feature-gates=" + gate + "=true"}, want: registration.Static},
+		"v1.37, gate is off": {
+			image: "v1.37.2", flags: []string{"--feature-gates=" + gate + "=false"}, leases: one, want: registration.URL,
+		},
+		"v1.37 as v1.36": {flags: []string{"--emulated-version=1.36"}, leases: three, want: registration.None, note: several},
+		"v1.38 as v1.37": {image: "v1.38.0", flags: []string{"--emulated-version=kube=1.37"}, want: registration.Static},
+		"digest, v1.37":  {image: "main@sha256:abc", running: "v1.37.2", want: registration.Static},
+		"digest, v1.36":  {image: "main@sha256:abc", running: "v1.36.3", leases: one, want: registration.URL},
+		"v1.37, by URL": {
+			reason: "only a call that names it", asked: registration.URL, leases: three, want: registration.URL, note: "The webhook stays in the API, by URL.",
+		},
+		"again":          {own: own(registration.Static), want: registration.Static},
+		"again, v1.36":   {reason: "it was asked for", image: "v1.36.3", own: own(registration.Static), rewrite: true, want: registration.Static},
+		"again, by URL":  {own: own(registration.URL), want: registration.URL, note: "The webhook stays in the API"},
+		"rewritten, URL": {own: own(registration.URL), rewrite: true, want: registration.URL, note: "The webhook stays in the API"},
+		"again, none": {
+			own: own(registration.None), want: registration.None,
+			note: "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again.",
+		},
+		"rewritten, none": {own: own(registration.None), rewrite: true, want: registration.Static},
+		"URL to files": {
+			reason: "the certificates differ", own: own(registration.URL), rewrite: true, asked: registration.Static,
+			refused: "our manifest has --webhook-registration=url, and kube-apiserver would refuse Pods while it becomes static; " +
+				"first run: kubeadm handback",
+		},
+		"files to URL": {own: own(registration.Static), rewrite: true, asked: registration.URL, refused: "while it becomes url"},
+		"files to none": {
+			own: own(registration.Static), rewrite: true, asked: registration.None, refused: "while it becomes none",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newControlPlane(t, "v1.37")
+			client := fake.NewClientset(tc.leases...)
+			client.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &apimachineryversion.Info{GitVersion: tc.running}
+			p.config.Client, p.config.Clock, p.config.Registration, p.config.Rewrite = client, clock.RealClock{}, tc.asked, tc.rewrite
+			p.change(t, "kube-apiserver:v1.37.2", "kube-apiserver:"+stdcmp.Or(tc.image, "v1.37.2"))
+			for _, flag := range tc.flags {
+				p.change(t, "    image:", "    - "+flag+"\n    image:")
+			}
+			if tc.own != nil {
+				p.write(t, "manifests/sa-controller-manager.yaml", tc.own)
+			}
+			o, err := p.config.observe()
+			testutil.Must(t, err)
+			err = p.config.chooseMode(t.Context(), o)
+			wantError(t, tc.reason, err, tc.refused)
+			if err == nil && (o.mode != tc.want || !strings.HasPrefix(o.note, tc.note) || tc.note == "" && o.note != "") {
+				t.Errorf("%s: got %q, %q, want %q, %q", tc.reason, o.mode, o.note, tc.want, tc.note)
+			}
+		})
+	}
+}
+
+const gate = "ManifestBasedAdmissionControlConfig"
+
+// TestStockManifests takes over what kubeadm writes for both versions that read files, in every way, and
+// goes on as operators do.
+func TestStockManifests(t *testing.T) {
+	t.Parallel()
+	const plugin, config = "--disable-admission-plugins=ServiceAccount",
+		"--admission-control-config-file=/etc/kubernetes/sa-controller-manager/static/config/admission.yaml"
+	for name, tc := range map[string]struct {
+		sample, other string // other is what an upgrade without patches writes
+		asked, want   registration.Mode
+		leases        []runtime.Object
+		added         [][]string // to kube-apiserver's command, by step
+	}{
+		"v1.37": {
+			sample: "v1.37", other: "v1.36", want: registration.Static, added: [][]string{{config}, {config, plugin}},
+		},
+		"v1.36, from files": {
+			sample: "v1.36", other: "v1.37", asked: registration.Static, want: registration.Static,
+			added: [][]string{{"--feature-gates=" + gate + "=true", config}, {"--feature-gates=" + gate + "=true", config, plugin}},
+		},
+		"v1.36, alone": {
+			sample: "v1.36", other: "v1.37", want: registration.URL, leases: []runtime.Object{lease("n")}, added: [][]string{{plugin}},
+		},
+		"v1.36, of several": {
+			sample: "v1.36", other: "v1.37", want: registration.None, leases: []runtime.Object{lease("n"), lease("m")}, added: [][]string{nil},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newFilesControlPlane(t, tc.sample)
+			p.config.Registration, p.config.Client, p.config.Clock = tc.asked, fake.NewClientset(tc.leases...), clock.RealClock{}
+			command := func() []string {
+				return staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer))).Containers[0].Command
+			}
+			before, stock := p.all(t), command()
+			p.writeSteps(t, takeover, 2)
+			testutil.Check(t, "before its step", stock, command())
+			for i, added := range tc.added {
+				p.writeSteps(t, takeover, 3)
+				testutil.Check(t, "a step of kube-apiserver", slices.Concat(stock, tc.added[i]), command())
+				if off := slices.Contains(added, plugin); off != (i == len(tc.added)-1 && tc.want != registration.None) {
+					t.Errorf("step %d: the plugin is off: %t", i, off)
+				}
+			}
+			own := staticpodtest.Read(t, p.config.manifest(manager))
+			testutil.Check(t, "our mode", string(tc.want), component.OwnFlag(own, registrationFlag))
+
+			after := p.all(t)
+			p.writeSteps(t, takeover, all)
+			p.config.Registration = ""
+			p.writeSteps(t, takeover, all)
+			testutil.Check(t, "after repeated takeovers", after, p.all(t))
+
+			// As a node that joins, and after an upgrade without patches: kubeadm writes its own manifest.
+			written := staticpodtest.Read(t, "testdata/manifests/"+tc.other+"/kube-apiserver.yaml")
+			testutil.Must(t, os.WriteFile(p.config.manifest(component.APIServer), written, 0o600))
+			if slices.Contains(command(), plugin) {
+				t.Error("the plugin is off")
+			}
+			p.writeSteps(t, takeover, 3)
+			if off := slices.Contains(command(), plugin); off != (tc.want == registration.URL) {
+				t.Errorf("the first step of a takeover after that: the plugin is off: %t", off)
+			}
+			p.writeSteps(t, takeover, all)
+			if off := slices.Contains(command(), plugin); off != (tc.want != registration.None) {
+				t.Errorf("a takeover after that: the plugin is off: %t", off)
+			}
+			testutil.Check(t, "its mode", string(tc.want), component.OwnFlag(staticpodtest.Read(t, p.config.manifest(manager)), registrationFlag))
+			p.writeSteps(t, handback, 1)
+			testutil.Check(t, "what kubeadm wrote", string(written), string(staticpodtest.Read(t, p.config.manifest(component.APIServer))))
+
+			testutil.Must(t, os.WriteFile(p.config.manifest(component.APIServer),
+				[]byte(before["etc/kubernetes/manifests/kube-apiserver.yaml"]), 0o600))
+			p.writeSteps(t, handback, 4)
+			after = p.all(t)
+			maps.DeleteFunc(after, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
+			testutil.Check(t, "after the handback", before, after)
+		})
+	}
+}
+
+// TestSwitchedOff: our process is ready without files then.
+func TestSwitchedOff(t *testing.T) {
+	t.Parallel()
+	p := newStaticControlPlane(t)
+	wantError(t, "on", p.config.switchedOff(t.Context()), "")
+	p.write(t, "etc/kubernetes/sa-controller-manager/static/off", nil)
+	wantError(t, "off", p.config.switchedOff(t.Context()),
+		"sa-controller-manager webhook register --static-registration-dir=/etc/kubernetes/sa-controller-manager/static lets it in again")
+	p.config.StepTimeout, p.config.Clock = time.Millisecond, clock.RealClock{}
+	for _, step := range p.steps(t, takeover)[2:] {
+		wantError(t, step.summary, p.config.await(t.Context(), step.guards...), "switches the webhook off")
 	}
 }

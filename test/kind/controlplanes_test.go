@@ -1,0 +1,144 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build kind
+
+package kind
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sa-controller-manager/internal/testutil"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/traffic"
+)
+
+const pluginOff = "--disable-admission-plugins=ServiceAccount"
+
+// TestControlPlanes takes over three control-plane nodes one by one, the last one of which joins when the
+// first has been taken over, deletes what can be deleted, kills each kube-apiserver, and hands back. Pods
+// are created through all of them meanwhile.
+func TestControlPlanes(t *testing.T) {
+	c := create(t, stock(t, 2))
+	if c.minor(t) < 37 {
+		t.Skip("TestControlPlanesWithoutFiles is for this version")
+	}
+	c.awaitPods(t, metav1.NamespaceSystem, allReady)
+	second := c.join(t, c.name+"-worker")
+	namespace := c.namespace(t, "during-takeovers")
+	c.awaitDefaultAccount(t, namespace)
+	before := map[string]map[string]string{c.controlPlane(): c.controlPlaneManifests(t), second.controlPlane(): second.controlPlaneManifests(t)}
+
+	load := c.startLoad(t, namespace, second)
+	c.takesOver(t)
+	await.Sleep(t.Context(), 2*time.Second) // for Pods to be created
+	load.unharmed(t)
+
+	third := c.join(t, c.name+"-worker2")
+	before[third.controlPlane()] = third.controlPlaneManifests(t)
+	if strings.Contains(third.readManifest(t, "kube-apiserver"), pluginOff) {
+		t.Error("the kube-apiserver of a node that joins has no plugin")
+	}
+	all := []*cluster{c, second, third}
+	load = c.startLoad(t, namespace, second, third)
+	for _, node := range all[1:] {
+		node.takesOver(t)
+	}
+	t.Log(c.onNode(t, "sh", "-c", deleteAll))
+	await.Sleep(t.Context(), 2*time.Second) // for Pods to be created
+	for _, node := range all {
+		node.killAPIServer(t)
+	}
+	for _, node := range all {
+		t.Log(node.product(t, "kubeadm", "handback"))
+		testutil.Check(t, "manifests of "+node.controlPlane(), before[node.controlPlane()], node.controlPlaneManifests(t))
+	}
+	await.Sleep(t.Context(), 2*time.Second)
+	load.unharmed(t)
+	c.checkHandedBack(t, before[c.controlPlane()], "handed-back")
+}
+
+// TestControlPlanesWithoutFiles: of several kube-apiservers that read no files each keeps its plugin, and our
+// process takes over the controllers.
+func TestControlPlanesWithoutFiles(t *testing.T) {
+	c := create(t, stock(t, 1))
+	if c.minor(t) >= 37 {
+		t.Skip("TestControlPlanes is for this version")
+	}
+	c.awaitPods(t, metav1.NamespaceSystem, allReady)
+	all := []*cluster{c, c.join(t, c.name+"-worker")}
+	for _, node := range all {
+		before := node.controlPlaneManifests(t)
+		out := node.product(t, "kubeadm", "takeover")
+		if want := "kube-apiserver keeps its ServiceAccount plugin"; !strings.Contains(out, want) {
+			t.Errorf("it does not print %q:\n%s", want, out)
+		}
+		after := node.controlPlaneManifests(t)
+		testutil.Check(t, "kube-apiserver", before["kube-apiserver"], after["kube-apiserver"])
+		if before["kube-controller-manager"] == after["kube-controller-manager"] {
+			t.Error("kube-controller-manager still runs its controllers")
+		}
+	}
+	namespace := c.namespace(t, "taken-over")
+	c.awaitDefaultAccount(t, namespace) // no kube-controller-manager makes it
+	for _, node := range all {
+		pod, err := node.client.CoreV1().Pods(namespace).Create(t.Context(), homeless(), metav1.CreateOptions{})
+		testutil.Must(t, err)
+		testutil.Must(t, traffic.Complete(pod))
+	}
+	for _, node := range all {
+		node.product(t, "kubeadm", "handback")
+	}
+}
+
+// takesOver takes one node over from files.
+func (c *cluster) takesOver(t *testing.T) {
+	t.Helper()
+	t.Log(c.product(t, "kubeadm", "takeover"))
+	if !strings.Contains(c.readManifest(t, "kube-apiserver"), pluginOff) ||
+		!strings.Contains(c.readManifest(t, "sa-controller-manager"), "--webhook-registration=static") {
+		t.Errorf("%s is not taken over from files", c.controlPlane())
+	}
+}
+
+// join makes a worker a further control-plane node, whose kube-apiserver the result's client reaches. kind
+// would do so with a load balancer of its own; here the endpoint stays the first node.
+func (c *cluster) join(t *testing.T, worker string) *cluster {
+	t.Helper()
+	lastLine := func(text string) string {
+		text = strings.TrimSpace(text)
+		return text[strings.LastIndex(text, "\n")+1:]
+	}
+	key := lastLine(c.onNode(t, "kubeadm", "init", "phase", "upload-certs", "--upload-certs"))
+	command := strings.Fields(lastLine(c.onNode(t, "kubeadm", "token", "create", "--print-join-command")))
+	ip := strings.TrimSpace(run(t, "docker", "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", worker))
+	node := *c
+	node.node, node.config = worker, rest.CopyConfig(c.config)
+	node.config.Host = fmt.Sprintf("https://%s:6443", ip)
+	var err error
+	node.client, err = kubernetes.NewForConfig(node.config)
+	testutil.Must(t, err)
+
+	testutil.Must(t, c.client.CoreV1().Nodes().Delete(t.Context(), worker, metav1.DeleteOptions{}))
+	node.onNode(t, "kubeadm", "reset", "--force")
+	// Some node images have written a network configuration by hand, which has to follow the new range.
+	node.onNode(t, "sh", "-c", "rm -f /etc/cni/net.d/10-lab.conflist && systemctl restart containerd kubelet")
+	node.onNode(t, append(command, "--control-plane", "--certificate-key", key, "--apiserver-advertise-address", ip,
+		"--ignore-preflight-errors=all")...)
+	c.onNode(t, "kubectl", "--kubeconfig=/etc/kubernetes/admin.conf", "wait", "--for=condition=Ready", "node/"+worker, "--timeout=2m")
+	c.awaitPods(t, metav1.NamespaceSystem, func(pods []*corev1.Pod) error {
+		mirrors := slices.DeleteFunc(slices.Clone(pods), func(pod *corev1.Pod) bool { return pod.Labels["tier"] != "control-plane" })
+		return allReady(mirrors)
+	})
+	node.installProduct(t)
+	return &node
+}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 )
 
@@ -166,6 +167,14 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 		}
 	}
 	main.Args = append(main.Args, o.Args...)
+	for _, arg := range main.Args {
+		port, found := strings.CutPrefix(arg, "--secure-port=")
+		for _, probe := range []*corev1.Probe{main.StartupProbe, main.LivenessProbe, main.ReadinessProbe} {
+			if found {
+				probe.HTTPGet.Port = intstr.Parse(port)
+			}
+		}
+	}
 }
 
 // mountDirectory mounts a directory of the node, read only, unless all of its files are there.

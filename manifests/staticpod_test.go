@@ -145,3 +145,14 @@ func readPod(t *testing.T, data []byte) *corev1.Pod {
 	testutil.Must(t, yaml.UnmarshalStrict(data, pod))
 	return pod
 }
+
+// TestStaticPodProbesItsPort: of a flag that is given twice, the last one counts.
+func TestStaticPodProbesItsPort(t *testing.T) {
+	t.Parallel()
+	main := made(t, StaticPodOptions{Args: []string{"--secure-port=20261", "--secure-port=20262"}}).Spec.Containers[0]
+	for i, probe := range []*corev1.Probe{main.StartupProbe, main.LivenessProbe, main.ReadinessProbe} {
+		if got := probe.HTTPGet.Port.String(); got != "20262" {
+			t.Errorf("probe %d asks port %s", i, got)
+		}
+	}
+}

@@ -51,7 +51,7 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 		guards:  []cli.Look{c.unused, func(ctx context.Context) error { return registration.IsInactive(ctx, c.Client) }},
 		writes:  nodefile.Append(nil, c.manifest(manager), o.manager, nil),
 		// Only our process would register them again without the annotation.
-		waits: []cli.Look{c.managerGone(o), func(ctx context.Context) error { return registration.Delete(ctx, c.Client) }},
+		waits: []cli.Look{c.managerGone(o), func(ctx context.Context) error { return registration.Delete(ctx, c.Client) }, c.unrestricted},
 	}), nil
 }
 

@@ -166,6 +166,9 @@ func startProblems(args []string) []error {
 	if err != nil {
 		return []error{err}
 	}
+	if o.SecureServing.SecurePort == 0 {
+		return []error{errors.New("--secure-port=0 leaves the kubelet no port to probe")}
+	}
 	for _, name := range []string{"help", "version"} {
 		if given.Lookup(name).Value.String() == "true" {
 			return []error{fmt.Errorf("--%s makes it print something and end", name)}

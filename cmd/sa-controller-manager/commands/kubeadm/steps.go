@@ -28,12 +28,17 @@ type step struct {
 	waits    []cli.Look
 	rollback []nodefile.Write
 	undone   string
+	// undo is called too if a wait fails. Its error says what it did.
+	undo cli.Look
 }
 
 // selectSteps returns the steps that Config.Steps names.
 func (c *Config) selectSteps(steps ...step) []step {
 	return slices.DeleteFunc(steps, func(s step) bool { return !c.includes(s.name) })
 }
+
+// undoTimeout bounds step.undo.
+const undoTimeout = 30 * time.Second
 
 // again begins most advice.
 const again = "Running the same command again continues from here"
@@ -72,6 +77,13 @@ func (c *Config) step(ctx context.Context, s step) error {
 		}
 	}
 	err := c.await(ctx, s.waits...)
+	if err != nil && s.undo != nil {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
+		defer cancel()
+		if done := s.undo(ending); done != nil {
+			err = fmt.Errorf("%w; %w", err, done)
+		}
+	}
 	if err == nil || len(s.rollback) == 0 {
 		return err
 	}

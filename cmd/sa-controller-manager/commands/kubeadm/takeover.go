@@ -116,6 +116,9 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 		own.undone = "the previous " + c.manifest(manager) + " is back, and until its process is ready this kube-apiserver refuses Pods"
 		own.advice = log + again + "."
 	}
+	if o.manager == nil {
+		own.undo = c.unbind
+	}
 	if c.includes(StepControllerManager) {
 		if err := o.files[component.ControllerManager].CheckControllers(c.ownManifest(o)); err != nil {
 			return nil, err
@@ -141,6 +144,12 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 		steps[0].waits, api.guards = append(own.waits, c.bound), append(api.guards, c.bound)
 	case o.mode == registration.None:
 		api.summary = "kube-apiserver keeps its ServiceAccount plugin"
+	}
+	if o.mode != registration.None && c.includes(StepAPIServer) {
+		if err := checkPlugin(c.ownManifest(o)); err != nil {
+			return nil, err
+		}
+		api.guards = append(api.guards, c.restricted)
 	}
 	if o.note != "" {
 		api.notes = []string{o.note}

@@ -1,0 +1,94 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
+)
+
+// checkPlugin refuses to turn kube-apiserver's plugin off if our process, by the flags of our manifest, does
+// not do all of its work. Flags that only another version knows do not matter.
+func checkPlugin(manifest []byte) error {
+	var args []string
+	for _, name := range []string{"enable-admission-plugins", "disable-admission-plugins", "webhook-port", "webhook-failure-policy"} {
+		for _, value := range component.OwnFlags(manifest, name) {
+			args = append(args, component.Assign(name, value))
+		}
+	}
+	o, _, err := options.Parse(args)
+	if err != nil {
+		return fmt.Errorf("our manifest: %w", err)
+	}
+	var lacks string
+	switch {
+	case !slices.Contains(o.Admission.Enabled(), serviceaccount.Name):
+		lacks = "its plugin " + serviceaccount.Name + " is off (--enable-admission-plugins, --disable-admission-plugins)"
+	case o.Webhook.Port == 0:
+		lacks = "it serves no webhook (--webhook-port=0)"
+	case o.Webhook.FailurePolicy != string(admissionregistrationv1.Fail):
+		lacks = "Pods pass it by while it does not answer (--webhook-failure-policy=" + o.Webhook.FailurePolicy + ")"
+	default:
+		return nil
+	}
+	return fmt.Errorf("our process would not do the work of kube-apiserver's ServiceAccount plugin: %s; leave the flag out, "+
+		"or give --steps without %s", lacks, StepAPIServer)
+}
+
+// restricted creates the policy for Pods if it is missing, and refuses to go on if it does not deny. A
+// kube-apiserver that restarts admits nothing before it knows it.
+func (c *Config) restricted(ctx context.Context) error {
+	problem, err := podpolicy.Problem(ctx, c.Client)
+	if err != nil || problem == "" {
+		return err
+	}
+	if err := identity.Apply(ctx, c.Client.CoreV1().RESTClient()); err != nil {
+		return err
+	}
+	if problem, err = podpolicy.Problem(ctx, c.Client); err == nil && problem != "" {
+		err = cli.Permanent(errors.New(problem + "; sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf changes that"))
+	}
+	return err
+}
+
+// unrestricted deletes the policy for Pods, unless a kube-apiserver has no plugin yet.
+func (c *Config) unrestricted(ctx context.Context) error {
+	servers, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx,
+		metav1.ListOptions{LabelSelector: "component=" + component.APIServer})
+	if err != nil {
+		return err
+	}
+	for i := range servers.Items {
+		if component.PluginIsOff(&servers.Items[i]) {
+			return nil
+		}
+	}
+	return podpolicy.Delete(ctx, c.Client)
+}
+
+// unbind switches the webhook off again after a first step that failed: its process may end at any time,
+// and then Pods would be refused.
+func (c *Config) unbind(ctx context.Context) error {
+	if registration.IsActive(ctx, c.Client) != nil {
+		return nil
+	}
+	if err := registration.Unregister(ctx, c.Client); err != nil {
+		return fmt.Errorf("the webhook is bound, and could not be unregistered: %w; "+
+			"run: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf", err)
+	}
+	return errors.New("the webhook was bound, and is unregistered again; sa-controller-manager webhook register lets it in")
+}

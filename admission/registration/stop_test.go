@@ -5,6 +5,7 @@ package registration
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,8 +22,11 @@ func TestEndsWhileTheAPIServerIsAway(t *testing.T) {
 		"Registrar": func(t *testing.T) func(context.Context) error {
 			return New(Config{Spec: urlSpec(), Client: testutil.UnreachableClient(t), ServingCA: &servingCA{}}).Run
 		},
-		"HostReporter": func(t *testing.T) func(context.Context) error {
-			return NewHostReporter(HostReporterConfig{Client: testutil.UnreachableClient(t), Host: "cp-1", Ready: func() error { return nil }}).Run
+		"StaticFiles": func(t *testing.T) func(context.Context) error {
+			client, gone := testutil.UnreachableClient(t), func(context.Context) error { return errors.New("it is away") }
+			return NewStaticFiles(StaticFilesConfig{
+				Spec: urlSpec(), Dir: t.TempDir(), Client: client, ServingCA: &servingCA{bundle: caPEM(t)}, Answers: gone,
+			}).Run
 		},
 	}
 	for name, start := range starts {

@@ -8,16 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/internal/apiservers"
 )
 
 // webhookCommand returns a command for a remedy.
@@ -41,13 +40,13 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 		return answer{}, err
 	}
 	answer := answer{Findings: badRegistration(c, registered), Note: "not registered"}
-	without, unknown := registration.HostsWithoutReplica(ctx, c.Client, c.Clock.Now())
+	several, unknown := severalHosts(ctx, c, registered)
 	early, err := c.earlier(ctx, bothBound(registered))
 	if err != nil {
 		return answer, errors.Join(unknown, err)
 	}
 	answer.Findings = append(answer.Findings, early...)
-	answer.Findings = append(answer.Findings, badHosts(c, without, bothBound(registered))...)
+	answer.Findings = append(answer.Findings, several...)
 	// The Pod is tried even if the hosts are not known.
 	called, tried, err := tryPod(ctx, c, bothBound(registered))
 	switch {
@@ -129,18 +128,19 @@ func changesPods(webhook admissionregistrationv1.MutatingWebhook) bool {
 	})
 }
 
-// badHosts finds kube-apiservers that call the webhook on their own host, where no replica runs.
-func badHosts(c *cluster, hosts []string, bound bool) []finding {
-	if len(hosts) == 0 {
-		return nil
+// severalHosts finds a loopback URL in a cluster with several hosts.
+func severalHosts(ctx context.Context, c *cluster, registered []registration.Inspected) ([]finding, error) {
+	if !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.PerHost }) {
+		return nil, nil
 	}
-	outcome := "has no webhook to call: it is not bound until a replica runs there"
-	if bound {
-		outcome = "refuses Pods"
+	hosts, err := apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
+	if err != nil || len(hosts) < 2 {
+		return nil, err
 	}
-	problem := fmt.Sprintf("no replica sends a heartbeat from %s, and kube-apiserver there %s", strings.Join(hosts, ", "), outcome)
-	return []finding{found("host-without-replica", problem,
-		"start sa-controller-manager there, with the same --webhook-port; "+c.lastResort())}
+	return []finding{found("url-on-several-hosts",
+		"the webhook is registered with a loopback URL, which leads each kube-apiserver to its own host, and they run on several: "+
+			"where no sa-controller-manager listens, Pods are refused",
+		"register it from files on each host (docs/static-registration.md), or by a Service; "+c.lastResort(), hosts...)}, nil
 }
 
 // tryPod creates a Pod with dryRun and checks what kube-apiserver returns. called reports whether our
@@ -149,10 +149,6 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, "default", metav1.GetOptions{})
 	if err != nil {
 		return false, nil, fmt.Errorf("read service account %s/default for a Pod with dryRun: %w", c.Namespace, err)
-	}
-	covered, err := c.covered(ctx)
-	if err != nil {
-		return false, nil, err
 	}
 	id := string(uuid.NewUUID())
 	pod, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, registration.ProbePod(id),
@@ -164,20 +160,7 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 		return false, nil, fmt.Errorf("create a Pod in namespace %s with dryRun: %w", c.Namespace, err)
 	}
 	called = registration.Answered(pod, id)
-	return called, badPod(c, pod, account, bound && covered && !called), nil
-}
-
-// covered reports whether the webhook is registered for the namespace of the Pod.
-func (c *cluster) covered(ctx context.Context) (bool, error) {
-	selector, err := registration.NamespaceSelector(ctx, c.Client)
-	if err != nil || selector.Empty() {
-		return err == nil, err
-	}
-	namespace, err := c.Client.CoreV1().Namespaces().Get(ctx, c.Namespace, metav1.GetOptions{})
-	if err != nil {
-		return false, fmt.Errorf("read namespace %s: %w", c.Namespace, err)
-	}
-	return selector.Matches(labels.Set(namespace.Labels)), nil
+	return called, badPod(c, pod, account, bound && !called), nil
 }
 
 // badPod checks the returned Pod by the rules of the plugin.

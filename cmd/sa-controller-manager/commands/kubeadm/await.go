@@ -75,17 +75,10 @@ func ready(pod *corev1.Pod) bool {
 func (c *Config) managerWorks(o *observed) cli.Look {
 	manifest, isReady := c.ownManifest(o), c.managerServes(o)
 	return func(ctx context.Context) error {
-		err := isReady(ctx)
-		if !registers(manifest) || err != nil && !strings.Contains(err.Error(), registration.AwaitsHosts) {
+		if err := isReady(ctx); err != nil || !registers(manifest) {
 			return err
 		}
-		if err == nil {
-			err = c.bound(ctx)
-		}
-		if err == nil || cli.IsPermanent(err) {
-			return err
-		}
-		return c.orAwaitsPeers(ctx, err)
+		return c.bound(ctx)
 	}
 }
 
@@ -114,7 +107,7 @@ func (c *Config) managerServes(o *observed) cli.Look {
 	isReady := c.managerReady(o)
 	return func(ctx context.Context) error {
 		err := isReady(ctx)
-		if err != nil && c.static(o) && strings.Contains(err.Error(), registration.ReadsNothing) && strings.Count(err.Error(), failed) == 1 {
+		if err != nil && c.static(o) && strings.Contains(err.Error(), "kube-apiserver reads no directory") && strings.Count(err.Error(), failed) == 1 {
 			return nil
 		}
 		return err

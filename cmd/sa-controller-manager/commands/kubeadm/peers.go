@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -57,13 +56,6 @@ func (c *Config) mayRegister(o *observed) cli.Look {
 			return err
 		}
 		alone := nodesWithoutManager(servers, c.Node, managers)
-		if len(alone) > 0 && component.OwnFlag(c.ownManifest(o), "webhook-await-hosts") != "false" {
-			// It waits only for servers that have an identity Lease.
-			hosts, err := apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
-			if err != nil || len(hosts) >= len(servers) {
-				return err
-			}
-		}
 		if len(alone) > 0 {
 			return cli.Permanent(fmt.Errorf("kube-apiserver runs on %s too, without sa-controller-manager beside it, "+
 				"and would refuse Pods there as soon as the webhook is bound; first, on each control-plane node: "+
@@ -71,22 +63,6 @@ func (c *Config) mayRegister(o *observed) cli.Look {
 		}
 		return nil
 	}
-}
-
-// orAwaitsPeers returns nil if our process only waits for replicas on other nodes before it binds the
-// webhook, and otherwise why.
-func (c *Config) orAwaitsPeers(ctx context.Context, why error) error {
-	host, err := os.Hostname()
-	if err != nil {
-		return errors.Join(why, err)
-	}
-	missing, err := registration.HostsWithoutReplica(ctx, c.Client, c.Clock.Now())
-	if err != nil || len(missing) == 0 || slices.Contains(missing, host) {
-		return errors.Join(why, err)
-	}
-	fmt.Fprintf(c.Out, "The webhook binds once sa-controller-manager runs with --webhook-registration=url on %s too: "+
-		"kubeadm takeover --steps=%s there, then kubeadm takeover once more on each node.\n", strings.Join(missing, ", "), StepManager)
-	return nil
 }
 
 // nodesWithoutManager returns the other nodes that run kube-apiserver without a ready process of ours.

@@ -99,6 +99,7 @@ func (s *StaticFiles) Run(ctx context.Context) error {
 			filesystem.WatchUntil(ctx, staticPoll, k.staticDir(s.config.Dir), s.queue, nil)
 		})
 	}
+	s.asks.Open() // for what the other loop adds
 	running.Go(func() { s.asks.Run(ctx) })
 	s.keep.Add(s.config.Dir)
 	s.keep.Run(ctx)

@@ -109,6 +109,8 @@ func (h *host) run(changes ...func(*StaticFilesConfig)) *StaticFiles {
 	}
 	s := NewStaticFiles(config)
 	// Without Run: notifications of the file system are not of the bubble.
+	s.asks.Open()
+	s.keep.Open()
 	for _, loop := range []func(context.Context){s.keep.Run, s.asks.Run} {
 		h.t.Cleanup(start(h.t, func(ctx context.Context) error { loop(ctx); return nil }))
 	}

@@ -77,10 +77,10 @@ func (s *StaticFiles) ask(ending context.Context) error {
 func (s *StaticFiles) answer(ctx context.Context, q question, now time.Time) question {
 	q.no, q.failed = nil, Waiting
 	if now.Sub(q.loaded) >= loadedFor {
-		q.no = s.missing(ctx)
+		q.no, q.loaded = s.missing(ctx), now
 	}
 	if q.no == nil {
-		q.loaded, q.failed = now, Proving
+		q.failed = Proving
 		q.no = prove(ctx, s.config.Client, s.config.Endpoint(mutatePath), s.config.Responder)
 	}
 	if q.no == nil {
@@ -113,7 +113,7 @@ func (s *StaticFiles) conclude(ctx context.Context, away error, now time.Time) t
 	case q.no == nil:
 		s.proven = newProof(s.caBundle)
 		klog.FromContext(ctx).Info("Proved that kube-apiserver reaches the webhook", "url", s.config.Endpoint(mutatePath))
-		s.keep.Add(s.config.Dir)
+		s.queue()
 	case state == Registered && !s.lost && !late:
 	default:
 		if late {

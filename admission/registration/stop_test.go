@@ -5,7 +5,6 @@ package registration
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,12 +20,6 @@ func TestEndsWhileTheAPIServerIsAway(t *testing.T) {
 	starts := map[string]func(t *testing.T) func(context.Context) error{
 		"Registrar": func(t *testing.T) func(context.Context) error {
 			return New(Config{Spec: urlSpec(), Client: testutil.UnreachableClient(t), ServingCA: &servingCA{}}).Run
-		},
-		"StaticFiles": func(t *testing.T) func(context.Context) error {
-			client, gone := testutil.UnreachableClient(t), func(context.Context) error { return errors.New("it is away") }
-			return NewStaticFiles(StaticFilesConfig{
-				Spec: urlSpec(), Dir: t.TempDir(), Client: client, ServingCA: &servingCA{bundle: caPEM(t)}, Answers: gone,
-			}).Run
 		},
 	}
 	for name, start := range starts {

@@ -24,6 +24,9 @@ const (
 	maxWebhookTimeout = 30 * time.Second
 )
 
+// StaticDirFlag names the directory of the files of a host.
+const StaticDirFlag = "static-registration-dir"
+
 // Webhook has the flags of the admission webhook: its port, certificate and registration.
 type Webhook struct {
 	// Port is the HTTPS port; 0 turns the webhook off.
@@ -104,7 +107,7 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration),
 		"How the webhook is registered with the API server. \"none\": not by this process. \"url\", \"service\": the leader keeps the two "+
 			"webhook configurations, with a URL or a Service. \"static\": every replica keeps them as files for the kube-apiserver of its own host.")
-	fs.StringVar(&o.StaticDir, "static-registration-dir", o.StaticDir,
+	fs.StringVar(&o.StaticDir, StaticDirFlag, o.StaticDir,
 		"With --webhook-registration=static: the absolute path of a `directory` for the files. The MutatingAdmissionWebhook and "+
 			"ValidatingAdmissionWebhook of kube-apiserver read its subdirectories mutating and validating; the serving CA of this host is beside "+
 			"them.")
@@ -154,7 +157,7 @@ func (o *Webhook) validateRegistration() []error {
 		p.Add("webhook-registration", string(o.Registration), "needs the webhook, which --webhook-port=0 turns off")
 	}
 	if o.StaticDir != "" && !filepath.IsAbs(o.StaticDir) || o.StaticDir == "" && o.Registration == registration.Static {
-		p.Add("static-registration-dir", o.StaticDir, "must be an absolute path")
+		p.Add(StaticDirFlag, o.StaticDir, "must be an absolute path")
 	}
 	switch {
 	case o.byURL():

@@ -13,10 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/apiservers"
+	"sa-controller-manager/manifests"
 )
 
 // webhookCommand returns a command for a remedy.
@@ -31,6 +34,10 @@ func (c *cluster) fixWebhook() string {
 func (c *cluster) lastResort() string {
 	return "if Pods cannot wait: " + c.webhookCommand("unregister")
 }
+
+// fixFiles is fixWebhook if kube-apiserver calls the webhook by files, which only their host can remove.
+const fixFiles = "see the log and /readyz/webhook-registration of the process on that host; if Pods cannot wait, there: " +
+	"sa-controller-manager webhook unregister --" + options.StaticDirFlag + "=" + manifests.StaticDirectory
 
 // checkWebhook checks the registration and has a Pod created with dryRun. Without a registration
 // the plugin of kube-apiserver may do the work, which is no problem.
@@ -51,7 +58,7 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 	called, tried, err := tryPod(ctx, c, bothBound(registered))
 	switch {
 	case bothBound(registered):
-		answer.Note = "kube-apiserver calls it"
+		answer.Note = "kube-apiserver calls it" + c.couldReadFiles(registered)
 	case called:
 		answer.Note = "not registered in the API, kube-apiserver calls it by its files"
 	}
@@ -61,6 +68,21 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 
 func bothBound(registered []registration.Inspected) bool {
 	return !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return !one.Active })
+}
+
+// readsFiles is the first version of kube-apiserver that reads webhooks from files without a feature gate.
+var readsFiles = version.MustParseSemantic("1.37.0-0")
+
+// couldReadFiles says that a loopback URL is no longer needed, such as after an upgrade.
+func (c *cluster) couldReadFiles(registered []registration.Inspected) string {
+	running, err := c.Client.Discovery().ServerVersion()
+	if err != nil || !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.PerHost }) {
+		return ""
+	}
+	if v, err := version.ParseSemantic(running.GitVersion); err != nil || v.LessThan(readsFiles) {
+		return ""
+	}
+	return " by URL; " + running.GitVersion + " also reads it from files, which no client of the API can delete (docs/upgrade.md)"
 }
 
 // badRegistration finds configurations that are neither bound nor absent. If neither exists, the
@@ -154,7 +176,11 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 	pod, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, registration.ProbePod(id),
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if registration.Concerns(err) {
-		return false, []finding{found("pod-refused", fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), c.fixWebhook())}, nil
+		fix := c.fixWebhook()
+		if !bound {
+			fix = fixFiles
+		}
+		return false, []finding{found("pod-refused", fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), fix)}, nil
 	}
 	if err != nil {
 		return false, nil, fmt.Errorf("create a Pod in namespace %s with dryRun: %w", c.Namespace, err)
@@ -181,7 +207,7 @@ func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, unanswe
 	}
 	return []finding{found("pod-without-"+lacking,
 		"a new Pod gets no "+lacking+": neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
-		"start sa-controller-manager with --webhook-registration=url or service, or kube-apiserver without "+
+		"start sa-controller-manager with --webhook-registration=static, service or url, or kube-apiserver without "+
 			"--disable-admission-plugins=ServiceAccount. Then list the Pods to create again: "+c.webhookCommand("missed"))}
 }
 

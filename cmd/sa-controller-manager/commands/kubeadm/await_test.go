@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -180,55 +179,6 @@ func TestManagerWorks(t *testing.T) {
 			wantError(t, name, err, tc.want)
 			if cli.IsPermanent(err) != tc.permanent {
 				t.Errorf("permanent: %t", !tc.permanent)
-			}
-		})
-	}
-}
-
-// A process that is well and waits for its neighbours has come, as far as this node goes.
-func TestManagerAwaitsOthers(t *testing.T) {
-	t.Parallel()
-	host, err := os.Hostname()
-	testutil.Must(t, err)
-	const url = "https://127.0.0.1:10262/mutate"
-	probe := admissionregistrationv1.MutatingWebhook{
-		Name: "probe.sa-controller-manager.webhook", ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: new(url)},
-	}
-	waits := "[-]webhook-registration failed: waiting: " + registration.AwaitsHosts
-	for name, tc := range map[string]struct {
-		body     string // of /readyz, "" if it is ready
-		replicas []string
-		want     string
-	}{
-		"Leader":        {waits, []string{host}, ""},
-		"NotLeader":     {"", []string{host}, ""},
-		"SomethingElse": {"[-]caches failed", []string{host}, "[-]caches failed"},
-		"NotHere":       {waits, nil, registration.AwaitsHosts},
-		"Everywhere":    {"", []string{host, "cp-2"}, "binds no webhook yet"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			status := http.StatusOK
-			if tc.body != "" {
-				status = http.StatusInternalServerError
-			}
-			manifest := listening(t, "url", status, tc.body)
-			heartbeats := &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: registration.HostsNamespace, Name: registration.HostsName},
-				Data:       map[string]string{"schema-version": "1"},
-			}
-			for _, host := range tc.replicas {
-				heartbeats.Data["host."+host] = `{"endpoint":"https://127.0.0.1:10262","counter":1}`
-			}
-			var out bytes.Buffer
-			own := mirror(manager, "n", true)
-			runsFrom(t, own, manifest)
-			c := Config{Node: "n", Clock: clock.RealClock{}, Out: &out, Client: fake.NewClientset(own, heartbeats, lease(host), lease("cp-2"),
-				&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: registration.Name},
-					Webhooks: []admissionregistrationv1.MutatingWebhook{probe}})}
-			wantError(t, name, c.managerWorks(&observed{manager: []byte(manifest)})(t.Context()), tc.want)
-			if told := strings.Contains(out.String(), "on cp-2 too"); told != (tc.want == "") {
-				t.Errorf("printed: %q", &out)
 			}
 		})
 	}

@@ -30,16 +30,16 @@ type authority struct {
 	key  crypto.Signer
 }
 
-// newAuthority issues a self-signed CA that may sign leaves, and certify another CA (cross).
+// newAuthority issues a self-signed CA that may sign leaves.
 func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
 	ca, err := issue(nil, &x509.Certificate{
 		// The time distinguishes two CAs of one cluster, for users and in chains.
-		Subject:    pkix.Name{CommonName: "sa-controller-manager-webhook-ca@" + now.UTC().Format("2006-01-02T15:04:05.000Z")},
-		NotBefore:  now.Add(-backdate),
-		NotAfter:   now.Add(lifetime),
-		KeyUsage:   x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-		IsCA:       true,
-		MaxPathLen: 1,
+		Subject:        pkix.Name{CommonName: "sa-controller-manager-webhook-ca@" + now.UTC().Format("2006-01-02T15:04:05.000Z")},
+		NotBefore:      now.Add(-backdate),
+		NotAfter:       now.Add(lifetime),
+		KeyUsage:       x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		IsCA:           true,
+		MaxPathLenZero: true,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("issue a serving CA: %w", err)
@@ -69,20 +69,6 @@ func (a *authority) leaf(now time.Time, lifetime time.Duration, hosts []string) 
 		return nil, fmt.Errorf("issue a serving certificate: %w", err)
 	}
 	return &tls.Certificate{Certificate: [][]byte{leaf.cert.Raw}, PrivateKey: leaf.key, Leaf: leaf.cert}, nil
-}
-
-// cross certifies another CA: callers that have only a in their caBundle accept its leaves, too, if this
-// follows the leaf.
-func (a *authority) cross(other *x509.Certificate) ([]byte, error) {
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
-		RawSubject: other.RawSubject, SubjectKeyId: other.SubjectKeyId,
-		NotBefore: other.NotBefore, NotAfter: earlier(other.NotAfter, a.cert.NotAfter),
-		KeyUsage: x509.KeyUsageCertSign, IsCA: true, MaxPathLenZero: true, BasicConstraintsValid: true,
-	}, a.cert, other.PublicKey, a.key)
-	if err != nil {
-		return nil, fmt.Errorf("certify the serving CA: %w", err)
-	}
-	return der, nil
 }
 
 // issue creates a key and a certificate for it from issuer, self-signed without an issuer.

@@ -24,7 +24,7 @@
 // replica that has served with a leaf of it until every other replica has changed.
 //
 // With ManagedConfig.File a host has a serving CA of its own in a file, in the form of the Secret, and
-// the same steps. It needs no API, but for the first start.
+// the same steps. It needs no API.
 //
 // A Secret that is deleted or damaged is written again from memory: leaves stay valid, and a
 // deletion begins a rollover. The state in memory is replaced only by another valid Secret, so

@@ -32,18 +32,15 @@ type FilesConfig struct {
 	NeedsCA bool
 	// Hosts are the DNS names and IP addresses that callers use. The certificate must be valid for
 	// all of them.
-	Hosts []string
-	// Overlap is how long the caBundle keeps a CA that the files no longer need: the files of all
-	// replicas have to be replaced within it. It applies only with NeedsCA.
-	Overlap time.Duration
+	Hosts   []string
 	Metrics *Metrics
 	Loops   *reconcile.Metrics
 	Clock   clock.WithTicker // nil means the real one
 }
 
-// propagation is how long every apiserver may take to receive a registered caBundle. Their watches
-// take less than a second.
-func (c *FilesConfig) propagation() time.Duration { return c.Overlap / 20 }
+// filesOverlap is how long the caBundle keeps a CA that the files no longer need: the files of all replicas
+// behind a Service have to be replaced within it, which a kubelet does in two minutes at most.
+const filesOverlap = 10 * time.Minute
 
 // Files follows certificate files. A changed pair that callers could not use is refused and the
 // previous one stays, so the two files may be replaced one after the other. The library reads the
@@ -126,9 +123,7 @@ func (f *Files) sync(ctx context.Context, key string) error {
 	if f.serving != before {
 		logger.Info("Serving the changed serving certificate", "notAfter", f.serving.Leaf.NotAfter)
 	}
-	if after > 0 {
-		f.loop.AddAfter(key, after)
-	}
+	f.loop.AddAfter(key, after)
 	return nil
 }
 
@@ -154,12 +149,12 @@ func (f *Files) load() error {
 }
 
 func (f *Files) replace(pair *servingPair) {
-	pair.until = f.config.Clock.Now().Add(f.config.Overlap)
+	pair.until = f.config.Clock.Now().Add(filesOverlap)
 	f.replaced = append(f.replaced, pair)
 }
 
 // step decides what is served and what the caBundle contains, and returns when to check again if
-// nothing happens, zero for never.
+// nothing happens.
 func (f *Files) step() time.Duration {
 	now := f.config.Clock.Now()
 	if f.serving != f.newest && f.mayServe(now) {
@@ -169,49 +164,37 @@ func (f *Files) step() time.Duration {
 		f.serving = f.newest
 	}
 	f.replaced = slices.DeleteFunc(f.replaced, func(p *servingPair) bool { return !now.Before(p.until) })
-	all, changes := append(slices.Clone(f.newest.cas), f.serving.cas...), f.changes(now)
+	all, next := append(slices.Clone(f.newest.cas), f.serving.cas...), now.Add(filesOverlap)
+	if f.serving != f.newest {
+		next = now.Add(propagation / 6)
+	}
 	if f.config.NeedsCA {
 		for _, pair := range f.replaced {
-			all = append(all, pair.cas...)
+			all, next = append(all, pair.cas...), earlier(next, pair.until)
 		}
-		inherited, until := f.registered.lasting(now, f.config.Overlap)
+		inherited, until := f.registered.lasting(now, filesOverlap)
 		if all = append(all, inherited...); len(inherited) > 0 {
-			changes = append(changes, until)
+			next = earlier(next, until)
 		}
 	}
 	f.set(&snapshot{
 		serving: f.serving.Certificate, bundle: bundleOf(all),
 		notAfter: map[string]time.Time{nameServing: f.serving.Leaf.NotAfter},
 	})
-	if len(changes) == 0 {
-		return 0
-	}
-	return slices.MinFunc(changes, time.Time.Compare).Sub(now)
-}
-
-// changes returns the times at which step may have something to do.
-func (f *Files) changes(now time.Time) []time.Time {
-	var changes []time.Time
-	if f.serving != f.newest {
-		changes = append(changes, now.Add(max(f.config.propagation()/6, time.Second)))
-	}
-	for _, pair := range f.replaced {
-		changes = append(changes, pair.until)
-	}
-	return changes
+	return next.Sub(now)
 }
 
 // mayServe reports whether the changed pair can replace the served one.
 func (f *Files) mayServe(now time.Time) bool {
 	return f.serving == nil || !f.config.NeedsCA || now.After(f.serving.Leaf.NotAfter) ||
-		f.registered.covers(f.newest.Certificate, now, f.config.propagation())
+		f.registered.covers(f.newest.Certificate, now, propagation)
 }
 
-// bundleOf returns PEM that contains each certificate once.
+// bundleOf returns PEM that contains each certificate once. Nil stands for none.
 func bundleOf(certificates []*x509.Certificate) []byte {
 	var bundle bytes.Buffer
 	for i, one := range certificates {
-		if !slices.ContainsFunc(certificates[:i], one.Equal) {
+		if one != nil && !slices.ContainsFunc(certificates[:i], one.Equal) {
 			bundle.Write(certPEM(one))
 		}
 	}

@@ -36,7 +36,7 @@ func selfSigned(t *testing.T) pair {
 	made, err := newAuthority(start, 30*day)
 	testutil.Must(t, err)
 	template := made.cert
-	template.DNSNames, template.IsCA, template.MaxPathLen, template.PublicKey = []string{"localhost"}, false, 0, nil
+	template.DNSNames, template.IsCA, template.MaxPathLen, template.MaxPathLenZero, template.PublicKey = []string{"localhost"}, false, 0, false, nil
 	if made, err = issue(nil, template); err != nil {
 		t.Fatal(err)
 	}
@@ -148,14 +148,14 @@ func TestFilesReload(t *testing.T) {
 	now, dir := start.Add(day), t.TempDir()
 	first, second := newPair(t, c["a"], now, "127.0.0.1").with(c["a"]), newPair(t, c["a"], now.Add(time.Minute), "127.0.0.1").with(c["a"])
 	certFile, keyFile := writeFile(t, dir, "tls.crt", first.cert), writeFile(t, dir, "tls.key", first.key)
-	f, err := NewFiles(FilesConfig{
-		CertFile: certFile, KeyFile: keyFile, NeedsCA: true, Hosts: []string{"127.0.0.1"}, Clock: clocktesting.NewFakeClock(now),
-	})
+	clock := clocktesting.NewFakeClock(now)
+	f, err := NewFiles(FilesConfig{CertFile: certFile, KeyFile: keyFile, NeedsCA: true, Hosts: []string{"127.0.0.1"}, Clock: clock})
 	testutil.Must(t, err)
 	changes := make(chan struct{}, 10)
 	f.OnChange(func() { changes <- struct{}{} })
 	follow(t, f.Run)
 	f.Registered([][]byte{certPEM(c["a"].cert)}, false)
+	clock.Step(propagation)
 	serves := func(want pair) bool {
 		got, err := f.GetCertificate(nil)
 		return err == nil && bytes.HasPrefix(want.cert, certPEM(got.Leaf))

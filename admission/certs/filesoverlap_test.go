@@ -23,14 +23,12 @@ type rotating struct {
 	clock *clocktesting.FakeClock
 }
 
-const testOverlap = 10 * time.Minute
-
 func newRotating(t *testing.T, first pair, now time.Time) *rotating {
 	t.Helper()
 	r := &rotating{t: t, dir: t.TempDir(), clock: clocktesting.NewFakeClock(now)}
 	config := FilesConfig{
 		CertFile: writeFile(t, r.dir, "tls.crt", first.cert), KeyFile: writeFile(t, r.dir, "tls.key", first.key),
-		NeedsCA: true, Overlap: testOverlap, Clock: r.clock,
+		NeedsCA: true, Clock: r.clock,
 	}
 	var err error
 	if r.Files, err = NewFiles(config); err != nil {
@@ -75,7 +73,7 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 	first, second := newPair(t, c["old"], now, "127.0.0.1").with(c["old"]), newPair(t, c["new"], now, "127.0.0.1").with(c["new"])
 	oldCA, newCA := certPEM(c["old"].cert), certPEM(c["new"].cert)
 	both := slices.Concat(oldCA, newCA)
-	wait := (&FilesConfig{Overlap: testOverlap}).propagation()
+	const wait = propagation
 
 	t.Run("Leads", func(t *testing.T) {
 		t.Parallel()
@@ -99,7 +97,7 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 		if !r.after(time.Second, second) {
 			t.Error("the previous leaf is still served, though callers accept the new one")
 		}
-		if r.after(testOverlap-time.Second, second); r.has(c) != "new,old" {
+		if r.after(filesOverlap-time.Second, second); r.has(c) != "new,old" {
 			t.Error("the previous CA is gone, and another replica may still serve with a leaf of it")
 		}
 		if r.after(time.Second, second); r.has(c) != "new" {
@@ -115,7 +113,7 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 		if got := r.has(c); got != "new,newest,old" {
 			t.Errorf("the caBundle has %s, want also the CA in between: another replica may serve with a leaf of it", got)
 		}
-		if r.after(testOverlap, second); r.has(c) != "newest,old" {
+		if r.after(filesOverlap, second); r.has(c) != "newest,old" {
 			t.Errorf("the caBundle has %s after the overlap, want the CAs of the served and of the newest files", r.has(c))
 		}
 	})
@@ -177,7 +175,7 @@ func TestFilesKeepWhatIsInherited(t *testing.T) {
 	if r.step(); r.has(c) != "new,old" {
 		t.Errorf("the caBundle has %s: what comes under this leader is not inherited", r.has(c))
 	}
-	r.clock.Step(testOverlap)
+	r.clock.Step(filesOverlap)
 	if r.step(); r.has(c) != "old" {
 		t.Errorf("the caBundle has %s after the overlap, want the CA of the files alone", r.has(c))
 	}

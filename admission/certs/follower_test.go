@@ -29,7 +29,7 @@ func TestFollowerIsNeverRefused(t *testing.T) {
 				if second != 10 && second != 70 {
 					return
 				}
-				testutil.Must(t, client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}))
+				testutil.Must(t, client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
 			},
 		},
 		"replaced by hand": {
@@ -82,7 +82,7 @@ func secretWithFormer(t *testing.T) (*authority, *corev1.Secret) {
 		}
 	}
 	previous, active := made[0], made[1]
-	secret, err := state{active: active, previous: previous.cert}.writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
+	secret, err := state{active: active, previous: previous.cert}.writeInto(emptySecret())
 	testutil.Must(t, err)
 	return active, secret
 }

@@ -47,7 +47,7 @@ func FuzzPlan(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, version, cert, key, nextCert, nextKey, previous []byte, days int) {
-		secret := emptySecret("kube-system", DefaultSecretName)
+		secret := emptySecret()
 		secret.Data = map[string][]byte{
 			stateobject.VersionKey: version, keyActiveCert: cert, keyActiveKey: key, keyNextCert: nextCert, keyNextKey: nextKey,
 			keyPreviousCert: previous,

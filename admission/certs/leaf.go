@@ -24,7 +24,6 @@ func (m *Managed) serve(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		m.crossSign(ctx, leaf)
 		if !active.cert.Equal(m.issuer) {
 			m.lastIssuer = m.issuer
 		}

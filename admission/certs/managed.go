@@ -24,10 +24,12 @@ import (
 	"sa-controller-manager/internal/reconcile"
 )
 
-// The default Secret of the serving CA.
+// The Secret of the serving CA.
 const (
-	DefaultSecretNamespace = metav1.NamespaceSystem
-	DefaultSecretName      = "sa-controller-manager-webhook-ca"
+	SecretNamespace = metav1.NamespaceSystem
+	SecretName      = "sa-controller-manager-webhook-ca"
+
+	secretKey = SecretNamespace + "/" + SecretName
 )
 
 const (
@@ -60,13 +62,8 @@ const (
 // ManagedConfig configures a Managed. Client and Hosts are required.
 type ManagedConfig struct {
 	Client kubernetes.Interface
-	// Namespace and Name of the Secret; empty means the defaults.
-	Namespace, Name string
-	// File keeps the serving CA of one host instead of the Secret, with mode 0600. A missing file
-	// begins with the CA of the Secret, if there is one.
+	// File keeps the serving CA of one host instead of the Secret, with mode 0600.
 	File string
-	// OldFile is the File of a time before the Secret: callers of this host may still have only its CA.
-	OldFile string
 	// Hosts are the DNS names and IP addresses that callers use. 127.0.0.1 is added.
 	Hosts []string
 	// Recorder records an Event for a Secret that was deleted or damaged. It may be nil.
@@ -100,12 +97,6 @@ type Managed struct {
 
 // NewManaged returns a Managed whose Source is empty until Run has seen the Secret.
 func NewManaged(config ManagedConfig) *Managed {
-	if config.Namespace == "" {
-		config.Namespace = DefaultSecretNamespace
-	}
-	if config.Name == "" {
-		config.Name = DefaultSecretName
-	}
 	if config.Clock == nil {
 		config.Clock = clock.RealClock{}
 	}
@@ -124,7 +115,7 @@ func NewManaged(config ManagedConfig) *Managed {
 	}
 	if config.File == "" {
 		m.informer = corev1informers.NewFilteredSecretInformer(
-			config.Client, config.Namespace, 0, cache.Indexers{}, reconcile.OnlyNamed(config.Name))
+			config.Client, SecretNamespace, 0, cache.Indexers{}, reconcile.OnlyNamed(SecretName))
 	}
 	m.loop = reconcile.New(reconcile.Config[string]{
 		Name: queueName, Workers: 1, Sync: m.sync,
@@ -142,17 +133,17 @@ func ServiceHosts(namespace, name string) []string {
 func (m *Managed) Run(ctx context.Context) error {
 	m.fail(fmt.Errorf("the serving CA has not been read from %s yet", m.where()))
 	if m.config.File != "" {
-		m.loop.Add(m.config.Name)
+		m.loop.Add(SecretName)
 		m.loop.Run(ctx)
 		return nil
 	}
-	return m.loop.RunWatching(ctx, m.config.Name, reconcile.Watch{Informer: m.informer})
+	return m.loop.RunWatching(ctx, SecretName, reconcile.Watch{Informer: m.informer})
 }
 
 // sync uses the content of the Secret and writes what is due. Its writes come back through the
 // watch. It always requeues the key.
 func (m *Managed) sync(ctx context.Context, key string) error {
-	secret, err := m.stored(ctx)
+	secret, err := m.stored()
 	if err != nil {
 		return err
 	}
@@ -185,15 +176,15 @@ func (m *Managed) where() string {
 	if m.config.File != "" {
 		return m.config.File
 	}
-	return fmt.Sprintf("secret %s/%s", m.config.Namespace, m.config.Name)
+	return "secret " + secretKey
 }
 
 // stored returns the Secret from the watch or the file, nil if there is none.
-func (m *Managed) stored(ctx context.Context) (*corev1.Secret, error) {
+func (m *Managed) stored() (*corev1.Secret, error) {
 	if m.config.File != "" {
-		return m.readFile(ctx)
+		return readFile(m.config.File)
 	}
-	obj, exists, err := m.informer.GetStore().GetByKey(m.config.Namespace + "/" + m.config.Name)
+	obj, exists, err := m.informer.GetStore().GetByKey(secretKey)
 	if err != nil || !exists {
 		return nil, err
 	}

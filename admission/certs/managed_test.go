@@ -108,7 +108,7 @@ func run(t *testing.T, config ManagedConfig) *Managed {
 
 func secretOf(t *testing.T, client *fake.Clientset) *corev1.Secret {
 	t.Helper()
-	secret, err := client.CoreV1().Secrets(DefaultSecretNamespace).Get(t.Context(), DefaultSecretName, metav1.GetOptions{})
+	secret, err := client.CoreV1().Secrets(SecretNamespace).Get(t.Context(), SecretName, metav1.GetOptions{})
 	testutil.Must(t, err)
 	return secret
 }
@@ -220,9 +220,9 @@ func TestManagedNeverRefused(t *testing.T) {
 			time.Sleep(time.Hour)
 			switch {
 			case look%250 == 200:
-				_ = client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{})
+				_ = client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{})
 			case look%250 == 100:
-				_, _ = client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), with(secretOf(t, client), keyActiveCert, ""),
+				_, _ = client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), with(secretOf(t, client), keyActiveCert, ""),
 					metav1.UpdateOptions{})
 			}
 			for name, m := range map[string]*Managed{"leader": leader, "follower": follower} {
@@ -249,7 +249,7 @@ func putOther(t *testing.T, client *fake.Clientset) *authority {
 	found := secretOf(t, client)
 	secret, err := state{active: other, previous: read(found).previous}.writeInto(found)
 	testutil.Must(t, err)
-	if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
+	if _, err := client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return other
@@ -259,7 +259,7 @@ func TestManagedExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		expired, err := newAuthority(time.Now().Add(-2*day), day)
 		testutil.Must(t, err)
-		secret, err := state{active: expired}.writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
+		secret, err := state{active: expired}.writeInto(emptySecret())
 		testutil.Must(t, err)
 		m := run(t, ManagedConfig{Client: fake.NewClientset(secret)})
 		pause(2 * time.Second)
@@ -274,7 +274,7 @@ func TestManagedLosesARace(t *testing.T) {
 		client := fake.NewClientset()
 		winner, err := newAuthority(time.Now(), day)
 		testutil.Must(t, err)
-		theirs, err := state{active: winner}.writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
+		theirs, err := state{active: winner}.writeInto(emptySecret())
 		testutil.Must(t, err)
 		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			_ = client.Tracker().Add(theirs)
@@ -294,10 +294,10 @@ func TestManagedSaysWhatIsMissing(t *testing.T) {
 		forbidden.Store(true)
 		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return forbidden.Load(), nil, apierrors.NewGenericServerResponse(http.StatusForbidden, "create", corev1.Resource("secrets"),
-				DefaultSecretName, "no rights", 0, false)
+				SecretName, "no rights", 0, false)
 		})
 		m := run(t, ManagedConfig{Client: client})
-		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "create secret kube-system/"+DefaultSecretName) {
+		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "create secret kube-system/"+SecretName) {
 			t.Errorf("Ready = %v, want it to name the Secret", err)
 		}
 		if _, err := m.GetCertificate(nil); err == nil {

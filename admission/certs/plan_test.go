@@ -78,7 +78,7 @@ func (c cast) names(s state) names {
 
 func (c cast) secret(t testing.TB, n names) *corev1.Secret {
 	t.Helper()
-	secret, err := c.state(n).writeInto(emptySecret(DefaultSecretNamespace, DefaultSecretName))
+	secret, err := c.state(n).writeInto(emptySecret())
 	testutil.Must(t, err)
 	return secret
 }
@@ -142,13 +142,13 @@ func TestPlan(t *testing.T) {
 		},
 		"emptied": {
 			reason: "all damage is repaired from memory",
-			secret: emptySecret("kube-system", "x"),
+			secret: emptySecret(),
 			held:   held(names{Active: "a", Next: "b", Previous: "old"}),
 			want:   outcome{update, names{Active: "a", Next: "b", Previous: "old"}},
 		},
 		"emptied before we came": {
 			reason: "nothing to save",
-			secret: emptySecret("kube-system", "x"),
+			secret: emptySecret(),
 			want:   outcome{update, names{Active: "fresh"}},
 		},
 		"key lost before we came": {

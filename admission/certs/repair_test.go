@@ -24,11 +24,11 @@ import (
 
 func TestManagedRepairs(t *testing.T) {
 	remove := func(t *testing.T, client *fake.Clientset) {
-		testutil.Must(t, client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{}))
+		testutil.Must(t, client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
 	}
 	overwrite := func(key, value string) func(*testing.T, *fake.Clientset) {
 		return func(t *testing.T, client *fake.Clientset) {
-			if _, err := client.CoreV1().Secrets(DefaultSecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value),
+			if _, err := client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value),
 				metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -40,11 +40,11 @@ func TestManagedRepairs(t *testing.T) {
 		"key damaged":     overwrite(keyActiveKey, "rubbish"),
 		"damaged and immutable, then deleted": func(t *testing.T, client *fake.Clientset) {
 			client.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-				return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), DefaultSecretName, nil)
+				return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), SecretName, nil)
 			})
 			damaged := with(secretOf(t, client), keyActiveKey, "rubbish")
 			damaged.Immutable = new(true)
-			testutil.Must(t, client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), damaged, DefaultSecretNamespace))
+			testutil.Must(t, client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), damaged, SecretNamespace))
 			pause(time.Minute)
 			remove(t, client)
 		},
@@ -69,7 +69,7 @@ func TestManagedRepairs(t *testing.T) {
 				if empty || !bytes.HasPrefix(m.CABundle(), bundle) {
 					t.Error("the caBundle lost the CA")
 				}
-				testutil.Check(t, "Events", []string{DefaultSecretName + " ServingCARepaired"}, sink.all)
+				testutil.Check(t, "Events", []string{SecretName + " ServingCARepaired"}, sink.all)
 			})
 		})
 	}
@@ -91,11 +91,11 @@ func TestManagedDoesNotFight(t *testing.T) {
 		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			writes++
 			time.AfterFunc(time.Millisecond, func() {
-				_ = client.CoreV1().Secrets(DefaultSecretNamespace).Delete(context.Background(), DefaultSecretName, metav1.DeleteOptions{})
+				_ = client.CoreV1().Secrets(SecretNamespace).Delete(context.Background(), SecretName, metav1.DeleteOptions{})
 			})
 			return false, nil, nil
 		})
-		_ = client.CoreV1().Secrets(DefaultSecretNamespace).Delete(t.Context(), DefaultSecretName, metav1.DeleteOptions{})
+		_ = client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{})
 		const during = 20 * time.Second
 		pause(during)
 		const want = writeBurst + int(during/writeInterval)

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -65,10 +64,6 @@ func (s *Source) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 // CABundle returns the PEM to register. It is empty while there is no certificate, and for files
 // without a CA if none is needed. Callers must not modify it.
 func (s *Source) CABundle() []byte { return s.current.Load().bundle }
-
-// NotAfter returns the expiry of each certificate by name: "serving", "serving-ca",
-// "serving-ca-next" and "serving-ca-previous", as far as they exist.
-func (s *Source) NotAfter() map[string]time.Time { return maps.Clone(s.current.Load().notAfter) }
 
 // Ready returns nil if there is a certificate that has not expired.
 func (s *Source) Ready() error {

@@ -4,8 +4,8 @@
 package certs
 
 import (
-	"bytes"
 	"crypto/x509"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,26 +87,12 @@ func (s state) certificates() []*x509.Certificate {
 }
 
 func (s state) has(certificate *x509.Certificate) bool {
-	for _, one := range s.certificates() {
-		if one.Equal(certificate) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.certificates(), certificate.Equal)
 }
 
-// bundle returns the caBundle, with those of extra that are neither nil nor contained already.
+// bundle returns the caBundle, with those of extra that are not nil.
 func (s state) bundle(extra ...*x509.Certificate) []byte {
-	var all bytes.Buffer
-	for _, certificate := range s.certificates() {
-		all.Write(certPEM(certificate))
-	}
-	for _, certificate := range extra {
-		if certificate != nil && !s.has(certificate) {
-			all.Write(certPEM(certificate))
-		}
-	}
-	return all.Bytes()
+	return bundleOf(append(s.certificates(), extra...))
 }
 
 // writeInto returns a copy of secret with the state. Other keys are kept.
@@ -136,9 +122,9 @@ func (s state) writeInto(secret *corev1.Secret) (*corev1.Secret, error) {
 	return secret, nil
 }
 
-func emptySecret(namespace, name string) *corev1.Secret {
+func emptySecret() *corev1.Secret {
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: SecretNamespace, Name: SecretName},
 		Type:       corev1.SecretTypeOpaque,
 	}
 }

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/meta"
@@ -31,55 +30,43 @@ func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decisi
 	if m.config.File != "" {
 		return m.writeFile(ctx, decided)
 	}
-	if decided.action == create {
-		return m.create(ctx, decided)
-	}
-	return m.update(ctx, secret, decided)
+	return m.writeSecret(ctx, secret, decided)
 }
 
-func (m *Managed) create(ctx context.Context, decided decision) error {
-	secret, err := decided.wanted.writeInto(emptySecret(m.config.Namespace, m.config.Name))
-	if err != nil {
-		return err
+// writeSecret creates the Secret if there is none. It records an Event if it repairs what another client
+// has changed.
+func (m *Managed) writeSecret(ctx context.Context, secret *corev1.Secret, decided decision) error {
+	repairs, write := m.held != nil, m.create
+	if secret == nil {
+		secret = emptySecret()
+	} else {
+		repairs, write = read(secret).damage != "", m.update
 	}
-	_, err = m.secrets().Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("create secret %s/%s: %w", m.config.Namespace, m.config.Name, meta.SecretError(err))
-	}
-	m.written(ctx, decided.reason, m.held != nil)
-	return nil
-}
-
-func (m *Managed) update(ctx context.Context, secret *corev1.Secret, decided decision) error {
 	wanted, err := decided.wanted.writeInto(secret)
 	if err != nil {
 		return err
 	}
-	_, err = m.secrets().Update(ctx, wanted, metav1.UpdateOptions{FieldManager: meta.FieldManager})
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	err = write(ctx, wanted)
+	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("update secret %s/%s: %w", m.config.Namespace, m.config.Name, meta.SecretError(err))
+		return fmt.Errorf("write %s: %w", m.where(), meta.SecretError(err))
 	}
-	m.written(ctx, decided.reason, read(secret).damage != "")
+	klog.FromContext(ctx).Info("Wrote the serving CA", "secret", klog.KObj(wanted), "reason", decided.reason)
+	if repairs {
+		m.config.Recorder.Warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: SecretNamespace, Name: SecretName},
+			"ServingCARepaired", "Wrote the serving CA again: "+decided.reason)
+	}
 	return nil
 }
 
-// written logs the write, and records an Event if it repairs what another client has changed.
-func (m *Managed) written(ctx context.Context, reason string, repaired bool) {
-	klog.FromContext(ctx).Info("Wrote the serving CA", "secret", m.ref(), "reason", reason)
-	if repaired {
-		m.config.Recorder.Warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: m.config.Namespace, Name: m.config.Name},
-			"ServingCARepaired", "Wrote the serving CA again: "+reason)
-	}
+func (m *Managed) create(ctx context.Context, secret *corev1.Secret) error {
+	_, err := m.config.Client.CoreV1().Secrets(SecretNamespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	return err
 }
 
-func (m *Managed) secrets() corev1client.SecretInterface {
-	return m.config.Client.CoreV1().Secrets(m.config.Namespace)
+func (m *Managed) update(ctx context.Context, secret *corev1.Secret) error {
+	_, err := m.config.Client.CoreV1().Secrets(SecretNamespace).Update(ctx, secret, metav1.UpdateOptions{FieldManager: meta.FieldManager})
+	return err
 }
-
-func (m *Managed) ref() klog.ObjectRef { return klog.KRef(m.config.Namespace, m.config.Name) }

@@ -32,16 +32,12 @@ type Found struct {
 }
 
 // Find checks the Pods of a namespace, or all if it is empty. New Pods meanwhile are admitted by
-// the webhook. Besides lists of Pods it sends one GET for each account, and perhaps for each
-// namespace, of Pods that look missed.
+// the webhook. Besides lists of Pods it sends one GET for each account of Pods that look missed.
 func (f Finder) Find(ctx context.Context, namespace string) (Found, error) {
 	var found Found
-	lookups, err := newLookupCache(ctx, f.Client)
-	if err != nil {
-		return found, err
-	}
+	lookups := newLookupCache(f.Client)
 	options := metav1.ListOptions{FieldSelector: stillRunning}
-	err = paging.Each(ctx, "Pods", paging.GoingOn(f.Client.CoreV1().Pods(namespace).List), options, func(page *corev1.PodList) error {
+	err := paging.Each(ctx, "Pods", paging.GoingOn(f.Client.CoreV1().Pods(namespace).List), options, func(page *corev1.PodList) error {
 		for i := range page.Items {
 			if err := f.add(ctx, &found, lookups, &page.Items[i]); err != nil {
 				return err
@@ -72,10 +68,6 @@ func (f Finder) add(ctx context.Context, found *Found, lookups *lookupCache, pod
 func (f Finder) examine(ctx context.Context, lookups *lookupCache, pod *corev1.Pod) (missing []Part, uncertain bool, _ error) {
 	if !mayLack(f.Config, pod) {
 		return nil, false, nil
-	}
-	covered, err := lookups.covered(ctx, pod.Namespace)
-	if err != nil || !covered {
-		return nil, false, err
 	}
 	account, err := lookups.account(ctx, pod.Namespace, serviceaccount.AccountOf(pod))
 	if err != nil {

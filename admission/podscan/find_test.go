@@ -30,23 +30,23 @@ func TestFind(t *testing.T) {
 		uncertain []string
 		asked     []string
 	}{
-		"None": {asked: []string{configuration, list}},
+		"None": {asked: []string{list}},
 		"Complete": {
 			reason:  "who lacks nothing is not asked about",
 			objects: []runtime.Object{newPod(of("someone"), mounted), newPod(named("shop", "b"), of("someone"), automount(false))},
-			asked:   []string{configuration, list},
+			asked:   []string{list},
 		},
 		"OneAccountForAll": {
 			objects: []runtime.Object{
 				accountNamed("shop", "someone"), newPod(named("shop", "a"), of("someone")), newPod(named("shop", "b"), of("someone")),
 			},
 			missed: []string{"shop/a", "shop/b"},
-			asked:  []string{configuration, list, account},
+			asked:  []string{list, account},
 		},
 		"MissingAccountIsAskedForOnce": {
 			objects: []runtime.Object{newPod(named("shop", "a")), newPod(named("shop", "b"))},
 			missed:  []string{"shop/a", "shop/b"},
-			asked:   []string{configuration, list, account},
+			asked:   []string{list, account},
 		},
 		"Pages": {
 			objects: []runtime.Object{
@@ -54,7 +54,7 @@ func TestFind(t *testing.T) {
 				newPod(named("shop", "c")), newPod(named("shop", "d")), newPod(named("shop", "e")),
 			},
 			missed: []string{"shop/a", "shop/b", "shop/c", "shop/d", "shop/e"},
-			asked:  []string{configuration, list, account, list, list},
+			asked:  []string{list, account, list, list},
 		},
 		"Uncertain": {
 			objects: []runtime.Object{
@@ -62,21 +62,13 @@ func TestFind(t *testing.T) {
 				newPod(named("shop", "a"), of("someone")), newPod(named("shop", "b"), of("someone"), automount(true)),
 			},
 			missed: []string{"shop/b"}, uncertain: []string{"shop/a"},
-			asked: []string{configuration, list, account},
-		},
-		"ExcludedNamespace": {
-			objects: []runtime.Object{
-				excluding(t, "shop"), namespaceNamed("shop"), namespaceNamed("bank"), accountNamed("shop", "default"), accountNamed("bank", "default"),
-				newPod(named("bank", "a")), newPod(named("shop", "b")), newPod(named("shop", "c")),
-			},
-			missed: []string{"bank/a"},
-			asked:  []string{configuration, list, namespace, account, namespace, list},
+			asked: []string{list, account},
 		},
 		"OneNamespace": {
 			objects:   []runtime.Object{newPod(named("bank", "a")), newPod(named("shop", "b"))},
 			namespace: "shop",
 			missed:    []string{"shop/b"},
-			asked:     []string{configuration, list, account},
+			asked:     []string{list, account},
 		},
 	}
 	for name, tc := range cases {
@@ -96,13 +88,11 @@ func TestFind(t *testing.T) {
 func TestFindFails(t *testing.T) {
 	t.Parallel()
 	for request, want := range map[string]string{
-		"list pods":                         "list Pods: boom",
-		"get serviceaccounts":               "read service account shop/default: boom",
-		"get namespaces":                    "read namespace shop: boom",
-		"get mutatingwebhookconfigurations": "read the MutatingWebhookConfiguration 00-sa-controller-manager: boom",
+		"list pods":           "list Pods: boom",
+		"get serviceaccounts": "read service account shop/default: boom",
 	} {
 		t.Run(request, func(t *testing.T) {
-			w := newWorld(excluding(t, "bank"), namespaceNamed("shop"), newPod())
+			w := newWorld(newPod())
 			verb, resource, _ := strings.Cut(request, " ")
 			w.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("boom")

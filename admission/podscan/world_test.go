@@ -7,17 +7,13 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/internal/paging"
 )
@@ -99,24 +95,6 @@ func accountNamed(namespace, name string, changes ...func(*corev1.ServiceAccount
 	account := newAccount(changes...)
 	account.Namespace, account.Name = namespace, name
 	return account
-}
-
-// excluding is a registration that leaves out namespaces.
-func excluding(t *testing.T, namespaces ...string) runtime.Object {
-	t.Helper()
-	return &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: registration.Name},
-		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name: "mutate.sa-controller-manager.webhook",
-			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-				Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: namespaces,
-			}}},
-		}},
-	}
-}
-
-func namespaceNamed(name string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}
 }
 
 func names(pods []Pod) []string {

@@ -48,7 +48,7 @@ func (p proof) covers(caBundle []byte) bool {
 // probe runs the proof and requeues. The next decision starts from the current state: a user may
 // have switched the registration off during the proof.
 func (r *Registrar) probe(ctx context.Context, caBundle []byte) error {
-	if err := r.prove(ctx); err != nil {
+	if err := prove(ctx, r.config.Client, r.config.Endpoint(mutatePath), r.config.Responder); err != nil {
 		return err
 	}
 	r.proven = newProof(caBundle)
@@ -121,7 +121,7 @@ func (r *Registrar) fail(ctx context.Context, err error) error {
 		return err
 	}
 	r.failed++
-	r.setStatus(Status{r.Status().State, err.Error()})
+	r.setStatus(Status{State: r.Status().State, Detail: err.Error()})
 	if r.failed >= quietFailures && err.Error() != r.reported {
 		r.reported = err.Error()
 		klog.FromContext(ctx).Error(err, "Failed to register the webhook, retrying")

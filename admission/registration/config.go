@@ -12,7 +12,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"sa-controller-manager/admission"
 )
@@ -64,44 +63,18 @@ type Spec struct {
 
 	// Own objects are excluded from rules that match them.
 	Own []Object
-	// ExcludedNamespaces are excluded with all that is in them. Their Pods get nothing from the
-	// webhook.
-	ExcludedNamespaces []string
+	// Account in Namespace is that of our Pods, which need nothing from the webhook, and must be able to
+	// start when none of them is there to answer it. Empty for a process without one.
+	Namespace, Account string
 }
 
-// Validate returns all errors in the spec.
+// Validate returns an error for rules that are too broad. The flags have been validated before.
 func (s Spec) Validate() error {
 	var errs []error
-	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	switch s.Mode {
-	case None:
-		return nil
-	case URL, Static:
-		if net.ParseIP(s.Host) == nil && len(validation.IsDNS1123Subdomain(s.Host)) > 0 {
-			add("webhook URL host %q: want an IP address or a DNS name", s.Host)
-		}
-	case Service:
-		if problems := validation.IsDNS1035Label(s.ServiceName); len(problems) > 0 {
-			add("webhook service name %q: %s", s.ServiceName, problems[0])
-		}
-		if problems := validation.IsDNS1123Label(s.ServiceNamespace); len(problems) > 0 {
-			add("webhook service namespace %q: %s", s.ServiceNamespace, problems[0])
-		}
-	default:
-		add("webhook registration %q: want none, url, service or static", s.Mode)
-	}
-	if s.Port < 1 || s.Port > 65535 {
-		add("webhook port %d: want 1 to 65535", s.Port)
-	}
-	if s.FailurePolicy != admissionregistrationv1.Fail && s.FailurePolicy != admissionregistrationv1.Ignore {
-		add("webhook failure policy %q: want Fail or Ignore", s.FailurePolicy)
-	}
-	if s.Timeout < time.Second || s.Timeout > 30*time.Second || s.Timeout%time.Second != 0 {
-		add("webhook timeout %s: want whole seconds, 1s to 30s", s.Timeout)
-	}
 	for _, rule := range slices.Concat(s.MutatingRules, s.ValidatingRules) {
-		if rule.IsBroad() && !s.AllowBroadRules {
-			add("the rule %q matches resources that it does not name: configure the plugin, or allow it with --webhook-allow-broad-rules", rule)
+		if s.Mode != None && rule.IsBroad() && !s.AllowBroadRules {
+			errs = append(errs, fmt.Errorf(
+				"the rule %q matches resources that it does not name: configure the plugin, or allow it with --webhook-allow-broad-rules", rule))
 		}
 	}
 	return errors.Join(errs...)

@@ -16,7 +16,7 @@ import (
 // off gets no webhook. Before the proof nothing is bound that was not; after it everything is as it
 // should be, and nothing is left to do.
 func FuzzPlan(f *testing.F) {
-	o := observation{spec: urlSpec(), caBundle: []byte("ca"), probeID: "id", now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	o := observation{spec: urlSpec(), caBundle: []byte("ca"), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	encode := func(entries []entry) []byte {
 		encoded, err := json.Marshal(entries)
 		if err != nil {

@@ -5,23 +5,24 @@ package registration
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"net/url"
-	"slices"
+	"strings"
 	"time"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/internal/apiservers"
 )
 
-// PerHost reports whether each kube-apiserver reaches only the replica on its own host.
+const (
+	// hostsInterval is how often the hosts are listed: kube-apiserver renews its identity Lease as often.
+	hostsInterval = 10 * time.Second
+	hostsTimeout  = 5 * time.Second
+)
+
+// severalHosts begins what Status says of a loopback URL in a cluster with several hosts.
+const severalHosts = "a loopback URL leads each kube-apiserver to its own host, and they run on several: "
+
+// PerHost reports whether each kube-apiserver reaches only the process on its own host.
 func (s Spec) PerHost() bool {
 	if s.Mode != URL && s.Mode != Static {
 		return false
@@ -29,63 +30,46 @@ func (s Spec) PerHost() bool {
 	return s.Host == "localhost" || net.ParseIP(s.Host).IsLoopback()
 }
 
-// newIdentityInformer returns an informer of the identity Leases.
-func newIdentityInformer(client kubernetes.Interface) cache.SharedIndexInformer {
-	return coordinationinformers.NewFilteredLeaseInformer(client, metav1.NamespaceSystem, 0, cache.Indexers{}, apiservers.SelectIdentities)
+// hosts are those on which kube-apiservers run, in as far as they matter: for a loopback URL.
+type hosts struct {
+	checked bool
+	at      time.Time
+	live    []string
+	unknown error // why they are not known
 }
 
-// identities returns the Leases in an informer's store.
-func identities(store cache.Store) []*coordinationv1.Lease {
-	var leases []*coordinationv1.Lease
-	for _, one := range store.List() {
-		if lease, ok := one.(*coordinationv1.Lease); ok {
-			leases = append(leases, lease)
-		}
-	}
-	return leases
-}
-
-// HostsWithoutReplica returns the hosts on which a kube-apiserver has no replica to call, from the
-// API. It is empty if that does not matter, or if no replica has ever reported. A missing replica
-// is noticed once the leader has removed its line.
-func HostsWithoutReplica(ctx context.Context, client kubernetes.Interface, now time.Time) ([]string, error) {
-	o, err := mutating.in(client).get(ctx)
-	if err != nil {
-		return nil, err
-	}
-	entries := o.webhooks()
-	i := slices.IndexFunc(entries, func(e entry) bool { return perHostEndpoint(e) != "" })
-	if i < 0 {
-		return nil, nil
-	}
-	hosts, err := apiservers.LiveHosts(ctx, client, now)
-	if err != nil || len(hosts) < 2 {
-		return nil, err
-	}
-	object, err := client.CoreV1().ConfigMaps(HostsNamespace).Get(ctx, HostsName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", hostsObject, err)
-	}
-	lines, _, err := readHosts(object)
-	if err != nil {
-		return nil, err
-	}
-	endpoint := perHostEndpoint(entries[i])
-	has := func(host string) bool { return readLine(lines[host]).Endpoint == endpoint }
-	return slices.DeleteFunc(hosts, has), nil
-}
-
-// perHostEndpoint returns the registered endpoint, empty if its Spec is not PerHost.
-func perHostEndpoint(e entry) string {
-	if e.ClientConfig.URL == nil {
+// problem returns why a loopback URL must not bind, "" if it may. Unknown hosts are not one host.
+func (h hosts) problem() string {
+	switch {
+	case !h.checked:
 		return ""
+	case h.unknown != nil:
+		return "the hosts of kube-apiserver are unknown, and a loopback URL is for one: " + h.unknown.Error()
+	case len(h.live) > 1:
+		return severalHosts + strings.Join(h.live, ", ") + "; use --webhook-registration=static or service"
+	}
+	return ""
+}
+
+// checkHosts lists the hosts if they matter, at most once in an interval.
+func (r *Registrar) checkHosts(ctx context.Context, now time.Time) hosts {
+	if r.config.Mode != URL || !r.config.PerHost() {
+		return hosts{}
+	}
+	if !r.hosts.checked || now.Sub(r.hosts.at) >= hostsInterval {
+		ctx, cancel := context.WithTimeout(ctx, hostsTimeout)
+		defer cancel()
+		live, err := apiservers.LiveHosts(ctx, r.config.Client, now)
+		r.hosts = hosts{checked: true, at: now, live: live, unknown: err}
+		r.config.Metrics.urlHosts(len(live))
+	}
+	return r.hosts
+}
+
+func isPerHost(e entry) bool {
+	if e.ClientConfig.URL == nil {
+		return false
 	}
 	u, err := url.Parse(*e.ClientConfig.URL)
-	if err != nil || !(Spec{Mode: URL, Host: u.Hostname()}).PerHost() {
-		return ""
-	}
-	return u.Scheme + "://" + u.Host
+	return err == nil && (Spec{Mode: URL, Host: u.Hostname()}).PerHost()
 }

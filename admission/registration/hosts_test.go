@@ -5,30 +5,20 @@ package registration
 
 import (
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
 
-// identity is the Lease of a kube-apiserver on host.
-func identity(name, host string, renewed time.Time) *coordinationv1.Lease {
-	lease := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceSystem, Name: name,
-			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver"},
-		},
-		Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(renewed))},
-	}
-	if host != "" {
-		lease.Labels[corev1.LabelHostname] = host
-	}
-	return lease
-}
+	"sa-controller-manager/internal/testutil"
+)
 
 func TestPerHost(t *testing.T) {
 	t.Parallel()
@@ -45,78 +35,106 @@ func TestPerHost(t *testing.T) {
 	}
 }
 
-func TestLook(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	const ours, other = `{"endpoint":"https://127.0.0.1:10262","counter":2}`, `{"endpoint":"https://127.0.0.1:10263","counter":2}`
-	const before = `{"endpoint":"https://127.0.0.1:10262","counter":1}`
-	type lines = map[string]string
-	two := []string{"cp-1", "cp-2"}
+// lives has a kube-apiserver renew its identity Lease once, now.
+func (a *apiserver) lives(t *testing.T, name, host string) {
+	t.Helper()
+	testutil.Must(t, a.Tracker().Add(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: name,
+			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
+		},
+		Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(time.Now()))},
+	}))
+}
+
+// TestURLOnSeveralHosts: a loopback URL does not bind while a second host has a live identity Lease, and
+// fails readiness once it is bound.
+func TestURLOnSeveralHosts(t *testing.T) {
+	forbidden := func(a *apiserver) {
+		a.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("leases is forbidden")
+		})
+	}
 	for name, tc := range map[string]struct {
-		reason      string
-		hosts       []string
-		first, next lines // of cp-2, at the first look and at the next one
-		after       time.Duration
-		want        hostCheck
+		before func(*testing.T, *apiserver)
+		host   string // of the URL, loopback if empty
+		after  func(*testing.T, *apiserver)
+		state  State
+		fails  string // what Check says at the end; ready if empty
+		hosts  float64
 	}{
-		"OneHost": {reason: "its kube-apiserver has proved it", hosts: []string{"other-name"}},
-		"NoLine":  {hosts: two, want: hostCheck{missing: []string{"cp-2"}}},
-		"Came":    {hosts: two, next: lines{"cp-2": ours}},
-		"Moved":   {hosts: two, first: lines{"cp-2": before}, next: lines{"cp-2": ours}},
-		"NeverMoved": {
-			reason: "nobody knows its age", hosts: two, first: lines{"cp-2": ours}, next: lines{"cp-2": ours},
-			want: hostCheck{missing: []string{"cp-2"}},
+		"OneHostTwoServers": {
+			before: func(t *testing.T, a *apiserver) { a.lives(t, "a", "cp-1"); a.lives(t, "b", "cp-1") }, state: Registered, hosts: 1,
 		},
-		"Elsewhere": {
-			reason: "kube-apiserver does not reach it", hosts: two, next: lines{"cp-2": other}, want: hostCheck{missing: []string{"cp-2"}},
+		"TwoHosts": {
+			before: func(t *testing.T, a *apiserver) { a.lives(t, "a", "cp-1"); a.lives(t, "b", "cp-2") },
+			state:  Waiting, fails: severalHosts + "cp-1, cp-2", hosts: 2,
 		},
-		"Rubbish": {hosts: two, next: lines{"cp-2": "rubbish"}, want: hostCheck{missing: []string{"cp-2"}}},
-		"Stale": {
-			reason: "its replica is gone", hosts: two, first: lines{"cp-2": ours}, next: lines{"cp-2": ours}, after: heartbeatTimeout + time.Second,
-			want: hostCheck{missing: []string{"cp-2"}, shown: []string{"cp-2"}, stale: []string{"cp-2"}},
+		"TwoHostsByAName": {
+			before: func(t *testing.T, a *apiserver) { a.lives(t, "a", "cp-1"); a.lives(t, "b", "cp-2") },
+			host:   "webhook.example.org", state: Registered,
 		},
-		"HostThatIsGone": {
-			reason: "it is removed, and not missed", hosts: []string{"cp-1", "cp-3"}, first: lines{"cp-2": ours, "cp-3": before}, next: lines{
-				"cp-2": ours, "cp-3": ours,
-			},
-			after: heartbeatTimeout + time.Second, want: hostCheck{stale: []string{"cp-2"}},
+		"JoinsLater": {
+			before: func(t *testing.T, a *apiserver) { a.lives(t, "a", "cp-1") },
+			after:  func(t *testing.T, a *apiserver) { a.lives(t, "b", "cp-2") },
+			state:  Registered, fails: severalHosts + "cp-1, cp-2", hosts: 2,
+		},
+		"Unknown": {
+			before: func(_ *testing.T, a *apiserver) { forbidden(a) }, state: Waiting, fails: "leases is forbidden",
+		},
+		"UnknownLater": {
+			before: func(t *testing.T, a *apiserver) { a.lives(t, "a", "cp-1") },
+			after:  func(_ *testing.T, a *apiserver) { forbidden(a) }, state: Registered,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := &hostChecker{}
-			counts := func(l line) bool { return l.Endpoint == "https://127.0.0.1:10262" }
-			c.look(tc.hosts, "cp-1", counts, tc.first, now)
-			got := c.look(tc.hosts, "cp-1", counts, tc.next, now.Add(tc.after))
-			tc.want.applies = true
-			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(hostCheck{}), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPIServer(t)
+				tc.before(t, a)
+				registry := metrics.NewKubeRegistry()
+				r := run(t, a, func(c *Config) {
+					c.Metrics = NewMetrics(registry.MustRegister)
+					if tc.host != "" {
+						c.Host = tc.host
+					}
+				})
+				pause(time.Minute)
+				if tc.after != nil {
+					wantState(t, r, Registered)
+					tc.after(t, a)
+					pause(hostsInterval)
+				}
+				wantState(t, r, tc.state)
+				err := r.Status().Check()
+				if (err == nil) != (tc.fails == "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
+					t.Errorf("Check = %v, want %q", err, tc.fails)
+				}
+				if tc.state == Waiting {
+					a.expect(t, "waiting", "gone", "gone")
+				}
+				families, err := registry.Gather()
+				testutil.Must(t, err)
+				for _, family := range families {
+					if got := family.GetMetric()[0].GetGauge().GetValue(); family.GetName() == "sacm_webhook_url_hosts" && got != tc.hosts {
+						t.Errorf("the metric has %v hosts, want %v", got, tc.hosts)
+					}
+				}
+			})
 		})
 	}
 }
 
-func TestHold(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		reason string
-		check  hostCheck
-		want   string // what it waits for
-	}{
-		"DoesNotApply": {reason: "Service, another host, or the flag"},
-		"Unknown":      {reason: "hosts may be there", check: hostCheck{applies: true, unknown: errors.New("not listed")}, want: "not listed"},
-		"Missing": {
-			check: hostCheck{applies: true, missing: []string{"cp-2", "cp-3"}}, want: AwaitsHosts + "; no heartbeat from cp-2, cp-3",
-		},
-		"AllThere": {check: hostCheck{applies: true}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			d, held := tc.check.hold()
-			if d.status.Detail != tc.want || held != (tc.want != "") {
-				t.Errorf("%s: held %t for %q, want %q", tc.reason, held, d.status.Detail, tc.want)
-			}
-			if held && (d.status.State != Waiting || d.after == 0) {
-				t.Errorf("held with %+v, want another look", d)
-			}
-		})
-	}
+// TestBindsOnceTheOtherHostIsGone: nobody has to restart anything.
+func TestBindsOnceTheOtherHostIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		a.lives(t, "a", "cp-1")
+		a.lives(t, "b", "cp-2")
+		r := run(t, a)
+		pause(time.Minute)
+		wantState(t, r, Waiting)
+		testutil.Must(t, a.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+		pause(hostsInterval + time.Second)
+		wantState(t, r, Registered)
+	})
 }

@@ -11,9 +11,10 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/internal/meta"
 )
 
 // Inspected is one configuration as the API has it, for commands.
@@ -24,6 +25,8 @@ type Inspected struct {
 	Off bool
 	// Active reports that it holds more than the entry of the probe.
 	Active bool
+	// PerHost reports that it leads each kube-apiserver to its own host.
+	PerHost bool
 	// CABundles are the caBundles of all entries.
 	CABundles [][]byte
 }
@@ -36,7 +39,7 @@ func Inspect(ctx context.Context, client kubernetes.Interface) ([]Inspected, err
 	}
 	var all []Inspected
 	for k, o := range found {
-		one := Inspected{Kind: kind(k).String(), Exists: o != nil, Off: o.isOff(), Active: o.binds()}
+		one := Inspected{Kind: kind(k).String(), Exists: o != nil, Off: o.isOff(), Active: o.binds(), PerHost: slices.ContainsFunc(o.webhooks(), isPerHost)}
 		for _, e := range o.webhooks() {
 			one.CABundles = append(one.CABundles, e.ClientConfig.CABundle)
 		}
@@ -66,50 +69,93 @@ var ErrOff = errors.New("the webhook is switched off by the annotation " + Annot
 // IsActive returns nil if kube-apiserver calls the webhook, an error that wraps ErrOff if a user
 // has switched it off, and otherwise an error that names what is missing.
 func IsActive(ctx context.Context, client kubernetes.Interface) error {
-	found, err := getAll(ctx, client)
-	if err != nil {
-		return err
-	}
-	for k, o := range found {
-		if o.isOff() {
-			return fmt.Errorf("%s %s: %w", kind(k), Name, ErrOff)
+	found, err := Inspect(ctx, client)
+	for _, one := range found {
+		if one.Off {
+			return fmt.Errorf("%s %s: %w", one.Kind, Name, ErrOff)
 		}
-		if !o.binds() {
-			return fmt.Errorf("the %s %s binds no webhook yet", kind(k), Name)
+		if !one.Active {
+			return fmt.Errorf("the %s %s binds no webhook yet", one.Kind, Name)
 		}
 	}
-	return nil
+	return err
 }
 
 // IsInactive returns nil if kube-apiserver does not call the webhook.
 func IsInactive(ctx context.Context, client kubernetes.Interface) error {
-	found, err := getAll(ctx, client)
-	if err != nil {
-		return err
+	found, err := Inspect(ctx, client)
+	for _, one := range found {
+		if len(one.CABundles) > 0 {
+			return fmt.Errorf("the %s %s still binds a webhook", one.Kind, Name)
+		}
 	}
-	for k, o := range found {
-		if len(o.webhooks()) > 0 {
-			return fmt.Errorf("the %s %s still binds a webhook", kind(k), Name)
+	return err
+}
+
+// Unregister switches the webhook off: both configurations get the annotation and lose their
+// webhooks, so that no replica adds them until Register. The mutating one comes first, because its
+// annotation alone stops all writing.
+func Unregister(ctx context.Context, client kubernetes.Interface) error {
+	for k := range kinds {
+		err := edit(ctx, client, k, func(o *object) *object { return o.with(nil).annotated(AnnotationOff) })
+		if err != nil {
+			return fmt.Errorf("switch off the %s %s: %w", k, Name, err)
 		}
 	}
 	return nil
 }
 
-// NamespaceSelector returns the selector of the namespaces in which the webhook mutates objects:
-// all of them if it is not registered under Name, because no namespace is excluded then.
-func NamespaceSelector(ctx context.Context, client kubernetes.Interface) (labels.Selector, error) {
-	live, err := mutating.in(client).get(ctx)
+// Register removes the annotation of both configurations. The leader adds the webhooks as soon as
+// it has proved that the apiserver reaches them. A missing configuration is created, empty: an
+// object that was deleted while it was off counts as off for the leader that saw the deletion.
+func Register(ctx context.Context, client kubernetes.Interface) error {
+	for k := range kinds {
+		err := edit(ctx, client, k, func(o *object) *object {
+			if o == nil {
+				return o.with(nil)
+			}
+			return o.annotated("")
+		})
+		if err != nil {
+			return fmt.Errorf("switch on the %s %s: %w", k, Name, err)
+		}
+	}
+	return nil
+}
+
+func edit(ctx context.Context, client kubernetes.Interface, k kind, change func(*object) *object) error {
+	lostRace := func(err error) bool {
+		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+	}
+	return meta.RetryWrite(lostRace, func() error {
+		current, err := k.in(client).get(ctx)
+		if err != nil {
+			return err
+		}
+		return k.in(client).put(ctx, change(current))
+	})
+}
+
+// Delete deletes both configurations if they are switched off, once no replica runs that would
+// create them again. It is a no-op if there are none.
+func Delete(ctx context.Context, client kubernetes.Interface) error {
+	// Both are checked before the first is deleted: either annotation stops all writing.
+	found, err := getAll(ctx, client)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	entries := live.webhooks()
-	i := slices.IndexFunc(entries, func(one entry) bool { return one.Name == mutateName })
-	if i < 0 || entries[i].NamespaceSelector == nil {
-		return labels.Everything(), nil
+	for k, o := range found {
+		if o != nil && (!o.isOff() || len(o.entries) > 0) {
+			return fmt.Errorf("the %s %s is not switched off", kind(k), Name)
+		}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(entries[i].NamespaceSelector)
-	if err != nil {
-		return nil, fmt.Errorf("read the namespaceSelector of the %s %s: %w", mutating, Name, err)
+	for k, o := range found {
+		if o == nil {
+			continue
+		}
+		if err := kind(k).in(client).remove(ctx, o); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete the %s %s: %w", kind(k), Name, err)
+		}
 	}
-	return selector, nil
+	return nil
 }

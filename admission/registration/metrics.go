@@ -5,15 +5,13 @@ package registration
 
 import "k8s.io/component-base/metrics"
 
-// Metrics holds the state of the registration and the number of hosts without a replica. A nil
-// Metrics is a no-op.
+// Metrics holds the state of the registration. A nil Metrics is a no-op.
 type Metrics struct {
 	states *metrics.GaugeVec
 	hosts  *metrics.Gauge
 
 	staticLoaded  *metrics.GaugeVec
 	staticRepairs *metrics.Counter
-	twice         *metrics.Gauge
 }
 
 // NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
@@ -23,28 +21,24 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Name: "sacm_webhook_registration_state",
 			Help: "State of the webhook registration, unless --webhook-registration is none: 1 for the current state, 0 for " +
 				"every other. On the leader it is starting, waiting, proving, repairing, registered, off or deleted; on other replicas idle. " +
-				"With --webhook-registration=static it is starting, waiting, repairing or registered on every replica.",
+				"With --webhook-registration=static every replica has all of them but deleted and idle.",
 		}, []string{"state"}),
 		hosts: metrics.NewGauge(&metrics.GaugeOpts{
-			Name: "sacm_webhook_hosts_without_replica",
-			Help: "Hosts with a kube-apiserver but without a replica that it could call, with --webhook-registration=url, " +
-				"on the leader; 0 on other replicas.",
+			Name: "sacm_webhook_url_hosts",
+			Help: "Hosts on which kube-apiservers run, with --webhook-registration=url and a loopback address, which is for one host. " +
+				"On the leader; 0 if they are unknown or do not matter.",
 		}),
 		staticLoaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_webhook_static_loaded",
-			Help: "Whether kube-apiserver of this host has loaded our files, by its plugin, with --webhook-registration=static: 1 or 0.",
-		}, []string{"plugin"}),
+			Help: "Whether kube-apiserver of this host has loaded our files and calls this process by them, with " +
+				"--webhook-registration=static: 1 or 0.",
+		}, nil), // without labels, and so absent otherwise
 		staticRepairs: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "sacm_webhook_static_repairs_total",
 			Help: "Number of files of the static registration that were written again because another process had changed or removed them.",
 		}),
-		twice: metrics.NewGauge(&metrics.GaugeOpts{
-			Name: "sacm_webhook_registered_twice",
-			Help: "Whether kube-apiserver of this host calls the webhook by files and by configurations in the API, because the mode of " +
-				"registration is changing: 1 or 0.",
-		}),
 	}
-	mustRegister(m.states, m.hosts, m.staticLoaded, m.staticRepairs, m.twice)
+	mustRegister(m.states, m.hosts, m.staticLoaded, m.staticRepairs)
 	return m
 }
 
@@ -57,24 +51,16 @@ func (m *Metrics) state(current State) {
 	}
 }
 
-// missing sets the number of hosts.
-func (m *Metrics) missing(hosts int) {
+func (m *Metrics) urlHosts(hosts int) {
 	if m != nil {
 		m.hosts.Set(float64(hosts))
 	}
 }
 
-// loaded records whether kube-apiserver has loaded the file of a kind.
-func (m *Metrics) loaded(k kind, loaded bool) {
-	if m == nil {
-		return
-	}
-	m.staticLoaded.WithLabelValues(k.plugin()).Set(gauge(loaded))
-}
-
-func (m *Metrics) registeredTwice(twice bool) {
+// loaded records whether kube-apiserver has loaded the files, and calls us.
+func (m *Metrics) loaded(loaded bool) {
 	if m != nil {
-		m.twice.Set(gauge(twice))
+		m.staticLoaded.WithLabelValues().Set(gauge(loaded))
 	}
 }
 

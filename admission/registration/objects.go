@@ -11,6 +11,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 
 	"sa-controller-manager/internal/meta"
@@ -54,12 +55,9 @@ func (o *object) annotated(value string) *object {
 	copied := o.with(o.entries)
 	if value == "" {
 		delete(copied.meta.Annotations, Annotation)
-		return copied
+	} else {
+		metav1.SetMetaDataAnnotation(&copied.meta, Annotation, value)
 	}
-	if copied.meta.Annotations == nil {
-		copied.meta.Annotations = map[string]string{}
-	}
-	copied.meta.Annotations[Annotation] = value
 	return copied
 }
 
@@ -82,11 +80,11 @@ func fromValidating(c *admissionregistrationv1.ValidatingWebhookConfiguration) *
 }
 
 func (o *object) mutating() *admissionregistrationv1.MutatingWebhookConfiguration {
-	return &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: o.meta, Webhooks: o.entries}
+	return &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: mutating.typeMeta(), ObjectMeta: o.meta, Webhooks: o.entries}
 }
 
 func (o *object) validating() *admissionregistrationv1.ValidatingWebhookConfiguration {
-	c := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: o.meta}
+	c := &admissionregistrationv1.ValidatingWebhookConfiguration{TypeMeta: validating.typeMeta(), ObjectMeta: o.meta}
 	for _, one := range o.entries {
 		c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{
 			Name: one.Name, ClientConfig: one.ClientConfig, Rules: one.Rules,
@@ -97,6 +95,18 @@ func (o *object) validating() *admissionregistrationv1.ValidatingWebhookConfigur
 		})
 	}
 	return c
+}
+
+func (k kind) typeMeta() metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: k.String()}
+}
+
+// typed returns o as what the API and files have.
+func (k kind) typed(o *object) runtime.Object {
+	if k == mutating {
+		return o.mutating()
+	}
+	return o.validating()
 }
 
 // api reads and writes one of the two configurations. Errors of get say what was read.

@@ -42,8 +42,7 @@ type observation struct {
 	// caBundle is the one to register, empty while it is unknown.
 	caBundle []byte
 	proven   bool
-	hosts    hostCheck
-	probeID  string
+	hosts    hosts
 	now      time.Time
 }
 
@@ -79,25 +78,23 @@ func plan(o observation) decision {
 		}
 	}
 	if len(o.caBundle) == 0 {
-		return decision{status: Status{Waiting, "there is no caBundle to register yet"}}
+		return decision{status: Status{State: Waiting, Detail: "there is no caBundle to register yet"}}
 	}
 	if o.complete() {
 		return o.registered()
 	}
+	if waits := o.hosts.problem(); waits != "" && !o.active() {
+		return decision{status: Status{State: Waiting, Detail: waits}, after: hostsInterval}
+	}
 	if !o.proven {
 		return o.prove()
-	}
-	if !o.active() {
-		if d, held := o.hosts.hold(); held {
-			return d
-		}
 	}
 	return o.bind(o.wanted())
 }
 
 // active reports whether kube-apiserver calls the webhook already, even if the configuration is
-// wrong. Then it does not wait for hosts but repairs the configuration: refused Pods on one host
-// are better than Pods without a token on all.
+// wrong. Then it is repaired, however many hosts there are: refused Pods on one host are better than
+// Pods without a token on all.
 func (o observation) active() bool { return binds(o.entries()) }
 
 // entries returns the webhooks of both configurations.
@@ -114,15 +111,22 @@ func (o observation) caBundles() [][]byte {
 	return all
 }
 
-// registered returns the decision for a correct registration. It names hosts that joined without a
-// replica.
+// complete reports whether both configurations are as they should be.
+func (o observation) complete() bool {
+	wanted := o.wanted()
+	return len(o.caBundle) > 0 && o.right(mutating, wanted) && o.right(validating, wanted)
+}
+
+// registered returns the decision for a correct registration. It fails while a kube-apiserver on another
+// host calls a process that is not there.
 func (o observation) registered() decision {
-	d := decision{status: Status{Registered, o.spec.Endpoint("")}}
-	if o.hosts.applies {
-		d.after = heartbeatInterval
+	d := decision{status: Status{State: Registered, Detail: o.spec.Endpoint("")}}
+	if o.hosts.checked {
+		d.after = hostsInterval
 	}
-	if len(o.hosts.shown) > 0 {
-		d.status.Detail += "; " + withoutReplica(o.hosts.shown)
+	if problem := o.hosts.problem(); problem != "" {
+		d.status.Detail += "; " + problem
+		d.status.Failing = len(o.hosts.live) > 1
 	}
 	return d
 }
@@ -131,13 +135,13 @@ func (o observation) registered() decision {
 func (o observation) followed() Status {
 	for k, one := range o.last {
 		if one.object.isOff() {
-			return Status{Idle, "another replica leads; " + switchedOff(kind(k)).String()}
+			return Status{State: Idle, Detail: "another replica leads; " + switchedOff(kind(k)).String()}
 		}
 	}
 	if !o.active() {
-		return Status{Idle, "another replica leads; kube-apiserver does not call the webhook"}
+		return Status{State: Idle, Detail: "another replica leads; kube-apiserver does not call the webhook"}
 	}
-	return Status{Idle, "another replica leads; kube-apiserver calls the webhook"}
+	return Status{State: Idle, Detail: "another replica leads; kube-apiserver calls the webhook"}
 }
 
 func (o observation) wanted() (wanted [kinds][]entry) {
@@ -151,7 +155,7 @@ func (o observation) right(k kind, wanted [kinds][]entry) bool {
 }
 
 func switchedOff(k kind) Status {
-	return Status{Off, fmt.Sprintf("annotation %s=%s on the %s %s; to switch it on: sa-controller-manager webhook register "+
+	return Status{State: Off, Detail: fmt.Sprintf("annotation %s=%s on the %s %s; to switch it on: sa-controller-manager webhook register "+
 		"--kubeconfig=/etc/kubernetes/admin.conf", Annotation, AnnotationOff, k, Name)}
 }
 
@@ -169,7 +173,7 @@ func (o observation) remember(k kind) decision {
 
 // bind writes the webhooks with the real rules.
 func (o observation) bind(wanted [kinds][]entry) decision {
-	d := decision{status: Status{Repairing, "writing " + Name}}
+	d := decision{status: Status{State: Repairing, Detail: "writing " + Name}}
 	for k := range kinds {
 		if !o.right(k, wanted) {
 			d.add(o, k, wanted[k])
@@ -182,12 +186,12 @@ func (o observation) bind(wanted [kinds][]entry) decision {
 // Correct entries are exempted too: the proof is that a call arrives, and not that a plugin or
 // another webhook admits such a Pod.
 func (o observation) prove() decision {
-	d := decision{status: Status{Proving, "asking kube-apiserver to call " + o.spec.Endpoint(mutatePath)}}
+	d := decision{status: Status{State: Proving, Detail: "asking kube-apiserver to call " + o.spec.Endpoint(mutatePath)}}
 	for k := range kinds {
 		found := o.last[k].object.webhooks()
-		stage := staged(found, o.probeID)
+		stage := staged(found)
 		if k == mutating {
-			stage = append(stage, o.spec.probeEntry(o.probeID, o.caBundle))
+			stage = append(stage, o.spec.probeEntry(o.caBundle))
 		}
 		if !equality.Semantic.DeepEqual(found, stage) {
 			d.add(o, k, stage)
@@ -203,7 +207,7 @@ func (d *decision) add(o observation, k kind, entries []entry) {
 	again := last.object == nil && last.existed
 	if left := last.recreated.Add(recreateInterval).Sub(o.now); again && left > 0 {
 		d.after = max(d.after, left)
-		d.status = Status{Deleted, fmt.Sprintf("the %s %s was deleted again and stays away for %s", k, Name, left.Round(time.Second))}
+		d.status = Status{State: Deleted, Detail: fmt.Sprintf("the %s %s was deleted again and stays away for %s", k, Name, left.Round(time.Second))}
 		return
 	}
 	if left := last.deleted.Add(settleDelay).Sub(o.now); again && left > 0 {

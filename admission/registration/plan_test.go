@@ -28,9 +28,9 @@ func contents(o observation, k kind, what string) []entry {
 		return []entry{*broken}
 	}
 	letting := func(bound []entry) []entry {
-		bound = staged(bound, o.probeID)
+		bound = staged(bound)
 		if k == mutating {
-			bound = append(bound, o.spec.probeEntry(o.probeID, o.caBundle))
+			bound = append(bound, o.spec.probeEntry(o.caBundle))
 		}
 		return bound
 	}
@@ -38,7 +38,7 @@ func contents(o observation, k kind, what string) []entry {
 	case right:
 		return wanted
 	case stage:
-		return []entry{o.spec.probeEntry(o.probeID, o.caBundle)}
+		return []entry{o.spec.probeEntry(o.caBundle)}
 	case damage:
 		return broken()
 	case past:
@@ -200,7 +200,7 @@ func TestPlan(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := observation{
 				last: tc.world.deleted, spec: urlSpec(), caBundle: []byte("ca"),
-				proven: tc.world.proven, probeID: "id", now: now,
+				proven: tc.world.proven, now: now,
 			}
 			if tc.world.unready {
 				o.caBundle = nil

@@ -5,16 +5,73 @@ package registration
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
+	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/meta"
 )
+
+// The annotations of a probe Pod: an ID of its own, and the webhook's answer.
+const (
+	probeAnnotation  = "sa-controller-manager/probe"
+	answerAnnotation = "sa-controller-manager/probe-answer"
+)
+
+const (
+	exceptProbeName = "except-the-probe"
+
+	// A probe needs no time: it is answered at once or not at all.
+	maxProbeTimeout = 5 * time.Second
+)
+
+// isProbe is a CEL expression that is true only for probe Pods. It requires dryRun, so that no Pod
+// which is really created can match.
+const isProbe = `request.kind.kind == "Pod" && request.operation == "CREATE" && has(request.dryRun) && request.dryRun && ` +
+	`has(object.metadata.annotations) && "` + probeAnnotation + `" in object.metadata.annotations`
+
+// probeEntry returns the webhook that matches probes alone and refuses them if the call fails.
+func (s Spec) probeEntry(caBundle []byte) entry {
+	probe := s.entry(probeName, mutatePath, []admission.Rule{podCreation()}, caBundle)
+	probe.FailurePolicy = new(admissionregistrationv1.Fail)
+	probe.TimeoutSeconds = new(wholeSeconds(min(s.Timeout, maxProbeTimeout)))
+	probe.ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
+	probe.MatchConditions = []admissionregistrationv1.MatchCondition{{Name: "only-the-probe", Expression: isProbe}}
+	return probe
+}
+
+func podCreation() admission.Rule {
+	return admission.Rule{Resource: "pods", Operations: []admission.Operation{admission.Create}}
+}
+
+// staged returns found with an exemption for probes, so that an entry which points to an unreachable
+// endpoint does not block the proof that would repair it. It is idempotent.
+func staged(found []entry) []entry {
+	var result []entry
+	for _, one := range found {
+		if one.Name == probeName {
+			continue
+		}
+		one = *one.DeepCopy()
+		one.MatchConditions = slices.DeleteFunc(one.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool {
+			return c.Name == exceptProbeName
+		})
+		one.MatchConditions = append(one.MatchConditions, admissionregistrationv1.MatchCondition{
+			Name: exceptProbeName, Expression: "!(" + isProbe + ")",
+		})
+		result = append(result, one)
+	}
+	return result
+}
 
 // probeTimeout is longer than the apiserver's timeout for the webhook.
 const probeTimeout = maxProbeTimeout + 5*time.Second
@@ -22,28 +79,31 @@ const probeTimeout = maxProbeTimeout + 5*time.Second
 // probeNamespace always exists: kube-apiserver creates it.
 const probeNamespace = metav1.NamespaceSystem
 
-// prove creates the probe Pod with dryRun. It returns nil if the apiserver has called the webhook
-// and used its answer.
-func (r *Registrar) prove(ctx context.Context) error {
+// prove creates a probe Pod with dryRun. It returns nil if kube-apiserver has called the webhook at
+// endpoint and used its answer: that of responder, or of any replica if it is nil. A refusal by anything
+// that comes after our answer is no failure.
+func prove(ctx context.Context, client kubernetes.Interface, endpoint string, responder *ProbeResponder) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	wanted := probePod(r.probeID)
+	id := rand.Text()
+	responder.await(id)
+	wanted := probePod(id)
 	// With --pod-token=secret the webhook waits for the token Secret of a Pod that wants a token,
 	// and this account may never get one.
 	wanted.Spec.AutomountServiceAccountToken = new(false)
-	pod, err := r.config.Client.CoreV1().Pods(probeNamespace).Create(ctx, wanted, metav1.CreateOptions{
+	pod, err := client.CoreV1().Pods(probeNamespace).Create(ctx, wanted, metav1.CreateOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: meta.FieldManager,
 	})
-	endpoint := r.config.Endpoint(mutatePath)
-	if err != nil {
+	arrived := responder.hasArrived(id)
+	switch {
+	case err != nil && arrived && !Concerns(err):
+	case err != nil:
 		return fmt.Errorf("kube-apiserver has not proved that it reaches %s: create the probe Pod in namespace %s with dryRun: %w",
 			endpoint, probeNamespace, err)
-	}
-	if pod.Annotations[answerAnnotation] != r.probeID {
+	case !Answered(pod, id):
 		return fmt.Errorf("kube-apiserver has created the probe Pod without an answer from %s: it has not called it yet, "+
 			"or another server answers there", endpoint)
-	}
-	if r.config.Responder != nil && !r.config.Responder.Arrived(r.probeID) {
+	case responder != nil && !arrived:
 		return errors.New("kube-apiserver reaches another replica at " + endpoint + ", and not yet this one")
 	}
 	return nil

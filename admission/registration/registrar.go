@@ -5,7 +5,6 @@ package registration
 
 import (
 	"context"
-	"crypto/rand"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,17 +50,6 @@ type Config struct {
 	// behind a load balancer the call may always reach another replica, because the apiserver
 	// reuses its connections.
 	Responder *ProbeResponder
-	// Hosts is the reporter of this replica, whose watches provide the hosts with a replica. If it
-	// is nil, or the Spec is not PerHost, binding does not wait for hosts.
-	Hosts *HostReporter
-	// Files are those of mode static, in which everything that the other modes have left is deleted once
-	// every kube-apiserver has loaded them: both configurations, and by Retire what they used. Retire
-	// may be nil.
-	Files  *StaticFiles
-	Retire func(context.Context) error
-	// Obsolete are the files that mode static has left on this host. They are removed once both
-	// configurations are in force.
-	Obsolete []string
 	// Recorder records Events for a deleted configuration and a failed proof. It may be nil.
 	Recorder *events.Recorder
 	// Changed is called with each new state of the registration, in order. It must not block. It
@@ -75,7 +63,6 @@ type Config struct {
 // Registrar watches both configurations, and reconciles them while it leads.
 type Registrar struct {
 	config  Config
-	probeID string
 	loop    *reconcile.Runner[string]
 	writes  *rate.Limiter
 	watched watched
@@ -89,8 +76,7 @@ type Registrar struct {
 	proven   proof  // nil before
 	failed   int    // consecutive steps
 	reported string // the last failure in an Event
-	hosts    hostChecker
-	right    time.Time // since when both configurations are as they should be
+	hosts    hosts
 }
 
 // New returns a Registrar that does not run yet. The spec must be valid.
@@ -100,9 +86,7 @@ func New(config Config) *Registrar {
 	}
 	r := &Registrar{
 		config: config,
-		// 128 random bits: a Pod that has them passes as the probe.
-		probeID: rand.Text(),
-		writes:  rate.NewLimiter(rate.Every(writeInterval), writeBurst),
+		writes: rate.NewLimiter(rate.Every(writeInterval), writeBurst),
 	}
 	r.loop = reconcile.New(reconcile.Config[string]{
 		Name: "webhook_registration", Workers: 1, Sync: r.sync,
@@ -118,9 +102,7 @@ func (r *Registrar) Status() Status { return *r.status.Load() }
 
 func (r *Registrar) setStatus(status Status) {
 	r.status.Store(&status)
-	if r.config.Mode != Static {
-		r.config.Metrics.state(status.State)
-	}
+	r.config.Metrics.state(status.State)
 }
 
 // Run watches both configurations until ctx ends, on every replica: each has to know which
@@ -139,7 +121,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 // it has returned, and then starts from the current objects.
 func (r *Registrar) Lead(ctx context.Context) error {
 	if r.config.Mode != None {
-		r.term(ctx, Status{Starting, "reading " + Name})
+		r.term(ctx, Status{State: Starting, Detail: "reading " + Name})
 		defer r.term(nil, Status{State: Idle}) //nolint:staticcheck // no context means no term
 	}
 	<-ctx.Done()
@@ -151,7 +133,8 @@ func (r *Registrar) term(ctx context.Context, status Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watched.forget()
-	r.forgetHosts()
+	r.hosts = hosts{}
+	r.config.Metrics.urlHosts(0)
 	r.leading, r.first = ctx, true
 	r.setStatus(status)
 	r.loop.AddIfRunning(Name)
@@ -162,20 +145,16 @@ func (r *Registrar) sync(ctx context.Context, key string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.config.Clock.Now()
-	o := observation{last: r.watched.get(), spec: r.config.Spec, caBundle: r.config.ServingCA.CABundle(), probeID: r.probeID, now: now}
+	o := observation{last: r.watched.get(), spec: r.config.Spec, caBundle: r.config.ServingCA.CABundle(), now: now}
 	if r.leading == nil {
-		r.follow(o)
-		return r.leaveFiles(ctx, o)
+		r.config.ServingCA.Registered(o.caBundles(), true)
+		r.setStatus(o.followed())
+		return nil
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(r.leading, stop)()
-	o.hosts = r.checkHosts(now, o.active())
-	step := r.step
-	if r.config.Mode == Static {
-		step = r.leaveAPI
-	}
-	after, err := step(ctx, o)
+	after, err := r.step(ctx, o)
 	if r.leading.Err() != nil {
 		return nil // the end of the term interrupted it
 	}
@@ -186,17 +165,7 @@ func (r *Registrar) sync(ctx context.Context, key string) error {
 	if after > 0 {
 		r.loop.AddAfter(key, after)
 	}
-	return r.leaveFiles(ctx, o)
-}
-
-// follow is the step of a replica that does not lead.
-func (r *Registrar) follow(o observation) {
-	if r.config.Mode == Static {
-		r.setStatus(Status{State: Idle})
-		return
-	}
-	r.config.ServingCA.Registered(o.caBundles(), true)
-	r.setStatus(o.followed())
+	return nil
 }
 
 // step does what is due now, and returns when to check again if nothing happens, zero for never.
@@ -205,16 +174,9 @@ func (r *Registrar) step(ctx context.Context, o observation) (time.Duration, err
 	o.proven = r.proven.covers(o.caBundle)
 	r.config.ServingCA.Registered(o.caBundles(), r.first)
 	r.first = false
+	o.hosts = r.checkHosts(ctx, o.now)
 	decided := plan(o)
 	r.show(ctx, decided.status)
-	if decided.status.State == Off || decided.status.State == Deleted {
-		r.forgetHosts() // hosts do not matter while the webhook is off
-	} else {
-		r.reportMissing(ctx, o.hosts, o.active(), o.now)
-	}
-	if err := r.prune(ctx, o.hosts.stale); err != nil {
-		return 0, err
-	}
 	if decided.probe {
 		return 0, r.probe(ctx, o.caBundle)
 	}

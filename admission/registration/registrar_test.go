@@ -5,7 +5,6 @@ package registration
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -18,7 +17,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -238,9 +236,10 @@ func TestForbiddenIsSaid(t *testing.T) {
 	})
 }
 
-func TestProbeResponderForgets(t *testing.T) {
+func TestProbeResponder(t *testing.T) {
 	t.Parallel()
 	a := &ProbeResponder{}
+	a.await("awaited")
 	ask := func(id string, dryRun bool) int {
 		response := &admission.Response{}
 		object, err := json.Marshal(probePod(id))
@@ -248,17 +247,14 @@ func TestProbeResponderForgets(t *testing.T) {
 		testutil.Must(t, a.Admit(t.Context(), &admission.Request{DryRun: dryRun, Object: object}, response))
 		return len(response.Patch)
 	}
-	if ask("real", false) != 0 || a.Arrived("real") {
+	if ask("awaited", false) != 0 || a.hasArrived("awaited") {
 		t.Error("a Pod that is really created passes for a probe")
 	}
-	if ask("first", true) != 1 || !a.Arrived("first") {
+	if ask("awaited", true) != 1 || !a.hasArrived("awaited") {
 		t.Error("a probe is not answered")
 	}
-	for range rememberedProbes {
-		ask(rand.Text(), true)
-	}
-	if a.Arrived("first") || len(a.arrived) != rememberedProbes {
-		t.Errorf("%d probes are remembered, want %d", len(a.arrived), rememberedProbes)
+	if ask("of another", true) != 1 || !a.hasArrived("awaited") || a.hasArrived("of another") {
+		t.Error("the probe of another client is not answered, or taken for ours")
 	}
 }
 
@@ -284,25 +280,6 @@ func TestChangesAreTold(t *testing.T) {
 		want := []State{Proving, Repairing, Registered, Repairing, Registered, Off}
 		if !slices.Equal(told, want) {
 			t.Errorf("told %q, want %q", told, want)
-		}
-	})
-}
-
-func TestNamespaceSelector(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		covered := func(namespace string) bool {
-			selector, err := NamespaceSelector(t.Context(), a)
-			testutil.Must(t, err)
-			return selector.Matches(labels.Set{"kubernetes.io/metadata.name": namespace})
-		}
-		if !covered("shop") {
-			t.Error("nothing is registered, and a namespace is excluded")
-		}
-		run(t, a, func(c *Config) { c.ExcludedNamespaces = []string{"bank"} })
-		pause(time.Minute)
-		if !covered("shop") || covered("bank") {
-			t.Errorf("covered: shop %t, bank %t; want the first only", covered("shop"), covered("bank"))
 		}
 	})
 }

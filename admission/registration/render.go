@@ -11,7 +11,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/admission"
@@ -59,7 +58,7 @@ func (s Spec) entry(name, path string, rules []admission.Rule, caBundle []byte) 
 		Rules:                   admission.RulesWithOperations(rules),
 		FailurePolicy:           new(s.FailurePolicy),
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
-		NamespaceSelector:       s.namespaceSelector(),
+		NamespaceSelector:       &metav1.LabelSelector{},
 		ObjectSelector:          &metav1.LabelSelector{},
 		SideEffects:             new(admissionregistrationv1.SideEffectClassNoneOnDryRun),
 		TimeoutSeconds:          new(wholeSeconds(s.Timeout)),
@@ -83,20 +82,13 @@ func (s Spec) clientConfig(path string, caBundle []byte) admissionregistrationv1
 	}
 }
 
-func (s Spec) namespaceSelector() *metav1.LabelSelector {
-	if len(s.ExcludedNamespaces) == 0 {
-		return &metav1.LabelSelector{}
-	}
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		Key:      corev1.LabelMetadataName,
-		Operator: metav1.LabelSelectorOpNotIn,
-		Values:   slices.Sorted(slices.Values(s.ExcludedNamespaces)),
-	}}}
-}
-
-// ownCondition excludes the own objects that rules match; mostly there are none.
+// ownCondition excludes our own Pods, and the own objects that rules match; mostly there are none.
 func (s Spec) ownCondition(rules []admission.Rule) []admissionregistrationv1.MatchCondition {
 	var parts []string
+	if pods := (Object{Resource: "pods"}); s.Account != "" &&
+		slices.ContainsFunc(rules, func(r admission.Rule) bool { return reaches(r, pods) }) {
+		parts = append(parts, s.ownPods())
+	}
 	for _, object := range s.Own {
 		if slices.ContainsFunc(rules, func(r admission.Rule) bool { return reaches(r, object) }) {
 			parts = append(parts, object.condition())
@@ -106,6 +98,14 @@ func (s Spec) ownCondition(rules []admission.Rule) []admissionregistrationv1.Mat
 		return nil
 	}
 	return []admissionregistrationv1.MatchCondition{{Name: ownConditionName, Expression: strings.Join(parts, " && ")}}
+}
+
+// ownPods excludes the creation of Pods with our account in our namespace: neither alone says that a Pod
+// is ours.
+func (s Spec) ownPods() string {
+	return fmt.Sprintf(`!(request.resource.group == "" && request.resource.resource == "pods" && request.operation == "CREATE" && `+
+		`has(request.namespace) && request.namespace == %s && object != null && has(object.spec) && `+
+		`has(object.spec.serviceAccountName) && object.spec.serviceAccountName == %s)`, strconv.Quote(s.Namespace), strconv.Quote(s.Account))
 }
 
 // reaches reports whether rule may match object. It ignores operations, versions and subresources.

@@ -151,40 +151,44 @@ func TestOwnObjectsAreExcluded(t *testing.T) {
 	}
 }
 
-func TestExcludedNamespaces(t *testing.T) {
+// TestOwnPodsAreExcluded: our namespace or our account alone does not make a Pod ours.
+func TestOwnPodsAreExcluded(t *testing.T) {
 	t.Parallel()
 	spec := urlSpec()
-	spec.ExcludedNamespaces = []string{"b", "a"}
-	mutating, _ := spec.entries(nil)
-	want := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
-		Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{"a", "b"},
-	}}}
-	testutil.Check(t, "result", want, mutating[0].NamespaceSelector)
-	if probe := spec.probeEntry("id", nil); len(probe.NamespaceSelector.MatchExpressions) != 0 {
-		t.Error("the probe is kept out of a namespace, although it may be made there")
+	spec.Account = "us"
+	pods := func(account string) podRequest {
+		return podRequest{operation: apiadmission.Create, pod: corev1.Pod{Spec: corev1.PodSpec{
+			ServiceAccountName: account, Containers: []corev1.Container{{}},
+		}}}
+	}
+	debugged := pods("us")
+	debugged.operation, debugged.subresource = apiadmission.Update, "ephemeralcontainers"
+	for name, tc := range map[string]struct {
+		ours    string // our namespace; the request is for kube-system
+		request podRequest
+		want    bool
+	}{
+		"Ours":             {ours: "kube-system", request: pods("us"), want: true},
+		"AnotherAccount":   {ours: "kube-system", request: pods("them")},
+		"NoAccount":        {ours: "kube-system", request: pods("")},
+		"AnotherNamespace": {ours: "shop", request: pods("us")},
+		"Debugged":         {ours: "kube-system", request: debugged},
+	} {
+		spec.Namespace = tc.ours
+		entries, _ := spec.entries(nil)
+		if got := compile(t, entries[0]).exempts(t, tc.request); got != tc.want {
+			t.Errorf("%s: exempt: %t, want %t", name, got, tc.want)
+		}
 	}
 }
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		change  func(*Spec)
-		service bool
-		want    string // none if empty
+		change func(*Spec)
+		want   string // none if empty
 	}{
-		"url":             {change: func(*Spec) {}},
-		"service":         {change: func(*Spec) {}, service: true},
-		"IPv6":            {change: func(s *Spec) { s.Host = "::1" }},
 		"none":            {change: func(s *Spec) { *s = Spec{Mode: None} }},
-		"no mode":         {change: func(s *Spec) { s.Mode = "" }, want: "want none, url, service or static"},
-		"host with port":  {change: func(s *Spec) { s.Host = "localhost:1" }, want: `host "localhost:1"`},
-		"no host":         {change: func(s *Spec) { s.Host = "" }, want: `host ""`},
-		"no service":      {change: func(s *Spec) { s.ServiceName = "" }, service: true, want: `service name ""`},
-		"no namespace":    {change: func(s *Spec) { s.ServiceNamespace = "" }, service: true, want: `service namespace ""`},
-		"no port":         {change: func(s *Spec) { s.Port = 0 }, want: "port 0"},
-		"policy":          {change: func(s *Spec) { s.FailurePolicy = "fail" }, want: `policy "fail"`},
-		"long timeout":    {change: func(s *Spec) { s.Timeout = 31 * time.Second }, want: "timeout 31s"},
-		"broken seconds":  {change: func(s *Spec) { s.Timeout = 1500 * time.Millisecond }, want: "timeout 1.5s"},
 		"broad":           {change: func(s *Spec) { s.ValidatingRules[0].Resource = "*" }, want: "--webhook-allow-broad-rules"},
 		"broad group":     {change: func(s *Spec) { s.MutatingRules[0].Group = "*" }, want: `"CREATE pods.*"`},
 		"broad, allowed":  {change: func(s *Spec) { s.MutatingRules[0].Group, s.AllowBroadRules = "*", true }},
@@ -192,9 +196,6 @@ func TestValidate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := urlSpec()
-			if tc.service {
-				spec = serviceSpec()
-			}
 			tc.change(&spec)
 			err := spec.Validate()
 			if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
@@ -221,8 +222,8 @@ func TestEndpoint(t *testing.T) {
 func TestStagedTwiceIsStagedOnce(t *testing.T) {
 	t.Parallel()
 	mutating, _ := urlSpec().entries([]byte("ca"))
-	once := append(staged(mutating, "one"), urlSpec().probeEntry("one", nil))
-	testutil.Check(t, "staged over another process's stage", staged(mutating, "two"), staged(once, "two"))
+	once := append(staged(mutating), urlSpec().probeEntry(nil))
+	testutil.Check(t, "staged over another process's stage", staged(mutating), staged(once))
 	if len(mutating[0].MatchConditions) != 1 {
 		t.Error("what was found has been changed")
 	}

@@ -7,22 +7,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"sa-controller-manager/admission"
 )
 
-// rememberedProbes limits the memory that other clients' probes can use.
-const rememberedProbes = 64
-
-// ProbeResponder answers probe Pods and records them. It belongs into the chain of every replica,
-// but not into the registered rules. Every user may send a probe: it is a dry run, and returns only
-// its own annotation.
+// ProbeResponder answers probe Pods, and records that of this process. It belongs into the chain of
+// every replica, but not into the registered rules. Every user may send a probe: it is a dry run, and
+// returns only its own annotation.
 type ProbeResponder struct {
-	mu      sync.Mutex
-	arrived []string // the newest last
+	awaited, arrived atomic.Value // IDs
 }
 
 var _ admission.Mutator = (*ProbeResponder)(nil)
@@ -58,28 +53,21 @@ func (p *ProbeResponder) Admit(_ context.Context, request *admission.Request, re
 	if err != nil {
 		return admission.Internal(err)
 	}
-	p.remember(id)
+	if id == p.awaited.Load() {
+		p.arrived.Store(id)
+	}
 	response.Patch = append(response.Patch, admission.PatchOperation{
 		Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(answerAnnotation, "/", "~1"), Value: value,
 	})
 	return nil
 }
 
-// Arrived reports whether this process has received the probe with that ID.
-func (p *ProbeResponder) Arrived(id string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Contains(p.arrived, id)
+// await makes the probe with that ID the one that hasArrived is about.
+func (p *ProbeResponder) await(id string) {
+	if p != nil {
+		p.awaited.Store(id)
+	}
 }
 
-func (p *ProbeResponder) remember(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if slices.Contains(p.arrived, id) {
-		return
-	}
-	p.arrived = append(p.arrived, id)
-	if len(p.arrived) > rememberedProbes {
-		p.arrived = slices.Delete(p.arrived, 0, 1)
-	}
-}
+// hasArrived reports whether this process has received the probe with that ID.
+func (p *ProbeResponder) hasArrived(id string) bool { return p != nil && p.arrived.Load() == id }

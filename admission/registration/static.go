@@ -6,16 +6,13 @@ package registration
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apiserver/pkg/admission/plugin/manifest"
 	"k8s.io/apiserver/pkg/util/filesystem"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -23,27 +20,23 @@ import (
 	"sa-controller-manager/internal/reconcile"
 )
 
-const (
-	// staticPoll is how often the files are compared even if no notification came.
-	staticPoll = 10 * time.Second
+// staticPoll is how often the files are compared even if no notification came.
+const staticPoll = 10 * time.Second
 
-	// loadDelay is how long kube-apiserver may take to load what this process has written before
-	// that is a failure. It is notified and mostly needs milliseconds.
-	loadDelay = 10 * time.Second
-)
-
-// ReadsNothing begins the detail of Status while kube-apiserver is not configured for the files. kubeadm
-// takeover depends on it.
-const ReadsNothing = "kube-apiserver reads no directory"
-
-// StaticFilesConfig configures StaticFiles. Metrics, Changed and Loops may be nil.
+// StaticFilesConfig configures StaticFiles. Changed, Metrics, Loops and Clock may be nil.
 type StaticFilesConfig struct {
 	Spec
 
 	// Dir is the directory that has those of StaticDirs.
 	Dir       string
 	ServingCA ServingCA
-	// Loaded returns the hash of the files that kube-apiserver of this host has loaded, by plugin.
+	// Client is one of the kube-apiserver of this host.
+	Client kubernetes.Interface
+	// Responder is that of this process.
+	Responder *ProbeResponder
+	// Answers returns nil if that kube-apiserver answers at all. It is called often.
+	Answers func(context.Context) error
+	// Loaded returns the hash of the files that it has loaded, by plugin.
 	Loaded func(context.Context) (map[string]string, error)
 	// Changed is called with each new state. It must not block.
 	Changed func(State)
@@ -52,18 +45,21 @@ type StaticFilesConfig struct {
 	Clock   clock.WithTicker // nil means the real one
 }
 
-// StaticFiles keeps both configurations as files for the kube-apiserver of this host. It passes a
-// caBundle on to the ServingCA once that kube-apiserver has loaded it. Every replica runs one.
+// StaticFiles keeps both configurations as files for the kube-apiserver of this host. Every replica runs
+// one. A loop keeps the files, and never waits for kube-apiserver. Another one asks kube-apiserver: see
+// question.
 type StaticFiles struct {
-	config StaticFilesConfig
-	loop   *reconcile.Runner[string]
-	status atomic.Pointer[Status]
+	config     StaticFilesConfig
+	keep, asks *reconcile.Runner[string]
+	status     atomic.Pointer[Status]
 
-	// Only sync uses what follows.
-	contents [kinds][]byte // last written or found right
-	wrote    time.Time     // the last write of our own accord
-	asked    time.Time     // when kube-apiserver last had what it should
-	lost     bool          // another process has changed a file, or kube-apiserver has another one
+	mu       sync.Mutex    // of what follows
+	contents [kinds][]byte // last written or found right; nil before
+	bound    bool          // they are the real rules
+	caBundle []byte        // that they have
+	proven   proof         // nil before
+	lost     bool          // another process has changed a file, which kube-apiserver may have seen
+	question question      // about contents
 }
 
 // NewStaticFiles returns StaticFiles that do not run yet. The spec must be valid.
@@ -72,144 +68,115 @@ func NewStaticFiles(config StaticFilesConfig) *StaticFiles {
 		config.Clock = clock.RealClock{}
 	}
 	s := &StaticFiles{config: config}
-	s.loop = reconcile.New(reconcile.Config[string]{
-		Name: "webhook_static_files", Workers: 1, Sync: s.sync, Metrics: config.Loops, MaxBackoff: staticPoll, Clock: config.Clock,
-	})
+	loop := func(name string, sync func(context.Context) error) *reconcile.Runner[string] {
+		return reconcile.New(reconcile.Config[string]{
+			Name: name, Workers: 1, Sync: func(ctx context.Context, _ string) error { return sync(ctx) },
+			Metrics: config.Loops, MaxBackoff: staticPoll, Clock: config.Clock,
+		})
+	}
+	s.keep, s.asks = loop("webhook_static_files", s.keepFiles), loop("webhook_static_proof", s.ask)
 	s.show(context.Background(), Status{State: Starting})
 	config.ServingCA.OnChange(s.queue)
 	return s
 }
 
-func (s *StaticFiles) queue() { s.loop.AddIfRunning(s.config.Dir) }
+func (s *StaticFiles) queue() { s.keep.AddIfRunning(s.config.Dir) }
 
-// Status returns the state of the files and of what kube-apiserver has loaded.
+// Status returns the state of the files, and whether kube-apiserver calls this process by them.
 func (s *StaticFiles) Status() Status { return *s.status.Load() }
-
-// Check returns nil if kube-apiserver has loaded the files as they should be.
-func (s *StaticFiles) Check() error { return s.Status().Check() }
 
 // Run keeps the files until ctx ends, and leaves them. It must be called once.
 func (s *StaticFiles) Run(ctx context.Context) error {
-	var watching sync.WaitGroup
-	defer watching.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	for k := range kinds {
 		// What is left of a killed process does no harm, but nobody else removes it.
 		if err := atomicfile.RemoveLeftovers(k.staticPath(s.config.Dir)); err != nil {
 			klog.FromContext(ctx).Error(err, "Failed to remove temporary files")
 		}
 		// It cannot be watched before the first write has made it; until then this polls.
-		watching.Go(func() {
+		running.Go(func() {
 			filesystem.WatchUntil(ctx, staticPoll, k.staticDir(s.config.Dir), s.queue, nil)
 		})
 	}
-	s.loop.Add(s.config.Dir)
-	s.loop.Run(ctx)
+	s.asks.Open() // for what the other loop adds
+	running.Go(func() { s.asks.Run(ctx) })
+	s.keep.Add(s.config.Dir)
+	s.keep.Run(ctx)
 	return nil
 }
 
-func (s *StaticFiles) sync(ctx context.Context, key string) error {
-	status, err := s.step(ctx)
+// keepFiles writes the files that differ from what they should be.
+func (s *StaticFiles) keepFiles(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	off, err := isStaticOff(s.config.Dir)
+	if err == nil && off {
+		err = s.leave(ctx)
+	} else if err == nil {
+		err = s.write(ctx)
+	}
 	if err != nil {
-		s.show(ctx, Status{Repairing, err.Error()})
-		return err
+		s.show(ctx, Status{State: Repairing, Detail: err.Error()})
 	}
-	s.show(ctx, status)
-	if status.State != Registered || s.asked.IsZero() {
-		s.loop.AddAfter(key, requeueAfter)
-	}
-	return nil
+	return err
 }
 
-// step writes the files that differ, and asks kube-apiserver if that is due.
-func (s *StaticFiles) step(ctx context.Context) (Status, error) {
-	caBundle, now := s.config.ServingCA.CABundle(), s.config.Clock.Now()
+// leave removes the files after UnregisterStatic: this process may have written them again meanwhile.
+func (s *StaticFiles) leave(ctx context.Context) error {
+	s.contents, s.bound, s.lost, s.question = [kinds][]byte{}, false, false, s.question.next()
+	s.config.ServingCA.Registered(nil, false)
+	s.show(ctx, Status{State: Off, Detail: StaticOffPath(s.config.Dir) + " is there; to switch it on, on this host: " +
+		"sa-controller-manager webhook register --static-registration-dir=" + s.config.Dir})
+	return RemoveStatic(s.config.Dir)
+}
+
+// write decides on the contents: the real rules once the path to this process is proved, or if they are
+// there already, and before that those which are there and the entry of the probe.
+func (s *StaticFiles) write(ctx context.Context) error {
+	caBundle := s.config.ServingCA.CABundle()
 	if len(caBundle) == 0 {
-		return Status{Waiting, "there is no caBundle to register yet"}, nil
+		s.show(ctx, Status{State: Waiting, Detail: "there is no caBundle to register yet"})
+		return nil
 	}
-	if err := s.write(ctx, caBundle, now); err != nil {
-		return Status{}, err
-	}
-	// Beside after each write kube-apiserver is asked seldom: its metrics are megabytes in a large cluster.
-	if !s.asked.IsZero() && now.Sub(s.asked) < 5*time.Minute {
-		return s.Status(), nil
-	}
-	s.asked = time.Time{}
-	missing, err := s.missing(ctx)
-	switch {
-	case err != nil:
-		return Status{}, err
-	case missing == nil:
-		s.asked, s.lost = now, false
-		s.config.ServingCA.Registered([][]byte{caBundle}, false)
-		return Status{Registered, s.config.Endpoint("") + " in " + s.config.Dir}, nil
-	case !s.lost && now.Sub(s.wrote) < loadDelay:
-		if s.Status().State == Registered {
-			return s.Status(), nil
-		}
-		return Status{Waiting, missing.Error()}, nil
-	default:
-		s.lost = true
-		return Status{Repairing, missing.Error()}, nil
-	}
-}
-
-// write writes the files that differ from what they should be. One that was right before has been
-// changed by another process, which kube-apiserver may have seen.
-func (s *StaticFiles) write(ctx context.Context, caBundle []byte, now time.Time) error {
 	wanted, err := s.config.staticContents(caBundle)
 	if err != nil {
 		return err
 	}
-	for k, content := range wanted {
-		path := kind(k).staticPath(s.config.Dir)
-		found, err := os.ReadFile(path)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("read the static registration: %w", err)
+	found, err := readStatic(s.config.Dir)
+	if err != nil {
+		return err
+	}
+	bound := s.proven.covers(caBundle) || bytes.Equal(found[mutating], wanted[mutating]) && bytes.Equal(found[validating], wanted[validating])
+	if !bound {
+		if wanted, err = s.config.stagedContents(ctx, found, caBundle); err != nil {
+			return err
 		}
-		if err == nil && bytes.Equal(found, content) {
-			s.contents[k] = content
+	}
+	changed := false
+	for k, content := range wanted {
+		if bytes.Equal(found[k], content) {
+			changed = changed || !bytes.Equal(s.contents[k], content)
 			continue
 		}
-		s.asked = time.Time{}
+		changed = true
+		path := kind(k).staticPath(s.config.Dir)
 		if bytes.Equal(s.contents[k], content) {
 			s.lost = true
 			s.config.Metrics.repaired()
-			s.show(ctx, Status{Repairing, path + " was changed or removed by another process"})
-		} else {
-			s.wrote = now
+			s.show(ctx, Status{State: Repairing, Detail: path + " was changed or removed by another process"})
 		}
 		if err := kind(k).writeStatic(s.config.Dir, content); err != nil {
 			return err
 		}
-		s.contents[k] = content
-		klog.FromContext(ctx).Info("Wrote the webhook configuration", "file", path, "bytesBefore", len(found))
+		klog.FromContext(ctx).Info("Wrote the webhook configuration", "file", path, "bytesBefore", len(found[k]), "bound", bound)
+	}
+	s.contents, s.bound, s.caBundle = wanted, bound, caBundle
+	if changed {
+		s.question = s.question.next()
+		s.asks.AddIfRunning(s.config.Dir)
 	}
 	return nil
-}
-
-// missing returns an error that says what kube-apiserver has not loaded, nil if it has all.
-func (s *StaticFiles) missing(ctx context.Context) (missing, err error) {
-	loaded, err := s.config.Loaded(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("ask kube-apiserver which webhook configurations it has loaded: %w", err)
-	}
-	for k := range kinds {
-		_, want, err := manifest.LoadFiles(k.staticDir(s.config.Dir))
-		if err != nil {
-			return nil, err
-		}
-		found, reads := loaded[k.plugin()]
-		switch {
-		case !reads:
-			missing = fmt.Errorf(ReadsNothing+": its plugin %s needs staticManifestsDir: %s", k.plugin(), k.staticDir(s.config.Dir))
-		case found == "":
-			missing = fmt.Errorf("kube-apiserver has loaded no file from %s", k.staticDir(s.config.Dir))
-		case found != want:
-			missing = fmt.Errorf("kube-apiserver has not loaded the present files of %s: its log says why", k.staticDir(s.config.Dir))
-		}
-		s.config.Metrics.loaded(k, found == want || !s.lost && s.config.Clock.Since(s.wrote) < loadDelay)
-	}
-	return missing, nil
 }
 
 func (s *StaticFiles) show(ctx context.Context, status Status) {
@@ -225,4 +192,14 @@ func (s *StaticFiles) show(ctx context.Context, status Status) {
 	if s.config.Changed != nil {
 		s.config.Changed(status.State)
 	}
+}
+
+// readStatic returns the files below dir, nil for one that does not exist.
+func readStatic(dir string) (found [kinds][]byte, err error) {
+	for k, path := range StaticPaths(dir) {
+		if found[k], err = os.ReadFile(path); err != nil && !os.IsNotExist(err) {
+			return found, err // it names the path
+		}
+	}
+	return found, nil
 }

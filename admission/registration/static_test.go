@@ -6,105 +6,294 @@ package registration
 import (
 	"context"
 	"errors"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
-// staticCA is a ServingCA with one caBundle.
-type staticCA struct{ loaded int }
+// host is one with a kube-apiserver that loads files below dir whenever something asks it.
+type host struct {
+	*apiserver
 
-func (*staticCA) CABundle() []byte            { return []byte("ca") }
-func (*staticCA) OnChange(func())             {}
-func (c *staticCA) Registered([][]byte, bool) { c.loaded++ }
+	t     *testing.T
+	dir   string
+	spec  Spec
+	away  error           // it does not answer
+	calls error           // what calling the webhook fails with
+	hides map[string]bool // plugins that read no directory
+	stale bool            // it does not load
+	asked int             // for /metrics
+}
 
-func TestStaticFiles(t *testing.T) {
-	t.Parallel()
-	loaded := func(dir string) map[string]string {
-		hashes := map[string]string{}
-		for k := range kinds {
-			_, hash, err := manifest.LoadFiles(k.staticDir(dir))
-			if err != nil {
-				t.Error(err)
+func newHost(t *testing.T, dir string) *host {
+	h := &host{apiserver: &apiserver{Clientset: fake.NewClientset(), accepted: caPEM(t)}, t: t, dir: dir, spec: urlSpec()}
+	h.ca = &servingCA{bundle: h.accepted}
+	h.spec.Mode = Static
+	h.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		pod := action.(clienttesting.CreateActionImpl).GetObject().(*corev1.Pod).DeepCopy()
+		for _, one := range h.loads(mutating) {
+			if exempt(one) {
+				continue
 			}
-			hashes[k.plugin()] = hash
-		}
-		return hashes
-	}
-	without := func(plugin string, hash ...string) func(string) (map[string]string, error) {
-		return func(dir string) (map[string]string, error) {
-			hashes := loaded(dir)
-			delete(hashes, plugin)
-			for _, other := range hash {
-				hashes[plugin] = other
+			if h.calls != nil {
+				return true, nil, errors.New(`failed calling webhook "` + one.Name + `": ` + h.calls.Error())
 			}
-			return hashes, nil
+			if *one.ClientConfig.URL != h.spec.Endpoint(mutatePath) {
+				return true, nil, errors.New(`failed calling webhook "` + one.Name + `": connection refused`)
+			}
+			h.answer(pod)
+		}
+		return true, pod, nil
+	})
+	return h
+}
+
+// loads returns the webhooks of a file.
+func (h *host) loads(k kind) []entry {
+	content, err := os.ReadFile(k.staticPath(h.dir))
+	if err != nil {
+		return nil
+	}
+	o, err := k.decodeStatic(content)
+	if err != nil {
+		h.t.Errorf("kube-apiserver would not start with this file: %v", err)
+	}
+	return o.webhooks()
+}
+
+func (h *host) names(k kind) string {
+	var names []string
+	for _, one := range h.loads(k) {
+		names = append(names, strings.Split(one.Name, ".")[0])
+	}
+	return strings.Join(names, ",")
+}
+
+func (h *host) loaded(context.Context) (map[string]string, error) {
+	h.asked++
+	hashes := map[string]string{}
+	for k := range kinds {
+		if h.hides[k.plugin()] {
+			continue
+		}
+		_, hash, err := manifest.LoadFiles(k.staticDir(h.dir))
+		if err != nil {
+			return nil, err
+		}
+		if hashes[k.plugin()] = hash; h.stale {
+			hashes[k.plugin()] = "sha256:other"
 		}
 	}
-	cases := map[string]struct {
-		reason string
-		loaded func(dir string) (map[string]string, error)
-		after  time.Duration
-		state  State
-		detail string
-		known  bool // the serving CA may rely on the caBundle
-	}{
-		"Loaded": {loaded: func(dir string) (map[string]string, error) { return loaded(dir), nil }, state: Registered, known: true},
-		"NotYet": {
-			reason: "kube-apiserver needs a moment after a write", loaded: without("ValidatingAdmissionWebhook", "sha256:other"), state: Waiting,
-			detail: "has not loaded the present files",
-		},
-		"AnotherHash": {
-			loaded: without("ValidatingAdmissionWebhook", "sha256:other"), after: time.Minute, state: Repairing,
-			detail: "has not loaded the present files",
-		},
-		"Empty": {
-			reason: "it has found no content", loaded: without("MutatingAdmissionWebhook", ""), after: time.Minute, state: Repairing,
-			detail: "has loaded no file",
-		},
-		"NotConfigured": {loaded: without("MutatingAdmissionWebhook"), after: time.Minute, state: Repairing, detail: "needs staticManifestsDir"},
-		"CannotBeAsked": {loaded: func(string) (map[string]string, error) { return nil, errors.New("boom") }, state: Repairing, detail: "boom"},
+	return hashes, nil
+}
+
+func (h *host) run(changes ...func(*StaticFilesConfig)) *StaticFiles {
+	h.t.Helper()
+	config := StaticFilesConfig{
+		Spec: h.spec, Dir: h.dir, ServingCA: h.ca, Client: h, Responder: &h.responds,
+		Answers: func(context.Context) error { return h.away }, Loaded: h.loaded,
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				ca, spec := &staticCA{}, urlSpec()
-				spec.Mode = Static
-				s := NewStaticFiles(StaticFilesConfig{
-					Spec: spec, Dir: dir, ServingCA: ca,
-					Loaded: func(context.Context) (map[string]string, error) { return tc.loaded(dir) },
-				})
-				for range 2 {
-					status, err := s.step(t.Context())
-					if err != nil {
-						status = Status{Repairing, err.Error()}
-					}
-					s.show(t.Context(), status)
-					time.Sleep(tc.after)
-				}
-				if got := s.Status(); got.State != tc.state || !strings.Contains(got.Detail, tc.detail) || (ca.loaded > 0) != tc.known {
-					t.Errorf("%s: got %s and %d caBundles, want %s: %s", tc.reason, got, ca.loaded, tc.state, tc.detail)
-				}
-			})
-		})
+	for _, change := range changes {
+		change(&config)
+	}
+	s := NewStaticFiles(config)
+	// Without Run: notifications of the file system are not of the bubble.
+	s.asks.Open()
+	s.keep.Open()
+	for _, loop := range []func(context.Context){s.keep.Run, s.asks.Run} {
+		h.t.Cleanup(start(h.t, func(ctx context.Context) error { loop(ctx); return nil }))
+	}
+	s.keep.Add(h.dir)
+	synctest.Wait()
+	return s
+}
+
+func wantStatic(t *testing.T, s *StaticFiles, want State, detail string) {
+	t.Helper()
+	if got := s.Status(); got.State != want || !strings.Contains(got.Detail, detail) {
+		t.Errorf("the status is %q, want %s: %s", got, want, detail)
 	}
 }
 
-func TestReadLoaded(t *testing.T) {
+func static(t *testing.T, test func(*testing.T, *host)) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) { test(t, newHost(t, dir)) })
+}
+
+// TestStaticIsProved: the real rules are written once kube-apiserver has called this process by the
+// entry of the probe.
+func TestStaticIsProved(t *testing.T) {
+	static(t, func(t *testing.T, h *host) {
+		h.hides = map[string]bool{"MutatingAdmissionWebhook": true}
+		s := h.run()
+		pause(time.Hour)
+		wantStatic(t, s, Waiting, "needs staticManifestsDir: "+h.dir+"/mutating")
+		if got := h.names(mutating) + ";" + h.names(validating); got != "probe;" {
+			t.Errorf("the files have %q, want the entry of the probe alone", got)
+		}
+		if h.asked > 70 {
+			t.Errorf("kube-apiserver has sent its metrics %d times in an hour, want one a minute", h.asked)
+		}
+		// It restarts with the directories.
+		h.away, h.hides, h.calls = errors.New("it restarts"), nil, errors.New("provide credentials")
+		pause(3 * time.Second)
+		wantStatic(t, s, Waiting, "it restarts")
+		h.away = nil
+		pause(3 * time.Second)
+		wantStatic(t, s, Proving, "provide credentials")
+		if got := h.names(mutating); got != "probe" || s.Status().Check() == nil {
+			t.Errorf("the file has %q, and readiness is %v", got, s.Status().Check())
+		}
+		h.away = errors.New("it restarts with credentials")
+		pause(3 * time.Second)
+		h.away, h.calls = nil, nil
+		pause(3 * time.Second)
+		wantStatic(t, s, Registered, "https://127.0.0.1:10262")
+		if got := h.names(mutating) + ";" + h.names(validating); got != "mutate,probe;validate" {
+			t.Errorf("the files have %q, want the real rules", got)
+		}
+	})
+}
+
+// TestStaticProofIsRepeated: the files are loaded, and kube-apiserver cannot call this process any more.
+func TestStaticProofIsRepeated(t *testing.T) {
+	static(t, func(t *testing.T, h *host) {
+		s := h.run()
+		pause(3 * time.Second)
+		wantStatic(t, s, Registered, "")
+		asked := h.asked
+		pause(4 * time.Minute)
+		if h.asked != asked {
+			t.Errorf("kube-apiserver has sent its metrics %d times in four minutes, want none", h.asked-asked)
+		}
+		h.calls = errors.New("x509: unknown authority")
+		pause(provenFor + loadDelay + time.Second)
+		wantStatic(t, s, Repairing, "x509: unknown authority")
+		h.calls = nil
+		pause(maxPause)
+		wantStatic(t, s, Registered, "")
+
+		h.stale = true
+		pause(loadedFor + loadDelay + time.Second)
+		wantStatic(t, s, Repairing, "has not loaded the present files")
+		h.stale = false
+		pause(maxPause)
+		wantStatic(t, s, Registered, "")
+
+		h.away = errors.New("it restarts")
+		pause(time.Minute)
+		wantStatic(t, s, Registered, "")
+	})
+}
+
+// TestStaticAfterARestart: the files are right, and stay.
+func TestStaticAfterARestart(t *testing.T) {
+	static(t, func(t *testing.T, h *host) {
+		h.run()
+		pause(3 * time.Second)
+		right, err := readStatic(h.dir)
+		testutil.Must(t, err)
+		h.calls = errors.New("tls: internal error")
+		next := h.run(func(c *StaticFilesConfig) { c.Responder = &ProbeResponder{} })
+		pause(time.Minute)
+		wantStatic(t, next, Proving, "tls: internal error")
+		if after, err := readStatic(h.dir); err != nil || !slices.EqualFunc(right[:], after[:], slices.Equal[[]byte]) {
+			t.Errorf("right files have been written again: %v", err)
+		}
+	})
+}
+
+// TestStaticOnAnotherPort: the rules of the previous process stay bound until the new ones are proved.
+func TestStaticOnAnotherPort(t *testing.T) {
+	static(t, func(t *testing.T, h *host) {
+		h.run()
+		pause(3 * time.Second)
+		h.spec.Port++
+		h.calls = errors.New("connection refused")
+		s := h.run()
+		pause(time.Minute)
+		wantStatic(t, s, Proving, "connection refused")
+		if got := h.names(mutating) + ";" + h.names(validating); got != "mutate,probe;validate" || !exempt(h.loads(mutating)[0]) {
+			t.Errorf("the files have %q, want the previous rules with an exemption for the probe", got)
+		}
+		h.calls = nil
+		pause(maxPause)
+		wantStatic(t, s, Registered, "https://127.0.0.1:10263")
+		if got := *h.loads(mutating)[0].ClientConfig.URL; got != "https://127.0.0.1:10263/mutate" || exempt(h.loads(mutating)[0]) {
+			t.Errorf("the first rule is for %s", got)
+		}
+	})
+}
+
+// TestUnregisterStatic: the files go, also those that a process writes, and stay away until register.
+func TestUnregisterStatic(t *testing.T) {
+	static(t, func(t *testing.T, h *host) {
+		s := h.run()
+		pause(3 * time.Second)
+		testutil.Must(t, UnregisterStatic(h.dir))
+		s.keep.Add(h.dir)
+		pause(time.Minute)
+		wantStatic(t, s, Off, "webhook register --static-registration-dir="+h.dir)
+		testutil.Must(t, s.Status().Check())
+		testutil.Must(t, os.WriteFile(mutating.staticPath(h.dir), nil, 0o600))
+		s.keep.Add(h.dir)
+		pause(time.Second)
+		for _, path := range StaticPaths(h.dir) {
+			if _, err := os.Stat(path); !os.IsNotExist(err) {
+				t.Errorf("%s is there, or %v", path, err)
+			}
+		}
+		testutil.Must(t, RegisterStatic(h.dir))
+		s.keep.Add(h.dir)
+		pause(3 * time.Second)
+		wantStatic(t, s, Registered, "")
+	})
+}
+
+// TestEncodeStatic: what would stop kube-apiserver at its next start is not written.
+func TestEncodeStatic(t *testing.T) {
 	t.Parallel()
-	const series = "# TYPE a counter\na 1\n" + loadedMetric +
-		`{apiserver_id_hash="sha256:us",hash="sha256:x",plugin="MutatingAdmissionWebhook"} 1` + "\n"
-	got, err := readLoaded(strings.NewReader(series), map[string]bool{"sha256:us": true})
-	if diff := cmp.Diff(map[string]string{"MutatingAdmissionWebhook": "sha256:x"}, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
+	ca := caPEM(t)
+	for name, tc := range map[string]struct {
+		change func(*entry)
+		want   string
+	}{
+		"Right":    {change: func(*entry) {}},
+		"CABundle": {change: func(e *entry) { e.ClientConfig.CABundle = []byte("rubbish") }, want: "expected certificates in PEM"},
+		"URL":      {change: func(e *entry) { e.ClientConfig.URL = new("http://127.0.0.1") }, want: "webhooks[0].clientConfig.url"},
+		"Service":  {change: func(e *entry) { e.ClientConfig = serviceSpec().clientConfig("/", ca) }, want: "cannot refer to a Service"},
+		"Twice":    {change: func(e *entry) { e.Name = probeName }, want: "webhooks[1].name: Duplicate"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var entries [kinds][]entry
+			entries[mutating], _ = urlSpec().entries(ca)
+			entries[mutating] = append(entries[mutating], urlSpec().probeEntry(ca))
+			tc.change(&entries[mutating][0])
+			_, err := encodeStatic(entries)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("encodeStatic = %v, want %q", err, tc.want)
+			}
+		})
 	}
-	if _, err := readLoaded(strings.NewReader(series), map[string]bool{"sha256:another": true}); err == nil {
-		t.Error("the answer of another host's kube-apiserver was taken")
+	for name, content := range map[string]string{
+		"another kind":  "apiVersion: v1\nkind: Pod\nmetadata: {name: a.static.k8s.io}\n",
+		"unknown field": "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a.static.k8s.io}\nx: 1\n",
+		"another name":  "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a}\n",
+	} {
+		if _, err := mutating.decodeStatic([]byte(content)); err == nil {
+			t.Errorf("%s: decoded", name)
+		}
 	}
 }

@@ -4,22 +4,35 @@
 package registration
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/internal/atomicfile"
 )
 
-// StaticName is the name of both configurations in files; kube-apiserver requires the suffix.
-const StaticName = "sa-controller-manager" + manifest.StaticConfigSuffix
+// StaticName is the name of both configurations in files; kube-apiserver requires the suffix, and calls
+// those of a directory in the order of their names.
+const StaticName = Name + manifest.StaticConfigSuffix
 
-// staticFile is the name of the file of each configuration.
-const staticFile = "sa-controller-manager.yaml"
+const (
+	// staticFile is the name of the file of each configuration.
+	staticFile = "sa-controller-manager.yaml"
+
+	// staticOffFile keeps the process of a host from writing the files.
+	staticOffFile = "off"
+)
 
 // StaticDirs returns the directories below dir that kube-apiserver reads: staticManifestsDir of
 // MutatingAdmissionWebhook and of ValidatingAdmissionWebhook. The two plugins must not share one,
@@ -74,27 +87,106 @@ func (k kind) writeStatic(dir string, content []byte) error {
 	return atomicfile.Write(k.staticPath(dir), content, 0o644)
 }
 
-// staticContents returns the files of both configurations. One without rules has no webhooks.
-func (s Spec) staticContents(caBundle []byte) (contents [kinds][]byte, err error) {
+// staticContents returns the files with the real rules. The entry of the probe stays beside them, so that
+// the proof can be repeated whatever the rules are.
+func (s Spec) staticContents(caBundle []byte) ([kinds][]byte, error) {
 	var entries [kinds][]entry
 	entries[mutating], entries[validating] = s.entries(caBundle)
+	entries[mutating] = append(entries[mutating], s.probeEntry(caBundle))
+	return encodeStatic(entries)
+}
+
+// stagedContents returns the files for the proof: what is bound by those that are found stays. What
+// kube-apiserver would not load binds nothing.
+func (s Spec) stagedContents(ctx context.Context, found [kinds][]byte, caBundle []byte) ([kinds][]byte, error) {
+	var entries [kinds][]entry
+	for k, content := range found {
+		o, err := kind(k).decodeStatic(content)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "Replacing a file that kube-apiserver does not load", "file", kind(k).String())
+		}
+		entries[k] = staged(o.webhooks())
+	}
+	entries[mutating] = append(entries[mutating], s.probeEntry(caBundle))
+	return encodeStatic(entries)
+}
+
+// encodeStatic returns the files. kube-apiserver must load them: a file that it refuses is ignored while
+// it runs, but stops it at its next start.
+func encodeStatic(entries [kinds][]entry) (contents [kinds][]byte, err error) {
 	for k := range kinds {
 		o := object{meta: metav1.ObjectMeta{Name: StaticName}, entries: entries[k]}
-		if contents[k], err = k.marshal(&o); err != nil {
+		if contents[k], err = yaml.Marshal(k.typed(&o)); err == nil {
+			_, err = k.decodeStatic(contents[k])
+		}
+		if err != nil {
 			return contents, fmt.Errorf("encode the %s %s: %w", k, StaticName, err)
 		}
 	}
 	return contents, nil
 }
 
-func (k kind) marshal(o *object) ([]byte, error) {
-	typed := metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: k.String()}
-	if k == mutating {
-		c := o.mutating()
-		c.TypeMeta = typed
-		return yaml.Marshal(c)
+// decodeStatic decodes a file as strictly as kube-apiserver, and returns nil for an empty one.
+func (k kind) decodeStatic(content []byte) (*object, error) {
+	if len(content) == 0 {
+		return nil, nil
 	}
-	c := o.validating()
-	c.TypeMeta = typed
-	return yaml.Marshal(c)
+	c := k.typed(&object{})
+	if err := yaml.UnmarshalStrict(content, c); err != nil {
+		return nil, err
+	}
+	if found, want := c.GetObjectKind().GroupVersionKind(), k.typed(&object{}).GetObjectKind().GroupVersionKind(); found != want {
+		return nil, fmt.Errorf("found a %s, expected a %s", found, want)
+	}
+	o := asObject(c)
+	errs, names := field.ErrorList{}, sets.New[string]()
+	for i, one := range o.entries {
+		at := field.NewPath("webhooks").Index(i)
+		if names.Has(one.Name) {
+			errs = append(errs, field.Duplicate(at.Child("name"), one.Name))
+		}
+		names.Insert(one.Name)
+		if one.ClientConfig.URL == nil || one.ClientConfig.Service != nil {
+			errs = append(errs, field.Required(at.Child("clientConfig", "url"), "a file cannot refer to a Service"))
+			continue
+		}
+		errs = append(errs, webhook.ValidateWebhookURL(at.Child("clientConfig", "url"), *one.ClientConfig.URL, true)...)
+		// The error of the library quotes the certificates.
+		if len(webhook.ValidateCABundle(nil, one.ClientConfig.CABundle)) > 0 {
+			errs = append(errs, field.Invalid(at.Child("clientConfig", "caBundle"), field.OmitValueType{}, "expected certificates in PEM"))
+		}
+	}
+	return o, errors.Join(manifest.ValidateManifestName(o.meta.Name, k.String(), map[string]string{}), errs.ToAggregate())
+}
+
+// StaticOffPath returns the file by which UnregisterStatic keeps the process of this host from writing.
+func StaticOffPath(dir string) string { return filepath.Join(dir, staticOffFile) }
+
+func isStaticOff(dir string) (bool, error) {
+	_, err := os.Stat(StaticOffPath(dir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// UnregisterStatic removes the files of this host, and keeps them away until RegisterStatic. It needs no
+// API, and no process.
+func UnregisterStatic(dir string) error {
+	if err := atomicfile.Write(StaticOffPath(dir), []byte("webhook unregister\n"), 0o644); err != nil {
+		return err
+	}
+	return RemoveStatic(dir)
+}
+
+// RegisterStatic lets the process of this host write the files again.
+func RegisterStatic(dir string) error { return atomicfile.Remove(StaticOffPath(dir)) }
+
+// RemoveStatic removes the files of this host. The process of the host writes them again.
+func RemoveStatic(dir string) error {
+	var errs []error
+	for _, path := range StaticPaths(dir) {
+		errs = append(errs, atomicfile.Remove(path))
+	}
+	return errors.Join(errs...)
 }

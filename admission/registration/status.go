@@ -24,6 +24,8 @@ const (
 type Status struct {
 	State  State
 	Detail string
+	// Failing means that what is registered fails on another host, as Detail says.
+	Failing bool
 }
 
 func (s Status) String() string {
@@ -37,8 +39,10 @@ func (s Status) String() string {
 func (s Status) Check() error {
 	switch s.State {
 	case Registered, Off, Deleted, Idle:
-		return nil
-	default:
-		return errors.New(s.String())
+		if !s.Failing {
+			return nil
+		}
+	case Starting, Waiting, Proving, Repairing:
 	}
+	return errors.New(s.String())
 }

@@ -21,9 +21,6 @@ func TestEndsWhileTheAPIServerIsAway(t *testing.T) {
 		"Registrar": func(t *testing.T) func(context.Context) error {
 			return New(Config{Spec: urlSpec(), Client: testutil.UnreachableClient(t), ServingCA: &servingCA{}}).Run
 		},
-		"HostReporter": func(t *testing.T) func(context.Context) error {
-			return NewHostReporter(HostReporterConfig{Client: testutil.UnreachableClient(t), Host: "cp-1", Ready: func() error { return nil }}).Run
-		},
 	}
 	for name, start := range starts {
 		t.Run(name, func(t *testing.T) {

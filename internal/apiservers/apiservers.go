@@ -23,20 +23,18 @@ const identitySelector = "apiserver.kubernetes.io/identity=kube-apiserver"
 
 // IdentityAge is how long a kube-apiserver counts as running after it has renewed its Lease. It
 // renews every 10 s, with a duration of an hour. One that has failed thirty times does not reach
-// etcd and creates no Pods. The clocks of hosts may differ by as much. A longer time would delay
-// the first binding; a shorter one could bind too early and refuse Pods.
+// etcd and creates no Pods. The clocks of hosts may differ by as much.
 const IdentityAge = 5 * time.Minute
 
-// Hosts returns the hosts of the running kube-apiservers, sorted. A Lease without a host counts
-// under its own name: no replica reports from there, and that is safer than to overlook a
-// kube-apiserver.
+// recent returns the hosts of the running kube-apiservers, sorted. A Lease without a host counts under
+// its own name: that is safer than to overlook a kube-apiserver.
 //
 // A Lease counts as old only if it is old both by our clock and by the newest Lease: a fast clock,
 // ours or that of one host, must not hide the others.
-func Hosts(leases []*coordinationv1.Lease, now time.Time) []string {
+func recent(leases []coordinationv1.Lease, now time.Time) []string {
 	var newest time.Time
-	for _, lease := range leases {
-		if renewed := lease.Spec.RenewTime; renewed != nil && renewed.After(newest) {
+	for i := range leases {
+		if renewed := leases[i].Spec.RenewTime; renewed != nil && renewed.After(newest) {
 			newest = renewed.Time
 		}
 	}
@@ -44,7 +42,8 @@ func Hosts(leases []*coordinationv1.Lease, now time.Time) []string {
 		now = newest
 	}
 	var hosts []string
-	for _, lease := range leases {
+	for i := range leases {
+		lease := &leases[i]
 		if renewed := lease.Spec.RenewTime; renewed != nil && now.Sub(renewed.Time) > IdentityAge {
 			continue
 		}
@@ -58,20 +57,17 @@ func Hosts(leases []*coordinationv1.Lease, now time.Time) []string {
 	return slices.Compact(hosts)
 }
 
-// SelectIdentities selects the identity Leases among those of kube-system.
-func SelectIdentities(o *metav1.ListOptions) { o.LabelSelector = identitySelector }
-
 // LiveHosts returns the hosts of kube-apiservers with a recent identity Lease, from the API.
 func LiveHosts(ctx context.Context, client kubernetes.Interface, now time.Time) ([]string, error) {
-	var options metav1.ListOptions
-	SelectIdentities(&options)
-	list, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, options)
+	leases, err := identities(ctx, client)
+	return recent(leases, now), err
+}
+
+// identities returns the identity Leases.
+func identities(ctx context.Context, client kubernetes.Interface) ([]coordinationv1.Lease, error) {
+	list, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: identitySelector})
 	if err != nil {
 		return nil, fmt.Errorf("list the identity Leases of kube-apiserver: %w", err)
 	}
-	leases := make([]*coordinationv1.Lease, len(list.Items))
-	for i := range list.Items {
-		leases[i] = &list.Items[i]
-	}
-	return Hosts(leases, now), nil
+	return list.Items, nil
 }

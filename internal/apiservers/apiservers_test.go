@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func identity(name, host string, renewed time.Time) *coordinationv1.Lease {
-	lease := &coordinationv1.Lease{
+func identity(name, host string, renewed time.Time) coordinationv1.Lease {
+	lease := coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(renewed))},
 	}
@@ -24,48 +24,48 @@ func identity(name, host string, renewed time.Time) *coordinationv1.Lease {
 	return lease
 }
 
-func TestHosts(t *testing.T) {
+func TestRecent(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	unrenewed := identity("d", "cp-4", now)
 	unrenewed.Spec.RenewTime = nil
 	for name, tc := range map[string]struct {
 		reason string
-		leases []*coordinationv1.Lease
+		leases []coordinationv1.Lease
 		want   []string
 	}{
 		"None": {},
 		"Two": {
-			leases: []*coordinationv1.Lease{identity("b", "cp-2", now), identity("a", "cp-1", now.Add(-10*time.Second))},
+			leases: []coordinationv1.Lease{identity("b", "cp-2", now), identity("a", "cp-1", now.Add(-10*time.Second))},
 			want:   []string{"cp-1", "cp-2"},
 		},
 		"SameHost": {
 			reason: "one replica is enough for both",
-			leases: []*coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-1", now)}, want: []string{"cp-1"},
+			leases: []coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-1", now)}, want: []string{"cp-1"},
 		},
 		"Old": {
-			leases: []*coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-2", now.Add(-IdentityAge-time.Second))},
+			leases: []coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-2", now.Add(-IdentityAge-time.Second))},
 			want:   []string{"cp-1"},
 		},
 		"NotYet": {
-			leases: []*coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-2", now.Add(-IdentityAge))},
+			leases: []coordinationv1.Lease{identity("a", "cp-1", now), identity("b", "cp-2", now.Add(-IdentityAge))},
 			want:   []string{"cp-1", "cp-2"},
 		},
-		"Unnamed":   {reason: "safer than to overlook it", leases: []*coordinationv1.Lease{identity("a", "", now)}, want: []string{"a"}},
-		"NoRenewal": {reason: "safer than to overlook it", leases: []*coordinationv1.Lease{unrenewed}, want: []string{"cp-4"}},
+		"Unnamed":   {reason: "safer than to overlook it", leases: []coordinationv1.Lease{identity("a", "", now)}, want: []string{"a"}},
+		"NoRenewal": {reason: "safer than to overlook it", leases: []coordinationv1.Lease{unrenewed}, want: []string{"cp-4"}},
 		"OurClockIsFast": {
 			reason: "all Leases look old to us",
-			leases: []*coordinationv1.Lease{identity("a", "cp-1", now.Add(-time.Hour)), identity("b", "cp-2", now.Add(-time.Hour))},
+			leases: []coordinationv1.Lease{identity("a", "cp-1", now.Add(-time.Hour)), identity("b", "cp-2", now.Add(-time.Hour))},
 			want:   []string{"cp-1", "cp-2"},
 		},
 		"OneClockIsFast": {
 			reason: "it must not make the others look old",
-			leases: []*coordinationv1.Lease{identity("a", "cp-1", now.Add(time.Hour)), identity("b", "cp-2", now)},
+			leases: []coordinationv1.Lease{identity("a", "cp-1", now.Add(time.Hour)), identity("b", "cp-2", now)},
 			want:   []string{"cp-1", "cp-2"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Hosts(tc.leases, now)); diff != "" {
+			if diff := cmp.Diff(tc.want, recent(tc.leases, now)); diff != "" {
 				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
 			}
 		})

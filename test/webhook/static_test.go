@@ -9,8 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -129,45 +129,79 @@ func TestStaticRegistration(t *testing.T) {
 	})
 }
 
-// TestModeChanges is a change to files and back while Pods are created. Until the next process has begun to answer
-// they are refused, as at every restart on a host; no other Pod is, and none gets in without us.
-func TestModeChanges(t *testing.T) {
-	await.Long(t)
+// TestStaticIsProved: without the client certificate that --webhook-client-ca-file wants of kube-apiserver,
+// nothing binds, and readiness says why.
+func TestStaticIsProved(t *testing.T) {
 	c, dir := staticCluster(t)
-	port := "--webhook-port=" + strconv.Itoa(freePort(t))
-	m := c.manage(t, port)
-	for _, to := range []string{"static", "url"} {
-		load := c.traffic(t, c.namespace(t))
-		load.Lasts(t, time.Second)
-		m.stop(t)
-		m = c.start(t, port, "--webhook-registration="+to, "--static-registration-dir="+dir)
-		c.awaitBound(t)
-		answers := time.Now()
-		m.awaitReady(t)
-		if to == "static" {
-			poll(t, "await that the API has nothing", c.nothingInTheAPI)
-		} else {
-			if m.metric(t, "sacm_webhook_registered_twice", nil) != 1 {
-				t.Error("it is not registered twice, although the files are there")
-			}
-			poll(t, "await that there are no files", func(context.Context) error {
-				return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-					if err == nil && !entry.IsDir() {
-						err = errors.New(path + " is there")
-					}
-					return err
-				})
-			})
-		}
-		load.Lasts(t, 2*time.Second)
-		c.awaitBound(t)
-		load.Unharmed(t, func(one traffic.Call) bool {
-			return one.Begun.Before(answers) && strings.Contains(one.Err.Error(), "failed calling webhook")
-		})
-		if got := m.metric(t, "sacm_webhook_registered_twice", nil); got != 0 {
-			t.Errorf("it is registered twice after the change to %s", to)
+	load := c.traffic(t, c.namespace(t))
+	m := c.start(t, "--webhook-registration=static", "--static-registration-dir="+dir, "--webhook-client-ca-file="+shared.caller.caFile())
+	m.faulty = true
+	m.awaitNotReady(t, "asked for the client to provide credentials")
+	load.Lasts(t, 2*time.Second)
+	for _, one := range load.Finish() {
+		if one.Err != nil {
+			t.Fatalf("a Pod was refused: %v", one.Err)
 		}
 	}
+	m.stop(t)
+
+	// Bound, kube-apiserver is refused later: readiness repeats the proof.
+	m = c.manageStatic(t, dir)
+	m.stop(t)
+	next := c.start(t, "--webhook-registration=static", "--static-registration-dir="+dir, "--webhook-client-ca-file="+shared.caller.caFile(),
+		"--webhook-port="+strconv.Itoa(m.port))
+	next.faulty = true
+	next.awaitNotReady(t, "asked for the client to provide credentials")
+	if got := next.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": "registered"}); got != 0 {
+		t.Error("the metric says registered, and every Pod is refused")
+	}
+
+	// The way out, with our process running and after its death.
+	c.unregisters(t, next, dir)
+}
+
+// awaitNotReady waits until readiness fails with a text.
+func (m *manager) awaitNotReady(t *testing.T, text string) {
+	t.Helper()
+	poll(t, "await that readiness fails", func(ctx context.Context) error {
+		report, err := m.Get(ctx, "/readyz?verbose")
+		if err != nil && strings.Contains(report+err.Error(), text) {
+			return nil
+		}
+		return fmt.Errorf("the report is %v:\n%s", err, report)
+	})
+}
+
+// unregisters takes the webhook out in the API, which says that it binds by files, and on the host.
+func (c *cluster) unregisters(t *testing.T, m *manager, dir string) {
+	t.Helper()
+	binary, err := shared.binary()
+	testutil.Must(t, err)
+	run := func(fails string, args ...string) {
+		t.Helper()
+		out, err := exec.CommandContext(t.Context(), binary.Path, append([]string{"webhook"}, args...)...).CombinedOutput()
+		if (err != nil) != (fails != "") || !strings.Contains(string(out), fails) {
+			t.Errorf("webhook %v: %v, want %q:\n%s", args, err, fails, out)
+		}
+	}
+	onHost := "--static-registration-dir=" + dir
+	run("webhook unregister --static-registration-dir=", "unregister", "--kubeconfig="+c.Kubeconfig())
+	for _, alive := range []bool{true, false} {
+		if !alive {
+			m.stop(t)
+			run("", "register", onHost)
+			c.manageStatic(t, dir).stop(t)
+		}
+		run("", "unregister", onHost)
+		poll(t, "await that Pods are admitted", func(ctx context.Context) error {
+			_, err := c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, newPod(), metav1.CreateOptions{})
+			return err
+		})
+		if alive {
+			m.awaitRegistration(t, "off")
+		}
+	}
+	run("", "unregister", "--kubeconfig="+c.Kubeconfig())
 }
 
 // TestDeletionInTheAPI is the control of OutlivesDeletionInTheAPI: Pods pass by a registration by URL

@@ -7,10 +7,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/cert"
@@ -20,6 +23,7 @@ import (
 	election "sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/serving"
 	"sa-controller-manager/signing/reload"
+	"sa-controller-manager/tokens"
 )
 
 // awaitKubeconfig creates the clients, and returns nil if ctx ended before. It returns the first
@@ -88,8 +92,25 @@ func (m *Manager) use(config *rest.Config) (err error) {
 	if m.Clients, err = newClients(config, m.Options.LeaderElection.RenewDeadline.Duration); err != nil {
 		return err
 	}
+	m.ownNamespace, m.ownAccount = accountOf(config)
 	m.identity, err = openClientCertificate(config)
 	return err
+}
+
+// accountOf returns the account of a process in a Pod, which its token names; empty otherwise.
+func accountOf(config *rest.Config) (namespace, name string) {
+	token, err := os.ReadFile(config.BearerTokenFile)
+	if err != nil {
+		return "", ""
+	}
+	read, err := tokens.Inspect(strings.TrimSpace(string(token)))
+	if err != nil {
+		return "", ""
+	}
+	if namespace, name, err = serviceaccount.SplitUsername(read.Subject); err != nil {
+		return "", ""
+	}
+	return namespace, name
 }
 
 // clientCertificate is the expiry of the client certificate. notAfter is nil for a process without

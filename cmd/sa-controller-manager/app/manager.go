@@ -37,9 +37,11 @@ type Manager struct {
 
 	extras   Extras
 	identity clientCertificate
-	watches  *watchhealth.Tracker
-	watchdog *leaderelection.HealthzAdaptor
-	rootCA   *rootca.Source
+	// The account of this process, empty outside of Pods.
+	ownNamespace, ownAccount string
+	watches                  *watchhealth.Tracker
+	watchdog                 *leaderelection.HealthzAdaptor
+	rootCA                   *rootca.Source
 
 	// Parts that others use, in the order of the table; nil if the flags disable them.
 	rootCAMetrics *rootca.Metrics

@@ -4,7 +4,9 @@
 package app
 
 import (
-	"errors"
+	"context"
+	"fmt"
+	"os"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -13,6 +15,7 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/apiservers"
 )
 
 // servingCAFile is the name of the serving CA of a host below --static-registration-dir.
@@ -20,22 +23,22 @@ const servingCAFile = "serving-ca.json"
 
 // registerStatic builds what keeps the configurations as files. It does not wait for the API
 // server, which may need the webhook before it has answered us.
-func (w *webhook) registerStatic(m *Manager, config *registration.Config, reporter *registration.HostReporterConfig) {
+func (w *webhook) registerStatic(m *Manager, config *registration.Config, responder *registration.ProbeResponder) error {
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("find the name of this host: %w", err)
+	}
 	w.static = registration.NewStaticFiles(registration.StaticFilesConfig{
-		Spec: config.Spec, Dir: m.Options.Webhook.StaticDir, ServingCA: config.ServingCA,
-		Loaded:  registration.LoadedByHost(m.Client, reporter.Host),
+		Spec: config.Spec, Dir: m.Options.Webhook.StaticDir, ServingCA: config.ServingCA, Client: m.Client, Responder: responder,
+		Answers: func(ctx context.Context) error {
+			_, err := apiservers.Version(ctx, m.Client)
+			return err
+		},
+		Loaded:  apiservers.LoadedFiles(m.Client, host),
 		Changed: config.Changed, Metrics: config.Metrics, Loops: config.Loops,
 	})
 	w.follow(AtOnce, w.static.Run)
-	config.Files = w.static
-	// Without anything in the API no replica needs to know of the other hosts.
-	reporter.Ready = func() error {
-		if !w.registrar.Exists() {
-			return errors.New("the API has no webhook configuration to delete")
-		}
-		return w.ready()
-	}
-	reporter.Static = func() bool { return w.static.Check() == nil }
+	return nil
 }
 
 // WriteWebhookManifests writes the webhook configurations for a manager with these options as files

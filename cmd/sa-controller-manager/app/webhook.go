@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -28,13 +27,11 @@ import (
 type webhook struct {
 	server    *admission.Server
 	source    *certs.Source
-	registrar *registration.Registrar
-	static    *registration.StaticFiles // nil unless --webhook-registration=static
+	registrar *registration.Registrar   // nil with --webhook-registration=static
+	static    *registration.StaticFiles // nil without
 	ready     func() error              // returns nil when calls can be answered
-	// followers maintain certificates, the watch of the registration and the heartbeat of this host.
+	// followers maintain certificates and the registration of every replica.
 	followers []Part
-	// retire deletes what the API has for another registration than static; nil for nothing.
-	retire func(context.Context) error
 }
 
 func (w *webhook) follow(phase Phase, run func(context.Context) error) {
@@ -77,22 +74,12 @@ func (m *Manager) buildRegistration(p *Part) error {
 	if m.webhook == nil {
 		return nil
 	}
-	p.Run = m.webhook.registrar.Lead
-	p.Check = func() (string, error) { return registrationProbe(m.webhook.status()) }
+	status := m.webhook.static.Status
+	if registrar := m.webhook.registrar; registrar != nil {
+		p.Run, status = registrar.Lead, registrar.Status
+	}
+	p.Check = func() (string, error) { return registrationProbe(status()) }
 	return nil
-}
-
-// status returns the state of the registration, with static that of the files.
-func (w *webhook) status() registration.Status {
-	status := w.registrar.Status()
-	if w.static == nil {
-		return status
-	}
-	files := w.static.Status()
-	if status.Detail != "" {
-		files.Detail += "; " + status.Detail
-	}
-	return files
 }
 
 // registrationProbe returns the state of the registration, as an error if it is not as intended.
@@ -103,35 +90,21 @@ func registrationProbe(status registration.Status) (string, error) {
 	return status.String(), nil
 }
 
-// register builds the Registrar for the rules of chain.
+// register builds the Registrar for the rules of chain, or with static what keeps the files.
 func (w *webhook) register(m *Manager, o *options.Webhook, chain admission.Chain, responder *registration.ProbeResponder) error {
 	spec, err := m.webhookSpec(chain)
 	if err != nil {
 		return err
 	}
-	config := registration.Config{
-		Spec: spec, Client: m.Client, ServingCA: w.source, Recorder: m.Recorder, Loops: m.Loops, Retire: w.retire,
-	}
-	if o.Registration != registration.Static && o.StaticDir != "" {
-		config.Obsolete = append(registration.StaticPaths(o.StaticDir), filepath.Join(o.StaticDir, servingCAFile))
-	}
-	if !anyReplicaProves(o) {
-		config.Responder = responder
-	}
+	config := registration.Config{Spec: spec, Client: m.Client, ServingCA: w.source, Recorder: m.Recorder, Loops: m.Loops}
 	if o.Registration != registration.None {
 		config.Metrics = registration.NewMetrics(m.Registry.MustRegister)
 	}
-	if o.AwaitsHosts() {
-		host, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("find the name of this host: %w", err)
-		}
-		reporter := registration.HostReporterConfig{Client: m.Client, Host: host, Endpoint: spec.Endpoint(""), Ready: w.ready, Loops: m.Loops}
-		if o.Registration == registration.Static {
-			w.registerStatic(m, &config, &reporter)
-		}
-		config.Hosts = registration.NewHostReporter(reporter)
-		w.follow(Connected, config.Hosts.Run)
+	if o.Registration == registration.Static {
+		return w.registerStatic(m, &config, responder)
+	}
+	if !anyReplicaProves(o) {
+		config.Responder = responder
 	}
 	w.registrar = registration.New(config)
 	w.follow(Connected, w.registrar.Run)
@@ -187,13 +160,13 @@ func (m *Manager) webhookSpec(chain admission.Chain) (registration.Spec, error) 
 		ValidatingRules:  chain.ValidatingRules(),
 		AllowBroadRules:  o.AllowBroadRules,
 
-		ExcludedNamespaces: o.ExcludedNamespaces,
+		Namespace: m.ownNamespace,
+		Account:   m.ownAccount,
 		// Its own webhook must never decide on these objects of the process.
 		Own: []registration.Object{
 			{Group: "coordination.k8s.io", Resource: "leases", Namespace: election.ResourceNamespace, Name: election.ResourceName},
-			{Resource: "secrets", Namespace: certs.DefaultSecretNamespace, Name: certs.DefaultSecretName},
-			{Resource: "configmaps", Namespace: registration.HostsNamespace, Name: registration.HostsName},
-			{Resource: "namespaces", Name: certs.DefaultSecretNamespace},
+			{Resource: "secrets", Namespace: certs.SecretNamespace, Name: certs.SecretName},
+			{Resource: "namespaces", Name: certs.SecretNamespace},
 		},
 	}
 	if o.Registration == registration.Service {
@@ -209,7 +182,7 @@ func (w *webhook) certify(m *Manager, o *options.Webhook) error {
 	if o.CertFile != "" {
 		files, err := certs.NewFiles(certs.FilesConfig{
 			CertFile: o.CertFile, KeyFile: o.KeyFile, NeedsCA: o.Registration != registration.None, Hosts: callersHosts(o),
-			Overlap: o.CAOverlap, Metrics: metrics, Loops: m.Loops,
+			Metrics: metrics, Loops: m.Loops,
 		})
 		if err != nil {
 			return fmt.Errorf("--webhook-tls-cert-file: %w", err)
@@ -221,19 +194,13 @@ func (w *webhook) certify(m *Manager, o *options.Webhook) error {
 	config := certs.ManagedConfig{
 		Client: m.Client, Hosts: callersHosts(o), Recorder: m.Recorder, Metrics: metrics, Loops: m.Loops,
 	}
-	switch {
-	case o.Registration == registration.Static:
-		config.File = filepath.Join(o.StaticDir, servingCAFile)
-	case o.StaticDir != "":
-		config.OldFile = filepath.Join(o.StaticDir, servingCAFile)
+	phase := Connected
+	if o.Registration == registration.Static {
+		config.File, phase = filepath.Join(o.StaticDir, servingCAFile), AtOnce
 	}
 	managed := certs.NewManaged(config)
-	if w.source = managed.Source; config.File != "" {
-		w.retire = managed.DeleteSecret
-		w.follow(AtOnce, managed.Run)
-	} else {
-		w.follow(Connected, managed.Run)
-	}
+	w.source = managed.Source
+	w.follow(phase, managed.Run)
 	return nil
 }
 

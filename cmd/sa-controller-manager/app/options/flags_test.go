@@ -24,7 +24,6 @@ func givenFlags() map[string]string {
 		"admission-control-config-file": "admission.yaml",
 		"pod-token":                     "secret",
 		"limit-secret-references":       "true",
-		"webhook-excluded-namespaces":   "[ours]",
 		"webhook-bind-address":          "192.0.2.1",
 		"webhook-timeout":               "7s",
 		"kube-api-burst":                "77",

@@ -145,9 +145,6 @@ func TestValidate(t *testing.T) {
 		"--webhook-registration=both": {
 			`--webhook-registration "both" must be one of "none", "url", "service", "static"`,
 		},
-		"--webhook-excluded-namespaces=mine,kube.system": {
-			`--webhook-excluded-namespaces "kube.system" must be the name of a namespace: must not contain dots`,
-		},
 		"--webhook-failure-policy=fail": {
 			`--webhook-failure-policy "fail" must be one of "Fail", "Ignore"`,
 		},
@@ -180,6 +177,22 @@ func TestValidate(t *testing.T) {
 		},
 		"--webhook-registration=url --webhook-url-host=": {
 			`--webhook-url-host "" must be a host name or an IP address`,
+		},
+		"--webhook-registration=url --webhook-url-host=localhost:1": {
+			`--webhook-url-host "localhost:1" must be a host name or an IP address`,
+		},
+		// Where the API server calls, our listener has to be.
+		"--webhook-registration=url --webhook-url-host=::1":                                       {},
+		"--webhook-registration=url --webhook-url-host=localhost":                                 {},
+		"--webhook-registration=url --webhook-url-host=127.0.0.2 --webhook-bind-address=0.0.0.0":  {},
+		"--webhook-registration=url --webhook-url-host=10.0.0.1 --webhook-bind-address=127.0.0.1": {}, // a proxy may be between
+		"--webhook-registration=url --webhook-bind-address=127.0.0.2": {
+			`--webhook-bind-address "127.0.0.2" must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, because the API server ` +
+				`calls that address`,
+		},
+		"--webhook-registration=url --webhook-url-host=::1 --webhook-bind-address=0.0.0.0": {
+			`--webhook-bind-address "0.0.0.0" must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, because the API server ` +
+				`calls that address`,
 		},
 		"--webhook-url-host= --webhook-service-name= --webhook-service-namespace=": {}, // nobody uses them
 		"--webhook-registration=service":                                           {},

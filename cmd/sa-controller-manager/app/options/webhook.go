@@ -24,6 +24,9 @@ const (
 	maxWebhookTimeout = 30 * time.Second
 )
 
+// StaticDirFlag names the directory of the files of a host.
+const StaticDirFlag = "static-registration-dir"
+
 // Webhook has the flags of the admission webhook: its port, certificate and registration.
 type Webhook struct {
 	// Port is the HTTPS port; 0 turns the webhook off.
@@ -32,15 +35,13 @@ type Webhook struct {
 	BindAddress net.IP
 	// CertFile and KeyFile are a PEM pair; without them the process creates one.
 	CertFile, KeyFile string
-	// CAOverlap is how long the caBundle keeps a CA that these files no longer need.
-	CAOverlap time.Duration
 	// ClientCAFile restricts clients to those with a certificate of one of its CAs.
 	ClientCAFile string
 	// ClientNames are the common names that these certificates may have; none means any.
 	ClientNames []string
 
 	Registration registration.Mode
-	// StaticDir has the directories that kube-apiserver reads, with registration.Static or before.
+	// StaticDir has the directories that kube-apiserver reads, with registration.Static.
 	StaticDir        string
 	URLHost          string
 	ServiceName      string
@@ -48,11 +49,6 @@ type Webhook struct {
 	FailurePolicy    string
 	Timeout          time.Duration
 	AllowBroadRules  bool
-	// AwaitHosts keeps the webhook from binding before each kube-apiserver has a replica
-	// on its own host.
-	AwaitHosts bool
-	// ExcludedNamespaces are the namespaces for which the webhook is not registered.
-	ExcludedNamespaces []string
 
 	MaxInFlight int
 	// DrainDelay is how long requests are served after /readyz has begun to fail.
@@ -62,48 +58,47 @@ type Webhook struct {
 func newWebhook() Webhook {
 	return Webhook{
 		Port:             10262,
-		CAOverlap:        10 * time.Minute,
 		Registration:     registration.None,
 		URLHost:          "127.0.0.1",
 		ServiceName:      ProgramName,
 		ServiceNamespace: metav1.NamespaceSystem,
 		FailurePolicy:    string(admissionregistrationv1.Fail),
 		Timeout:          10 * time.Second,
-		AwaitHosts:       true,
 		MaxInFlight:      400,
 		DrainDelay:       2 * time.Second,
 	}
 }
 
-// Address returns the address to listen on: loopback unless the API server calls a Service.
+// Address returns the address to listen on: that of a loopback URL, or all if the API server calls a
+// Service.
 func (o *Webhook) Address() net.IP {
+	urlHost := net.ParseIP(o.URLHost)
 	switch {
 	case o.BindAddress != nil:
 		return o.BindAddress
 	case o.Registration == registration.Service:
 		return net.IPv4zero
+	case o.byURL() && urlHost.IsLoopback():
+		return urlHost
 	}
 	return net.IPv4(127, 0, 0, 1)
 }
 
-// AwaitsHosts reports whether it matters which hosts have a replica.
-func (o *Webhook) AwaitsHosts() bool {
-	spec := registration.Spec{Mode: o.Registration, Host: o.URLHost}
-	return (o.AwaitHosts || o.Registration == registration.Static) && spec.PerHost()
+// byURL reports whether the API server calls a URL.
+func (o *Webhook) byURL() bool {
+	return o.Registration == registration.URL || o.Registration == registration.Static
 }
 
 // AddFlags binds the group to fs.
 func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.Port, "webhook-port", o.Port, "HTTPS port of the admission webhook: /mutate, /validate and /readyz. 0 disables the webhook.")
 	fs.IPVar(&o.BindAddress, "webhook-bind-address", o.BindAddress,
-		"`IP` address of the webhook port. The default is 127.0.0.1, or 0.0.0.0 with --webhook-registration=service.")
+		"`IP` address of the webhook port. The default is 0.0.0.0 with --webhook-registration=service, and otherwise "+
+			"that of a loopback URL, or 127.0.0.1.")
 	fs.StringVar(&o.CertFile, "webhook-tls-cert-file", o.CertFile,
 		"PEM `file` with the webhook's serving certificate, reloaded when it changes. "+
 			"Without it, all replicas get certificates of a serving CA in a Secret.")
 	fs.StringVar(&o.KeyFile, "webhook-tls-private-key-file", o.KeyFile, "PEM `file` with the private key of --webhook-tls-cert-file.")
-	fs.DurationVar(&o.CAOverlap, "webhook-tls-ca-overlap", o.CAOverlap,
-		"With --webhook-tls-cert-file and --webhook-registration=url, service or static: "+
-			"how long the caBundle keeps a CA that was removed from the file. Replace the files of all replicas within that time.")
 	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile,
 		"PEM `file` with the CAs of the API server's client certificate. With it, only clients with a certificate of one of these CAs may call "+
 			"the webhook; --webhook-client-allowed-names restricts them further.")
@@ -112,22 +107,17 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration),
 		"How the webhook is registered with the API server. \"none\": not by this process. \"url\", \"service\": the leader keeps the two "+
 			"webhook configurations, with a URL or a Service. \"static\": every replica keeps them as files for the kube-apiserver of its own host.")
-	fs.StringVar(&o.StaticDir, "static-registration-dir", o.StaticDir,
+	fs.StringVar(&o.StaticDir, StaticDirFlag, o.StaticDir,
 		"With --webhook-registration=static: the absolute path of a `directory` for the files. The MutatingAdmissionWebhook and "+
 			"ValidatingAdmissionWebhook of kube-apiserver read its subdirectories mutating and validating; the serving CA of this host is beside "+
-			"them. With url or service: the files there are removed a minute after the API has the webhook configurations.")
-	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost, "Host of the URL with --webhook-registration=url or static.")
-	fs.BoolVar(&o.AwaitHosts, "webhook-await-hosts", o.AwaitHosts,
-		"With --webhook-registration=url and a loopback address: "+
-			"bind the webhook only when a replica runs on the host of every kube-apiserver that has an identity Lease in kube-system.")
+			"them.")
+	fs.StringVar(&o.URLHost, "webhook-url-host", o.URLHost,
+		"Host of the URL with --webhook-registration=url or static. A loopback address, with url, is for a single host of kube-apiserver.")
 	fs.StringVar(&o.ServiceName, "webhook-service-name", o.ServiceName, "Name of the Service with --webhook-registration=service.")
 	fs.StringVar(&o.ServiceNamespace, "webhook-service-namespace", o.ServiceNamespace, "Namespace of --webhook-service-name.")
 	fs.StringVar(&o.FailurePolicy, "webhook-failure-policy", o.FailurePolicy, "Failure policy of the webhook: \"Fail\" or \"Ignore\".")
 	fs.DurationVar(&o.Timeout, "webhook-timeout", o.Timeout, "Timeout of calls of the webhook, in whole seconds from 1s to 30s.")
 	fs.BoolVar(&o.AllowBroadRules, "webhook-allow-broad-rules", o.AllowBroadRules, "Allow admission plugins that handle every kind of object.")
-	fs.StringSliceVar(&o.ExcludedNamespaces, "webhook-excluded-namespaces", o.ExcludedNamespaces,
-		"Namespaces without the webhook. Pods there get no account, token or image pull secret from it. "+
-			"Use it for the namespace of this program.")
 	fs.IntVar(&o.MaxInFlight, "webhook-max-in-flight", o.MaxInFlight,
 		"Limit of concurrent admission requests. Further ones get the status 429.")
 	fs.DurationVar(&o.DrainDelay, "webhook-drain-delay", o.DrainDelay,
@@ -155,10 +145,6 @@ func (o *Webhook) Validate() []error {
 		p.Add("webhook-max-in-flight", o.MaxInFlight, "must be greater than 0")
 	}
 	p.NotNegative("webhook-drain-delay", o.DrainDelay)
-	p.NotNegative("webhook-tls-ca-overlap", o.CAOverlap)
-	for _, namespace := range o.ExcludedNamespaces {
-		p.Namespace("webhook-excluded-namespaces", namespace)
-	}
 	if o.Timeout < minWebhookTimeout || o.Timeout > maxWebhookTimeout || o.Timeout%time.Second != 0 {
 		p.Add("webhook-timeout", o.Timeout, "must be a whole number of seconds from 1s to 30s")
 	}
@@ -171,29 +157,37 @@ func (o *Webhook) validateRegistration() []error {
 		p.Add("webhook-registration", string(o.Registration), "needs the webhook, which --webhook-port=0 turns off")
 	}
 	if o.StaticDir != "" && !filepath.IsAbs(o.StaticDir) || o.StaticDir == "" && o.Registration == registration.Static {
-		p.Add("static-registration-dir", o.StaticDir, "must be an absolute path")
+		p.Add(StaticDirFlag, o.StaticDir, "must be an absolute path")
 	}
-	if o.Registration == registration.Static {
-		return append(p, o.validateStatic()...)
+	switch {
+	case o.byURL():
+		return append(p, o.validateURL()...)
+	case o.Registration == registration.Service:
+		if msgs := validation.IsDNS1035Label(o.ServiceName); len(msgs) > 0 {
+			p.Add("webhook-service-name", o.ServiceName, "must be the name of a Service: "+msgs[0])
+		}
+		p.Namespace("webhook-service-namespace", o.ServiceNamespace)
 	}
-	if o.Registration == registration.URL && o.URLHost == "" {
-		p.Add("webhook-url-host", o.URLHost, "must be a host name or an IP address")
-	}
-	if o.Registration != registration.Service {
-		return p
-	}
-	if msgs := validation.IsDNS1035Label(o.ServiceName); len(msgs) > 0 {
-		p.Add("webhook-service-name", o.ServiceName, "must be the name of a Service: "+msgs[0])
-	}
-	p.Namespace("webhook-service-namespace", o.ServiceNamespace)
 	return p
 }
 
-func (o *Webhook) validateStatic() []error {
+func (o *Webhook) validateURL() []error {
 	var p Problems
-	if !(registration.Spec{Mode: registration.Static, Host: o.URLHost}).PerHost() {
+	host, perHost := net.ParseIP(o.URLHost), registration.Spec{Mode: o.Registration, Host: o.URLHost}.PerHost()
+	if host == nil && len(validation.IsDNS1123Subdomain(o.URLHost)) > 0 {
+		p.Add("webhook-url-host", o.URLHost, "must be a host name or an IP address")
+	}
+	if o.Registration == registration.Static && !perHost {
 		p.Add("webhook-url-host", o.URLHost,
 			"must be a loopback address with --webhook-registration=static: each kube-apiserver calls the replica on its own host")
+	}
+	// "localhost" may be either address.
+	address := o.Address()
+	listens := address.IsLoopback() && host == nil || address.Equal(host) ||
+		address.IsUnspecified() && (host.To4() != nil || address.To4() == nil)
+	if perHost && !listens {
+		p.Add("webhook-bind-address", address.String(), "must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, "+
+			"because the API server calls that address")
 	}
 	return p
 }

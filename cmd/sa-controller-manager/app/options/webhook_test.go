@@ -15,8 +15,13 @@ func TestWebhookBindAddress(t *testing.T) {
 		args   []string
 		want   net.IP
 	}{
-		"Default": {want: net.IPv4(127, 0, 0, 1)},
-		"URL":     {args: []string{"--webhook-registration=url"}, want: net.IPv4(127, 0, 0, 1)},
+		"Default":      {want: net.IPv4(127, 0, 0, 1)},
+		"URL":          {args: []string{"--webhook-registration=url"}, want: net.IPv4(127, 0, 0, 1)},
+		"URLElsewhere": {args: []string{"--webhook-registration=url", "--webhook-url-host=10.0.0.1"}, want: net.IPv4(127, 0, 0, 1)},
+		"LoopbackURL": {
+			reason: "kube-apiserver calls that address", args: []string{"--webhook-registration=static", "--webhook-url-host=::1"},
+			want: net.IPv6loopback,
+		},
 		"Service": {
 			reason: "the Service forwards to the address of the Pod",
 			args:   []string{"--webhook-registration=service"},

@@ -76,9 +76,8 @@ func registers(f *flags) bool          { return f.Webhook.Registration != regist
 func registersInAPI(f *flags) bool     { return registers(f) && !registersStatic(f) }
 func registersStatic(f *flags) bool    { return f.Webhook.Registration == registration.Static }
 func issuesCertificate(f *flags) bool  { return f.Webhook.CertFile == "" && !registersStatic(f) }
-func awaitsHosts(f *flags) bool        { return f.Webhook.AwaitsHosts() }
 func mountsTokenSecrets(f *flags) bool { return f.podToken == serviceaccount.Secret }
 
-func excludesNamespaces(f *flags) bool {
-	return registers(f) && len(f.Webhook.ExcludedNamespaces) > 0
+func findsHosts(f *flags) bool {
+	return registration.Spec{Mode: f.Webhook.Registration, Host: f.Webhook.URLHost}.PerHost()
 }

@@ -4,8 +4,6 @@
 package permissions
 
 import (
-	"slices"
-
 	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/serviceaccount"
@@ -35,17 +33,17 @@ func webhookRules() []Rule {
 			Why: "The serving CA is one Secret, which all replicas share.",
 		},
 		{
-			If: registersInAPI, Verbs: verbs("create"), Resource: pods, Namespace: system,
-			Why: "The probe Pod, created with dryRun only, by which kube-apiserver proves that it reaches the webhook. Only for " +
-				"--webhook-registration=url or service.",
+			If: registers, Verbs: verbs("create"), Resource: pods, Namespace: system,
+			Why: "The probe Pod, created with dryRun only, by which kube-apiserver proves that it reaches the webhook.",
 		},
 		{
 			If: registersStatic, Verbs: verbs("get"), Path: "/metrics",
 			Why: "Only for --webhook-registration=static: which files kube-apiserver has loaded.",
 		},
 		{
-			If: registersStatic, Verbs: verbs("get", "delete"), Resource: secrets, Namespace: system, Name: servingCA,
-			Why: "Only for --webhook-registration=static: the serving CA to begin with, if another registration was in use before.",
+			If: findsHosts, Verbs: verbs("list"), Group: leasesGroup, Resource: leases, Namespace: system,
+			Why: "On which hosts kube-apiserver runs, by its identity Leases. Only for --webhook-registration=url with a loopback address, " +
+				"and static. RBAC cannot restrict list to a label.",
 		},
 	}
 	for _, resource := range configurations {
@@ -55,13 +53,9 @@ func webhookRules() []Rule {
 				Why: "Only for --webhook-registration=url or service. RBAC cannot restrict create to a name.",
 			},
 			Rule{
-				If: registers, Verbs: verbs("get", "list", "watch"), Group: registrationGroup, Resource: resource, Name: configuration,
+				If: registersInAPI, Verbs: verbs("get", "list", "watch"), Group: registrationGroup, Resource: resource, Name: configuration,
 				Why: "list: for a kube-apiserver that does not send the first list through the watch. " +
 					`get: for "webhook unregister" and "webhook register".`,
-			},
-			Rule{
-				If: registersStatic, Verbs: verbs("delete"), Group: registrationGroup, Resource: resource, Name: configuration,
-				Why: "Only for --webhook-registration=static: what another registration has left.",
 			},
 			Rule{
 				If: registersInAPI, Verbs: verbs("update"), Group: registrationGroup, Resource: resource, Name: configuration,
@@ -78,26 +72,7 @@ func webhookRules() []Rule {
 			Name: podpolicy.Name,
 			Why:  `The same. patch: for "webhook unregister" and "webhook register".`,
 		})
-	return slices.Concat(rules, hostRules())
-}
-
-// hostRules are for a webhook that each kube-apiserver calls on its own host.
-func hostRules() []Rule {
-	return []Rule{
-		{
-			If: awaitsHosts, Verbs: verbs("list", "watch"), Group: leasesGroup, Resource: leases, Namespace: system,
-			Why: "On which hosts kube-apiserver runs, by its identity Leases. Only for --webhook-registration=url with " +
-				"--webhook-await-hosts. RBAC cannot restrict list to a label.",
-		},
-		{
-			If: awaitsHosts, Verbs: verbs("create"), Resource: configMaps, Namespace: system,
-			Why: "RBAC cannot restrict create to a name.",
-		},
-		{
-			If: awaitsHosts, Verbs: verbs("list", "watch", "patch"), Resource: configMaps, Namespace: system, Name: "sa-controller-manager-hosts",
-			Why: "Which of these hosts have a replica.",
-		},
-	}
+	return rules
 }
 
 // webhookOptionRules are for what no manifest turns on.

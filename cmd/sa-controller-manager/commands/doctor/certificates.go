@@ -24,7 +24,7 @@ import (
 const lastPart = 12
 
 const (
-	servingCA = certs.DefaultSecretNamespace + "/" + certs.DefaultSecretName
+	servingCA = certs.SecretNamespace + "/" + certs.SecretName
 
 	fixServingCA = "start a replica; if one runs, its log says why it does not write the Secret " + servingCA
 	fixCABundle  = "start the leader with --webhook-registration=url or service: it repairs the caBundle within seconds, " +
@@ -40,7 +40,7 @@ func checkCertificates(ctx context.Context, c *cluster) (answer, error) {
 		return answer{}, err
 	}
 	now := c.Clock.Now()
-	secret, err := c.Client.CoreV1().Secrets(certs.DefaultSecretNamespace).Get(ctx, certs.DefaultSecretName, metav1.GetOptions{})
+	secret, err := c.Client.CoreV1().Secrets(certs.SecretNamespace).Get(ctx, certs.SecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		if !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.Exists }) {
 			return skipped("no serving CA in " + servingCA + ", and no registration"), nil

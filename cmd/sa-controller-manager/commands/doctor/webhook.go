@@ -8,16 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/internal/apiservers"
+	"sa-controller-manager/manifests"
 )
 
 // webhookCommand returns a command for a remedy.
@@ -33,6 +35,10 @@ func (c *cluster) lastResort() string {
 	return "if Pods cannot wait: " + c.webhookCommand("unregister")
 }
 
+// fixFiles is fixWebhook if kube-apiserver calls the webhook by files, which only their host can remove.
+const fixFiles = "see the log and /readyz/webhook-registration of the process on that host; if Pods cannot wait, there: " +
+	"sa-controller-manager webhook unregister --" + options.StaticDirFlag + "=" + manifests.StaticDirectory
+
 // checkWebhook checks the registration and has a Pod created with dryRun. Without a registration
 // the plugin of kube-apiserver may do the work, which is no problem.
 func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
@@ -41,18 +47,18 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 		return answer{}, err
 	}
 	answer := answer{Findings: badRegistration(c, registered), Note: "not registered"}
-	without, unknown := registration.HostsWithoutReplica(ctx, c.Client, c.Clock.Now())
+	several, unknown := severalHosts(ctx, c, registered)
 	early, err := c.earlier(ctx, bothBound(registered))
 	if err != nil {
 		return answer, errors.Join(unknown, err)
 	}
 	answer.Findings = append(answer.Findings, early...)
-	answer.Findings = append(answer.Findings, badHosts(c, without, bothBound(registered))...)
+	answer.Findings = append(answer.Findings, several...)
 	// The Pod is tried even if the hosts are not known.
 	called, tried, err := tryPod(ctx, c, bothBound(registered))
 	switch {
 	case bothBound(registered):
-		answer.Note = "kube-apiserver calls it"
+		answer.Note = "kube-apiserver calls it" + c.couldReadFiles(registered)
 	case called:
 		answer.Note = "not registered in the API, kube-apiserver calls it by its files"
 	}
@@ -62,6 +68,21 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 
 func bothBound(registered []registration.Inspected) bool {
 	return !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return !one.Active })
+}
+
+// readsFiles is the first version of kube-apiserver that reads webhooks from files without a feature gate.
+var readsFiles = version.MustParseSemantic("1.37.0-0")
+
+// couldReadFiles says that a loopback URL is no longer needed, such as after an upgrade.
+func (c *cluster) couldReadFiles(registered []registration.Inspected) string {
+	running, err := c.Client.Discovery().ServerVersion()
+	if err != nil || !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.PerHost }) {
+		return ""
+	}
+	if v, err := version.ParseSemantic(running.GitVersion); err != nil || v.LessThan(readsFiles) {
+		return ""
+	}
+	return " by URL; " + running.GitVersion + " also reads it from files, which no client of the API can delete (docs/upgrade.md)"
 }
 
 // badRegistration finds configurations that are neither bound nor absent. If neither exists, the
@@ -129,18 +150,19 @@ func changesPods(webhook admissionregistrationv1.MutatingWebhook) bool {
 	})
 }
 
-// badHosts finds kube-apiservers that call the webhook on their own host, where no replica runs.
-func badHosts(c *cluster, hosts []string, bound bool) []finding {
-	if len(hosts) == 0 {
-		return nil
+// severalHosts finds a loopback URL in a cluster with several hosts.
+func severalHosts(ctx context.Context, c *cluster, registered []registration.Inspected) ([]finding, error) {
+	if !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.PerHost }) {
+		return nil, nil
 	}
-	outcome := "has no webhook to call: it is not bound until a replica runs there"
-	if bound {
-		outcome = "refuses Pods"
+	hosts, err := apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
+	if err != nil || len(hosts) < 2 {
+		return nil, err
 	}
-	problem := fmt.Sprintf("no replica sends a heartbeat from %s, and kube-apiserver there %s", strings.Join(hosts, ", "), outcome)
-	return []finding{found("host-without-replica", problem,
-		"start sa-controller-manager there, with the same --webhook-port; "+c.lastResort())}
+	return []finding{found("url-on-several-hosts",
+		"the webhook is registered with a loopback URL, which leads each kube-apiserver to its own host, and they run on several: "+
+			"where no sa-controller-manager listens, Pods are refused",
+		"register it from files on each host (docs/static-registration.md), or by a Service; "+c.lastResort(), hosts...)}, nil
 }
 
 // tryPod creates a Pod with dryRun and checks what kube-apiserver returns. called reports whether our
@@ -150,34 +172,21 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 	if err != nil {
 		return false, nil, fmt.Errorf("read service account %s/default for a Pod with dryRun: %w", c.Namespace, err)
 	}
-	covered, err := c.covered(ctx)
-	if err != nil {
-		return false, nil, err
-	}
 	id := string(uuid.NewUUID())
 	pod, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, registration.ProbePod(id),
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if registration.Concerns(err) {
-		return false, []finding{found("pod-refused", fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), c.fixWebhook())}, nil
+		fix := c.fixWebhook()
+		if !bound {
+			fix = fixFiles
+		}
+		return false, []finding{found("pod-refused", fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), fix)}, nil
 	}
 	if err != nil {
 		return false, nil, fmt.Errorf("create a Pod in namespace %s with dryRun: %w", c.Namespace, err)
 	}
 	called = registration.Answered(pod, id)
-	return called, badPod(c, pod, account, bound && covered && !called), nil
-}
-
-// covered reports whether the webhook is registered for the namespace of the Pod.
-func (c *cluster) covered(ctx context.Context) (bool, error) {
-	selector, err := registration.NamespaceSelector(ctx, c.Client)
-	if err != nil || selector.Empty() {
-		return err == nil, err
-	}
-	namespace, err := c.Client.CoreV1().Namespaces().Get(ctx, c.Namespace, metav1.GetOptions{})
-	if err != nil {
-		return false, fmt.Errorf("read namespace %s: %w", c.Namespace, err)
-	}
-	return selector.Matches(labels.Set(namespace.Labels)), nil
+	return called, badPod(c, pod, account, bound && !called), nil
 }
 
 // badPod checks the returned Pod by the rules of the plugin.
@@ -198,7 +207,7 @@ func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, unanswe
 	}
 	return []finding{found("pod-without-"+lacking,
 		"a new Pod gets no "+lacking+": neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
-		"start sa-controller-manager with --webhook-registration=url or service, or kube-apiserver without "+
+		"start sa-controller-manager with --webhook-registration=static, service or url, or kube-apiserver without "+
 			"--disable-admission-plugins=ServiceAccount. Then list the Pods to create again: "+c.webhookCommand("missed"))}
 }
 

@@ -5,6 +5,7 @@ package doctor
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,10 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/version"
+	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/internal/testutil"
 )
 
 // registered are both configurations with one entry of the name each.
@@ -63,30 +67,6 @@ func hosts(names ...string) []runtime.Object {
 	return leases
 }
 
-// heartbeats are the lines of replicas on these hosts.
-func heartbeats(hosts ...string) *corev1.ConfigMap {
-	object := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: registration.HostsNamespace, Name: registration.HostsName},
-		Data:       map[string]string{"schema-version": "1"},
-	}
-	for _, host := range hosts {
-		object.Data["host."+host] = `{"endpoint":"https://127.0.0.1:10262","counter":1}`
-	}
-	return object
-}
-
-func foreignHeartbeats() *corev1.ConfigMap {
-	object := heartbeats()
-	object.Data["schema-version"] = "2"
-	return object
-}
-
-// elsewhere has the replica on a host listen on another port.
-func elsewhere(object *corev1.ConfigMap, host string) *corev1.ConfigMap {
-	object.Data["host."+host] = `{"endpoint":"https://127.0.0.1:10263","counter":1}`
-	return object
-}
-
 // admits answers the creation of Pods: with an error, or with a Pod that has these parts.
 func admits(err error, named, mounted, answered bool) func(*testing.T, *cluster, *fake.Clientset) {
 	return func(_ *testing.T, _ *cluster, client *fake.Clientset) {
@@ -115,9 +95,9 @@ func TestWebhook(t *testing.T) {
 	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{
 		registration.Annotation: registration.AnnotationOff,
 	}
-	const host = "host-without-replica: no replica sends a heartbeat from cp-2, and kube-apiserver there "
+	const several = "url-on-several-hosts: the webhook is registered with a loopback URL, which leads each kube-apiserver to its own host, " +
+		"and they run on several: where no sa-controller-manager listens, Pods are refused: cp-1, cp-2"
 	twoHosts := append(perHost(entry), hosts("cp-1", "cp-2")...)
-	unbound := append(perHost(probe), hosts("cp-1", "cp-2")...)
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
 		"Called": {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
@@ -132,34 +112,23 @@ func TestWebhook(t *testing.T) {
 			reason: "the plugin is before all of them", objects: []runtime.Object{early("00-first", "*", "")},
 			change: admits(nil, true, true, false),
 		},
-		"HostWithoutReplica": {
-			objects: append(twoHosts, heartbeats("cp-1")), change: admits(nil, true, true, true), want: []string{host + "refuses Pods"},
-		},
-		"HostAwaited": {
-			objects: append(unbound, heartbeats("cp-1")), change: admits(nil, true, true, false),
-			want: []string{
-				"registration-unbound: the MutatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown that " +
-					"it reaches the webhook",
-				"registration-unbound: the ValidatingWebhookConfiguration 00-sa-controller-manager is not bound yet: kube-apiserver has not shown " +
-					"that it reaches the webhook",
-				host + "has no webhook to call: it is not bound until a replica runs there",
-			},
-		},
-		"HostElsewhere": {
-			reason: "kube-apiserver does not reach it", objects: append(twoHosts, elsewhere(heartbeats("cp-1", "cp-2"), "cp-2")),
-			change: admits(nil, true, true, true), want: []string{host + "refuses Pods"},
+		"SeveralHosts": {objects: twoHosts, change: admits(nil, true, true, true), want: []string{several}},
+		"OneHost": {
+			reason: "with two kube-apiservers", objects: append(perHost(entry), hosts("cp-1")...), change: admits(nil, true, true, true),
 		},
 		"HostsUnknown": {
-			reason: "the Pod is tried nevertheless", objects: append(twoHosts, foreignHeartbeats()), change: admits(nil, false, false, true),
-			wantErr: "its schema-version is \"2\"",
+			reason: "unknown is not one, and the Pod is tried nevertheless", objects: twoHosts,
+			change: func(t *testing.T, c *cluster, client *fake.Clientset) {
+				admits(nil, false, false, true)(t, c, client)
+				failing("list", "leases")(t, c, client)
+			},
+			wantErr: "list the identity Leases of kube-apiserver",
 			want: []string{
 				"pod-without-account: a new Pod gets no account: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
 			},
 		},
-		"HostsWithReplicas": {objects: append(twoHosts, heartbeats("cp-1", "cp-2")), change: admits(nil, true, true, true)},
-		"NoHeartbeat":       {reason: "--webhook-await-hosts=false", objects: twoHosts, change: admits(nil, true, true, true)},
 		"HostsThatDoNotMatter": {
-			reason: "all call the same address", objects: append(append(registered(entry, nil), hosts("cp-1", "cp-2")...), heartbeats("cp-1")),
+			reason: "all call the same address", objects: append(registered(entry, nil), hosts("cp-1", "cp-2")...),
 			change: admits(nil, true, true, true),
 		},
 		"InTree": {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
@@ -183,6 +152,10 @@ func TestWebhook(t *testing.T) {
 		},
 		"Refused": {
 			reason: "it cannot be called", objects: registered(entry, nil), change: admits(denied, false, false, false),
+			want: []string{"pod-refused: a Pod in namespace kube-system is refused: " + denied.Error()},
+		},
+		"RefusedByFiles": {
+			reason: "nothing is registered in the API", change: admits(denied, false, false, false),
 			want: []string{"pod-refused: a Pod in namespace kube-system is refused: " + denied.Error()},
 		},
 		"Off": {
@@ -213,6 +186,33 @@ func TestWebhook(t *testing.T) {
 			want: []string{"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation " +
 				"sa-controller-manager/registration=off"}},
 	})
+}
+
+// TestRemedyForFiles: unregister in the API does not reach them.
+func TestRemedyForFiles(t *testing.T) {
+	t.Parallel()
+	denied := errors.New(`failed calling webhook "mutate.sa-controller-manager.webhook": connection refused`)
+	got := inWorld(t, "webhook", admits(denied, false, false, false))
+	if len(got.findings) != 1 || !strings.Contains(got.findings[0].Remedy, "unregister --static-registration-dir=/etc/kubernetes/") {
+		t.Errorf("got %+v, want the command for the host", got.findings)
+	}
+}
+
+// TestURLAfterAnUpgrade: a cluster taken over by URL before its kube-apiserver could read files.
+func TestURLAfterAnUpgrade(t *testing.T) {
+	t.Parallel()
+	for running, want := range map[string]bool{"v1.36.3": false, "v1.37.2": true} {
+		got := inWorld(t, "webhook", func(t *testing.T, c *cluster, client *fake.Clientset) {
+			admits(nil, true, true, true)(t, c, client)
+			client.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: running}
+			for _, object := range perHost("mutate.sa-controller-manager.webhook") {
+				testutil.Must(t, client.Tracker().Add(object))
+			}
+		})
+		if strings.Contains(got.Note, "also reads it from files") != want || len(got.findings) > 0 {
+			t.Errorf("%s: %q and %+v, want a note: %t", running, got.Note, got.findings, want)
+		}
+	}
 }
 
 func TestCertificates(t *testing.T) {

@@ -8,15 +8,20 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/manifests"
 )
 
 // switchTimeout limits the four requests of a command. A user who switches the webhook off in an
@@ -45,16 +50,29 @@ either object, also by itself:
 
 Objects that are deleted without it are created again.
 
+kube-apiserver may have the webhook from files instead (--webhook-registration=static).
+These are removed on each control-plane host, without any API:
+
+  ` + onHost + `
+
 Pods that are created while the webhook is off stay without account and token. To list
 them once it is on again, with the commands that create them again:
 
   sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf`
+
+// onHost is the way out of files, with the directory of the takeover.
+const onHost = options.ProgramName + " webhook unregister --" + options.StaticDirFlag + "=" + manifests.StaticDirectory
 
 // onOff is one of the commands unregister and register.
 type onOff struct {
 	name, short, long string
 	act               func(context.Context, kubernetes.Interface) error
 	done              string // the message on success
+	// proves checks in the end that it holds; nil if nothing can be checked.
+	proves func(context.Context, kubernetes.Interface) error
+	// static is act for the files of this host, and doneStatic its message.
+	static     func(dir string) error
+	doneStatic string
 }
 
 func switches() []onOff {
@@ -64,8 +82,15 @@ func switches() []onOff {
 			short: "Switch the webhook off, and keep it off",
 			long: "Empty both webhook configurations and annotate them with " + registration.Annotation + "=" + registration.AnnotationOff + ",\n" +
 				"so that kube-apiserver does not call it and no replica registers it again. They are\n" +
-				"created if they do not exist. New Pods are then admitted without the webhook.",
-			act: registration.Unregister,
+				"created if they do not exist. New Pods are then admitted without the webhook, as a Pod\n" +
+				"with dryRun shows in the end: if kube-apiserver still calls it, by files, the code is 1.\n" +
+				"With --" + options.StaticDirFlag + " it removes the files of this host and keeps them away. That\n" +
+				"needs no API and no running process.",
+			act:    registration.Unregister,
+			proves: notCalled,
+			static: registration.UnregisterStatic,
+			doneStatic: "The webhook is off on this host: its files are gone, and stay away until\n" +
+				options.ProgramName + " webhook register with the same flag. Other hosts have files of their own.\n",
 			done: "The webhook is off. " + registration.Name + ", the MutatingWebhookConfiguration and the\n" +
 				"ValidatingWebhookConfiguration, has no webhooks and is annotated with\n" +
 				registration.Annotation + "=" + registration.AnnotationOff + ". kube-apiserver may take a second to follow.\n" +
@@ -76,8 +101,12 @@ func switches() []onOff {
 			short: "Switch the webhook on again after unregister",
 			long: "Remove the annotation " + registration.Annotation + " from both webhook configurations. This command\n" +
 				"writes no webhooks. The leader does, if it runs with --webhook-registration=url or\n" +
-				"service, as soon as kube-apiserver has shown that it reaches it.",
-			act: registration.Register,
+				"service, as soon as kube-apiserver has shown that it reaches it.\n" +
+				"With --" + options.StaticDirFlag + " it lets the process of this host write its files again.",
+			act:    registration.Register,
+			static: registration.RegisterStatic,
+			doneStatic: "The process of this host writes its files again within ten seconds, and binds the webhook once\n" +
+				"kube-apiserver reaches it; its /readyz/webhook-registration shows the state.\n",
 			done: "The leader may register the webhook again: " + registration.Name + ", the\n" +
 				"MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, no longer has\n" +
 				registration.Annotation + "=" + registration.AnnotationOff + ". It does so with --webhook-registration=url or service, once\n" +
@@ -102,16 +131,25 @@ func NewCommand(client cli.ClientFunc, write WriteManifestsFunc) *cobra.Command 
 
 func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 	var o options.Connection
+	var dir string
 	cmd := &cobra.Command{
 		Use:   s.name,
 		Short: s.short,
 		Long:  s.long,
 		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.run(cmd, client, &o)
+			if dir == "" {
+				return s.run(cmd, client, &o)
+			}
+			if err := s.static(dir); err != nil {
+				return err
+			}
+			_, err := fmt.Fprint(cmd.OutOrStdout(), s.doneStatic)
+			return err
 		},
 	}
 	cli.AddConnectionFlags(cmd, &o)
+	cmd.Flags().StringVar(&dir, options.StaticDirFlag, "", "Act on the files of this host in this `directory`, that of the manager, instead of the API.")
 	return cmd
 }
 
@@ -125,6 +163,36 @@ func (s onOff) run(cmd *cobra.Command, client cli.ClientFunc, o *options.Connect
 	if err := s.act(ctx, connected); err != nil {
 		return err
 	}
+	if s.proves != nil {
+		if err := s.proves(ctx, connected); err != nil {
+			return err
+		}
+	}
 	_, err = fmt.Fprint(cmd.OutOrStdout(), s.done)
 	return err
+}
+
+// followDelay is how long kube-apiserver may take to follow a change in the API.
+const followDelay = 5 * time.Second
+
+// notCalled returns nil once kube-apiserver does not call the webhook, as a Pod with dryRun shows. What
+// else refuses the Pod shows nothing.
+func notCalled(ctx context.Context, client kubernetes.Interface) error {
+	err := cli.Await{Clock: clock.RealClock{}, Timeout: followDelay}.Until(ctx, func(ctx context.Context) error {
+		id := string(uuid.NewUUID())
+		pod, err := client.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, registration.ProbePod(id),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if registration.Concerns(err) {
+			return fmt.Errorf("kube-apiserver still calls the webhook: %w", err)
+		}
+		if err == nil && registration.Answered(pod, id) {
+			return errors.New("kube-apiserver still calls the webhook, which has answered a Pod with dryRun")
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("the configurations in the API are switched off, but %w\nIf it has the webhook from files, on each control-plane host:\n  %s",
+			err, onHost)
+	}
+	return nil
 }

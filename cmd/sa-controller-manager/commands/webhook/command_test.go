@@ -5,11 +5,15 @@ package webhook
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
@@ -73,6 +77,76 @@ func TestWebhookCommandFails(t *testing.T) {
 	want := clitest.Outcome{Code: 1, Stderr: "Error: switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom\n"}
 	if diff := cmp.Diff(want, runWith(t, client, "unregister")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestUnregisterWhileFilesBind: the command does not say that the webhook is off, and names the way out.
+func TestUnregisterWhileFilesBind(t *testing.T) {
+	t.Parallel()
+	refused := errors.New(`failed calling webhook "mutate.sa-controller-manager.webhook": connection refused`)
+	for name, tc := range map[string]struct {
+		err      error
+		answered bool
+		wantCode int
+	}{
+		"Answered":       {answered: true, wantCode: 1},
+		"Refused":        {err: refused, wantCode: 1},
+		"ByAnother":      {err: errors.New("exceeded quota")},
+		"NotAnsweredNow": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				client := fake.NewClientset(configurations(nil, 1)...)
+				client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+					if tc.answered {
+						pod.Annotations["sa-controller-manager/probe-answer"] = pod.Annotations["sa-controller-manager/probe"]
+					}
+					return true, pod, tc.err
+				})
+				const way = "sa-controller-manager webhook unregister --static-registration-dir=/etc/kubernetes/sa-controller-manager/static"
+				got := runWith(t, client, "unregister")
+				if got.Code != tc.wantCode || strings.Contains(got.Stderr, way) != (tc.wantCode == 1) ||
+					strings.Contains(got.Stdout, "is off") != (tc.wantCode == 0) {
+					t.Errorf("%+v, want code %d", got, tc.wantCode)
+				}
+			})
+		})
+	}
+}
+
+// TestUnregisterOnAHost needs no API.
+func TestUnregisterOnAHost(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for _, path := range registration.StaticPaths(dir) {
+		testutil.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		testutil.Must(t, os.WriteFile(path, []byte("x"), 0o600))
+	}
+	alone := func(command string) clitest.Outcome {
+		return clitest.Run(t, NewCommand(func(*options.Connection) (kubernetes.Interface, error) { return nil, errors.New("no API") }, nil),
+			command, "--static-registration-dir="+dir)
+	}
+	if got := alone("unregister"); got.Code != 0 || !strings.Contains(got.Stdout, "off on this host") {
+		t.Errorf("unregister: %+v", got)
+	}
+	for _, path := range registration.StaticPaths(dir) {
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("%s is there, or %v", path, err)
+		}
+	}
+	if _, err := os.Stat(registration.StaticOffPath(dir)); err != nil {
+		t.Error(err)
+	}
+	if got := alone("register"); got.Code != 0 {
+		t.Errorf("register: %+v", got)
+	}
+	if _, err := os.Stat(registration.StaticOffPath(dir)); !os.IsNotExist(err) {
+		t.Errorf("it is still off, or %v", err)
+	}
+	if got := clitest.Run(t, NewCommand(cli.Connect, nil), "unregister", "--static-registration-dir="+dir+"/none"); got.Code != 1 {
+		t.Errorf("a directory that does not exist: %+v", got)
 	}
 }
 

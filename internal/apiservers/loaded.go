@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package registration
+package apiservers
 
 import (
 	"bufio"
@@ -14,10 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-
-	"sa-controller-manager/internal/apiservers"
 )
 
 // loadedMetric is kube-apiserver's own: which files its plugins have loaded.
@@ -26,20 +23,20 @@ const loadedMetric = "apiserver_manifest_admission_config_controller_last_config
 // maxMetricLine is more than a line of loadedMetric has.
 const maxMetricLine = 1 << 20
 
-// LoadedByHost returns StaticFilesConfig.Loaded for the kube-apiserver of a host. An answer of another
-// one is an error: the files are not there.
-func LoadedByHost(client kubernetes.Interface, host string) func(context.Context) (map[string]string, error) {
+// LoadedFiles returns a function that returns the hash of the configurations that the kube-apiserver of
+// host has loaded from files, by admission plugin. An answer of another one is an error: its files are
+// others.
+func LoadedFiles(client kubernetes.Interface, host string) func(context.Context) (map[string]string, error) {
 	return func(ctx context.Context) (map[string]string, error) {
-		var options metav1.ListOptions
-		apiservers.SelectIdentities(&options)
-		options.LabelSelector += "," + corev1.LabelHostname + "=" + host
-		identities, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, options)
+		leases, err := identities(ctx, client)
 		if err != nil {
-			return nil, fmt.Errorf("list the identity Leases of host %s: %w", host, err)
+			return nil, err
 		}
 		own := map[string]bool{}
-		for _, identity := range identities.Items {
-			own[fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(identity.Name)))] = true
+		for _, identity := range leases {
+			if identity.Labels[corev1.LabelHostname] == host {
+				own[fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(identity.Name)))] = true
+			}
 		}
 		body, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").Stream(ctx)
 		if err != nil {

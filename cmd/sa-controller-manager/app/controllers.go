@@ -34,6 +34,7 @@ func (m *Manager) table() []Part {
 		{Name: options.LegacyServiceAccountTokenCleaner, Phase: Leading, Build: m.buildTokenCleaner},
 		{Name: "root-ca-overlap", Phase: Leading, Build: m.buildRootCAOverlap},
 		{Name: options.RootCACertificatePublisher, Phase: Leading, Build: m.buildRootCAPublisher},
+		{Name: options.ClusterTrustBundlePublisher, Phase: Leading, Build: m.buildTrustBundlePublisher},
 		{Name: options.ServiceAccountTokenController, Phase: Leading, Build: m.buildTokenController},
 		{Name: "webhook-certificate", Phase: Connected, Build: m.buildWebhook},
 		{Name: "webhook-registration", Phase: Leading, Build: m.buildRegistration},
@@ -125,10 +126,11 @@ func (m *Manager) buildTokenCleaner(p *Part) error {
 	return nil
 }
 
-// buildRootCAOverlap builds the controller that decides which bundle the publisher and the token
-// controller publish. It runs if one of the two does.
+// buildRootCAOverlap builds the controller that decides which bundle the two publishers and the token
+// controller publish. It runs if one of the three does.
 func (m *Manager) buildRootCAOverlap(p *Part) error {
-	if bundle, _ := m.rootCA.Current(); bundle == nil || !m.Controllers.Enabled(options.RootCACertificatePublisher) && !m.SignsLegacyTokens() {
+	publishes := m.Controllers.Enabled(options.RootCACertificatePublisher) || m.Controllers.Enabled(options.ClusterTrustBundlePublisher)
+	if bundle, _ := m.rootCA.Current(); bundle == nil || !publishes && !m.SignsLegacyTokens() {
 		return nil
 	}
 	m.rootCAMetrics = rootca.NewMetrics(m.Registry.MustRegister)
@@ -145,22 +147,39 @@ func (m *Manager) buildRootCAOverlap(p *Part) error {
 }
 
 func (m *Manager) buildRootCAPublisher(p *Part) error {
+	if m.publishesRootCA(p) {
+		p.Run = rootca.NewPublisher(m.rootCAConfig()).Run
+	}
+	return nil
+}
+
+func (m *Manager) buildTrustBundlePublisher(p *Part) error {
+	if m.publishesRootCA(p) {
+		publisher := rootca.NewTrustBundlePublisher(m.rootCAConfig())
+		p.Run, p.Check = publisher.Run, publisher.Check
+	}
+	return nil
+}
+
+func (m *Manager) publishesRootCA(p *Part) bool {
 	if !m.Controllers.Enabled(p.Name) {
-		return nil
+		return false
 	}
 	if m.bundles == nil {
-		m.Logger.Info("Not publishing a root CA because neither --root-ca-file nor the kubeconfig has one")
-		return nil
+		m.Logger.Info("Not publishing a root CA because neither --root-ca-file nor the kubeconfig has one", "controller", p.Name)
 	}
-	p.Run = rootca.NewPublisher(rootca.PublisherConfig{
+	return m.bundles != nil
+}
+
+func (m *Manager) rootCAConfig() rootca.PublisherConfig {
+	return rootca.PublisherConfig{
 		Client:    m.Client,
 		Informers: m.Informers,
 		Source:    m.rootCA,
 		Recorder:  m.Recorder,
 		Metrics:   m.rootCAMetrics,
 		Loops:     m.Loops,
-	}).Run
-	return nil
+	}
 }
 
 func (m *Manager) buildTokenController(p *Part) error {

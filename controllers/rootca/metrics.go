@@ -14,53 +14,40 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics are upstream's for both publishers, so that dashboards and alerts for
-// kube-controller-manager still work (metrics.go in pkg/controller/certificates/rootcacertpublisher and
-// clustertrustbundlepublisher), and one of ours.
+// Metrics are upstream's for the publisher, so that dashboards and alerts for
+// kube-controller-manager still work (pkg/controller/certificates/rootcacertpublisher/metrics.go),
+// and one of ours.
 type Metrics struct {
-	configMaps, trustBundles syncMetrics
-	replaced                 *metrics.CounterVec
-}
-
-// syncMetrics count the syncs of one publisher.
-type syncMetrics struct {
 	syncs    *metrics.CounterVec
 	duration *metrics.HistogramVec
+	replaced *metrics.CounterVec
 }
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
+	const subsystem = "root_ca_cert_publisher"
 	m := &Metrics{
-		configMaps:   newSyncMetrics(mustRegister, "root_ca_cert_publisher", "a namespace by the publisher of kube-root-ca.crt"),
-		trustBundles: newSyncMetrics(mustRegister, "clustertrustbundle_publisher", "the ClusterTrustBundle of kube-apiserver"),
+		syncs: metrics.NewCounterVec(&metrics.CounterOpts{
+			Subsystem: subsystem,
+			Name:      "sync_total",
+			Help:      "Syncs of a namespace by the publisher of kube-root-ca.crt, by HTTP status code.",
+		}, []string{"code"}),
+		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Subsystem: subsystem,
+			Name:      "sync_duration_seconds",
+			Help:      "Time of the syncs of a namespace by the publisher of kube-root-ca.crt, by HTTP status code.",
+			Buckets:   metrics.ExponentialBuckets(0.001, 2, 15),
+		}, []string{"code"}),
 		replaced: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_root_ca_replaced_by_others_total",
 			Help: "Root CA bundles of this program that another process replaced while the leader watched, in token Secrets (secrets) " +
 				"or ConfigMaps kube-root-ca.crt (configmaps), or deleted (clustertrustbundles).",
 		}, []string{"resource"}),
 	}
-	mustRegister(m.replaced)
+	mustRegister(m.syncs, m.duration, m.replaced)
 	for _, resource := range []corev1.ResourceName{corev1.ResourceSecrets, corev1.ResourceConfigMaps, trustBundles} {
 		m.replaced.WithLabelValues(string(resource)) // an alert needs the zero before the first one
 	}
-	return m
-}
-
-func newSyncMetrics(mustRegister func(...metrics.Registerable), subsystem, of string) syncMetrics {
-	m := syncMetrics{
-		syncs: metrics.NewCounterVec(&metrics.CounterOpts{
-			Subsystem: subsystem,
-			Name:      "sync_total",
-			Help:      "Syncs of " + of + ", by HTTP status code.",
-		}, []string{"code"}),
-		duration: metrics.NewHistogramVec(&metrics.HistogramOpts{
-			Subsystem: subsystem,
-			Name:      "sync_duration_seconds",
-			Help:      "Time of the syncs of " + of + ", by HTTP status code.",
-			Buckets:   metrics.ExponentialBuckets(0.001, 2, 15),
-		}, []string{"code"}),
-	}
-	mustRegister(m.syncs, m.duration)
 	return m
 }
 
@@ -70,7 +57,7 @@ func (m *Metrics) Replaced(resource corev1.ResourceName) {
 }
 
 // observe counts one sync.
-func (m syncMetrics) observe(took time.Duration, err error) {
+func (m *Metrics) observe(took time.Duration, err error) {
 	code := strconv.Itoa(codeOf(err))
 	m.syncs.WithLabelValues(code).Inc()
 	m.duration.WithLabelValues(code).Observe(took.Seconds())

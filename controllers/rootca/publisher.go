@@ -117,7 +117,7 @@ func (p *Publisher) queueAll() {
 func (p *Publisher) sync(ctx context.Context, namespace string, turn bool) error {
 	began := p.Clock.Now()
 	err := p.publish(ctx, namespace, turn)
-	p.Metrics.configMaps.observe(p.Clock.Since(began), err)
+	p.Metrics.observe(p.Clock.Since(began), err)
 	return err
 }
 

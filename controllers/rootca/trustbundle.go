@@ -121,9 +121,7 @@ func (p *TrustBundlePublisher) sync(ctx context.Context, _ string) error {
 	if bundle == nil {
 		return nil // once it is known, the Source queues the key
 	}
-	began := p.Clock.Now()
 	err := p.publish(ctx, bundle)
-	p.Metrics.trustBundles.observe(p.Clock.Since(began), err)
 	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
 		p.Recorder.Warn(trustBundleReference(bundle.trustBundleName()), "TrustBundleRefused", err.Error())
 	}

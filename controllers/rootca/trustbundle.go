@@ -5,8 +5,10 @@ package rootca
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,7 +25,6 @@ import (
 	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
@@ -39,6 +40,8 @@ const (
 
 	trustBundles corev1.ResourceName = "clustertrustbundles"
 )
+
+type trustBundle = certificatesv1.ClusterTrustBundle
 
 // retryInterval is how often kube-apiserver is asked whether it serves the API, and how often a bundle is
 // created that another client has deleted.
@@ -66,15 +69,10 @@ type TrustBundlePublisher struct {
 	created time.Time // when a bundle was created last
 }
 
-// NewTrustBundlePublisher builds a TrustBundlePublisher that does not run yet. The Informers are not used.
+// NewTrustBundlePublisher builds a TrustBundlePublisher that does not run yet. Informers and Clock are not used.
 func NewTrustBundlePublisher(config PublisherConfig) *TrustBundlePublisher {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
 	p := &TrustBundlePublisher{PublisherConfig: config, recreate: rate.NewLimiter(rate.Every(retryInterval), 1)}
-	p.queue = reconcile.New(reconcile.Config[string]{
-		Name: trustBundleQueue, Workers: 1, Metrics: config.Loops, Clock: config.Clock, Sync: p.sync,
-	})
+	p.queue = reconcile.New(reconcile.Config[string]{Name: trustBundleQueue, Workers: 1, Metrics: config.Loops, Sync: p.sync})
 	config.Source.Register(trustBundles, Writer{Changed: func() { p.queue.AddIfRunning(ServingSigner) }})
 	return p
 }
@@ -83,7 +81,11 @@ func NewTrustBundlePublisher(config PublisherConfig) *TrustBundlePublisher {
 // may be called again once it has returned.
 func (p *TrustBundlePublisher) Run(ctx context.Context) error {
 	defer p.problem.Store(nil)
-	if wait.PollUntilContextCancel(ctx, retryInterval, true, p.served) != nil {
+	served := func(ctx context.Context) (bool, error) {
+		_, err := p.Client.CertificatesV1().ClusterTrustBundles().List(ctx, metav1.ListOptions{Limit: 1})
+		return err == nil, nil
+	}
+	if wait.PollUntilContextCancel(ctx, retryInterval, true, served) != nil {
 		return nil
 	}
 	informer := certificatesinformers.NewFilteredClusterTrustBundleInformer(p.Client, 0, cache.Indexers{}, SelectServingSigner)
@@ -91,18 +93,10 @@ func (p *TrustBundlePublisher) Run(ctx context.Context) error {
 	return p.queue.RunWatching(ctx, ServingSigner, reconcile.Watch{Informer: informer, Observe: p.observe})
 }
 
-func (p *TrustBundlePublisher) served(ctx context.Context) (bool, error) {
-	_, err := p.Client.CertificatesV1().ClusterTrustBundles().List(ctx, metav1.ListOptions{Limit: 1})
-	if err != nil {
-		klog.FromContext(ctx).V(4).Info("ClusterTrustBundles cannot be listed, asking again later", "err", err)
-	}
-	return err == nil, nil
-}
-
 // observe notes that another client has deleted the bundle: this program deletes only others.
 func (p *TrustBundlePublisher) observe(obj any, deleted bool) {
 	bundle, _ := p.Source.Current()
-	if one, ok := obj.(*certificatesv1.ClusterTrustBundle); ok && deleted && bundle != nil && one.Name == bundle.trustBundleName() {
+	if one, ok := obj.(*trustBundle); ok && deleted && bundle != nil && one.Name == trustBundleName(bundle.hash) {
 		p.Metrics.Replaced(trustBundles)
 		p.lost.Store(true)
 	}
@@ -111,42 +105,58 @@ func (p *TrustBundlePublisher) observe(obj any, deleted bool) {
 // Check returns an error while a second publisher keeps this one from publishing.
 func (p *TrustBundlePublisher) Check() (detail string, err error) {
 	if problem := p.problem.Load(); problem != nil {
-		return "", errors.New(*problem)
+		err = errors.New(*problem)
 	}
-	return "", nil
+	return "", err
 }
 
+// sync takes a turn in the rate of all objects with a root CA.
 func (p *TrustBundlePublisher) sync(ctx context.Context, _ string) error {
 	bundle, _ := p.Source.Current()
 	if bundle == nil {
 		return nil // once it is known, the Source queues the key
 	}
-	err := p.publish(ctx, bundle)
-	if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) {
-		p.Recorder.Warn(trustBundleReference(bundle.trustBundleName()), "TrustBundleRefused", err.Error())
+	name := trustBundleName(bundle.hash)
+	err := p.Source.limiter.Wait(ctx)
+	if err == nil {
+		err = p.publish(ctx, name, bundle)
 	}
-	return err
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsAlreadyExists(err):
+		return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
+	case apierrors.IsInvalid(err), apierrors.IsForbidden(err):
+		p.Recorder.Warn(trustBundleReference(name), "TrustBundleRefused", err.Error())
+	}
+	return fmt.Errorf("publish the ClusterTrustBundle %s: %w", name, err)
 }
 
-func (p *TrustBundlePublisher) publish(ctx context.Context, bundle *Bundle) error {
-	now := p.Clock.Now()
-	found, previous, left := p.find(bundle.trustBundleName())
+func (p *TrustBundlePublisher) publish(ctx context.Context, name string, bundle *Bundle) error {
+	api, now := p.Client.CertificatesV1().ClusterTrustBundles(), time.Now()
+	found, previous, left := p.find(name)
 	switch {
 	case found == nil && p.lost.Load() && !p.recreate.AllowN(now, 1):
-		p.contested(bundle.trustBundleName(), left)
+		p.contested(name, left)
 		p.queue.AddAfter(ServingSigner, retryInterval)
 		return nil
 	case found == nil:
-		if n := len(previous) - 1; n > 0 {
-			if err := p.delete(ctx, previous[:n]); err != nil {
-				return err
-			}
+		if err := p.delete(ctx, previous[:max(len(previous)-1, 0)]); err != nil {
+			return err
 		}
 		p.created = now
 		p.queue.AddAfter(ServingSigner, createdCheck)
-		return p.create(ctx, bundle)
+		klog.FromContext(ctx).Info("Publishing the root CA in another ClusterTrustBundle", "clusterTrustBundle", name)
+		_, err := api.Create(ctx, &trustBundle{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: ServingSigner, TrustBundle: string(bundle.pem)},
+		}, metav1.CreateOptions{FieldManager: meta.FieldManager})
+		return err
 	case found.Spec.TrustBundle != string(bundle.pem):
-		return p.update(ctx, found, bundle)
+		found = found.DeepCopy()
+		found.ManagedFields, found.Spec.TrustBundle = nil, string(bundle.pem)
+		_, err := api.Update(ctx, found, metav1.UpdateOptions{FieldManager: meta.FieldManager})
+		return err
 	case now.Sub(p.created) < createdCheck:
 		// A second publisher deletes the new one at once. Then the previous one must still be there.
 		p.queue.AddAfter(ServingSigner, createdCheck-now.Sub(p.created))
@@ -159,69 +169,39 @@ func (p *TrustBundlePublisher) publish(ctx context.Context, bundle *Bundle) erro
 
 // find returns the wanted bundle, the previous ones with the newest last, and a description of all that are not
 // wanted.
-func (p *TrustBundlePublisher) find(wanted string) (found *certificatesv1.ClusterTrustBundle,
-	previous []*certificatesv1.ClusterTrustBundle, left []string,
-) {
+func (p *TrustBundlePublisher) find(wanted string) (found *trustBundle, previous []*trustBundle, left []string) {
 	for _, obj := range p.bundles.List() {
-		one := obj.(*certificatesv1.ClusterTrustBundle)
-		if one.Name == wanted {
+		one := obj.(*trustBundle)
+		switch {
+		case one.Name == wanted:
 			found = one
 			continue
+		case PublishedTrustBundle(one):
+			previous = append(previous, one)
+		default:
+			p.Recorder.Warn(trustBundleReference(one.Name), "ForeignTrustBundle", "neither this program nor kube-controller-manager has published "+
+				DescribeTrustBundle(one)+": it stays, and Pods trust it for kube-apiserver until it is deleted")
 		}
 		left = append(left, DescribeTrustBundle(one))
-		if PublishedTrustBundle(one) {
-			previous = append(previous, one)
-			continue
-		}
-		p.Recorder.Warn(trustBundleReference(one.Name), "ForeignTrustBundle",
-			"neither this program nor kube-controller-manager has published "+DescribeTrustBundle(one)+
-				": it stays, and Pods trust it for kube-apiserver until it is deleted")
 	}
-	slices.SortFunc(previous, func(a, b *certificatesv1.ClusterTrustBundle) int {
-		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
-	})
+	slices.SortFunc(previous, func(a, b *trustBundle) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 	slices.Sort(left)
 	return found, previous, left
 }
 
 func (p *TrustBundlePublisher) contested(name string, left []string) {
-	problem := "another client keeps deleting the ClusterTrustBundle " + name + ", which is created again once a minute"
-	if len(left) > 0 {
-		problem += ", and leaves " + strings.Join(left, ", ")
-	}
-	problem += ": if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
+	problem := fmt.Sprintf("another client keeps deleting the ClusterTrustBundle %s, which is created again once a minute, and leaves %s: "+
+		"if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover",
+		name, cmp.Or(strings.Join(left, ", "), "none"))
 	p.problem.Store(&problem)
 	p.Recorder.Warn(trustBundleReference(name), "SecondTrustBundlePublisher", problem)
 }
 
-func (p *TrustBundlePublisher) create(ctx context.Context, bundle *Bundle) error {
-	object := &certificatesv1.ClusterTrustBundle{
-		ObjectMeta: metav1.ObjectMeta{Name: bundle.trustBundleName()},
-		Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: ServingSigner, TrustBundle: string(bundle.pem)},
-	}
-	return p.write(ctx, "create", object.Name, func() error {
-		_, err := p.Client.CertificatesV1().ClusterTrustBundles().Create(ctx, object, metav1.CreateOptions{FieldManager: meta.FieldManager})
-		if apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
-		}
-		return err
-	})
-}
-
-func (p *TrustBundlePublisher) update(ctx context.Context, found *certificatesv1.ClusterTrustBundle, bundle *Bundle) error {
-	object := found.DeepCopy()
-	object.ManagedFields, object.Spec.TrustBundle = nil, string(bundle.pem)
-	return p.write(ctx, "update", object.Name, func() error {
-		_, err := p.Client.CertificatesV1().ClusterTrustBundles().Update(ctx, object, metav1.UpdateOptions{FieldManager: meta.FieldManager})
-		return err
-	})
-}
-
-func (p *TrustBundlePublisher) delete(ctx context.Context, previous []*certificatesv1.ClusterTrustBundle) error {
+func (p *TrustBundlePublisher) delete(ctx context.Context, previous []*trustBundle) error {
 	for _, one := range previous {
-		err := p.write(ctx, "delete", one.Name, func() error {
-			return p.Client.CertificatesV1().ClusterTrustBundles().Delete(ctx, one.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(one)})
-		})
+		klog.FromContext(ctx).Info("Deleting a previous ClusterTrustBundle", "clusterTrustBundle", one.Name)
+		only := metav1.DeleteOptions{Preconditions: meta.Preconditions(one)}
+		err := p.Client.CertificatesV1().ClusterTrustBundles().Delete(ctx, one.Name, only)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
@@ -229,28 +209,13 @@ func (p *TrustBundlePublisher) delete(ctx context.Context, previous []*certifica
 	return nil
 }
 
-// write waits for a turn in the rate of all objects with a root CA.
-func (p *TrustBundlePublisher) write(ctx context.Context, verb, name string, request func() error) error {
-	err := p.Source.limiter.Wait(ctx)
-	if err == nil {
-		err = request()
-	}
-	if err != nil {
-		return fmt.Errorf("%s clustertrustbundle %s: %w", verb, name, err)
-	}
-	klog.FromContext(ctx).Info("Changed the ClusterTrustBundle of kube-apiserver", "verb", verb, "clusterTrustBundle", name)
-	return nil
-}
-
-func (b *Bundle) trustBundleName() string { return trustBundleName(b.hash) }
-
 func trustBundleName(hash [sha256.Size]byte) string {
-	return fmt.Sprintf("%s%x", trustBundlePrefix, hash[:12])
+	return trustBundlePrefix + hex.EncodeToString(hash[:12])
 }
 
 // PublishedTrustBundle reports whether this program or kube-controller-manager has published a bundle: its name is
 // that of its content, and by its managedFields one of the two has written it.
-func PublishedTrustBundle(one *certificatesv1.ClusterTrustBundle) bool {
+func PublishedTrustBundle(one *trustBundle) bool {
 	return one.Name == trustBundleName(sha256.Sum256([]byte(one.Spec.TrustBundle))) &&
 		slices.ContainsFunc(trustBundleWriters(one), func(manager string) bool {
 			return manager == meta.FieldManager || manager == meta.UpstreamFieldManager
@@ -258,14 +223,11 @@ func PublishedTrustBundle(one *certificatesv1.ClusterTrustBundle) bool {
 }
 
 // DescribeTrustBundle returns the name of a bundle and who has written it.
-func DescribeTrustBundle(one *certificatesv1.ClusterTrustBundle) string {
-	if writers := trustBundleWriters(one); len(writers) > 0 {
-		return one.Name + " of " + strings.Join(writers, " and ")
-	}
-	return one.Name
+func DescribeTrustBundle(one *trustBundle) string {
+	return one.Name + " of " + cmp.Or(strings.Join(trustBundleWriters(one), " and "), "an unknown writer")
 }
 
-func trustBundleWriters(one *certificatesv1.ClusterTrustBundle) (managers []string) {
+func trustBundleWriters(one *trustBundle) (managers []string) {
 	for _, entry := range one.ManagedFields {
 		if entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:trustBundle"`)) {
 			managers = append(managers, entry.Manager)

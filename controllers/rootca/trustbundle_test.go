@@ -61,7 +61,7 @@ func (a authorities) bundleOf(manager, word string, age int) *certificatesv1.Clu
 	}
 	return &certificatesv1.ClusterTrustBundle{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: bundle.trustBundleName(), UID: types.UID("uid-" + word), ResourceVersion: "7",
+			Name: trustBundleName(bundle.hash), UID: types.UID("uid-" + word), ResourceVersion: "7",
 			CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Duration(age) * time.Minute)),
 			ManagedFields: []metav1.ManagedFieldsEntry{{
 				Manager: manager, APIVersion: "certificates.k8s.io/v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
@@ -193,21 +193,29 @@ func TestTrustBundle(t *testing.T) {
 		live    []string
 		events  []string
 	}{
-		"None":        {first: []string{"create B"}, live: []string{"B=B"}},
-		"Takeover":    {reason: "same file, same name: nothing to do", objects: []runtime.Object{a.bundleOf(kcm, "B", 1)}, live: []string{"B=B"}},
-		"Predecessor": {objects: []runtime.Object{a.bundleOf(ours, "A", 1)}, first: []string{"create B"}, second: []string{"delete A [uid-A 7]"}, live: []string{"B=B"}},
-		"OfKCM":       {objects: []runtime.Object{a.bundleOf(kcm, "A", 1)}, first: []string{"create B"}, second: []string{"delete A [uid-A 7]"}, live: []string{"B=B"}},
+		"None":     {first: []string{"create B"}, live: []string{"B=B"}},
+		"Takeover": {reason: "same file, same name: nothing to do", objects: []runtime.Object{a.bundleOf(kcm, "B", 1)}, live: []string{"B=B"}},
+		"Predecessor": {
+			objects: []runtime.Object{a.bundleOf(ours, "A", 1)}, first: []string{"create B"}, second: []string{"delete A [uid-A 7]"},
+			live: []string{"B=B"},
+		},
+		"OfKCM": {
+			objects: []runtime.Object{a.bundleOf(kcm, "A", 1)}, first: []string{"create B"}, second: []string{"delete A [uid-A 7]"},
+			live: []string{"B=B"},
+		},
 		"Labelled": {
 			reason: "a label does not make it another client's", objects: []runtime.Object{labelled},
 			first: []string{"create B"}, second: []string{"delete A [uid-A 7]"}, live: []string{"B=B"},
 		},
 		"Interrupted": {
 			reason:  "the previous leader has created the successor",
-			objects: []runtime.Object{a.bundleOf(ours, "A", 1), a.bundleOf(ours, "B", 0)}, first: []string{"delete A [uid-A 7]"}, live: []string{"B=B"},
+			objects: []runtime.Object{a.bundleOf(ours, "A", 1), a.bundleOf(ours, "B", 0)}, first: []string{"delete A [uid-A 7]"},
+			live: []string{"B=B"},
 		},
 		"TwoPrevious": {
-			reason: "two at most: the newer one is enough until B is there", objects: []runtime.Object{a.bundleOf(ours, "C", 1), a.bundleOf(ours, "A", 2)},
-			first: []string{"delete A [uid-A 7]", "create B"}, second: []string{"delete C [uid-C 7]"}, live: []string{"B=B"},
+			reason:  "two at most: the newer one is enough until B is there",
+			objects: []runtime.Object{a.bundleOf(ours, "C", 1), a.bundleOf(ours, "A", 2)},
+			first:   []string{"delete A [uid-A 7]", "create B"}, second: []string{"delete C [uid-C 7]"}, live: []string{"B=B"},
 		},
 		"Edited": {
 			objects: []runtime.Object{edited(a.bundleOf(ours, "B", 1), "A")}, first: []string{"update B [7]"}, live: []string{"B=B"},
@@ -226,7 +234,8 @@ func TestTrustBundle(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := prepareTrust(t, a, a.bundle(t, "B"), tc.objects...)
 				w.run(t)
-				testutil.Check(t, tc.reason+"\nrequests at once", orNone(tc.first), slices.Compact(w.requests())) // a creation is tried again while the cache is stale
+				// A creation is tried again while the cache is stale.
+				testutil.Check(t, tc.reason+"\nrequests at once", orNone(tc.first), slices.Compact(w.requests()))
 				time.Sleep(createdCheck - time.Millisecond)
 				testutil.Check(t, "requests before a second has passed", []string{}, w.requests())
 				time.Sleep(2 * time.Millisecond)
@@ -370,10 +379,10 @@ func TestTrustBundleRefused(t *testing.T) {
 		events []string
 	}{
 		"Forbidden": {controllertest.Forbidden("clustertrustbundles"), []string{
-			`B: Warning TrustBundleRefused: create clustertrustbundle B: clustertrustbundles is forbidden: no`,
+			`B: Warning TrustBundleRefused: clustertrustbundles is forbidden: no`,
 		}},
 		"Invalid": {invalid, []string{
-			`B: Warning TrustBundleRefused: create clustertrustbundle B: ClusterTrustBundle.certificates.k8s.io "x" is invalid`,
+			`B: Warning TrustBundleRefused: ClusterTrustBundle.certificates.k8s.io "x" is invalid`,
 		}},
 		"AlreadyThere": {controllertest.AlreadyExists("clustertrustbundles"), []string{}},
 	}

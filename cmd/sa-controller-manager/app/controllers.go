@@ -34,7 +34,7 @@ func (m *Manager) table() []Part {
 		{Name: options.LegacyServiceAccountTokenCleaner, Phase: Leading, Build: m.buildTokenCleaner},
 		{Name: "root-ca-overlap", Phase: Leading, Build: m.buildRootCAOverlap},
 		{Name: options.RootCACertificatePublisher, Phase: Leading, Build: m.buildRootCAPublisher},
-		{Name: options.ClusterTrustBundlePublisher, Phase: Leading, Build: m.buildTrustBundlePublisher},
+		{Name: options.ClusterTrustBundlePublisher, Phase: Leading, Build: m.buildRootCAPublisher},
 		{Name: options.ServiceAccountTokenController, Phase: Leading, Build: m.buildTokenController},
 		{Name: "webhook-certificate", Phase: Connected, Build: m.buildWebhook},
 		{Name: "webhook-registration", Phase: Leading, Build: m.buildRegistration},
@@ -146,33 +146,16 @@ func (m *Manager) buildRootCAOverlap(p *Part) error {
 	return nil
 }
 
+// buildRootCAPublisher builds the publisher of one of the two kinds of objects.
 func (m *Manager) buildRootCAPublisher(p *Part) error {
-	if m.publishesRootCA(p) {
-		p.Run = rootca.NewPublisher(m.rootCAConfig()).Run
-	}
-	return nil
-}
-
-func (m *Manager) buildTrustBundlePublisher(p *Part) error {
-	if m.publishesRootCA(p) {
-		publisher := rootca.NewTrustBundlePublisher(m.rootCAConfig())
-		p.Run, p.Check = publisher.Run, publisher.Check
-	}
-	return nil
-}
-
-func (m *Manager) publishesRootCA(p *Part) bool {
 	if !m.Controllers.Enabled(p.Name) {
-		return false
+		return nil
 	}
 	if m.bundles == nil {
 		m.Logger.Info("Not publishing a root CA because neither --root-ca-file nor the kubeconfig has one", "controller", p.Name)
+		return nil
 	}
-	return m.bundles != nil
-}
-
-func (m *Manager) rootCAConfig() rootca.PublisherConfig {
-	return rootca.PublisherConfig{
+	config := rootca.PublisherConfig{
 		Client:    m.Client,
 		Informers: m.Informers,
 		Source:    m.rootCA,
@@ -180,6 +163,13 @@ func (m *Manager) rootCAConfig() rootca.PublisherConfig {
 		Metrics:   m.rootCAMetrics,
 		Loops:     m.Loops,
 	}
+	if p.Name == options.RootCACertificatePublisher {
+		p.Run = rootca.NewPublisher(config).Run
+		return nil
+	}
+	publisher := rootca.NewTrustBundlePublisher(config)
+	p.Run, p.Check = publisher.Run, publisher.Check
+	return nil
 }
 
 func (m *Manager) buildTokenController(p *Part) error {

@@ -262,15 +262,13 @@ func rootCARules() []Rule {
 }
 
 func trustBundleRules() []Rule {
-	const certificates = "certificates.k8s.io"
 	return []Rule{
 		{
-			Verbs: verbs("list", "watch", "create", "update", "delete"), Group: certificates, Resource: "clustertrustbundles",
-			Why: "Used from Kubernetes 1.37 on, for the bundle of kube-apiserver's own CA. Its name ends in a hash, so that RBAC cannot " +
-				"restrict this to it.",
+			Verbs: verbs("list", "watch", "create", "update", "delete"), Group: "certificates.k8s.io", Resource: "clustertrustbundles",
+			Why: "From Kubernetes 1.37 on, the bundle of kube-apiserver's CA. Its name ends in a hash: RBAC cannot restrict this to it.",
 		},
 		{
-			Verbs: verbs("attest"), Group: certificates, Resource: "signers", Name: "kubernetes.io/kube-apiserver-serving",
+			Verbs: verbs("attest"), Group: "certificates.k8s.io", Resource: "signers", Name: "kubernetes.io/kube-apiserver-serving",
 			Why: "Which signer's bundle may be written.",
 		},
 	}

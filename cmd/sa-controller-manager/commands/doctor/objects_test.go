@@ -160,7 +160,8 @@ func TestTrustBundle(t *testing.T) {
 		}
 		return answering("clustertrustbundles", list)
 	}
-	const differs = "trust-bundle-differs: no ClusterTrustBundle of kubernetes.io/kube-apiserver-serving has the same root CA as that of kube-system"
+	const differs = "trust-bundle-differs: no ClusterTrustBundle of kubernetes.io/kube-apiserver-serving has the same root CA as " +
+		"that of kube-system"
 	try(t, "trust-bundle", map[string]checkCase{
 		"Healthy":     {reason: "nothing to say"},
 		"OfKCM":       {reason: "its content counts", change: having(trustBundle(kcm, rootPEM))},
@@ -171,8 +172,8 @@ func TestTrustBundle(t *testing.T) {
 			want: []string{differs + ": " + name(stranger) + " of kube-controller-manager"},
 		},
 		"Foreign": {reason: "Pods trust it", change: having(trustBundle(ours, rootPEM), foreign), want: []string{
-			"trust-bundle-foreign: ClusterTrustBundles of kubernetes.io/kube-apiserver-serving that no publisher has written: " +
-				"Pods trust them for kube-apiserver: " + name(foreign) + " of other",
+			"trust-bundle-foreign: no publisher has written this ClusterTrustBundle of kubernetes.io/kube-apiserver-serving, and Pods trust it: " +
+				name(foreign) + " of other",
 		}},
 		"NotServed": {
 			reason: "Kubernetes before 1.37", skipped: "kube-apiserver does not serve ClusterTrustBundles in v1",

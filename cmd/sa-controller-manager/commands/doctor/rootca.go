@@ -18,8 +18,8 @@ import (
 )
 
 // fixTrustBundle is followed by a command that says who leads.
-const fixTrustBundle = "if kube-controller-manager has written it, run sa-controller-manager kubeadm takeover on each control-plane node: " +
-	"only one publisher may run; else see /readyz?verbose and the log of the leader, "
+const fixTrustBundle = "if kube-controller-manager has written it, run sa-controller-manager kubeadm takeover on each node of the " +
+	"control plane: only one publisher may run; else see /readyz?verbose and the log of the leader, "
 
 // wantedRootCA is what a published bundle is compared with. It fits if it has all of least and
 // nothing beyond most: while a root CA changes, both the previous and the new one are published.
@@ -92,7 +92,8 @@ func checkTrustBundle(ctx context.Context, c *cluster) (answer, error) {
 		return answer{}, err
 	}
 	right := false
-	var others, foreign []string
+	var others []string
+	answer := answer{Note: fmt.Sprintf("bundles: %d, compared with %s", len(bundles.Items), rootCAs.wanted.source)}
 	for i := range bundles.Items {
 		switch one := &bundles.Items[i]; {
 		case rootCAs.wanted.most.Equal(parseBundle(one.Spec.TrustBundle)):
@@ -100,19 +101,15 @@ func checkTrustBundle(ctx context.Context, c *cluster) (answer, error) {
 		case rootca.PublishedTrustBundle(one):
 			others = append(others, rootca.DescribeTrustBundle(one))
 		default:
-			foreign = append(foreign, rootca.DescribeTrustBundle(one))
+			answer.Findings = append(answer.Findings, found("trust-bundle-foreign", "no publisher has written this ClusterTrustBundle of "+
+				rootca.ServingSigner+", and Pods trust it", "delete it if you do not know it", rootca.DescribeTrustBundle(one)))
 		}
 	}
-	var findings []finding
 	if !right {
 		problem := "no ClusterTrustBundle of " + rootca.ServingSigner + " has the same root CA as " + rootCAs.wanted.source
-		findings = append(findings, found("trust-bundle-differs", problem, fixTrustBundle+c.leaders(), others...))
+		answer.Findings = append(answer.Findings, found("trust-bundle-differs", problem, fixTrustBundle+c.leaders(), others...))
 	}
-	if len(foreign) > 0 {
-		problem := "ClusterTrustBundles of " + rootca.ServingSigner + " that no publisher has written: Pods trust them for kube-apiserver"
-		findings = append(findings, found("trust-bundle-foreign", problem, "delete them if you do not know them", foreign...))
-	}
-	return answer{Findings: findings, Note: fmt.Sprintf("bundles: %d, compared with %s", len(bundles.Items), rootCAs.wanted.source)}, nil
+	return answer, nil
 }
 
 // overlap returns the certificates of the overlap that the root CA publisher has recorded.

@@ -134,10 +134,13 @@ func (p *TrustBundlePublisher) sync(ctx context.Context, _ string) error {
 
 func (p *TrustBundlePublisher) publish(ctx context.Context, name string, bundle *Bundle) error {
 	api, now := p.Client.CertificatesV1().ClusterTrustBundles(), time.Now()
-	found, previous, left := p.find(name)
+	found, previous := p.find(name)
 	switch {
 	case found == nil && p.lost.Load() && !p.recreate.AllowN(now, 1):
-		p.contested(name, left)
+		problem := "another client keeps deleting the ClusterTrustBundle " + name + ", which is created again once a minute: if that is " +
+			"kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
+		p.problem.Store(&problem)
+		p.Recorder.Warn(trustBundleReference(name), "SecondTrustBundlePublisher", problem)
 		p.queue.AddAfter(ServingSigner, retryInterval)
 		return nil
 	case found == nil:
@@ -167,41 +170,27 @@ func (p *TrustBundlePublisher) publish(ctx context.Context, name string, bundle 
 	return p.delete(ctx, previous)
 }
 
-// find returns the wanted bundle, the previous ones with the newest last, and a description of all that are not
-// wanted.
-func (p *TrustBundlePublisher) find(wanted string) (found *trustBundle, previous []*trustBundle, left []string) {
+// find returns the wanted bundle and the previous ones with the newest last, and reports all others.
+func (p *TrustBundlePublisher) find(wanted string) (found *trustBundle, previous []*trustBundle) {
 	for _, obj := range p.bundles.List() {
-		one := obj.(*trustBundle)
-		switch {
+		switch one := obj.(*trustBundle); {
 		case one.Name == wanted:
 			found = one
-			continue
 		case PublishedTrustBundle(one):
 			previous = append(previous, one)
 		default:
 			p.Recorder.Warn(trustBundleReference(one.Name), "ForeignTrustBundle", "neither this program nor kube-controller-manager has published "+
 				DescribeTrustBundle(one)+": it stays, and Pods trust it for kube-apiserver until it is deleted")
 		}
-		left = append(left, DescribeTrustBundle(one))
 	}
 	slices.SortFunc(previous, func(a, b *trustBundle) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	slices.Sort(left)
-	return found, previous, left
-}
-
-func (p *TrustBundlePublisher) contested(name string, left []string) {
-	problem := fmt.Sprintf("another client keeps deleting the ClusterTrustBundle %s, which is created again once a minute, and leaves %s: "+
-		"if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover",
-		name, cmp.Or(strings.Join(left, ", "), "none"))
-	p.problem.Store(&problem)
-	p.Recorder.Warn(trustBundleReference(name), "SecondTrustBundlePublisher", problem)
+	return found, previous
 }
 
 func (p *TrustBundlePublisher) delete(ctx context.Context, previous []*trustBundle) error {
 	for _, one := range previous {
 		klog.FromContext(ctx).Info("Deleting a previous ClusterTrustBundle", "clusterTrustBundle", one.Name)
-		only := metav1.DeleteOptions{Preconditions: meta.Preconditions(one)}
-		err := p.Client.CertificatesV1().ClusterTrustBundles().Delete(ctx, one.Name, only)
+		err := p.Client.CertificatesV1().ClusterTrustBundles().Delete(ctx, one.Name, metav1.DeleteOptions{Preconditions: meta.Preconditions(one)})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}

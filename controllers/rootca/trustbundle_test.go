@@ -308,8 +308,7 @@ func TestSecondTrustBundlePublisher(t *testing.T) {
 		testutil.Check(t, "requests in an hour", slices.Repeat([]string{"create BA"}, attempts), w.requests())
 		w.checkCounts()
 		_, err := w.Check()
-		const problem = "another client keeps deleting the ClusterTrustBundle BA, which is created again once a minute, " +
-			"and leaves A of kube-controller-manager: " +
+		const problem = "another client keeps deleting the ClusterTrustBundle BA, which is created again once a minute: " +
 			"if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
 		testutil.Check(t, "readiness", problem, w.named(fmt.Sprint(err)))
 		testutil.Check(t, "Events", []string{"BA: Warning SecondTrustBundlePublisher: " + problem}, slices.Compact(w.events()))

@@ -92,22 +92,20 @@ func checkTrustBundle(ctx context.Context, c *cluster) (answer, error) {
 		return answer{}, err
 	}
 	right := false
-	var others []string
+	var all []string
 	answer := answer{Note: fmt.Sprintf("bundles: %d, compared with %s", len(bundles.Items), rootCAs.wanted.source)}
 	for i := range bundles.Items {
-		switch one := &bundles.Items[i]; {
-		case rootCAs.wanted.most.Equal(parseBundle(one.Spec.TrustBundle)):
-			right = true
-		case rootca.PublishedTrustBundle(one):
-			others = append(others, rootca.DescribeTrustBundle(one))
-		default:
+		one := &bundles.Items[i]
+		all = append(all, rootca.DescribeTrustBundle(one))
+		right = right || rootCAs.wanted.most.Equal(parseBundle(one.Spec.TrustBundle))
+		if !rootca.PublishedTrustBundle(one) {
 			answer.Findings = append(answer.Findings, found("trust-bundle-foreign", "no publisher has written this ClusterTrustBundle of "+
-				rootca.ServingSigner+", and Pods trust it", "delete it if you do not know it", rootca.DescribeTrustBundle(one)))
+				rootca.ServingSigner+", and Pods trust it", "delete it if you do not know it", all[i]))
 		}
 	}
 	if !right {
 		problem := "no ClusterTrustBundle of " + rootca.ServingSigner + " has the same root CA as " + rootCAs.wanted.source
-		answer.Findings = append(answer.Findings, found("trust-bundle-differs", problem, fixTrustBundle+c.leaders(), others...))
+		answer.Findings = append(answer.Findings, found("trust-bundle-differs", problem, fixTrustBundle+c.leaders(), all...))
 	}
 	return answer, nil
 }

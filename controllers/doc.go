@@ -13,9 +13,11 @@
 //   - legacytokencleaner owns the label kubernetes.io/legacy-token-invalid-since of token
 //     Secrets that an account references or that were replaced, and deletes those that have
 //     had it for long.
-//   - rootca has two: the BundleController owns the data of Secret
+//   - rootca has three: the BundleController owns the data of Secret
 //     kube-system/sa-controller-manager-root-ca, the Publisher owns data, binaryData and the
-//     annotation kubernetes.io/description of ConfigMap kube-root-ca.crt in every namespace.
+//     annotation kubernetes.io/description of ConfigMap kube-root-ca.crt in every namespace, and the
+//     TrustBundlePublisher owns the ClusterTrustBundle of kube-apiserver's signer that it wrote, and
+//     deletes its predecessors.
 //   - keyprobe, on every replica, asks kube-apiserver to accept a token of a changed key, and
 //     decides when the key of a private key file begins to sign. It writes no object.
 //

@@ -316,6 +316,7 @@ func TestKindClusters(t *testing.T) {
 		if file == v1beta4 {
 			want["mounts"]["${SACM_FILES}"] = StaticDirectory + "/config"
 			want["kube-apiserver"]["admission-control-config-file"] = StaticDirectory + "/config/admission.yaml"
+			want["kube-controller-manager"]["controllers"] += ",-kube-apiserver-serving-clustertrustbundle-publisher-controller"
 		}
 		testutil.Check(t, file, want, got)
 	}

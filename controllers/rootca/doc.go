@@ -7,8 +7,8 @@
 // A Source holds the current bundle for all consumers, so that token Secrets and ConfigMaps never
 // disagree about it, and has another bundle in their objects replaced at one rate. A BundleController
 // decides on the bundle: the content of the file and, during an overlap, its previous content. A
-// Publisher writes the bundle into ConfigMap kube-root-ca.crt of every Active namespace.
-// BundleController and Publisher run on the leader only.
+// Publisher writes the bundle into ConfigMap kube-root-ca.crt of every Active namespace, and a
+// TrustBundlePublisher into the ClusterTrustBundle of kube-apiserver. All three run on the leader only.
 //
 // The previous certificates and the ends of their overlaps are kept in a Secret in kube-system, the
 // state. They are never read back from kube-root-ca.crt, which every editor of a namespace can

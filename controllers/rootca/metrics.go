@@ -41,11 +41,11 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		replaced: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_root_ca_replaced_by_others_total",
 			Help: "Root CA bundles of this program that another process replaced while the leader watched, in token Secrets (secrets) " +
-				"or ConfigMaps kube-root-ca.crt (configmaps).",
+				"or ConfigMaps kube-root-ca.crt (configmaps), or deleted (clustertrustbundles).",
 		}, []string{"resource"}),
 	}
 	mustRegister(m.syncs, m.duration, m.replaced)
-	for _, resource := range []corev1.ResourceName{corev1.ResourceSecrets, corev1.ResourceConfigMaps} {
+	for _, resource := range []corev1.ResourceName{corev1.ResourceSecrets, corev1.ResourceConfigMaps, trustBundles} {
 		m.replaced.WithLabelValues(string(resource)) // an alert needs the zero before the first one
 	}
 	return m

@@ -345,6 +345,7 @@ func TestReplacementsAreCounted(t *testing.T) {
 		synctest.Wait()
 		want := func(n int) []string {
 			return []string{
+				`sacm_root_ca_replaced_by_others_total{resource="clustertrustbundles"} 0`,
 				fmt.Sprintf(`sacm_root_ca_replaced_by_others_total{resource="configmaps"} %d`, n),
 				`sacm_root_ca_replaced_by_others_total{resource="secrets"} 0`,
 			}

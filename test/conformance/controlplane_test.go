@@ -40,6 +40,7 @@ func startManagers(ctx context.Context, cluster *devcluster.Cluster) error {
 	// Without an empty key file it would go on with its token controller.
 	kcm, err := cluster.StartKubeControllerManager("--service-account-private-key-file=", "--controllers="+strings.Join([]string{
 		"*", "-serviceaccount-controller", "-root-ca-certificate-publisher-controller", "-legacy-serviceaccount-token-cleaner-controller",
+		"-kube-apiserver-serving-clustertrustbundle-publisher-controller",
 	}, ","))
 	if err != nil {
 		return err

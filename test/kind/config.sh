@@ -45,7 +45,7 @@ sed "s#image: registry.k8s.io/kube-controller-manager:.*#image: registry.k8s.io/
 mkdir -p "$out/config"
 cp manifests/kind/admission.yaml "$out/config"
 case $version in
-v1.3[0-6].*) without='/# files$/d' ;;
+v1.3[0-6].*) without='/# files$/d; s/,-kube-apiserver-serving-clustertrustbundle-publisher-controller//' ;;
 *)
 	without=
 	# As "kubeadm takeover" has it: the mode, and a directory that the main container, the first one, may write to.

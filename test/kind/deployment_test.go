@@ -156,7 +156,8 @@ func (c *cluster) kubectl(t *testing.T, args ...string) string {
 func (c *cluster) turnKubernetesOff(t *testing.T) {
 	t.Helper()
 	const controllers = "--controllers=*,bootstrapsigner,tokencleaner,-serviceaccount-controller," +
-		"-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
+		"-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller," +
+		"-kube-apiserver-serving-clustertrustbundle-publisher-controller"
 	manifest := c.readManifest(t, "kube-controller-manager")
 	for line := range strings.Lines(manifest) {
 		switch flag := strings.TrimPrefix(strings.TrimSpace(line), "- "); {

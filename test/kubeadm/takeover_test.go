@@ -52,7 +52,8 @@ func TestTakeoverAndHandback(t *testing.T) {
 	for name, added := range map[string]string{
 		"kube-apiserver": "    - --disable-admission-plugins=ServiceAccount\n",
 		"kube-controller-manager": "    - --controllers=-serviceaccount-controller,-root-ca-certificate-publisher-controller," +
-			"-legacy-serviceaccount-token-cleaner-controller\n    - --service-account-private-key-file=\n",
+			"-legacy-serviceaccount-token-cleaner-controller,-kube-apiserver-serving-clustertrustbundle-publisher-controller\n" +
+			"    - --service-account-private-key-file=\n",
 	} {
 		want := strings.Replace(before[name], "    image: ", added+"    image: ", 1)
 		testutil.Check(t, "the manifest of "+name, want, string(n.read(t, manifestOf(name))))

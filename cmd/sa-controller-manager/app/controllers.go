@@ -34,6 +34,7 @@ func (m *Manager) table() []Part {
 		{Name: options.LegacyServiceAccountTokenCleaner, Phase: Leading, Build: m.buildTokenCleaner},
 		{Name: "root-ca-overlap", Phase: Leading, Build: m.buildRootCAOverlap},
 		{Name: options.RootCACertificatePublisher, Phase: Leading, Build: m.buildRootCAPublisher},
+		{Name: options.ClusterTrustBundlePublisher, Phase: Leading, Build: m.buildRootCAPublisher},
 		{Name: options.ServiceAccountTokenController, Phase: Leading, Build: m.buildTokenController},
 		{Name: "webhook-certificate", Phase: Connected, Build: m.buildWebhook},
 		{Name: "webhook-registration", Phase: Leading, Build: m.buildRegistration},
@@ -126,10 +127,11 @@ func (m *Manager) buildTokenCleaner(p *Part) error {
 	return nil
 }
 
-// buildRootCAOverlap builds the controller that decides which bundle the publisher and the token
-// controller publish. It runs if one of the two does.
+// buildRootCAOverlap builds the controller that decides which bundle the two publishers and the token
+// controller publish. It runs if one of the three does.
 func (m *Manager) buildRootCAOverlap(p *Part) error {
-	if bundle, _ := m.rootCA.Current(); bundle == nil || !m.Controllers.Enabled(options.RootCACertificatePublisher) && !m.SignsLegacyTokens() {
+	publishes := m.Controllers.Enabled(options.RootCACertificatePublisher) || m.Controllers.Enabled(options.ClusterTrustBundlePublisher)
+	if bundle, _ := m.rootCA.Current(); bundle == nil || !publishes && !m.SignsLegacyTokens() {
 		return nil
 	}
 	m.rootCAMetrics = rootca.NewMetrics(m.Registry.MustRegister)
@@ -145,22 +147,29 @@ func (m *Manager) buildRootCAOverlap(p *Part) error {
 	return nil
 }
 
+// buildRootCAPublisher builds the publisher of one of the two kinds of objects.
 func (m *Manager) buildRootCAPublisher(p *Part) error {
 	if !m.Controllers.Enabled(p.Name) {
 		return nil
 	}
 	if m.bundles == nil {
-		m.Logger.Info("Not publishing a root CA because neither --root-ca-file nor the kubeconfig has one")
+		m.Logger.Info("Not publishing a root CA because neither --root-ca-file nor the kubeconfig has one", "controller", p.Name)
 		return nil
 	}
-	p.Run = rootca.NewPublisher(rootca.PublisherConfig{
+	config := rootca.PublisherConfig{
 		Client:    m.Client,
 		Informers: m.Informers,
 		Source:    m.rootCA,
 		Recorder:  m.Recorder,
 		Metrics:   m.rootCAMetrics,
 		Loops:     m.Loops,
-	}).Run
+	}
+	if p.Name == options.RootCACertificatePublisher {
+		p.Run = rootca.NewPublisher(config).Run
+		return nil
+	}
+	publisher := rootca.NewTrustBundlePublisher(config)
+	p.Run, p.Check = publisher.Run, publisher.Check
 	return nil
 }
 

@@ -23,6 +23,7 @@ func TestWhatIsWatched(t *testing.T) {
 	const (
 		onlyTokens  = "type=kubernetes.io/service-account-token"
 		onlyRootCAs = "metadata.name=kube-root-ca.crt"
+		onlyBundles = "spec.signerName=kubernetes.io/kube-apiserver-serving"
 	)
 	type watches map[string][]string // resource to the field selectors of its watches
 	cases := map[string]struct {
@@ -33,12 +34,16 @@ func TestWhatIsWatched(t *testing.T) {
 		"Everything": {
 			reason: "one watch for each resource, however many controllers ask",
 			flags:  []string{"--token-secrets=auto"},
-			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyTokens}},
+			want: watches{
+				"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "secrets": {onlyTokens}, "clustertrustbundles": {onlyBundles},
+			},
 		},
 		"WithoutASigningKey": {
 			reason: "as in kube-controller-manager, that turns the token controller off",
 			flags:  []string{"--service-account-private-key-file=", "--controllers=*,-legacy-service-account-token-cleaner"},
-			want:   watches{"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}},
+			want: watches{
+				"namespaces": {""}, "configmaps": {onlyRootCAs}, "serviceaccounts": {""}, "clustertrustbundles": {onlyBundles},
+			},
 		},
 		"NoController": {
 			flags: []string{"--controllers=-*"},
@@ -72,7 +77,8 @@ func TestWhatIsWatched(t *testing.T) {
 			sorted := cmpopts.SortSlices(strings.Compare)
 			testutil.Check(t, tc.reason+"\nwatches", tc.want, got, sorted)
 			for _, request := range proxy.Requests(faultproxy.On("list", "").Or(faultproxy.On("get", "secrets"))) {
-				if request.Name != testcluster.RootCAState && request.Resource != "leases" {
+				// A list of one ClusterTrustBundle shows whether kube-apiserver serves them.
+				if request.Name != testcluster.RootCAState && request.Resource != "leases" && request.Resource != "clustertrustbundles" {
 					t.Errorf("unneeded: %v", request)
 				}
 			}

@@ -11,6 +11,7 @@ const (
 	ServiceAccountTokenController    = "serviceaccount-token-controller"
 	RootCACertificatePublisher       = "root-ca-certificate-publisher-controller"
 	LegacyServiceAccountTokenCleaner = "legacy-serviceaccount-token-cleaner-controller"
+	ClusterTrustBundlePublisher      = "kube-apiserver-serving-clustertrustbundle-publisher-controller"
 )
 
 // home is the binary that runs a controller.
@@ -38,6 +39,7 @@ func knownControllers() []knownController {
 		{ServiceAccountTokenController, "serviceaccount-token", servedHere},
 		{RootCACertificatePublisher, "root-ca-cert-publisher", servedHere},
 		{LegacyServiceAccountTokenCleaner, "legacy-service-account-token-cleaner", servedHere},
+		{ClusterTrustBundlePublisher, "", servedHere},
 	}
 	for text := range strings.FieldsSeq(kcmControllers) {
 		name, alias, _ := strings.Cut(text, "=")
@@ -67,7 +69,7 @@ const kcmControllers = "" +
 	// Certificates and bootstrap. kubeadm enables the last two by alias; they handle bootstrap
 	// tokens, not ServiceAccount tokens.
 	"certificatesigningrequest-approving-controller=csrapproving certificatesigningrequest-cleaner-controller=csrcleaner " +
-	"certificatesigningrequest-signing-controller=csrsigning kube-apiserver-serving-clustertrustbundle-publisher-controller " +
+	"certificatesigningrequest-signing-controller=csrsigning " +
 	"podcertificaterequest-cleaner-controller bootstrap-signer-controller=bootstrapsigner token-cleaner-controller=tokencleaner " +
 	// The API itself.
 	"clusterrole-aggregation-controller=clusterrole-aggregation garbage-collector-controller=garbagecollector " +

@@ -17,6 +17,7 @@ func TestParseControllers(t *testing.T) {
 		secrets  = ServiceAccountTokenController
 		rootCAs  = RootCACertificatePublisher
 		cleaner  = LegacyServiceAccountTokenCleaner
+		bundles  = ClusterTrustBundlePublisher
 	)
 	cases := map[string]struct {
 		reason    string
@@ -24,23 +25,23 @@ func TestParseControllers(t *testing.T) {
 		want      []string
 		notRun    []string
 	}{
-		"Default":       {selectors: "*", want: []string{accounts, secrets, rootCAs, cleaner}},
+		"Default":       {selectors: "*", want: []string{accounts, secrets, rootCAs, cleaner, bundles}},
 		"Empty":         {reason: "nothing is on unless something turns it on", selectors: ""},
 		"ByName":        {selectors: "serviceaccount-token-controller", want: []string{secrets}},
 		"ByAlias":       {selectors: "serviceaccount-token", want: []string{secrets}},
-		"AllButOne":     {selectors: "*,-serviceaccount-controller", want: []string{secrets, rootCAs, cleaner}},
-		"AllButAlias":   {selectors: "*,-serviceaccount", want: []string{secrets, rootCAs, cleaner}},
-		"OrderOfStar":   {selectors: "-serviceaccount,*", want: []string{secrets, rootCAs, cleaner}},
+		"AllButOne":     {selectors: "*,-serviceaccount-controller", want: []string{secrets, rootCAs, cleaner, bundles}},
+		"AllButAlias":   {selectors: "*,-serviceaccount", want: []string{secrets, rootCAs, cleaner, bundles}},
+		"OrderOfStar":   {selectors: "-serviceaccount,*", want: []string{secrets, rootCAs, cleaner, bundles}},
 		"OnlyOff":       {reason: "no star, nothing else on", selectors: "-serviceaccount"},
 		"OnlyOthers":    {selectors: "namespace", notRun: []string{"namespace-controller"}},
-		"OthersOff":     {reason: "turned off is what they are", selectors: "*,-namespace", want: []string{accounts, secrets, rootCAs, cleaner}},
+		"OthersOff":     {reason: "turned off is what they are", selectors: "*,-namespace", want: []string{accounts, secrets, rootCAs, cleaner, bundles}},
 		"FirstOnWins":   {selectors: "serviceaccount,-serviceaccount", want: []string{accounts}},
-		"FirstOffWins":  {selectors: "-serviceaccount,serviceaccount,*", want: []string{secrets, rootCAs, cleaner}},
+		"FirstOffWins":  {selectors: "-serviceaccount,serviceaccount,*", want: []string{secrets, rootCAs, cleaner, bundles}},
 		"AliasMentions": {reason: "alias and name are one mention", selectors: "-serviceaccount-controller,serviceaccount"},
 		"Twice":         {selectors: "serviceaccount,serviceaccount-controller", want: []string{accounts}},
 		"Kubeadm": {
 			selectors: "*,bootstrapsigner,tokencleaner",
-			want:      []string{accounts, secrets, rootCAs, cleaner},
+			want:      []string{accounts, secrets, rootCAs, cleaner, bundles},
 			notRun:    []string{"bootstrap-signer-controller", "token-cleaner-controller"},
 		},
 		"TwoCleaners": {
@@ -70,7 +71,7 @@ func TestParseControllers(t *testing.T) {
 			}
 			testutil.Check(t, tc.reason+"\nto run", tc.want, set.enabled)
 			testutil.Check(t, tc.reason+"\nnamed and not run", tc.notRun, set.NotRun())
-			for _, name := range []string{accounts, secrets, rootCAs, cleaner} {
+			for _, name := range []string{accounts, secrets, rootCAs, cleaner, bundles} {
 				if got, want := set.Enabled(name), strings.Contains(strings.Join(tc.want, ","), name); got != want {
 					t.Errorf("Enabled(%q) is %v, want %v", name, got, want)
 				}

@@ -86,7 +86,8 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 		"Issuer of bound tokens, as for kube-apiserver; needed to check that the API server accepts a key. "+
 			"If given several times, the first one counts. Without it, it is read from the OIDC discovery document of the API server.")
 	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile,
-		"PEM `file` with the root CA bundle for every kube-root-ca.crt and token Secret. Without it, the CA of the kubeconfig is published. "+
+		"PEM `file` with the root CA bundle for every kube-root-ca.crt and token Secret, and for the ClusterTrustBundle of kube-apiserver. "+
+			"Without it, the CA of the kubeconfig is published. "+
 			"The file is reloaded when it changes.")
 
 	SetOrigin(fs, asKCM, PrivateKeyFileFlag, "root-ca-file")
@@ -158,7 +159,7 @@ type RootCA struct {
 // AddFlags binds the group to fs.
 func (o *RootCA) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Overlap, "root-ca-overlap", o.Overlap,
-		"How long a root CA that was removed from the file is published beside the new one, in every kube-root-ca.crt and token Secret. "+
+		"How long a root CA that was removed from the file is published beside the new one. "+
 			"0 removes it at once, as a compromised CA needs.")
 	SetOrigin(fs, ours, "root-ca-overlap")
 }

@@ -19,6 +19,7 @@ const (
 
 	token          Part = "token"
 	rootCA         Part = "root-ca"
+	trustBundle    Part = "trust-bundle"
 	webhookOptions Part = "webhook-options"
 	keyRotation    Part = "key-rotation"
 )
@@ -56,6 +57,7 @@ func table(o *options.Options) []partRules {
 		{"serviceaccount", enabled(options.ServiceAccountController), serviceAccountRules()},
 		{token, signsLegacyTokens, tokenRules()},
 		{rootCA, enabled(options.RootCACertificatePublisher), rootCARules()},
+		{trustBundle, enabled(options.ClusterTrustBundlePublisher), trustBundleRules()},
 		{"legacy-token-cleaner", enabled(options.LegacyServiceAccountTokenCleaner), cleanerRules()},
 		{"webhook", servesWebhook, webhookRules()},
 		{webhookOptions, servesWebhook, webhookOptionRules()},
@@ -114,8 +116,8 @@ func unusualRules(f *flags) []Rule {
 			rules = append(rules, keyRingRule())
 		}
 	}
-	if fills && !f.controllers.Enabled(options.RootCACertificatePublisher) {
-		// Token Secrets get the root CA that was agreed on.
+	if (fills || enabled(options.ClusterTrustBundlePublisher)(f)) && !f.controllers.Enabled(options.RootCACertificatePublisher) {
+		// Token Secrets and the ClusterTrustBundle get the root CA that was agreed on.
 		rules = append(rules,
 			Rule{Part: rootCA, Verbs: verbs("get", "update"), Resource: secrets, Namespace: system, Name: rootCAState})
 	}
@@ -255,6 +257,19 @@ func rootCARules() []Rule {
 		{
 			Verbs: verbs("get", "update"), Resource: secrets, Namespace: system, Name: rootCAState,
 			Why: "During a change of the root CA, which ones are published and until when. The Secret comes with the roles.",
+		},
+	}
+}
+
+func trustBundleRules() []Rule {
+	return []Rule{
+		{
+			Verbs: verbs("list", "watch", "create", "update", "delete"), Group: "certificates.k8s.io", Resource: "clustertrustbundles",
+			Why: "From Kubernetes 1.37 on, the bundle of kube-apiserver's CA. Its name ends in a hash: RBAC cannot restrict this to it.",
+		},
+		{
+			Verbs: verbs("attest"), Group: "certificates.k8s.io", Resource: "signers", Name: "kubernetes.io/kube-apiserver-serving",
+			Why: "Which signer's bundle may be written.",
 		},
 	}
 }

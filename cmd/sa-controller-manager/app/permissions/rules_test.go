@@ -169,18 +169,20 @@ func TestUnusualRules(t *testing.T) {
 			testutil.Check(t, tc.reason, tc.want, byPart(rulesOf(t, o)))
 		})
 	}
-	t.Run("TokenWithoutPublisher", func(t *testing.T) {
-		t.Parallel()
-		o := nothing()
-		o.Generic.Controllers, o.Keys.PrivateKeyFile = []string{"serviceaccount-token"}, "sa.key"
-		got := byPart(rulesOf(t, o))
-		for _, verb := range []string{"get", "update"} {
-			want := "root-ca: " + verb + " secrets/sa-controller-manager-root-ca in kube-system"
-			if !slices.Contains(got, want) {
-				t.Errorf("%q is not asked for, but the ca.crt of token Secrets is agreed on there", want)
+	for _, controller := range []string{"serviceaccount-token", options.ClusterTrustBundlePublisher} {
+		t.Run("WithoutPublisher/"+controller, func(t *testing.T) {
+			t.Parallel()
+			o := nothing()
+			o.Generic.Controllers, o.Keys.PrivateKeyFile = []string{controller}, "sa.key"
+			got := byPart(rulesOf(t, o))
+			for _, verb := range []string{"get", "update"} {
+				want := "root-ca: " + verb + " secrets/sa-controller-manager-root-ca in kube-system"
+				if !slices.Contains(got, want) {
+					t.Errorf("%q is not asked for, but the bundle is agreed on there", want)
+				}
 			}
-		}
-	})
+		})
+	}
 }
 
 // nothing is a command line that turns every part off.

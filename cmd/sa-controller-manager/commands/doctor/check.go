@@ -112,6 +112,7 @@ func checks() []check {
 		{Name: "identity", About: "the client certificate of the manager does not expire soon; on its node", run: checkIdentity},
 		{Name: "certificates", About: "the serving CA is valid, and registered", run: checkCertificates},
 		{Name: "namespaces", About: "every namespace has its default account and the same root CA", run: checkNamespaces},
+		{Name: "trust-bundle", About: "the ClusterTrustBundle of kube-apiserver has that root CA too", run: checkTrustBundle},
 		{Name: "secrets", About: "token Secrets have an account, a token and the root CA", run: checkSecrets},
 		{Name: "references", About: "accounts list no Secret that does not exist", run: checkReferences},
 		{Name: "missed", About: "no Pod was admitted without the webhook", run: checkMissed},

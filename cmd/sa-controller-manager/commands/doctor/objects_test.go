@@ -7,10 +7,14 @@ import (
 	"testing"
 	"time"
 
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
@@ -140,5 +144,45 @@ func TestNamespaces(t *testing.T) {
 			want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"},
 		},
 		"Down": {reason: "not asked", change: failing("list", "configmaps"), wantErr: "list ConfigMaps kube-root-ca.crt: the API is down"},
+	})
+}
+
+func TestTrustBundle(t *testing.T) {
+	t.Parallel()
+	const kcm, ours = "kube-controller-manager", "sa-controller-manager"
+	name := func(one *certificatesv1.ClusterTrustBundle) string { return one.Name }
+	stranger := trustBundle(kcm, strangePEM)
+	foreign := trustBundle("other", strangePEM)
+	having := func(bundles ...*certificatesv1.ClusterTrustBundle) func(*testing.T, *cluster, *fake.Clientset) {
+		list := &certificatesv1.ClusterTrustBundleList{}
+		for _, one := range bundles {
+			list.Items = append(list.Items, *one)
+		}
+		return answering("clustertrustbundles", list)
+	}
+	const differs = "trust-bundle-differs: no ClusterTrustBundle of kubernetes.io/kube-apiserver-serving has the same root CA as " +
+		"that of kube-system"
+	try(t, "trust-bundle", map[string]checkCase{
+		"Healthy":     {reason: "nothing to say"},
+		"OfKCM":       {reason: "its content counts", change: having(trustBundle(kcm, rootPEM))},
+		"Predecessor": {reason: "during a change there are two", change: having(trustBundle(ours, rootPEM), trustBundle(ours, strangePEM))},
+		"None":        {reason: "Pods that project it do not start", change: having(), want: []string{differs}},
+		"Second": {
+			reason: "as after an upgrade that gave KCM its controller again", change: having(stranger),
+			want: []string{differs + ": " + name(stranger) + " of kube-controller-manager"},
+		},
+		"Foreign": {reason: "Pods trust it", change: having(trustBundle(ours, rootPEM), foreign), want: []string{
+			"trust-bundle-foreign: no publisher has written this ClusterTrustBundle of kubernetes.io/kube-apiserver-serving, and Pods trust it: " +
+				name(foreign) + " of other",
+		}},
+		"NotServed": {
+			reason: "Kubernetes before 1.37", skipped: "kube-apiserver does not serve ClusterTrustBundles in v1",
+			change: func(_ *testing.T, _ *cluster, client *fake.Clientset) {
+				client.PrependReactor("list", "clustertrustbundles", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewNotFound(schema.GroupResource{}, "")
+				})
+			},
+		},
+		"Down": {reason: "not asked", change: failing("list", "clustertrustbundles"), wantErr: "list ClusterTrustBundles: the API is down"},
 	})
 }

@@ -17,6 +17,10 @@ import (
 	"sa-controller-manager/internal/paging"
 )
 
+// fixTrustBundle is followed by a command that says who leads.
+const fixTrustBundle = "if kube-controller-manager has written it, run sa-controller-manager kubeadm takeover on each node of the " +
+	"control plane: only one publisher may run; else see /readyz?verbose and the log of the leader, "
+
 // wantedRootCA is what a published bundle is compared with. It fits if it has all of least and
 // nothing beyond most: while a root CA changes, both the previous and the new one are published.
 type wantedRootCA struct {
@@ -69,6 +73,41 @@ func (c *cluster) wantedRootCA(ctx context.Context, published map[string]bundle)
 	}
 	file := parseBundle(string(c.RootCA.PEM()))
 	return wantedRootCA{file, file.Union(overlap), "--root-ca-file"}, nil
+}
+
+// checkTrustBundle finds out whether the ClusterTrustBundle has the root CA of the namespaces. A second publisher
+// replaces it by its own.
+func checkTrustBundle(ctx context.Context, c *cluster) (answer, error) {
+	var options metav1.ListOptions
+	rootca.SelectServingSigner(&options)
+	bundles, err := c.Client.CertificatesV1().ClusterTrustBundles().List(ctx, options)
+	if apierrors.IsNotFound(err) {
+		return skipped("kube-apiserver does not serve ClusterTrustBundles in v1"), nil
+	}
+	if err != nil {
+		return answer{}, fmt.Errorf("list ClusterTrustBundles: %w", err)
+	}
+	rootCAs, err := c.rootCAs(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	right := false
+	var all []string
+	answer := answer{Note: fmt.Sprintf("bundles: %d, compared with %s", len(bundles.Items), rootCAs.wanted.source)}
+	for i := range bundles.Items {
+		one := &bundles.Items[i]
+		all = append(all, rootca.DescribeTrustBundle(one))
+		right = right || rootCAs.wanted.most.Equal(parseBundle(one.Spec.TrustBundle))
+		if !rootca.PublishedTrustBundle(one) {
+			answer.Findings = append(answer.Findings, found("trust-bundle-foreign", "no publisher has written this ClusterTrustBundle of "+
+				rootca.ServingSigner+", and Pods trust it", "delete it if you do not know it", all[i]))
+		}
+	}
+	if !right {
+		problem := "no ClusterTrustBundle of " + rootca.ServingSigner + " has the same root CA as " + rootCAs.wanted.source
+		answer.Findings = append(answer.Findings, found("trust-bundle-differs", problem, fixTrustBundle+c.leaders(), all...))
+	}
+	return answer, nil
 }
 
 // overlap returns the certificates of the overlap that the root CA publisher has recorded.

@@ -8,9 +8,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -22,6 +24,7 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,6 +34,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -168,6 +172,22 @@ func healthyWorld() []runtime.Object {
 		account("kube-system", "default"), account("shop", "default"),
 		rootCA("kube-system", rootPEM), rootCA("shop", rootPEM),
 		tokenOf("shop", "good", "default"),
+		trustBundle("sa-controller-manager", rootPEM),
+	}
+}
+
+// trustBundle is that of kube-apiserver, as a field manager has published it.
+func trustBundle(manager, content string) *certificatesv1.ClusterTrustBundle {
+	hash := sha256.Sum256([]byte(content))
+	return &certificatesv1.ClusterTrustBundle{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("kubernetes.io:kube-apiserver-serving:%x", hash[:12]),
+			ManagedFields: []metav1.ManagedFieldsEntry{{
+				Manager: manager, APIVersion: "certificates.k8s.io/v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:signerName":{},"f:trustBundle":{}}}`),
+			}},
+		},
+		Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: rootca.ServingSigner, TrustBundle: content},
 	}
 }
 

@@ -76,7 +76,7 @@ func collect(m *staticpod.Manifest, changes ...change) (e staticpod.Edit, err er
 
 // ForControllerManager returns kube-controller-manager.
 func ForControllerManager() Component {
-	lines := []string{Assign(ControllersFlag, controllersOff), Assign(KeyFlag, "")}
+	lines := []string{Assign(ControllersFlag, controllersOff), Assign(ControllersFlag, trustBundleOff), Assign(KeyFlag, "")}
 	return Component{Name: ControllerManager, lines: lines, out: []change{controllersOut}}
 }
 

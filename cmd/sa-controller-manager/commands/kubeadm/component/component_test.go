@@ -6,6 +6,7 @@ package component
 import (
 	"bytes"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -208,6 +209,60 @@ func TestNoKeyToGiveBack(t *testing.T) {
 	if _, err := edit(m, ForControllerManager().in(nil, "")...); err == nil || !strings.Contains(err.Error(), "--signing-key-file") {
 		t.Errorf("error %v, want one that names --signing-key-file", err)
 	}
+}
+
+// TestTrustBundleController: the controller that kube-controller-manager has for us from v1.37 on. An older one
+// would not start with its name.
+func TestTrustBundleController(t *testing.T) {
+	t.Parallel()
+	const key, image = "--service-account-private-key-file=k", "registry.k8s.io/kube-controller-manager:"
+	three, bundle := Assign(ControllersFlag, controllersOff), Assign(ControllersFlag, trustBundleOff)
+	both := three + "," + trustBundleOff
+	cases := map[string]struct {
+		reason  string
+		image   string
+		command []string
+		out     []string // what a takeover adds
+	}{
+		"Stock":     {image: image + "v1.37.2", command: []string{"--controllers=*"}, out: []string{both}},
+		"Older":     {image: image + "v1.36.3", command: []string{"--controllers=*"}, out: []string{three}},
+		"NoVersion": {image: "kcm@sha256:abc", command: []string{"--controllers=*"}, out: []string{three}},
+		"NoFlag":    {image: image + "v1.37.2", out: []string{"--controllers=*," + controllersOff + "," + trustBundleOff}},
+		"Upgraded": {
+			reason: "a takeover was before the upgrade to v1.37", image: image + "v1.37.2",
+			command: []string{"--controllers=*", three}, out: []string{bundle},
+		},
+		"Repeated": {image: image + "v1.37.2", command: []string{"--controllers=*", both}},
+		"OptOut":   {image: image + "v1.37.2", command: []string{"--controllers=*," + trustBundleOff}, out: []string{three}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			text := staticpodtest.Manifest(slices.Concat([]string{ControllerManager}, tc.command, []string{key}))
+			f := Files{Name: ControllerManager, Manifest: withImage(text, tc.image)}
+			taken, err := ForControllerManager().Takeover(f)
+			testutil.Must(t, err)
+			out := append(slices.Concat(tc.command, []string{key}, tc.out), "--service-account-private-key-file=")
+			testutil.Check(t, tc.reason+"\ntakeover", out, taken.After.Command()[1:])
+			back, err := edit(taken.After, ForControllerManager().in(append(slices.Clone(tc.out), "--service-account-private-key-file="), "")...)
+			testutil.Check(t, tc.reason+"\nhandback", slices.Concat(tc.command, []string{key}), commandOf(t, back, err))
+		})
+	}
+	t.Run("MadeWithOurs", func(t *testing.T) {
+		for list, want := range map[string][]string{
+			"*,bootstrapsigner,": {"--controllers=*,bootstrapsigner", "--service-account-private-key-file=sa.key"},
+			"*,":                 {"--service-account-private-key-file=sa.key"},
+		} {
+			m := parse(t, ForControllerManager(), staticpodtest.Manifest([]string{
+				ControllerManager, "--controllers=" + list + controllersOff + "," + trustBundleOff, "--service-account-private-key-file=",
+			}))
+			back, err := edit(m, ForControllerManager().in(nil, "sa.key")...)
+			testutil.Check(t, "handback without a record", want, commandOf(t, back, err))
+		}
+	})
+}
+
+func withImage(manifest []byte, image string) []byte {
+	return bytes.Replace(manifest, []byte("    name: x\n"), []byte("    name: x\n    image: "+image+"\n"), 1)
 }
 
 func TestOldImage(t *testing.T) {

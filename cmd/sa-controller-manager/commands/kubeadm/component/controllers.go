@@ -12,31 +12,43 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
-// controllersOff turns three of the four controllers off. The fourth, the token
-// controller, is started before --controllers is read (kube-controller-manager v1.36,
-// cmd/kube-controller-manager/app/controllermanager.go) and runs whenever it has a key.
-const controllersOff = "-serviceaccount-controller,-root-ca-certificate-publisher-controller," +
-	"-legacy-serviceaccount-token-cleaner-controller"
+// controllersOff turns three of the controllers off, and trustBundleOff the one that comes with trustBundleMinor: an
+// unknown name keeps kube-controller-manager from starting. The last one, the token controller, is started before
+// --controllers is read (kube-controller-manager v1.36, cmd/kube-controller-manager/app/controllermanager.go) and
+// runs whenever it has a key.
+const (
+	controllersOff = "-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
+	trustBundleOff = "-" + options.ClusterTrustBundlePublisher
+)
+
+// trustBundleMinor is the first minor version whose kube-apiserver serves ClusterTrustBundles in v1. Before that we
+// publish none.
+const trustBundleMinor = 37
 
 // allControllers is the default of --controllers. Giving the flag replaces it.
 const allControllers = "*"
 
-// replacedController has both names of a controller of kube-controller-manager.
-type replacedController struct{ name, alias string }
+// replacedController has both names of a controller of kube-controller-manager, and what turns it off.
+type replacedController struct{ name, alias, off string }
 
-// replacedControllers are the three that --controllers turns off. The names exist since v1.28, the
-// aliases are older.
-func replacedControllers() []replacedController {
-	return []replacedController{
-		{"serviceaccount-controller", "serviceaccount"},
-		{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher"},
-		{"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner"},
+// replacedControllers are those of an image that --controllers turns off. The first three names exist since v1.28,
+// the aliases are older.
+func replacedControllers(image string) []replacedController {
+	replaced := []replacedController{
+		{"serviceaccount-controller", "serviceaccount", controllersOff},
+		{"root-ca-certificate-publisher-controller", "root-ca-cert-publisher", controllersOff},
+		{"legacy-serviceaccount-token-cleaner-controller", "legacy-service-account-token-cleaner", controllersOff},
 	}
+	if _, minor, ok := version(image); ok && minor >= trustBundleMinor {
+		// It has no alias.
+		replaced = append(replaced, replacedController{options.ClusterTrustBundlePublisher, options.ClusterTrustBundlePublisher, trustBundleOff})
+	}
+	return replaced
 }
 
-// ourControllers are these three and the token controller, which runs as long as it has a key.
-func ourControllers() []replacedController {
-	return append(replacedControllers(), replacedController{options.ServiceAccountTokenController, "serviceaccount-token"})
+// ourControllers are these and the token controller, which runs as long as it has a key.
+func ourControllers(image string) []replacedController {
+	return append(replacedControllers(image), replacedController{options.ServiceAccountTokenController, "serviceaccount-token", ""})
 }
 
 // controllersOut turns off the controllers that we replace.
@@ -50,23 +62,22 @@ func controllersOut(m *staticpod.Manifest, e *staticpod.Edit) error {
 	}
 	controllers := flags[ControllersFlag]
 	list := staticpod.List(controllers)
-	running := 0
-	for _, replaced := range replacedControllers() {
+	var off []string
+	for _, replaced := range replacedControllers(m.Image()) {
 		on, named := isEnabled(list, replaced)
 		if on && named {
 			return fmt.Errorf("--%s names %s, and the first mention of a controller counts; remove it there first, "+
 				"and from controllerManager.extraArgs in the ConfigMap kube-system/kubeadm-config", ControllersFlag, replaced.name)
 		}
-		if on || len(controllers) == 0 {
-			running++
+		if (on || len(controllers) == 0) && !slices.Contains(off, replaced.off) {
+			off = append(off, replaced.off)
 		}
 	}
-	switch {
-	case running == 0:
-	case len(controllers) == 0:
-		e.Append = append(e.Append, Assign(ControllersFlag, allControllers+","+controllersOff))
-	default:
-		e.Append = append(e.Append, Assign(ControllersFlag, controllersOff))
+	if len(off) > 0 && len(controllers) == 0 {
+		off = append([]string{allControllers}, off...)
+	}
+	if len(off) > 0 {
+		e.Append = append(e.Append, Assign(ControllersFlag, strings.Join(off, ",")))
 	}
 	if staticpod.Last(flags[KeyFlag]) != "" {
 		e.Append = append(e.Append, Assign(KeyFlag, ""))

@@ -64,13 +64,18 @@ func takenOut(lines []string) change {
 				return err
 			}
 			for _, value := range slices.Backward(values) {
-				left, all := without(staticpod.Split(value.Text), staticpod.Split(list))
+				text := value.Text
+				if replaced, again := e.Replace[value.Item]; again {
+					_, text, _ = strings.Cut(replaced, "=")
+				}
+				left, all := without(staticpod.Split(text), staticpod.Split(list))
 				if !all {
 					continue
 				}
 				// What a takeover adds where there was no --controllers is the default.
 				if len(left) == 0 || len(values) == 1 && slices.Equal(left, []string{allControllers}) {
 					e.Remove = append(e.Remove, value.Item)
+					delete(e.Replace, value.Item)
 				} else {
 					e.Replace[value.Item] = Assign(name, strings.Join(left, ","))
 				}

@@ -44,7 +44,7 @@ type kcmFlags struct {
 func kcmTable() []kcmFlags {
 	return []kcmFlags{
 		{KeyFlag, "signs the tokens of Secrets", (*Carried).key},
-		{RootCAFlag, "is published in kube-root-ca.crt and token Secrets", (*Carried).rootCA},
+		{RootCAFlag, "is published in kube-root-ca.crt, token Secrets and the ClusterTrustBundle", (*Carried).rootCA},
 		{ControllersFlag, "controllers that are off stay off", (*Carried).controllers},
 		{"legacy-service-account-token-clean-up-period", "when an unused token is marked and deleted", (*Carried).last},
 		{"concurrent-serviceaccount-token-syncs", "the workers for token Secrets", (*Carried).last},
@@ -178,7 +178,7 @@ func (k *Carried) controllers(name string) (string, error) {
 		return "", err
 	}
 	var off []string
-	for _, one := range ourControllers() {
+	for _, one := range ourControllers(k.Image()) {
 		if on, _ := isEnabled(staticpod.List(values), one); !on {
 			off = append(off, "-"+one.name)
 		}
@@ -251,7 +251,7 @@ func (f Files) CheckControllers(own []byte) error {
 	if err != nil {
 		return err
 	}
-	for _, one := range ourControllers() {
+	for _, one := range ourControllers(now.Image()) {
 		there, _ := isEnabled(staticpod.List(flags[ControllersFlag]), one)
 		there, ours := there || len(flags[ControllersFlag]) == 0, here.Enabled(one.name)
 		if one.name == options.ServiceAccountTokenController {

@@ -177,10 +177,11 @@ func TestCarriedOver(t *testing.T) {
 	}
 }
 
-// TestOptOuts has every way to turn one of the four off, under both of its names.
+// TestOptOuts has every way to turn one of ours off, under both of its names.
 func TestOptOuts(t *testing.T) {
 	t.Parallel()
-	for _, one := range ourControllers() {
+	const image = "kcm:v1.37.2"
+	for _, one := range ourControllers(image) {
 		for _, name := range []string{one.name, one.alias} {
 			for list, off := range map[string]bool{
 				"*":                              false,
@@ -201,8 +202,8 @@ func TestOptOuts(t *testing.T) {
 			} {
 				for _, written := range [][]string{{"--controllers=" + list},
 					strings.Split("--controllers="+strings.ReplaceAll(list, ",", "\n--controllers="), "\n")} {
-					m := parse(t, ForControllerManager(), staticpodtest.Manifest(append([]string{ControllerManager, theKey, theCA}, written...)))
-					k := Carry(m, nil, nil)
+					text := staticpodtest.Manifest(append([]string{ControllerManager, theKey, theCA}, written...))
+					k := Carry(parse(t, ForControllerManager(), withImage(text, image)), nil, nil)
 					got := false
 					for _, arg := range k.Args {
 						got = got || strings.HasPrefix(arg, "--controllers=*,-") && slices.Contains(strings.Split(arg, ","), "-"+one.name)

@@ -47,7 +47,7 @@ func Stock(pods []corev1.Pod) (servers, managers []string, looked int) {
 
 func stockControllers(pod *corev1.Pod, own []string) []string {
 	var names []string
-	for _, controller := range ourControllers() {
+	for _, controller := range ourControllers(pod.Spec.Containers[0].Image) {
 		on := runsController(listIn(podCommand(pod), ControllersFlag), controller)
 		if controller.name == options.ServiceAccountTokenController {
 			on = PodFlag(pod, KeyFlag) != ""

@@ -1,0 +1,443 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package rootca
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/internal/testutil"
+)
+
+var trustBundleResource = certificatesv1.SchemeGroupVersion.WithResource("clustertrustbundles")
+
+// trustWorld is a cluster with a TrustBundlePublisher. It lives in a synctest bubble.
+type trustWorld struct {
+	*controllertest.World
+	*TrustBundlePublisher
+	authorities
+	t *testing.T
+
+	bundle *Bundle // to publish at first
+
+	mu      sync.Mutex
+	version int
+	counts  []int  // how many bundles there were, from the first on
+	kcm     string // what kube-controller-manager publishes; "" if its publisher does not run
+}
+
+func prepareTrust(t *testing.T, a authorities, bundle *Bundle, objects ...runtime.Object) *trustWorld {
+	t.Helper()
+	w := &trustWorld{t: t, authorities: a, bundle: bundle, World: controllertest.NewWorld(time.Time{}, objects...)}
+	w.Client.PrependReactor("*", "clustertrustbundles", w.count)
+	w.TrustBundlePublisher = NewTrustBundlePublisher(PublisherConfig{
+		Client: w.Client, Source: NewSource(unknown, nil), Metrics: NewMetrics(w.Registry.MustRegister), Recorder: w.Recorder(),
+	})
+	return w
+}
+
+// bundleOf is a ClusterTrustBundle as a field manager publishes it, of an age in minutes.
+func (a authorities) bundleOf(manager, word string, age int) *certificatesv1.ClusterTrustBundle {
+	text := a.pem(word)
+	bundle, err := ParseBundle([]byte(text))
+	if err != nil {
+		panic(err)
+	}
+	return &certificatesv1.ClusterTrustBundle{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: trustBundleName(bundle.hash), UID: types.UID("uid-" + word), ResourceVersion: "7",
+			CreationTimestamp: metav1.NewTime(time.Now().Add(-time.Duration(age) * time.Minute)),
+			ManagedFields: []metav1.ManagedFieldsEntry{{
+				Manager: manager, APIVersion: "certificates.k8s.io/v1", Operation: metav1.ManagedFieldsOperationUpdate, FieldsType: "FieldsV1",
+				FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:signerName":{},"f:trustBundle":{}}}`),
+			}},
+		},
+		Spec: certificatesv1.ClusterTrustBundleSpec{SignerName: ServingSigner, TrustBundle: text},
+	}
+}
+
+// named replaces the names of bundles by their words.
+func (a authorities) named(line string) string {
+	for _, word := range []string{"A", "B", "C", "BA", "CBA", "CB", "CA"} {
+		if !strings.ContainsFunc(word, func(r rune) bool { return a[r] == nil }) {
+			line = strings.ReplaceAll(line, a.bundleOf("", word, 0).Name, word)
+		}
+	}
+	return line
+}
+
+// live are the words of the bundles that there are.
+func (w *trustWorld) live() []string {
+	synctest.Wait()
+	all := []string{}
+	for _, one := range w.list() {
+		all = append(all, w.named(one.Name)+"="+w.read([]byte(one.Spec.TrustBundle)))
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (w *trustWorld) list() []certificatesv1.ClusterTrustBundle {
+	object, err := w.Client.Tracker().List(trustBundleResource, certificatesv1.SchemeGroupVersion.WithKind("ClusterTrustBundle"), "")
+	testutil.Must(w.t, err)
+	return object.(*certificatesv1.ClusterTrustBundleList).Items
+}
+
+// requests are the writes since the last call.
+func (w *trustWorld) requests() []string {
+	synctest.Wait()
+	made := []string{}
+	for _, line := range w.Actions(w.t) {
+		made = append(made, w.named(strings.ReplaceAll(line, "clustertrustbundles ", "")))
+	}
+	return made
+}
+
+func (w *trustWorld) events() []string {
+	synctest.Wait()
+	all := []string{}
+	for _, line := range w.Recorded.Lines() {
+		all = append(all, w.named(line))
+	}
+	return all
+}
+
+// count notes how many bundles there are before each request, gives each version a number, which the fake client
+// does not, and has kube-controller-manager's publisher work after each write: its bundle is there, and it alone.
+func (w *trustWorld) count(action clienttesting.Action) (bool, runtime.Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts = append(w.counts, len(w.list()))
+	if written, ok := action.(interface{ GetObject() runtime.Object }); ok {
+		w.number(written.GetObject().(*certificatesv1.ClusterTrustBundle))
+	}
+	if verb := action.GetVerb(); w.kcm != "" && verb != "list" && verb != "watch" {
+		time.AfterFunc(time.Millisecond, w.syncOfKCM)
+	}
+	return false, nil, nil
+}
+
+func (w *trustWorld) number(one *certificatesv1.ClusterTrustBundle) {
+	w.version++
+	one.ResourceVersion = fmt.Sprint(100 + w.version)
+}
+
+func (w *trustWorld) syncOfKCM() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.kcm == "" {
+		return
+	}
+	wanted := w.bundleOf("kube-controller-manager", w.kcm, 0)
+	w.number(wanted)
+	_ = w.Client.Tracker().Create(trustBundleResource, wanted, "") // or it is there
+	for _, one := range w.list() {
+		if one.Name != wanted.Name {
+			_ = w.Client.Tracker().Delete(trustBundleResource, "", one.Name)
+		}
+	}
+	w.counts = append(w.counts, len(w.list()))
+}
+
+func (w *trustWorld) setKCM(word string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kcm = word
+}
+
+func orNone(lines []string) []string { return append([]string{}, lines...) }
+
+func (w *trustWorld) run(t *testing.T) (stop func()) {
+	stop = w.Start(t, w.Run)
+	synctest.Wait() // the fake API server loses what changes between a list and its watch
+	w.Source.Set(w.bundle)
+	synctest.Wait()
+	return stop
+}
+
+func TestTrustBundle(t *testing.T) {
+	t.Parallel()
+	const kcm, ours, other = "kube-controller-manager", "sa-controller-manager", "other"
+	a := newAuthorities(t, "ABC")
+	edited := func(object *certificatesv1.ClusterTrustBundle, word string) *certificatesv1.ClusterTrustBundle {
+		object.Spec.TrustBundle = a.pem(word)
+		return object
+	}
+	labelled := a.bundleOf(kcm, "A", 1)
+	labelled.ManagedFields = append(labelled.ManagedFields, metav1.ManagedFieldsEntry{
+		Manager: "kubectl-label", FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:a":{}}}}`),
+	})
+	foreign := ": Warning ForeignTrustBundle: neither this program nor kube-controller-manager has published "
+	stays := ": it stays, and Pods trust it for kube-apiserver until it is deleted"
+	cases := map[string]struct {
+		reason  string
+		objects []runtime.Object
+		first   []string // requests at once
+		second  []string // requests once the successor has been there for a moment
+		live    []string
+		events  []string
+	}{
+		"None":     {first: []string{"create B"}, live: []string{"B=B"}},
+		"Takeover": {reason: "same file, same name: nothing to do", objects: []runtime.Object{a.bundleOf(kcm, "B", 1)}, live: []string{"B=B"}},
+		"Predecessor": {
+			objects: []runtime.Object{a.bundleOf(ours, "A", 1)}, first: []string{"create B"}, second: []string{"delete A [uid-A 7]"},
+			live: []string{"B=B"},
+		},
+		"OfKCM": {
+			objects: []runtime.Object{a.bundleOf(kcm, "A", 1)}, first: []string{"create B"}, second: []string{"delete A [uid-A 7]"},
+			live: []string{"B=B"},
+		},
+		"Labelled": {
+			reason: "a label does not make it another client's", objects: []runtime.Object{labelled},
+			first: []string{"create B"}, second: []string{"delete A [uid-A 7]"}, live: []string{"B=B"},
+		},
+		"Interrupted": {
+			reason:  "the previous leader has created the successor",
+			objects: []runtime.Object{a.bundleOf(ours, "A", 1), a.bundleOf(ours, "B", 0)}, first: []string{"delete A [uid-A 7]"},
+			live: []string{"B=B"},
+		},
+		"TwoPrevious": {
+			reason:  "two at most: the newer one is enough until B is there",
+			objects: []runtime.Object{a.bundleOf(ours, "C", 1), a.bundleOf(ours, "A", 2)},
+			first:   []string{"delete A [uid-A 7]", "create B"}, second: []string{"delete C [uid-C 7]"}, live: []string{"B=B"},
+		},
+		"Edited": {
+			objects: []runtime.Object{edited(a.bundleOf(ours, "B", 1), "A")}, first: []string{"update B [7]"}, live: []string{"B=B"},
+		},
+		"Foreign": {
+			objects: []runtime.Object{a.bundleOf(other, "A", 1)}, first: []string{"create B"}, live: []string{"A=A", "B=B"},
+			events: []string{"A" + foreign + "A of other" + stays},
+		},
+		"ForeignContent": {
+			reason: "its name is not that of its content", objects: []runtime.Object{edited(a.bundleOf(kcm, "A", 1), "C")},
+			first: []string{"create B"}, live: []string{"A=C", "B=B"}, events: []string{"A" + foreign + "A of kube-controller-manager" + stays},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := prepareTrust(t, a, a.bundle(t, "B"), tc.objects...)
+				w.run(t)
+				// A creation is tried again while the cache is stale.
+				testutil.Check(t, tc.reason+"\nrequests at once", orNone(tc.first), slices.Compact(w.requests()))
+				time.Sleep(createdCheck - time.Millisecond)
+				testutil.Check(t, "requests before a second has passed", []string{}, w.requests())
+				time.Sleep(2 * time.Millisecond)
+				testutil.Check(t, tc.reason+"\nrequests a second later", orNone(tc.second), w.requests())
+				time.Sleep(time.Hour)
+				testutil.Check(t, "requests in an hour", []string{}, w.requests())
+				testutil.Check(t, "bundles", tc.live, w.live())
+				testutil.Check(t, "Events", orNone(tc.events), slices.Compact(w.events()))
+				for _, one := range w.list() {
+					testutil.Check(t, "signer", ServingSigner, one.Spec.SignerName)
+				}
+				_, err := w.Check()
+				testutil.Must(t, err)
+			})
+		})
+	}
+}
+
+// TestTrustBundleOverlap exchanges the root CA, also faster than a successor has been there for a moment: there is
+// always a bundle, and there are never more than two.
+func TestTrustBundleOverlap(t *testing.T) {
+	t.Parallel()
+	for _, pause := range []time.Duration{time.Millisecond, 10 * time.Millisecond, createdCheck - time.Millisecond, time.Minute} {
+		t.Run(pause.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAuthorities(t, "ABC")
+				w := prepareTrust(t, a, a.bundle(t, "A"))
+				w.run(t)
+				w.mu.Lock()
+				w.counts = nil
+				w.mu.Unlock()
+				for _, word := range []string{"BA", "B", "CB", "C", "A"} {
+					w.Source.Set(a.bundle(t, word))
+					time.Sleep(pause)
+				}
+				time.Sleep(time.Minute)
+				testutil.Check(t, "bundles in the end", []string{"A=A"}, w.live())
+				w.checkCounts()
+				testutil.Check(t, "Events", []string{}, w.events())
+			})
+		})
+	}
+}
+
+func (w *trustWorld) checkCounts() {
+	w.t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.counts) == 0 || slices.Min(w.counts) < 1 || slices.Max(w.counts) > 2 {
+		w.t.Errorf("there were %v bundles, want one or two at each time", w.counts)
+	}
+}
+
+// TestSecondTrustBundlePublisher: kube-controller-manager's deletes every bundle but its own at once.
+func TestSecondTrustBundlePublisher(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthorities(t, "AB")
+		w := prepareTrust(t, a, a.bundle(t, "A"), a.bundleOf("kube-controller-manager", "A", 1))
+		w.setKCM("A")
+		w.run(t)
+		time.Sleep(time.Hour)
+		testutil.Check(t, "requests while both agree", []string{}, w.requests())
+
+		w.Source.Set(a.bundle(t, "BA"))
+		time.Sleep(time.Second)
+		testutil.Check(t, "requests at first", []string{"create BA", "create BA"}, w.requests())
+		const attempts = 59 // each one takes a moment
+		time.Sleep(time.Hour)
+		testutil.Check(t, "requests in an hour", slices.Repeat([]string{"create BA"}, attempts), w.requests())
+		w.checkCounts()
+		_, err := w.Check()
+		const problem = "another client keeps deleting the ClusterTrustBundle BA, which is created again once a minute: " +
+			"if that is kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
+		testutil.Check(t, "readiness", problem, w.named(fmt.Sprint(err)))
+		testutil.Check(t, "Events", []string{"BA: Warning SecondTrustBundlePublisher: " + problem}, slices.Compact(w.events()))
+		testutil.Check(t, "replaced", map[string]float64{"clustertrustbundles": attempts + 2},
+			w.Series(t, "sacm_root_ca_replaced_by_others_total"))
+
+		w.setKCM("") // a takeover
+		time.Sleep(retryInterval + createdCheck)
+		testutil.Check(t, "requests after the takeover", []string{"create BA", "delete A [uid-A 7]"}, w.requests())
+		testutil.Check(t, "bundles", []string{"BA=BA"}, w.live())
+		_, err = w.Check()
+		testutil.Must(t, err)
+		w.checkCounts()
+	})
+}
+
+// A user who deletes the bundle gets it again at once.
+func TestDeletedTrustBundle(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthorities(t, "A")
+		w := prepareTrust(t, a, a.bundle(t, "A"))
+		w.run(t)
+		for range 3 {
+			time.Sleep(2 * retryInterval)
+			w.requests()
+			testutil.Must(t, w.Client.Tracker().Delete(trustBundleResource, "", w.list()[0].Name))
+			testutil.Check(t, "requests", []string{"create A"}, w.requests())
+			_, err := w.Check()
+			testutil.Must(t, err)
+		}
+	})
+}
+
+// TestTrustBundleWithoutAPI: kube-apiserver before 1.37, which is upgraded then.
+func TestTrustBundleWithoutAPI(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthorities(t, "AB")
+		w := prepareTrust(t, a, a.bundle(t, "A"))
+		var served bool
+		w.Client.PrependReactor("list", "clustertrustbundles", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return !served, nil, controllertest.NotFound("")
+		})
+		w.run(t)
+		w.Client.ClearActions()
+		time.Sleep(10 * time.Minute)
+		w.Source.Set(a.bundle(t, "B"))
+		synctest.Wait()
+		asked := map[string]int{}
+		for _, action := range w.Client.Actions() {
+			asked[action.GetVerb()]++
+		}
+		testutil.Check(t, "requests in ten minutes", map[string]int{"list": 10}, asked)
+		served = true
+		time.Sleep(retryInterval)
+		testutil.Check(t, "bundles once it is served", []string{"B=B"}, w.live())
+		testutil.Check(t, "Events", []string{}, w.events())
+	})
+}
+
+func TestTrustBundleRefused(t *testing.T) {
+	t.Parallel()
+	invalid := apierrors.NewInvalid(schema.GroupKind{Group: "certificates.k8s.io", Kind: "ClusterTrustBundle"}, "x", nil)
+	cases := map[string]struct {
+		err    error
+		events []string
+	}{
+		"Forbidden": {controllertest.Forbidden("clustertrustbundles"), []string{
+			`B: Warning TrustBundleRefused: clustertrustbundles is forbidden: no`,
+		}},
+		"Invalid": {invalid, []string{
+			`B: Warning TrustBundleRefused: ClusterTrustBundle.certificates.k8s.io "x" is invalid`,
+		}},
+		"AlreadyThere": {controllertest.AlreadyExists("clustertrustbundles"), []string{}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAuthorities(t, "AB")
+				w := prepareTrust(t, a, a.bundle(t, "B"), a.bundleOf("sa-controller-manager", "A", 1))
+				w.FailNext("create", "clustertrustbundles", tc.err)
+				w.run(t)
+				testutil.Check(t, "Events", tc.events, w.events())
+				testutil.Check(t, "requests", []string{"create B"}, w.requests())
+				testutil.Check(t, "the previous bundle", []string{"A=A"}, w.live())
+				time.Sleep(time.Minute)
+				testutil.Check(t, "requests after that", []string{"create B", "delete A [uid-A 7]"}, w.requests())
+			})
+		})
+	}
+}
+
+// TestTrustBundleUnknown: what is there may hold a root CA that must stay.
+func TestTrustBundleUnknown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthorities(t, "AB")
+		w := prepareTrust(t, a, unknown, a.bundleOf("sa-controller-manager", "A", 1))
+		w.run(t)
+		time.Sleep(time.Hour)
+		testutil.Check(t, "requests before", []string{}, w.requests())
+		w.Source.Set(a.bundle(t, "BA"))
+		testutil.Check(t, "requests once it is known", []string{"create BA"}, w.requests())
+	})
+}
+
+func TestTrustBundleStandbyQueuesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthorities(t, "AB")
+		w := prepareTrust(t, a, a.bundle(t, "A"))
+		w.Source.Set(w.bundle)
+		var queued []string
+		w.queue.Sync = func(_ context.Context, key string) error {
+			queued = append(queued, key)
+			return nil
+		}
+		for range 2 {
+			w.Source.Set(a.bundle(t, "B"))
+			stop := testutil.Start(t, w.Run)
+			synctest.Wait()
+			testutil.Check(t, "queued by the begin of a term", []string{ServingSigner}, queued)
+			w.Source.Set(a.bundle(t, "B"))
+			synctest.Wait()
+			testutil.Check(t, "queued by a change within it", []string{ServingSigner, ServingSigner}, queued)
+			stop()
+			queued = nil
+		}
+		w.Source.Set(a.bundle(t, "A")) // a queue would outlive the bubble
+	})
+}

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package extras plugs into the manager what it does besides its core: a key ring and the processes
-// that have keys of it, the external signer of kube-apiserver, publishing, re-issue and rotation. It
-// turns flags into parts.
+// that have keys of it, the external signer of kube-apiserver, publishing and re-issue. It turns flags
+// into parts.
 //
 // Package app and everything else of the core import nothing of this package and of what it uses, so
 // that a plain key file needs none of it (test/verify/imports.sh has the list).
@@ -50,9 +50,9 @@ func (e *extras) parts(h *app.Host) []app.Part {
 	return []app.Part{
 		{Name: "external-signer", Phase: app.Early, Build: e.buildSigner},
 		{Name: "key-backends", Phase: app.AtOnce, Build: e.buildBackends},
-		{Name: "key-ring", Phase: app.Connected, Build: e.buildRing},
 		{Name: "published-files", Phase: app.AtOnce, Build: e.buildPublisher},
+		{Name: "key-ring", Phase: app.Connected, Build: e.buildRing},
+		{Name: "published-places", Phase: app.Leading, Build: e.buildPlaces},
 		{Name: "token-reissue", Phase: app.Leading, Build: e.buildReissue},
-		{Name: "key-rotation", Phase: app.Leading, Build: e.buildRotation},
 	}
 }

@@ -6,10 +6,14 @@ package scale
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
 
 	"sa-controller-manager/test/bench/result"
 	"sa-controller-manager/test/bench/world"
@@ -58,10 +62,33 @@ func (s *scene) prepare(ctx context.Context) error {
 	if err := os.WriteFile(s.rootCAFile(), ca, 0o600); err != nil {
 		return err
 	}
-	if err := s.keysCommand(ctx, "init", "--from-private-key-file="+s.w.SigningKeyFile()); err != nil {
+	if err := s.initRing(); err != nil {
 		return err
 	}
 	return s.start(ctx)
+}
+
+// initRing makes a ring whose next key kube-apiserver has from its start, in a file.
+func (s *scene) initRing() error {
+	active, err1 := keyOf(s.w.SigningKeyFile(), signing.Active)
+	next, err2 := keyOf(s.nextKey(), signing.Next)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	_, err := ring.At(s.keyRing()).Init(active, nil, &next, time.Now())
+	return err
+}
+
+func keyOf(file string, role signing.Role) (ring.Key, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return ring.Key{}, err
+	}
+	key, err := signing.ParsePrivateKey(content)
+	if err != nil {
+		return ring.Key{}, err
+	}
+	return ring.Key{Key: key.As(role)}, nil
 }
 
 func (s *scene) start(ctx context.Context) error {

@@ -43,9 +43,14 @@ func NewPublicKey(key crypto.PublicKey) (PublicKey, error) {
 }
 
 // Derived reports whether the key ID is the one that key files give the key.
-func (k PublicKey) Derived() bool {
-	id, err := keyID(k.Key)
-	return err == nil && id == k.ID
+func (k PublicKey) Derived() bool { return k.Digest() == k.ID }
+
+// Digest returns the ID that key files give the key, whatever ID it has here.
+func (k PublicKey) Digest() string {
+	if id, err := keyID(k.Key); err == nil {
+		return id
+	}
+	return k.ID
 }
 
 // Equal reports whether two keys have the same ID and are the same key.
@@ -77,6 +82,8 @@ func (k PublicKey) Verify(header, payload, signature string) error {
 type KeySet struct {
 	keys []PublicKey
 	byID map[string]PublicKey
+	// removed are the IDs and digests of keys that the store has had; true for revoked ones.
+	removed map[string]bool
 }
 
 // NewKeySet returns the set of keys. Of keys with the same ID the first one is kept: they are equal,
@@ -102,6 +109,9 @@ func (s *KeySet) Lookup(id string) (PublicKey, bool) {
 	key, ok := s.byID[id]
 	return key, ok
 }
+
+// Revoked reports whether the key with this ID was revoked, so that nothing accepts its tokens.
+func (s *KeySet) Revoked(id string) bool { return s != nil && s.removed[id] }
 
 // All returns a copy of all keys, in order.
 func (s *KeySet) All() []PublicKey {

@@ -30,7 +30,7 @@ type Key struct {
 	PublicKey
 
 	Role Role `json:"role"`
-	// Private signs, nil if the key only verifies.
+	// Private signs, nil if the key only verifies. A retired key may have it, for going back.
 	Private *PrivateKey `json:"-"`
 	// Origin says where a command has found the key, for people.
 	Origin string `json:"-"`
@@ -145,7 +145,15 @@ func (r *Ring) withNext(key *PrivateKey) *Ring {
 // with returns the ring with other keys.
 func (r *Ring) with(keys []Key) *Ring {
 	ring := NewRing(keys...)
-	ring.proofActivates = r.proofActivates
+	ring.proofActivates, ring.set.removed = r.proofActivates, r.set.removed
+	return ring
+}
+
+// Without returns the ring with a record of the keys that its store has removed, by ID and by digest,
+// true for revoked ones. A verification key file does not bring them back.
+func (r *Ring) Without(removed map[string]bool) *Ring {
+	ring := r.with(r.keys)
+	ring.set.removed = removed
 	return ring
 }
 
@@ -180,7 +188,11 @@ func (r *Ring) verifyOnly() []PublicKey {
 func (r *Ring) withVerifyOnly(keys []PublicKey) *Ring {
 	all := r.without(VerifyOnly)
 	for _, key := range keys {
-		all = append(all, key.As(VerifyOnly))
+		_, byID := r.set.removed[key.ID]
+		_, byDigest := r.set.removed[key.Digest()]
+		if !byID && !byDigest {
+			all = append(all, key.As(VerifyOnly))
+		}
 	}
 	return r.with(all)
 }

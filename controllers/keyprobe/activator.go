@@ -199,6 +199,9 @@ func (a *Activator) Run(ctx context.Context) error {
 func (a *Activator) sync(ctx context.Context, which work) error {
 	ring := a.Ring.Ring()
 	key, kept := ring.Active(), error(nil)
+	if which == activeKey && key == nil {
+		return nil // it was revoked, and nothing signs
+	}
 	if which == nextKey {
 		key, kept = ring.Next(), a.kept()
 		if key == nil || !ring.ProofActivates() {

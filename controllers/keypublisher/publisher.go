@@ -34,7 +34,9 @@ type Config struct {
 	Ring        *signing.Keyring
 	Metrics     *Metrics
 	Loops       *reconcile.Metrics
-	Clock       clock.WithTicker
+	// Passed, if not nil, is called after each pass. It must not block.
+	Passed func()
+	Clock  clock.WithTicker
 }
 
 // Publisher publishes keys. RingChanged and Status may be called from any goroutine.
@@ -44,11 +46,12 @@ type Publisher struct {
 
 	mu     sync.Mutex
 	failed map[publish.Directory]error // of directories that do not hold the keys
+	holds  map[publish.Directory]*signing.Ring
 }
 
 // New returns a Publisher that does not run yet.
 func New(config Config) *Publisher {
-	p := &Publisher{Config: config, failed: map[publish.Directory]error{}}
+	p := &Publisher{Config: config, failed: map[publish.Directory]error{}, holds: map[publish.Directory]*signing.Ring{}}
 	p.loop = reconcile.New(reconcile.Config[publish.Directory]{
 		Name: queueName, Workers: 1, Sync: p.sync, Metrics: config.Loops, Clock: config.Clock,
 	})
@@ -78,7 +81,7 @@ func (p *Publisher) sync(ctx context.Context, to publish.Directory) error {
 		klog.FromContext(ctx).Info("Published the keys",
 			"destination", to.String(), "documents", wrote, "signs", ring.ActiveID())
 	}
-	p.show(to, err)
+	p.show(to, ring, err)
 	if err != nil {
 		return fmt.Errorf("publish the keys at %s: %w", to, err)
 	}
@@ -86,11 +89,28 @@ func (p *Publisher) sync(ctx context.Context, to publish.Directory) error {
 	return nil
 }
 
-func (p *Publisher) show(to publish.Directory, err error) {
+func (p *Publisher) show(to publish.Directory, ring *signing.Ring, err error) {
 	p.Metrics.passed(to.String(), err)
 	p.mu.Lock()
+	if p.failed[to], p.holds[to] = err, ring; err != nil {
+		p.holds[to] = nil
+	}
+	p.mu.Unlock()
+	if p.Passed != nil {
+		p.Passed()
+	}
+}
+
+// Shows reports whether every directory holds a key.
+func (p *Publisher) Shows(id string) bool {
+	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.failed[to] = err
+	for _, to := range p.Directories {
+		if p.holds[to] == nil || p.holds[to].Role(id) == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // Status names the directories that do not hold the keys, and why. It is "" if all do.

@@ -18,7 +18,7 @@
 // key again.
 //
 // A token is issued only for a live account whose UID fits, into a live Secret of
-// the right type that names it. A token that is there is never overwritten. No Secret is deleted
+// the right type that names it. A token that is there is never overwritten, unless its key was revoked. No Secret is deleted
 // before kube-apiserver was asked for its account.
 package tokensecret
 
@@ -178,6 +178,10 @@ func (c *Controller) secretDue(obj any) bool {
 	ca, _ := c.RootCA.Current()
 	return !secret.BelongsTo(account) || planSecret(secret, account, ca, c.Keys.Keys()) != secretPlan{}
 }
+
+// RingChanged must be called after the key ring has changed: tokens of revoked keys are replaced. It does not
+// block.
+func (c *Controller) RingChanged(context.Context) { c.queueAllSecrets() }
 
 // queueAllSecrets is called on every replica when the root CA has changed. Run looks at all Secrets
 // at its start.

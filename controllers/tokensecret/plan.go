@@ -46,15 +46,16 @@ func (p secretPlan) onlyReplacesCA(secret *tokensecrets.TokenSecret) bool {
 	return p.ca != nil && secret.HasCA && !p.token && !p.namespace && !p.uid
 }
 
-// planSecret decides for a Secret whose annotations fit account. It writes only what is empty, and
-// ca.crt, which follows the root CA (upstream: secretUpdateNeeded in
-// pkg/controller/serviceaccount/tokens_controller.go).
+// planSecret decides for a Secret whose annotations fit account. It writes only what is empty, ca.crt,
+// which follows the root CA (upstream: secretUpdateNeeded in
+// pkg/controller/serviceaccount/tokens_controller.go), and a token in place of one whose key was revoked,
+// which nothing accepts.
 func planSecret(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, ca *rootca.Bundle, keys *signing.KeySet) secretPlan {
 	if secret.Terminating() || account.DeletionTimestamp != nil {
 		return secretPlan{}
 	}
 	plan := secretPlan{
-		token:     secret.Token == nil,
+		token:     secret.Token == nil || revoked(secret, account, keys),
 		namespace: !secret.HasNamespace,
 		uid:       secret.AccountUID == "",
 		warning:   contradiction(secret, account, keys),
@@ -74,6 +75,12 @@ func planSecret(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount
 	return plan
 }
 
+// revoked reports whether the token would be good, had its key not been revoked.
+func revoked(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, keys *signing.KeySet) bool {
+	token := secret.Token
+	return token != nil && secret.Finding == "" && token.AccountUID == account.UID && keys.Revoked(token.KeyID()) && !secret.InvalidSince()
+}
+
 // contradiction returns a warning if the token does not fit the Secret, the account or the keys. The
 // token stays: a client may be using it.
 func contradiction(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, keys *signing.KeySet) warning {
@@ -89,7 +96,7 @@ func contradiction(secret *tokensecrets.TokenSecret, account *corev1.ServiceAcco
 	case token.KeyID() == "":
 		return warning{} // issued before key IDs existed: its key is unknown
 	}
-	if _, known := keys.Lookup(token.KeyID()); !known {
+	if _, known := keys.Lookup(token.KeyID()); !known && !keys.Revoked(token.KeyID()) {
 		return warning{reasonUnknownKey, fmt.Sprintf(
 			"data.token was signed with key %.*q, which is neither the signing key nor given with --service-account-key-file",
 			shownKeyID, token.KeyID())}

@@ -52,6 +52,8 @@ type Client struct {
 
 	mu      sync.Mutex
 	signers map[string]*signer // by NAME
+
+	signs sync.Map // the IDs of the keys that have signed last
 }
 
 // NewClient returns a Client that connects when it is used. sockets may have others each time; counted

@@ -58,7 +58,10 @@ func ParseSockets(data []byte) (Sockets, error) {
 
 // Check wants a socket for each key of a ring that signs or will, as far as other processes have them.
 func (s Sockets) Check(ring *signing.Ring) error {
-	for _, key := range Keys(ring) {
+	for _, key := range []*signing.PrivateKey{ring.Active(), ring.Next()} {
+		if key == nil || key.Signer() == "" {
+			continue
+		}
 		if name, _ := signing.ParseSigner(key.Signer()); s[name] == "" {
 			return fmt.Errorf("--%s: %s is what signs with key %s of the ring: want a line %q with the path of its socket", SocketsFlag,
 				key.Signer(), key.ID(), name+": PATH")

@@ -20,7 +20,7 @@ const (
 	maxHint     = time.Minute
 )
 
-// Watch follows the signers of the active and the next key.
+// Watch follows the signers of the active and the next key, and of one to go back to.
 type Watch struct {
 	Ring func() *signing.Ring
 	// Probe has a key sign what opens nothing.
@@ -31,6 +31,8 @@ type Watch struct {
 	// Unpinned is called when a signer lists keys that the ring does not have: it may sign with them
 	// next, and then nothing that it signs is valid.
 	Unpinned func(key *signing.PrivateKey, ids []string)
+	// Changed, if not nil, is called when the answer of Signs has changed.
+	Changed func()
 }
 
 // watched is what Watch has reported of a signer.
@@ -47,10 +49,11 @@ func (c *Client) Watch(ctx context.Context, w Watch) {
 	defer ticker.Stop()
 	reported := map[string]*watched{} // by kep740:NAME
 	for {
-		keys := Keys(w.Ring())
+		keys := keys(w.Ring())
 		for signer, r := range reported {
 			if !slices.ContainsFunc(keys, func(key *signing.PrivateKey) bool { return key.Signer() == signer && key.ID() == r.keyID }) {
 				c.metrics.forget(r.keyID)
+				c.signs.Delete(r.keyID)
 				delete(reported, signer)
 			}
 		}
@@ -68,14 +71,20 @@ func (c *Client) Watch(ctx context.Context, w Watch) {
 	}
 }
 
-// Keys returns the keys of a ring that other processes have, and that sign or will.
-func Keys(ring *signing.Ring) (keys []*signing.PrivateKey) {
-	for _, key := range []*signing.PrivateKey{ring.Active(), ring.Next()} {
-		if key != nil && key.Signer() != "" {
-			keys = append(keys, key)
+// keys returns the keys of a ring that other processes sign with, or may.
+func keys(ring *signing.Ring) (keys []*signing.PrivateKey) {
+	for _, key := range ring.All() {
+		if key.Private != nil && key.Private.Signer() != "" {
+			keys = append(keys, key.Private)
 		}
 	}
 	return keys
+}
+
+// Signs reports whether the process that has a key has signed with it last. It does not block.
+func (c *Client) Signs(id string) bool {
+	_, ok := c.signs.Load(id)
+	return ok
 }
 
 // look asks one signer if it is time to, and reports what has changed.
@@ -91,9 +100,15 @@ func (c *Client) look(ctx context.Context, w *Watch, key *signing.PrivateKey, r 
 			c.lookAtKeys(ctx, w, key, r)
 		}
 	}
-	up := 0.0
+	up, did := 0.0, c.Signs(key.ID())
 	if reason == "" {
 		up = 1
+		c.signs.Store(key.ID(), nil)
+	} else {
+		c.signs.Delete(key.ID())
+	}
+	if did != (reason == "") && w.Changed != nil {
+		w.Changed()
 	}
 	c.metrics.up.WithLabelValues(key.ID()).Set(up)
 	switch {
@@ -149,7 +164,7 @@ func (c *Client) lookAtKeys(ctx context.Context, w *Watch, key *signing.PrivateK
 // Status describes the signers of a ring, for people.
 func (c *Client) Status(ring *signing.Ring) string {
 	var lines []string
-	for _, key := range Keys(ring) {
+	for _, key := range keys(ring) {
 		state := "signs"
 		if reason := c.away(key); reason != "" {
 			state = "is away, its keys verify: " + reason

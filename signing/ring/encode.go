@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	kjson "sigs.k8s.io/json"
 
@@ -83,11 +84,16 @@ func decode(data []byte, sign signing.RemoteSign) (State, error) {
 	if len(content.PEM) > 0 {
 		return State{}, fmt.Errorf("pem: %d entries are of no key of the ring", len(content.PEM))
 	}
+	for _, gone := range content.Removed {
+		if i := slices.IndexFunc(content.Keys, func(key Key) bool { return gone.Is(key.PublicKey) }); i >= 0 {
+			return State{}, fmt.Errorf("keys[%d]: the key was %s", i, gone.Reason)
+		}
+	}
 	return content.State, nil
 }
 
-// parsePEM sets both halves of a key, also the private one of a retired key, because a rollback needs
-// it. Another process may have the private half, and may have chosen the key ID.
+// parsePEM sets the halves of a key that the ring has. Another process may have the private half, and may
+// have chosen the key ID.
 func parsePEM(key *Key, data []byte, sign signing.RemoteSign) error {
 	var public signing.PublicKey
 	if key.PublicOnly || key.Signer != "" {

@@ -25,7 +25,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(bytes.ReplaceAll(data, []byte("publicOnly"), []byte("x")))
 	}
 	seed()
-	for _, next := range []transition{pruneOf(p384ID), publish(testkeys.Parse(testkeys.P256())), activateNext, complete, rollback} {
+	for _, next := range []transition{pruneOf(p384ID), publish(testkeys.Parse(testkeys.P256())), rotate, rollback, revokeOf(p256ID)} {
 		update(f, ring, next)
 		seed()
 	}

@@ -60,16 +60,17 @@ func withHint(err error) error {
 	return err
 }
 
-// Init makes a key ring where there is none: key signs, and retired keys verify.
-func (f *File) Init(key *signing.PrivateKey, retired []signing.PublicKey, now time.Time, policy Policy) error {
+// Init makes a key ring where there is none: active signs, next comes after it unless that is nil, and
+// retired keys verify.
+func (f *File) Init(active *signing.PrivateKey, retired []signing.PublicKey, next *Key, now time.Time) error {
 	var keys []Key
 	for _, public := range signing.NewKeySet(retired...).All() {
-		if public.Equal(key.Public()) {
+		if public.Digest() == active.Public().Digest() {
 			continue // what is given to verify with often holds the signing key too
 		}
-		keys = append(keys, Key{Key: public.As(signing.Retired), PublicOnly: true})
+		keys = append(keys, Key{Key: public.As(signing.Retired)})
 	}
-	state, err := New(KeyOf(key), keys, now, policy)
+	state, err := New(KeyOf(active), keys, next, now)
 	if err != nil {
 		return err
 	}
@@ -101,17 +102,6 @@ func (f *File) Writable() error {
 		if err == nil && info.Mode()&fs.ModeSymlink != 0 {
 			return &ReadOnlyError{Path: f.path, Why: filepath.Base(path) + " is a link, as in a mounted Secret"}
 		}
-	}
-	return nil
-}
-
-// CheckWritable is Writable, and asks the kernel as well whether the directory may be written.
-func (f *File) CheckWritable() error {
-	if err := f.Writable(); err != nil {
-		return err
-	}
-	if err := mayWrite(filepath.Dir(f.path)); err != nil {
-		return &ReadOnlyError{Path: f.path, Why: "its directory: " + err.Error()}
 	}
 	return nil
 }
@@ -172,7 +162,7 @@ func (f *File) Import(from *File) (changed bool, err error) {
 }
 
 // Join ends a fork: the ring keeps its keys and gets those of the other one (Join).
-func (f *File) Join(from *File, now time.Time, policy Policy) error {
+func (f *File) Join(from *File, now time.Time) error {
 	other, err := from.Read()
 	if err != nil {
 		return err
@@ -182,7 +172,7 @@ func (f *File) Join(from *File, now time.Time, policy Policy) error {
 		return err
 	}
 	return f.Update(present.Generation, func(state State) (State, error) {
-		return Join(state, other, now, policy)
+		return Join(state, other, now)
 	})
 }
 

@@ -24,7 +24,7 @@ import (
 func TestRead(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
-	update(t, f, publish(testkeys.Parse(testkeys.P256())), activateNext, complete, publish(testkeys.Parse(testkeys.P521())))
+	update(t, f, publish(testkeys.Parse(testkeys.P256())), rotate, publish(testkeys.Parse(testkeys.P521())))
 	ring := read(t, f).Ring()
 	var got []string
 	for _, key := range ring.All() {
@@ -34,7 +34,7 @@ func TestRead(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("keys of the ring: -want +got:\n%s", diff)
 	}
-	if ring.Active().ID() != p256ID || ring.Next() == nil || read(t, f).Generation != 5 {
+	if ring.Active().ID() != p256ID || ring.Next() == nil || read(t, f).Generation != 4 {
 		t.Errorf("%v signs, %v is next, generation %d", ring.Active(), ring.Next(), read(t, f).Generation)
 	}
 	if diff := cmp.Diff(map[string]fs.FileMode{"ring.json": 0o600}, files(t, f)); diff != "" {
@@ -125,7 +125,7 @@ func TestStaleGeneration(t *testing.T) {
 	update(t, f, publish(testkeys.Parse(testkeys.P256())))
 	before := bytesOf(t, f)
 	var stale *StaleError
-	if err := f.Update(seen, activateNext); !errors.As(err, &stale) || stale.Seen != seen || stale.Now != seen+1 {
+	if err := f.Update(seen, rotate); !errors.As(err, &stale) || stale.Seen != seen || stale.Now != seen+1 {
 		t.Errorf("updated on a stale look: %v", err)
 	}
 	if !bytes.Equal(before, bytesOf(t, f)) || len(files(t, f)) != 1 {
@@ -144,7 +144,7 @@ func TestSecondWriterIsRefused(t *testing.T) {
 		if _, err := At(f.path).Read(); err != nil {
 			t.Errorf("a reader was kept waiting: %v", err)
 		}
-		return Publish(s, KeyOf(testkeys.Parse(testkeys.RSA2048())), epoch, policy) // refused
+		return Next(s, KeyOf(testkeys.Parse(testkeys.RSA2048())), epoch) // refused
 	})
 	if _, refused := errors.AsType[*Refusal](err); !refused {
 		t.Fatalf("the first writer got %v", err)
@@ -180,7 +180,7 @@ func TestInit(t *testing.T) {
 	t.Parallel()
 	ring := newRing(t)
 	before := bytesOf(t, ring)
-	if err := ring.Init(testkeys.Parse(testkeys.P256()), nil, epoch, policy); err == nil ||
+	if err := ring.Init(testkeys.Parse(testkeys.P256()), nil, nil, epoch); err == nil ||
 		!strings.Contains(err.Error(), "is there already") {
 		t.Errorf("made over a ring: %v", err)
 	}
@@ -189,29 +189,38 @@ func TestInit(t *testing.T) {
 	}
 	signs, other := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256()).Public()
 	once := At(filepath.Join(t.TempDir(), "ring.json")) // in a directory that is there
-	must(t, once.Init(signs, []signing.PublicKey{signs.Public(), other, other}, epoch, policy))
+	must(t, once.Init(signs, []signing.PublicKey{signs.Public(), other, other}, nil, epoch))
 	if keys := read(t, once).Keys; len(keys) != 2 {
 		t.Errorf("the ring has %d keys, want 2", len(keys))
 	}
 }
 
-// TestGone: what leaves the ring is on record, whether it may have signed or not.
+// TestGone: what leaves the ring is on record, whether it may have signed or not, and does not come back,
+// also not by a verification key file. This is what kept a revoked key valid for ever behind an HSM.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
-	update(t, f, publish(testkeys.Parse(testkeys.P256())), rollback, pruneOf(p384ID))
-	if s := read(t, f); !cmp.Equal(s.Withdrawn, []string{p256ID}) || !cmp.Equal(s.Pruned, []string{p384ID}) {
-		t.Errorf("withdrawn %v, pruned %v", s.Withdrawn, s.Pruned)
-	}
-	update(t, f, publish(testkeys.Parse(testkeys.P521())), rollback)
-	for _, gone := range [][]byte{testkeys.P256(), testkeys.P384(), testkeys.P521()} {
-		if err := f.Update(read(t, f).Generation, publish(testkeys.Parse(gone))); err == nil ||
-			!strings.Contains(err.Error(), "was taken out of the ring before") {
+	update(t, f, publish(testkeys.Parse(testkeys.P256())), publish(testkeys.Parse(testkeys.P521())), pruneOf(p384ID), rotate, revokeOf(rsaID))
+	var files []signing.PublicKey
+	for i, gone := range []struct {
+		pem    []byte
+		reason Reason
+	}{{testkeys.P256(), Withdrawn}, {testkeys.P384(), Pruned}, {testkeys.RSA2048(), Revoked}} {
+		key := testkeys.Parse(gone.pem)
+		if got := read(t, f).Removed[i]; got != (Removed{ID: key.ID(), Digest: key.ID(), Reason: gone.reason}) {
+			t.Errorf("on record: %+v, want key %s as %s", got, key.ID(), gone.reason)
+		}
+		if err := f.Update(read(t, f).Generation, publish(key)); err == nil || !strings.Contains(err.Error(), "was "+string(gone.reason)+" before") {
 			t.Errorf("a key that is on record as gone came back: %v", err)
 		}
+		other := key.Public()
+		other.ID = "vendor/" + other.ID // the same key under the ID that a signer has chosen
+		files = append(files, key.Public(), other)
 	}
-	if s := read(t, f); len(s.Withdrawn) != 2 || len(s.Pruned) != 1 || len(s.History) != int(s.Generation) {
-		t.Errorf("withdrawn %v, pruned %v, history %v in generation %d", s.Withdrawn, s.Pruned, s.History, s.Generation)
+	keyring := signing.NewKeyring(read(t, f).Ring(), files...)
+	keyring.SetVerifyOnly(files)
+	if all := keyring.Keys().All(); len(all) != 1 || !keyring.Keys().Revoked(rsaID) || keyring.Keys().Revoked(p384ID) {
+		t.Errorf("%d keys verify, want only the active one: %v", len(all), all)
 	}
 }
 
@@ -223,8 +232,8 @@ func TestFork(t *testing.T) {
 	if _, err := second.Import(first); err != nil {
 		t.Fatal(err)
 	}
-	update(t, first, publish(testkeys.Parse(testkeys.P256())), activateNext)
-	update(t, second, publish(testkeys.Parse(testkeys.P521())), activateNext, rollback)
+	update(t, first, publish(testkeys.Parse(testkeys.P256())), rotate)
+	update(t, second, publish(testkeys.Parse(testkeys.P521())), rotate, rollback)
 	for from, to := range map[*File]*File{first: second, second: first} {
 		before := bytesOf(t, to)
 		_, err := to.Import(from)
@@ -238,7 +247,7 @@ func TestFork(t *testing.T) {
 	}
 
 	followed := follow(t, first.path)
-	must(t, first.Join(second, epoch.Add(5*time.Hour), policy))
+	must(t, first.Join(second, epoch.Add(5*time.Hour)))
 	followed.expect(t, "+5")
 	joined := read(t, first)
 	for _, id := range []string{rsaID, p256ID, p384ID, testkeys.Parse(testkeys.P521()).ID()} {
@@ -249,7 +258,7 @@ func TestFork(t *testing.T) {
 	if changed, err := second.Import(first); err != nil || !changed {
 		t.Errorf("the joined ring is not newer than the other one: %v", err)
 	}
-	if err := first.Join(second, epoch, policy); err == nil || !strings.Contains(err.Error(), "are not forked") {
+	if err := first.Join(second, epoch); err == nil || !strings.Contains(err.Error(), "are not forked") {
 		t.Errorf("joined twice: %v", err)
 	}
 }
@@ -271,14 +280,14 @@ func TestImport(t *testing.T) {
 	bring(source, false)
 	old := At(filepath.Join(t.TempDir(), "old.json"))
 	must(t, os.WriteFile(old.path, bytesOf(t, source), 0o600))
-	update(t, source, publish(testkeys.Parse(testkeys.P256())), activateNext)
+	update(t, source, publish(testkeys.Parse(testkeys.P256())), rotate)
 	bring(source, true)
 	if diff := cmp.Diff(map[string]fs.FileMode{"ring.json": 0o600}, files(t, copied)); diff != "" {
 		t.Errorf("files: -want +got:\n%s", diff)
 	}
 
 	forked := newRing(t)
-	update(t, forked, publish(testkeys.Parse(testkeys.P521())), activateNext)
+	update(t, forked, publish(testkeys.Parse(testkeys.P521())), rotate)
 	damaged := At(filepath.Join(t.TempDir(), "damaged.json"))
 	must(t, os.WriteFile(damaged.path, bytesOf(t, source)[:500], 0o600))
 	for from, want := range map[*File]string{

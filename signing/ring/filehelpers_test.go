@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	epoch  = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	policy = Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
+	policy = Policy{CacheAge: time.Hour, TokenLifetime: 48 * time.Hour}
 )
 
 const (
@@ -43,11 +43,11 @@ func read(t testing.TB, f *File) State {
 	return state
 }
 
-// newRing makes a ring in which an RSA key signs and a public key verifies.
+// newRing makes a ring in which an RSA key signs, a public key verifies and no key is next.
 func newRing(t testing.TB) *File {
 	t.Helper()
 	f := At(filepath.Join(t.TempDir(), "keys", "ring.json"))
-	must(t, f.Init(testkeys.Parse(testkeys.RSA2048()), []signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()}, epoch, policy))
+	must(t, f.Init(testkeys.Parse(testkeys.RSA2048()), []signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()}, nil, epoch))
 	return f
 }
 
@@ -62,27 +62,19 @@ func update(t testing.TB, f *File, transitions ...transition) {
 }
 
 func publish(key *signing.PrivateKey) transition {
-	return func(s State) (State, error) {
-		return Publish(s, KeyOf(key), epoch, policy)
-	}
+	return func(s State) (State, error) { return Next(s, KeyOf(key), epoch) }
 }
 
-func activateNext(s State) (State, error) {
-	return Activate(s, epoch.Add(time.Hour), policy, false)
-}
+func rotate(s State) (State, error) { return Rotate(s, nil, epoch.Add(time.Hour)) }
 
-func complete(s State) (State, error) {
-	return Complete(s, epoch.Add(2*time.Hour), policy)
-}
-
-func rollback(s State) (State, error) {
-	return Rollback(s, epoch.Add(3*time.Hour), policy)
-}
+func rollback(s State) (State, error) { return Rollback(s, nil, epoch.Add(3*time.Hour)) }
 
 func pruneOf(id string) transition {
-	return func(s State) (State, error) {
-		return Prune(s, id, Usage{}, epoch.Add(1000*time.Hour), policy, false)
-	}
+	return func(s State) (State, error) { return Prune(s, id, Usage{}, epoch.Add(1000*time.Hour), policy) }
+}
+
+func revokeOf(id string) transition {
+	return func(s State) (State, error) { return Revoke(s, []string{id}, nil, nil, epoch) }
 }
 
 // files lists the directory but for the lock, with modes.

@@ -15,7 +15,7 @@ import (
 
 var (
 	epoch  = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	policy = ring.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 365 * 24 * time.Hour}
+	policy = ring.Policy{CacheAge: time.Hour, TokenLifetime: 365 * 24 * time.Hour}
 )
 
 // newKey is the i-th key ever made. RSA and EC keys take turns.

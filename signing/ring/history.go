@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -38,19 +39,12 @@ func (s State) version() string {
 	lines := slices.Clone(s.History)
 	for _, key := range s.Keys {
 		lines = append(lines, strings.Join([]string{key.ID, string(key.Role), clockTime(key.PublishedAt),
-			clockTime(key.ActivatedAt), clockTime(key.RetiredAt), clockTime(key.HoldUntil)}, " "))
+			clockTime(key.ActivatedAt), clockTime(key.RetiredAt), strconv.FormatBool(key.PublicOnly)}, " "))
 	}
-	if r := s.Rotation; r != nil {
-		lines = append(lines, strings.Join([]string{string(r.Phase), r.From, r.To, clockTime(r.StartedAt),
-			clockTime(r.ActivateNotBefore), clockTime(r.ActivatedAt), clockTime(r.EndedAt)}, " "))
+	lines = append(lines, "previous "+s.Previous)
+	for _, gone := range s.Removed {
+		lines = append(lines, strings.Join([]string{string(gone.Reason), gone.ID, gone.Digest}, " "))
 	}
-	for _, place := range s.Manual {
-		lines = append(lines, "manual "+place.Name+" "+strings.Join(place.Confirmed, " "))
-	}
-	if !s.PausedAt.IsZero() {
-		lines = append(lines, "paused "+clockTime(s.PausedAt))
-	}
-	lines = append(lines, "pruned", strings.Join(s.Pruned, " "), "withdrawn", strings.Join(s.Withdrawn, " "))
 	digest := sha256.Sum256([]byte(strings.Join(lines, "\n")))
 	return fmt.Sprintf("%d:%s", s.Generation, base64.RawURLEncoding.EncodeToString(digest[:16]))
 }
@@ -69,53 +63,54 @@ func (s State) validateHistory() error {
 }
 
 // Join ends a fork. The ring keeps its keys and gets those that only the other one has as retired keys,
-// with their public halves. Its history contains both rings, so that it is newer than either.
-func Join(state, other State, now time.Time, policy Policy) (State, error) {
+// with their public halves. Its history contains both rings, so that it is newer than either. What
+// either side has revoked stays revoked; what was pruned or withdrawn on one side alone comes back.
+func Join(state, other State, now time.Time) (State, error) {
 	if state.Knows(other.Version()) || other.Knows(state.Version()) {
 		return State{}, refuse("the two rings are not forked: one has come from the other", "import the newer one")
 	}
-	if active := other.Active().ID; slices.Contains(state.Pruned, active) {
-		return State{}, refuse(fmt.Sprintf("key %s signs there and was pruned here", active), "rotate to another key there first")
-	}
 	now = stamp(now)
-	next := state.next()
-	next.Generation = max(state.Generation, other.Generation) + 1
+	after := state.next()
+	after.Generation = max(state.Generation, other.Generation) + 1
 	for _, key := range other.Keys {
-		if known, ok := next.Key(key.ID); ok {
-			if known.Role == signing.Retired {
-				retire(next, key.ID, now, policy) // it may sign there
-			}
+		i := after.index(key.ID)
+		gone := slices.IndexFunc(after.Removed, func(gone Removed) bool { return gone.Is(key.PublicKey) })
+		switch {
+		case gone >= 0 && after.Removed[gone].Reason == Revoked:
 			continue
+		case gone >= 0:
+			after.Removed = slices.Delete(after.Removed, gone, gone+1)
+		case i >= 0 && after.Keys[i].Role == signing.Retired:
+			after.Keys[i].RetiredAt = now // it may sign there
 		}
-		if slices.Contains(next.Pruned, key.ID) {
-			continue
+		if i < 0 {
+			key.Private, key.PublicOnly, key.Role, key.RetiredAt = nil, true, signing.Retired, now
+			after.Keys = append(after.Keys, key)
 		}
-		key.Private, key.PublicOnly, key.Role = nil, true, signing.Retired
-		key.RetiredAt, key.HoldUntil = now, stamp(now.Add(policy.HoldDown))
-		next.Keys = append(next.Keys, key)
 	}
-	next.Pruned = missing(append(next.Pruned, other.Pruned...), next)
-	next.Withdrawn = missing(append(next.Withdrawn, other.Withdrawn...), next)
-	for _, place := range other.Clone().Manual {
-		if next.manual(place.Name) < 0 {
-			next.Manual = append(next.Manual, place)
+	for _, gone := range other.Removed {
+		present, kept := after.Key(gone.ID)
+		known := slices.IndexFunc(after.Removed, func(ours Removed) bool { return ours.ID == gone.ID })
+		switch {
+		case gone.Reason == Revoked && kept:
+			after.remove(present, Revoked)
+		case known >= 0 && gone.Reason == Revoked:
+			after.Removed[known].Reason = Revoked
+		case known < 0 && !kept:
+			after.Removed = append(after.Removed, gone)
 		}
+	}
+	if _, signs := after.first(signing.Active); !signs {
+		next, ok := after.Next()
+		if !ok {
+			return State{}, refuse("the key that signs here was revoked there", "join the rings there")
+		}
+		after.promote(next.ID, now)
 	}
 	for _, version := range other.History {
-		if !next.Knows(version) {
-			next.History = append(next.History, version)
+		if !after.Knows(version) {
+			after.History = append(after.History, version)
 		}
 	}
-	return next.sealed()
-}
-
-// missing returns the IDs of keys that are not in the ring, each once.
-func missing(ids []string, ring State) []string {
-	var gone []string
-	for _, id := range ids {
-		if ring.index(id) < 0 && !slices.Contains(gone, id) {
-			gone = append(gone, id)
-		}
-	}
-	return gone
+	return after.withNext(nil, now)
 }

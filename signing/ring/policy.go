@@ -17,30 +17,16 @@ type Policy struct {
 	// TokenLifetime is the longest life of a bound token. With
 	// --service-account-extend-token-expiration, which is kube-apiserver's default, that is a year.
 	TokenLifetime time.Duration
-	// HoldDown is how long a retired key stays after the last change that concerns it, even if no token
-	// needs it: the time to notice a mistake and roll back.
-	HoldDown time.Duration
 }
 
-// PrunableAt returns the earliest time at which a retired key may be pruned: its bound tokens have
-// expired, and the hold-down has ended. Token Secrets with its key ID may keep it longer.
-func (p Policy) PrunableAt(key Key) time.Time {
-	at := key.RetiredAt.Add(p.TokenLifetime)
-	if key.HoldUntil.After(at) {
-		return key.HoldUntil
-	}
-	return at
-}
-
-// Usage is what is known about the use of a key.
+// Usage is what is known about the use of a retired key.
 type Usage struct {
-	// Secrets is the number of token Secrets with the key ID, or negative if it is unknown.
+	// Secrets is the number of token Secrets with the key ID.
 	Secrets int
-	// SignsElsewhere says that kube-apiserver still signs bound tokens with the key.
-	SignsElsewhere bool
-	// LastSigned is when a process last signed with the key, or zero if that is unknown. It counts if
-	// it is later than the retirement of the key.
-	LastSigned time.Time
+	// Signer names a host or kube-apiserver that still signs bound tokens with the key, "" if none does.
+	Signer string
+	// Since is when it was first seen that none does.
+	Since time.Time
 }
 
 // Refusal is the error of a refused transition. The state is unchanged.

@@ -29,14 +29,8 @@ type Key struct {
 	// ActivatedAt is when the key last became the active one. It is zero for a key that has never
 	// signed here.
 	ActivatedAt time.Time `json:"activatedAt,omitzero"`
-	// RetiredAt is the latest time at which a token may have been signed with a retired key: when
-	// another one became active, later when that rotation was completed, because some process may
-	// have followed late, and the last time that a kube-apiserver was found to sign with it
-	// nevertheless.
+	// RetiredAt is when another key became active. Some process may have signed with it for longer.
 	RetiredAt time.Time `json:"retiredAt,omitzero"`
-	// HoldUntil is the end of the hold-down: before it, a retired key is not pruned even if nothing
-	// needs it any more.
-	HoldUntil time.Time `json:"holdUntil,omitzero"`
 }
 
 // KeyOf returns the entry of a key that is in no ring yet.
@@ -44,38 +38,37 @@ func KeyOf(key *signing.PrivateKey) Key {
 	return Key{Key: key.As(signing.Next), Signer: key.Signer()}
 }
 
-// Phase is how far a rotation has come.
-type Phase string
+// Kind is what a key is succeeded by if the user names nothing else: a kind of key in the file, or
+// "" for a key of another process.
+func (k Key) Kind() string {
+	if k.Signer != "" {
+		return ""
+	}
+	return signing.KindOf(k.PublicKey)
+}
+
+// Reason is why a key has left the ring.
+type Reason string
 
 const (
-	// Idle is the phase of a ring that was never rotated.
-	Idle Phase = ""
-	// Published means that the next key is published and does not sign.
-	Published Phase = "published"
-	// Activated means that the new key signs and that Rollback can still undo that.
-	Activated Phase = "activated"
-	// Completed means that the rotation has ended with the new key.
-	Completed Phase = "completed"
-	// RolledBack means that the rotation has ended with the previous key.
-	RolledBack Phase = "rolled-back"
+	// Pruned means that no token needed the key any more.
+	Pruned Reason = "pruned"
+	// Withdrawn means that the key has never signed here.
+	Withdrawn Reason = "withdrawn"
+	// Revoked means that nothing may verify with the key, wherever it comes from.
+	Revoked Reason = "revoked"
 )
 
-// Rotation is the latest rotation, in progress or ended. There is never more than one in progress.
-type Rotation struct {
-	Phase Phase `json:"phase"`
-	// From and To are the key IDs of the previous and of the new key. A key that has been pruned
-	// since is still named.
-	From string `json:"from"`
-	To   string `json:"to"`
-	// StartedAt is when To was published.
-	StartedAt time.Time `json:"startedAt"`
-	// ActivateNotBefore is the end of the wait that began with StartedAt.
-	ActivateNotBefore time.Time `json:"activateNotBefore"`
-	// ActivatedAt is when To began to sign, zero if it never did.
-	ActivatedAt time.Time `json:"activatedAt,omitzero"`
-	// EndedAt is when the rotation was completed or rolled back.
-	EndedAt time.Time `json:"endedAt,omitzero"`
+// Removed records a key that has left the ring. The record is never removed.
+type Removed struct {
+	ID string `json:"id"`
+	// Digest is that of the public half, because the same key may come back under another ID.
+	Digest string `json:"digest"`
+	Reason Reason `json:"reason"`
 }
+
+// Is reports whether the record is of a key.
+func (r Removed) Is(key signing.PublicKey) bool { return r.ID == key.ID || r.Digest == key.Digest() }
 
 // State is the content of a ring file. It is a value: no function of this package changes one that it
 // is given.
@@ -84,43 +77,60 @@ type State struct {
 	// Generation grows with every change. A copy with a lower one is stale.
 	Generation int64 `json:"generation"`
 	// Keys are in the order in which they joined the ring.
-	Keys     []Key     `json:"keys"`
-	Rotation *Rotation `json:"rotation,omitempty"`
-	// PausedAt is since when rotation by policy is paused, zero if it is not.
-	PausedAt time.Time `json:"pausedAt,omitzero"`
-	// Pruned are the IDs of keys that have left the ring and may have signed, and Withdrawn those
-	// of keys that never did. They are never removed.
-	Pruned    []string `json:"pruned,omitempty"`
-	Withdrawn []string `json:"withdrawn,omitempty"`
-	// Manual are the places that a person publishes the keys at.
-	Manual []Manual `json:"publishedManually,omitempty"`
+	Keys []Key `json:"keys"`
+	// Previous is the ID of the retired key that Rollback goes back to, "" if there is none. The ring
+	// has the private half of no other retired key.
+	Previous string    `json:"previous,omitempty"`
+	Removed  []Removed `json:"removed,omitempty"`
 	// History has all versions of the ring, its own at the end. A copy whose version is not among
 	// them was changed somewhere else.
 	History []string `json:"history"`
 }
 
-// Ring returns the keys for signing and verifying.
-func (s State) Ring() *signing.Ring {
-	keys := []signing.Key{s.Active().Key}
-	if next, ok := s.Next(); ok {
-		keys = append(keys, next.Key)
+// Ring returns the keys for signing and verifying. No removed key comes back by a verification file.
+func (s State) Ring() *signing.Ring { return s.ring(nil) }
+
+func (s State) ring(revoked []Removed) *signing.Ring {
+	var keys []signing.Key
+	for _, key := range s.Keys {
+		if key.Role != signing.Retired {
+			keys = append(keys, key.Key)
+		}
 	}
 	for _, key := range s.Retired() {
-		keys = append(keys, key.PublicKey.As(signing.Retired))
+		keys = append(keys, key.Key)
 	}
-	return signing.NewRing(keys...)
+	removed := map[string]bool{}
+	for _, gone := range slices.Concat(s.Removed, revoked) {
+		for _, id := range []string{gone.ID, gone.Digest} {
+			removed[id] = removed[id] || gone.Reason == Revoked
+		}
+	}
+	return signing.NewRing(keys...).Without(removed)
 }
 
-// Phase returns the phase of the latest rotation.
-func (s State) Phase() Phase {
-	if s.Rotation == nil {
-		return Idle
-	}
-	return s.Rotation.Phase
+// Orders are what the rings of other hosts decide about this one.
+type Orders struct {
+	// Active is the active key of the newest ring, "" if that is this one.
+	Active string
+	// Revoked are the keys that any host has revoked.
+	Revoked []Removed
 }
 
-// InProgress reports whether a rotation has begun and not ended.
-func (s State) InProgress() bool { return s.Phase() == Published || s.Phase() == Activated }
+// Obeying returns the keys of the ring as other rings want them: without revoked ones, and with the next
+// key active if it is that in the newest ring, or if the active one is revoked. Nothing is added, so the
+// worst that forged orders do is to use a key too early, or none.
+func (s State) Obeying(orders Orders) *signing.Ring {
+	obeying := s.Clone()
+	obeying.Keys = slices.DeleteFunc(obeying.Keys, func(key Key) bool {
+		return slices.ContainsFunc(orders.Revoked, func(gone Removed) bool { return gone.Is(key.PublicKey) })
+	})
+	next, ok := obeying.Next()
+	if _, signs := obeying.first(signing.Active); ok && (!signs || next.ID == orders.Active) {
+		obeying.promote(next.ID, next.PublishedAt)
+	}
+	return obeying.ring(orders.Revoked)
+}
 
 // Foreign reports whether the key has the ID that its signer has chosen, which only this ring knows: in
 // a key file kube-apiserver finds the key by its derived ID.
@@ -159,15 +169,7 @@ func (s State) Retired() []Key {
 // Clone returns a state that shares nothing with this one.
 func (s State) Clone() State {
 	s.Keys = slices.Clone(s.Keys)
-	s.Pruned, s.Withdrawn, s.History = slices.Clone(s.Pruned), slices.Clone(s.Withdrawn), slices.Clone(s.History)
-	s.Manual = slices.Clone(s.Manual)
-	for i := range s.Manual {
-		s.Manual[i].Confirmed = slices.Clone(s.Manual[i].Confirmed)
-	}
-	if s.Rotation != nil {
-		rotation := *s.Rotation
-		s.Rotation = &rotation
-	}
+	s.Removed, s.History = slices.Clone(s.Removed), slices.Clone(s.History)
 	return s
 }
 

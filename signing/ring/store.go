@@ -6,13 +6,19 @@ package ring
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 )
 
 // Store is the signing.Store of a ring file.
-type Store struct{ file *reload.File[State] }
+type Store struct {
+	file   *reload.File[State]
+	orders atomic.Pointer[Orders]
+	obeyed chan struct{}
+}
 
 var _ signing.Store = (*Store)(nil)
 
@@ -35,27 +41,59 @@ func Open(path string, sign signing.RemoteSign, options reload.Options) (*Store,
 	if err != nil {
 		return nil, withHint(err)
 	}
-	return &Store{file}, nil
+	s := &Store{file: file, obeyed: make(chan struct{}, 1)}
+	s.orders.Store(&Orders{})
+	return s, nil
 }
 
-// State returns what the file has besides the keys of Load, for those who need its generation or its
-// past. It does not block.
+// Obey changes the ring of Load as other rings want it. It does not block.
+func (s *Store) Obey(orders Orders) {
+	s.orders.Store(&orders)
+	select {
+	case s.obeyed <- struct{}{}:
+	default:
+	}
+}
+
+// State returns what the file has, whatever other rings want. It does not block.
 func (s *Store) State() State { return s.file.Get() }
 
 // Load implements signing.Store.
-func (s *Store) Load() *signing.Ring { return s.State().Ring() }
+func (s *Store) Load() *signing.Ring { return s.State().Obeying(*s.orders.Load()) }
 
 // Watch implements signing.Store.
 func (s *Store) Watch(ctx context.Context, changed func(*signing.Ring), refused func(error)) {
-	s.file.Watch(ctx, func(state State) { changed(state.Ring()) }, refused)
+	var calls sync.Mutex
+	reload := func(State) {
+		calls.Lock()
+		defer calls.Unlock()
+		changed(s.Load())
+	}
+	var obeying sync.WaitGroup
+	defer obeying.Wait()
+	obeying.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.obeyed:
+				reload(State{})
+			}
+		}
+	})
+	s.file.Watch(ctx, reload, func(err error) {
+		calls.Lock()
+		defer calls.Unlock()
+		refused(err)
+	})
 }
 
 // Status implements signing.Store.
 func (s *Store) Status() signing.StoreStatus {
 	state := s.State()
 	detail := fmt.Sprintf("generation %d", state.Generation)
-	if state.InProgress() {
-		detail += fmt.Sprintf(", a rotation to key %s is %s", state.Rotation.To, state.Phase())
+	if _, ok := state.Next(); !ok {
+		detail += ", without a next key"
 	}
 	return signing.StoreStatus{Detail: detail, Refused: s.file.Refused()}
 }

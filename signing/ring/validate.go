@@ -43,18 +43,33 @@ func (s State) Validate() error {
 	if roles[signing.Next] > 1 {
 		return fmt.Errorf("keys: %d of them are next, want one at most", roles[signing.Next])
 	}
-	for _, id := range slices.Concat(s.Pruned, s.Withdrawn) {
-		if ids[id] || signing.CheckKeyID(id) != nil {
-			return fmt.Errorf("pruned, withdrawn: %q is a key of the ring, or no key ID", id)
+	if err := s.validateRetired(); err != nil {
+		return err
+	}
+	for i, gone := range s.Removed {
+		if ids[gone.ID] || signing.CheckKeyID(gone.ID) != nil || gone.Digest == "" {
+			return fmt.Errorf("removed[%d]: %q is a key of the ring, no key ID, or without a digest", i, gone.ID)
+		}
+		if !slices.Contains([]Reason{Pruned, Withdrawn, Revoked}, gone.Reason) {
+			return fmt.Errorf("removed[%d]: reason %q is none of pruned, withdrawn, revoked", i, gone.Reason)
 		}
 	}
-	if err := s.validateRotation(); err != nil {
-		return err
-	}
-	if err := s.validateManual(); err != nil {
-		return err
-	}
 	return s.validateHistory()
+}
+
+// validateRetired checks that the ring can sign with the previous key, and with no other retired one.
+func (s State) validateRetired() error {
+	previous, ok := s.Key(s.Previous)
+	if s.Previous != "" && (!ok || previous.Role != signing.Retired) {
+		return fmt.Errorf("previous: %q is no retired key of the ring", s.Previous)
+	}
+	for i, key := range s.Keys {
+		if key.Role == signing.Retired && key.PublicOnly == (key.ID == s.Previous) {
+			return fmt.Errorf("keys[%d]: publicOnly is %t, want the private half of the previous key and of no other retired one",
+				i, key.PublicOnly)
+		}
+	}
+	return nil
 }
 
 func (s State) validateHeader() error {
@@ -122,50 +137,4 @@ func (k Key) validateRole() error {
 
 func notKeyID(r rune) bool {
 	return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
-}
-
-// validateRotation checks that the rotation fits the keys.
-func (s State) validateRotation() error {
-	next, hasNext := s.Next()
-	if s.Rotation == nil {
-		if hasNext {
-			return fmt.Errorf("key %q is next and no rotation is in progress", next.ID)
-		}
-		return nil
-	}
-	r := s.Rotation
-	if r.From == r.To || r.StartedAt.IsZero() {
-		return errors.New("rotation: want two different keys and startedAt")
-	}
-	if hasNext != (r.Phase == Published) {
-		return fmt.Errorf("rotation: phase %q and a next key do not go together", r.Phase)
-	}
-	switch active := s.Active().ID; {
-	case r.Phase == Published && (active != r.From || next.ID != r.To):
-		return errors.New("rotation: it is not from the active to the next key")
-	case (r.Phase == Activated || r.Phase == Completed) && active != r.To:
-		return errors.New("rotation: its new key is not the active one")
-	case r.Phase == RolledBack && active != r.From:
-		return errors.New("rotation: it was rolled back, and its previous key is not the active one")
-	}
-	return s.validatePrevious()
-}
-
-// validatePrevious checks that the ring has the key to which Rollback would go back.
-func (s State) validatePrevious() error {
-	r := s.Rotation
-	switch r.Phase {
-	case Published, RolledBack:
-	case Activated, Completed:
-		previous, ok := s.Key(r.From)
-		if r.Phase == Activated && !ok {
-			return errors.New("rotation: the previous key is gone before it was completed")
-		}
-		if ok && previous.PublicOnly {
-			return errors.New("rotation: the previous key is publicOnly")
-		}
-	default:
-		return fmt.Errorf("rotation: phase %q is none of published, activated, completed, rolled-back", r.Phase)
-	}
-	return nil
 }

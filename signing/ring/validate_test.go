@@ -6,43 +6,20 @@ package ring_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"sa-controller-manager/signing/ring"
 )
 
-// phases are states of a ring, by their name.
-func phases(t testing.TB) map[string]ring.State {
-	t.Helper()
-	imported := newKey(1)
-	imported.PublicOnly = true
-	must := must(t)
-	idle := must(ring.New(newKey(0), []ring.Key{imported}, epoch, policy))
-	published := must(ring.Publish(idle, newKey(3), epoch.Add(time.Minute), policy))
-	activated := must(ring.Activate(published, epoch.Add(2*time.Hour), policy, false))
-	completed := must(ring.Complete(activated, epoch.Add(3*time.Hour), policy))
-	return map[string]ring.State{
-		"idle": idle, "published": published, "activated": activated, "completed": completed,
-		"withdrawn":   must(ring.Rollback(published, epoch.Add(time.Hour), policy)),
-		"rolled-back": must(ring.Rollback(completed, epoch.Add(4*time.Hour), policy)),
-		"pruned":      must(ring.Prune(completed, "key-0", ring.Usage{}, epoch.Add(9000*time.Hour), policy, false)),
-	}
-}
-
 func TestValidateRefuses(t *testing.T) {
 	t.Parallel()
 	const active = `{"id":"a","algorithm":"RS256","role":"active","publishedAt":"2026-11-21T12:00:00Z","activatedAt":"2026-11-21T12:00:00Z"}`
-	const retired = `{"id":"b","algorithm":"ES256","role":"retired","publishedAt":"2026-11-21T12:00:00Z","retiredAt":"2026-11-21T12:00:00Z"}`
+	const retired = `{"id":"b","algorithm":"ES256","role":"retired","publicOnly":true,"publishedAt":"2026-11-21T12:00:00Z",` +
+		`"retiredAt":"2026-11-21T12:00:00Z"}`
 	const next = `{"id":"n","algorithm":"ES256","role":"next","publishedAt":"2026-11-21T12:00:00Z"}`
 	ring := func(keys, rest string) string {
 		return `{"schemaVersion":1,"generation":1,"keys":[` + keys + `]` + rest + `}`
 	}
-	turned := func(phase, from, to string) string {
-		return `,"rotation":{"phase":"` + phase + `","from":"` + from + `","to":"` + to +
-			`","startedAt":"2026-11-21T12:00:00Z","activateNotBefore":"2026-11-21T12:00:00Z"}`
-	}
-	if _, err := decode([]byte(ring(active+","+next, turned("published", "a", "n")))); err == nil ||
-		!strings.HasPrefix(err.Error(), "history is missing") {
+	if _, err := decode([]byte(ring(active+","+next+","+retired, ""))); err == nil || !strings.HasPrefix(err.Error(), "history is missing") {
 		t.Fatalf("the cases begin with a state that is refused itself: %v", err)
 	}
 	cases := map[string]struct{ data, want string }{
@@ -68,11 +45,11 @@ func TestValidateRefuses(t *testing.T) {
 			ring(strings.Replace(active, `"id":"a"`, `"id":"a b","signer":"kep740:hsm"`, 1), ""), `key ID "a b": want 1 to 1024 printable`,
 		},
 		"signer twice": {
-			ring(strings.Replace(active+","+retired, `"algorithm"`, `"signer":"kep740:hsm","algorithm"`, 2), ""),
+			ring(strings.Replace(active+","+next, `"algorithm"`, `"signer":"kep740:hsm","algorithm"`, 2), ""),
 			"keys[1]: kep740:hsm is there twice",
 		},
 		"bad role": {
-			ring(active+","+strings.Replace(retired, `"role":"retired"`, `"role":"spare"`, 1), ""), `role "spare" is none of next, active, retired`,
+			ring(active+","+strings.Replace(retired, `"role":"retired","publicOnly":true`, `"role":"spare"`, 1), ""), `role "spare" is none of next, active, retired`,
 		},
 		"never published": {ring(strings.Replace(active, `"publishedAt":"2026-11-21T12:00:00Z",`, "", 1), ""), "publishedAt is missing"},
 		"never activated": {
@@ -85,28 +62,24 @@ func TestValidateRefuses(t *testing.T) {
 			ring(strings.Replace(active, `"role"`, `"publicOnly":true,"role"`, 1), ""), "a key that is active must be able to sign",
 		},
 		"next that signed": {
-			ring(active+","+strings.Replace(next, `"role"`, `"retiredAt":"2026-11-21T12:00:00Z","role"`, 1), turned("published", "a", "n")),
+			ring(active+","+strings.Replace(next, `"role"`, `"retiredAt":"2026-11-21T12:00:00Z","role"`, 1), ""),
 			"the next key has activatedAt or retiredAt",
 		},
 		"two next": {
-			ring(active+","+next+","+strings.Replace(next, `"n"`, `"m"`, 1), turned("published", "a", "n")),
+			ring(active+","+next+","+strings.Replace(next, `"n"`, `"m"`, 1), ""),
 			"keys: 2 of them are next, want one at most",
 		},
-		"next, no rotation": {ring(active+","+next, ""), `key "n" is next and no rotation is in progress`},
-		"no next":           {ring(active, turned("published", "a", "n")), `phase "published" and a next key do not go together`},
-		"another next":      {ring(active+","+next, turned("published", "a", "m")), "it is not from the active to the next key"},
-		"to itself":         {ring(active, turned("completed", "a", "a")), "want two different keys"},
-		"previous is gone":  {ring(active, turned("activated", "b", "a")), "the previous key is gone before it was completed"},
-		"previous is half": {
-			ring(active+","+strings.Replace(retired, `"role"`, `"publicOnly":true,"role"`, 1), turned("activated", "b", "a")),
-			"the previous key is publicOnly",
+		"previous is gone": {ring(active, `,"previous":"b"`), `previous: "b" is no retired key`},
+		"previous signs":   {ring(active, `,"previous":"a"`), `previous: "a" is no retired key`},
+		"previous is half": {ring(active+","+retired, `,"previous":"b"`), "want the private half of the previous key and of no other"},
+		"another private half": {
+			ring(active+","+strings.Replace(retired, `"publicOnly":true,`, "", 1), ""), "want the private half of the previous key and of no other",
 		},
-		"another active":   {ring(active+","+retired, turned("completed", "a", "b")), "its new key is not the active one"},
-		"rolled forward":   {ring(active+","+retired, turned("rolled-back", "b", "a")), "its previous key is not the active one"},
-		"gone and there":   {ring(active, `,"pruned":["a"]`), `"a" is a key of the ring, or no key ID`},
-		"no key withdrawn": {ring(active, `,"withdrawn":["a b"]`), `"a b" is a key of the ring, or no key ID`},
-		"edited":           {ring(active, `,"history":["1:x"]`), `history ends with version "1:x"`},
-		"unknown phase":    {ring(active+","+retired, turned("paused", "b", "a")), `phase "paused" is none of`},
+		"gone and there": {ring(active, `,"removed":[{"id":"a","digest":"a","reason":"pruned"}]`), `"a" is a key of the ring, no key ID`},
+		"no key removed": {ring(active, `,"removed":[{"id":"a b","digest":"a","reason":"pruned"}]`), `"a b" is a key of the ring, no key ID`},
+		"no digest":      {ring(active, `,"removed":[{"id":"b","reason":"pruned"}]`), "without a digest"},
+		"no reason":      {ring(active, `,"removed":[{"id":"b","digest":"b"}]`), `reason "" is none of pruned, withdrawn, revoked`},
+		"edited":         {ring(active, `,"history":["1:x"]`), `history ends with version "1:x"`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -118,16 +91,88 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
-// TestTimesAreRoundedUp wants no wait to end early by the fraction of a second that is not stored.
-func TestTimesAreRoundedUp(t *testing.T) {
+// TestTransitions has what the walk cannot see, because its keys have no public half and no signer.
+func TestTransitions(t *testing.T) {
 	t.Parallel()
-	at := epoch.Add(time.Millisecond)
-	state := must(t)(ring.New(newKey(0), nil, at, policy))
-	state = must(t)(ring.Publish(state, newKey(1), at, policy))
-	if _, err := ring.Activate(state, at.Add(policy.CacheAge-time.Nanosecond), policy, false); err == nil {
-		t.Error("activated before the cache age was over")
+	hsm := func(i int, name string) *ring.Key {
+		key := newKey(i)
+		key.Signer = "kep740:" + name
+		return &key
 	}
-	if got := state.Rotation.ActivateNotBefore; got.Sub(at) > policy.CacheAge+2*time.Second {
-		t.Errorf("the wait ends at %v", got)
+	must := must(t)
+	first := must(ring.New(newKey(0), nil, hsm(1, "a"), epoch))
+	second := must(ring.Rotate(first, hsm(2, "b"), epoch))
+	third := must(ring.Rotate(second, hsm(3, "c"), epoch))
+	for reason, tc := range map[string]struct {
+		state ring.State
+		err   error
+		want  string
+	}{
+		"one signer is one key":              {err: second2(ring.Next(first, *hsm(5, "a"), epoch)), want: ""},
+		"of the active key":                  {err: second2(ring.Next(second, *hsm(5, "a"), epoch)), want: "kep740:a is the signer of key key-1"},
+		"the name is free a rotation later":  {err: second2(ring.Next(must(ring.Rotate(third, nil, epoch)), *hsm(5, "a"), epoch)), want: ""},
+		"the next key of the kind undone":    {err: second2(ring.Rollback(second, nil, epoch)), want: ""},
+		"both gone, and none in the file":    {err: second2(ring.Revoke(second, []string{"key-1", "key-2"}, nil, nil, epoch)), want: "keys next --algorithm"},
+		"there is no next key":               {err: second2(ring.Rotate(must(ring.Rotate(first, nil, epoch)), nil, epoch)), want: "make one with keys next"},
+		"the same key":                       {err: second2(ring.Next(first, *hsm(1, "a"), epoch)), want: "is the next one already"},
+		"it was withdrawn":                   {err: second2(ring.Next(must(ring.Next(first, newKey(4), epoch)), *hsm(1, "a"), epoch)), want: "was withdrawn before"},
+		"once":                               {err: second2(ring.Rollback(must(ring.Rollback(second, nil, epoch)), nil, epoch)), want: "nothing to go back to"},
+		"revoked again":                      {err: second2(ring.Revoke(must(ring.Revoke(second, []string{"key-0"}, nil, nil, epoch)), []string{"key-0"}, nil, nil, epoch)), want: "nothing to do"},
+		"what may be rolled back to, a day":  {err: second2(ring.Prune(second, "key-0", ring.Usage{}, epoch, ring.Policy{})), want: "is what keys rollback goes back to"},
+		"what may not is pruned at once":     {err: second2(ring.Prune(third, "key-0", ring.Usage{}, epoch, ring.Policy{})), want: ""},
+		"a key of a file is not as it seems": {err: second2(ring.Revoke(first, []string{"key-7"}, nil, nil, epoch)), want: "the ring has no key key-7"},
+	} {
+		if (tc.err == nil) != (tc.want == "") || tc.err != nil && !strings.Contains(tc.err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", reason, tc.err, tc.want)
+		}
+	}
+	back := must(ring.Rollback(second, nil, epoch))
+	if _, ok := back.Next(); ok || back.Active().ID != "key-0" {
+		t.Errorf("after a rollback from an HSM its next key is next: %+v", back)
+	}
+	if withdrawn := must(ring.Revoke(back, []string{"key-2"}, nil, nil, epoch)); withdrawn.Removed[0].Reason != ring.Revoked {
+		t.Errorf("a withdrawn key cannot be revoked: %+v", withdrawn.Removed)
+	}
+	if key, _ := third.Key("key-0"); !key.PublicOnly || third.Previous != "key-1" {
+		t.Errorf("the file keeps the private half of a key that nothing goes back to")
+	}
+}
+
+func second2(_ ring.State, err error) error { return err }
+
+// TestObeying: a late host follows with its own next key, and obeys every revocation.
+func TestObeying(t *testing.T) {
+	t.Parallel()
+	state := must(t)(ring.New(newKey(0), nil, new(newKey(1)), epoch))
+	gone := func(ids ...string) (removed []ring.Removed) {
+		for _, id := range ids {
+			removed = append(removed, ring.Removed{ID: "x-" + id, Digest: id, Reason: ring.Revoked})
+		}
+		return removed
+	}
+	for name, tc := range map[string]struct {
+		orders ring.Orders
+		want   string
+	}{
+		"nothing":                {ring.Orders{}, "key-0 active, key-1 next"},
+		"the next one signs":     {ring.Orders{Active: "key-1"}, "key-1 active, key-0 retired"},
+		"a key that is not here": {ring.Orders{Active: "key-7"}, "key-0 active, key-1 next"},
+		"the active is revoked":  {ring.Orders{Revoked: gone("key-0")}, "key-1 active"},
+		"the next is revoked":    {ring.Orders{Revoked: gone("key-1")}, "key-0 active"},
+		"both":                   {ring.Orders{Active: "key-1", Revoked: gone("key-0", "key-1")}, ""},
+	} {
+		var got []string
+		obeying := state.Obeying(tc.orders)
+		for _, key := range obeying.All() {
+			got = append(got, key.ID+" "+string(key.Role))
+		}
+		if text := strings.Join(got, ", "); text != tc.want {
+			t.Errorf("%s: %s, want %s", name, text, tc.want)
+		}
+		for _, revoked := range tc.orders.Revoked {
+			if !obeying.KeySet().Revoked(revoked.Digest) || obeying.KeySet().Revoked("key-7") {
+				t.Errorf("%s: it does not say what was revoked", name)
+			}
+		}
 	}
 }

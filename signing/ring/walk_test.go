@@ -4,6 +4,7 @@
 package ring_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"reflect"
@@ -24,20 +25,19 @@ const maxKeys = 4
 
 // world is a state at a time, and how the walk came there.
 type world struct {
-	state  ring.State
-	policy ring.Policy
-	now    time.Time
-	made   int // keys so far, so that none comes twice
-	path   string
+	state ring.State
+	now   time.Time
+	made  int // keys so far, so that none comes twice
+	path  string
 }
 
 // move is one thing that can be done to a world.
 type move struct {
-	name  string
-	do    func(world) (ring.State, error)
-	force bool
-	prune string
-	usage ring.Usage
+	name    string
+	do      func(world) (ring.State, error)
+	revokes []string
+	prunes  string
+	usage   ring.Usage
 }
 
 // shape is a world without what does not matter: names, and times but for whether they have come.
@@ -45,74 +45,49 @@ type move struct {
 func (w world) shape() string {
 	var b strings.Builder
 	for _, key := range w.state.Keys {
-		fmt.Fprintf(&b, "%s %t %t %t %t;", key.Role, key.PublicOnly, key.ActivatedAt.IsZero(),
-			w.now.Before(key.HoldUntil), w.now.Before(w.policy.PrunableAt(key)) && key.Role == signing.Retired)
-	}
-	if r := w.state.Rotation; r != nil {
-		index := func(id string) int {
-			return slices.IndexFunc(w.state.Keys, func(key ring.Key) bool { return key.ID == id })
-		}
-		fmt.Fprintf(&b, "%s %d %d %t", r.Phase, index(r.From), index(r.To), w.now.Before(r.ActivateNotBefore))
+		fmt.Fprintf(&b, "%s %t %t %t %t;", key.Role, key.PublicOnly, key.ID == w.state.Previous, w.now.Before(key.RetiredAt.Add(ring.HoldDown)),
+			w.now.Before(key.RetiredAt.Add(policy.TokenLifetime)))
 	}
 	return b.String()
 }
 
 func moves(w world) []move {
+	fresh := func(i int) *ring.Key { return new(newKey(w.made + i)) }
 	all := []move{
-		{name: "activate", do: func(w world) (ring.State, error) { return ring.Activate(w.state, w.now, w.policy, false) }},
-		{name: "activate by force", force: true, do: func(w world) (ring.State, error) { return ring.Activate(w.state, w.now, w.policy, true) }},
-		{name: "complete", do: func(w world) (ring.State, error) { return ring.Complete(w.state, w.now, w.policy) }},
-		{name: "roll back", do: func(w world) (ring.State, error) { return ring.Rollback(w.state, w.now, w.policy) }},
-		{name: "publish a known key", do: func(w world) (ring.State, error) {
-			return ring.Publish(w.state, w.state.Keys[0], w.now, w.policy)
-		}},
+		{name: "rotate to the last one", do: func(w world) (ring.State, error) { return ring.Rotate(w.state, nil, w.now) }},
+		{name: "roll back", do: func(w world) (ring.State, error) { return ring.Rollback(w.state, fresh(0), w.now) }},
+		{name: "a known key next", do: func(w world) (ring.State, error) { return ring.Next(w.state, w.state.Keys[0], w.now) }},
 	}
 	if len(w.state.Keys) < maxKeys {
-		all = append(all, move{name: "publish", do: func(w world) (ring.State, error) {
-			return ring.Publish(w.state, newKey(w.made), w.now, w.policy)
-		}})
+		all = append(all, move{name: "rotate", do: func(w world) (ring.State, error) { return ring.Rotate(w.state, fresh(0), w.now) }},
+			move{name: "next", do: func(w world) (ring.State, error) { return ring.Next(w.state, *fresh(0), w.now) }})
 	}
+	next, _ := w.state.Next()
+	revoked := [][]string{{w.state.Active().ID, next.ID}}
 	for _, id := range append(ids(w.state), "nobody") {
-		all = append(all, move{name: id + " still signs", do: func(w world) (ring.State, error) {
-			return ring.StillSigns(w.state, id, w.now, w.policy)
-		}})
-		for _, usage := range []ring.Usage{{}, {Secrets: 2}, {Secrets: -1}, {SignsElsewhere: true}} {
-			for _, force := range []bool{false, true} {
-				all = append(all, move{
-					name: fmt.Sprintf("prune %s %+v %t", id, usage, force), prune: id, usage: usage, force: force,
-					do: func(w world) (ring.State, error) {
-						return ring.Prune(w.state, id, usage, w.now, w.policy, force)
-					},
-				})
-			}
+		revoked = append(revoked, []string{id})
+		for _, usage := range []ring.Usage{{}, {Secrets: 2}, {Signer: "host a"}, {Since: w.now}} {
+			all = append(all, move{
+				name: fmt.Sprintf("prune %s %+v", id, usage), prunes: id, usage: usage,
+				do: func(w world) (ring.State, error) { return ring.Prune(w.state, id, usage, w.now, policy) },
+			})
 		}
+	}
+	for _, ids := range revoked {
+		all = append(all, move{name: fmt.Sprintf("revoke %q", ids), revokes: ids, do: func(w world) (ring.State, error) {
+			return ring.Revoke(w.state, ids, fresh(0), fresh(1), w.now)
+		}})
 	}
 	return all
 }
 
 // TestEveryReachableState walks through every shape of state that any order of transitions and
-// waits leads to, makes every transition in each, and holds the outcome against the rules of the
-// package comment.
+// waits leads to, makes every transition in each, and holds the outcome against the rules.
 func TestEveryReachableState(t *testing.T) {
 	t.Parallel()
-	impatient := policy
-	impatient.TokenLifetime = time.Minute // the hold-down outlives the tokens
-	for name, policy := range map[string]ring.Policy{"long tokens": policy, "short tokens": impatient} {
-		t.Run(name, func(t *testing.T) { t.Parallel(); walk(t, policy) })
-	}
-}
-
-func walk(t *testing.T, policy ring.Policy) {
-	t.Helper()
-	imported := newKey(1)
-	imported.PublicOnly = true
-	first, err := ring.New(newKey(0), []ring.Key{imported}, epoch, policy)
-	if err != nil {
-		t.Fatal(err)
-	}
-	queue := []world{{state: first, policy: policy, now: epoch, made: 2}}
+	first := must(t)(ring.New(newKey(0), []ring.Key{newKey(1)}, new(newKey(2)), epoch))
+	queue := []world{{state: first, now: epoch, made: 3}}
 	seen := map[string]bool{queue[0].shape(): true}
-	phases := map[ring.Phase]int{}
 	visit := func(w world) {
 		if shape := w.shape(); !seen[shape] {
 			seen[shape] = true
@@ -123,9 +98,9 @@ func walk(t *testing.T, policy ring.Policy) {
 	for len(queue) > 0 {
 		w := queue[0]
 		queue = queue[1:]
-		phases[w.state.Phase()]++
-		mayEnd(t, w)
-		checkEncoding(t, w)
+		if again, err := decode(encode(t, w.state)); err != nil || !reflect.DeepEqual(w.state, again) {
+			t.Errorf("%s: reads otherwise than it was written (%v): -want +got:\n%s", w.path, err, cmp.Diff(w.state, again))
+		}
 		for _, m := range moves(w) {
 			transitions++
 			before := w.state.Clone()
@@ -138,22 +113,17 @@ func walk(t *testing.T, policy ring.Policy) {
 				continue
 			}
 			checkStep(t, w, m, after)
-			visit(world{state: after, policy: policy, now: w.now, made: w.made + 1, path: w.path + ", " + m.name})
+			visit(world{state: after, now: w.now, made: w.made + 2, path: w.path + ", " + m.name})
 		}
 		// The last one is a clock that is set back.
-		for _, wait := range []time.Duration{w.policy.CacheAge, w.policy.HoldDown, w.policy.TokenLifetime, -time.Hour} {
-			visit(world{state: w.state, policy: policy, now: w.now.Add(wait), made: w.made, path: w.path + ", " + wait.String()})
+		for _, wait := range []time.Duration{ring.HoldDown, policy.TokenLifetime, -time.Hour} {
+			visit(world{state: w.state, now: w.now.Add(wait), made: w.made, path: w.path + ", " + wait.String()})
 		}
 		if t.Failed() {
 			t.FailNow()
 		}
 	}
-	t.Logf("%d states, %d transitions, by phase: %v", len(seen), transitions, phases)
-	for _, phase := range []ring.Phase{ring.Idle, ring.Published, ring.Activated, ring.Completed, ring.RolledBack} {
-		if phases[phase] == 0 {
-			t.Errorf("no state of phase %q was reached", phase)
-		}
-	}
+	t.Logf("%d states, %d transitions", len(seen), transitions)
 }
 
 // checkStep holds one transition that was made against the rules.
@@ -171,41 +141,39 @@ func checkStep(t *testing.T, w world, m move, after ring.State) {
 	}
 	for _, key := range w.state.Keys {
 		now, stays := after.Key(key.ID)
+		reason := ring.Withdrawn
 		switch {
-		case !stays && m.prune != key.ID && key.Role != signing.Next:
+		case slices.Contains(m.revokes, key.ID):
+			reason = ring.Revoked
+		case m.prunes == key.ID:
+			reason = ring.Pruned
+		}
+		switch {
+		case !stays && reason == ring.Withdrawn && key.Role != signing.Next:
 			bad("key %s, which is %s, is gone", key.ID, key.Role)
-		case !stays && key.Role == signing.Active:
-			bad("the active key is gone")
-		case !stays && m.prune == key.ID != slices.Contains(after.Pruned, key.ID), !stays &&
-			m.prune != key.ID != slices.Contains(after.Withdrawn, key.ID):
-			bad("it is not on record that key %s is gone", key.ID)
-		case !stays && m.prune == key.ID && !m.force &&
-			(w.now.Before(key.RetiredAt.Add(w.policy.TokenLifetime)) || w.now.Before(key.HoldUntil) || m.usage != ring.Usage{}):
+		case !stays && !slices.Contains(after.Removed, ring.Removed{ID: key.ID, Digest: key.ID, Reason: reason}):
+			bad("it is not on record that key %s was %s", key.ID, reason)
+		case stays && reason == ring.Revoked:
+			bad("key %s was revoked and is there", key.ID)
+		case !stays && reason == ring.Pruned &&
+			(key.Role != signing.Retired || w.now.Before(key.RetiredAt.Add(policy.TokenLifetime)) || m.usage != ring.Usage{}):
 			bad("key %s was pruned while it was needed", key.ID)
-		case stays && key.Role == signing.Active && now.Role == signing.Next:
+		case stays && key.Role != signing.Next && now.Role == signing.Next:
 			bad("a key that signed is next again")
-		case stays && key.Role == signing.Next && now.Role == signing.Active && !m.force && w.now.Sub(key.PublishedAt) < w.policy.CacheAge:
-			bad("a key signs that was published %s ago", w.now.Sub(key.PublishedAt))
 		case stays && key.Role == signing.Active && now.Role == signing.Retired && now.RetiredAt.Before(w.now):
 			bad("a key counts as retired before it was")
-		case stays && key.Role == signing.Retired && now.Role == signing.Retired && now.RetiredAt.Before(key.RetiredAt):
-			bad("a key counts as retired earlier than before")
-		case stays && m.name == key.ID+" still signs" &&
-			(now.Role != signing.Retired || now.RetiredAt.Before(w.now) || now.HoldUntil.Before(w.now.Add(w.policy.HoldDown))):
-			bad("what it signs now is not waited for")
 		}
 	}
-	if _, known := w.state.Key(after.Active().ID); !known {
+	signs := after.Active()
+	was, known := w.state.Key(signs.ID)
+	next, hasNext := w.state.Next()
+	switch {
+	case !known && !slices.Contains(m.revokes, w.state.Active().ID):
 		bad("a key signs that was not published before")
-	}
-}
-
-// checkEncoding wants a state to survive being stored.
-func checkEncoding(t *testing.T, w world) {
-	t.Helper()
-	again, err := decode(encode(t, w.state))
-	if err != nil || !reflect.DeepEqual(w.state, again) {
-		t.Errorf("%s: reads otherwise than it was written (%v): -want +got:\n%s", w.path, err, cmp.Diff(w.state, again))
+	case !known && hasNext && !slices.Contains(m.revokes, next.ID):
+		bad("a new key signs in place of the next one")
+	case known && was.Role == signing.Retired && was.ID != w.state.Previous:
+		bad("a key signs that was retired before the last rotation")
 	}
 }
 
@@ -218,16 +186,16 @@ func checkRefusal(t *testing.T, w world, m move, err error) {
 		t.Errorf("%s, then %s: %v is no refusal with a reason and a remedy", w.path, m.name, err)
 		return
 	}
-	if m.force && refusal.Breaks != "" {
-		t.Errorf("%s, then %s: refused %v although forced", w.path, m.name, err)
-	}
 	if refusal.Until.IsZero() {
 		return
 	}
 	at := w
 	at.now = refusal.Until
 	if _, err := m.do(at); err != nil {
-		t.Errorf("%s, then %s: refused until %s, and then too: %v", w.path, m.name, refusal.Until, err)
+		var again *ring.Refusal // another reason may last longer
+		if !errors.As(err, &again) || !again.Until.After(refusal.Until) {
+			t.Errorf("%s, then %s: refused until %s, and then too: %v", w.path, m.name, refusal.Until, err)
+		}
 	}
 	at.now = refusal.Until.Add(-time.Second)
 	if _, err := m.do(at); err == nil {
@@ -235,18 +203,30 @@ func checkRefusal(t *testing.T, w world, m move, err error) {
 	}
 }
 
-// mayEnd wants a way back from every rotation in progress, whatever the time.
-func mayEnd(t *testing.T, w world) {
-	t.Helper()
-	if !w.state.InProgress() {
-		return
+// FuzzTransitions wants every transition of a state that keeps to the rules to be another such
+// state or a refusal.
+func FuzzTransitions(f *testing.F) {
+	first := must(f)(ring.New(newKey(0), []ring.Key{newKey(1)}, new(newKey(2)), epoch))
+	rotated := must(f)(ring.Rotate(first, new(newKey(3)), epoch))
+	for _, state := range []ring.State{first, rotated, must(f)(ring.Revoke(rotated, []string{"key-0"}, nil, nil, epoch))} {
+		data := encode(f, state)
+		f.Add(data)
+		f.Add(bytes.ReplaceAll(data, []byte("retired"), []byte("active")))
 	}
-	back, err := ring.Rollback(w.state, w.now, w.policy)
-	if err != nil {
-		t.Errorf("%s: cannot be rolled back: %v", w.path, err)
-		return
-	}
-	if back.Active().ID != w.state.Rotation.From {
-		t.Errorf("%s: rolled back to %s, want %s", w.path, back.Active().ID, w.state.Rotation.From)
-	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		state, err := decode(data)
+		if err != nil {
+			return
+		}
+		for _, m := range moves(world{state: state, now: epoch, made: 1000}) {
+			after, err := m.do(world{state: state, now: epoch.Add(time.Hour), made: 1000})
+			var refusal *ring.Refusal
+			if err != nil && !errors.As(err, &refusal) {
+				t.Fatalf("%s: %v", m.name, err)
+			}
+			if err == nil && after.Validate() != nil {
+				t.Fatalf("%s: %v", m.name, after.Validate())
+			}
+		}
+	})
 }

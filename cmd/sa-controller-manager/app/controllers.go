@@ -192,6 +192,7 @@ func (m *Manager) buildTokenController(p *Part) error {
 		OrphanGrace:   o.Tokens.OrphanTokenGrace,
 		Workers:       int(o.Tokens.ConcurrentSyncs),
 	})
+	m.OnRing = append(m.OnRing, controller.RingChanged)
 	p.Run = func(ctx context.Context) error {
 		if auto {
 			warning := autoWarning(o.AutoExcluded())

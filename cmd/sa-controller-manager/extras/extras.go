@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package extras plugs into the manager what it does besides its core: a key ring and the processes
-// that have keys of it, the external signer of kube-apiserver, publishing, re-issue, rotation, and the
+// that have keys of it, the external signer of kube-apiserver, publishing, re-issue, and the
 // scan for Pods that the webhook has missed. It turns flags into parts.
 //
 // Package app and everything else of the core import nothing of this package and of what it uses, so
@@ -50,10 +50,10 @@ func (e *extras) parts(h *app.Host) []app.Part {
 	return []app.Part{
 		{Name: "external-signer", Phase: app.Early, Build: e.buildSigner},
 		{Name: "key-backends", Phase: app.AtOnce, Build: e.buildBackends},
-		{Name: "key-ring", Phase: app.Connected, Build: e.buildRing},
 		{Name: "published-files", Phase: app.AtOnce, Build: e.buildPublisher},
+		{Name: "key-ring", Phase: app.Connected, Build: e.buildRing},
+		{Name: "published-places", Phase: app.Leading, Build: e.buildPlaces},
 		{Name: "token-reissue", Phase: app.Leading, Build: e.buildReissue},
-		{Name: "key-rotation", Phase: app.Leading, Build: e.buildRotation},
 		{Name: "webhook-missed-pods", Phase: app.Leading, Build: e.buildPodScan},
 	}
 }

@@ -24,6 +24,11 @@ func (e *extras) buildPublisher(p *app.Part) error {
 		Ring:        e.Keyring,
 		Metrics:     keypublisher.NewMetrics(e.Registry.MustRegister),
 		Loops:       e.Loops,
+		Passed: func() {
+			if e.consistency != nil {
+				e.consistency.RingChanged()
+			}
+		},
 	})
 	e.OnRing = append(e.OnRing, e.publisher.RingChanged)
 	p.Run = e.publisher.Run

@@ -17,6 +17,7 @@ import (
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ring"
@@ -86,6 +87,11 @@ func (e *extras) buildBackends(p *app.Part) error {
 			Back: func(key *signing.PrivateKey) {
 				e.Recorder.Normal(e.Process, "SigningKeyBack", fmt.Sprintf("%s signs again with key %q", key.Signer(), key.ID()))
 			},
+			Changed: func() {
+				if e.consistency != nil {
+					e.consistency.RingChanged()
+				}
+			},
 			Unpinned: func(key *signing.PrivateKey, ids []string) {
 				e.Recorder.Warn(e.Process, "UnpinnedKey", fmt.Sprintf("%s lists keys that the key ring does not have (%s): "+
 					"tokens that it signs with them are refused, so rotate to them first", key.Signer(), strings.Join(ids, ", ")))
@@ -107,16 +113,25 @@ func (e *extras) buildRing(p *app.Part) error {
 	if err != nil {
 		return fmt.Errorf("find the name of this host: %w", err)
 	}
-	e.consistency = consistency.New(consistency.Config{
-		Client:   e.Client,
-		State:    e.store.State,
+	config := consistency.Config{
+		Client:    e.Client,
+		State:     e.store.State,
+		SignsWith: func() string { return e.Keyring.Ring().ActiveID() },
+		CanSign: func(key ring.Key) bool {
+			return key.Private != nil && (key.Signer == "" || e.signers.Signs(key.ID))
+		},
+		Obey:     e.store.Obey,
 		Host:     host,
 		Signer:   e.Options.ExternalSigner.Socket != "",
 		Recorder: e.Recorder,
 		Process:  e.Process,
 		Metrics:  consistency.NewMetrics(e.Registry.MustRegister),
 		Loops:    e.Loops,
-	})
+	}
+	if e.publisher != nil {
+		config.Shown = e.publisher.Shows
+	}
+	e.consistency = consistency.New(config)
 	e.Signs.Add(e.consistency.MaySign)
 	e.Fills.Add(e.consistency.MayFill)
 	e.registerRingMetrics()
@@ -143,7 +158,36 @@ func (e *extras) registerRingMetrics() {
 			Name: "sacm_signing_key_activated_timestamp_seconds",
 			Help: "When the active key of the key ring file became active, in seconds since 1970.",
 		}, func() float64 { return float64(e.store.State().Active().ActivatedAt.Unix()) }),
+		metrics.NewGaugeFunc(&metrics.GaugeOpts{
+			Name: "sacm_key_ring_next_key",
+			Help: "1 if the key ring file has a next key, so that it can be rotated, else 0.",
+		}, func() float64 {
+			if _, ok := e.store.State().Next(); ok {
+				return 1
+			}
+			return 0
+		}),
 	)
+}
+
+// buildPlaces reads the keys where relying parties do, on the leader.
+func (e *extras) buildPlaces(p *app.Part) error {
+	if e.consistency == nil {
+		return nil
+	}
+	o := e.Options
+	read := &o.Publishing.Published
+	reader, err := published.NewReader(read.CAFile, read.JWKSHosts)
+	if err != nil {
+		return fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
+	}
+	watcher := consistency.NewWatcher(consistency.WatcherConfig{
+		Client: e.Client, State: e.store.State, Issuers: read.Issuers, Optional: read.Optional(o.Keys.Issuers...), Read: reader.Issuer,
+		MustRegister: e.Registry.MustRegister, Loops: e.Loops,
+	})
+	e.OnRing = append(e.OnRing, watcher.RingChanged)
+	p.Run = watcher.Run
+	return nil
 }
 
 // buildReissue builds the controller that re-issues token Secrets after a rotation.

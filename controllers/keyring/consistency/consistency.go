@@ -5,25 +5,24 @@
 // own, and a rotation changes one after the other.
 //
 // The rule "may this key sign" has its home in signing.Guard. This package adds what the rings of other
-// replicas say: no key signs that a newer published ring does not have (MaySign, MayFill). Package
-// keyprobe adds what kube-apiserver says.
+// hosts say (MaySign, MayFill), and Package keyprobe what kube-apiserver says.
 //
 // Every replica publishes its ring, without the keys, as a line of Secret
-// kube-system/sa-controller-manager-key-ring, and reads the lines of the others there.
+// kube-system/sa-controller-manager-key-ring, renews it, and reads the lines of the others there. A host
+// that is late signs with its own next key once that is active in the newest ring, and no host uses a
+// revoked key. No published ring adds a key.
 package consistency
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
+	"reflect"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -33,7 +32,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/events"
-	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/signing"
@@ -52,8 +50,16 @@ const comparing = "compare"
 // Config is what a Controller needs.
 type Config struct {
 	Client kubernetes.Interface
-	// State returns the ring of this process. It must not block.
-	State func() ring.State
+	// State returns the ring file of this process, and SignsWith the key that it signs with, "" if it may
+	// use none. They must not block.
+	State     func() ring.State
+	SignsWith func() string
+	// CanSign reports whether a key of the ring signs now. It must not block.
+	CanSign func(ring.Key) bool
+	// Shown, if not nil, reports whether every directory of --publish-keys has a key.
+	Shown func(id string) bool
+	// Obey has the ring follow the other ones.
+	Obey func(ring.Orders)
 	// Compared, if not nil, is called after each comparison of the rings. It must not block.
 	Compared func()
 	// Host is the name of this host, as kube-apiserver on it would write it into its
@@ -68,30 +74,31 @@ type Config struct {
 	Loops   *reconcile.Metrics
 }
 
-// Controller publishes the ring of this process, compares it with those of the other replicas, and
+// Controller publishes the ring of this process, compares it with those of the other hosts, and
 // decides whether its active key may be used. Build it with New.
 type Controller struct {
 	Config
 
-	informer cache.SharedIndexInformer
-	loop     *reconcile.Runner[string]
-	status   atomic.Pointer[string]
-	rings    atomic.Pointer[[]PublishedRing] // nil before the first comparison
+	informer  cache.SharedIndexInformer
+	loop      *reconcile.Runner[string]
+	status    atomic.Pointer[string]
+	published atomic.Pointer[Published] // nil before the first comparison
 
 	// Only the one worker of the loop uses the fields below.
 
-	replica   string // the name of this process's line
-	announced string // the version that was published last
-	signs     string // the active key at the last sync
-	stopped   map[string]time.Time
-	found     drift
-	since     time.Time // when it was first found
-	reported  drift
+	replica  string // the name of this process's line
+	started  time.Time
+	next     string // the next key that is shown, and since when
+	since    time.Time
+	orders   ring.Orders
+	found    drift
+	foundAt  time.Time // when it was first found
+	reported drift
 }
 
 // New returns one that does not run yet.
 func New(config Config) *Controller {
-	c := &Controller{Config: config, replica: config.Host + "_" + utilrand.String(5), stopped: map[string]time.Time{}}
+	c := &Controller{Config: config, replica: config.Host + "_" + utilrand.String(5)}
 	c.informer = coreinformers.NewFilteredSecretInformer(
 		config.Client, metav1.NamespaceSystem, 0, cache.Indexers{}, reconcile.OnlyNamed(SecretName))
 	c.loop = reconcile.New(reconcile.Config[string]{Name: "key_ring", Workers: 1, Sync: c.sync, Metrics: config.Loops})
@@ -114,36 +121,32 @@ func (c *Controller) RingChanged() { c.loop.AddIfRunning(comparing) }
 // Status describes whether the rings are the same. It does not block.
 func (c *Controller) Status() string { return *c.status.Load() }
 
-// MaySign returns an error if nothing may be signed with the active key because a newer ring does not
-// have it, so that its tokens are invalid or soon will be. It does not block. Before the first
+// MaySign returns an error if nothing may be signed, because another ring does not have the active key or
+// it was revoked, so that its tokens are invalid or soon will be. It does not block. Before the first
 // comparison it forbids nothing: kube-apiserver may need its tokens in order to start.
 func (c *Controller) MaySign() error {
-	if c.rings.Load() == nil {
+	if c.published.Load() == nil {
 		return nil
 	}
-	return c.unless(func(_ ring.State, found standing) bool { return found.drift == lost })
+	return c.unless(lost)
 }
 
-// MayFill is MaySign for long-lived tokens. They also wait for the first comparison, and while another
-// key is active in the newest ring.
-func (c *Controller) MayFill() error {
-	return c.unless(func(own ring.State, found standing) bool {
-		return found.drift == lost || found.active != "" && found.active != own.Active().ID
-	})
-}
+// MayFill is MaySign for long-lived tokens. They also wait for the first comparison.
+func (c *Controller) MayFill() error { return c.unless(lost) }
 
-// MayReissue returns an error if no token Secret may be re-issued: the ring of this process is not published,
-// or another one is newer, forked or unreadable. It does not block.
+// MayReissue returns an error if no token Secret may be re-issued: the ring of this process is not
+// published, or another one is forked or unreadable or has an active key that is not here. A host that is
+// late re-issues to the key that all follow.
 func (c *Controller) MayReissue() error {
-	return c.unless(func(_ ring.State, found standing) bool { return found.drift != inSync })
+	return c.unless(unpublished, unreadable, forked, missing, lost)
 }
 
-func (c *Controller) unless(forbids func(ring.State, standing) bool) error {
-	own, rings := c.State(), c.rings.Load()
-	if rings == nil {
+func (c *Controller) unless(forbidden ...drift) error {
+	own, published := c.State(), c.published.Load()
+	if published == nil {
 		return fmt.Errorf("%s: %w", c.Status(), reconcile.ErrStaleCache)
 	}
-	if found := judge(own, *rings); forbids(own, found) {
+	if found := published.compare(own, c.Host, c.SignsWith(), time.Now()); slices.Contains(forbidden, found.drift) {
 		return errors.New(found.describe(own))
 	}
 	return nil
@@ -156,29 +159,47 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // sync reports a new drift only after it has lasted for settleDelay.
 func (c *Controller) sync(ctx context.Context, _ string) error {
-	own, secret := c.State(), c.secret()
-	rings, err := PublishedRings(secret)
-	c.rings.Store(&rings)
+	own := c.State()
+	published, err := Read(c.secret())
+	_, foreign := errors.AsType[*stateobject.UnknownVersionError](err)
+	if err = nil; !foreign {
+		err = c.publish(ctx, own, &published)
+		c.obey(ctx, published.Orders(own, c.Host))
+	}
+	c.published.Store(&published)
 	if c.Compared != nil {
 		c.Compared()
 	}
-	found := judge(own, rings)
-	if _, unknown := errors.AsType[*stateobject.UnknownVersionError](err); unknown {
+	c.loop.AddAfter(comparing, renewal)
+	found := published.compare(own, c.Host, c.SignsWith(), time.Now())
+	if foreign {
 		found.drift = unreadable
-	} else {
-		err = c.publish(ctx, own, secret, rings)
 	}
 	if found.drift != c.found {
-		c.found, c.since = found.drift, time.Now()
+		c.found, c.foundAt = found.drift, time.Now()
 	}
-	left := settleDelay - time.Since(c.since)
-	if found.drift != inSync && found.drift != lost && found.drift != c.reported && left > 0 {
+	left := settleDelay - time.Since(c.foundAt)
+	if found.drift != inSync && !found.drift.worse(forked) && found.drift != c.reported && left > 0 {
 		c.loop.AddAfter(comparing, left)
 		return err
 	}
 	c.reported = found.drift
 	c.report(ctx, own, found)
 	return err
+}
+
+func (c *Controller) obey(ctx context.Context, orders ring.Orders) {
+	for _, revoked := range c.orders.Revoked {
+		if !slices.Contains(orders.Revoked, revoked) { // the Secret was deleted
+			orders.Revoked = append(orders.Revoked, revoked)
+		}
+	}
+	if orders.Active == c.orders.Active && slices.Equal(orders.Revoked, c.orders.Revoked) {
+		return
+	}
+	c.orders = orders
+	c.Obey(orders)
+	klog.FromContext(ctx).Info("Followed the published key rings", "active", orders.Active, "revoked", len(orders.Revoked))
 }
 
 func (c *Controller) report(ctx context.Context, own ring.State, found standing) {
@@ -189,88 +210,74 @@ func (c *Controller) report(ctx context.Context, own ring.State, found standing)
 	c.show(note)
 	c.Metrics.mismatch(found.drift)
 	klog.FromContext(ctx).Info("Compared the key rings of the replicas", "verdict", found.drift, "note", note)
-	if found.drift != inSync && found.drift != unpublished {
+	if found.drift.worse(unpublished) {
 		c.Recorder.Warn(c.Process, reasonMismatch, note+found.remedy())
 	}
 }
 
 func (c *Controller) show(status string) { c.status.Store(&status) }
 
-// publish writes the line of this process if it is missing. With a new ring it also removes the lines
-// of older and equal rings and of previous processes on this host, so that lines of dead replicas do
-// not accumulate. A running replica writes its own again.
-func (c *Controller) publish(ctx context.Context, own ring.State, secret *corev1.Secret, rings []PublishedRing) error {
-	if active := own.Active().ID; c.signs != active {
-		if c.signs != "" {
-			c.stop(c.signs, time.Now())
+// publish writes the line of this process if it has changed or is due to be renewed, and adds what the ring
+// has revoked. It removes the lines of previous processes of this host, and those that are long dead.
+func (c *Controller) publish(ctx context.Context, own ring.State, published *Published) error {
+	now := time.Now().UTC().Truncate(time.Second)
+	update := func(p *Published) (line Line, changed bool) {
+		line = c.line(own, p, now)
+		present := slices.IndexFunc(p.Lines, func(line Line) bool { return line.Replica == c.replica })
+		changed = p.Revoke(slices.Concat(own.Removed, c.orders.Revoked))
+		if present >= 0 && now.Sub(p.Lines[present].Renewed) < renewal {
+			line.Renewed = p.Lines[present].Renewed
 		}
-		c.signs = active
+		changed = changed || present < 0 || !reflect.DeepEqual(line, p.Lines[present])
+		p.Lines = append(slices.DeleteFunc(p.Lines, func(line Line) bool {
+			return line.Host == c.Host || line.version() != "" && now.Sub(line.Renewed) > forgetAge
+		}), line)
+		return line, changed
 	}
-	next := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: SecretName}}
-	if secret != nil {
-		next = secret.DeepCopy()
-	}
-	if next.Data == nil {
-		next.Data = map[string][]byte{}
-	}
-	for _, other := range rings {
-		isOld := compare(own, other) == inSync || c.announced == "" && other.Host == c.Host
-		if c.announced != own.Version() && other.Replica != c.replica && isOld {
-			c.absorb(other, own)
-			delete(next.Data, ringPrefix+other.Replica)
-		}
-	}
-	line, err := c.line(own)
-	if err != nil {
-		return err
-	}
-	next.Data[ringPrefix+c.replica] = line
-	stateobject.Stamp(next.Data)
-	if secret != nil && maps.EqualFunc(next.Data, secret.Data, bytes.Equal) {
-		c.announced = own.Version()
+	line, changed := update(published)
+	if !changed {
 		return nil
 	}
-	secrets := c.Client.CoreV1().Secrets(metav1.NamespaceSystem)
-	if secret == nil {
-		// The Secret comes with the manifests. With more permissions this process creates it.
-		_, err = secrets.Create(ctx, next, metav1.CreateOptions{FieldManager: meta.FieldManager})
-	} else {
-		_, err = secrets.Update(ctx, next, metav1.UpdateOptions{FieldManager: meta.FieldManager})
+	err := Edit(ctx, c.Client, func(p *Published) error {
+		update(p)
+		*published = *p
+		return nil
+	})
+	if err == nil {
+		klog.FromContext(ctx).V(2).Info("Published the key ring", "generation", own.Generation, "version", own.Version(), "signs", line.SignsWith)
 	}
-	if apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
-		return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
-	}
-	if err != nil {
-		return fmt.Errorf("publish the key ring in %s, which comes with manifests/permissions: %w", ringSecret, err)
-	}
-	c.announced = own.Version()
-	klog.FromContext(ctx).Info("Published the key ring", "generation", own.Generation, "version", own.Version(), "active", own.Active().ID)
-	return nil
+	return err
 }
 
 // line returns what this process publishes.
-func (c *Controller) line(own ring.State) ([]byte, error) {
-	line := published(own)
-	line.Host, line.Signer = c.Host, c.Signer
-	maps.DeleteFunc(c.stopped, func(id string, _ time.Time) bool { return line.Keys[id] != signing.Retired })
-	line.Stopped = c.stopped
-	return json.Marshal(line)
-}
-
-// absorb keeps the times in a line that is about to be removed.
-func (c *Controller) absorb(other PublishedRing, own ring.State) {
-	for id, at := range other.Stopped {
-		c.stop(id, at)
+func (c *Controller) line(own ring.State, p *Published, now time.Time) Line {
+	line := LineOf(own)
+	line.Replica, line.Host, line.Signer, line.Renewed = c.replica, c.Host, c.Signer, now
+	line.Signs, line.SignsWith = []string{}, c.SignsWith()
+	for _, key := range own.Keys {
+		if c.CanSign(key) {
+			line.Signs = append(line.Signs, key.ID)
+		}
 	}
-	if active := other.Active(); active != own.Active().ID {
-		c.stop(active, time.Now())
+	if c.started.IsZero() {
+		c.started = now
+		for _, previous := range p.Lines { // a restart is no break
+			if previous.Host == c.Host && !previous.NextSince.IsZero() {
+				c.next, c.since = previous.key(signing.Next), previous.NextSince
+			}
+		}
 	}
-}
-
-func (c *Controller) stop(id string, at time.Time) {
-	if at = at.UTC().Truncate(time.Second); at.After(c.stopped[id]) {
-		c.stopped[id] = at
+	switch next := line.key(signing.Next); {
+	case next == "" || c.Shown != nil && !c.Shown(next):
+		if now.Sub(c.started) > renewal {
+			c.next = ""
+		}
+		return line
+	case c.next != next:
+		c.next, c.since = next, now
 	}
+	line.NextSince = c.since
+	return line
 }
 
 // Metrics show whether the replicas have the same ring.
@@ -281,7 +288,8 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{mismatches: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "sacm_key_ring_mismatch",
 		Help: "1 if the key ring of this replica is not the newest of those that the replicas have published, by how it stands to another one: " +
-			"behind, forked, lost (a newer ring does not have the key that signs here: nothing is signed with it), unreadable, or unpublished.",
+			"late (it signs on), missing (the active key of another ring is not here), forked, lost (another ring does not have the key that signs " +
+			"here: nothing is signed with it), unreadable, or unpublished.",
 	}, []string{"verdict"})}
 	mustRegister(m.mismatches)
 	return m

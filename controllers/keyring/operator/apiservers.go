@@ -70,12 +70,9 @@ func (c *Cluster) endpoints(ctx context.Context) ([]APIServer, error) {
 }
 
 // everyAPIServer refuses a step if a kube-apiserver would not be asked.
-func (o *Operator) everyAPIServer(ctx context.Context, breaks string) error {
-	if o.Cluster == nil {
-		return nil
-	}
+func (o *Operator) everyAPIServer(ctx context.Context) error {
 	if err := o.Cluster.Find(ctx); err != nil {
-		return &ring.Refusal{Reason: err.Error(), Remedy: "name each of them with --apiserver", Breaks: breaks}
+		return &ring.Refusal{Reason: err.Error(), Remedy: "name each of them with --apiserver"}
 	}
 	return nil
 }

@@ -54,36 +54,22 @@ type APIServer struct {
 	Client kubernetes.Interface
 }
 
-// Prove returns nil if every kube-apiserver accepts a short token that is signed with key (package
-// keyprobe).
-func (c *Cluster) Prove(ctx context.Context, key *signing.PrivateKey) error {
-	if err := c.ProveOne(ctx, key); err != nil {
-		return err
-	}
+// Accepts returns nil if every kube-apiserver accepts a short token that is signed with key (package
+// keyprobe). The error says what to do.
+func (c *Cluster) Accepts(ctx context.Context, key ring.Key) error {
 	account, err := c.account(ctx)
 	if err != nil {
-		return err
+		return notAccepted(key, err)
+	}
+	if err := keyprobe.Prove(ctx, c.Client, c.Issuer, account, key.Private); err != nil {
+		return notAccepted(key, err)
 	}
 	for _, other := range c.Others {
-		if err := keyprobe.Prove(ctx, other.Client, c.Issuer, account, key); err != nil {
-			return fmt.Errorf("%s: %w", other.URL, err)
+		if err := keyprobe.Prove(ctx, other.Client, c.Issuer, account, key.Private); err != nil {
+			return notAccepted(key, fmt.Errorf("%s: %w", other.URL, err))
 		}
 	}
 	return nil
-}
-
-// Accepts is Prove, with an error that says what to do.
-func (c *Cluster) Accepts(ctx context.Context, key ring.Key) error {
-	return notAccepted(key, c.Prove(ctx, key.Private))
-}
-
-// ProveOne is Prove for the kube-apiserver of the kubeconfig alone.
-func (c *Cluster) ProveOne(ctx context.Context, key *signing.PrivateKey) error {
-	account, err := c.account(ctx)
-	if err != nil {
-		return err
-	}
-	return keyprobe.Prove(ctx, c.Client, c.Issuer, account, key)
 }
 
 func (c *Cluster) account(ctx context.Context) (*corev1.ServiceAccount, error) {
@@ -94,18 +80,16 @@ func (c *Cluster) account(ctx context.Context) (*corev1.ServiceAccount, error) {
 	return account, nil
 }
 
-// SigningKeyIDs returns the IDs of the keys that Client and Others sign bound tokens with, in order.
-func (c *Cluster) SigningKeyIDs(ctx context.Context) ([]string, error) {
-	id, err := c.signingKeyID(ctx, c.Client)
-	if err != nil {
-		return nil, err
-	}
-	ids := []string{id}
-	for _, other := range c.Others {
-		if id, err = c.signingKeyID(ctx, other.Client); err != nil {
-			return nil, fmt.Errorf("%s: %w", other.URL, err)
+// SigningKeyIDs returns the IDs of the keys that kube-apiservers sign bound tokens with, and which of them
+// does.
+func (c *Cluster) SigningKeyIDs(ctx context.Context) (map[string]string, error) {
+	ids := map[string]string{}
+	for _, server := range c.all() {
+		id, err := c.signingKeyID(ctx, server.Client)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", server.URL, err)
 		}
-		ids = append(ids, id)
+		ids[id] = server.URL
 	}
 	return ids, nil
 }

@@ -1,19 +1,15 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package operator performs the steps of a rotation on a key ring file, for the commands
-// and, by a Schedule, for the manager.
+// Package operator changes a key ring file for the commands.
 //
-// Package ring has the state machine and the file. This package adds the cluster,
-// which it asks before a step that could break something, and waiting. Activate requires that every
-// kube-apiserver accepts a token of the next key. Prune looks for token Secrets with the key ID, and
-// asks each kube-apiserver which key it signs with. A Gate may require more of both.
+// Package ring has the transitions and the file, and package consistency what the rings of all hosts allow.
+// This package adds kube-apiservers, which it asks before a step that could break something, and waiting. No key
+// signs before every live host has it and every kube-apiserver accepts it; only Revoke does not ask.
 //
-// Every step reads the file, decides, and writes only if the file has not changed since. An
-// interrupted step can be made again: it does what is left to do, or says that nothing is.
-//
-// A Schedule decides by a plain function which step is due. The Controller takes it on the leader, one
-// at a time, and a command that changed the ring meanwhile wins.
+// Every step reads the file, decides, claims the next generation in the published rings, and writes only if
+// the file has not changed since. An interrupted step can be made again: it does what is left to do, or
+// says that nothing is.
 //
 // An Operator is for one goroutine. Several of them, in any process, may work on one file.
 package operator

@@ -10,19 +10,20 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ring"
 )
 
-// Operator performs the steps of a rotation on one ring file.
+// Operator changes one ring file.
 type Operator struct {
 	File *ring.File
 	// Signers are the processes that have keys of the ring, and Issuer is the one of the tokens that they
@@ -33,32 +34,16 @@ type Operator struct {
 	Clock   clock.WithTicker
 	// Cluster is nil if no cluster can be asked.
 	Cluster *Cluster
-	// Gate is nil if nothing but the cluster is asked.
-	Gate Gate
+	// Host is the name of this host, as in its line of the published rings.
+	Host string
 	// Progress, if not nil, is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)
-
-	// generation, if not 0, is the only one that may be changed.
-	generation int64
-}
-
-// Gate is asked, besides the cluster, before a step that verifiers outside of it would notice. Its
-// errors say what is missing: a *ring.Refusal if the operator has to act, one with Later or
-// Until if it may come by itself. Its methods need not be safe for concurrent use.
-type Gate interface {
-	// Look returns what relying parties see.
-	Look(ctx context.Context, state ring.State) []published.Seen
-	// Activate returns nil if the next key may sign. It is asked during the hold of the key too, so that
-	// a gate can count from what it saw first.
-	Activate(ctx context.Context, state ring.State) error
-	// Prune returns nil if the retired key may leave the ring.
-	Prune(ctx context.Context, state ring.State, id string) error
 }
 
 const (
 	// pollInterval is how often a wait reads the ring and asks kube-apiserver.
-	pollInterval = 5 * time.Second
+	pollInterval = 2 * time.Second
 	// maxPermanent is how many permanent errors in a row end a wait. One is not enough: a
 	// kube-apiserver that has just started forbids everything until it has read the roles.
 	maxPermanent = 4
@@ -67,74 +52,61 @@ const (
 // errNoCluster refuses a step that has to ask the cluster.
 var errNoCluster = errors.New("kube-apiserver must be asked first: give --kubeconfig")
 
-// Start publishes a new key that generate returns. If a rotation is in progress, same reports whether
-// its key is the wanted one: then the rotation has been started already, and nothing changes. The key
-// is held for the age of the caches that the gate sees, if that is more than the policy's.
-func (o *Operator) Start(
-	ctx context.Context, same func(next signing.PublicKey) bool, generate func(present signing.PublicKey) (*signing.PrivateKey, error),
-) (resumed bool, err error) {
-	state, err := o.read()
-	if err != nil {
-		return false, err
-	}
-	if next, ok := state.Next(); ok {
-		if public := next.PublicKey; !same(public) {
-			return false, &ring.Refusal{
-				Reason: fmt.Sprintf("a rotation to another key is in progress: %s (%s)", next.ID, signing.KindOf(public)),
-				Remedy: "complete it, or roll it back and start again",
-			}
-		}
-		return true, nil
-	}
-	if state.InProgress() {
-		// The refusal names the rotation that is in progress.
-		_, err := ring.Publish(state, ring.Key{}, o.Clock.Now(), o.Policy)
-		return false, err
-	}
-	key, err := generate(state.Active().PublicKey)
-	if err != nil {
-		return false, err
-	}
-	policy := o.Policy
-	if o.Gate != nil {
-		for _, seen := range o.Gate.Look(ctx, state) {
-			policy.CacheAge = max(policy.CacheAge, seen.CacheAge())
-		}
-	}
-	return false, o.File.Update(state.Generation, func(state ring.State) (ring.State, error) {
-		return ring.Publish(state, ring.KeyOf(key), o.Clock.Now(), policy)
-	})
+// Successor says where a new key comes from. The zero one is of the kind of the key that it comes after.
+type Successor struct {
+	// None is for no key.
+	None bool
+	// Signer is kep740:NAME of the process that has it, which may refuse the tokens of Secrets if BoundOnly.
+	Signer    string
+	BoundOnly bool
+	// Algorithm is the kind of a new key in the file.
+	Algorithm string
 }
 
-// ActivateOptions select what Activate waits for and asks.
-type ActivateOptions struct {
-	Wait      bool // for the end of the cache age, and until kube-apiserver accepts the key
-	Force     bool // ignore the cache age, and ask one kube-apiserver only
-	SkipProof bool // do not ask kube-apiserver
+// make generates or pins a key that comes after another one, nil for none. It never makes a key in the
+// file after one of another process: that would undo the HSM.
+func (o *Operator) make(ctx context.Context, s Successor, after ring.Key) (*ring.Key, error) {
+	var key *signing.PrivateKey
+	var err error
+	switch kind := cmp.Or(s.Algorithm, after.Kind()); {
+	case s.None:
+		return nil, nil
+	case s.Signer != "":
+		key, err = o.Pin(ctx, s.Signer, s.BoundOnly)
+	case kind == "":
+		return nil, &ring.Refusal{
+			Reason: fmt.Sprintf("key %s is in another process (%s), and so must be the one after it", after.ID, after.Signer),
+			Remedy: "name it (keys rotate --next-key=kep740:NAME, keys next --key=kep740:NAME), or give --next-key=none",
+		}
+	default:
+		key, err = signing.GenerateKey(kind)
+	}
+	if err != nil {
+		return nil, err
+	}
+	made := ring.KeyOf(key)
+	return &made, nil
 }
 
-// Activate makes the next key the active one, once it may sign.
-func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error {
+// RotateOptions select what Rotate waits for and asks.
+type RotateOptions struct {
+	Next    Successor // the key after the next one
+	Wait    bool
+	Force   bool     // ignore caches
+	Without []string // hosts that are gone for good
+
+	made    *ring.Key // of Next, after the key madeFor
+	madeFor string
+}
+
+// Rotate makes the next key the active one, once every live host has it, every kube-apiserver accepts it
+// and no cache is without it.
+func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 	permanent := 0
 	for {
-		state, err := o.read()
-		if err != nil {
-			return err
-		}
-		if options.Wait && state.Phase() == ring.Published {
-			// Otherwise it would fail at the end of the wait.
-			if err := o.provable(options); err != nil {
-				return err
-			}
-		}
-		if err = o.mayActivate(ctx, state, options.Force); err == nil {
-			err = o.prove(ctx, state, options)
-		}
+		err := o.rotate(ctx, &options)
 		if err == nil {
-			// Generation makes sure that the proof is about this key.
-			return o.File.Update(state.Generation, func(state ring.State) (ring.State, error) {
-				return ring.Activate(state, o.Clock.Now(), o.Policy, options.Force)
-			})
+			return nil
 		}
 		if permanent++; !isPermanent(err) {
 			permanent = 0
@@ -145,30 +117,171 @@ func (o *Operator) Activate(ctx context.Context, options ActivateOptions) error 
 	}
 }
 
-// mayActivate returns nil if only the proof is missing.
-func (o *Operator) mayActivate(ctx context.Context, state ring.State, force bool) error {
-	_, err := ring.Activate(state, o.Clock.Now(), o.Policy, force)
-	if o.Gate == nil || force || state.Phase() != ring.Published {
+func (o *Operator) rotate(ctx context.Context, options *RotateOptions) error {
+	state, err := o.read()
+	if err != nil {
 		return err
 	}
-	return cmp.Or(err, o.Gate.Activate(ctx, state))
+	key, _ := state.Next()
+	if _, err := ring.Rotate(state, nil, o.Clock.Now()); err != nil {
+		return err
+	}
+	if options.madeFor != key.ID {
+		if options.made, err = o.make(ctx, options.Next, key); err != nil {
+			return err
+		}
+		options.madeFor = key.ID
+	}
+	published, err := o.mayUse(ctx, state, key, options.Without)
+	if err != nil {
+		return err
+	}
+	if err := published.Cached(state, options.Without, o.Policy.CacheAge, o.Clock.Now()); err != nil && !options.Force {
+		return err
+	}
+	return o.change(ctx, state, func(state ring.State) (ring.State, error) { return ring.Rotate(state, options.made, o.Clock.Now()) })
 }
 
-// AwaitActivation returns when the cache age has passed. It does not ask the gate, because what that
-// has seen by then helps no other process.
-func (o *Operator) AwaitActivation(ctx context.Context) error {
-	for {
-		state, err := o.read()
+// mayUse returns nil if every live host has a key and every kube-apiserver accepts it.
+func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, without []string) (consistency.Published, error) {
+	if o.Cluster == nil {
+		return consistency.Published{}, errNoCluster
+	}
+	published, err := consistency.Look(ctx, o.Cluster.Client)
+	if err == nil {
+		err = published.MayUse(state, key, o.Host, without, o.Clock.Now())
+	}
+	if err == nil {
+		err = o.everyAPIServer(ctx)
+	}
+	if err == nil {
+		err = o.Cluster.Accepts(ctx, key)
+	}
+	return published, err
+}
+
+// change makes a transition, unless another host is about to make one. The ring file is changed only if it
+// is still the one that was looked at.
+func (o *Operator) change(ctx context.Context, state ring.State, transition func(ring.State) (ring.State, error)) error {
+	if _, err := transition(state); err != nil {
+		return err
+	}
+	if o.Cluster != nil {
+		claim := func(p *consistency.Published) error { return p.ClaimRing(state, o.Host, o.Clock.Now()) }
+		if err := consistency.Edit(ctx, o.Cluster.Client, claim); err != nil {
+			return err
+		}
+	}
+	return o.File.Update(state.Generation, transition)
+}
+
+// Next replaces the next key. It needs nothing of the old one. If that is what is wanted, nothing changes.
+func (o *Operator) Next(ctx context.Context, wanted Successor) error {
+	state, err := o.read()
+	if err != nil {
+		return err
+	}
+	if next, ok := state.Next(); ok && wanted.Signer == "" && next.Kind() == cmp.Or(wanted.Algorithm, state.Active().Kind(), "?") {
+		return &ring.Refusal{Reason: fmt.Sprintf("key %s (%s) is the next one", next.ID, next.Kind()), Remedy: "nothing to do", Done: true}
+	}
+	key, err := o.make(ctx, wanted, state.Active())
+	if err != nil {
+		return err
+	}
+	if o.Cluster != nil && key.Foreign() {
+		published, err := consistency.Look(ctx, o.Cluster.Client)
 		if err != nil {
 			return err
 		}
-		if _, err = ring.Activate(state, o.Clock.Now(), o.Policy, false); err == nil {
-			return nil
-		}
-		if !o.await(ctx, err) {
-			return errors.Join(err, context.Cause(ctx))
+		live := published.Live(o.Clock.Now())
+		if i := slices.IndexFunc(live, func(line consistency.Line) bool { return !line.Signer }); i >= 0 {
+			return &ring.Refusal{
+				Reason: fmt.Sprintf("key %s has an ID that %s has chosen, and kube-apiserver on host %s has key files, in which it finds no such key",
+					key.ID, key.Signer, live[i].Host),
+				Remedy: "have every kube-apiserver use our external signer first",
+			}
 		}
 	}
+	return o.change(ctx, state, func(state ring.State) (ring.State, error) { return ring.Next(state, *key, o.Clock.Now()) })
+}
+
+// Rollback goes back to the key that the last rotation retired. next is for a ring whose next key is of
+// another kind than that.
+func (o *Operator) Rollback(ctx context.Context, next Successor, without []string) error {
+	state, err := o.read()
+	if err != nil {
+		return err
+	}
+	after, err := ring.Rollback(state, nil, o.Clock.Now())
+	if err != nil {
+		return err
+	}
+	previous, _ := state.Key(state.Previous)
+	var key *ring.Key
+	if _, keeps := after.Next(); !keeps {
+		if key, err = o.make(ctx, next, previous); err != nil {
+			return err
+		}
+	}
+	if _, err := o.mayUse(ctx, state, previous, without); err != nil {
+		return err
+	}
+	return o.change(ctx, state, func(state ring.State) (ring.State, error) { return ring.Rollback(state, key, o.Clock.Now()) })
+}
+
+// Init makes a ring beside no other one. What was revoked there does not come back. next comes after active.
+func (o *Operator) Init(ctx context.Context, active *signing.PrivateKey, retired []signing.PublicKey, next Successor) error {
+	if o.Cluster != nil {
+		published, err := consistency.Look(ctx, o.Cluster.Client)
+		if err != nil {
+			return err
+		}
+		if live := published.Live(o.Clock.Now()); len(live) > 0 {
+			return &ring.Refusal{
+				Reason: fmt.Sprintf("host %s has a live key ring, and a second one would be forked from it", live[0].Host),
+				Remedy: "copy that file here and import it (keys import)",
+			}
+		}
+		revoked := func(key signing.PublicKey) bool {
+			return slices.ContainsFunc(published.Removed, func(gone ring.Removed) bool { return gone.Is(key) })
+		}
+		if revoked(active.Public()) {
+			return &ring.Refusal{Reason: fmt.Sprintf("key %s was revoked", active.ID()), Remedy: "begin with another key"}
+		}
+		retired = slices.DeleteFunc(slices.Clone(retired), revoked)
+	}
+	key, err := o.make(ctx, next, ring.KeyOf(active))
+	if err != nil {
+		return err
+	}
+	return o.File.Init(active, retired, key, o.Clock.Now())
+}
+
+// Import takes the ring of another host, or joins it with this one, and reports whether anything changed.
+// A copy from before a revocation is refused.
+func (o *Operator) Import(ctx context.Context, from *ring.File, join bool) (changed bool, err error) {
+	copied, err := from.Read()
+	if err != nil {
+		return false, err
+	}
+	if o.Cluster != nil {
+		published, err := consistency.Look(ctx, o.Cluster.Client)
+		if err != nil {
+			return false, err
+		}
+		for _, gone := range published.Removed {
+			if i := slices.IndexFunc(copied.Keys, func(key ring.Key) bool { return gone.Is(key.PublicKey) }); i >= 0 && !join {
+				return false, &ring.Refusal{
+					Reason: fmt.Sprintf("%s has key %s, which was revoked since", from.Path(), copied.Keys[i].ID),
+					Remedy: "bring the ring of a host that has not",
+				}
+			}
+		}
+	}
+	if join {
+		return true, o.File.Join(from, o.Clock.Now())
+	}
+	return o.File.Import(from)
 }
 
 // await waits a while if that may help, and reports whether to try again.
@@ -179,22 +292,28 @@ func (o *Operator) await(ctx context.Context, reason error) bool {
 	var refusal *ring.Refusal
 	var refused *notAcceptedError
 	var left time.Duration
-	var what string
-	pause := pollInterval
+	what, pause := reason.Error(), pollInterval
 	switch {
 	case errors.As(reason, &refusal) && !refusal.Until.IsZero():
 		left = refusal.Until.Sub(o.Clock.Now())
 		pause, what = min(left, pollInterval), refusal.Reason
 	case errors.As(reason, &refusal) && refusal.Later:
-		what = refusal.Reason
 	case errors.As(reason, &refused):
-		what = refused.Error()
 	default:
 		return false
 	}
+	o.progress(what, left)
+	return o.sleep(ctx, pause)
+}
+
+func (o *Operator) progress(what string, left time.Duration) {
 	if o.Progress != nil {
 		o.Progress(what, left)
 	}
+}
+
+// sleep reports whether ctx has not ended.
+func (o *Operator) sleep(ctx context.Context, pause time.Duration) bool {
 	timer := o.Clock.NewTimer(max(pause, time.Millisecond))
 	defer timer.Stop()
 	select {
@@ -243,67 +362,16 @@ func (e *notAcceptedError) Error() string {
 		return fmt.Sprintf("key %s cannot sign yet: %v: its ID is one that its signer has chosen, "+
 			"so every kube-apiserver needs our external signer; wait until that publishes it", e.id, e.err)
 	}
-	return fmt.Sprintf("key %s cannot sign yet: %v: give every kube-apiserver its public half with one more --service-account-key-file "+
-		"('keys list -o pem' prints it) and restart it, or wait if an external signer publishes it", e.id, e.err)
+	return fmt.Sprintf("key %s cannot sign yet: %v: wait if an external signer publishes it; give a kube-apiserver with key files "+
+		"the file that 'keys export --kubeadm' writes and restart it", e.id, e.err)
 }
 
 func (e *notAcceptedError) Unwrap() error { return e.err }
-
-// provable returns an error if a proof is wanted and there is no cluster to ask.
-func (o *Operator) provable(options ActivateOptions) error {
-	if options.SkipProof || o.Cluster != nil {
-		return nil
-	}
-	return fmt.Errorf("%w, or --skip-proof; a key that kube-apiserver does not know signs dead tokens", errNoCluster)
-}
-
-func (o *Operator) prove(ctx context.Context, state ring.State, options ActivateOptions) error {
-	if err := o.provable(options); err != nil || options.SkipProof {
-		return err
-	}
-	next, _ := state.Next() // otherwise the transition would have been refused
-	prove := o.Cluster.Prove
-	if options.Force {
-		prove = o.Cluster.ProveOne
-	} else if err := o.everyAPIServer(ctx, "every new token is refused by each kube-apiserver that does not know the next key"); err != nil {
-		return err
-	}
-	return notAccepted(next, prove(ctx, next.Private))
-}
-
-// Complete activates the next key if it is not active yet, and ends the rotation.
-func (o *Operator) Complete(ctx context.Context, options ActivateOptions) error {
-	state, err := o.read()
-	if err != nil {
-		return err
-	}
-	if state.Phase() == ring.Published {
-		if err := o.Activate(ctx, options); err != nil && !ring.IsDone(err) {
-			return err
-		}
-	}
-	return o.Update(func(state ring.State) (ring.State, error) {
-		return ring.Complete(state, o.Clock.Now(), o.Policy)
-	})
-}
-
-// Update makes a transition that needs no proof.
-func (o *Operator) Update(transition func(ring.State) (ring.State, error)) error {
-	state, err := o.read()
-	if err != nil {
-		return err
-	}
-	return o.File.Update(state.Generation, transition)
-}
 
 // read reads the ring for a command that writes it. It returns an error if the file is read-only.
 func (o *Operator) read() (ring.State, error) {
 	if err := o.File.Writable(); err != nil {
 		return ring.State{}, err
 	}
-	state, err := o.File.Read()
-	if err == nil && o.generation != 0 && o.generation != state.Generation {
-		err = &ring.StaleError{Path: o.File.Path(), Seen: o.generation, Now: state.Generation}
-	}
-	return state, err
+	return o.File.Read()
 }

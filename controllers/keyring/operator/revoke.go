@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,136 +16,153 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 
-	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 )
 
-// nudgeInterval is the interval at which kube-apiservers are asked whether they still accept a removed
-// key. Each time a new token is used: kube-apiserver caches the review of a token for 10 s.
-const nudgeInterval = 500 * time.Millisecond
+const (
+	// nudgeInterval is the interval at which kube-apiservers are asked whether they still have a revoked key,
+	// and revokeWait how long those are waited for that have an external signer.
+	nudgeInterval = 500 * time.Millisecond
+	revokeWait    = 30 * time.Second
+)
 
-// Revoke removes a key from the ring, and returns when every kube-apiserver refuses its tokens.
-// confirm is called with what the step breaks, and an error of it ends the step; nil confirms.
-func (o *Operator) Revoke(ctx context.Context, id string, confirm func(ctx context.Context, warning string) error) ([]Pruned, error) {
+// Revoke takes keys out of every ring for good, whatever needs them, and returns when no kube-apiserver
+// has them. The file is changed first, and nothing is asked before. confirm is called with what the step
+// breaks, and an error of it ends the step; nil confirms. The notes say what is left to do.
+func (o *Operator) Revoke(ctx context.Context, ids []string, confirm func(ctx context.Context, warning string) error) (notes []string, err error) {
 	state, err := o.read()
 	if err != nil {
 		return nil, err
 	}
-	key, _ := state.Key(id)
-	next, err := ring.Revoke(state, id, o.Clock.Now(), o.Policy)
-	if err != nil {
+	after, err := o.revoked(ctx, state, ids)
+	if err != nil && !ring.IsDone(err) {
 		return nil, err
 	}
-	if confirm != nil {
-		affected, err := o.affectedBy(ctx, state, key)
+	if err == nil {
+		if confirm != nil {
+			if err := confirm(ctx, o.affectedBy(ctx, state, ids)); err != nil {
+				return nil, err
+			}
+		}
+		if err := o.File.Update(state.Generation, func(ring.State) (ring.State, error) { return after, nil }); err != nil {
+			return nil, err
+		}
+		for _, key := range state.Keys {
+			if slices.Contains(ids, key.ID) && key.Signer != "" {
+				notes = append(notes, fmt.Sprintf("%s has the private half of key %s still: destroy it there", key.Signer, key.ID))
+			}
+		}
+		state = after
+	}
+	var removed []ring.Removed
+	for _, gone := range state.Removed {
+		if slices.Contains(ids, gone.ID) {
+			removed = append(removed, gone)
+		}
+	}
+	left, err := o.awaitRefused(ctx, removed)
+	if err != nil {
+		err = fmt.Errorf("revoked in the ring of this host, and: %w", err)
+	}
+	return append(notes, left...), err
+}
+
+// revoked returns the ring without the keys. What they leave empty gets a new key of the same kind, unless
+// another process would have to have it.
+func (o *Operator) revoked(ctx context.Context, state ring.State, ids []string) (ring.State, error) {
+	var fresh [2]*ring.Key
+	for i := range fresh {
+		key, err := o.make(ctx, Successor{None: state.Active().Kind() == ""}, state.Active())
 		if err != nil {
-			return nil, err
+			return ring.State{}, err
 		}
-		if err := confirm(ctx, fmt.Sprintf("every token signed with key %s will be refused, %s", id, affected)); err != nil {
-			return nil, err
-		}
+		fresh[i] = key
 	}
-	if err := o.File.Update(state.Generation, func(ring.State) (ring.State, error) { return next, nil }); err != nil {
-		return nil, err
-	}
-	return []Pruned{{KeyID: id, Pruned: true, Destroy: destroy(key)}}, o.AwaitRefused(ctx, key)
+	return ring.Revoke(state, ids, fresh[0], fresh[1], o.Clock.Now())
 }
 
-// destroy says what is left to do by hand for a key that another process has, "" for any other.
-func destroy(key ring.Key) string {
-	name, err := signing.ParseSigner(key.Signer)
-	if err != nil {
-		return ""
-	}
-	return fmt.Sprintf("By hand:    %s has the private half still: destroy it there. With sa-kms-signer it is the object "+
-		"that uri in %s.yaml of its --keys-dir names; then remove that file", key.Signer, name)
-}
-
-// affectedBy says which tokens are signed with a key.
-func (o *Operator) affectedBy(ctx context.Context, state ring.State, key ring.Key) (string, error) {
-	if key.Role == signing.Next {
-		return "and none was signed with it here", nil
-	}
+// affectedBy says which tokens are signed with keys.
+func (o *Operator) affectedBy(ctx context.Context, state ring.State, ids []string) string {
+	warning := fmt.Sprintf("every token signed with %q will be refused", ids)
 	if o.Cluster == nil {
-		return "those of Secrets and of Pods (--kubeconfig counts them)", nil
+		return warning
 	}
 	uses, err := o.Cluster.Uses(ctx, state.Ring())
 	if err != nil {
-		return "", err
+		return warning
 	}
-	return fmt.Sprintf("those of %d Secrets, and those of Pods that kubelets have not renewed since the key was retired",
-		uses.Count(key.ID)), nil
+	count := 0
+	for _, id := range ids {
+		count += uses.Count(id)
+	}
+	return fmt.Sprintf("%s, those of %d Secrets among them, until they are filled again", warning, count)
 }
 
-// AwaitRefused makes every kube-apiserver with an external signer fetch the key set immediately, and
-// returns when each refuses a new token of the removed key. It waits for a signer whose ring still
-// has the key until the ring is imported there.
-func (o *Operator) AwaitRefused(ctx context.Context, key ring.Key) error {
-	private := key.Private
-	if o.Cluster == nil || private == nil {
-		return nil
+// awaitRefused publishes the revocation, makes every kube-apiserver with an external signer fetch the key set
+// immediately, and returns when none has the keys. It asks for what each publishes, because the private
+// half may be gone. A kube-apiserver with key files has them until it is restarted: the error names it.
+func (o *Operator) awaitRefused(ctx context.Context, removed []ring.Removed) (notes []string, err error) {
+	if o.Cluster == nil {
+		return nil, errors.New("it is not known whether a kube-apiserver still accepts them: give --kubeconfig")
 	}
-	rings, err := consistency.LivePublishedRings(ctx, o.Cluster.Client)
+	var published consistency.Published
+	err = consistency.Edit(ctx, o.Cluster.Client, func(p *consistency.Published) error {
+		p.Revoke(removed)
+		published = *p
+		return nil
+	})
+	if err == nil {
+		err = o.everyAPIServer(ctx)
+	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	signer := false
-	for _, ring := range rings {
-		signer = signer || ring.Signer
-	}
-	if !signer {
-		if o.Progress != nil {
-			o.Progress(fmt.Sprintf("key %s has left the ring; kube-apiserver has key files of its own: "+
-				"bring them up to date and restart it on every node", key.ID), 0)
+	signer := slices.ContainsFunc(published.Live(o.Clock.Now()), func(line consistency.Line) bool { return line.Signer })
+	for begun := o.Clock.Now(); ; {
+		have := o.Cluster.stillHave(ctx, removed)
+		if len(have) == 0 {
+			return published.StillAccept(), nil
 		}
-		return nil
-	}
-	if err := o.Cluster.Find(ctx); err != nil {
-		return fmt.Errorf("key %s has left the ring: %w: name each of them with --apiserver", key.ID, err)
-	}
-	for {
-		waiting, err := o.Cluster.stillAccept(ctx, private)
-		if err != nil {
-			return fmt.Errorf("key %s has left the ring, and it cannot be seen whether kube-apiserver refuses it: %w", key.ID, err)
+		if !signer || o.Clock.Since(begun) > revokeWait || !o.sleep(ctx, nudgeInterval) {
+			return published.StillAccept(), fmt.Errorf("still accepted by %s: with key files, write them (keys export --kubeadm) and restart it; "+
+				"with the external signer, start our process on that host; then run the command again", strings.Join(have, ", "))
 		}
-		if len(waiting) == 0 {
-			return nil
-		}
-		if o.Progress != nil {
-			o.Progress(fmt.Sprintf("key %s is still accepted by %s; the ring must be there too (keys import)",
-				key.ID, strings.Join(waiting, ", ")), 0)
-		}
-		timer := o.Clock.NewTimer(nudgeInterval)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			timer.Stop()
-			return fmt.Errorf("key %s has left the ring and is still accepted by %s: bring the ring there (keys import)",
-				key.ID, strings.Join(waiting, ", "))
-		}
+		o.progress("still accepted by "+strings.Join(have, ", "), 0)
 	}
 }
 
-// stillAccept returns the kube-apiservers that do not refuse a new token of the key. It makes each of
-// them fetch the key set first. The error says that the key does not sign any more.
-func (c *Cluster) stillAccept(ctx context.Context, key *signing.PrivateKey) (accept []string, err error) {
-	account, err := c.account(ctx)
-	if err != nil {
-		return []string{err.Error()}, nil //nolint:nilerr // it is asked again
-	}
+// stillHave returns the kube-apiservers that publish one of the keys. It makes each of them fetch the key
+// set first.
+func (c *Cluster) stillHave(ctx context.Context, removed []ring.Removed) (have []string) {
 	for _, server := range c.all() {
 		nudge(ctx, server)
-		err := keyprobe.Prove(ctx, server.Client, c.Issuer, account, key)
-		if _, away := errors.AsType[*signing.UnavailableError](err); away {
-			return nil, err
-		}
-		if !keyprobe.IsRefusal(err) {
-			accept = append(accept, server.URL)
+		keys, err := PublishedBy(ctx, apiservers.Getter(server.Client))
+		switch {
+		case err != nil:
+			have = append(have, fmt.Sprintf("%s (%v)", server.URL, err))
+		case slices.ContainsFunc(keys, func(key signing.PublicKey) bool {
+			return slices.ContainsFunc(removed, func(gone ring.Removed) bool { return gone.Is(key) })
+		}):
+			have = append(have, server.URL)
 		}
 	}
-	return accept, nil
+	return have
+}
+
+// PublishedBy reads the keys that a kube-apiserver publishes. get asks it for a path.
+func PublishedBy(ctx context.Context, get func(ctx context.Context, path string) ([]byte, error)) ([]signing.PublicKey, error) {
+	document, err := get(ctx, signing.JWKSPath)
+	if err != nil {
+		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
+	}
+	keys, err := signing.ParseJWKS(document)
+	if err != nil {
+		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
+	}
+	return keys, nil
 }
 
 // nudge presents a token with an unknown key ID, so that kube-apiserver fetches the key set

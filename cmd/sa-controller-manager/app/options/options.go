@@ -39,7 +39,6 @@ type Options struct {
 	Keys           Keys
 	ExternalSigner Signer
 	Publishing     Publishing
-	Rotation       Rotation
 	RootCA         RootCA
 	Tokens         Tokens
 	Cleaner        Cleaner
@@ -66,7 +65,6 @@ func New() *Options {
 		Generic:        Generic{Controllers: []string{"*"}, MinResyncPeriod: 12 * time.Hour},
 		LeaderElection: NewLeaderElection(),
 		ExternalSigner: newSigner(),
-		Rotation:       NewRotation(),
 		RootCA:         RootCA{Overlap: time.Hour},
 		Tokens:         NewTokens(),
 		Cleaner:        Cleaner{Period: 365 * 24 * time.Hour},
@@ -106,7 +104,6 @@ func (o *Options) groups() []namedGroup {
 		{"service account key", &o.Keys},
 		{"external signer", &o.ExternalSigner},
 		{"key publishing", &o.Publishing},
-		{"key rotation", &o.Rotation},
 		{"root CA", &o.RootCA},
 		{"service account token", &o.Tokens},
 		{"legacy token cleaner", &o.Cleaner},
@@ -156,7 +153,6 @@ func (o *Options) Validate() []error {
 			"it is for static pods and processes on control-plane hosts, and files cannot refer to the Service of a Deployment")
 	}
 	p = append(p, o.validateSigner()...)
-	p = append(p, o.validateRotation()...)
 	set, err := ParseControllers(o.Generic.Controllers)
 	if o.Tokens.AccountTemplate != "" && err == nil && !set.Enabled(ServiceAccountController) {
 		p.Add(AccountTemplateFlag, o.Tokens.AccountTemplate, "needs "+ServiceAccountController+" in --controllers: accounts are created by it")

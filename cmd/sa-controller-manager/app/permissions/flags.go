@@ -59,7 +59,6 @@ func makesTokenSecrets(f *flags) bool {
 }
 
 func rotates(f *flags) bool         { return f.Keys.Store().Rotates }
-func rotatesByPolicy(f *flags) bool { return f.Rotation.Every != 0 }
 func servesWebhook(f *flags) bool   { return f.Webhook.Port != 0 }
 func shapesAccounts(f *flags) bool  { return f.Tokens.AccountTemplate != "" }
 func elects(f *flags) bool          { return f.LeaderElection.LeaderElect }

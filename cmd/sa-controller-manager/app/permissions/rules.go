@@ -20,7 +20,6 @@ const (
 	token          Part = "token"
 	rootCA         Part = "root-ca"
 	webhookOptions Part = "webhook-options"
-	keyRotation    Part = "key-rotation"
 )
 
 // Rule is some verbs on one kind of thing.
@@ -47,7 +46,7 @@ type partRules struct {
 }
 
 // optional reports whether no manifest turns the part on.
-func (p Part) optional() bool { return p == webhookOptions || p == keyRotation }
+func (p Part) optional() bool { return p == webhookOptions }
 
 // table is what the files below manifests/permissions grant, with the Lease that o names.
 func table(o *options.Options) []partRules {
@@ -59,7 +58,6 @@ func table(o *options.Options) []partRules {
 		{"legacy-token-cleaner", enabled(options.LegacyServiceAccountTokenCleaner), cleanerRules()},
 		{"webhook", servesWebhook, webhookRules()},
 		{webhookOptions, servesWebhook, webhookOptionRules()},
-		{keyRotation, rotatesByPolicy, keyRotationRules()},
 		{"leader-election", elects, leaderElectionRules(&o.LeaderElection)},
 		{"secure-serving", delegatesAsItself, servingRules()},
 	}
@@ -111,7 +109,7 @@ func unusualRules(f *flags) []Rule {
 			Rule{Part: token, Verbs: verbs("list", "watch"), Resource: accounts},
 			Rule{Part: token, Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews"})
 		if rotates(f) {
-			rules = append(rules, keyRingRule())
+			rules = append(rules, keyRingRules()...)
 		}
 	}
 	if fills && !f.controllers.Enabled(options.RootCACertificatePublisher) {
@@ -170,7 +168,7 @@ func serviceAccountRules() []Rule {
 }
 
 func tokenRules() []Rule {
-	return []Rule{
+	return append(keyRingRules(), []Rule{
 		{
 			Verbs: verbs("get", "list", "watch", "patch"), Resource: accounts,
 			Why: "list, watch: whose token Secrets there are to be. get: the live look before an orphaned token Secret is deleted. " +
@@ -186,7 +184,6 @@ func tokenRules() []Rule {
 			If: makesTokenSecrets, Verbs: verbs("create"), Resource: secrets,
 			Why: "Only for --token-secrets=auto, and for re-issue with --service-account-key-ring.",
 		},
-		keyRingRule(),
 		{
 			Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews",
 			Why: "To ask kube-apiserver whether it accepts a signing key.",
@@ -195,41 +192,26 @@ func tokenRules() []Rule {
 			If: discoversIssuer, Verbs: verbs("get"), Path: "/.well-known/openid-configuration",
 			Why: "The issuer, if --service-account-issuer is not given.",
 		},
-	}
+	}...)
 }
 
-// keyRingRule is for whatever signs with a key ring: the token controller and the external signer.
-func keyRingRule() Rule {
-	return Rule{
-		If: rotates, Part: token,
-		Verbs: verbs("get", "list", "watch", "update"), Resource: secrets, Namespace: system, Name: keyRing,
-		Why: "Only for --service-account-key-ring: which key ring each replica has, by key IDs and hashes, so that one whose ring " +
-			"is behind or forked signs nothing that is refused. It holds no key, and comes with the permissions.",
-	}
-}
-
-// keyRotationRules are for --rotate-every.
-func keyRotationRules() []Rule {
+// keyRingRules are for whatever signs with a key ring: the token controller and the external signer.
+func keyRingRules() []Rule {
 	return []Rule{
 		{
-			Verbs: verbs("get"), Resource: accounts, Namespace: system, Name: "default",
-			Why: "The account that keys are tried with.",
+			If: rotates, Part: token,
+			Verbs: verbs("get", "list", "watch", "update"), Resource: secrets, Namespace: system, Name: keyRing,
+			Why: "Only for --service-account-key-ring: which key ring each replica has, by key IDs and hashes, so that one whose ring " +
+				"is late or forked signs nothing that is refused. It holds no key, and comes with the permissions.",
 		},
 		{
-			Verbs: verbs("create"), Resource: accounts + "/token", Namespace: system, Name: "default",
-			Why: "Which key each kube-apiserver signs with.",
+			If: rotates, Part: token, Verbs: verbs("get"), Path: "/openid/v1/jwks",
+			Why: "Only for --service-account-key-ring: since when kube-apiserver publishes the next key.",
 		},
 		{
-			Verbs: verbs("list"), Resource: secrets,
-			Why: "Which token Secrets a key needs to stay for. Only type kubernetes.io/service-account-token is listed.",
-		},
-		{
-			Verbs: verbs("list"), Group: leasesGroup, Resource: leases, Namespace: system,
-			Why: "On which hosts kube-apiserver runs, by its identity Leases. RBAC cannot restrict list to a label.",
-		},
-		{
-			Verbs: verbs("list"), Group: "discovery.k8s.io", Resource: "endpointslices", Namespace: metav1.NamespaceDefault,
-			Why: "Where each of several kube-apiservers can be asked.",
+			If: rotates, Part: token, Verbs: verbs("list"), Group: leasesGroup, Resource: leases, Namespace: system,
+			Why: "Only for --service-account-key-ring: on which hosts kube-apiserver runs, by its identity Leases, so that no key is pruned " +
+				"while one signs with it. RBAC cannot restrict list to a label.",
 		},
 	}
 }

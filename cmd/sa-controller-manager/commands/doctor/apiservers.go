@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -62,20 +63,34 @@ func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 
 // signersByKey names, for each key in use, a kube-apiserver or a replica that signs with it.
 func signersByKey(ctx context.Context, c *cluster, servers *operator.Cluster) (map[string]string, error) {
-	ids, err := servers.SigningKeyIDs(ctx)
+	signers, err := servers.SigningKeyIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rings, err := consistency.LivePublishedRings(ctx, c.Client)
+	rings, err := consistency.Look(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
-	signers := map[string]string{}
-	for _, ring := range rings {
-		signers[ring.Active()] = "the replica on host " + ring.Host
+	for _, ring := range rings.Live(time.Now()) {
+		signers[ring.SignsWith] = "the replica on host " + ring.Host
 	}
-	for i, server := range servers.Others {
-		signers[ids[i+1]] = "the kube-apiserver at " + server.URL // ids[0] is that of Client, one of the others
-	}
+	delete(signers, "")
 	return signers, nil
+}
+
+// checkKeyRings finds hosts whose key ring lacks a key of the newest one.
+func checkKeyRings(ctx context.Context, c *cluster) (answer, error) {
+	rings, err := consistency.Look(ctx, c.Client)
+	if err != nil {
+		return answer{}, err
+	}
+	live := rings.Live(time.Now())
+	if len(live) == 0 {
+		return skipped("no key ring"), nil
+	}
+	result := answer{Note: fmt.Sprintf("live key rings: %d", len(live))}
+	for _, problem := range rings.Problems(time.Now()) {
+		result.Findings = append(result.Findings, found(problem.Code, problem.Message, problem.Remedy))
+	}
+	return result, nil
 }

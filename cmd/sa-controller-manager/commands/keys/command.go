@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,7 +21,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/operator"
-	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ring"
 )
@@ -28,24 +29,24 @@ const description = `Make, show and rotate a key ring: the signing key, the one 
 retired ones that verify only, in one file with mode 0600. The manager reads it with --service-account-key-ring and
 takes a change within 15 s, without a restart.
 
-A rotation:
+One key is always ahead: the next key is published long before it signs. So
 
-  keys rotate start      a new key is published; it verifies and does not sign
-  keys rotate activate   the new key signs; kube-apiserver must accept it first
-  keys rotate complete   the rotation has ended
-  keys prune             a retired key that nothing needs is removed
-  keys revoke            a key that has leaked is removed at once
-  keys rollback          back to the previous key, at any time before it is pruned
+  keys rotate     signs with the next key and makes the one after it
+  keys next       replaces the next key, such as by one of another kind
+  keys rollback   goes back to the previous key
+  keys prune      removes a retired key that nothing needs
+  keys revoke     takes keys that have leaked out of every ring
+  keys list       shows the keys, what is wrong, and what is next
 
 What others verify tokens with, and whether that is right: keys jwks.
 
 Every command may be interrupted and run again. One that refuses says what to do.
-Where there are several control-plane nodes, rotate on one of them and bring the file to
-the others with "keys import". A container must mount the directory of the file, which is
-replaced whenever it changes.
+Where there are several control-plane nodes, change the ring on one of them and bring the
+file to the others with "keys import". A container must mount the directory of the file,
+which is replaced whenever it changes.
 
-Exit code: 0 if it is done, 1 if it could not be done, and 2 if "list" or "status" have
-found something that is wrong.`
+Exit code: 0 if it is done or nothing is to be done, 1 if it was refused or could not be
+done, and 2 if "list" has found something that is wrong.`
 
 // commandOptions are the flags that the commands share.
 type commandOptions struct {
@@ -58,8 +59,6 @@ type commandOptions struct {
 	account    string
 	output     cli.Output
 	policy     ring.Policy
-	published  options.Published
-	gated      bool   // the command has the flags of published
 	argument   string // what the only argument is, "" if there is none
 	args       []string
 	pruned     []operator.Pruned
@@ -72,14 +71,14 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Make, show and rotate the signing keys of a key ring",
 		Long:  description,
 		Args:  cli.NoArguments,
-	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newAutoCommand(client), newRollbackCommand(client),
+	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newNextCommand(client), newRollbackCommand(client),
 		newPruneCommand(client), newRevokeCommand(client),
-		newExportCommand(), newImportCommand(client), newPublishCommand(), NewJWKSCommand(client))
+		newExportCommand(), newImportCommand(client), newPublishCommand(client), NewJWKSCommand(client))
 }
 
 // newCommandOptions adds the flags to cmd. formats are output formats besides the common ones.
 func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *commandOptions {
-	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: ring.Policy(options.NewRotation().Policy)}
+	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default", policy: ring.Policy{CacheAge: 24 * time.Hour, TokenLifetime: 365 * 24 * time.Hour}}
 	if cmd.Args == nil {
 		cmd.Args = cli.NoArguments
 	}
@@ -115,31 +114,27 @@ func (o *commandOptions) validateRing() (p options.Problems) {
 	return p
 }
 
-func (o *commandOptions) addCacheAge(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.policy.CacheAge, "cache-age", o.policy.CacheAge,
-		"How long a new key is published before it may sign: the greatest age of a cached copy of the key set.")
+// needsCluster is for commands that ask kube-apiserver before they change anything.
+func (o *commandOptions) needsCluster(p *options.Problems) {
+	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
+		p.Add("kubeconfig", "", "must be given: kube-apiserver is asked first")
+	}
 }
 
-func (o *commandOptions) addPublished(fs *pflag.FlagSet) {
-	o.gated = true
-	options.AddSome(fs, map[string]string{options.PublishedIssuerFlag: "", options.PublishedHostFlag: "", options.PublishedCAFileFlag: ""},
-		&o.published)
-}
-
-func (o *commandOptions) addHoldDown(fs *pflag.FlagSet) {
-	fs.DurationVar(&o.policy.HoldDown, "hold-down", o.policy.HoldDown,
-		"How long a key is kept at least after it stopped signing, so that it can be rolled back to.")
+// needsLifetime is for commands that prune.
+func (o *commandOptions) needsLifetime(p *options.Problems, cmd *cobra.Command) {
+	if !cmd.Flags().Changed("longest-token-lifetime") {
+		p.Add("longest-token-lifetime", o.policy.TokenLifetime, "must be given, or a key may go whose tokens live: "+
+			"without --service-account-max-token-expiration kube-apiserver issues tokens of any life")
+	}
 }
 
 func (o *commandOptions) validate() options.Problems {
 	p := append(options.Problems(o.output.Validate()), o.validateRing()...)
-	p = append(p, o.published.Validate()...)
 	p.Account(o.account)
 	if len(o.apiServers) > 0 && o.connection.Kubeconfig == "" {
 		p.Add("apiserver", o.apiServers[0], "must come with --kubeconfig, which says as whom to ask")
 	}
-	p.NotNegative("cache-age", o.policy.CacheAge)
-	p.NotNegative("hold-down", o.policy.HoldDown)
 	p.NotNegative("longest-token-lifetime", o.policy.TokenLifetime)
 	return p
 }
@@ -154,19 +149,12 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 		}
 	}
 	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
-	op := &operator.Operator{File: ring.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy,
-		Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
-	if o.gated {
-		gate, err := published.NewGate(published.Config{
-			Issuers: o.published.Issuers, Optional: o.published.Optional(o.issuer), JWKSHosts: o.published.JWKSHosts, CAFile: o.published.CAFile,
-		})
-		if err != nil {
-			return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
-		}
-		if gate != nil {
-			op.Gate = gate
-		}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("find the name of this host: %w", err)
 	}
+	op := &operator.Operator{Host: host, File: ring.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy,
+		Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
 		return op, nil
 	}
@@ -198,7 +186,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 func (o *commandOptions) shows(cmd *cobra.Command) *cobra.Command {
 	return o.runs(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
 		if o.output.Format == "pem" {
-			return printPublicKeys(cmd.OutOrStdout(), operator.File)
+			return printPublicKeys(cmd.OutOrStdout(), cmd.ErrOrStderr(), operator.File)
 		}
 		report, err := o.print(cmd, operator)
 		if err == nil && len(report.Findings) > 0 {
@@ -208,28 +196,12 @@ func (o *commandOptions) shows(cmd *cobra.Command) *cobra.Command {
 	})
 }
 
-// steps has cmd take a step and print the ring. Findings do not change the exit code here: after a
-// start, for example, kube-apiserver does not accept the next key yet.
-func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems),
-	step func(context.Context, *operator.Operator) error) *cobra.Command {
-	return o.runs(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
-		err := step(ctx, operator)
-		if ring.IsDone(err) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: %v.\n", err)
-			err = nil
-		}
-		if refusal, ok := errors.AsType[*ring.Refusal](err); ok && refusal.Breaks != "" {
-			err = fmt.Errorf("%w; --force ignores this, and then %s", err, refusal.Breaks)
-		}
-		if err != nil && len(o.pruned) == 0 {
-			return err
-		}
-		_, unprinted := o.print(cmd, operator) // with an error too: these keys are gone in any case
-		if err == nil && unprinted != nil {
-			return fmt.Errorf("the command has done its work, but: %w", unprinted)
-		}
-		return errors.Join(err, unprinted)
-	})
+// forced says what --force would break, if it would help.
+func forced(err error) error {
+	if refusal, ok := errors.AsType[*ring.Refusal](err); ok && refusal.Breaks != "" {
+		return fmt.Errorf("%w; --force ignores this, and then %s", err, refusal.Breaks)
+	}
+	return err
 }
 
 // runs has cmd run with valid flags. check, unless it is nil, finds problems of further flags.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -20,9 +21,8 @@ import (
 	"sa-controller-manager/signing/ring"
 )
 
-const exportExamples = `  # The key that signs, for kubeadm's own file.
-  sa-controller-manager keys export --service-account-key-ring=ring.json \
-    --private --file=/etc/kubernetes/pki/sa.key --replace
+const exportExamples = `  # What kube-apiserver reads: sa.pub, then sa.key.
+  sa-controller-manager keys export --service-account-key-ring=ring.json --kubeadm
 
   # The public half of one key.
   sa-controller-manager keys export --service-account-key-ring=ring.json --key-id=KEY-ID`
@@ -36,7 +36,11 @@ func newExportCommand() *cobra.Command {
 		Long: `Print a key of the ring as PEM: the one that signs, or that of --key-id. It is the public
 half unless --private asks for the private key. With --file it is written there with mode
 0600, and nothing is printed; a file that is there is kept unless --replace is given. "keys
-list -o pem" prints all public keys.`,
+list -o pem" prints all public keys.
+
+--kubeadm writes kubeadm's two files: all public keys, so that a kube-apiserver that is
+restarted accepts the next key before it signs, and then the key that signs. If another
+process has that one, sa.key stays as it is.`,
 		Example: exportExamples,
 		Args:    cli.NoArguments,
 	}
@@ -46,13 +50,21 @@ list -o pem" prints all public keys.`,
 	cmd.Flags().BoolVar(&export.Private, "private", export.Private, "Export the private key. It can sign tokens for any account.")
 	cmd.Flags().StringVar(&export.Path, "file", export.Path, "Write a `file` instead of printing. It gets mode 0600 if it is not there yet.")
 	cmd.Flags().BoolVar(&export.Replace, "replace", export.Replace, "Replace --file if it is there.")
+	cmd.Flags().StringVar(&export.Kubeadm, "kubeadm", export.Kubeadm, "Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
+	cmd.Flags().Lookup("kubeadm").NoOptDefVal = "/etc/kubernetes/pki"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := o.validateRing()
 		if export.Replace && export.Path == "" {
 			p.Add("replace", export.Replace, "must come with --file")
 		}
+		if export.Kubeadm != "" && (export.KeyID != "" || export.Private || export.Path != "") {
+			p.Add("kubeadm", export.Kubeadm, "excludes --key-id, --private and --file")
+		}
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
+		}
+		if export.Kubeadm != "" {
+			return exportKubeadm(cmd.ErrOrStderr(), ring.At(o.ring), export.Kubeadm)
 		}
 		return export.write(cmd.OutOrStdout(), ring.At(o.ring))
 	}
@@ -78,23 +90,18 @@ there. If the ring is not there yet, it is made. If both are the same, nothing i
 
 --join-fork is the way out of a ring that was changed in two places. The ring here stays
 and goes on signing with its key; the keys that only the copy has come in as retired ones,
-with their public halves. Nothing is lost: what was signed in either place verifies. Bring
-the result to the place that the copy is from.
+with their public halves. Nothing is lost but what was revoked: what was signed in either
+place verifies. Bring the result to the place that the copy is from.
 
 The FILE has private keys. Remove it when it is imported.`,
 		Example: importExamples,
 		Args:    cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)
-	o.addHoldDown(cmd.Flags())
 	cmd.Flags().BoolVar(&join, "join-fork", join, "Keep the ring, and take the keys that only FILE has as retired ones.")
 	o.argument = "one FILE to import"
-	return o.steps(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
-		from := ring.At(o.args[0])
-		if join {
-			return operator.File.Join(from, operator.Clock.Now(), operator.Policy)
-		}
-		changed, err := operator.File.Import(from)
+	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
+		changed, err := operator.Import(ctx, ring.At(o.args[0]), join)
 		if err == nil && !changed {
 			fmt.Fprintln(cmd.ErrOrStderr(), "The ring is the same already; nothing was changed.")
 		}
@@ -108,6 +115,7 @@ type Export struct {
 	Private bool   // the private key, in place of its public half
 	Path    string // of the file to write, "" to print
 	Replace bool   // the file may be there
+	Kubeadm string // the directory of kubeadm's two files, "" for none
 }
 
 // write prints the key as PEM or writes it to a file.
@@ -149,10 +157,36 @@ func exported(key ring.Key, private bool) ([]byte, error) {
 	}
 	if key.Signer != "" {
 		return nil, fmt.Errorf("%s has the private half of key %s, and does not give it away: "+
-			"rotate to a key in a file (keys rotate start --algorithm=...) to have one", key.Signer, key.ID)
+			"rotate to a key in a file (keys next --algorithm=KIND, keys rotate) to have one", key.Signer, key.ID)
 	}
 	if key.PublicOnly {
 		return nil, fmt.Errorf("only the public half of key %s is in the ring", key.ID)
 	}
 	return key.Private.PEM(), nil
+}
+
+// exportKubeadm writes the files that kube-apiserver reads at its start: it must be able to verify with every key before it
+// signs with another one.
+func exportKubeadm(stderr io.Writer, from *ring.File, directory string) error {
+	state, err := from.Read()
+	if err != nil {
+		return err
+	}
+	public, notes, err := publicKeyFile(state)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(filepath.Join(directory, "sa.pub"), public, 0o644); err != nil {
+		return err
+	}
+	key := filepath.Join(directory, "sa.key")
+	if active := state.Active(); active.Signer != "" {
+		notes = append(notes, fmt.Sprintf("%s stays as it is: %s has the private half of key %s", key, active.Signer, active.ID))
+	} else if err := (Export{Private: true, Path: key, Replace: true}).write(io.Discard, from); err != nil {
+		return err
+	}
+	for _, note := range notes {
+		fmt.Fprintln(stderr, note)
+	}
+	return nil
 }

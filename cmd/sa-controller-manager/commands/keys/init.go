@@ -29,27 +29,46 @@ const initExamples = `  # Take over the key that kube-controller-manager signs w
 // newInitCommand creates a key ring.
 func newInitCommand(client cli.ClientFunc) *cobra.Command {
 	var key newKey
+	var from, next string
 	var verify []string
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Make a key ring, from the present signing key or with a new one",
-		Long: `Make a key ring. The file must not be there yet.
+		Long: `Make a key ring. The file must not be there yet. With --kubeconfig it is refused while
+another host has a ring: that one is to be copied and imported.
 
 With --from-private-key-file the key of that file signs, as it did before: every token
 goes on being valid. Without it a new key is made, which kube-apiserver must be given
 first. With --key=kep740:NAME a process of this host has the key, such as sa-kms-signer; it
-is tried before. Keys of --service-account-key-file become retired keys: they verify.`,
+is tried before. Keys of --service-account-key-file become retired keys: they verify. A
+next key of the same kind is made, unless --next-key names another one.`,
 		Example: initExamples,
 	}
 	o := newCommandOptions(cmd, client)
-	o.addHoldDown(cmd.Flags())
-	key.addFlags(cmd, "PEM `file` with the private key that signs now. It is copied.",
-		"Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+".")
+	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the private key that signs now. It is copied.")
+	key.addFlags(cmd, "Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+".")
+	addNextKey(cmd, &next, "the next key")
 	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify,
 		"PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")
-	check := func(p *options.Problems) { key.validate(p, true) }
-	return o.steps(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
-		pair, err := key.pair(ctx, operator)
+	var successor operator.Successor
+	check := func(p *options.Problems) {
+		successor = parseNextKey(p, next)
+		key.validate(p)
+		if given := key.Algorithm != "" || key.Signer != ""; given == (from != "") {
+			p.Add("from-private-key-file", from, "must be the signing key to go on with; for a new key give --algorithm instead, "+
+				"and --key for one that another process has")
+		}
+	}
+	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {
+		var pair *signing.PrivateKey
+		switch {
+		case from != "":
+			pair, err = cli.ReadFile("from-private-key-file", from, signing.ParsePrivateKey)
+		case key.Signer != "":
+			pair, err = op.Pin(ctx, key.Signer, key.BoundOnly)
+		default:
+			pair, err = signing.GenerateKey(key.Algorithm)
+		}
 		if err != nil {
 			return err
 		}
@@ -61,55 +80,39 @@ is tried before. Keys of --service-account-key-file become retired keys: they ve
 			}
 			retired = append(retired, more...)
 		}
-		return operator.File.Init(pair, retired, operator.Clock.Now(), operator.Policy)
+		return op.Init(ctx, pair, retired, successor)
 	})
 }
 
 // newKey has the flags that say where a key comes from.
-type newKey struct {
-	from, algorithm, signer string
-	boundOnly               bool
-}
+type newKey struct{ operator.Successor }
 
-func (k *newKey) addFlags(cmd *cobra.Command, from, algorithm string) {
-	cmd.Flags().StringVar(&k.from, "from-private-key-file", k.from, from)
-	cmd.Flags().StringVar(&k.algorithm, "algorithm", k.algorithm, algorithm)
-	cmd.Flags().StringVar(&k.signer, "key", k.signer,
+func (k *newKey) addFlags(cmd *cobra.Command, algorithm string) {
+	cmd.Flags().StringVar(&k.Algorithm, "algorithm", k.Algorithm, algorithm)
+	cmd.Flags().StringVar(&k.Signer, "key", k.Signer,
 		"`kep740:NAME` of a process of this host that has the key and serves it on a unix socket. --service-account-key-sockets says where. "+
 			"The ring gets the public half.")
-	cmd.Flags().BoolVar(&k.boundOnly, "bound-tokens-only", k.boundOnly,
+	cmd.Flags().BoolVar(&k.BoundOnly, "bound-tokens-only", k.BoundOnly,
 		"Take a key of --key although its process refuses to sign the tokens of Secrets. The token controller must not run then.")
 	cli.AddCompletion(cmd, "algorithm", signing.KeyKinds()...)
 }
 
-// validate refuses flags that do not name exactly one key.
-func (k *newKey) validate(p *options.Problems, required bool) {
+// validate refuses flags that name more than one key.
+func (k *newKey) validate(p *options.Problems) {
 	switch {
-	case k.signer != "" && (k.from != "" || k.algorithm != ""):
-		p.Add("key", k.signer, "excludes --from-private-key-file and --algorithm: the process has the key already")
-	case k.signer != "":
-		if _, err := signing.ParseSigner(k.signer); err != nil {
-			p.Add("key", k.signer, "must be kep740:NAME, with a NAME of lower-case letters, digits, \"-\" and \".\", 63 at most")
-		}
-	case k.boundOnly:
-		p.Add("bound-tokens-only", k.boundOnly, "must come with --key")
-	case k.from != "" && k.algorithm != "":
-		p.Add("algorithm", k.algorithm, "is for a new key and excludes --from-private-key-file")
-	case k.algorithm != "":
-		p.OneOf("algorithm", k.algorithm, signing.KeyKinds()...)
-	case k.from == "" && required:
-		p.Add("from-private-key-file", k.from, "must be the signing key to go on with; for a new key give --algorithm, "+
-			"and --key for one that another process has")
+	case k.Signer != "" && k.Algorithm != "":
+		p.Add("key", k.Signer, "excludes --algorithm: the process has the key already")
+	case k.Signer != "":
+		checkSigner(p, "key", k.Signer)
+	case k.BoundOnly:
+		p.Add("bound-tokens-only", k.BoundOnly, "must come with --key")
+	case k.Algorithm != "":
+		p.OneOf("algorithm", k.Algorithm, signing.KeyKinds()...)
 	}
 }
 
-// pair reads, generates or pins a key.
-func (k *newKey) pair(ctx context.Context, operator *operator.Operator) (*signing.PrivateKey, error) {
-	switch {
-	case k.signer != "":
-		return operator.Pin(ctx, k.signer, k.boundOnly)
-	case k.from != "":
-		return cli.ReadFile("from-private-key-file", k.from, signing.ParsePrivateKey)
+func checkSigner(p *options.Problems, flag, signer string) {
+	if _, err := signing.ParseSigner(signer); err != nil {
+		p.Add(flag, signer, "must be kep740:NAME, with a NAME of lower-case letters, digits, \"-\" and \".\", 63 at most")
 	}
-	return signing.GenerateKey(k.algorithm)
 }

@@ -14,6 +14,7 @@ import (
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
@@ -157,23 +158,14 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 	if err != nil {
 		return nil, fmt.Errorf("read keys: %w", err)
 	}
-	return parsePublished(document, "the keys of "+place)
+	keys, err := signing.ParseJWKS(document)
+	if err != nil {
+		return nil, fmt.Errorf("read the keys of %s: %w", place, err)
+	}
+	return keys, nil
 }
 
 // OfCluster reads the keys that kube-apiserver publishes. get asks it for a path.
 func OfCluster(ctx context.Context, get func(ctx context.Context, path string) ([]byte, error)) ([]signing.PublicKey, error) {
-	const what = "kube-apiserver's keys at " + signing.JWKSPath
-	document, err := get(ctx, signing.JWKSPath)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", what, err)
-	}
-	return parsePublished(document, what)
-}
-
-func parsePublished(document []byte, what string) ([]signing.PublicKey, error) {
-	keys, err := signing.ParseJWKS(document)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", what, err)
-	}
-	return keys, nil
+	return operator.PublishedBy(ctx, get)
 }

@@ -28,8 +28,13 @@ func newListCommand(client cli.ClientFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "Show the keys of a ring, and what is wrong with it",
-		Long: `Show the keys of a ring. With --kubeconfig the cluster is asked which of them it
-accepts and how many token Secrets bear each. Nothing is changed.
+		Long: `Show the keys of a ring, where each is, what is next, and the command for the case that the
+file leaks. With --kubeconfig the cluster is asked which keys it accepts, which live hosts
+lack one, where they are published, how many token Secrets bear each, and which Secrets
+hold a retired key still: those that are due, filling, switching, discarding or replaced go
+by themselves once a process with the key ring leads; user-made, never, unknown-mode,
+invalid and mismatch wait for you (annotation sa-controller-manager/reissue). One whose key
+is not in the ring is named too, as unknown-key. Nothing is changed.
 
 -o pem prints the public keys alone.`,
 		Example: listExamples,
@@ -37,23 +42,36 @@ accepts and how many token Secrets bear each. Nothing is changed.
 	return newCommandOptions(cmd, client, "pem").shows(cmd)
 }
 
-func printPublicKeys(stdout io.Writer, file *ring.File) error {
+func printPublicKeys(stdout, stderr io.Writer, file *ring.File) error {
 	state, err := file.Read()
 	if err != nil {
 		return err
 	}
-	for _, key := range state.Keys {
-		if key.Role != signing.Next && key.Foreign() {
-			return fmt.Errorf("key %s has an ID that %s has chosen, and kube-apiserver would not find it in a key file: "+
-				"its tokens need the external signer until they are gone and the key is pruned", key.ID, key.Signer)
-		}
-	}
-	data, err := signing.EncodePublicKeys(state.Ring().KeySet().All()...)
+	data, foreign, err := publicKeyFile(state)
 	if err != nil {
 		return err
+	}
+	for _, note := range foreign {
+		fmt.Fprintln(stderr, note)
 	}
 	if _, err := stdout.Write(data); err != nil {
 		return fmt.Errorf("print the public keys: %w", err)
 	}
 	return nil
+}
+
+// publicKeyFile returns the keys of a ring for kube-apiserver's key file. It would not find a key there whose
+// signer has chosen its ID: the notes name those.
+func publicKeyFile(state ring.State) (data []byte, notes []string, err error) {
+	var keys []signing.PublicKey
+	for _, key := range state.Keys {
+		if key.Foreign() {
+			notes = append(notes, fmt.Sprintf("key %s is left out: %s has chosen its ID, and kube-apiserver would not find it in a key file: "+
+				"its tokens need the external signer", key.ID, key.Signer))
+			continue
+		}
+		keys = append(keys, key.PublicKey)
+	}
+	data, err = signing.EncodePublicKeys(keys...)
+	return data, notes, err
 }

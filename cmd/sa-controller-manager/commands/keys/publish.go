@@ -4,13 +4,16 @@
 package keys
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/publish"
 	"sa-controller-manager/signing/ring"
@@ -23,10 +26,10 @@ const (
 
   # For a workload identity pool of GCP, which takes an uploaded JWKS. From now on no key
   # signs, and none is pruned, until you have confirmed that the pool has the new one.
-  sa-controller-manager keys publish --service-account-key-ring=ring.json --published-manually=pool >keys.json
+  sa-controller-manager keys publish --service-account-key-ring=ring.json --kubeconfig=admin.conf --published-manually=pool >keys.json
   gcloud iam workload-identity-pools providers update-oidc PROVIDER --workload-identity-pool=POOL \
     --location=global --jwk-json-path=keys.json
-  sa-controller-manager keys publish confirm pool --key-id=KEY-ID --service-account-key-ring=ring.json`
+  sa-controller-manager keys publish confirm pool --key-id=KEY-ID --service-account-key-ring=ring.json --kubeconfig=admin.conf`
 
 	manualFlag = "published-manually"
 )
@@ -40,8 +43,8 @@ type publishOptions struct {
 	manual     string
 }
 
-func newPublishCommand() *cobra.Command {
-	o := &publishOptions{}
+func newPublishCommand(client cli.ClientFunc) *cobra.Command {
+	o := &publishOptions{commandOptions: commandOptions{client: client}}
 	cmd := &cobra.Command{
 		Use:   "publish",
 		Short: "Publish the keys once for relying parties, or prepare that for your hands",
@@ -51,12 +54,13 @@ does all the time with the same flag, and print the JWKS, such as for an upload.
 Documents of another issuer stay, unless --take-over is given: then its relying parties
 refuse its tokens.
 
---published-manually=NAME records in the ring that you publish the keys at a place of that
-name yourself. From then on "rotate activate" and "prune" wait for "publish confirm".`,
+--published-manually=NAME records beside the published rings that you publish the keys at a
+place of that name yourself. From then on "rotate" and "prune" wait for "publish confirm".`,
 		Example: publishExamples,
 		Args:    cli.NoArguments,
 	}
 	o.addRing(cmd.Flags())
+	cli.AddConnectionFlags(cmd, &o.connection)
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
 		"With --publish-keys: https `URL` of the issuer, as kube-apiserver has it first.")
 	options.AddSome(cmd.Flags(), map[string]string{
@@ -64,14 +68,14 @@ name yourself. From then on "rotate activate" and "prune" wait for "publish conf
 	}, &o.publishing)
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", o.takeOver,
 		"Replace the documents of another issuer, too. Its tokens are refused from then on.")
-	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual, "Record in the ring that you publish the keys yourself at a place of this `name`.")
+	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual, "Record that you publish the keys yourself at a place of this `name`. Needs --kubeconfig.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
 		}
-		return o.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
-	cmd.AddCommand(newConfirmCommand(), newForgetCommand())
+	cmd.AddCommand(newConfirmCommand(client), newForgetCommand(client))
 	return cmd
 }
 
@@ -81,15 +85,18 @@ func (o *publishOptions) validate() []error {
 	if o.takeOver && len(destinations) == 0 {
 		p.Add("take-over", o.takeOver, "must come with --"+options.PublishKeysFlag)
 	}
+	if o.manual != "" {
+		o.needsCluster(&p)
+	}
 	if len(destinations) > 0 {
 		p = append(p, o.publishing.ValidateFor(&options.Keys{KeyRing: o.ring, Issuers: []string{o.issuer}})...)
 	}
 	return p
 }
 
-func (o *publishOptions) run(stdout, stderr io.Writer) error {
+func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.manual != "" {
-		if err := changeManual(o.ring, func(state ring.State) (ring.State, error) { return ring.AddManual(state, o.manual) }); err != nil {
+		if err := o.changePlaces(ctx, func(p *consistency.Published) error { return p.AddManual(o.manual) }); err != nil {
 			return err
 		}
 	}
@@ -114,56 +121,64 @@ func (o *publishOptions) run(stdout, stderr io.Writer) error {
 	return err
 }
 
-func newConfirmCommand() *cobra.Command {
+func newConfirmCommand(client cli.ClientFunc) *cobra.Command {
 	var id string
-	cmd := newManualCommand(&cobra.Command{
+	cmd := newPlaceCommand(client, &cobra.Command{
 		Use:   "confirm NAME",
 		Short: "Say that you have published a key at a place of --published-manually",
-		Long: `Record that a key of the ring is published at a place of --published-manually. The next key
-needs it before it may sign, and the active key before another one may be pruned.`,
-		Example: "  sa-controller-manager keys publish confirm pool --key-id=KEY-ID --service-account-key-ring=ring.json",
-	}, func(state ring.State, name string) (ring.State, error) {
-		return ring.ConfirmManual(state, name, id)
+		Long: `Record that a key of the ring is published at a place of --published-manually, and when. The
+next key needs it before it may sign, and the active key before another one may be pruned.`,
+		Example: "  sa-controller-manager keys publish confirm pool --key-id=KEY-ID --service-account-key-ring=ring.json --kubeconfig=admin.conf",
+	}, func(p *consistency.Published, state ring.State, name string) error {
+		if _, ok := state.Key(id); !ok {
+			return fmt.Errorf("the ring has no key %q: give --key-id with one that keys list shows", id)
+		}
+		return p.Confirm(name, id, time.Now())
 	})
 	cmd.Flags().StringVar(&id, "key-id", id, "`ID` of the key that you have published; keys list has them.")
 	return cmd
 }
 
-func newForgetCommand() *cobra.Command {
-	return newManualCommand(&cobra.Command{
-		Use:     "forget NAME",
-		Short:   "Publish at a place of --published-manually no longer",
-		Long:    `Remove a place of --published-manually from the ring. No step waits for it any more.`,
-		Example: "  sa-controller-manager keys publish forget pool --service-account-key-ring=ring.json",
-	}, ring.ForgetManual)
+func newForgetCommand(client cli.ClientFunc) *cobra.Command {
+	return newPlaceCommand(client, &cobra.Command{
+		Use:   "forget NAME",
+		Short: "Forget a place where the keys are published",
+		Long: `Forget a place of --published-manually, for which no step waits then any more, or what was
+seen at one that the manager reads, such as the lifetime of caches there.`,
+		Example: "  sa-controller-manager keys publish forget pool --service-account-key-ring=ring.json --kubeconfig=admin.conf",
+	}, func(p *consistency.Published, _ ring.State, name string) error { return p.Forget(name) })
 }
 
-// newManualCommand is one that changes a place that is published by hand.
-func newManualCommand(cmd *cobra.Command, step func(state ring.State, name string) (ring.State, error)) *cobra.Command {
-	o := &commandOptions{argument: "one NAME, as --" + manualFlag + " has it"}
+// newPlaceCommand is one that changes a place where the keys are published.
+func newPlaceCommand(client cli.ClientFunc, cmd *cobra.Command,
+	step func(p *consistency.Published, state ring.State, name string) error) *cobra.Command {
+	o := &commandOptions{client: client, argument: "one NAME, as keys list shows it"}
 	o.addRing(cmd.Flags())
+	cli.AddConnectionFlags(cmd, &o.connection)
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.args = args
-		if err := cli.InvalidFlags(cmd.CommandPath(), o.validateRing()); err != nil {
+		p := o.validateRing()
+		o.needsCluster(&p)
+		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		return changeManual(o.ring, func(state ring.State) (ring.State, error) { return step(state, args[0]) })
+		state, err := ring.At(o.ring).Read()
+		if err != nil {
+			return err
+		}
+		return o.changePlaces(cmd.Context(), func(p *consistency.Published) error { return step(p, state, args[0]) })
 	}
 	return cmd
 }
 
-// changeManual returns nil too if the change was made before.
-func changeManual(path string, step func(ring.State) (ring.State, error)) error {
-	file := ring.At(path)
-	if err := file.Writable(); err != nil {
-		return err
-	}
-	state, err := file.Read()
+// changePlaces returns nil too if the change was made before.
+func (o *commandOptions) changePlaces(ctx context.Context, change func(*consistency.Published) error) error {
+	client, err := o.client(&o.connection)
 	if err != nil {
 		return err
 	}
-	if err := file.Update(state.Generation, step); !ring.IsDone(err) {
+	if err := consistency.Edit(ctx, client, change); !ring.IsDone(err) {
 		return err
 	}
 	return nil

@@ -8,37 +8,38 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/ring"
 )
 
 // Report describes a key ring, for people and programs.
 type Report struct {
 	printers.Head
-	File       string         `json:"file"`
-	ReadOnly   bool           `json:"readOnly"`
-	Generation int64          `json:"generation"`
-	Phase      string         `json:"phase"`
-	Rotation   *ring.Rotation `json:"rotation,omitempty"`
-	Keys       []KeyReport    `json:"keys"`
+	File       string      `json:"file"`
+	ReadOnly   bool        `json:"readOnly"`
+	Generation int64       `json:"generation"`
+	Previous   string      `json:"previous,omitempty"`
+	Keys       []KeyReport `json:"keys"`
 	// OtherKeys are the keys of token Secrets that the ring does not have, if the cluster was asked.
 	OtherKeys []KeyReport `json:"otherKeys,omitempty"`
-	// Published is what relying parties see, if it is known where, and Manual are the places that are
-	// published by hand.
-	Published []published.Seen `json:"published,omitempty"`
-	Manual    []ring.Manual    `json:"publishedManually,omitempty"`
+	// Places are where relying parties read the keys, if the cluster was asked.
+	Places map[string]consistency.Place `json:"places,omitempty"`
 	// NextStep says what may be done next, and when.
 	NextStep string `json:"nextStep"`
+	// IfLeaked is the command for the case that the file has leaked, "" if it has no private key.
+	IfLeaked string `json:"ifLeaked,omitempty"`
 	// Findings has what is wrong.
 	Findings []printers.Finding `json:"findings"`
 	// Pruned is the outcome of a prune.
@@ -50,6 +51,8 @@ type Report struct {
 type KeyReport struct {
 	ring.Key
 
+	// Where is the process that has the private half, "file", or "" if the ring has only the public one.
+	Where string `json:"where,omitempty"`
 	// Accepted reports whether kube-apiserver accepts the key, if it was asked: "yes", "no" or
 	// "unknown".
 	Accepted string `json:"accepted,omitempty"`
@@ -81,30 +84,53 @@ func newReport(ctx context.Context, o *operator.Operator) (*Report, error) {
 	}
 	report := &Report{
 		Head: printers.Of("KeyRingReport"),
-		File: o.File.Path(), ReadOnly: o.File.Writable() != nil, Generation: state.Generation,
-		Phase: cmp.Or(string(state.Phase()), "never rotated"), Rotation: state.Rotation, Manual: state.Manual, Findings: looseMode(o.File),
+		File: o.File.Path(), ReadOnly: o.File.Writable() != nil, Generation: state.Generation, Previous: state.Previous,
+		Findings: looseMode(o.File),
 	}
-	if o.Gate != nil {
-		report.Published = o.Gate.Look(ctx, state)
-	}
+	leaked := "sa-controller-manager keys revoke"
 	for _, key := range state.Keys {
 		line := KeyReport{Key: key}
-		if key.Role == signing.Retired {
-			line.PrunableAt = o.Policy.PrunableAt(key)
+		if !key.PublicOnly {
+			line.Where = cmp.Or(key.Signer, "file")
+		}
+		if line.Where == "file" {
+			leaked += " " + key.ID
+			report.IfLeaked = leaked
 		}
 		report.Keys = append(report.Keys, line)
 	}
+	report.NextStep = "keys rotate, which looks with --kubeconfig whether that breaks anything"
 	if o.Cluster != nil {
-		if err := report.ask(ctx, o.Cluster, state); err != nil {
+		if err := report.ask(ctx, o, state); err != nil {
 			return nil, err
 		}
 	}
-	report.NextStep = nextStep(o, state)
+	if _, ok := state.Next(); !ok {
+		report.NextStep = "make a next key: keys next"
+	}
+	if report.ReadOnly {
+		report.NextStep = "the ring is read-only here; rotate the one that it is a copy of"
+	}
 	return report, nil
 }
 
 // ask adds what the cluster says.
-func (r *Report) ask(ctx context.Context, cluster *operator.Cluster, state ring.State) error {
+func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State) error {
+	cluster := o.Cluster
+	rings, err := consistency.Look(ctx, cluster.Client)
+	if err != nil {
+		return err
+	}
+	r.Places = rings.Places
+	for _, problem := range rings.Problems(o.Clock.Now()) {
+		r.Findings = append(r.Findings, printers.Finding{Code: problem.Code, Message: problem.Message, Remedy: problem.Remedy})
+	}
+	if next, ok := state.Next(); ok {
+		r.NextStep = "keys rotate"
+		if err := cmp.Or(rings.MayUse(state, next, o.Host, nil, o.Clock.Now()), rings.Cached(state, nil, o.Policy.CacheAge, o.Clock.Now())); err != nil {
+			r.NextStep = "keys rotate, not yet: " + err.Error()
+		}
+	}
 	if err := cluster.Find(ctx); err != nil {
 		r.Findings = append(r.Findings,
 			printers.Finding{Code: "apiserver-not-asked", Message: err.Error(), Remedy: "name each of them with --apiserver"})
@@ -129,6 +155,9 @@ func (r *Report) ask(ctx context.Context, cluster *operator.Cluster, state ring.
 		key := &r.Keys[i]
 		key.Secrets = new(uses.Count(key.ID))
 		if key.Role == signing.Retired {
+			if since := rings.Followed[key.ID]; !since.IsZero() {
+				key.PrunableAt = since.Add(o.Policy.TokenLifetime)
+			}
 			for _, name := range uses.Names(key.ID) {
 				key.Holders = append(key.Holders, Holder{name, reissues[name]})
 			}
@@ -140,7 +169,9 @@ func (r *Report) ask(ctx context.Context, cluster *operator.Cluster, state ring.
 			if keyprobe.IsRefusal(err) {
 				key.Accepted = "no"
 			}
-			r.Findings = append(r.Findings, printers.Finding{Code: "key-not-accepted", Message: err.Error(), Objects: []string{key.ID}})
+			if key.Role == signing.Active || o.Clock.Since(key.PublishedAt) > settled {
+				r.Findings = append(r.Findings, printers.Finding{Code: "key-not-accepted", Message: err.Error(), Objects: []string{key.ID}})
+			}
 		}
 	}
 	return nil
@@ -161,35 +192,8 @@ func looseMode(file *ring.File) []printers.Finding {
 	}}
 }
 
-func nextStep(o *operator.Operator, state ring.State) string {
-	if o.File.Writable() != nil {
-		return "the ring is read-only here; rotate the one that it is a copy of"
-	}
-	if !state.PausedAt.IsZero() {
-		return fmt.Sprintf("rotation by policy is paused since %s: keys rotate resume, or take the steps yourself", timeWord(state.PausedAt))
-	}
-	switch state.Phase() {
-	case ring.Published:
-		if wait := state.Rotation.ActivateNotBefore; o.Clock.Now().Before(wait) {
-			return fmt.Sprintf("the next key may sign from %s on: keys rotate activate", wait.Format(time.RFC3339))
-		}
-		return "the next key may sign: keys rotate activate"
-	case ring.Activated:
-		return "see that new tokens work and that every process follows, then: keys rotate complete (or back: keys rollback)"
-	case ring.Idle, ring.Completed, ring.RolledBack:
-	}
-	retired := state.Retired()
-	for _, key := range retired {
-		if !o.Clock.Now().Before(o.Policy.PrunableAt(key)) {
-			return "retired keys that nothing needs may go: keys prune"
-		}
-	}
-	if len(retired) > 0 {
-		first := o.Policy.PrunableAt(retired[len(retired)-1])
-		return fmt.Sprintf("nothing before %s, when the first retired key may be pruned", first.Format(time.RFC3339))
-	}
-	return "nothing; keys rotate start begins a rotation"
-}
+// settled is how long a next key may be unknown to a kube-apiserver before that is a finding.
+const settled = 24 * time.Hour
 
 // longestID is the longest ID of an unknown key that is shown in full. Our IDs have 43 characters.
 const longestID = 64
@@ -203,26 +207,22 @@ func (r *Report) Print(w io.Writer, output string) error {
 func (r *Report) table() string {
 	var b strings.Builder
 	table := printers.Table(&b)
-	fmt.Fprintln(table, "KEY ID\tALGORITHM\tROLE\tSINCE\tPRUNABLE\tACCEPTED\tSECRETS")
+	fmt.Fprintln(table, "KEY ID\tALGORITHM\tROLE\tWHERE\tSINCE\tPRUNABLE\tACCEPTED\tSECRETS")
 	for _, key := range r.Keys {
 		secrets := "-"
 		if key.Secrets != nil {
 			secrets = strconv.Itoa(*key.Secrets)
 		}
-		role := string(key.Role)
-		if key.PublicOnly {
-			role += " (public half)"
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key.ID, key.Algorithm, role,
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key.ID, key.Algorithm, key.Role, cmp.Or(key.Where, "-"),
 			timeWord(key.since()), timeWord(key.PrunableAt), cmp.Or(key.Accepted, "-"), secrets)
 	}
 	table.Flush()
-	fmt.Fprintf(&b, "\nKey ring:   %s, generation %d\nRotation:   %s\nNext step:  %s\n", r.File, r.Generation, r.rotation(), r.NextStep)
-	for _, seen := range r.Published {
-		fmt.Fprintf(&b, "Published:  %s\n", printers.Printable(seen.String()))
+	fmt.Fprintf(&b, "\nKey ring:   %s, generation %d\nNext step:  %s\n", r.File, r.Generation, r.NextStep)
+	if r.IfLeaked != "" {
+		fmt.Fprintf(&b, "If leaked:  %s\n", r.IfLeaked)
 	}
-	for _, place := range r.Manual {
-		fmt.Fprintf(&b, "By hand:    %s, confirmed: %s\n", place.Name, printers.OrNone(strings.Join(place.Confirmed, ", ")))
+	for _, name := range slices.Sorted(maps.Keys(r.Places)) {
+		fmt.Fprintf(&b, "Published:  %s\n", printers.Printable(r.place(name)))
 	}
 	for _, pruned := range r.Pruned {
 		fmt.Fprintln(&b, prunedWord(pruned))
@@ -260,16 +260,29 @@ func (k KeyReport) since() time.Time {
 	return k.PublishedAt
 }
 
-func (r *Report) rotation() string {
-	if r.Rotation == nil {
-		return r.Phase
+// place says which keys a place has, and since when the next one.
+func (r *Report) place(name string) string {
+	place := r.Places[name]
+	lacks, next := []string{}, ""
+	for _, key := range r.Keys {
+		switch since := place.Keys[key.ID]; {
+		case since.IsZero():
+			lacks = append(lacks, key.ID)
+		case key.Role == signing.Next:
+			next = ", the next one since " + timeWord(since)
+		}
 	}
-	text := fmt.Sprintf("%s, from %s to %s, started %s", r.Phase, r.Rotation.From, r.Rotation.To, timeWord(r.Rotation.StartedAt))
-	if !r.Rotation.ActivatedAt.IsZero() {
-		text += ", activated " + timeWord(r.Rotation.ActivatedAt)
+	text := name + " has every key" + next
+	if len(lacks) > 0 {
+		text = name + " lacks " + strings.Join(lacks, ", ") + next
 	}
-	if !r.Rotation.EndedAt.IsZero() {
-		text += ", ended " + timeWord(r.Rotation.EndedAt)
+	if place.Manual {
+		text += ", as you have confirmed"
+	} else {
+		text += fmt.Sprintf("; caches may keep a copy for %s", time.Duration(place.CacheSeconds)*time.Second)
+	}
+	if place.Problem != "" {
+		text += "; " + place.Problem
 	}
 	return text
 }
@@ -279,7 +292,7 @@ func prunedWord(p operator.Pruned) string {
 	case p.Pruned && p.DryRun:
 		return "Would prune: " + p.KeyID
 	case p.Pruned:
-		return strings.TrimSpace("Pruned:     " + p.KeyID + "\n" + p.Destroy)
+		return "Pruned:     " + p.KeyID
 	}
 	return fmt.Sprintf("Stays:      %s: %s", p.KeyID, p.Reason)
 }

@@ -4,186 +4,170 @@
 package keys
 
 import (
-	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/operator"
-	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
 )
 
-const rotateExamples = `  # Begin, from whatever signs now to P-256. Nothing signs with the new key yet.
-  sa-controller-manager keys rotate start --service-account-key-ring=ring.json --algorithm=P-256
+const rotateExamples = `  # Sign with the next key, as soon as that breaks nothing.
+  sa-controller-manager keys rotate --service-account-key-ring=ring.json --kubeconfig=admin.conf --wait
 
-  # Without an external signer: give kube-apiserver all public keys, and restart it.
-  sa-controller-manager keys list --service-account-key-ring=ring.json -o pem > sa.pub
-
-  # An hour later: sign with it. kube-apiserver is asked first whether it accepts it.
-  sa-controller-manager keys rotate activate --service-account-key-ring=ring.json --kubeconfig=admin.conf --wait
-
-  # When all is well.
-  sa-controller-manager keys rotate complete --service-account-key-ring=ring.json --kubeconfig=admin.conf`
+  # From a timer on one host, once a day: rotate every 90 days, and remove what nothing needs.
+  sa-controller-manager keys rotate --service-account-key-ring=ring.json --kubeconfig=admin.conf \
+    --if-older-than=2160h --prune --longest-token-lifetime=8760h`
 
 func newRotateCommand(client cli.ClientFunc) *cobra.Command {
-	return cli.Parent(&cobra.Command{
-		Use:   "rotate",
-		Short: "Rotate to another signing key, step by step",
-		Long: `Rotate to another signing key. "start" publishes it, "activate" signs with it, "complete"
-ends the rotation; "status" says how far it is. Each step waits for a decision of yours,
-and "keys rollback" goes back from each of them.`,
-		Example: rotateExamples,
-		Args:    cli.NoArguments,
-	}, newRotateStartCommand(client), newRotateStatusCommand(client), newRotateActivateCommand(client), newRotateCompleteCommand(client),
-		newRotatePauseCommand(client), newRotateResumeCommand(client))
-}
-
-func newRotateStartCommand(client cli.ClientFunc) *cobra.Command {
-	var key newKey
-	var wait bool
+	var rotate operator.RotateOptions
+	var next string
+	var olderThan time.Duration
+	var prune bool
 	cmd := &cobra.Command{
-		Use:   "start",
-		Short: "Publish a new key, which does not sign yet",
-		Long: `Make a new key and publish it: it verifies from now on, and may sign once every copy of
-the key set has it (--cache-age, and what the caches of --published-issuer keep longer),
-and once you have confirmed it for each place that you publish by hand (keys publish
---published-manually). If that was done already, nothing is changed. With
---key=kep740:NAME a process of this host has the key, such as sa-kms-signer; it is tried
-before.
+		Use:   "rotate",
+		Short: "Sign with the next key, and make the one after it",
+		Long: `Sign with the next key from now on. The active key is retired and verifies only; a new next
+key of the same kind is made. Then bring the ring to the other hosts, in any order: until
+it is there, each of them signs with the key that it has.
 
-kube-apiserver reads its --service-account-key-file at its start only. Unless it uses an
-external signer, give it the public keys ("keys list -o pem") and restart it meanwhile.`,
+It is refused, with the way out, while another host has a newer ring or a forked one, while
+a live host does not have the next key or cannot sign with it, while a kube-apiserver
+refuses a token of it, and while a cache may have a copy of the key set without it: for
+--cache-age, or as long as a place where the keys are published allows, after it was seen
+there.
+
+A next key in another process is never followed by one in the file: name it with
+--next-key. With --if-older-than a timer may run this as often as it likes: it exits with 0
+while the active key is young, and with 1 if a rotation is due and refused.`,
+		Example: rotateExamples,
 	}
 	o := newCommandOptions(cmd, client)
-	o.addCacheAge(cmd.Flags())
-	o.addPublished(cmd.Flags())
-	key.addFlags(cmd, "PEM `file` with the new private key, instead of having one made. It is copied.",
-		"Kind of the new key; that of the present one if not given.")
-	cmd.Flags().BoolVar(&wait, "wait", wait, "Return when the time of --cache-age has passed, and \"keys publish confirm\" has named the key "+
-		"for each place of --published-manually.")
-	check := func(p *options.Problems) { key.validate(p, false) }
-	return o.steps(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
-		resumed, err := start(ctx, operator, key)
+	cmd.Flags().DurationVar(&o.policy.CacheAge, "cache-age", o.policy.CacheAge,
+		"How long a key is published before it may sign: the greatest age of a cached copy of the key set.")
+	addNextKey(cmd, &next, "the key after the next one")
+	addWithoutHost(cmd, &rotate.Without)
+	cmd.Flags().BoolVar(&rotate.Wait, "wait", rotate.Wait, "Wait for caches, for a host that does not have the next key yet, and for kube-apiserver.")
+	cmd.Flags().BoolVar(&rotate.Force, "force", rotate.Force,
+		"Do not wait for caches, and for nothing else that is refused: what verifies with an older copy of the key set refuses new tokens.")
+	cmd.Flags().DurationVar(&olderThan, "if-older-than", olderThan, "Do nothing while the active key signs for less than this.")
+	cmd.Flags().BoolVar(&prune, "prune", prune, "Remove then the retired keys that nothing needs, as \"keys prune\" does. That one stays is no error.")
+	check := func(p *options.Problems) {
+		rotate.Next = parseNextKey(p, next)
+		p.NotNegative("cache-age", o.policy.CacheAge)
+		p.NotNegative("if-older-than", olderThan)
+		o.needsCluster(p)
+		if prune {
+			o.needsLifetime(p, cmd)
+		}
+	}
+	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
+		state, err := op.File.Read()
 		if err != nil {
 			return err
 		}
-		if resumed {
-			fmt.Fprintln(cmd.ErrOrStderr(), "The rotation has been started already; nothing was changed.")
+		if active := state.Active(); op.Clock.Since(active.ActivatedAt) < olderThan {
+			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: key %s is active since %s, which is less than %s.\n",
+				active.ID, timeWord(active.ActivatedAt), olderThan)
+		} else if err := op.Rotate(ctx, rotate); err != nil {
+			return fmt.Errorf("%w; key %s is active since %s", err, active.ID, timeWord(active.ActivatedAt))
+		} else if state, err = op.File.Read(); err == nil {
+			text := "no key"
+			if next, ok := state.Next(); ok {
+				text = "key " + next.ID
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "Rotated: key %s signs, %s is next.\n", state.Active().ID, text)
 		}
-		if wait {
-			return operator.AwaitActivation(ctx)
+		if prune {
+			if o.pruned, err = op.Prune(ctx, false); err != nil {
+				fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was pruned: %v.\n", err)
+			}
 		}
 		return nil
 	})
 }
 
-func start(ctx context.Context, operator *operator.Operator, key newKey) (resumed bool, err error) {
-	var own *signing.PrivateKey
-	if key.algorithm == "" && key != (newKey{}) {
-		if own, err = key.pair(ctx, operator); err != nil {
-			return false, err
-		}
-	}
-	same := func(next signing.PublicKey) bool {
-		if own != nil {
-			return next.ID == own.Public().ID
-		}
-		return key.algorithm == "" || key.algorithm == signing.KindOf(next)
-	}
-	return operator.Start(ctx, same, func(present signing.PublicKey) (*signing.PrivateKey, error) {
-		if own != nil {
-			return own, nil
-		}
-		key.algorithm = cmp.Or(key.algorithm, signing.KindOf(present))
-		return key.pair(ctx, operator)
-	})
-}
-
-func newRotateStatusCommand(client cli.ClientFunc) *cobra.Command {
+func newNextCommand(client cli.ClientFunc) *cobra.Command {
+	var key newKey
 	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Say how far the rotation is, and what is next",
-		Long: `Say how far the rotation is and what is next. With --kubeconfig the cluster is asked
-which keys it accepts, how many token Secrets bear each, and which Secrets hold a
-retired key still: those that are due, filling, switching, discarding or replaced
-go by themselves once a process with the key ring leads; user-made, never,
-unknown-mode, invalid and mismatch wait for you (annotation
-sa-controller-manager/reissue). One whose key is not in the ring is named too, as
-unknown-key. Nothing is changed.`,
+		Use:   "next",
+		Short: "Make or replace the next key",
+		Long: `Make the next key, or replace it by one of another kind: --algorithm for a key in the file,
+--key=kep740:NAME for one of another process, and without either one of the kind of the
+active key. The key that it replaces has never signed. If the next key is of that kind
+already, nothing is changed. It needs nothing of the old key.
+
+Then bring the ring to the other hosts, give it to a kube-apiserver with key files ("keys
+export --kubeadm") and restart that: "keys rotate" waits for all of them.`,
 	}
 	o := newCommandOptions(cmd, client)
-	o.addPublished(cmd.Flags())
-	return o.shows(cmd)
-}
-
-func newRotateActivateCommand(client cli.ClientFunc) *cobra.Command {
-	return newActivatingCommand(client, &cobra.Command{
-		Use:   "activate",
-		Short: "Sign with the new key",
-		Long: `Sign with the new key from now on; the previous one verifies only. That is done when the
-new key has been published for long enough, and when kube-apiserver has accepted a
-token that is signed with it (of two minutes, and for an audience of our own). If it
-signs already, nothing is changed. Each place that you publish by hand (keys publish
---published-manually) needs a "keys publish confirm" before.
-
-With --published-issuer relying parties must have it, too: it signs when every answer of
-that URL has had it for as long as a cache may keep what it had before. Only a command
-that looks all the time knows that: give --wait, and start it right after "start".`,
-	}, (*operator.Operator).Activate)
-}
-
-func newRotateCompleteCommand(client cli.ClientFunc) *cobra.Command {
-	return newActivatingCommand(client, &cobra.Command{
-		Use:   "complete",
-		Short: "End the rotation with the new key",
-		Long: `End the rotation: every process follows, and the life of the previous key's tokens is
-counted from now on. If the new key does not sign yet, this first does what "activate"
-does. The previous key stays in the ring until it is pruned. If that was done already,
-nothing is changed.`,
-	}, (*operator.Operator).Complete)
-}
-
-// newActivatingCommand is one that may activate a key.
-func newActivatingCommand(client cli.ClientFunc, cmd *cobra.Command,
-	step func(*operator.Operator, context.Context, operator.ActivateOptions) error) *cobra.Command {
-	var activate operator.ActivateOptions
-	o := newCommandOptions(cmd, client)
-	o.addHoldDown(cmd.Flags())
-	o.addPublished(cmd.Flags())
-	cmd.Flags().BoolVar(&activate.Wait, "wait", activate.Wait,
-		"Wait until the new key has been published for long enough, also at each --published-issuer, until \"keys publish confirm\" has named "+
-			"it for each place of --published-manually, and until kube-apiserver accepts it.")
-	cmd.Flags().BoolVar(&activate.Force, "force", activate.Force,
-		"Do not wait until it has been published for long enough, also at --published-issuer and --published-manually, "+
-			"and ask no kube-apiserver but that of --kubeconfig. What verifies with an older copy of the key set, "+
-			"and each kube-apiserver that does not know the key, refuses new tokens.")
-	cmd.Flags().BoolVar(&activate.SkipProof, "skip-proof", activate.SkipProof,
-		"Do not ask kube-apiserver. If it does not know the key, every new token is dead.")
-	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
-		return step(operator, ctx, activate)
-	})
+	key.addFlags(cmd, "Kind of the new key; that of the active one if not given.")
+	check := func(p *options.Problems) { key.validate(p) }
+	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error { return op.Next(ctx, key.Successor) })
 }
 
 func newRollbackCommand(client cli.ClientFunc) *cobra.Command {
-	var force bool
+	var without []string
+	var next string
 	cmd := &cobra.Command{
 		Use:   "rollback",
-		Short: "Go back to the key that signed before the rotation",
-		Long: `Go back to the previous key of the latest rotation: in progress, or completed and the key
-not pruned yet. A new key that has never signed is removed. One that has signed is
-retired: its tokens stay valid until it is pruned.
-
-kube-apiserver is asked first: whether it still accepts a token of the previous key, or,
-before a key is removed, whether it signs with that one already.`,
+		Short: "Go back to the key that signed before the last rotation",
+		Long: `Go back to the key that the last "keys rotate" retired, once. The key that signs now is
+retired: its tokens stay valid. As for a rotation, every live host must have the key and be
+able to sign with it, and every kube-apiserver must accept it. If the next key is of
+another kind, it is replaced too: it would lead to what was just undone.`,
 	}
 	o := newCommandOptions(cmd, client)
-	o.addHoldDown(cmd.Flags())
-	cmd.Flags().BoolVar(&force, "force", force, "Do not ask kube-apiserver. If it does not know the previous key any more, "+
-		"every new token is dead; if it signs with a key that is removed, its tokens are.")
-	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
-		return operator.Rollback(ctx, force)
+	addNextKey(cmd, &next, "the next key, if that has to be replaced")
+	addWithoutHost(cmd, &without)
+	var successor operator.Successor
+	check := func(p *options.Problems) {
+		successor = parseNextKey(p, next)
+		o.needsCluster(p)
+	}
+	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error { return op.Rollback(ctx, successor, without) })
+}
+
+func addNextKey(cmd *cobra.Command, next *string, what string) {
+	cmd.Flags().StringVar(next, "next-key", *next,
+		"`kep740:NAME` of the process that has "+what+", or \"none\". Needed if the key before it is in another process.")
+}
+
+// parseNextKey reads --next-key.
+func parseNextKey(p *options.Problems, next string) operator.Successor {
+	if next == "none" {
+		return operator.Successor{None: true}
+	}
+	if next != "" {
+		checkSigner(p, "next-key", next)
+	}
+	return operator.Successor{Signer: next}
+}
+
+func addWithoutHost(cmd *cobra.Command, without *[]string) {
+	cmd.Flags().StringArrayVar(without, "without-host", *without,
+		"`NAME` of a host that is gone for good, and that does not need the key. May be given several times.")
+}
+
+// steps has cmd take a step and print the ring. Findings do not change the exit code here: the step is done.
+func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems),
+	step func(context.Context, *operator.Operator) error) *cobra.Command {
+	return o.runs(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
+		err := step(ctx, operator)
+		if ring.IsDone(err) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: %v.\n", err)
+			err = nil
+		}
+		if err != nil {
+			return forced(err)
+		}
+		if _, err := o.print(cmd, operator); err != nil {
+			return fmt.Errorf("the command has done its work, but: %w", err)
+		}
+		return nil
 	})
 }

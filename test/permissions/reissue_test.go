@@ -28,9 +28,8 @@ func TestReissue(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ring.json")
 	initial, err := signing.ParsePrivateKey(testcluster.ReadFile(t, w.SigningKeyFile()))
 	testutil.Must(t, err)
-	second := ring.Key{Key: testkeys.Parse(testkeys.P256()).As(signing.Next)}
-	_, err = ring.At(path).Init(ring.Key{Key: initial.As(signing.Active)}, nil, &second, time.Now())
-	testutil.Must(t, err)
+	second := ring.KeyOf(testkeys.Parse(testkeys.P256()))
+	testutil.Must(t, ring.At(path).Init(initial, nil, &second, time.Now()))
 	rules := rulesOf(t, "--controllers=serviceaccount,serviceaccount-token", "--service-account-key-ring=ring.json",
 		"--webhook-port=0", "--secure-port=0")
 	user := w.identity(t, "rotating")

@@ -70,25 +70,21 @@ func (s *scene) prepare(ctx context.Context) error {
 
 // initRing makes a ring whose next key kube-apiserver has from its start, in a file.
 func (s *scene) initRing() error {
-	active, err1 := keyOf(s.w.SigningKeyFile(), signing.Active)
-	next, err2 := keyOf(s.nextKey(), signing.Next)
+	active, err1 := readKey(s.w.SigningKeyFile())
+	second, err2 := readKey(s.nextKey())
 	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	_, err := ring.At(s.keyRing()).Init(active, nil, &next, time.Now())
-	return err
+	next := ring.KeyOf(second)
+	return ring.At(s.keyRing()).Init(active, nil, &next, time.Now())
 }
 
-func keyOf(file string, role signing.Role) (ring.Key, error) {
+func readKey(file string) (*signing.PrivateKey, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return ring.Key{}, err
+		return nil, err
 	}
-	key, err := signing.ParsePrivateKey(content)
-	if err != nil {
-		return ring.Key{}, err
-	}
-	return ring.Key{Key: key.As(role)}, nil
+	return signing.ParsePrivateKey(content)
 }
 
 func (s *scene) start(ctx context.Context) error {

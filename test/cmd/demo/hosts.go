@@ -84,6 +84,18 @@ func (d *rotation) join(ctx context.Context, name string) error {
 	return err
 }
 
+// otherAPIServers are the flags for those that the commands do not find: their addresses are those of other loopback
+// interfaces.
+func (d *rotation) otherAPIServers() []string {
+	var flags []string
+	for _, h := range d.hosts {
+		if h.Cluster != d.cluster && !h.lost {
+			flags = append(flags, "--apiserver="+h.Config().Host)
+		}
+	}
+	return flags
+}
+
 // stopHosts ends those that have joined. The first one keeps etcd.
 func (d *rotation) stopHosts() error {
 	var errs []error

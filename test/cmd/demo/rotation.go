@@ -204,6 +204,9 @@ func (r keyRing) key(role string) (key, error) {
 
 // keys runs a command of the product on the key ring of the first host.
 func (d *rotation) keys(ctx context.Context, words string, flags ...string) (ring keyRing, err error) {
+	if len(flags) > 0 { // there is a cluster to ask
+		flags = append(flags, d.otherAPIServers()...)
+	}
 	output, err := d.output(ctx, "keys "+words, slices.Concat(flags, d.keyFlags, []string{
 		"--service-account-key-ring=" + (&host{Cluster: d.cluster}).ring(), "-o=json",
 	})...)

@@ -201,3 +201,8 @@ func stamp(at time.Time) time.Time {
 	}
 	return at
 }
+
+// Revoked reports whether the ring has revoked a key, under whatever ID it comes.
+func (s State) Revoked(key signing.PublicKey) bool {
+	return slices.ContainsFunc(s.Removed, func(gone Removed) bool { return gone.Reason == Revoked && gone.Is(key) })
+}

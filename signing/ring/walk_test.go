@@ -40,22 +40,33 @@ type move struct {
 	usage   ring.Usage
 }
 
-// shape is a world without what does not matter: names, and times but for whether they have come.
+// shape is a world without what does not matter: names, order, and times but for whether they have come.
 // The walk visits each shape once, which makes it finite.
 func (w world) shape() string {
-	var b strings.Builder
+	var keys []string
 	for _, key := range w.state.Keys {
-		fmt.Fprintf(&b, "%s %t %t %t %t;", key.Role, key.PublicOnly, key.ID == w.state.Previous, w.now.Before(key.RetiredAt.Add(ring.HoldDown)),
-			w.now.Before(key.RetiredAt.Add(policy.TokenLifetime)))
+		text := string(key.Role)
+		if key.Role == signing.Retired {
+			text = fmt.Sprintf("%s %t %t %t", text, key.ID == w.state.Previous, w.now.Before(key.RetiredAt.Add(ring.HoldDown)),
+				w.now.Before(key.RetiredAt.Add(policy.TokenLifetime)))
+		}
+		keys = append(keys, text)
 	}
-	return b.String()
+	slices.Sort(keys)
+	return strings.Join(keys, ";")
 }
 
 func moves(w world) []move {
 	fresh := func(i int) *ring.Key { return new(newKey(w.made + i)) }
+	spare := func(i int) *ring.Key {
+		if len(w.state.Keys) < maxKeys {
+			return fresh(i)
+		}
+		return nil
+	}
 	all := []move{
 		{name: "rotate to the last one", do: func(w world) (ring.State, error) { return ring.Rotate(w.state, nil, w.now) }},
-		{name: "roll back", do: func(w world) (ring.State, error) { return ring.Rollback(w.state, fresh(0), w.now) }},
+		{name: "roll back", do: func(w world) (ring.State, error) { return ring.Rollback(w.state, spare(0), w.now) }},
 		{name: "a known key next", do: func(w world) (ring.State, error) { return ring.Next(w.state, w.state.Keys[0], w.now) }},
 	}
 	if len(w.state.Keys) < maxKeys {
@@ -75,7 +86,7 @@ func moves(w world) []move {
 	}
 	for _, ids := range revoked {
 		all = append(all, move{name: fmt.Sprintf("revoke %q", ids), revokes: ids, do: func(w world) (ring.State, error) {
-			return ring.Revoke(w.state, ids, fresh(0), fresh(1), w.now)
+			return ring.Revoke(w.state, ids, fresh(0), spare(1), w.now)
 		}})
 	}
 	return all

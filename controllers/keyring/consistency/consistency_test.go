@@ -32,6 +32,7 @@ type ringReplica struct {
 	*controllertest.World
 
 	state    atomic.Pointer[ring.State]
+	orders   atomic.Pointer[ring.Orders]
 	stop     func()
 	compared int // how often Compared was called
 }
@@ -64,8 +65,12 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 	w := controllertest.NewWorld(time.Time{})
 	r := &ringReplica{World: w}
 	r.state.Store(&state)
+	r.orders.Store(&ring.Orders{})
 	c := New(Config{
 		Client: client, State: func() ring.State { return *r.state.Load() }, Host: host,
+		SignsWith: func() string { return r.state.Load().Obeying(*r.orders.Load()).ActiveID() },
+		CanSign:   func(key ring.Key) bool { return key.Private != nil },
+		Obey:      func(orders ring.Orders) { r.orders.Store(&orders) },
 		// The fake API server loses what changes between a list and its watch.
 		Compared: func() { time.Sleep(time.Millisecond); r.compared++ },
 		Recorder: w.Recorder(),
@@ -97,114 +102,87 @@ func (r *ringReplica) check(t *testing.T, when, status string, mismatch map[stri
 	testutil.Check(t, when+": events", told, r.World.Events())
 }
 
-func rings(t *testing.T, client *fake.Clientset) []PublishedRing {
+func look(t *testing.T, client *fake.Clientset) Published {
 	t.Helper()
-	rings, err := LivePublishedRings(t.Context(), client)
+	p, err := Look(t.Context(), client)
 	testutil.Must(t, err)
-	return rings
+	return p
 }
 
-// TestRingConsistency: each replica publishes its ring, and one that is behind says so once it has
-// lasted, and once. What a newer ring does not have stops at once.
-func TestRingConsistency(t *testing.T) {
+// TestLateHost: a host without the copy signs with its own next key once that is active elsewhere, says so
+// once it has lasted, and obeys a revocation. One without the active key says so at once.
+func TestLateHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newAPI(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: SecretName}})
-		generation := func(n int64) ring.State { return ringOf(n, newPEM(), oldPEM()) }
-		first := startReplica(t, client, "cp-1", generation(3))
-		second := startReplica(t, client, "cp-2", generation(3))
+		before := stateOf("main", 3, b().As(signing.Active), a().As(signing.Next))
+		after := stateOf("main", 4, retired(b()), a().As(signing.Active), c().As(signing.Next))
+		first, second := startReplica(t, client, "cp-1", before), startReplica(t, client, "cp-2", before)
 		first.check(t, "at the start", "is the one that is published", map[string]float64{})
-		if found := rings(t, client); len(found) != 2 || found[0].Host != "cp-1" || found[1].Host != "cp-2" {
-			t.Errorf("published: %+v", found)
+		if lines := look(t, client).Lines; len(lines) != 2 || lines[0].Host != "cp-1" || len(lines[1].Signs) != 2 || lines[1].NextSince.IsZero() {
+			t.Errorf("published: %+v", lines)
 		}
-		before := second.compared
-		first.set(generation(4))
-		if second.compared == before {
+		compared := second.compared
+		first.set(after)
+		if second.compared == compared {
 			t.Error("re-issue is not told of another published ring")
 		}
-		time.Sleep(settleDelay - time.Second)
-		second.check(t, "a moment behind", "is the one that is published", map[string]float64{})
-		second.set(generation(4))
-		time.Sleep(time.Hour)
-		second.check(t, "not behind any more", "generation 4", map[string]float64{})
-		first.set(stateOf("main", 5, testkeys.Parse(strangePEM()).As(signing.Active), testkeys.Parse(newPEM()).Public().As(signing.Retired),
-			testkeys.Parse(oldPEM()).Public().As(signing.Retired)))
+		if signs := second.SignsWith(); signs != a().ID() || second.MayFill() != nil || second.MayReissue() != nil || second.MaySign() != nil {
+			t.Errorf("a late host signs with %s, want its next key, and fills and re-issues", signs)
+		}
+		second.check(t, "a moment late", "is the one that is published", map[string]float64{})
 		time.Sleep(settleDelay + time.Second)
-		second.check(t, "behind", "is older than that of host cp-1 (generation 5", map[string]float64{"behind": 1}, "Warning KeyRingMismatch")
-		first.check(t, "ahead", "is the one that is published", map[string]float64{})
-		if second.MayFill() == nil || second.MaySign() != nil {
-			t.Error("between activate and the copy nothing is to be filled, and signing goes on")
-		}
+		second.check(t, "late", "is older than that of host cp-1 (generation 4", map[string]float64{"late": 1}, "Warning KeyRingMismatch")
 		second.RingChanged()
-		time.Sleep(time.Minute)
-		second.check(t, "still behind", "is older", map[string]float64{"behind": 1})
-
-		first.set(stateOf("main", 6, testkeys.Parse(strangePEM()).As(signing.Active)))
-		second.check(t, "its key was pruned", "does not have that key", map[string]float64{"lost": 1}, "Warning KeyRingMismatch")
-		if second.MayFill() == nil || second.MaySign() == nil {
-			t.Error("something is signed with a key that was pruned")
+		time.Sleep(2 * time.Second)
+		if lines := look(t, client).Lines; lines[1].SignsWith != a().ID() || lines[1].key(signing.Active) != b().ID() {
+			t.Errorf("published: %+v, want what it has and what it signs with", lines[1])
 		}
-		second.set(ringOf(7, strangePEM(), oldPEM()))
-		second.check(t, "at the end", "is the one", map[string]float64{})
-		if second.MayFill() != nil || second.MaySign() != nil {
-			t.Error("nothing is signed with the key of the newest ring")
+
+		revoked := stateOf("main", 5, a().As(signing.Active), c().As(signing.Next))
+		revoked.Removed = []ring.Removed{{ID: b().ID(), Digest: b().ID(), Reason: ring.Revoked}}
+		first.set(revoked)
+		if orders := second.orders.Load(); len(orders.Revoked) != 1 || orders.Revoked[0].ID != b().ID() {
+			t.Errorf("without a copy it obeys %+v, want the revocation", orders)
 		}
 		first.stop()
-		second.stop()
+		time.Sleep(time.Hour)
+		testutil.Must(t, client.CoreV1().Secrets("kube-system").Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
+		time.Sleep(time.Hour)
+		if p := look(t, client); len(p.Lines) != 1 || len(p.Removed) != 1 || len(second.orders.Load().Revoked) != 1 {
+			t.Errorf("after the host is dead and the Secret was deleted: %+v, want the revocation", p)
+		}
+
+		third := startReplica(t, client, "cp-3", stateOf("main", 6, a().As(signing.Active), testkeys.Parse(testkeys.P521()).As(signing.Next)))
+		restored := startReplica(t, client, "cp-4", stateOf("main", 1, testkeys.Parse(testkeys.RSA2048()).As(signing.Active)))
+		restored.check(t, "restored", "does not have that key", map[string]float64{"lost": 1}, "Warning KeyRingMismatch")
+		for _, replica := range []*ringReplica{second, third, restored} {
+			replica.stop()
+		}
 	})
 }
 
-// TestLinesOfDeadReplicas: those of processes that are gone are taken out when a ring comes, those
-// of others come back, and when each stopped to sign with a key is not forgotten.
-func TestLinesOfDeadReplicas(t *testing.T) {
+// TestRenewal: a live line is renewed, one of a process before on the host goes, and one that is long dead.
+func TestRenewal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newAPI()
-		a, b := stateOf("main", 3, testkeys.Parse(oldPEM()).As(signing.Active)), ringOf(4, newPEM(), oldPEM())
-		id := a.Active().ID
-		first := startReplica(t, client, "cp-1", a)
-		late := startReplica(t, client, "cp-2", a)
-		dead := startReplica(t, client, "cp-3", a)
-		time.Sleep(time.Hour)
+		state := stateOf("main", 3, b().As(signing.Active), a().As(signing.Next))
+		first, dead := startReplica(t, client, "cp-1", state), startReplica(t, client, "cp-2", state)
+		shown := look(t, client).Lines[0].NextSince
 		dead.stop()
-		first.set(b)
-		hosts := func() (hosts []string) {
-			synctest.Wait()
-			for _, ring := range rings(t, client) {
-				hosts = append(hosts, ring.Host)
-			}
-			return hosts
-		}
-		testutil.Check(t, "lines after a rotation", []string{"cp-1", "cp-2"}, hosts())
-		time.Sleep(time.Hour)
-		stopped := time.Now().UTC().Truncate(time.Second)
-		late.set(b)
-		if at := LastSigned(rings(t, client), id); !at.Equal(stopped) {
-			t.Errorf("the key signed last at %v, want %v", at, stopped)
-		}
-		for range 3 {
-			first.stop()
-			first = startReplica(t, client, "cp-1", b)
-		}
-		testutil.Check(t, "lines after restarts", []string{"cp-1", "cp-2"}, hosts())
-		writes := func() (n int) {
-			for _, action := range client.Actions() {
-				if action.GetVerb() == "update" || action.GetVerb() == "create" {
-					n++
-				}
-			}
-			return n
-		}
-		before := writes()
-		time.Sleep(24 * time.Hour)
-		if after := writes(); after != before {
-			t.Errorf("%d writes while nothing changes", after-before)
-		}
-		if at := LastSigned(rings(t, client), id); !at.Equal(stopped) {
-			t.Errorf("after restarts the key signed last at %v, want %v", at, stopped)
+		time.Sleep(lineAge + 2*renewal)
+		if p := look(t, client); len(p.Lines) != 2 || len(p.Live(time.Now())) != 1 {
+			t.Errorf("%d lines, %d of them live; want 2 and 1", len(p.Lines), len(p.Live(time.Now())))
 		}
 		first.stop()
-		late.stop()
+		first = startReplica(t, client, "cp-1", state)
+		time.Sleep(forgetAge + 2*renewal)
+		p := look(t, client)
+		if len(p.Lines) != 1 || !p.Lines[0].NextSince.Equal(shown) {
+			t.Errorf("after a restart: %+v, want one line, and the next key shown since %s", p.Lines, shown)
+		}
+		first.stop()
 	})
 }
 

@@ -6,6 +6,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,10 +15,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
@@ -36,52 +40,67 @@ func refusedWith(t *testing.T, err error, words string) {
 	}
 }
 
-func TestActivateAsksFirst(t *testing.T) {
+// TestRotateAsksFirst: RSA signs and P-256 is next, published for a minute. --force overrides caches alone.
+func TestRotateAsksFirst(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason  string
-		options ActivateOptions
-		later   time.Duration
-		accepts bool
-		alone   bool // without a cluster
-		want    string
-	}{
-		"too early":           {"copies of the key set", ActivateOptions{}, 0, true, false, "wait until 2026-11-21T13:00:00Z"},
-		"too early, no proof": {"the wait is another matter", ActivateOptions{SkipProof: true}, 0, true, false, "wait until"},
-		"in time":             {"", ActivateOptions{}, time.Hour, true, false, ""},
-		"forced":              {"", ActivateOptions{Force: true}, 0, true, false, ""},
-		"not accepted":        {"dead tokens", ActivateOptions{}, time.Hour, false, false, "cannot sign yet: the apiserver refuses its tokens"},
-		"forced, not accepted": {
-			"force is about the wait", ActivateOptions{Force: true}, 0, false, false, "with one more --service-account-key-file"},
-		"proof skipped":  {"", ActivateOptions{SkipProof: true}, time.Hour, false, false, ""},
-		"no cluster":     {"nobody to ask", ActivateOptions{}, time.Hour, true, true, "give --kubeconfig, or --skip-proof"},
-		"alone, skipped": {"needs no API", ActivateOptions{SkipProof: true}, time.Hour, true, true, ""},
+	late := func(w *world) {
+		w.edit(func(p *consistency.Published) {
+			line := p.Lines[0]
+			line.Replica, line.Host, line.Keys = "cp-2_1", "cp-2", map[string]signing.Role{rsaID: signing.Active}
+			p.Lines = append(p.Lines, line)
+		})
 	}
-	for name, tc := range cases {
+	for name, tc := range map[string]struct {
+		reason string
+		shown  time.Duration
+		change func(*world)
+		RotateOptions
+		want string // "" if P-256 signs
+	}{
+		"in time":        {shown: time.Hour},
+		"too early":      {shown: time.Minute, want: "copies of the key set may be without key " + p256ID},
+		"forced":         {shown: time.Minute, RotateOptions: RotateOptions{Force: true}},
+		"a host is late": {shown: time.Hour, change: late, RotateOptions: RotateOptions{Force: true}, want: "host cp-2 does not have the next key"},
+		"it is lost":     {shown: time.Hour, change: late, RotateOptions: RotateOptions{Without: []string{"cp-2"}}},
+		"not accepted":   {shown: time.Hour, change: func(w *world) { w.accepts = w.accepts[:1] }, RotateOptions: RotateOptions{Force: true}, want: "cannot sign yet: the apiserver refuses its tokens"},
+		"no cluster":     {shown: time.Hour, change: func(w *world) { w.Cluster = nil }, want: "give --kubeconfig"},
+		"another host is at it": {shown: time.Hour, change: func(w *world) {
+			w.edit(func(p *consistency.Published) { p.Claim = consistency.Claim{Generation: 2, Host: "cp-2", At: epoch} })
+		}, want: "generation 2 is claimed by host cp-2"},
+		"the manager cannot sign with it": {
+			reason: "the command could, and activated a key with which no token was issued", shown: time.Hour,
+			change: func(w *world) { w.edit(func(p *consistency.Published) { p.Lines[0].Signs = []string{rsaID} }) }, want: "host cp-1 cannot sign with the next key",
+		},
+		"a place has had it for a second": {
+			reason: "it was published late, and the wait counted from its making", shown: time.Hour,
+			change: func(w *world) {
+				w.edit(func(p *consistency.Published) {
+					p.Places = map[string]consistency.Place{"https://i": {Keys: map[string]time.Time{p256ID: epoch.Add(-time.Second)}}}
+				})
+			}, want: "https://i shows it since",
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			next := w.start(testkeys.P256())
-			if tc.accepts {
-				w.accepts = append(w.accepts, next)
+			w.show("cp-1", tc.shown)
+			if tc.change != nil {
+				tc.change(w)
 			}
-			if tc.alone {
-				w.Cluster = nil
-			}
-			w.clock.Step(tc.later)
-			err := w.Activate(t.Context(), tc.options)
-			signs, phase := next, ring.Activated
+			before := w.state()
+			err := w.Rotate(t.Context(), tc.RotateOptions)
 			if tc.want != "" {
 				refusedWith(t, err, tc.want)
-				signs, phase = rsaID, ring.Published
-			} else if err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
+				if after := w.state(); after.Version() != before.Version() {
+					t.Errorf("%s: refused, and changed", tc.reason)
+				}
+				return
 			}
-			if state := w.state(); state.Active().ID != signs || state.Phase() != phase {
-				t.Errorf("%s: %s signs in phase %q", tc.reason, state.Active().ID, state.Phase())
-			}
-			if asked := w.reviews > 0; asked != (tc.options.SkipProof == false && !tc.alone && (tc.later > 0 || tc.options.Force)) {
-				t.Errorf("%s: kube-apiserver was asked: %t", tc.reason, asked)
+			w.must(err)
+			state := w.state()
+			next, _ := state.Next()
+			if state.Active().ID != p256ID || state.Previous != rsaID || next.Kind() != "P-256" {
+				t.Errorf("%s: %s signs, %s is previous, the next one is a %s", tc.reason, state.Active().ID, state.Previous, next.Kind())
 			}
 		})
 	}
@@ -93,10 +112,12 @@ func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.Clock = clock.RealClock{}
+		w.show("cp-1", 0)
+		w.accepts = []string{rsaID}
 		begin := time.Now()
-		next := w.start(testkeys.P256())
 		var told []string
 		w.Progress = func(what string, _ time.Duration) {
+			w.show("cp-1", time.Since(begin)) // it lives
 			if !slices.Contains(told, what) {
 				told = append(told, what)
 			}
@@ -105,185 +126,238 @@ func TestWait(t *testing.T) {
 			time.Sleep(2 * time.Hour)
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.accepts = append(w.accepts, next)
+			w.accepts = append(w.accepts, p256ID)
 		}()
-		w.must(w.Complete(t.Context(), ActivateOptions{Wait: true}))
-		if took := time.Since(begin); took < 2*time.Hour || took > 2*time.Hour+2*pollInterval {
-			t.Errorf("it took %s", took)
+		w.must(w.Rotate(t.Context(), RotateOptions{Wait: true}))
+		if took := time.Since(begin); took < 2*time.Hour || took > 2*time.Hour+2*pollInterval || w.state().Active().ID != p256ID || len(told) != 1 {
+			t.Errorf("it took %s, and said %q", took, told)
 		}
-		if w.state().Phase() != ring.Completed || len(told) != 2 {
-			t.Errorf("phase %q after %q", w.state().Phase(), told)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		w.show("cp-1", 0)
+		if err := w.Rotate(ctx, RotateOptions{Wait: true}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after the end of the context: %v", err)
 		}
 	})
 }
 
-// TestWaitEnds covers what a wait must notice: the end of its context, and that somebody else has
-// decided otherwise.
-func TestWaitEnds(t *testing.T) {
+// TestWaitForKubeAPIServer: a wait goes on while waiting may help, and otherwise ends with the reason.
+func TestWaitForKubeAPIServer(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.Clock = clock.RealClock{}
-		w.start(testkeys.P256())
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if err := w.Activate(ctx, ActivateOptions{Wait: true}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after the end of the context: %v", err)
+	reviews := schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}
+	forbidden := apierrors.NewForbidden(reviews, "", errors.New("no role"))
+	for name, tc := range map[string]struct {
+		reason  string
+		trouble error         // of every review
+		lasts   time.Duration // for how long
+		change  func(*world)
+		want    func(error) bool // nil if it rotates
+	}{
+		"no such account": {
+			reason: "a name that is mistyped", change: func(w *world) { w.Cluster.Account = "nobody" }, want: apierrors.IsNotFound,
+		},
+		"forbidden":         {trouble: forbidden, lasts: time.Hour, want: apierrors.IsForbidden},
+		"it has just begun": {reason: "it has not read the roles yet", trouble: forbidden, lasts: 2 * pollInterval},
+		"it is away": {
+			reason: "it is being restarted", trouble: &url.Error{Op: "Post", URL: "https://a", Err: errors.New("connection refused")},
+			lasts: time.Minute,
+		},
+		"it is busy": {reason: "it says so", trouble: apierrors.NewTooManyRequests("later", 1), lasts: time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.Clock = clock.RealClock{}
+				w.show("cp-1", time.Hour)
+				begin := time.Now()
+				w.kube.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return time.Since(begin) < tc.lasts, nil, tc.trouble
+				})
+				if tc.change != nil {
+					tc.change(w)
+				}
+				err := w.Rotate(t.Context(), RotateOptions{Wait: true})
+				if tc.want == nil {
+					w.must(err)
+				} else if !tc.want(err) || time.Since(begin) > time.Minute {
+					t.Errorf("%s: after %s: %v", tc.reason, time.Since(begin), err)
+				}
+			})
+		})
+	}
+}
+
+// TestAnswersAreOfTheRingThatWasLookedAt: another command changes the ring while kube-apiserver is asked.
+func TestAnswersAreOfTheRingThatWasLookedAt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	done := false
+	w.kube.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if !done {
+			done = true
+			w.must(w.Next(t.Context(), Successor{Algorithm: "P-384"}))
 		}
-		if err := w.AwaitActivation(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("after the end of the context: %v", err)
-		}
-		go func() {
-			// Not at the instant at which the command looks: only one of them gets the lock.
-			time.Sleep(10*time.Minute + time.Millisecond)
-			w.must(w.Rollback(t.Context(), false))
-		}()
-		begin := time.Now()
-		refusedWith(t, w.Activate(t.Context(), ActivateOptions{Wait: true}), "no rotation is in progress")
-		if took := time.Since(begin); took > 11*time.Minute {
-			t.Errorf("a rollback was noticed after %s", took)
-		}
+		return false, nil, nil // the world answers
 	})
+	err := w.Rotate(t.Context(), RotateOptions{Force: true})
+	if _, stale := errors.AsType[*ring.StaleError](err); !stale || w.state().Active().ID != rsaID {
+		t.Errorf("%s signs after %v", w.state().Active().ID, err)
+	}
+}
+
+func TestNextAndRollback(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.must(w.Next(t.Context(), Successor{}))
+	if next, _ := w.state().Next(); next.Kind() != "RSA-2048" {
+		t.Errorf("the next key is a %s, want the kind of the active key", next.Kind())
+	}
+	if err := w.Next(t.Context(), Successor{}); !ring.IsDone(err) {
+		t.Errorf("again: %v", err)
+	}
+	w.must(w.Next(t.Context(), Successor{Algorithm: "P-384"}))
+	refusedWith(t, w.Rollback(t.Context(), Successor{}, nil), "there is nothing to go back to")
+	next, _ := w.state().Next()
+	w.accepts = append(w.accepts, next.ID)
+	w.show("cp-1", time.Hour)
+	w.must(w.Rotate(t.Context(), RotateOptions{}))
+	w.accepts = w.accepts[1:]
+	w.show("cp-1", 0)
+	refusedWith(t, w.Rollback(t.Context(), Successor{}, nil), "key "+rsaID+" cannot sign yet")
+	w.accepts = append(w.accepts, rsaID)
+	w.edit(func(p *consistency.Published) { p.Lines[0].Signs = nil })
+	refusedWith(t, w.Rollback(t.Context(), Successor{}, nil), "host cp-1 cannot sign with the retired key "+rsaID)
+	w.show("cp-1", 0)
+	w.must(w.Rollback(t.Context(), Successor{}, nil))
+	if after, _ := w.state().Next(); w.state().Active().ID != rsaID || after.Kind() != "RSA-2048" {
+		t.Errorf("%s signs, and the next key is a %s as the one that was undone", w.state().Active().ID, after.Kind())
+	}
+	w.show("cp-1", 0)
+	refusedWith(t, w.Rollback(t.Context(), Successor{}, nil), "there is nothing to go back to")
+}
+
+// TestInit: a second ring beside a live one would be forked from it, and a revoked key does not come back.
+func TestInit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.File = ring.At(filepath.Join(t.TempDir(), "ring.json"))
+	begin := func(active []byte) error {
+		return w.Init(t.Context(), testkeys.Parse(active), []signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()}, Successor{})
+	}
+	refusedWith(t, begin(testkeys.RSA2048()), "host cp-1 has a live key ring")
+	revoked := func(ids ...string) {
+		w.edit(func(p *consistency.Published) {
+			p.Lines = nil
+			for _, id := range ids {
+				p.Removed = append(p.Removed, ring.Removed{ID: "x", Digest: id, Reason: ring.Revoked})
+			}
+		})
+	}
+	revoked(testkeys.Parse(testkeys.P384()).ID(), p256ID)
+	refusedWith(t, begin(testkeys.P256()), "key "+p256ID+" was revoked")
+	w.must(begin(testkeys.RSA2048()))
+	if keys := w.state().Keys; len(keys) != 2 || keys[0].ID != rsaID || keys[1].Role != signing.Next {
+		t.Errorf("the ring has %+v, want the active and a next key", keys)
+	}
+	copied := w.File
+	w.File = ring.At(filepath.Join(t.TempDir(), "ring.json"))
+	revoked(rsaID)
+	_, err := w.Import(t.Context(), copied, false)
+	refusedWith(t, err, "has key "+rsaID+", which was revoked since")
 }
 
 func TestPruneAsksFirst(t *testing.T) {
 	t.Parallel()
 	anonymous := "eyJhbGciOiJSUzI1NiJ9" // a header without a key ID
-	cases := map[string]struct {
-		reason  string
-		secrets []runtime.Object
-		options PruneOptions
-		later   time.Duration
-		signer  []byte
-		alone   bool
-		want    string // "" if the key goes
+	token := tokenOf(t, private(t, testkeys.RSA2048()))
+	for name, tc := range map[string]struct {
+		reason string
+		token  string
+		later  time.Duration
+		change func(*world)
+		want   string // why the key stays, "" if it goes
+		err    string
 	}{
-		"nothing needs it": {"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false, ""},
-		"bound tokens":     {"", nil, PruneOptions{IDs: []string{rsaID}}, 47 * time.Hour, nil, false, "bound tokens signed with key " + rsaID},
-		"a Secret": {
-			"", []runtime.Object{secretOf("a", "KEY")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, false,
-			"1 token Secrets bear key",
-		},
-		"a Secret of another": {
-			"", []runtime.Object{secretOf("a", "OTHER"), secretOf("b", "garbage")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil,
-			false, "",
-		},
-		"no key ID": {"the signature tells", []runtime.Object{secretOf("a", anonymous)}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil,
-			false,
-			"1 token Secrets bear key"},
-		"re-spelled": {"kube-apiserver takes it", []runtime.Object{secretOf("a", "SPACED")}, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour,
-			nil, false,
-			"1 token Secrets bear key"},
-		"re-spelled without a key ID": {"likewise", []runtime.Object{secretOf("a", anonymous+"\n")}, PruneOptions{IDs: []string{rsaID}},
-			100 * time.Hour, nil, false,
-			"1 token Secrets bear key"},
+		"nothing needs it":            {later: 100 * time.Hour},
+		"bound tokens":                {later: 47 * time.Hour, want: "bound tokens signed with key " + rsaID},
+		"a Secret":                    {token: token, later: 100 * time.Hour, want: "1 token Secrets bear key"},
+		"a Secret of another":         {token: tokenOf(t, private(t, testkeys.P521())), later: 100 * time.Hour},
+		"no token":                    {token: "garbage", later: 100 * time.Hour},
+		"no key ID":                   {reason: "the signature tells", token: withoutKeyID(t, anonymous), later: 100 * time.Hour, want: "1 token Secrets bear key"},
+		"re-spelled":                  {reason: "kube-apiserver takes it", token: "\t" + token + "\n", later: 100 * time.Hour, want: "1 token Secrets bear key"},
+		"re-spelled without a key ID": {token: withoutKeyID(t, anonymous) + "\n", later: 100 * time.Hour, want: "1 token Secrets bear key"},
 		"kube-apiserver": {
-			"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, testkeys.RSA2048(), false, "kube-apiserver still signs bound tokens",
+			later: 100 * time.Hour, change: func(w *world) { w.signer = private(t, testkeys.RSA2048()) }, want: "kube-apiserver still signs with key",
 		},
-		"active": {
-			"", nil, PruneOptions{IDs: []string{p256ID}, Force: true}, 100 * time.Hour, nil, false, "signs: rotate to another key first",
+		"a host": {
+			later: 100 * time.Hour, change: func(w *world) {
+				w.show("cp-2", 0)
+				w.edit(func(p *consistency.Published) { p.Lines[1].SignsWith = rsaID })
+			}, want: "host cp-2 still signs with key",
 		},
-		"unknown": {"", nil, PruneOptions{IDs: []string{"x"}}, 100 * time.Hour, nil, false, "the ring has no key x"},
-		"forced": {
-			"a leak", []runtime.Object{secretOf("a", "KEY")}, PruneOptions{IDs: []string{rsaID}, Force: true}, 0, testkeys.RSA2048(), true, "",
-		},
-		"nobody to ask":     {"", nil, PruneOptions{IDs: []string{rsaID}}, 100 * time.Hour, nil, true, "give --kubeconfig"},
-		"all, and it stays": {"not an error", nil, PruneOptions{}, 0, nil, false, "stays"},
-		"all":               {"", nil, PruneOptions{}, 100 * time.Hour, nil, false, ""},
-		"dry run":           {"", nil, PruneOptions{DryRun: true}, 100 * time.Hour, nil, false, "dry"},
-	}
-	for name, tc := range cases {
+		"nobody to ask": {later: 100 * time.Hour, change: func(w *world) { w.Cluster = nil }, err: "give --kubeconfig"},
+		"a place": {later: 100 * time.Hour, change: func(w *world) {
+			w.edit(func(p *consistency.Published) { p.Places = map[string]consistency.Place{"pool": {Manual: true}} })
+		}, err: "key " + p256ID + ", which signs, is not shown at pool"},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, object := range tc.secrets {
-				data := object.(*corev1.Secret).Data
-				switch string(data["token"]) {
-				case "KEY":
-					data["token"] = []byte(tokenOf(t, private(t, testkeys.RSA2048())))
-				case "OTHER":
-					data["token"] = []byte(tokenOf(t, private(t, testkeys.P521())))
-				case "SPACED":
-					data["token"] = []byte("\t" + tokenOf(t, private(t, testkeys.RSA2048())) + "\n")
-				case anonymous:
-					data["token"] = []byte(withoutKeyID(t, anonymous))
-				case anonymous + "\n":
-					data["token"] = []byte(withoutKeyID(t, anonymous) + "\n")
-				}
+			var secrets []runtime.Object
+			if tc.token != "" {
+				secrets = []runtime.Object{secretOf("a", tc.token)}
 			}
-			w := newWorld(t, tc.secrets...)
-			w.accepts = append(w.accepts, w.start(testkeys.P256()))
-			w.must(w.Complete(t.Context(), ActivateOptions{Force: true}))
-			if tc.signer != nil {
-				w.signer = private(t, tc.signer)
-			}
-			if tc.alone {
-				w.Cluster = nil
-			}
+			w := newWorld(t, secrets...)
+			w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
+			w.show("cp-1", 0)
+			_, err := w.Prune(t.Context(), false) // the first one sees that all follow
+			w.must(err)
 			w.clock.Step(tc.later)
-			pruned, err := w.Prune(t.Context(), tc.options)
-			_, stays := w.state().Key(rsaID)
-			switch tc.want {
-			case "":
-				if err != nil || stays || len(pruned) != 1 || !pruned[0].Pruned || pruned[0].DryRun {
-					t.Errorf("%s: %v, %v, the key stays: %t", tc.reason, pruned, err, stays)
-				}
-			case "stays":
-				if err != nil || !stays || len(pruned) != 1 || pruned[0].Pruned || pruned[0].Reason == "" {
-					t.Errorf("%s: %v, %v, the key stays: %t", tc.reason, pruned, err, stays)
-				}
-			case "dry":
-				if err != nil || !stays || len(pruned) != 1 || !pruned[0].Pruned || !pruned[0].DryRun || pruned[0].KeyID != rsaID {
-					t.Errorf("%s: %v, %v, the key stays: %t", tc.reason, pruned, err, stays)
-				}
-			default:
-				refusedWith(t, err, tc.want)
-				if !stays {
-					t.Errorf("%s: the key is gone", tc.reason)
+			w.show("cp-1", 0)
+			if tc.change != nil {
+				tc.change(w)
+			}
+			for _, dryRun := range []bool{true, false} {
+				pruned, err := w.Prune(t.Context(), dryRun)
+				_, stays := w.state().Key(rsaID)
+				switch {
+				case tc.err != "":
+					refusedWith(t, err, tc.err)
+				case err != nil || len(pruned) != 1 || pruned[0].DryRun != dryRun || pruned[0].Pruned != (tc.want == "") ||
+					!strings.Contains(pruned[0].Reason, tc.want):
+					t.Errorf("%s: %+v, %v; want %q", tc.reason, pruned, err, tc.want)
+				case stays != (dryRun || tc.want != ""):
+					t.Errorf("%s: the key stays: %t", tc.reason, stays)
 				}
 			}
 		})
 	}
 }
 
-// TestPruneFindsALateSigner: a kube-apiserver that nobody has told goes on signing, and its tokens
-// are waited for.
+// TestPruneFindsALateSigner: a kube-apiserver with key files signs on for months, until it is restarted. The
+// life of its tokens counts from then.
 func TestPruneFindsALateSigner(t *testing.T) {
 	t.Parallel()
-	w, other := newWorld(t), newWorld(t)
-	w.accepts = append(w.accepts, w.start(testkeys.P256()))
-	w.must(w.Complete(t.Context(), ActivateOptions{Force: true}))
-	w.Cluster.Others = []APIServer{{URL: "https://second.example", Client: other.kube}}
-	other.signer = private(t, testkeys.RSA2048())
+	w := newWorld(t)
+	w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
+	w.signer = private(t, testkeys.RSA2048())
+	prune := func(want string) {
+		t.Helper()
+		w.show("cp-1", 0)
+		pruned, err := w.Prune(t.Context(), false)
+		w.must(err)
+		if len(pruned) != 1 || pruned[0].Pruned != (want == "") || !strings.Contains(pruned[0].Reason, want) {
+			t.Errorf("%+v, want %q", pruned, want)
+		}
+	}
 	w.clock.Step(100 * time.Hour)
-	_, err := w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}, DryRun: true})
-	refusedWith(t, err, "kube-apiserver still signs bound tokens with key "+rsaID)
-	const changed = "the ring has changed"
-	if key, _ := w.state().Key(rsaID); !key.RetiredAt.Equal(epoch) || strings.Contains(err.Error(), changed) {
-		t.Errorf("a dry run: retired at %s: %v", key.RetiredAt, err)
-	}
-	before := w.state().Generation
-	_, err = w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}})
-	refusedWith(t, err, "kube-apiserver still signs bound tokens with key "+rsaID)
-	refusedWith(t, err, changed)
-	refusedWith(t, err, "counted from the last time that prune saw this") // and not from the end of it, see below
-	if after := w.state().Generation; after == before {
-		t.Errorf("generation %d as before, in spite of: %v", after, err)
-	}
-	pruned, err := w.Prune(t.Context(), PruneOptions{})
-	w.must(err)
-	if len(pruned) != 1 || !strings.Contains(pruned[0].Reason, changed) {
-		t.Errorf("without a name: %+v, want it to say that %s", pruned, changed)
-	}
-	other.signer = private(t, testkeys.P256())
+	prune("still signs with")
+	w.signer = private(t, testkeys.P256())
+	prune("may live for 48h0m0s after 2026-11-25T16:00:00Z")
 	w.clock.Step(47 * time.Hour)
-	_, err = w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}})
-	if strings.Contains(err.Error(), changed) {
-		t.Errorf("nobody signs with it any more, and yet: %v", err)
-	}
-	refusedWith(t, err, "may live for 48h0m0s after it was retired at 2026-11-25T16:00:00Z")
+	prune("may live for 48h0m0s after 2026-11-25T16:00:00Z")
 	w.clock.Step(time.Hour)
-	_, err = w.Prune(t.Context(), PruneOptions{IDs: []string{rsaID}})
-	w.must(err)
+	prune("")
 }
 
 // withoutKeyID is a token as very old releases wrote it.
@@ -301,15 +375,87 @@ func TestReadOnly(t *testing.T) {
 	w.must(os.Symlink(filepath.Dir(w.File.Path()), filepath.Join(mount, "..data")))
 	w.must(os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
 	w.File = ring.At(filepath.Join(mount, "ring.json"))
-	_, start := w.Start(t.Context(), func(signing.PublicKey) bool { return true },
-		func(signing.PublicKey) (*signing.PrivateKey, error) { return testkeys.Parse(testkeys.P256()), nil })
-	_, prune := w.Prune(t.Context(), PruneOptions{})
+	_, prune := w.Prune(t.Context(), false)
+	_, revoke := w.Revoke(t.Context(), []string{rsaID}, nil)
 	for name, err := range map[string]error{
-		"start": start, "prune": prune, "activate": w.Activate(t.Context(), ActivateOptions{}),
-		"complete": w.Complete(t.Context(), ActivateOptions{}), "rollback": w.Rollback(t.Context(), false),
+		"rotate": w.Rotate(t.Context(), RotateOptions{}), "next": w.Next(t.Context(), Successor{}), "prune": prune,
+		"rollback": w.Rollback(t.Context(), Successor{}, nil), "revoke": revoke,
 	} {
 		if _, ok := errors.AsType[*ring.ReadOnlyError](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestRevoke takes the active key and its predecessor out, and waits until kube-apiserver has neither, whoever
+// has their private halves. A second time only looks.
+func TestRevoke(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, secretOf("mine", tokenOf(t, private(t, testkeys.RSA2048()))))
+		w.Clock = clock.RealClock{}
+		w.show("cp-1", 0)
+		other := testkeys.Parse(testkeys.RSA2048()).Public()
+		other.ID = "vendor/1" // the same key, as another file has it
+		w.publishes = []signing.PublicKey{other}
+		_, err := w.Revoke(t.Context(), []string{"nobody"}, nil)
+		refusedWith(t, err, "the ring has no key nobody")
+		_, err = w.Revoke(t.Context(), []string{rsaID}, func(_ context.Context, warning string) error { return errors.New(warning) })
+		refusedWith(t, err, "those of 1 Secrets")
+		if w.state().Active().ID != rsaID {
+			t.Fatal("the key has gone without a yes")
+		}
+		begun, said := time.Now(), ""
+		w.Progress = func(what string, _ time.Duration) {
+			said = what
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if time.Since(begun) > 5*time.Second {
+				w.publishes = nil
+			}
+		}
+		w.edit(func(p *consistency.Published) {
+			p.Places = map[string]consistency.Place{"https://i": {CacheSeconds: 300}}
+		})
+		notes, err := w.Revoke(t.Context(), []string{rsaID}, nil)
+		w.must(err)
+		state := w.state()
+		next, _ := state.Next()
+		if state.Active().ID != p256ID || next.Kind() != "RSA-2048" || !state.Revoked(other) {
+			t.Errorf("%s signs, the next key is a %s, removed: %+v", state.Active().ID, next.Kind(), state.Removed)
+		}
+		if p := w.published(); len(p.Removed) != 1 || p.Removed[0].ID != rsaID {
+			t.Errorf("other hosts do not see it: %+v", p.Removed)
+		}
+		if took := time.Since(begun); took > 6*time.Second || !strings.Contains(said, "still accepted by kube-apiserver") ||
+			!strings.Contains(strings.Join(notes, "\n"), "relying parties of https://i accept them for up to 5m0s") {
+			t.Errorf("it took %v, said %q, and left %q", took, said, notes)
+		}
+		_, err = w.Revoke(t.Context(), []string{rsaID}, nil)
+		w.must(err)
+		if w.state().Version() != state.Version() {
+			t.Error("a second time has changed the ring")
+		}
+		_, err = w.Revoke(t.Context(), []string{p256ID, next.ID}, nil)
+		w.must(err)
+		if fresh := w.state().Active().ID; fresh == p256ID || fresh == next.ID {
+			t.Errorf("%s signs, which was revoked", fresh)
+		}
+	})
+}
+
+// TestRevokeWithKeyFiles: kube-apiserver has the key until it is restarted, and the command says so.
+func TestRevokeWithKeyFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.edit(func(p *consistency.Published) { p.Lines[0].Signer = false })
+	w.publishes = []signing.PublicKey{testkeys.Parse(testkeys.RSA2048()).Public()}
+	_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
+	refusedWith(t, err, "revoked in the ring of this host, and: still accepted by kube-apiserver: with key files, write them")
+	if w.state().Active().ID != p256ID {
+		t.Error("the key is in the ring")
+	}
+	w.Cluster = nil
+	_, err = w.Revoke(t.Context(), []string{rsaID}, nil)
+	refusedWith(t, err, "give --kubeconfig")
 }

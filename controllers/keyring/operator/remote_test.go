@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"sa-controller-manager/signing"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing/remote"
-	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -31,21 +30,19 @@ func (w *world) withSigner() *signertest.Foreign {
 	return foreign
 }
 
-// TestRotateToASigner goes from a file to a signer with a key ID of its own, back, and to a new file.
+// TestRotateToASigner goes from a file to a signer with a key ID of its own, and back.
 func TestRotateToASigner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	foreign := w.withSigner()
-	start := func() error {
-		_, err := w.Start(t.Context(), func(signing.PublicKey) bool { return false }, func(signing.PublicKey) (*signing.PrivateKey, error) {
-			return w.Pin(t.Context(), "kep740:hsm", false)
-		})
-		return err
-	}
-	w.must(start())
+	w.edit(func(p *consistency.Published) { p.Lines[0].Signer = false })
+	refusedWith(t, w.Next(t.Context(), Successor{Signer: "kep740:hsm"}), "kube-apiserver on host cp-1 has key files")
+	w.show("cp-1", 0)
+	w.must(w.Next(t.Context(), Successor{Signer: "kep740:hsm"}))
 	w.accepts = append(w.accepts, hsmID)
-	w.clock.Step(time.Hour)
-	w.must(w.Complete(t.Context(), ActivateOptions{}))
+	w.show("cp-1", time.Hour)
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "key "+hsmID+" is in another process (kep740:hsm), and so must be the one after it")
+	w.must(w.Rotate(t.Context(), RotateOptions{Next: Successor{None: true}}))
 	active := w.state().Active()
 	if active.ID != hsmID || active.Signer != "kep740:hsm" || active.PublicOnly || !active.Foreign() {
 		t.Errorf("the active key is %+v", active)
@@ -55,28 +52,24 @@ func TestRotateToASigner(t *testing.T) {
 	if bytes.Count(data, []byte("PRIVATE KEY")) != 2 || bytes.Contains(data, []byte(".sock")) {
 		t.Error("the ring has more than the public half and the name of the signer") // begin and end of one PEM
 	}
-	if err := start(); err == nil || !strings.Contains(err.Error(), "is in the ring already, as active") {
-		t.Errorf("the same key again: %v", err)
-	}
+	w.show("cp-1", 0)
+	refusedWith(t, w.Next(t.Context(), Successor{}), "is in another process (kep740:hsm)")
+	refusedWith(t, w.Next(t.Context(), Successor{Signer: "kep740:hsm"}), "is in the ring already, as active")
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "the ring has no next key")
 	foreign.Set(func(b *signertest.Behaviour) {
-		b.Listed[0].KeyId, b.Header = "new", strings.ReplaceAll(b.Header, hsmID, "new")
+		b.Listed[0].KeyId, b.PEM = "new", testkeys.P384()
+		b.Header = strings.ReplaceAll(b.Header, hsmID, "new")
 	})
-	if err := start(); err == nil || !strings.Contains(err.Error(), "kep740:hsm is the signer of key "+hsmID) {
-		t.Errorf("another key behind the name: %v", err)
-	}
-	copied := ring.At(filepath.Join(t.TempDir(), "ring.json"))
-	if _, err := copied.Import(w.File); err != nil {
-		t.Errorf("import: %v", err)
-	}
 	foreign.Stop() // the way back needs no signer
-	w.must(w.Rollback(t.Context(), false))
-	if state := w.state(); state.Active().ID != rsaID || state.Phase() != ring.RolledBack {
-		t.Errorf("%s signs in phase %s", state.Active().ID, state.Phase())
+	w.must(w.Rollback(t.Context(), Successor{}, nil))
+	if state := w.state(); state.Active().ID != rsaID {
+		t.Errorf("%s signs", state.Active().ID)
 	}
-	revoked, err := w.Revoke(t.Context(), hsmID, nil)
-	if err != nil || !strings.Contains(revoked[0].Destroy,
-		"kep740:hsm has the private half still: destroy it there. With sa-kms-signer it is the object that uri in hsm.yaml") {
-		t.Errorf("revoke: %v, %v", revoked, err)
+	w.show("cp-1", 0)
+	w.must(w.Next(t.Context(), Successor{Algorithm: "P-521"}))
+	notes, err := w.Revoke(t.Context(), []string{hsmID}, nil)
+	if err != nil || !strings.Contains(strings.Join(notes, "\n"), "kep740:hsm has the private half of key "+hsmID+" still: destroy it there") {
+		t.Errorf("revoke: %v, %v", notes, err)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
@@ -33,7 +34,7 @@ import (
 
 var (
 	epoch  = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	policy = ring.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
+	policy = ring.Policy{CacheAge: time.Hour, TokenLifetime: 48 * time.Hour}
 )
 
 // world is a key ring beside a kube-apiserver.
@@ -46,6 +47,8 @@ type world struct {
 	mu    sync.Mutex // a test may teach kube-apiserver a key while a command waits
 	// accepts are the key IDs that kube-apiserver verifies with.
 	accepts []string
+	// publishes are further keys that it publishes.
+	publishes []signing.PublicKey
 	// signer is what it signs bound tokens with.
 	signer  *signing.PrivateKey
 	reviews int
@@ -56,19 +59,61 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default", UID: "1"}}
 	w := &world{
 		t: t, clock: testingclock.NewFakeClock(epoch),
-		kube:   clitest.NewKubeClient(func(string) string { return `{"issuer":"https://issuer.example"}` }, append(secrets, account)...),
 		signer: private(t, testkeys.RSA2048Other()),
 	}
+	w.kube = clitest.NewKubeClient(w.document, append(secrets, account)...)
 	w.Operator = &Operator{
-		File: ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock,
+		File: ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock, Host: "cp-1",
 		Cluster: &Cluster{Client: w.kube, Issuer: "https://issuer.example", Namespace: "kube-system", Account: "default"},
 	}
 	w.kube.PrependReactor("create", "tokenreviews", w.review)
 	w.kube.PrependReactor("create", "serviceaccounts", w.issue)
 	pair := testkeys.Parse(testkeys.RSA2048())
-	w.accepts = []string{pair.Public().ID}
-	testutil.Must(t, w.File.Init(pair, nil, w.clock.Now(), policy))
+	w.accepts = []string{pair.Public().ID, p256ID}
+	testutil.Must(t, w.File.Init(pair, nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), w.clock.Now()))
+	w.show("cp-1", 0)
 	return w
+}
+
+// document is what kube-apiserver publishes at a path.
+func (w *world) document(path string) string {
+	if path != signing.JWKSPath {
+		return `{"issuer":"https://issuer.example"}`
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	document, err := signing.MarshalJWKS(w.publishes)
+	testutil.Must(w.t, err)
+	return string(document)
+}
+
+// show has a live replica on a host publish the present ring, with the next key shown for a while.
+func (w *world) show(host string, since time.Duration) {
+	w.t.Helper()
+	state := w.state()
+	line := consistency.LineOf(state)
+	line.Replica, line.Host, line.Renewed, line.Signer = host+"_1", host, w.Clock.Now(), true
+	line.SignsWith, line.NextSince = state.Active().ID, w.Clock.Now().Add(-since)
+	for _, key := range state.Keys {
+		if !key.PublicOnly {
+			line.Signs = append(line.Signs, key.ID)
+		}
+	}
+	w.edit(func(p *consistency.Published) {
+		p.Lines = append(slices.DeleteFunc(p.Lines, func(line consistency.Line) bool { return line.Host == host }), line)
+	})
+}
+
+func (w *world) edit(change func(p *consistency.Published)) {
+	w.t.Helper()
+	w.must(consistency.Edit(w.t.Context(), w.kube, func(p *consistency.Published) error { change(p); return nil }))
+}
+
+func (w *world) published() consistency.Published {
+	w.t.Helper()
+	p, err := consistency.Look(w.t.Context(), w.kube)
+	w.must(err)
+	return p
 }
 
 func (w *world) review(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -92,16 +137,6 @@ func (w *world) issue(action clienttesting.Action) (bool, runtime.Object, error)
 		return false, nil, nil
 	}
 	return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: tokenOf(w.t, w.signer)}}, nil
-}
-
-// start begins a rotation to a key of the tests.
-func (w *world) start(data []byte) string {
-	w.t.Helper()
-	key := testkeys.Parse(data)
-	_, err := w.Start(w.t.Context(), func(signing.PublicKey) bool { return false },
-		func(signing.PublicKey) (*signing.PrivateKey, error) { return key, nil })
-	w.must(err)
-	return key.ID()
 }
 
 func (w *world) must(err error) {

@@ -82,7 +82,7 @@ func (w *world) document(path string) string {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	document, err := signing.MarshalJWKS(w.publishes)
+	document, err := signing.MarshalJWKS(append(w.publishes, testkeys.Parse(testkeys.RSA2048Other()).Public()))
 	testutil.Must(w.t, err)
 	return string(document)
 }

@@ -25,7 +25,7 @@ const (
 	// modelFiles is how many keys a verification file has: the newest ones.
 	modelFiles = 6
 	// A walk of so many steps with each of so many seeds.
-	modelSteps, modelSeeds = 100, 60
+	modelSteps, modelSeeds = 100, 40
 )
 
 // rules are those of the product that the model walks by. A planted mistake replaces one.
@@ -41,7 +41,9 @@ type rules struct {
 func productRules() rules {
 	return rules{
 		accepts: true, mayUse: Published.MayUse, obeying: ring.State.Obeying, prune: ring.Prune,
-		verify: func(ring *signing.Ring, files []signing.PublicKey) *signing.KeySet { return signing.NewKeyring(ring, files...).Keys() },
+		verify: func(ring *signing.Ring, files []signing.PublicKey) *signing.KeySet {
+			return signing.NewKeyring(ring, files...).Keys()
+		},
 	}
 }
 
@@ -201,7 +203,7 @@ func (m *model) sign(h *modelHost) {
 		h.seen.compare(h.loaded, h.name, active.ID(), m.now).drift == lost {
 		return
 	}
-	if !m.begun[active.ID()] && h.seen.revoked(h.loaded.Active().PublicKey) {
+	if !m.begun[active.ID()] && h.seen.revoked(h.loaded.Active()) {
 		m.excuseAll(active.ID()) // each host goes on with its own next key
 	}
 	m.tokens = append(slices.DeleteFunc(m.tokens, func(t modelToken) bool { return t.key.ID == active.ID() || !t.expires.After(m.now) }),
@@ -228,11 +230,6 @@ func (m *model) excuseAll(id string) {
 	}
 }
 
-// revoked reports whether what is published says so of a key.
-func (p Published) revoked(key signing.PublicKey) bool {
-	return slices.ContainsFunc(p.Removed, func(gone ring.Removed) bool { return gone.Is(key) })
-}
-
 // check returns an error if a rule is broken.
 func (m *model) check() error {
 	for _, h := range m.hosts {
@@ -247,7 +244,7 @@ func (m *model) check() error {
 			}
 		}
 		for _, token := range m.tokens {
-			if m.p.revoked(token.key) || !token.expires.After(m.now) || h.excused[token.key.ID] {
+			if m.p.revoked(ring.Key{Key: token.key.As(signing.Active)}) || !token.expires.After(m.now) || h.excused[token.key.ID] {
 				continue
 			}
 			if _, verifies := h.keys.Lookup(token.key.ID); !verifies {

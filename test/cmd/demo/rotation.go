@@ -22,8 +22,8 @@ const (
 	// cacheAge is how long relying parties keep the key set here. The clients of the demonstration ask
 	// kube-apiserver, which fetches keys that it does not know.
 	cacheAge = " --cache-age=2s"
-	// rotations are those in a row, of which each kindEvery-th changes the kind of the key.
-	rotations, kindEvery = 20, 4
+	// kindEvery is how many rotations there are in a row, of which the last one changes the kind of the key.
+	kindEvery = 4
 )
 
 // rotation is the demonstration that rotates the keys of a cluster in use, on three hosts. Each
@@ -127,7 +127,6 @@ func (d *rotation) underLoad(steps []step) []step {
 }
 
 func (d *rotation) rotationSteps() []step {
-	half := rotations/2 + 1
 	return []step{
 		{
 			"Clients request and use tokens",
@@ -137,22 +136,25 @@ func (d *rotation) rotationSteps() []step {
 			"Too early, the command refuses",
 			"a refusal that says until when to wait, and the active key signing", d.tooEarly,
 		},
-		{
-			fmt.Sprintf("Rotations 1 to %d, copied late and in random order", half-1),
-			"each time new tokens signed with the next key", func(ctx context.Context) error { return d.rotateAll(ctx, 1, half) },
-		},
+		d.rotations(1), d.rotations(5),
 		{
 			"The last rotation is rolled back",
 			"new tokens signed with the previous key again", d.rolledBack,
 		},
+		d.rotations(9),
 		{
 			"A host is lost",
 			"a refusal that names it, and a rotation without it", d.hostIsLost,
 		},
-		{
-			fmt.Sprintf("Rotations %d to %d without it", half+1, rotations),
-			"each time new tokens signed with the next key", func(ctx context.Context) error { return d.rotateAll(ctx, half+1, rotations+1) },
-		},
+		d.rotations(13), d.rotations(17),
+	}
+}
+
+// rotations is a step of so many in a row that the last one changes the kind of the key.
+func (d *rotation) rotations(from int) step {
+	return step{
+		fmt.Sprintf("Rotations %d to %d, copied late and in random order", from, from+kindEvery-1),
+		"each time new tokens signed with the next key", func(ctx context.Context) error { return d.rotateAll(ctx, from, from+kindEvery) },
 	}
 }
 
@@ -263,7 +265,7 @@ func (d *rotation) rotateAll(ctx context.Context, from, to int) error {
 	for n := from; n < to; n++ {
 		next := ""
 		if n%kindEvery == 0 {
-			next = "--algorithm=" + []string{"P-256", "RSA-2048"}[n/kindEvery%2]
+			next = "--algorithm=" + []string{"RSA-2048", "P-256"}[n/kindEvery%2]
 		}
 		if err := d.rotate(ctx, fmt.Sprintf("rotation %d", n), next, ""); err != nil {
 			return fmt.Errorf("rotation %d: %w", n, err)

@@ -6,6 +6,7 @@ package published
 import (
 	"crypto"
 	"fmt"
+	"slices"
 
 	"sa-controller-manager/signing"
 )
@@ -28,14 +29,18 @@ const (
 )
 
 // Find compares a key of the ring with what is published. A right entry does not outweigh a wrong one
-// under the same ID.
+// under the same ID, but one of the same key under another ID, as a verification file may have it.
 func Find(key signing.PublicKey, published []signing.PublicKey) (result Result, detail string) {
 	result, detail = Missing, "it is not published"
 	for _, candidate := range published {
 		if !IsAbout(candidate, key) {
 			continue
 		}
-		if found, why := compare(key, candidate); rank(found) > rank(result) {
+		found, why := compare(key, candidate)
+		if found == Differs && candidate.ID != key.ID && slices.ContainsFunc(published, func(k signing.PublicKey) bool { return k.ID == key.ID }) {
+			continue
+		}
+		if rank(found) > rank(result) {
 			result, detail = found, why
 		}
 	}

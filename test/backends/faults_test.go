@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"sa-controller-manager/test/backends/vault"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/tokens"
 )
 
 // A world is a kube-apiserver and a manager whose keys are behind sa-kms-signer.
@@ -78,7 +80,41 @@ func TestFaults(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) { w.outage(t, tc.breaks, tc.heal) })
 	}
+	w.leak(t)
 	w.checkLogs(t)
+}
+
+// leak revokes the key of the HSM, whose PIN somebody else may know. A new key of the ring file signs.
+func (w *world) leak(t *testing.T) {
+	t.Helper()
+	w.signs(t)
+	stolen := w.tokens[len(w.tokens)-1]
+	of, err := tokens.Inspect(stolen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.tokens = slices.DeleteFunc(w.tokens, func(token string) bool {
+		header, err := tokens.Inspect(token)
+		return err != nil || header.KeyID == of.KeyID
+	})
+	if err := w.review(t, stolen); err != nil {
+		t.Errorf("before: %v", err)
+	}
+	begun := time.Now()
+	if err := w.keys(t.Context(), "revoke", of.KeyID, "--yes", "--kubeconfig="+w.cluster.Kubeconfig()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the refusal of a token of the revoked key", func() error {
+		if w.review(t, stolen) == nil {
+			return errors.New("it is accepted")
+		}
+		return nil
+	})
+	if took := time.Since(begun); took > 12*time.Second {
+		t.Errorf("it was accepted for %v", took)
+	}
+	w.signs(t)
+	w.accepted(t)
 }
 
 func newWorld(t *testing.T) *world {
@@ -98,7 +134,7 @@ func newWorld(t *testing.T) *world {
 	}
 	w.cluster, err = devcluster.Start(t.Context(),
 		devcluster.Options{ExternalSigner: true, BeforeAPIServer: func(c *devcluster.Cluster) (err error) {
-			if err := w.keys(t.Context(), "init", "--key=kep740:bao"); err != nil {
+			if err := w.keys(t.Context(), "init", "--key=kep740:bao", "--next-key=none"); err != nil {
 				return err
 			}
 			// The manager may see the end of a dead account before it sees its Secret.
@@ -143,8 +179,8 @@ func (w *world) rotateTo(t *testing.T, name string) {
 	t.Helper()
 	kubeconfig := "--kubeconfig=" + w.cluster.Kubeconfig()
 	if err := errors.Join(
-		w.keys(t.Context(), "rotate", "start", "--key=kep740:"+name, "--cache-age=1s", kubeconfig),
-		w.keys(t.Context(), "rotate", "complete", "--wait", kubeconfig),
+		w.keys(t.Context(), "next", "--key=kep740:"+name, kubeconfig),
+		w.keys(t.Context(), "rotate", "--wait", "--next-key=none", "--cache-age=0s", kubeconfig),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -279,14 +315,20 @@ func (w *world) accepted(t *testing.T) {
 	t.Helper()
 	for _, token := range w.tokens {
 		w.reviews++
-		review, err := w.client.AuthenticationV1().TokenReviews().Create(t.Context(),
-			&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{
-				Token: token, Audiences: []string{w.cluster.Issuer(), fmt.Sprintf("review-%d", w.reviews)},
-			}}, metav1.CreateOptions{})
-		if err != nil || !review.Status.Authenticated {
-			t.Errorf("a token is refused: %v %+v", err, review.Status)
+		if err := w.review(t, token, w.cluster.Issuer(), fmt.Sprintf("review-%d", w.reviews)); err != nil {
+			t.Error(err)
 		}
 	}
+}
+
+func (w *world) review(t *testing.T, token string, audiences ...string) error {
+	t.Helper()
+	review, err := w.client.AuthenticationV1().TokenReviews().Create(t.Context(),
+		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences}}, metav1.CreateOptions{})
+	if err == nil && !review.Status.Authenticated {
+		err = fmt.Errorf("a token is refused: %+v", review.Status)
+	}
+	return err
 }
 
 // addSecret creates a token Secret and its account.

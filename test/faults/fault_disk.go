@@ -43,8 +43,8 @@ func readOnlyDisk(ctx context.Context, w *World, _ Planned) (func(context.Contex
 	})
 }
 
-// disk makes a key ring on a small file system of its own, spoils that, and has a
-// rotation begin: it must fail, say why in these words and where, and leave every file as
+// disk makes a key ring on a small file system of its own, spoils that, and has the
+// next key replaced: it must fail, say why in these words and where, and leave every file as
 // it was, and none beside.
 func (w *World) disk(ctx context.Context, how, words string, spoil func(dir string) error) (func(context.Context) error, error) {
 	mount, err := os.MkdirTemp(w.cluster.Dir(), "disk-")
@@ -79,13 +79,13 @@ func (w *World) rotateOn(ctx context.Context, mount, how, words string, spoil fu
 	if err := spoil(mount); err != nil {
 		return err
 	}
-	output, err := exec.CommandContext(ctx, program, "keys", "rotate", "start", flag, "--algorithm=P-256").CombinedOutput()
+	output, err := exec.CommandContext(ctx, program, "keys", "next", flag, "--algorithm=P-256").CombinedOutput()
 	after, readErr := filesBelow(dir)
 	if readErr != nil {
 		return readErr
 	}
 	for _, what := range judgeRefusal(err == nil, string(output), words, dir, before, after) {
-		w.report(checker.Violated(7, "disk-%s: keys rotate start %s", how, what))
+		w.report(checker.Violated(7, "disk-%s: keys next %s", how, what))
 	}
 	return nil
 }

@@ -26,9 +26,6 @@ import (
 const (
 	// ringFile is the key ring of a replica, beside its files.
 	ringFile = "sa-keys/ring.json"
-	// holdDown is how long a key is kept that signs no more. It is longer than a replica takes to
-	// follow its copy, whatever fault it meets.
-	holdDown = 25 * time.Second
 	// operatorPace is what the operator waits after each command, at least, and twice that at
 	// most: a rotation comes while the Secrets of the last one are at every step.
 	operatorPace = 700 * time.Millisecond
@@ -38,7 +35,7 @@ const (
 
 // alreadyDone is what a rollback says that had been killed when it had done its work: it ends
 // with exitRefused then.
-const alreadyDone = "nothing to do"
+const alreadyDone = "nothing to go back to"
 
 // Operations of the operator.
 const (
@@ -129,7 +126,7 @@ func exitCode(err error) int {
 	return -1
 }
 
-// copyRing is copy_ring of docs/rotation.md. A process that starts meanwhile waits.
+// copyRing copies a ring as docs/rotation.md says. A process that starts meanwhile waits.
 func (o *operator) copyRing(ctx context.Context, from, to *Replica) error {
 	o.world.files.Lock()
 	defer o.world.files.Unlock()
@@ -173,20 +170,18 @@ func (r *rotating) end() error {
 	return r.err
 }
 
-// rotate rotates once. In one rotation of four the next key is withdrawn before it signs, in
-// another one the former key comes back afterwards.
+// rotate rotates once. In one rotation of four the next key is replaced before, in another one the
+// previous key comes back afterwards.
 func (r *rotating) rotate(ctx context.Context) error {
 	algorithm := []string{"P-256", "RSA-2048", "P-384"}[r.random.IntN(3)]
-	steps := [][]string{{"rotate", "start", "--algorithm=" + algorithm, "--cache-age=0s"}}
-	activate := []string{"rotate", "activate", "--wait", "--hold-down=" + holdDown.String()}
-	back := []string{"rollback", "--hold-down=" + holdDown.String()}
-	switch r.random.IntN(4) {
-	case 0:
-		steps = append(steps, back)
-	case 1:
-		steps = append(steps, activate, back)
-	default:
-		steps = append(steps, activate, []string{"rotate", "complete"})
+	var steps [][]string
+	way := r.random.IntN(4)
+	if way == 0 {
+		steps = append(steps, []string{"next", "--algorithm=" + algorithm})
+	}
+	steps = append(steps, []string{"rotate", "--wait", "--cache-age=0s"})
+	if way == 1 {
+		steps = append(steps, []string{"rollback"})
 	}
 	for _, step := range steps {
 		if err := r.step(ctx, step); err != nil {
@@ -197,12 +192,16 @@ func (r *rotating) rotate(ctx context.Context) error {
 }
 
 // step runs a command until it has done its work, and gives every replica the result. One that
-// has begun when ctx ends is finished.
+// has begun when ctx ends is finished. A rotation that was killed may be over: then the next one needs a
+// copy on each replica, too.
 func (r *rotating) step(ctx context.Context, words []string) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*workload.RestartTimeout)
 	defer cancel()
 	if r.random.IntN(2) == 0 {
 		r.kill(limit, words)
+		if err := r.distribute(limit); err != nil {
+			return err
+		}
 	}
 	err := workload.Retry(limit, "keys "+strings.Join(words, " "), func(ctx context.Context) error {
 		_, err := r.keys(ctx, words...)
@@ -223,10 +222,10 @@ func (r *rotating) step(ctx context.Context, words []string) error {
 }
 
 func (r *rotating) count(words []string) {
-	switch {
-	case words[0] == "rollback":
+	switch words[0] {
+	case "rollback":
 		r.operations[rolledBack]++
-	case words[1] == "activate":
+	case "rotate":
 		r.operations[activated]++
 	}
 }
@@ -244,7 +243,7 @@ func (r *rotating) kill(ctx context.Context, words []string) {
 func (r *rotating) prune(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*workload.RestartTimeout)
 	defer cancel()
-	_, err := r.keys(limit, "prune", "--longest-token-lifetime=0s", "--hold-down="+holdDown.String())
+	_, err := r.keys(limit, "prune", "--longest-token-lifetime=0s")
 	if err != nil && exitCode(err) != exitRefused {
 		return err
 	}

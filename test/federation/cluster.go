@@ -102,7 +102,7 @@ func (w *World) hold(ctx context.Context) error {
 	}
 	w.Holder = newHolder(func(keyID string) bool {
 		state, err := w.Ring()
-		return err == nil && slices.Contains(state.Pruned, keyID)
+		return err == nil && slices.ContainsFunc(state.Removed, func(removed ring.Removed) bool { return removed.ID == keyID })
 	}, first, second)
 	if _, err := await.ServiceAccounts(ctx, first.client, metav1.NamespaceDefault,
 		await.Named[*corev1.ServiceAccount]("default")); err != nil {
@@ -136,13 +136,9 @@ func (w *World) StartManager(flags ...string) (err error) {
 	w.Manager, err = w.Binary.StartManager(w.First, slices.Concat([]string{
 		"--service-account-private-key-file=", w.RingFlag(), "--token-secrets=manual",
 		"--external-signer-socket=" + w.First.SignerSocket(), "--external-signer-refresh-hint=1s",
-	}, w.published(), w.Flags, flags)...)
+		"--published-issuer=" + w.Edge.URL, "--published-ca-file=" + w.Edge.CAFile,
+	}, w.Flags, flags)...)
 	return err
-}
-
-// published are the flags that say where the second cluster reads the keys.
-func (w *World) published() []string {
-	return []string{"--published-issuer=" + w.Edge.URL, "--published-ca-file=" + w.Edge.CAFile}
 }
 
 // served is the directory that the manager writes and the edge serves.
@@ -183,9 +179,6 @@ func (w *World) Keys(ctx context.Context, words ...string) (stdout []byte, err e
 	args := append(append([]string{"keys"}, words...), w.RingFlag())
 	if words[0] != "init" {
 		args = append(args, "--kubeconfig="+w.First.Kubeconfig())
-	}
-	if words[0] == "prune" || words[0] == "rotate" && words[1] != "pause" {
-		args = append(args, w.published()...)
 	}
 	command := exec.CommandContext(ctx, w.Binary.Path, args...)
 	var stderr bytes.Buffer

@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -32,8 +33,9 @@ const (
 	makeRing       = "Once: make a key ring"
 	takeSigner     = "To have kube-apiserver use our signer"
 	leaveFiles     = "To leave kube-apiserver its key files"
-	withSigner     = "With the external signer"
-	withoutSigner  = "Without the external signer"
+	rotating       = "Rotate"
+	pruning        = "Prune"
+	restarting     = "Restart kube-apiserver"
 	goingBack      = "Going back"
 	severalNodes   = "Several control-plane nodes"
 	afterLeak      = "After a leak"
@@ -45,7 +47,7 @@ const (
 func TestEverythingOnThePageIsRun(t *testing.T) {
 	t.Parallel()
 	run := []string{
-		pasteFirst, makeRing, takeSigner, leaveFiles, withSigner, withoutSigner, goingBack, severalNodes, afterLeak, beforeHandback,
+		pasteFirst, makeRing, takeSigner, leaveFiles, rotating, pruning, restarting, goingBack, severalNodes, afterLeak, beforeHandback,
 	}
 	for heading := range readRotationPage(t) {
 		if !slices.Contains(run, heading) {
@@ -58,20 +60,23 @@ func TestEverythingOnThePageIsRun(t *testing.T) {
 func TestRotationWithSigner(t *testing.T) {
 	await.Long(t)
 	t.Parallel()
-	p := openRotationPage(t, true)
+	p := openRotationPage(t)
 	n := p.node
 	p.follow(t, makeRing)
 	p.follow(t, takeSigner)
 	rsa := p.calls(t, "RS256")
-	held := p.hold(t)
+	p.hold(t)
 	started := n.apiServerStart(t)
 
-	p.follow(t, withSigner)
-	p.calls(t, "ES256")
-	n.allAccepted(t, "after the rotation", p.good)
+	p.follow(t, rotating)
+	previous := p.calls(t, "RS256")
+	p.follow(t, rotating) // the page has replaced the next key
+	ecdsa := p.calls(t, "ES256")
+	p.follow(t, pruning)
+	n.allAccepted(t, "after two rotations", p.good)
 	p.follow(t, goingBack)
-	if back := p.calls(t, "RS256"); back != rsa {
-		t.Errorf("key %s signs after going back, want %s", back, rsa)
+	if back := p.calls(t, "RS256"); back != previous || back == rsa {
+		t.Errorf("key %s signs after going back, want %s", back, previous)
 	}
 	n.allAccepted(t, "after going back", p.good)
 	if n.apiServerStart(t) != started {
@@ -84,24 +89,20 @@ func TestRotationWithSigner(t *testing.T) {
 	second := n.followsAnother(t)
 	p.follow(t, severalNodes)
 	p.copiesAreEqual(t)
-	n.took(t, second, "is published")
+	n.took(t, second)
 	if _, err := second.Kill(); err != nil { // or it would go on where the first one is handed back
 		t.Error(err)
 	}
 
-	former := maps.Clone(p.good)
-	maps.DeleteFunc(former, func(_, token string) bool { return headerOf(t, token).KeyID != rsa })
-	maps.DeleteFunc(p.good, func(whose, _ string) bool { return former[whose] != "" })
+	former := p.takeTokensOf(t, previous)
 	p.follow(t, afterLeak)
 	if n.apiServerStart(t) != started {
 		t.Error("kube-apiserver was restarted by a rotation")
 	}
-	if len(former) < 3 {
-		t.Fatalf("only %d tokens of the leaked key, which proves little", len(former))
+	n.reviewed(t, "after the leak", former, false)
+	if now := p.calls(t, "RS256"); now == previous || now == rsa || now == ecdsa {
+		t.Errorf("key %s signs after the leak, want the next one", now)
 	}
-	n.reviewed(t, "after the leak", former, false) // kube-apiserver has cached that it accepted them
-	p.good["of the Secret, signed again"] = n.awaitOtherToken(t, held)
-	p.calls(t, "ES256")
 	n.allAccepted(t, "after the leak", p.good)
 
 	p.follow(t, beforeHandback)
@@ -115,34 +116,65 @@ func TestRotationWithoutSigner(t *testing.T) {
 	await.Long(t)
 	t.Parallel()
 	var older *signing.PrivateKey
-	p := openRotationPage(t, false, func(n *node) { older = n.addOlderKey(t) })
+	p := openRotationPage(t, func(n *node) { older = n.addOlderKey(t) })
 	n := p.node
 	p.good["of an older key"] = sign(t, older, n.defaultAccount(t))
 	n.allAccepted(t, "before", p.good)
 	p.follow(t, makeRing)
 	p.follow(t, leaveFiles)
 	rsa := p.calls(t, "RS256")
-	held := p.hold(t)
+	p.hold(t)
 
-	p.follow(t, withoutSigner)
+	p.restart(t)
+	p.follow(t, rotating)
+	p.restart(t)
+	previous := p.calls(t, "RS256")
+	p.follow(t, rotating) // the page has replaced the next key
+	p.restart(t)
 	ecdsa := p.calls(t, "ES256")
-	n.allAccepted(t, "after the rotation", p.good)
+	n.allAccepted(t, "after two rotations", p.good)
 	p.follow(t, goingBack)
-	if back := p.calls(t, "RS256"); back != rsa {
-		t.Errorf("key %s signs after going back, want %s", back, rsa)
+	p.restart(t)
+	if back := p.calls(t, "RS256"); back != previous {
+		t.Errorf("key %s signs after going back, want %s", back, previous)
 	}
 	n.allAccepted(t, "after going back", p.good)
 
-	former := maps.Clone(p.good)
-	maps.DeleteFunc(former, func(_, token string) bool { return headerOf(t, token).KeyID != rsa })
-	maps.DeleteFunc(p.good, func(whose, _ string) bool { return former[whose] != "" })
+	former := p.takeTokensOf(t, previous)
 	p.follow(t, afterLeak)
-	n.reviewed(t, "after the leak", former, false) // kube-apiserver has cached that it accepted them
-	p.good["of the Secret, signed again"] = n.awaitOtherToken(t, held)
-	if now := p.calls(t, "ES256"); now == ecdsa || now == rsa {
-		t.Errorf("key %s signs after the leak, want a new one", now)
+	p.restart(t)
+	p.run(t, afterLeak, "sa-controller-manager keys revoke $FLAGS --yes "+previous)
+	n.reviewed(t, "after the leak", former, false)
+	if now := p.calls(t, "RS256"); now == previous || now == rsa || now == ecdsa {
+		t.Errorf("key %s signs after the leak, want the next one", now)
 	}
 	n.allAccepted(t, "after the leak", p.good)
+}
+
+// restart returns when another kube-apiserver is ready.
+func (p *rotationPage) restart(t *testing.T) {
+	t.Helper()
+	before := p.node.apiServerStart(t)
+	p.follow(t, restarting)
+	poll(t, "another kube-apiserver", func(ctx context.Context) error {
+		text, err := p.node.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+		if err == nil && string(startTime().Find(text)) == before {
+			err = errors.New("it is the same one")
+		}
+		return err
+	})
+}
+
+// takeTokensOf returns the tokens of a key, which need not be accepted from now on.
+func (p *rotationPage) takeTokensOf(t *testing.T, keyID string) map[string]string {
+	t.Helper()
+	taken := maps.Clone(p.good)
+	maps.DeleteFunc(taken, func(_, token string) bool { return headerOf(t, token).KeyID != keyID })
+	maps.DeleteFunc(p.good, func(whose, _ string) bool { return taken[whose] != "" })
+	if len(taken) == 0 {
+		t.Fatalf("no token of key %s", keyID)
+	}
+	return taken
 }
 
 // addOlderKey puts one more public key into sa.pub.
@@ -177,17 +209,19 @@ func (n *node) followsAnother(t *testing.T) *devcluster.Child {
 			t.Error(err)
 		}
 	})
-	n.took(t, child, "")
+	n.took(t, child)
 	return child
 }
 
-// took returns once a process has taken a ring with a rotation in that phase.
-func (n *node) took(t *testing.T, child *devcluster.Child, phase string) {
+// took returns once a process follows the ring of its file.
+func (n *node) took(t *testing.T, child *devcluster.Child) {
 	t.Helper()
+	state, err := ring.At(n.path("/etc/kubernetes/pki/sa-keys/ring.json")).Read()
+	testutil.Must(t, err)
 	poll(t, "the second node takes the ring", func(context.Context) error {
-		log := child.LogTail(200)
-		if _, taken, found := strings.Cut(log, "Took the keys of the ring"); !found || !strings.Contains(taken, phase) {
-			return fmt.Errorf("it has taken no ring that is %s:\n%s", phase, log)
+		want := fmt.Sprintf("generation=%d", state.Generation)
+		if log := child.LogTail(200); !strings.Contains(log, "Took the keys of the ring") || !strings.Contains(log, want) {
+			return fmt.Errorf("it has taken no ring of %s:\n%s", want, log)
 		}
 		return nil
 	})
@@ -214,35 +248,26 @@ func (p *rotationPage) calls(t *testing.T, algorithm string) string {
 }
 
 // hold makes a token Secret that somebody uses all the while.
-func (p *rotationPage) hold(t *testing.T) string {
+func (p *rotationPage) hold(t *testing.T) {
 	t.Helper()
+	secrets := p.node.client.CoreV1().Secrets("default")
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "held", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}
-	if _, err := p.node.client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
+	if _, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	token := p.node.awaitOtherToken(t, "")
-	p.good["of the Secret"] = token
-	return token
-}
-
-// awaitOtherToken returns the token of the Secret once it has one that is not the given one.
-func (n *node) awaitOtherToken(t *testing.T, not string) string {
-	t.Helper()
-	var token string
 	poll(t, "the token of the secret", func(ctx context.Context) error {
-		secret, err := n.client.CoreV1().Secrets("default").Get(ctx, "held", metav1.GetOptions{})
+		secret, err := secrets.Get(ctx, "held", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if token = string(secret.Data[corev1.ServiceAccountTokenKey]); token == "" || token == not {
-			return errors.New("it has no new token")
+		if p.good["of the Secret"] = string(secret.Data[corev1.ServiceAccountTokenKey]); p.good["of the Secret"] == "" {
+			return errors.New("it has none")
 		}
 		return nil
 	})
-	return token
 }
 
 // apiServerStart tells one kube-apiserver from another that has taken its place.

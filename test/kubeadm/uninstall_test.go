@@ -113,14 +113,14 @@ func (n *node) stands() map[string]string {
 		"hostname": "#!/bin/sh\necho " + nodeName + "\n",
 		// Another node is a directory beside this one.
 		"ssh": fmt.Sprintf("#!/bin/sh\nshift\nexec bash -euc \"$(echo \"$*\" | sed s#%s#%s#g)\"\n", n.root, n.another()),
-		// Nobody waits for an hour here.
+		// Nobody waits for a day here.
 		// What a takeover puts into our manifest are paths of the node.
 		"sa-controller-manager": fmt.Sprintf(`#!/bin/bash
 root=%[4]s
 case "$1 $2 $3" in
 "kubeadm takeover "*) exec %[1]s "${@//$root/}" %[2]s %[3]s ;;
 "kubeadm "*) exec %[1]s "$@" %[2]s ;;
-"keys rotate start") exec %[1]s "$@" --cache-age=1s ;;
+"keys rotate "*) exec %[1]s "$@" --cache-age=1s ;;
 esac
 exec %[1]s "$@"
 `, n.binary, common, strings.Join(n.podFlags(), " "), n.root),

@@ -8,9 +8,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 
 	"sa-controller-manager/test/integration/testcluster"
@@ -22,20 +25,17 @@ func TestReissue(t *testing.T) {
 	next := filepath.Join(t.TempDir(), "next.key")
 	testutil.Must(t, os.WriteFile(next, testkeys.P256(), 0o600))
 	w, binary := newWorld(t, next), testcluster.Binary(t)
+	path := filepath.Join(t.TempDir(), "ring.json")
+	initial, err := signing.ParsePrivateKey(testcluster.ReadFile(t, w.SigningKeyFile()))
+	testutil.Must(t, err)
+	second := ring.KeyOf(testkeys.Parse(testkeys.P256()))
+	testutil.Must(t, ring.At(path).Init(initial, nil, &second, time.Now()))
 	rules := rulesOf(t, "--controllers=serviceaccount,serviceaccount-token", "--service-account-key-ring=ring.json",
 		"--webhook-port=0", "--secure-port=0")
 	user := w.identity(t, "rotating")
 	user.grant(t, rules, permissions.Access{})
-	ring := "--service-account-key-ring=" + filepath.Join(t.TempDir(), "ring.json")
-	keys := func(words ...string) {
-		t.Helper()
-		args := append(append([]string{"keys"}, words...), ring, "--kubeconfig="+w.Kubeconfig())
-		if printed, err := exec.CommandContext(t.Context(), binary.Path, args...).CombinedOutput(); err != nil {
-			t.Fatalf("keys %v: %v\n%s", words, err, printed)
-		}
-	}
-	keys("init", "--from-private-key-file="+w.SigningKeyFile())
-	manager := w.start(t, user, "--controllers=serviceaccount,serviceaccount-token", "--service-account-private-key-file=", ring)
+	flag := "--service-account-key-ring=" + path
+	manager := w.start(t, user, "--controllers=serviceaccount,serviceaccount-token", "--service-account-private-key-file=", flag)
 	awaitLog(t, manager, "Published the key ring")
 	w.AwaitAccounts(t, "default", "default")
 	// The account names the Secret, so its successor has to be named as well.
@@ -43,8 +43,10 @@ func TestReissue(t *testing.T) {
 	w.CreateSecret(t, testcluster.TokenSecret("default", "mine", "app"))
 	w.AwaitFilled(t, "default", "mine")
 	w.PatchSecret(t, "default", "mine", `{"metadata":{"annotations":{"sa-controller-manager/reissue":"side-by-side"}}}`)
-	keys("rotate", "start", "--from-private-key-file="+next, "--cache-age=0s")
-	keys("rotate", "activate", "--wait")
+	rotate := exec.CommandContext(t.Context(), binary.Path, "keys", "rotate", "--wait", "--cache-age=0s", flag, "--kubeconfig="+w.Kubeconfig())
+	if printed, err := rotate.CombinedOutput(); err != nil {
+		t.Fatalf("keys rotate: %v\n%s", err, printed)
+	}
 	awaitLog(t, manager, `"Re-issued token secret"`)
 	if _, err := manager.Get(t.Context(), "/readyz"); err != nil {
 		t.Error(err)

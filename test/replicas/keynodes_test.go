@@ -46,7 +46,11 @@ type keyNode struct {
 
 func (n *keyNode) pki(name string) string { return filepath.Join(n.Dir(), "pki", name) }
 
-type issued struct{ what, token, keyID string }
+// issued is a token, bound or that of the Secret, which has no audience.
+type issued struct {
+	what, token, keyID string
+	bound              bool
+}
 
 func newKeyNodes(t *testing.T, signer bool) *keyNodes {
 	t.Helper()
@@ -81,7 +85,8 @@ func newKeyNodes(t *testing.T, signer bool) *keyNodes {
 			return err
 		})
 	}
-	p.hold(t)
+	p.createSecret(t)
+	p.hold(t, p.first.signs(t))
 	return p
 }
 
@@ -121,18 +126,21 @@ func (p *keyNodes) manage(n *keyNode) (err error) {
 	return err
 }
 
-// hold has a token Secret filled.
-func (p *keyNodes) hold(t *testing.T) {
+func (p *keyNodes) createSecret(t *testing.T) {
 	t.Helper()
-	secrets := p.first.client.CoreV1().Secrets(metav1.NamespaceDefault)
-	if _, err := secrets.Create(t.Context(), &corev1.Secret{
+	if _, err := p.first.client.CoreV1().Secrets(metav1.NamespaceDefault).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "held", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// hold keeps the token of the Secret, once a key has signed it.
+func (p *keyNodes) hold(t *testing.T, keyID string) {
+	t.Helper()
 	poll(t, "await the token of the Secret", func(ctx context.Context) error {
-		secret, err := secrets.Get(ctx, "held", metav1.GetOptions{})
+		secret, err := p.first.client.CoreV1().Secrets(metav1.NamespaceDefault).Get(ctx, "held", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -140,7 +148,10 @@ func (p *keyNodes) hold(t *testing.T) {
 		if token == "" {
 			return errors.New("it has none")
 		}
-		p.good = append(p.good, issued{"of the Secret", token, ""})
+		if id := keyIDOf(t, token); id != keyID {
+			return fmt.Errorf("it is of key %s, want %s", id, keyID)
+		}
+		p.good = append(p.good, issued{"of the Secret", token, keyID, false})
 		return nil
 	})
 }
@@ -197,7 +208,7 @@ func (p *keyNodes) run(t *testing.T, n *keyNode, words ...string) (stdout, stder
 	if words[0] != "init" {
 		args = append(args, "--kubeconfig="+n.Kubeconfig())
 	}
-	if words[0] == "list" || words[len(words)-1] == "status" {
+	if words[0] == "list" {
 		args = append(args, p.other()) // or it would be a finding that one is not asked
 	}
 	command := exec.CommandContext(limited(t), p.binary.Path, args...)
@@ -207,28 +218,27 @@ func (p *keyNodes) run(t *testing.T, n *keyNode, words ...string) (stdout, stder
 	return out.Bytes(), complaint.Bytes(), err
 }
 
-// toFiles is to_files of the page.
+// toFiles writes kubeadm's files of a node.
 func (p *keyNodes) toFiles(t *testing.T, n *keyNode) {
 	t.Helper()
-	for name, words := range map[string][]string{"sa.pub": {"list", "-o=pem"}, "sa.key": {"export", "--private"}} {
-		words = append(append([]string{"keys"}, words...), "--service-account-key-ring="+n.ring())
-		pem, err := exec.CommandContext(limited(t), p.binary.Path, words...).Output()
-		testutil.Must(t, err)
-		writeFile(t, n.pki(name), pem)
+	command := exec.CommandContext(limited(t), p.binary.Path, "keys", "export", "--kubeadm="+n.pki(""), "--service-account-key-ring="+n.ring())
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("keys export: %v\n%s", err, out)
 	}
 }
 
 // ring is the ring file of a node.
 func (n *keyNode) ring() string { return n.pki("sa-keys/ring.json") }
 
-// copyRing is copy_ring of the page.
+// copyRing brings the ring of the first node to the second one.
 func (p *keyNodes) copyRing(t *testing.T) {
 	t.Helper()
-	command := fmt.Sprintf("umask 077 && tar -C %s -cf - sa.key sa.pub | tar -C %s -xpf - && %s keys import --service-account-key-ring=%s %s",
-		p.first.pki(""), p.second.pki(""), p.binary.Path, p.second.ring(), p.first.ring())
-	if out, err := exec.CommandContext(limited(t), "sh", "-c", command).CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", command, err, out)
+	testutil.Must(t, os.MkdirAll(p.second.pki(""), 0o700))
+	command := exec.CommandContext(limited(t), p.binary.Path, "keys", "import", "--service-account-key-ring="+p.second.ring(), p.first.ring())
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("keys import: %v\n%s", err, out)
 	}
+	p.toFiles(t, p.second)
 }
 
 // audiences are in every token, one for each judgement: kube-apiserver remembers what it has accepted for ten seconds.
@@ -273,9 +283,4 @@ func keyIDOf(t *testing.T, token string) string {
 	content, err := tokens.Inspect(token)
 	testutil.Must(t, err)
 	return content.KeyID
-}
-
-func writeFile(t *testing.T, path string, data []byte) {
-	t.Helper()
-	testutil.Must(t, os.WriteFile(path, data, 0o600))
 }

@@ -12,82 +12,91 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/tokens"
 
 	"sa-controller-manager/test/await"
 )
 
-// TestRotateOnTwoNodes does what docs/rotation.md says about several control-plane nodes: a rotation and the way back, with
-// kube-apiserver, process and copy of the key ring on each of two hosts. At every moment each kube-apiserver accepts
-// the tokens of both, and those that were issued before.
+// TestRotateOnTwoNodes does what docs/rotation.md says about several control-plane nodes: rotations, the way back and a
+// leak, with kube-apiserver, process and copy of the key ring on each of two hosts. At every moment each kube-apiserver
+// accepts the tokens of both, and those that were issued before.
 func TestRotateOnTwoNodes(t *testing.T) {
 	await.Long(t)
 	for name, signer := range map[string]bool{"ExternalSigner": true, "KeyFiles": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newKeyNodes(t, signer)
-			former := p.first.signs(t)
+			first := p.first.signs(t)
 			p.exportsSignerMetrics(t)
-			p.judge(t, "before", former, former)
+			p.judge(t, "before", first, first)
 
-			ring := p.keys(t, p.first, "rotate", "start", "--algorithm=P-256", "--cache-age=0s")
-			next := ring.role("next")
-			if !signer {
-				p.toFiles(t, p.first)
-				p.restart(t, p.first)
-				p.judge(t, "started, one node has the copy", former, former)
-				p.refuses(t, "cannot sign yet: "+p.second.Config().Host, p.first, "rotate", "activate", p.other())
-			}
-			p.first.awaitGeneration(t, ring)
-			poll(t, "one that nobody has named is missed", func(context.Context) error {
-				_, stderr, err := p.run(t, p.first, "rotate", "activate")
-				if err == nil || !strings.Contains(string(stderr), "kube-apiserver runs on 2 hosts") {
-					return fmt.Errorf("%w: %s", err, stderr) // times in the ring are rounded up to the second
-				}
-				return nil
-			})
-			p.refuses(t, "cannot sign yet: "+p.second.Config().Host, p.first, "rotate", "activate", p.other())
-			p.distribute(t, ring, "started")
+			ring := p.keys(t, p.first, "next", "--algorithm=P-256")
+			second := ring.role("next")
+			p.refuses(t, "host cp-2 does not have the next key "+second, p.first, "rotate", "--cache-age=0s", p.other())
+			p.distribute(t, ring, "next")
 			for _, node := range p.nodes() {
-				status := p.keys(t, node, "rotate", "status")
-				if status.Generation != ring.Generation || len(status.Findings) > 0 || !status.accepted(former) || !status.accepted(next) {
-					t.Errorf("status on %s: %+v, want generation %d", node.name, status, ring.Generation)
+				if list := p.keys(t, node, "list"); list.Generation != ring.Generation || !list.accepted(first) || !list.accepted(second) {
+					t.Errorf("the list on %s: %+v, want generation %d", node.name, list, ring.Generation)
 				}
 			}
-			p.judge(t, "started", former, former)
 
-			ring = p.keys(t, p.first, "rotate", "activate", p.other(), "--hold-down=0s")
+			ring = p.keys(t, p.first, "rotate", "--wait", "--cache-age=0s", p.other())
+			third := ring.role("next")
+			p.first.awaitGeneration(t, ring)
 			if signer {
-				p.first.awaitGeneration(t, ring)
-				p.judge(t, "activated, one node has the copy", next, former)
-			}
-			p.distribute(t, ring, "activated")
-			p.judge(t, "activated", next, next)
-
-			p.distribute(t, p.keys(t, p.first, "rotate", "complete", p.other(), "--hold-down=0s"), "")
-			p.judge(t, "completed", next, next)
-
-			ring = p.keys(t, p.first, "rollback", p.other(), "--hold-down=0s")
-			p.refuses(t, "kube-apiserver still signs bound tokens with key "+next, p.first, "prune", "--key-id="+next, p.other(),
-				"--longest-token-lifetime=0s", "--hold-down=0s")
-			if again := p.keys(t, p.first, "list"); again.Generation != ring.Generation+1 {
-				t.Errorf("generation %d, want that the time of the retirement was moved in generation %d", again.Generation, ring.Generation+1)
-			}
-			p.distribute(t, p.keys(t, p.first, "list"), "rolled back")
-			p.judge(t, "rolled back", former, former)
-
-			dead := p.tokensOf(next)
-			if signer {
-				p.revoke(t, next)
-				p.forget(next)
+				p.judge(t, "rotated, one node has the copy", second, second)
 			} else {
-				p.forget(next)
-				p.distribute(t, p.keys(t, p.first, "prune", "--key-id="+next, p.other(), "--longest-token-lifetime=0s"), "pruned")
+				p.judge(t, "rotated, one node has the copy", first, first)
 			}
-			p.judge(t, "pruned", former, former)
-			p.dead(t, dead)
+			p.refuses(t, "host cp-2 does not have the next key "+third, p.first, "rotate", "--cache-age=0s", p.other())
+			p.distribute(t, ring, "rotated")
+			p.judge(t, "rotated", second, second)
+
+			p.distribute(t, p.keys(t, p.first, "rollback", p.other()), "rolled back")
+			p.judge(t, "rolled back", first, first)
+
+			if signer {
+				p.leak(t, first, third)
+			} else {
+				p.leakOfFiles(t, first, third)
+			}
 		})
 	}
+}
+
+// leak revokes the active key on the first node. No copy is made: the other node follows what is published.
+func (p *keyNodes) leak(t *testing.T, leaked, next string) {
+	t.Helper()
+	dead := append(p.tokensOf(leaked), p.forged(t, leaked))
+	p.accepted(t, dead)
+	p.refuses(t, "give --yes to revoke the key", p.first, "revoke", leaked, p.other())
+	begun := time.Now()
+	p.keys(t, p.first, "revoke", leaked, "--yes", p.other())
+	p.dead(t, dead)
+	took := time.Since(begun).Round(time.Millisecond)
+	if t.Logf("the last token of the key was refused after %s", took); took > 12*time.Second {
+		t.Errorf("tokens of the key were accepted for up to %s", took)
+	}
+	p.forget(leaked)
+	p.hold(t, next)
+	p.judge(t, "revoked, one node has the copy", next, next)
+}
+
+// leakOfFiles does the same where each kube-apiserver reads its keys at its start.
+func (p *keyNodes) leakOfFiles(t *testing.T, leaked, next string) {
+	t.Helper()
+	dead := append(p.tokensOf(leaked), p.forged(t, leaked))
+	p.accepted(t, dead)
+	p.refuses(t, "restart it", p.first, "revoke", leaked, "--yes", p.other())
+	p.forget(leaked)
+	p.distribute(t, p.keys(t, p.first, "list"), "revoked")
+	p.keys(t, p.first, "revoke", leaked, "--yes", p.other())
+	p.dead(t, dead)
+	p.hold(t, next)
+	p.judge(t, "revoked", next, next)
 }
 
 // exportsSignerMetrics wants of each kube-apiserver the series by which the alert SACMSignerMissing
@@ -106,43 +115,20 @@ func (p *keyNodes) exportsSignerMetrics(t *testing.T) {
 	}
 }
 
-// revoke takes a key away on the first node. The command waits for the other one, which gets its copy
-// late, and from then on no token of the key is accepted for longer than kube-apiserver's cache of
-// tokens.
-func (p *keyNodes) revoke(t *testing.T, id string) {
+// forged is a token that a thief of a key makes, who has a copy of the ring file.
+func (p *keyNodes) forged(t *testing.T, id string) issued {
 	t.Helper()
-	leaked := p.tokensOf(id)
-	p.refuses(t, "give --yes to revoke the key", p.first, "revoke", id)
-	ended := make(chan error, 1)
-	go func() {
-		_, stderr, err := p.run(t, p.first, "revoke", id, p.other(), "--yes")
-		if err != nil {
-			err = fmt.Errorf("keys revoke: %w: %s", err, stderr)
-		}
-		ended <- err
-	}()
-	poll(t, "the ring of the first node lacks the key", func(context.Context) error {
-		if list := p.keys(t, p.first, "list"); slices.ContainsFunc(list.Keys,
-			func(key struct{ ID, Role, Accepted string }) bool { return key.ID == id }) {
-			return errors.New("it is there")
-		}
-		return nil
+	state, err := ring.At(p.first.ring()).Read()
+	testutil.Must(t, err)
+	key, _ := state.Key(id)
+	account, err := p.first.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(t.Context(), "default", metav1.GetOptions{})
+	testutil.Must(t, err)
+	token, err := tokens.NewIssuer(key.Private, tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
+		Issuer: p.first.Issuer(), Audiences: append(audiences(), p.first.Issuer()), Lifetime: time.Hour,
+		Account: tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)},
 	})
-	select {
-	case err := <-ended:
-		t.Errorf("it did not wait for the second node: %v", err)
-	default:
-	}
-	p.copyRing(t)
-	copied := time.Now()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	t.Logf("keys revoke returned %s after the second copy", time.Since(copied).Round(time.Millisecond))
-	p.dead(t, leaked)
-	if took := time.Since(copied); took > 12*time.Second {
-		t.Errorf("tokens of the key were accepted for up to %s after the second copy", took)
-	}
+	testutil.Must(t, err)
+	return issued{"of a thief", token, id, true}
 }
 
 // distribute brings a change to the other node and, where kube-apiserver has to be told, to that: on one node after the
@@ -199,14 +185,14 @@ func (p *keyNodes) judge(t *testing.T, when, first, second string) {
 			}
 			return nil
 		})
-		p.good = append(p.good, issued{"of " + node.name + ", " + when, token, id})
+		p.good = append(p.good, issued{"of " + node.name + ", " + when, token, id, true})
 	}
 	audience := audiences()[p.step]
 	p.step++
 	for _, node := range p.nodes() {
 		for _, one := range p.good {
 			var asked []string
-			if one.keyID != "" {
+			if one.bound {
 				asked = []string{audience}
 			}
 			if ok, err := node.accepts(t.Context(), one.token, asked...); err != nil || !ok {
@@ -220,7 +206,7 @@ func (p *keyNodes) judge(t *testing.T, when, first, second string) {
 func (p *keyNodes) tokensOf(id string) []issued {
 	var all []issued
 	for _, one := range p.good {
-		if one.keyID == id {
+		if one.keyID == id && one.bound {
 			all = append(all, one)
 		}
 	}
@@ -231,12 +217,21 @@ func (p *keyNodes) forget(id string) {
 	p.good = slices.DeleteFunc(p.good, func(one issued) bool { return one.keyID == id })
 }
 
+// accepted wants tokens to be accepted everywhere.
+func (p *keyNodes) accepted(t *testing.T, tokens []issued) {
+	t.Helper()
+	for _, node := range p.nodes() {
+		for _, one := range tokens {
+			if ok, err := node.accepts(t.Context(), one.token, audiences()[p.step]); err != nil || !ok {
+				t.Errorf("%s does not accept the token %s: %v", node.name, one.what, err)
+			}
+		}
+	}
+}
+
 // dead wants tokens to be refused everywhere.
 func (p *keyNodes) dead(t *testing.T, tokens []issued) {
 	t.Helper()
-	if len(tokens) == 0 {
-		t.Error("no token of the pruned key")
-	}
 	for _, node := range p.nodes() {
 		for _, one := range tokens {
 			poll(t, node.name+" refuses the token "+one.what, func(ctx context.Context) error {

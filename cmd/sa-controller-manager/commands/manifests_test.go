@@ -49,6 +49,24 @@ func TestManifestsFlags(t *testing.T) {
 	}
 }
 
+// TestTimerFlags does the same for the service of systemd.
+func TestTimerFlags(t *testing.T) {
+	t.Parallel()
+	unit, err := os.ReadFile("../../../manifests/timer/sa-keys-rotate.service")
+	testutil.Must(t, err)
+	found := 0
+	for line := range strings.Lines(strings.ReplaceAll(string(unit), "\\\n", "")) {
+		setting, command, _ := strings.Cut(line, "=")
+		if strings.HasPrefix(setting, "ExecStart") {
+			found++
+			checkCommandLine(t, strings.Fields(command)[1:])
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d commands, want 2", found)
+	}
+}
+
 // checkCommandLine parses without running.
 func checkCommandLine(t *testing.T, args []string) {
 	t.Helper()

@@ -230,7 +230,8 @@ func (c *Controller) publish(ctx context.Context, own ring.State, published *Pub
 		}
 		changed = changed || present < 0 || !reflect.DeepEqual(line, p.Lines[present])
 		p.Lines = append(slices.DeleteFunc(p.Lines, func(line Line) bool {
-			return line.Host == c.Host || line.version() != "" && now.Sub(line.Renewed) > forgetAge
+			previous := line.Host == c.Host && (line.Replica == c.replica || line.Renewed.Before(c.started))
+			return previous || line.version() != "" && now.Sub(line.Renewed) > forgetAge
 		}), line)
 		return line, changed
 	}

@@ -286,6 +286,11 @@ func (p *Published) Revoke(removed []ring.Removed) (added bool) {
 	return added
 }
 
+// revoked reports whether some host has revoked a key.
+func (p *Published) revoked(key ring.Key) bool {
+	return slices.ContainsFunc(p.Removed, func(gone ring.Removed) bool { return gone.Is(key.PublicKey) })
+}
+
 // ClaimRing keeps other hosts from making the generation that follows on a ring.
 func (p *Published) ClaimRing(own ring.State, host string, now time.Time) error {
 	next := own.Generation + 1

@@ -16,6 +16,12 @@ import (
 // MayUse returns a *ring.Refusal unless own is the newest ring and every live host but those of without
 // has a key and can sign with it: then each may begin to use it at its own time. host is ours.
 func (p Published) MayUse(own ring.State, key ring.Key, host string, without []string, now time.Time) error {
+	if p.revoked(key) {
+		return &ring.Refusal{
+			Reason: fmt.Sprintf("the %s key %s was revoked on another host", key.Role, key.ID),
+			Remedy: "replace the next key: keys next",
+		}
+	}
 	for _, line := range p.Live(now) {
 		if slices.Contains(without, line.Host) {
 			continue
@@ -42,6 +48,23 @@ func (p Published) MayUse(own ring.State, key ring.Key, host string, without []s
 			return &ring.Refusal{
 				Reason: fmt.Sprintf("host %s cannot sign with the %s key %s", line.Host, key.Role, key.ID),
 				Remedy: "see key-backends in its /readyz?verbose" + gone, Later: true,
+			}
+		}
+	}
+	return nil
+}
+
+// MayWithdraw returns a *ring.Refusal if a next key has signed on some host: there are tokens of it. A
+// revoked one may go.
+func (p Published) MayWithdraw(key ring.Key) error {
+	if p.revoked(key) {
+		return nil
+	}
+	for _, line := range p.Lines {
+		if role := line.Keys[key.ID]; role == signing.Active || role == signing.Retired || line.SignsWith == key.ID {
+			return &ring.Refusal{
+				Reason: fmt.Sprintf("the next key %s has signed on host %s", key.ID, line.Host),
+				Remedy: "bring the ring of that host here (keys import) or, if that host is gone for good: keys rotate --without-host=" + line.Host,
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,8 +21,8 @@ import (
 
 // Find looks up all kube-apiservers of the cluster, each at its own address, unless Others has them.
 // It returns an error with the names of the hosts if it finds fewer addresses than hosts: what one
-// kube-apiserver says about a key says nothing about the others.
-func (c *Cluster) Find(ctx context.Context) error {
+// kube-apiserver says about a key says nothing about the others. Hosts of without are not asked.
+func (c *Cluster) Find(ctx context.Context, without ...string) error {
 	if c.found {
 		return nil
 	}
@@ -29,6 +30,7 @@ func (c *Cluster) Find(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	hosts = slices.DeleteFunc(hosts, func(host string) bool { return slices.Contains(without, host) })
 	others, asked := c.Others, 1+len(c.Others)
 	if len(hosts) > 1 && len(others) == 0 && c.Dial != nil {
 		if others, err = c.endpoints(ctx); err != nil {
@@ -46,12 +48,12 @@ func (c *Cluster) Find(ctx context.Context) error {
 // endpoints returns the kube-apiservers behind the Service kubernetes.
 func (c *Cluster) endpoints(ctx context.Context) ([]APIServer, error) {
 	ofKubernetes := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"}
-	slices, err := c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, ofKubernetes)
+	list, err := c.Client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, ofKubernetes)
 	if err != nil {
 		return nil, fmt.Errorf("look up the addresses of kube-apiserver: %w", err)
 	}
 	var found []APIServer
-	for _, slice := range slices.Items {
+	for _, slice := range list.Items {
 		if len(slice.Ports) != 1 || slice.Ports[0].Port == nil {
 			continue
 		}
@@ -70,9 +72,11 @@ func (c *Cluster) endpoints(ctx context.Context) ([]APIServer, error) {
 }
 
 // everyAPIServer refuses a step if a kube-apiserver would not be asked.
-func (o *Operator) everyAPIServer(ctx context.Context) error {
-	if err := o.Cluster.Find(ctx); err != nil {
-		return &ring.Refusal{Reason: err.Error(), Remedy: "name each of them with --apiserver"}
+func (o *Operator) everyAPIServer(ctx context.Context, without ...string) error {
+	if err := o.Cluster.Find(ctx, without...); err != nil {
+		return &ring.Refusal{
+			Reason: err.Error(), Remedy: "name each of them with --apiserver or, if a host is gone for good, give --without-host=NAME",
+		}
 	}
 	return nil
 }

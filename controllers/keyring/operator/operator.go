@@ -142,6 +142,19 @@ func (o *Operator) rotate(ctx context.Context, options *RotateOptions) error {
 	return o.change(ctx, state, func(state ring.State) (ring.State, error) { return ring.Rotate(state, options.made, o.Clock.Now()) })
 }
 
+// mayWithdraw returns nil if the next key has signed nowhere.
+func (o *Operator) mayWithdraw(ctx context.Context, state ring.State) error {
+	next, ok := state.Next()
+	if !ok || o.Cluster == nil {
+		return nil
+	}
+	published, err := consistency.Look(ctx, o.Cluster.Client)
+	if err != nil {
+		return err
+	}
+	return published.MayWithdraw(next)
+}
+
 // mayUse returns nil if every live host has a key and every kube-apiserver accepts it.
 func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, without []string) (consistency.Published, error) {
 	if o.Cluster == nil {
@@ -152,7 +165,7 @@ func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, w
 		err = published.MayUse(state, key, o.Host, without, o.Clock.Now())
 	}
 	if err == nil {
-		err = o.everyAPIServer(ctx)
+		err = o.everyAPIServer(ctx, without...)
 	}
 	if err == nil {
 		err = o.Cluster.Accepts(ctx, key)
@@ -183,6 +196,9 @@ func (o *Operator) Next(ctx context.Context, wanted Successor) error {
 	}
 	if next, ok := state.Next(); ok && wanted.Signer == "" && next.Kind() == cmp.Or(wanted.Algorithm, state.Active().Kind(), "?") {
 		return &ring.Refusal{Reason: fmt.Sprintf("key %s (%s) is the next one", next.ID, next.Kind()), Remedy: "nothing to do", Done: true}
+	}
+	if err := o.mayWithdraw(ctx, state); err != nil {
+		return err
 	}
 	key, err := o.make(ctx, wanted, state.Active())
 	if err != nil {
@@ -219,6 +235,9 @@ func (o *Operator) Rollback(ctx context.Context, next Successor, without []strin
 	previous, _ := state.Key(state.Previous)
 	var key *ring.Key
 	if _, keeps := after.Next(); !keeps {
+		if err := o.mayWithdraw(ctx, state); err != nil {
+			return err
+		}
 		if key, err = o.make(ctx, next, previous); err != nil {
 			return err
 		}

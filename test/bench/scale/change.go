@@ -200,13 +200,10 @@ func (s *scene) rotate(ctx context.Context) error {
 			goal.Reach(world.Filled(secret.Namespace, first))
 		}
 	}
-	if err := s.keysCommand(ctx, "rotate", "start", "--from-private-key-file="+s.nextKey(), "--cache-age=0s"); err != nil {
-		return err
-	}
 	begun := time.Now()
 	var activated time.Time
 	took, cpu, err := s.timed(ctx, goal, seen, []string{"secrets"}, func(ctx context.Context) error {
-		err := s.keysCommand(ctx, "rotate", "activate", "--wait")
+		err := s.keysCommand(ctx, "rotate", "--wait", "--cache-age=0s")
 		activated = time.Now()
 		return err
 	})
@@ -223,10 +220,7 @@ func (s *scene) rotate(ctx context.Context) error {
 // keysCommand runs a command of the product, as an operator does.
 func (s *scene) keysCommand(ctx context.Context, words ...string) error {
 	args := append([]string{"keys"}, words...)
-	args = append(args, "--service-account-key-ring="+s.keyRing())
-	if words[0] != "init" {
-		args = append(args, "--kubeconfig="+s.w.Kubeconfig())
-	}
+	args = append(args, "--service-account-key-ring="+s.keyRing(), "--kubeconfig="+s.w.Kubeconfig())
 	output, err := exec.CommandContext(ctx, s.Binary.Path, args...).CombinedOutput()
 	if err != nil {
 		return errors.Join(fmt.Errorf("keys %s: %w", strings.Join(words, " "), err), errors.New(string(output)))

@@ -6,10 +6,14 @@ package scale
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
 
 	"sa-controller-manager/test/bench/result"
 	"sa-controller-manager/test/bench/world"
@@ -58,10 +62,29 @@ func (s *scene) prepare(ctx context.Context) error {
 	if err := os.WriteFile(s.rootCAFile(), ca, 0o600); err != nil {
 		return err
 	}
-	if err := s.keysCommand(ctx, "init", "--from-private-key-file="+s.w.SigningKeyFile()); err != nil {
+	if err := s.initRing(); err != nil {
 		return err
 	}
 	return s.start(ctx)
+}
+
+// initRing makes a ring whose next key kube-apiserver has from its start, in a file.
+func (s *scene) initRing() error {
+	active, err1 := readKey(s.w.SigningKeyFile())
+	second, err2 := readKey(s.nextKey())
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	next := ring.KeyOf(second)
+	return ring.At(s.keyRing()).Init(active, nil, &next, time.Now())
+}
+
+func readKey(file string) (*signing.PrivateKey, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return signing.ParsePrivateKey(content)
 }
 
 func (s *scene) start(ctx context.Context) error {

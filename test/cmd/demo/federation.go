@@ -46,9 +46,7 @@ func showFederation(ctx context.Context, s *story) (err error) {
 	}
 	d := &trust{story: s}
 	d.world, err = federation.Start(ctx, federation.Config{
-		Binary: s.binary, MaxAge: 5 * time.Second, Flags: []string{
-			"--rotate-every=15s", "--rotate-algorithm=P-256", "--cache-age=5s", "--hold-down=0s", "--longest-token-lifetime=1m",
-		},
+		Binary: s.binary, MaxAge: 5 * time.Second,
 	})
 	defer func() { err = errors.Join(err, d.world.Stop()) }()
 	if err != nil {
@@ -69,21 +67,20 @@ func (d *trust) trustSteps() []step {
 			"The second cluster accepts tokens of the first",
 			"documents at the issuer's URL, and tokens that both kube-apiservers accept", d.published,
 		},
-		{"The keys rotate by policy", "tokens of a new key that both accept", d.rotates},
-		{"The keys rotate by policy again", "tokens of a new key that both accept", d.rotates},
+		{"A rotation, once every copy has the next key", "tokens of the next key that both accept", d.rotates},
+		{"A rotation to another algorithm", "tokens of the next key that both accept", d.rotatesTo},
+		{"The active key has leaked", "tokens of the next key that both accept at once", d.leaks},
+		{"The directory is gone, and the next key is replaced", "that the next key does not sign", d.unmounted},
 		{
-			"The policy is paused, and the directory is gone when the operator starts a rotation", "that the next key is not activated", d.unmounted,
-		},
-		{
-			"The directory is back, and a cache serves what it had before", "that the next key is not activated",
+			"The directory is back, and a cache serves what it had before", "that the next key does not sign",
 			func(ctx context.Context) error { return d.refusedFor("next key ", d.stale)(ctx) },
 		},
 		{
-			"The issuer's URL has the documents of another issuer", "that the next key is not activated",
+			"The issuer's URL has the documents of another issuer", "that the next key does not sign",
 			d.refusedFor("is of another issuer", federation.In(signing.DiscoveryPath, issuer, "https://other.example.com")),
 		},
 		{
-			"The discovery document leads elsewhere", "that the next key is not activated",
+			"The discovery document leads elsewhere", "that the next key does not sign",
 			d.refusedFor("it is on host", federation.In(signing.DiscoveryPath, issuer+signing.JWKSPath, "https://other.example.com/keys")),
 		},
 		{
@@ -170,36 +167,10 @@ func (d *trust) published(ctx context.Context) error {
 	return nil
 }
 
-// rotates returns once the clients get tokens of one more key. It gives no command.
-func (d *trust) rotates(ctx context.Context) error {
-	before := d.world.Holder.Tally().Keys
-	var signed []string
-	if err := await.Poll(ctx, func(context.Context) error {
-		if signed = d.world.Holder.Tally().Keys; len(signed) == len(before) {
-			return fmt.Errorf("tokens are signed with %q", signed)
-		}
-		return nil
-	}); err != nil {
-		return err
-	}
-	d.Notef("signs", "%s", signed[len(before)])
-	return nil
-}
-
-// keys runs a command of the product on the key ring.
+// keys runs a command of the product on the key ring, and returns once the clients get tokens of the active key.
 func (d *trust) keys(ctx context.Context, words ...string) error {
 	d.Notef("command", "sa-controller-manager keys %s", strings.Join(words, " "))
-	_, err := d.world.Keys(ctx, words...)
-	return err
-}
-
-// completes ends a rotation, and returns once the clients get tokens of its key.
-func (d *trust) completes(ctx context.Context) error {
-	// The command looks every 30 s, so it is to see the key at once.
-	if err := d.world.AwaitPublished(ctx); err != nil {
-		return err
-	}
-	if err := d.keys(ctx, "rotate", "complete", "--wait"); err != nil {
+	if _, err := d.world.Keys(ctx, words...); err != nil {
 		return err
 	}
 	state, err := d.world.Ring()
@@ -216,17 +187,43 @@ func (d *trust) completes(ctx context.Context) error {
 	})
 }
 
-// unmounted starts a rotation whose next key cannot be published, until the step has ended. The
-// policy may have been in the middle of one.
+func (d *trust) rotates(ctx context.Context) error {
+	return d.keys(ctx, "rotate", "--wait", "--cache-age=5s")
+}
+
+func (d *trust) rotatesTo(ctx context.Context) error {
+	if err := d.keys(ctx, "next", "--algorithm=P-256"); err != nil {
+		return err
+	}
+	return d.rotates(ctx)
+}
+
+// leaks revokes the active key. The next one signs at once, and the second cluster has it.
+func (d *trust) leaks(ctx context.Context) error {
+	if err := d.ready(ctx); err != nil {
+		return err
+	}
+	state, err := d.world.Ring()
+	if err != nil {
+		return err
+	}
+	return d.keys(ctx, "revoke", state.Active().ID, "--yes")
+}
+
+// ready returns once every copy of the key set has the next key: then a rotation is not refused for it. Nothing
+// is rotated.
+func (d *trust) ready(ctx context.Context) error {
+	if err := d.world.AwaitPublished(ctx); err != nil {
+		return err
+	}
+	// The second cluster reads the documents at least once in that time.
+	return d.world.Holder.AwaitRounds(ctx, 2*roundsPerStep)
+}
+
+// unmounted replaces the next key while it cannot be published, until the step has ended.
 func (d *trust) unmounted(ctx context.Context) (err error) {
-	if err := d.keys(ctx, "rotate", "pause"); err != nil {
-		return err
-	}
-	if err := d.completes(ctx); err != nil {
-		return err
-	}
 	// The second cluster reads the key that signs now before the directory is gone.
-	if err := d.world.Holder.AwaitRounds(ctx, roundsPerStep); err != nil {
+	if err := d.ready(ctx); err != nil {
 		return err
 	}
 	if d.stale, err = d.world.Edge.Stale(ctx); err != nil {
@@ -237,22 +234,22 @@ func (d *trust) unmounted(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, restore()) }()
-	if err := d.keys(ctx, "rotate", "start", "--cache-age=0s"); err != nil {
+	if err := d.keys(ctx, "next", "--algorithm=P-384"); err != nil {
 		return err
 	}
-	return d.refusedFor("the answer is", nil)(ctx)
+	return d.refusedFor("is not shown at", nil)(ctx)
 }
 
-// refusedFor returns a step in which a command refuses to activate the next key because of what the
+// refusedFor returns a step in which a command refuses to have the next key sign because of what the
 // issuer's URL answers.
 func (d *trust) refusedFor(reason string, change federation.Change) func(context.Context) error {
 	return func(ctx context.Context) error {
 		d.world.Edge.Answer(change)
-		d.Notef("command", "sa-controller-manager keys rotate activate")
+		d.Notef("command", "sa-controller-manager keys rotate --cache-age=5s")
 		var refusal error
 		if err := await.Poll(ctx, func(ctx context.Context) error {
 			// It may be refused because it is too early, too.
-			if _, refusal = d.world.Keys(ctx, "rotate", "activate"); refusal != nil && !strings.Contains(refusal.Error(), reason) {
+			if _, refusal = d.world.Keys(ctx, "rotate", "--cache-age=5s"); refusal != nil && !strings.Contains(refusal.Error(), reason) {
 				return refusal
 			}
 			return nil
@@ -260,7 +257,7 @@ func (d *trust) refusedFor(reason string, change federation.Change) func(context
 			return err
 		}
 		if refusal == nil {
-			return errors.New("the next key is activated")
+			return errors.New("the next key signs")
 		}
 		d.Notef("refused", "%s", strings.ReplaceAll(refusal.Error(), ": ", ":\n"))
 		return nil
@@ -269,5 +266,9 @@ func (d *trust) refusedFor(reason string, change federation.Change) func(context
 
 func (d *trust) released(ctx context.Context) error {
 	d.world.Edge.Answer(nil)
-	return d.completes(ctx)
+	// The leader looks every 30 s, so it is to see the key at once.
+	if err := d.world.AwaitPublished(ctx); err != nil {
+		return err
+	}
+	return d.rotates(ctx)
 }

@@ -9,13 +9,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
 // hsm is the demonstration that moves the keys of a cluster in use from a file to an HSM, on to a
-// transit engine, to a signer of somebody else, and back to a file. No call may fail, and the
+// transit engine, to a signer of somebody else, and back to a file, and then revokes one. No call may fail, and the
 // manager's memory never has a key of the HSM.
 type hsm struct {
 	*rotation
@@ -30,7 +33,7 @@ func showHSM(ctx context.Context, s *story) error {
 			d.stop()
 		}
 	}()
-	return d.demonstrate(ctx, d.startSigner, []step{
+	return d.demonstrate(ctx, d.startSigner, nil, []step{
 		{
 			"Clients request and use tokens",
 			"a requested token and a token Secret, both signed with the key of a file", d.clientsStart,
@@ -57,7 +60,10 @@ func showHSM(ctx context.Context, s *story) error {
 		},
 		{
 			"A file again",
-			"new tokens signed with a new key of the ring", func(ctx context.Context) error { return d.rotateTo(ctx, "--algorithm=P-256") },
+			"new tokens signed with a new key of the ring", d.fileAgain,
+		},
+		{
+			"The key that was imported into the HSM has leaked", "that its tokens are refused, and those of other keys are not", d.importedLeaks,
 		},
 	})
 }
@@ -139,13 +145,47 @@ func (d *hsm) foreignSigns(ctx context.Context) error {
 	return nil
 }
 
-// rotateTo has another key sign.
+// rotateTo has another key sign. No command makes the next one in the ring file in its place.
 func (d *hsm) rotateTo(ctx context.Context, key string) error {
-	next, err := d.startRotation(ctx, "rotate start "+key+" --cache-age=1s")
-	if err != nil {
+	return d.rotate(ctx, "command", key, " --next-key=none")
+}
+
+func (d *hsm) fileAgain(ctx context.Context) error {
+	_, err := d.change(ctx, "rotate")
+	refused, ok := errors.AsType[*refusedError](err)
+	if !ok || !strings.Contains(refused.message, "the ring has no next key") {
+		return fmt.Errorf("no refusal of a ring without a next key, but: %w", orNil(err))
+	}
+	d.Notef("refused", "%s", strings.ReplaceAll(refused.message, ": ", ":\n"))
+	return d.rotate(ctx, "command", "--algorithm=P-256", "")
+}
+
+// importedLeaks revokes a key with a private half that a file has had.
+func (d *hsm) importedLeaks(ctx context.Context) error {
+	leaked := d.used[1]
+	var dead []issuedToken
+	d.issued = slices.DeleteFunc(d.issued, func(token issuedToken) bool {
+		if token.signer == leaked {
+			dead = append(dead, token)
+		}
+		return token.signer == leaked
+	})
+	begun := time.Now()
+	if _, err := d.change(ctx, "revoke "+leaked.id+" --yes"); err != nil {
 		return err
 	}
-	return d.changeAndSign(ctx, "rotate complete --wait", next)
+	for _, token := range dead {
+		if err := await.Poll(ctx, func(ctx context.Context) error {
+			if d.review(ctx, d.hosts[0], token) == nil {
+				return fmt.Errorf("%s is accepted", token.name)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	d.Notef("revoked", "%s: %d tokens of it are refused after %s", leaked, len(dead), rounded(time.Since(begun)))
+	return nil
 }
 
 // binaryOf returns the program that an environment variable names.

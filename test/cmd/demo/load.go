@@ -151,26 +151,38 @@ func (l *load) judge(keys ...key) error {
 	return nil
 }
 
+func (d *rotation) request(ctx context.Context) (token string, err error) {
+	err = d.call(func(h *host) error {
+		token, err = h.request(ctx)
+		return err
+	})
+	return token, err
+}
+
 // request asks kube-apiserver for a token of the account.
-func (d *rotation) request(ctx context.Context) (string, error) {
-	answer, err := d.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).
+func (h *host) request(ctx context.Context) (string, error) {
+	answer, err := h.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).
 		CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%s: %w", h.name, err)
 	}
 	return answer.Status.Token, nil
 }
 
+func (d *rotation) use(ctx context.Context, token string) error {
+	return d.call(func(h *host) error { return h.use(ctx, token) })
+}
+
 // use makes a call with a token as its only credential. kube-apiserver caches the identity of a
 // token for ten seconds, so it verifies only fresh tokens at every call.
-func (d *rotation) use(ctx context.Context, token string) error {
-	client, err := d.clientWith(token, rest.NoWarnings{})
+func (h *host) use(ctx context.Context, token string) error {
+	client, err := clientWith(h.Cluster, token, rest.NoWarnings{})
 	if err != nil {
 		return err
 	}
 	self, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", h.name, err)
 	}
 	if !strings.HasSuffix(self.Status.UserInfo.Username, ":"+account) {
 		return fmt.Errorf("kube-apiserver takes the token for one of %q", self.Status.UserInfo.Username)

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 
 	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
 )
 
 func (s *story) createNamespace(ctx context.Context, name string) error {
@@ -99,8 +100,8 @@ func tokenOf(secret *corev1.Secret) string {
 }
 
 // clientWith returns a client whose only credential is a token.
-func (s *story) clientWith(token string, warnings rest.WarningHandler) (kubernetes.Interface, error) {
-	config := rest.AnonymousClientConfig(s.cluster.Config())
+func clientWith(cluster *devcluster.Cluster, token string, warnings rest.WarningHandler) (kubernetes.Interface, error) {
+	config := rest.AnonymousClientConfig(cluster.Config())
 	config.BearerToken, config.WarningHandler = token, warnings
 	return kubernetes.NewForConfig(config)
 }

@@ -178,7 +178,7 @@ func (d *tokens) apiServerAcceptsToken(ctx context.Context) error {
 }
 
 func (d *tokens) clientUsesToken(ctx context.Context) error {
-	client, err := d.clientWith(tokenOf(d.secret), &warnings{printer: d.printer})
+	client, err := clientWith(d.cluster, tokenOf(d.secret), &warnings{printer: d.printer})
 	if err != nil {
 		return err
 	}

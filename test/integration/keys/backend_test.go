@@ -4,30 +4,38 @@
 package keys
 
 import (
+	"errors"
 	"fmt"
-	"path/filepath"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
 )
 
 // TestRotateToASigner goes from a key file to a foreign signer with a key ID of its own, loses that signer
-// for a while, and goes back to a file. Neither kube-apiserver nor the manager is restarted.
+// for a while, goes back to a file, and revokes the foreign key, which has leaked, while its process is away.
+// A verification file has that key, too, as sa.pub of a cluster that came from it. Neither kube-apiserver nor
+// the manager is restarted.
 func TestRotateToASigner(t *testing.T) {
 	const id = "hsm/1:sa"
 	dir := t.TempDir()
+	leaked := testkeys.Parse(testkeys.P256())
 	foreign := signertest.ServeForeign(t, dir+"/hsm.sock", id, testkeys.P256())
 	sockets := "--service-account-key-sockets=" +
 		testcluster.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets:\n  hsm: "+dir+"/hsm.sock\n"))
-	d := ringFile{path: filepath.Join(dir, "keys", "ring.json")}
-	testcluster.Run(t, "", "keys", "init", d.flag(), "--from-private-key-file="+newKey(t, devcluster.RSA)).ExpectCode(t, 0)
+	d := newRingFile(t, "--from-private-key-file="+newKey(t, devcluster.RSA))
 
-	c := startSigner(t, append(d.flags(), sockets)...)
+	public, err := signing.EncodePublicKeys(leaked.Public())
+	testutil.Must(t, err)
+	c := startSigner(t, append(d.flags(), sockets, "--service-account-key-file="+testcluster.WriteFile(t, "sa.pub", public))...)
 	c.manager.ExpectErrors = true // its signer goes away
 	d.cluster = c.ControlPlane
 	account := c.CreateAccount(t, c.Namespace(t), "signed")
@@ -43,8 +51,9 @@ func TestRotateToASigner(t *testing.T) {
 	first := d.must(t, "list").role(t, "active")
 	old := c.requested(t, account)
 
-	d.must(t, "rotate", "start", "--key=kep740:hsm", sockets, "--cache-age=0s")
-	d.must(t, "rotate", "complete", "--wait", sockets)
+	d.must(t, "next", "--key=kep740:hsm", sockets)
+	d.refuses(t, "give --next-key=", "rotate", "--wait", sockets, "--cache-age=0s")
+	d.must(t, "rotate", "--wait", "--next-key=none", sockets, "--cache-age=0s")
 	c.manager.AwaitSigner(t, id)
 	remote := c.requested(t, account)
 	accepted(remote, id)
@@ -76,10 +85,11 @@ func TestRotateToASigner(t *testing.T) {
 	})
 	c.manager.AwaitMetric(t, "sacm_backend_unpinned_keys", devcluster.Labels{"key_id": id}, 1)
 
-	d.must(t, "rotate", "start", "--algorithm=P-256", sockets, "--cache-age=0s")
-	back := d.must(t, "rotate", "complete", "--wait", sockets).role(t, "active")
+	foreign.Stop() // a way back needs nothing of it
+	d.refuses(t, "the ring has no next key: make one with keys next", "rotate", sockets)
+	back := d.must(t, "next", "--algorithm=P-256", sockets).role(t, "next")
+	d.must(t, "rotate", "--wait", sockets, "--cache-age=0s")
 	c.manager.AwaitSigner(t, back)
-	foreign.Stop()
 	accepted(c.requested(t, account), back)
 	accepted(remote, id)
 	testcluster.Poll(t, "await the end of the signer's series", func() error {
@@ -92,4 +102,47 @@ func TestRotateToASigner(t *testing.T) {
 		}
 		return nil
 	})
+
+	forged := c.forge(t, leaked, account)
+	accepted(forged, leaked.ID())
+	begun = time.Now()
+	d.must(t, "revoke", id, "--yes", sockets)
+	c.refusedAfter(t, begun, remote, forged, string(secret.Data["token"]))
+	c.AwaitSecret(t, secret.Namespace, secret.Name, func(s *corev1.Secret) error {
+		if testcluster.KeyIDOf(t, s) != back {
+			return errors.New("it has the token of the revoked key")
+		}
+		return nil
+	})
+	accepted(c.requested(t, account), back)
+	accepted(old, first)
+}
+
+// forge makes a token as a thief of the key does.
+func (c *signerCluster) forge(t *testing.T, key *signing.PrivateKey, account *corev1.ServiceAccount) string {
+	t.Helper()
+	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Bound(t.Context(), tokens.BoundRequest{
+		Issuer: c.Issuer(), Audiences: []string{c.Issuer()}, Lifetime: time.Hour,
+		Account: tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)},
+	})
+	testutil.Must(t, err)
+	return token
+}
+
+// refusedAfter wants each token, which kube-apiserver has accepted a moment ago, to be refused 12 s after a
+// revocation has begun: it caches what it has accepted for 10 s.
+func (c *signerCluster) refusedAfter(t *testing.T, begun time.Time, revoked ...string) {
+	t.Helper()
+	for _, token := range revoked {
+		testcluster.Poll(t, "await the refusal of a token", func() error {
+			reviewed, err := c.Review(testcluster.Context(t), token)
+			if err == nil && reviewed.Authenticated {
+				err = errors.New("it is accepted")
+			}
+			return err
+		})
+	}
+	if took := time.Since(begun); took > 12*time.Second {
+		t.Errorf("tokens of the key were accepted for %s", took.Round(time.Millisecond))
+	}
 }

@@ -7,9 +7,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,11 +23,12 @@ type ringFile struct {
 	cluster *testcluster.ControlPlane
 }
 
-// newRingFile begins with a key of the cluster.
-func newRingFile(t *testing.T, c *testcluster.ControlPlane, from string) ringFile {
+// newRingFile has a ring with an active key and a next one, both new.
+func newRingFile(t *testing.T, words ...string) ringFile {
 	t.Helper()
-	d := ringFile{path: filepath.Join(t.TempDir(), "keys", "ring.json"), cluster: c}
-	d.must(t, "init", "--from-private-key-file="+from)
+	d := ringFile{path: filepath.Join(t.TempDir(), "keys", "ring.json")}
+	testcluster.Run(t, "", append([]string{"keys", "init", d.flag()}, words...)...).ExpectCode(t, 0)
+	d.watchCanary(t)
 	return d
 }
 
@@ -77,13 +75,11 @@ func (d ringFile) run(t *testing.T, words ...string) (ring keyRing, printed stri
 // watchCanary adds every private key of the ring to the canary.
 func (d ringFile) watchCanary(t *testing.T) {
 	t.Helper()
-	var ring struct{ Keys []struct{ PEM string } }
-	if data, err := os.ReadFile(d.path); err == nil {
-		testutil.Must(t, json.Unmarshal(data, &ring))
-	}
-	for _, key := range ring.Keys {
-		if strings.Contains(key.PEM, "PRIVATE KEY") {
-			testcluster.Leaks.AddKey([]byte(key.PEM))
+	var ring struct{ PEM map[string]string }
+	testutil.Must(t, json.Unmarshal(testcluster.ReadFile(t, d.path), &ring))
+	for _, pem := range ring.PEM {
+		if strings.Contains(pem, "PRIVATE KEY") {
+			testcluster.Leaks.AddKey([]byte(pem))
 		}
 	}
 }
@@ -105,51 +101,24 @@ func (d ringFile) refuses(t *testing.T, sentence string, words ...string) {
 	}
 }
 
-// killWaiting runs "keys" with words that publish a key and wait, and kills it while it waits.
-func (d ringFile) killWaiting(t *testing.T, words ...string) {
-	t.Helper()
-	binary := testcluster.Binary(t)
-	cmd := exec.CommandContext(testcluster.Context(t), binary.Path, append(append([]string{"keys"}, words...), d.flag())...)
-	testutil.Must(t, cmd.Start())
-	testcluster.Poll(t, "await a published key", func() error {
-		if state := testcluster.ReadFile(t, d.path); !bytes.Contains(state, []byte(`"phase": "published"`)) {
-			return fmt.Errorf("the state is:\n%s", state)
-		}
-		return nil
-	})
-	if err := cmd.Process.Kill(); err != nil {
-		t.Error(err)
-	}
-	if err := cmd.Wait(); err == nil {
-		t.Error("the command did not wait")
-	}
-}
-
-// TestRingFileIsReloaded covers rings that a manager accepts and refuses, with keys that kube-apiserver
-// has from its start.
+// TestRingFileIsReloaded rotates under a running manager, and gives it rings that it refuses.
 func TestRingFileIsReloaded(t *testing.T) {
-	c := testcluster.Shared(t)
-	d := newRingFile(t, c, c.SigningKeyFile())
-	m := c.Manage(t, append(c.VerifyKeyFlags(), d.flags()...)...)
+	d := newRingFile(t, "--algorithm=P-256")
+	c := startSigner(t, d.flags()...)
+	d.cluster = c.ControlPlane
+	m := c.manager
 	account := c.CreateAccount(t, c.Namespace(t), "someone")
-	rsa, ecdsa := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.SigningKeyFile())), testcluster.KeyIDOfPEM(t,
-		testcluster.ReadFile(t, testcluster.ECDSAKeyFile()))
-	first := c.IssueSignedBy(t, account, rsa)
-	m.AwaitProbe(t, "accepted")
+	ring := d.must(t, "list")
+	first, next := ring.role(t, "active"), ring.role(t, "next")
+	token := c.IssueSignedBy(t, account, first)
+	m.AwaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": next, "state": "next"}, 1)
 
-	start := []string{"rotate", "start", "--from-private-key-file=" + testcluster.ECDSAKeyFile()}
-	d.killWaiting(t, append(start, "--wait")...)
-	if next := d.must(t, start...).role(t, "next"); next != ecdsa {
-		t.Errorf("key %s is next after a command was killed and run again, want %s", next, ecdsa)
-	}
-	d.refuses(t, "copies of the key set may be older than that: wait until", "rotate", "activate")
-	m.AwaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": ecdsa, "state": "next"}, 1)
-	c.ExpectAccepted(t, c.IssueSignedBy(t, account, rsa), account)
+	d.refuses(t, "copies of the key set may be without key "+next, "rotate")
 	before := testcluster.ReadFile(t, d.path)
-	d.must(t, "rotate", "activate", "--force")
-	m.AwaitSigner(t, ecdsa)
-	c.ExpectAccepted(t, c.IssueSignedBy(t, account, ecdsa), account)
-	c.ExpectAccepted(t, first, account)
+	d.must(t, "rotate", "--wait", "--cache-age=0s")
+	m.AwaitSigner(t, next)
+	c.ExpectAccepted(t, c.IssueSignedBy(t, account, next), account)
+	c.ExpectAccepted(t, token, account)
 
 	// Old and damaged states are refused; the manager signs as before and says why.
 	m.ExpectErrors = true
@@ -165,8 +134,8 @@ func TestRingFileIsReloaded(t *testing.T) {
 	} {
 		state.Replace(t, bad.content)
 		m.AwaitRefusals(t, "service-account-key-ring", i+1)
-		awaitReadyDetail(t, m, "key-store ok: generation", "refused: ", bad.why, ecdsa+" signs")
-		c.ExpectAccepted(t, c.IssueSignedBy(t, account, ecdsa), account)
+		awaitReadyDetail(t, m, "key-store ok: generation", "refused: ", bad.why, next+" signs")
+		c.ExpectAccepted(t, c.IssueSignedBy(t, account, next), account)
 	}
 	c.AwaitWarning(t, testcluster.AboutProcess("FileReloadRefused"), "the previous content stays in use")
 	state.Replace(t, good)
@@ -178,6 +147,7 @@ func TestRingFileIsReloaded(t *testing.T) {
 		return err
 	})
 	d.must(t, "rollback")
-	m.AwaitSigner(t, rsa)
-	c.ExpectAccepted(t, c.IssueSignedBy(t, account, rsa), account)
+	m.AwaitSigner(t, first)
+	c.ExpectAccepted(t, c.IssueSignedBy(t, account, first), account)
+	d.refuses(t, "nothing to go back to", "rollback")
 }

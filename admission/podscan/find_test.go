@@ -88,8 +88,8 @@ func TestFind(t *testing.T) {
 func TestFindFails(t *testing.T) {
 	t.Parallel()
 	for request, want := range map[string]string{
-		"list pods":                         "list Pods: boom",
-		"get serviceaccounts":               "read service account shop/default: boom",
+		"list pods":           "list Pods: boom",
+		"get serviceaccounts": "read service account shop/default: boom",
 	} {
 		t.Run(request, func(t *testing.T) {
 			w := newWorld(newPod())

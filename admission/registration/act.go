@@ -140,6 +140,9 @@ func (r *Registrar) show(ctx context.Context, status Status) {
 	if last.State == status.State {
 		return
 	}
+	if last.State == Registered && (status.State == Repairing || status.State == Deleted) {
+		r.config.Metrics.repaired()
+	}
 	klog.FromContext(ctx).Info("Changed the state of the webhook registration", "state", status.State, "detail", status.Detail)
 	if r.config.Changed != nil {
 		r.config.Changed(status.State)

@@ -10,8 +10,8 @@ type Metrics struct {
 	states *metrics.GaugeVec
 	hosts  *metrics.Gauge
 
-	staticLoaded  *metrics.GaugeVec
-	staticRepairs *metrics.Counter
+	staticLoaded *metrics.GaugeVec
+	repairs      *metrics.Counter
 }
 
 // NewMetrics registers the metrics with mustRegister, such as legacyregistry.MustRegister.
@@ -33,12 +33,13 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Help: "Whether kube-apiserver of this host has loaded our files and calls this process by them, with " +
 				"--webhook-registration=static: 1 or 0.",
 		}, nil), // without labels, and so absent otherwise
-		staticRepairs: metrics.NewCounter(&metrics.CounterOpts{
-			Name: "sacm_webhook_static_repairs_total",
-			Help: "Number of files of the static registration that were written again because another process had changed or removed them.",
+		repairs: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "sacm_webhook_registration_repairs_total",
+			Help: "Number of times that another client had changed or deleted the registration, or with --webhook-registration=static " +
+				"a file of it.",
 		}),
 	}
-	mustRegister(m.states, m.hosts, m.staticLoaded, m.staticRepairs)
+	mustRegister(m.states, m.hosts, m.staticLoaded, m.repairs)
 	return m
 }
 
@@ -73,6 +74,6 @@ func gauge(on bool) float64 {
 
 func (m *Metrics) repaired() {
 	if m != nil {
-		m.staticRepairs.Inc()
+		m.repairs.Inc()
 	}
 }

@@ -91,6 +91,8 @@ func prove(ctx context.Context, client kubernetes.Interface, endpoint string, re
 	// With --pod-token=secret the webhook waits for the token Secret of a Pod that wants a token,
 	// and this account may never get one.
 	wanted.Spec.AutomountServiceAccountToken = new(false)
+	// A policy may refuse Pods without an account (package podpolicy).
+	wanted.Spec.ServiceAccountName = "default"
 	pod, err := client.CoreV1().Pods(probeNamespace).Create(ctx, wanted, metav1.CreateOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: meta.FieldManager,
 	})

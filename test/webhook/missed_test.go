@@ -23,6 +23,8 @@ func TestMissedPods(t *testing.T) {
 	c := controlPlane(t)
 	namespace := c.namespace(t)
 	want := c.missablePods(t, namespace)
+	c.manage(t)
+	c.awaitAccount(t, namespace, "default") // which says whether a Pod wants a token
 
 	var listed struct {
 		Missed, Uncertain []struct {

@@ -115,28 +115,23 @@ func TestNothingBareIsAdmitted(t *testing.T) {
 		c := controlPlane(t)
 		c.restrict(t)
 		m := c.manage(t)
-		all := metav1.ListOptions{}
-		c.harmless(t, map[string]func(){
-			"delete one": func() { testutil.Must(t, c.mutating().Delete(t.Context(), configurationName, metav1.DeleteOptions{})) },
-			"delete all, three times": func() {
-				for range 3 {
-					testutil.Must(t, c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
-					testutil.Must(t, c.validating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
-					time.Sleep(time.Second) // the client that deletes them comes again
-				}
-			},
-			"empty both": func() {
-				c.patchMutating(t, `[{"op":"remove","path":"/webhooks"}]`)
-				c.patchValidating(t, `[{"op":"remove","path":"/webhooks"}]`)
-			},
+		deleteAll := func() {
+			testutil.Must(t, c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+			testutil.Must(t, c.validating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+		}
+		c.harmless(t, "delete one", func() {
+			testutil.Must(t, c.mutating().Delete(t.Context(), configurationName, metav1.DeleteOptions{}))
 		})
+		c.awaitBound(t)
+		c.harmless(t, "empty both", func() {
+			c.patchMutating(t, `[{"op":"remove","path":"/webhooks"}]`)
+			c.patchValidating(t, `[{"op":"remove","path":"/webhooks"}]`)
+		})
+		c.awaitBound(t)
+		c.harmless(t, "delete both, which stay away the second time", deleteAll)
 		m.stop(t)
-		c.harmless(t, map[string]func(){
-			"stop it, then delete all": func() {
-				testutil.Must(t, c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
-				testutil.Must(t, c.validating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, all))
-			},
-		})
+		c.manage(t).stop(t)
+		c.harmless(t, "stop the process, then delete both", deleteAll)
 	})
 	t.Run("files", func(t *testing.T) {
 		c, dir := staticCluster(t)
@@ -152,49 +147,47 @@ func TestNothingBareIsAdmitted(t *testing.T) {
 				}
 			}
 		}
-		c.harmless(t, map[string]func(){
-			"remove the files": files(os.Remove), "empty the files": files(func(file string) error { return os.Truncate(file, 0) }),
-		})
+		c.harmless(t, "remove the files", files(os.Remove))
+		c.awaitBound(t)
+		c.harmless(t, "empty the files", files(func(file string) error { return os.Truncate(file, 0) }))
 	})
 }
 
-// harmless does each harm under traffic. It wants no Pod admitted without an account.
-func (c *cluster) harmless(t *testing.T, harms map[string]func()) {
+// harmless does harm under traffic. It wants no Pod admitted without an account.
+func (c *cluster) harmless(t *testing.T, name string, harm func()) {
 	t.Helper()
-	for name, harm := range harms {
-		namespace := c.namespace(t)
-		var count atomic.Int64
-		load := traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
-			pod := newPod()
-			if count.Add(1)%2 == 0 {
-				pod = newPod(of("default"))
-			}
-			return c.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
-		})
-		load.Lasts(t, time.Second)
-		harm()
-		load.Lasts(t, 5*time.Second)
-		calls := load.Finish()
-		var bare, without, refused int
-		var first, last time.Time
-		for _, call := range calls {
-			switch {
-			case call.Err != nil:
-				refused++
-			case call.Pod.Spec.ServiceAccountName == "":
-				bare++
-			case traffic.Complete(call.Pod) != nil:
-				without++
-				last = call.Ended
-				if first.IsZero() {
-					first = call.Begun
-				}
+	namespace := c.namespace(t)
+	var count atomic.Int64
+	load := traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
+		pod := newPod()
+		if count.Add(1)%2 == 0 {
+			pod = newPod(of("default"))
+		}
+		return c.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+	})
+	load.Lasts(t, time.Second)
+	harm()
+	load.Lasts(t, 5*time.Second)
+	calls := load.Finish()
+	var bare, without, refused int
+	var first, last time.Time
+	for _, call := range calls {
+		switch {
+		case call.Err != nil:
+			refused++
+		case call.Pod.Spec.ServiceAccountName == "":
+			bare++
+		case traffic.Complete(call.Pod) != nil:
+			without++
+			last = call.Ended
+			if first.IsZero() {
+				first = call.Begun
 			}
 		}
-		t.Logf("%s: of %d Pods %d were refused, %d that name an account got no token, within %s",
-			name, len(calls), refused, without, last.Sub(first).Round(time.Millisecond))
-		if bare > 0 {
-			t.Errorf("%s: %d Pods of %d were admitted without an account", name, bare, len(calls))
-		}
+	}
+	t.Logf("%s: of %d Pods %d were refused, %d that name an account got no token, within %s",
+		name, len(calls), refused, without, last.Sub(first).Round(time.Millisecond))
+	if bare > 0 {
+		t.Errorf("%s: %d Pods of %d were admitted without an account", name, bare, len(calls))
 	}
 }

@@ -275,7 +275,7 @@ func (m *manager) repairs(t *testing.T, path string, before float64, harm func(p
 		}
 		return err
 	})
-	if got := m.metric(t, "sacm_webhook_static_repairs_total", nil); got != before+1 {
+	if got := m.metric(t, "sacm_webhook_registration_repairs_total", nil); got != before+1 {
 		t.Errorf("%v repairs, want %v", got, before+1)
 	}
 	await.Within(t, "the alarm", time.Since(begun), 10*time.Second)

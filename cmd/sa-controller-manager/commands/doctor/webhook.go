@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -181,6 +183,9 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 			fix = fixFiles
 		}
 		return false, []finding{found("pod-refused", fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), fix)}, nil
+	}
+	if err != nil && strings.Contains(err.Error(), podpolicy.Name) {
+		return false, badPod(c, registration.TrialPod(), account, bound), nil
 	}
 	if err != nil {
 		return false, nil, fmt.Errorf("create a Pod in namespace %s with dryRun: %w", c.Namespace, err)

@@ -107,11 +107,13 @@ func (c *Config) planStatic(o *observed, changes component.Changes, s *step) err
 	if err != nil {
 		return err // it names the path
 	}
-	if reads && before != nil && !bytes.Equal(before, content) {
+	if reads && before != nil && !bytes.HasPrefix(before, []byte(copyHead)) {
+		content = before // of a cluster that was created with our process
+	} else if reads && before != nil && !bytes.Equal(before, content) {
 		return fmt.Errorf("%s is not what a takeover makes of the operator's file now, and kube-apiserver reads it only when it starts; "+
 			"first run: kubeadm handback --steps=%s", file, StepAPIServer)
 	}
-	changes.Plugin = changes.Plugin && reads // on until our process has proved the call
+	changes.Plugin = false // it stays until our process has proved the call
 	if err := c.planEdit(o, component.ForAPIServer(changes, component.SigningKeys{}), s); err != nil {
 		return err
 	}

@@ -472,6 +472,27 @@ func TestStockManifests(t *testing.T) {
 	}
 }
 
+// TestClusterMadeFromFiles: kind has brought the flags, the mounts and the file, and no record says so.
+func TestClusterMadeFromFiles(t *testing.T) {
+	t.Parallel()
+	p := newFilesControlPlane(t, "v1.37")
+	stock := p.all(t)
+	p.writeSteps(t, takeover, all)
+	for _, name := range []string{component.APIServer, component.ControllerManager} {
+		testutil.Must(t, os.Remove(p.config.patch(name)))
+		testutil.Must(t, os.Remove(p.config.backup(name)))
+	}
+	file := strings.TrimPrefix(component.AdmissionConfigFile, "/")
+	p.write(t, file, []byte(admissionHead+"- name: MutatingAdmissionWebhook\n"))
+	made := p.all(t)
+	p.config.Registration, p.config.Rewrite = "", true
+	p.writeSteps(t, takeover, all)
+	testutil.Check(t, "after a takeover", made, p.all(t))
+	p.writeSteps(t, handback, all)
+	stock[file] = made[file]
+	testutil.Check(t, "after a handback", stock, p.all(t))
+}
+
 // TestSwitchedOff: our process is ready without files then.
 func TestSwitchedOff(t *testing.T) {
 	t.Parallel()

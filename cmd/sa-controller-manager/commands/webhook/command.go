@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -68,6 +69,8 @@ type onOff struct {
 	name, short, long string
 	act               func(context.Context, kubernetes.Interface) error
 	done              string // the message on success
+	// asks is what the user is asked on a terminal; nothing if it is empty.
+	asks string
 	// proves checks in the end that it holds; nil if nothing can be checked.
 	proves func(context.Context, kubernetes.Interface) error
 	// static is act for the files of this host, and doneStatic its message.
@@ -85,8 +88,11 @@ func switches() []onOff {
 				"created if they do not exist. New Pods are then admitted without the webhook, as a Pod\n" +
 				"with dryRun shows in the end: if kube-apiserver still calls it, by files, the code is 1.\n" +
 				"With --" + options.StaticDirFlag + " it removes the files of this host and keeps them away. That\n" +
-				"needs no API and no running process.",
-			act:    registration.Unregister,
+				"needs no API and no running process.\n" +
+				"The policy for Pods (" + podpolicy.Name + ") warns instead of refusing Pods without an\n" +
+				"account. On a terminal the command asks for confirmation.",
+			act:    unregister,
+			asks:   consequence,
 			proves: notCalled,
 			static: registration.UnregisterStatic,
 			doneStatic: "The webhook is off on this host: its files are gone, and stay away until\n" +
@@ -103,7 +109,7 @@ func switches() []onOff {
 				"writes no webhooks. The leader does, if it runs with --webhook-registration=url or\n" +
 				"service, as soon as kube-apiserver has shown that it reaches it.\n" +
 				"With --" + options.StaticDirFlag + " it lets the process of this host write its files again.",
-			act:    registration.Register,
+			act:    register,
 			static: registration.RegisterStatic,
 			doneStatic: "The process of this host writes its files again within ten seconds, and binds the webhook once\n" +
 				"kube-apiserver reaches it; its /readyz/webhook-registration shows the state.\n",
@@ -132,14 +138,21 @@ func NewCommand(client cli.ClientFunc, write WriteManifestsFunc) *cobra.Command 
 func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 	var o options.Connection
 	var dir string
+	var yes, ifPlugin bool
 	cmd := &cobra.Command{
 		Use:   s.name,
 		Short: s.short,
 		Long:  s.long,
 		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.asks != "" && !yes {
+				fmt.Fprintln(cmd.ErrOrStderr(), s.asks+".")
+				if sure, terminal := cli.Ask(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), "Switch it off?"); terminal && !sure {
+					return errors.New("nothing was changed")
+				}
+			}
 			if dir == "" {
-				return s.run(cmd, client, &o)
+				return s.run(cmd, client, &o, ifPlugin)
 			}
 			if err := s.static(dir); err != nil {
 				return err
@@ -149,16 +162,26 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 		},
 	}
 	cli.AddConnectionFlags(cmd, &o)
+	if s.asks != "" {
+		cmd.Flags().BoolVar(&yes, "yes", yes, "Do not ask for confirmation.")
+		cmd.Flags().BoolVar(&ifPlugin, "if-plugin-on", ifPlugin, "Change nothing while the plugin ServiceAccount of kube-apiserver is off. "+
+			"For the ServiceAccount of the manager: a Pod with dryRun of its own shows it.")
+	}
 	cmd.Flags().StringVar(&dir, options.StaticDirFlag, "", "Act on the files of this host in this `directory`, that of the manager, instead of the API.")
 	return cmd
 }
 
-func (s onOff) run(cmd *cobra.Command, client cli.ClientFunc, o *options.Connection) error {
+func (s onOff) run(cmd *cobra.Command, client cli.ClientFunc, o *options.Connection, ifPlugin bool) error {
 	ctx, cancel := cli.AnswerWithin(cmd.Context(), switchTimeout)
 	defer cancel()
 	connected, err := client(o)
 	if err != nil {
 		return err
+	}
+	if ifPlugin {
+		if err := checkPlugin(ctx, connected); err != nil {
+			return err
+		}
 	}
 	if err := s.act(ctx, connected); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -75,7 +77,7 @@ func TestWebhookCommandFails(t *testing.T) {
 		return true, nil, errors.New("boom")
 	})
 	want := clitest.Outcome{Code: 1, Stderr: "Error: switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom\n"}
-	if diff := cmp.Diff(want, runWith(t, client, "unregister")); diff != "" {
+	if diff := cmp.Diff(want, runWith(t, client, "unregister", "--yes")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -200,5 +202,65 @@ func configurations(annotations map[string]string, webhooks int) []runtime.Objec
 		&admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.ValidatingWebhook, webhooks),
 		},
+	}
+}
+
+// TestPolicyFollows: unregister lets Pods without an account in, and register ends that.
+func TestPolicyFollows(t *testing.T) {
+	t.Parallel()
+	client := fake.NewClientset(append(configurations(nil, 1),
+		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: podpolicy.Name}},
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: podpolicy.Name}})...)
+	for _, step := range [][2]string{{"unregister", "the actions [Warn]"}, {"register", ""}} {
+		command, want := step[0], step[1]
+		if got := runWith(t, client, command); got.Code != 0 {
+			t.Errorf("%s: %+v", command, got)
+		}
+		problem, err := podpolicy.Problem(t.Context(), client)
+		if err != nil || (problem == "") != (want == "") || !strings.Contains(problem, want) {
+			t.Errorf("after %s the problem is %q, %v; want %q", command, problem, err, want)
+		}
+	}
+}
+
+// TestUnlessPluginOff: an uninstallation changes nothing while kube-apiserver's plugin is off, unless the
+// webhook is off already.
+func TestUnlessPluginOff(t *testing.T) {
+	t.Parallel()
+	off := map[string]string{registration.Annotation: registration.AnnotationOff}
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		plugin  bool
+		user    string
+		want    string // part of the error, "" for none
+	}{
+		"On":         {objects: configurations(nil, 1), plugin: true, user: "system:serviceaccount:ours:manager"},
+		"Off":        {objects: configurations(nil, 1), user: "system:serviceaccount:ours:manager", want: "webhook unregister --yes"},
+		"AlreadyOff": {objects: configurations(off, 0), user: "system:serviceaccount:ours:manager"},
+		"OtherUser":  {objects: configurations(nil, 1), user: "admin", want: "is for the ServiceAccount of the manager"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client := fake.NewClientset(tc.objects...)
+			client.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{
+					UserInfo: authenticationv1.UserInfo{Username: tc.user},
+				}}, nil
+			})
+			client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod)
+				if tc.plugin && pod.Spec.ServiceAccountName == "manager" && action.GetNamespace() == "ours" {
+					pod.Spec.Volumes = []corev1.Volume{{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{}}}}
+				}
+				return true, pod, nil
+			})
+			got := runWith(t, client, "unregister", "--yes", "--if-plugin-on")
+			if (got.Code == 0) != (tc.want == "") || !strings.Contains(got.Stderr, tc.want) {
+				t.Errorf("%+v, want %q", got, tc.want)
+			}
+			if active := registration.IsActive(t.Context(), client) == nil; active != (tc.want != "") {
+				t.Errorf("the webhook is bound: %t", active)
+			}
+		})
 	}
 }

@@ -1,0 +1,269 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
+	"sa-controller-manager/test/simulation/model"
+)
+
+// users is how many users there are, each in namespaces of its own.
+const users = 2
+
+// acts is how long users and faults act.
+const acts = 150 * time.Second
+
+// plan is what users do and what goes wrong, as the seed has it.
+type plan struct {
+	seed       uint64
+	operations []operation
+}
+
+// operation is one of a user, or a fault. Each draws numbers of its own, so that others may be dropped.
+type operation struct {
+	at   time.Duration
+	user int    // -1 for a fault
+	name string // of the fault
+	id   int
+}
+
+func (o operation) String() string {
+	if o.user < 0 {
+		return fmt.Sprintf("%7.3fs  fault %d: %s", o.at.Seconds(), o.id, o.name)
+	}
+	return fmt.Sprintf("%7.3fs  operation %d of user %d", o.at.Seconds(), o.id, o.user)
+}
+
+func newPlan(seed uint64) *plan {
+	random := draw(seed, "plan")
+	p := &plan{seed: seed}
+	moment := func() time.Duration { return time.Duration(random.Int64N(int64(acts))) }
+	for id := range 24 + random.IntN(24) {
+		p.operations = append(p.operations, operation{at: moment(), user: random.IntN(users), id: id})
+	}
+	for id := range 2 + random.IntN(6) {
+		p.operations = append(p.operations, operation{at: moment(), user: -1, name: faults[random.IntN(len(faults))].name, id: id})
+	}
+	// These are rarer, because they cost more or leave less to be seen of the rest.
+	if random.IntN(8) == 0 {
+		p.operations = append(p.operations, operation{user: -1, name: "strange keys", id: 100})
+	}
+	if random.IntN(8) == 0 {
+		p.operations = append(p.operations, operation{at: moment(), user: users, id: 101})
+	}
+	slices.SortFunc(p.operations, func(a, b operation) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id)) })
+	return p
+}
+
+// act has all operations happen, and returns when the last one has ended.
+func (w *world) act() {
+	ends := acts
+	var acting sync.WaitGroup
+	for user := range users + 1 {
+		u := w.user(user)
+		acting.Go(func() { w.churn(u, user) })
+		defer u.Add(w.model)
+	}
+	for _, o := range w.plan.operations {
+		if o.user >= 0 {
+			continue
+		}
+		random := draw(w.plan.seed, fmt.Sprintf("fault %d", o.id))
+		lasts := time.Second + time.Duration(random.Int64N(int64(24*time.Second)))
+		ends = max(ends, o.at+lasts)
+		w.network.later(o.at, "fault: "+o.name, func() { strikeOf(o.name)(w, random, lasts) })
+	}
+	acting.Wait()
+	time.Sleep(time.Until(w.network.began.Add(ends + time.Second)))
+}
+
+// churn has a user do one operation after another.
+func (w *world) churn(u *workload.User, user int) {
+	for _, o := range w.plan.operations {
+		if o.user != user {
+			continue
+		}
+		time.Sleep(time.Until(w.network.began.Add(o.at)))
+		random := draw(w.plan.seed, fmt.Sprintf("operation %d", o.id))
+		what, err := "delete many accounts", error(nil)
+		if user == users {
+			err = w.deleteMany(u.Client, random)
+		} else {
+			what, err = u.Step(context.Background(), random)
+		}
+		if err != nil {
+			w.violated(0, "operation %d of user %d: %s: %v", o.id, user, what, err)
+		}
+	}
+}
+
+// deleteMany deletes so many accounts at once that they are listed, while somebody goes on to edit their Secrets.
+func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
+	ctx := context.Background()
+	n := workload.NewNamespace("many")
+	w.model[n.Name] = n
+	if err := c.CreateNamespace(ctx, n.Name); err != nil {
+		return err
+	}
+	const many = 14
+	for i := range many {
+		name := fmt.Sprintf("account-%d", i)
+		n.Accounts[name] = &workload.Account{Note: "note"}
+		if err := c.CreateAccount(ctx, n.Name, name, n.Accounts[name]); err != nil {
+			return err
+		}
+		if err := c.MakeTokenSecret(ctx, n, fmt.Sprintf("token-%d", i), name, "extra"); err != nil {
+			return err
+		}
+	}
+	await.Sleep(ctx, 20*time.Second)
+	var deleting sync.WaitGroup
+	for i := range many {
+		name := fmt.Sprintf("account-%d", i)
+		uid := n.Accounts[name].UID
+		delete(n.Accounts, name)
+		deleting.Go(func() { _ = c.DeleteAccount(ctx, n.Name, name, uid) })
+	}
+	for i := range 40 {
+		await.Sleep(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond))))
+		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"user/edited":"%d"}}}`, i)
+		_, err := c.CoreV1().Secrets(n.Name).Patch(ctx, fmt.Sprintf("token-%d", random.IntN(many)), types.MergePatchType, patch, metav1.PatchOptions{})
+		if workload.Ignore(err, apierrors.IsNotFound) != nil {
+			return err
+		}
+	}
+	deleting.Wait()
+	return nil
+}
+
+// strike has a fault begin, which lasts for a while.
+type strike func(w *world, random *rand.Rand, lasts time.Duration)
+
+func strikeOf(name string) strike {
+	return faults[slices.IndexFunc(faults, func(f namedFault) bool { return f.name == name })].strike
+}
+
+type namedFault struct {
+	name   string
+	strike strike
+}
+
+var watchedResources = []string{"secrets", "serviceaccounts", "namespaces", "configmaps", ""}
+
+var faults []namedFault
+
+func init() {
+	faults = []namedFault{
+		{"crash", func(w *world, random *rand.Rand, lasts time.Duration) {
+			i := random.IntN(replicas)
+			w.crash(i)
+			w.network.later(time.Since(w.network.began)+lasts, "restart", func() { w.start(i) })
+		}},
+		{"crash of the leader", func(w *world, random *rand.Rand, lasts time.Duration) {
+			i := w.leader()
+			w.crash(i)
+			w.network.later(time.Since(w.network.began)+lasts, "restart", func() { w.start(i) })
+		}},
+		{"stop of the leader", func(w *world, random *rand.Rand, lasts time.Duration) {
+			i := w.leader()
+			w.halt(i)
+			w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
+		}},
+		{"partition", func(w *world, random *rand.Rand, lasts time.Duration) {
+			w.network.strike(&fault{client: w.network.replica(random), until: time.Now().Add(lasts), fate: refused})
+		}},
+		{"held Lease", func(w *world, random *rand.Rand, lasts time.Duration) {
+			w.network.strike(&fault{resource: "leases", until: time.Now().Add(lasts), fate: refused})
+		}},
+		{"refused writes", func(w *world, random *rand.Rand, lasts time.Duration) {
+			w.network.strike(&fault{resource: watchedResources[random.IntN(4)], until: time.Now().Add(lasts), fate: forbidden})
+		}},
+		{"silent watch", func(w *world, random *rand.Rand, lasts time.Duration) {
+			w.network.strike(&fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)})
+		}},
+		{"missed history", func(w *world, random *rand.Rand, lasts time.Duration) {
+			f := &fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)}
+			w.network.strike(f)
+			w.network.later(time.Since(w.network.began)+lasts-time.Millisecond, "compaction", func() {
+				w.server.Compact()
+				w.network.cutAll(f.client, f.resource)
+			})
+		}},
+		{"restart of the API server", func(w *world, random *rand.Rand, lasts time.Duration) {
+			w.network.strike(&fault{until: time.Now().Add(lasts / 3), fate: refused})
+			w.network.cutAll("", "")
+		}},
+		{"other keys", func(w *world, random *rand.Rand, lasts time.Duration) {
+			w.server.Keys = strangeKeys
+			w.network.cutAll("", "")
+			w.network.later(time.Since(w.network.began)+lasts, "own keys", w.useOwnKeys)
+		}},
+		{"strange keys", func(w *world, random *rand.Rand, lasts time.Duration) {
+			w.server.Keys, w.unproven = strangeKeys, true
+			w.network.later(time.Since(w.network.began)+lasts, "own keys", w.useOwnKeys)
+		}},
+	}
+}
+
+// useOwnKeys is a kube-apiserver that is started with the key of the product.
+func (w *world) useOwnKeys() {
+	w.server.Keys, w.unproven = ownKeys, false
+	w.network.cutAll("", "")
+}
+
+var strangeKeys = func() *checker.KeyRing {
+	other := testkeys.Parse(testkeys.P256Other())
+	return &checker.KeyRing{Keys: map[string]crypto.PublicKey{other.ID(): other.Public().Key}, Active: other.ID()}
+}()
+
+func (n *network) replica(random *rand.Rand) string {
+	return fmt.Sprintf("replica-%d", random.IntN(replicas))
+}
+
+// later plans a thing at a time of the run.
+func (n *network) later(at time.Duration, name string, do func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.planned = append(n.planned, &thing{name: n.number(name), due: n.began.Add(at), do: func(fate) string { do(); return "" }})
+	n.wakeUp()
+}
+
+// leader is the replica that has written the Lease last.
+func (w *world) leader() int { return w.network.holder }
+
+// holding is whose token it is.
+type holding struct{ secret, account types.UID }
+
+// committed sees each change.
+func (w *world) committed(resource string, _, after model.Object) {
+	secret, ok := after.(*corev1.Secret)
+	if !ok || resource != "secrets" {
+		return
+	}
+	token := string(secret.Data[corev1.ServiceAccountTokenKey])
+	if token == "" || secret.Type != corev1.SecretTypeServiceAccountToken {
+		return
+	}
+	if _, known := w.held[token]; !known && w.unproven {
+		w.violated(4, "token Secret %s/%s was filled before kube-apiserver had accepted the key", secret.Namespace, secret.Name)
+	}
+	w.held[token] = holding{secret.UID, checker.ClaimedUID(token)}
+}

@@ -1,0 +1,190 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"container/heap"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"sa-controller-manager/test/simulation/model"
+)
+
+// stream is a watch on its way to a client. Its events come in order, each in its time.
+type stream struct {
+	client *client
+	watch  *model.Watch
+	name   string
+	body   *body
+	last   time.Time // when the last event comes
+	ended  bool
+}
+
+// stream begins one. The seed decides when it is cut.
+func (n *network) stream(c *call, w *model.Watch) *body {
+	n.mu.Lock()
+	name := n.number(fmt.Sprintf("%s watch %s", c.client.name, w.Resource()))
+	calm := n.calm
+	n.mu.Unlock()
+	s := &stream{client: c.client, watch: w, name: name, body: newBody(), last: time.Now()}
+	s.body.closed = func() {
+		n.mu.Lock()
+		n.closed = append(n.closed, s)
+		n.mu.Unlock()
+		n.wakeUp()
+	}
+	n.streams[w] = s
+	n.server.Begin(w)
+	lives := 8 * time.Minute
+	if seconds, err := strconv.Atoi(c.request.Query.Get("timeoutSeconds")); err == nil {
+		lives = time.Duration(seconds) * time.Second
+	}
+	random := n.draw(name)
+	if !calm && random.IntN(3) == 0 {
+		lives = min(lives, time.Duration(random.Int64N(int64(2*time.Minute))))
+	}
+	n.at(time.Now().Add(lives), s.name+" is cut", func() { n.cut(s, io.ErrUnexpectedEOF) })
+	n.bookmark(s)
+	return s.body
+}
+
+// bookmark sends one a minute.
+func (n *network) bookmark(s *stream) {
+	n.at(time.Now().Add(time.Minute), s.name+" gets a bookmark", func() {
+		if !s.ended {
+			n.server.Bookmark(s.watch)
+			n.bookmark(s)
+		}
+	})
+}
+
+func (n *network) at(due time.Time, name string, do func()) {
+	heap.Push(&n.agenda, &thing{name: name, due: due, do: func(fate) string { do(); return "" }})
+}
+
+func (n *network) cut(s *stream, why error) {
+	if s.ended {
+		return
+	}
+	s.ended = true
+	n.server.End(s.watch)
+	delete(n.streams, s.watch)
+	s.body.end(why)
+}
+
+// cutAll cuts the watches of a resource, "" for all, of the clients whose names begin so.
+func (n *network) cutAll(client, resource string) {
+	for _, s := range n.streams {
+		if !s.client.user && strings.HasPrefix(s.client.name, client) && (resource == "" || resource == s.watch.Resource()) {
+			n.cut(s, io.ErrUnexpectedEOF)
+		}
+	}
+}
+
+// push plans when an event comes: soon, or late, as the seed has it, and not before those that came earlier.
+func (n *network) push(w *model.Watch, event model.Event) {
+	s := n.streams[w]
+	n.mu.Lock()
+	calm := n.calm
+	n.mu.Unlock()
+	name := s.name + ": " + event.String()
+	random := n.draw(name)
+	due := time.Now().Add(time.Millisecond + time.Duration(random.Int64N(int64(10*time.Millisecond))))
+	if !calm && random.IntN(100) < 3 {
+		due = due.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
+	}
+	n.mu.Lock()
+	for _, f := range n.faults {
+		if until := f.stalls(s); due.Before(until) {
+			due = until
+		}
+	}
+	n.mu.Unlock()
+	if due.Before(s.last) {
+		due = s.last.Add(time.Microsecond)
+	}
+	s.last = due
+	n.at(due, name, func() {
+		if s.ended {
+			return
+		}
+		s.body.write(s.watch.Encode(event))
+		if event.What == watch.Error {
+			n.cut(s, io.EOF)
+		}
+	})
+}
+
+// body is the body of a watch's answer.
+type body struct {
+	closed func()
+	ends   <-chan struct{} // the request's context
+
+	mu     sync.Mutex
+	left   []byte
+	err    error
+	change chan struct{}
+	once   sync.Once
+}
+
+func newBody() *body { return &body{change: make(chan struct{}, 1)} }
+
+func (b *body) write(p []byte) {
+	b.mu.Lock()
+	b.left = append(b.left, p...)
+	b.mu.Unlock()
+	b.signal()
+}
+
+func (b *body) end(err error) {
+	b.mu.Lock()
+	b.err = err
+	b.mu.Unlock()
+	b.signal()
+}
+
+func (b *body) signal() {
+	select {
+	case b.change <- struct{}{}:
+	default:
+	}
+}
+
+// Read implements io.Reader.
+func (b *body) Read(p []byte) (int, error) {
+	for {
+		b.mu.Lock()
+		if len(b.left) > 0 {
+			copied := copy(p, b.left)
+			b.left = b.left[copied:]
+			b.mu.Unlock()
+			return copied, nil
+		}
+		err := b.err
+		b.mu.Unlock()
+		if err != nil {
+			return 0, err
+		}
+		select {
+		case <-b.change:
+		case <-b.ends:
+			return 0, io.ErrUnexpectedEOF
+		}
+	}
+}
+
+// Close implements io.Closer.
+func (b *body) Close() error {
+	b.once.Do(func() {
+		b.end(io.ErrClosedPipe)
+		b.closed()
+	})
+	return nil
+}

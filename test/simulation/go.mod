@@ -2,6 +2,8 @@ module sa-controller-manager/test/simulation
 
 go 1.26.0
 
+godebug randseednop=0
+
 replace (
 	sa-controller-manager => ../../
 	sa-controller-manager/test => ../

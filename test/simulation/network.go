@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"sa-controller-manager/test/integration/faultproxy"
 	"sa-controller-manager/test/simulation/model"
@@ -55,7 +57,7 @@ type network struct {
 	streams map[*model.Watch]*stream
 }
 
-// thing is what happens next. The name is the same in each run of a seed.
+// thing is what happens next. The name is the same in each run of a seed, and "" if it is not worth a line.
 type thing struct {
 	name string
 	due  time.Time
@@ -136,17 +138,17 @@ func (n *network) run(ctx context.Context) {
 		for _, one := range planned {
 			heap.Push(&n.agenda, one)
 		}
-		for _, c := range arrived {
-			n.plan(c)
-		}
+		n.plan(arrived)
 		next := n.next()
 		var until <-chan time.Time
 		if next != nil {
 			left := time.Until(next.due)
 			if left <= 0 {
 				n.agenda.remove(next)
-				at := time.Since(n.began)
-				n.history = append(n.history, step{at, next.name, next.fate, next.do(next.fate)})
+				result := next.do(next.fate)
+				if next.name != "" {
+					n.history = append(n.history, step{time.Since(n.began), next.name, next.fate, result})
+				}
 				continue
 			}
 			until = time.After(left)
@@ -202,27 +204,40 @@ type answer struct {
 	err  error
 }
 
-// plan puts a call into the agenda.
-func (n *network) plan(c *call) {
-	n.mu.Lock()
-	name, calm := n.number(c.name), n.calm
-	n.mu.Unlock()
-	random := n.draw(name)
-	delay := time.Millisecond + time.Duration(random.Int64N(int64(12*time.Millisecond)))
-	doom := served
-	if !calm {
-		// What users ask for is slow at most: they would only ask again.
-		switch slow := random.IntN(1000); {
-		case slow < 4 && !c.client.user:
-			delay += time.Duration(random.Int64N(int64(8 * time.Second)))
-		case slow < 40:
-			delay += time.Duration(random.Int64N(int64(700 * time.Millisecond)))
-		}
-		if dice := random.IntN(1000); !c.client.user {
-			doom = c.doom(dice)
-		}
+// plan puts calls into the agenda. Those of one name that come at once, as when two workers look the same
+// account up, are answered at once: which of them is first, the runtime of Go decides.
+func (n *network) plan(calls []*call) {
+	byName := map[string][]*call{}
+	for _, c := range calls {
+		byName[c.name] = append(byName[c.name], c)
 	}
-	heap.Push(&n.agenda, &thing{name: name, due: c.began.Add(delay), fate: doom, do: func(doom fate) string { return n.answer(c, doom) }})
+	for name, calls := range byName {
+		n.mu.Lock()
+		name, calm := n.number(name), n.calm
+		n.mu.Unlock()
+		first := calls[0]
+		random := n.draw(name)
+		delay := time.Millisecond + time.Duration(random.Int64N(int64(12*time.Millisecond)))
+		doom := served
+		if !calm {
+			// What users ask for is slow at most: they would only ask again.
+			switch slow := random.IntN(1000); {
+			case slow < 4 && !first.client.user:
+				delay += time.Duration(random.Int64N(int64(8 * time.Second)))
+			case slow < 40:
+				delay += time.Duration(random.Int64N(int64(700 * time.Millisecond)))
+			}
+			if dice := random.IntN(1000); !first.client.user {
+				doom = first.doom(dice)
+			}
+		}
+		heap.Push(&n.agenda, &thing{name: name, due: first.began.Add(delay), fate: doom, do: func(doom fate) (result string) {
+			for _, c := range calls {
+				result = n.answer(c, doom)
+			}
+			return result
+		}})
+	}
 }
 
 func (c *call) writes() bool {
@@ -304,6 +319,17 @@ type client struct {
 
 var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
+var generated = regexp.MustCompile(`(-token-)[a-z0-9]{5}$`)
+
+// nameIn is the name of the object in a body.
+func nameIn(sent []byte) string {
+	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(sent, nil, nil)
+	if object, ok := decoded.(model.Object); err == nil && ok {
+		return object.GetName()
+	}
+	return ""
+}
+
 // RoundTrip implements http.RoundTripper.
 func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	var sent []byte
@@ -330,9 +356,20 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource, Path: r.URL.Path,
 		Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager, Body: sent,
 	}}
-	asked.name = strings.Join([]string{c.name, info.Verb, path.Join(info.Resource, info.Namespace, info.Name, info.Subresource)}, " ")
-	if info.Resource == "" {
+	name := info.Name
+	if info.Verb == "create" && name == "" {
+		name = nameIn(sent)
+	}
+	// The ends of generated names are drawn in the order in which goroutines come.
+	name = generated.ReplaceAllString(name, "$1*")
+	asked.name = strings.Join([]string{c.name, info.Verb, path.Join(info.Resource, info.Namespace, name, info.Subresource)}, " ")
+	switch {
+	case info.Resource == "":
 		asked.name += r.URL.Path
+	case strings.HasPrefix(info.Resource, "selfsubject"): // many at once, which their bodies tell apart
+		hash := fnv.New32a()
+		hash.Write(sent)
+		asked.name += fmt.Sprintf("/%08x", hash.Sum32())
 	}
 	asked.journal = &faultproxy.Request{
 		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource, Began: asked.began,

@@ -60,7 +60,7 @@ func newPlan(seed uint64) *plan {
 		p.operations = append(p.operations, operation{at: moment(), user: random.IntN(users), id: id})
 	}
 	for id := range 2 + random.IntN(6) {
-		p.operations = append(p.operations, operation{at: moment(), user: -1, name: faults[random.IntN(len(faults))].name, id: id})
+		p.operations = append(p.operations, operation{at: moment(), user: -1, name: faults[random.IntN(len(faults)-1)].name, id: id})
 	}
 	// These are rarer, because they cost more or leave less to be seen of the rest.
 	if random.IntN(8) == 0 {

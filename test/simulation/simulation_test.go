@@ -5,12 +5,15 @@ package simulation
 
 import (
 	"flag"
+	mathrand "math/rand"
 	"os"
+	"runtime/debug"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -28,6 +31,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
 	runtime.ErrorHandlers = nil // one of them waits, by a clock outside of the bubble
+	debug.SetGCPercent(400)
 	rootCA()
 	os.Exit(m.Run())
 }
@@ -39,6 +43,8 @@ type outcome struct {
 }
 
 func run(t *testing.T, p *plan, logger logr.Logger) (o outcome) {
+	mathrand.Seed(int64(p.seed)) //nolint:staticcheck // so that client-go's jitter is the same again
+	utilrand.Seed(int64(p.seed))
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(p, logger)
 		o.found = w.run()
@@ -66,4 +72,29 @@ func TestSimulation(t *testing.T) {
 			t.Errorf("seed %d: %v", p.seed, v)
 		}
 	}
+}
+
+// TestSame runs seeds twice, and wants the same history.
+func TestSame(t *testing.T) {
+	differ := 0
+	for i := range *seeds {
+		p := newPlan(*seed + uint64(i))
+		one, other := run(t, p, logr.Discard()), run(t, p, logr.Discard())
+		if same, at := equalHistories(one.history, other.history); !same {
+			differ++
+			if *verbose {
+				t.Logf("seed %d differs:\n%v\n%v", p.seed, one.history[max(0, at-3):min(at+2, len(one.history))], other.history[max(0, at-3):min(at+2, len(other.history))])
+			}
+		}
+	}
+	t.Logf("%d of %d differ", differ, *seeds)
+}
+
+func equalHistories(a, b []step) (same bool, at int) {
+	for at := range min(len(a), len(b)) {
+		if a[at] != b[at] {
+			return false, at
+		}
+	}
+	return len(a) == len(b), min(len(a), len(b))
 }

@@ -7,7 +7,7 @@ import (
 	"container/heap"
 	"fmt"
 	"io"
-	"strconv"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -42,22 +42,20 @@ func (n *network) stream(c *call, w *model.Watch) *body {
 	}
 	n.streams[w] = s
 	n.server.Begin(w)
-	lives := 8 * time.Minute
-	if seconds, err := strconv.Atoi(c.request.Query.Get("timeoutSeconds")); err == nil {
-		lives = time.Duration(seconds) * time.Second
-	}
+	// Not what the client asks for, which is drawn in the order in which goroutines come.
 	random := n.draw(name)
+	lives := 5*time.Minute + time.Duration(random.Int64N(int64(5*time.Minute)))
 	if !calm && random.IntN(3) == 0 {
 		lives = min(lives, time.Duration(random.Int64N(int64(2*time.Minute))))
 	}
-	n.at(time.Now().Add(lives), s.name+" is cut", func() { n.cut(s, io.ErrUnexpectedEOF) })
+	n.at(time.Now().Add(lives), "", func() { n.cut(s, io.ErrUnexpectedEOF) })
 	n.bookmark(s)
 	return s.body
 }
 
 // bookmark sends one a minute.
 func (n *network) bookmark(s *stream) {
-	n.at(time.Now().Add(time.Minute), s.name+" gets a bookmark", func() {
+	n.at(time.Now().Add(time.Minute), "", func() {
 		if !s.ended {
 			n.server.Bookmark(s.watch)
 			n.bookmark(s)
@@ -79,12 +77,17 @@ func (n *network) cut(s *stream, why error) {
 	s.body.end(why)
 }
 
-// cutAll cuts the watches of a resource, "" for all, of the clients whose names begin so.
+// cutAll cuts the watches of a resource, "" for all, of the clients whose names begin so, one after the other.
 func (n *network) cutAll(client, resource string) {
+	var all []*stream
 	for _, s := range n.streams {
 		if !s.client.user && strings.HasPrefix(s.client.name, client) && (resource == "" || resource == s.watch.Resource()) {
-			n.cut(s, io.ErrUnexpectedEOF)
+			all = append(all, s)
 		}
+	}
+	slices.SortFunc(all, func(a, b *stream) int { return strings.Compare(a.name, b.name) })
+	for i, s := range all {
+		n.at(time.Now().Add(time.Duration(i)*100*time.Microsecond), s.name+" is cut", func() { n.cut(s, io.ErrUnexpectedEOF) })
 	}
 }
 
@@ -94,7 +97,7 @@ func (n *network) push(w *model.Watch, event model.Event) {
 	n.mu.Lock()
 	calm := n.calm
 	n.mu.Unlock()
-	name := s.name + ": " + event.String()
+	name := s.name + ": " + generated.ReplaceAllString(event.String(), "$1*")
 	random := n.draw(name)
 	due := time.Now().Add(time.Millisecond + time.Duration(random.Int64N(int64(10*time.Millisecond))))
 	if !calm && random.IntN(100) < 3 {
@@ -107,7 +110,7 @@ func (n *network) push(w *model.Watch, event model.Event) {
 		}
 	}
 	n.mu.Unlock()
-	if due.Before(s.last) {
+	if !due.After(s.last) {
 		due = s.last.Add(time.Microsecond)
 	}
 	s.last = due

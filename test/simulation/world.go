@@ -142,6 +142,7 @@ func (w *world) start(i int) {
 	w.past = append(w.past, w.processes[i])
 	flags, _, err := options.Parse([]string{
 		"--webhook-port=0", "--secure-port=0", "--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
+		"--concurrent-serviceaccount-token-syncs=20", // so that their order in the queue has no effect
 		"--leader-elect-lease-duration=" + leaseDuration.String(), "--leader-elect-renew-deadline=" + renewDeadline.String(),
 		"--leader-elect-retry-period=" + retryPeriod.String(),
 	})

@@ -126,6 +126,11 @@ func New(keys *checker.KeyRing, issuer string) *Server {
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
 		_, _ = s.create(s.tables["namespaces"], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kube-apiserver")
 	}
+	tracking := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-apiserver-legacy-service-account-token-tracking"},
+		Data:       map[string]string{"since": "2000-01-01"},
+	}
+	_, _ = s.create(s.tables["configmaps"], tracking, "kube-apiserver")
 	return s
 }
 
@@ -550,7 +555,7 @@ type Event struct {
 	at      int64
 }
 
-func (e Event) String() string { return fmt.Sprintf("%s %s@%d", e.What, e.Name, e.at) }
+func (e Event) String() string { return fmt.Sprintf("%s @%d %s", e.What, e.at, e.Name) }
 
 func marshal(object any) []byte {
 	encoded, err := json.Marshal(object)

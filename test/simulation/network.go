@@ -43,10 +43,11 @@ type network struct {
 	mu   sync.Mutex
 	// arrived are calls that are not in the agenda yet.
 	arrived []*call
-	met     map[string]int // how often each name came
-	planned []*thing       // likewise
-	closed  []*stream      // by their clients
-	calm    bool           // nothing fails any more
+	met     map[string]int    // how often each name came
+	labels  map[string]string // of generated names
+	planned []*thing          // likewise
+	closed  []*stream         // by their clients
+	calm    bool              // nothing fails any more
 	faults  []*fault
 
 	// The goroutine of run alone uses what follows.
@@ -100,7 +101,7 @@ const (
 func newNetwork(server *model.Server, seed uint64) *network {
 	n := &network{
 		server: server, seed: seed, began: time.Now(), wake: make(chan struct{}, 1),
-		met: map[string]int{}, streams: map[*model.Watch]*stream{},
+		met: map[string]int{}, labels: map[string]string{}, streams: map[*model.Watch]*stream{},
 	}
 	server.Push = n.push
 	return n
@@ -231,6 +232,9 @@ func (n *network) plan(calls []*call) {
 				doom = first.doom(dice)
 			}
 		}
+		if first.request.Resource == "events" {
+			name = "" // nothing depends on them
+		}
 		heap.Push(&n.agenda, &thing{name: name, due: first.began.Add(delay), fate: doom, do: func(doom fate) (result string) {
 			for _, c := range calls {
 				result = n.answer(c, doom)
@@ -319,6 +323,32 @@ type client struct {
 
 var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
+// label is a name as the history has it. The end of a generated one is drawn in the order in which goroutines come;
+// its label counts the names that the server has met.
+func (n *network) label(name string) string {
+	base := generated.ReplaceAllString(name, "$1")
+	if base == name {
+		return name
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if known := n.labels[name]; known != "" {
+		return known
+	}
+	return base + "?"
+}
+
+// meet gives a generated name its label.
+func (n *network) meet(name string) {
+	base := generated.ReplaceAllString(name, "$1")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if base != name && n.labels[name] == "" {
+		n.met[base]++
+		n.labels[name] = fmt.Sprint(base, n.met[base])
+	}
+}
+
 var generated = regexp.MustCompile(`(-token-)[a-z0-9]{5}$`)
 
 // nameIn is the name of the object in a body.
@@ -360,8 +390,7 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	if info.Verb == "create" && name == "" {
 		name = nameIn(sent)
 	}
-	// The ends of generated names are drawn in the order in which goroutines come.
-	name = generated.ReplaceAllString(name, "$1*")
+	name = c.network.label(info.Namespace + "/" + name)[len(info.Namespace)+1:]
 	asked.name = strings.Join([]string{c.name, info.Verb, path.Join(info.Resource, info.Namespace, name, info.Subresource)}, " ")
 	switch {
 	case info.Resource == "":

@@ -123,18 +123,24 @@ func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
 	if err := c.CreateNamespace(ctx, n.Name); err != nil {
 		return err
 	}
-	const many = 14
+	const many = 16
 	for i := range many {
 		name := fmt.Sprintf("account-%d", i)
 		n.Accounts[name] = &workload.Account{Note: "note"}
 		if err := c.CreateAccount(ctx, n.Name, name, n.Accounts[name]); err != nil {
 			return err
 		}
-		if err := c.MakeTokenSecret(ctx, n, fmt.Sprintf("token-%d", i), name, "extra"); err != nil {
-			return err
+		if w.mode == workload.Manual {
+			if err := c.MakeTokenSecret(ctx, n, fmt.Sprintf("token-%d", i), name, "extra"); err != nil {
+				return err
+			}
 		}
 	}
 	await.Sleep(ctx, 20*time.Second)
+	secrets, err := c.CoreV1().Secrets(n.Name).List(ctx, metav1.ListOptions{})
+	if err != nil || len(secrets.Items) == 0 {
+		return err
+	}
 	var deleting sync.WaitGroup
 	for i := range many {
 		name := fmt.Sprintf("account-%d", i)
@@ -145,7 +151,7 @@ func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
 	for i := range 40 {
 		await.Sleep(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond))))
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"user/edited":"%d"}}}`, i)
-		_, err := c.CoreV1().Secrets(n.Name).Patch(ctx, fmt.Sprintf("token-%d", random.IntN(many)), types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := c.CoreV1().Secrets(n.Name).Patch(ctx, secrets.Items[random.IntN(len(secrets.Items))].Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if workload.Ignore(err, apierrors.IsNotFound) != nil {
 			return err
 		}
@@ -258,6 +264,7 @@ func (w *world) committed(resource string, _, after model.Object) {
 	if !ok || resource != "secrets" {
 		return
 	}
+	w.network.meet(secret.Namespace + "/" + secret.Name)
 	token := string(secret.Data[corev1.ServiceAccountTokenKey])
 	if token == "" || secret.Type != corev1.SecretTypeServiceAccountToken {
 		return

@@ -97,7 +97,7 @@ func (n *network) push(w *model.Watch, event model.Event) {
 	n.mu.Lock()
 	calm := n.calm
 	n.mu.Unlock()
-	name := s.name + ": " + generated.ReplaceAllString(event.String(), "$1*")
+	name := s.name + ": " + strings.Replace(event.String(), event.Name, n.label(event.Name), 1)
 	random := n.draw(name)
 	due := time.Now().Add(time.Millisecond + time.Duration(random.Int64N(int64(10*time.Millisecond))))
 	if !calm && random.IntN(100) < 3 {

@@ -34,6 +34,9 @@ const acts = 150 * time.Second
 // plan is what users do and what goes wrong, as the seed has it.
 type plan struct {
 	seed       uint64
+	upstream   bool   // kube-controller-manager's controllers are judged
+	fates      uint64 // the seed of what becomes of requests
+	follow     []step // or the history that has it
 	operations []operation
 }
 
@@ -54,7 +57,7 @@ func (o operation) String() string {
 
 func newPlan(seed uint64) *plan {
 	random := draw(seed, "plan")
-	p := &plan{seed: seed}
+	p := &plan{seed: seed, fates: seed}
 	moment := func() time.Duration { return time.Duration(random.Int64N(int64(acts))) }
 	for id := range 24 + random.IntN(24) {
 		p.operations = append(p.operations, operation{at: moment(), user: random.IntN(users), id: id})

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -87,9 +86,13 @@ var (
 func newWorld(p *plan, logger logr.Logger) *world {
 	server := model.New(ownKeys, issuer)
 	w := &world{
-		plan: p, mode: workload.ModeOf(p.seed), server: server, network: newNetwork(server, p.seed), logger: logger,
+		plan: p, mode: workload.ModeOf(p.seed), server: server, network: newNetwork(server, p.fates), logger: logger,
 		model: workload.Model{}, held: map[string]holding{},
 	}
+	if p.upstream {
+		w.mode = workload.Manual // which it has had since v1.24
+	}
+	w.network.follow = p.follow
 	server.Committed = w.committed
 	return w
 }
@@ -140,6 +143,22 @@ func (w *world) start(i int) {
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), w.logger.WithName(c.name)))
 	w.processes[i] = &process{client: c, stop: cancel}
 	w.past = append(w.past, w.processes[i])
+	w.running.Go(func() {
+		err := w.work(ctx, c)
+		if err == nil && ctx.Err() == nil {
+			w.network.later(time.Since(w.network.began)+5*time.Second, "restart", func() { w.processes[i].down = true; w.start(i) })
+		}
+		if err != nil {
+			w.violated(0, "%s has failed: %v", c.name, err)
+		}
+	})
+}
+
+// work is a process: the product, or upstream's controllers. The former returns when ctx has ended.
+func (w *world) work(ctx context.Context, c *client) error {
+	if w.plan.upstream {
+		return runUpstream(ctx, c)
+	}
 	flags, _, err := options.Parse([]string{
 		"--webhook-port=0", "--secure-port=0", "--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
 		"--concurrent-serviceaccount-token-syncs=20", // so that their order in the queue has no effect
@@ -147,7 +166,7 @@ func (w *world) start(i int) {
 		"--leader-elect-retry-period=" + retryPeriod.String(),
 	})
 	if err != nil {
-		panic(err)
+		return err
 	}
 	manager, err := app.New(ctx, flags, config(c, "sa-controller-manager"), metrics.NewKubeRegistry(), app.Extras{
 		OpenKeys: func(context.Context, *app.Host) (signing.Store, error) {
@@ -155,13 +174,9 @@ func (w *world) start(i int) {
 		},
 	})
 	if err != nil {
-		panic(err)
+		return err
 	}
-	w.running.Go(func() {
-		if err := manager.Run(ctx); err != nil {
-			w.logger.Error(err, "The manager has failed", "process", c.name)
-		}
-	})
+	return manager.Run(ctx)
 }
 
 // config is that of a client. A transport that trusts the CA is built, and never used.
@@ -204,11 +219,4 @@ func (n *network) settle() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.calm, n.faults = true, nil
-}
-
-// print writes the history.
-func (n *network) print(out io.Writer) {
-	for _, s := range n.history {
-		fmt.Fprintln(out, s)
-	}
 }

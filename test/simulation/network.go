@@ -52,7 +52,8 @@ type network struct {
 
 	// The goroutine of run alone uses what follows.
 	agenda  agenda
-	holder  int // the replica that has written the Lease last
+	holder  int      // the replica that has written the Lease last
+	terms   []func() // what happens when the next one does
 	history []step
 	follow  []step
 	streams map[*model.Watch]*stream
@@ -84,6 +85,9 @@ func (s step) String() string {
 	}
 	return line
 }
+
+// nothing is the result of what came too late to have an effect.
+const nothing = "nothing"
 
 // fate is what becomes of a request.
 type fate string
@@ -147,7 +151,7 @@ func (n *network) run(ctx context.Context) {
 			if left <= 0 {
 				n.agenda.remove(next)
 				result := next.do(next.fate)
-				if next.name != "" {
+				if next.name != "" && result != nothing {
 					n.history = append(n.history, step{time.Since(n.began), next.name, next.fate, result})
 				}
 				continue
@@ -162,18 +166,30 @@ func (n *network) run(ctx context.Context) {
 	}
 }
 
-// next is what comes first: that of the history that is followed, else what is due first.
+// next is what comes first: that of the history that is followed, else what is due first. What has no name comes in
+// its time.
 func (n *network) next() *thing {
 	for len(n.follow) > 0 {
 		want := n.follow[0]
-		at := n.began.Add(want.At)
-		if found := n.agenda.named(want.Name); found != nil {
-			found.due, found.fate = at, want.Fate
-			heap.Init(&n.agenda)
-		} else if time.Now().Before(at) {
-			return &thing{due: at} // it may come until then
+		wait := &thing{due: n.began.Add(want.At)}
+		var found *thing
+		for _, one := range n.agenda {
+			if one.name == "" && one.due.Before(wait.due) {
+				wait = one
+			}
+			if one.name == want.Name {
+				found = one
+			}
+		}
+		if wait.do != nil || time.Now().Before(wait.due) {
+			return wait
 		}
 		n.follow = n.follow[1:]
+		if found != nil {
+			found.fate = want.Fate
+			found.due = wait.due
+			return found
+		}
 	}
 	if len(n.agenda) == 0 {
 		return nil
@@ -227,6 +243,9 @@ func (n *network) plan(calls []*call) {
 				delay += time.Duration(random.Int64N(int64(8 * time.Second)))
 			case slow < 40:
 				delay += time.Duration(random.Int64N(int64(700 * time.Millisecond)))
+			}
+			if first.request.Verb == "list" {
+				delay += time.Duration(random.Int64N(int64(400 * time.Millisecond))) // of a large cluster
 			}
 			if dice := random.IntN(1000); !first.client.user {
 				doom = first.doom(dice)
@@ -291,6 +310,12 @@ func (n *network) answer(c *call, doom fate) string {
 		made = n.server.Serve(c.request)
 		c.journal.Served = made.Code
 		if c.request.Resource == "leases" && c.writes() && made.Code/100 == 2 {
+			if n.holder != c.client.replica {
+				for _, begins := range n.terms {
+					begins()
+				}
+				n.terms = nil
+			}
 			n.holder = c.client.replica
 		}
 	}
@@ -457,13 +482,4 @@ func (a *agenda) remove(which *thing) {
 			return
 		}
 	}
-}
-
-func (a agenda) named(name string) *thing {
-	for _, one := range a {
-		if one.name == name {
-			return one
-		}
-	}
-	return nil
 }

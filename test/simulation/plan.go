@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -65,12 +66,17 @@ func newPlan(seed uint64) *plan {
 	for id := range 2 + random.IntN(6) {
 		p.operations = append(p.operations, operation{at: moment(), user: -1, name: faults[random.IntN(len(faults)-1)].name, id: id})
 	}
-	// These are rarer, because they cost more or leave less to be seen of the rest.
-	if random.IntN(8) == 0 {
-		p.operations = append(p.operations, operation{user: -1, name: "strange keys", id: 100})
+	// The first user after the others has accounts that nobody edits. What the rest do is rarer, because it costs more or
+	// leaves less to be seen of the rest.
+	p.operations = append(p.operations, operation{at: time.Second, user: users, name: base, id: 100})
+	for i, rare := range []string{many, reuse} {
+		if of := draw(seed, rare); of.IntN(5) == 0 {
+			at := 20*time.Second + time.Duration(of.Int64N(int64(acts/2)))
+			p.operations = append(p.operations, operation{at: at, user: users + 1 + i, name: rare, id: 101 + i})
+		}
 	}
 	if random.IntN(8) == 0 {
-		p.operations = append(p.operations, operation{at: moment(), user: users, id: 101})
+		p.operations = append(p.operations, operation{user: -1, name: "strange keys", id: 103})
 	}
 	slices.SortFunc(p.operations, func(a, b operation) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id)) })
 	return p
@@ -80,7 +86,7 @@ func newPlan(seed uint64) *plan {
 func (w *world) act() {
 	ends := acts
 	var acting sync.WaitGroup
-	for user := range users + 1 {
+	for user := range users + 3 {
 		u := w.user(user)
 		acting.Go(func() { w.churn(u, user) })
 		defer u.Add(w.model)
@@ -106,10 +112,15 @@ func (w *world) churn(u *workload.User, user int) {
 		}
 		time.Sleep(time.Until(w.network.began.Add(o.at)))
 		random := draw(w.plan.seed, fmt.Sprintf("operation %d", o.id))
-		what, err := "delete many accounts", error(nil)
-		if user == users {
+		what, err := o.name, error(nil)
+		switch o.name {
+		case base:
+			err = w.makeBase(u.Client)
+		case many:
 			err = w.deleteMany(u.Client, random)
-		} else {
+		case reuse:
+			err = w.reuse(u.Client, random)
+		default:
 			what, err = u.Step(context.Background(), random)
 		}
 		if err != nil {
@@ -118,16 +129,81 @@ func (w *world) churn(u *workload.User, user int) {
 	}
 }
 
+// What users do that is no step of the workload.
+const (
+	base  = "make accounts that nobody edits"
+	many  = "delete many accounts"
+	reuse = "use the name of an orphan again"
+)
+
+func (w *world) makeNamespace(c workload.Client, name string) (*workload.Namespace, error) {
+	n := workload.NewNamespace(name)
+	w.mu.Lock()
+	w.model[name] = n
+	w.mu.Unlock()
+	return n, c.CreateNamespace(context.Background(), name)
+}
+
+func makeAccount(c workload.Client, n *workload.Namespace, name string) error {
+	n.Accounts[name] = &workload.Account{Note: "note", Foreign: []string{"first", "second"}, Pulls: []string{"pull"}}
+	return c.CreateAccount(context.Background(), n.Name, name, n.Accounts[name])
+}
+
+func (w *world) makeBase(c workload.Client) error {
+	n, err := w.makeNamespace(c, "base")
+	for i := 0; i < 4 && err == nil; i++ {
+		name := fmt.Sprintf("account-%d", i)
+		if err = makeAccount(c, n, name); err == nil && w.mode == workload.Manual { // a former token controller has made these
+			err = errors.Join(c.MakeTokenSecret(context.Background(), n, name+"-token-bcdfg", name, "extra"),
+				c.AddReference(context.Background(), n.Name, name, name+"-token-bcdfg"))
+		}
+	}
+	return err
+}
+
+// deleteBase is somebody who deletes a Secret of these accounts, at a time that others decide.
+func (w *world) deleteBase(random *rand.Rand) {
+	account := fmt.Sprintf("account-%d", random.IntN(4))
+	for _, secret := range w.server.Objects("secrets") {
+		if secret.GetNamespace() == "base" && workload.IsOwnName(account, secret.GetName()) && time.Since(w.network.began) > 15*time.Second {
+			delete(w.model["base"].Secrets, secret.GetName())
+			w.server.Serve(&model.Request{Verb: "delete", Resource: "secrets", Namespace: "base", Name: secret.GetName()})
+			return
+		}
+	}
+}
+
+// reuse replaces the Secret of a deleted account by one of the same name, whose account lives.
+func (w *world) reuse(c workload.Client, random *rand.Rand) error {
+	ctx := context.Background()
+	n, err := w.makeNamespace(c, "reuse")
+	if err == nil {
+		err = makeAccount(c, n, "live")
+	}
+	for i := 0; i < 8 && err == nil; i++ {
+		dead, secret := fmt.Sprintf("dead-%d", i), fmt.Sprintf("reused-%d", i)
+		if err = makeAccount(c, n, dead); err != nil {
+			break
+		}
+		err = c.MakeTokenSecret(ctx, n, secret, dead, "extra")
+		await.Sleep(ctx, 3*time.Second)
+		uid := n.Secrets[secret].UID
+		err = errors.Join(err, c.RemoveAccount(ctx, n, dead))
+		await.Sleep(ctx, time.Duration(random.Int64N(int64(40*time.Millisecond))))
+		err = errors.Join(err, c.DeleteSecret(ctx, n.Name, secret, uid), c.MakeTokenSecret(ctx, n, secret, "live", "extra"))
+	}
+	return err
+}
+
 // deleteMany deletes so many accounts at once that they are listed, while somebody goes on to edit their Secrets.
 func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
 	ctx := context.Background()
-	n := workload.NewNamespace("many")
-	w.model[n.Name] = n
-	if err := c.CreateNamespace(ctx, n.Name); err != nil {
+	n, err := w.makeNamespace(c, "many")
+	if err != nil {
 		return err
 	}
-	const many = 16
-	for i := range many {
+	const accounts = 16
+	for i := range accounts {
 		name := fmt.Sprintf("account-%d", i)
 		n.Accounts[name] = &workload.Account{Note: "note"}
 		if err := c.CreateAccount(ctx, n.Name, name, n.Accounts[name]); err != nil {
@@ -145,14 +221,14 @@ func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
 		return err
 	}
 	var deleting sync.WaitGroup
-	for i := range many {
+	for i := range accounts {
 		name := fmt.Sprintf("account-%d", i)
 		uid := n.Accounts[name].UID
 		delete(n.Accounts, name)
 		deleting.Go(func() { _ = c.DeleteAccount(ctx, n.Name, name, uid) })
 	}
-	for i := range 40 {
-		await.Sleep(ctx, time.Duration(random.Int64N(int64(100*time.Millisecond))))
+	for i := range 60 {
+		await.Sleep(ctx, time.Duration(random.Int64N(int64(40*time.Millisecond))))
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"user/edited":"%d"}}}`, i)
 		_, err := c.CoreV1().Secrets(n.Name).Patch(ctx, secrets.Items[random.IntN(len(secrets.Items))].Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if workload.Ignore(err, apierrors.IsNotFound) != nil {
@@ -191,6 +267,15 @@ func init() {
 			w.crash(i)
 			w.network.later(time.Since(w.network.began)+lasts, "restart", func() { w.start(i) })
 		}},
+		{"deletion as a term begins", func(w *world, random *rand.Rand, lasts time.Duration) {
+			i := w.leader()
+			w.network.terms = append(w.network.terms, func() {
+				after := time.Duration(random.Int64N(int64(100 * time.Millisecond)))
+				w.network.later(time.Since(w.network.began)+after, "somebody deletes a Secret", func() { w.deleteBase(random) })
+			})
+			w.halt(i)
+			w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
+		}},
 		{"stop of the leader", func(w *world, random *rand.Rand, lasts time.Duration) {
 			i := w.leader()
 			w.halt(i)
@@ -211,6 +296,9 @@ func init() {
 		{"missed history", func(w *world, random *rand.Rand, lasts time.Duration) {
 			f := &fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)}
 			w.network.strike(f)
+			if f.resource == "" || f.resource == "secrets" {
+				w.network.later(time.Since(w.network.began)+lasts/2, "somebody deletes a Secret", func() { w.deleteBase(random) })
+			}
 			w.network.later(time.Since(w.network.began)+lasts-time.Millisecond, "compaction", func() {
 				w.server.Compact()
 				w.network.cutAll(f.client, f.resource)

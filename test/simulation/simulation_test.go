@@ -32,9 +32,15 @@ var (
 	seeds   = flag.Uint64("seeds", 40, "how many")
 	every   = flag.Uint64("step", 0, "run every such seed in this process; 0 has as many processes as there are processors run them")
 	shorten = flag.Bool("shorten", true, "drop operations of a failing seed as long as it fails, and print its history")
+	first   = flag.Bool("first", false, "end after the first seed that fails")
 	against = flag.Bool("upstream", false, "run kube-controller-manager's controllers in place of the product's")
 	verbose = flag.Bool("history", false, "print the history of each seed, and what the processes log")
 )
+
+func TestOverlay(t *testing.T) {
+	file, err := overlay("/work/wt/simulation", os.Getenv("OVERLAY"))
+	t.Log(file, err)
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -93,7 +99,11 @@ func TestSimulation(t *testing.T) {
 			t.Log(printed(o.history))
 		}
 		for _, v := range o.found {
-			t.Errorf("seed %d: %v", at, v)
+			fmt.Printf("seed %d: %v\n", at, v) // at once: a run takes minutes
+			t.Fail()
+		}
+		if *first && len(o.found) > 0 && !*shorten {
+			return
 		}
 		if len(o.found) > 0 && *shorten {
 			short, o := shortened(t, p, o)

@@ -48,7 +48,7 @@ func (n *network) stream(c *call, w *model.Watch) *body {
 	if !calm && random.IntN(3) == 0 {
 		lives = min(lives, time.Duration(random.Int64N(int64(2*time.Minute))))
 	}
-	n.at(time.Now().Add(lives), "", func() { n.cut(s, io.ErrUnexpectedEOF) })
+	n.cutAt(s, time.Now().Add(lives))
 	n.bookmark(s)
 	return s.body
 }
@@ -77,6 +77,16 @@ func (n *network) cut(s *stream, why error) {
 	s.body.end(why)
 }
 
+func (n *network) cutAt(s *stream, at time.Time) {
+	heap.Push(&n.agenda, &thing{name: s.name + " is cut", due: at, do: func(fate) string {
+		if s.ended {
+			return nothing
+		}
+		n.cut(s, io.ErrUnexpectedEOF)
+		return ""
+	}})
+}
+
 // cutAll cuts the watches of a resource, "" for all, of the clients whose names begin so, one after the other.
 func (n *network) cutAll(client, resource string) {
 	var all []*stream
@@ -87,7 +97,7 @@ func (n *network) cutAll(client, resource string) {
 	}
 	slices.SortFunc(all, func(a, b *stream) int { return strings.Compare(a.name, b.name) })
 	for i, s := range all {
-		n.at(time.Now().Add(time.Duration(i)*100*time.Microsecond), s.name+" is cut", func() { n.cut(s, io.ErrUnexpectedEOF) })
+		n.cutAt(s, time.Now().Add(time.Duration(i)*100*time.Microsecond))
 	}
 }
 
@@ -114,15 +124,16 @@ func (n *network) push(w *model.Watch, event model.Event) {
 		due = s.last.Add(time.Microsecond)
 	}
 	s.last = due
-	n.at(due, name, func() {
+	heap.Push(&n.agenda, &thing{name: name, due: due, do: func(fate) string {
 		if s.ended {
-			return
+			return nothing
 		}
 		s.body.write(s.watch.Encode(event))
 		if event.What == watch.Error {
 			n.cut(s, io.EOF)
 		}
-	})
+		return ""
+	}})
 }
 
 // body is the body of a watch's answer.

@@ -32,7 +32,7 @@ const (
 
 // Workload churns until End is called.
 type Workload struct {
-	users []*user
+	users []*User
 	pods  *podUser
 	stop  context.CancelFunc
 	wait  sync.WaitGroup
@@ -42,8 +42,8 @@ type Workload struct {
 	failed     error
 }
 
-// user owns some namespaces.
-type user struct {
+// User owns some namespaces.
+type User struct {
 	Client
 
 	prefix     string
@@ -52,12 +52,29 @@ type user struct {
 	namespaces []*Namespace
 }
 
+// NewUser returns a user whose names begin with prefix.
+func NewUser(client Client, prefix string) *User { return &User{Client: client, prefix: prefix} }
+
+// Step does one operation, which random chooses.
+func (u *User) Step(ctx context.Context, random *rand.Rand) (operation string, err error) {
+	u.random = random
+	return u.step(ctx)
+}
+
+// Add adds what there must be because of the user.
+func (u *User) Add(model Model) {
+	for _, namespace := range u.namespaces {
+		model[namespace.Name] = namespace
+	}
+}
+
 // StartWorkload begins. Names begin with prefix.
 func StartWorkload(client Client, seed uint64, prefix string) *Workload {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &Workload{stop: stop, operations: map[string]int{}}
 	for i := range users {
-		u := &user{Client: client, prefix: fmt.Sprintf("%s-u%d", prefix, i), random: rand.New(rand.NewPCG(seed, uint64(i)+1))}
+		u := NewUser(client, fmt.Sprintf("%s-u%d", prefix, i))
+		u.random = rand.New(rand.NewPCG(seed, uint64(i)+1))
 		w.users = append(w.users, u)
 		w.wait.Go(func() { w.churn(ctx, u) })
 	}
@@ -73,9 +90,7 @@ func (w *Workload) End() (Model, []Call, error) {
 	w.wait.Wait()
 	model := Model{}
 	for _, u := range w.users {
-		for _, namespace := range u.namespaces {
-			model[namespace.Name] = namespace
-		}
+		u.Add(model)
 	}
 	for _, namespace := range w.pods.namespaces {
 		model[namespace.Name] = namespace
@@ -105,7 +120,7 @@ func (w *Workload) fail(err error) {
 }
 
 // churn does one operation after another. One that has begun when ctx ends is finished.
-func (w *Workload) churn(ctx context.Context, u *user) {
+func (w *Workload) churn(ctx context.Context, u *User) {
 	pace := time.NewTicker(userPace)
 	defer pace.Stop()
 	for {
@@ -126,7 +141,7 @@ func (w *Workload) churn(ctx context.Context, u *user) {
 }
 
 // step does one operation that the random numbers choose.
-func (u *user) step(ctx context.Context) (string, error) {
+func (u *User) step(ctx context.Context) (string, error) {
 	draw := u.random.IntN(100)
 	if len(u.namespaces) == 0 || draw < 3 {
 		return "create namespace", u.makeNamespace(ctx)
@@ -174,18 +189,18 @@ func (u *user) step(ctx context.Context) (string, error) {
 	return "replace token Secret", u.replaceTokenSecret(ctx, n, secret, account)
 }
 
-func (u *user) name(what string) string {
+func (u *User) name(what string) string {
 	u.made++
 	return fmt.Sprintf("%s-%d", what, u.made)
 }
 
-func (u *user) makeNamespace(ctx context.Context) error {
+func (u *User) makeNamespace(ctx context.Context) error {
 	n := NewNamespace(u.name(u.prefix))
 	u.namespaces = append(u.namespaces, n)
 	return u.CreateNamespace(ctx, n.Name)
 }
 
-func (u *user) makeBystander(ctx context.Context, n *Namespace) error {
+func (u *User) makeBystander(ctx context.Context, n *Namespace) error {
 	b := &Bystander{Secret: u.random.IntN(2) == 0, Value: u.name("value")}
 	name := u.name("bystander")
 	n.Bystanders[name] = b
@@ -197,7 +212,7 @@ func (u *user) makeBystander(ctx context.Context, n *Namespace) error {
 	return create(ctx, u.CoreV1().Secrets(n.Name), &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"value": []byte(b.Value)}}, &b.UID)
 }
 
-func (u *user) makeAccount(ctx context.Context, n *Namespace, name string) error {
+func (u *User) makeAccount(ctx context.Context, n *Namespace, name string) error {
 	account := &Account{Note: u.name("note")}
 	for range u.random.IntN(3) {
 		account.Foreign = append(account.Foreign, u.name("foreign"))
@@ -209,7 +224,7 @@ func (u *user) makeAccount(ctx context.Context, n *Namespace, name string) error
 
 // replaceAccount has another account of the same name come at once, while tokens of the
 // first one may be being signed.
-func (u *user) replaceAccount(ctx context.Context, n *Namespace, name string) error {
+func (u *User) replaceAccount(ctx context.Context, n *Namespace, name string) error {
 	if err := u.RemoveAccount(ctx, n, name); err != nil {
 		return err
 	}
@@ -217,7 +232,7 @@ func (u *user) replaceAccount(ctx context.Context, n *Namespace, name string) er
 }
 
 // deleteOwn deletes the last auto-created Secret that the account lists.
-func (u *user) deleteOwn(ctx context.Context, n *Namespace, account string) error {
+func (u *User) deleteOwn(ctx context.Context, n *Namespace, account string) error {
 	own, err := u.lastOwn(ctx, n.Name, account)
 	if err != nil || own == "" {
 		return err
@@ -227,7 +242,7 @@ func (u *user) deleteOwn(ctx context.Context, n *Namespace, account string) erro
 }
 
 // copyOwn copies the last auto-created Secret that the account lists, if there is one.
-func (u *user) copyOwn(ctx context.Context, n *Namespace, account string) (operation string, err error) {
+func (u *User) copyOwn(ctx context.Context, n *Namespace, account string) (operation string, err error) {
 	name, extra := u.name("copy"), u.name("extra")
 	own, err := u.lastOwn(ctx, n.Name, account)
 	if err != nil || own == "" {
@@ -237,7 +252,7 @@ func (u *user) copyOwn(ctx context.Context, n *Namespace, account string) (opera
 }
 
 // replaceTokenSecret has another Secret of the same name come at once, for another account.
-func (u *user) replaceTokenSecret(ctx context.Context, n *Namespace, name, account string) error {
+func (u *User) replaceTokenSecret(ctx context.Context, n *Namespace, name, account string) error {
 	former := n.Secrets[name].UID
 	delete(n.Secrets, name)
 	if err := u.DeleteSecret(ctx, n.Name, name, former); err != nil {

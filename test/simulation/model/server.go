@@ -1,0 +1,566 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package model is an API server in memory: revisions, lists in pages, watches with history, preconditions,
+// patches, managedFields and TokenReviews, of the resources that token controllers use.
+//
+// It is used by one goroutine at a time and never blocks: who calls it decides when a request is answered, and
+// when a watch is told of a change.
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"sa-controller-manager/test/faults/checker"
+)
+
+// Object is what the server stores.
+type Object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// Request is one that a client has sent.
+type Request struct {
+	Verb, Resource, Namespace, Name, Subresource, Path string
+
+	Query       url.Values
+	ContentType string
+	Accept      string
+	Manager     string // whom managedFields name
+	Body        []byte
+}
+
+// Answer is what the server says. If Watch is not nil, its events follow once Begin is called.
+type Answer struct {
+	Code        int
+	ContentType string
+	Body        []byte
+	Watch       *Watch
+}
+
+// kind is a resource that the server has.
+type kind struct {
+	gvk      schema.GroupVersionKind
+	resource schema.GroupResource
+	// managed: managedFields are kept. Nothing reads those of the others.
+	managed bool
+}
+
+var kinds = map[string]kind{
+	"namespaces":      {gvk: corev1.SchemeGroupVersion.WithKind("Namespace")},
+	"serviceaccounts": {gvk: corev1.SchemeGroupVersion.WithKind("ServiceAccount"), managed: true},
+	"secrets":         {gvk: corev1.SchemeGroupVersion.WithKind("Secret"), managed: true},
+	"configmaps":      {gvk: corev1.SchemeGroupVersion.WithKind("ConfigMap"), managed: true},
+	"pods":            {gvk: corev1.SchemeGroupVersion.WithKind("Pod")},
+	"events":          {gvk: corev1.SchemeGroupVersion.WithKind("Event")},
+	"leases":          {gvk: schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}},
+}
+
+// version is one version of an object. It never changes.
+type version struct {
+	object   Object
+	revision int64
+	deleted  bool
+	fresh    bool      // it was created by this version
+	encoded  [2][]byte // as JSON and as protobuf, once it was asked for
+}
+
+// table has the objects of a resource, and what became of them since the history was compacted.
+type table struct {
+	kind
+	objects map[types.NamespacedName]*version
+	history []*version
+}
+
+// Server is the API server. Build it with New.
+type Server struct {
+	// Committed, if not nil, is called with each change. before is nil if the object is new, after if it is gone.
+	Committed func(resource string, before, after Object)
+	// Push is called with each event of a watch, in their order; the event is sent by Watch.Send.
+	Push func(w *Watch, event Event)
+	// Keys verify tokens of accounts.
+	Keys *checker.KeyRing
+	// Issuer is that of bound tokens.
+	Issuer string
+
+	revision  int64
+	compacted int64
+	made      int // UIDs, and ends of names
+	tables    map[string]*table
+	watches   []*Watch
+	pages     map[string]page
+}
+
+type page struct {
+	revision int64
+	rest     []*version
+}
+
+// New returns a server with the namespaces of the control plane.
+func New(keys *checker.KeyRing, issuer string) *Server {
+	s := &Server{Keys: keys, Issuer: issuer, revision: 1, tables: map[string]*table{}, pages: map[string]page{}}
+	for name, k := range kinds {
+		k.resource = schema.GroupResource{Group: k.gvk.Group, Resource: name}
+		s.tables[name] = &table{kind: k, objects: map[types.NamespacedName]*version{}}
+	}
+	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+		_, _ = s.create(s.tables["namespaces"], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kube-apiserver")
+	}
+	tracking := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-apiserver-legacy-service-account-token-tracking"},
+		Data:       map[string]string{"since": "2000-01-01"},
+	}
+	_, _ = s.create(s.tables["configmaps"], tracking, "kube-apiserver")
+	return s
+}
+
+// Revision is the newest one.
+func (s *Server) Revision() int64 { return s.revision }
+
+// Objects returns what there is of a resource, sorted.
+func (s *Server) Objects(resource string) []Object {
+	var all []Object
+	for _, v := range s.tables[resource].sorted("") {
+		all = append(all, v.object)
+	}
+	return all
+}
+
+// Compact forgets the history: what watches have not been told of until now, later ones are not.
+func (s *Server) Compact() {
+	s.compacted = s.revision
+	for _, t := range s.tables {
+		t.history = nil
+	}
+	clear(s.pages)
+}
+
+func (t *table) sorted(namespace string) []*version {
+	var all []*version
+	for name, v := range t.objects {
+		if namespace == "" || name.Namespace == namespace {
+			all = append(all, v)
+		}
+	}
+	slices.SortFunc(all, func(a, b *version) int {
+		return strings.Compare(a.object.GetNamespace()+"/"+a.object.GetName(), b.object.GetNamespace()+"/"+b.object.GetName())
+	})
+	return all
+}
+
+// Serve answers a request.
+func (s *Server) Serve(r *Request) Answer {
+	proto := strings.Contains(r.Accept, runtime.ContentTypeProtobuf)
+	result, err := s.serve(r)
+	switch result := result.(type) {
+	case nil:
+	case *Watch:
+		result.proto = proto
+		return Answer{Code: http.StatusOK, ContentType: result.contentType(), Watch: result}
+	case document:
+		return Answer{Code: http.StatusOK, ContentType: runtime.ContentTypeJSON, Body: result}
+	case *version:
+		code := http.StatusOK
+		if r.Verb == "create" {
+			code = http.StatusCreated
+		}
+		return Answer{Code: code, ContentType: contentType(proto), Body: result.encode(proto)}
+	case runtime.Object:
+		return Answer{Code: http.StatusOK, ContentType: contentType(proto), Body: encode(result, proto)}
+	}
+	if err == nil {
+		return Answer{Code: http.StatusOK, ContentType: contentType(proto), Body: encode(&metav1.Status{Status: metav1.StatusSuccess}, proto)}
+	}
+	return Failure(err, r.Accept)
+}
+
+// Failure is the answer that says err.
+func Failure(err error, accept string) Answer {
+	proto := strings.Contains(accept, runtime.ContentTypeProtobuf)
+	status := statusOf(err)
+	return Answer{Code: int(status.Code), ContentType: contentType(proto), Body: encode(&status, proto)}
+}
+
+func statusOf(err error) metav1.Status {
+	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // made here, and not wrapped
+		return status.Status()
+	}
+	return apierrors.NewInternalError(err).Status()
+}
+
+// document is JSON of no API type.
+type document []byte
+
+func (s *Server) serve(r *Request) (any, error) {
+	switch r.Path {
+	case "/version":
+		return document(`{"major":"1","minor":"37","gitVersion":"v1.37.2"}`), nil
+	case "/.well-known/openid-configuration":
+		return document(fmt.Sprintf(`{"issuer":%q}`, s.Issuer)), nil
+	}
+	switch r.Resource {
+	case "tokenreviews", "selfsubjectaccessreviews", "selfsubjectreviews":
+		return s.review(r)
+	}
+	t := s.tables[r.Resource]
+	if t == nil {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: r.Resource}, r.Name)
+	}
+	switch r.Verb {
+	case "get":
+		v, err := t.get(r.Namespace, r.Name)
+		return orNil(v), err
+	case "list":
+		return s.list(t, r)
+	case "watch":
+		return s.watch(t, r)
+	case "create":
+		object, err := decode(t, r.Body)
+		if err != nil {
+			return nil, err
+		}
+		object.SetNamespace(r.Namespace)
+		v, err := s.create(t, object, r.Manager)
+		return orNil(v), err
+	case "update":
+		object, err := decode(t, r.Body)
+		if err != nil {
+			return nil, err
+		}
+		if r.Subresource == "finalize" {
+			return s.finalize(t, r.Name)
+		}
+		v, err := s.update(t, r.Namespace, r.Name, r.Manager, func(Object) (Object, error) { return object, nil })
+		return orNil(v), err
+	case "patch":
+		v, err := s.update(t, r.Namespace, r.Name, r.Manager, func(before Object) (Object, error) {
+			return patched(before, types.PatchType(r.ContentType), r.Body)
+		})
+		return orNil(v), err
+	case "delete":
+		return nil, s.remove(t, r)
+	case "deletecollection":
+		for _, v := range t.sorted(r.Namespace) {
+			s.commit(t, v, nil)
+		}
+		return nil, nil
+	}
+	return nil, apierrors.NewMethodNotSupported(t.resource, r.Verb)
+}
+
+func orNil(v *version) any {
+	if v == nil {
+		return nil
+	}
+	return v
+}
+
+func decode(t *table, body []byte) (Object, error) {
+	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, &t.gvk, nil)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	object, ok := decoded.(Object)
+	if !ok {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("want a %s, got %T", t.gvk.Kind, decoded))
+	}
+	return object, nil
+}
+
+func (t *table) get(namespace, name string) (*version, error) {
+	if v := t.objects[types.NamespacedName{Namespace: namespace, Name: name}]; v != nil {
+		return v, nil
+	}
+	return nil, apierrors.NewNotFound(t.resource, name)
+}
+
+func (s *Server) create(t *table, object Object, manager string) (*version, error) {
+	s.made++
+	if object.GetName() == "" {
+		object.SetName(fmt.Sprintf("%s%05d", object.GetGenerateName(), s.made))
+	}
+	name := types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
+	if t.objects[name] != nil {
+		return nil, apierrors.NewAlreadyExists(t.resource, name.Name)
+	}
+	if name.Namespace != "" {
+		v, err := s.tables["namespaces"].get("", name.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		if v.object.(*corev1.Namespace).Status.Phase == corev1.NamespaceTerminating {
+			err := apierrors.NewForbidden(t.resource, name.Name, fmt.Errorf("namespace %s is being terminated", name.Namespace))
+			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: corev1.NamespaceTerminatingCause})
+			return nil, err
+		}
+	}
+	if namespace, ok := object.(*corev1.Namespace); ok {
+		namespace.Spec.Finalizers = []corev1.FinalizerName{corev1.FinalizerKubernetes}
+		namespace.Status.Phase = corev1.NamespaceActive
+	}
+	if err := valid(object, nil); err != nil {
+		return nil, err
+	}
+	object.SetUID(types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.made)))
+	object.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
+	object.SetDeletionTimestamp(nil)
+	object.SetGeneration(0)
+	object.SetResourceVersion("")
+	object.SetManagedFields(nil)
+	return s.commit(t, nil, manage(t.kind, nil, object, manager)), nil
+}
+
+// update replaces an object by what change returns, if that has the UID and the version of the present one, or none.
+func (s *Server) update(t *table, namespace, name, manager string, change func(Object) (Object, error)) (*version, error) {
+	v, err := t.get(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	object, err := change(v.object.DeepCopyObject().(Object))
+	if err != nil {
+		return nil, err
+	}
+	if uid := object.GetUID(); uid != "" && uid != v.object.GetUID() {
+		return nil, conflict(t, name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, v.object.GetUID()))
+	}
+	if of := object.GetResourceVersion(); of != "" && of != v.object.GetResourceVersion() {
+		return nil, conflict(t, name, "the object has been modified; please apply your changes to the latest version and try again")
+	}
+	if err := valid(object, v.object); err != nil {
+		return nil, err
+	}
+	object.SetNamespace(namespace)
+	object.SetUID(v.object.GetUID())
+	object.SetCreationTimestamp(v.object.GetCreationTimestamp())
+	object.SetDeletionTimestamp(v.object.GetDeletionTimestamp())
+	object.SetResourceVersion(v.object.GetResourceVersion())
+	object.GetObjectKind().SetGroupVersionKind(t.gvk)
+	object.SetManagedFields(v.object.GetManagedFields())
+	if equal(object, v.object) {
+		return v, nil
+	}
+	return s.commit(t, v, manage(t.kind, v.object, object, manager)), nil
+}
+
+func conflict(t *table, name, why string) error {
+	return apierrors.NewConflict(t.resource, name, fmt.Errorf("%s", why))
+}
+
+// valid has the rules of Secrets that a controller may break.
+func valid(object, before Object) error {
+	secret, ok := object.(*corev1.Secret)
+	if !ok {
+		return nil
+	}
+	for key, value := range secret.StringData {
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
+		secret.Data[key] = []byte(value)
+	}
+	secret.StringData = nil
+	if secret.Type == "" {
+		secret.Type = corev1.SecretTypeOpaque
+	}
+	if secret.Type == corev1.SecretTypeServiceAccountToken && secret.Annotations[corev1.ServiceAccountNameKey] == "" {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, secret.Name, nil)
+	}
+	if before != nil && before.(*corev1.Secret).Type != secret.Type {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, secret.Name, nil)
+	}
+	return nil
+}
+
+func (s *Server) remove(t *table, r *Request) error {
+	v, err := t.get(r.Namespace, r.Name)
+	if err != nil {
+		return err
+	}
+	var options metav1.DeleteOptions
+	if len(r.Body) > 0 {
+		if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(r.Body, nil, &options); err != nil {
+			return apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if p := options.Preconditions; p != nil {
+		if p.UID != nil && *p.UID != v.object.GetUID() {
+			return conflict(t, r.Name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, v.object.GetUID()))
+		}
+		if p.ResourceVersion != nil && *p.ResourceVersion != v.object.GetResourceVersion() {
+			return conflict(t, r.Name, "Precondition failed: ResourceVersion in precondition")
+		}
+	}
+	namespace, ok := v.object.(*corev1.Namespace)
+	if !ok {
+		s.commit(t, v, nil)
+		return nil
+	}
+	if namespace.DeletionTimestamp != nil {
+		return conflict(t, r.Name, "the system is ensuring all content is removed from this namespace")
+	}
+	namespace = namespace.DeepCopy()
+	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	namespace.DeletionTimestamp, namespace.Status.Phase = &now, corev1.NamespaceTerminating
+	s.commit(t, v, namespace)
+	return nil
+}
+
+// finalize is the namespace controller, which has removed the content.
+func (s *Server) finalize(t *table, name string) (any, error) {
+	v, err := t.get("", name)
+	if err != nil {
+		return nil, err
+	}
+	if v.object.GetDeletionTimestamp() != nil {
+		s.commit(t, v, nil)
+	}
+	return v, nil
+}
+
+// commit stores a new version and tells the watches; nil deletes the object.
+func (s *Server) commit(t *table, before *version, object Object) *version {
+	s.revision++
+	v := &version{object: object, revision: s.revision, fresh: before == nil, deleted: object == nil}
+	if v.deleted {
+		v.object = before.object.DeepCopyObject().(Object)
+	}
+	v.object.SetResourceVersion(strconv.FormatInt(s.revision, 10))
+	v.object.GetObjectKind().SetGroupVersionKind(t.gvk)
+	name := types.NamespacedName{Namespace: v.object.GetNamespace(), Name: v.object.GetName()}
+	if v.deleted {
+		delete(t.objects, name)
+	} else {
+		t.objects[name] = v
+	}
+	t.history = append(t.history, v)
+	if s.Committed != nil {
+		var old Object
+		if before != nil {
+			old = before.object
+		}
+		s.Committed(t.resource.Resource, old, object)
+	}
+	for _, w := range s.watches {
+		if w.table == t && w.selects(v.object) {
+			s.Push(w, w.event(v))
+		}
+	}
+	return v
+}
+
+// selector is what a list or a watch selects.
+type selector struct {
+	namespace string
+	fields    fields.Selector
+	labels    labels.Selector
+}
+
+func selectorOf(r *Request) (selector, error) {
+	byField, err := fields.ParseSelector(r.Query.Get("fieldSelector"))
+	if err != nil {
+		return selector{}, apierrors.NewBadRequest(err.Error())
+	}
+	byLabel, err := labels.Parse(r.Query.Get("labelSelector"))
+	if err != nil {
+		return selector{}, apierrors.NewBadRequest(err.Error())
+	}
+	return selector{r.Namespace, byField, byLabel}, nil
+}
+
+func (s selector) selects(object Object) bool {
+	if s.namespace != "" && s.namespace != object.GetNamespace() {
+		return false
+	}
+	if !s.fields.Empty() {
+		set := fields.Set{"metadata.name": object.GetName(), "metadata.namespace": object.GetNamespace()}
+		if secret, ok := object.(*corev1.Secret); ok {
+			set["type"] = string(secret.Type)
+		}
+		if !s.fields.Matches(set) {
+			return false
+		}
+	}
+	return s.labels.Empty() || s.labels.Matches(labels.Set(object.GetLabels()))
+}
+
+// list answers from the newest state, in pages if they are asked for.
+func (s *Server) list(t *table, r *Request) (any, error) {
+	selects, err := selectorOf(r)
+	if err != nil {
+		return nil, err
+	}
+	this := page{revision: s.revision}
+	if token := r.Query.Get("continue"); token != "" {
+		var known bool
+		if this, known = s.pages[token]; !known {
+			return nil, apierrors.NewResourceExpired("The provided continue parameter is too old")
+		}
+	} else {
+		for _, v := range t.sorted(selects.namespace) {
+			if selects.selects(v.object) {
+				this.rest = append(this.rest, v)
+			}
+		}
+	}
+	list, err := scheme.Scheme.New(t.gvk.GroupVersion().WithKind(t.gvk.Kind + "List"))
+	if err != nil {
+		return nil, err
+	}
+	access, err := meta.ListAccessor(list)
+	if err != nil {
+		return nil, err
+	}
+	access.SetResourceVersion(strconv.FormatInt(this.revision, 10))
+	if limit, _ := strconv.Atoi(r.Query.Get("limit")); limit > 0 && limit < len(this.rest) && r.Query.Get("resourceVersion") != "0" {
+		s.made++
+		token := strconv.Itoa(s.made)
+		s.pages[token] = page{this.revision, this.rest[limit:]}
+		access.SetContinue(token)
+		this.rest = this.rest[:limit]
+	}
+	var items []runtime.Object
+	for _, v := range this.rest {
+		items = append(items, v.object)
+	}
+	return list, meta.SetList(list, items)
+}
+
+// Event is one of a watch: an object, a bookmark or an error.
+type Event struct {
+	What    watch.EventType
+	Name    string // namespace and name of the object
+	version *version
+	status  *metav1.Status
+	ends    bool // the first list of a watch
+	at      int64
+}
+
+func (e Event) String() string { return fmt.Sprintf("%s @%d %s", e.What, e.at, e.Name) }
+
+func marshal(object any) []byte {
+	encoded, err := json.Marshal(object)
+	if err != nil {
+		panic(err) // an API type
+	}
+	return encoded
+}

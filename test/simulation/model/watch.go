@@ -1,0 +1,178 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// Watch is one that a client has begun.
+type Watch struct {
+	selector
+	table     *table
+	proto     bool
+	from      string
+	initial   bool // it begins with a list
+	bookmarks bool
+}
+
+// Resource is what is watched.
+func (w *Watch) Resource() string { return w.table.resource.Resource }
+
+func (s *Server) watch(t *table, r *Request) (*Watch, error) {
+	selects, err := selectorOf(r)
+	if err != nil {
+		return nil, err
+	}
+	w := &Watch{selector: selects, table: t, from: r.Query.Get("resourceVersion"),
+		initial: r.Query.Get("sendInitialEvents") == "true", bookmarks: r.Query.Get("allowWatchBookmarks") == "true"}
+	w.initial = w.initial || w.from == "" || w.from == "0"
+	return w, nil
+}
+
+// Begin pushes what the watch has to be told first.
+func (s *Server) Begin(w *Watch) {
+	s.watches = append(s.watches, w)
+	if w.initial {
+		for _, v := range w.table.sorted(w.namespace) {
+			if w.selects(v.object) {
+				s.Push(w, Event{What: watch.Added, version: v, Name: nameOf(v.object), at: v.revision})
+			}
+		}
+		if w.bookmarks {
+			s.Push(w, Event{What: watch.Bookmark, ends: true, at: s.revision})
+		}
+		return
+	}
+	from, err := strconv.ParseInt(w.from, 10, 64)
+	if err != nil || from < s.compacted {
+		status := apierrors.NewResourceExpired("too old resource version").Status()
+		s.Push(w, Event{What: watch.Error, status: &status, at: s.revision})
+		s.End(w)
+		return
+	}
+	for _, v := range w.table.history {
+		if v.revision > from && w.selects(v.object) {
+			s.Push(w, w.event(v))
+		}
+	}
+}
+
+// Bookmark pushes one, if the watch asks for them.
+func (s *Server) Bookmark(w *Watch) {
+	if w.bookmarks && slices.Contains(s.watches, w) {
+		s.Push(w, Event{What: watch.Bookmark, at: s.revision})
+	}
+}
+
+// End forgets a watch.
+func (s *Server) End(w *Watch) {
+	s.watches = slices.DeleteFunc(s.watches, func(other *Watch) bool { return other == w })
+}
+
+func (w *Watch) event(v *version) Event {
+	e := Event{What: watch.Modified, version: v, Name: nameOf(v.object), at: v.revision}
+	switch {
+	case v.deleted:
+		e.What = watch.Deleted
+	case v.fresh:
+		e.What = watch.Added
+	}
+	return e
+}
+
+func nameOf(object Object) string { return object.GetNamespace() + "/" + object.GetName() }
+
+// Encode is the event as it is sent.
+func (w *Watch) Encode(e Event) []byte {
+	var raw []byte
+	switch {
+	case e.version != nil:
+		raw = e.version.encode(w.proto)
+	case e.status != nil:
+		raw = encode(e.status, w.proto)
+	default:
+		object, err := scheme.Scheme.New(w.table.gvk)
+		if err != nil {
+			panic(err) // a type of the table
+		}
+		mark, _ := meta.Accessor(object)
+		mark.SetResourceVersion(strconv.FormatInt(e.at, 10))
+		if e.ends {
+			mark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		}
+		object.GetObjectKind().SetGroupVersionKind(w.table.gvk)
+		raw = encode(object, w.proto)
+	}
+	var framed bytes.Buffer
+	stream := serializer(w.proto).StreamSerializer
+	event := &metav1.WatchEvent{Type: string(e.What), Object: runtime.RawExtension{Raw: raw}}
+	if err := stream.Serializer.Encode(event, stream.Framer.NewFrameWriter(&framed)); err != nil {
+		panic(err)
+	}
+	return framed.Bytes()
+}
+
+func (w *Watch) contentType() string {
+	if w.proto {
+		return runtime.ContentTypeProtobuf + ";stream=watch"
+	}
+	return runtime.ContentTypeJSON
+}
+
+func contentType(proto bool) string {
+	if proto {
+		return runtime.ContentTypeProtobuf
+	}
+	return runtime.ContentTypeJSON
+}
+
+var serializers = func() [2]runtime.SerializerInfo {
+	all := scheme.Codecs.SupportedMediaTypes()
+	asJSON, _ := runtime.SerializerInfoForMediaType(all, runtime.ContentTypeJSON)
+	asProtobuf, _ := runtime.SerializerInfoForMediaType(all, runtime.ContentTypeProtobuf)
+	return [2]runtime.SerializerInfo{asJSON, asProtobuf}
+}()
+
+func serializer(proto bool) runtime.SerializerInfo { return serializers[index(proto)] }
+
+func index(proto bool) int {
+	if proto {
+		return 1
+	}
+	return 0
+}
+
+func (v *version) encode(proto bool) []byte {
+	if v.encoded[index(proto)] == nil {
+		v.encoded[index(proto)] = encode(v.object, proto)
+	}
+	return v.encoded[index(proto)]
+}
+
+func encode(object runtime.Object, proto bool) []byte {
+	kinds, _, err := scheme.Scheme.ObjectKinds(object)
+	if err != nil {
+		panic(err) // a type of the server
+	}
+	gvk := kinds[0]
+	if _, ok := object.(*metav1.Status); ok {
+		gvk.Version = "v1"
+	}
+	object.GetObjectKind().SetGroupVersionKind(gvk)
+	var encoded bytes.Buffer
+	if err := serializer(proto).Serializer.Encode(object, &encoded); err != nil {
+		panic(err)
+	}
+	return encoded.Bytes()
+}

@@ -1,0 +1,485 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"bytes"
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"path"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"sa-controller-manager/test/integration/faultproxy"
+	"sa-controller-manager/test/simulation/model"
+)
+
+// network lies between the clients and the API server. It does one thing at a time, when nothing else in the
+// bubble can go on: it has a request answered, or tells a watch of an event. When, and what becomes of it, is
+// drawn from the seed and the name of the thing, so that a run without one of its operations is otherwise the same.
+type network struct {
+	server *model.Server
+	seed   uint64
+	began  time.Time
+
+	wake chan struct{}
+	mu   sync.Mutex
+	// arrived are calls that are not in the agenda yet.
+	arrived []*call
+	met     map[string]int    // how often each name came
+	labels  map[string]string // of generated names
+	planned []*thing          // likewise
+	closed  []*stream         // by their clients
+	calm    bool              // nothing fails any more
+	faults  []*fault
+
+	// The goroutine of run alone uses what follows.
+	agenda  agenda
+	holder  int      // the replica that has written the Lease last
+	terms   []func() // what happens when the next one does
+	history []step
+	follow  []step
+	streams map[*model.Watch]*stream
+}
+
+// thing is what happens next. The name is the same in each run of a seed, and "" if it is not worth a line.
+type thing struct {
+	name string
+	due  time.Time
+	do   func(fate fate) string
+	fate fate
+}
+
+// step is a thing that has happened.
+type step struct {
+	At     time.Duration
+	Name   string
+	Fate   fate
+	Result string
+}
+
+func (s step) String() string {
+	line := fmt.Sprintf("%9.3fs  %s", s.At.Seconds(), s.Name)
+	if s.Result != "" {
+		line += " -> " + s.Result
+	}
+	if s.Fate != "" {
+		line += " (" + string(s.Fate) + ")"
+	}
+	return line
+}
+
+// nothing is the result of what came too late to have an effect.
+const nothing = "nothing"
+
+// fate is what becomes of a request.
+type fate string
+
+const (
+	served    fate = ""
+	lost      fate = "the answer is lost"
+	refused   fate = "the connection is refused"
+	failed    fate = "the API server fails"
+	throttle  fate = "the API server is busy"
+	clashed   fate = "a conflict is made up"
+	forbidden fate = "a policy refuses it"
+)
+
+func newNetwork(server *model.Server, seed uint64) *network {
+	n := &network{
+		server: server, seed: seed, began: time.Now(), wake: make(chan struct{}, 1),
+		met: map[string]int{}, labels: map[string]string{}, streams: map[*model.Watch]*stream{},
+	}
+	server.Push = n.push
+	return n
+}
+
+// draw returns random numbers of a name.
+func (n *network) draw(name string) *rand.Rand { return draw(n.seed, name) }
+
+func draw(seed uint64, name string) *rand.Rand {
+	hash := fnv.New64a()
+	hash.Write([]byte(name))
+	return rand.New(rand.NewPCG(seed, hash.Sum64()))
+}
+
+// number makes the name of a thing unique. The caller holds the lock.
+func (n *network) number(name string) string {
+	n.met[name]++
+	if n.met[name] == 1 {
+		return name
+	}
+	return fmt.Sprintf("%s #%d", name, n.met[name])
+}
+
+// run does one thing after another until ctx ends.
+func (n *network) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		synctest.Wait()
+		n.mu.Lock()
+		arrived, planned, closed := n.arrived, n.planned, n.closed
+		n.arrived, n.planned, n.closed = nil, nil, nil
+		n.mu.Unlock()
+		for _, s := range closed {
+			n.cut(s, io.ErrClosedPipe)
+		}
+		for _, one := range planned {
+			heap.Push(&n.agenda, one)
+		}
+		n.plan(arrived)
+		next := n.next()
+		var until <-chan time.Time
+		if next != nil {
+			left := time.Until(next.due)
+			if left <= 0 {
+				n.agenda.remove(next)
+				result := next.do(next.fate)
+				if next.name != "" && result != nothing {
+					n.history = append(n.history, step{time.Since(n.began), next.name, next.fate, result})
+				}
+				continue
+			}
+			until = time.After(left)
+		}
+		select {
+		case <-until:
+		case <-n.wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// next is what comes first: that of the history that is followed, else what is due first. What has no name comes in
+// its time.
+func (n *network) next() *thing {
+	for len(n.follow) > 0 {
+		want := n.follow[0]
+		wait := &thing{due: n.began.Add(want.At)}
+		var found *thing
+		for _, one := range n.agenda {
+			if one.name == "" && one.due.Before(wait.due) {
+				wait = one
+			}
+			if one.name == want.Name {
+				found = one
+			}
+		}
+		if wait.do != nil || time.Now().Before(wait.due) {
+			return wait
+		}
+		n.follow = n.follow[1:]
+		if found != nil {
+			found.fate = want.Fate
+			found.due = wait.due
+			return found
+		}
+	}
+	if len(n.agenda) == 0 {
+		return nil
+	}
+	return n.agenda[0]
+}
+
+func (n *network) wakeUp() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// call is a request that waits for its answer.
+type call struct {
+	client  *client
+	request *model.Request
+	journal *faultproxy.Request
+	name    string
+	began   time.Time
+	answer  chan answer
+	body    *body // of a watch
+}
+
+type answer struct {
+	model.Answer
+	body *body
+	err  error
+}
+
+// plan puts calls into the agenda. Those of one name that come at once, as when two workers look the same
+// account up, are answered at once: which of them is first, the runtime of Go decides.
+func (n *network) plan(calls []*call) {
+	byName := map[string][]*call{}
+	for _, c := range calls {
+		byName[c.name] = append(byName[c.name], c)
+	}
+	for name, calls := range byName {
+		n.mu.Lock()
+		name, calm := n.number(name), n.calm
+		n.mu.Unlock()
+		first := calls[0]
+		random := n.draw(name)
+		delay := time.Millisecond + time.Duration(random.Int64N(int64(12*time.Millisecond)))
+		doom := served
+		if !calm {
+			// What users ask for is slow at most: they would only ask again.
+			switch slow := random.IntN(1000); {
+			case slow < 4 && !first.client.user:
+				delay += time.Duration(random.Int64N(int64(8 * time.Second)))
+			case slow < 40:
+				delay += time.Duration(random.Int64N(int64(700 * time.Millisecond)))
+			}
+			if first.request.Verb == "list" {
+				delay += time.Duration(random.Int64N(int64(400 * time.Millisecond))) // of a large cluster
+			}
+			if dice := random.IntN(1000); !first.client.user {
+				doom = first.doom(dice)
+			}
+		}
+		if first.request.Resource == "events" {
+			name = "" // nothing depends on them
+		}
+		heap.Push(&n.agenda, &thing{name: name, due: first.began.Add(delay), fate: doom, do: func(doom fate) (result string) {
+			for _, c := range calls {
+				result = n.answer(c, doom)
+			}
+			return result
+		}})
+	}
+}
+
+func (c *call) writes() bool {
+	return c.request.Verb != "get" && c.request.Verb != "list" && c.request.Verb != "watch"
+}
+
+func (c *call) doom(dice int) fate {
+	switch {
+	case dice < 15:
+		return refused
+	case dice < 22:
+		return failed
+	case dice < 25:
+		return throttle
+	case dice < 45 && c.writes():
+		return lost
+	case dice < 55 && c.writes() && c.request.Verb != "create" && c.request.Resource != "leases":
+		return clashed
+	}
+	return served
+}
+
+// answer has the server answer a call, unless it fails before. It returns what the history says.
+func (n *network) answer(c *call, doom fate) string {
+	n.mu.Lock()
+	for _, f := range n.faults {
+		if f.hits(c) {
+			doom = f.fate
+		}
+	}
+	dead := c.client.dead
+	n.mu.Unlock()
+	var made model.Answer
+	switch doom {
+	case refused:
+		c.answer <- answer{err: syscall.ECONNREFUSED}
+		return "0"
+	case failed:
+		made = model.Failure(apierrors.NewInternalError(errors.New("etcdserver: request timed out")), c.request.Accept)
+	case throttle:
+		made = model.Failure(apierrors.NewServiceUnavailable("the API server is shutting down"), c.request.Accept)
+	case forbidden:
+		made = model.Failure(apierrors.NewForbidden(schema.GroupResource{Resource: c.request.Resource}, c.request.Name, errors.New("a policy refuses it")), c.request.Accept)
+	case clashed:
+		made = model.Failure(apierrors.NewConflict(schema.GroupResource{Resource: c.request.Resource}, c.request.Name, errors.New("the object has been modified")), c.request.Accept)
+	default:
+		made = n.server.Serve(c.request)
+		c.journal.Served = made.Code
+		if c.request.Resource == "leases" && c.writes() && made.Code/100 == 2 {
+			if n.holder != c.client.replica {
+				for _, begins := range n.terms {
+					begins()
+				}
+				n.terms = nil
+			}
+			n.holder = c.client.replica
+		}
+	}
+	if made.Watch != nil {
+		if dead {
+			return "dead"
+		}
+		c.body = n.stream(c, made.Watch)
+	}
+	result := fmt.Sprint(made.Code)
+	if doom == lost {
+		c.answer <- answer{err: io.ErrUnexpectedEOF}
+		return result
+	}
+	c.journal.Code = made.Code
+	c.answer <- answer{Answer: made, body: c.body}
+	return result
+}
+
+// client is the transport of one process, or of a user.
+type client struct {
+	network *network
+	name    string
+	replica int
+	user    bool
+	journal []*faultproxy.Request
+
+	dead bool // the lock of the network guards it
+}
+
+var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// label is a name as the history has it. The end of a generated one is drawn in the order in which goroutines come;
+// its label counts the names that the server has met.
+func (n *network) label(name string) string {
+	base := generated.ReplaceAllString(name, "$1")
+	if base == name {
+		return name
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if known := n.labels[name]; known != "" {
+		return known
+	}
+	return base + "?"
+}
+
+// meet gives a generated name its label.
+func (n *network) meet(name string) {
+	base := generated.ReplaceAllString(name, "$1")
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if base != name && n.labels[name] == "" {
+		n.met[base]++
+		n.labels[name] = fmt.Sprint(base, n.met[base])
+	}
+}
+
+var generated = regexp.MustCompile(`(-token-)[a-z0-9]{5}$`)
+
+// nameIn is the name of the object in a body.
+func nameIn(sent []byte) string {
+	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(sent, nil, nil)
+	if object, ok := decoded.(model.Object); err == nil && ok {
+		return object.GetName()
+	}
+	return ""
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
+	var sent []byte
+	if r.Body != nil {
+		var err error
+		if sent, err = io.ReadAll(r.Body); err != nil {
+			return nil, err
+		}
+		r.Body.Close()
+	}
+	info, err := requestInfo.NewRequestInfo(r)
+	if err != nil {
+		return nil, err
+	}
+	if info.Resource == "namespaces" {
+		info.Namespace = ""
+	}
+	query := r.URL.Query()
+	manager, _, _ := strings.Cut(r.UserAgent(), "/")
+	if by := query.Get("fieldManager"); by != "" {
+		manager = by
+	}
+	asked := &call{client: c, began: time.Now(), answer: make(chan answer, 1), request: &model.Request{
+		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource, Path: r.URL.Path,
+		Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager, Body: sent,
+	}}
+	name := info.Name
+	if info.Verb == "create" && name == "" {
+		name = nameIn(sent)
+	}
+	name = c.network.label(info.Namespace + "/" + name)[len(info.Namespace)+1:]
+	asked.name = strings.Join([]string{c.name, info.Verb, path.Join(info.Resource, info.Namespace, name, info.Subresource)}, " ")
+	switch {
+	case info.Resource == "":
+		asked.name += r.URL.Path
+	case strings.HasPrefix(info.Resource, "selfsubject"): // many at once, which their bodies tell apart
+		hash := fnv.New32a()
+		hash.Write(sent)
+		asked.name += fmt.Sprintf("/%08x", hash.Sum32())
+	}
+	asked.journal = &faultproxy.Request{
+		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource, Began: asked.began,
+	}
+	n := c.network
+	n.mu.Lock()
+	if c.dead {
+		n.mu.Unlock()
+		return nil, syscall.ECONNREFUSED
+	}
+	c.journal = append(c.journal, asked.journal)
+	n.arrived = append(n.arrived, asked)
+	n.mu.Unlock()
+	n.wakeUp()
+	select {
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	case a := <-asked.answer:
+		if a.err != nil {
+			return nil, a.err
+		}
+		response := &http.Response{
+			Status: http.StatusText(a.Code), StatusCode: a.Code, Proto: "HTTP/2.0", ProtoMajor: 2, Request: r,
+			Header: http.Header{"Content-Type": []string{a.ContentType}}, Body: io.NopCloser(bytes.NewReader(a.Body)),
+		}
+		if a.body != nil {
+			a.body.ends = r.Context().Done()
+			response.Body = a.body
+		}
+		return response, nil
+	}
+}
+
+// agenda is a heap of things by their time.
+type agenda []*thing
+
+func (a agenda) Len() int { return len(a) }
+func (a agenda) Less(i, j int) bool {
+	if !a[i].due.Equal(a[j].due) {
+		return a[i].due.Before(a[j].due)
+	}
+	return a[i].name < a[j].name
+}
+func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
+func (a *agenda) Push(x any)   { *a = append(*a, x.(*thing)) }
+func (a *agenda) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
+	return last
+}
+
+func (a *agenda) remove(which *thing) {
+	for i, one := range *a {
+		if one == which {
+			heap.Remove(a, i)
+			return
+		}
+	}
+}

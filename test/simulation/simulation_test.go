@@ -1,0 +1,218 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	mathrand "math/rand"
+	"os"
+	"os/exec"
+	goruntime "runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/go-logr/logr"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+
+	"sa-controller-manager/test/faults/checker"
+)
+
+var (
+	seed    = flag.Uint64("seed", 1, "the first seed")
+	seeds   = flag.Uint64("seeds", 40, "how many")
+	every   = flag.Uint64("step", 0, "run every such seed in this process; 0 has as many processes as there are processors run them")
+	shorten = flag.Bool("shorten", true, "drop operations of a failing seed as long as it fails, and print its history")
+	first   = flag.Bool("first", false, "end after the first seed that fails")
+	against = flag.Bool("upstream", false, "run kube-controller-manager's controllers in place of the product's")
+	verbose = flag.Bool("history", false, "print the history of each seed, and what the processes log")
+)
+
+func TestOverlay(t *testing.T) {
+	file, err := overlay("/work/wt/simulation", os.Getenv("OVERLAY"))
+	t.Log(file, err)
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	klog.SetLogger(logr.Discard())
+	runtime.ErrorHandlers = nil // one of them waits, by a clock outside of the bubble
+	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(600 << 20)
+	rootCA()
+	os.Exit(m.Run())
+}
+
+// outcome is what a run has shown.
+type outcome struct {
+	found   []checker.Violation
+	history []step
+}
+
+// run has a world live in a bubble of its own.
+func run(t *testing.T, p *plan) (o outcome) {
+	logger := logr.Discard()
+	if *verbose {
+		logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(4)))
+	}
+	mathrand.Seed(int64(p.seed)) //nolint:gosec,staticcheck // so that client-go's jitter is the same again
+	utilrand.Seed(int64(p.seed)) //nolint:gosec // any number will do
+	// A queue that gets a key after its end keeps two goroutines, until it is run again: there is no process to end.
+	defer func() {
+		if r := recover(); r != nil && !strings.Contains(fmt.Sprint(r), "main bubble goroutine has exited but blocked goroutines remain") {
+			panic(r)
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		w := newWorld(p, logger)
+		o.found = w.run()
+		o.history = w.network.history
+	})
+	return o
+}
+
+func planOf(seed uint64) *plan {
+	p := newPlan(seed)
+	p.upstream = *against
+	return p
+}
+
+// TestSimulation wants all promises kept by all seeds.
+func TestSimulation(t *testing.T) {
+	if *every == 0 && !*verbose {
+		inProcesses(t)
+		return
+	}
+	for at := *seed; at < *seed+*seeds; at += max(1, *every) {
+		p := planOf(at)
+		o := run(t, p)
+		if *verbose {
+			t.Log(printed(o.history))
+		}
+		for _, v := range o.found {
+			fmt.Printf("seed %d: %v\n", at, v) // at once: a run takes minutes
+			t.Fail()
+		}
+		if *first && len(o.found) > 0 && !*shorten {
+			return
+		}
+		if len(o.found) > 0 && *shorten {
+			short, o := shortened(t, p, o)
+			t.Errorf("seed %d is left with these operations:\n%s\n%v\nand has this history:\n%s", at, operationsOf(short), o.found, printed(o.history))
+		}
+	}
+}
+
+// inProcesses divides the seeds among processes of one processor each, where goroutines take turns in an order that
+// is mostly the same again.
+func inProcesses(t *testing.T) {
+	processes := uint64(goruntime.NumCPU())
+	var running sync.WaitGroup
+	for i := range min(processes, *seeds) {
+		running.Go(func() {
+			command := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.timeout=0", fmt.Sprintf("-seed=%d", *seed+i), //nolint:gosec // ourselves
+				fmt.Sprintf("-seeds=%d", *seeds-i), fmt.Sprintf("-step=%d", processes), fmt.Sprintf("-shorten=%t", *shorten), fmt.Sprintf("-upstream=%t", *against))
+			command.Env = append(os.Environ(), "GOMAXPROCS=1")
+			if output, err := command.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, output)
+			}
+		})
+	}
+	running.Wait()
+}
+
+func printed(history []step) string {
+	var lines strings.Builder
+	for _, s := range history {
+		fmt.Fprintln(&lines, s)
+	}
+	return lines.String()
+}
+
+func operationsOf(p *plan) string {
+	var lines strings.Builder
+	for _, o := range p.operations {
+		fmt.Fprintln(&lines, o)
+	}
+	return lines.String()
+}
+
+// shortened drops operations of a plan as long as the same promise is broken.
+func shortened(t *testing.T, p *plan, o outcome) (*plan, outcome) {
+	promise := o.found[0].Promise
+	for size := len(p.operations) / 2; size > 0; size /= 2 {
+		for at := 0; at < len(p.operations); {
+			fewer := *p
+			fewer.operations = slices.Concat(p.operations[:at], p.operations[min(at+size, len(p.operations)):])
+			if again := run(t, &fewer); len(checker.Of(again.found, promise)) > 0 {
+				p, o = &fewer, again
+			} else {
+				at += size
+			}
+		}
+	}
+	return p, o
+}
+
+// TestSame wants the same history from a seed that runs twice, but for one in a hundred: the runtime of Go decides in
+// which order goroutines and the keys of a map come.
+func TestSame(t *testing.T) {
+	if os.Getenv("GOMAXPROCS") != "1" {
+		command := exec.Command(os.Args[0], "-test.run=^TestSame$", fmt.Sprintf("-seed=%d", *seed), fmt.Sprintf("-seeds=%d", *seeds), "-test.v") //nolint:gosec // ourselves
+		command.Env = append(os.Environ(), "GOMAXPROCS=1")
+		output, err := command.CombinedOutput()
+		t.Logf("%s", output)
+		if err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	differ := 0
+	for at := *seed; at < *seed+*seeds; at++ {
+		one, other := run(t, planOf(at)), run(t, planOf(at))
+		if same, from := equalHistories(one.history, other.history); !same {
+			differ++
+			t.Logf("seed %d differs:\n%s---\n%s", at, printed(near(one.history, from)), printed(near(other.history, from)))
+		}
+	}
+	if most := int(math.Ceil(float64(*seeds) / 100)); differ > most {
+		t.Errorf("%d of %d seeds have two histories, want %d at most", differ, *seeds, most)
+	}
+}
+
+// near are the steps around one.
+func near(history []step, at int) []step { return history[max(0, at-2):min(at+2, len(history))] }
+
+func equalHistories(a, b []step) (same bool, at int) {
+	for at := range min(len(a), len(b)) {
+		if a[at] != b[at] {
+			return false, at
+		}
+	}
+	return len(a) == len(b), min(len(a), len(b))
+}
+
+// TestReplay follows a history where the seed would have had another one.
+func TestReplay(t *testing.T) {
+	p := newPlan(*seed)
+	want := run(t, p).history
+	other := *p
+	other.fates, other.follow = p.seed+1, want
+	got := run(t, &other).history
+	if same, at := equalHistories(want, got); !same && at < len(want)/2 {
+		t.Errorf("the histories differ from step %d of %d:\n%s---\n%s", at, len(want), printed(near(want, at)), printed(near(got, at)))
+	}
+	other.follow = nil
+	if same, _ := equalHistories(want, run(t, &other).history); same {
+		t.Error("another seed has the same history")
+	}
+}

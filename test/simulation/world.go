@@ -1,0 +1,224 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package simulation
+
+import (
+	"context"
+	"crypto"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/workload"
+	"sa-controller-manager/test/simulation/model"
+)
+
+const (
+	leaseDuration = 15 * time.Second
+	renewDeadline = 10 * time.Second
+	retryPeriod   = 4 * time.Second
+
+	// settles is how long the product has after the last operation until all is as promised.
+	settles = 2 * time.Minute
+	// lasts is how long it has to stay so, without a write.
+	lasts = 4 * time.Minute
+
+	replicas = 2
+	issuer   = "https://kubernetes.default.svc"
+)
+
+// world is an API server, the processes beside it, and users.
+type world struct {
+	plan    *plan
+	mode    workload.Mode
+	network *network
+	server  *model.Server
+	users   []*workload.User
+	model   workload.Model
+	logger  logr.Logger
+
+	running   sync.WaitGroup
+	processes [replicas]*process
+	past      []*process
+
+	held     map[string]holding // tokens that were ever in a Secret
+	unproven bool               // kube-apiserver has never accepted the key
+
+	mu    sync.Mutex
+	found []checker.Violation
+}
+
+// process is one life of a replica.
+type process struct {
+	client *client
+	stop   context.CancelFunc
+	down   bool
+}
+
+// keysInMemory is a signing.Store of one key.
+type keysInMemory struct{ ring *signing.Ring }
+
+func (s keysInMemory) Load() *signing.Ring { return s.ring }
+
+func (s keysInMemory) Watch(ctx context.Context, _ func(*signing.Ring), _ func(error)) { <-ctx.Done() }
+
+func (s keysInMemory) Status() signing.StoreStatus { return signing.StoreStatus{} }
+
+var (
+	key     = testkeys.Parse(testkeys.P256())
+	ownKeys = &checker.KeyRing{Keys: map[string]crypto.PublicKey{key.ID(): key.Public().Key}, Active: key.ID()}
+)
+
+func newWorld(p *plan, logger logr.Logger) *world {
+	server := model.New(ownKeys, issuer)
+	w := &world{
+		plan: p, mode: workload.ModeOf(p.seed), server: server, network: newNetwork(server, p.fates), logger: logger,
+		model: workload.Model{}, held: map[string]holding{},
+	}
+	if p.upstream {
+		w.mode = workload.Manual // which it has had since v1.24
+	}
+	w.network.follow = p.follow
+	server.Committed = w.committed
+	return w
+}
+
+// run has all of the plan happen, and returns what was not as promised.
+func (w *world) run() []checker.Violation {
+	ctx, stop := context.WithCancel(context.Background())
+	var serving sync.WaitGroup
+	serving.Go(func() { w.network.run(ctx) })
+	for i := range replicas {
+		w.network.later(0, "start", func() { w.start(i) })
+	}
+	w.act()
+	w.network.settle()
+	time.Sleep(settles)
+	w.judge("two minutes after the last operation")
+	quiet := len(w.found) == 0
+	before := w.writes()
+	time.Sleep(lasts)
+	if quiet {
+		w.judge("six minutes after the last operation")
+		if after := w.writes(); after != before {
+			w.violated(3, "the world is not stable: %d writes after it had settled", after-before)
+		}
+	}
+	for _, p := range w.processes {
+		p.stop()
+	}
+	w.running.Wait()
+	if !w.plan.upstream { // which ends with its Lease
+		w.judgeWrites()
+	}
+	stop()
+	serving.Wait()
+	return w.found
+}
+
+// start begins a life of a replica.
+func (w *world) start(i int) {
+	if p := w.processes[i]; p != nil && !p.down {
+		return // two faults have ended the same one
+	}
+	life := 1
+	for _, p := range w.past {
+		if p.client.replica == i {
+			life++
+		}
+	}
+	c := &client{network: w.network, name: fmt.Sprintf("replica-%d.%d", i, life), replica: i}
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), w.logger.WithName(c.name)))
+	w.processes[i] = &process{client: c, stop: cancel}
+	w.past = append(w.past, w.processes[i])
+	w.running.Go(func() {
+		err := w.work(ctx, c)
+		if err == nil && ctx.Err() == nil {
+			w.network.later(time.Since(w.network.began)+5*time.Second, "restart", func() { w.processes[i].down = true; w.start(i) })
+		}
+		if err != nil {
+			w.violated(0, "%s has failed: %v", c.name, err)
+		}
+	})
+}
+
+// work is a process: the product, or upstream's controllers. The former returns when ctx has ended.
+func (w *world) work(ctx context.Context, c *client) error {
+	if w.plan.upstream {
+		return runUpstream(ctx, c)
+	}
+	flags, _, err := options.Parse([]string{
+		"--webhook-port=0", "--secure-port=0", "--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
+		"--concurrent-serviceaccount-token-syncs=20", // so that their order in the queue has no effect
+		"--leader-elect-lease-duration=" + leaseDuration.String(), "--leader-elect-renew-deadline=" + renewDeadline.String(),
+		"--leader-elect-retry-period=" + retryPeriod.String(),
+	})
+	if err != nil {
+		return err
+	}
+	manager, err := app.New(ctx, flags, config(c, "sa-controller-manager"), metrics.NewKubeRegistry(), app.Extras{
+		OpenKeys: func(context.Context, *app.Host) (signing.Store, error) {
+			return keysInMemory{signing.KeyFileRing(key)}, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return manager.Run(ctx)
+}
+
+// config is that of a client. A transport that trusts the CA is built, and never used.
+func config(c *client, agent string) *rest.Config {
+	return &rest.Config{
+		Host: "https://apiserver", UserAgent: agent, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: rootCA()},
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON},
+		WrapTransport: func(http.RoundTripper) http.RoundTripper { return c },
+	}
+}
+
+// crash ends a process between any two of its requests: no further one comes, and no answer reaches it. One
+// that is under way may still be served.
+func (w *world) crash(i int) {
+	p := w.processes[i]
+	w.network.mu.Lock()
+	p.client.dead = true
+	w.network.mu.Unlock()
+	w.network.cutAll(p.client.name, "")
+	w.halt(i)
+}
+
+// halt asks a process to end.
+func (w *world) halt(i int) {
+	w.processes[i].down = true
+	w.processes[i].stop()
+}
+
+func (w *world) user(i int) *workload.User {
+	c := &client{network: w.network, name: fmt.Sprintf("user-%d", i), user: true}
+	made, err := kubernetes.NewForConfig(config(c, "kubectl"))
+	if err != nil {
+		panic(err)
+	}
+	return workload.NewUser(workload.Client{Interface: made}, fmt.Sprintf("u%d", i))
+}
+
+// settle heals all.
+func (n *network) settle() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.calm, n.faults = true, nil
+}

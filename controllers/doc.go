@@ -27,8 +27,7 @@
 //     referenced, and the first entry of a ServiceAccount's secrets list.
 //   - keyring/consistency, on every replica, owns the lines of Secret
 //     kube-system/sa-controller-manager-key-ring.
-//   - keyring/operator has the steps of a rotation, for the commands and for --rotate-every. It
-//     writes the key ring file and no object of the cluster.
+//   - keyring/operator changes the key ring file, for the commands, which write to that Secret too.
 //   - keypublisher writes no object of the cluster. It keeps the published keys of the issuer,
 //     in directories of each host, equal to the key ring.
 //

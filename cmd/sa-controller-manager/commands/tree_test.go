@@ -26,25 +26,20 @@ func TestOutputFlags(t *testing.T) {
 		usage   string
 		formats []string
 	}{
-		"version":              {text, []string{"text", "json", "yaml"}},
-		"tokens inspect":       {text, []string{"text", "json", "yaml"}},
-		"tokens audit":         {`Format: "table", "wide", "json", "yaml" or "html".`, []string{"table", "wide", "json", "yaml", "html"}},
-		"doctor":               {table, []string{"table", "json", "yaml"}},
-		"webhook missed":       {table, []string{"table", "json", "yaml"}},
-		"keys init":            {table, []string{"table", "json", "yaml"}},
-		"keys list":            {`Format: "table", "json", "yaml" or "pem".`, []string{"table", "json", "yaml", "pem"}},
-		"keys rotate start":    {table, []string{"table", "json", "yaml"}},
-		"keys rotate status":   {table, []string{"table", "json", "yaml"}},
-		"keys rotate activate": {table, []string{"table", "json", "yaml"}},
-		"keys rotate complete": {table, []string{"table", "json", "yaml"}},
-		"keys rotate pause":    {table, []string{"table", "json", "yaml"}},
-		"keys rotate resume":   {table, []string{"table", "json", "yaml"}},
-		"keys auto":            {table, []string{"table", "json", "yaml"}},
-		"keys rollback":        {table, []string{"table", "json", "yaml"}},
-		"keys prune":           {table, []string{"table", "json", "yaml"}},
-		"keys revoke":          {table, []string{"table", "json", "yaml"}},
-		"keys import":          {table, []string{"table", "json", "yaml"}},
-		"keys jwks":            {`With --check, the format: "table", "json" or "yaml".`, []string{"table", "json", "yaml"}},
+		"version":        {text, []string{"text", "json", "yaml"}},
+		"tokens inspect": {text, []string{"text", "json", "yaml"}},
+		"tokens audit":   {`Format: "table", "wide", "json", "yaml" or "html".`, []string{"table", "wide", "json", "yaml", "html"}},
+		"doctor":         {table, []string{"table", "json", "yaml"}},
+		"webhook missed": {table, []string{"table", "json", "yaml"}},
+		"keys init":      {table, []string{"table", "json", "yaml"}},
+		"keys list":      {`Format: "table", "json", "yaml" or "pem".`, []string{"table", "json", "yaml", "pem"}},
+		"keys rotate":    {table, []string{"table", "json", "yaml"}},
+		"keys next":      {table, []string{"table", "json", "yaml"}},
+		"keys rollback":  {table, []string{"table", "json", "yaml"}},
+		"keys prune":     {table, []string{"table", "json", "yaml"}},
+		"keys revoke":    {table, []string{"table", "json", "yaml"}},
+		"keys import":    {table, []string{"table", "json", "yaml"}},
+		"keys jwks":      {`With --check, the format: "table", "json" or "yaml".`, []string{"table", "json", "yaml"}},
 		"preflight": {
 			`Format: "table", "json" or "yaml"; "grant" prints the roles and bindings that grant what is missing, and nothing else.`,
 			[]string{"table", "json", "yaml", "grant"},
@@ -92,7 +87,7 @@ func TestKeysOfARing(t *testing.T) {
 	ring := "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys")
 	old := "--service-account-key-file=" + testutil.WriteFile(t, "old.pem", testkeys.P384())
 	steps := [][]string{
-		{"keys", "init", ring, "--from-private-key-file=" + testutil.WriteFile(t, "sa.key", testkeys.P256())}, {"keys", "rotate", "start", ring},
+		{"keys", "init", ring, "--from-private-key-file=" + testutil.WriteFile(t, "sa.key", testkeys.P256())},
 	}
 	for _, args := range steps {
 		if got := command(t, args...); got.code != 0 {

@@ -47,7 +47,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 			file := ring.At(filepath.Join(dir, "keys", "ring.json"))
 			key := testkeys.Parse(testkeys.P256()).Public()
 			key.ID = "hsm/1"
-			testutil.Must(t, file.Init(signing.RemoteKey("hsm", key, nil), nil, time.Now(), ring.Policy{}))
+			testutil.Must(t, file.Init(signing.RemoteKey("hsm", key, nil), nil, nil, time.Now()))
 			o := newOptions()
 			if tc.controllers != nil {
 				o.Generic.Controllers = tc.controllers
@@ -89,7 +89,7 @@ func TestOpenKeyRing(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "--service-account-key-ring: there is no key ring: read "+path) {
 		t.Errorf("a file that is not there: %v", err)
 	}
-	testutil.Must(t, ring.At(path).Init(testkeys.Parse(testkeys.P256()), nil, time.Now(), ring.Policy{}))
+	testutil.Must(t, ring.At(path).Init(testkeys.Parse(testkeys.P256()), nil, nil, time.Now()))
 	testutil.Must(t, start(t, o, plugged))
 	if got := e.Keyring.Ring(); got.ActiveID() != "LswSX_8-TRzY3vSJg2wtCj6KrsbIeMNUDdtbd2GtVO4" || e.store.State().Generation != 1 {
 		t.Errorf("%v signs, generation %d", got.Active(), e.store.State().Generation)

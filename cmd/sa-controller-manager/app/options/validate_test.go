@@ -20,7 +20,6 @@ const badSubdomain = "a lowercase RFC 1123 subdomain must consist of lower case 
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	const signer = "--external-signer-socket=/x --service-account-private-key-file=k --service-account-issuer=a "
-	const policy = "--external-signer-socket=/x --service-account-key-ring=k --service-account-issuer=a --rotate-every=2160h "
 	long := "/" + strings.Repeat("x", 103)
 	cases := map[string][]string{
 		// The connection.
@@ -223,29 +222,6 @@ func TestValidate(t *testing.T) {
 		"--feature-gates=A,B=maybe": {
 			`--feature-gates "A" must have the form name=true or name=false`,
 			`--feature-gates "B=maybe" must have the form name=true or name=false`,
-		},
-
-		// Rotation by policy.
-		policy + "--rotate-algorithm=P-256": {},
-		"--rotate-every=2160h": {
-			"--rotate-every 2160h0m0s needs --service-account-key-ring: only a ring keeps the previous keys",
-			"--rotate-every 2160h0m0s needs --external-signer-socket: without it kube-apiserver never learns the next key",
-		},
-		policy + "--rotate-every=24h": {
-			"--rotate-every 24h0m0s must be at least --cache-age and --hold-down together (25h0m0s), so that a rotation can be seen and rolled " +
-				"back before the next one",
-		},
-		"--rotate-algorithm=P-256": {"--rotate-every 0s must be given with --rotate-algorithm and --rotate-key"},
-		policy + "--rotate-algorithm=RSA-1024": {
-			`--rotate-algorithm "RSA-1024" must be one of "P-256", "P-384", "P-521", "RSA-2048", "RSA-3072", "RSA-4096"`,
-		},
-		policy + "--rotate-key=kep740:a":        {`--rotate-key "kep740:a" needs --service-account-key-sockets, which says where the process is`},
-		"--cache-age=-1s --hold-down=-1s":       {"--cache-age -1s must not be negative", "--hold-down -1s must not be negative"},
-		policy + "--longest-token-lifetime=-1s": {"--longest-token-lifetime -1s must not be negative"},
-		policy + "--service-account-key-sockets=s --rotate-algorithm=P-256 --rotate-key=kep740:a,a,kep740:a": {
-			`--rotate-algorithm "P-256" excludes --rotate-key: the processes have the keys already`,
-			`--rotate-key "a" must be kep740:NAME, with a NAME of lower-case letters, digits, "-" and ".", 63 at most`,
-			`--rotate-key "kep740:a" must not be given twice`,
 		},
 
 		// The external signer.

@@ -82,10 +82,6 @@ func TestRulesFollowFlags(t *testing.T) {
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"watch leases.coordination.k8s.io/sa-controller-manager in kube-system",
 		}},
-		"RotateByHand": {"the commands have an identity of their own", func(o *options.Options) { o.Rotation.Every = 0 }, []string{
-			"create serviceaccounts/token/default in kube-system", "get serviceaccounts/default in kube-system",
-			"list endpointslices.discovery.k8s.io in default",
-		}},
 		"OtherLease": {"its own name is asked for", func(o *options.Options) { o.LeaderElection.ResourceName = "other" }, []string{
 			"get leases.coordination.k8s.io/sa-controller-manager in kube-system",
 			"update leases.coordination.k8s.io/sa-controller-manager in kube-system",

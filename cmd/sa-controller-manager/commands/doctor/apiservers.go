@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -63,7 +64,7 @@ func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 
 // signersByKey names, for each key in use, a kube-apiserver or a replica that signs with it.
 func signersByKey(ctx context.Context, c *cluster, servers *operator.Cluster) (map[string]string, error) {
-	signers, err := servers.SigningKeyIDs(ctx)
+	ids, err := servers.SigningKeyIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +72,14 @@ func signersByKey(ctx context.Context, c *cluster, servers *operator.Cluster) (m
 	if err != nil {
 		return nil, err
 	}
+	signers := map[string]string{}
 	for _, ring := range rings.Live(time.Now()) {
 		signers[ring.SignsWith] = "the replica on host " + ring.Host
+	}
+	for id, url := range ids {
+		if strings.Contains(url, "://") { // otherwise it is one of the others
+			signers[id] = "the kube-apiserver at " + url
+		}
 	}
 	delete(signers, "")
 	return signers, nil

@@ -86,7 +86,8 @@ func TestAPIServers(t *testing.T) {
 	published := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: consistency.SecretName},
 		Data: map[string][]byte{"schema-version": []byte("1"), "replica.cp-1_x": fmt.Appendf(nil,
-			`{"host":"cp-1","generation":3,"version":"v","keys":{%q:"active",%q:"retired"},"signer":true}`, next.ID(), old.ID())},
+			`{"host":"cp-1","renewed":%q,"generation":3,"history":["v"],"keys":{%q:"active",%q:"retired"},"signsWith":%q,"signer":true}`,
+			time.Now().UTC().Format(time.RFC3339), next.ID(), old.ID(), next.ID())},
 	}
 	ha := controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1", "10.0.0.2")
 	with := func(first, second *clitest.KubeClient) func(*testing.T, *cluster, *fake.Clientset) {

@@ -24,11 +24,11 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
@@ -49,7 +49,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default", UID: "1"}}
 	kube := clitest.NewKubeClient(func(string) string { return "" }, append(objects, account)...)
-	policy := ring.Policy{CacheAge: time.Hour, HoldDown: 24 * time.Hour, TokenLifetime: 48 * time.Hour}
+	policy := ring.Policy{CacheAge: time.Hour, TokenLifetime: 48 * time.Hour}
 	w := &world{t: t, clock: testingclock.NewFakeClock(time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)), accepts: []string{rsaID}}
 	w.Operator = &operator.Operator{
 		File: ring.At(filepath.Join(t.TempDir(), "keys", "ring.json")), Policy: policy, Clock: w.clock,
@@ -65,22 +65,13 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		}
 		return true, review, nil
 	})
-	w.must(w.File.Init(testkeys.Parse(testkeys.RSA2048()), nil, w.clock.Now(), policy))
+	w.must(w.File.Init(testkeys.Parse(testkeys.RSA2048()), nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), w.clock.Now()))
 	return w
 }
 
 func (w *world) must(err error) {
 	w.t.Helper()
 	testutil.Must(w.t, err)
-}
-
-// start begins a rotation to a key of the tests.
-func (w *world) start(data []byte) string {
-	w.t.Helper()
-	key := testkeys.Parse(data)
-	_, err := w.Start(w.t.Context(), nil, func(signing.PublicKey) (*signing.PrivateKey, error) { return key, nil })
-	w.must(err)
-	return key.ID()
 }
 
 // tokenOf is a legacy token.
@@ -109,33 +100,33 @@ func TestReport(t *testing.T) {
 		w.must(err)
 		return r
 	}
-	if r := report(); r.NextStep != "nothing; keys rotate start begins a rotation" || len(r.Findings) > 0 || *r.Keys[0].Secrets != 2 ||
-		r.Keys[0].Accepted != "yes" {
+	if r := report(); !strings.HasPrefix(r.NextStep, "keys rotate, not yet: key "+p256ID+" is not shown at any live host") || len(r.Findings) > 0 ||
+		*r.Keys[0].Secrets != 2 || r.Keys[0].Accepted != "yes" || r.Keys[1].Accepted != "no" {
 		t.Errorf("a new ring: %+v", r)
 	}
-	next := w.start(testkeys.P256())
-	if r := report(); !strings.HasPrefix(r.NextStep, "the next key may sign from 2026-11-21T13:00:00Z on") || len(r.Findings) != 1 ||
-		r.Keys[1].Accepted != "no" {
-		t.Errorf("published: %+v", r)
+	w.clock.Step(settled + time.Second)
+	if r := report(); len(r.Findings) != 1 || r.Findings[0].Code != "key-not-accepted" {
+		t.Errorf("a kube-apiserver lacks the next key for a day: %+v", r.Findings)
 	}
-	w.accepts = append(w.accepts, next)
-	w.clock.Step(time.Hour)
-	if r := report(); r.NextStep != "the next key may sign: keys rotate activate" || len(r.Findings) > 0 {
-		t.Errorf("after the cache age: %+v", r)
-	}
-	w.must(w.Activate(t.Context(), operator.ActivateOptions{}))
-	if r := report(); !strings.Contains(r.NextStep, "keys rotate complete") ||
+	w.accepts = append(w.accepts, p256ID)
+	w.must(w.Rotate(t.Context(), operator.RotateOptions{Force: true, Next: operator.Successor{None: true}}))
+	r := report()
+	if r.NextStep != "make a next key: keys next" || r.IfLeaked != "sa-controller-manager keys revoke "+rsaID+" "+p256ID ||
 		!slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", blocked(reissue.Mismatch)}, {"shop/b", blocked(reissue.Mismatch)}}) {
-		t.Errorf("activated: %+v", r)
+		t.Errorf("rotated: %+v", r)
 	}
-	w.must(w.Complete(t.Context(), operator.ActivateOptions{}))
-	w.clock.Step(1000 * time.Hour)
+	w.must(consistency.Edit(t.Context(), w.Cluster.Client, func(p *consistency.Published) error {
+		p.Followed = map[string]time.Time{rsaID: w.clock.Now()}
+		return nil
+	}))
+	if r := report(); !r.Keys[0].PrunableAt.Equal(w.clock.Now().Add(48 * time.Hour)) {
+		t.Errorf("prunable at %s", r.Keys[0].PrunableAt)
+	}
 	path := w.File.Path()
 	w.must(os.Chmod(path, 0o644))
-	r := report()
-	if !strings.Contains(r.NextStep, "keys prune") || len(r.Findings) != 1 || r.Findings[0].Code != "key-file-readable" ||
+	if r = report(); len(r.Findings) != 1 || r.Findings[0].Code != "key-file-readable" ||
 		r.Findings[0].Remedy != "chmod 600 "+path {
-		t.Errorf("completed: %+v", r)
+		t.Errorf("others may read it: %+v", r)
 	}
 	w.checkPrinted(r)
 }
@@ -174,9 +165,8 @@ func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
 			secret.Annotations = map[string]string{corev1.ServiceAccountNameKey: "someone", corev1.ServiceAccountUIDKey: "2"}
 			tc.change(secret)
 			w := newWorld(t, secret, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "someone", UID: "2"}})
-			w.accepts = append(w.accepts, w.start(testkeys.P256()))
-			w.clock.Step(time.Hour)
-			w.must(w.Activate(t.Context(), operator.ActivateOptions{}))
+			w.accepts = append(w.accepts, p256ID)
+			w.must(w.Rotate(t.Context(), operator.RotateOptions{Force: true}))
 			r, err := newReport(t.Context(), w.Operator)
 			w.must(err)
 			if got, want := r.Keys[0].Holders, []Holder{{"shop/mine", tc.want}}; !slices.Equal(got, want) {
@@ -225,11 +215,11 @@ func (w *world) checkPrinted(r *Report) {
 	w.t.Helper()
 	for format, words := range map[string][]string{
 		"table": {
-			"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  retired keys", "completed, from " + rsaID,
+			"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  make a next key", "If leaked:  sa-controller-manager keys revoke " + rsaID,
 			"Secrets of retired key " + rsaID + ": shop/a (mismatch), shop/b (mismatch)", "1. ",
 		},
-		"json": {`"nextStep": "retired keys`, `"state": "blocked"`, `"reason": "mismatch"`, `"prunableAt": "2026-11-23T13:00:00Z"`},
-		"yaml": {"nextStep: 'retired keys", "secret: shop/a", "generation: "},
+		"json": {`"nextStep": "make a next key`, `"state": "blocked"`, `"reason": "mismatch"`, `"prunableAt": "2026-11-24T12:00:01Z"`},
+		"yaml": {"nextStep: 'make a next key", "secret: shop/a", "generation: "},
 	} {
 		var b bytes.Buffer
 		w.must(r.Print(&b, format))

@@ -37,7 +37,7 @@ func newRotated(t *testing.T, signer bool) *rotated {
 	p.write(t, "pki/sa.key", testkeys.RSA2048())
 	p.write(t, "pki/sa.pub", public(t, testkeys.RSA2048()))
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	testutil.Must(t, p.ring.Init(testkeys.Parse(testkeys.RSA2048()), nil, now, ring.Policy{}))
+	testutil.Must(t, p.ring.Init(testkeys.Parse(testkeys.RSA2048()), nil, new(ring.KeyOf(testkeys.Parse(testkeys.P256()))), now))
 	p.config.ExternalSigner = signer
 	p.writeSteps(t, takeover, 3)
 	p.config.ExternalSigner, p.config.SkipKeyCheck = false, false
@@ -51,12 +51,7 @@ func newRotated(t *testing.T, signer bool) *rotated {
 	p.write(t, "manifests/sa-controller-manager.yaml",
 		[]byte(strings.ReplaceAll(own, component.Assign(component.KeyFlag, p.pki+"/sa.key"),
 			component.Assign(component.KeyRingFlag, p.ring.Path()))))
-	testutil.Must(t, p.ring.Update(1, func(s ring.State) (ring.State, error) {
-		return ring.Publish(s, ring.KeyOf(testkeys.Parse(testkeys.P256())), now, ring.Policy{})
-	}))
-	testutil.Must(t, p.ring.Update(2, func(s ring.State) (ring.State, error) {
-		return ring.Activate(s, now, ring.Policy{}, true)
-	}))
+	testutil.Must(t, p.ring.Update(1, func(s ring.State) (ring.State, error) { return ring.Rotate(s, nil, now) }))
 	return p
 }
 
@@ -223,15 +218,10 @@ func (p *rotated) toSigner(t *testing.T, id string) signing.PublicKey {
 	remote := signing.RemoteKey("hsm", key, nil)
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	for i, transition := range []func(ring.State) (ring.State, error){
-		func(s ring.State) (ring.State, error) { return ring.Complete(s, now, ring.Policy{}) },
-		func(s ring.State) (ring.State, error) {
-			return ring.Publish(s, ring.KeyOf(remote), now, ring.Policy{})
-		},
-		func(s ring.State) (ring.State, error) {
-			return ring.Activate(s, now, ring.Policy{}, true)
-		},
+		func(s ring.State) (ring.State, error) { return ring.Next(s, ring.KeyOf(remote), now) },
+		func(s ring.State) (ring.State, error) { return ring.Rotate(s, nil, now) },
 	} {
-		testutil.Must(t, p.ring.Update(int64(3+i), transition))
+		testutil.Must(t, p.ring.Update(int64(2+i), transition))
 	}
 	return key
 }

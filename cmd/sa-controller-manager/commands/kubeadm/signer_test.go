@@ -242,7 +242,7 @@ func TestTakeoverWithARemoteKey(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
 			key := signing.RemoteKey("hsm", testkeys.Parse(testkeys.P384()).Public(), nil)
 			file := ring.At(p.dir + "/keys/ring.json")
-			testutil.Must(t, file.Init(key, nil, time.Now(), ring.Policy{}))
+			testutil.Must(t, file.Init(key, nil, nil, time.Now()))
 			flags := newPodFlags()
 			flags.binary, flags.extraArgs = "/opt/b", []string{
 				component.Assign(component.KeyFlag, ""), component.Assign(component.KeyRingFlag, file.Path()),

@@ -90,10 +90,7 @@ func (m *Managed) track() {
 }
 
 func (m *Managed) ends() map[string]time.Time {
-	ends := map[string]time.Time{
-		nameServing:  m.leaf.Leaf.NotAfter,
-		nameActiveCA: m.held.active.cert.NotAfter,
-	}
+	ends := map[string]time.Time{nameServing: m.leaf.Leaf.NotAfter, nameActiveCA: m.held.active.cert.NotAfter}
 	if m.held.next != nil {
 		ends[nameNextCA] = m.held.next.cert.NotAfter
 	}
@@ -106,11 +103,10 @@ func (m *Managed) ends() map[string]time.Time {
 // requeueAfter returns when to check again if nothing happens. A write that was due may have been
 // lost or delayed.
 func (m *Managed) requeueAfter(settled bool) time.Duration {
-	if !settled || m.held == nil || m.held.next != nil || m.lastIssuer != nil || !m.issuer.Equal(m.held.active.cert) {
+	// Nothing announces a change of the file.
+	if !settled || m.config.File != "" ||
+		m.held == nil || m.held.next != nil || m.lastIssuer != nil || !m.issuer.Equal(m.held.active.cert) {
 		return checkDuringChange
-	}
-	if m.config.File != "" {
-		return checkDuringChange // nothing announces a change of the file
 	}
 	due := earlier(twoThirds(m.leaf.Leaf), twoThirds(m.held.active.cert))
 	return min(checkAtRest, max(due.Sub(m.config.Clock.Now()), checkDuringChange))

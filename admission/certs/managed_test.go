@@ -297,7 +297,7 @@ func TestManagedSaysWhatIsMissing(t *testing.T) {
 				SecretName, "no rights", 0, false)
 		})
 		m := run(t, ManagedConfig{Client: client})
-		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "create secret kube-system/"+SecretName) {
+		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "write secret kube-system/"+SecretName) {
 			t.Errorf("Ready = %v, want it to name the Secret", err)
 		}
 		if _, err := m.GetCertificate(nil); err == nil {

@@ -27,8 +27,7 @@ type action int
 
 const (
 	keep action = iota
-	create
-	update
+	write
 	refuse
 )
 
@@ -68,11 +67,8 @@ func plan(o observation) (decision, error) {
 		}
 	}
 	result := decision{wanted: d.state, reason: strings.Join(d.reasons, "; ")}
-	switch {
-	case o.secret == nil:
-		result.action = create
-	case len(d.reasons) > 0:
-		result.action = update
+	if len(d.reasons) > 0 {
+		result.action = write
 	}
 	return result, nil
 }

@@ -112,7 +112,7 @@ func TestPlan(t *testing.T) {
 	}{
 		"no Secret": {
 			reason: "the replica that starts first makes the CA",
-			want:   outcome{create, names{Active: "fresh"}},
+			want:   outcome{write, names{Active: "fresh"}},
 		},
 		"whole": {
 			reason: "what is right is not written",
@@ -122,71 +122,71 @@ func TestPlan(t *testing.T) {
 		"deleted": {
 			reason: "leaves in use stay valid and a successor is announced",
 			held:   held(names{Active: "a", Previous: "b"}),
-			want:   outcome{create, names{Active: "a", Next: "fresh", Previous: "b"}},
+			want:   outcome{write, names{Active: "a", Next: "fresh", Previous: "b"}},
 		},
 		"deleted during a rollover": {
 			reason: "deleting again and again makes no further keys",
 			held:   held(names{Active: "a", Next: "b"}),
-			want:   outcome{create, names{Active: "a", Next: "b"}},
+			want:   outcome{write, names{Active: "a", Next: "b"}},
 		},
 		"deleted while known": {
 			reason: "what nobody can read in the API is not promoted",
 			held:   held(names{Active: "a", Next: "b"}),
 			known:  true,
-			want:   outcome{create, names{Active: "a", Next: "b"}},
+			want:   outcome{write, names{Active: "a", Next: "b"}},
 		},
 		"deleted and expired": {
 			reason: "an expired CA comes back for nobody; its announced successor takes over",
 			held:   held(names{Active: "older"}),
-			want:   outcome{create, names{Active: "fresh"}},
+			want:   outcome{write, names{Active: "fresh"}},
 		},
 		"emptied": {
 			reason: "all damage is repaired from memory",
 			secret: emptySecret(),
 			held:   held(names{Active: "a", Next: "b", Previous: "old"}),
-			want:   outcome{update, names{Active: "a", Next: "b", Previous: "old"}},
+			want:   outcome{write, names{Active: "a", Next: "b", Previous: "old"}},
 		},
 		"emptied before we came": {
 			reason: "nothing to save",
 			secret: emptySecret(),
-			want:   outcome{update, names{Active: "fresh"}},
+			want:   outcome{write, names{Active: "fresh"}},
 		},
 		"key lost before we came": {
 			reason: "replicas that hold the CA put it back, or keep it in the caBundle",
 			secret: with(a, keyActiveKey, "rubbish"),
-			want:   outcome{update, names{Active: "fresh"}},
+			want:   outcome{write, names{Active: "fresh"}},
 		},
 		"key of another CA": {
 			reason: "a pair that does not match is damage",
 			secret: with(a, keyActiveKey, string(c.secret(t, names{Active: "b"}).Data[keyActiveKey])),
 			held:   held(names{Active: "a"}),
-			want:   outcome{update, names{Active: "a"}},
+			want:   outcome{write, names{Active: "a"}},
 		},
 		"leaf in the place of the previous CA": {
 			reason: "callers must not trust what is no CA",
 			secret: with(c.secret(t, names{Active: "a", Previous: "b"}), keyPreviousCert, string(certPEM(leaf.Leaf))),
-			want:   outcome{update, names{Active: "a"}},
+			want:   outcome{write, names{Active: "a"}},
 		},
 		"key lost during a rollover": {
 			reason: "the announced CA is in the caBundle already",
 			secret: with(c.secret(t, names{Active: "a", Next: "b"}), keyActiveKey, ""),
-			want:   outcome{update, names{Active: "b"}},
+			want:   outcome{write, names{Active: "b"}},
 		},
 		"announced CA damaged": {
 			reason: "memory has it",
 			secret: with(c.secret(t, names{Active: "a", Next: "b"}), keyNextCert, "rubbish"),
 			held:   held(names{Active: "a", Next: "b"}),
-			want:   outcome{update, names{Active: "a", Next: "b"}},
+			want:   outcome{write, names{Active: "a", Next: "b"}},
 		},
 		"previous CA damaged": {
 			reason: "what is lost is left out, the rest stays",
 			secret: with(c.secret(t, names{Active: "a", Previous: "b"}), keyPreviousCert, "rubbish"),
-			want:   outcome{update, names{Active: "a"}},
+			want:   outcome{write, names{Active: "a"}},
 		},
 		"version missing": {
 			reason: "somebody rebuilt the Secret by hand",
 			secret: with(a, stateobject.VersionKey, ""),
-			want:   outcome{update, names{Active: "a"}},
+			want:   outcome{write, names{Active: "a"}},
 		},
 		"version of the future": {
 			reason: "an older program must not destroy what a newer one wrote",
@@ -202,7 +202,7 @@ func TestPlan(t *testing.T) {
 		"version damaged": {
 			reason: "no program writes that; the rest is whole",
 			secret: with(a, stateobject.VersionKey, "nonsense"),
-			want:   outcome{update, names{Active: "a"}},
+			want:   outcome{write, names{Active: "a"}},
 		},
 		"all damaged, the version too": {
 			reason: "memory has it all",
@@ -210,14 +210,14 @@ func TestPlan(t *testing.T) {
 				Data: map[string][]byte{stateobject.VersionKey: []byte("x"), keyActiveCert: []byte("x"), keyActiveKey: []byte("x")},
 			},
 			held: held(names{Active: "a", Previous: "b"}),
-			want: outcome{update, names{Active: "a", Previous: "b"}},
+			want: outcome{write, names{Active: "a", Previous: "b"}},
 		},
 		"replaced by hand": {
 			reason: "leaves in use are of a CA that somebody has put another in place of",
 			secret: c.secret(t, names{Active: "b"}),
 			held:   held(names{Active: "b"}),
 			inUse:  "a",
-			want:   outcome{update, names{Active: "b", Previous: "a"}},
+			want:   outcome{write, names{Active: "b", Previous: "a"}},
 		},
 		"replaced, and ours expired": {
 			reason: "nobody accepts leaves of an expired CA",
@@ -236,7 +236,7 @@ func TestPlan(t *testing.T) {
 			secret: a,
 			day:    244,
 			known:  true,
-			want:   outcome{update, names{Active: "a", Next: "fresh"}},
+			want:   outcome{write, names{Active: "a", Next: "fresh"}},
 		},
 		"announced": {
 			reason: "callers may not have it yet",
@@ -248,13 +248,13 @@ func TestPlan(t *testing.T) {
 			reason: "the next one signs, the previous one stays in the caBundle",
 			secret: c.secret(t, names{Active: "a", Next: "b", Previous: "old"}),
 			known:  true,
-			want:   outcome{update, names{Active: "b", Previous: "a"}},
+			want:   outcome{write, names{Active: "b", Previous: "a"}},
 		},
 		"announced and never known": {
 			reason: "at last a CA is better than none",
 			secret: c.secret(t, names{Active: "a", Next: "late"}),
 			day:    363,
-			want:   outcome{update, names{Active: "late", Previous: "a"}},
+			want:   outcome{write, names{Active: "late", Previous: "a"}},
 		},
 		"active expired": {
 			reason: "there is no overlap to keep",
@@ -262,19 +262,19 @@ func TestPlan(t *testing.T) {
 			held:   held(names{Active: "a"}),
 			inUse:  "a",
 			day:    365,
-			want:   outcome{update, names{Active: "fresh"}},
+			want:   outcome{write, names{Active: "fresh"}},
 		},
 		"active expired during a rollover": {
 			reason: "the announced one is in the caBundle",
 			secret: c.secret(t, names{Active: "a", Next: "late"}),
 			day:    365,
-			want:   outcome{update, names{Active: "late"}},
+			want:   outcome{write, names{Active: "late"}},
 		},
 		"previous expired": {
 			reason: "the caBundle does not grow old",
 			secret: c.secret(t, names{Active: "a", Previous: "old"}),
 			day:    2,
-			want:   outcome{update, names{Active: "a"}},
+			want:   outcome{write, names{Active: "a"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -36,17 +36,17 @@ func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decisi
 // writeSecret creates the Secret if there is none. It records an Event if it repairs what another client
 // has changed.
 func (m *Managed) writeSecret(ctx context.Context, secret *corev1.Secret, decided decision) error {
-	repairs, write := m.held != nil, m.create
+	repairs, store := m.held != nil, m.create
 	if secret == nil {
 		secret = emptySecret()
 	} else {
-		repairs, write = read(secret).damage != "", m.update
+		repairs, store = read(secret).damage != "", m.update
 	}
 	wanted, err := decided.wanted.writeInto(secret)
 	if err != nil {
 		return err
 	}
-	err = write(ctx, wanted)
+	err = store(ctx, wanted)
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}

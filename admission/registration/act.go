@@ -106,11 +106,11 @@ func (r *Registrar) isOff(ctx context.Context) (bool, error) {
 // recordRecreated records an Event that says why a deleted configuration exists again, and how to
 // remove the webhook for good.
 func (r *Registrar) recordRecreated(w write) {
-	note := fmt.Sprintf("It was deleted and has been created again. To remove the webhook: sa-controller-manager webhook unregister "+
-		"--kubeconfig=/etc/kubernetes/admin.conf, or annotate it with %s=%s before you delete it", Annotation, AnnotationOff)
+	const off = Annotation + "=" + AnnotationOff
+	note := "It was deleted and has been created again. To remove the webhook: sa-controller-manager webhook unregister " +
+		"--kubeconfig=/etc/kubernetes/admin.conf, or annotate it with " + off + " before you delete it"
 	if w.off {
-		note = fmt.Sprintf("It had the annotation %s=%s when it was deleted, and has been created again without webhooks to keep that",
-			Annotation, AnnotationOff)
+		note = "It had the annotation " + off + " when it was deleted, and has been created again without webhooks to keep that"
 	}
 	r.warn(w.kind, "WebhookConfigurationRecreated", note)
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/utils/ptr"
+
 	"sa-controller-manager/internal/apiservers"
 )
 
@@ -24,10 +26,7 @@ const severalHosts = "a loopback URL leads each kube-apiserver to its own host, 
 
 // PerHost reports whether each kube-apiserver reaches only the process on its own host.
 func (s Spec) PerHost() bool {
-	if s.Mode != URL && s.Mode != Static {
-		return false
-	}
-	return s.Host == "localhost" || net.ParseIP(s.Host).IsLoopback()
+	return (s.Mode == URL || s.Mode == Static) && (s.Host == "localhost" || net.ParseIP(s.Host).IsLoopback())
 }
 
 // hosts are those on which kube-apiservers run, in as far as they matter: for a loopback URL.
@@ -67,9 +66,6 @@ func (r *Registrar) checkHosts(ctx context.Context, now time.Time) hosts {
 }
 
 func isPerHost(e entry) bool {
-	if e.ClientConfig.URL == nil {
-		return false
-	}
-	u, err := url.Parse(*e.ClientConfig.URL)
+	u, err := url.Parse(ptr.Deref(e.ClientConfig.URL, ""))
 	return err == nil && (Spec{Mode: URL, Host: u.Hostname()}).PerHost()
 }

@@ -48,9 +48,6 @@ func Inspect(ctx context.Context, client kubernetes.Interface) ([]Inspected, err
 	return all, nil
 }
 
-// ProbePod returns a TrialPod that every replica answers when it is created with dryRun.
-func ProbePod(id string) *corev1.Pod { return probePod(id) }
-
 // Answered reports whether a replica has answered the probe Pod.
 func Answered(pod *corev1.Pod, id string) bool {
 	return id != "" && pod.Annotations[answerAnnotation] == id

@@ -123,11 +123,9 @@ type api interface {
 func (k kind) in(client kubernetes.Interface) api {
 	registrations := client.AdmissionregistrationV1()
 	if k == mutating {
-		return typed[*admissionregistrationv1.MutatingWebhookConfiguration]{k, registrations.MutatingWebhookConfigurations(), fromMutating,
-			(*object).mutating}
+		return typed[*admissionregistrationv1.MutatingWebhookConfiguration]{registrations.MutatingWebhookConfigurations(), k}
 	}
-	return typed[*admissionregistrationv1.ValidatingWebhookConfiguration]{k, registrations.ValidatingWebhookConfigurations(), fromValidating,
-		(*object).validating}
+	return typed[*admissionregistrationv1.ValidatingWebhookConfiguration]{registrations.ValidatingWebhookConfigurations(), k}
 }
 
 // getAll reads both configurations, nil for one that does not exist.
@@ -142,15 +140,13 @@ func getAll(ctx context.Context, client kubernetes.Interface) (all [kinds]*objec
 
 // typed implements api with a typed client of client-go.
 type typed[C any] struct {
-	kind   kind
 	client interface {
 		Get(ctx context.Context, name string, o metav1.GetOptions) (C, error)
 		Create(ctx context.Context, c C, o metav1.CreateOptions) (C, error)
 		Update(ctx context.Context, c C, o metav1.UpdateOptions) (C, error)
 		Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
 	}
-	from func(C) *object
-	to   func(*object) C
+	kind kind
 }
 
 func (t typed[C]) get(ctx context.Context) (*object, error) {
@@ -161,14 +157,15 @@ func (t typed[C]) get(ctx context.Context) (*object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the %s %s: %w", t.kind, Name, err)
 	}
-	return t.from(c), nil
+	return asObject(c), nil
 }
 
 func (t typed[C]) put(ctx context.Context, o *object) (err error) {
+	c := t.kind.typed(o).(C) //nolint:forcetypeassert,errcheck // in has matched them
 	if o.exists {
-		_, err = t.client.Update(ctx, t.to(o), metav1.UpdateOptions{FieldManager: meta.FieldManager})
+		_, err = t.client.Update(ctx, c, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	} else {
-		_, err = t.client.Create(ctx, t.to(o), metav1.CreateOptions{FieldManager: meta.FieldManager})
+		_, err = t.client.Create(ctx, c, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	}
 	return err
 }

@@ -29,10 +29,7 @@ const (
 )
 
 func (k kind) String() string {
-	if k == mutating {
-		return "MutatingWebhookConfiguration"
-	}
-	return "ValidatingWebhookConfiguration"
+	return [kinds]string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"}[k]
 }
 
 // observation is the input of plan.

@@ -87,7 +87,7 @@ func prove(ctx context.Context, client kubernetes.Interface, endpoint string, re
 	defer cancel()
 	id := rand.Text()
 	responder.await(id)
-	wanted := probePod(id)
+	wanted := ProbePod(id)
 	// With --pod-token=secret the webhook waits for the token Secret of a Pod that wants a token,
 	// and this account may never get one.
 	wanted.Spec.AutomountServiceAccountToken = new(false)
@@ -111,8 +111,8 @@ func prove(ctx context.Context, client kubernetes.Interface, endpoint string, re
 	return nil
 }
 
-// probePod returns the Pod that the webhook answers.
-func probePod(id string) *corev1.Pod {
+// ProbePod returns a TrialPod that every replica answers when it is created with dryRun.
+func ProbePod(id string) *corev1.Pod {
 	pod := TrialPod()
 	pod.Annotations = map[string]string{probeAnnotation: id}
 	return pod

@@ -242,7 +242,7 @@ func TestProbeResponder(t *testing.T) {
 	a.await("awaited")
 	ask := func(id string, dryRun bool) int {
 		response := &admission.Response{}
-		object, err := json.Marshal(probePod(id))
+		object, err := json.Marshal(ProbePod(id))
 		testutil.Must(t, err)
 		testutil.Must(t, a.Admit(t.Context(), &admission.Request{DryRun: dryRun, Object: object}, response))
 		return len(response.Patch)

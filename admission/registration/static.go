@@ -75,7 +75,8 @@ func NewStaticFiles(config StaticFilesConfig) *StaticFiles {
 		})
 	}
 	s.keep, s.asks = loop("webhook_static_files", s.keepFiles), loop("webhook_static_proof", s.ask)
-	s.show(context.Background(), Status{State: Starting})
+	s.status.Store(&Status{State: Starting})
+	config.Metrics.state(Starting)
 	config.ServingCA.OnChange(s.queue)
 	return s
 }
@@ -110,10 +111,11 @@ func (s *StaticFiles) Run(ctx context.Context) error {
 func (s *StaticFiles) keepFiles(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	off, err := isStaticOff(s.config.Dir)
-	if err == nil && off {
+	_, err := os.Stat(StaticOffPath(s.config.Dir))
+	switch {
+	case err == nil:
 		err = s.leave(ctx)
-	} else if err == nil {
+	case os.IsNotExist(err):
 		err = s.write(ctx)
 	}
 	if err != nil {
@@ -181,13 +183,10 @@ func (s *StaticFiles) write(ctx context.Context) error {
 
 func (s *StaticFiles) show(ctx context.Context, status Status) {
 	last := s.status.Swap(&status)
-	if last != nil && last.State == status.State {
+	if last.State == status.State {
 		return
 	}
 	s.config.Metrics.state(status.State)
-	if last == nil {
-		return
-	}
 	klog.FromContext(ctx).Info("Changed the state of the webhook registration", "state", status.State, "detail", status.Detail)
 	if s.config.Changed != nil {
 		s.config.Changed(status.State)

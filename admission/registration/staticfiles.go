@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -42,10 +41,7 @@ func StaticDirs(dir string) []string {
 }
 
 func (k kind) staticDir(dir string) string {
-	if k == mutating {
-		return filepath.Join(dir, "mutating")
-	}
-	return filepath.Join(dir, "validating")
+	return filepath.Join(dir, [kinds]string{"mutating", "validating"}[k])
 }
 
 func (k kind) staticPath(dir string) string { return filepath.Join(k.staticDir(dir), staticFile) }
@@ -57,10 +53,7 @@ func StaticPaths(dir string) []string {
 
 // plugin returns the admission plugin of kube-apiserver that calls webhooks of this kind.
 func (k kind) plugin() string {
-	if k == mutating {
-		return "MutatingAdmissionWebhook"
-	}
-	return "ValidatingAdmissionWebhook"
+	return [kinds]string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}[k]
 }
 
 // WriteStatic writes both configurations below dir, which must exist, and returns the paths of the
@@ -161,14 +154,6 @@ func (k kind) decodeStatic(content []byte) (*object, error) {
 
 // StaticOffPath returns the file by which UnregisterStatic keeps the process of this host from writing.
 func StaticOffPath(dir string) string { return filepath.Join(dir, staticOffFile) }
-
-func isStaticOff(dir string) (bool, error) {
-	_, err := os.Stat(StaticOffPath(dir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
 
 // UnregisterStatic removes the files of this host, and keeps them away until RegisterStatic. It needs no
 // API, and no process.

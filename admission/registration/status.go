@@ -3,7 +3,10 @@
 
 package registration
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // State is the state of the registration.
 type State string
@@ -37,12 +40,8 @@ func (s Status) String() string {
 
 // Check returns an error if the registration is not as intended. A user may intend that it is off.
 func (s Status) Check() error {
-	switch s.State {
-	case Registered, Off, Deleted, Idle:
-		if !s.Failing {
-			return nil
-		}
-	case Starting, Waiting, Proving, Repairing:
+	if s.Failing || slices.Contains([]State{Starting, Waiting, Proving, Repairing}, s.State) {
+		return errors.New(s.String())
 	}
-	return errors.New(s.String())
+	return nil
 }

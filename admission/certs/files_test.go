@@ -36,7 +36,8 @@ func selfSigned(t *testing.T) pair {
 	made, err := newAuthority(start, 30*day)
 	testutil.Must(t, err)
 	template := made.cert
-	template.DNSNames, template.IsCA, template.MaxPathLen, template.MaxPathLenZero, template.PublicKey = []string{"localhost"}, false, 0, false, nil
+	template.DNSNames, template.PublicKey = []string{"localhost"}, nil
+	template.IsCA, template.MaxPathLen, template.MaxPathLenZero = false, 0, false
 	if made, err = issue(nil, template); err != nil {
 		t.Fatal(err)
 	}

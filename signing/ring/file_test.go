@@ -196,7 +196,7 @@ func TestInit(t *testing.T) {
 }
 
 // TestGone: what leaves the ring is on record, whether it may have signed or not, and does not come back,
-// also not by a verification key file. This is what kept a revoked key valid for ever behind an HSM.
+// also not by a verification key file. This is what kept a revoked key valid forever behind an HSM.
 func TestGone(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)

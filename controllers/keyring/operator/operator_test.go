@@ -389,8 +389,8 @@ func TestReadOnly(t *testing.T) {
 	}
 }
 
-// TestRevoke takes the active key and its predecessor out, and waits until kube-apiserver has neither, whoever
-// has their private halves. A second time only looks.
+// TestRevoke takes the active key and its predecessor out, and waits until kube-apiserver has neither, wherever
+// their private halves are. A second time it only checks.
 func TestRevoke(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

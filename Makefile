@@ -179,6 +179,11 @@ test-unit: deps ## Run the unit tests with the race detector.
 test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's own, on random Pods, for 20 s.
 	go -C test/differential test -count=1 -timeout=20m . -args -for=20s
 
+SEEDS ?= 100
+.PHONY: test-simulation
+test-simulation: ## Run SEEDS worlds with a simulated API server, of which SEED is the first; not in continuous integration.
+	go -C test/simulation test -count=1 -timeout=30m ./... -args -seeds=$(SEEDS) $(if $(filter-out 0,$(SEED)),-seed=$(SEED))
+
 # A module of its own: it needs some 190 packages of Prometheus, which continuous integration must
 # not fetch and compile.
 .PHONY: test-alerts
@@ -367,7 +372,7 @@ update-lint: ## Fix what golangci-lint can fix by itself.
 
 .PHONY: update-modules
 update-modules: ## Tidy go.mod and go.sum of all modules but test/alerts.
-	for module in . test test/chart test/differential test/conformance test/tools test/peers test/peers/v1.35 test/peers/v1.36; do go -C $$module mod tidy; done
+	for module in . test test/chart test/differential test/simulation test/conformance test/tools test/peers test/peers/v1.35 test/peers/v1.36; do go -C $$module mod tidy; done
 
 .PHONY: update-flags
 update-flags: ## Write docs/flags.md from the flags.

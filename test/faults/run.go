@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -42,12 +43,14 @@ func (w *World) Faults(ctx context.Context, run Run) (checker.Outcome, string, e
 		return checker.Outcome{}, "", err
 	}
 	workload := workload.StartWorkload(w.client, run.Seed, "faults")
+	attacked, attackErr := w.attack(ctx, "attack", w.races())
 	plan := Plan(run.Seed, run.Length, 2, Catalogue())
-	err = w.execute(ctx, plan)
+	err = errors.Join(attackErr, w.execute(ctx, plan))
 	model, calls, endErr := workload.End()
 	if err := errors.Join(err, endErr); err != nil {
 		return checker.Outcome{}, "", err
 	}
+	maps.Copy(model, attacked)
 	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell}, calls, settleTimeout)
 	outcome.Operations = workload.Operations()
 	summary := fmt.Sprintf("settled in %s; at most %d goroutines", outcome.Settled.Round(100*time.Millisecond), outcome.Most.Goroutines)

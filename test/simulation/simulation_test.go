@@ -37,11 +37,6 @@ var (
 	verbose = flag.Bool("history", false, "print the history of each seed, and what the processes log")
 )
 
-func TestOverlay(t *testing.T) {
-	file, err := overlay("/work/wt/simulation", os.Getenv("OVERLAY"))
-	t.Log(file, err)
-}
-
 func TestMain(m *testing.M) {
 	flag.Parse()
 	klog.SetLogger(logr.Discard())

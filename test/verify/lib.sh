@@ -13,7 +13,7 @@ git rev-parse --git-dir >/dev/null
 # go_modules are the directories with a go.mod. tools and peers hold no code. test/alerts and
 # test/backends are left out: to know whether they are tidy takes all of Prometheus and of Vault. So are
 # test/peers/v*: it takes two more Kubernetes.
-go_modules=(. cmd/sa-kms-signer test test/chart test/differential test/conformance test/tools test/peers)
+go_modules=(. cmd/sa-kms-signer test test/chart test/differential test/simulation test/conformance test/tools test/peers)
 
 # sources prints the files that match the patterns and are, or could be,
 # committed.

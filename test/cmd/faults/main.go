@@ -30,6 +30,7 @@ import (
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/faults"
 	"sa-controller-manager/test/faults/checker"
+	"sa-controller-manager/test/faults/planted"
 	"sa-controller-manager/test/faults/workload"
 )
 
@@ -56,7 +57,8 @@ func main() {
 	flag.DurationVar(&s.length, "for", 30*time.Second, "How long faults are injected. Every kind comes once at least.")
 	flag.StringVar(&s.race, "race-binary", "", "Race-enabled sa-controller-manager, which runs under faults.")
 	flag.StringVar(&s.plain, "binary", "", "Ordinary sa-controller-manager, which runs under load.")
-	flag.StringVar(&s.only, "only", "", "Run one part only: faults, rotation, load or signer.")
+	flag.StringVar(&s.root, "root", "", "Directory of the product's source, over which planted bugs are laid.")
+	flag.StringVar(&s.only, "only", "", "Run one part only: faults, rotation, load, signer or planted.")
 	flag.StringVar(&s.logs, "logs", "", "Directory to write the logs of each part's processes to.")
 	flag.BoolVar(&s.busy, "busy", false, "Other programs use the machine: a result that is unsure for that reason is no error.")
 	flag.BoolVar(&s.verbose, "v", false, "Log each fault.")
@@ -86,10 +88,11 @@ func run(s settings) int {
 
 // complete checks the settings, and makes paths absolute.
 func complete(s *settings) error {
-	if parts := []faults.Part{"", faults.FaultsPart, faults.RotationPart, faults.LoadPart, faults.SignerPart}; !slices.Contains(parts, faults.Part(s.only)) {
-		return fmt.Errorf("-only=%s: want one of faults, rotation, load or signer", s.only)
+	if parts := []faults.Part{"", faults.FaultsPart, faults.RotationPart, faults.LoadPart, faults.SignerPart,
+		plantedPart}; !slices.Contains(parts, faults.Part(s.only)) {
+		return fmt.Errorf("-only=%s: want one of faults, rotation, load, signer or planted", s.only)
 	}
-	for _, path := range []*string{&s.race, &s.plain} {
+	for _, path := range []*string{&s.race, &s.plain, &s.root} {
 		absolute, err := filepath.Abs(*path)
 		if err != nil {
 			return err
@@ -112,6 +115,8 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	plants := startBuilds(ctx, s, dir)
+	defer plants.builds.Wait()
 	world, err := faults.Start(ctx, s.log)
 	if err != nil {
 		return 0, err
@@ -135,13 +140,22 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		if !s.part(one.part) {
 			continue
 		}
+		if one.part == faults.LoadPart || one.part == faults.SignerPart {
+			plants.builds.Wait() // a compiler beside the load would be taken for the server
+		}
 		if err := s.perform(ctx, world, one.part, one.do, v); err != nil {
+			return 0, err
+		}
+	}
+	missed := 0
+	if s.part(plantedPart) {
+		if missed, err = plants.find(ctx, world, plain); err != nil {
 			return 0, err
 		}
 	}
 	found, err = v.print()
 	fmt.Printf("\n%s in all, SEED=%d\n", since(begun), s.seed)
-	if found > 0 {
+	if found += missed; found > 0 {
 		return found, nil // what was not done does not matter any more
 	}
 	return 0, err
@@ -229,6 +243,9 @@ func (s settings) log(format string, args ...any) {
 	}
 }
 
+// plantedPart is the part that has no outcome of its own.
+const plantedPart faults.Part = "planted"
+
 func (s settings) part(name faults.Part) bool { return s.only == "" || s.only == string(name) }
 
 // keepLogs writes the logs of the part's processes if -logs is given.
@@ -240,3 +257,67 @@ func (s settings) keepLogs(world *faults.World, part faults.Part) error {
 }
 
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
+
+// plants are builds with a planted bug that are being made.
+type plants struct {
+	settings settings
+	all      []planted.Plant
+	binaries []devcluster.Binary
+	err      error
+	builds   sync.WaitGroup
+}
+
+// startBuilds builds them one after the other, beside what else goes on.
+func startBuilds(ctx context.Context, s settings, dir string) *plants {
+	p := &plants{settings: s}
+	if !s.part(plantedPart) {
+		return p
+	}
+	p.all = planted.Plants()
+	p.builds.Go(func() {
+		for _, plant := range p.all {
+			binary, err := plant.Build(ctx, s.root, dir)
+			p.binaries, p.err = append(p.binaries, binary), errors.Join(p.err, err)
+		}
+	})
+	return p
+}
+
+// find has the suite look for each plant, and for all of them in an ordinary build, and
+// returns how often it was wrong.
+func (p *plants) find(ctx context.Context, world *faults.World, ordinary devcluster.Binary) (missed int, err error) {
+	p.builds.Wait()
+	if p.err != nil {
+		return 0, p.err
+	}
+	lap := time.Now()
+	shown, err := world.Control(ctx, ordinary)
+	if err := errors.Join(err, p.settings.keepLogs(world, plantedPart)); err != nil {
+		return 0, fmt.Errorf("an ordinary build under the attacks: %w", err)
+	}
+	for _, violation := range shown {
+		missed++
+		fmt.Printf("  VIOLATED an ordinary build shows the violation of a planted bug: %v\n", violation)
+	}
+	fmt.Printf("  control: %s, an ordinary build shows %d violations of planted bugs\n", since(lap), len(shown))
+	for i, plant := range p.all {
+		lap := time.Now()
+		found, err := world.Planted(ctx, plant, p.binaries[i])
+		if err := errors.Join(err, p.settings.keepLogs(world, plantedPart)); err != nil {
+			return 0, fmt.Errorf("plant %q: %w", plant.Name, err)
+		}
+		if len(found) == 0 {
+			missed++
+			fmt.Printf("  VIOLATED planted bug %q was not found\n", plant.Name)
+			continue
+		}
+		fmt.Printf("  planted bug found in %s: %s: %s\n", since(lap), plant.Name, shortened(found[0].String()))
+	}
+	return missed, nil
+}
+
+func shortened(text string) string {
+	const longest = 130
+	text = strings.ReplaceAll(text, "\n", " ")
+	return text[:min(len(text), longest)]
+}

@@ -210,7 +210,8 @@ func TestGone(t *testing.T) {
 		if got := read(t, f).Removed[i]; got != (Removed{ID: key.ID(), Digest: key.ID(), Reason: gone.reason}) {
 			t.Errorf("on record: %+v, want key %s as %s", got, key.ID(), gone.reason)
 		}
-		if err := f.Update(read(t, f).Generation, publish(key)); err == nil || !strings.Contains(err.Error(), "was "+string(gone.reason)+" before") {
+		if err := f.Update(read(t, f).Generation, publish(key)); err == nil ||
+			!strings.Contains(err.Error(), "was "+string(gone.reason)+" before") {
 			t.Errorf("a key that is on record as gone came back: %v", err)
 		}
 		other := key.Public()

@@ -49,7 +49,8 @@ func TestValidateRefuses(t *testing.T) {
 			"keys[1]: kep740:hsm is there twice",
 		},
 		"bad role": {
-			ring(active+","+strings.Replace(retired, `"role":"retired","publicOnly":true`, `"role":"spare"`, 1), ""), `role "spare" is none of next, active, retired`,
+			ring(active+","+strings.Replace(retired, `"role":"retired","publicOnly":true`, `"role":"spare"`, 1), ""),
+			`role "spare" is none of next, active, retired`,
 		},
 		"never published": {ring(strings.Replace(active, `"publishedAt":"2026-11-21T12:00:00Z",`, "", 1), ""), "publishedAt is missing"},
 		"never activated": {
@@ -108,19 +109,34 @@ func TestTransitions(t *testing.T) {
 		err   error
 		want  string
 	}{
-		"one signer is one key":              {err: second2(ring.Next(first, *hsm(5, "a"), epoch)), want: ""},
-		"of the active key":                  {err: second2(ring.Next(second, *hsm(5, "a"), epoch)), want: "kep740:a is the signer of key key-1"},
-		"the name is free a rotation later":  {err: second2(ring.Next(must(ring.Rotate(third, nil, epoch)), *hsm(5, "a"), epoch)), want: ""},
-		"the next key of the kind undone":    {err: second2(ring.Rollback(second, nil, epoch)), want: ""},
-		"both gone, and none in the file":    {err: second2(ring.Revoke(second, []string{"key-1", "key-2"}, nil, nil, epoch)), want: "keys next --algorithm"},
-		"there is no next key":               {err: second2(ring.Rotate(must(ring.Rotate(first, nil, epoch)), nil, epoch)), want: "make one with keys next"},
-		"the same key":                       {err: second2(ring.Next(first, *hsm(1, "a"), epoch)), want: "is the next one already"},
-		"it was withdrawn":                   {err: second2(ring.Next(must(ring.Next(first, newKey(4), epoch)), *hsm(1, "a"), epoch)), want: "was withdrawn before"},
-		"once":                               {err: second2(ring.Rollback(must(ring.Rollback(second, nil, epoch)), nil, epoch)), want: "nothing to go back to"},
-		"revoked again":                      {err: second2(ring.Revoke(must(ring.Revoke(second, []string{"key-0"}, nil, nil, epoch)), []string{"key-0"}, nil, nil, epoch)), want: "nothing to do"},
-		"what may be rolled back to, a day":  {err: second2(ring.Prune(second, "key-0", ring.Usage{}, epoch, ring.Policy{})), want: "is what keys rollback goes back to"},
-		"what may not is pruned at once":     {err: second2(ring.Prune(third, "key-0", ring.Usage{}, epoch, ring.Policy{})), want: ""},
-		"a key of a file is not as it seems": {err: second2(ring.Revoke(first, []string{"key-7"}, nil, nil, epoch)), want: "the ring has no key key-7"},
+		"one signer is one key":             {err: second2(ring.Next(first, *hsm(5, "a"), epoch)), want: ""},
+		"of the active key":                 {err: second2(ring.Next(second, *hsm(5, "a"), epoch)), want: "kep740:a is the signer of key key-1"},
+		"the name is free a rotation later": {err: second2(ring.Next(must(ring.Rotate(third, nil, epoch)), *hsm(5, "a"), epoch)), want: ""},
+		"the next key of the kind undone":   {err: second2(ring.Rollback(second, nil, epoch)), want: ""},
+		"both gone, and none in the file": {
+			err: second2(ring.Revoke(second, []string{"key-1", "key-2"}, nil, nil, epoch)), want: "keys next --algorithm",
+		},
+		"there is no next key": {
+			err: second2(ring.Rotate(must(ring.Rotate(first, nil, epoch)), nil, epoch)), want: "make one with keys next",
+		},
+		"the same key": {err: second2(ring.Next(first, *hsm(1, "a"), epoch)), want: "is the next one already"},
+		"it was withdrawn": {
+			err: second2(ring.Next(must(ring.Next(first, newKey(4), epoch)), *hsm(1, "a"), epoch)), want: "was withdrawn before",
+		},
+		"once": {
+			err: second2(ring.Rollback(must(ring.Rollback(second, nil, epoch)), nil, epoch)), want: "nothing to go back to",
+		},
+		"revoked again": {
+			err:  second2(ring.Revoke(must(ring.Revoke(second, []string{"key-0"}, nil, nil, epoch)), []string{"key-0"}, nil, nil, epoch)),
+			want: "nothing to do",
+		},
+		"what may be rolled back to, a day": {
+			err: second2(ring.Prune(second, "key-0", ring.Usage{}, epoch, ring.Policy{})), want: "is what keys rollback goes back to",
+		},
+		"what may not is pruned at once": {err: second2(ring.Prune(third, "key-0", ring.Usage{}, epoch, ring.Policy{})), want: ""},
+		"a key of a file is not as it seems": {
+			err: second2(ring.Revoke(first, []string{"key-7"}, nil, nil, epoch)), want: "the ring has no key key-7",
+		},
 	} {
 		if (tc.err == nil) != (tc.want == "") || tc.err != nil && !strings.Contains(tc.err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", reason, tc.err, tc.want)

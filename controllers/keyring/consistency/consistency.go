@@ -289,8 +289,8 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{mismatches: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "sacm_key_ring_mismatch",
 		Help: "1 if the key ring of this replica is not the newest of those that the replicas have published, by how it stands to another one: " +
-			"late (it signs on), missing (the active key of another ring is not here), forked, lost (another ring does not have the key that signs " +
-			"here: nothing is signed with it), unreadable, or unpublished.",
+			"late (it signs on), missing (the active key of another ring is not here), forked, lost (another ring does not " +
+			"have the key that signs here: nothing is signed with it), unreadable, or unpublished.",
 	}, []string{"verdict"})}
 	mustRegister(m.mismatches)
 	return m

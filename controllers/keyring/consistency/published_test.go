@@ -54,11 +54,13 @@ func TestCompare(t *testing.T) {
 		// What is not done then.
 		noFilling, noReissue bool
 	}{
-		"Nobody":    {want: inSync},
-		"Same":      {others: []Line{lineOf("cp-2", "main", 4, a.As(signing.Active))}, want: inSync},
-		"Older":     {reason: "that replica reports it", others: []Line{lineOf("cp-2", "main", 3, b.As(signing.Active))}, want: inSync},
-		"EqualFork": {reason: "one side signs on", others: []Line{lineOf("cp-2", "other", 4, a.As(signing.Active))}, want: forked, noReissue: true},
-		"Missing":   {others: []Line{lineOf("cp-2", "other", 3, c.As(signing.Active))}, want: missing, noReissue: true},
+		"Nobody": {want: inSync},
+		"Same":   {others: []Line{lineOf("cp-2", "main", 4, a.As(signing.Active))}, want: inSync},
+		"Older":  {reason: "that replica reports it", others: []Line{lineOf("cp-2", "main", 3, b.As(signing.Active))}, want: inSync},
+		"EqualFork": {
+			reason: "one side signs on", others: []Line{lineOf("cp-2", "other", 4, a.As(signing.Active))}, want: forked, noReissue: true,
+		},
+		"Missing": {others: []Line{lineOf("cp-2", "other", 3, c.As(signing.Active))}, want: missing, noReissue: true},
 		"Late": {
 			reason: "a host that has missed a copy fills, re-issues and signs",
 			others: []Line{lineOf("cp-2", "main", 5, a.As(signing.Active), retired(b), c.As(signing.Next))}, want: late,
@@ -67,9 +69,11 @@ func TestCompare(t *testing.T) {
 			reason: "this host was away during two rotations",
 			others: []Line{lineOf("cp-2", "main", 9, c.As(signing.Active))}, want: lost, noFilling: true, noReissue: true,
 		},
-		"NewerFork":  {others: []Line{lineOf("cp-2", "other", 5, b.As(signing.Active))}, want: lost, noFilling: true, noReissue: true},
-		"Dead":       {reason: "it blocks nothing", others: []Line{dead}, want: inSync},
-		"MyOwn":      {reason: "a process before, with another file", others: []Line{lineOf("me", "main", 9, c.As(signing.Active))}, want: inSync},
+		"NewerFork": {others: []Line{lineOf("cp-2", "other", 5, b.As(signing.Active))}, want: lost, noFilling: true, noReissue: true},
+		"Dead":      {reason: "it blocks nothing", others: []Line{dead}, want: inSync},
+		"MyOwn": {
+			reason: "a process before, with another file", others: []Line{lineOf("me", "main", 9, c.As(signing.Active))}, want: inSync,
+		},
 		"Revoked":    {signs: "-", want: lost, noFilling: true, noReissue: true},
 		"Unreadable": {others: []Line{{Replica: "x"}}, want: unreadable, noReissue: true},
 	}
@@ -121,16 +125,20 @@ func TestMayUse(t *testing.T) {
 		want    string // "" if C may be used
 		later   bool
 	}{
-		"nobody":                    {},
-		"each has it":               {lines: []Line{current, lineOf("me", "main", 4, a().As(signing.Active), c().As(signing.Next))}},
-		"dead":                      {lines: []Line{current, dead}},
-		"late by a prune":           {lines: []Line{lineOf("cp-2", "main", 3, b().As(signing.Active), c().As(signing.Next))}},
-		"without it":                {lines: []Line{lineOf("cp-2", "main", 3, a().As(signing.Active))}, want: "host cp-2 does not have the next key", later: true},
-		"lost for good":             {lines: []Line{lineOf("cp-2", "main", 3, a().As(signing.Active))}, without: []string{"cp-2"}},
-		"our own process, late":     {lines: []Line{lineOf("me", "main", 3, a().As(signing.Active))}, want: "host me does not have", later: true},
-		"it cannot sign with it":    {lines: []Line{blind}, want: "host cp-2 cannot sign with the next key", later: true},
-		"newer":                     {lines: []Line{lineOf("cp-2", "main", 5, c().As(signing.Active))}, want: "is older than that of host cp-2"},
-		"forked":                    {lines: []Line{lineOf("cp-2", "other", 4, a().As(signing.Active), c().As(signing.Next))}, want: "are forked"},
+		"nobody":          {},
+		"each has it":     {lines: []Line{current, lineOf("me", "main", 4, a().As(signing.Active), c().As(signing.Next))}},
+		"dead":            {lines: []Line{current, dead}},
+		"late by a prune": {lines: []Line{lineOf("cp-2", "main", 3, b().As(signing.Active), c().As(signing.Next))}},
+		"without it": {
+			lines: []Line{lineOf("cp-2", "main", 3, a().As(signing.Active))}, want: "host cp-2 does not have the next key", later: true,
+		},
+		"lost for good":          {lines: []Line{lineOf("cp-2", "main", 3, a().As(signing.Active))}, without: []string{"cp-2"}},
+		"our own process, late":  {lines: []Line{lineOf("me", "main", 3, a().As(signing.Active))}, want: "host me does not have", later: true},
+		"it cannot sign with it": {lines: []Line{blind}, want: "host cp-2 cannot sign with the next key", later: true},
+		"newer":                  {lines: []Line{lineOf("cp-2", "main", 5, c().As(signing.Active))}, want: "is older than that of host cp-2"},
+		"forked": {
+			lines: []Line{lineOf("cp-2", "other", 4, a().As(signing.Active), c().As(signing.Next))}, want: "are forked",
+		},
 		"our own, before a restore": {lines: []Line{lineOf("me", "main", 9, c().As(signing.Active))}},
 	} {
 		next, _ := own.Next()
@@ -163,21 +171,34 @@ func TestCached(t *testing.T) {
 		want   string
 		until  time.Duration
 	}{
-		"long enough":             {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Hour, 60)}},
-		"published a minute ago":  {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Minute, 0)}, want: "x shows it since", until: 59 * time.Minute},
-		"a longer cache":          {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Hour, 7200)}, want: "a copy may be 2h0m0s old", until: time.Hour},
-		"a host shows it lately":  {lines: []Line{shown(-time.Hour), shown(-time.Minute)}, want: "host cp-1 shows it since", until: 59 * time.Minute},
-		"a directory fails":       {lines: []Line{hidden}, want: "is not shown at host cp-1"},
-		"nobody shows it":         {want: "is not shown at any live host"},
-		"not there":               {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": {}}, want: "is not shown at x"},
-		"nobody has confirmed it": {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"pool": {Manual: true}}, want: "keys publish confirm pool --key-id=" + id},
-		"it cannot be read":       {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": {Problem: "gone", Keys: at(-time.Hour, 0).Keys}}, want: "x: gone"},
+		"long enough": {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Hour, 60)}},
+		"published a minute ago": {
+			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Minute, 0)}, want: "x shows it since",
+			until: 59 * time.Minute,
+		},
+		"a longer cache": {
+			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Hour, 7200)}, want: "a copy may be 2h0m0s old",
+			until: time.Hour,
+		},
+		"a host shows it lately": {
+			lines: []Line{shown(-time.Hour), shown(-time.Minute)}, want: "host cp-1 shows it since", until: 59 * time.Minute,
+		},
+		"a directory fails": {lines: []Line{hidden}, want: "is not shown at host cp-1"},
+		"nobody shows it":   {want: "is not shown at any live host"},
+		"not there":         {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": {}}, want: "is not shown at x"},
+		"nobody has confirmed it": {
+			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"pool": {Manual: true}}, want: "keys publish confirm pool --key-id=" + id,
+		},
+		"it cannot be read": {
+			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": {Problem: "gone", Keys: at(-time.Hour, 0).Keys}}, want: "x: gone",
+		},
 	} {
 		err := Published{Lines: tc.lines, Places: tc.places}.Cached(own, nil, time.Hour, epoch)
 		refusal, _ := errors.AsType[*ring.Refusal](err)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
-		} else if err != nil && (refusal.Breaks == "" || refusal.Later != (tc.until == 0) || tc.until != 0 && !refusal.Until.Equal(epoch.Add(tc.until))) {
+		} else if err != nil && (refusal.Breaks == "" || refusal.Later != (tc.until == 0) ||
+			tc.until != 0 && !refusal.Until.Equal(epoch.Add(tc.until))) {
 			t.Errorf("%s: %+v, want it until %s", name, refusal, tc.until)
 		}
 	}
@@ -289,7 +310,8 @@ func TestClaim(t *testing.T) {
 	own := stateOf("main", 4, a().As(signing.Active))
 	testutil.Must(t, p.ClaimRing(own, "cp-1", epoch))
 	testutil.Must(t, p.ClaimRing(own, "cp-1", epoch)) // an interrupted command, again
-	if err := p.ClaimRing(own, "cp-2", epoch.Add(claimAge-time.Second)); err == nil || !strings.Contains(err.Error(), "generation 5 is claimed by host cp-1") {
+	if err := p.ClaimRing(own, "cp-2", epoch.Add(claimAge-time.Second)); err == nil ||
+		!strings.Contains(err.Error(), "generation 5 is claimed by host cp-1") {
 		t.Errorf("claimed twice: %v", err)
 	}
 	testutil.Must(t, p.ClaimRing(own, "cp-2", epoch.Add(claimAge)))

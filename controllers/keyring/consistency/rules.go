@@ -146,7 +146,8 @@ func (p Published) StillAccept() (notes []string) {
 				name, time.Duration(place.CacheSeconds)*time.Second))
 		}
 	}
-	return append(notes, "what caches the keys of kube-apiserver accepts them for up to an hour, and kube-apiserver a token that it has just seen for 10 s")
+	return append(notes, "what caches the keys of kube-apiserver accepts them for up to an hour, "+
+		"and kube-apiserver a token that it has just seen for 10 s")
 }
 
 // Problem is one of the published rings.

@@ -57,19 +57,25 @@ func TestRotateAsksFirst(t *testing.T) {
 		RotateOptions
 		want string // "" if P-256 signs
 	}{
-		"in time":        {shown: time.Hour},
-		"too early":      {shown: time.Minute, want: "copies of the key set may be without key " + p256ID},
-		"forced":         {shown: time.Minute, RotateOptions: RotateOptions{Force: true}},
-		"a host is late": {shown: time.Hour, change: late, RotateOptions: RotateOptions{Force: true}, want: "host cp-2 does not have the next key"},
-		"it is lost":     {shown: time.Hour, change: late, RotateOptions: RotateOptions{Without: []string{"cp-2"}}},
-		"not accepted":   {shown: time.Hour, change: func(w *world) { w.accepts = w.accepts[:1] }, RotateOptions: RotateOptions{Force: true}, want: "cannot sign yet: the apiserver refuses its tokens"},
-		"no cluster":     {shown: time.Hour, change: func(w *world) { w.Cluster = nil }, want: "give --kubeconfig"},
+		"in time":   {shown: time.Hour},
+		"too early": {shown: time.Minute, want: "copies of the key set may be without key " + p256ID},
+		"forced":    {shown: time.Minute, RotateOptions: RotateOptions{Force: true}},
+		"a host is late": {
+			shown: time.Hour, change: late, RotateOptions: RotateOptions{Force: true}, want: "host cp-2 does not have the next key",
+		},
+		"it is lost": {shown: time.Hour, change: late, RotateOptions: RotateOptions{Without: []string{"cp-2"}}},
+		"not accepted": {
+			shown: time.Hour, change: func(w *world) { w.accepts = w.accepts[:1] }, RotateOptions: RotateOptions{Force: true},
+			want: "cannot sign yet: the apiserver refuses its tokens",
+		},
+		"no cluster": {shown: time.Hour, change: func(w *world) { w.Cluster = nil }, want: "give --kubeconfig"},
 		"another host is at it": {shown: time.Hour, change: func(w *world) {
 			w.edit(func(p *consistency.Published) { p.Claim = consistency.Claim{Generation: 2, Host: "cp-2", At: epoch} })
 		}, want: "generation 2 is claimed by host cp-2"},
 		"the manager cannot sign with it": {
 			reason: "the command could, and activated a key with which no token was issued", shown: time.Hour,
-			change: func(w *world) { w.edit(func(p *consistency.Published) { p.Lines[0].Signs = []string{rsaID} }) }, want: "host cp-1 cannot sign with the next key",
+			change: func(w *world) { w.edit(func(p *consistency.Published) { p.Lines[0].Signs = []string{rsaID} }) },
+			want:   "host cp-1 cannot sign with the next key",
 		},
 		"a place has had it for a second": {
 			reason: "it was published late, and the wait counted from its making", shown: time.Hour,
@@ -129,7 +135,8 @@ func TestWait(t *testing.T) {
 			w.accepts = append(w.accepts, p256ID)
 		}()
 		w.must(w.Rotate(t.Context(), RotateOptions{Wait: true}))
-		if took := time.Since(begin); took < 2*time.Minute || took > 2*time.Minute+2*pollInterval || w.state().Active().ID != p256ID || len(told) != 1 {
+		if took := time.Since(begin); took < 2*time.Minute || took > 2*time.Minute+2*pollInterval ||
+			w.state().Active().ID != p256ID || len(told) != 1 {
 			t.Errorf("it took %s, and said %q", took, told)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -281,16 +288,21 @@ func TestPruneAsksFirst(t *testing.T) {
 		want   string // why the key stays, "" if it goes
 		err    string
 	}{
-		"nothing needs it":            {later: 100 * time.Hour},
-		"bound tokens":                {later: 47 * time.Hour, want: "bound tokens signed with key " + rsaID},
-		"a Secret":                    {token: token, later: 100 * time.Hour, want: "1 token Secrets bear key"},
-		"a Secret of another":         {token: tokenOf(t, private(t, testkeys.P521())), later: 100 * time.Hour},
-		"no token":                    {token: "garbage", later: 100 * time.Hour},
-		"no key ID":                   {reason: "the signature tells", token: withoutKeyID(t, anonymous), later: 100 * time.Hour, want: "1 token Secrets bear key"},
-		"re-spelled":                  {reason: "kube-apiserver takes it", token: "\t" + token + "\n", later: 100 * time.Hour, want: "1 token Secrets bear key"},
+		"nothing needs it":    {later: 100 * time.Hour},
+		"bound tokens":        {later: 47 * time.Hour, want: "bound tokens signed with key " + rsaID},
+		"a Secret":            {token: token, later: 100 * time.Hour, want: "1 token Secrets bear key"},
+		"a Secret of another": {token: tokenOf(t, private(t, testkeys.P521())), later: 100 * time.Hour},
+		"no token":            {token: "garbage", later: 100 * time.Hour},
+		"no key ID": {
+			reason: "the signature tells", token: withoutKeyID(t, anonymous), later: 100 * time.Hour, want: "1 token Secrets bear key",
+		},
+		"re-spelled": {
+			reason: "kube-apiserver takes it", token: "\t" + token + "\n", later: 100 * time.Hour, want: "1 token Secrets bear key",
+		},
 		"re-spelled without a key ID": {token: withoutKeyID(t, anonymous) + "\n", later: 100 * time.Hour, want: "1 token Secrets bear key"},
 		"kube-apiserver": {
-			later: 100 * time.Hour, change: func(w *world) { w.signer = private(t, testkeys.RSA2048()) }, want: "kube-apiserver still signs with key",
+			later: 100 * time.Hour, change: func(w *world) { w.signer = private(t, testkeys.RSA2048()) },
+			want: "kube-apiserver still signs with key",
 		},
 		"a host": {
 			later: 100 * time.Hour, change: func(w *world) {

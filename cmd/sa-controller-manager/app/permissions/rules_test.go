@@ -17,7 +17,8 @@ var static = []string{"get /metrics"}
 
 // publishedRing is what only a key ring asks for.
 var publishedRing = []string{
-	"get secrets/sa-controller-manager-key-ring in kube-system", "list secrets/sa-controller-manager-key-ring in kube-system",
+	"get /openid/v1/jwks", "get secrets/sa-controller-manager-key-ring in kube-system",
+	"list secrets/sa-controller-manager-key-ring in kube-system",
 	"update secrets/sa-controller-manager-key-ring in kube-system", "watch secrets/sa-controller-manager-key-ring in kube-system",
 }
 
@@ -25,7 +26,7 @@ var publishedRing = []string{
 func everything(t *testing.T) *options.Options {
 	t.Helper()
 	o, _, err := options.Parse([]string{
-		"--service-account-key-ring=ring.yaml", "--rotate-every=2160h", "--webhook-registration=url",
+		"--service-account-key-ring=ring.yaml", "--webhook-registration=url",
 		"--pod-token=secret", "--enable-admission-plugins=NamespaceLifecycle,DenyEscalatingExec",
 	})
 	testutil.Must(t, err)
@@ -140,8 +141,8 @@ func TestUnusualRules(t *testing.T) {
 		"SignerWithARing": {"it publishes the ring too", func(o *options.Options) {
 			o.ExternalSigner.Socket, o.Keys.KeyRing, o.Generic.Controllers = "/run/socket", "ring.json", nil
 		}, []string{
-			"common: create events", "common: patch events", "token: create tokenreviews.authentication.k8s.io",
-			"token: get secrets/sa-controller-manager-key-ring in kube-system",
+			"common: create events", "common: patch events", "token: create tokenreviews.authentication.k8s.io", "token: get /openid/v1/jwks",
+			"token: get secrets/sa-controller-manager-key-ring in kube-system", "token: list leases.coordination.k8s.io in kube-system",
 			"token: list secrets/sa-controller-manager-key-ring in kube-system", "token: list serviceaccounts",
 			"token: update secrets/sa-controller-manager-key-ring in kube-system",
 			"token: watch secrets/sa-controller-manager-key-ring in kube-system", "token: watch serviceaccounts",

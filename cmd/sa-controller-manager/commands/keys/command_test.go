@@ -66,7 +66,7 @@ func TestKeysCommands(t *testing.T) {
 		{[]string{"rotate"}, 1, `--kubeconfig "" must be given: kube-apiserver is asked first`},
 		{[]string{"rollback"}, 1, `--kubeconfig "" must be given: kube-apiserver is asked first`},
 		{[]string{"revoke", "--yes", "nobody"}, 1, "the ring has no key nobody"},
-		{[]string{"revoke", "--yes", rsaID}, 1, "revoked in the ring of this host, and: it is not known whether a kube-apiserver still accepts them"},
+		{[]string{"revoke", "--yes", rsaID}, 1, "and: it is not known whether a kube-apiserver still accepts them"},
 		{[]string{"list"}, 0, "ES256       active    file"},
 	}
 	for _, step := range steps {
@@ -139,7 +139,8 @@ func TestKeysCommandsRefuse(t *testing.T) {
 			[]string{"list", "--service-account-key-ring=x", "--apiserver=https://a"}, `Error: --apiserver "https://a" must come with --kubeconfig`,
 		},
 		"Negative": {
-			[]string{"rotate", "--service-account-key-ring=x", "--kubeconfig=k", "--cache-age=-1h"}, "Error: --cache-age -1h0m0s must not be negative",
+			[]string{"rotate", "--service-account-key-ring=x", "--kubeconfig=k", "--cache-age=-1h"},
+			"Error: --cache-age -1h0m0s must not be negative",
 		},
 		"NoLifetime": {
 			[]string{"prune", "--service-account-key-ring=x", "--kubeconfig=k"},
@@ -304,8 +305,10 @@ func TestExportKubeadm(t *testing.T) {
 	testutil.Must(t, remote.Init(signing.RemoteKey("hsm", key, nil), public, nil, time.Now()))
 	before := read("sa.key")
 	got := keysCommand(t, remote.Path(), "export", "--kubeadm="+dir)
-	if public, err := signing.ParsePublicKeys(read("sa.pub")); got.Code != 0 || err != nil || len(public) != 2 || string(read("sa.key")) != string(before) ||
-		!strings.Contains(got.Stderr, "sa.key stays as it is: kep740:hsm has the private half of key hsm/1") || !strings.Contains(got.Stderr, "key hsm/1 is left out") {
+	if public, err := signing.ParsePublicKeys(read("sa.pub")); got.Code != 0 || err != nil || len(public) != 2 ||
+		string(read("sa.key")) != string(before) ||
+		!strings.Contains(got.Stderr, "sa.key stays as it is: kep740:hsm has the private half of key hsm/1") ||
+		!strings.Contains(got.Stderr, "key hsm/1 is left out") {
 		t.Errorf("with an HSM: %d keys (%v), %+v", len(public), err, got)
 	}
 }

@@ -50,7 +50,8 @@ process has that one, sa.key stays as it is.`,
 	cmd.Flags().BoolVar(&export.Private, "private", export.Private, "Export the private key. It can sign tokens for any account.")
 	cmd.Flags().StringVar(&export.Path, "file", export.Path, "Write a `file` instead of printing. It gets mode 0600 if it is not there yet.")
 	cmd.Flags().BoolVar(&export.Replace, "replace", export.Replace, "Replace --file if it is there.")
-	cmd.Flags().StringVar(&export.Kubeadm, "kubeadm", export.Kubeadm, "Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
+	cmd.Flags().StringVar(&export.Kubeadm, "kubeadm", export.Kubeadm,
+		"Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
 	cmd.Flags().Lookup("kubeadm").NoOptDefVal = "/etc/kubernetes/pki"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := o.validateRing()

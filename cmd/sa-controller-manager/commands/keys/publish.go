@@ -68,7 +68,8 @@ place of that name yourself. From then on "rotate" and "prune" wait for "publish
 	}, &o.publishing)
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", o.takeOver,
 		"Replace the documents of another issuer, too. Its tokens are refused from then on.")
-	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual, "Record that you publish the keys yourself at a place of this `name`. Needs --kubeconfig.")
+	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual,
+		"Record that you publish the keys yourself at a place of this `name`. Needs --kubeconfig.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err

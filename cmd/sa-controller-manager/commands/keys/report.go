@@ -127,7 +127,8 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	}
 	if next, ok := state.Next(); ok {
 		r.NextStep = "keys rotate"
-		if err := cmp.Or(rings.MayUse(state, next, o.Host, nil, o.Clock.Now()), rings.Cached(state, nil, o.Policy.CacheAge, o.Clock.Now())); err != nil {
+		now := o.Clock.Now()
+		if err := cmp.Or(rings.MayUse(state, next, o.Host, nil, now), rings.Cached(state, nil, o.Policy.CacheAge, now)); err != nil {
 			r.NextStep = "keys rotate, not yet: " + err.Error()
 		}
 	}

@@ -51,11 +51,13 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 		"How long a key is published before it may sign: the greatest age of a cached copy of the key set.")
 	addNextKey(cmd, &next, "the key after the next one")
 	addWithoutHost(cmd, &rotate.Without)
-	cmd.Flags().BoolVar(&rotate.Wait, "wait", rotate.Wait, "Wait for caches, for a host that does not have the next key yet, and for kube-apiserver.")
+	cmd.Flags().BoolVar(&rotate.Wait, "wait", rotate.Wait,
+		"Wait for caches, for a host that does not have the next key yet, and for kube-apiserver.")
 	cmd.Flags().BoolVar(&rotate.Force, "force", rotate.Force,
 		"Do not wait for caches, and for nothing else that is refused: what verifies with an older copy of the key set refuses new tokens.")
 	cmd.Flags().DurationVar(&olderThan, "if-older-than", olderThan, "Do nothing while the active key signs for less than this.")
-	cmd.Flags().BoolVar(&prune, "prune", prune, "Remove then the retired keys that nothing needs, as \"keys prune\" does. That one stays is no error.")
+	cmd.Flags().BoolVar(&prune, "prune", prune,
+		"Remove then the retired keys that nothing needs, as \"keys prune\" does. That one stays is no error.")
 	check := func(p *options.Problems) {
 		rotate.Next = parseNextKey(p, next)
 		p.NotNegative("cache-age", o.policy.CacheAge)

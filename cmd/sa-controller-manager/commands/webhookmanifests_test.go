@@ -58,11 +58,11 @@ func TestWebhookManifests(t *testing.T) {
 	}
 	want := []configuration{
 		{
-			"MutatingWebhookConfiguration", "sa-controller-manager.static.k8s.io", "mutate.sa-controller-manager.webhook",
+			"MutatingWebhookConfiguration", "00-sa-controller-manager.static.k8s.io", "mutate.sa-controller-manager.webhook",
 			"https://127.0.0.1:1234/mutate", oneCA,
 		},
 		{
-			"ValidatingWebhookConfiguration", "sa-controller-manager.static.k8s.io", "validate.sa-controller-manager.webhook",
+			"ValidatingWebhookConfiguration", "00-sa-controller-manager.static.k8s.io", "validate.sa-controller-manager.webhook",
 			"https://127.0.0.1:1234/validate", oneCA,
 		},
 	}

@@ -55,7 +55,6 @@ func TestMayRegister(t *testing.T) {
 	t.Parallel()
 	url := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url]\n")
 	none := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url, --webhook-registration=none]\n")
-	anyway := []byte("kind: Pod\nspec:\n  containers:\n  - args: [--webhook-registration=url, --webhook-await-hosts=false]\n")
 	here := mirror(component.APIServer, "n", true)
 	for name, tc := range map[string]struct {
 		manifest []byte
@@ -64,12 +63,8 @@ func TestMayRegister(t *testing.T) {
 	}{
 		"OneNode":              {url, []runtime.Object{here}, ""},
 		"AnotherNode":          {url, []runtime.Object{here, mirror(component.APIServer, "m", true)}, "kube-apiserver runs on m too"},
-		"AnotherNodeIsAwaited": {url, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n"), lease("m")}, ""},
 		"OneWithoutLease": {
 			url, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n")}, "kube-apiserver runs on m too",
-		},
-		"NotToBeAwaited": {
-			anyway, []runtime.Object{here, mirror(component.APIServer, "m", true), lease("n"), lease("m")}, "kube-apiserver runs on m too",
 		},
 		"AnotherNodeWithUs": {url, []runtime.Object{here, mirror(component.APIServer, "m", true), mirror(manager, "m", true)}, ""},
 		"AnotherNodeWithUsNotReady": {

@@ -160,9 +160,6 @@ func TestDeploymentStandsAlone(t *testing.T) {
 			spec.Containers[0].VolumeMounts[0].MountPath != "/var/run/secrets/kubernetes.io/serviceaccount" {
 			t.Errorf("account %q, mounts %v: the Pods would need an admission plugin", spec.ServiceAccountName, spec.Containers[0].VolumeMounts)
 		}
-		if !slices.Contains(spec.Containers[0].Args, "--webhook-excluded-namespaces="+deployment.Namespace) {
-			t.Errorf("arguments %v: the webhook would decide on its own Pods", spec.Containers[0].Args)
-		}
 	}
 	permissions, err := Permissions()
 	testutil.Must(t, err)
@@ -217,7 +214,6 @@ func TestDaemonSetStartsFirst(t *testing.T) {
 			}
 		}
 		if !slices.Contains(container.Args, "--webhook-registration=url") ||
-			!slices.Contains(container.Args, "--webhook-excluded-namespaces="+set.Namespace) ||
 			strings.Contains(strings.Join(container.Args, " "), "--webhook-service") {
 			t.Errorf("arguments %v", container.Args)
 		}

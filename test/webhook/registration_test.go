@@ -20,9 +20,9 @@ import (
 // it, as a process on a laptop with an administrator's kubeconfig does.
 func TestNothingBindsUnproved(t *testing.T) {
 	c := controlPlane(t)
-	m := c.start(t, "--webhook-registration=url", "--webhook-url-host=127.0.0.2")
+	m := c.start(t, "--webhook-registration=url", "--webhook-url-host=nobody.invalid")
 	m.faulty = true
-	want := regexp.MustCompile(fmt.Sprintf(`webhook-registration failed: .*has not proved that it reaches https://127\.0\.0\.2:%d/mutate`,
+	want := regexp.MustCompile(fmt.Sprintf(`webhook-registration failed: .*has not proved that it reaches https://nobody\.invalid:%d/mutate`,
 		m.port))
 	poll(t, "await a manager that says why it is not ready", func(ctx context.Context) error {
 		if _, err := m.Get(ctx, "/readyz"); err == nil || !want.MatchString(err.Error()) {

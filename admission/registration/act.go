@@ -144,9 +144,6 @@ func (r *Registrar) show(ctx context.Context, status Status) {
 		r.config.Metrics.repaired()
 	}
 	klog.FromContext(ctx).Info("Changed the state of the webhook registration", "state", status.State, "detail", status.Detail)
-	if r.config.Changed != nil {
-		r.config.Changed(status.State)
-	}
 }
 
 func (r *Registrar) warn(k kind, reason, note string) {

@@ -52,12 +52,9 @@ type Config struct {
 	Responder *ProbeResponder
 	// Recorder records Events for a deleted configuration and a failed proof. It may be nil.
 	Recorder *events.Recorder
-	// Changed is called with each new state of the registration, in order. It must not block. It
-	// may be nil.
-	Changed func(State)
-	Metrics *Metrics
-	Loops   *reconcile.Metrics
-	Clock   clock.WithTicker // nil means the real one
+	Metrics  *Metrics
+	Loops    *reconcile.Metrics
+	Clock    clock.WithTicker // nil means the real one
 }
 
 // Registrar watches both configurations, and reconciles them while it leads.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/events"
@@ -258,28 +258,27 @@ func TestProbeResponder(t *testing.T) {
 	}
 }
 
-func TestChangesAreTold(t *testing.T) {
+// TestRepairsAreCounted: what another client has done counts, and what a person has not.
+func TestRepairsAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
-		var mu sync.Mutex
-		var told []State
-		run(t, a, func(c *Config) {
-			c.Changed = func(state State) {
-				mu.Lock()
-				defer mu.Unlock()
-				told = append(told, state)
-			}
-		})
+		registry := metrics.NewKubeRegistry()
+		run(t, a, func(c *Config) { c.Metrics = NewMetrics(registry.MustRegister) })
 		pause(time.Minute)
-		a.change(t, mutating, func(o *object) *object { return o.with(nil) })
-		pause(time.Minute)
+		for range 2 {
+			a.change(t, mutating, func(o *object) *object { return o.with(nil) })
+			pause(time.Minute)
+		}
 		testutil.Must(t, Unregister(t.Context(), a))
 		pause(time.Minute)
-		mu.Lock()
-		defer mu.Unlock()
-		want := []State{Proving, Repairing, Registered, Repairing, Registered, Off}
-		if !slices.Equal(told, want) {
-			t.Errorf("told %q, want %q", told, want)
+		families, err := registry.Gather()
+		testutil.Must(t, err)
+		counted := map[string]float64{}
+		for _, family := range families {
+			counted[family.GetName()] = family.GetMetric()[0].GetCounter().GetValue()
+		}
+		if got := counted["sacm_webhook_registration_repairs_total"]; got != 2 {
+			t.Errorf("%v repairs are counted, want 2", got)
 		}
 	})
 }

@@ -23,7 +23,7 @@ import (
 // staticPoll is how often the files are compared even if no notification came.
 const staticPoll = 10 * time.Second
 
-// StaticFilesConfig configures StaticFiles. Changed, Metrics, Loops and Clock may be nil.
+// StaticFilesConfig configures StaticFiles. Metrics, Loops and Clock may be nil.
 type StaticFilesConfig struct {
 	Spec
 
@@ -37,9 +37,7 @@ type StaticFilesConfig struct {
 	// Answers returns nil if that kube-apiserver answers at all. It is called often.
 	Answers func(context.Context) error
 	// Loaded returns the hash of the files that it has loaded, by plugin.
-	Loaded func(context.Context) (map[string]string, error)
-	// Changed is called with each new state. It must not block.
-	Changed func(State)
+	Loaded  func(context.Context) (map[string]string, error)
 	Metrics *Metrics
 	Loops   *reconcile.Metrics
 	Clock   clock.WithTicker // nil means the real one
@@ -188,9 +186,6 @@ func (s *StaticFiles) show(ctx context.Context, status Status) {
 	}
 	s.config.Metrics.state(status.State)
 	klog.FromContext(ctx).Info("Changed the state of the webhook registration", "state", status.State, "detail", status.Detail)
-	if s.config.Changed != nil {
-		s.config.Changed(status.State)
-	}
 }
 
 // readStatic returns the files below dir, nil for one that does not exist.

@@ -35,7 +35,7 @@ func (w *webhook) registerStatic(m *Manager, config *registration.Config, respon
 			return err
 		},
 		Loaded:  apiservers.LoadedFiles(m.Client, host),
-		Changed: config.Changed, Metrics: config.Metrics, Loops: config.Loops,
+		Metrics: config.Metrics, Loops: config.Loops,
 	})
 	w.follow(AtOnce, w.static.Run)
 	return nil

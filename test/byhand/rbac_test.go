@@ -56,8 +56,8 @@ func TestRBAC(t *testing.T) {
 	manager := startManager(t, cluster, flags)
 	shell.must(t, "sa-controller-manager preflight "+strings.Join(flags, " ")+" --service-account-private-key-file="+cluster.SigningKeyFile())
 
-	awaitLogs(t, manager, "Scanned for Pods that were admitted without the webhook")
-	shell.must(t, "sa-controller-manager webhook missed --kubeconfig='"+kubeconfig+"'")
+	awaitLogs(t, manager, `state="registered"`)
+	shell.must(t, "sa-controller-manager webhook missed --kubeconfig='"+cluster.Kubeconfig()+"'")
 
 	awaitLogs(t, manager, `"Marked legacy token invalid"`, `reason="LegacyTokenDeleted"`)
 	shell.must(t, "kubectl create namespace trial", "kubectl -n trial run nginx --image=nginx")

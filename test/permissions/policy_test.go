@@ -29,6 +29,7 @@ func TestPodsByDryRunAlone(t *testing.T) {
 	w.kubectl(t, "apply", "-k", root)
 	ours := w.identity(t, manifests.User).client.CoreV1().Pods(metav1.NamespaceSystem)
 	stolen := registration.TrialPod()
+	stolen.Spec.ServiceAccountName = "default" // without one the policy for Pods refuses it, too
 	stolen.Spec.Volumes = []corev1.Volume{
 		{Name: "node", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/kubernetes/pki"}}},
 	}

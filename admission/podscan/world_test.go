@@ -78,12 +78,6 @@ func (w *world) asked() []string {
 	return asked
 }
 
-func (w *world) breaks(err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.down = err
-}
-
 // named gives a Pod a name, and its UID with that.
 func named(namespace, name string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {

@@ -39,7 +39,9 @@ func Inspect(ctx context.Context, client kubernetes.Interface) ([]Inspected, err
 	}
 	var all []Inspected
 	for k, o := range found {
-		one := Inspected{Kind: kind(k).String(), Exists: o != nil, Off: o.isOff(), Active: o.binds(), PerHost: slices.ContainsFunc(o.webhooks(), isPerHost)}
+		one := Inspected{
+			Kind: kind(k).String(), Exists: o != nil, Off: o.isOff(), Active: o.binds(), PerHost: slices.ContainsFunc(o.webhooks(), isPerHost),
+		}
 		for _, e := range o.webhooks() {
 			one.CABundles = append(one.CABundles, e.ClientConfig.CABundle)
 		}

@@ -161,7 +161,7 @@ func (t typed[C]) get(ctx context.Context) (*object, error) {
 }
 
 func (t typed[C]) put(ctx context.Context, o *object) (err error) {
-	c := t.kind.typed(o).(C) //nolint:forcetypeassert,errcheck // in has matched them
+	c := t.kind.typed(o).(C) //nolint:forcetypeassert // in has matched them
 	if o.exists {
 		_, err = t.client.Update(ctx, c, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	} else {

@@ -204,7 +204,9 @@ func (d *decision) add(o observation, k kind, entries []entry) {
 	again := last.object == nil && last.existed
 	if left := last.recreated.Add(recreateInterval).Sub(o.now); again && left > 0 {
 		d.after = max(d.after, left)
-		d.status = Status{State: Deleted, Detail: fmt.Sprintf("the %s %s was deleted again and stays away for %s", k, Name, left.Round(time.Second))}
+		d.status = Status{
+			State: Deleted, Detail: fmt.Sprintf("the %s %s was deleted again and stays away for %s", k, Name, left.Round(time.Second)),
+		}
 		return
 	}
 	if left := last.deleted.Add(settleDelay).Sub(o.now); again && left > 0 {

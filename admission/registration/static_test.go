@@ -288,9 +288,10 @@ func TestEncodeStatic(t *testing.T) {
 		})
 	}
 	for name, content := range map[string]string{
-		"another kind":  "apiVersion: v1\nkind: Pod\nmetadata: {name: a.static.k8s.io}\n",
-		"unknown field": "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a.static.k8s.io}\nx: 1\n",
-		"another name":  "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a}\n",
+		"another kind": "apiVersion: v1\nkind: Pod\nmetadata: {name: a.static.k8s.io}\n",
+		"unknown field": "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\n" +
+			"metadata: {name: a.static.k8s.io}\nx: 1\n",
+		"another name": "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: a}\n",
 	} {
 		if _, err := mutating.decodeStatic([]byte(content)); err == nil {
 			t.Errorf("%s: decoded", name)

@@ -37,7 +37,8 @@ func Find(key signing.PublicKey, published []signing.PublicKey) (result Result, 
 			continue
 		}
 		found, why := compare(key, candidate)
-		if found == Differs && candidate.ID != key.ID && slices.ContainsFunc(published, func(k signing.PublicKey) bool { return k.ID == key.ID }) {
+		sameID := func(k signing.PublicKey) bool { return k.ID == key.ID }
+		if found == Differs && !sameID(candidate) && slices.ContainsFunc(published, sameID) {
 			continue
 		}
 		if rank(found) > rank(result) {

@@ -11,8 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func mayWrite(dir string) error { return unix.Access(dir, unix.W_OK) }
-
 // tryLock fails with EWOULDBLOCK if another process holds the lock.
 func tryLock(file *os.File) error { return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 

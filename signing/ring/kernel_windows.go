@@ -10,8 +10,6 @@ import (
 
 // On Windows rings are only read.
 
-func mayWrite(string) error { return errors.ErrUnsupported }
-
 func tryLock(*os.File) error { return errors.ErrUnsupported }
 
 func unlockFile(*os.File) error { return errors.ErrUnsupported }

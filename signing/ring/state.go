@@ -72,7 +72,7 @@ func (r Removed) Is(key signing.PublicKey) bool { return r.ID == key.ID || r.Dig
 
 // State is the content of a ring file. It is a value: no function of this package changes one that it
 // is given.
-type State struct {
+type State struct { //nolint:recvcheck // what changes it has a pointer
 	SchemaVersion int `json:"schemaVersion"`
 	// Generation grows with every change. A copy with a lower one is stale.
 	Generation int64 `json:"generation"`

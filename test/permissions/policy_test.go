@@ -38,7 +38,9 @@ func TestPodsByDryRunAlone(t *testing.T) {
 		_, err := ours.Create(ctx, stolen, metav1.CreateOptions{})
 		return err
 	})
-	if _, err := ours.Create(t.Context(), registration.ProbePod("id"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
+	probe := registration.ProbePod("id")
+	probe.Spec.ServiceAccountName = "default"
+	if _, err := ours.Create(t.Context(), probe, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
 		t.Errorf("the probe Pod: %v", err)
 	}
 	if _, err := w.API.CoreV1().Pods(metav1.NamespaceSystem).Create(t.Context(), stolen, metav1.CreateOptions{}); err != nil {

@@ -48,7 +48,7 @@ const (
 )
 
 // Published is what the replicas and the commands know of all key rings of a cluster. It contains no key.
-type Published struct {
+type Published struct { //nolint:recvcheck // what changes it has a pointer
 	// Lines are those of all replicas, live or not. One without a History cannot be read.
 	Lines []Line
 	// Removed are the keys that some ring has revoked. It only grows.

@@ -80,7 +80,8 @@ func TestVault11438RotatesWhenDue(t *testing.T) {
 		next, _ := state.Next()
 		line := LineOf(state)
 		line.Host, line.Renewed, line.NextSince, line.Signs = "cp1", now, now, []string{state.Active().ID, next.ID}
-		p := Published{Lines: []Line{line}, Places: map[string]Place{"https://issuer": {Keys: map[string]time.Time{next.ID: now}, CacheSeconds: 7}}}
+		place := Place{Keys: map[string]time.Time{next.ID: now}, CacheSeconds: 7}
+		p := Published{Lines: []Line{line}, Places: map[string]Place{"https://issuer": place}}
 		testutil.Must(t, p.MayUse(state, next, "cp1", nil, now))
 		due := now.Add(7 * time.Second)
 		if got := refusedUntil(t, p.Cached(state, nil, 5*time.Second, now)); !got.Equal(due) {

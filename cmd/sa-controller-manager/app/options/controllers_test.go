@@ -25,16 +25,18 @@ func TestParseControllers(t *testing.T) {
 		want      []string
 		notRun    []string
 	}{
-		"Default":       {selectors: "*", want: []string{accounts, secrets, rootCAs, cleaner, bundles}},
-		"Empty":         {reason: "nothing is on unless something turns it on", selectors: ""},
-		"ByName":        {selectors: "serviceaccount-token-controller", want: []string{secrets}},
-		"ByAlias":       {selectors: "serviceaccount-token", want: []string{secrets}},
-		"AllButOne":     {selectors: "*,-serviceaccount-controller", want: []string{secrets, rootCAs, cleaner, bundles}},
-		"AllButAlias":   {selectors: "*,-serviceaccount", want: []string{secrets, rootCAs, cleaner, bundles}},
-		"OrderOfStar":   {selectors: "-serviceaccount,*", want: []string{secrets, rootCAs, cleaner, bundles}},
-		"OnlyOff":       {reason: "no star, nothing else on", selectors: "-serviceaccount"},
-		"OnlyOthers":    {selectors: "namespace", notRun: []string{"namespace-controller"}},
-		"OthersOff":     {reason: "turned off is what they are", selectors: "*,-namespace", want: []string{accounts, secrets, rootCAs, cleaner, bundles}},
+		"Default":     {selectors: "*", want: []string{accounts, secrets, rootCAs, cleaner, bundles}},
+		"Empty":       {reason: "nothing is on unless something turns it on", selectors: ""},
+		"ByName":      {selectors: "serviceaccount-token-controller", want: []string{secrets}},
+		"ByAlias":     {selectors: "serviceaccount-token", want: []string{secrets}},
+		"AllButOne":   {selectors: "*,-serviceaccount-controller", want: []string{secrets, rootCAs, cleaner, bundles}},
+		"AllButAlias": {selectors: "*,-serviceaccount", want: []string{secrets, rootCAs, cleaner, bundles}},
+		"OrderOfStar": {selectors: "-serviceaccount,*", want: []string{secrets, rootCAs, cleaner, bundles}},
+		"OnlyOff":     {reason: "no star, nothing else on", selectors: "-serviceaccount"},
+		"OnlyOthers":  {selectors: "namespace", notRun: []string{"namespace-controller"}},
+		"OthersOff": {
+			reason: "turned off is what they are", selectors: "*,-namespace", want: []string{accounts, secrets, rootCAs, cleaner, bundles},
+		},
 		"FirstOnWins":   {selectors: "serviceaccount,-serviceaccount", want: []string{accounts}},
 		"FirstOffWins":  {selectors: "-serviceaccount,serviceaccount,*", want: []string{secrets, rootCAs, cleaner, bundles}},
 		"AliasMentions": {reason: "alias and name are one mention", selectors: "-serviceaccount-controller,serviceaccount"},

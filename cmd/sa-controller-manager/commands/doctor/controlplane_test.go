@@ -85,7 +85,8 @@ func TestControlPlane(t *testing.T) {
 		},
 		"FromFiles": {
 			reason:  "the takeover has reached both",
-			objects: []runtime.Object{inVersion("v1.37.2", "--disable-admission-plugins=ServiceAccount"), ours("static")}, change: leasing("a", time.Second),
+			objects: []runtime.Object{inVersion("v1.37.2", "--disable-admission-plugins=ServiceAccount"), ours("static")},
+			change:  leasing("a", time.Second),
 		},
 		"ServerBesideFiles": {
 			reason: "the upgrade had no patches", objects: []runtime.Object{inVersion("v1.37.2"), ours("static")}, change: leasing("a", time.Second),

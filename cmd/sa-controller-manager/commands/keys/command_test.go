@@ -4,6 +4,7 @@
 package keys
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -306,7 +307,7 @@ func TestExportKubeadm(t *testing.T) {
 	before := read("sa.key")
 	got := keysCommand(t, remote.Path(), "export", "--kubeadm="+dir)
 	if public, err := signing.ParsePublicKeys(read("sa.pub")); got.Code != 0 || err != nil || len(public) != 2 ||
-		string(read("sa.key")) != string(before) ||
+		!bytes.Equal(read("sa.key"), before) ||
 		!strings.Contains(got.Stderr, "sa.key stays as it is: kep740:hsm has the private half of key hsm/1") ||
 		!strings.Contains(got.Stderr, "key hsm/1 is left out") {
 		t.Errorf("with an HSM: %d keys (%v), %+v", len(public), err, got)

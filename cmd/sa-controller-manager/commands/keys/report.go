@@ -87,15 +87,15 @@ func newReport(ctx context.Context, o *operator.Operator) (*Report, error) {
 		File: o.File.Path(), ReadOnly: o.File.Writable() != nil, Generation: state.Generation, Previous: state.Previous,
 		Findings: looseMode(o.File),
 	}
-	leaked := "sa-controller-manager keys revoke"
+	leaked := []string{"sa-controller-manager keys revoke"}
 	for _, key := range state.Keys {
 		line := KeyReport{Key: key}
 		if !key.PublicOnly {
 			line.Where = cmp.Or(key.Signer, "file")
 		}
 		if line.Where == "file" {
-			leaked += " " + key.ID
-			report.IfLeaked = leaked
+			leaked = append(leaked, key.ID)
+			report.IfLeaked = strings.Join(leaked, " ")
 		}
 		report.Keys = append(report.Keys, line)
 	}

@@ -84,7 +84,7 @@ func (c *Config) unrestricted(ctx context.Context) error {
 // and then Pods would be refused.
 func (c *Config) unbind(ctx context.Context) error {
 	if registration.IsActive(ctx, c.Client) != nil {
-		return nil
+		return nil //nolint:nilerr // it binds nothing
 	}
 	if err := registration.Unregister(ctx, c.Client); err != nil {
 		return fmt.Errorf("the webhook is bound, and could not be unregistered: %w; "+

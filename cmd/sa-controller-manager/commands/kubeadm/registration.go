@@ -69,7 +69,8 @@ func (c *Config) chooseMode(ctx context.Context, o *observed) error {
 	case o.mode == registration.None:
 		o.note = cmp.Or(o.note, "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again.")
 	case o.mode == registration.URL && unasked:
-		o.note = "The webhook stays in the API, by URL. For files, which no client of the API can delete: kubeadm handback, then kubeadm takeover."
+		o.note = "The webhook stays in the API, by URL. For files, which no client of the API can delete: kubeadm handback, then " +
+			"kubeadm takeover."
 	}
 	return err
 }
@@ -147,7 +148,8 @@ func (c *Config) unused(context.Context) error {
 	}
 	signs, err := now.apiServer().Signs()
 	if err == nil && (signs || now.apiServer().ReadsFiles()) {
-		err = errors.New("kube-apiserver needs sa-controller-manager, to start if it signs its tokens, and to admit Pods if it is called by files; " +
+		err = errors.New("kube-apiserver needs sa-controller-manager, to start if it signs its tokens, and to admit Pods if it is called " +
+			"by files; " +
 			"first run: kubeadm handback --steps=" + StepAPIServer)
 	}
 	return cli.Permanent(err)

@@ -337,8 +337,10 @@ func TestChooseMode(t *testing.T) {
 		"v1.36, without Leases": {
 			reason: "nothing says that it is alone", image: "v1.36.3", want: registration.None, note: several + "[].",
 		},
-		"v1.36, asked":      {image: "v1.36.3", leases: three, asked: registration.Static, want: registration.Static},
-		"v1.36, gate is on": {reason: "the operator's", image: "v1.36.3", flags: []string{"--feature-gates=" + gate + "=true"}, want: registration.Static},
+		"v1.36, asked": {image: "v1.36.3", leases: three, asked: registration.Static, want: registration.Static},
+		"v1.36, gate is on": {
+			reason: "the operator's", image: "v1.36.3", flags: []string{"--feature-gates=" + gate + "=true"}, want: registration.Static,
+		},
 		"v1.37, gate is off": {
 			image: "v1.37.2", flags: []string{"--feature-gates=" + gate + "=false"}, leases: one, want: registration.URL,
 		},
@@ -347,7 +349,8 @@ func TestChooseMode(t *testing.T) {
 		"digest, v1.37":  {image: "main@sha256:abc", running: "v1.37.2", want: registration.Static},
 		"digest, v1.36":  {image: "main@sha256:abc", running: "v1.36.3", leases: one, want: registration.URL},
 		"v1.37, by URL": {
-			reason: "only a call that names it", asked: registration.URL, leases: three, want: registration.URL, note: "The webhook stays in the API, by URL.",
+			reason: "only a call that names it", asked: registration.URL, leases: three, want: registration.URL,
+			note: "The webhook stays in the API, by URL.",
 		},
 		"again":          {own: own(registration.Static), want: registration.Static},
 		"again, v1.36":   {reason: "it was asked for", image: "v1.36.3", own: own(registration.Static), rewrite: true, want: registration.Static},

@@ -68,7 +68,7 @@ func (c *Config) render(o *observed) error {
 }
 
 // planTakeover returns the steps of a takeover. It refuses at once what a later step could not do.
-func (c *Config) planTakeover(o *observed) ([]step, error) {
+func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // the steps stand in their order
 	if err := c.checkKeyRing(o); err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) {
 		}
 		api.guards = []cli.Look{c.switchedOff, c.managerReady(o, "")}
 	case o.inAPI():
-		steps[0].waits, api.guards = append(own.waits, c.bound), append(api.guards, c.bound)
+		steps[0].waits, api.guards = append(steps[0].waits, c.bound), append(api.guards, c.bound)
 	case o.mode == registration.None:
 		api.summary = "kube-apiserver keeps its ServiceAccount plugin"
 	}

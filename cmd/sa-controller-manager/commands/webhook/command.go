@@ -167,7 +167,8 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 		cmd.Flags().BoolVar(&ifPlugin, "if-plugin-on", ifPlugin, "Change nothing while the plugin ServiceAccount of kube-apiserver is off. "+
 			"For the ServiceAccount of the manager: a Pod with dryRun of its own shows it.")
 	}
-	cmd.Flags().StringVar(&dir, options.StaticDirFlag, "", "Act on the files of this host in this `directory`, that of the manager, instead of the API.")
+	cmd.Flags().StringVar(&dir, options.StaticDirFlag, "",
+		"Act on the files of this host in this `directory`, that of the manager, instead of the API.")
 	return cmd
 }
 
@@ -214,7 +215,8 @@ func notCalled(ctx context.Context, client kubernetes.Interface) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("the configurations in the API are switched off, but %w\nIf it has the webhook from files, on each control-plane host:\n  %s",
+		return fmt.Errorf("the configurations in the API are switched off, but %w\n"+
+			"If it has the webhook from files, on each control-plane host:\n  %s",
 			err, onHost)
 	}
 	return nil

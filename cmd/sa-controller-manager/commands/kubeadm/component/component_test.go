@@ -21,8 +21,10 @@ import (
 // written by hand.
 func TestThereAndBack(t *testing.T) {
 	t.Parallel()
-	signer := ForAPIServer(Changes{Plugin: true, Signer: true}, SigningKeys{Private: "/etc/kubernetes/pki/sa.key", Verify: []string{"/etc/kubernetes/pki/sa.pub"}})
-	for kind, c := range map[string]Component{APIServer: ForAPIServer(Changes{Plugin: true}, SigningKeys{}), ControllerManager: ForControllerManager(),
+	keys := SigningKeys{Private: "/etc/kubernetes/pki/sa.key", Verify: []string{"/etc/kubernetes/pki/sa.pub"}}
+	signer := ForAPIServer(Changes{Plugin: true, Signer: true}, keys)
+	for kind, c := range map[string]Component{
+		APIServer: ForAPIServer(Changes{Plugin: true}, SigningKeys{}), ControllerManager: ForControllerManager(),
 		"signer": signer} {
 		for _, path := range corpus(t, c) {
 			before, byHand := parse(t, c, staticpodtest.Read(t, path)), strings.Contains(path, "by-hand")

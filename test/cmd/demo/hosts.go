@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 )
 
@@ -136,7 +137,7 @@ func (d *rotation) copyLate(ctx context.Context) (wait func() error) {
 			continue
 		}
 		copies.Go(func() {
-			time.Sleep(rand.N(copyDelay)) // as long as a copy takes
+			await.Sleep(ctx, rand.N(copyDelay)) // as long as a copy takes
 			errs[i] = d.copyTo(ctx, h)
 		})
 	}

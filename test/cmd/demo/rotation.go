@@ -105,7 +105,8 @@ func (d *rotation) startHosts(ctx context.Context, startSigner func(context.Cont
 			return err
 		}
 	}
-	d.Ready(fmt.Sprintf("%d hosts, each with sa-controller-manager, a key ring of its own and kube-apiserver, for which it signs", len(d.hosts)))
+	d.Ready(fmt.Sprintf("%d hosts, each with sa-controller-manager, a key ring of its own and kube-apiserver, for which it signs",
+		len(d.hosts)))
 	return nil
 }
 

@@ -55,7 +55,6 @@ type network struct {
 	holder  int      // the replica that has written the Lease last
 	terms   []func() // what happens when the next one does
 	history []step
-	follow  []step
 	streams map[*model.Watch]*stream
 }
 
@@ -166,31 +165,8 @@ func (n *network) run(ctx context.Context) {
 	}
 }
 
-// next is what comes first: that of the history that is followed, else what is due first. What has no name comes in
-// its time.
+// next is what is due first, nil if nothing is.
 func (n *network) next() *thing {
-	for len(n.follow) > 0 {
-		want := n.follow[0]
-		wait := &thing{due: n.began.Add(want.At)}
-		var found *thing
-		for _, one := range n.agenda {
-			if one.name == "" && one.due.Before(wait.due) {
-				wait = one
-			}
-			if one.name == want.Name {
-				found = one
-			}
-		}
-		if wait.do != nil || time.Now().Before(wait.due) {
-			return wait
-		}
-		n.follow = n.follow[1:]
-		if found != nil {
-			found.fate = want.Fate
-			found.due = wait.due
-			return found
-		}
-	}
 	if len(n.agenda) == 0 {
 		return nil
 	}
@@ -294,6 +270,7 @@ func (n *network) answer(c *call, doom fate) string {
 	dead := c.client.dead
 	n.mu.Unlock()
 	var made model.Answer
+	about := schema.GroupResource{Resource: c.request.Resource}
 	switch doom {
 	case refused:
 		c.answer <- answer{err: syscall.ECONNREFUSED}
@@ -303,9 +280,9 @@ func (n *network) answer(c *call, doom fate) string {
 	case throttle:
 		made = model.Failure(apierrors.NewServiceUnavailable("the API server is shutting down"), c.request.Accept)
 	case forbidden:
-		made = model.Failure(apierrors.NewForbidden(schema.GroupResource{Resource: c.request.Resource}, c.request.Name, errors.New("a policy refuses it")), c.request.Accept)
+		made = model.Failure(apierrors.NewForbidden(about, c.request.Name, errors.New("a policy refuses it")), c.request.Accept)
 	case clashed:
-		made = model.Failure(apierrors.NewConflict(schema.GroupResource{Resource: c.request.Resource}, c.request.Name, errors.New("the object has been modified")), c.request.Accept)
+		made = model.Failure(apierrors.NewConflict(about, c.request.Name, errors.New("the object has been modified")), c.request.Accept)
 	default:
 		made = n.server.Serve(c.request)
 		c.journal.Served = made.Code

@@ -35,9 +35,7 @@ const acts = 150 * time.Second
 // plan is what users do and what goes wrong, as the seed has it.
 type plan struct {
 	seed       uint64
-	upstream   bool   // kube-controller-manager's controllers are judged
-	fates      uint64 // the seed of what becomes of requests
-	follow     []step // or the history that has it
+	upstream   bool // kube-controller-manager's controllers are judged
 	operations []operation
 }
 
@@ -58,7 +56,7 @@ func (o operation) String() string {
 
 func newPlan(seed uint64) *plan {
 	random := draw(seed, "plan")
-	p := &plan{seed: seed, fates: seed}
+	p := &plan{seed: seed}
 	moment := func() time.Duration { return time.Duration(random.Int64N(int64(acts))) }
 	for id := range 24 + random.IntN(24) {
 		p.operations = append(p.operations, operation{at: moment(), user: random.IntN(users), id: id})
@@ -230,7 +228,8 @@ func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
 	for i := range 60 {
 		await.Sleep(ctx, time.Duration(random.Int64N(int64(40*time.Millisecond))))
 		patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"user/edited":"%d"}}}`, i)
-		_, err := c.CoreV1().Secrets(n.Name).Patch(ctx, secrets.Items[random.IntN(len(secrets.Items))].Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		name := secrets.Items[random.IntN(len(secrets.Items))].Name
+		_, err := c.CoreV1().Secrets(n.Name).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if workload.Ignore(err, apierrors.IsNotFound) != nil {
 			return err
 		}

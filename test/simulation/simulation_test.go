@@ -6,7 +6,6 @@ package simulation
 import (
 	"flag"
 	"fmt"
-	"math"
 	mathrand "math/rand"
 	"os"
 	"os/exec"
@@ -102,7 +101,8 @@ func TestSimulation(t *testing.T) {
 		}
 		if len(o.found) > 0 && *shorten {
 			short, o := shortened(t, p, o)
-			t.Errorf("seed %d is left with these operations:\n%s\n%v\nand has this history:\n%s", at, operationsOf(short), o.found, printed(o.history))
+			t.Errorf("seed %d is left with these operations:\n%s\n%v\nand has this history:\n%s",
+				at, operationsOf(short), o.found, printed(o.history))
 		}
 	}
 }
@@ -114,8 +114,9 @@ func inProcesses(t *testing.T) {
 	var running sync.WaitGroup
 	for i := range min(processes, *seeds) {
 		running.Go(func() {
-			command := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.timeout=0", fmt.Sprintf("-seed=%d", *seed+i), //nolint:gosec // ourselves
-				fmt.Sprintf("-seeds=%d", *seeds-i), fmt.Sprintf("-step=%d", processes), fmt.Sprintf("-shorten=%t", *shorten), fmt.Sprintf("-upstream=%t", *against))
+			command := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.timeout=0", //nolint:gosec // ourselves
+				fmt.Sprintf("-seed=%d", *seed+i), fmt.Sprintf("-seeds=%d", *seeds-i), fmt.Sprintf("-step=%d", processes),
+				fmt.Sprintf("-shorten=%t", *shorten), fmt.Sprintf("-upstream=%t", *against))
 			command.Env = append(os.Environ(), "GOMAXPROCS=1")
 			if output, err := command.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, output)
@@ -156,58 +157,4 @@ func shortened(t *testing.T, p *plan, o outcome) (*plan, outcome) {
 		}
 	}
 	return p, o
-}
-
-// TestSame wants the same history from a seed that runs twice, but for one in a hundred: the runtime of Go decides in
-// which order goroutines and the keys of a map come.
-func TestSame(t *testing.T) {
-	if os.Getenv("GOMAXPROCS") != "1" {
-		command := exec.Command(os.Args[0], "-test.run=^TestSame$", fmt.Sprintf("-seed=%d", *seed), fmt.Sprintf("-seeds=%d", *seeds), "-test.v") //nolint:gosec // ourselves
-		command.Env = append(os.Environ(), "GOMAXPROCS=1")
-		output, err := command.CombinedOutput()
-		t.Logf("%s", output)
-		if err != nil {
-			t.Error(err)
-		}
-		return
-	}
-	differ := 0
-	for at := *seed; at < *seed+*seeds; at++ {
-		one, other := run(t, planOf(at)), run(t, planOf(at))
-		if same, from := equalHistories(one.history, other.history); !same {
-			differ++
-			t.Logf("seed %d differs:\n%s---\n%s", at, printed(near(one.history, from)), printed(near(other.history, from)))
-		}
-	}
-	if most := int(math.Ceil(float64(*seeds) / 100)); differ > most {
-		t.Errorf("%d of %d seeds have two histories, want %d at most", differ, *seeds, most)
-	}
-}
-
-// near are the steps around one.
-func near(history []step, at int) []step { return history[max(0, at-2):min(at+2, len(history))] }
-
-func equalHistories(a, b []step) (same bool, at int) {
-	for at := range min(len(a), len(b)) {
-		if a[at] != b[at] {
-			return false, at
-		}
-	}
-	return len(a) == len(b), min(len(a), len(b))
-}
-
-// TestReplay follows a history where the seed would have had another one.
-func TestReplay(t *testing.T) {
-	p := newPlan(*seed)
-	want := run(t, p).history
-	other := *p
-	other.fates, other.follow = p.seed+1, want
-	got := run(t, &other).history
-	if same, at := equalHistories(want, got); !same && at < len(want)/2 {
-		t.Errorf("the histories differ from step %d of %d:\n%s---\n%s", at, len(want), printed(near(want, at)), printed(near(got, at)))
-	}
-	other.follow = nil
-	if same, _ := equalHistories(want, run(t, &other).history); same {
-		t.Error("another seed has the same history")
-	}
 }

@@ -31,7 +31,8 @@ func runUpstream(ctx context.Context, c *client) error {
 	if err != nil {
 		return err
 	}
-	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "kube-system", "kube-controller-manager", made.CoreV1(), made.CoordinationV1(),
+	lock, err := resourcelock.New(resourcelock.LeasesResourceLock, "kube-system", "kube-controller-manager",
+		made.CoreV1(), made.CoordinationV1(),
 		resourcelock.ResourceLockConfig{Identity: c.name})
 	if err != nil {
 		return err

@@ -86,13 +86,12 @@ var (
 func newWorld(p *plan, logger logr.Logger) *world {
 	server := model.New(ownKeys, issuer)
 	w := &world{
-		plan: p, mode: workload.ModeOf(p.seed), server: server, network: newNetwork(server, p.fates), logger: logger,
+		plan: p, mode: workload.ModeOf(p.seed), server: server, network: newNetwork(server, p.seed), logger: logger,
 		model: workload.Model{}, held: map[string]holding{},
 	}
 	if p.upstream {
 		w.mode = workload.Manual // which it has had since v1.24
 	}
-	w.network.follow = p.follow
 	server.Committed = w.committed
 	return w
 }
@@ -185,7 +184,9 @@ func (w *world) work(ctx context.Context, c *client) error {
 func config(c *client, agent string) *rest.Config {
 	return &rest.Config{
 		Host: "https://apiserver", UserAgent: agent, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: rootCA()},
-		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON},
+		ContentConfig: rest.ContentConfig{
+			ContentType: runtime.ContentTypeProtobuf, AcceptContentTypes: runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON,
+		},
 		WrapTransport: func(http.RoundTripper) http.RoundTripper { return c },
 	}
 }

@@ -56,7 +56,8 @@ var managers = sync.OnceValue(func() map[string]*managedfields.FieldManager {
 	all := map[string]*managedfields.FieldManager{}
 	types := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	for _, k := range kinds {
-		manager, err := managedfields.NewDefaultFieldManager(types, scheme.Scheme, noDefaults{}, scheme.Scheme, k.gvk, k.gvk.GroupVersion(), "", nil)
+		manager, err := managedfields.NewDefaultFieldManager(
+			types, scheme.Scheme, noDefaults{}, scheme.Scheme, k.gvk, k.gvk.GroupVersion(), "", nil)
 		if err != nil {
 			panic(err) // built-in types
 		}

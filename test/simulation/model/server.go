@@ -4,8 +4,8 @@
 // Package model is an API server in memory: revisions, lists in pages, watches with history, preconditions,
 // patches, managedFields and TokenReviews, of the resources that token controllers use.
 //
-// It is used by one goroutine at a time and never blocks: its caller decides when a request is answered, and
-// when a watch gets a change.
+// It is used by one goroutine at a time and never blocks: who calls it decides when a request is answered, and
+// when a watch is told of a change.
 package model
 
 import (
@@ -404,7 +404,8 @@ func (s *Server) remove(t *table, r *Request) error {
 	}
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != v.object.GetUID() {
-			return conflict(t, r.Name, fmt.Sprintf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, v.object.GetUID()))
+			return conflict(t, r.Name, fmt.Sprintf(
+				"Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, v.object.GetUID()))
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != v.object.GetResourceVersion() {
 			return conflict(t, r.Name, "Precondition failed: ResourceVersion in precondition")

@@ -4,8 +4,8 @@
 // Package model is an API server in memory: revisions, lists in pages, watches with history, preconditions,
 // patches, managedFields and TokenReviews, of the resources that token controllers use.
 //
-// It is used by one goroutine at a time and never blocks: who calls it decides when a request is answered, and
-// when a watch is told of a change.
+// It is used by one goroutine at a time and never blocks: its caller decides when a request is answered, and
+// when a watch gets a change.
 package model
 
 import (

@@ -47,11 +47,10 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 		waits:   []cli.Look{c.unregister(o)},
 	}, step{
 		name:    StepManager,
-		summary: "sa-controller-manager ends, and its two webhook configurations are deleted",
+		summary: "sa-controller-manager ends, and its webhook configurations are deleted",
 		guards:  []cli.Look{c.unused, func(ctx context.Context) error { return registration.IsInactive(ctx, c.Client) }},
 		writes:  nodefile.Append(nil, c.manifest(manager), o.manager, nil),
-		// Only our process would register them again without the annotation.
-		waits: []cli.Look{c.managerGone(o), func(ctx context.Context) error { return registration.Delete(ctx, c.Client) }, c.unrestricted},
+		waits:   []cli.Look{c.managerGone(o), c.deleteRegistration, c.unrestricted},
 	}), nil
 }
 

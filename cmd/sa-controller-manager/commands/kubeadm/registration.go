@@ -23,9 +23,6 @@ import (
 const (
 	registrationFlag = "webhook-registration"
 	staticDirFlag    = "static-registration-dir"
-
-	// staticOff is the file with which an administrator switches the webhook of this host off.
-	staticOff = manifests.StaticDirectory + "/off"
 )
 
 // inAPI are the modes whose webhook is an object of the API.
@@ -132,7 +129,7 @@ func (c *Config) planStatic(o *observed, changes component.Changes, s *step) err
 // switchedOff refuses to rely on files that an administrator has switched off: our process keeps them
 // away and is ready.
 func (c *Config) switchedOff(context.Context) error {
-	off := c.onNode(staticOff)
+	off := c.onNode(registration.StaticOffPath(manifests.StaticDirectory))
 	if _, err := os.Stat(off); err == nil {
 		return cli.Permanent(fmt.Errorf("%s switches the webhook off; %s webhook register --%s=%s lets it in again",
 			off, manager, staticDirFlag, manifests.StaticDirectory))
@@ -178,4 +175,11 @@ func (c *Config) unregister(o *observed) cli.Look {
 		}
 		return registration.Unregister(ctx, c.Client)
 	}
+}
+
+// deleteRegistration deletes the configurations of the webhook and what switches them off, once our
+// process is gone that would make them again.
+func (c *Config) deleteRegistration(ctx context.Context) error {
+	files := c.onNode(manifests.StaticDirectory)
+	return errors.Join(registration.Delete(ctx, c.Client), registration.RemoveStatic(files), registration.RegisterStatic(files))
 }

@@ -508,4 +508,7 @@ func TestSwitchedOff(t *testing.T) {
 	for _, step := range p.steps(t, takeover)[2:] {
 		wantError(t, step.summary, p.config.await(t.Context(), step.guards...), "switches the webhook off")
 	}
+	p.config.Client = fake.NewClientset()
+	testutil.Must(t, p.config.deleteRegistration(t.Context()))
+	wantError(t, "after a handback", p.config.switchedOff(t.Context()), "")
 }

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +47,7 @@ type apiserver struct {
 	probes   int
 	writes   int
 	warnings []string
+	noLeases atomic.Bool // listing them is forbidden
 }
 
 // servingCA is a source of caBundles. It keeps which of them are registered.

@@ -50,11 +50,6 @@ func (a *apiserver) lives(t *testing.T, name, host string) {
 // TestURLOnSeveralHosts: a loopback URL does not bind while a second host has a live identity Lease, and
 // fails readiness once it is bound.
 func TestURLOnSeveralHosts(t *testing.T) {
-	forbidden := func(a *apiserver) {
-		a.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, errors.New("leases is forbidden")
-		})
-	}
 	for name, tc := range map[string]struct {
 		before func(*testing.T, *apiserver)
 		host   string // of the URL, loopback if empty
@@ -80,16 +75,19 @@ func TestURLOnSeveralHosts(t *testing.T) {
 			state:  Registered, fails: severalHosts + "cp-1, cp-2", hosts: 2,
 		},
 		"Unknown": {
-			before: func(_ *testing.T, a *apiserver) { forbidden(a) }, state: Waiting, fails: "leases is forbidden",
+			before: func(_ *testing.T, a *apiserver) { a.noLeases.Store(true) }, state: Waiting, fails: "leases is forbidden",
 		},
 		"UnknownLater": {
 			before: func(t *testing.T, a *apiserver) { a.lives(t, "a", "cp-1") },
-			after:  func(_ *testing.T, a *apiserver) { forbidden(a) }, state: Registered,
+			after:  func(_ *testing.T, a *apiserver) { a.noLeases.Store(true) }, state: Registered,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := newAPIServer(t)
+				a.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return a.noLeases.Load(), nil, errors.New("leases is forbidden")
+				})
 				tc.before(t, a)
 				registry := metrics.NewKubeRegistry()
 				r := run(t, a, func(c *Config) {

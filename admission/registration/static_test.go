@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,9 +27,11 @@ import (
 type host struct {
 	*apiserver
 
-	t     *testing.T
-	dir   string
-	spec  Spec
+	t    *testing.T
+	dir  string
+	spec Spec
+
+	is    sync.Mutex      // guards what follows
 	away  error           // it does not answer
 	calls error           // what calling the webhook fails with
 	hides map[string]bool // plugins that read no directory
@@ -41,6 +44,8 @@ func newHost(t *testing.T, dir string) *host {
 	h.ca = &servingCA{bundle: h.accepted}
 	h.spec.Mode = Static
 	h.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		h.is.Lock()
+		defer h.is.Unlock()
 		pod := action.(clienttesting.CreateActionImpl).GetObject().(*corev1.Pod).DeepCopy()
 		for _, one := range h.loads(mutating) {
 			if exempt(one) {
@@ -80,7 +85,22 @@ func (h *host) names(k kind) string {
 	return strings.Join(names, ",")
 }
 
+// from sets what h does from now on.
+func (h *host) from(now func()) {
+	h.is.Lock()
+	defer h.is.Unlock()
+	now()
+}
+
+func (h *host) answers(context.Context) error {
+	h.is.Lock()
+	defer h.is.Unlock()
+	return h.away
+}
+
 func (h *host) loaded(context.Context) (map[string]string, error) {
+	h.is.Lock()
+	defer h.is.Unlock()
 	h.asked++
 	hashes := map[string]string{}
 	for k := range kinds {
@@ -102,7 +122,7 @@ func (h *host) run(changes ...func(*StaticFilesConfig)) *StaticFiles {
 	h.t.Helper()
 	config := StaticFilesConfig{
 		Spec: h.spec, Dir: h.dir, ServingCA: h.ca, Client: h, Responder: &h.responds,
-		Answers: func(context.Context) error { return h.away }, Loaded: h.loaded,
+		Answers: h.answers, Loaded: h.loaded,
 	}
 	for _, change := range changes {
 		change(&config)
@@ -136,7 +156,7 @@ func static(t *testing.T, test func(*testing.T, *host)) {
 // entry of the probe.
 func TestStaticIsProved(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
-		h.hides = map[string]bool{"MutatingAdmissionWebhook": true}
+		h.from(func() { h.hides = map[string]bool{"MutatingAdmissionWebhook": true} })
 		s := h.run()
 		pause(time.Hour)
 		wantStatic(t, s, Waiting, "needs staticManifestsDir: "+h.dir+"/mutating")
@@ -147,18 +167,18 @@ func TestStaticIsProved(t *testing.T) {
 			t.Errorf("kube-apiserver has sent its metrics %d times in an hour, want one a minute", h.asked)
 		}
 		// It restarts with the directories.
-		h.away, h.hides, h.calls = errors.New("it restarts"), nil, errors.New("provide credentials")
+		h.from(func() { h.away, h.hides, h.calls = errors.New("it restarts"), nil, errors.New("provide credentials") })
 		pause(3 * time.Second)
 		wantStatic(t, s, Waiting, "it restarts")
-		h.away = nil
+		h.from(func() { h.away = nil })
 		pause(3 * time.Second)
 		wantStatic(t, s, Proving, "provide credentials")
 		if got := h.names(mutating); got != "probe" || s.Status().Check() == nil {
 			t.Errorf("the file has %q, and readiness is %v", got, s.Status().Check())
 		}
-		h.away = errors.New("it restarts with credentials")
+		h.from(func() { h.away = errors.New("it restarts with credentials") })
 		pause(3 * time.Second)
-		h.away, h.calls = nil, nil
+		h.from(func() { h.away, h.calls = nil, nil })
 		pause(3 * time.Second)
 		wantStatic(t, s, Registered, "https://127.0.0.1:10262")
 		if got := h.names(mutating) + ";" + h.names(validating); got != "mutate,probe;validate" {
@@ -178,21 +198,21 @@ func TestStaticProofIsRepeated(t *testing.T) {
 		if h.asked != asked {
 			t.Errorf("kube-apiserver has sent its metrics %d times in four minutes, want none", h.asked-asked)
 		}
-		h.calls = errors.New("x509: unknown authority")
+		h.from(func() { h.calls = errors.New("x509: unknown authority") })
 		pause(provenFor + loadDelay + time.Second)
 		wantStatic(t, s, Repairing, "x509: unknown authority")
-		h.calls = nil
+		h.from(func() { h.calls = nil })
 		pause(maxPause)
 		wantStatic(t, s, Registered, "")
 
-		h.stale = true
+		h.from(func() { h.stale = true })
 		pause(loadedFor + loadDelay + time.Second)
 		wantStatic(t, s, Repairing, "has not loaded the present files")
-		h.stale = false
+		h.from(func() { h.stale = false })
 		pause(maxPause)
 		wantStatic(t, s, Registered, "")
 
-		h.away = errors.New("it restarts")
+		h.from(func() { h.away = errors.New("it restarts") })
 		pause(time.Minute)
 		wantStatic(t, s, Registered, "")
 	})
@@ -205,7 +225,7 @@ func TestStaticAfterARestart(t *testing.T) {
 		pause(3 * time.Second)
 		right, err := readStatic(h.dir)
 		testutil.Must(t, err)
-		h.calls = errors.New("tls: internal error")
+		h.from(func() { h.calls = errors.New("tls: internal error") })
 		next := h.run(func(c *StaticFilesConfig) { c.Responder = &ProbeResponder{} })
 		pause(time.Minute)
 		wantStatic(t, next, Proving, "tls: internal error")
@@ -220,15 +240,15 @@ func TestStaticOnAnotherPort(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
 		h.run()
 		pause(3 * time.Second)
-		h.spec.Port++
-		h.calls = errors.New("connection refused")
+		h.from(func() { h.spec.Port++ })
+		h.from(func() { h.calls = errors.New("connection refused") })
 		s := h.run()
 		pause(time.Minute)
 		wantStatic(t, s, Proving, "connection refused")
 		if got := h.names(mutating) + ";" + h.names(validating); got != "mutate,probe;validate" || !exempt(h.loads(mutating)[0]) {
 			t.Errorf("the files have %q, want the previous rules with an exemption for the probe", got)
 		}
-		h.calls = nil
+		h.from(func() { h.calls = nil })
 		pause(maxPause)
 		wantStatic(t, s, Registered, "https://127.0.0.1:10263")
 		if got := *h.loads(mutating)[0].ClientConfig.URL; got != "https://127.0.0.1:10263/mutate" || exempt(h.loads(mutating)[0]) {

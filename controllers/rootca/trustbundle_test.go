@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -349,9 +350,9 @@ func TestTrustBundleWithoutAPI(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthorities(t, "AB")
 		w := prepareTrust(t, a, a.bundle(t, "A"))
-		var served bool
+		var served atomic.Bool
 		w.Client.PrependReactor("list", "clustertrustbundles", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return !served, nil, controllertest.NotFound("")
+			return !served.Load(), nil, controllertest.NotFound("")
 		})
 		w.run(t)
 		w.Client.ClearActions()
@@ -363,7 +364,7 @@ func TestTrustBundleWithoutAPI(t *testing.T) {
 			asked[action.GetVerb()]++
 		}
 		testutil.Check(t, "requests in ten minutes", map[string]int{"list": 10}, asked)
-		served = true
+		served.Store(true)
 		time.Sleep(retryInterval)
 		testutil.Check(t, "bundles once it is served", []string{"B=B"}, w.live())
 		testutil.Check(t, "Events", []string{}, w.events())

@@ -15,7 +15,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"sa-controller-manager/test/await"
@@ -92,21 +91,17 @@ func (p *pods) subject(name string) subject {
 	return subject{}
 }
 
-// startOurs has the process register itself.
+// startOurs has the process register itself, and confines it to its namespace.
 func (p *pods) startOurs(ctx context.Context) error {
-	var names, others []string
+	var names []string
 	for _, s := range p.subjects {
 		names = append(names, world.Account(s.namespace, "default"), world.RootCA(s.namespace))
-		if s.name != ours {
-			others = append(others, s.namespace)
-		}
 	}
 	goal := world.NewGoal(names)
 	if err := p.w.Follow(ctx, goal, world.Notice(goal), "serviceaccounts", "configmaps"); err != nil {
 		return err
 	}
-	process, err := p.w.Start(world.Ours(p.Binary, world.Manual), "--webhook-port="+strconv.Itoa(p.ports[0]),
-		"--webhook-registration=url", "--webhook-excluded-namespaces="+strings.Join(others, ","))
+	process, err := p.w.Start(world.Ours(p.Binary, world.Manual), "--webhook-port="+strconv.Itoa(p.ports[0]), "--webhook-registration=url")
 	if err != nil {
 		return err
 	}
@@ -121,7 +116,10 @@ func (p *pods) startOurs(ctx context.Context) error {
 	if err := process.AwaitReady(ctx); err != nil {
 		return err
 	}
-	return p.awaitEffect(ctx, p.subject(ours))
+	if err := p.awaitEffect(ctx, p.subject(ours)); err != nil {
+		return err
+	}
+	return p.w.Confine(ctx, p.subject(ours).namespace)
 }
 
 // startNull gives the null webhooks the patch that ours has answered the same Pod with.

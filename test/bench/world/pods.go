@@ -16,24 +16,65 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/retry"
 )
 
 // registration is the name of the product's webhook configurations.
 const registration = "00-sa-controller-manager"
 
+// Confine has the product's webhooks called for one namespace only. The annotation keeps the process from
+// repairing them.
+func (w *World) Confine(ctx context.Context, namespace string) error {
+	api := w.Client.AdmissionregistrationV1()
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		mutating, validating, err := w.registered(ctx)
+		if err != nil {
+			return err
+		}
+		selector := only(namespace)
+		for i := range mutating.Webhooks {
+			mutating.Webhooks[i].NamespaceSelector = selector
+		}
+		for i := range validating.Webhooks {
+			validating.Webhooks[i].NamespaceSelector = selector
+		}
+		for _, meta := range []*metav1.ObjectMeta{&validating.ObjectMeta, &mutating.ObjectMeta} {
+			metav1.SetMetaDataAnnotation(meta, "sa-controller-manager/registration", "off")
+		}
+		if _, err := api.ValidatingWebhookConfigurations().Update(ctx, validating, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		_, err = api.MutatingWebhookConfigurations().Update(ctx, mutating, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+func only(namespace string) *metav1.LabelSelector {
+	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+}
+
+// registered is what the product has registered.
+func (w *World) registered(ctx context.Context) (
+	*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration, error,
+) {
+	api := w.Client.AdmissionregistrationV1()
+	mutating, err1 := api.MutatingWebhookConfigurations().Get(ctx, registration, metav1.GetOptions{})
+	validating, err2 := api.ValidatingWebhookConfigurations().Get(ctx, registration, metav1.GetOptions{})
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, nil, fmt.Errorf("read the registration: %w", err)
+	}
+	return mutating, validating, nil
+}
+
 // CopyRegistration registers a webhook at the given port for one namespace, in all else as
 // the product has registered itself.
 func (w *World) CopyRegistration(ctx context.Context, namespace string, port int, bundle []byte) error {
 	api := w.Client.AdmissionregistrationV1()
-	mutating, err := api.MutatingWebhookConfigurations().Get(ctx, registration, metav1.GetOptions{})
+	mutating, validating, err := w.registered(ctx)
 	if err != nil {
-		return fmt.Errorf("read the registration: %w", err)
+		return err
 	}
-	validating, err := api.ValidatingWebhookConfigurations().Get(ctx, registration, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("read the registration: %w", err)
-	}
-	selector := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	selector := only(namespace)
 	meta := metav1.ObjectMeta{Name: namespace}
 	mutating.ObjectMeta, validating.ObjectMeta = meta, meta
 	for i := range mutating.Webhooks {

@@ -339,6 +339,9 @@ func (d *rotation) hostIsLost(ctx context.Context) error {
 		return err
 	}
 	d.Notef("lost", "kube-apiserver and sa-controller-manager of %s", lost.name)
+	if err := d.copyLate(ctx)(); err != nil { // the host that is left must not be what is missing
+		return err
+	}
 	if err := await.Poll(ctx, func(ctx context.Context) error {
 		_, err := d.keys(ctx, "rotate"+cacheAge, "--kubeconfig="+d.cluster.Kubeconfig())
 		refused, ok := errors.AsType[*refusedError](err)

@@ -43,7 +43,7 @@ func (c *ClientCA) Run(ctx context.Context) error {
 
 // ConfigForClient returns a function for tls.Config.GetConfigForClient: every handshake gets base
 // with the current CAs. Base must be complete and must not change any more: of the config that the
-// function is set on only the session keys are used.
+// function is set on, only the session ticket keys are used.
 func (c *ClientCA) ConfigForClient(base *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		config := base.Clone()

@@ -32,7 +32,8 @@ import (
 )
 
 const description = `Audit and inspect the ServiceAccount tokens of a cluster, and find problems with them. Each
-command is the same as of sa-controller-manager, and changes nothing.
+command is the same as in sa-controller-manager and only reads; but "inspect --cluster" counts
+as a use of the token: kube-apiserver sets the last-used label of its Secret to today.
 
 The cluster is that of kubectl: of KUBECONFIG, ~/.kube/config or --kubeconfig, and of its
 current context or --context.`

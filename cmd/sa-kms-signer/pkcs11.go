@@ -72,7 +72,7 @@ func (h *hsm) login() error {
 	config, token := h.config, [3]string{h.config.Path, h.config.TokenLabel, h.config.TokenSerial}
 	config.Pin = strings.TrimSpace(string(data))
 	if refused, _ := refusedPINs.Load(token); refused == config.Pin {
-		return fmt.Errorf("the token has refused the PIN in %s, which is not tried again before the file changes: correct it", h.pinFile)
+		return fmt.Errorf("the token has refused the PIN in %s: it is not retried until the file changes", h.pinFile)
 	}
 	h.token, err = crypto11.Configure(&config)
 	code, _ := errors.AsType[pkcs11.Error](err)

@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// signTimeout bounds a request of the network, and the wait for one's turn. sa-controller-manager
-	// waits no longer.
+	// signTimeout bounds a signing request including queueing; the client gives up then too.
 	signTimeout = 2 * time.Second
 
 	// probe is a payload that stands for no account: {}.

@@ -17,7 +17,7 @@ import (
 )
 
 // errTooManyCallers rejects a call on a connection for which there is no place.
-var errTooManyCallers = errors.New("as many other connections are in use as may be")
+var errTooManyCallers = errors.New("too many connections in use")
 
 // authFilter stands before every call: it lets allowed users through as far as there is room,
 // counts and times, and turns errors into answers.

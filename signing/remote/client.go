@@ -97,7 +97,7 @@ func (c *Client) signer(name string) (*signer, error) {
 		_ = known.conn.Close() // calls that are under way fail, and are made again
 	}
 	if path == "" {
-		return nil, fmt.Errorf("no line of --%s says where its socket is", SocketsFlag)
+		return nil, fmt.Errorf("--%s has no socket for this key", SocketsFlag)
 	}
 	s := &signer{path: path, pending: make(chan struct{}, maxPending)}
 	conn, err := grpc.NewClient("passthrough:///"+name,

@@ -208,7 +208,7 @@ func TestPinRefuses(t *testing.T) {
 		},
 		"gone":         {func(_ *testing.T, s *scene) { s.Stop() }, "no such file"},
 		"open to all":  {func(t *testing.T, s *scene) { chmod(t, s.path, 0o777) }, "every user may have tokens signed"},
-		"unknown name": {func(_ *testing.T, s *scene) { s.path = "" }, "no line of --service-account-key-sockets"},
+		"unknown name": {func(_ *testing.T, s *scene) { s.path = "" }, "--service-account-key-sockets has no socket for this key"},
 		"another user's": {func(t *testing.T, s *scene) {
 			if err := os.Chown(s.path, 4711, -1); err != nil {
 				t.Skip("only root can give a socket away")

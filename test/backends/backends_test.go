@@ -64,7 +64,7 @@ func TestKeysDirIsFollowed(t *testing.T) {
 		fmt.Sprintf("uri: %q\nalgorithm: P-256\n", strings.Replace(other.uri("mine"), other.pinFile, wrong, 1)))
 	eventually(t, "the errors in the log", func() error {
 		for _, want := range []string{"key first: algorithm", "want one of P-256", "the token refuses the PIN in " + wrong,
-			wrong + ", which is not tried again"} {
+			wrong + ": it is not retried"} {
 			if !strings.Contains(signer.log.String(), want) {
 				return fmt.Errorf("no %q in:\n%s", want, signer.log.String())
 			}

@@ -16,7 +16,7 @@ import (
 
 // startControlPlane starts etcd, kube-apiserver without its ServiceAccount plugin,
 // kube-controller-manager without its ServiceAccount controllers, and the binary under
-// test in their place. What stop cannot end cleanly it tells on stderr.
+// test in their place. stop logs on stderr what it could not end.
 func startControlPlane(ctx context.Context) (kubeconfig string, stop func(), err error) {
 	cluster, err := devcluster.Start(ctx, devcluster.Options{
 		APIServerFlags: map[string][]string{"disable-admission-plugins": {"ServiceAccount"}},

@@ -65,7 +65,7 @@ func TestStartWithARemoteKey(t *testing.T) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
 			if tc.noSocket {
-				const want = "is away, its keys verify: no line of --service-account-key-sockets says where its socket is"
+				const want = "is away, its keys verify: --service-account-key-sockets has no socket for this key"
 				if status := e.signers.Status(e.Keyring.Ring()); !strings.Contains(status, want) {
 					t.Errorf("the status is %q, want %q", status, want)
 				}

@@ -71,11 +71,11 @@ func (s *Series) cell() string {
 	return text
 }
 
-// number keeps three digits.
+// number keeps two digits: the measurements scatter by more than a third one shows.
 func number(value float64) string {
-	short, err := strconv.ParseFloat(strconv.FormatFloat(value, 'g', 3, 64), 64)
+	short, err := strconv.ParseFloat(strconv.FormatFloat(value, 'g', 2, 64), 64)
 	if err != nil {
-		return strconv.FormatFloat(value, 'g', 3, 64)
+		return strconv.FormatFloat(value, 'g', 2, 64)
 	}
 	return strconv.FormatFloat(short, 'f', -1, 64)
 }

@@ -72,14 +72,19 @@ func (t target) means(s result.Series) bool {
 		(t.program == "" || s.Program == t.program)
 }
 
-// against renders a row for each number that was aimed at and measured.
+// against renders a row for each number that was missed, and counts the others.
 func against(reports []*result.Report) result.Source {
 	var out strings.Builder
+	reached := 0
 	for _, t := range targets() {
 		for _, report := range reports {
 			for _, s := range report.Series {
-				if t.means(s) {
+				switch {
+				case !t.means(s):
+				case t.got(s) > t.most:
 					out.WriteString(t.row(report, s))
+				default:
+					reached++
 				}
 			}
 		}
@@ -88,22 +93,25 @@ func against(reports []*result.Report) result.Source {
 		if kind != "results" || name != "targets" || out.Len() == 0 {
 			return ""
 		}
-		return "| | At most | Measured | |\n|---|---|---|---|\n" + out.String()
+		return fmt.Sprintf("%d others were reached.\n\n| Missed | At most | Measured |\n|---|---|---|\n%s", reached, &out)
 	}
 }
 
-func (t target) row(r *result.Report, s result.Series) string {
-	got, unit := s.Median, s.Unit
+func (t target) got(s result.Series) float64 {
 	if t.ratio {
-		got, unit = s.Ratio, "x"
+		return s.Ratio
 	}
-	verdict := "reached"
-	if got > t.most {
-		verdict = "**missed**"
+	return s.Median
+}
+
+func (t target) row(r *result.Report, s result.Series) string {
+	unit := s.Unit
+	if t.ratio {
+		unit = "x"
 	}
 	words := slices.DeleteFunc([]string{title(r, s.Scenario), s.Metric, s.Variant, strings.TrimPrefix(s.Program, world.Manual)},
 		func(word string) bool { return word == "" })
-	return fmt.Sprintf("| %s | %s | %s | %s |\n", strings.Join(words, ", "), amount(t.most, unit), amount(got, unit), verdict)
+	return fmt.Sprintf("| %s | %s | %s |\n", strings.Join(words, ", "), amount(t.most, unit), amount(t.got(s), unit))
 }
 
 // title says what happens in a scenario.

@@ -24,7 +24,7 @@ import (
 	"sa-controller-manager/test/integration/testcluster"
 )
 
-// TestFirstContact makes every mistake of the table in docs/known-issues.md that prevents the start,
+// TestFirstContact makes every mistake of the table in docs/troubleshooting.md that prevents the start,
 // and wants the message in its row. A row without a mistake here is a failure. Messages that say what to
 // do have no row.
 func TestFirstContact(t *testing.T) {
@@ -193,7 +193,7 @@ func find(t *testing.T, rows []contact, words string) contact {
 // anything.
 func firstContactRows(t *testing.T) []contact {
 	t.Helper()
-	page, err := os.ReadFile("../../../docs/known-issues.md")
+	page, err := os.ReadFile("../../../docs/troubleshooting.md")
 	testutil.Must(t, err)
 	_, section, found := strings.Cut(string(page), "\n### When it does not start\n")
 	section, _, _ = strings.Cut(section, "\n#")

@@ -70,7 +70,7 @@ func (r Report) Err() error {
 	return fmt.Errorf("%d of %d permissions could not be checked: %w", unknown, len(r.Answers), first)
 }
 
-// Check asks the API server for each access, and who is asking. It returns once all
+// Check makes one SelfSubjectAccessReview per access, and a SelfSubjectReview. It returns once all
 // questions are answered or ctx has ended.
 func Check(ctx context.Context, client kubernetes.Interface, accesses []Access) Report {
 	reviews := client.AuthorizationV1().SelfSubjectAccessReviews()

@@ -79,7 +79,7 @@ func found(public signing.PublicKey, state State, origin string) signing.Key {
 	return signing.Key{PublicKey: public, Role: state, Origin: origin}
 }
 
-// AtCluster is the value of flags that take a place for kube-apiserver's own JWKS. A file
+// AtCluster is the flag value that selects kube-apiserver's own JWKS. A file
 // of this name can be given as ./cluster.
 const AtCluster = "cluster"
 

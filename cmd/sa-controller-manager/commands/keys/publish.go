@@ -47,7 +47,7 @@ func newPublishCommand(client cli.ClientFunc) *cobra.Command {
 	o := &publishOptions{commandOptions: commandOptions{client: client}}
 	cmd := &cobra.Command{
 		Use:   "publish",
-		Short: "Publish the keys once for relying parties, or prepare that for your hands",
+		Short: "Publish the keys once for relying parties, or register a place where you publish them yourself",
 		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
 does all the time with the same flag, and print the JWKS, such as for an upload.
 
@@ -126,7 +126,7 @@ func newConfirmCommand(client cli.ClientFunc) *cobra.Command {
 	var id string
 	cmd := newPlaceCommand(client, &cobra.Command{
 		Use:   "confirm NAME",
-		Short: "Say that you have published a key at a place of --published-manually",
+		Short: "Confirm that a key is published at a place of --published-manually",
 		Long: `Record that a key of the ring is published at a place of --published-manually, and when. The
 next key needs it before it may sign, and the active key before another one may be pruned.`,
 		Example: "  sa-controller-manager keys publish confirm pool --key-id=KEY-ID --service-account-key-ring=ring.json --kubeconfig=admin.conf",

@@ -192,8 +192,8 @@ func (r *rotating) rotate(ctx context.Context) error {
 }
 
 // step runs a command until it has done its work, and gives every replica the result. One that
-// has begun when ctx ends is finished. A rotation that was killed may be over: then the next one needs a
-// copy on each replica, too.
+// has begun when ctx ends is finished. A rotation that was killed, or has failed, may be over: then the next
+// one needs a copy on each replica, too.
 func (r *rotating) step(ctx context.Context, words []string) error {
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*workload.RestartTimeout)
 	defer cancel()
@@ -205,10 +205,10 @@ func (r *rotating) step(ctx context.Context, words []string) error {
 	}
 	err := workload.Retry(limit, "keys "+strings.Join(words, " "), func(ctx context.Context) error {
 		_, err := r.keys(ctx, words...)
-		if err != nil && strings.Contains(err.Error(), alreadyDone) {
-			err = nil
+		if err == nil || strings.Contains(err.Error(), alreadyDone) {
+			return nil
 		}
-		return err
+		return errors.Join(err, r.distribute(ctx))
 	})
 	if err != nil {
 		return err

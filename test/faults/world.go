@@ -179,7 +179,8 @@ func (w *World) newReplica(i int, binary devcluster.Binary, flags []string) (*Re
 		"--root-ca-file=" + r.path(caFile),
 		"--tls-cert-file=" + r.path(certFile), "--tls-private-key-file=" + r.path(certKeyFile),
 		"--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
-		"--webhook-registration=url", "--webhook-url-host=127.0.0.1", "--webhook-drain-delay=0s",
+		// The balancer, which may not be at a loopback address: Linux connects to this machine.
+		"--webhook-registration=url", "--webhook-url-host=0.0.0.0", "--webhook-drain-delay=0s",
 		"--leader-elect=true",
 		"--leader-elect-lease-duration=" + leaseDuration.String(),
 		"--leader-elect-renew-deadline=" + renewDeadline.String(),

@@ -208,7 +208,7 @@ func (r *rotating) step(ctx context.Context, words []string) error {
 		if err == nil || strings.Contains(err.Error(), alreadyDone) {
 			return nil
 		}
-		return errors.Join(err, r.distribute(ctx))
+		return errors.Join(err, r.distribute(limit)) // ctx may be over
 	})
 	if err != nil {
 		return err

@@ -134,7 +134,9 @@ func (c *Config) observe() (*observed, error) {
 	}
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
 		f := component.Files{Name: name, WithOurs: o.manager != nil}
-		if f.Manifest, err = os.ReadFile(c.manifest(name)); err != nil {
+		// A handback of kube-apiserver alone works without the manifest of kube-controller-manager.
+		needed := name == component.APIServer || c.Render != nil || c.includes(name)
+		if f.Manifest, err = os.ReadFile(c.manifest(name)); err != nil && (needed || !os.IsNotExist(err)) {
 			return nil, fmt.Errorf("read the manifest of %s: %w; is this a control-plane node of kubeadm?", name, err)
 		}
 		if f.Backup, err = nodefile.Read(c.backup(name)); err != nil {

@@ -37,8 +37,10 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 	if err := c.planGiveBack(o, component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())), &api); err != nil {
 		return nil, err
 	}
-	if err := c.planGiveBack(o, component.ForControllerManager(), &kcm); err != nil {
-		return nil, err
+	if c.includes(StepControllerManager) {
+		if err := c.planGiveBack(o, component.ForControllerManager(), &kcm); err != nil {
+			return nil, err
+		}
 	}
 	return c.selectSteps(api, kcm, step{
 		name:    StepWebhook,

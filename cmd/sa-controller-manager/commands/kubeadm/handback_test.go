@@ -308,3 +308,22 @@ func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 		return true, show(name), nil
 	})
 }
+
+// The break-glass handback of kube-apiserver reads no other manifest: an operator stops
+// kube-controller-manager by moving its manifest away.
+func TestHandbackOfOneComponent(t *testing.T) {
+	t.Parallel()
+	const file = "manifests/kube-controller-manager.yaml"
+	for name, prepare := range map[string]func(*testing.T, *controlPlane){
+		"OtherIsGone":    func(t *testing.T, p *controlPlane) { p.remove(t, file) },
+		"OtherIsDamaged": func(t *testing.T, p *controlPlane) { p.write(t, file, []byte("kind: [")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newControlPlane(t, "v1.37")
+			p.writeSteps(t, takeover, 3)
+			prepare(t, p)
+			p.config.Steps, p.config.Render = []string{StepAPIServer}, nil // as the command has it
+			testutil.Check(t, "plan", []string{apiServerBack}, p.plan(t, handback))
+		})
+	}
+}

@@ -142,7 +142,7 @@ func (s *StaticFiles) missing(ctx context.Context) error {
 		found, reads := loaded[k.plugin()]
 		switch {
 		case !reads:
-			return fmt.Errorf("kube-apiserver has no static manifests directory configured: its plugin %s needs staticManifestsDir: %s", k.plugin(), dir)
+			return fmt.Errorf("kube-apiserver reads no static manifests: its plugin %s needs staticManifestsDir: %s", k.plugin(), dir)
 		case found == "":
 			return fmt.Errorf("kube-apiserver has loaded no file from %s", dir)
 		case found != want:

@@ -27,16 +27,9 @@ const registration = "00-sa-controller-manager"
 func (w *World) Confine(ctx context.Context, namespace string) error {
 	api := w.Client.AdmissionregistrationV1()
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		mutating, validating, err := w.registered(ctx)
+		mutating, validating, err := w.registeredFor(ctx, namespace)
 		if err != nil {
 			return err
-		}
-		selector := only(namespace)
-		for i := range mutating.Webhooks {
-			mutating.Webhooks[i].NamespaceSelector = selector
-		}
-		for i := range validating.Webhooks {
-			validating.Webhooks[i].NamespaceSelector = selector
 		}
 		for _, meta := range []*metav1.ObjectMeta{&validating.ObjectMeta, &mutating.ObjectMeta} {
 			metav1.SetMetaDataAnnotation(meta, "sa-controller-manager/registration", "off")
@@ -49,12 +42,8 @@ func (w *World) Confine(ctx context.Context, namespace string) error {
 	})
 }
 
-func only(namespace string) *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
-}
-
-// registered is what the product has registered.
-func (w *World) registered(ctx context.Context) (
+// registeredFor returns what the product has registered, with a selector for one namespace.
+func (w *World) registeredFor(ctx context.Context, namespace string) (
 	*admissionregistrationv1.MutatingWebhookConfiguration, *admissionregistrationv1.ValidatingWebhookConfiguration, error,
 ) {
 	api := w.Client.AdmissionregistrationV1()
@@ -63,6 +52,13 @@ func (w *World) registered(ctx context.Context) (
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, nil, fmt.Errorf("read the registration: %w", err)
 	}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	for i := range mutating.Webhooks {
+		mutating.Webhooks[i].NamespaceSelector = selector
+	}
+	for i := range validating.Webhooks {
+		validating.Webhooks[i].NamespaceSelector = selector
+	}
 	return mutating, validating, nil
 }
 
@@ -70,19 +66,16 @@ func (w *World) registered(ctx context.Context) (
 // the product has registered itself.
 func (w *World) CopyRegistration(ctx context.Context, namespace string, port int, bundle []byte) error {
 	api := w.Client.AdmissionregistrationV1()
-	mutating, validating, err := w.registered(ctx)
+	mutating, validating, err := w.registeredFor(ctx, namespace)
 	if err != nil {
 		return err
 	}
-	selector := only(namespace)
 	meta := metav1.ObjectMeta{Name: namespace}
 	mutating.ObjectMeta, validating.ObjectMeta = meta, meta
 	for i := range mutating.Webhooks {
-		mutating.Webhooks[i].NamespaceSelector = selector
 		redirect(&mutating.Webhooks[i].ClientConfig, port, bundle)
 	}
 	for i := range validating.Webhooks {
-		validating.Webhooks[i].NamespaceSelector = selector
 		redirect(&validating.Webhooks[i].ClientConfig, port, bundle)
 	}
 	_, err1 := api.MutatingWebhookConfigurations().Create(ctx, mutating, metav1.CreateOptions{})

@@ -44,8 +44,8 @@ func setUpSoftHSM() error {
 }
 
 var (
-	tokens atomic.Int32
-	making sync.Mutex // two that look for a free slot at a time find the same
+	newTokens atomic.Int32
+	making    sync.Mutex // two that look for a free slot at a time find the same
 )
 
 // A token is a SoftHSM token of a test's own.
@@ -56,7 +56,7 @@ func newToken(t testing.TB) token {
 	if _, err := os.Stat(module); err != nil {
 		t.Fatalf("%v: install Debian's softhsm2", err)
 	}
-	tok := token{label: fmt.Sprintf("token-%d", tokens.Add(1)), pinFile: write(t, filepath.Join(t.TempDir(), "pin"), pin+"\n")}
+	tok := token{label: fmt.Sprintf("token-%d", newTokens.Add(1)), pinFile: write(t, filepath.Join(t.TempDir(), "pin"), pin+"\n")}
 	making.Lock()
 	defer making.Unlock()
 	util := exec.CommandContext(t.Context(), "softhsm2-util", "--init-token", "--free", "--label", tok.label, "--pin", pin,

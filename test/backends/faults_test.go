@@ -84,7 +84,8 @@ func TestFaults(t *testing.T) {
 	w.checkLogs(t)
 }
 
-// leak revokes the key of the HSM, whose PIN somebody else may know. A new key of the ring file signs.
+// leak revokes the key of the HSM, whose PIN somebody else may know. A new key of the ring file signs: the
+// ring has no next key, and none takes the place of a key in an HSM unasked.
 func (w *world) leak(t *testing.T) {
 	t.Helper()
 	w.signs(t)
@@ -101,7 +102,14 @@ func (w *world) leak(t *testing.T) {
 		t.Errorf("before: %v", err)
 	}
 	begun := time.Now()
-	if err := w.keys(t.Context(), "revoke", of.KeyID, "--yes", "--kubeconfig="+w.cluster.Kubeconfig()); err != nil {
+	kubeconfig := "--kubeconfig=" + w.cluster.Kubeconfig()
+	if w.keys(t.Context(), "revoke", of.KeyID, "--yes", kubeconfig) == nil {
+		t.Error("the only key was revoked")
+	}
+	if err := errors.Join(
+		w.keys(t.Context(), "next", "--algorithm=P-256", kubeconfig),
+		w.keys(t.Context(), "revoke", of.KeyID, "--yes", kubeconfig),
+	); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the refusal of a token of the revoked key", func() error {

@@ -73,7 +73,7 @@ func (d *trust) trustSteps() []step {
 		{"The directory is gone, and the next key is replaced", "that the next key does not sign", d.unmounted},
 		{
 			"The directory is back, and a cache serves what it had before", "that the next key does not sign",
-			func(ctx context.Context) error { return d.refusedFor("next key ", d.stale)(ctx) },
+			func(ctx context.Context) error { return d.refusedFor("is not shown at https://", d.stale)(ctx) },
 		},
 		{
 			"The issuer's URL has the documents of another issuer", "that the next key does not sign",

@@ -37,10 +37,24 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 	c.queueDangling(account)
 	satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)
 	if satisfied {
-		c.created.forget(name)
-		return nil
+		return c.deleteUnused(ctx, account)
 	}
 	return c.ensureOwn(ctx, account, adopt)
+}
+
+// deleteUnused deletes the Secret that this process has created for an account which turned out to have one:
+// a former leader had made it, and the caches were stale. Its version is that of its creation, so nobody has
+// used the token, which kube-apiserver would have noted in the Secret.
+func (c *Controller) deleteUnused(ctx context.Context, account *corev1.ServiceAccount) error {
+	name := cache.MetaObjectToName(account)
+	if made, _ := c.created.get(name, string(account.UID)); made.unused != nil && !tokensecrets.References(account, made.secret) {
+		if _, err := tokensecrets.Delete(ctx, c.Client, c.Recorder, made.unused, reasonUnused, fmt.Sprintf(
+			"ServiceAccount %q references another token Secret, and nothing has used this one", account.Name)); err != nil {
+			return err
+		}
+	}
+	c.created.forget(name)
+	return nil
 }
 
 // ensureOwn references adopt, or a new Secret if there is none to adopt. It finishes what an
@@ -97,7 +111,8 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 	if err != nil {
 		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, err)
 	}
-	_, err = c.Client.CoreV1().Secrets(account.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	created, err := c.Client.CoreV1().Secrets(account.Namespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	expected := createExpectation{secret: name, created: true}
 	switch {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause), apierrors.IsNotFound(err):
 		return nil // a terminating namespace needs none
@@ -108,10 +123,12 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 			c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: name})
 		}
 		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, meta.SecretError(err))
+	default:
+		expected.unused = tokensecrets.Observe(created)
 	}
 	c.Metrics.issued.WithLabelValues(issuedAuto).Inc()
 	klog.FromContext(ctx).V(2).Info("Created token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account))
-	c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: name, created: true})
+	c.created.set(cache.MetaObjectToName(account), string(account.UID), expected)
 	return c.reference(ctx, account, name)
 }
 
@@ -144,6 +161,10 @@ func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccou
 		return nil
 	}
 	if err != nil {
+		if made, ok := c.created.get(cache.MetaObjectToName(account), string(account.UID)); ok {
+			made.unused = nil // the answer may be lost, and the reference written
+			c.created.set(cache.MetaObjectToName(account), string(account.UID), made)
+		}
 		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, err)
 	}
 	c.created.set(cache.MetaObjectToName(account), string(account.UID),

@@ -10,7 +10,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/meta"
@@ -254,27 +256,44 @@ func TestAutoReferencesNoSecond(t *testing.T) {
 }
 
 // TestAutoAfterTwoLeaders goes through a takeover whose watches are late: one Secret is
-// referenced. The other one is left, for nobody can say that it is not in use.
+// referenced. The other one, which this process has just created, is deleted unless it may be in use.
 func TestAutoAfterTwoLeaders(t *testing.T) {
 	t.Parallel()
+	const (
+		looksUp = "get secrets app-token-frstz"
+		deletes = "delete secrets app-token-bcdfg [uid-app-token-bcdfg 20]"
+	)
 	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
-	ours := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
 	live := account(listed(meta.FieldManager, "app-token-frstz"), atVersion[*corev1.ServiceAccount]("11"))
-	w := newWorld(t, live, theirs)
-	w.Auto = true
-	w.FailNext("patch", "serviceaccounts", controllertest.Conflict("serviceaccounts"))
-	for _, step := range []struct {
-		reason string
-		shows  runtime.Object
-		want   []string
+	cases := map[string]struct {
+		reason  string
+		refusal error // of the first request to reference ours
+		want    []string
 	}{
-		{"neither watch shows what the former leader did", account(), []string{createsOwn, referencesOwn}},
-		{"the account shows it, and its Secret is late", live, []string{"get secrets app-token-frstz"}},
-		{"ours shows", ours, []string{"get secrets app-token-frstz"}},
-		{"theirs shows", theirs, nil},
-	} {
-		w.Cache(t, step.shows)
-		w.syncsAccount(t, step.reason, step.want...)
+		"Refused":    {"nothing has used it", controllertest.Conflict("serviceaccounts"), []string{deletes}},
+		"Unanswered": {"it may have been referenced, and a user may have taken the reference away", errors.New("cut"), nil},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, live, theirs)
+			w.Auto = true
+			w.FailNext("patch", "serviceaccounts", tc.refusal)
+			w.Client.PrependReactor("create", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				secret := action.(clienttesting.CreateAction).GetObject().(*corev1.Secret)
+				secret.UID, secret.ResourceVersion = types.UID("uid-"+secret.Name), "20"
+				return false, nil, nil // the reactor of the fake creates it
+			})
+			w.Cache(t, account())
+			_ = w.syncAccount(t.Context(), named("app")) // the next steps show what it expects
+			testutil.Check(t, "neither watch shows what the former leader did", []string{createsOwn, referencesOwn}, w.Actions(t))
+			w.Cache(t, live)
+			w.syncsAccount(t, "the account shows it, and its Secret is late", looksUp)
+			w.Cache(t, tokenSecret("app-token-bcdfg", filled(t), autoCreated))
+			w.syncsAccount(t, "ours shows", looksUp)
+			w.Cache(t, theirs)
+			w.syncsAccount(t, "theirs shows: "+tc.reason, tc.want...)
+			w.syncsAccount(t, "once")
+		})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 // Reasons of the Events about a token Secret.
 const (
 	reasonOrphan       = "OrphanedTokenSecretDeleted"
+	reasonUnused       = "UnusedTokenSecretDeleted"
 	reasonImmutable    = "ImmutableTokenSecret"
 	reasonMismatch     = "TokenSecretMismatch"
 	reasonUnknownKey   = "UnknownSigningKey"

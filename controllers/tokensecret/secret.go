@@ -229,4 +229,6 @@ type createExpectation struct {
 	created, referenced bool
 	// at is when it was referenced.
 	at time.Time
+	// unused is the Secret as it was created, until a request to reference it may have succeeded.
+	unused *tokensecrets.TokenSecret
 }

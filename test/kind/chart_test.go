@@ -13,20 +13,21 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sa-controller-manager/internal/testutil"
 )
 
 // TestChart installs the Helm chart over kustomize's Deployment, upgrades it while Pods are created, and
-// uninstalls it: no Pod may be refused once nothing answers.
+// uninstalls it, which is refused while kube-apiserver's plugin is off: no Pod may be refused once nothing answers,
+// nor admitted without its token.
 func TestChart(t *testing.T) {
 	c := create(t, stock(t, 0))
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	image := c.prepare(t)
 	c.apply(t, "overlays/deployment", image)
 	repository, tag, _ := strings.Cut(image, ":")
+	flags := []string{"--wait", "--kubeconfig=" + c.kubeconfig, "--namespace=" + ownNamespace}
 	helm := func(args ...string) {
 		t.Helper()
-		run(t, os.Getenv("SACM_HELM"), append(args, "--wait", "--kubeconfig="+c.kubeconfig, "--namespace="+ownNamespace)...)
+		run(t, os.Getenv("SACM_HELM"), append(args, flags...)...)
 	}
 	install := func(flags ...string) {
 		t.Helper()
@@ -41,6 +42,19 @@ func TestChart(t *testing.T) {
 		helm("upgrade", "sacm", "../../manifests/chart", "--reuse-values", "--set=replicas=3", "--force-conflicts")
 		c.awaitRollout(t)
 	})
+	if _, err := attempt(t.Context(), "", os.Getenv("SACM_HELM"), append([]string{"uninstall", "sacm"}, flags...)...); err == nil {
+		t.Error("it was uninstalled while kube-apiserver's plugin is off")
+	}
+	said := c.kubectl(t, "-n", ownNamespace, "logs", "job/sa-controller-manager-uninstall")
+	for _, want := range []string{"--disable-admission-plugins=ServiceAccount", "webhook unregister --yes"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the log of the uninstallation does not name %s:\n%s", want, said)
+		}
+	}
+	c.awaitAdmission(t, namespace)
+	const off, on = "--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=DefaultStorageClass"
+	c.writeManifest(t, "kube-apiserver", strings.Replace(c.readManifest(t, "kube-apiserver"), off, on, 1))
+	c.awaitRestart(t, "kube-apiserver", on)
 	helm("uninstall", "sacm") // which does not wait for the Pods of the Deployment
 	poll(t, "the end of all that was installed", func(context.Context) error {
 		if left := c.kubectl(t, "-n", ownNamespace, "get", "all,serviceaccounts", "--field-selector=metadata.name!=default", "-o",
@@ -49,8 +63,9 @@ func TestChart(t *testing.T) {
 		}
 		return nil
 	})
-	_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), homeless(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	testutil.Must(t, err)
+	c.awaitAdmission(t, namespace) // by the plugin
+	c.writeManifest(t, "kube-apiserver", strings.Replace(c.readManifest(t, "kube-apiserver"), on, off, 1))
+	c.awaitRestart(t, "kube-apiserver", off)
 	install()
 	c.product(t, "webhook", "register", "--kubeconfig=/etc/kubernetes/admin.conf")
 	c.awaitAdmission(t, namespace)

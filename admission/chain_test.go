@@ -13,9 +13,9 @@ import (
 )
 
 // sees is a mutator that writes down the object it gets.
-func sees(seen *[]string) decide {
+func sees(objects *[]string) decide {
 	return func(_ context.Context, request *Request, _ *Response) error {
-		*seen = append(*seen, string(request.Object))
+		*objects = append(*objects, string(request.Object))
 		return nil
 	}
 }
@@ -46,9 +46,9 @@ func TestChainAdmit(t *testing.T) {
 	other := mutator{base{rules: []Rule{{Resource: "services", Operations: []Operation{Any}}}}, panics("must not be called")}
 	cases := map[string]struct {
 		reason   string
-		chain    func(seen *[]string) Chain
+		chain    func(objects *[]string) Chain
 		request  *Request
-		seen     []string
+		objects  []string
 		patch    []string
 		warnings []string
 		refusal  string
@@ -66,31 +66,31 @@ func TestChainAdmit(t *testing.T) {
 			chain:  func(*[]string) Chain { return Chain{{Name: "v", Plugin: validates(panics("must not be called"))}} },
 		},
 		"one mutator": {
-			reason: "it sees the object as it came",
-			chain:  func(seen *[]string) Chain { return Chain{{Name: "a", Plugin: mutates(sees(seen))}} },
-			seen:   []string{plain},
+			reason:  "it sees the object as it came",
+			chain:   func(objects *[]string) Chain { return Chain{{Name: "a", Plugin: mutates(sees(objects))}} },
+			objects: []string{plain},
 		},
 		"later mutators see the patches": {
 			reason: "and the patch of all is the patches in order",
-			chain: func(seen *[]string) Chain {
+			chain: func(objects *[]string) Chain {
 				return Chain{
 					{Name: "a", Plugin: mutates(adds("/spec/a", `1`))},
 					{Name: "other", Plugin: other},
-					{Name: "b", Plugin: mutates(sees(seen))},
+					{Name: "b", Plugin: mutates(sees(objects))},
 					{Name: "c", Plugin: mutates(adds("/spec/c", `2`))},
-					{Name: "d", Plugin: mutates(sees(seen))},
+					{Name: "d", Plugin: mutates(sees(objects))},
 				}
 			},
-			seen:  []string{`{"metadata":{"name":"web"},"spec":{"a":1}}`, `{"metadata":{"name":"web"},"spec":{"a":1,"c":2}}`},
-			patch: []string{"add /spec/a 1", "add /spec/c 2"},
+			objects: []string{`{"metadata":{"name":"web"},"spec":{"a":1}}`, `{"metadata":{"name":"web"},"spec":{"a":1,"c":2}}`},
+			patch:   []string{"add /spec/a 1", "add /spec/c 2"},
 		},
 		"unknown fields and numbers survive": {
 			reason: "objects are bytes",
-			chain: func(seen *[]string) Chain {
-				return Chain{{Name: "a", Plugin: mutates(adds("/b", `[]`))}, {Name: "b", Plugin: mutates(sees(seen))}}
+			chain: func(objects *[]string) Chain {
+				return Chain{{Name: "a", Plugin: mutates(adds("/b", `[]`))}, {Name: "b", Plugin: mutates(sees(objects))}}
 			},
 			request: &Request{Resource: pods, Operation: Create, Object: []byte(`{"a":{"z":18446744073709551617,"a":1.50}}`)},
-			seen:    []string{`{"a":{"z":18446744073709551617,"a":1.50},"b":[]}`},
+			objects: []string{`{"a":{"z":18446744073709551617,"a":1.50},"b":[]}`},
 			patch:   []string{"add /b []"},
 		},
 		"the first refusal ends it": {
@@ -153,12 +153,12 @@ func TestChainAdmit(t *testing.T) {
 		},
 		"chain in a chain": {
 			reason: "a chain is a plugin",
-			chain: func(seen *[]string) Chain {
+			chain: func(objects *[]string) Chain {
 				inner := Chain{{Name: "a", Plugin: mutates(adds("/spec/a", `1`))}}
-				return Chain{{Name: "inner", Plugin: inner}, {Name: "b", Plugin: mutates(sees(seen))}}
+				return Chain{{Name: "inner", Plugin: inner}, {Name: "b", Plugin: mutates(sees(objects))}}
 			},
-			seen:  []string{`{"metadata":{"name":"web"},"spec":{"a":1}}`},
-			patch: []string{"add /spec/a 1"},
+			objects: []string{`{"metadata":{"name":"web"},"spec":{"a":1}}`},
+			patch:   []string{"add /spec/a 1"},
 		},
 	}
 	for name, tc := range cases {
@@ -168,13 +168,13 @@ func TestChainAdmit(t *testing.T) {
 				request = createPod("web")
 			}
 			before := string(request.Object)
-			var seen []string
+			var objects []string
 			response := &Response{}
-			err := tc.chain(&seen).Admit(t.Context(), request, response)
+			err := tc.chain(&objects).Admit(t.Context(), request, response)
 			if tc.refusal == "" && err != nil || tc.refusal != "" && (err == nil || !strings.HasPrefix(err.Error(), tc.refusal)) {
 				t.Errorf("%s: got error %v, want %q", tc.reason, err, tc.refusal)
 			}
-			testutil.Check(t, tc.reason+": objects seen", tc.seen, seen)
+			testutil.Check(t, tc.reason+": objects seen", tc.objects, objects)
 			testutil.Check(t, tc.reason+": patch", tc.patch, patchOf(response))
 			testutil.Check(t, tc.reason+": warnings", tc.warnings, response.Warnings)
 			testutil.Check(t, tc.reason+": audit annotations", len(tc.warnings), len(response.AuditAnnotations))

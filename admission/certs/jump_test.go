@@ -22,10 +22,10 @@ func TestManagedAcrossAJump(t *testing.T) {
 		pause(time.Second)
 		clock.Jump(jump)
 		serials := map[string]bool{}
-		for look := range 3 * 24 * 6 {
+		for step := range 3 * 24 * 6 {
 			for whose, now := range map[string]time.Time{"its own": time.Now(), "ours": clock.Now()} {
 				if err := acceptsAt(m, m.CABundle(), "127.0.0.1", now); err != nil {
-					t.Fatalf("look %d: a caller whose clock is %s: %v", look, whose, err)
+					t.Fatalf("step %d: a caller whose clock is %s: %v", step, whose, err)
 				}
 			}
 			serials[m.current.Load().serving.Leaf.SerialNumber.String()] = true

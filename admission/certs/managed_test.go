@@ -216,23 +216,23 @@ func TestManagedNeverRefused(t *testing.T) {
 		follower := run(t, ManagedConfig{Client: client, CALifetime: 10 * day, LeafLifetime: day})
 		registered.follow(leader)
 		seen := map[string]bool{}
-		for look := range 3 * 10 * 24 {
+		for step := range 3 * 10 * 24 {
 			time.Sleep(time.Hour)
 			switch {
-			case look%250 == 200:
+			case step%250 == 200:
 				_ = client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{})
-			case look%250 == 100:
+			case step%250 == 100:
 				_, _ = client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), with(secretOf(t, client), keyActiveCert, ""),
 					metav1.UpdateOptions{})
 			}
 			for name, m := range map[string]*Managed{"leader": leader, "follower": follower} {
 				if err := registered.accept(m); err != nil {
-					t.Fatalf("look %d: the %s is refused: %v", look, name, err)
+					t.Fatalf("step %d: the %s is refused: %v", step, name, err)
 				}
 			}
 			seen[leader.current.Load().serving.Leaf.Issuer.CommonName] = true
 			if certificates := len(parse(leader.CABundle())); certificates > 3 {
-				t.Fatalf("look %d: the caBundle has grown to %d certificates", look, certificates)
+				t.Fatalf("step %d: the caBundle has grown to %d certificates", step, certificates)
 			}
 		}
 		if len(seen) < 5 {

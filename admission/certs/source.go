@@ -43,12 +43,12 @@ type snapshot struct {
 	serving  *tls.Certificate // nil while there is none
 	bundle   []byte
 	notAfter map[string]time.Time
-	trouble  error // why serving is nil, or the last error
+	problem  error // why serving is nil, or the last error
 }
 
 func newSource(clock clock.PassiveClock, metrics *Metrics) *Source {
 	s := &Source{clock: clock, metrics: metrics}
-	s.current.Store(&snapshot{trouble: errors.New("the serving certificate is not loaded yet")})
+	s.current.Store(&snapshot{problem: errors.New("the serving certificate is not loaded yet")})
 	return s
 }
 
@@ -56,7 +56,7 @@ func newSource(clock clock.PassiveClock, metrics *Metrics) *Source {
 func (s *Source) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	current := s.current.Load()
 	if current.serving == nil {
-		return nil, current.trouble
+		return nil, current.problem
 	}
 	return current.serving, nil
 }
@@ -69,7 +69,7 @@ func (s *Source) CABundle() []byte { return s.current.Load().bundle }
 func (s *Source) Ready() error {
 	current := s.current.Load()
 	if current.serving == nil {
-		return current.trouble
+		return current.problem
 	}
 	if end := current.notAfter[nameServing]; s.clock.Now().After(end) {
 		return fmt.Errorf("the serving certificate expired at %s", end.UTC().Format(time.RFC3339))
@@ -113,6 +113,6 @@ func (s *Source) set(next *snapshot) {
 // fail records an error. It does not change what is served.
 func (s *Source) fail(err error) {
 	next := *s.current.Load()
-	next.trouble = err
+	next.problem = err
 	s.current.Store(&next)
 }

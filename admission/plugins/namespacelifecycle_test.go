@@ -71,7 +71,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 		"active":                  {reason: "the cache is enough", cached: active, live: active, operation: admission.Create},
 		"terminating":             {reason: "nothing new", cached: ending, live: ending, operation: admission.Create, want: ended},
 		"delete in terminating":   {reason: "that is the point", cached: ending, live: ending, operation: admission.Delete},
-		"delete in no namespace":  {reason: "no look at all", operation: admission.Delete},
+		"delete in no namespace":  {reason: "no lookup at all", operation: admission.Delete},
 		"not in the cache yet":    {reason: "asked for, in either phase", live: active, operation: admission.Create, gets: 2},
 		"terminating, not cached": {reason: "asked for", live: ending, operation: admission.Create, want: ended, gets: 1},
 		"no namespace":            {reason: "not found", operation: admission.Create, want: `namespaces "ns" not found`, gets: 1},

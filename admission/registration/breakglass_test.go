@@ -62,7 +62,7 @@ func TestBreakGlass(t *testing.T) {
 			},
 		},
 		"annotated and emptied": {
-			reason: "the live look before a write finds it",
+			reason: "the live read before a write finds it",
 			breaks: func(t *testing.T, a *apiserver) {
 				a.change(t, validating, off)
 				a.change(t, mutating, func(o *object) *object { return o.with(nil) })

@@ -157,7 +157,7 @@ func TestPlan(t *testing.T) {
 			want:   outcome{State: Off, After: 4 * time.Minute},
 		},
 		"off, made again, not yet told": {
-			reason: "the watch is about to tell; nothing binds until then, and the live look before the write finds it",
+			reason: "the watch is about to tell; nothing binds until then, and the live read before the write finds it",
 			world:  world{validating: right, deleted: [kinds]last{{off: true, recreated: now}, {}}, proven: true},
 			want:   outcome{State: Off, Writes: map[string]string{"create mutating, off": none}},
 		},

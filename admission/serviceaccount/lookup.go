@@ -23,7 +23,7 @@ const accountTimeout = 3 * time.Second
 type lookupMode int
 
 const (
-	lookOnly lookupMode = iota
+	lookupOnly lookupMode = iota
 	await
 	// create is the same as await if this process does not create accounts.
 	create
@@ -44,13 +44,13 @@ func (d *Dependencies) findAccount(ctx context.Context, name cache.ObjectName,
 	}
 	defer d.Waiters.leave(name.Namespace)
 	if name.Name != defaultAccount {
-		mode = lookOnly
+		mode = lookupOnly
 	}
 	if mode == create && d.Ensure != nil {
 		return d.createdAccount(ctx, name)
 	}
 	account, err = d.liveAccount(ctx, name)
-	if mode > lookOnly && apierrors.IsNotFound(err) {
+	if mode > lookupOnly && apierrors.IsNotFound(err) {
 		account, err = d.awaitedAccount(ctx, name)
 	}
 	return account, false, err

@@ -139,7 +139,7 @@ func (p *Plugin) Validate(ctx context.Context, request *admission.Request, respo
 	if pod.Spec.accountName() == "" {
 		return admission.Forbidden(request, fmt.Errorf("no service account specified for pod %s/%s", request.Namespace, pod.Metadata.Name))
 	}
-	account, err := p.account(ctx, request, pod, response, lookOnly)
+	account, err := p.account(ctx, request, pod, response, lookupOnly)
 	if err != nil {
 		return err
 	}

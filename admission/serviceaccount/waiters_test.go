@@ -21,7 +21,7 @@ import (
 // mostWaiters is what the Waiters of these tests let in.
 const mostWaiters = 16
 
-// TestNoWakeIsLost: a change that comes between looking and waiting is seen.
+// TestNoWakeIsLost: a change that comes between the check and the wait is noticed.
 func TestNoWakeIsLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -29,14 +29,14 @@ func TestNoWakeIsLost(t *testing.T) {
 		w := NewWaiters(mostWaiters, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		looks := 0
+		calls := 0
 		found := w.await(ctx, name, func() bool {
-			looks++
+			calls++
 			w.Wake(name) // what it looks at changes just now
-			return looks == 3
+			return calls == 3
 		})
-		if !found || looks != 3 {
-			t.Errorf("found: %t after %d looks", found, looks)
+		if !found || calls != 3 {
+			t.Errorf("found: %t after %d calls", found, calls)
 		}
 	})
 }
@@ -47,19 +47,19 @@ func TestOneGivesUp(t *testing.T) {
 	name := cache.NewObjectName(testNamespace, defaultAccount)
 	w := NewWaiters(mostWaiters, nil)
 	var shown atomic.Bool
-	looked := make(chan struct{})
+	checked := make(chan struct{})
 	patient := make(chan bool)
 	go func() {
 		first := true
 		patient <- w.await(t.Context(), name, func() bool {
 			if first {
 				first = false
-				close(looked)
+				close(checked)
 			}
 			return shown.Load()
 		})
 	}()
-	<-looked
+	<-checked
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if w.await(ended, name, shown.Load) {
@@ -72,14 +72,14 @@ func TestOneGivesUp(t *testing.T) {
 	}
 }
 
-// TestLooksBeforeItGivesUp: when the account is there and the deadline has passed as
+// TestChecksBeforeItGivesUp: when the account is there and the deadline has passed as
 // well, the account counts.
-func TestLooksBeforeItGivesUp(t *testing.T) {
+func TestChecksBeforeItGivesUp(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if !NewWaiters(mostWaiters, nil).await(ended, cache.NewObjectName("a", "b"), func() bool { return true }) {
-		t.Error("gave up without a look")
+		t.Error("gave up without a check")
 	}
 }
 

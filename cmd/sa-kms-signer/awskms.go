@@ -21,8 +21,8 @@ import (
 	"go.step.sm/crypto/kms/uri"
 )
 
-// cloud is the backend of awskms URIs: one asymmetric key of AWS KMS. Credentials come from where
-// every program with the AWS SDK finds them, never from the URI.
+// cloud is the backend of awskms URIs: one asymmetric key of AWS KMS. Credentials come from the
+// default credential chain of the AWS SDK, never from the URI.
 type cloud struct {
 	client *kms.Client
 	id     *string // key ID, ARN or alias/NAME

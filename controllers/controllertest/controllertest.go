@@ -37,7 +37,7 @@ type World struct {
 	Registry  metrics.KubeRegistry
 	Informers *informers.Informers
 
-	seen    int // Events by the last call of Events
+	read    int // Events by the last call of Events
 	started bool
 }
 
@@ -154,10 +154,10 @@ func (w *World) FailNext(verb, resource string, errs ...error) {
 func (w *World) Events() []string {
 	var reasons []string
 	lines := w.Recorded.Lines()
-	for _, line := range lines[w.seen:] {
+	for _, line := range lines[w.read:] {
 		reasons = append(reasons, strings.Split(line, ": ")[1])
 	}
-	w.seen = len(lines)
+	w.read = len(lines)
 	return reasons
 }
 

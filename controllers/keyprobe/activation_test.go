@@ -144,7 +144,7 @@ func TestAWithdrawnNextKeyNeverSigns(t *testing.T) {
 	})
 }
 
-// The file changes while the apiserver looks at a token of the former content: its yes is about a
+// The file changes while the apiserver reviews a token of the previous content: its yes is about a
 // key that nobody wants.
 func TestAYesThatComesTooLate(t *testing.T) {
 	t.Parallel()

@@ -92,7 +92,7 @@ type Activator struct {
 	answer   atomic.Pointer[answer] // the last one about a key that signs
 
 	mu       sync.Mutex
-	troubles map[work]string // why a key is not proven, for Status
+	problems map[work]string // why a key is not proven, for Status
 
 	// Only the worker of the loop uses the fields below.
 	failures map[work]*failure
@@ -122,7 +122,7 @@ const (
 func New(config Config) *Activator {
 	a := &Activator{
 		Config:   config,
-		troubles: map[work]string{},
+		problems: map[work]string{},
 		failures: map[work]*failure{activeKey: {}, nextKey: {}},
 	}
 	a.loop = reconcile.New(reconcile.Config[work]{Name: queueName, Workers: 1, Sync: a.sync, Metrics: config.Loops})
@@ -342,9 +342,9 @@ func describe(which work, key *signing.PrivateKey, err error) string {
 
 func (a *Activator) clear(which work) { a.set(which, "") }
 
-func (a *Activator) set(which work, trouble string) {
+func (a *Activator) set(which work, problem string) {
 	a.mu.Lock()
-	a.troubles[which] = trouble
+	a.problems[which] = problem
 	a.mu.Unlock()
 	a.show()
 }
@@ -354,8 +354,8 @@ func (a *Activator) show() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, which := range []work{nextKey, activeKey} {
-		if a.troubles[which] != "" {
-			status += "; " + a.troubles[which]
+		if a.problems[which] != "" {
+			status += "; " + a.problems[which]
 		}
 	}
 	a.status.Store(&status)

@@ -133,7 +133,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		reason  string
 		empty   bool // no account
 		world   func(*Config, *apiserver)
-		trouble string // what the status says; "" if the key is proven
+		problem string // what the status says; "" if the key is proven
 		result  string // in the metric
 		event   string // "" if there is none, or that of a refusal
 	}{
@@ -142,22 +142,22 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 
 		"UnknownKey": {
 			world:   func(_ *Config, s *apiserver) { clear(s.known) },
-			trouble: "the apiserver refuses its tokens: [invalid bearer token]", result: "refused",
+			problem: "the apiserver refuses its tokens: [invalid bearer token]", result: "refused",
 		},
 		"NamesakeAccount": {
 			reason:  "the apiserver has an account of another UID by now, which says nothing about the key",
 			world:   func(_ *Config, s *apiserver) { s.reviewing = func(string) { s.recreate() } },
-			trouble: "service account kube-system/default was deleted during the proof", result: "unknown",
+			problem: "service account kube-system/default was deleted during the proof", result: "unknown",
 		},
 		"WrongIssuer": {
 			reason:  "the discovery document has the right issuer, with which the key is accepted",
 			world:   func(c *Config, _ *apiserver) { c.Issuer = "https://wrong.example.com" },
-			trouble: wrongIssuer, result: "unknown", event: "Warning WrongServiceAccountIssuer: " + wrongIssuer,
+			problem: wrongIssuer, result: "unknown", event: "Warning WrongServiceAccountIssuer: " + wrongIssuer,
 		},
 		"WrongIssuerUnknownKey": {
 			reason:  "the key is refused with the right issuer too",
 			world:   func(c *Config, s *apiserver) { c.Issuer = "https://wrong.example.com"; clear(s.known) },
-			trouble: "the apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)", result: "refused",
+			problem: "the apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)", result: "refused",
 		},
 		"WrongIssuerNoDocument": {
 			reason: "the right issuer is not known",
@@ -165,31 +165,31 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				answering(http.StatusNotFound, "404 page not found")(c, s)
 				c.Issuer = "https://wrong.example.com"
 			},
-			trouble: "the apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)", result: "refused",
+			problem: "the apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)", result: "refused",
 		},
 		"ReviewForbidden": {
 			world:   func(_ *Config, s *apiserver) { s.broken = errors.New("tokenreviews is forbidden") },
-			trouble: "ask the apiserver for a token review: tokenreviews is forbidden", result: "unknown",
+			problem: "ask the apiserver for a token review: tokenreviews is forbidden", result: "unknown",
 		},
 		"NoAccount": {
 			empty: true, world: func(*Config, *apiserver) {},
-			trouble: "there is no service account yet to prove it with", result: "unknown",
+			problem: "there is no service account yet to prove it with", result: "unknown",
 		},
 		"NoDocument": {
-			world: answering(http.StatusNotFound, "404 page not found"), trouble: orSet + "the server could not find the requested resource",
+			world: answering(http.StatusNotFound, "404 page not found"), problem: orSet + "the server could not find the requested resource",
 			result: "unknown",
 		},
 		"Forbidden": {
 			world: answering(http.StatusForbidden,
 				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,`+
 					`"message":"forbidden: User \"x\" cannot get path"}`),
-			trouble: orSet + `forbidden: User "x" cannot get path`, result: "unknown",
+			problem: orSet + `forbidden: User "x" cannot get path`, result: "unknown",
 		},
-		"NotJSON":      {world: answering(http.StatusOK, "<html>"), trouble: noIssuer, result: "unknown"},
-		"NumberMember": {world: answering(http.StatusOK, `{"issuer":1}`), trouble: noIssuer, result: "unknown"},
+		"NotJSON":      {world: answering(http.StatusOK, "<html>"), problem: noIssuer, result: "unknown"},
+		"NumberMember": {world: answering(http.StatusOK, `{"issuer":1}`), problem: noIssuer, result: "unknown"},
 		"LegacyMember": {
 			reason: "such a token would be read as a legacy one", world: answering(http.StatusOK, `{"issuer":"kubernetes/serviceaccount"}`),
-			trouble: "sign a token to prove key OLD: bound token: the issuer is " + tokens.LegacyIssuer + ", which marks legacy tokens",
+			problem: "sign a token to prove key OLD: bound token: the issuer is " + tokens.LegacyIssuer + ", which marks legacy tokens",
 			result:  "unknown",
 		},
 	}
@@ -208,13 +208,13 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				if tc.event != "" {
 					events = []string{"sa-controller-manager: " + tc.event}
 				}
-				if tc.trouble != "" {
-					status += "; not confirmed by the apiserver: " + tc.trouble
-					log = []string{"kube-apiserver has not confirmed the signing key keyID=OLD reason=" + tc.trouble}
+				if tc.problem != "" {
+					status += "; not confirmed by the apiserver: " + tc.problem
+					log = []string{"kube-apiserver has not confirmed the signing key keyID=OLD reason=" + tc.problem}
 				}
 				if tc.result == "refused" { // only the apiserver's own verdict is worth an Event about the key at the start
 					events = []string{`sa-controller-manager: Warning SigningKeyRefused: the apiserver refuses tokens signed with key "OLD": ` +
-						tc.trouble + "; is its public key in the apiserver's --service-account-key-file?"}
+						tc.problem + "; is its public key in the apiserver's --service-account-key-file?"}
 				}
 				testutil.Check(t, tc.reason+": status", status, a.named(a.Status()))
 				testutil.Check(t, tc.reason+": log", log, a.said())

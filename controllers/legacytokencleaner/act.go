@@ -14,14 +14,14 @@ import (
 )
 
 // mark labels the very version of the Secret that was decided on, and returns the final decision. A
-// Secret that has changed since waits for the next round.
-func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) {
-	secret, today := seen.secret, c.round.horizon.today()
+// Secret that has changed since waits for the next run.
+func (c *Controller) mark(ctx context.Context, o observed) (decision, error) {
+	secret, today := o.secret, c.run.horizon.today()
 	logger := klog.FromContext(ctx).WithValues("secret", klog.KObj(secret), "serviceAccount", klog.KRef(secret.Namespace, secret.AccountName),
 		"lastUsed", lastUse(secret))
 	if c.DryRun {
 		logger.Info("Would mark legacy token invalid (dry run)")
-		c.recordMarked(seen)
+		c.recordMarked(o)
 		return mark, nil
 	}
 	patched, err := tokensecrets.Patch(ctx, c.Client, secret, tokensecrets.Change{
@@ -35,7 +35,7 @@ func (c *Controller) mark(ctx context.Context, seen observed) (decision, error) 
 	}
 	logger.Info("Marked legacy token invalid", "invalidSince", today)
 	c.Metrics.marked.Inc()
-	c.recordMarked(seen)
+	c.recordMarked(o)
 	return mark, nil
 }
 
@@ -50,10 +50,10 @@ func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecre
 		return keepChanged, nil
 	}
 	secret, account := tokensecrets.Observe(live.Secret), live.Account
-	seen := c.observe(secret, account, mounted)
-	again := c.round.horizon.plan(seen)
+	o := c.observe(secret, account, mounted)
+	again := c.run.horizon.plan(o)
 	if again == remove {
-		again, err = c.confirmSuccessor(ctx, seen)
+		again, err = c.confirmSuccessor(ctx, o)
 	}
 	if err != nil {
 		return "", err
@@ -84,15 +84,15 @@ func (c *Controller) remove(ctx context.Context, cached *tokensecrets.TokenSecre
 
 // confirmSuccessor reads the successor of the Secret live, if it has one: it may be gone or marked
 // by now.
-func (c *Controller) confirmSuccessor(ctx context.Context, seen observed) (decision, error) {
-	if seen.successor == nil {
+func (c *Controller) confirmSuccessor(ctx context.Context, o observed) (decision, error) {
+	if o.successor == nil {
 		return remove, nil
 	}
-	live, err := tokensecrets.LiveSecret(ctx, c.Client, seen.successor.ObjectName())
+	live, err := tokensecrets.LiveSecret(ctx, c.Client, o.successor.ObjectName())
 	if err != nil {
 		return "", err
 	}
-	if live == nil || c.Replacements(seen.account, []*tokensecrets.TokenSecret{tokensecrets.Observe(live)})(seen.secret) == nil {
+	if live == nil || c.Replacements(o.account, []*tokensecrets.TokenSecret{tokensecrets.Observe(live)})(o.secret) == nil {
 		return keepChanged, nil
 	}
 	return remove, nil

@@ -6,12 +6,12 @@
 // pkg/controller/serviceaccount/legacy_serviceaccount_token_cleaner.go). KCM's tokencleaner is
 // another controller, for bootstrap tokens.
 //
-// A round begins at the start and every 24 hours. It surveys the cached token Secrets and queues
+// A run begins at the start and every 24 hours. It surveys the cached token Secrets and queues
 // each namespace that has candidates. The sync of a namespace lists its Pods, page by page, and
 // then decides and acts on one candidate after the other. One worker on the leader does all of it.
 //
-// No state outlives the process. The Secrets have the results of a round, as dates: the next
-// round, however soon, finds nothing left to do.
+// No state outlives the process. The Secrets have the results of a run, as dates: the next
+// run, however soon, finds nothing left to do.
 //
 // Only Secrets that an account references are marked or deleted, and those that a re-issue has
 // replaced (Config.Replacements). A user's Secret stays unless .secrets lists it: then nothing shows who
@@ -50,7 +50,7 @@ const (
 	// interval is upstream's, which no flag changes either.
 	interval = 24 * time.Hour
 
-	// wholeCluster is the key that begins a round. All others are namespaces.
+	// wholeCluster is the key that begins a run. All others are namespaces.
 	wholeCluster = metav1.NamespaceAll
 )
 
@@ -83,8 +83,8 @@ type Controller struct {
 	secrets  tokensecrets.Lister
 	loop     *reconcile.Runner[string]
 
-	// round is the present round. Only the one worker uses it.
-	round round
+	// run is the present run. Only the one worker uses it.
+	run run
 }
 
 // New builds a controller that does not run yet.
@@ -122,14 +122,14 @@ func (c *Controller) sync(ctx context.Context, key string) error {
 	return c.clean(ctx, key)
 }
 
-// begin begins a round, which is idle if unused tokens cannot be told from used ones.
+// begin begins a run, which is idle if unused tokens cannot be told from used ones.
 func (c *Controller) begin(ctx context.Context) error {
 	tracking, err := c.tracking(ctx)
 	if err != nil {
 		return err
 	}
-	next := round{horizon: newHorizon(c.Clock.Now(), c.Period), candidates: map[string][]cache.ObjectName{}}
-	idle := next.horizon.judge(tracking)
+	next := run{horizon: newHorizon(c.Clock.Now(), c.Period), candidates: map[string][]cache.ObjectName{}}
+	idle := next.horizon.check(tracking)
 	differs, err := c.clockDiffers(ctx)
 	if err != nil {
 		return err
@@ -137,14 +137,14 @@ func (c *Controller) begin(ctx context.Context) error {
 	if differs {
 		idle = clockWrong
 	}
-	c.round = next
+	c.run = next
 	c.Metrics.begin(idle)
 	if idle == working {
 		c.survey(ctx)
 	} else {
 		klog.FromContext(ctx).Info("Not cleaning up legacy tokens", "reason", idle, "next", next.horizon.now.Add(interval))
 	}
-	for namespace := range c.round.candidates {
+	for namespace := range c.run.candidates {
 		c.loop.Add(namespace)
 	}
 	c.finish(ctx)
@@ -152,14 +152,14 @@ func (c *Controller) begin(ctx context.Context) error {
 	return nil
 }
 
-// survey decides on every token Secret without a look at Pods. Secrets that would be marked or
+// survey decides on every token Secret without reading Pods. Secrets that would be marked or
 // deleted become candidates.
 func (c *Controller) survey(ctx context.Context) {
 	for _, secret := range c.secrets.All() {
-		seen := c.observe(secret, meta.CachedAccount(c.accounts, secret.Account()), nil)
-		outcome := c.round.horizon.plan(seen)
+		o := c.observe(secret, meta.CachedAccount(c.accounts, secret.Account()), nil)
+		outcome := c.run.horizon.plan(o)
 		if outcome.acts() {
-			c.round.candidates[secret.Namespace] = append(c.round.candidates[secret.Namespace], secret.ObjectName())
+			c.run.candidates[secret.Namespace] = append(c.run.candidates[secret.Namespace], secret.ObjectName())
 			continue
 		}
 		c.recordDecision(ctx, secret, outcome)
@@ -168,9 +168,9 @@ func (c *Controller) survey(ctx context.Context) {
 
 // clean decides and acts on the candidates of one namespace. Failed candidates stay for the retry.
 func (c *Controller) clean(ctx context.Context, namespace string) error {
-	candidates := c.round.candidates[namespace]
+	candidates := c.run.candidates[namespace]
 	if len(candidates) == 0 {
-		return nil // of an earlier round
+		return nil // of an earlier run
 	}
 	mounted, err := c.mountedSecrets(ctx, namespace)
 	if err != nil {
@@ -183,9 +183,9 @@ func (c *Controller) clean(ctx context.Context, namespace string) error {
 			failed, errs = append(failed, name), append(errs, err)
 		}
 	}
-	c.round.candidates[namespace] = failed
+	c.run.candidates[namespace] = failed
 	if len(failed) == 0 {
-		delete(c.round.candidates, namespace)
+		delete(c.run.candidates, namespace)
 	}
 	c.finish(ctx)
 	return errors.Join(errs...)
@@ -196,12 +196,12 @@ func (c *Controller) cleanOne(ctx context.Context, name cache.ObjectName, mounte
 	if secret == nil {
 		return nil // deleted meanwhile
 	}
-	seen := c.observe(secret, meta.CachedAccount(c.accounts, secret.Account()), mounted)
-	outcome := c.round.horizon.plan(seen)
+	o := c.observe(secret, meta.CachedAccount(c.accounts, secret.Account()), mounted)
+	outcome := c.run.horizon.plan(o)
 	var err error
 	switch outcome {
 	case mark:
-		outcome, err = c.mark(ctx, seen)
+		outcome, err = c.mark(ctx, o)
 	case remove:
 		outcome, err = c.remove(ctx, secret, mounted)
 	default: // it is kept
@@ -222,28 +222,28 @@ func (c *Controller) recordDecision(ctx context.Context, secret *tokensecrets.To
 	}
 }
 
-// finish ends the round if no candidates are left.
+// finish ends the run if no candidates are left.
 func (c *Controller) finish(ctx context.Context) {
-	if len(c.round.candidates) > 0 {
+	if len(c.run.candidates) > 0 {
 		return
 	}
 	c.Metrics.finish(c.Clock.Now())
-	klog.FromContext(ctx).V(2).Info("Finished a round of the legacy token cleaner", "began", c.round.horizon.now)
+	klog.FromContext(ctx).V(2).Info("Finished a run of the legacy token cleaner", "began", c.run.horizon.now)
 }
 
 // observe collects the input of plan.
 func (c *Controller) observe(secret *tokensecrets.TokenSecret, account *corev1.ServiceAccount, mounted sets.Set[string]) observed {
-	seen := observed{secret: secret, account: account, mounted: mounted.Has(secret.Name)}
+	o := observed{secret: secret, account: account, mounted: mounted.Has(secret.Name)}
 	if account == nil {
-		return seen
+		return o
 	}
 	secrets := c.secrets.OfAccount(cache.MetaObjectToName(account))
 	replacement := c.Replacements(account, secrets)
-	seen.successor = replacement(secret)
-	seen.predecessor = slices.ContainsFunc(secrets, secret.Replaces)
+	o.successor = replacement(secret)
+	o.predecessor = slices.ContainsFunc(secrets, secret.Replaces)
 	if c.Auto {
 		own := tokensecrets.Own(account, secrets, replacement)
-		seen.own = own != nil && own.UID == secret.UID
+		o.own = own != nil && own.UID == secret.UID
 	}
-	return seen
+	return o
 }

@@ -21,7 +21,7 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// TestIdle: why nothing is done, until a round is done, after which that is forgotten.
+// TestIdle: why nothing is done, until a run is done, after which that is forgotten.
 func TestIdle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, account(), tokenSecret())
@@ -36,13 +36,13 @@ func TestIdle(t *testing.T) {
 		{nil, map[string]float64{}},
 	} {
 		w.Live(t, step.tracking...)
-		w.rounds(t)
+		w.runOnce(t)
 		testutil.Check(t, "idle", step.want, w.Series(t, "sacm_legacy_token_cleaner_idle"))
 		if idle, acted := len(step.want) > 0, len(w.actions(t)) > 0; idle == acted {
 			t.Errorf("idle: %v, acted: %v", idle, acted)
 		}
 	}
-	testutil.Check(t, "decisions of the last round", map[string]float64{"mark": 1}, w.decisions(t))
+	testutil.Check(t, "decisions of the last run", map[string]float64{"mark": 1}, w.decisions(t))
 }
 
 func TestARefusingAPI(t *testing.T) {
@@ -98,14 +98,14 @@ func TestARefusingAPI(t *testing.T) {
 			w := newWorld(t, nil, account(), secret, tracking(longAgo))
 			w.Fail(tc.verb, tc.resource, tc.answer)
 			got := ""
-			if err := w.runRound(t); err != nil {
+			if err := w.tryRun(t); err != nil {
 				got = err.Error()
 			}
 			testutil.Check(t, tc.reason+": error", tc.want, got)
 			testutil.Check(t, "decisions", orNone(tc.decisions), w.decisions(t))
 			testutil.Check(t, "Events of what was not done", []string(nil), w.Events())
 			if over := len(w.Series(t, "sacm_legacy_token_cleaner_last_run_timestamp_seconds")) > 0; over != (tc.want == "") {
-				t.Errorf("the round is over: %v", over)
+				t.Errorf("the run is over: %v", over)
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestOneFailureHoldsUpNoOther(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	if err := w.runRound(t); err == nil {
+	if err := w.tryRun(t); err == nil {
 		t.Fatal("no error")
 	}
 	testutil.Check(t, "after the first try, decisions", map[string]float64{"mark": 1}, w.decisions(t))
@@ -144,13 +144,13 @@ func TestOneFailureHoldsUpNoOther(t *testing.T) {
 func TestRestartsDoNothingTwice(t *testing.T) {
 	t.Parallel()
 	first := newWorld(t, nil, account(), tokenSecret(), tracking(longAgo))
-	first.rounds(t)
-	testutil.Check(t, "the first round", []string{listPods, marked}, first.actions(t))
+	first.runOnce(t)
+	testutil.Check(t, "the first run", []string{listPods, marked}, first.actions(t))
 	for days := range 31 {
 		next := newWorld(t, nil, account(), first.LiveSecret(t, "ns", "app-token"), tracking(longAgo))
 		next.Clock.SetTime(noon().AddDate(0, 0, days))
-		next.rounds(t)
-		next.rounds(t)
+		next.runOnce(t)
+		next.runOnce(t)
 		if acts := next.actions(t); len(acts) > 0 {
 			t.Fatalf("%d days after the mark: %q", days, acts)
 		}
@@ -158,12 +158,12 @@ func TestRestartsDoNothingTwice(t *testing.T) {
 			continue
 		}
 		next.Clock.SetTime(noon().AddDate(0, 0, days+1))
-		next.rounds(t)
+		next.runOnce(t)
 		testutil.Check(t, "done the day after", map[string]float64{"deleted": 1}, next.Series(t, "sacm_legacy_token_cleanups_total"))
 	}
 }
 
-// TestScheduleAcrossAJump: a round at the start, one every 24 hours and retries between, whatever
+// TestScheduleAcrossAJump: a run at the start, one every 24 hours and retries between, whatever
 // the time of day does.
 func TestScheduleAcrossAJump(t *testing.T) {
 	t.Parallel()
@@ -171,21 +171,21 @@ func TestScheduleAcrossAJump(t *testing.T) {
 		clock := testutil.NewJumpingClock()
 		w := newWorld(t, func(c *Config) { c.Clock = clock }, tracking(longAgo), account(), tokenSecret(usedOn("9999-01-01")))
 		began := time.Now()
-		var looks []string
+		var attempts []string
 		w.Client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			looks = append(looks, time.Since(began).Truncate(time.Minute).String())
-			return len(looks) == 2, nil, errors.New("boom")
+			attempts = append(attempts, time.Since(began).Truncate(time.Minute).String())
+			return len(attempts) == 2, nil, errors.New("boom")
 		})
 		testutil.Start(t, w.Run)
 		synctest.Wait()
 		clock.Jump(jump)
 		time.Sleep(49 * time.Hour)
 		synctest.Wait()
-		testutil.Check(t, "looks", []string{"0s", "24h0m0s", "24h0m0s", "48h0m0s"}, looks)
+		testutil.Check(t, "attempts", []string{"0s", "24h0m0s", "24h0m0s", "48h0m0s"}, attempts)
 	})
 }
 
-// TestWhoLedShowsNothing: another process leads by now, whose rounds count. In a bubble it is the
+// TestWhoLedShowsNothing: another process leads by now, whose runs count. In a bubble it is the
 // year 2000.
 func TestWhoLedShowsNothing(t *testing.T) {
 	t.Parallel()
@@ -219,7 +219,7 @@ func TestWhoLedShowsNothing(t *testing.T) {
 	}
 }
 
-// TestNotesSayWhatToDo looks at every note.
+// TestNotesSayWhatToDo reads every note.
 func TestNotesSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -251,7 +251,7 @@ func TestNotesSayWhatToDo(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.change, account(), tc.secret, tracking(longAgo))
-			w.rounds(t)
+			w.runOnce(t)
 			testutil.Check(t, "notes", []string{tc.want}, w.Recorded.Lines())
 		})
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // The labels say days, and the clock of their writer may be wrong by an hour.
-// A round takes the time at which it began, and rounds are a day of even time apart.
+// A run takes the time at which it began, and runs are a day of even time apart.
 
 // TestPlanAcrossAJump marks and deletes at every hour of a day, with clocks that are wrong
 // when the label is written, when it is read, or both. A period is shorter by what they are
@@ -45,9 +45,9 @@ func TestPlanAcrossAJump(t *testing.T) {
 				for hour := range 24 {
 					written := time.Date(2023, 5, 10, hour, 30, 0, 0, time.UTC)
 					date := newHorizon(written.Add(tc.write), period).today()
-					seen := observed{secret: tokensecrets.Observe(tokenSecret(labelled.label(date))), account: account()}
+					o := observed{secret: tokensecrets.Observe(tokenSecret(labelled.label(date))), account: account()}
 					waited := time.Duration(0)
-					for waited < 5*period && newHorizon(written.Add(waited+tc.read), period).plan(seen) != labelled.then {
+					for waited < 5*period && newHorizon(written.Add(waited+tc.read), period).plan(o) != labelled.then {
 						waited += 30 * time.Minute
 					}
 					if least, most := period-max(apart, 0), period+24*time.Hour-min(apart, 0); waited < least || waited > most {
@@ -59,9 +59,9 @@ func TestPlanAcrossAJump(t *testing.T) {
 	}
 }
 
-// TestRoundAcrossAJump: the clock jumps over midnight after the survey. What is decided then
-// goes by the day on which the round began.
-func TestRoundAcrossAJump(t *testing.T) {
+// TestRunAcrossAJump: the clock jumps over midnight after the survey. What is decided then
+// goes by the day on which the run began.
+func TestRunAcrossAJump(t *testing.T) {
 	t.Parallel()
 	beforeMidnight, afterMidnight := time.Date(2023, 5, 10, 23, 30, 0, 0, time.UTC), time.Date(2023, 5, 11, 0, 30, 0, 0, time.UTC)
 	cases := map[string]struct {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Metrics show the results of rounds and why a round is idle.
+// Metrics show the results of runs and why a run is idle.
 type Metrics struct {
 	marked, removed metrics.CounterMetric
 	secrets         *metrics.GaugeVec
@@ -26,16 +26,16 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{
 		secrets: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_legacy_token_cleaner_secrets",
-			Help: "Token Secrets by the decision of the last round: mark, delete, or the reason to keep them. " +
+			Help: "Token Secrets by the decision of the last run: mark, delete, or the reason to keep them. " +
 				"In a dry run, the decision that would be carried out.",
 		}, []string{"decision"}),
 		idle: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_legacy_token_cleaner_idle",
-			Help: "1 for the reason why the last round was idle, 0 for all others.",
+			Help: "1 for the reason why the last run was idle, 0 for all others.",
 		}, []string{"reason"}),
 		finished: metrics.NewGauge(&metrics.GaugeOpts{
 			Name: "sacm_legacy_token_cleaner_last_run_timestamp_seconds",
-			Help: "End of the last round, idle or not, in seconds since 1970; 0 if there was none.",
+			Help: "End of the last run, idle or not, in seconds since 1970; 0 if there was none.",
 		}),
 	}
 	mustRegister(done, m.secrets, m.idle, m.finished)
@@ -43,7 +43,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	return m
 }
 
-// begin resets the decisions of the previous round.
+// begin resets the decisions of the previous run.
 func (m *Metrics) begin(why idleness) {
 	m.secrets.Reset()
 	for _, reason := range idlenesses() {
@@ -59,7 +59,7 @@ func (m *Metrics) decided(outcome decision) { m.secrets.WithLabelValues(string(o
 
 func (m *Metrics) finish(at time.Time) { m.finished.Set(float64(at.Unix())) }
 
-// end resets the last round: another process may lead now and show its own.
+// end resets the last run: another process may lead now and show its own.
 func (m *Metrics) end() {
 	m.secrets.Reset()
 	m.idle.Reset()

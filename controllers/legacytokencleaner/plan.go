@@ -15,7 +15,7 @@ import (
 // dateFormat is that of the labels, which count days of UTC.
 const dateFormat = time.DateOnly
 
-// decision is the result for a token Secret in a round. It is a value of a metric's label.
+// decision is the result for a token Secret in a run. It is a value of a metric's label.
 type decision string
 
 const (
@@ -34,19 +34,19 @@ const (
 	keepSuccessor    decision = "successor" // of one that is still there
 	keepMounted      decision = "mounted"
 	keepMarked       decision = "marked"  // not for long enough
-	keepChanged      decision = "changed" // since the decision; the next round decides again
+	keepChanged      decision = "changed" // since the decision; the next run decides again
 )
 
 func (d decision) acts() bool { return d == mark || d == remove }
 
-// round is one run over all token Secrets.
-type round struct {
+// run is one pass over all token Secrets.
+type run struct {
 	horizon horizon
 	// candidates are the Secrets still to decide on, by namespace.
 	candidates map[string][]cache.ObjectName
 }
 
-// horizon has the times of a round. They do not move while it runs.
+// horizon has the times of a run. They do not move while it runs.
 type horizon struct {
 	now    time.Time
 	period time.Duration

@@ -116,13 +116,13 @@ func TestPlan(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			seen := observed{
+			o := observed{
 				secret: tokensecrets.Observe(tc.secret), account: tc.account, own: tc.own, mounted: tc.mounted, predecessor: tc.predecessor,
 			}
 			if tc.successor != nil {
-				seen.successor = tokensecrets.Observe(tc.successor)
+				o.successor = tokensecrets.Observe(tc.successor)
 			}
-			got := newHorizon(noon(), testPeriod).plan(seen)
+			got := newHorizon(noon(), testPeriod).plan(o)
 			if got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
@@ -184,7 +184,7 @@ func TestTracking(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := newHorizon(tc.now, testPeriod).judge(&corev1.ConfigMap{Data: tc.data}); got != tc.want {
+			if got := newHorizon(tc.now, testPeriod).check(&corev1.ConfigMap{Data: tc.data}); got != tc.want {
 				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
 			}
 		})

@@ -21,11 +21,11 @@ const (
 // optOutHint says how to keep the Secret.
 const optOutHint = "; the annotation " + tokensecrets.KeepAnnotation + "=true keeps the Secret"
 
-func (c *Controller) recordMarked(seen observed) {
-	secret, period := seen.secret, c.round.horizon.period
+func (c *Controller) recordMarked(o observed) {
+	secret, period := o.secret, c.run.horizon.period
 	unused := fmt.Sprintf("the token of ServiceAccount %q was not used for %v (last use: %s)", secret.AccountName, period, lastUse(secret))
-	if seen.successor != nil {
-		unused = fmt.Sprintf("replaced by Secret %q; ", seen.successor.Name) + unused
+	if o.successor != nil {
+		unused = fmt.Sprintf("replaced by Secret %q; ", o.successor.Name) + unused
 	}
 	if c.DryRun {
 		c.Recorder.Normal(secret.Reference(), reasonWouldMark, unused+

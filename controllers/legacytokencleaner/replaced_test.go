@@ -36,7 +36,7 @@ func TestReplaced(t *testing.T) {
 	t.Parallel()
 	const tenDaysAgo = "2023-04-30"
 	marks := []string{"Normal LegacyTokenMarkedInvalid"}
-	checkRounds(t, map[string]roundCase{
+	checkRuns(t, map[string]runCase{
 		"UnusedForItsPeriod": {
 			change: weekly, objects: replaced(usedOn(tenDaysAgo)),
 			wantActions: []string{listPods, marked}, wantEvents: marks, want: map[string]float64{"mark": 1, "successor": 1},

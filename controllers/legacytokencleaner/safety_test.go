@@ -60,7 +60,7 @@ func TestNothingIsDoneWithAWrongClock(t *testing.T) {
 	actual := noon().Add(-365 * 24 * time.Hour)
 	objects := []runtime.Object{tracking("2020-01-01"), account(), tokenSecret(usedOn(actual.Format(dateFormat)))}
 	w := newWorld(t, nil, append(objects, nodeLease("a", actual), nodeLease("b", actual))...)
-	w.rounds(t)
+	w.runOnce(t)
 	testutil.Check(t, "decisions", map[string]float64{}, w.decisions(t))
 	if got := w.Series(t, "sacm_legacy_token_cleaner_idle")["clock-differs"]; got != 1 {
 		t.Errorf("the reason is not shown: %v", w.Series(t, "sacm_legacy_token_cleaner_idle"))

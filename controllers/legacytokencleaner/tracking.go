@@ -19,7 +19,7 @@ const TrackingConfigMap = "kube-apiserver-legacy-service-account-token-tracking"
 
 const trackingKey = "since"
 
-// idleness is why a round does nothing. It is a value of a metric's label.
+// idleness is why a run does nothing. It is a value of a metric's label.
 type idleness string
 
 const (
@@ -48,9 +48,9 @@ func (c *Controller) tracking(ctx context.Context) (*corev1.ConfigMap, error) {
 	return tracking, nil
 }
 
-// judge returns whether use has been tracked for long enough. The hour at which tracking began is
+// check returns whether use has been tracked for long enough. The hour at which tracking began is
 // unknown, so the next day is the first that counts.
-func (h horizon) judge(tracking *corev1.ConfigMap) idleness {
+func (h horizon) check(tracking *corev1.ConfigMap) idleness {
 	if tracking == nil {
 		return trackingAbsent
 	}

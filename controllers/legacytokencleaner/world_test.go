@@ -71,14 +71,14 @@ func newWorld(t testing.TB, change func(*Config), live ...runtime.Object) *world
 	return w
 }
 
-// runRound does one round, with every namespace once, in order.
-func (w *world) runRound(t *testing.T) error {
+// tryRun does one run, with every namespace once, in order.
+func (w *world) tryRun(t *testing.T) error {
 	t.Helper()
 	if err := w.sync(t.Context(), wholeCluster); err != nil {
 		return err
 	}
 	var namespaces []string
-	for namespace := range w.round.candidates {
+	for namespace := range w.run.candidates {
 		namespaces = append(namespaces, namespace)
 	}
 	slices.Sort(namespaces)
@@ -90,10 +90,10 @@ func (w *world) runRound(t *testing.T) error {
 	return nil
 }
 
-// rounds does one round, and fails the test if that fails.
-func (w *world) rounds(t *testing.T) {
+// runOnce does one run, and fails the test if that fails.
+func (w *world) runOnce(t *testing.T) {
 	t.Helper()
-	testutil.Must(t, w.runRound(t))
+	testutil.Must(t, w.tryRun(t))
 }
 
 // actions are the requests without those for the tracking ConfigMap and the nodes' Leases.
@@ -102,7 +102,7 @@ func (w *world) actions(t *testing.T) []string {
 	return w.Actions(t, "configmaps", "leases")
 }
 
-// decisions are the counts of the last round.
+// decisions are the counts of the last run.
 func (w *world) decisions(t *testing.T) map[string]float64 {
 	return w.Series(t, "sacm_legacy_token_cleaner_secrets")
 }

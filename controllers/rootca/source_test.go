@@ -28,19 +28,19 @@ func TestSource(t *testing.T) {
 	}
 
 	source := NewSource(first, nil)
-	var seen []string
+	var written []string
 	source.Register(corev1.ResourceConfigMaps, Writer{Changed: func() {
 		switch current, _ := source.Current(); current {
 		case first:
-			seen = append(seen, "first")
+			written = append(written, "first")
 		case second:
-			seen = append(seen, "second")
+			written = append(written, "second")
 		}
 	}})
 	source.Set(second)
 	source.Set(first)
 	source.Set(first)
-	testutil.Check(t, "bundles that a writer sees", []string{"second", "first", "first"}, seen)
+	testutil.Check(t, "bundles that a writer sees", []string{"second", "first", "first"}, written)
 
 	source.current.Store(unknown)
 	if got, err := source.Current(); got != nil || !errors.Is(err, reconcile.ErrStaleCache) {

@@ -11,7 +11,7 @@
 //
 // Four queues have four kinds of key. An account key queues the account's Secrets and, with
 // Auto, ensures that it has one of its own. A secret key fills or deletes one Secret. A reference
-// key removes one entry of an account's secrets list. The look key lists accounts for many Secrets
+// key removes one entry of an account's secrets list. The lookup key lists accounts for many Secrets
 // that may have to be deleted. Every sync decides from the cache, by a
 // pure plan function, and then writes at most once, with UID and resourceVersion of what it has
 // read as preconditions. After a conflict the watch brings the newer version, which queues the
@@ -53,7 +53,7 @@ const (
 	accountQueue   = "serviceaccount_tokens_service"
 	secretQueue    = "serviceaccount_tokens_secret"
 	referenceQueue = "serviceaccount_tokens_reference"
-	lookQueue      = "serviceaccount_tokens_look"
+	lookupQueue    = "serviceaccount_tokens_lookup"
 )
 
 // Config is what a Controller needs. Clock and NewSuffix may be nil.
@@ -96,16 +96,16 @@ type Controller struct {
 	accountLoop   *reconcile.Runner[cache.ObjectName]
 	secretLoop    *reconcile.Runner[cache.ObjectName]
 	referenceLoop *reconcile.Runner[referenceKey]
-	lookLoop      *reconcile.Runner[lookKey]
+	lookupLoop    *reconcile.Runner[lookupKey]
 
 	written writeExpectations
 	waiting byVersion[time.Time]         // since when Secrets wait for their account
 	created byVersion[createExpectation] // of accounts, whose versions are their UIDs
 
 	gets      *rate.Limiter
-	looks     byVersion[look]
-	asked     atomic.Int64                  // how often a Secret was put into looks
-	collected struct{ asked, rounds int64 } // of lookLoop alone
+	lookups   byVersion[lookup]
+	asked     atomic.Int64                   // how often a Secret was put into lookups
+	collected struct{ asked, periods int64 } // of lookupLoop alone
 	// deleted are the UIDs of accounts that a watch has shown being deleted, as many as fit.
 	deleted *lru.Cache
 }
@@ -124,8 +124,8 @@ func New(config Config) *Controller {
 	c.accountLoop = newLoop(config, accountQueue, c.syncAccount)
 	c.secretLoop = newLoop(config, secretQueue, c.syncSecret)
 	c.referenceLoop = newLoop(config, referenceQueue, c.syncReference)
-	c.lookLoop = newLoop(config, lookQueue, c.syncLooks)
-	c.lookLoop.Workers = 1
+	c.lookupLoop = newLoop(config, lookupQueue, c.syncLookups)
+	c.lookupLoop.Workers = 1
 	config.RootCA.Register(corev1.ResourceSecrets, rootca.Writer{Changed: c.queueAllSecrets, Write: c.replaceCA})
 	return c
 }
@@ -142,7 +142,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.written.reset()
 	c.waiting.reset()
 	c.created.reset()
-	c.looks.reset()
+	c.lookups.reset()
 	c.secretLoop.Open() // for a root CA that changes after the replay
 	return reconcile.WithHandlers(func() {
 		c.queueDanglingReferences()
@@ -150,7 +150,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		loops.Go(func() { c.accountLoop.Run(ctx) })
 		loops.Go(func() { c.secretLoop.Run(ctx) })
 		loops.Go(func() { c.referenceLoop.Run(ctx) })
-		loops.Go(func() { c.lookLoop.Run(ctx) })
+		loops.Go(func() { c.lookupLoop.Run(ctx) })
 		loops.Wait()
 	},
 		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{

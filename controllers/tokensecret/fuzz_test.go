@@ -126,7 +126,7 @@ func (w *fuzzedWorld) syncUntilNothingIsWritten(t *testing.T, name, uid, token, 
 		w.RootCA = rootca.NewSource(nil, nil)
 	}
 	for range 5 {
-		write := w.look(t, w.live, cached)
+		write := w.settle(t, w.live, cached)
 		if write == nil {
 			return
 		}
@@ -147,8 +147,8 @@ func (w *fuzzedWorld) syncUntilNothingIsWritten(t *testing.T, name, uid, token, 
 	t.Error("it is written again and again")
 }
 
-// look is one sync of the Secret as it is, and the write that comes of it.
-func (w *world) look(t *testing.T, live *api, cached *corev1.ServiceAccount) clienttesting.Action {
+// settle is one sync of the Secret as it is, and the write that comes of it.
+func (w *world) settle(t *testing.T, live *api, cached *corev1.ServiceAccount) clienttesting.Action {
 	t.Helper()
 	w.written.reset()
 	accounts := []any{}

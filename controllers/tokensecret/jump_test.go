@@ -34,7 +34,7 @@ func TestOrphanGraceAcrossAJump(t *testing.T) {
 		expect("first sight", "get serviceaccounts app")
 		w.Config.Clock.(*testutil.JumpingClock).Jump(jump)
 		w.secretLoop.Add(named("token"))
-		expect("looked at again after the jump")
+		expect("checked again after the jump")
 		time.Sleep(testGrace - time.Nanosecond)
 		expect("just before the end of the grace")
 		time.Sleep(time.Nanosecond)

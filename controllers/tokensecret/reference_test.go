@@ -37,7 +37,7 @@ func TestSyncReference(t *testing.T) {
 		wantEvents []string
 	}{
 		"Observed": {
-			reason:  "a delete that was seen needs no second look, if the entry is a token controller's",
+			reason:  "a delete that was seen needs no second check, if the entry is a token controller's",
 			key:     referenceKey{Secret: named("app-token-bcdfg"), Account: "app", AccountUID: testUID, Observed: true},
 			account: account(referencing("first"), listed(meta.FieldManager, "app-token-bcdfg"), referencing("last")),
 			want:    []string{"patch serviceaccounts app [uid-app 10] delete app-token-bcdfg"}, wantEvents: []string{"Normal TokenReferenceRemoved"},
@@ -176,7 +176,7 @@ func TestSweep(t *testing.T) {
 }
 
 // TestReferenceThatShowsLate: the account shows it after the Secret was seen to go, so the
-// deletion's own look has found nothing to remove.
+// deletion's own check has found nothing to remove.
 func TestReferenceThatShowsLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 	if secret == nil {
 		c.written.forget(name)
 		c.waiting.forget(name)
-		c.looks.forget(name)
+		c.lookups.forget(name)
 		return nil
 	}
 	if secret.Terminating() || c.written.stale(secret) {
@@ -41,7 +41,7 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 		return c.syncOrphan(ctx, secret)
 	}
 	c.waiting.forget(name)
-	c.looks.forget(name)
+	c.lookups.forget(name)
 	return c.fill(ctx, secret, account)
 }
 

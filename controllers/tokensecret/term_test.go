@@ -85,10 +85,10 @@ func TestChangedWhileListed(t *testing.T) {
 		return false, nil, nil
 	})
 	for range 5 {
-		testutil.Must(t, w.syncLooks(t.Context(), lookKey{}))
+		testutil.Must(t, w.syncLookups(t.Context(), lookupKey{}))
 	}
 	want := version(w.secrets.Get(named("token")))
-	if kept := w.looks.copied()[named("token")]; !changed || kept.version != want || !kept.value.ended {
+	if kept := w.lookups.copied()[named("token")]; !changed || kept.version != want || !kept.value.ended {
 		t.Errorf("changed %t; kept %+v, want an answer for version %s", changed, kept, want)
 	}
 }

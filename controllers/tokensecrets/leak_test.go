@@ -57,7 +57,7 @@ func TestTheSearchFindsLeaks(t *testing.T) {
 	token := legacyToken(t, robot(), "robot-token")
 	for _, segment := range segments(token) {
 		leaky := Observe(tokenSecret())
-		leaky.Token = seenToken(segment[3:3+window], "")
+		leaky.Token = observedToken(segment[3:3+window], "")
 		if !found(renderings(t, leaky), segment) {
 			t.Errorf("%d bytes of %q went unnoticed behind a unique.Handle", window, segment)
 		}

@@ -13,7 +13,7 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-func seenIn(namespace, name, account string) *TokenSecret {
+func observedIn(namespace, name, account string) *TokenSecret {
 	return &TokenSecret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, AccountName: account}
 }
 
@@ -36,14 +36,14 @@ func secretNames(secrets []*TokenSecret) []string {
 
 func TestLister(t *testing.T) {
 	t.Parallel()
-	first := seenIn("shop", "robot-token-1", "robot")
+	first := observedIn("shop", "robot-token-1", "robot")
 	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, Indexers())
 	for _, secret := range []*TokenSecret{
 		first,
-		seenIn("shop", "robot-token-2", "robot"),
-		seenIn("shop", "admin-token", "admin"),
-		seenIn("bank", "robot-token-1", "robot"),
-		seenIn("shop", "nobodys", ""),
+		observedIn("shop", "robot-token-2", "robot"),
+		observedIn("shop", "admin-token", "admin"),
+		observedIn("bank", "robot-token-1", "robot"),
+		observedIn("shop", "nobodys", ""),
 	} {
 		testutil.Must(t, indexer.Add(secret))
 	}

@@ -98,10 +98,10 @@ func TestWrittenReferences(t *testing.T) {
 			reason:  "the name that was written begins like robot-token-x2x9z",
 			entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"robot-token-x2x9\"}":{}}}`)},
 		},
-		"Suffix":    {entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"my-robot-token-x2x9z\"}":{}}}`)}},
-		"Pull":      {reason: "a pull secret is no token reference", entries: []metav1.ManagedFieldsEntry{wrote(kcm, pullSecret)}},
-		"NoFields":  {entries: []metav1.ManagedFieldsEntry{wrote(kcm, "")}},
-		"LooksLike": {reason: "another manager's name", entries: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager-2", oneReference)}},
+		"Suffix":   {entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"my-robot-token-x2x9z\"}":{}}}`)}},
+		"Pull":     {reason: "a pull secret is no token reference", entries: []metav1.ManagedFieldsEntry{wrote(kcm, pullSecret)}},
+		"NoFields": {entries: []metav1.ManagedFieldsEntry{wrote(kcm, "")}},
+		"Similar":  {reason: "another manager's name", entries: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager-2", oneReference)}},
 		"PullBesidesSecrets": {
 			reason: "it wrote another reference, and a pull secret of this name",
 			entries: []metav1.ManagedFieldsEntry{

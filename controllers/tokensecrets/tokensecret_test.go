@@ -31,13 +31,13 @@ var readToken = cmp.Transformer("read", func(token *Token) []string {
 	return []string{"key ID " + token.KeyID(), "account UID " + string(token.AccountUID)}
 })
 
-// seenToken is the observation of a token.
-func seenToken(keyID, accountUID string) *Token {
+// observedToken is the observation of a token.
+func observedToken(keyID, accountUID string) *Token {
 	return &Token{keyID: unique.Make(keyID), AccountUID: types.UID(accountUID)}
 }
 
-// seen is the observation of tokenSecret(), with changes made to it.
-func seen(changes ...func(*TokenSecret)) *TokenSecret {
+// observation is that of tokenSecret(), with changes made to it.
+func observation(changes ...func(*TokenSecret)) *TokenSecret {
 	observed := &TokenSecret{
 		ObjectMeta:   metav1.ObjectMeta{Namespace: "shop", Name: "robot-token", UID: "secret-uid", ResourceVersion: "17"},
 		AccountName:  "robot",
@@ -52,17 +52,17 @@ func seen(changes ...func(*TokenSecret)) *TokenSecret {
 	return observed
 }
 
-func seenNamed(name string) *TokenSecret {
-	return seen(func(s *TokenSecret) { s.AccountName = name })
+func observedNamed(name string) *TokenSecret {
+	return observation(func(s *TokenSecret) { s.AccountName = name })
 }
 
-func seenLabels(labels map[string]string) *TokenSecret {
-	return seen(func(s *TokenSecret) { s.Labels = labels })
+func observedLabels(labels map[string]string) *TokenSecret {
+	return observation(func(s *TokenSecret) { s.Labels = labels })
 }
 
 // finding is the observation of a Secret whose token or namespace contradicts it.
 func finding(token *Token, what string) *TokenSecret {
-	return seen(func(s *TokenSecret) { s.Token, s.Finding = token, what })
+	return observation(func(s *TokenSecret) { s.Token, s.Finding = token, what })
 }
 
 // rewrite replaces one segment of a token: 0 is the header, 1 the payload. The signature does not
@@ -111,61 +111,61 @@ func TestObserveToken(t *testing.T) {
 	}
 
 	checkObserve(t, map[string]observeCase{
-		"None":  {secret: tokenSecret(), want: seen()},
-		"Empty": {reason: "no bytes, no token", secret: tokenSecret(withToken("")), want: seen()},
-		"Good":  {secret: tokenSecret(withToken(good)), want: finding(seenToken(keyID, accountUID), "")},
+		"None":  {secret: tokenSecret(), want: observation()},
+		"Empty": {reason: "no bytes, no token", secret: tokenSecret(withToken("")), want: observation()},
+		"Good":  {secret: tokenSecret(withToken(good)), want: finding(observedToken(keyID, accountUID), "")},
 		"FormerUID": {
 			reason: "whether this UID lives is for the reader to say",
-			secret: forAccount(func(a *tokens.Account) { a.UID = "former-uid" }), want: finding(seenToken(keyID, "former-uid"), ""),
+			secret: forAccount(func(a *tokens.Account) { a.UID = "former-uid" }), want: finding(observedToken(keyID, "former-uid"), ""),
 		},
 		"NoKeyID": {
 			reason: "old kube-controller-managers wrote none",
-			secret: tokenSecret(withToken(rewrite(good, 0, `{"alg":"ES256"}`))), want: finding(seenToken("", accountUID), ""),
+			secret: tokenSecret(withToken(rewrite(good, 0, `{"alg":"ES256"}`))), want: finding(observedToken("", accountUID), ""),
 		},
 		"OfAnotherSecret": {
 			secret: tokenSecret(withToken(legacyToken(t, robot(), "other-token"))),
-			want:   finding(seenToken(keyID, accountUID), notForIt+`kubernetes.io/serviceaccount/secret.name is not "robot-token"`),
+			want:   finding(observedToken(keyID, accountUID), notForIt+`kubernetes.io/serviceaccount/secret.name is not "robot-token"`),
 		},
 		"OfAnotherAccount": {
 			secret: forAccount(func(a *tokens.Account) { a.Name = "admin" }),
-			want:   finding(seenToken(keyID, accountUID), notForIt+`kubernetes.io/serviceaccount/service-account.name is not "robot"`),
+			want:   finding(observedToken(keyID, accountUID), notForIt+`kubernetes.io/serviceaccount/service-account.name is not "robot"`),
 		},
 		"OfAnotherNamespace": {
 			secret: forAccount(func(a *tokens.Account) { a.Namespace = "kube-system" }),
-			want:   finding(seenToken(keyID, accountUID), notForIt+`kubernetes.io/serviceaccount/namespace is not "shop"`),
+			want:   finding(observedToken(keyID, accountUID), notForIt+`kubernetes.io/serviceaccount/namespace is not "shop"`),
 		},
 		"Bound": {
 			reason: "a token of TokenRequest has no place in a Secret",
-			secret: tokenSecret(withToken(bound)), want: finding(seenToken(keyID, ""), notForIt+`iss is not "kubernetes/serviceaccount"`),
+			secret: tokenSecret(withToken(bound)), want: finding(observedToken(keyID, ""), notForIt+`iss is not "kubernetes/serviceaccount"`),
 		},
 		"EmptyObjects": {
 			secret: tokenSecret(withToken("e30.e30.e30")),
-			want: finding(seenToken("", ""),
+			want: finding(observedToken("", ""),
 				`data.token is not for this Secret: the token has no claim iss (expected "kubernetes/serviceaccount")`),
 		},
-		"Garbage": {secret: tokenSecret(withToken("changeme")), want: finding(seenToken("", ""), notAToken+"not three segments")},
+		"Garbage": {secret: tokenSecret(withToken("changeme")), want: finding(observedToken("", ""), notAToken+"not three segments")},
 		"NewLine": {
 			reason: "kubectl --from-file likes to bring one; kube-apiserver takes it and needs its key",
 			secret: tokenSecret(withToken(good + "\n")),
-			want:   finding(seenToken(keyID, accountUID), notAToken+"the signature contains a line break"),
+			want:   finding(observedToken(keyID, accountUID), notAToken+"the signature contains a line break"),
 		},
 		"Respelled": {
 			reason: "likewise", secret: tokenSecret(withToken(good[:3] + "\t" + good[3:])),
-			want: finding(seenToken(keyID, accountUID), notAToken+"the header is not base64url"),
+			want: finding(observedToken(keyID, accountUID), notAToken+"the header is not base64url"),
 		},
 		"TwoUIDs": {
 			secret: tokenSecret(withToken(rewrite(good, 1, `{"iss":1,"iss":"kubernetes/serviceaccount"}`))),
-			want:   finding(seenToken("", ""), notAToken+"the payload is not a JSON object"),
+			want:   finding(observedToken("", ""), notAToken+"the payload is not a JSON object"),
 		},
-		"NotBase64": {secret: tokenSecret(withToken("ä.ö.ü")), want: finding(seenToken("", ""), notAToken+"the header is not base64url")},
+		"NotBase64": {secret: tokenSecret(withToken("ä.ö.ü")), want: finding(observedToken("", ""), notAToken+"the header is not base64url")},
 		"Huge": {
-			secret: tokenSecret(withToken(strings.Repeat("a", 256<<10))), want: finding(seenToken("", ""), notAToken+"longer than 65536 bytes"),
+			secret: tokenSecret(withToken(strings.Repeat("a", 256<<10))), want: finding(observedToken("", ""), notAToken+"longer than 65536 bytes"),
 		},
 		"NoAccount": {
 			reason: "a token needs an account to be for",
 			secret: tokenSecret(withToken(good), withAnnotation(corev1.ServiceAccountNameKey, "")),
-			want: seen(func(s *TokenSecret) {
-				s.AccountName, s.Token = "", seenToken(keyID, accountUID)
+			want: observation(func(s *TokenSecret) {
+				s.AccountName, s.Token = "", observedToken(keyID, accountUID)
 				s.Finding = notForIt + `kubernetes.io/serviceaccount/service-account.name is not ""`
 			}),
 		},
@@ -175,12 +175,12 @@ func TestObserveToken(t *testing.T) {
 		},
 		"WrongNamespaceGoodToken": {
 			secret: tokenSecret(withToken(good), withData(corev1.ServiceAccountNamespaceKey, "kube-system")),
-			want:   finding(seenToken(keyID, accountUID), "data.namespace does not name the namespace of the Secret"),
+			want:   finding(observedToken(keyID, accountUID), "data.namespace does not name the namespace of the Secret"),
 		},
 		"WrongNamespaceBadToken": {
 			reason: "the token matters more",
 			secret: tokenSecret(withToken("changeme"), withData(corev1.ServiceAccountNamespaceKey, "kube-system")),
-			want:   finding(seenToken("", ""), notAToken+"not three segments"),
+			want:   finding(observedToken("", ""), notAToken+"not three segments"),
 		},
 	})
 }
@@ -209,50 +209,50 @@ func TestObserveMetadata(t *testing.T) {
 				s.ManagedFields = []metav1.ManagedFieldsEntry{wrote("kubectl-create", labelFields)}
 				s.OwnerReferences = []metav1.OwnerReference{{Name: "owner"}}
 			}),
-			want: seen(func(s *TokenSecret) { s.CreationTimestamp, s.DeletionTimestamp = now, &now }),
+			want: observation(func(s *TokenSecret) { s.CreationTimestamp, s.DeletionTimestamp = now, &now }),
 		},
 		"Immutable": {
 			secret: tokenSecret(func(s *corev1.Secret) { s.Immutable = &yes }),
-			want:   seen(func(s *TokenSecret) { s.Immutable = true }),
+			want:   observation(func(s *TokenSecret) { s.Immutable = true }),
 		},
-		"Mutable": {secret: tokenSecret(func(s *corev1.Secret) { s.Immutable = &no }), want: seen()},
+		"Mutable": {secret: tokenSecret(func(s *corev1.Secret) { s.Immutable = &no }), want: observation()},
 		"AnotherCA": {
 			secret: tokenSecret(withData(corev1.ServiceAccountRootCAKey, "another")),
-			want:   seen(func(s *TokenSecret) { s.CAHash = sha256.Sum256([]byte("another")) }),
+			want:   observation(func(s *TokenSecret) { s.CAHash = sha256.Sum256([]byte("another")) }),
 		},
 		"EmptyCA": {
 			reason: "no bytes, no CA",
 			secret: tokenSecret(withData(corev1.ServiceAccountRootCAKey, "")),
-			want:   seen(func(s *TokenSecret) { s.HasCA, s.CAHash = false, [sha256.Size]byte{} }),
+			want:   observation(func(s *TokenSecret) { s.HasCA, s.CAHash = false, [sha256.Size]byte{} }),
 		},
 		"EmptyNamespace": {
 			secret: tokenSecret(withData(corev1.ServiceAccountNamespaceKey, "")),
-			want:   seen(func(s *TokenSecret) { s.HasNamespace = false }),
+			want:   observation(func(s *TokenSecret) { s.HasNamespace = false }),
 		},
 		"OtherUID": {
 			reason: "a UID is compared and nothing else, so any text will do",
 			secret: tokenSecret(withAnnotation(corev1.ServiceAccountUIDKey, "a\nb")),
-			want:   seen(func(s *TokenSecret) { s.AccountUID = "a\nb" }),
+			want:   observation(func(s *TokenSecret) { s.AccountUID = "a\nb" }),
 		},
 
-		"NameEmpty":     {secret: named(""), want: seenNamed("")},
-		"NameWithDots":  {secret: named("robot.v2"), want: seenNamed("robot.v2")},
-		"NameUpperCase": {reason: "no account can be called this", secret: named("Robot"), want: seenNamed("")},
-		"NameNewLine":   {reason: "a $ in a pattern must not match before it", secret: named("robot\n"), want: seenNamed("")},
-		"NameTwoLines":  {secret: named("robot\nrobot"), want: seenNamed("")},
-		"NamePath":      {secret: named("../kube-system/robot"), want: seenNamed("")},
-		"NameColon":     {secret: named("robot:admin"), want: seenNamed("")},
-		"NameLongest":   {secret: named(strings.Repeat("a", 253)), want: seenNamed(strings.Repeat("a", 253))},
-		"NameTooLong":   {secret: named(strings.Repeat("a", 254)), want: seenNamed("")},
-		"Name256KiB":    {secret: named(strings.Repeat("a", 256<<10)), want: seenNamed("")},
+		"NameEmpty":     {secret: named(""), want: observedNamed("")},
+		"NameWithDots":  {secret: named("robot.v2"), want: observedNamed("robot.v2")},
+		"NameUpperCase": {reason: "no account can be called this", secret: named("Robot"), want: observedNamed("")},
+		"NameNewLine":   {reason: "a $ in a pattern must not match before it", secret: named("robot\n"), want: observedNamed("")},
+		"NameTwoLines":  {secret: named("robot\nrobot"), want: observedNamed("")},
+		"NamePath":      {secret: named("../kube-system/robot"), want: observedNamed("")},
+		"NameColon":     {secret: named("robot:admin"), want: observedNamed("")},
+		"NameLongest":   {secret: named(strings.Repeat("a", 253)), want: observedNamed(strings.Repeat("a", 253))},
+		"NameTooLong":   {secret: named(strings.Repeat("a", 254)), want: observedNamed("")},
+		"Name256KiB":    {secret: named(strings.Repeat("a", 256<<10)), want: observedNamed("")},
 
 		"Labels": {
 			reason: "only those that decide something are kept",
 			secret: labelled(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", LastUsedLabel: "2025-01-02",
 				"app": "shop"}),
-			want: seenLabels(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", LastUsedLabel: "2025-01-02"}),
+			want: observedLabels(map[string]string{AutoCreatedLabel: "true", InvalidSinceLabel: "2026-01-02", LastUsedLabel: "2025-01-02"}),
 		},
-		"ForeignLabels": {reason: "an empty map costs memory", secret: labelled(map[string]string{"app": "shop"}), want: seenLabels(nil)},
+		"ForeignLabels": {reason: "an empty map costs memory", secret: labelled(map[string]string{"app": "shop"}), want: observedLabels(nil)},
 	})
 }
 

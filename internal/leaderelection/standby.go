@@ -30,7 +30,7 @@ type standbyLock struct {
 
 	watching atomic.Bool
 	watches  sync.WaitGroup
-	seen     atomic.Pointer[observation]
+	shown    atomic.Pointer[observation]
 }
 
 // observation is what the watch has shown last.
@@ -42,10 +42,10 @@ type observation struct {
 // Get implements resourcelock.Interface.
 func (l *standbyLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	// A leader does not renew after the deadline, so the Lease may be about to expire.
-	if seen := l.seen.Load(); seen != nil && l.isHeld(seen.record) && l.waiting.Err() == nil &&
-		time.Since(seen.at) < l.config.RenewDeadline.Duration {
-		raw, err := json.Marshal(*seen.record)
-		return seen.record, raw, err
+	if last := l.shown.Load(); last != nil && l.isHeld(last.record) && l.waiting.Err() == nil &&
+		time.Since(last.at) < l.config.RenewDeadline.Duration {
+		raw, err := json.Marshal(*last.record)
+		return last.record, raw, err
 	}
 	record, raw, err := l.Interface.Get(ctx)
 	if err == nil && l.isHeld(record) && l.waiting.Err() == nil && l.watching.CompareAndSwap(false, true) {
@@ -62,7 +62,7 @@ func (l *standbyLock) isHeld(record *resourcelock.LeaderElectionRecord) bool {
 // begins another. A Lease that somebody deletes is no release: its holder may not know it yet.
 func (l *standbyLock) watch() {
 	defer l.watching.Store(false)
-	defer l.seen.Store(nil)
+	defer l.shown.Store(nil)
 	leases, err := l.config.Watcher.CoordinationV1().Leases(l.config.ResourceNamespace).Watch(l.waiting, metav1.ListOptions{
 		FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, l.config.ResourceName).String(),
 	})
@@ -78,8 +78,8 @@ func (l *standbyLock) watch() {
 			return
 		}
 		next := &observation{resourcelock.LeaseSpecToLeaderElectionRecord(&lease.Spec), time.Now()}
-		former := l.seen.Swap(next)
-		if former != nil && l.isHeld(former.record) && next.record.HolderIdentity == "" {
+		previous := l.shown.Swap(next)
+		if previous != nil && l.isHeld(previous.record) && next.record.HolderIdentity == "" {
 			l.released()
 		}
 	}

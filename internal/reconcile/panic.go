@@ -17,18 +17,18 @@ import (
 // The second panic starts after the first one is recovered, because Go prints all active panics.
 // It is no os.Exit, because a panic prints the other goroutines too (GOTRACEBACK=all).
 func (r *Runner[K]) sync(ctx context.Context, key K) error {
-	trouble, err := r.recovered(ctx, key)
-	if trouble != "" {
-		panic(trouble)
+	message, err := r.recovered(ctx, key)
+	if message != "" {
+		panic(message)
 	}
 	return err
 }
 
 // recovered returns a panic as text with its stack, which has only addresses and numbers.
-func (r *Runner[K]) recovered(ctx context.Context, key K) (trouble string, err error) {
+func (r *Runner[K]) recovered(ctx context.Context, key K) (message string, err error) {
 	defer func() {
 		if value := recover(); value != nil {
-			trouble = fmt.Sprintf("sync of %v in queue %q: %s\n%s", key, r.Name, cause(value), debug.Stack())
+			message = fmt.Sprintf("sync of %v in queue %q: %s\n%s", key, r.Name, cause(value), debug.Stack())
 		}
 	}()
 	return "", r.Sync(ctx, key)

@@ -121,7 +121,7 @@ func (refuseConnections) RoundTrip(*http.Request) (*http.Response, error) {
 // is safe for concurrent use.
 type EventLog struct {
 	mu    sync.Mutex
-	seen  sets.Set[string]
+	known sets.Set[string]
 	lines []string
 }
 
@@ -132,11 +132,11 @@ func (l *EventLog) Event(regarding runtime.Object, eventType, reason, note strin
 	line := fmt.Sprintf("%s: %s %s: %s", ref.Name, eventType, reason, note)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.seen == nil {
-		l.seen = sets.New[string]()
+	if l.known == nil {
+		l.known = sets.New[string]()
 	}
-	if key := ref.String() + line; !l.seen.Has(key) {
-		l.seen.Insert(key)
+	if key := ref.String() + line; !l.known.Has(key) {
+		l.known.Insert(key)
 		l.lines = append(l.lines, line)
 	}
 }

@@ -97,8 +97,8 @@ type Server struct {
 	config   Config
 	socket   *socket
 	listener net.Listener
-	// trouble is what keeps kube-apiserver from connecting, nil if nothing does.
-	trouble atomic.Pointer[string]
+	// problem is what keeps kube-apiserver from connecting, nil if nothing does.
+	problem atomic.Pointer[string]
 }
 
 // Listen takes the socket. What is wrong with it is an error that names it.
@@ -218,11 +218,11 @@ func (s *Server) restoreSocket(logger klog.Logger, serve func(net.Listener)) {
 		}
 	}
 	if err == nil {
-		s.trouble.Store(nil)
+		s.problem.Store(nil)
 		return
 	}
 	text := err.Error()
-	if previous := s.trouble.Swap(&text); previous == nil || *previous != text {
+	if previous := s.problem.Swap(&text); previous == nil || *previous != text {
 		logger.Info("Clients cannot connect to the external signer", "socket", s.config.Path, "cause", text)
 	}
 }
@@ -240,8 +240,8 @@ func drain(logger klog.Logger, server *grpc.Server, connections *connlimit.Limit
 // Status is for a health check: what is served, or what keeps kube-apiserver from connecting. It
 // does not block.
 func (s *Server) Status() (string, error) {
-	if trouble := s.trouble.Load(); trouble != nil {
-		return "", fmt.Errorf("external signer socket %s: %s", s.config.Path, *trouble)
+	if problem := s.problem.Load(); problem != nil {
+		return "", fmt.Errorf("external signer socket %s: %s", s.config.Path, *problem)
 	}
 	return fmt.Sprintf("%d keys on %s", len(s.config.Keys.Keys().All()), s.config.Path), nil
 }

@@ -67,15 +67,15 @@ func Open[T any](path string, parse func([]byte) (T, error), options Options) (*
 		options.newNotifier = newDirNotifier
 	}
 	file := &File[T]{path: path, parse: parse, options: options}
-	seen := file.look()
-	if seen.err != nil {
-		return nil, seen.err
+	got := file.readNow()
+	if got.err != nil {
+		return nil, got.err
 	}
-	value, err := parse(seen.data)
+	value, err := parse(got.data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	file.current.Store(&parsed[T]{value: value, sum: seen.sum})
+	file.current.Store(&parsed[T]{value: value, sum: got.sum})
 	return file, nil
 }
 
@@ -149,51 +149,51 @@ type follower[T any] struct {
 // read reads the file once and applies a change that two readings agree on. It reports whether the
 // file must be read again soon.
 func (f *follower[T]) read() (again bool) {
-	seen := f.file.look()
-	if f.known(seen) {
+	got := f.file.readNow()
+	if f.known(got) {
 		f.candidate, f.unsettled = nil, 0
 		return false
 	}
-	stable := f.candidate != nil && f.candidate.same(seen)
+	stable := f.candidate != nil && f.candidate.same(got)
 	f.unsettled++
 	if !stable && f.unsettled < maxUnsettled {
-		f.candidate = &seen
+		f.candidate = &got
 		return true
 	}
 	f.candidate, f.unsettled = nil, 0
-	f.act(seen)
+	f.act(got)
 	return false
 }
 
 // known reports whether a reading is the content in use, or was reported as bad before.
-func (f *follower[T]) known(seen reading) bool {
-	if seen.err == nil && seen.sum == f.file.current.Load().sum {
+func (f *follower[T]) known(got reading) bool {
+	if got.err == nil && got.sum == f.file.current.Load().sum {
 		f.reported = nil
 		f.file.refused.Store(nil)
 		return true
 	}
-	return f.reported != nil && f.reported.same(seen)
+	return f.reported != nil && f.reported.same(got)
 }
 
 // act parses a changed content, replaces the value and reports it.
-func (f *follower[T]) act(seen reading) {
-	err := seen.err
+func (f *follower[T]) act(got reading) {
+	err := got.err
 	var value T
 	if err == nil {
-		if value, err = f.file.parse(seen.data); err != nil {
+		if value, err = f.file.parse(got.data); err != nil {
 			err = fmt.Errorf("%s: %w", f.file.path, err)
 		}
 	}
 	if err != nil {
-		seen.data = nil // only the digest is needed from here on, and the file may hold a key
-		f.reported = &seen
+		got.data = nil // only the digest is needed from here on, and the file may hold a key
+		f.reported = &got
 		f.file.refused.Store(&err)
 		f.refused(err)
 		return
 	}
 	f.reported = nil
 	f.file.refused.Store(nil)
-	f.file.current.Store(&parsed[T]{value: value, sum: seen.sum})
+	f.file.current.Store(&parsed[T]{value: value, sum: got.sum})
 	f.accepted(value)
 }
 
@@ -217,7 +217,7 @@ func (r reading) same(other reading) bool {
 	return r.sum == other.sum
 }
 
-func (f *File[T]) look() reading {
+func (f *File[T]) readNow() reading {
 	data, err := ReadFile(f.path)
 	if err != nil {
 		return reading{err: err}

@@ -147,7 +147,7 @@ func TestNoPileUp(t *testing.T) {
 		}
 		calls.Wait()
 	}
-	// Two rounds of 2 s, and not 200 calls, a few at a time.
+	// Two polls of 2 s, and not 200 calls, a few at a time.
 	if took := time.Since(begun); took > 8*time.Second {
 		t.Errorf("200 calls took %s", took)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// watchPeriod is how often a signer that is away is tried, and the least between two looks at the
+	// watchPeriod is how often a signer that is away is tried, and the least between two polls of the
 	// keys of one that is there. maxHint is the most, whatever it hints at.
 	watchPeriod = 5 * time.Second
 	maxHint     = time.Minute
@@ -61,7 +61,7 @@ func (c *Client) Watch(ctx context.Context, w Watch) {
 			if reported[key.Signer()] == nil {
 				reported[key.Signer()] = &watched{keyID: key.ID()}
 			}
-			c.look(ctx, &w, key, reported[key.Signer()])
+			c.poll(ctx, &w, key, reported[key.Signer()])
 		}
 		select {
 		case <-ctx.Done():
@@ -87,8 +87,8 @@ func (c *Client) Signs(id string) bool {
 	return ok
 }
 
-// look asks one signer if it is time to, and reports what has changed.
-func (c *Client) look(ctx context.Context, w *Watch, key *signing.PrivateKey, r *watched) {
+// poll asks one signer if it is time to, and reports what has changed.
+func (c *Client) poll(ctx context.Context, w *Watch, key *signing.PrivateKey, r *watched) {
 	reason := c.away(key)
 	if reason != "" || !time.Now().Before(r.next) {
 		r.next = time.Now().Add(watchPeriod)
@@ -97,7 +97,7 @@ func (c *Client) look(ctx context.Context, w *Watch, key *signing.PrivateKey, r 
 		}
 		reason = c.away(key)
 		if reason == "" {
-			c.lookAtKeys(ctx, w, key, r)
+			c.pollKeys(ctx, w, key, r)
 		}
 	}
 	up, did := 0.0, c.Signs(key.ID())
@@ -133,7 +133,7 @@ func (c *Client) away(key *signing.PrivateKey) string {
 	return ""
 }
 
-func (c *Client) lookAtKeys(ctx context.Context, w *Watch, key *signing.PrivateKey, r *watched) {
+func (c *Client) pollKeys(ctx context.Context, w *Watch, key *signing.PrivateKey, r *watched) {
 	name, _ := signing.ParseSigner(key.Signer())
 	s, err := c.signer(name)
 	if err != nil {

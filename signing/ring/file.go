@@ -109,11 +109,11 @@ func (f *File) Writable() error {
 // StaleError reports that the ring changed after the caller had read it.
 type StaleError struct {
 	Path      string
-	Seen, Now int64
+	Read, Now int64
 }
 
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("key ring %s changed meanwhile: generation %d was read and it has %d now; run the command again", e.Path, e.Seen, e.Now)
+	return fmt.Sprintf("key ring %s changed meanwhile: generation %d was read and it has %d now; run the command again", e.Path, e.Read, e.Now)
 }
 
 // Update changes the ring by a transition. generation is that of the state on which the caller has
@@ -125,7 +125,7 @@ func (f *File) Update(generation int64, transition func(State) (State, error)) e
 			return err
 		}
 		if state.Generation != generation {
-			return &StaleError{Path: f.path, Seen: generation, Now: state.Generation}
+			return &StaleError{Path: f.path, Read: generation, Now: state.Generation}
 		}
 		next, err := transition(state)
 		if err != nil {
@@ -252,15 +252,15 @@ func follows(last *State, next State) error {
 			"or restart to go back to this one",
 			next.Generation, last.Generation)
 	}
-	return &ForkedError{Seen: next.Generation, InUse: last.Generation}
+	return &ForkedError{Read: next.Generation, InUse: last.Generation}
 }
 
 // ForkedError reports two rings of which neither is in the history of the other: the ring was changed
 // in two places, and each copy may lack a key that signs in the other place.
-type ForkedError struct{ Seen, InUse int64 }
+type ForkedError struct{ Read, InUse int64 }
 
 func (e *ForkedError) Error() string {
 	return fmt.Sprintf("generation %d is forked from %d, which is in use: the ring was changed in two places, "+
 		"and a key that has signed here may be missing there. \"keys import --join-fork\" in one of the places "+
-		"brings the other one's keys in as retired ones; then bring the result to the other place", e.Seen, e.InUse)
+		"brings the other one's keys in as retired ones; then bring the result to the other place", e.Read, e.InUse)
 }

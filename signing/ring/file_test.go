@@ -121,12 +121,12 @@ func TestReadRefuses(t *testing.T) {
 func TestStaleGeneration(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
-	seen := read(t, f).Generation
+	generation := read(t, f).Generation
 	update(t, f, publish(testkeys.Parse(testkeys.P256())))
 	before := bytesOf(t, f)
 	var stale *StaleError
-	if err := f.Update(seen, rotate); !errors.As(err, &stale) || stale.Seen != seen || stale.Now != seen+1 {
-		t.Errorf("updated on a stale look: %v", err)
+	if err := f.Update(generation, rotate); !errors.As(err, &stale) || stale.Read != generation || stale.Now != generation+1 {
+		t.Errorf("updated a stale generation: %v", err)
 	}
 	if !bytes.Equal(before, bytesOf(t, f)) || len(files(t, f)) != 1 {
 		t.Error("stale writers have left something")
@@ -238,7 +238,7 @@ func TestFork(t *testing.T) {
 	for from, to := range map[*File]*File{first: second, second: first} {
 		before := bytesOf(t, to)
 		_, err := to.Import(from)
-		if forked, ok := errors.AsType[*ForkedError](err); !ok || forked.Seen != read(t, from).Generation ||
+		if forked, ok := errors.AsType[*ForkedError](err); !ok || forked.Read != read(t, from).Generation ||
 			forked.InUse != read(t, to).Generation {
 			t.Errorf("imported a forked ring: %v", err)
 		}

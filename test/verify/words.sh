@@ -3,14 +3,28 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Words that are private, archaic or not plain stay out: words.txt has each with what to write
-# instead. Paths narrow the search: test/verify/words.sh controllers docs/rotation.md
+# instead, names.txt those that only code must not use. Paths narrow the search:
+# test/verify/words.sh controllers docs/rotation.md
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 found=0
-while read -r line; do
-	[[ -n $line && $line != \#* ]] || continue
-	word=${line% = *}
-	hits=$(git grep -nwiIE -e "$word" -- "${@:-.}" ':!test/verify/words.txt' ':!**/testdata/**' || true)
-	[ -z "$hits" ] || { found=1 && printf '%s\n' "$hits" "  \"$word\": write ${line##* = }"; }
-done <test/verify/words.txt
-[ "$found" -eq 0 ] || fail "words that test/verify/words.txt keeps out"
+# report prints the lines that it gets, and what to write.
+report() { [ -z "$1" ] || { found=1 && printf '%s\n' "$1" "  \"$2\": write $3"; }; }
+# search reads a list of words. Further arguments are options of git grep and paths that are left out.
+search() {
+	local list=$1 flags=$2 line
+	while read -r line; do
+		[[ -n $line && $line != \#* ]] || continue
+		report "$(git grep "$flags" -e "${line% = *}" -- "${paths[@]}" ':!test/verify/*.txt' ':!**/testdata/**' "${@:3}" || true)" \
+			"${line% = *}" "${line##* = }"
+	done <"$list"
+}
+
+paths=("${@:-.}")
+search test/verify/words.txt -nwiIE
+# commands/kubeadm and cli/look.go: until kubeadm says cli.Check.
+product=(':!test' ':!docs' ':!*.md' ':!cmd/sa-controller-manager/commands/kubeadm' ':!cmd/sa-controller-manager/commands/cli/look.go')
+search test/verify/names.txt -nIE "${product[@]}"
+report "$(git ls-files -- "${paths[@]}" "${product[@]}" | grep -E '(^|[/_-])(look|round|trouble|judge|seen)s?[_./]' || true)" \
+	"name of a file" "what is in it"
+[ "$found" -eq 0 ] || fail "words that test/verify/words.txt and names.txt keep out"

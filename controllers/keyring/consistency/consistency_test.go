@@ -102,9 +102,9 @@ func (r *ringReplica) check(t *testing.T, when, status string, mismatch map[stri
 	testutil.Check(t, when+": events", told, r.World.Events())
 }
 
-func look(t *testing.T, client *fake.Clientset) Published {
+func read(t *testing.T, client *fake.Clientset) Published {
 	t.Helper()
-	p, err := Look(t.Context(), client)
+	p, err := Fetch(t.Context(), client)
 	testutil.Must(t, err)
 	return p
 }
@@ -119,7 +119,7 @@ func TestLateHost(t *testing.T) {
 		after := stateOf("main", 4, retired(b()), a().As(signing.Active), c().As(signing.Next))
 		first, second := startReplica(t, client, "cp-1", before), startReplica(t, client, "cp-2", before)
 		first.check(t, "at the start", "is the one that is published", map[string]float64{})
-		if lines := look(t, client).Lines; len(lines) != 2 || lines[0].Host != "cp-1" || len(lines[1].Signs) != 2 || lines[1].NextSince.IsZero() {
+		if lines := read(t, client).Lines; len(lines) != 2 || lines[0].Host != "cp-1" || len(lines[1].Signs) != 2 || lines[1].NextSince.IsZero() {
 			t.Errorf("published: %+v", lines)
 		}
 		compared := second.compared
@@ -135,7 +135,7 @@ func TestLateHost(t *testing.T) {
 		second.check(t, "late", "is older than that of host cp-1 (generation 4", map[string]float64{"late": 1}, "Warning KeyRingMismatch")
 		second.RingChanged()
 		time.Sleep(2 * time.Second)
-		if lines := look(t, client).Lines; lines[1].SignsWith != a().ID() || lines[1].key(signing.Active) != b().ID() {
+		if lines := read(t, client).Lines; lines[1].SignsWith != a().ID() || lines[1].key(signing.Active) != b().ID() {
 			t.Errorf("published: %+v, want what it has and what it signs with", lines[1])
 		}
 
@@ -149,7 +149,7 @@ func TestLateHost(t *testing.T) {
 		time.Sleep(time.Hour)
 		testutil.Must(t, client.CoreV1().Secrets("kube-system").Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
 		time.Sleep(time.Hour)
-		if p := look(t, client); len(p.Lines) != 1 || len(p.Removed) != 1 || len(second.orders.Load().Revoked) != 1 {
+		if p := read(t, client); len(p.Lines) != 1 || len(p.Removed) != 1 || len(second.orders.Load().Revoked) != 1 {
 			t.Errorf("after the host is dead and the Secret was deleted: %+v, want the revocation", p)
 		}
 
@@ -169,16 +169,16 @@ func TestRenewal(t *testing.T) {
 		client := newAPI()
 		state := stateOf("main", 3, b().As(signing.Active), a().As(signing.Next))
 		first, dead := startReplica(t, client, "cp-1", state), startReplica(t, client, "cp-2", state)
-		shown := look(t, client).Lines[0].NextSince
+		shown := read(t, client).Lines[0].NextSince
 		dead.stop()
 		time.Sleep(lineAge + 2*renewal)
-		if p := look(t, client); len(p.Lines) != 2 || len(p.Live(time.Now())) != 1 {
+		if p := read(t, client); len(p.Lines) != 2 || len(p.Live(time.Now())) != 1 {
 			t.Errorf("%d lines, %d of them live; want 2 and 1", len(p.Lines), len(p.Live(time.Now())))
 		}
 		first.stop()
 		first = startReplica(t, client, "cp-1", state)
 		time.Sleep(forgetAge + 2*renewal)
-		p := look(t, client)
+		p := read(t, client)
 		if len(p.Lines) != 1 || !p.Lines[0].NextSince.Equal(shown) {
 			t.Errorf("after a restart: %+v, want one line, and the next key shown since %s", p.Lines, shown)
 		}

@@ -70,12 +70,12 @@ type modelHost struct {
 	helper bool // the process of the keys of an HSM runs
 	live   bool
 
-	loaded ring.State // by the process
-	seen   Published  // by the process
-	ring   *signing.Ring
-	keys   *signing.KeySet // kube-apiserver verifies with them
-	next   string          // shown since
-	since  time.Time
+	loaded  ring.State // by the process
+	fetched Published  // by the process
+	ring    *signing.Ring
+	keys    *signing.KeySet // kube-apiserver verifies with them
+	next    string          // shown since
+	since   time.Time
 
 	// excused are the keys that the host may lack: they began to sign while it was dead or given up, or by a revocation,
 	// which waits for nobody, or it was restored from a backup.
@@ -160,8 +160,8 @@ func (m *model) sync(h *modelHost) {
 }
 
 func (m *model) obey(h *modelHost) {
-	h.seen = m.p
-	h.seen.Removed = slices.Clone(m.p.Removed)
+	h.fetched = m.p
+	h.fetched.Removed = slices.Clone(m.p.Removed)
 	h.ring = m.obeying(h.loaded, m.p.Orders(h.loaded, h.name))
 	h.keys = m.verify(h.ring, m.files[max(0, len(m.files)-modelFiles):])
 }
@@ -200,10 +200,10 @@ func (m *model) sign(h *modelHost) {
 	}
 	active := h.ring.Active()
 	if active == nil || active.Signer() != "" && !h.helper ||
-		h.seen.compare(h.loaded, h.name, active.ID(), m.now).drift == lost {
+		h.fetched.compare(h.loaded, h.name, active.ID(), m.now).drift == lost {
 		return
 	}
-	if !m.begun[active.ID()] && h.seen.revoked(h.loaded.Active()) {
+	if !m.begun[active.ID()] && h.fetched.revoked(h.loaded.Active()) {
 		m.excuseAll(active.ID()) // each host goes on with its own next key
 	}
 	m.tokens = append(slices.DeleteFunc(m.tokens, func(t modelToken) bool { return t.key.ID == active.ID() || !t.expires.After(m.now) }),
@@ -236,7 +236,7 @@ func (m *model) check() error {
 		if !h.live || h.ring == nil {
 			continue
 		}
-		for _, gone := range h.seen.Removed {
+		for _, gone := range h.fetched.Removed {
 			for _, id := range []string{gone.ID, gone.Digest} {
 				if _, verifies := h.keys.Lookup(id); verifies {
 					return fmt.Errorf("%s verifies with %s, which is revoked, as it has seen", h.name, id)

@@ -138,7 +138,7 @@ func (w *Watcher) see(p *Published, state ring.State, answers map[string]answer,
 			}
 			w.answered[name] = now
 		}
-		place = place.seen(state, answer, now)
+		place = place.after(state, answer, now)
 		if _, shown := place.Keys[next.ID]; next.ID != "" && !shown && answer.err == nil {
 			again = shortInterval
 		}
@@ -155,8 +155,8 @@ func (w *Watcher) see(p *Published, state ring.State, answers map[string]answer,
 	return again
 }
 
-// seen returns the place after an answer.
-func (p Place) seen(state ring.State, answer answer, now time.Time) Place {
+// after returns the place as an answer leaves it.
+func (p Place) after(state ring.State, answer answer, now time.Time) Place {
 	if p.Problem = ""; answer.err != nil {
 		p.Problem = answer.err.Error()
 		return p

@@ -201,8 +201,8 @@ func Read(secret *corev1.Secret) (Published, error) {
 	return p, nil
 }
 
-// Look reads what is published from kube-apiserver.
-func Look(ctx context.Context, client kubernetes.Interface) (Published, error) {
+// Fetch reads what is published from kube-apiserver.
+func Fetch(ctx context.Context, client kubernetes.Interface) (Published, error) {
 	live, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, SecretName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return Published{}, nil

@@ -204,8 +204,8 @@ func TestCached(t *testing.T) {
 	}
 }
 
-// TestSeen: an interruption of a place is a break, and so its time starts again.
-func TestSeen(t *testing.T) {
+// TestPlaceAfterAnAnswer: an interruption of a place is a break, and so its time starts again.
+func TestPlaceAfterAnAnswer(t *testing.T) {
 	t.Parallel()
 	state := stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))
 	w := &Watcher{answered: map[string]time.Time{}, WatcherConfig: WatcherConfig{}}

@@ -120,8 +120,8 @@ func (p Published) Cached(own ring.State, without []string, cacheAge time.Durati
 	return last
 }
 
-// MayLack returns a *ring.Refusal while a place lacks the active key: who verifies with what is there
-// needs a retired one.
+// MayLack returns a *ring.Refusal while a place lacks the active key: verifiers that read the keys there
+// need a retired one.
 func (p Published) MayLack(own ring.State) error {
 	active := own.Active().ID
 	for _, name := range slices.Sorted(maps.Keys(p.Places)) {

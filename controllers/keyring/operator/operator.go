@@ -148,7 +148,7 @@ func (o *Operator) mayWithdraw(ctx context.Context, state ring.State) error {
 	if !ok || o.Cluster == nil {
 		return nil
 	}
-	published, err := consistency.Look(ctx, o.Cluster.Client)
+	published, err := consistency.Fetch(ctx, o.Cluster.Client)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, w
 	if o.Cluster == nil {
 		return consistency.Published{}, errNoCluster
 	}
-	published, err := consistency.Look(ctx, o.Cluster.Client)
+	published, err := consistency.Fetch(ctx, o.Cluster.Client)
 	if err == nil {
 		err = published.MayUse(state, key, o.Host, without, o.Clock.Now())
 	}
@@ -174,7 +174,7 @@ func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, w
 }
 
 // change makes a transition, unless another host is about to make one. The ring file is changed only if it
-// is still the one that was looked at.
+// is still the one that was read.
 func (o *Operator) change(ctx context.Context, state ring.State, transition func(ring.State) (ring.State, error)) error {
 	if _, err := transition(state); err != nil {
 		return err
@@ -205,7 +205,7 @@ func (o *Operator) Next(ctx context.Context, wanted Successor) error {
 		return err
 	}
 	if o.Cluster != nil && key.Foreign() {
-		published, err := consistency.Look(ctx, o.Cluster.Client)
+		published, err := consistency.Fetch(ctx, o.Cluster.Client)
 		if err != nil {
 			return err
 		}
@@ -251,7 +251,7 @@ func (o *Operator) Rollback(ctx context.Context, next Successor, without []strin
 // Init makes a ring beside no other one. What was revoked there does not come back. next comes after active.
 func (o *Operator) Init(ctx context.Context, active *signing.PrivateKey, retired []signing.PublicKey, next Successor) error {
 	if o.Cluster != nil {
-		published, err := consistency.Look(ctx, o.Cluster.Client)
+		published, err := consistency.Fetch(ctx, o.Cluster.Client)
 		if err != nil {
 			return err
 		}
@@ -284,7 +284,7 @@ func (o *Operator) Import(ctx context.Context, from *ring.File, join bool) (chan
 		return false, err
 	}
 	if o.Cluster != nil {
-		published, err := consistency.Look(ctx, o.Cluster.Client)
+		published, err := consistency.Fetch(ctx, o.Cluster.Client)
 		if err != nil {
 			return false, err
 		}

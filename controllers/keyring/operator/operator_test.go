@@ -154,22 +154,22 @@ func TestWaitForKubeAPIServer(t *testing.T) {
 	reviews := schema.GroupResource{Group: "authentication.k8s.io", Resource: "tokenreviews"}
 	forbidden := apierrors.NewForbidden(reviews, "", errors.New("no role"))
 	for name, tc := range map[string]struct {
-		reason  string
-		trouble error         // of every review
-		lasts   time.Duration // for how long
-		change  func(*world)
-		want    func(error) bool // nil if it rotates
+		reason string
+		err    error         // of every review
+		lasts  time.Duration // for how long
+		change func(*world)
+		want   func(error) bool // nil if it rotates
 	}{
 		"no such account": {
 			reason: "a name that is mistyped", change: func(w *world) { w.Cluster.Account = "nobody" }, want: apierrors.IsNotFound,
 		},
-		"forbidden":         {trouble: forbidden, lasts: time.Hour, want: apierrors.IsForbidden},
-		"it has just begun": {reason: "it has not read the roles yet", trouble: forbidden, lasts: 2 * pollInterval},
+		"forbidden":         {err: forbidden, lasts: time.Hour, want: apierrors.IsForbidden},
+		"it has just begun": {reason: "it has not read the roles yet", err: forbidden, lasts: 2 * pollInterval},
 		"it is away": {
-			reason: "it is being restarted", trouble: &url.Error{Op: "Post", URL: "https://a", Err: errors.New("connection refused")},
+			reason: "it is being restarted", err: &url.Error{Op: "Post", URL: "https://a", Err: errors.New("connection refused")},
 			lasts: time.Minute,
 		},
-		"it is busy": {reason: "it says so", trouble: apierrors.NewTooManyRequests("later", 1), lasts: time.Minute},
+		"it is busy": {reason: "it says so", err: apierrors.NewTooManyRequests("later", 1), lasts: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -179,7 +179,7 @@ func TestWaitForKubeAPIServer(t *testing.T) {
 				w.show("cp-1", time.Hour)
 				begin := time.Now()
 				w.kube.PrependReactor("create", "tokenreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return time.Since(begin) < tc.lasts, nil, tc.trouble
+					return time.Since(begin) < tc.lasts, nil, tc.err
 				})
 				if tc.change != nil {
 					tc.change(w)
@@ -195,8 +195,8 @@ func TestWaitForKubeAPIServer(t *testing.T) {
 	}
 }
 
-// TestAnswersAreOfTheRingThatWasLookedAt: another command changes the ring while kube-apiserver is asked.
-func TestAnswersAreOfTheRingThatWasLookedAt(t *testing.T) {
+// TestAnswersAreOfTheRingThatWasRead: another command changes the ring while kube-apiserver is asked.
+func TestAnswersAreOfTheRingThatWasRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	done := false

@@ -76,7 +76,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, dryRun bool) (m
 	if err != nil {
 		return nil, err
 	}
-	published, err := consistency.Look(ctx, o.Cluster.Client)
+	published, err := consistency.Fetch(ctx, o.Cluster.Client)
 	if err != nil {
 		return nil, err
 	}

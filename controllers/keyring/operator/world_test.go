@@ -111,7 +111,7 @@ func (w *world) edit(change func(p *consistency.Published)) {
 
 func (w *world) published() consistency.Published {
 	w.t.Helper()
-	p, err := consistency.Look(w.t.Context(), w.kube)
+	p, err := consistency.Fetch(w.t.Context(), w.kube)
 	w.must(err)
 	return p
 }

@@ -20,17 +20,17 @@ import (
 	"sa-controller-manager/tokens"
 )
 
-// act does one step that was planned from seen.
-func (c *Controller) act(ctx context.Context, step step, seen observed) error {
+// act does one step that was planned from o.
+func (c *Controller) act(ctx context.Context, step step, o observed) error {
 	var err error
 	switch step.action {
 	case create:
-		err = c.create(ctx, step.Secret, seen)
+		err = c.create(ctx, step.Secret, o)
 	case reference:
 		delete(c.created, step.Secret.UID)
 		err = c.reference(ctx, step.Secret, step.Successor)
 	case discard:
-		return c.discard(ctx, step.Secret, seen)
+		return c.discard(ctx, step.Secret, o)
 	case warn:
 		c.warnBlocked(step.Candidate)
 	}
@@ -42,9 +42,9 @@ func (c *Controller) act(ctx context.Context, step step, seen observed) error {
 }
 
 // create creates the empty Secret that replaces cached. The token controller fills it.
-func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
+func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecret, o observed) error {
 	made := c.created[cached.UID]
-	if slices.ContainsFunc(seen.secrets, func(secret *tokensecrets.TokenSecret) bool { return secret.Name == made.name }) {
+	if slices.ContainsFunc(o.secrets, func(secret *tokensecrets.TokenSecret) bool { return secret.Name == made.name }) {
 		delete(c.created, cached.UID) // the cache shows it, and yet another one is due
 		made = expectation{}
 	}
@@ -66,7 +66,7 @@ func (c *Controller) create(ctx context.Context, cached *tokensecrets.TokenSecre
 		delete(c.created, cached.UID)
 		made = expectation{}
 	}
-	live, err := c.confirm(ctx, cached, seen)
+	live, err := c.confirm(ctx, cached, o)
 	if err != nil || live == nil {
 		return err
 	}
@@ -152,8 +152,8 @@ func (c *Controller) reference(ctx context.Context, secret, successor *tokensecr
 
 // confirm reads Secret and account live and decides again. It returns nil if the Secret needs no successor
 // any more, or has to wait for one. The token does not leave this function.
-func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) (*tokensecrets.Live, error) {
-	if c.refused[cached.UID] == refusalOf(cached, seen.ring) {
+func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecret, o observed) (*tokensecrets.Live, error) {
+	if c.refused[cached.UID] == refusalOf(cached, o.ring) {
 		return nil, nil
 	}
 	if left := c.slot(cached.UID); left > 0 {
@@ -165,11 +165,11 @@ func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecr
 		return nil, err
 	}
 	secret := tokensecrets.Observe(live.Secret)
-	if seen.again(live.Account, secret).candidate(secret).State != Due {
+	if o.again(live.Account, secret).candidate(secret).State != Due {
 		return nil, nil // the watch is about to show it
 	}
 	if _, err := tokens.VerifyLegacy(string(live.Secret.Data[corev1.ServiceAccountTokenKey]), c.Ring); err != nil {
-		c.refused[secret.UID] = refusalOf(secret, seen.ring)
+		c.refused[secret.UID] = refusalOf(secret, o.ring)
 		c.Metrics.reissued("refused")
 		c.recordUnverified(secret, err)
 		return nil, nil
@@ -180,13 +180,13 @@ func (c *Controller) confirm(ctx context.Context, cached *tokensecrets.TokenSecr
 
 // discard deletes the new Secret of an interrupted re-issue after kube-apiserver has confirmed that
 // nothing references it and that it was never used.
-func (c *Controller) discard(ctx context.Context, cached *tokensecrets.TokenSecret, seen observed) error {
+func (c *Controller) discard(ctx context.Context, cached *tokensecrets.TokenSecret, o observed) error {
 	live, err := tokensecrets.ReadLive(ctx, c.Client, cached)
 	if err != nil || live.Secret == nil || live.Account == nil {
 		return err
 	}
 	secret := tokensecrets.Observe(live.Secret)
-	if !seen.again(live.Account, secret).isRemains(secret, c.Auto, c.Clock.Now()) {
+	if !o.again(live.Account, secret).isRemains(secret, c.Auto, c.Clock.Now()) {
 		return nil
 	}
 	_, err = tokensecrets.Delete(ctx, c.Client, c.Recorder, secret, reasonDiscarded, fmt.Sprintf(

@@ -189,13 +189,13 @@ func (c *Controller) reissue(ctx context.Context, name cache.ObjectName) error {
 	if !ok {
 		return nil
 	}
-	seen := observe(meta.CachedAccount(c.accounts, name), c.secrets.OfAccount(name), ring)
+	o := observe(meta.CachedAccount(c.accounts, name), c.secrets.OfAccount(name), ring)
 	var errs []error
-	for _, step := range seen.plan(c.Auto, c.Clock.Now()) {
+	for _, step := range o.plan(c.Auto, c.Clock.Now()) {
 		if now, ok := c.mayReissue(); !ok || now != ring {
 			break // a survey begins again: an account may have thousands of Secrets
 		}
-		if err := c.act(ctx, step, seen); err != nil {
+		if err := c.act(ctx, step, o); err != nil {
 			errs = append(errs, err)
 		}
 	}

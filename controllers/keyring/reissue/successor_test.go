@@ -76,9 +76,9 @@ func TestAUsersAloneIsNotReferenced(t *testing.T) {
 	t.Parallel()
 	old := tokenSecret("old", userMade, mode(modeSideBySide), withOld(t))
 	next := tokenSecret("next", replacing("old"), withNew(t), func(s *corev1.Secret) { delete(s.Labels, tokensecrets.AutoCreatedLabel) })
-	seen := observe(account(), observeAll(old, next), rotated())
-	testutil.Check(t, "state", Progress{State: Replaced}, seen.candidate(seen.secrets[0]).Progress)
-	testutil.Check(t, "steps", 0, len(seen.plan(false, noon())))
+	o := observe(account(), observeAll(old, next), rotated())
+	testutil.Check(t, "state", Progress{State: Replaced}, o.candidate(o.secrets[0]).Progress)
+	testutil.Check(t, "steps", 0, len(o.plan(false, noon())))
 }
 
 // TestAUsersAloneIsReported: no later step says that the Secret has a successor.

@@ -173,12 +173,12 @@ func tokenRules() []Rule {
 	return append(keyRingRules(), []Rule{
 		{
 			Verbs: verbs("get", "list", "watch", "patch"), Resource: accounts,
-			Why: "list, watch: whose token Secrets there are to be. get: the live look before an orphaned token Secret is deleted. " +
+			Why: "list, watch: whose token Secrets there are to be. get: the live read before an orphaned token Secret is deleted. " +
 				"patch: references in .secrets.",
 		},
 		{
 			Verbs: verbs("get", "list", "watch", "patch", "delete"), Resource: secrets,
-			Why: "get: the live look before a stale reference is removed. patch: a token, the root CA and the namespace are filled in. " +
+			Why: "get: the live read before a stale reference is removed. patch: a token, the root CA and the namespace are filled in. " +
 				"delete: orphans. RBAC cannot restrict this to one type of Secret. The process lists and watches only type " +
 				"kubernetes.io/service-account-token.",
 		},
@@ -260,11 +260,11 @@ func cleanerRules() []Rule {
 	return []Rule{
 		{
 			Verbs: verbs("get", "list", "watch"), Resource: accounts,
-			Why: "Which accounts still refer to a token Secret. get: the live look before one is deleted.",
+			Why: "Which accounts still refer to a token Secret. get: the live read before one is deleted.",
 		},
 		{
 			Verbs: verbs("get", "list", "watch", "patch", "delete"), Resource: secrets,
-			Why: "list, watch: those of type kubernetes.io/service-account-token only. get: the live look before one is deleted. " +
+			Why: "list, watch: those of type kubernetes.io/service-account-token only. get: the live read before one is deleted. " +
 				"patch: the label that marks one as invalid. RBAC cannot restrict this to one type of Secret.",
 		},
 		{

@@ -66,7 +66,7 @@ func read(spec authorizationv1.SelfSubjectAccessReviewSpec) string {
 	return Access{r.Verb, r.Group, r.Resource, "", r.Namespace, r.Name}.String()
 }
 
-func (s *apiServer) rounds(access string) int {
+func (s *apiServer) times(access string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0
@@ -125,10 +125,10 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 			t.Errorf("status %v, want %s", err, want)
 		}
 		// After 0, 1, 3, 7, 15, 31 and 63 seconds, then every minute.
-		if n := server.rounds("patch secrets"); n != 16 {
+		if n := server.times("patch secrets"); n != 16 {
 			t.Errorf("asked %d times in ten and a half minutes, want 16", n)
 		}
-		if n := server.rounds("get secrets"); n != 1 {
+		if n := server.times("get secrets"); n != 1 {
 			t.Errorf("what is granted was asked for %d times, want once", n)
 		}
 		if n := strings.Count(logs(), "may not patch secrets"); n != 1 {

@@ -12,12 +12,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// lookInterval is how often something is looked at that nobody announces while the API
+// pollInterval is how often a check runs while no watch can report the change, as the API
 // server is on its way in or out. It is short: the first start of a cluster waits for this.
-const lookInterval = 250 * time.Millisecond
+const pollInterval = 250 * time.Millisecond
 
-// Look is nil once what is awaited is there, and says otherwise what is missing.
-type Look func(ctx context.Context) error
+// Check returns nil once what is awaited is there, or else an error with what is missing.
+type Check func(ctx context.Context) error
 
 type permanentError struct{ error }
 
@@ -32,21 +32,21 @@ func Permanent(err error) error {
 // IsPermanent reports whether an error is of Permanent.
 func IsPermanent(err error) bool { return errors.As(err, new(permanentError)) }
 
-// Await bounds a wait. Progress, unless nil, gets a line for each look.
+// Await bounds a wait. Progress, unless nil, gets a line for each check.
 type Await struct {
 	Clock    clock.Clock
 	Timeout  time.Duration
 	Progress func(string)
 }
 
-// Until looks until it is satisfied, sees a permanent error, or is out of time.
-func (a Await) Until(ctx context.Context, look Look) error {
+// Until repeats the check until it succeeds, sees a permanent error, or is out of time.
+func (a Await) Until(ctx context.Context, check Check) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout, fmt.Errorf("it did not come within %s", a.Timeout))
 	defer cancel()
 	begun := a.Clock.Now()
 	var last error // the one of the end says nothing
 	for {
-		err := look(ctx)
+		err := check(ctx)
 		if err == nil {
 			return nil
 		}
@@ -60,7 +60,7 @@ func (a Await) Until(ctx context.Context, look Look) error {
 			a.Progress(fmt.Sprintf("%s: %v", a.Clock.Since(begun).Round(time.Second), last))
 		}
 		select {
-		case <-a.Clock.After(lookInterval):
+		case <-a.Clock.After(pollInterval):
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", context.Cause(ctx), last)
 		}

@@ -20,31 +20,31 @@ func TestAwait(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason   string
-		look     func(n int) error // the nth look
+		check    func(n int) error // the nth check
 		took     time.Duration
 		want     string
 		progress []string
 	}{
-		"AtOnce": {look: func(int) error { return nil }},
-		"AtTheThirdLook": {
-			look: func(n int) error {
+		"AtOnce": {check: func(int) error { return nil }},
+		"AtTheThirdCheck": {
+			check: func(n int) error {
 				if n < 3 {
-					return fmt.Errorf("look %d", n)
+					return fmt.Errorf("check %d", n)
 				}
 				return nil
 			},
-			took: 500 * time.Millisecond, progress: []string{"0s: look 1", "0s: look 2"},
+			took: 500 * time.Millisecond, progress: []string{"0s: check 1", "0s: check 2"},
 		},
 		"Permanent": {
 			reason: "waiting does not change it",
-			look:   func(int) error { return fmt.Errorf("wrapped: %w", Permanent(errors.New("off"))) },
+			check:  func(int) error { return fmt.Errorf("wrapped: %w", Permanent(errors.New("off"))) },
 			want:   "off",
 		},
 		"Never": {
-			reason: "the last thing that was seen is what helps",
-			look:   func(n int) error { return fmt.Errorf("look %d", n) },
-			took:   600 * time.Millisecond, want: "it did not come within 600ms: look 3", progress: []string{
-				"0s: look 1", "0s: look 2", "1s: look 3",
+			reason: "the last error is what helps",
+			check:  func(n int) error { return fmt.Errorf("check %d", n) },
+			took:   600 * time.Millisecond, want: "it did not come within 600ms: check 3", progress: []string{
+				"0s: check 1", "0s: check 2", "1s: check 3",
 			},
 		},
 	}
@@ -53,10 +53,10 @@ func TestAwait(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var progress []string
 				a := Await{Timeout: 600 * time.Millisecond, Clock: clock.RealClock{}, Progress: func(line string) { progress = append(progress, line) }}
-				begun, looks := time.Now(), 0
+				begun, checks := time.Now(), 0
 				err := a.Until(t.Context(), func(context.Context) error {
-					looks++
-					return tc.look(looks)
+					checks++
+					return tc.check(checks)
 				})
 				if got := fmt.Sprint(err); got != tc.want && (tc.want != "" || err != nil) {
 					t.Errorf("%s\nerror %v, want %q", tc.reason, err, tc.want)

@@ -68,7 +68,7 @@ func signersByKey(ctx context.Context, c *cluster, servers *operator.Cluster) (m
 	if err != nil {
 		return nil, err
 	}
-	rings, err := consistency.Look(ctx, c.Client)
+	rings, err := consistency.Fetch(ctx, c.Client)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func signersByKey(ctx context.Context, c *cluster, servers *operator.Cluster) (m
 
 // checkKeyRings finds hosts whose key ring lacks a key of the newest one.
 func checkKeyRings(ctx context.Context, c *cluster) (answer, error) {
-	rings, err := consistency.Look(ctx, c.Client)
+	rings, err := consistency.Fetch(ctx, c.Client)
 	if err != nil {
 		return answer{}, err
 	}

@@ -43,10 +43,10 @@ func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
 		return answer{}, fmt.Errorf("list the Pods of kube-system: %w", err)
 	}
 	var findings []finding
-	servers, managers, looked := component.Stock(pods.Items)
+	servers, managers, count := component.Stock(pods.Items)
 	bound := bothBound(registered)
 	switch {
-	case looked == 0:
+	case count == 0:
 		return skipped("no static pods of kube-apiserver and kube-controller-manager"), nil
 	case !bound && !leads:
 		return skipped("the webhook is not bound, and no replica leads"), nil
@@ -60,7 +60,7 @@ func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
 			fixStock, managers...))
 	}
 	findings = append(findings, badTakeovers(pods.Items)...)
-	return answer{Findings: findings, Note: fmt.Sprintf("static pods: %d", looked)}, nil
+	return answer{Findings: findings, Note: fmt.Sprintf("static pods: %d", count)}, nil
 }
 
 // leads reports whether a replica holds the Lease of leader election, so that our controllers run.

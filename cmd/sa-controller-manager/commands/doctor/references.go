@@ -53,13 +53,13 @@ func checkReferences(ctx context.Context, c *cluster) (answer, error) {
 	if accounts == 0 && err == nil {
 		return skipped(fmt.Sprintf("no accounts older than %s", c.Grace)), nil
 	}
-	seen := answer{Note: fmt.Sprintf("%d accounts", accounts)}
+	result := answer{Note: fmt.Sprintf("%d accounts", accounts)}
 	if len(objects) > 0 {
-		seen.Findings = []finding{found("unattributed-reference",
+		result.Findings = []finding{found("unattributed-reference",
 			"accounts list Secrets that do not exist; no token controller removes entries that it has not written", referencesRemedy(commands),
 			objects...)}
 	}
-	return seen, err
+	return result, err
 }
 
 // missingReferences asks kube-apiserver for Secrets of other types, which a list may name, too.

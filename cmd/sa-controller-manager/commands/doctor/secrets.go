@@ -65,7 +65,7 @@ func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 	}
 	names := map[flaw][]string{}
 	for _, secret := range secrets {
-		if f := judge(secret, accounts, rootCAs.wanted); f != none {
+		if f := worstFlaw(secret, accounts, rootCAs.wanted); f != none {
 			names[f] = append(names[f], secret.name())
 		}
 	}
@@ -95,8 +95,8 @@ func autoCreated(secrets []tokenSecret) (names []string) {
 	return names
 }
 
-// judge returns the worst flaw.
-func judge(secret tokenSecret, accounts map[cache.ObjectName]types.UID, wanted wantedRootCA) flaw {
+// worstFlaw returns the first of these that a Secret has.
+func worstFlaw(secret tokenSecret, accounts map[cache.ObjectName]types.UID, wanted wantedRootCA) flaw {
 	if secret.AccountName == "" {
 		return nameless
 	}

@@ -117,7 +117,7 @@ func newReport(ctx context.Context, o *operator.Operator) (*Report, error) {
 // ask adds what the cluster says.
 func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State) error {
 	cluster := o.Cluster
-	rings, err := consistency.Look(ctx, cluster.Client)
+	rings, err := consistency.Fetch(ctx, cluster.Client)
 	if err != nil {
 		return err
 	}

@@ -85,7 +85,7 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 	}
 	var known []signing.PublicKey
 	for _, file := range flags[component.VerifyKeyFlag] {
-		found, err := cli.ReadFile(component.VerifyKeyFlag, c.seenBy(after, file.Text), signing.ParsePublicKeys)
+		found, err := cli.ReadFile(component.VerifyKeyFlag, c.localPath(after, file.Text), signing.ParsePublicKeys)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s would not start: it gets back %w", name, err))
 		}
@@ -99,7 +99,7 @@ func (c *Config) checkKeyFiles(o *observed, name string, after *staticpod.Manife
 		}
 	}
 	if file := staticpod.Last(flags[signs]); file != "" || keys.signer != "" {
-		problems = append(problems, keys.cannotSign(name, signs, c.seenBy(after, file)))
+		problems = append(problems, keys.cannotSign(name, signs, c.localPath(after, file)))
 	}
 	return c.unlessSkipped(slices.DeleteFunc(problems, func(err error) bool { return err == nil }))
 }
@@ -132,8 +132,8 @@ func (c *Config) unlessSkipped(problems []error) (notes []string, err error) {
 	return notes, nil
 }
 
-// seenBy returns the path at which this process sees a file of a component.
-func (c *Config) seenBy(m *staticpod.Manifest, file string) string {
+// localPath returns the path at which this process sees a file of a component.
+func (c *Config) localPath(m *staticpod.Manifest, file string) string {
 	if host, err := m.HostPath(file); err == nil {
 		file = host
 	}
@@ -181,7 +181,7 @@ func (c *Config) planNewKey(o *observed, name string, after *staticpod.Manifest,
 	if err != nil {
 		return nil, err
 	}
-	if err := c.writeNewKey(keys, s, c.seenBy(after, private), c.seenBy(after, public)); err != nil {
+	if err := c.writeNewKey(keys, s, c.localPath(after, private), c.localPath(after, public)); err != nil {
 		return nil, err
 	}
 	return c.unlessSkipped(keys.foreignProblems())

@@ -92,7 +92,7 @@ func run(cmd *cobra.Command, o *options.Options, client cli.ClientFunc, output s
 	return report.Err()
 }
 
-// checkNow first looks whether anybody answers: one error says that better than
+// checkNow first asks whether kube-apiserver answers: one error says that better than
 // one for each question.
 func checkNow(ctx context.Context, client kubernetes.Interface, rules []permissions.Rule) (permissions.Report, error) {
 	ctx, cancel := cli.AnswerWithin(ctx, commandTimeout)

@@ -23,7 +23,7 @@ type missedReport struct {
 	Missed    []missedPod   `json:"missed"`
 	Uncertain []podscan.Pod `json:"uncertain"`
 
-	looked int
+	read int
 }
 
 type missedPod struct {
@@ -36,7 +36,7 @@ func newMissedReport(found podscan.Found, flags string) *missedReport {
 		Head:      printers.Of("MissedPods"),
 		Missed:    make([]missedPod, len(found.Missed)),
 		Uncertain: append([]podscan.Pod{}, found.Uncertain...),
-		looked:    found.Looked,
+		read:      found.Looked,
 	}
 	for i, remedy := range podscan.Remedies(found.Missed, flags) {
 		report.Missed[i] = missedPod{found.Missed[i], remedy}
@@ -107,9 +107,9 @@ func titled(title, lines string) string {
 
 // summary returns one line for the user, for every output format.
 func (r *missedReport) summary() string {
-	text := fmt.Sprintf("%d of %d Pods were admitted without the webhook.", len(r.Missed), r.looked)
+	text := fmt.Sprintf("%d of %d Pods were admitted without the webhook.", len(r.Missed), r.read)
 	if len(r.Missed) == 0 {
-		text = fmt.Sprintf("None of %d Pods was admitted without the webhook.", r.looked)
+		text = fmt.Sprintf("None of %d Pods was admitted without the webhook.", r.read)
 	}
 	if n := len(r.Uncertain); n > 0 {
 		text += fmt.Sprintf(" %d more are uncertain, because their account was changed after they were created.", n)

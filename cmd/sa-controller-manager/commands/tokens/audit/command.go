@@ -233,7 +233,7 @@ func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, std
 		return nil, err
 	}
 	if cli.TerminalWidth(stderr) > 0 {
-		auditor.Progress = func(looked int) { fmt.Fprintf(stderr, "\r%d token Secrets ... ", looked) }
+		auditor.Progress = func(done int) { fmt.Fprintf(stderr, "\r%d token Secrets ... ", done) }
 	}
 	return auditor, readTracking(ctx, auditor.Client, &auditor.Rules, stderr)
 }

@@ -31,7 +31,7 @@ type reach struct {
 	by    string
 }
 
-// reachOf has kube-apiserver judge, whatever it authorizes with. Reading is to list, to get by name
+// reachOf has kube-apiserver decide, whatever it authorizes with. Reading is to list, to get by name
 // or to watch: each one gives the content. Who may do none of these may not do everything either,
 // so that most accounts cost three requests.
 func reachOf(ctx context.Context, client kubernetes.Interface, account tokens.Account) (reach, error) {

@@ -56,7 +56,7 @@ type account struct {
 	asked bool
 }
 
-// Rules are what rows are judged by.
+// Rules are what rows are evaluated by.
 type Rules struct {
 	Now time.Time
 	// UnusedFor is how long nobody must have used a token for it to be unused.

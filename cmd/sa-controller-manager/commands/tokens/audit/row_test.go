@@ -175,13 +175,13 @@ func TestRow(t *testing.T) {
 	rules := Rules{Now: now, UnusedFor: year}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			seen := testKeys(t).observe(tc.secret)
+			observed := testKeys(t).observe(tc.secret)
 			if tc.account != nil {
 				of := *tc.account
 				of.reach = reach{tc.reach, "a role"}
 				tc.account = &of
 			}
-			row := rules.row(&seen, tc.account, tc.pods)
+			row := rules.row(&observed, tc.account, tc.pods)
 			if row.State != tc.state || row.Problem != tc.problem {
 				t.Errorf("%s: state %s, problem %q; want %s, %q", tc.reason, row.State, row.Problem, tc.state, tc.problem)
 			}
@@ -250,10 +250,10 @@ func TestFilter(t *testing.T) {
 		"other finding":    {Filter{Findings: []string{"cluster-admin"}}, false},
 	}
 	rules := Rules{Now: now, UnusedFor: year}
-	seen := testKeys(t).observe(secret)
-	row := rules.row(&seen, &account{uid: "uid-robot"}, users{count: 1})
+	observed := testKeys(t).observe(secret)
+	row := rules.row(&observed, &account{uid: "uid-robot"}, users{count: 1})
 	for name, tc := range cases {
-		if got := tc.filter.wantsToken(seen, rules) && tc.filter.wantsRow(&row); got != tc.want {
+		if got := tc.filter.wantsToken(observed, rules) && tc.filter.wantsRow(&row); got != tc.want {
 			t.Errorf("%s: %t, want %t", name, got, tc.want)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // parallel is how many requests are under way at a time. API priority and fairness shares them out.
 const parallel = 16
 
-// Auditor looks at the token Secrets of a cluster. It is for one Run.
+// Auditor reads the token Secrets of a cluster. It is for one Run.
 type Auditor struct {
 	Client kubernetes.Interface
 	Keys   Keys
@@ -27,12 +27,12 @@ type Auditor struct {
 	// Reach: have kube-apiserver say how far accounts reach.
 	Reach bool
 	// Progress, if set, is called after each page with the number of Secrets so far.
-	Progress func(looked int)
+	Progress func(done int)
 
 	scenes map[string]*scene
 }
 
-// Summary counts what was seen. Its JSON form is that of the command's output.
+// Summary counts what was read. Its JSON form is that of the command's output.
 type Summary struct {
 	// Looked is how many token Secrets there are, Shown how many rows were made of them.
 	Looked   int             `json:"looked"`
@@ -86,8 +86,8 @@ func (s *Summary) add(rows []Row) {
 func (a *Auditor) reduce(page []corev1.Secret) []token {
 	var kept []token
 	for i := range page {
-		if seen := a.Keys.observe(&page[i]); a.Filter.wantsToken(seen, a.Rules) {
-			kept = append(kept, seen)
+		if t := a.Keys.observe(&page[i]); a.Filter.wantsToken(t, a.Rules) {
+			kept = append(kept, t)
 		}
 		page[i] = corev1.Secret{}
 	}

@@ -49,7 +49,7 @@ func watch(tb testing.TB, world *server) (summary Summary, early, most int64) {
 }
 
 // TestMemoryIsThatOfAPage sees that the heap does not grow with the number of Secrets, of 2.5 KB
-// each. All of those after the first look at the heap would be 6 MB.
+// each. All of those after the first reading of the heap would be 6 MB.
 func TestMemoryIsThatOfAPage(t *testing.T) {
 	world := large(t, 5_000)
 	summary, early, most := watch(t, world)

@@ -53,26 +53,26 @@ type Keys []signing.Key
 
 // observe reduces a Secret.
 func (k Keys) observe(secret *corev1.Secret) token {
-	seen := token{view: tokensecrets.Observe(secret)}
-	seen.account, seen.uid = seen.view.AccountName, seen.view.AccountUID
-	if seen.view.Token == nil {
-		seen.state = StateEmpty
-		return seen
+	t := token{view: tokensecrets.Observe(secret)}
+	t.account, t.uid = t.view.AccountName, t.view.AccountUID
+	if t.view.Token == nil {
+		t.state = StateEmpty
+		return t
 	}
-	seen.problem, seen.keyID = seen.view.Finding, seen.view.Token.KeyID()
+	t.problem, t.keyID = t.view.Finding, t.view.Token.KeyID()
 	data := tokens.Canonical(string(secret.Data[corev1.ServiceAccountTokenKey])) // or an edit would have it called dead
 	var forged bool
-	if seen.state, forged = k.judge(data, seen.keyID); forged {
-		seen.problem = "data.token has a wrong signature: the key that it names has not made it"
-		return seen
+	if t.state, forged = k.verify(data, t.keyID); forged {
+		t.problem = "data.token has a wrong signature: the key that it names has not made it"
+		return t
 	}
-	seen.readOwner(data)
-	return seen
+	t.readOwner(data)
+	return t
 }
 
-// judge is the state of the key that signed a token, and whether it is known that the key it names
+// verify returns the state of the key that signed a token, and whether it is known that the key it names
 // has not.
-func (k Keys) judge(data, keyID string) (state keys.State, forged bool) {
+func (k Keys) verify(data, keyID string) (state keys.State, forged bool) {
 	if k == nil {
 		return StateUnchecked, false
 	}
@@ -90,7 +90,7 @@ func (k Keys) judge(data, keyID string) (state keys.State, forged bool) {
 }
 
 // readOwner takes the account from the claims of a token for this very Secret, because
-// kube-apiserver does so and looks at no annotation (pkg/serviceaccount/legacy.go): who edits
+// kube-apiserver does so and reads no annotation (pkg/serviceaccount/legacy.go): who edits
 // annotations must not be able to hide a token that it accepts. It may have keys that nobody has
 // told us of, so a token that cannot be verified counts as well.
 func (t *token) readOwner(data string) {

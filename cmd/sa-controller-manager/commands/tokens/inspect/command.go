@@ -128,7 +128,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, token s
 	if err != nil {
 		return err
 	}
-	report := Judge(token, known)
+	report := Evaluate(token, known)
 	if err := report.Print(stdout, o.output.Format); err != nil {
 		return err
 	}

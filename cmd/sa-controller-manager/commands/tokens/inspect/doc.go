@@ -4,7 +4,7 @@
 // Package inspect says what a ServiceAccount token is, who signed it, and whether it is valid or
 // why not.
 //
-// Judge is pure: it takes the token, the keys and issuers that are known, and what kube-apiserver
+// Evaluate is pure: it takes the token, the keys and issuers that are known, and what kube-apiserver
 // said if it was asked. Ask has it say that. A Report prints itself for people and for programs.
 //
 // A token that is offline valid has a good signature, has begun and not ended, and is of the right

@@ -41,7 +41,7 @@ func (r *Review) reason() string { return cmp.Or(r.Error, "it gives no reason") 
 func Ask(ctx context.Context, client kubernetes.Interface, token string) (*Review, error) {
 	e, err := tokens.Examine(tokens.Canonical(token))
 	if err != nil {
-		return nil, nil //nolint:nilerr // Judge says what is wrong with it
+		return nil, nil //nolint:nilerr // Evaluate says what is wrong with it
 	}
 	own, err := review(ctx, client, token, nil)
 	if err != nil || own.Authenticated || len(e.Audiences) == 0 {

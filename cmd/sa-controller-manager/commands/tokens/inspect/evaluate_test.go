@@ -53,7 +53,7 @@ func givenKeys(tb testing.TB) []signing.Key {
 	}
 }
 
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	t.Parallel()
 	good, old := bound(t, now.Add(-time.Minute)), legacy(t)
 	tampered := good[:strings.LastIndex(good, ".")+1] + segment(strings.Repeat("x", 64))
@@ -163,7 +163,7 @@ func TestJudge(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			tc.known.Now = now
-			got := inspect.Judge(tc.token, tc.known)
+			got := inspect.Evaluate(tc.token, tc.known)
 			if got.Verdict != tc.want || len(got.Notes) != tc.notes {
 				t.Errorf("%s: verdict %s, want %s; notes %v, want %d", tc.reason, got.Verdict, tc.want, got.Notes, tc.notes)
 			}
@@ -181,7 +181,7 @@ func TestJudge(t *testing.T) {
 
 func TestSigningKeyIsNamed(t *testing.T) {
 	t.Parallel()
-	got := inspect.Judge(legacy(t), inspect.Known{Now: now, Keys: givenKeys(t)})
+	got := inspect.Evaluate(legacy(t), inspect.Known{Now: now, Keys: givenKeys(t)})
 	want := givenKeys(t)[1]
 	testutil.Check(t, "result", &want, got.Key)
 	testutil.Check(t, "origin", "two", got.KeyOrigin)
@@ -192,7 +192,7 @@ func TestPrint(t *testing.T) {
 	token := bound(t, now.Add(-time.Minute))
 	signature := token[strings.LastIndex(token, ".")+1:]
 	for _, output := range []string{"text", "json", "yaml"} {
-		report := inspect.Judge(token, inspect.Known{Now: now, Keys: givenKeys(t)})
+		report := inspect.Evaluate(token, inspect.Known{Now: now, Keys: givenKeys(t)})
 		var got bytes.Buffer
 		testutil.Must(t, report.Print(&got, output))
 		for _, secret := range append(strings.Split(token, "."), token) {
@@ -201,7 +201,7 @@ func TestPrint(t *testing.T) {
 			}
 		}
 		clitest.Golden(t, "valid."+output, regexp.MustCompile(`[0-9a-f-]{36}`).ReplaceAllString(got.String(), "JTI"))
-		report = inspect.Judge(token, inspect.Known{Now: now, Keys: givenKeys(t), ShowSignature: true})
+		report = inspect.Evaluate(token, inspect.Known{Now: now, Keys: givenKeys(t), ShowSignature: true})
 		if err := report.Print(&got, output); err != nil || !strings.Contains(got.String(), signature) {
 			t.Errorf("%s: no signature, %v", output, err)
 		}
@@ -213,7 +213,7 @@ func TestPrintIsSafe(t *testing.T) {
 	t.Parallel()
 	token := segment(`{"alg":"ES256","kid":"k\u001b[2J"}`) + "." + segment(`{"sub":"a\nVerdict: valid","iss":"`+"\u009b\u202e\x7f"+`"}`) +
 		".AA"
-	report := inspect.Judge(token, inspect.Known{Now: now})
+	report := inspect.Evaluate(token, inspect.Known{Now: now})
 	for _, output := range []string{"text", "json", "yaml"} {
 		var got bytes.Buffer
 		if err := report.Print(&got, output); err != nil {
@@ -226,16 +226,16 @@ func TestPrintIsSafe(t *testing.T) {
 	}
 }
 
-// FuzzJudge: whatever is inspected, nothing breaks, and neither text nor documents hold the
+// FuzzEvaluate: whatever is inspected, nothing breaks, and neither text nor documents hold the
 // signature.
-func FuzzJudge(f *testing.F) {
+func FuzzEvaluate(f *testing.F) {
 	f.Add(bound(f, now))
 	f.Add(legacy(f))
 	f.Add("..")
 	f.Add(segment(`{"kid":"\u0000"}`) + "." + segment(`{"exp":1e3,"aud":["\u202e"],"kubernetes.io":{"pod":{},"serviceaccount":{}}}`) + ".AAAA")
 	known := inspect.Known{Now: now, Keys: givenKeys(f), Issuers: []string{"https://issuer"}}
 	f.Fuzz(func(t *testing.T, token string) {
-		report := inspect.Judge(token, known)
+		report := inspect.Evaluate(token, known)
 		if (report.Verdict == inspect.Valid) != (report.Key != nil && len(report.Findings) == 0) {
 			t.Fatalf("verdict %s with key %v and reasons %q", report.Verdict, report.Key, report.Findings)
 		}

@@ -22,18 +22,18 @@ const (
 	// list, which is less work for kube-apiserver if many accounts are deleted at once.
 	gets = 10
 
-	// collectRound is the time in which no further orphan comes before the accounts are listed, and
-	// collectRounds is how often it is waited for.
-	collectRound  = 50 * time.Millisecond
-	collectRounds = 5
+	// collectPeriod is the time in which no further orphan comes before the accounts are listed, and
+	// collectPeriods is how often it is waited for.
+	collectPeriod  = 50 * time.Millisecond
+	collectPeriods = 5
 
 	// listedPerGet is how many accounts are listed with less work than one GET, for kube-apiserver and
 	// this process together: half of what was measured.
 	listedPerGet = 50
 )
 
-// look is what was found of the account of one version of a Secret.
-type look struct {
+// lookup is what was found of the account of one version of a Secret.
+type lookup struct {
 	ended   bool
 	listed  bool                   // or else the account has to be read by itself
 	account *corev1.ServiceAccount // nil if there is none
@@ -45,37 +45,37 @@ type look struct {
 // Only a Secret with a UID waits: accounts that are created after the list have other UIDs.
 func (c *Controller) lookUp(ctx context.Context, secret *tokensecrets.TokenSecret) (account *corev1.ServiceAccount, known bool, err error) {
 	name := secret.ObjectName()
-	found, asked := c.looks.get(name, version(secret))
+	found, asked := c.lookups.get(name, version(secret))
 	switch {
 	case found.ended:
-		c.looks.forget(name)
+		c.lookups.forget(name)
 		if found.listed {
 			return found.account, true, nil
 		}
 	case asked:
 		return nil, false, nil
 	case secret.AccountUID != "" && !c.gets.AllowN(c.Clock.Now(), 1):
-		c.looks.set(name, version(secret), look{})
+		c.lookups.set(name, version(secret), lookup{})
 		c.asked.Add(1)
-		c.lookLoop.AddAfter(lookKey{}, collectRound)
+		c.lookupLoop.AddAfter(lookupKey{}, collectPeriod)
 		return nil, false, nil
 	}
 	account, err = meta.LiveAccount(ctx, c.Client, secret.Account())
 	return account, err == nil, err
 }
 
-// lookKey is the one key of the queue for lists.
-type lookKey struct{}
+// lookupKey is the one key of the queue for lists.
+type lookupKey struct{}
 
-// syncLooks lists the accounts of the Secrets that wait, once there are no more of them: those of
+// syncLookups lists the accounts of the Secrets that wait, once there are no more of them: those of
 // the cluster, or of a namespace, or none where that is more work than to read each.
-func (c *Controller) syncLooks(ctx context.Context, key lookKey) error {
-	if asked := c.asked.Load(); asked != c.collected.asked && c.collected.rounds < collectRounds {
-		c.collected.asked, c.collected.rounds = asked, c.collected.rounds+1
-		c.lookLoop.AddAfter(key, collectRound)
+func (c *Controller) syncLookups(ctx context.Context, key lookupKey) error {
+	if asked := c.asked.Load(); asked != c.collected.asked && c.collected.periods < collectPeriods {
+		c.collected.asked, c.collected.periods = asked, c.collected.periods+1
+		c.lookupLoop.AddAfter(key, collectPeriod)
 		return nil
 	}
-	c.collected.rounds = 0
+	c.collected.periods = 0
 	waiting := c.waitingForList()
 	if c.list(ctx, metav1.NamespaceAll, waiting) {
 		return nil
@@ -89,7 +89,7 @@ func (c *Controller) syncLooks(ctx context.Context, key lookKey) error {
 			continue
 		}
 		for _, secret := range secrets {
-			c.found(secret, look{ended: true})
+			c.found(secret, lookup{ended: true})
 		}
 	}
 	return nil
@@ -98,7 +98,7 @@ func (c *Controller) syncLooks(ctx context.Context, key lookKey) error {
 // waitingForList returns the Secrets that wait and have not changed since.
 func (c *Controller) waitingForList() []*tokensecrets.TokenSecret {
 	var waiting []*tokensecrets.TokenSecret
-	for name, asked := range c.looks.copied() {
+	for name, asked := range c.lookups.copied() {
 		if secret := c.secrets.Get(name); secret != nil && version(secret) == asked.version && !asked.value.ended {
 			waiting = append(waiting, secret)
 		}
@@ -130,7 +130,7 @@ func (c *Controller) list(ctx context.Context, namespace string, secrets []*toke
 		return false
 	}
 	for _, secret := range secrets {
-		c.found(secret, look{ended: true, listed: true, account: live[secret.Account()]})
+		c.found(secret, lookup{ended: true, listed: true, account: live[secret.Account()]})
 	}
 	return true
 }
@@ -145,8 +145,8 @@ func (c *Controller) countAccounts(namespace string) int {
 }
 
 // found queues the Secret, unless it has changed meanwhile: then it was queued, and asks again.
-func (c *Controller) found(secret *tokensecrets.TokenSecret, found look) {
-	if c.looks.replace(secret.ObjectName(), version(secret), found) {
+func (c *Controller) found(secret *tokensecrets.TokenSecret, found lookup) {
+	if c.lookups.replace(secret.ObjectName(), version(secret), found) {
 		c.secretLoop.Add(secret.ObjectName())
 	}
 }

@@ -23,7 +23,7 @@ type Known struct {
 	Now time.Time
 	// Keys are those that may have signed it.
 	Keys []signing.Key
-	// Issuers are those of the cluster's bound tokens. Without any the issuer is not judged.
+	// Issuers are those of the cluster's bound tokens. Without any the issuer is not checked.
 	Issuers []string
 	// Review is what kube-apiserver said, nil if it was not asked.
 	Review *Review
@@ -43,9 +43,9 @@ const (
 	Untold Verdict = "unknown"
 )
 
-// Judge examines a token as kube-apiserver reads it. It never fails: that something is no token is
+// Evaluate examines a token as kube-apiserver reads it. It never fails: that something is no token is
 // a verdict too.
-func Judge(token string, known Known) Report {
+func Evaluate(token string, known Known) Report {
 	canonical := tokens.Canonical(token)
 	e, err := tokens.Examine(canonical)
 	if err != nil {
@@ -57,7 +57,7 @@ func Judge(token string, known Known) Report {
 	if known.ShowSignature {
 		report.Signature = e.Signature
 	}
-	signed := report.judgeSignature(canonical, known)
+	signed := report.checkSignature(canonical, known)
 	report.addTimes(&e, known.Now)
 	if problem := issuerProblem(&e, known.Issuers); problem != "" {
 		report.find("wrong-issuer", problem)
@@ -71,8 +71,8 @@ func Judge(token string, known Known) Report {
 	return report
 }
 
-// judgeSignature reports whether a key is known to have made the signature.
-func (r *Report) judgeSignature(token string, known Known) bool {
+// checkSignature reports whether a key is known to have made the signature.
+func (r *Report) checkSignature(token string, known Known) bool {
 	if len(known.Keys) == 0 {
 		return false
 	}
@@ -92,7 +92,7 @@ func (r *Report) judgeSignature(token string, known Known) bool {
 }
 
 // addTimes follows kube-apiserver (k8s.io/kubernetes pkg/serviceaccount/claims.go), but for the
-// minute that it allows clocks to differ. It looks at no time in a legacy token.
+// minute that it allows clocks to differ. It ignores the times of a legacy token.
 func (r *Report) addTimes(e *tokens.Examination, now time.Time) {
 	if e.Form == tokens.LegacyForm {
 		return

@@ -23,10 +23,10 @@ const (
 func dryRun(config *Config) { config.DryRun = true }
 func auto(config *Config)   { config.Auto = true }
 
-func TestRound(t *testing.T) {
+func TestRun(t *testing.T) {
 	t.Parallel()
 	removed := []string{listPods, "get secrets app-token", "get serviceaccounts app", deleted}
-	checkRounds(t, map[string]roundCase{
+	checkRuns(t, map[string]runCase{
 		"Mark": {
 			objects:     []runtime.Object{account(), tokenSecret()},
 			wantActions: []string{listPods, marked},
@@ -34,7 +34,7 @@ func TestRound(t *testing.T) {
 			want:        map[string]float64{"mark": 1},
 		},
 		"Delete": {
-			reason:      "one live look at each of the two it depends on",
+			reason:      "one live read of each of the two it depends on",
 			objects:     []runtime.Object{account(), tokenSecret(invalidSince(longAgo))},
 			wantActions: removed,
 			wantEvents:  []string{"Normal LegacyTokenDeleted"},
@@ -122,7 +122,7 @@ func TestRound(t *testing.T) {
 	})
 }
 
-type roundCase struct {
+type runCase struct {
 	reason  string
 	change  func(*Config)
 	since   string // of the tracking, longAgo if empty
@@ -136,7 +136,7 @@ type roundCase struct {
 	idle        map[string]float64
 }
 
-func checkRounds(t *testing.T, cases map[string]roundCase) {
+func checkRuns(t *testing.T, cases map[string]runCase) {
 	t.Helper()
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +145,7 @@ func checkRounds(t *testing.T, cases map[string]roundCase) {
 			for _, name := range tc.gone {
 				w.Delete(t, tokenSecret(renamed(name)))
 			}
-			w.rounds(t)
+			w.runOnce(t)
 			testutil.Check(t, tc.reason+": actions", tc.wantActions, w.actions(t))
 			testutil.Check(t, tc.reason+": events", tc.wantEvents, w.Events())
 			testutil.Check(t, tc.reason+": decisions", orNone(tc.want), w.decisions(t))

@@ -64,11 +64,11 @@ func TestOneListForManyOrphans(t *testing.T) {
 				w.syncsSecret(t, "token", "it waits")
 			}
 			w.syncsSecret(t, "sibling", "it waits too")
-			for _, round := range []string{"more may come", "none came"} {
+			for _, phase := range []string{"more may come", "none came"} {
 				if asked := w.Actions(t); len(asked) > 0 {
-					t.Errorf("%s: %q", round, asked)
+					t.Errorf("%s: %q", phase, asked)
 				}
-				testutil.Must(t, w.syncLooks(t.Context(), lookKey{}))
+				testutil.Must(t, w.syncLookups(t.Context(), lookupKey{}))
 			}
 			testutil.Check(t, tc.reason, tc.asks, w.Actions(t))
 			if tc.changed {
@@ -86,7 +86,7 @@ func TestOrphansAreCollected(t *testing.T) {
 		const orphans = 20
 		w := worldAt(t, time.Time{})
 		w.gets.SetBurst(0)
-		testutil.Start(t, func(ctx context.Context) error { w.lookLoop.Run(ctx); return nil })
+		testutil.Start(t, func(ctx context.Context) error { w.lookupLoop.Run(ctx); return nil })
 		testutil.Start(t, func(ctx context.Context) error { w.secretLoop.Run(ctx); return nil })
 		for i := range orphans {
 			secret := tokenSecret(fmt.Sprint("token-", i), boundTo(testUID))
@@ -95,7 +95,7 @@ func TestOrphansAreCollected(t *testing.T) {
 			w.secretLoop.Add(named(secret.Name))
 			time.Sleep(10 * time.Millisecond)
 		}
-		time.Sleep(3 * collectRound)
+		time.Sleep(3 * collectPeriod)
 		synctest.Wait()
 		if got := w.Actions(t); len(got) != 1+orphans || got[0] != "list serviceaccounts" {
 			t.Errorf("%d requests, want one list and %d deletions: %q", len(got), orphans, got)

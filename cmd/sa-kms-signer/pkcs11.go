@@ -39,6 +39,9 @@ type hsm struct {
 // file that is read again, because a few attempts lock the token.
 var refusedPINs sync.Map
 
+// logins lets one key log in at a time: two with the same wrong PIN would be two attempts.
+var logins sync.Mutex
+
 func newPKCS11(u *uri.URI) (backend, error) {
 	h := &hsm{
 		config: crypto11.Config{
@@ -71,6 +74,8 @@ func (h *hsm) login() error {
 	}
 	config, token := h.config, [3]string{h.config.Path, h.config.TokenLabel, h.config.TokenSerial}
 	config.Pin = strings.TrimSpace(string(data))
+	logins.Lock()
+	defer logins.Unlock()
 	if refused, _ := refusedPINs.Load(token); refused == config.Pin {
 		return fmt.Errorf("the token has refused the PIN in %s: it is not retried until the file changes", h.pinFile)
 	}

@@ -48,8 +48,8 @@ type running struct {
 	done chan struct{}
 }
 
-// serve serves the keys of a directory until ctx ends. A key that cannot be served at start is an
-// error; so is a server that ends by itself.
+// serve serves the keys of a directory until ctx ends. A key that cannot be served is tried again, while the
+// others are served. It is an error if no file of the directory can be read at start, or if a server ends by itself.
 func serve(ctx context.Context, keysDir, socketDir string) error {
 	if err := errors.Join(checkDirectory("keys-dir", keysDir), checkDirectory("socket-dir", socketDir)); err != nil {
 		return err
@@ -61,26 +61,32 @@ func serve(ctx context.Context, keysDir, socketDir string) error {
 			s.stop(name)
 		}
 	}()
-	failed := s.sync(ctx)
-	if len(failed) > 0 {
+	failed, read := s.sync(ctx)
+	switch {
+	case read == 0 && len(failed) > 0:
 		return errors.Join(slices.Collect(maps.Values(failed))...)
-	}
-	if len(s.running) == 0 {
+	case len(failed) == 0 && len(s.running) == 0:
 		klog.FromContext(ctx).Info("No key to serve yet", "directory", keysDir)
 	}
+	report(ctx, failed, nil)
 	for {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(resync):
 		}
-		now := s.sync(ctx)
-		for name, err := range now {
-			if last := failed[name]; last == nil || last.Error() != err.Error() {
-				klog.FromContext(ctx).Error(err, "Failed to serve a key, the previous one stays")
-			}
-		}
+		now, _ := s.sync(ctx)
+		report(ctx, now, failed)
 		failed = now
+	}
+}
+
+// report logs the errors by name that are not the last ones.
+func report(ctx context.Context, now, last map[string]error) {
+	for name, err := range now {
+		if known := last[name]; known == nil || known.Error() != err.Error() {
+			klog.FromContext(ctx).Error(err, "Failed to serve a key, trying again; what was served of it before stays")
+		}
 	}
 }
 
@@ -92,41 +98,58 @@ func checkDirectory(flag, dir string) error {
 }
 
 // sync starts, restarts and stops servers until they are those of the directory. A file with an error
-// changes nothing for its key. It returns the errors by name.
-func (s *servers) sync(ctx context.Context) map[string]error {
-	failed := map[string]error{}
+// changes nothing for its key, nor for another one: all are opened side by side, since a backend that is away
+// answers late. It returns the errors by name, and how many files it could read.
+func (s *servers) sync(ctx context.Context) (failed map[string]error, read int) {
+	failed = map[string]error{}
 	paths, err := filepath.Glob(keyFile(s.keysDir, "*"))
 	if err != nil {
 		failed[""] = err
-		return failed
+		return failed, 0
 	}
 	gone := maps.Clone(s.running)
+	type opened struct {
+		name string
+		spec keySpec
+		key  *key
+		err  error
+	}
+	results, opening := make(chan opened), 0
 	for _, path := range paths {
 		name := strings.TrimSuffix(filepath.Base(path), ".yaml")
 		delete(gone, name)
-		if err := s.syncKey(ctx, name, path); err != nil {
+		spec, err := readSpec(path)
+		if err != nil {
 			failed[name] = err
+			continue
+		}
+		read++
+		if r := s.running[name]; r == nil || r.spec != spec {
+			opening++
+			go func() {
+				k, err := openKey(name, spec)
+				results <- opened{name, spec, k, err}
+			}()
+		}
+	}
+	for range opening {
+		result := <-results
+		if result.err == nil {
+			result.err = s.start(ctx, result.name, result.spec, result.key)
+		}
+		if result.err != nil {
+			failed[result.name] = result.err
 		}
 	}
 	for name := range gone {
 		klog.FromContext(ctx).Info("Stopped serving a key whose file was removed", "key", name)
 		s.stop(name)
 	}
-	return failed
+	return failed, read
 }
 
-func (s *servers) syncKey(ctx context.Context, name, path string) error {
-	spec, err := readSpec(path)
-	if err != nil {
-		return err
-	}
-	if r := s.running[name]; r != nil && r.spec == spec {
-		return nil
-	}
-	k, err := openKey(name, spec)
-	if err != nil {
-		return err
-	}
+// start serves a key in place of the one that has its name.
+func (s *servers) start(ctx context.Context, name string, spec keySpec, k *key) error {
 	s.stop(name)
 	server, err := external.Listen(external.Config{
 		//nolint:gosec // no negative user ID on Linux

@@ -76,6 +76,8 @@ type signer struct {
 	// outage is nil while the signer signs. trial is held by the only caller that tries it otherwise.
 	outage atomic.Pointer[outage]
 	trial  sync.Mutex
+	// errors counts those in a row that began no outage.
+	errors atomic.Int32
 }
 
 type outage struct {

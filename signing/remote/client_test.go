@@ -5,7 +5,10 @@ package remote_test
 
 import (
 	"context"
+	"encoding/asn1"
+	"encoding/base64"
 	"errors"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -80,6 +83,8 @@ func TestBadSigners(t *testing.T) {
 		does    func(*signertest.Behaviour)
 		reason  string
 		refused bool
+		calls   int  // that end so, 1 if 0
+		serves  bool // it is no outage
 	}{
 		"another key": {
 			does: func(b *signertest.Behaviour) { b.PEM = testkeys.P256Other() }, reason: "does not verify with the pinned public half",
@@ -97,8 +102,21 @@ func TestBadSigners(t *testing.T) {
 		"more members": {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT","crit":[]}`), reason: "alg, kid and typ alone"},
 		"member twice": {does: header(`{"alg":"ES256","kid":"` + foreignID + `","typ":"JWT","alg":"none"}`), reason: "alg, kid and typ alone"},
 		"upper case":   {does: header(`{"ALG":"ES256","kid":"` + foreignID + `","typ":"JWT"}`), reason: "alg, kid and typ alone"},
-		"error":        {does: func(b *signertest.Behaviour) { b.Fails = codes.Internal }, reason: "its answer is the error Internal"},
-		"hangs":        {does: func(b *signertest.Behaviour) { b.Hang = true }, reason: "no answer within 2s"},
+		"error": {
+			does: func(b *signertest.Behaviour) { b.Fails = codes.Internal }, reason: "its answer is the error Internal", serves: true,
+		},
+		"errors in a row": {
+			does: func(b *signertest.Behaviour) { b.Fails = codes.Unknown }, reason: "its answer is the error Unknown", calls: 3,
+		},
+		"throttled": {
+			does: func(b *signertest.Behaviour) { b.Fails = codes.ResourceExhausted }, reason: "its answer is the error ResourceExhausted",
+			serves: true,
+		},
+		"away": {does: func(b *signertest.Behaviour) { b.Fails = codes.Unavailable }, reason: "it is not available"},
+		"ASN.1": {
+			does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature = asDER(r.Signature) }), reason: "its signature is ASN.1 DER",
+		},
+		"hangs": {does: func(b *signertest.Behaviour) { b.Hang = true }, reason: "no answer within 2s"},
 		"refuses claims": {
 			does: func(b *signertest.Behaviour) { b.Fails = codes.PermissionDenied }, reason: "it refuses the claims (PermissionDenied)",
 			refused: true,
@@ -110,13 +128,16 @@ func TestBadSigners(t *testing.T) {
 			key := s.pinned(t)
 			s.Set(tc.does)
 			payload := signertest.Payload(0)
+			for range tc.calls - 1 {
+				_, _, _ = key.Sign(t.Context(), signing.JWTHeader, payload)
+			}
 			got, signature, err := key.Sign(t.Context(), signing.JWTHeader, payload)
 			away, ok := errors.AsType[*signing.UnavailableError](err)
 			if !ok || got != "" || signature != "" || !strings.Contains(away.Reason, tc.reason) || away.Refused != tc.refused ||
 				strings.Contains(err.Error(), payload) {
 				t.Fatalf("Sign returned %q, %q, %v, want an UnavailableError with %q", got, signature, err, tc.reason)
 			}
-			if status := s.client.Status(signing.NewRing(key.As(signing.Active))); strings.Contains(status, "is away") == tc.refused {
+			if status := s.client.Status(signing.NewRing(key.As(signing.Active))); strings.Contains(status, "is away") == (tc.refused || tc.serves) {
 				t.Errorf("the status is %q", status)
 			}
 			s.Set(func(b *signertest.Behaviour) {
@@ -127,6 +148,14 @@ func TestBadSigners(t *testing.T) {
 			}
 		})
 	}
+}
+
+// asDER is a signature of RFC 7518 as a KMS makes it.
+func asDER(signature string) string {
+	raw, _ := base64.RawURLEncoding.DecodeString(signature)
+	half := len(raw) / 2
+	der, _ := asn1.Marshal(struct{ R, S *big.Int }{new(big.Int).SetBytes(raw[:half]), new(big.Int).SetBytes(raw[half:])})
+	return base64.RawURLEncoding.EncodeToString(der)
 }
 
 // TestNoPileUp: while a signer hangs, only one caller waits for it, and all get their answer in time.

@@ -5,10 +5,13 @@ package remote
 
 import (
 	"context"
+	"encoding/asn1"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -54,7 +57,11 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 		return "", "", &signing.UnavailableError{Name: name, KeyID: key.ID, Refused: true,
 			Reason: fmt.Sprintf("it refuses the claims (%s)", status.Code(err))}
 	case err != nil:
+		plain := !outages[status.Code(err)]
 		err = s.reason(err)
+		if plain && s.errors.Add(1) < errorsInARow { // this request fails, and the next one is tried
+			return "", "", unavailable(name, key, err.Error())
+		}
 	default:
 		err = check(key, response.GetHeader(), payload, response.GetSignature())
 	}
@@ -65,6 +72,12 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 	s.ended(ctx, name, key)
 	return response.GetHeader(), response.GetSignature(), nil
 }
+
+// outages are the codes that begin an outage at once. Any other error may be about one request, as when a cloud
+// throttles: only errorsInARow of them begin one.
+var outages = map[codes.Code]bool{codes.Unavailable: true, codes.DeadlineExceeded: true}
+
+const errorsInARow = 3
 
 // refuses reports whether an answer is about the claims, and not about the signer.
 func refuses(err error) bool {
@@ -109,10 +122,24 @@ func check(key signing.PublicKey, header, payload, signature string) error {
 	case members.Type != "JWT":
 		return fmt.Errorf("its typ is %.64q, want JWT", members.Type)
 	}
+	if isDER(signature) && strings.HasPrefix(key.Algorithm, "ES") {
+		return errors.New("its signature is ASN.1 DER, want R and S side by side (RFC 7518, section 3.4)")
+	}
 	if err := key.Verify(header, payload, signature); err != nil {
 		return fmt.Errorf("its answer does not verify with the pinned public half: %w", err)
 	}
 	return nil
+}
+
+// isDER reports whether a signature is what a KMS or crypto/ecdsa makes.
+func isDER(signature string) bool {
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(signature)
+	if err != nil {
+		return false
+	}
+	var ecdsa struct{ R, S *big.Int }
+	rest, err := asn1.Unmarshal(raw, &ecdsa)
+	return err == nil && len(rest) == 0
 }
 
 // began logs an outage once for each reason.
@@ -129,6 +156,7 @@ func (s *signer) began(ctx context.Context, name string, key signing.PublicKey, 
 }
 
 func (s *signer) ended(ctx context.Context, name string, key signing.PublicKey) {
+	s.errors.Store(0)
 	if known := s.outage.Swap(nil); known != nil {
 		klog.FromContext(ctx).Info("The process that has a signing key signs again",
 			"signer", name, "keyID", key.ID, "after", time.Since(known.since).Round(time.Second))

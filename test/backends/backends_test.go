@@ -6,6 +6,7 @@ package backends
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -83,6 +84,27 @@ func TestKeysDirIsFollowed(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestOneIsAwayAtStart: the other key signs, and the one whose engine was away is served later.
+func TestOneIsAwayAtStart(t *testing.T) {
+	t.Parallel()
+	hsm, bao, keys := newToken(t), newVault(t), t.TempDir()
+	createKey(t, keys, "away", bao.URI("away"), "P-256")
+	createKey(t, keys, "here", hsm.uri("here"), "P-256")
+	bao.Break(vault.Fault{Status: http.StatusServiceUnavailable})
+	signer := serve(t, keys, pin)
+	client, pinned := signer.pin(t, "here")
+	if _, _, err := client.Sign(t.Context(), "here", pinned, signertest.Payload(0)); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Join(signer.sockets, "away.sock")); !os.IsNotExist(err) {
+		t.Errorf("the key whose engine is away has a socket: %v", err)
+	}
+	bao.Heal()
+	if _, err := signer.connect(t, "away").Fetch(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestReplacedKey wants nothing of another key that has come behind the name while it is served.

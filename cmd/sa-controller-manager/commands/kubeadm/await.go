@@ -25,10 +25,10 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
-// await runs the looks in order. Each has the timeout of a step.
-func (c *Config) await(ctx context.Context, looks ...cli.Look) error {
-	for _, look := range looks {
-		if err := (cli.Await{Clock: c.Clock, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, look); err != nil {
+// await runs the checks in order. Each has the timeout of a step.
+func (c *Config) await(ctx context.Context, checks ...cli.Check) error {
+	for _, check := range checks {
+		if err := (cli.Await{Clock: c.Clock, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, check); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (c *Config) mirror(ctx context.Context, name string) (*corev1.Pod, error) {
 
 // runs checks that the kubelet runs a component with a command. The kubelet replaces the mirror pod
 // when the manifest changes, and the new one does not inherit the status of the old one.
-func (c *Config) runs(name string, command []string) cli.Look {
+func (c *Config) runs(name string, command []string) cli.Check {
 	return func(ctx context.Context) error {
 		pod, err := c.mirror(ctx, name)
 		if err != nil {
@@ -74,7 +74,7 @@ const registrationCheck = "webhook-registration"
 
 // managerReady checks that our process is ready, and that it is not the one from before a rewrite. With a
 // query that excludes checks the Pod may be not ready.
-func (c *Config) managerReady(o *observed, query string) cli.Look {
+func (c *Config) managerReady(o *observed, query string) cli.Check {
 	manifest := c.ownManifest(o)
 	port := ownPort(manifest)
 	return func(ctx context.Context) error {
@@ -161,7 +161,7 @@ func failing(body string) string {
 
 // managerGone checks that our process has ended on this node. The mirror pod may go before the process
 // does.
-func (c *Config) managerGone(o *observed) cli.Look {
+func (c *Config) managerGone(o *observed) cli.Check {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(ownPort(o.own())))
 	return func(ctx context.Context) error {
 		if _, err := c.mirror(ctx, manager); err == nil {

@@ -45,14 +45,14 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 	return c.selectSteps(api, kcm, step{
 		name:    StepWebhook,
 		summary: "the webhook is unregistered",
-		guards:  []cli.Look{c.pluginOn},
-		waits:   []cli.Look{c.unregister(o)},
+		guards:  []cli.Check{c.pluginOn},
+		waits:   []cli.Check{c.unregister(o)},
 	}, step{
 		name:    StepManager,
 		summary: "sa-controller-manager ends, and its webhook configurations are deleted",
-		guards:  []cli.Look{c.unused, func(ctx context.Context) error { return registration.IsInactive(ctx, c.Client) }},
+		guards:  []cli.Check{c.unused, func(ctx context.Context) error { return registration.IsInactive(ctx, c.Client) }},
 		writes:  nodefile.Append(nil, c.manifest(manager), o.manager, nil),
-		waits:   []cli.Look{c.managerGone(o), c.deleteRegistration, c.unrestricted},
+		waits:   []cli.Check{c.managerGone(o), c.deleteRegistration, c.unrestricted},
 	}), nil
 }
 
@@ -91,7 +91,7 @@ func (c *Config) planGiveBack(o *observed, one component.Component, s *step) err
 	s.advice = "Look at the log of " + one.Name + " (crictl ps -a; crictl logs) and of the kubelet.\n" + again + "."
 	s.writes = nodefile.Append(s.writes, c.manifest(one.Name), f.Manifest, after.Bytes())
 	s.writes = nodefile.Append(s.writes, c.patch(one.Name), f.Patch, nil)
-	s.waits = []cli.Look{c.runs(one.Name, after.Command())}
+	s.waits = []cli.Check{c.runs(one.Name, after.Command())}
 	if one.Name != component.APIServer {
 		return nil
 	}

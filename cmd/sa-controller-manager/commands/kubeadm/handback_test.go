@@ -280,7 +280,7 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 // fails.
 func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 	t.Helper()
-	looks := 0
+	calls := 0
 	parsed := func(name string) *staticpod.Manifest {
 		m, err := staticpod.Parse(staticpodtest.Read(t, p.config.manifest(name)), name)
 		testutil.Must(t, err)
@@ -295,7 +295,7 @@ func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 		return false, nil, nil
 	})
 	client.PrependReactor("*", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if looks++; looks%3 == 0 {
+		if calls++; calls%3 == 0 {
 			return true, nil, errors.New("connection refused")
 		}
 		if list, ok := action.(clienttesting.ListAction); ok && list.GetVerb() == "list" {

@@ -32,7 +32,7 @@ import (
 // ensureIdentity creates the identity of our process and applies its permissions before it starts, with
 // the administrator's rights. Our Pod does so too, but cannot without the key of the CA. With an
 // external CA the error says what the operator has to do.
-func (c *Config) ensureIdentity(o *observed) cli.Look {
+func (c *Config) ensureIdentity(o *observed) cli.Check {
 	return func(ctx context.Context) error {
 		i := identity.NewConfig()
 		i.CertDir, i.Dir, i.From = c.onNode(cmp.Or(o.certDir, i.CertDir)), c.onNode(i.Dir), c.onNode(i.From)
@@ -119,7 +119,7 @@ func runs(pod *corev1.Pod) string {
 
 // keyAccepted proves that kube-apiserver accepts a token signed with the key file of our new manifest.
 // That is kube-controller-manager's, unless this call names another.
-func (c *Config) keyAccepted(o *observed) cli.Look {
+func (c *Config) keyAccepted(o *observed) cli.Check {
 	file := component.OwnFlag(o.rendered, component.KeyFlag)
 	return func(ctx context.Context) error {
 		if file == "" {
@@ -143,7 +143,7 @@ func (c *Config) keyAccepted(o *observed) cli.Look {
 
 // rootCAPublished refuses a root CA file with other certificates than the published ones: every
 // namespace would get them at once, and clients that need the others would break.
-func (c *Config) rootCAPublished(o *observed) cli.Look {
+func (c *Config) rootCAPublished(o *observed) cli.Check {
 	file := component.OwnFlag(o.rendered, component.RootCAFlag)
 	return func(ctx context.Context) error {
 		here, err := component.OwnControllers(o.rendered)

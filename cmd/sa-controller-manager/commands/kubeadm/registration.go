@@ -168,7 +168,7 @@ func (c *Config) pluginOn(ctx context.Context) error {
 }
 
 // unregister removes the webhook from the API. With files nothing is there, and nothing is to be left.
-func (c *Config) unregister(o *observed) cli.Look {
+func (c *Config) unregister(o *observed) cli.Check {
 	return func(ctx context.Context) error {
 		if o.fromFiles() && registration.IsInactive(ctx, c.Client) == nil {
 			return nil

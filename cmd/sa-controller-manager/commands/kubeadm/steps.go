@@ -22,14 +22,14 @@ type step struct {
 	// summary says what the step does, and advice what to do when it times out.
 	summary, advice string
 	// guards must succeed, in order, before anything is written.
-	guards []cli.Look
+	guards []cli.Check
 	writes []nodefile.Write
 	// waits must succeed after the writes; otherwise rollback is written, and undone is the outcome.
-	waits    []cli.Look
+	waits    []cli.Check
 	rollback []nodefile.Write
 	undone   string
 	// undo is called too if a wait fails. Its error says what it did.
-	undo cli.Look
+	undo cli.Check
 }
 
 // selectSteps returns the steps that Config.Steps names.

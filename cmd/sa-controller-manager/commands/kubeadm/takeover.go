@@ -86,7 +86,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		name:    StepManager,
 		summary: "sa-controller-manager runs beside the control plane, until it is ready",
 		advice:  "Nothing of the control plane has been changed. " + log + again + "; kubeadm handback takes it out.",
-		waits:   []cli.Look{works},
+		waits:   []cli.Check{works},
 	}
 	kcm := step{
 		name:    StepControllerManager,
@@ -94,14 +94,14 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		advice: "Look at the log of the Pod kube-system/" + component.ControllerManager + "-" + c.Node +
 			". kube-apiserver has not been changed.\n" + again + "; kubeadm handback puts everything back.",
 		// The first step may not be part of this call.
-		guards: []cli.Look{works},
+		guards: []cli.Check{works},
 	}
 	api := step{
 		name:    StepAPIServer,
 		summary: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
 		advice: "Look at the log of " + component.APIServer + " (crictl ps -a; crictl logs).\n" + again +
 			"; kubeadm handback puts everything back, also while the API is away. Its previous manifest is " + c.backup(component.APIServer) + ".",
-		guards: []cli.Look{works},
+		guards: []cli.Check{works},
 	}
 	if c.writesOwn(o) {
 		own.notes = o.kcm.Notes()
@@ -131,7 +131,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 	switch {
 	case o.fromFiles():
 		files := api
-		files.guards = []cli.Look{c.switchedOff, works}
+		files.guards = []cli.Check{c.switchedOff, works}
 		files.summary = "kube-apiserver reads our webhook from files, and calls it beside its plugin"
 		if err := c.planStatic(o, changes, &files); err != nil {
 			return nil, err
@@ -139,7 +139,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		if len(files.writes) > 0 {
 			steps = append(steps, files)
 		}
-		api.guards = []cli.Look{c.switchedOff, c.managerReady(o, "")}
+		api.guards = []cli.Check{c.switchedOff, c.managerReady(o, "")}
 	case o.inAPI():
 		steps[0].waits, api.guards = append(steps[0].waits, c.bound), append(api.guards, c.bound)
 	case o.mode == registration.None:
@@ -175,7 +175,7 @@ func (c *Config) planEdit(o *observed, one component.Component, s *step) error {
 	// The patch comes first: if the command ends here, kubeadm upgrade does the rest.
 	s.writes = nodefile.Append(s.writes, c.patch(one.Name), f.Patch, after.Patch)
 	s.writes = nodefile.Append(s.writes, c.manifest(one.Name), f.Manifest, after.Manifest)
-	s.waits = []cli.Look{c.runs(one.Name, taken.After.Command())}
+	s.waits = []cli.Check{c.runs(one.Name, taken.After.Command())}
 	o.files[one.Name] = after // for the next step of the same component
 	return nil
 }

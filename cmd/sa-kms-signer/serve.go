@@ -49,7 +49,7 @@ type running struct {
 }
 
 // serve serves the keys of a directory until ctx ends. A key that cannot be served is tried again, while the
-// others are served. It is an error if no file of the directory can be read at start, or if a server ends by itself.
+// others are served. It is an error if none can be served at start, or if a server ends by itself.
 func serve(ctx context.Context, keysDir, socketDir string) error {
 	if err := errors.Join(checkDirectory("keys-dir", keysDir), checkDirectory("socket-dir", socketDir)); err != nil {
 		return err
@@ -61,11 +61,11 @@ func serve(ctx context.Context, keysDir, socketDir string) error {
 			s.stop(name)
 		}
 	}()
-	failed, read := s.sync(ctx)
+	failed := s.sync(ctx)
 	switch {
-	case read == 0 && len(failed) > 0:
+	case len(s.running) == 0 && len(failed) > 0:
 		return errors.Join(slices.Collect(maps.Values(failed))...)
-	case len(failed) == 0 && len(s.running) == 0:
+	case len(s.running) == 0:
 		klog.FromContext(ctx).Info("No key to serve yet", "directory", keysDir)
 	}
 	report(ctx, failed, nil)
@@ -75,7 +75,7 @@ func serve(ctx context.Context, keysDir, socketDir string) error {
 			return context.Cause(ctx)
 		case <-time.After(resync):
 		}
-		now, _ := s.sync(ctx)
+		now := s.sync(ctx)
 		report(ctx, now, failed)
 		failed = now
 	}
@@ -99,13 +99,13 @@ func checkDirectory(flag, dir string) error {
 
 // sync starts, restarts and stops servers until they are those of the directory. A file with an error
 // changes nothing for its key, nor for another one: all are opened side by side, since a backend that is away
-// answers late. It returns the errors by name, and how many files it could read.
-func (s *servers) sync(ctx context.Context) (failed map[string]error, read int) {
-	failed = map[string]error{}
+// answers late. It returns the errors by name.
+func (s *servers) sync(ctx context.Context) map[string]error {
+	failed := map[string]error{}
 	paths, err := filepath.Glob(keyFile(s.keysDir, "*"))
 	if err != nil {
 		failed[""] = err
-		return failed, 0
+		return failed
 	}
 	gone := maps.Clone(s.running)
 	type opened struct {
@@ -123,7 +123,6 @@ func (s *servers) sync(ctx context.Context) (failed map[string]error, read int) 
 			failed[name] = err
 			continue
 		}
-		read++
 		if r := s.running[name]; r == nil || r.spec != spec {
 			opening++
 			go func() {
@@ -145,7 +144,7 @@ func (s *servers) sync(ctx context.Context) (failed map[string]error, read int) 
 		klog.FromContext(ctx).Info("Stopped serving a key whose file was removed", "key", name)
 		s.stop(name)
 	}
-	return failed, read
+	return failed
 }
 
 // start serves a key in place of the one that has its name.

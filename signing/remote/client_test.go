@@ -114,7 +114,7 @@ func TestBadSigners(t *testing.T) {
 		},
 		"away": {does: func(b *signertest.Behaviour) { b.Fails = codes.Unavailable }, reason: "it is not available"},
 		"ASN.1": {
-			does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature = asDER(r.Signature) }), reason: "its signature is ASN.1 DER",
+			does: broken(func(r *externaljwtv1.SignJWTResponse) { r.Signature = asDER(r.GetSignature()) }), reason: "its signature is ASN.1 DER",
 		},
 		"hangs": {does: func(b *signertest.Behaviour) { b.Hang = true }, reason: "no answer within 2s"},
 		"refuses claims": {

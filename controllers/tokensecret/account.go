@@ -42,14 +42,14 @@ func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) err
 	return c.ensureOwn(ctx, account, adopt)
 }
 
-// deleteUnused deletes the Secret that this process has created for an account which turned out to have one:
-// a former leader had made it, and the caches were stale. Its version is that of its creation, so nobody has
-// used the token, which kube-apiserver would have noted in the Secret.
+// deleteUnused deletes the Secret that this process has created for an account which turned out to need none:
+// a former leader had made one, and the caches were stale. Its version is that of its creation, so the token was
+// not used at kube-apiserver, which would have noted that in the Secret.
 func (c *Controller) deleteUnused(ctx context.Context, account *corev1.ServiceAccount) error {
 	name := cache.MetaObjectToName(account)
 	if made, _ := c.created.get(name, string(account.UID)); made.unused != nil && !tokensecrets.References(account, made.secret) {
 		if _, err := tokensecrets.Delete(ctx, c.Client, c.Recorder, made.unused, reasonUnused, fmt.Sprintf(
-			"ServiceAccount %q references another token Secret, and nothing has used this one", account.Name)); err != nil {
+			"ServiceAccount %q does not need it, and kube-apiserver was never asked with its token", account.Name)); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -57,7 +56,7 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 		return "", "", &signing.UnavailableError{Name: name, KeyID: key.ID, Refused: true,
 			Reason: fmt.Sprintf("it refuses the claims (%s)", status.Code(err))}
 	case err != nil:
-		plain := !outages[status.Code(err)]
+		plain := !isAway(err)
 		err = s.reason(err)
 		if plain && s.errors.Add(1) < errorsInARow { // this request fails, and the next one is tried
 			return "", "", unavailable(name, key, err.Error())
@@ -73,11 +72,13 @@ func (c *Client) Sign(ctx context.Context, name string, key signing.PublicKey, p
 	return response.GetHeader(), response.GetSignature(), nil
 }
 
-// outages are the codes that begin an outage at once. Any other error may be about one request, as when a cloud
-// throttles: only errorsInARow of them begin one.
-var outages = map[codes.Code]bool{codes.Unavailable: true, codes.DeadlineExceeded: true}
-
+// errorsInARow begin an outage: one may be about its request alone, as when a cloud throttles.
 const errorsInARow = 3
+
+// isAway reports whether one answer is enough to begin an outage.
+func isAway(err error) bool {
+	return slices.Contains([]codes.Code{codes.Unavailable, codes.DeadlineExceeded}, status.Code(err))
+}
 
 // refuses reports whether an answer is about the claims, and not about the signer.
 func refuses(err error) bool {
@@ -122,10 +123,10 @@ func check(key signing.PublicKey, header, payload, signature string) error {
 	case members.Type != "JWT":
 		return fmt.Errorf("its typ is %.64q, want JWT", members.Type)
 	}
-	if isDER(signature) && strings.HasPrefix(key.Algorithm, "ES") {
-		return errors.New("its signature is ASN.1 DER, want R and S side by side (RFC 7518, section 3.4)")
-	}
 	if err := key.Verify(header, payload, signature); err != nil {
+		if isDER(signature) {
+			return errors.New("its signature is ASN.1 DER, want R and S side by side (RFC 7518, section 3.4)")
+		}
 		return fmt.Errorf("its answer does not verify with the pinned public half: %w", err)
 	}
 	return nil
@@ -137,8 +138,7 @@ func isDER(signature string) bool {
 	if err != nil {
 		return false
 	}
-	var ecdsa struct{ R, S *big.Int }
-	rest, err := asn1.Unmarshal(raw, &ecdsa)
+	rest, err := asn1.Unmarshal(raw, &struct{ R, S *big.Int }{})
 	return err == nil && len(rest) == 0
 }
 

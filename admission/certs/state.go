@@ -63,11 +63,6 @@ func read(secret *corev1.Secret) reading {
 	return r
 }
 
-// Active returns the CA certificate that issues leaves now, for commands. It does not read keys.
-func Active(secret *corev1.Secret) (*x509.Certificate, error) {
-	return readCA(secret.Data[keyActiveCert])
-}
-
 // whole reports whether the Secret was read completely.
 func (r reading) whole() bool { return r.foreign == "" && r.damage == "" }
 

@@ -107,7 +107,7 @@ func healthy(t *testing.T, shell *shell, doctor string) {
 		}
 	}
 	testutil.Check(t, "skipped: one kube-apiserver, which is no static pod, no relying parties, no Pods",
-		[]string{"apiservers", "published", "control-plane", "identity", "missed"}, skipped)
+		[]string{"apiservers", "published", "control-plane", "missed"}, skipped)
 	if len(report.Checks) < 10 || len(report.Findings) > 0 {
 		t.Errorf("%d checks and %d findings, want 10 and 0", len(report.Checks), len(report.Findings))
 	}

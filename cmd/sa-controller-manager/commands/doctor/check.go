@@ -76,8 +76,6 @@ type cluster struct {
 	PublishedIssuers []string
 	ReadPublished    func(ctx context.Context, issuer string) (published.Answer, error)
 
-	// ManagerKubeconfig is the kubeconfig of the manager, if this is its host.
-	ManagerKubeconfig string
 	// Kubeconfig are the flags --kubeconfig and --context, each after a blank, that commands in a
 	// remedy need to reach the same cluster; empty if none was given.
 	Kubeconfig string
@@ -110,8 +108,6 @@ func checks() []check {
 		{Name: "webhook", About: "the webhook is registered, called and first, and a Pod gets its account and token", run: checkWebhook},
 		{Name: "policy", About: "while the webhook is away, Pods without an account are refused", run: checkPodPolicy},
 		{Name: "control-plane", About: "kube-apiserver and kube-controller-manager do not do the work of the manager", run: checkControlPlane},
-		{Name: "identity", About: "the client certificate of the manager does not expire soon; on its node", run: checkIdentity},
-		{Name: "certificates", About: "the serving CA is valid, and registered", run: checkCertificates},
 		{Name: "namespaces", About: "every namespace has its default account and the same root CA", run: checkNamespaces},
 		{Name: "trust-bundle", About: "the ClusterTrustBundle of kube-apiserver has that root CA too", run: checkTrustBundle},
 		{Name: "secrets", About: "token Secrets have an account, a token and the root CA", run: checkSecrets},

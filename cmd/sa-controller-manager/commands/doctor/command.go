@@ -4,11 +4,9 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -42,8 +40,6 @@ A check that has nothing to look at is skipped and says why.
 Exit code: 0 without findings, 2 with findings, and 1 without findings if a check could not
 be completed.`
 
-const defaultManager = "/etc/kubernetes/sa-controller-manager/kubeconfig"
-
 const examples = `  # All checks, from any machine.
   sa-controller-manager doctor --kubeconfig=admin.conf
 
@@ -64,7 +60,6 @@ type commandOptions struct {
 	published  options.Published
 	account    string
 	user       string
-	manager    string
 	only, skip []string
 	timeout    time.Duration
 	grace      time.Duration
@@ -127,8 +122,6 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, that a token is requested for. "+
 		"The Pod with dryRun is created in its namespace.")
 	cmd.Flags().StringVar(&o.user, "user", o.user, "User `name` of the manager. Without it, the subject of its ClusterRoleBinding.")
-	cmd.Flags().StringVar(&o.manager, "manager-kubeconfig", o.manager,
-		"Kubeconfig `file` of the manager, for the expiry of its client certificate. Without it, "+defaultManager+" if that exists.")
 	cmd.Flags().StringSliceVar(&o.only, "only", o.only, "Run only these `checks`.")
 	cmd.Flags().StringSliceVar(&o.skip, "skip", o.skip, "Skip these `checks`.")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", o.timeout, "Timeout of each check.")
@@ -214,18 +207,12 @@ func (o *commandOptions) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.manager != "" {
-		if _, err := os.Stat(o.manager); err != nil {
-			return nil, fmt.Errorf("--manager-kubeconfig: %w", err)
-		}
-	}
 	namespace, account, _ := strings.Cut(o.account, "/")
 	cluster := &cluster{
 		Grace: o.grace,
 		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
-		ManagerKubeconfig: cmp.Or(o.manager, defaultManager),
-		Kubeconfig:        podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context),
-		LeaseNamespace:    o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
+		Kubeconfig:     podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context),
+		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
 	}
 	if o.keys.RootCAFile != "" {
 		if cluster.RootCA, err = cli.ReadFile("root-ca-file", o.keys.RootCAFile, rootca.ParseBundle); err != nil {

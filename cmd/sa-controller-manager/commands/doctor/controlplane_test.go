@@ -4,9 +4,6 @@
 package doctor
 
 import (
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,8 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -113,74 +108,4 @@ func TestControlPlane(t *testing.T) {
 		},
 		"Down": {reason: "not asked", change: failing("list", "pods"), wantErr: "list the Pods of kube-system: the API is down"},
 	})
-}
-
-func TestIdentity(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	with := func(begin, end time.Duration, embed bool) func(*testing.T, *cluster, *fake.Clientset) {
-		return func(t *testing.T, c *cluster, _ *fake.Clientset) {
-			t.Helper()
-			directory := t.TempDir()
-			c.ManagerKubeconfig = filepath.Join(directory, "kubeconfig")
-			user := &clientcmdapi.AuthInfo{ClientCertificateData: certificate(t, now.Add(begin), now.Add(end)), ClientKeyData: []byte("key")}
-			if !embed {
-				user.ClientCertificate, user.ClientKey = "client.pem", "client.pem"
-				testutil.Must(t, os.WriteFile(filepath.Join(directory, "client.pem"), user.ClientCertificateData, 0o600))
-				user.ClientCertificateData, user.ClientKeyData = nil, nil
-			}
-			config := clientcmdapi.Config{
-				Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://cp:6443"}}, AuthInfos: map[string]*clientcmdapi.AuthInfo{"u": user},
-				Contexts: map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
-			}
-			testutil.Must(t, clientcmd.WriteToFile(config, c.ManagerKubeconfig))
-		}
-	}
-	without := func(t *testing.T, c *cluster, _ *fake.Clientset) {
-		t.Helper()
-		c.ManagerKubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
-		config := clientcmdapi.Config{
-			Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "https://cp:6443"}}, AuthInfos: map[string]*clientcmdapi.AuthInfo{
-				"u": {Token: "x"},
-			},
-			Contexts: map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}}, CurrentContext: "x",
-		}
-		testutil.Must(t, clientcmd.WriteToFile(config, c.ManagerKubeconfig))
-	}
-	const day = 24 * time.Hour
-	for name, tc := range map[string]struct {
-		change func(*testing.T, *cluster, *fake.Clientset)
-		want   string
-	}{
-		"Elsewhere": {func(_ *testing.T, c *cluster, _ *fake.Clientset) { c.ManagerKubeconfig = "none" }, "skipped: no none on this host"},
-		"Token":     {without, "skipped: PATH has no client certificate"},
-		"Good":      {with(-300*day, 65*day, false), ""},
-		"Expiring":  {with(-310*day, 55*day, false), " expires at 2000-02-25T00:00:00Z"},
-		"Embedded":  {with(-310*day, 55*day, true), " expires at 2000-02-25T00:00:00Z"},
-		"Expired":   {with(-365*day, -day, false), " expired at 1999-12-31T00:00:00Z"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var path string
-			change := func(t *testing.T, c *cluster, client *fake.Clientset) {
-				t.Helper()
-				tc.change(t, c, client)
-				path = c.ManagerKubeconfig
-			}
-			checked := inWorld(t, "identity", change)
-			var got string
-			for _, finding := range checked.findings {
-				got += finding.Code + ": " + finding.Message
-			}
-			if checked.Word == "skipped" {
-				got = "skipped: " + checked.Note
-			}
-			want := strings.ReplaceAll(tc.want, "PATH", path)
-			if strings.HasPrefix(want, " ") {
-				want = "client-certificate-ends: the client certificate of " + path + want
-			}
-			if got != want || checked.Error != "" {
-				t.Errorf("%q and error %q, want %q", got, checked.Error, want)
-			}
-		})
-	}
 }

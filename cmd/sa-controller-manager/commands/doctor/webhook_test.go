@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -213,54 +212,4 @@ func TestURLAfterAnUpgrade(t *testing.T) {
 			t.Errorf("%s: %q and %+v, want a note: %t", running, got.Note, got.findings, want)
 		}
 	}
-}
-
-func TestCertificates(t *testing.T) {
-	t.Parallel()
-	// The bubble's time.
-	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	ca := func(begin, end time.Duration) []byte { return certificate(t, now.Add(begin), now.Add(end)) }
-	good, old, late := ca(-time.Hour, 10*time.Hour), ca(-2*time.Hour, -time.Hour), ca(-12*time.Hour, time.Hour)
-	holding := func(cert []byte) runtime.Object {
-		return &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "sa-controller-manager-webhook-ca"},
-			Data:       map[string][]byte{"ca.crt": cert},
-		}
-	}
-	with := func(bundle []byte, more ...runtime.Object) []runtime.Object {
-		return append(registered("x", bundle), more...)
-	}
-	bundles := func(problem string) []string {
-		return []string{
-			"ca-bundle-wrong: a caBundle of the MutatingWebhookConfiguration 00-sa-controller-manager " + problem,
-			"ca-bundle-wrong: a caBundle of the ValidatingWebhookConfiguration 00-sa-controller-manager " + problem,
-		}
-	}
-	const secret = "the serving CA in the Secret kube-system/sa-controller-manager-webhook-ca "
-	try(t, "certificates", map[string]checkCase{
-		"None": {reason: "no webhook", skipped: "no serving CA in kube-system/sa-controller-manager-webhook-ca, and no registration"},
-		"Good": {reason: "also beside an expired one", objects: with(append(old, good...), holding(good))},
-		"Expired": {
-			reason: "it has expired", objects: with(old, holding(old)),
-			want: []string{"serving-ca-ends: " + secret + "expired at 1999-12-31T23:00:00Z"},
-		},
-		"Ending": {
-			reason: "less than a twelfth is left", objects: with(late, holding(late)),
-			want: []string{"serving-ca-ends: " + secret + "expires at 2000-01-01T01:00:00Z"},
-		},
-		"Broken": {
-			reason: "nothing of it is quoted", objects: with(good, holding([]byte("rubbish"))),
-			want: []string{"serving-ca-unreadable: " + secret + "cannot be read"},
-		},
-		"Lacks": {
-			reason: "another CA is registered", objects: with(late, holding(good)),
-			want: bundles("lacks the active serving CA: kube-apiserver cannot call the webhook"),
-		},
-		"FilesGood": {reason: "certificates from files", objects: with(good)},
-		"FilesEnding": {
-			reason: "the best of them is about to end", objects: with(append(old, late...)), want: bundles("expires at 2000-01-01T01:00:00Z"),
-		},
-		"FilesBroken": {reason: "no certificate", objects: with([]byte("rubbish")), want: bundles("holds no certificate that can be read")},
-		"Down":        {reason: "not asked", change: failing("get", "secrets"), wantErr: "the API is down"},
-	})
 }

@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"math/big"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -146,8 +145,7 @@ func newCluster(client *fake.Clientset) *cluster {
 	})
 	reviewing(client, authenticationv1.TokenReviewStatus{Authenticated: true})
 	return &cluster{
-		ManagerKubeconfig: filepath.Join("testdata", "none"),
-		Grace:             defaultGrace, Kubeconfig: " --kubeconfig=given.conf",
+		Grace: defaultGrace, Kubeconfig: " --kubeconfig=given.conf",
 		Client: client, Clock: clock.RealClock{}, Namespace: metav1.NamespaceSystem, Account: "default",
 		LeaseNamespace: metav1.NamespaceSystem, LeaseName: "sa-controller-manager", Plugin: serviceaccount.DefaultConfig(),
 		Get: func(context.Context, string) ([]byte, error) {

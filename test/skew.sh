@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Runs on each kube-apiserver of the support table in docs/comparison.md the demonstration, a rotation
-# of its keys by the external signer, and the tests of the webhook's registration, those of files from
-# v1.36 on:
+# of its keys by the external signer, the tests of the webhook's registration, those of files from
+# v1.36 on, and of the policy for Pods, and a takeover with its handback:
 #
 #	skew.sh CONTROL_PLANE
 #
@@ -17,7 +17,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 newest=$(cd "$1" && pwd)
 mkdir -p bin/skew
 
-registration='^(TestPods|TestNothingBindsUnproved|TestStaticRegistration|TestStaticIsProved|TestDeletionIsRepairedOnce)$'
+registration='^(TestPods|TestNothingBindsUnproved|TestStaticRegistration|TestStaticIsProved|TestDeletionIsRepairedOnce'
+registration+='|TestPodPolicy|TestNothingBareIsAdmitted)$'
 
 # run prints the last line of a command's output, or all of it if the command fails.
 failed=()

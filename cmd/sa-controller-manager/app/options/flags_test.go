@@ -32,7 +32,7 @@ func givenFlags() map[string]string {
 		"disabled-metrics":              "[a]",
 		"tls-sni-cert-key":              "[a.crt,a.key]",
 		"v":                             "3",
-		"concurrent-deployment-syncs":   "5",
+		"concurrent-disruption-syncs":   "5",
 	}
 }
 

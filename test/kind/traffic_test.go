@@ -49,6 +49,15 @@ type probe struct {
 	ok           bool
 }
 
+// callError is an error of the kube-apiserver of a host.
+type callError struct {
+	error
+
+	host string
+}
+
+func (e callError) Unwrap() error { return e.error }
+
 // startLoad begins at once. Further kube-apiservers take turns.
 func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) *load {
 	t.Helper()
@@ -59,7 +68,11 @@ func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) 
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		server := servers[turn.Add(1)%uint64(len(servers))]
-		return server.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{})
+		pod, err := server.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{})
+		if err != nil {
+			err = callError{err, server.config.Host}
+		}
+		return pod, err
 	})
 	for _, server := range servers {
 		client, err := rest.HTTPClientFor(server.config)
@@ -137,15 +150,16 @@ func (l *load) outages(path string) (all []outage) {
 }
 
 // unharmed ends the load. No Pod may have been refused, each that was admitted is complete, and no
-// call failed except while kube-apiserver was away.
+// call failed except while the kube-apiserver that it was made to was away.
 func (l *load) unharmed(t *testing.T) {
 	t.Helper()
 	l.finish()
 	away := l.outages("/readyz")
 	t.Logf("kube-apiserver did not answer: %v; was not ready: %v", l.outages("/livez"), away)
 	l.pods.Unharmed(t, func(one traffic.Call) bool {
+		failed, _ := errors.AsType[callError](one.Err)
 		return !admissionRefused(one) && slices.ContainsFunc(away, func(o outage) bool {
-			return !one.Ended.Before(o.from.Add(-probeInterval)) && !one.Begun.After(o.to.Add(probeInterval))
+			return o.host == failed.host && !one.Ended.Before(o.from.Add(-probeInterval)) && !one.Begun.After(o.to.Add(probeInterval))
 		})
 	})
 }

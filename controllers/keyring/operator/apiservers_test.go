@@ -64,7 +64,19 @@ func TestForgottenAPIServer(t *testing.T) {
 		w.Cluster.Dial = func(string) (kubernetes.Interface, error) { return w.kube, nil }
 		const want = "kube-apiserver runs on 2 hosts (cp-1, cp-2), and only 1 can be asked: name each of them with --apiserver"
 		refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
-		_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
-		refusedWith(t, err, want)
+		w.must(w.Rotate(t.Context(), RotateOptions{Force: true, Without: []string{"cp-2"}}))
+		for i, command := range []func(without ...string) error{
+			func(without ...string) error { _, err := w.Prune(t.Context(), false, without...); return err },
+			func(without ...string) error {
+				_, err := w.Revoke(t.Context(), []string{rsaID}, nil, without...)
+				return err
+			},
+		} {
+			w.Cluster.Others, w.Cluster.found = nil, false // each is a process of its own
+			refusedWith(t, command(), want)
+			if err := command("cp-2"); err != nil {
+				t.Errorf("command %d without the host that is gone: %v", i, err)
+			}
+		}
 	})
 }

@@ -23,7 +23,7 @@ type Pruned struct {
 }
 
 // Prune removes the retired keys that nothing needs, and says of each other one why it stays.
-func (o *Operator) Prune(ctx context.Context, dryRun bool) ([]Pruned, error) {
+func (o *Operator) Prune(ctx context.Context, dryRun bool, without ...string) ([]Pruned, error) {
 	state, err := o.read()
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func (o *Operator) Prune(ctx context.Context, dryRun bool) ([]Pruned, error) {
 	if len(state.Retired()) == 0 {
 		return nil, nil
 	}
-	usages, err := o.usages(ctx, state, dryRun)
+	usages, err := o.usages(ctx, state, dryRun, without)
 	if err != nil {
 		return nil, err
 	}
@@ -61,11 +61,11 @@ func (o *Operator) Prune(ctx context.Context, dryRun bool) ([]Pruned, error) {
 
 // usages returns what the cluster says about the use of each retired key, and publishes since when nothing
 // is seen to sign with one: the life of its tokens is counted from then on.
-func (o *Operator) usages(ctx context.Context, state ring.State, dryRun bool) (map[string]ring.Usage, error) {
+func (o *Operator) usages(ctx context.Context, state ring.State, dryRun bool, without []string) (map[string]ring.Usage, error) {
 	if o.Cluster == nil {
 		return nil, errNoCluster
 	}
-	if err := o.everyAPIServer(ctx); err != nil {
+	if err := o.everyAPIServer(ctx, without...); err != nil {
 		return nil, err
 	}
 	uses, err := o.Cluster.Uses(ctx, state.Ring())

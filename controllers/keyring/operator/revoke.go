@@ -31,9 +31,10 @@ const (
 
 // Revoke takes keys out of every ring for good, whatever needs them, and returns when no kube-apiserver
 // has them. The file is changed first, and nothing is asked before. confirm is called with what the step
-// breaks, and an error of it ends the step; nil confirms. The notes say what is left to do.
-func (o *Operator) Revoke(ctx context.Context, ids []string, confirm func(ctx context.Context, warning string) error) (
-	notes []string, err error,
+// breaks, and an error of it ends the step; nil confirms. Hosts of without are gone for
+// good. The notes say what is left to do.
+func (o *Operator) Revoke(ctx context.Context, ids []string, confirm func(ctx context.Context, warning string) error,
+	without ...string) (notes []string, err error,
 ) {
 	state, err := o.read()
 	if err != nil {
@@ -65,7 +66,7 @@ func (o *Operator) Revoke(ctx context.Context, ids []string, confirm func(ctx co
 			removed = append(removed, gone)
 		}
 	}
-	left, err := o.awaitRefused(ctx, removed)
+	left, err := o.awaitRefused(ctx, removed, without)
 	if err != nil {
 		err = fmt.Errorf("revoked in the ring of this host, and: %w", err)
 	}
@@ -106,7 +107,7 @@ func (o *Operator) affectedBy(ctx context.Context, state ring.State, ids []strin
 // awaitRefused publishes the revocation, makes every kube-apiserver with an external signer fetch the key set
 // immediately, and returns when none has the keys. It asks for what each publishes, because the private
 // half may be gone. A kube-apiserver with key files has them until it is restarted: the error names it.
-func (o *Operator) awaitRefused(ctx context.Context, removed []ring.Removed) (notes []string, err error) {
+func (o *Operator) awaitRefused(ctx context.Context, removed []ring.Removed, without []string) (notes []string, err error) {
 	if o.Cluster == nil {
 		return nil, errors.New("it is not known whether a kube-apiserver still accepts them: give --kubeconfig")
 	}
@@ -117,7 +118,7 @@ func (o *Operator) awaitRefused(ctx context.Context, removed []ring.Removed) (no
 		return nil
 	})
 	if err == nil {
-		err = o.everyAPIServer(ctx)
+		err = o.everyAPIServer(ctx, without...)
 	}
 	if err != nil {
 		return nil, err

@@ -180,7 +180,7 @@ func (d *hsm) importedLeaks(ctx context.Context) error {
 	})
 	// The other host gets no copy: it reads of the revocation in the published ring.
 	begun := time.Now()
-	if _, err := d.change(ctx, "revoke "+leaked.id+" --yes"); err != nil {
+	if _, err := d.change(ctx, "revoke "+leaked.id+" --yes"+d.without); err != nil {
 		return err
 	}
 	live := slices.DeleteFunc(slices.Clone(d.hosts), func(h *host) bool { return h.lost })

@@ -21,6 +21,7 @@ const pruneExamples = `  # Which retired keys could go?
 
 func newPruneCommand(client cli.ClientFunc) *cobra.Command {
 	var dryRun bool
+	var without []string
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove retired keys that nothing needs any more",
@@ -35,12 +36,13 @@ files of its own accepts them until it is restarted without the key.`,
 	}
 	o := newCommandOptions(cmd, client)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", dryRun, "Change nothing, say what would be done.")
+	addWithoutHost(cmd, &without)
 	check := func(p *options.Problems) {
 		o.needsCluster(p)
 		o.needsLifetime(p, cmd)
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {
-		o.pruned, err = op.Prune(ctx, dryRun)
+		o.pruned, err = op.Prune(ctx, dryRun, without...)
 		return err
 	})
 }
@@ -48,6 +50,7 @@ files of its own accepts them until it is restarted without the key.`,
 // newRevokeCommand takes keys that have leaked out of every ring.
 func newRevokeCommand(client cli.ClientFunc) *cobra.Command {
 	var yes bool
+	var without []string
 	cmd := &cobra.Command{
 		Use:   "revoke KEY-ID...",
 		Short: "Have nothing accept keys that have leaked",
@@ -69,6 +72,7 @@ left to do, and how long relying parties go on accepting the keys, is printed.`,
 	}
 	o := newCommandOptions(cmd, client)
 	cmd.Flags().BoolVar(&yes, "yes", yes, "Do not ask for confirmation.")
+	addWithoutHost(cmd, &without)
 	check := func(p *options.Problems) {
 		if len(o.args) == 0 {
 			*p = append(*p, errors.New("want the KEY-ID of each key to revoke"))
@@ -81,7 +85,7 @@ left to do, and how long relying parties go on accepting the keys, is printed.`,
 		if yes {
 			confirm = nil
 		}
-		notes, err := op.Revoke(ctx, o.args, confirm)
+		notes, err := op.Revoke(ctx, o.args, confirm, without...)
 		for _, note := range notes {
 			fmt.Fprintf(cmd.ErrOrStderr(), "By hand:    %s\n", note)
 		}

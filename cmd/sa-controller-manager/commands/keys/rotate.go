@@ -85,7 +85,7 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 			fmt.Fprintf(cmd.ErrOrStderr(), "Rotated: key %s signs, %s is next.\n", state.Active().ID, text)
 		}
 		if prune {
-			if o.pruned, err = op.Prune(ctx, false); err != nil {
+			if o.pruned, err = op.Prune(ctx, false, rotate.Without...); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was pruned: %v.\n", err)
 			}
 		}

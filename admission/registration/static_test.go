@@ -218,6 +218,23 @@ func TestStaticProofIsRepeated(t *testing.T) {
 	})
 }
 
+// TestStaticWhileKubeAPIServerHangs: the files are kept meanwhile, and a question ends.
+func TestStaticWhileKubeAPIServerHangs(t *testing.T) {
+	static(t, func(t *testing.T, h *host) {
+		s := h.run(func(c *StaticFilesConfig) {
+			c.Loaded = func(ctx context.Context) (map[string]string, error) { <-ctx.Done(); return nil, ctx.Err() }
+		})
+		testutil.Must(t, os.Remove(mutating.staticPath(h.dir)))
+		s.queue()
+		synctest.Wait()
+		if got := h.names(mutating); got != "probe" {
+			t.Errorf("the file has %q, want the entry of the probe", got)
+		}
+		pause(3 * askTimeout)
+		wantStatic(t, s, Repairing, "deadline exceeded")
+	})
+}
+
 // TestStaticAfterARestart: the files are right, and stay.
 func TestStaticAfterARestart(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {

@@ -17,6 +17,8 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestInjectorAfterUs has another webhook, called after ours, add a container. The Pod
@@ -53,8 +55,20 @@ func (c *cluster) awaitInjected(t *testing.T, namespace string, pod *corev1.Pod)
 	return c.create(t, namespace, pod)
 }
 
-// inject registers a webhook that adds a container "sidecar" to the Pods of a namespace.
+// inject registers an injector in the API.
 func (c *cluster) inject(t *testing.T, namespace string, conditions ...admissionregistrationv1.MatchCondition) {
+	t.Helper()
+	configuration, err := c.mutating().Create(t.Context(), injector(t, namespace, conditions...), metav1.CreateOptions{})
+	testutil.Must(t, err)
+	t.Cleanup(func() {
+		if err := c.mutating().Delete(context.WithoutCancel(t.Context()), configuration.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// injector starts a webhook that adds a container "sidecar" to the Pods of a namespace.
+func injector(t *testing.T, namespace string, conditions ...admissionregistrationv1.MatchCondition) *mutatingConfiguration {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -72,7 +86,7 @@ func (c *cluster) inject(t *testing.T, namespace string, conditions ...admission
 	}))
 	t.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	configuration, err := c.mutating().Create(t.Context(), &mutatingConfiguration{
+	return &mutatingConfiguration{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "99-injector-"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:         "sidecar.injector.test",
@@ -86,13 +100,5 @@ func (c *cluster) inject(t *testing.T, namespace string, conditions ...admission
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
 			MatchConditions:         conditions,
 		}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := c.mutating().Delete(context.WithoutCancel(t.Context()), configuration.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
 }

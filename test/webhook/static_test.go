@@ -91,7 +91,7 @@ func TestStaticRegistration(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("RunsBeforeThoseOfTheAPI", func(t *testing.T) { c.runsFirst(t) })
+	t.Run("RunsBeforeOthers", func(t *testing.T) { c.runsFirst(t, dir) })
 	t.Run("OutlivesDeletionInTheAPI", func(t *testing.T) {
 		load := c.traffic(t, c.namespace(t))
 		c.deleteAllMutating(t)
@@ -245,13 +245,26 @@ func (c *cluster) nothingInTheAPI(ctx context.Context) error {
 	return nil
 }
 
-// runsFirst has a webhook of the API want what ours has set.
-func (c *cluster) runsFirst(t *testing.T) {
+// runsFirst has a webhook of the API, and another one in the directory, want what ours has set.
+func (c *cluster) runsFirst(t *testing.T, dir string) {
 	t.Helper()
-	namespace := c.namespace(t)
-	c.inject(t, namespace, admissionregistrationv1.MatchCondition{
+	afterOurs := admissionregistrationv1.MatchCondition{
 		Name: "ours-was-first", Expression: `has(object.spec.serviceAccountName) && object.spec.serviceAccountName == "default"`,
-	})
+	}
+	namespace := c.namespace(t)
+	other := injector(t, namespace, afterOurs)
+	other.TypeMeta = metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "MutatingWebhookConfiguration"}
+	other.ObjectMeta = metav1.ObjectMeta{Name: "01-other.static.k8s.io"}
+	content, err := json.Marshal(other)
+	testutil.Must(t, err)
+	// The name of the file sorts before ours.
+	file := filepath.Join(dir, "mutating", "0-other.json")
+	testutil.Must(t, os.WriteFile(file, content, 0o600))
+	c.awaitInjected(t, namespace, newPod())
+	testutil.Must(t, os.Remove(file))
+
+	namespace = c.namespace(t)
+	c.inject(t, namespace, afterOurs)
 	c.awaitInjected(t, namespace, newPod(func(pod *corev1.Pod) {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "image"})
 	}))

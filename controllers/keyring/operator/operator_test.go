@@ -458,14 +458,18 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-// TestRevokeWithKeyFiles: kube-apiserver has the key until it is restarted, and the command says so.
+// TestRevokeWithKeyFiles: each kube-apiserver has the key until it is restarted, and the command names it.
 func TestRevokeWithKeyFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.edit(func(p *consistency.Published) { p.Lines[0].Signer = false })
+	running, restarted := newWorld(t), newWorld(t)
 	w.publishes = []signing.PublicKey{testkeys.Parse(testkeys.RSA2048()).Public()}
+	running.publishes = w.publishes
+	w.Cluster.Others = []APIServer{{URL: "https://10.0.0.2:6443", Client: running.kube}, {URL: "https://10.0.0.3:6443", Client: restarted.kube}}
 	_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
-	refusedWith(t, err, "revoked in the ring of this host, and: still accepted by kube-apiserver: with key files, write them")
+	refusedWith(t, err, "revoked in the ring of this host, and: "+
+		"still accepted by the kube-apiserver of --kubeconfig, https://10.0.0.2:6443: with key files, write them")
 	if w.state().Active().ID != p256ID {
 		t.Error("the key is in the ring")
 	}

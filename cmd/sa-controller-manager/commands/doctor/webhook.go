@@ -37,9 +37,13 @@ func (c *cluster) lastResort() string {
 	return "if Pods cannot wait: " + c.webhookCommand("unregister")
 }
 
-// fixFiles is fixWebhook if kube-apiserver calls the webhook by files, which only their host can remove.
-const fixFiles = "see the log and /readyz/webhook-registration of the process on that host; if Pods cannot wait, there: " +
-	"sa-controller-manager webhook unregister --" + options.StaticDirFlag + "=" + manifests.StaticDirectory
+// fixFiles is fixWebhook if kube-apiserver calls the webhook by files, which only their host can remove. It
+// needs no API, and so does not reach the policy for Pods.
+func (c *cluster) fixFiles() string {
+	return "see the log and /readyz/webhook-registration of the process on that host; if Pods cannot wait, there: " +
+		"sa-controller-manager webhook unregister --" + options.StaticDirFlag + "=" + manifests.StaticDirectory +
+		", then, or the policy " + podpolicy.Name + " refuses those without an account: " + c.webhookCommand("unregister")
+}
 
 // checkWebhook checks the registration and has a Pod created with dryRun. Without a registration
 // the plugin of kube-apiserver may do the work, which is no problem.
@@ -180,7 +184,7 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 	if registration.Concerns(err) {
 		fix := c.fixWebhook()
 		if !bound {
-			fix = fixFiles
+			fix = c.fixFiles()
 		}
 		return false, []finding{found("pod-refused", fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), fix)}, nil
 	}

@@ -192,8 +192,9 @@ func TestRemedyForFiles(t *testing.T) {
 	t.Parallel()
 	denied := errors.New(`failed calling webhook "mutate.sa-controller-manager.webhook": connection refused`)
 	got := inWorld(t, "webhook", admits(denied, false, false, false))
-	if len(got.findings) != 1 || !strings.Contains(got.findings[0].Remedy, "unregister --static-registration-dir=/etc/kubernetes/") {
-		t.Errorf("got %+v, want the command for the host", got.findings)
+	if len(got.findings) != 1 || !strings.Contains(got.findings[0].Remedy, "unregister --static-registration-dir=/etc/kubernetes/") ||
+		!strings.Contains(got.findings[0].Remedy, "webhook unregister --kubeconfig=given.conf") {
+		t.Errorf("got %+v, want the command for the host, and that for the policy", got.findings)
 	}
 }
 

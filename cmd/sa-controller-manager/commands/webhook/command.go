@@ -87,16 +87,19 @@ func switches() []onOff {
 				"so that kube-apiserver does not call it and no replica registers it again. They are\n" +
 				"created if they do not exist. New Pods are then admitted without the webhook, as a Pod\n" +
 				"with dryRun shows in the end: if kube-apiserver still calls it, by files, the code is 1.\n" +
+				"The policy for Pods (" + podpolicy.Name + ") warns from then on instead of refusing Pods\n" +
+				"without an account.\n" +
 				"With --" + options.StaticDirFlag + " it removes the files of this host and keeps them away. That\n" +
-				"needs no API and no running process.\n" +
-				"The policy for Pods (" + podpolicy.Name + ") warns instead of refusing Pods without an\n" +
-				"account. On a terminal the command asks for confirmation.",
+				"needs no API and no running process, and leaves the policy as it is.\n" +
+				"On a terminal the command asks for confirmation.",
 			act:    unregister,
 			asks:   consequence,
 			proves: notCalled,
 			static: registration.UnregisterStatic,
 			doneStatic: "The webhook is off on this host: its files are gone, and stay away until\n" +
-				options.ProgramName + " webhook register with the same flag. Other hosts have files of their own.\n",
+				options.ProgramName + " webhook register with the same flag. Other hosts have files of their own.\n" +
+				"The policy for Pods (" + podpolicy.Name + ") still refuses Pods without an account, until\n" +
+				options.ProgramName + " webhook unregister without that flag makes it warn.\n",
 			done: "The webhook is off. " + registration.Name + ", the MutatingWebhookConfiguration and the\n" +
 				"ValidatingWebhookConfiguration, has no webhooks and is annotated with\n" +
 				registration.Annotation + "=" + registration.AnnotationOff + ". kube-apiserver may take a second to follow.\n" +

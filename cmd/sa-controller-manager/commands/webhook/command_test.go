@@ -130,7 +130,8 @@ func TestUnregisterOnAHost(t *testing.T) {
 		return clitest.Run(t, NewCommand(func(*options.Connection) (kubernetes.Interface, error) { return nil, errors.New("no API") }, nil),
 			command, "--static-registration-dir="+dir)
 	}
-	if got := alone("unregister"); got.Code != 0 || !strings.Contains(got.Stdout, "off on this host") {
+	if got := alone("unregister"); got.Code != 0 || !strings.Contains(got.Stdout, "off on this host") ||
+		!strings.Contains(got.Stdout, "still refuses Pods without an account") {
 		t.Errorf("unregister: %+v", got)
 	}
 	for _, path := range registration.StaticPaths(dir) {

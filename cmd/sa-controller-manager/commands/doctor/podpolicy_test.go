@@ -1,0 +1,47 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"sa-controller-manager/admission/podpolicy"
+)
+
+func TestPodPolicy(t *testing.T) {
+	t.Parallel()
+	const effect = ", so that Pods without an account are admitted while the webhook is away"
+	meta := metav1.ObjectMeta{Name: podpolicy.Name}
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta}
+	binding := func(action admissionregistrationv1.ValidationAction) runtime.Object {
+		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			ValidationActions: []admissionregistrationv1.ValidationAction{action},
+		}}
+	}
+	try(t, "policy", map[string]checkCase{
+		"Denies": {reason: "all is well", objects: []runtime.Object{policy, binding(admissionregistrationv1.Deny)}},
+		"NoPolicy": {
+			reason: "the binding alone refuses nothing", objects: []runtime.Object{binding(admissionregistrationv1.Deny)},
+			want: []string{"policy-missing: there is no ValidatingAdmissionPolicy sa-controller-manager-pods" + effect},
+		},
+		"NoBinding": {
+			reason: "the policy alone refuses nothing", objects: []runtime.Object{policy},
+			want: []string{"policy-missing: there is no ValidatingAdmissionPolicyBinding sa-controller-manager-pods" + effect},
+		},
+		"Warns": {
+			reason: "the webhook was unregistered", objects: []runtime.Object{policy, binding(admissionregistrationv1.Warn)},
+			want: []string{
+				"policy-missing: the ValidatingAdmissionPolicyBinding sa-controller-manager-pods has the actions [Warn] and not Deny" + effect,
+			},
+		},
+		"Unknown": {
+			reason: "an error is no finding", change: failing("get", "validatingadmissionpolicies"),
+			wantErr: "read ValidatingAdmissionPolicy sa-controller-manager-pods: the API is down",
+		},
+	})
+}

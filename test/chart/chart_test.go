@@ -166,6 +166,7 @@ func text(t *testing.T, o object) string {
 
 func TestValues(t *testing.T) {
 	const deployment = "Deployment x sa-controller-manager"
+	digest := "sha256:" + strings.Repeat("0", 64)
 	container := func(all map[string]object) object {
 		return field(all[deployment], "spec", "template", "spec", "containers").([]any)[0].(object)
 	}
@@ -197,6 +198,52 @@ func TestValues(t *testing.T) {
 			spec := field(all[deployment], "spec", "template", "spec").(object)
 			return field(spec, "nodeSelector", "a") == "b" && spec["tolerations"] == nil
 		}},
+		"digest": {values: "image: {repository: r/p, tag: v1, digest: '" + digest + "'}", is: func(all map[string]object) bool {
+			return container(all)["image"] == "r/p@"+digest
+		}},
+		"scheduling": {
+			values: "{priorityClassName: '', affinity: {podAntiAffinity: {}}, topologySpreadConstraints: [{maxSkew: 2}], " +
+				"strategy: {type: Recreate}}",
+			is: func(all map[string]object) bool {
+				pod := field(all[deployment], "spec", "template", "spec").(object)
+				spread := pod["topologySpreadConstraints"].([]any)
+				return pod["priorityClassName"] == nil && field(pod, "affinity", "podAntiAffinity") != nil &&
+					len(spread) == 1 && field(spread[0], "maxSkew") == 2.0 &&
+					reflect.DeepEqual(field(all[deployment], "spec", "strategy"), object{"type": "Recreate"})
+			},
+		},
+		"annotations": {
+			values: "{deploymentAnnotations: {a: d}, podAnnotations: {a: p}, serviceAnnotations: {a: s}}",
+			is: func(all map[string]object) bool {
+				return field(all[deployment], "metadata", "annotations", "a") == "d" &&
+					field(all[deployment], "spec", "template", "metadata", "annotations", "a") == "p" &&
+					field(all["Service x sa-controller-manager"], "metadata", "annotations", "a") == "s"
+			},
+		},
+		"files for flags": {
+			values: "{extraVolumes: [{name: tls, secret: {secretName: s}}], extraVolumeMounts: [{name: tls, mountPath: /tls}]}",
+			is: func(all map[string]object) bool {
+				volumes := field(all[deployment], "spec", "template", "spec", "volumes").([]any)
+				mounts := container(all)["volumeMounts"].([]any)
+				return len(volumes) == 3 && field(volumes[2], "secret", "secretName") == "s" &&
+					len(mounts) == 3 && field(mounts[2], "mountPath") == "/tls"
+			},
+		},
+		"what a drain leaves": {
+			values: "{replicas: 3, podDisruptionBudget: {maxUnavailable: 50%}}",
+			is: func(all map[string]object) bool {
+				spec := field(all["PodDisruptionBudget x sa-controller-manager"], "spec").(object)
+				return spec["maxUnavailable"] == "50%" && spec["minAvailable"] == nil
+			},
+		},
+		"no limit for a drain": {values: "podDisruptionBudget: {enabled: false}", is: func(all map[string]object) bool {
+			return all["PodDisruptionBudget x sa-controller-manager"] == nil
+		}},
+		"monitor labels": {values: "monitoring: {enabled: true, labels: {release: p}}", is: func(all map[string]object) bool {
+			return field(all["ServiceMonitor x sa-controller-manager"], "metadata", "labels", "release") == "p" &&
+				field(all["PrometheusRule x sa-controller-manager"], "metadata", "labels", "release") == "p" &&
+				field(all["Service x sa-controller-manager-metrics"], "metadata", "labels", "release") == nil
+		}},
 		"resources": {values: "resources: {limits: {memory: 1Gi}}", is: func(all map[string]object) bool {
 			return field(container(all), "resources", "limits", "memory") == "1Gi"
 		}},
@@ -204,6 +251,11 @@ func TestValues(t *testing.T) {
 		"no replica":     {values: "replicas: 0", refused: "/replicas"},
 		"no flag":        {values: "extraArgs: [v=2]", refused: "/extraArgs/0"},
 		"wrong type":     {values: "monitoring: {enabled: \"no\"}", refused: "/monitoring/enabled"},
+		"digest as tag":  {values: "image: {tag: \"sha256:0\"}", refused: "/image/tag"},
+		"short digest":   {values: "image: {digest: \"sha256:0\"}", refused: "/image/digest"},
+		"our label":      {values: "commonLabels: {app.kubernetes.io/name: x}", refused: "/commonLabels"},
+		"number":         {values: "podAnnotations: {a: 1}", refused: "/podAnnotations/a"},
+		"strategy":       {values: "strategy: {type: Blue}", refused: "/strategy/type"},
 		"unknown policy": {values: "image: {pullPolicy: Sometimes}", refused: "/image/pullPolicy"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -221,6 +273,42 @@ func TestValues(t *testing.T) {
 				t.Errorf("the hooks are %v", hooks)
 			}
 		})
+	}
+}
+
+// TestCommonLabels: every object and Pod has them, and no selector, which cannot be changed later.
+func TestCommonLabels(t *testing.T) {
+	const values = "monitoring: {enabled: true}\n"
+	before, hooksBefore, err := render(t, "x", values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, hooks, err := render(t, "x", values+"commonLabels: {team: a}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, o := range hooksBefore {
+		before[key], objects[key] = o, hooks[key]
+	}
+	for key, o := range objects {
+		metadata := []any{field(o, "metadata")}
+		if template := field(o, "spec", "template"); template != nil {
+			metadata = append(metadata, field(template, "metadata"))
+		}
+		for _, m := range metadata {
+			if field(m, "labels", "team") != "a" {
+				t.Errorf("%s does not have the label everywhere:\n%s", key, text(t, o))
+				break
+			}
+			labels := field(m, "labels").(object)
+			delete(labels, "team")
+			if len(labels) == 0 && field(before[key], "metadata", "labels") == nil {
+				delete(m.(object), "labels")
+			}
+		}
+		if !reflect.DeepEqual(o, before[key]) {
+			t.Errorf("%s: more than labels changed from\n%s\nto\n%s", key, text(t, before[key]), text(t, o))
+		}
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestChart installs the Helm chart over kustomize's Deployment, upgrades it while Pods are created, and
-// uninstalls it, which is refused while kube-apiserver's plugin is off: no Pod may be refused once nothing answers,
-// nor admitted without its token.
+// TestChart installs the Helm chart over kustomize's Deployment, upgrades it and rolls it back while Pods
+// are created, and uninstalls it, which is refused while kube-apiserver's plugin is off: no Pod may be
+// refused once nothing answers, nor admitted without its token.
 func TestChart(t *testing.T) {
 	c := create(t, stock(t, 0))
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
@@ -39,7 +39,10 @@ func TestChart(t *testing.T) {
 	namespace := c.namespace(t, "in-use")
 	c.awaitAdmission(t, namespace)
 	c.unharmed(t, "during-upgrade", func() {
-		helm("upgrade", "sacm", "../../manifests/chart", "--reuse-values", "--set=replicas=3", "--force-conflicts")
+		helm("upgrade", "sacm", "../../manifests/chart", "--reuse-values", "--force-conflicts", "--set=replicas=3,"+
+			"commonLabels.team=a,podAnnotations.a=b,podDisruptionBudget.maxUnavailable=1")
+		c.awaitRollout(t)
+		helm("rollback", "sacm", "1", "--force-conflicts")
 		c.awaitRollout(t)
 	})
 	if _, err := attempt(t.Context(), "", os.Getenv("SACM_HELM"), append([]string{"uninstall", "sacm"}, flags...)...); err == nil {

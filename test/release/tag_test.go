@@ -37,6 +37,10 @@ func TestTag(t *testing.T) {
 		"the app of the chart": {
 			change: "sed -i 's/v1.2.3/v1.2.2/' manifests/chart/Chart.yaml && git commit -qam chart", want: `write "appVersion: v1.2.3"`,
 		},
+		"a homepage that nobody can download from": {
+			change: "sed -i s/git.invalid/example.com/ cmd/kubectl-sa_tokens/krew.yaml && git commit -qam krew",
+			want:   "write the https address of the repository below which releases/download/v1.2.3/ will have the files of make release",
+		},
 		"all reasons are printed": {change: images + " && touch new && git switch -qc fix", want: "the tree has changes"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,10 +49,11 @@ func TestTag(t *testing.T) {
 			script, err := os.ReadFile("tag.sh")
 			testutil.Must(t, err)
 			for name, content := range map[string]string{
-				"test/release/tag.sh":        string(script),
-				"CHANGELOG.md":               "## [Unreleased]\n\n## [1.2.3] - 2026-12-01\n",
-				"manifests/pod.yaml":         "image: sa-controller-manager:v1.2.3\nimage: registry.k8s.io/kube-controller-manager:v1.36.3\n",
-				"manifests/chart/Chart.yaml": "version: 1.2.3\nappVersion: \"v1.2.3\"\n",
+				"test/release/tag.sh":             string(script),
+				"CHANGELOG.md":                    "## [Unreleased]\n\n## [1.2.3] - 2026-12-01\n",
+				"manifests/pod.yaml":              "image: sa-controller-manager:v1.2.3\nimage: registry.k8s.io/kube-controller-manager:v1.36.3\n",
+				"cmd/kubectl-sa_tokens/krew.yaml": "spec:\n  homepage: https://git.invalid/sa-controller-manager\n",
+				"manifests/chart/Chart.yaml":      "version: 1.2.3\nappVersion: \"v1.2.3\"\n",
 			} {
 				testutil.Must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
 				testutil.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o700))

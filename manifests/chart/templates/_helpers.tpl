@@ -1,16 +1,34 @@
 {{- /* Copyright The sa-controller-manager Authors. */ -}}
 {{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
 
-{{- /* The Pods of the Deployment, by these labels alone. */ -}}
-{{- define "labels" -}}
+{{- /* The Pods of the Deployment, by these labels alone: a selector cannot be changed. */ -}}
+{{- define "selector" -}}
 app.kubernetes.io/name: sa-controller-manager
 app.kubernetes.io/component: manager
+{{- end -}}
+
+{{- define "labels" -}}
+{{ include "selector" . }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* A document, with the common labels and more. */ -}}
+{{- define "labelled" -}}
+{{- $object := fromYaml .document -}}
+{{- with merge (deepCopy .root.Values.commonLabels) (.labels | default dict) -}}
+{{- $_ := merge $object (dict "metadata" (dict "labels" .)) -}}
+{{- end -}}
+{{- toYaml $object -}}
 {{- end -}}
 
 {{- /* What a container of the program has, whatever it runs. */ -}}
 {{- define "container" -}}
 name: sa-controller-manager
-image: {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{- with .Values.image }}
+image: {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
 command:
   - /usr/local/bin/sa-controller-manager
@@ -28,6 +46,9 @@ volumeMounts:
   - name: pki
     mountPath: /etc/sa-controller-manager/pki
     readOnly: true
+  {{- with .Values.extraVolumeMounts }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}
 
 {{- /* What its Pod has. Account and token are named here, so that it needs no admission plugin, and no
@@ -36,7 +57,9 @@ controller but the one that made it. */ -}}
 serviceAccountName: sa-controller-manager
 automountServiceAccountToken: false
 enableServiceLinks: false
-priorityClassName: system-cluster-critical
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
 securityContext:
   runAsNonRoot: true
   runAsUser: 65532
@@ -52,6 +75,9 @@ nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.affinity }}
+affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 volumes:
   - name: token
@@ -77,4 +103,7 @@ volumes:
     secret:
       secretName: sa-controller-manager-pki
       defaultMode: 0440
+  {{- with .Values.extraVolumes }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 {{- end -}}

@@ -6,11 +6,13 @@ package kubeadm
 import (
 	"bytes"
 	"context"
+	"fmt"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
 )
 
@@ -63,6 +65,9 @@ func (c *Config) render(o *observed) error {
 		if o.rendered, err = c.Render(pod); err != nil {
 			return err
 		}
+	}
+	if err := staticpod.Check(o.rendered); err != nil {
+		return fmt.Errorf("our manifest: %w", err)
 	}
 	return c.checkBinary()
 }
@@ -166,6 +171,9 @@ func (c *Config) planEdit(o *observed, one component.Component, s *step) error {
 	taken, err := one.Takeover(f)
 	if err != nil {
 		return err
+	}
+	if err := staticpod.Check(taken.After.Bytes()); err != nil {
+		return fmt.Errorf("the manifest of %s: %w", one.Name, err)
 	}
 	after := component.Files{Name: f.Name, Manifest: taken.After.Bytes(), Backup: f.Backup, Patch: taken.Patch, WithOurs: f.WithOurs}
 	if !bytes.Equal(f.Manifest, after.Manifest) {

@@ -91,6 +91,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		name:    StepManager,
 		summary: "sa-controller-manager runs beside the control plane, until it is ready",
 		advice:  "Nothing of the control plane has been changed. " + log + again + "; kubeadm handback takes it out.",
+		guards:  []cli.Check{c.isNode},
 		waits:   []cli.Check{works},
 	}
 	kcm := step{

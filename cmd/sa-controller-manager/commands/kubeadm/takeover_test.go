@@ -271,6 +271,18 @@ func TestRewriteThatDoesNotCome(t *testing.T) {
 	}
 }
 
+// TestWrongNode: without the mirror pod no step can be proved, and nothing is written.
+func TestWrongNode(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	before := p.all(t)
+	p.config.DryRun, p.config.StepTimeout, p.config.Clock = false, time.Millisecond, clock.RealClock{}
+	p.config.Client = fake.NewClientset(mirror(component.APIServer, "another", true))
+	wantError(t, "Takeover", Takeover(t.Context(), p.config),
+		`step 1, manager: it did not come within 1ms: pods "kube-apiserver-n" not found: is --node-name "n" the name of this node's Node object?`)
+	testutil.Check(t, "files", before, p.all(t))
+}
+
 // Nothing is changed if a later step could not be done.
 func TestRefusedBeforeTheFirstStep(t *testing.T) {
 	t.Parallel()

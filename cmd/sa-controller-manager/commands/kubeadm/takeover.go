@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -106,7 +107,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		name:    StepAPIServer,
 		summary: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
 		advice: "Look at the log of " + component.APIServer + " (crictl ps -a; crictl logs).\n" + again +
-			"; kubeadm handback puts everything back, also while the API is away. Its previous manifest is " + c.backup(component.APIServer) + ".",
+			"; kubeadm handback puts everything back, also while the API is away.",
 		guards: []cli.Check{works},
 	}
 	if c.writesOwn(o) {
@@ -163,7 +164,19 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 	if err := c.planEdit(o, component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())), &api); err != nil {
 		return nil, err
 	}
+	c.rollsBack(&api)
 	return c.selectSteps(append(steps, api)...), nil
+}
+
+// rollsBack gives kube-apiserver back what it had if it does not come after the writes of a step. The backup
+// of its first manifest stays.
+func (c *Config) rollsBack(s *step) {
+	for _, w := range slices.Backward(s.writes) {
+		if w.Path != c.backup(component.APIServer) {
+			s.rollback = append(s.rollback, nodefile.Write{Path: w.Path, Before: w.After, After: w.Before})
+		}
+	}
+	s.undone = "the previous manifest of " + component.APIServer + " is back"
 }
 
 // planEdit plans the writes and waits of a takeover's step.

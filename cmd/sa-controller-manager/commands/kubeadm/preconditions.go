@@ -29,6 +29,15 @@ import (
 	"sa-controller-manager/signing"
 )
 
+// isNode checks that the kubelet shows kube-apiserver under the name of this node, which every step waits for.
+func (c *Config) isNode(ctx context.Context) error {
+	_, err := c.mirror(ctx, component.APIServer)
+	if apierrors.IsNotFound(err) {
+		err = fmt.Errorf("%w: is --node-name %q the name of this node's Node object?", err, c.Node)
+	}
+	return err
+}
+
 // ensureIdentity creates the identity of our process and applies its permissions before it starts, with
 // the administrator's rights. Our Pod does so too, but cannot without the key of the CA. With an
 // external CA the error says what the operator has to do.

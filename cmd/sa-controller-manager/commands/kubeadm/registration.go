@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -89,7 +88,7 @@ func (c *Config) checkAlone(ctx context.Context, o *observed) error {
 }
 
 // planStatic plans the step after which kube-apiserver reads our files and still has its plugin: our
-// process binds the webhook only once it has called it. If that does not come, the step is undone.
+// process binds the webhook only once it has called it.
 func (c *Config) planStatic(o *observed, changes component.Changes, s *step) error {
 	reads := o.apiServer().ReadsFiles()
 	m, err := o.apiServer().Parse()
@@ -117,12 +116,7 @@ func (c *Config) planStatic(o *observed, changes component.Changes, s *step) err
 	}
 	s.writes = append(nodefile.Append(nil, file, before, content), s.writes...)
 	s.waits = append(s.waits, c.managerReady(o, ""))
-	for _, w := range slices.Backward(s.writes) {
-		if w.Path != c.backup(component.APIServer) {
-			s.rollback = append(s.rollback, nodefile.Write{Path: w.Path, Before: w.After, After: w.Before})
-		}
-	}
-	s.undone = "the previous manifest of " + component.APIServer + " is back"
+	c.rollsBack(s)
 	return nil
 }
 

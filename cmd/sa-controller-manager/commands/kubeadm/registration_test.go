@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
@@ -291,22 +290,6 @@ func TestStaticSourceChanges(t *testing.T) {
 	p.writeSteps(t, takeover, all)
 	p.write(t, "etc/kubernetes/pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n"))
 	wantError(t, "", Takeover(t.Context(), p.config), "first run: kubeadm handback --steps=kube-apiserver")
-}
-
-// TestStaticStepThatDoesNotCome: kube-apiserver gets back what it had.
-func TestStaticStepThatDoesNotCome(t *testing.T) {
-	t.Parallel()
-	p := newStaticControlPlane(t)
-	p.config.StepTimeout, p.config.Clock, p.config.Client = time.Millisecond, clock.RealClock{}, fake.NewClientset()
-	before := p.all(t)
-	step := p.steps(t, takeover)[2]
-	step.guards = nil // they ask kube-apiserver
-	wantError(t, "", p.config.step(t.Context(), step), "; the previous manifest of kube-apiserver is back")
-	after := p.all(t)
-	maps.DeleteFunc(after, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
-	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("(-before +after):\n%s", diff)
-	}
 }
 
 // TestChooseMode is how kube-apiserver learns of our webhook.

@@ -167,7 +167,13 @@ func TestSignerRefuses(t *testing.T) {
 		"OldImage":  {"the gate is off", "kube-apiserver:v1.37", "kube-apiserver:v1.33", "v1.34 is the oldest"},
 		"NoVolumes": {"not kubeadm's", "    volumeMounts:\n", "    volumeDevices: []\n    volumeMounts: &x\n", "anchor"},
 		"OurNameIsUsed": {
-			"another volume has it", "    name: ca-certs\n  -", "    name: sa-controller-manager\n  -", "name of a volume or of a mount",
+			"another volume has it", "    name: ca-certs\n  -", "    name: sa-controller-manager\n  -",
+			`it has two volumes called "sa-controller-manager"`,
+		},
+		"OurDirectoryIsMounted": {
+			"kube-apiserver refuses a Pod with both", "    volumeMounts:\n",
+			"    volumeMounts:\n    - mountPath: /run/sa-controller-manager/\n      name: ca-certs\n",
+			"the manifest of kube-apiserver: its volumeMounts sa-controller-manager and ca-certs are both at /run/sa-controller-manager",
 		},
 	}
 	for name, tc := range cases {

@@ -6,11 +6,14 @@ package kubeadm
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"slices"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/manifests"
 )
 
@@ -64,6 +67,9 @@ func (c *Config) render(o *observed) error {
 			return err
 		}
 	}
+	if err := staticpod.Check(o.rendered); err != nil {
+		return fmt.Errorf("our manifest: %w", err)
+	}
 	return c.checkBinary()
 }
 
@@ -86,6 +92,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		name:    StepManager,
 		summary: "sa-controller-manager runs beside the control plane, until it is ready",
 		advice:  "Nothing of the control plane has been changed. " + log + again + "; kubeadm handback takes it out.",
+		guards:  []cli.Check{c.isNode},
 		waits:   []cli.Check{works},
 	}
 	kcm := step{
@@ -100,7 +107,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		name:    StepAPIServer,
 		summary: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
 		advice: "Look at the log of " + component.APIServer + " (crictl ps -a; crictl logs).\n" + again +
-			"; kubeadm handback puts everything back, also while the API is away. Its previous manifest is " + c.backup(component.APIServer) + ".",
+			"; kubeadm handback puts everything back, also while the API is away.",
 		guards: []cli.Check{works},
 	}
 	if c.writesOwn(o) {
@@ -157,7 +164,19 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 	if err := c.planEdit(o, component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())), &api); err != nil {
 		return nil, err
 	}
+	c.rollsBack(&api)
 	return c.selectSteps(append(steps, api)...), nil
+}
+
+// rollsBack gives kube-apiserver back what it had if it does not come after the writes of a step. The backup
+// of its first manifest stays.
+func (c *Config) rollsBack(s *step) {
+	for _, w := range slices.Backward(s.writes) {
+		if w.Path != c.backup(component.APIServer) {
+			s.rollback = append(s.rollback, nodefile.Write{Path: w.Path, Before: w.After, After: w.Before})
+		}
+	}
+	s.undone = "the previous manifest of " + component.APIServer + " is back"
 }
 
 // planEdit plans the writes and waits of a takeover's step.
@@ -166,6 +185,9 @@ func (c *Config) planEdit(o *observed, one component.Component, s *step) error {
 	taken, err := one.Takeover(f)
 	if err != nil {
 		return err
+	}
+	if err := staticpod.Check(taken.After.Bytes()); err != nil {
+		return fmt.Errorf("the manifest of %s: %w", one.Name, err)
 	}
 	after := component.Files{Name: f.Name, Manifest: taken.After.Bytes(), Backup: f.Backup, Patch: taken.Patch, WithOurs: f.WithOurs}
 	if !bytes.Equal(f.Manifest, after.Manifest) {

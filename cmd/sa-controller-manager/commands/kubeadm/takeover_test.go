@@ -7,6 +7,7 @@ import (
 	"bytes"
 	stdcmp "cmp"
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -269,6 +270,54 @@ func TestRewriteThatDoesNotCome(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestAPIServerThatDoesNotCome: it gets back what it had, by whichever step.
+func TestAPIServerThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		plane  func(*testing.T) *controlPlane
+		before int // steps that are done
+	}{
+		"ByURL": {func(t *testing.T) *controlPlane { return newControlPlane(t, "v1.37") }, 2},
+		"WithTheSigner": {func(t *testing.T) *controlPlane {
+			p := newSigningControlPlane(t)
+			p.config.ExternalSigner = true
+			return p
+		}, 2},
+		"ReadsFiles": {func(t *testing.T) *controlPlane { return newStaticControlPlane(t) }, 2},
+		"HasFiles":   {func(t *testing.T) *controlPlane { return newStaticControlPlane(t) }, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := tc.plane(t)
+			p.writeSteps(t, takeover, tc.before)
+			p.config.StepTimeout, p.config.Clock, p.config.Client = time.Millisecond, clock.RealClock{}, fake.NewClientset()
+			before := p.all(t)
+			steps := p.steps(t, takeover)
+			step := steps[len(steps)-1]
+			if name == "ReadsFiles" {
+				step = steps[2]
+			}
+			step.guards = nil // they ask kube-apiserver
+			wantError(t, "", p.config.step(t.Context(), step), "; the previous manifest of kube-apiserver is back")
+			after := p.all(t)
+			maps.DeleteFunc(before, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
+			maps.DeleteFunc(after, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
+			testutil.Check(t, "files", before, after)
+		})
+	}
+}
+
+// TestWrongNode: without the mirror pod no step can be proved, and nothing is written.
+func TestWrongNode(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	before := p.all(t)
+	p.config.DryRun, p.config.StepTimeout, p.config.Clock = false, time.Millisecond, clock.RealClock{}
+	p.config.Client = fake.NewClientset(mirror(component.APIServer, "another", true))
+	wantError(t, "Takeover", Takeover(t.Context(), p.config),
+		`step 1, manager: it did not come within 1ms: pods "kube-apiserver-n" not found: is --node-name "n" the name of this node's Node object?`)
+	testutil.Check(t, "files", before, p.all(t))
 }
 
 // Nothing is changed if a later step could not be done.

@@ -45,3 +45,29 @@ func Below(file, directory string) bool {
 	file, directory = path.Clean(file), path.Clean(directory)
 	return file == directory || directory == "/" || strings.HasPrefix(file, directory+"/")
 }
+
+// Check returns why kube-apiserver, and so a kubelet, would refuse the volumes of a Pod.
+func Check(manifest []byte) error {
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(manifest, &pod); err != nil {
+		return fmt.Errorf("read its volumes: %w", err)
+	}
+	volumes := map[string]bool{}
+	for _, volume := range pod.Spec.Volumes {
+		if volumes[volume.Name] {
+			return fmt.Errorf("it has two volumes called %q; rename the one that is yours", volume.Name)
+		}
+		volumes[volume.Name] = true
+	}
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		at := map[string]string{}
+		for _, mount := range container.VolumeMounts {
+			directory := path.Clean(mount.MountPath)
+			if other, twice := at[directory]; twice {
+				return fmt.Errorf("its volumeMounts %s and %s are both at %s; take yours out", other, mount.Name, directory)
+			}
+			at[directory] = mount.Name
+		}
+	}
+	return nil
+}

@@ -17,17 +17,16 @@ import (
 // only. The kubelet makes it if it is not there.
 type Mount struct{ Name, Path string }
 
-// Mounted reports whether the manifest has a volume and a mount of that name. One without
-// the other is an error.
-func (m *Manifest) Mounted(name string) (bool, error) {
+// Mounted reports whether the manifest has the volume and its mount. One without the other is an error.
+func (m *Manifest) Mounted(mount Mount) (bool, error) {
 	found := 0
 	for _, list := range m.mountLists() {
-		if slices.ContainsFunc(items(list.node), func(item *yaml.Node) bool { return named(item, name) }) {
+		if slices.ContainsFunc(items(list.node), mount.is) {
 			found++
 		}
 	}
 	if found == 1 {
-		return false, fmt.Errorf("%q is the name of a volume or of a mount, and not of both", name)
+		return false, fmt.Errorf("the volume %q and its mount are not both of %s", mount.Name, mount.Path)
 	}
 	return found == 2, nil
 }
@@ -40,7 +39,7 @@ func (m *Manifest) Remount(e Edit, wanted bool, mounts ...Mount) (Edit, error) {
 		list = &e.Mount
 	}
 	for _, mount := range mounts {
-		mounted, err := m.Mounted(mount.Name)
+		mounted, err := m.Mounted(mount)
 		if err != nil {
 			return Edit{}, err
 		}
@@ -123,7 +122,7 @@ func (m *Manifest) unmounted(mount Mount) ([]byte, error) {
 	data := slices.Clone(m.data)
 	for _, list := range backwards(m.mountLists()) {
 		for _, item := range slices.Backward(items(list.node)) {
-			if !named(item, mount.Name) {
+			if !mount.is(item) {
 				continue
 			}
 			p, err := m.placeOf(item)
@@ -160,7 +159,11 @@ func items(list *yaml.Node) []*yaml.Node {
 	return list.Content
 }
 
-func named(item *yaml.Node, name string) bool { return scalar(field(item, "name")) == name }
+// is reports whether an item of one of the two lists is the mount's. With another path it is the operator's.
+func (mount Mount) is(item *yaml.Node) bool {
+	return scalar(field(item, "name")) == mount.Name &&
+		mount.Path == scalar(field(item, "mountPath"))+scalar(field(field(item, "hostPath"), "path"))
+}
 
 // applyMount changes both lists, or nothing.
 func (m *Manifest) applyMount(mount Mount, change func(Mount) ([]byte, error)) (*Manifest, error) {
@@ -174,7 +177,7 @@ func (m *Manifest) applyMount(mount Mount, change func(Mount) ([]byte, error)) (
 	}
 	if !same(m.root, edited.root, func(key string, value *yaml.Node) *yaml.Node {
 		if key == "volumes" || key == "volumeMounts" {
-			return withoutNamed(value, mount.Name)
+			return without(value, mount)
 		}
 		return value
 	}) {
@@ -200,8 +203,8 @@ func same(a, b *yaml.Node, but func(key string, value *yaml.Node) *yaml.Node) bo
 	return true
 }
 
-func withoutNamed(list *yaml.Node, name string) *yaml.Node {
+func without(list *yaml.Node, mount Mount) *yaml.Node {
 	rest := *list
-	rest.Content = slices.DeleteFunc(slices.Clone(list.Content), func(item *yaml.Node) bool { return named(item, name) })
+	rest.Content = slices.DeleteFunc(slices.Clone(list.Content), mount.is)
 	return &rest
 }

@@ -190,6 +190,70 @@ func FuzzApply(f *testing.F) {
 	})
 }
 
+// TestCheck is about Pods that kube-apiserver refuses, and so a kubelet.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	const head, volumes = "kind: Pod\nspec:\n  containers:\n  - volumeMounts:\n", "  volumes: [{name: a}, {name: b}]\n"
+	for name, tc := range map[string]struct{ reason, manifest, want string }{
+		"Stock": {manifest: head + "    - {mountPath: /a, name: a}\n    - {mountPath: /b, name: b}\n" + volumes},
+		"Inner": {
+			reason: "one hides a part of the other, on purpose", manifest: head +
+				"    - {mountPath: /a, name: a}\n    - {mountPath: /a/b, name: b}\n" + volumes,
+		},
+		"Twice": {
+			manifest: head + "    - {mountPath: /a, name: a}\n    - {mountPath: /a, name: b}\n" + volumes,
+			want:     "its volumeMounts a and b are both at /a",
+		},
+		"Spelled": {
+			reason: "the same directory", manifest: head + "    - {mountPath: /a, name: a}\n    - {mountPath: /a/, name: b}\n" + volumes,
+			want: "are both at /a",
+		},
+		"InitTwice": {
+			manifest: "kind: Pod\nspec:\n  initContainers:\n  - volumeMounts: [{mountPath: /a, name: a}, {mountPath: /a, name: b}]\n" + volumes,
+			want:     "are both at /a",
+		},
+		"Names":   {manifest: "kind: Pod\nspec:\n  volumes: [{name: a}, {name: a}]\n", want: `it has two volumes called "a"`},
+		"NotAPod": {manifest: "spec: 1", want: "read its volumes: "},
+	} {
+		err := Check([]byte(tc.manifest))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %s: got %v, want %q", name, tc.reason, err, tc.want)
+		}
+	}
+}
+
+// TestRemount: a volume of our name with another path is the operator's.
+func TestRemount(t *testing.T) {
+	t.Parallel()
+	text := func(mountPath, hostPath string) string {
+		return "kind: Pod\nspec:\n  containers:\n  - command:\n    - program\n    volumeMounts:\n    - mountPath: " + mountPath +
+			"\n      name: ours\n      readOnly: true\n    - mountPath: /x\n      name: x\n  volumes:\n  - hostPath:\n      path: " + hostPath +
+			"\n      type: DirectoryOrCreate\n    name: ours\n  - hostPath:\n      path: /x\n    name: x\n"
+	}
+	ours := Mount{Name: "ours", Path: "/run/ours"}
+	for name, tc := range map[string]struct {
+		manifest       string
+		mounted, taken bool // by a takeover and by a handback
+		want           string
+	}{
+		"Ours":          {manifest: text("/run/ours", "/run/ours"), taken: true},
+		"Operators":     {manifest: text("/srv/ours", "/srv"), mounted: true},
+		"HostElsewhere": {manifest: text("/run/ours", "/srv"), want: `the volume "ours" and its mount are not both of /run/ours`},
+		"SeenElsewhere": {manifest: text("/srv", "/run/ours"), want: `the volume "ours" and its mount are not both of /run/ours`},
+	} {
+		m, err := Parse([]byte(tc.manifest), "program")
+		testutil.Must(t, err)
+		for _, wanted := range []bool{true, false} {
+			e, err := m.Remount(Edit{}, wanted, ours)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%s: got %v, want %q", name, err, tc.want)
+			} else if len(e.Mount) > 0 != (wanted && tc.mounted) || len(e.Unmount) > 0 != (!wanted && tc.taken) {
+				t.Errorf("%s, wanted %t: %+v", name, wanted, e)
+			}
+		}
+	}
+}
+
 // The last guard: whatever an edit does wrong, nothing but the command may differ.
 func TestSameBesideCommand(t *testing.T) {
 	t.Parallel()

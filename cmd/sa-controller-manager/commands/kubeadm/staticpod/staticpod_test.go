@@ -239,7 +239,7 @@ func TestRemount(t *testing.T) {
 		"Ours":          {manifest: text("/run/ours", "/run/ours"), taken: true},
 		"Operators":     {manifest: text("/srv/ours", "/srv"), mounted: true},
 		"HostElsewhere": {manifest: text("/run/ours", "/srv"), want: `the volume "ours" and its mount are not both of /run/ours`},
-		"ElsewhereToo": {manifest: text("/srv", "/run/ours"), want: `the volume "ours" and its mount are not both of /run/ours`},
+		"ElsewhereToo":  {manifest: text("/srv", "/run/ours"), want: `the volume "ours" and its mount are not both of /run/ours`},
 	} {
 		m, err := Parse([]byte(tc.manifest), "program")
 		testutil.Must(t, err)

@@ -177,9 +177,10 @@ type topology struct {
 }
 
 // topologies are those of the manifests. Behind a Service, every new connection goes to the leader
-// until it is known, half a second late, that it is not ready.
+// until it is known, half a second late, that it is not ready. Its URL is "localhost" for replicas that listen at
+// other loopback addresses.
 var topologies = []topology{
-	{"two replicas behind a Service, the leader %s", "127.0.0.2", []string{"127.0.0.3", "127.0.0.4"}, false},
+	{"two replicas behind a Service, the leader %s", "localhost", []string{"127.0.0.3", "127.0.0.4"}, false},
 	{"one replica behind a loopback URL, %s and started again", "127.0.0.1", []string{"127.0.0.1"}, true},
 }
 

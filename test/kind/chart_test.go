@@ -40,7 +40,7 @@ func TestChart(t *testing.T) {
 	c.awaitAdmission(t, namespace)
 	c.unharmed(t, "during-upgrade", func() {
 		helm("upgrade", "sacm", "../../manifests/chart", "--reuse-values", "--force-conflicts", "--set=replicas=3,"+
-			"commonLabels.team=a,podAnnotations.a=b,podDisruptionBudget.maxUnavailable=1")
+			"commonLabels.team=a,podAnnotations.a=b,podDisruptionBudget.minAvailable=2")
 		c.awaitRollout(t)
 		helm("rollback", "sacm", "1", "--force-conflicts")
 		c.awaitRollout(t)

@@ -110,6 +110,18 @@ func TestExpressionsAskForMetricsThatExist(t *testing.T) {
 	}
 }
 
+// One Prometheus may have the metrics of several clusters.
+func TestDashboardSelectsClusters(t *testing.T) {
+	t.Parallel()
+	for where, expr := range dashboard(t) {
+		for _, name := range metricsOf(expr) {
+			if !strings.Contains(expr, name+`{cluster=~"$cluster"`) {
+				t.Errorf("%s asks for %s of all clusters: %s", where, name, expr)
+			}
+		}
+	}
+}
+
 // metricsOf takes away what is no metric in an expression: selectors, ranges, lists of
 // labels, functions, operators.
 func metricsOf(expr string) []string {
@@ -129,8 +141,16 @@ func dashboard(t *testing.T) map[string]string {
 	testutil.Must(t, err)
 	var board struct {
 		Panels []struct {
-			ID      int    `json:"id"`
-			Title   string `json:"title"`
+			ID    int    `json:"id"`
+			Type  string `json:"type"`
+			Title string `json:"title"`
+			Field struct {
+				Defaults struct {
+					Thresholds struct {
+						Steps []any `json:"steps"`
+					} `json:"thresholds"`
+				} `json:"defaults"`
+			} `json:"fieldConfig"`
 			Targets []struct {
 				RefID string `json:"refId"`
 				Expr  string `json:"expr"`
@@ -144,6 +164,9 @@ func dashboard(t *testing.T) map[string]string {
 			t.Errorf("the panel %q has the number %d of another one", panel.Title, panel.ID)
 		}
 		ids[panel.ID] = true
+		if panel.Type == "stat" && len(panel.Field.Defaults.Thresholds.Steps) < 2 {
+			t.Errorf("the panel %q has no colours: 0 and 2 leaders would look like 1", panel.Title)
+		}
 		for _, target := range panel.Targets {
 			found["panel "+panel.Title+" "+target.RefID] = target.Expr
 		}

@@ -79,13 +79,15 @@ func connect(o *options.Connection, overrides clientcmd.ConfigOverrides) (kubern
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
 	overrides.CurrentContext, overrides.ClusterInfo.Server = o.Context, o.Master
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides).ClientConfig()
+	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &overrides)
+	config, err := kubeconfig.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) { // its words are about another environment variable
 		return nil, errors.New("there is no cluster: no kubeconfig has a current context; give --context or --kubeconfig, or set KUBECONFIG")
 	}
 	if err != nil {
 		return nil, err
 	}
+	resolve.NameCluster(kubeconfig, config, o)
 	return cli.NewClient(resolve.Tune(config, o))
 }
 

@@ -32,6 +32,11 @@ import (
 const hostile = `</script><img src="http://evil.test/" onerror="document.title='owned'"><script>document.title="owned"</script>` +
 	"\u202e\u009b2J"
 
+// title is gone if a script of users ran.
+const title = "<title>Token audit of " + cluster + ", 2026-11-01 12:00 UTC</title>"
+
+const cluster = "kind-shop https://127.0.0.1:6443"
+
 var now = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 // pageOf writes the page of rows and returns its URL.
@@ -41,8 +46,9 @@ func pageOf(t *testing.T, rows []audit.Row) string {
 	file, err := os.Create(path)
 	testutil.Must(t, err)
 	printer := audit.NewPrinter(file, "html", now)
+	audit.Sort(rows, "findings")
 	testutil.Must(t, printer.Rows(rows))
-	summary := audit.Summary{Looked: len(rows), Shown: len(rows), Findings: map[audit.Finding]int{}}
+	summary := audit.Summary{Cluster: cluster, Looked: len(rows), Shown: len(rows), Findings: map[audit.Finding]int{}}
 	for i := range rows {
 		for _, finding := range rows[i].Findings {
 			summary.Findings[finding]++
@@ -66,12 +72,14 @@ func few() []audit.Row {
 	admin := row("shop", "admin-token", 1200*day, audit.ClusterAdmin, audit.Unused, audit.Unmounted)
 	admin.Reach, admin.ReachBy, admin.LastUsed = audit.Everything, `RBAC: allowed by ClusterRoleBinding "admins"`, ""
 	old := row("bank", "old-token", 2300*day, audit.UnknownKey, audit.Unused)
-	old.State, old.KeyID = "unknown", hostile
+	old.State, old.KeyID, old.LastUsed = "unknown", hostile, "2020-01-01"
 	odd := row("bank", "odd-token", 40*day, audit.BadToken)
 	odd.Account, odd.Problem = hostile, hostile
 	plain := row("shop", "plain-token", 12*day)
 	plain.Pods, plain.PodCount = []string{"plain-7c5d", "plain-9f2k"}, 2
-	return []audit.Row{odd, old, admin, row("shop", "getter-token", 40*day, audit.SecretsReader, audit.Unmounted), plain}
+	getter := row("shop", "getter-token", 40*day, audit.SecretsReader, audit.Unmounted)
+	getter.Reach, getter.ReachBy = audit.AllSecrets, `RBAC: allowed by ClusterRoleBinding "getters"`
+	return []audit.Row{odd, old, admin, getter, plain}
 }
 
 // browser runs Chromium with a proxy that counts the requests for anything on a network.
@@ -136,7 +144,7 @@ func TestFilters(t *testing.T) {
 			if console != "" {
 				t.Errorf("the console has %s", console)
 			}
-			if !strings.Contains(page, "<title>Token audit</title>") || strings.Contains(page, "<img") || strings.ContainsAny(page, "\u202e\u009b") {
+			if !strings.Contains(page, title) || strings.Contains(page, "<img") || strings.ContainsAny(page, "\u202e\u009b") {
 				t.Errorf("hostile text was not escaped:\n%s", page)
 			}
 		})
@@ -164,7 +172,7 @@ func TestPolicy(t *testing.T) {
 			chromium := newBrowser(t)
 			testutil.Must(t, os.WriteFile(path, []byte(tc.page), 0o600))
 			page, console := chromium.open(t, "file://"+path)
-			if ran := !strings.Contains(page, "<title>Token audit</title>"); ran != tc.harmful {
+			if ran := !strings.Contains(page, title); ran != tc.harmful {
 				t.Errorf("foreign script runs: %t, want %t", ran, tc.harmful)
 			}
 			if fetched := chromium.requests.Load() > 0; fetched != tc.harmful {
@@ -225,7 +233,7 @@ func TestScreenshot(t *testing.T) {
 	rows := few()
 	rows[0].Account, rows[0].Problem, rows[1].KeyID = "odd", "data.token has a wrong signature: the key that it names has not "+
 		"made it", "tBNifNUb"
-	newBrowser(t).open(t, pageOf(t, rows), "--screenshot="+path, "--window-size=1300,760", "--hide-scrollbars")
+	newBrowser(t).open(t, pageOf(t, rows), "--screenshot="+path, "--window-size=1300,900", "--hide-scrollbars")
 	file, err := os.Open(path)
 	testutil.Must(t, err)
 	picture, err := png.Decode(file)

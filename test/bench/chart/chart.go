@@ -11,6 +11,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"sa-controller-manager/test/bench/result"
 )
 
 const (
@@ -62,7 +64,7 @@ func (c Bars) SVG() string {
 		length := s.length(bar.Value)
 		fmt.Fprintf(&out, `<text x="%d" y="%d" text-anchor="end">%s</text>`, labels-8, y+14, html.EscapeString(bar.Label))
 		fmt.Fprintf(&out, `<rect class="%s" x="%d" y="%d" width="%s" height="16" rx="2"/>`, class, labels, y+1, short(length))
-		fmt.Fprintf(&out, `<text x="%s" y="%d">%s</text>`+"\n", short(labels+length+6), y+14, Number(bar.Value))
+		fmt.Fprintf(&out, `<text x="%s" y="%d">%s</text>`+"\n", short(labels+length+6), y+14, result.Number(bar.Value))
 	}
 	if c.Mark > 0 {
 		x := short(labels + s.length(c.Mark))
@@ -93,12 +95,3 @@ func (s scale) length(value float64) float64 {
 }
 
 func short(pixels float64) string { return strconv.FormatFloat(math.Round(pixels*10)/10, 'f', -1, 64) }
-
-// Number keeps three digits, and all of those before the point.
-func Number(value float64) string {
-	digits := 2
-	for limit := 10.0; math.Abs(value) >= limit && digits > 0; limit *= 10 {
-		digits--
-	}
-	return strconv.FormatFloat(value, 'f', digits, 64)
-}

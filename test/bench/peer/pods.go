@@ -22,7 +22,7 @@ const (
 	null      = "null webhook"
 	// NullPatch is what ours is compared with.
 	NullPatch = "null webhook, same patch"
-	ours      = "ours"
+	ours      = "sa-controller-manager"
 )
 
 // parallel is how many Pods are created at a time in the second part.

@@ -61,18 +61,18 @@ func (k Key) title() string {
 }
 
 func (s *Series) cell() string {
-	text := number(s.Median)
-	if low, high := number(slices.Min(s.Values)), number(slices.Max(s.Values)); low != high {
+	text := Number(s.Median)
+	if low, high := Number(slices.Min(s.Values)), Number(slices.Max(s.Values)); low != high {
 		text += fmt.Sprintf(" (%s–%s)", low, high)
 	}
 	if s.Ratio > 0 {
-		text += fmt.Sprintf(" **%sx**", number(s.Ratio))
+		text += fmt.Sprintf(" **%sx**", Number(s.Ratio))
 	}
 	return text
 }
 
-// number keeps two digits: the measurements scatter by more than a third one shows.
-func number(value float64) string {
+// Number keeps two digits: the measurements scatter by more than a third one shows.
+func Number(value float64) string {
 	short, err := strconv.ParseFloat(strconv.FormatFloat(value, 'g', 2, 64), 64)
 	if err != nil {
 		return strconv.FormatFloat(value, 'g', 2, 64)

@@ -15,8 +15,8 @@ import (
 // Names of the programs, which are the columns of the tables.
 const (
 	KCM    = "kube-controller-manager"
-	Manual = "ours, `manual`"
-	Auto   = "ours, `auto`"
+	Manual = "sa-controller-manager, `manual`"
+	Auto   = "sa-controller-manager, `auto`"
 	Floor  = "no controller"
 )
 

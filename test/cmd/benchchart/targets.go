@@ -15,6 +15,9 @@ import (
 	"sa-controller-manager/test/bench/world"
 )
 
+// product is the program where Pods are created.
+const product = "sa-controller-manager"
+
 // target is a number that was aimed at before anything was measured.
 type target struct {
 	scenario string
@@ -49,8 +52,8 @@ func targets() []target {
 		{"restart", "no foreign Secrets", "start to ready", world.Manual, 1, true},
 		{"restart", foreign, "ready to a new Secret filled", world.Manual, 0.4, true},
 		{"restart", foreign, "steady memory, RssAnon", world.Manual, 0.22, true},
-		{"pods", "one client", "added p50", "ours", 1.1, true},
-		{"pods", "100 clients", "added p50", "ours", 1.1, true},
+		{"pods", "one client", "added p50", product, 1.1, true},
+		{"pods", "100 clients", "added p50", product, 1.1, true},
 		{"failover", "the leader told to stop", "", world.Manual, 0.5, false},
 		// The lease duration and two retry periods with client-go's jitter, of the default flags.
 		{"failover", "the leader killed", "", world.Manual, 15 + 2*2*(1+leaderelection.JitterFactor), false},
@@ -111,7 +114,7 @@ func (t target) row(r *result.Report, s result.Series) string {
 	}
 	words := slices.DeleteFunc([]string{title(r, s.Scenario), s.Metric, s.Variant, strings.TrimPrefix(s.Program, world.Manual)},
 		func(word string) bool { return word == "" })
-	return fmt.Sprintf("| %s | %s | %s |\n", strings.Join(words, ", "), amount(t.most, unit), amount(t.got(s), unit))
+	return fmt.Sprintf("| %s | %s | %s |\n", strings.Join(words, ", "), amount(strconv.FormatFloat(t.most, 'f', -1, 64), unit), amount(result.Number(t.got(s)), unit))
 }
 
 // title says what happens in a scenario.
@@ -135,6 +138,4 @@ func title(r *result.Report, scenario string) string {
 	return scenario
 }
 
-func amount(value float64, unit string) string {
-	return strings.TrimSpace(strconv.FormatFloat(result.Significant(value), 'f', -1, 64) + " " + unit)
-}
+func amount(number, unit string) string { return strings.TrimSpace(number + " " + unit) }

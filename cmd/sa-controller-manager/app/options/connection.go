@@ -18,6 +18,8 @@ type Connection struct {
 	Master     string
 	// Context of the kubeconfig; empty is its current one. The commands alone have a flag for it.
 	Context string
+	// Cluster says to people which cluster was connected to. Connecting sets it.
+	Cluster string
 	// QPS is the client-side limit in requests a second; negative means none.
 	QPS float32
 	// Burst is the burst above QPS.

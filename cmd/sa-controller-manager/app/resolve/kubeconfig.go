@@ -7,7 +7,9 @@
 package resolve
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -43,11 +45,13 @@ func locate(o *options.Connection) (*rest.Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("neither --kubeconfig nor --master is given, and this is not a Pod with a ServiceAccount token: %w", err)
 		}
+		o.Cluster = config.Host
 		return config, nil
 	}
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
+	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 		&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig},
-		&clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: o.Master}, CurrentContext: o.Context}).ClientConfig()
+		&clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: o.Master}, CurrentContext: o.Context})
+	config, err := kubeconfig.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) { // its words are about an environment variable that has no effect here
 		return nil, fmt.Errorf("--kubeconfig %q: it must have a current-context that names a cluster; "+
 			"\"kubectl config use-context\" sets it", o.Kubeconfig)
@@ -55,5 +59,12 @@ func locate(o *options.Connection) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--kubeconfig %q: %w", o.Kubeconfig, err)
 	}
+	NameCluster(kubeconfig, config, o)
 	return config, nil
+}
+
+// NameCluster names the cluster of a kubeconfig, by context and URL: kubeadm gives every cluster the same context.
+func NameCluster(kubeconfig clientcmd.ClientConfig, config *rest.Config, o *options.Connection) {
+	raw, _ := kubeconfig.RawConfig() // it could be read for config
+	o.Cluster = strings.TrimSpace(cmp.Or(o.Context, raw.CurrentContext) + " " + config.Host)
 }

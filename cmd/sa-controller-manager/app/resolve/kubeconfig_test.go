@@ -47,9 +47,9 @@ func TestClientConfig(t *testing.T) {
 	t.Parallel()
 	kubeconfig := testutil.WriteFile(t, "kubeconfig", []byte(kubeconfigText))
 	type summary struct {
-		Host, Token, ContentType string
-		QPS                      float32
-		Burst                    int
+		Host, Token, ContentType, Cluster string
+		QPS                               float32
+		Burst                             int
 	}
 	cases := map[string]struct {
 		reason string
@@ -61,6 +61,7 @@ func TestClientConfig(t *testing.T) {
 			flags:  []string{"--kubeconfig=" + kubeconfig},
 			want: summary{
 				Host: "https://apiserver.example.com:6443", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1, Burst: 30,
+				Cluster: "demo https://apiserver.example.com:6443",
 			},
 		},
 		"MasterOverKubeconfig": {
@@ -68,6 +69,7 @@ func TestClientConfig(t *testing.T) {
 			flags:  []string{"--kubeconfig=" + kubeconfig, "--master=https://other.example.com"},
 			want: summary{
 				Host: "https://other.example.com", Token: "from-the-kubeconfig", ContentType: runtime.ContentTypeProtobuf, QPS: -1, Burst: 30,
+				Cluster: "demo https://other.example.com",
 			},
 		},
 		"Master": {
@@ -75,14 +77,17 @@ func TestClientConfig(t *testing.T) {
 			flags: []string{
 				"--master=http://127.0.0.1:8080", "--kube-api-qps=20", "--kube-api-burst=40", "--kube-api-content-type=application/json",
 			},
-			want: summary{Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40},
+			want: summary{
+				Host: "http://127.0.0.1:8080", ContentType: "application/json", QPS: 20, Burst: 40, Cluster: "http://127.0.0.1:8080",
+			},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			config, err := resolve.ClientConfig(&parse(t, tc.flags...).Connection)
+			o := &parse(t, tc.flags...).Connection
+			config, err := resolve.ClientConfig(o)
 			testutil.Must(t, err)
-			got := summary{config.Host, config.BearerToken, config.ContentType, config.QPS, config.Burst}
+			got := summary{config.Host, config.BearerToken, config.ContentType, o.Cluster, config.QPS, config.Burst}
 			testutil.Check(t, tc.reason+": config", tc.want, got)
 			if !strings.HasSuffix(config.UserAgent, "/sa-controller-manager") {
 				t.Errorf("the user agent is %q, want it to end in the program's name", config.UserAgent)

@@ -56,7 +56,7 @@ const examples = `  # All tokens, with the key of kubeadm, on the node.
   # The most dangerous tokens first, with reasons.
   sa-controller-manager tokens audit --kubeconfig=admin.conf --sort-by=findings -o wide
 
-  # A page for people.
+  # A page for people, the most dangerous tokens first.
   sa-controller-manager tokens audit --kubeconfig=admin.conf -o html --output-file=tokens.html
 
   # In CI: fail if a token that never expires gives access to everything.
@@ -95,6 +95,9 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 				return err
+			}
+			if o.output.Format == htmlOutput && !cmd.Flags().Changed("sort-by") {
+				o.sortBy = "findings"
 			}
 			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -135,7 +138,8 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	flags.StringSliceVar(&o.filter.Findings, "finding", nil, "Show only tokens with one of these `findings`.")
 	flags.StringSliceVar(&o.failOn, "fail-on", nil, "Exit with 2 if a token that is shown has one of these `findings`, or \"any\".")
 	flags.StringVar(&o.sortBy, "sort-by", o.sortBy,
-		"Sort order: \""+strings.Join(Orders(), "\", \"")+"\". All but the first keep the rows in memory until the end.")
+		"Sort order: \""+strings.Join(Orders(), "\", \"")+"\". "+
+			"All but the first keep the rows in memory until the end. The default of -o html is findings.")
 	flags.BoolVar(&o.reach, "reach", o.reach, "Ask kube-apiserver how far each account reaches.")
 	o.output.AddFlag(cmd, "table", "wide", "json", "yaml", htmlOutput)
 	flags.StringVar(&o.outputFile, "output-file", "", "Write the page of -o html to this `file`, which only its owner may read, "+
@@ -204,6 +208,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 			return err
 		}
 	}
+	summary.Cluster = o.connection.Cluster
 	if err := printer.End(summary); err != nil {
 		return err
 	}

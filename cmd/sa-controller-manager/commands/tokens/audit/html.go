@@ -45,10 +45,10 @@ func (p *htmlPrinter) Rows(rows []Row) error {
 	return nil
 }
 
-// counted is a line of the totals.
+// counted is a line of the ages. Severity gives its colour.
 type counted struct {
-	Name  string
-	Count int
+	Name, Severity string
+	Count          int
 }
 
 type findingCount struct {
@@ -59,9 +59,11 @@ type findingCount struct {
 
 // page is what the template gets.
 type page struct {
-	Made             string
+	Headline         string
+	Cluster, Made    string
 	Looked, Shown    int
-	Findings         []findingCount
+	Findings         []findingCount // those that tokens have
+	Clear            []Finding      // the others
 	Ages             []counted
 	Most             int // of Ages
 	Namespaces, Keys []string
@@ -99,9 +101,16 @@ func withHashes(source string) string {
 }
 
 func (p *htmlPrinter) page(summary Summary) page {
-	made := page{Made: p.now.UTC().Format("2006-01-02 15:04 UTC"), Looked: summary.Looked, Shown: summary.Shown, Ages: p.ages()}
+	made := page{
+		Headline: p.headline(summary), Cluster: printers.Printable(summary.Cluster), Made: p.now.UTC().Format("2006-01-02 15:04 UTC"),
+		Looked: summary.Looked, Shown: summary.Shown, Ages: p.ages(),
+	}
 	for _, finding := range Findings() {
-		made.Findings = append(made.Findings, findingCount{finding, summary.Findings[finding.Name]})
+		if count := summary.Findings[finding.Name]; count > 0 {
+			made.Findings = append(made.Findings, findingCount{finding, count})
+		} else {
+			made.Clear = append(made.Clear, finding.Name)
+		}
 	}
 	for _, age := range made.Ages {
 		made.Most = max(made.Most, age.Count)
@@ -116,10 +125,23 @@ func (p *htmlPrinter) page(summary Summary) page {
 	return made
 }
 
+// headline claims no more than was asked: who may do less can still reach more than it should.
+func (p *htmlPrinter) headline(summary Summary) string {
+	const some = "%d of %d tokens "
+	dangerous := summary.Findings[ClusterAdmin] + summary.Findings[SecretsReader]
+	switch {
+	case dangerous > 0:
+		return fmt.Sprintf(some+"can take over the cluster", dangerous, summary.Shown)
+	case slices.ContainsFunc(p.rows, func(row Row) bool { return row.Reach != "" }):
+		return fmt.Sprintf(some+"may do everything or read all Secrets", dangerous, summary.Shown)
+	}
+	return fmt.Sprintf("Tokens that never expire: %d", summary.Shown)
+}
+
 // ages counts the tokens by their age.
 func (p *htmlPrinter) ages() []counted {
 	const days = 24 * time.Hour
-	ages := []counted{{Name: "under 30 days"}, {Name: "under a year"}, {Name: "under 3 years"}, {Name: "3 years and more"}}
+	ages := []counted{{"under 30 days", "low", 0}, {"under a year", "low", 0}, {"under 3 years", "medium", 0}, {"3 years and more", "high", 0}}
 	limits := []time.Duration{30 * days, 365 * days, 3 * 365 * days}
 	for i := range p.rows {
 		age := p.now.Sub(p.rows[i].Created.Time)
@@ -137,7 +159,7 @@ func (p *htmlPrinter) row(of *Row) pageRow {
 		Namespace: of.Namespace, Name: of.Name, Account: of.Account, Age: duration.HumanDuration(p.now.Sub(of.Created.Time)),
 		LastUsed: cmp.Or(of.LastUsed, "never"), State: string(of.State), KeyID: of.KeyID, Users: of.users(), Problem: of.Problem,
 		Reach: map[Reach]string{
-			Everything: "everything", AllSecrets: "read all Secrets", Less: "not everything, not read all Secrets", "": "was not asked",
+			Everything: "everything", AllSecrets: "read all Secrets", Less: "less", "": "not known",
 		}[of.Reach],
 	}
 	if of.ReachBy != "" {

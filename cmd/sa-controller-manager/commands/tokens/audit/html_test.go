@@ -28,6 +28,7 @@ func TestPage(t *testing.T) {
 	rows := []Row{
 		{
 			Namespace: "shop", Name: "a", Account: hostile, Created: metav1.NewTime(now.AddDate(-4, 0, 0)), KeyID: hostile, State: "active",
+			Reach:   Everything,
 			Problem: hostile, ReachBy: hostile, Pods: []string{hostile}, PodCount: 1, Findings: []Finding{ClusterAdmin},
 		},
 		{Namespace: "bank", Name: "b", Created: metav1.NewTime(now.Add(-time.Hour)), State: "unknown"},
@@ -36,12 +37,14 @@ func TestPage(t *testing.T) {
 	printer := NewPrinter(&written, "html", now)
 	testutil.Must(t, printer.Rows(rows[:1]))
 	testutil.Must(t, printer.Rows(rows[1:]))
-	testutil.Must(t, printer.End(Summary{Looked: 3, Shown: 2, Findings: map[Finding]int{ClusterAdmin: 1}}))
+	testutil.Must(t, printer.End(Summary{Cluster: "prod " + hostile, Looked: 3, Shown: 2, Findings: map[Finding]int{ClusterAdmin: 1}}))
 	page := written.String()
 	for _, want := range []string{
-		"2026-11-21 12:00 UTC. Token Secrets: 3, in this file: 2.",
-		`<td>under 30 days</td><td>1</td>`, `<td>3 years and more</td><td>1</td>`,
-		`<td class="high">high</td><td><a href="#finding=cluster-admin">cluster-admin</a></td><td>1</td>`,
+		`<title>Token audit of prod &lt;`, `\u001b[2J, 2026-11-21 12:00 UTC</title>`, "<h1>1 of 2 tokens can take over the cluster</h1>",
+		"2026-11-21 12:00 UTC. Token Secrets: 3, listed: 2.",
+		`<td>under 30 days</td><td class="number">1</td>`, `<td>3 years and more</td><td class="number">1</td>`,
+		`<a class="high" href="#finding=cluster-admin">cluster-admin</a><br><small>high</small></td><td class="number">1</td>`,
+		"No token has: secrets-reader, bad-token, ", `\u001b[2J">&lt;/script</small>`,
 		`<option>bank</option><option>shop</option>`, `<option>active</option><option>unknown</option>`,
 		`<tr data-findings="cluster-admin " data-namespace="shop" data-key="active">`,
 		`<tr data-findings="none" data-namespace="bank" data-key="unknown">`,
@@ -64,6 +67,29 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// TestHeadline claims nothing that was not asked, and no safety: other permissions are dangerous too.
+func TestHeadline(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		rows     []Row
+		findings map[Finding]int
+		want     string
+	}{
+		"both kinds": {
+			make([]Row, 13), map[Finding]int{ClusterAdmin: 1, SecretsReader: 3, Unused: 9}, "4 of 13 tokens can take over the cluster",
+		},
+		"none":             {[]Row{{Reach: Less}, {}}, map[Finding]int{Unused: 2}, "0 of 2 tokens may do everything or read all Secrets"},
+		"not asked":        {make([]Row, 2), nil, "Tokens that never expire: 2"},
+		"none in the file": {nil, nil, "Tokens that never expire: 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			printer := &htmlPrinter{rows: tc.rows}
+			testutil.Check(t, "headline", tc.want, printer.headline(Summary{Shown: len(tc.rows), Findings: tc.findings}))
+		})
+	}
+}
+
 // TestOutputFile: the file says which tokens are worth stealing.
 func TestOutputFile(t *testing.T) {
 	t.Parallel()
@@ -78,6 +104,9 @@ func TestOutputFile(t *testing.T) {
 	testutil.Must(t, err)
 	page, err := os.ReadFile(path)
 	testutil.Must(t, err)
+	if robot := bytes.Index(page, []byte("<td>robot-token")); robot < bytes.Index(page, []byte("<td>zeus-token")) {
+		t.Error("the worst token is not the first one")
+	}
 	if info.Mode() != 0o600 || !bytes.Contains(page, []byte("zeus-token")) || bytes.Contains(page, []byte("CANARY")) ||
 		bytes.Contains(page, []byte("eyJ")) {
 		t.Errorf("mode %v, want 0600 and a page without tokens:\n%s", info.Mode(), page)

@@ -34,6 +34,8 @@ type Auditor struct {
 
 // Summary counts what was read. Its JSON form is that of the command's output.
 type Summary struct {
+	// Cluster is for the title of a page.
+	Cluster string `json:"-"`
 	// Looked is how many token Secrets there are, Shown how many rows were made of them.
 	Looked   int             `json:"looked"`
 	Shown    int             `json:"shown"`

@@ -7,16 +7,22 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/manifest/loader"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -255,6 +261,54 @@ func TestStaticOnAnotherPort(t *testing.T) {
 			t.Errorf("the first rule is for %s", got)
 		}
 	})
+}
+
+// TestStaticFilesAreKeptMeanwhile: a kube-apiserver that does not say what it has loaded keeps no file from being
+// repaired.
+func TestStaticFilesAreKeptMeanwhile(t *testing.T) {
+	static(t, func(t *testing.T, h *host) {
+		var hang atomic.Bool
+		hang.Store(true)
+		s := h.run(func(c *StaticFilesConfig) {
+			c.Loaded = func(ctx context.Context) (map[string]string, error) {
+				if hang.Load() {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return h.loaded(ctx)
+			}
+		})
+		for _, harm := range []func(string) error{os.Remove, func(path string) error { return os.Truncate(path, 0) }} {
+			testutil.Must(t, harm(mutating.staticPath(h.dir)))
+			s.keep.Add(h.dir)
+			pause(time.Second)
+			if got := h.names(mutating); got != "probe" {
+				t.Errorf("a second later the file has %q, want the entry of the probe", got)
+			}
+		}
+		pause(loadDelay + askTimeout)
+		wantStatic(t, s, Repairing, "which webhook configurations it has loaded: context deadline exceeded")
+		hang.Store(false)
+		pause(maxPause + askTimeout)
+		wantStatic(t, s, Registered, "")
+	})
+}
+
+// TestStaticIsFirst: kube-apiserver, by its own loader, calls our webhooks before those of other files.
+func TestStaticIsFirst(t *testing.T) {
+	t.Parallel()
+	dir, scheme := t.TempDir(), runtime.NewScheme()
+	testutil.Must(t, admissionregistrationv1.AddToScheme(scheme))
+	_, err := urlSpec().WriteStatic(dir, caPEM(t))
+	testutil.Must(t, err)
+	testutil.Must(t, os.WriteFile(filepath.Join(mutating.staticDir(dir), "00-injector.yaml"), []byte("apiVersion: "+
+		"admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: injector.static.k8s.io}\n"), 0o600))
+	loaded, _, err := loader.LoadManifests(mutating.staticDir(dir), serializer.NewCodecFactory(scheme).UniversalDeserializer(),
+		func(obj runtime.Object) ([]metav1.Object, error) { return []metav1.Object{obj.(metav1.Object)}, nil })
+	testutil.Must(t, err)
+	if len(loaded) != 2 || loaded[0].GetName() != "00-sa-controller-manager.static.k8s.io" {
+		t.Errorf("got %d configurations, want ours first: %v", len(loaded), loaded)
+	}
 }
 
 // TestUnregisterStatic: the files go, also those that a process writes, and stay away until register.

@@ -72,7 +72,7 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 		if err != nil {
 			return err
 		}
-		if active := state.Active(); op.Clock.Since(active.ActivatedAt) < olderThan {
+		if active := state.Active(); olderThan > 0 && op.Clock.Since(active.ActivatedAt) < olderThan {
 			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: key %s is active since %s, which is less than %s.\n",
 				active.ID, timeWord(active.ActivatedAt), olderThan)
 		} else if err := op.Rotate(ctx, rotate); err != nil {

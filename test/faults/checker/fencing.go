@@ -75,22 +75,18 @@ func describe(r faultproxy.Request) string {
 // somebody may have created a Pod.
 //
 // Left out is what any replica may write: its Lease, Events, reviews, the serving CA's
-// Secret, its heartbeat and its line of the published key ring. A Secret that is created in kube-system may
-// be the serving CA's, because the path of a creation has no name. Pods are only created
-// with dryRun. A lease that was given away counts as renewed: no body is in the journal.
+// Secret and its line of the published key ring. A Secret that is created in kube-system may be the serving
+// CA's, because the path of a creation has no name. Pods are only created with dryRun. A lease that was given away counts as renewed: no body is in the journal.
 func leaderWrites(r faultproxy.Request, asked func(namespace string) bool) bool {
 	if r.Verb == "get" || r.Verb == "list" || r.Verb == "watch" || r.Subresource != "" {
 		return false
 	}
 	switch r.Resource {
-	case "mutatingwebhookconfigurations", "validatingwebhookconfigurations":
+	case "mutatingwebhookconfigurations", "validatingwebhookconfigurations", "configmaps":
 		return true
 	case "secrets":
 		// Every replica publishes its key ring in one.
 		return r.Namespace != metav1.NamespaceSystem || r.Verb != "create" && r.Name != workload.CASecretName && r.Name != workload.KeyRingSecret
-	case "configmaps":
-		// Every replica renews its heartbeat in one, which none creates where there is one host.
-		return r.Namespace != metav1.NamespaceSystem || r.Name != workload.HostsConfigMap
 	case "serviceaccounts":
 		// Any replica may create the account that a Pod waits for, and nothing in such a
 		// request is different. Where nobody asks for a Pod, nobody waits.

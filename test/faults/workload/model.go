@@ -24,7 +24,6 @@ const (
 	ReplacesLabel     = "sa-controller-manager/replaces"
 	ConfigurationName = "00-sa-controller-manager"
 	CASecretName      = "sa-controller-manager-webhook-ca"
-	HostsConfigMap    = "sa-controller-manager-hosts"
 	KeyRingSecret     = "sa-controller-manager-key-ring"
 	ProductManager    = "sa-controller-manager"
 	LeaseName         = "sa-controller-manager"

@@ -19,7 +19,7 @@ import (
 
 // deleteAll deletes what an administrator can delete of ours through the API.
 const deleteAll = `export KUBECONFIG=/etc/kubernetes/admin.conf
-kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations --all
+kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings --all
 kubectl --namespace kube-system delete pods --selector component=sa-controller-manager --wait=false
 kubectl --namespace kube-system get leases,secrets,configmaps --output name | grep sa-controller-manager |
 	xargs kubectl --namespace kube-system delete`

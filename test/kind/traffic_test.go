@@ -59,7 +59,11 @@ func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) 
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		server := servers[turn.Add(1)%uint64(len(servers))]
-		return server.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{})
+		pod, err := server.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{})
+		if err != nil {
+			err = &failedCall{err, server.config.Host}
+		}
+		return pod, err
 	})
 	for _, server := range servers {
 		client, err := rest.HTTPClientFor(server.config)
@@ -74,6 +78,15 @@ func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) 
 	t.Cleanup(func() { l.finish() })
 	return l
 }
+
+// failedCall is the error of a call, and which kube-apiserver it was for.
+type failedCall struct {
+	error
+
+	host string
+}
+
+func (f *failedCall) Unwrap() error { return f.error }
 
 func (l *load) probe(client *http.Client, host, path string) {
 	one := probe{begun: time.Now(), host: host, path: path}
@@ -137,15 +150,16 @@ func (l *load) outages(path string) (all []outage) {
 }
 
 // unharmed ends the load. No Pod may have been refused, each that was admitted is complete, and no
-// call failed except while kube-apiserver was away.
+// call failed except while its kube-apiserver was away.
 func (l *load) unharmed(t *testing.T) {
 	t.Helper()
 	l.finish()
 	away := l.outages("/readyz")
 	t.Logf("kube-apiserver did not answer: %v; was not ready: %v", l.outages("/livez"), away)
 	l.pods.Unharmed(t, func(one traffic.Call) bool {
-		return !admissionRefused(one) && slices.ContainsFunc(away, func(o outage) bool {
-			return !one.Ended.Before(o.from.Add(-probeInterval)) && !one.Begun.After(o.to.Add(probeInterval))
+		failed, ok := errors.AsType[*failedCall](one.Err)
+		return ok && !admissionRefused(one) && slices.ContainsFunc(away, func(o outage) bool {
+			return o.host == failed.host && !one.Ended.Before(o.from.Add(-probeInterval)) && !one.Begun.After(o.to.Add(probeInterval))
 		})
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -218,23 +219,6 @@ func TestStaticProofIsRepeated(t *testing.T) {
 	})
 }
 
-// TestStaticWhileKubeAPIServerHangs: the files are kept meanwhile, and a question ends.
-func TestStaticWhileKubeAPIServerHangs(t *testing.T) {
-	static(t, func(t *testing.T, h *host) {
-		s := h.run(func(c *StaticFilesConfig) {
-			c.Loaded = func(ctx context.Context) (map[string]string, error) { <-ctx.Done(); return nil, ctx.Err() }
-		})
-		testutil.Must(t, os.Remove(mutating.staticPath(h.dir)))
-		s.queue()
-		synctest.Wait()
-		if got := h.names(mutating); got != "probe" {
-			t.Errorf("the file has %q, want the entry of the probe", got)
-		}
-		pause(3 * askTimeout)
-		wantStatic(t, s, Repairing, "deadline exceeded")
-	})
-}
-
 // TestStaticAfterARestart: the files are right, and stay.
 func TestStaticAfterARestart(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
@@ -271,6 +255,37 @@ func TestStaticOnAnotherPort(t *testing.T) {
 		if got := *h.loads(mutating)[0].ClientConfig.URL; got != "https://127.0.0.1:10263/mutate" || exempt(h.loads(mutating)[0]) {
 			t.Errorf("the first rule is for %s", got)
 		}
+	})
+}
+
+// TestStaticFilesAreKeptMeanwhile: a kube-apiserver that does not say what it has loaded keeps no file from being
+// repaired.
+func TestStaticFilesAreKeptMeanwhile(t *testing.T) {
+	static(t, func(t *testing.T, h *host) {
+		var hang atomic.Bool
+		hang.Store(true)
+		s := h.run(func(c *StaticFilesConfig) {
+			c.Loaded = func(ctx context.Context) (map[string]string, error) {
+				if hang.Load() {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return h.loaded(ctx)
+			}
+		})
+		for _, harm := range []func(string) error{os.Remove, func(path string) error { return os.Truncate(path, 0) }} {
+			testutil.Must(t, harm(mutating.staticPath(h.dir)))
+			s.keep.Add(h.dir)
+			pause(time.Second)
+			if got := h.names(mutating); got != "probe" {
+				t.Errorf("a second later the file has %q, want the entry of the probe", got)
+			}
+		}
+		pause(loadDelay + askTimeout)
+		wantStatic(t, s, Repairing, "which webhook configurations it has loaded: context deadline exceeded")
+		hang.Store(false)
+		pause(maxPause + askTimeout)
+		wantStatic(t, s, Registered, "")
 	})
 }
 

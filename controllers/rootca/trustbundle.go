@@ -102,7 +102,7 @@ func (p *TrustBundlePublisher) observe(obj any, deleted bool) {
 	}
 }
 
-// Check returns an error while a second publisher keeps this one from publishing.
+// Check returns an error while a second publisher deletes the bundle, which is then created once a minute.
 func (p *TrustBundlePublisher) Check() (detail string, err error) {
 	if problem := p.problem.Load(); problem != nil {
 		err = errors.New(*problem)

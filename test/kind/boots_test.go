@@ -11,12 +11,14 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 )
@@ -50,6 +52,13 @@ func boots(t *testing.T, configuration string) *cluster {
 	for _, pod := range pods {
 		if n := restarts(pod); n > 0 {
 			t.Errorf("%s has restarted %d times", pod.Name, n)
+		}
+	}
+	events, err := c.client.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+	testutil.Must(t, err)
+	for _, event := range events.Items {
+		if strings.Contains(event.Message, "the Pod has no ServiceAccount") {
+			t.Errorf("the policy for Pods has refused one: %s", event.Message)
 		}
 	}
 	namespace := c.namespace(t, "first")

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -31,6 +32,11 @@ func (c *cluster) callTheAPI(t *testing.T, worker string) {
 			reason: "it gets a mount too", changes: []func(*corev1.Pod){on(worker), withInitContainer}, asked: []string{"init", "main"},
 		},
 	}
+	if c.minor(t) >= 37 {
+		one := cases["Worker"]
+		one.reason, one.changes = "the kubelet projects our bundle, which kube-apiserver fits", append(one.changes, trustsBundle)
+		cases["TrustBundle"] = one
+	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			namespace := c.namespace(t, "calls-"+strings.ToLower(name))
@@ -43,6 +49,19 @@ func (c *cluster) callTheAPI(t *testing.T, worker string) {
 	}
 	t.Run("AutomountOff", func(t *testing.T) { c.automountOff(t) })
 	t.Run("PullSecrets", func(t *testing.T) { c.pullSecrets(t) })
+}
+
+// trustsBundle has the Pod verify kube-apiserver by the ClusterTrustBundle.
+func trustsBundle(pod *corev1.Pod) {
+	const name, directory, file = "trust", "/trust", "ca.crt"
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+		Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{
+			SignerName: new(rootca.ServingSigner), LabelSelector: &metav1.LabelSelector{}, Path: file,
+		}}}},
+	}})
+	main := &pod.Spec.Containers[0]
+	main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: directory, ReadOnly: true})
+	main.Env = append(main.Env, corev1.EnvVar{Name: "CA_FILE", Value: directory + "/" + file})
 }
 
 // automountOff covers a Pod that wants no token, and an account that gives none.

@@ -20,6 +20,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/admission/registration"
 
 	"sa-controller-manager/test/await"
 )
@@ -102,15 +104,26 @@ func (c *cluster) checkHandedBack(t *testing.T, before map[string]string, namesp
 	if diff := cmp.Diff(before, c.controlPlaneManifests(t)); diff != "" {
 		t.Errorf("manifests (-before the takeover +after the handback):\n%s", diff)
 	}
-	_, err := c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager",
-		metav1.GetOptions{})
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("the webhook's configuration: %v, want none", err)
-	}
+	c.checkNothingOfUs(t)
 	c.namespace(t, namespace)
 	c.awaitDefaultAccount(t, namespace)
 	answers := c.answers(t, namespace, c.asker(t, on(c.controlPlane())))
 	c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
+}
+
+// checkNothingOfUs checks that neither the webhook nor the policy for Pods is there.
+func (c *cluster) checkNothingOfUs(t *testing.T) {
+	t.Helper()
+	api := c.client.AdmissionregistrationV1()
+	_, mutating := api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
+	_, validating := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
+	_, policy := api.ValidatingAdmissionPolicies().Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
+	_, binding := api.ValidatingAdmissionPolicyBindings().Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
+	for _, err := range []error{mutating, validating, policy, binding} {
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("the configurations of the webhook, the policy and its binding: %v, want none", err)
+		}
+	}
 }
 
 // withoutCertificateSigning configures kube-controller-manager as for an external CA: otherwise it does

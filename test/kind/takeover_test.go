@@ -16,7 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
 
@@ -67,11 +66,7 @@ func TestTakeover(t *testing.T) {
 				t.Errorf("%s (-before the takeover +after the handback):\n%s", name, diff)
 			}
 		}
-		_, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager",
-			metav1.GetOptions{})
-		if !apierrors.IsNotFound(err) {
-			t.Errorf("the webhook's configuration: %v, want none", err)
-		}
+		c.checkNothingOfUs(t)
 		namespace := c.namespace(t, "after-handback")
 		answers := c.answers(t, namespace, c.asker(t, on(worker)))
 		c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)

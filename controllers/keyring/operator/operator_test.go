@@ -458,21 +458,30 @@ func TestRevoke(t *testing.T) {
 	})
 }
 
-// TestRevokeWithKeyFiles: each kube-apiserver has the key until it is restarted, and the command names it.
+// TestRevokeWithKeyFiles: a kube-apiserver has the key until it is restarted, and the command names each that does.
 func TestRevokeWithKeyFiles(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w, second := newWorld(t), newWorld(t)
 	w.edit(func(p *consistency.Published) { p.Lines[0].Signer = false })
-	running, restarted := newWorld(t), newWorld(t)
-	w.publishes = []signing.PublicKey{testkeys.Parse(testkeys.RSA2048()).Public()}
-	running.publishes = w.publishes
-	w.Cluster.Others = []APIServer{{URL: "https://10.0.0.2:6443", Client: running.kube}, {URL: "https://10.0.0.3:6443", Client: restarted.kube}}
-	_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
-	refusedWith(t, err, "revoked in the ring of this host, and: "+
-		"still accepted by the kube-apiserver of --kubeconfig, https://10.0.0.2:6443: with key files, write them")
-	if w.state().Active().ID != p256ID {
-		t.Error("the key is in the ring")
+	w.Cluster.Others = []APIServer{{URL: "https://cp-2:6443", Client: second.kube}}
+	leaked := []signing.PublicKey{testkeys.Parse(testkeys.RSA2048()).Public()}
+	w.publishes, second.publishes = leaked, leaked
+	for _, step := range []struct {
+		restarted *world
+		still     string
+	}{{nil, "the kube-apiserver of --kubeconfig, https://cp-2:6443"}, {w, "https://cp-2:6443"}} {
+		if step.restarted != nil {
+			step.restarted.publishes = nil
+		}
+		_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
+		refusedWith(t, err, "revoked in the ring of this host, and: still accepted by "+step.still+": with key files, write them")
+		if w.state().Active().ID != p256ID {
+			t.Error("the key is in the ring")
+		}
 	}
+	second.publishes = nil
+	_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
+	w.must(err)
 	w.Cluster = nil
 	_, err = w.Revoke(t.Context(), []string{rsaID}, nil)
 	refusedWith(t, err, "give --kubeconfig")

@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command apicheck runs in a Pod and asks kube-apiserver who it is, with the token and
-// the root CA that were mounted, as any client in a cluster does. It prints the answer
-// as one line of JSON and ends: with 0, or with 1 if there was none in time.
+// the root CA that were mounted, as any client in a cluster does, or with the root CA in
+// the file that CA_FILE names. It prints the answer as one line of JSON and ends: with 0,
+// or with 1 if there was none in time.
 package main
 
 import (
@@ -39,6 +40,9 @@ func whoAmI() (authenticationv1.UserInfo, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {
 		return authenticationv1.UserInfo{}, err
+	}
+	if file := os.Getenv("CA_FILE"); file != "" {
+		config.CAFile = file
 	}
 	// kube-apiserver warns of tokens that the account refers to; the log of the container
 	// is the answer and nothing else.

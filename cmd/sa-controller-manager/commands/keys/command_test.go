@@ -15,11 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/fake"
 	certutil "k8s.io/client-go/util/cert"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
@@ -91,38 +88,6 @@ func TestKeysCommands(t *testing.T) {
 	testutil.Must(t, os.Chmod(ring, 0o640))
 	if got := keysCommand(t, ring, "list"); got.Code != cli.ExitFindings || !strings.Contains(got.Stdout, "chmod 600") {
 		t.Errorf("a loose mode: %+v", got)
-	}
-}
-
-// TestRotateByATimer is what a timer runs: an exit code of 1 fails its service.
-func TestRotateByATimer(t *testing.T) {
-	t.Parallel()
-	refuses := fake.NewClientset() // it reviews no token
-	for name, tc := range map[string]struct {
-		reason string
-		args   []string
-		code   int
-		want   string // in what is printed
-	}{
-		"Young": {"nothing is due", []string{"--if-older-than=1h"}, 0, "Nothing was changed: key " + rsaID + " is active since "},
-		"Due":   {"also within the second of the activation, which is rounded up", nil, 1, "; key " + rsaID + " is active since "},
-		"Prune": {
-			"a key that stays is tried again", []string{"--if-older-than=1h", "--prune", "--longest-token-lifetime=1h"},
-			0, "Nothing was pruned: ",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ring := filepath.Join(t.TempDir(), "keys", "ring.json")
-			keysCommand(t, ring, "init", "--from-private-key-file="+testutil.WriteFile(t, "sa.key", testkeys.RSA2048()),
-				"--service-account-key-file="+testutil.WriteFile(t, "old.pub", testkeys.P384()))
-			before := keysCommand(t, ring, "list").Stdout
-			got := keysCommandIn(t, func(*options.Connection) (kubernetes.Interface, error) { return refuses, nil }, ring,
-				append(tc.args, "rotate", "--kubeconfig=given.conf")...)
-			if got.Code != tc.code || !strings.Contains(got.Stderr, tc.want) {
-				t.Errorf("%s: %+v, want code %d and %q", tc.reason, got, tc.code, tc.want)
-			}
-			testutil.Check(t, "the ring", before, keysCommand(t, ring, "list").Stdout)
-		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
@@ -130,6 +131,11 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		if err := o.files[component.ControllerManager].CheckControllers(c.ownManifest(o)); err != nil {
 			return nil, err
 		}
+	}
+	if !component.HasVersion(o.kcm.Image()) {
+		kcm.notes = []string{"The image of kube-controller-manager names no version, so it keeps " + options.ClusterTrustBundlePublisher +
+			", which it has from v1.37 on. That deletes our ClusterTrustBundle when the root CA changes. To take it over too: write the " +
+			"version beside the digest in the manifest, NAME:v1.37.2@sha256:..., and run this command again."}
 	}
 	if err := c.planEdit(o, component.ForControllerManager(), &kcm); err != nil {
 		return nil, err

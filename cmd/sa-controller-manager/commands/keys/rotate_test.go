@@ -1,0 +1,70 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package keys
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
+	ringfile "sa-controller-manager/signing/ring"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// TestRotateByATimer: what the exit code tells the timer. kube-apiserver accepts no other key than the active one,
+// and issues no token, by which prune would see what it signs with.
+func TestRotateByATimer(t *testing.T) {
+	t.Parallel()
+	const (
+		young    = "Nothing was changed: key " + rsaID + " is active since "
+		refused  = "; key " + rsaID + " is active since "
+		unpruned = "Nothing was pruned: "
+	)
+	for name, tc := range map[string]struct {
+		reason string
+		age    time.Duration // of the active key
+		args   []string
+		code   int
+		want   string // in what is printed
+		prunes bool   // it tries
+	}{
+		"Young":   {reason: "there is nothing to do", age: time.Hour, args: []string{"--if-older-than=2h"}, want: young},
+		"Due":     {reason: "it was refused", age: time.Hour, args: []string{"--if-older-than=30m"}, code: 1, want: refused},
+		"NoLimit": {reason: "the clock of another host may be ahead", age: -time.Minute, code: 1, want: refused},
+		"PruneRefused": {
+			reason: "a key that stays may go at the next run", age: time.Hour,
+			args: []string{"--if-older-than=2h", "--prune", "--longest-token-lifetime=48h"}, want: young, prunes: true,
+		},
+		"DueWithPrune": {
+			reason: "nothing is pruned after a rotation that was refused", age: time.Hour,
+			args: []string{"--prune", "--longest-token-lifetime=48h"}, code: 1, want: refused,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path, kube := filepath.Join(t.TempDir(), "ring.json"), newWorld(t).Cluster.Client
+			testutil.Must(t, ringfile.At(path).Init(testkeys.Parse(testkeys.RSA2048()), []signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()},
+				new(ringfile.KeyOf(testkeys.Parse(testkeys.P256()))), time.Now().Add(-tc.age)))
+			before, err := ringfile.At(path).Read()
+			testutil.Must(t, err)
+			client := func(*options.Connection) (kubernetes.Interface, error) { return kube, nil }
+			got := keysCommandIn(t, client, path, append([]string{"rotate", "--kubeconfig=k", "--service-account-issuer=https://issuer.example"},
+				tc.args...)...)
+			if got.Code != tc.code || !strings.Contains(got.Stderr, tc.want) || strings.Contains(got.Stderr, unpruned) != tc.prunes {
+				t.Errorf("%s: code %d, want %d, %q, and that it prunes: %t:\n%s", tc.reason, got.Code, tc.code, tc.want, tc.prunes, got.Stderr)
+			}
+			after, err := ringfile.At(path).Read()
+			testutil.Must(t, err)
+			if after.Generation != before.Generation {
+				t.Errorf("the ring has been changed from generation %d to %d", before.Generation, after.Generation)
+			}
+		})
+	}
+}

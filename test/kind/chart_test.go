@@ -69,7 +69,7 @@ func TestChart(t *testing.T) {
 	c.awaitAdmission(t, namespace) // by the plugin
 	c.writeManifest(t, "kube-apiserver", strings.Replace(c.readManifest(t, "kube-apiserver"), on, off, 1))
 	c.awaitRestart(t, "kube-apiserver", off)
-	install()
 	c.product(t, "webhook", "register", "--kubeconfig=/etc/kubernetes/admin.conf")
+	install()
 	c.awaitAdmission(t, namespace)
 }

@@ -5,12 +5,15 @@ package doctor
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/cert"
 
 	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/rootca"
@@ -126,4 +129,22 @@ func (c *cluster) overlap(ctx context.Context) (bundle, error) {
 		}
 	}
 	return all, nil
+}
+
+// bundle is a set of certificates, by digest. The same certificates in another order, or with
+// comments, are the same bundle.
+type bundle = sets.Set[[sha256.Size]byte]
+
+// parseBundle takes text that holds no certificate for a bundle of its own, so that two
+// different unreadable texts differ.
+func parseBundle(pem string) bundle {
+	certificates, err := cert.ParseCertsPEM([]byte(pem))
+	if err != nil && pem != "" {
+		return sets.New(sha256.Sum256([]byte(pem)))
+	}
+	all := bundle{}
+	for _, certificate := range certificates {
+		all.Insert(sha256.Sum256(certificate.Raw))
+	}
+	return all
 }

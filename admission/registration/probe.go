@@ -49,10 +49,6 @@ func (s Spec) probeEntry(caBundle []byte) entry {
 	return probe
 }
 
-func podCreation() admission.Rule {
-	return admission.Rule{Resource: "pods", Operations: []admission.Operation{admission.Create}}
-}
-
 // staged returns found with an exemption for probes, so that an entry which points to an unreachable
 // endpoint does not block the proof that would repair it. It is idempotent.
 func staged(found []entry) []entry {

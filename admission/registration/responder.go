@@ -25,6 +25,10 @@ var _ admission.Mutator = (*ProbeResponder)(nil)
 // Rules match the creation of Pods.
 func (*ProbeResponder) Rules() []admission.Rule { return []admission.Rule{podCreation()} }
 
+func podCreation() admission.Rule {
+	return admission.Rule{Resource: "pods", Operations: []admission.Operation{admission.Create}}
+}
+
 // Ready returns nil.
 func (*ProbeResponder) Ready(context.Context) error { return nil }
 

@@ -29,9 +29,7 @@ func SetUpRoot(cmd *cobra.Command, stdout, stderr io.Writer) {
 	})
 	// Underscores are taken for hyphens, as in every Kubernetes component.
 	cmd.SetGlobalNormalizationFunc(cliflag.WordSepNormalizeFunc)
-	// Cobra does not wrap the texts of flags; 0 columns do not, either.
-	wrapped := fmt.Sprintf(".FlagUsagesWrapped %d", TerminalWidth(stdout))
-	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages", wrapped))
+	cmd.SetHelpFunc(wrapsHelp(cmd.HelpFunc()))
 }
 
 // Execute runs the command line args, prints the error that it ends with, unless it has been
@@ -74,13 +72,13 @@ func Parent(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
 // SetHelp gives a command a help with its flags in sections. Commands below it keep cobra's.
 func SetHelp(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
 	others := cmd.HelpFunc()
-	cmd.SetHelpFunc(func(asked *cobra.Command, args []string) {
+	cmd.SetHelpFunc(wrapsHelp(func(asked *cobra.Command, args []string) {
 		if asked == cmd {
 			printHelp(cmd.OutOrStdout(), cmd, sets)
 			return
 		}
 		others(asked, args)
-	})
+	}))
 }
 
 func printHelp(w io.Writer, cmd *cobra.Command, sets cliflag.NamedFlagSets) {
@@ -94,5 +92,61 @@ func printHelp(w io.Writer, cmd *cobra.Command, sets cliflag.NamedFlagSets) {
 		}
 	}
 	fmt.Fprintf(w, "\nExamples:\n%s\n", cmd.Example)
-	cliflag.PrintSections(w, sets, TerminalWidth(w)) // 0 columns do not wrap
+	cliflag.PrintSections(w, sets, 0)
 }
+
+// wrapsHelp returns help for the width of the terminal. Cobra does not wrap at all, and pflag no line
+// with a long word.
+func wrapsHelp(help func(*cobra.Command, []string)) func(*cobra.Command, []string) {
+	return func(cmd *cobra.Command, args []string) {
+		var text strings.Builder
+		out := cmd.OutOrStdout()
+		cmd.SetOut(&text)
+		help(cmd, args)
+		cmd.SetOut(out)
+		fmt.Fprint(out, wrap(text.String(), TerminalWidth(out)))
+	}
+}
+
+// wrap fills the paragraphs of a help and breaks the texts of flags, so that no line is longer than
+// columns, if that is not 0. Indented lines stay as they are: they are commands to copy.
+func wrap(help string, columns int) string {
+	if columns == 0 {
+		return help
+	}
+	var lines []string
+	for line := range strings.SplitSeq(help, "\n") {
+		if last := len(lines) - 1; last >= 0 && isProse(line) && isProse(lines[last]) {
+			lines[last] += " " + line
+			continue
+		}
+		lines = append(lines, line)
+	}
+	for i, line := range lines {
+		const gap = "   " // before the text of a flag
+		text := strings.LastIndex(line, gap) + len(gap)
+		switch {
+		case isProse(line):
+			text = 0
+		case text < len(gap) || strings.TrimSpace(line[:text]) == "":
+			continue
+		}
+		indent := min(text, columns/2)
+		var wrapped []string
+		for len(line) > columns {
+			at := strings.LastIndex(line[:columns+1], " ")
+			if at <= indent { // a long word stays whole
+				if at = strings.Index(line[columns:], " "); at < 0 {
+					break
+				}
+				at += columns
+			}
+			wrapped = append(wrapped, strings.TrimRight(line[:at], " "))
+			line = strings.Repeat(" ", indent) + line[at+1:]
+		}
+		lines[i] = strings.Join(append(wrapped, line), "\n")
+	}
+	return strings.Join(lines, "\n")
+}
+
+func isProse(line string) bool { return line != "" && line[0] != ' ' }

@@ -1,0 +1,42 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"testing"
+
+	"sa-controller-manager/internal/testutil"
+)
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	const flag = "      --flag duration   The greatest of --all-the-values-of-it, or none (default 1h)\n"
+	for name, tc := range map[string]struct {
+		reason, help string
+		columns      int
+		want         string
+	}{
+		"NoTerminal": {"a file has lines of any length", flag, 0, flag},
+		"Wide":       {"it fits", flag, 90, flag},
+		"Flag": {"the text goes on below itself", flag, 60,
+			"      --flag duration   The greatest of\n" +
+				"                        --all-the-values-of-it, or none\n" +
+				"                        (default 1h)\n"},
+		"Narrow": {"half of the columns are for the text", flag, 40,
+			"      --flag duration   The greatest of\n" +
+				"                    --all-the-values-of-it,\n" +
+				"                    or none (default 1h)\n"},
+		"Prose": {"a paragraph is filled anew, and a heading is none of it",
+			"It is refused while\nanother host has one.\n\nUsage:\n  program [flags]\n", 30,
+			"It is refused while another\nhost has one.\n\nUsage:\n  program [flags]\n"},
+		"Command": {"a command is copied from a terminal, which wraps it without a line break",
+			"  program rotate --ring=ring.json --wait\n", 30, "  program rotate --ring=ring.json --wait\n"},
+		"LongWord": {"a word stays whole", "of --all-the-values-of-it or\nnone\n", 10, "of\n--all-the-values-of-it\nor none\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testutil.Check(t, tc.reason, tc.want, wrap(tc.help, tc.columns))
+		})
+	}
+}

@@ -1,18 +1,22 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package apiservers finds the hosts on which kube-apiservers run, by their identity Leases, and reads
-// documents of the API server that clientsets have no function for.
+// Package apiservers is the home of the rule which kube-apiservers there are: the hosts by their identity
+// Leases, and the addresses by the Service kubernetes. It also reads documents of the API server that
+// clientsets have no function for.
 package apiservers
 
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -70,4 +74,25 @@ func identities(ctx context.Context, client kubernetes.Interface) ([]coordinatio
 		return nil, fmt.Errorf("list the identity Leases of kube-apiserver: %w", err)
 	}
 	return list.Items, nil
+}
+
+// Addresses returns the URLs of the kube-apiservers behind the Service kubernetes.
+func Addresses(ctx context.Context, client kubernetes.Interface) ([]string, error) {
+	ofKubernetes := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=kubernetes"}
+	list, err := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).List(ctx, ofKubernetes)
+	if err != nil {
+		return nil, fmt.Errorf("look up the addresses of kube-apiserver: %w", err)
+	}
+	var urls []string
+	for _, slice := range list.Items {
+		if len(slice.Ports) != 1 || slice.Ports[0].Port == nil {
+			continue
+		}
+		for _, endpoint := range slice.Endpoints {
+			for _, address := range endpoint.Addresses {
+				urls = append(urls, "https://"+net.JoinHostPort(address, strconv.Itoa(int(*slice.Ports[0].Port))))
+			}
+		}
+	}
+	return urls, nil
 }

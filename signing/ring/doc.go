@@ -2,21 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package ring is the key ring: a State says which keys there are, which one signs and what may happen to
-// them next, and a File keeps it. It is the home of the rules what a rotation may do to a key and when
-// (transitions.go), which ring is newer (history.go), and what a ring file may have in it (validate.go).
+// them next, and a File keeps it. It is the home of the rules what a rotation may do to a key
+// (transitions.go), which ring is newer (state.go), and what a ring file may have in it (validate.go).
+// Whether a rotation may happen now is asked of the other hosts, by package keyring/consistency, and of
+// kube-apiserver, by package keyring/operator.
 //
-// A rotation goes publish, wait, activate, re-issue, complete, prune:
-//
-//  1. Publish adds the next key. It verifies and is published, and does not sign: a verifier may use a
-//     copy of the key set that is as old as Policy.CacheAge.
-//  2. Activate makes the next key the active one. The previous one is retired: it verifies and
-//     signs no more.
-//  3. Complete records that every process follows and that no Rollback is expected. The token Secrets of
-//     the previous key are re-issued from Activate on.
-//  4. Prune removes a retired key from the ring. Its tokens are refused from then on, so Prune
-//     refuses while there may be any.
-//
-// Rollback goes back from each of these points until the previous key is pruned.
+// One key is always ahead: the next key verifies and is published long before it signs. Rotate makes it
+// the active one and adds the one after it; the previous one is retired, which verifies and signs no
+// more. Rollback goes back to that, once. Next replaces the next key. Prune removes a retired key, and
+// refuses while there may be tokens of it; Revoke removes any key for good. Join ends a fork.
 //
 // Every transition is a function of the state, a time and the operator's choices. It returns a new
 // state, or a *Refusal that says what to do instead; it changes nothing of what it was given.

@@ -4,7 +4,12 @@
 package ring
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"sa-controller-manager/signing"
@@ -190,6 +195,39 @@ func (s State) next() State {
 	next := s.Clone()
 	next.Generation++
 	return next
+}
+
+// Version returns a hash of the public content of the ring and of its history. No other ring has it.
+func (s State) Version() string {
+	if len(s.History) == 0 {
+		return ""
+	}
+	return s.History[len(s.History)-1]
+}
+
+// Knows reports whether the version is that of the ring or in its history.
+func (s State) Knows(version string) bool { return slices.Contains(s.History, version) }
+
+// sealed returns the state with its version at the end of the history, and the error of Validate.
+func (s State) sealed() (State, error) {
+	s.History = append(s.History, s.version())
+	return s, s.Validate()
+}
+
+// version computes the next entry of the history. Its input may be published: it has no private byte
+// and nothing that only this host knows.
+func (s State) version() string {
+	lines := slices.Clone(s.History)
+	for _, key := range s.Keys {
+		lines = append(lines, strings.Join([]string{key.ID, string(key.Role), clockTime(key.PublishedAt),
+			clockTime(key.ActivatedAt), clockTime(key.RetiredAt), strconv.FormatBool(key.PublicOnly)}, " "))
+	}
+	lines = append(lines, "previous "+s.Previous)
+	for _, gone := range s.Removed {
+		lines = append(lines, strings.Join([]string{string(gone.Reason), gone.ID, gone.Digest}, " "))
+	}
+	digest := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	return fmt.Sprintf("%d:%s", s.Generation, base64.RawURLEncoding.EncodeToString(digest[:16]))
 }
 
 // stamp returns a time as it is stored: in UTC, and rounded up to the second, so that no wait ends

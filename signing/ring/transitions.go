@@ -4,6 +4,7 @@
 package ring
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,6 +14,46 @@ import (
 
 // HoldDown is how long the key that Rollback goes back to is not pruned: the time to notice a mistake.
 const HoldDown = 24 * time.Hour
+
+// Policy has the waiting times of a rotation. The zero Policy waits for nothing.
+type Policy struct {
+	// CacheAge is the greatest age of a copy of the key set that a verifier uses. kube-apiserver
+	// lets readers of its JWKS cache it for an hour.
+	CacheAge time.Duration
+	// TokenLifetime is the longest life of a bound token. With
+	// --service-account-extend-token-expiration, which is kube-apiserver's default, that is a year.
+	TokenLifetime time.Duration
+}
+
+// Usage is what is known about the use of a retired key.
+type Usage struct {
+	// Secrets is the number of token Secrets with the key ID.
+	Secrets int
+	// Signer names a host or kube-apiserver that still signs bound tokens with the key, "" if none does.
+	Signer string
+	// Since is when it was first seen that none does.
+	Since time.Time
+}
+
+// Refusal is the error of a refused transition. The state is unchanged.
+type Refusal struct { //nolint:errname // an answer to the user rather than a failure
+	// Reason is why.
+	Reason string
+	// Remedy is what to do instead.
+	Remedy string
+	// Until is when the same transition will be allowed if nothing else changes, zero if time alone
+	// does not help.
+	Until time.Time
+	// Later means that it may be allowed later, at a time that is not known.
+	Later bool
+	// Breaks is what goes wrong if the transition is forced, "" if it cannot be forced.
+	Breaks string
+	// Done means that the transition was made before, such as by an interrupted command.
+	Done bool
+}
+
+// Error is the reason and the remedy.
+func (r *Refusal) Error() string { return r.Reason + ": " + r.Remedy }
 
 // New returns the state of a new ring: active signs, retired keys, such as those of kube-apiserver's key
 // files, verify, and next is nil if there is none.
@@ -168,6 +209,72 @@ func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 func until(at time.Time, reason string) error {
 	return &Refusal{Reason: reason, Remedy: "wait until " + clockTime(at), Until: at}
 }
+
+// Join ends a fork. The ring keeps its keys and gets those that only the other one has as retired keys,
+// with their public halves. Its history contains both rings, so that it is newer than either. What
+// either side has revoked stays revoked; what was pruned or withdrawn on one side alone comes back.
+func Join(state, other State, now time.Time) (State, error) {
+	if state.Knows(other.Version()) || other.Knows(state.Version()) {
+		return State{}, refuse("the two rings are not forked: one has come from the other", "import the newer one")
+	}
+	now = stamp(now)
+	after := state.next()
+	after.Generation = max(state.Generation, other.Generation) + 1
+	for _, key := range other.Keys {
+		i := after.index(key.ID)
+		gone := slices.IndexFunc(after.Removed, func(gone Removed) bool { return gone.Is(key.PublicKey) })
+		switch {
+		case gone >= 0 && after.Removed[gone].Reason == Revoked:
+			continue
+		case gone >= 0:
+			after.Removed = slices.Delete(after.Removed, gone, gone+1)
+		case i >= 0 && after.Keys[i].Role == signing.Retired:
+			after.Keys[i].RetiredAt = now // it may sign there
+		}
+		if i < 0 {
+			key.Private, key.PublicOnly, key.Role, key.RetiredAt = nil, true, signing.Retired, now
+			after.Keys = append(after.Keys, key)
+		}
+	}
+	for _, gone := range other.Removed {
+		present, kept := after.Key(gone.ID)
+		known := slices.IndexFunc(after.Removed, func(ours Removed) bool { return ours.ID == gone.ID })
+		switch {
+		case gone.Reason == Revoked && kept:
+			after.remove(present, Revoked)
+		case known >= 0 && gone.Reason == Revoked:
+			after.Removed[known].Reason = Revoked
+		case known < 0 && !kept:
+			after.Removed = append(after.Removed, gone)
+		}
+	}
+	if _, signs := after.first(signing.Active); !signs {
+		next, ok := after.Next()
+		if !ok {
+			return State{}, refuse("the key that signs here was revoked there", "join the rings there")
+		}
+		after.promote(next.ID, now)
+	}
+	for _, version := range other.History {
+		if !after.Knows(version) {
+			after.History = append(after.History, version)
+		}
+	}
+	return after.withNext(nil, now)
+}
+
+func refuse(reason, remedy string) error { return &Refusal{Reason: reason, Remedy: remedy} }
+
+// IsDone reports whether err refuses a transition that was made before.
+func IsDone(err error) bool {
+	refusal, ok := errors.AsType[*Refusal](err)
+	return ok && refusal.Done
+}
+
+// clockTime formats a time for the text of a refusal.
+func clockTime(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+func keyText(key Key) string { return fmt.Sprintf("key %s (%s)", key.ID, key.Algorithm) }
 
 // The functions below change s in place: the caller has not returned s yet.
 

@@ -86,6 +86,19 @@ func (s State) validateHeader() error {
 	return nil
 }
 
+// validateHistory returns an error for a ring that was not changed by a transition.
+func (s State) validateHistory() error {
+	if s.Version() == "" {
+		return errors.New("history is missing: was the ring edited by hand?")
+	}
+	before := s
+	before.History = s.History[:len(s.History)-1]
+	if want := before.version(); want != s.Version() {
+		return fmt.Errorf("history ends with version %q and the ring is version %q: was it edited by hand?", s.Version(), want)
+	}
+	return nil
+}
+
 func (k Key) validate() error {
 	if err := k.validateID(); err != nil {
 		return err

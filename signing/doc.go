@@ -27,6 +27,9 @@
 //     accepts it. The previous key is retired and verifies until the process ends, because tokens
 //     with its key ID are still in use.
 //
+// It is the home of the rule whether a key may sign: a Guard (guard.go) stands before the Keyring, and
+// a part that knows a reason against its key adds a check there.
+//
 // MarshalJWKS and MarshalDiscovery publish keys to relying parties in the form of kube-apiserver.
 // ParseJWKS reads a JWKS from any source.
 //

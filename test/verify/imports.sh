@@ -24,6 +24,7 @@ rules=(
 	# The kubectl plugin does not link the manager, and the product none of what only the plugin needs.
 	'./cmd/kubectl-sa_tokens/...     ^sa-controller-manager/(cmd/sa-controller-manager/(app|commands)$|internal/(serving|leaderelection)$|signing/external)'
 	'./cmd/sa-controller-manager/app/... ^sa-controller-manager/cmd/sa-controller-manager/(commands|extras)/?'
+	'./cmd/sa-controller-manager/extras/... ^sa-controller-manager/cmd/sa-controller-manager/commands/?'
 	'./cmd/sa-controller-manager/... ^k8s.io/client-go/plugin/pkg/client/auth$'
 )
 broken=0

@@ -36,7 +36,9 @@ func TestControlPlanes(t *testing.T) {
 	second := c.join(t, c.name+"-worker")
 	namespace := c.namespace(t, "during-takeovers")
 	c.awaitDefaultAccount(t, namespace)
-	before := map[string]map[string]string{c.controlPlane(): c.controlPlaneManifests(t), second.controlPlane(): second.controlPlaneManifests(t)}
+	before := map[string]map[string]string{
+		c.controlPlane(): c.controlPlaneManifests(t), second.controlPlane(): second.controlPlaneManifests(t),
+	}
 
 	load := c.startLoad(t, namespace, second)
 	c.takesOver(t)

@@ -26,9 +26,10 @@ func TestPodPolicyDetail(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: podpolicy.Name}
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta}
 	binding := func(action admissionregistrationv1.ValidationAction) runtime.Object {
-		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		spec := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			ValidationActions: []admissionregistrationv1.ValidationAction{action},
-		}}
+		}
+		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: spec}
 	}
 	for name, tc := range map[string]struct {
 		objects []runtime.Object

@@ -114,7 +114,8 @@ func (t target) row(r *result.Report, s result.Series) string {
 	}
 	words := slices.DeleteFunc([]string{title(r, s.Scenario), s.Metric, s.Variant, strings.TrimPrefix(s.Program, world.Manual)},
 		func(word string) bool { return word == "" })
-	return fmt.Sprintf("| %s | %s | %s |\n", strings.Join(words, ", "), amount(strconv.FormatFloat(t.most, 'f', -1, 64), unit), amount(result.Number(t.got(s)), unit))
+	most := amount(strconv.FormatFloat(t.most, 'f', -1, 64), unit)
+	return fmt.Sprintf("| %s | %s | %s |\n", strings.Join(words, ", "), most, amount(result.Number(t.got(s)), unit))
 }
 
 // title says what happens in a scenario.

@@ -27,7 +27,7 @@ func TestWrap(t *testing.T) {
 			"      --flag duration   The greatest of\n" +
 				"                    --all-the-values-of-it,\n" +
 				"                    or none (default 1h)\n"},
-		"Prose": {"a paragraph is filled anew, and a heading is none of it",
+		"Prose": {"a paragraph is filled, and a heading is none of it",
 			"It is refused while\nanother host has one.\n\nUsage:\n  program [flags]\n", 30,
 			"It is refused while another\nhost has one.\n\nUsage:\n  program [flags]\n"},
 		"Command": {"a command is copied from a terminal, which wraps it without a line break",

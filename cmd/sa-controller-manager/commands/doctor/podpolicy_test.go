@@ -19,9 +19,10 @@ func TestPodPolicy(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: podpolicy.Name}
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta}
 	binding := func(action admissionregistrationv1.ValidationAction) runtime.Object {
-		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		spec := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
 			ValidationActions: []admissionregistrationv1.ValidationAction{action},
-		}}
+		}
+		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: spec}
 	}
 	try(t, "policy", map[string]checkCase{
 		"Denies": {reason: "all is well", objects: []runtime.Object{policy, binding(admissionregistrationv1.Deny)}},

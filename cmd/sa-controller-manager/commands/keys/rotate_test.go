@@ -50,7 +50,8 @@ func TestRotateByATimer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			path, kube := filepath.Join(t.TempDir(), "ring.json"), newWorld(t).Cluster.Client
-			testutil.Must(t, ringfile.At(path).Init(testkeys.Parse(testkeys.RSA2048()), []signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()},
+			testutil.Must(t, ringfile.At(path).Init(testkeys.Parse(testkeys.RSA2048()),
+				[]signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()},
 				new(ringfile.KeyOf(testkeys.Parse(testkeys.P256()))), time.Now().Add(-tc.age)))
 			before, err := ringfile.At(path).Read()
 			testutil.Must(t, err)

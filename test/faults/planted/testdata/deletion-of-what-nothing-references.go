@@ -12,7 +12,9 @@ import (
 )
 
 // planted deletes the auto-created Secrets that the account does not reference, if it has another one.
-func (c *Controller) planted(ctx context.Context, account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret) (bool, *tokensecrets.TokenSecret) {
+func (c *Controller) planted(ctx context.Context, account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret) (
+	bool, *tokensecrets.TokenSecret,
+) {
 	satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)
 	for _, secret := range secrets {
 		if satisfied && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) {

@@ -51,3 +51,19 @@ func FreePorts(n int) ([]int, error) {
 func address(port int) string {
 	return fmt.Sprintf("%s:%d", loopback, port)
 }
+
+// OwnAddress returns an address of this machine that is not loopback, which endpoints may not have. What is sent
+// to it does not leave the machine.
+func OwnAddress() (string, error) {
+	addresses, err := net.InterfaceAddrs()
+	if err != nil {
+		return "", err
+	}
+	for _, address := range addresses {
+		network, ok := address.(*net.IPNet)
+		if ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {
+			return network.IP.String(), nil
+		}
+	}
+	return "", errors.New("this machine has no address but loopback, which endpoints may not have")
+}

@@ -39,8 +39,11 @@ type service struct {
 
 func newService(t *testing.T, c *cluster) *service {
 	t.Helper()
-	s := &service{cluster: c, address: ownAddress(t), rootCA: rootCAFile(t, c)}
+	s := &service{cluster: c, rootCA: rootCAFile(t, c)}
 	var err error
+	if s.address, err = devcluster.OwnAddress(); err != nil {
+		t.Skip(err)
+	}
 	if s.ports, err = devcluster.FreePorts(len(s.replicas)); err != nil {
 		t.Fatal(err)
 	}
@@ -155,20 +158,4 @@ func (s *service) awaitServing(t *testing.T, i int) {
 		}
 		return nil
 	})
-}
-
-// ownAddress is one of this machine that is not loopback, which endpoints may not have.
-// What is sent to it does not leave the machine.
-func ownAddress(t *testing.T) string {
-	t.Helper()
-	addresses, err := net.InterfaceAddrs()
-	testutil.Must(t, err)
-	for _, address := range addresses {
-		network, ok := address.(*net.IPNet)
-		if ok && network.IP.To4() != nil && network.IP.IsGlobalUnicast() {
-			return network.IP.String()
-		}
-	}
-	t.Skip("this machine has no address but loopback, which endpoints may not have")
-	return ""
 }

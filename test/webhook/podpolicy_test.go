@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,12 +16,14 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 
+	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/traffic"
 )
 
@@ -111,33 +114,38 @@ func TestPodPolicy(t *testing.T) {
 // TestNothingBareIsAdmitted creates Pods, every second one without an account, while the registration is
 // harmed, and logs how long those that name one got no token.
 func TestNothingBareIsAdmitted(t *testing.T) {
-	t.Run("url", func(t *testing.T) {
-		c := controlPlane(t)
-		c.restrict(t)
-		m := c.manage(t)
-		deleteAll := func() {
-			testutil.Must(t, c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-			testutil.Must(t, c.validating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-		}
-		c.harmless(t, "delete one", func() {
-			testutil.Must(t, c.mutating().Delete(t.Context(), configurationName, metav1.DeleteOptions{}))
+	for mode, flags := range map[string]func(*cluster, *testing.T) []string{
+		"url": func(*cluster, *testing.T) []string { return nil }, "service": (*cluster).service,
+	} {
+		t.Run(mode, func(t *testing.T) {
+			c := controlPlane(t)
+			c.restrict(t)
+			more := flags(c, t)
+			var m *manager
+			c.harmless(t, wrongOrder, func() { m = c.manage(t, more...) })
+			deleteAll := func() {
+				testutil.Must(t, c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+				testutil.Must(t, c.validating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+			}
+			c.harmless(t, "delete one", func() {
+				testutil.Must(t, c.mutating().Delete(t.Context(), configurationName, metav1.DeleteOptions{}))
+			})
+			c.awaitBound(t)
+			c.harmless(t, "empty both", func() {
+				c.patchMutating(t, `[{"op":"remove","path":"/webhooks"}]`)
+				c.patchValidating(t, `[{"op":"remove","path":"/webhooks"}]`)
+			})
+			c.awaitBound(t)
+			c.harmless(t, "delete both, which stay away the second time", deleteAll)
+			m.stop(t)
+			c.manage(t, more...).stop(t)
+			c.harmless(t, "stop the process, then delete both", deleteAll)
 		})
-		c.awaitBound(t)
-		c.harmless(t, "empty both", func() {
-			c.patchMutating(t, `[{"op":"remove","path":"/webhooks"}]`)
-			c.patchValidating(t, `[{"op":"remove","path":"/webhooks"}]`)
-		})
-		c.awaitBound(t)
-		c.harmless(t, "delete both, which stay away the second time", deleteAll)
-		m.stop(t)
-		c.manage(t).stop(t)
-		c.harmless(t, "stop the process, then delete both", deleteAll)
-	})
+	}
 	t.Run("files", func(t *testing.T) {
 		c, dir := staticCluster(t)
-		// Neither plugin nor webhook: files come first, the process after them.
 		c.restrict(t)
-		c.manageStatic(t, dir)
+		c.harmless(t, wrongOrder, func() { c.manageStatic(t, dir) })
 		files := func(harm func(string) error) func() {
 			return func() {
 				found, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
@@ -151,6 +159,32 @@ func TestNothingBareIsAdmitted(t *testing.T) {
 		c.awaitBound(t)
 		c.harmless(t, "empty the files", files(func(file string) error { return os.Truncate(file, 0) }))
 	})
+}
+
+// wrongOrder is that kube-apiserver loses its plugin before the webhook is bound.
+const wrongOrder = "start the process after the plugin has gone"
+
+// service makes a Service with one endpoint, and returns the flags of a manager that is there.
+func (c *cluster) service(t *testing.T) []string {
+	t.Helper()
+	address, err := devcluster.OwnAddress()
+	if err != nil {
+		t.Skip(err)
+	}
+	namespace, port := c.namespace(t), freePort(t)
+	_, err = c.client.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "hook"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "webhook", Port: 443}}},
+	}, metav1.CreateOptions{})
+	testutil.Must(t, err)
+	_, err = c.client.DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "hook", Labels: map[string]string{discoveryv1.LabelServiceName: "hook"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+		Ports:       []discoveryv1.EndpointPort{{Name: new("webhook"), Port: new(int32(port))}},
+	}, metav1.CreateOptions{})
+	testutil.Must(t, err)
+	return []string{"--webhook-registration=service", "--webhook-service-name=hook", "--webhook-service-namespace=" + namespace,
+		"--webhook-bind-address=" + address, "--webhook-port=" + strconv.Itoa(port)}
 }
 
 // harmless does harm under traffic. It wants no Pod admitted without an account.

@@ -189,18 +189,18 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 		return false, []finding{found("pod-refused", fmt.Sprintf("a Pod in namespace %s is refused: %v", c.Namespace, err), fix)}, nil
 	}
 	if err != nil && strings.Contains(err.Error(), podpolicy.Name) {
-		return false, badPod(c, registration.TrialPod(), account, bound), nil
+		return false, badPod(c, registration.TrialPod(), account, bound, false), nil
 	}
 	if err != nil {
 		return false, nil, fmt.Errorf("create a Pod in namespace %s with dryRun: %w", c.Namespace, err)
 	}
 	called = registration.Answered(pod, id)
-	return called, badPod(c, pod, account, bound && !called), nil
+	return called, badPod(c, pod, account, bound, called), nil
 }
 
 // badPod checks the returned Pod by the rules of the plugin.
-func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, unanswered bool) []finding {
-	if unanswered {
+func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, bound, called bool) []finding {
+	if bound && !called {
 		return []finding{found("webhook-not-called", "kube-apiserver admits Pods without calling the registered webhook, "+
 			"or reaches another server at its address", c.fixWebhook())}
 	}
@@ -214,10 +214,16 @@ func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, unanswe
 	default:
 		return nil
 	}
-	return []finding{found("pod-without-"+lacking,
-		"a new Pod gets no "+lacking+": neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
-		"start sa-controller-manager with --webhook-registration=static, service or url, or kube-apiserver without "+
-			"--disable-admission-plugins=ServiceAccount. Then list the Pods to create again: "+c.webhookCommand("missed"))}
+	why := "neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it"
+	fix := "start sa-controller-manager with --webhook-registration=static, service or url, or kube-apiserver without " +
+		"--disable-admission-plugins=ServiceAccount"
+	if called {
+		why = "kube-apiserver calls the webhook, which does not add it"
+		fix = "start sa-controller-manager with its plugin ServiceAccount, and without mountServiceAccountToken: false in " +
+			"--admission-control-config-file, or give this command that file too if it is meant"
+	}
+	return []finding{found("pod-without-"+lacking, "a new Pod gets no "+lacking+": "+why,
+		fix+". Then list the Pods to create again: "+c.webhookCommand("missed"))}
 }
 
 // checkMissed finds Pods without account or token.

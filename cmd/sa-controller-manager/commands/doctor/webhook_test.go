@@ -122,9 +122,7 @@ func TestWebhook(t *testing.T) {
 				failing("list", "leases")(t, c, client)
 			},
 			wantErr: "list the identity Leases of kube-apiserver",
-			want: []string{
-				"pod-without-account: a new Pod gets no account: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
-			},
+			want: []string{"pod-without-account: a new Pod gets no account: kube-apiserver calls the webhook, which does not add it"},
 		},
 		"HostsThatDoNotMatter": {
 			reason: "all call the same address", objects: append(registered(entry, nil), hosts("cp-1", "cp-2")...),
@@ -142,6 +140,10 @@ func TestWebhook(t *testing.T) {
 			want: []string{
 				"pod-without-token: a new Pod gets no token: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
 			},
+		},
+		"CalledAndNoToken": {
+			reason: "mountServiceAccountToken is false in its configuration", objects: registered(entry, nil), change: admits(nil, true, false, true),
+			want: []string{"pod-without-token: a new Pod gets no token: kube-apiserver calls the webhook, which does not add it"},
 		},
 		"Uncalled": {
 			reason: "registered, and not called", objects: registered(entry, nil), change: admits(nil, true, true, false),

@@ -33,7 +33,7 @@ func readPage(t *testing.T, path string) []step {
 			language, block = fence, ""
 		case !fenced:
 			block += line
-		case language == "sh":
+		case language == "sh test":
 			steps = append(steps, step{commands: block})
 			language = ""
 		case language == "text" && len(steps) > 0:

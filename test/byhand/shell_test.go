@@ -49,13 +49,15 @@ func link(t *testing.T, name, program string) string {
 // result is what a block of commands did.
 type result struct{ code, printed string }
 
-// run runs blocks in one shell. Whatever they leave running ends with the test.
+// run runs blocks in one shell. The code of a block is that of the last command that failed, because no reader
+// runs on. Whatever they leave running ends with the test.
 func (s *shell) run(t *testing.T, blocks ...string) []result {
 	t.Helper()
 	out := t.TempDir()
 	var script strings.Builder
 	for i, block := range blocks {
-		fmt.Fprintf(&script, "{\n%s\n} >%[2]s/%[3]d.out 2>&1\necho -n $? >%[2]s/%[3]d.code\n", block, out, i)
+		fmt.Fprintf(&script, "failed=0; trap 'failed=$?' ERR\n{\n%s\n} >%[2]s/%[3]d.out 2>&1\n"+
+			"code=$?; echo -n $((failed ? failed : code)) >%[2]s/%[3]d.code\n", block, out, i)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), s.timeout)
 	defer cancel()

@@ -76,7 +76,7 @@ func TestHandbackByHand(t *testing.T) {
 	await.Long(t)
 	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
 	n, before := takenOver(t, byURL)
-	script := strings.Join(pageCommands(t, "../../docs/takeover.md"), "\n")
+	script := strings.Join(pageCommands(t, "../../docs/takeover.md", "### By hand"), "\n")
 	if printed, err := n.shell(t, script).CombinedOutput(); err != nil {
 		t.Fatalf("%v of\n%s\nit printed:\n%s\n%s", err, script, printed, n.kubelet)
 	}

@@ -37,7 +37,7 @@ func TestUninstall(t *testing.T) {
 		t.Fatalf("only %q is ours while we run, so looking for it proves nothing", left)
 	}
 
-	blocks := pageCommands(t, "../../docs/uninstall.md")
+	blocks := pageCommands(t, "../../docs/uninstall.md", "# Uninstall")
 	for _, block := range blocks {
 		printed, err := n.shell(t, block).CombinedOutput()
 		if err != nil {
@@ -63,14 +63,16 @@ func TestUninstall(t *testing.T) {
 	weAreGone(t, n)
 }
 
-// pageCommands are the blocks of a page that are to be typed.
-func pageCommands(t *testing.T, path string) []string {
+// pageCommands are the blocks below a heading of a page, as far as the next part, that are to be typed.
+func pageCommands(t *testing.T, path, heading string) []string {
 	t.Helper()
 	content, err := os.ReadFile(path)
 	testutil.Must(t, err)
+	_, section, _ := strings.Cut(string(content), heading+"\n")
+	section, _, _ = strings.Cut(section, "\n## ")
 	var blocks []string
-	for i, part := range strings.Split(string(content), "```") {
-		if commands, ok := strings.CutPrefix(part, "sh\n"); ok && i%2 == 1 {
+	for i, part := range strings.Split(section, "```") {
+		if commands, ok := strings.CutPrefix(part, "sh test\n"); ok && i%2 == 1 {
 			blocks = append(blocks, commands)
 		}
 	}

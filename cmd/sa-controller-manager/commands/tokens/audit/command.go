@@ -49,12 +49,12 @@ kube-system/` + legacytokencleaner.TrackingConfigMap + `.
 
 Exit code: 2 if a token has a finding of --fail-on, 1 if the list is not complete, else 0.`
 
-const examples = `  # All tokens, with the key of kubeadm, on the node.
+const examples = `  # The most dangerous tokens first, with reasons.
+  sa-controller-manager tokens audit --kubeconfig=admin.conf --sort-by=findings -o wide
+
+  # All tokens, on a kubeadm node, with the role of each key.
   sa-controller-manager tokens audit --kubeconfig=/etc/kubernetes/admin.conf \
     --service-account-private-key-file=/etc/kubernetes/pki/sa.key
-
-  # The most dangerous tokens first, with reasons.
-  sa-controller-manager tokens audit --kubeconfig=admin.conf --sort-by=findings -o wide
 
   # A page for people, the most dangerous tokens first.
   sa-controller-manager tokens audit --kubeconfig=admin.conf -o html --output-file=tokens.html

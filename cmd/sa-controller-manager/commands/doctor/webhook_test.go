@@ -122,7 +122,7 @@ func TestWebhook(t *testing.T) {
 				failing("list", "leases")(t, c, client)
 			},
 			wantErr: "list the identity Leases of kube-apiserver",
-			want: []string{"pod-without-account: a new Pod gets no account: kube-apiserver calls the webhook, which does not add it"},
+			want:    []string{"pod-without-account: a new Pod gets no account: kube-apiserver calls the webhook, which does not add it"},
 		},
 		"HostsThatDoNotMatter": {
 			reason: "all call the same address", objects: append(registered(entry, nil), hosts("cp-1", "cp-2")...),

@@ -36,12 +36,12 @@ func processorTime(t *testing.T) (all, own time.Duration) {
 	t.Helper()
 	content, err := os.ReadFile("/proc/stat")
 	testutil.Must(t, err)
-	var user, nice, system, idle, wait, irq, softirq, steal time.Duration
+	var user, nice, system, idle, wait, irq, softirq, steal int64
 	_, err = fmt.Sscanf(string(content), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &wait, &irq, &softirq, &steal)
 	testutil.Must(t, err)
 	var usage unix.Rusage
 	testutil.Must(t, unix.Getrusage(unix.RUSAGE_SELF, &usage))
-	return (user + nice + system + irq + softirq + steal) * 10 * time.Millisecond, time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+	return time.Duration(user+nice+system+irq+softirq+steal) * 10 * time.Millisecond, time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // TestLargePodsUnderSlowClients creates Pods larger than freeBody while 500 clients without

@@ -114,13 +114,14 @@ func TestPodPolicy(t *testing.T) {
 // TestNothingBareIsAdmitted creates Pods, every second one without an account, while the registration is
 // harmed, and logs how long those that name one got no token.
 func TestNothingBareIsAdmitted(t *testing.T) {
-	for mode, flags := range map[string]func(*cluster, *testing.T) []string{
-		"url": func(*cluster, *testing.T) []string { return nil }, "service": (*cluster).service,
+	for mode, flags := range map[string]func(*testing.T, *cluster) []string{
+		"url":     func(*testing.T, *cluster) []string { return nil },
+		"service": func(t *testing.T, c *cluster) []string { t.Helper(); return c.service(t) },
 	} {
 		t.Run(mode, func(t *testing.T) {
 			c := controlPlane(t)
 			c.restrict(t)
-			more := flags(c, t)
+			more := flags(t, c)
 			var m *manager
 			c.harmless(t, wrongOrder, func() { m = c.manage(t, more...) })
 			deleteAll := func() {

@@ -18,7 +18,7 @@ import (
 func TestBlocksAreMarked(t *testing.T) {
 	t.Parallel()
 	root := "../../.."
-	index, err := os.ReadFile(filepath.Join(root, "docs/README.md"))
+	index, err := os.ReadFile(filepath.Join(root, "docs", "README.md"))
 	testutil.Must(t, err)
 	_, section, _ := strings.Cut(string(index), "\n## How commands were tried\n")
 	var marks []string
@@ -29,7 +29,8 @@ func TestBlocksAreMarked(t *testing.T) {
 		t.Fatal("docs/README.md has no marks")
 	}
 	// Also of a fence that says nothing, if a command is below it.
-	commands := regexp.MustCompile("(?m)^ *```(?:sh|bash|console|\\n *(?:sa-controller-manager|kubectl|kubeadm|docker|make|bin/\\S+) .*)\\b *(.*)$")
+	commands := regexp.MustCompile("(?m)^ *```" +
+		"(?:sh|bash|console|\\n *(?:sa-controller-manager|kubectl|kubeadm|docker|make|bin/\\S+) .*)\\b *(.*)$")
 	blocks := 0
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/decisions/*.md", "manifests/*.md"} {
 		pages, err := filepath.Glob(filepath.Join(root, pattern))

@@ -144,7 +144,7 @@ func TestWebhook(t *testing.T) {
 		"CalledAndNoToken": {
 			reason: "mountServiceAccountToken is false in its configuration", objects: registered(entry, nil),
 			change: admits(nil, true, false, true),
-			want: []string{"pod-without-token: a new Pod gets no token: kube-apiserver calls the webhook, which does not add it"},
+			want:   []string{"pod-without-token: a new Pod gets no token: kube-apiserver calls the webhook, which does not add it"},
 		},
 		"Uncalled": {
 			reason: "registered, and not called", objects: registered(entry, nil), change: admits(nil, true, true, false),

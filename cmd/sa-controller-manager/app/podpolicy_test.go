@@ -11,26 +11,18 @@ import (
 	"testing/synctest"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/admission/podpolicy/podpolicytest"
 	"sa-controller-manager/internal/testutil"
 )
 
 // TestPodPolicyDetail: /readyz says what is wrong with the policy for Pods, and does not fail for it.
 func TestPodPolicyDetail(t *testing.T) {
 	t.Parallel()
-	meta := metav1.ObjectMeta{Name: podpolicy.Name}
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta}
-	binding := func(action admissionregistrationv1.ValidationAction) runtime.Object {
-		spec := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			ValidationActions: []admissionregistrationv1.ValidationAction{action},
-		}
-		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: spec}
-	}
+	policy, binding := podpolicytest.Policy(), podpolicytest.Binding
 	for name, tc := range map[string]struct {
 		objects []runtime.Object
 		err     error

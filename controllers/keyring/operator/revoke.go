@@ -31,11 +31,10 @@ const (
 
 // Revoke takes keys out of every ring for good, whatever needs them, and returns when no kube-apiserver
 // has them. The file is changed first, and nothing is asked before. confirm is called with what the step
-// breaks, and an error of it ends the step; nil confirms. Hosts of without are gone for
-// good. The notes say what is left to do.
+// breaks, and an error of it ends the step; nil confirms. Hosts of without are gone for good. The notes say
+// what is left to do.
 func (o *Operator) Revoke(ctx context.Context, ids []string, confirm func(ctx context.Context, warning string) error,
-	without ...string) (notes []string, err error,
-) {
+	without ...string) (notes []string, err error) {
 	state, err := o.read()
 	if err != nil {
 		return nil, err

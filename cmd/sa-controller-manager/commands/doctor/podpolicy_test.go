@@ -7,23 +7,15 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/admission/podpolicy/podpolicytest"
 )
 
 func TestPodPolicy(t *testing.T) {
 	t.Parallel()
 	const effect = ", so that Pods without an account are admitted while the webhook is away"
-	meta := metav1.ObjectMeta{Name: podpolicy.Name}
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: meta}
-	binding := func(action admissionregistrationv1.ValidationAction) runtime.Object {
-		spec := admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			ValidationActions: []admissionregistrationv1.ValidationAction{action},
-		}
-		return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: spec}
-	}
+	policy, binding := podpolicytest.Policy(), podpolicytest.Binding
 	try(t, "policy", map[string]checkCase{
 		"Denies": {reason: "all is well", objects: []runtime.Object{policy, binding(admissionregistrationv1.Deny)}},
 		"NoPolicy": {

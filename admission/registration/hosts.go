@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// hostsInterval is how often the hosts are listed: kube-apiserver renews its identity Lease as often.
-	hostsInterval = 10 * time.Second
+	// hostsInterval is how often the hosts are listed: the Lease of a host that is gone counts for minutes.
+	hostsInterval = time.Minute
 	hostsTimeout  = 5 * time.Second
 )
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Runs on each kube-apiserver of the support table in docs/comparison.md the demonstration, a rotation
-# of its keys by the external signer, the tests of the webhook's registration, those of files from
-# v1.36 on, and of the policy for Pods, and a takeover with its handback:
+# of its keys by the external signer, and the tests of the webhook's registration, those of files from
+# v1.36 on, and of the policy for Pods:
 #
 #	skew.sh CONTROL_PLANE
 #

@@ -50,8 +50,10 @@ type Config struct {
 	// NewKey gives the two components a new private key, and all public keys in use, in their key files.
 	NewKey bool
 	// AcceptFlags are flags of kube-controller-manager that a takeover leaves out instead of
-	// refusing them.
+	// refusing them. Kept are the flags that this one has from the last takeover, and Reset drops those.
 	AcceptFlags []string
+	Kept        []string
+	Reset       bool
 	// Steps are the steps to run; all if empty.
 	Steps []string
 	// DryRun prints the plan and changes nothing.

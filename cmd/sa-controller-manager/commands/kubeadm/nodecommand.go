@@ -165,11 +165,15 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 		Example: takeoverExamples,
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
-				return err
-			}
 			for i, name := range f.AcceptFlags {
 				f.AcceptFlags[i] = staticpod.FlagName(name)
+			}
+			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || static || f.Reset
+			if err := f.keep(cmd.Flags(), &p); err != nil {
+				return err
+			}
+			if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
+				return err
 			}
 			f.Render = p.render
 			if p.image == "" {
@@ -181,13 +185,14 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 			} else if static {
 				f.Registration = registration.Static
 			}
-			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || static
 			return f.run(cmd, Takeover)
 		},
 	}
 	f.addTo(cmd)
 	p.addTo(cmd.Flags())
-	cmd.Flags().StringArrayVar(&f.AcceptFlags, "accept-flag", f.AcceptFlags,
+	cmd.Flags().BoolVar(&f.Reset, "reset", f.Reset, "Keep nothing of the last takeover but what the manifests of the two components ask for. "+
+		"Implies --rewrite. --dry-run shows what goes.")
+	cmd.Flags().StringArrayVar(&f.AcceptFlags, acceptFlag, f.AcceptFlags,
 		"`name` of a flag of kube-controller-manager to leave out instead of refusing it. May be given more than once. "+
 			"--dry-run shows which flags are refused and accepted.")
 	cmd.Flags().BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,

@@ -53,8 +53,8 @@ func (c *Config) ensureIdentity(o *observed) cli.Check {
 	}
 }
 
-// checkKeyRing refuses to rewrite our manifest without its key ring. A rewrite takes nothing from the
-// existing manifest, and the process would sign with a key file that may have missed a rotation. An
+// checkKeyRing refuses to rewrite our manifest without its key ring, as with --reset: the process would sign
+// with a key file that may have missed a rotation. An
 // empty flag gives the key ring up on purpose. A key file does not, because the command that wrote the
 // first manifest may have named one.
 func (c *Config) checkKeyRing(o *observed) error {

@@ -103,7 +103,7 @@ func (c *Config) print(steps []step) {
 			fmt.Fprintln(c.Out, note)
 		}
 		for _, w := range s.writes {
-			if w.Path == c.backup(s.name) {
+			if w.Path == c.backup(s.name) || w.Path == c.backup(manager) {
 				fmt.Fprintf(c.Out, "The manifest as it is now is kept in %s.\n", w.Path)
 				continue
 			}

@@ -42,11 +42,11 @@ func (c *Config) render(o *observed) error {
 	if err != nil {
 		return err
 	}
-	o.kcm = component.Carry(m, o.manager, c.AcceptFlags)
+	o.kcm = component.Carry(m, o.manager, slices.Concat(c.AcceptFlags, keptValues(c.Kept, acceptFlag)))
 	if !c.writesOwn(o) {
 		return nil
 	}
-	if err := o.kcm.Refusal(); err != nil {
+	if err := o.kcm.Refusal(c.AcceptFlags); err != nil {
 		if c.DryRun {
 			o.kcm.Table(c.Out, nil)
 		}
@@ -112,7 +112,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		guards: []cli.Check{works},
 	}
 	if c.writesOwn(o) {
-		own.notes = o.kcm.Notes()
+		own.notes = append(o.kcm.Notes(), c.recordNotes(o)...)
 	}
 	if c.writesOwn(o) && !bytes.Equal(o.manager, o.rendered) {
 		own.writes = nodefile.Append(nil, c.manifest(manager), o.manager, o.rendered)

@@ -118,16 +118,23 @@ func (f *nodeFlags) validate() []error {
 	return p
 }
 
-// run connects to the API server and calls act. A dry run needs no API server.
+// run connects to the API server and calls act. A dry run needs no API server, and that of a handback asks
+// none.
 func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
 	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
 		return err
 	}
 	c := f.Config
-	if !c.DryRun {
+	if !c.DryRun || c.Render != nil {
 		var err error
-		if c.Client, err = adminClient(f.kubeconfig); err != nil {
+		if c.Client, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || f.kubeconfig != "") {
 			return err
+		}
+		if c.DryRun && err == nil {
+			_, err = c.Client.Discovery().ServerVersion()
+		}
+		if err != nil {
+			c.Client, c.Silent = nil, err
 		}
 	}
 	progress := cli.NewProgress(cmd.ErrOrStderr())
@@ -175,7 +182,7 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 			if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
 				return err
 			}
-			f.Render = p.render
+			f.Render, f.Version = p.render, p.versionOf
 			if p.image == "" {
 				f.Binary = p.binary
 			}

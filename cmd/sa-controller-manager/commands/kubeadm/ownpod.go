@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -26,7 +27,9 @@ import (
 // podFlags are the flags of our static pod.
 type podFlags struct {
 	// self is the running executable.
-	self          string
+	self string
+	// versionOf returns what a binary prints as its version.
+	versionOf     func(ctx context.Context, file string) (string, error)
 	binary, image string
 	tokenSecrets  string
 	extraArgs     []string
@@ -39,7 +42,7 @@ func newPodFlags() podFlags {
 	if err != nil {
 		path = "/usr/local/bin/" + options.ProgramName
 	}
-	return podFlags{self: path, binary: path, tokenSecrets: string(options.TokenSecretsManual)}
+	return podFlags{self: path, versionOf: versionOf, binary: path, tokenSecrets: string(options.TokenSecretsManual)}
 }
 
 func (p *podFlags) addTo(fs *pflag.FlagSet) {
@@ -144,19 +147,25 @@ func (p *podFlags) render(o manifests.StaticPodOptions) ([]byte, error) {
 	return manifest, nil
 }
 
-// checkArgs refuses further flags with which the process would end at every start. It does not check
-// the flags of another version.
+// checkArgs refuses flags with which the process would end at every start, whether they are given or carried
+// over. It does not check the flags of another version.
 func (p *podFlags) checkArgs(manifest []byte) error {
-	if len(p.extraArgs) == 0 || p.image != "" || p.binary != p.self {
+	if p.image != "" || p.binary != p.self {
 		return nil
 	}
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict(manifest, &pod); err != nil {
 		return fmt.Errorf("read our manifest: %w", err)
 	}
+	args := pod.Spec.Containers[0].Args
+	carried := startProblems(args[:max(0, len(args)-len(p.extraArgs))])
 	var found []error
-	for _, problem := range startProblems(pod.Spec.Containers[0].Args) {
+	for _, problem := range startProblems(args) {
 		found = append(found, fmt.Errorf("--extra-arg: our process would not start: %w", problem))
+		if slices.ContainsFunc(carried, func(one error) bool { return one.Error() == problem.Error() }) {
+			return fmt.Errorf("our process would not start with what is carried over from %s: %w; change it in that manifest, "+
+				"or give --extra-arg with another value", component.ControllerManager, problem)
+		}
 	}
 	return cli.InvalidFlags(options.ProgramName+" kubeadm takeover", found)
 }

@@ -21,9 +21,10 @@ type step struct {
 	notes []string
 	// summary says what the step does, and advice what to do when it times out.
 	summary, advice string
-	// guards must succeed, in order, before anything is written.
-	guards []cli.Check
-	writes []nodefile.Write
+	// proofs and then guards must succeed, in order, before anything is written. proofs only read, and do not
+	// depend on earlier steps: a dry run asks them too.
+	proofs, guards []cli.Check
+	writes         []nodefile.Write
 	// waits must succeed after the writes; otherwise rollback is written, and undone is the outcome.
 	waits    []cli.Check
 	rollback []nodefile.Write
@@ -54,7 +55,7 @@ func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]s
 	}
 	c.print(steps)
 	if c.DryRun {
-		return nil
+		return c.ask(ctx, steps)
 	}
 	for i, s := range steps {
 		begun := c.Clock.Now()
@@ -66,9 +67,28 @@ func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]s
 	return nil
 }
 
+// ask asks the proofs of all steps once, if kube-apiserver answers.
+func (c *Config) ask(ctx context.Context, steps []step) error {
+	if c.Client == nil && c.Silent != nil {
+		fmt.Fprintf(c.Out, "Not asked, as kube-apiserver does not answer (%v): whether it is this node's, accepts the key, and has "+
+			"the root CA published.\n", c.Silent)
+	}
+	if c.Client == nil {
+		return nil
+	}
+	for i, s := range steps {
+		for _, proof := range s.proofs {
+			if err := proof(ctx); err != nil {
+				return fmt.Errorf("step %d, %s: %w", i+1, s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
 // step runs the guards, the writes and the waits of a step.
 func (c *Config) step(ctx context.Context, s step) error {
-	if err := c.await(ctx, s.guards...); err != nil {
+	if err := c.await(ctx, slices.Concat(s.proofs, s.guards)...); err != nil {
 		return err
 	}
 	for _, w := range s.writes {

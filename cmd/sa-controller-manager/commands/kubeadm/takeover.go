@@ -33,7 +33,13 @@ func Takeover(ctx context.Context, c Config) error {
 	if err := c.render(o); err != nil {
 		return err
 	}
-	return c.run(ctx, o, c.planTakeover)
+	return c.run(ctx, o, func(o *observed) ([]step, error) {
+		steps, err := c.planTakeover(o)
+		if err != nil {
+			return nil, err
+		}
+		return steps, c.prove(ctx, o)
+	})
 }
 
 // render makes our manifest from the other two, unless the existing one stays.
@@ -71,7 +77,7 @@ func (c *Config) render(o *observed) error {
 	if err := staticpod.Check(o.rendered); err != nil {
 		return fmt.Errorf("our manifest: %w", err)
 	}
-	return c.checkBinary()
+	return nil
 }
 
 // planTakeover returns the steps of a takeover. It refuses at once what a later step could not do.
@@ -93,7 +99,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		name:    StepManager,
 		summary: "sa-controller-manager runs beside the control plane, until it is ready",
 		advice:  "Nothing of the control plane has been changed. " + log + again + "; kubeadm handback takes it out.",
-		guards:  []cli.Check{c.isNode},
+		proofs:  []cli.Check{c.isNode},
 		waits:   []cli.Check{works},
 	}
 	kcm := step{
@@ -116,7 +122,8 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 	}
 	if c.writesOwn(o) && !bytes.Equal(o.manager, o.rendered) {
 		own.writes = nodefile.Append(nil, c.manifest(manager), o.manager, o.rendered)
-		own.guards = append(own.guards, c.keyAccepted(o), c.rootCAPublished(o), c.ensureIdentity(o))
+		own.proofs = append(own.proofs, c.keyAccepted(o), c.rootCAPublished(o))
+		own.guards = []cli.Check{c.ensureIdentity(o)}
 	}
 	if o.manager != nil && len(own.writes) > 0 {
 		own.writes = append(nodefile.Append(nil, c.backup(manager), o.managerBackup, o.manager), own.writes...)
@@ -144,7 +151,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 	switch {
 	case o.fromFiles():
 		files := api
-		files.guards = []cli.Check{c.switchedOff, works}
+		files.proofs = []cli.Check{c.switchedOff}
 		files.summary = "kube-apiserver reads our webhook from files, and calls it beside its plugin"
 		if err := c.planStatic(o, changes, &files); err != nil {
 			return nil, err
@@ -152,7 +159,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		if len(files.writes) > 0 {
 			steps = append(steps, files)
 		}
-		api.guards = []cli.Check{c.switchedOff, c.managerReady(o, "")}
+		api.proofs, api.guards = []cli.Check{c.switchedOff}, []cli.Check{c.managerReady(o, "")}
 	case o.inAPI():
 		steps[0].waits, api.guards = append(steps[0].waits, c.bound), append(api.guards, c.bound)
 	case o.mode == registration.None:

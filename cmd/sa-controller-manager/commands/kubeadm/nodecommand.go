@@ -24,6 +24,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
@@ -125,6 +126,14 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 		return err
 	}
 	c := f.Config
+	if !c.DryRun {
+		unlock, err := nodefile.Lock(c.ManifestsDir)
+		if err == nil {
+			defer unlock()
+		} else if !errors.Is(err, fs.ErrNotExist) { // what reads the manifests says more
+			return err
+		}
+	}
 	if !c.DryRun || c.Render != nil {
 		var err error
 		if c.Client, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || f.kubeconfig != "") {

@@ -21,6 +21,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 )
@@ -335,4 +336,25 @@ func TestDryRunAsks(t *testing.T) {
 	wantError(t, "key", Takeover(t.Context(), p.config), "step 1, manager: get an account to prove the key with: ")
 	p.config.Steps = []string{StepAPIServer}
 	wantError(t, "another step", Takeover(t.Context(), p.config), "")
+}
+
+// TestSecondCommand: two commands at a time would change the same files.
+func TestSecondCommand(t *testing.T) {
+	t.Parallel()
+	n := newTakeoverNode(t)
+	before := n.files(t)
+	unlock, err := nodefile.Lock(n.dir)
+	testutil.Must(t, err)
+	want := "Error: another kubeadm takeover or handback works on " + n.dir + "; let it end first\n"
+	if got := n.takeover(t); got.Code != 1 || got.Stderr != want || got.Stdout != "" {
+		t.Errorf("%+v, want %q", got, want)
+	}
+	if got := n.takeover(t, "--dry-run"); got.Code != 0 {
+		t.Errorf("a dry run changes nothing: %+v", got)
+	}
+	unlock()
+	if got := n.takeover(t); strings.Contains(got.Stderr, "another") {
+		t.Errorf("afterwards: %+v", got)
+	}
+	testutil.Check(t, "files", before, n.files(t))
 }

@@ -166,7 +166,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		api.summary = "kube-apiserver keeps its ServiceAccount plugin"
 	}
 	if o.mode != registration.None && c.includes(StepAPIServer) {
-		if err := checkPlugin(c.ownManifest(o)); err != nil {
+		if err := c.checkPlugin(c.ownManifest(o)); err != nil {
 			return nil, err
 		}
 		api.guards = append(api.guards, c.restricted)

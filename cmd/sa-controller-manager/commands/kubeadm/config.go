@@ -79,6 +79,8 @@ type Config struct {
 	Render  func(manifests.StaticPodOptions) ([]byte, error)
 	Rewrite bool
 
+	// Cluster names the cluster of Client, for the user.
+	Cluster string
 	// Client is an administrator's, with a request timeout. A dry run has none if Silent is why
 	// kube-apiserver does not answer.
 	Client kubernetes.Interface

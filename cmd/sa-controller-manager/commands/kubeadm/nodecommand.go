@@ -136,7 +136,7 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 	}
 	if !c.DryRun || c.Render != nil {
 		var err error
-		if c.Client, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || f.kubeconfig != "") {
+		if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || f.kubeconfig != "") {
 			return err
 		}
 		if c.DryRun && err == nil {
@@ -152,24 +152,32 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 	return act(cmd.Context(), c)
 }
 
-// adminClient makes a client from the given kubeconfig or kubeadm's for administrators.
-func adminClient(file string) (kubernetes.Interface, error) {
+// adminClient makes a client from the given kubeconfig or kubeadm's for administrators, and from no other, and
+// names the cluster.
+func adminClient(file string) (client kubernetes.Interface, cluster string, err error) {
 	if file == "" {
 		file = "/etc/kubernetes/admin.conf"
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			file = "/etc/kubernetes/super-admin.conf"
 		}
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %q: %w", file, err)
+	loaded, err := clientcmd.LoadFromFile(file)
+	if err == nil {
+		err = clientcmd.ResolveLocalPaths(loaded)
 	}
+	var config *rest.Config
+	if err == nil {
+		config, err = clientcmd.NewDefaultClientConfig(*loaded, nil).ClientConfig()
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("--kubeconfig %q: %w", file, err)
+	}
+	config.QPS = -1 // a step has few requests, and each waits for one
 	config.Timeout, config.WarningHandler = requestTimeout, rest.NoWarnings{}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("build the API client: %w", err)
+	if client, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, "", fmt.Errorf("build the API client: %w", err)
 	}
-	return client, nil
+	return client, strings.TrimSpace(loaded.CurrentContext + " " + config.Host), nil
 }
 
 func newTakeoverCommand(p podFlags) *cobra.Command {

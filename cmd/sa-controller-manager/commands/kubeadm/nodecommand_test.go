@@ -315,6 +315,9 @@ func TestDryRunProves(t *testing.T) {
 			if (got.Code == 0) != (tc.want == "") || !strings.HasPrefix(got.Stderr, tc.want) {
 				t.Errorf("%s: %+v, want %q", tc.reason, got, tc.want)
 			}
+			if got.Code == 0 && !strings.Contains(got.Stdout, "Cluster: demo https://127.0.0.1:1\n1. manager: ") {
+				t.Errorf("%s: it does not name the cluster:\n%s", tc.reason, got.Stdout)
+			}
 			const silent = "\nNot asked, as kube-apiserver does not answer (Get \"https://127.0.0.1:1/version"
 			if got.Code == 0 && !strings.Contains(got.Stdout, silent) {
 				t.Errorf("%s: it does not say what was not asked:\n%s", tc.reason, got.Stdout)
@@ -332,7 +335,11 @@ func TestDryRunAsks(t *testing.T) {
 	p := newControlPlane(t, "v1.37")
 	p.config.Client = fake.NewClientset(mirror(component.APIServer, "another", true))
 	wantError(t, "node", Takeover(t.Context(), p.config), `step 1, manager: pods "kube-apiserver-n" not found: is --node-name "n"`)
-	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true))
+	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=10.0.0.9"))
+	wantError(t, "cluster", Takeover(t.Context(), p.config), "step 1, manager: the kubeconfig is of another cluster: "+
+		"Pod kube-apiserver-n there has --advertise-address=10.0.0.9, and "+p.config.manifest(component.APIServer)+
+		" has --advertise-address=172.18.0.2")
+	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=172.18.0.2"))
 	wantError(t, "key", Takeover(t.Context(), p.config), "step 1, manager: get an account to prove the key with: ")
 	p.config.Steps = []string{StepAPIServer}
 	wantError(t, "another step", Takeover(t.Context(), p.config), "")

@@ -31,13 +31,24 @@ import (
 	"sa-controller-manager/signing/ring"
 )
 
-// isNode checks that the kubelet shows kube-apiserver under the name of this node, which every step waits for.
-func (c *Config) isNode(ctx context.Context) error {
-	_, err := c.mirror(ctx, component.APIServer)
-	if apierrors.IsNotFound(err) {
-		err = fmt.Errorf("%w: is --node-name %q the name of this node's Node object?", err, c.Node)
+// isNode checks that the kubelet shows the kube-apiserver of this node under its name, which every step waits
+// for. The address tells clusters apart whose nodes have the same names; a load balancer may be between.
+func (c *Config) isNode(o *observed) cli.Check {
+	const address = "advertise-address"
+	return func(ctx context.Context) error {
+		pod, err := c.mirror(ctx, component.APIServer)
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("%w: is --node-name %q the name of this node's Node object?", err, c.Node)
+		} else if err != nil {
+			return err
+		}
+		here, there := component.OwnFlag(o.apiServer().Manifest, address), component.PodFlag(pod, address)
+		if here != there {
+			return cli.Permanent(fmt.Errorf("the kubeconfig is of another cluster: Pod %s there has --%s=%s, and %s has --%s=%s",
+				pod.Name, address, there, c.manifest(component.APIServer), address, here))
+		}
+		return nil
 	}
-	return err
 }
 
 // ensureIdentity creates the identity of our process and applies its permissions before it starts, with

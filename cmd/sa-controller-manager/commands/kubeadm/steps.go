@@ -117,6 +117,9 @@ func (c *Config) step(ctx context.Context, s step) error {
 
 // print prints every step with the changes to its files.
 func (c *Config) print(steps []step) {
+	if c.Cluster != "" {
+		fmt.Fprintf(c.Out, "Cluster: %s\n", c.Cluster)
+	}
 	for i, s := range steps {
 		fmt.Fprintf(c.Out, "%d. %s: %s.\n", i+1, s.name, s.summary)
 		for _, note := range s.notes {

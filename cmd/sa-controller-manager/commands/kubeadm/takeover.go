@@ -99,7 +99,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		name:    StepManager,
 		summary: "sa-controller-manager runs beside the control plane, until it is ready",
 		advice:  "Nothing of the control plane has been changed. " + log + again + "; kubeadm handback takes it out.",
-		proofs:  []cli.Check{c.isNode},
+		proofs:  []cli.Check{c.isNode(o)},
 		waits:   []cli.Check{works},
 	}
 	kcm := step{
@@ -108,6 +108,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		advice: "Look at the log of the Pod kube-system/" + component.ControllerManager + "-" + c.Node +
 			". kube-apiserver has not been changed.\n" + again + "; kubeadm handback puts everything back.",
 		// The first step may not be part of this call.
+		proofs: []cli.Check{c.isNode(o)},
 		guards: []cli.Check{works},
 	}
 	api := step{
@@ -115,6 +116,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		summary: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
 		advice: "Look at the log of " + component.APIServer + " (crictl ps -a; crictl logs).\n" + again +
 			"; kubeadm handback puts everything back, also while the API is away.",
+		proofs: []cli.Check{c.isNode(o)},
 		guards: []cli.Check{works},
 	}
 	if c.writesOwn(o) {
@@ -151,7 +153,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 	switch {
 	case o.fromFiles():
 		files := api
-		files.proofs = []cli.Check{c.switchedOff}
+		files.proofs = append([]cli.Check{c.switchedOff}, api.proofs...)
 		files.summary = "kube-apiserver reads our webhook from files, and calls it beside its plugin"
 		if err := c.planStatic(o, changes, &files); err != nil {
 			return nil, err
@@ -159,7 +161,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		if len(files.writes) > 0 {
 			steps = append(steps, files)
 		}
-		api.proofs, api.guards = []cli.Check{c.switchedOff}, []cli.Check{c.managerReady(o, "")}
+		api.proofs, api.guards = files.proofs, []cli.Check{c.managerReady(o, "")}
 	case o.inAPI():
 		steps[0].waits, api.guards = append(steps[0].waits, c.bound), append(api.guards, c.bound)
 	case o.mode == registration.None:

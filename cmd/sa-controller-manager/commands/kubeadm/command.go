@@ -35,7 +35,7 @@ func NewCommand() *cobra.Command {
 		Short: "Add this program to a kubeadm control plane, or remove it",
 		Long:  description,
 		Args:  cli.NoArguments,
-	}, newKubeconfigCommand(), newTakeoverCommand(newPodFlags()), newHandbackCommand())
+	}, newKubeconfigCommand(), newTakeoverCommand(newPodFlags()), newHandbackCommand(), newStatusCommand())
 }
 
 func newKubeconfigCommand() *cobra.Command {

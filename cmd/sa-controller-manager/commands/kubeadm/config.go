@@ -79,6 +79,8 @@ type Config struct {
 	Render  func(manifests.StaticPodOptions) ([]byte, error)
 	Rewrite bool
 
+	// Confirm, unless nil, asks the user after the plan and before the first step that changes something.
+	Confirm func(context.Context) bool
 	// Cluster names the cluster of Client, for the user.
 	Cluster string
 	// Client is an administrator's, with a request timeout. A dry run has none if Silent is why

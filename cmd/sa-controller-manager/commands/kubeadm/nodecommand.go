@@ -66,6 +66,7 @@ type nodeFlags struct {
 
 	kubeconfig string
 	steps      []string // of this direction
+	yes        bool
 }
 
 // newNodeFlags has the steps of a command in order.
@@ -86,6 +87,17 @@ func newNodeFlags(steps ...string) nodeFlags {
 }
 
 func (f *nodeFlags) addTo(cmd *cobra.Command) {
+	f.addPlaces(cmd)
+	fs := cmd.Flags()
+	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+
+		".")
+	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and the changes to every file, and change nothing.")
+	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long to wait for each step.")
+	fs.BoolVar(&f.yes, "yes", f.yes, "Do not ask for confirmation.")
+}
+
+// addPlaces adds the flags for what is where.
+func (f *nodeFlags) addPlaces(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig,
 		"kubeconfig `file` of an administrator. Default: /etc/kubernetes/admin.conf, or super-admin.conf if that does not exist.")
@@ -93,10 +105,6 @@ func (f *nodeFlags) addTo(cmd *cobra.Command) {
 	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pod manifests.")
 	fs.StringVar(&f.BackupDir, "backup-dir", f.BackupDir, "`directory` for the original manifests.")
 	fs.StringVar(&f.PatchesDir, "patches-dir", f.PatchesDir, "`directory` for kubeadm patches with the same changes.")
-	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+
-		".")
-	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and the changes to every file, and change nothing.")
-	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long to wait for each step.")
 	fs.Lookup("node-name").DefValue = "" // depends on the machine
 }
 
@@ -145,6 +153,13 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 		if err != nil {
 			c.Client, c.Silent = nil, err
 		}
+	}
+	c.Confirm = func(ctx context.Context) bool {
+		if f.yes {
+			return true
+		}
+		sure, terminal := cli.Ask(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), "Go on?")
+		return sure || !terminal
 	}
 	progress := cli.NewProgress(cmd.ErrOrStderr())
 	defer progress.End()

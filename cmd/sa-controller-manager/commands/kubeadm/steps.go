@@ -6,6 +6,7 @@ package kubeadm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -56,6 +57,10 @@ func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]s
 	c.print(steps)
 	if c.DryRun {
 		return c.ask(ctx, steps)
+	}
+	changes := func(s step) bool { return len(s.writes) > 0 || s.name == StepWebhook }
+	if c.Confirm != nil && slices.ContainsFunc(steps, changes) && !c.Confirm(ctx) {
+		return errors.New("nothing was changed")
 	}
 	for i, s := range steps {
 		begun := c.Clock.Now()

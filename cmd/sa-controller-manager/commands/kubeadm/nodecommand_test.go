@@ -342,6 +342,8 @@ func TestDryRunAsks(t *testing.T) {
 	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=172.18.0.2"))
 	wantError(t, "key", Takeover(t.Context(), p.config), "step 1, manager: get an account to prove the key with: ")
 	p.config.Steps = []string{StepAPIServer}
+	wantError(t, "no process", Takeover(t.Context(), p.config), "our process has no manifest on this node: the step manager comes first")
+	p.write(t, "manifests/sa-controller-manager.yaml", staticpodtest.Own([]string{theKey, "--webhook-registration=url"}))
 	wantError(t, "another step", Takeover(t.Context(), p.config), "")
 }
 

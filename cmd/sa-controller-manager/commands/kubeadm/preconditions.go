@@ -6,7 +6,9 @@ package kubeadm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -162,7 +164,9 @@ func (c *Config) checkStrayManifests() error {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(c.ManifestsDir, entry.Name()))
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s leads to a file that does not exist; remove the link", filepath.Join(c.ManifestsDir, entry.Name()))
+		} else if err != nil {
 			return err
 		}
 		var pod corev1.Pod

@@ -97,6 +97,9 @@ func TestVersionWithoutATag(t *testing.T) {
 			manifest := staticpodtest.Read(t, p.config.manifest(component.APIServer))
 			p.write(t, apiServerFile, bytes.Replace(manifest, []byte("registry.k8s.io/kube-apiserver:v1.37.2"), []byte(tc.image), 1))
 			p.config.DryRun = true
+			if tc.steps != nil {
+				p.write(t, "manifests/sa-controller-manager.yaml", staticpodtest.Own([]string{theKey, "--webhook-registration=url"}))
+			}
 			o, err := p.config.observe()
 			testutil.Must(t, err)
 			_, err = takeover(&p.config, o)
@@ -278,6 +281,7 @@ func TestAlone(t *testing.T) {
 		"Ours":         {"mine.yaml", own, "mine.yaml is a manifest of sa-controller-manager too"},
 		"ByName":       {"x.json", `{"kind": "Pod", "metadata": {"name": "kube-apiserver"}}`, "x.json is a manifest of kube-apiserver too"},
 		"UnderOurName": {"sa-controller-manager.yaml", kcm, "sa-controller-manager.yaml is a manifest of kube-controller-manager too"},
+		"BrokenLink":   {"old.yaml", "", "manifests/old.yaml leads to a file that does not exist; remove the link"},
 		"Hidden":       {".kube-controller-manager.yaml.swp", kcm, ""},
 		"Below":        {"old/kube-controller-manager.yaml", kcm, ""},
 		"Another":      {"etcd.yaml", "kind: Pod\nmetadata: {name: etcd}\nspec: {containers: [{command: [etcd]}]}\n", ""},
@@ -285,11 +289,17 @@ func TestAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
-			p.write(t, "manifests/"+tc.file, []byte(tc.data))
-			before := p.all(t)
-			err := Takeover(t.Context(), p.config) // a dry run
+			if tc.data == "" {
+				testutil.Must(t, os.Symlink("/none", p.dir+"/manifests/"+tc.file))
+			} else {
+				p.write(t, "manifests/"+tc.file, []byte(tc.data))
+			}
+			entries, err := os.ReadDir(p.dir + "/manifests")
+			testutil.Must(t, err)
+			err = Takeover(t.Context(), p.config) // a dry run
 			wantError(t, name, err, tc.want)
-			if err != nil && (p.out.Len() > 0 || !strings.Contains(err.Error(), p.dir) || len(before) != len(p.all(t))) {
+			after, _ := os.ReadDir(p.dir + "/manifests")
+			if err != nil && (p.out.Len() > 0 || !strings.Contains(err.Error(), p.dir) || len(entries) != len(after)) {
 				t.Errorf("%v after %q", err, &p.out)
 			}
 		})

@@ -65,7 +65,11 @@ func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]s
 	for i, s := range steps {
 		begun := c.Clock.Now()
 		if err := c.step(ctx, s); err != nil {
-			return fmt.Errorf("step %d, %s: %w\n%s", i+1, s.name, err, cmp.Or(s.advice, again+"."))
+			err = fmt.Errorf("step %d, %s: %w", i+1, s.name, err)
+			if !cli.IsPermanent(err) { // a refusal says what to do
+				err = fmt.Errorf("%w\n%s", err, cmp.Or(s.advice, again+"."))
+			}
+			return err
 		}
 		fmt.Fprintf(c.Out, "Step %d, %s: done (%s).\n", i+1, s.name, c.Clock.Since(begun).Round(100*time.Millisecond))
 	}
@@ -102,6 +106,9 @@ func (c *Config) step(ctx context.Context, s step) error {
 		}
 	}
 	err := c.await(ctx, s.waits...)
+	if cli.IsPermanent(err) { // but files have changed
+		err = errors.New(err.Error())
+	}
 	if err != nil && s.undo != nil {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()

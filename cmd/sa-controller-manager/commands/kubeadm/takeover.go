@@ -85,6 +85,9 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 	if err := c.checkKeyRing(o); err != nil {
 		return nil, err
 	}
+	if o.manager == nil && !c.includes(StepManager) {
+		return nil, fmt.Errorf("our process has no manifest on this node: the step %s comes first", StepManager)
+	}
 	changes, err := c.changes(o)
 	if err != nil {
 		return nil, err

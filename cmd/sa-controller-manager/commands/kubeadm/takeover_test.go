@@ -355,6 +355,19 @@ func TestWrongNode(t *testing.T) {
 	testutil.Check(t, "files", before, p.all(t))
 }
 
+// TestRefusalSaysEnough: a guard that no waiting changes is not followed by advice to wait.
+func TestRefusalSaysEnough(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	p.config.DryRun, p.config.StepTimeout, p.config.Clock = false, time.Millisecond, clock.RealClock{}
+	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=10.0.0.9"))
+	err := Takeover(t.Context(), p.config)
+	const want = "step 1, manager: the kubeconfig is of another cluster: "
+	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v, want one sentence", err)
+	}
+}
+
 // Nothing is changed if a later step could not be done.
 func TestRefusedBeforeTheFirstStep(t *testing.T) {
 	t.Parallel()

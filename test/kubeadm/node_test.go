@@ -65,7 +65,7 @@ func newNode(t *testing.T, prepare ...func(*node)) *node {
 	for _, change := range prepare {
 		change(n)
 	}
-	n.write(t, "/usr/local/bin/sa-controller-manager", nil) // the kubelet runs n.binary in its place
+	n.install(t, absolute)
 	n.connect(t)
 	n.kubelet = &kubelet{
 		t: t, root: n.root, client: n.client, node: n.nodeClient(t), programs: map[string]string{"sa-controller-manager": n.binary},
@@ -91,6 +91,16 @@ func (n *node) write(t *testing.T, name string, data []byte) {
 	t.Helper()
 	testutil.Must(t, os.MkdirAll(filepath.Dir(n.path(name)), 0o700))
 	testutil.Must(t, os.WriteFile(n.path(name), data, 0o600))
+}
+
+// install copies our binary. The kubelet runs the original in its place.
+func (n *node) install(t *testing.T, binary string) {
+	t.Helper()
+	data, err := os.ReadFile(binary)
+	testutil.Must(t, err)
+	const place = "/usr/local/bin/sa-controller-manager"
+	n.write(t, place, data)
+	testutil.Must(t, os.Chmod(n.path(place), 0o700))
 }
 
 func (n *node) read(t *testing.T, name string) []byte {

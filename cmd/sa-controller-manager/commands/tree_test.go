@@ -27,6 +27,7 @@ func TestOutputFlags(t *testing.T) {
 		formats []string
 	}{
 		"version":        {text, []string{"text", "json", "yaml"}},
+		"kubeadm status": {text, []string{"text", "json", "yaml"}},
 		"tokens inspect": {text, []string{"text", "json", "yaml"}},
 		"tokens audit":   {`Format: "table", "wide", "json", "yaml" or "html".`, []string{"table", "wide", "json", "yaml", "html"}},
 		"doctor":         {table, []string{"table", "json", "yaml"}},

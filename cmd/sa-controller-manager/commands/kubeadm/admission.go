@@ -16,16 +16,20 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 )
 
 // checkPlugin refuses to turn kube-apiserver's plugin off if our process, by the flags of our manifest, does
-// not do all of its work. Flags that only another version knows do not matter.
-func checkPlugin(manifest []byte) error {
+// not do all of its work, nor by the file that they name. Flags that only another version knows do not matter.
+func (c *Config) checkPlugin(manifest []byte) error {
 	var args []string
-	for _, name := range []string{"enable-admission-plugins", "disable-admission-plugins", "webhook-port", "webhook-failure-policy"} {
+	for _, name := range []string{
+		"admission-control", "enable-admission-plugins", "disable-admission-plugins", component.AdmissionConfigFlag,
+		"webhook-port", "webhook-failure-policy",
+	} {
 		for _, value := range component.OwnFlags(manifest, name) {
 			args = append(args, component.Assign(name, value))
 		}
@@ -34,10 +38,19 @@ func checkPlugin(manifest []byte) error {
 	if err != nil {
 		return fmt.Errorf("our manifest: %w", err)
 	}
+	if o.Admission.ConfigFile != "" {
+		o.Admission.ConfigFile = c.onNode(o.Admission.ConfigFile)
+	}
+	plugin, err := resolve.PluginConfig(&o.Admission)
+	if err != nil {
+		return fmt.Errorf("our %w", err)
+	}
 	var lacks string
 	switch {
 	case !slices.Contains(o.Admission.Enabled(), serviceaccount.Name):
 		lacks = "its plugin " + serviceaccount.Name + " is off (--enable-admission-plugins, --disable-admission-plugins)"
+	case !plugin.MountServiceAccountToken:
+		lacks = "Pods would get no token (mountServiceAccountToken: false in " + o.Admission.ConfigFile + ")"
 	case o.Webhook.Port == 0:
 		lacks = "it serves no webhook (--webhook-port=0)"
 	case o.Webhook.FailurePolicy != string(admissionregistrationv1.Fail):
@@ -45,7 +58,7 @@ func checkPlugin(manifest []byte) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("our process would not do the work of kube-apiserver's ServiceAccount plugin: %s; leave the flag out, "+
+	return fmt.Errorf("our process would not do the work of kube-apiserver's ServiceAccount plugin: %s; change that, "+
 		"or give --steps without %s", lacks, StepAPIServer)
 }
 

@@ -34,10 +34,26 @@ func TestCheckPlugin(t *testing.T) {
 		"Ignore":  {[]string{"--webhook-failure-policy=Ignore"}, "--webhook-failure-policy=Ignore"},
 		"NoPort":  {[]string{"--webhook-port=0"}, "it serves no webhook"},
 		"Unknown": {args: []string{"--of-another-version"}},
+		"Exact":   {[]string{"--admission-control=NamespaceLifecycle"}, "its plugin ServiceAccount is off"},
+		"File":    {args: []string{"--admission-control-config-file=/etc/kubernetes/pki/as-default.yaml"}},
+		"NoFile": {
+			[]string{"--admission-control-config-file=/etc/kubernetes/pki/none"},
+			"our --admission-control-config-file: read admission configuration: open ROOT/etc/kubernetes/pki/none: no such file",
+		},
+		"NoToken": {
+			[]string{"--admission-control-config-file=/etc/kubernetes/pki/no-token.yaml"},
+			"Pods would get no token (mountServiceAccountToken: false in ROOT/",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := checkPlugin(staticpodtest.Own(append([]string{theKey}, tc.args...)))
+			p := newControlPlane(t, "v1.37")
+			for file, mount := range map[string]string{"as-default": "true", "no-token": "false"} {
+				p.write(t, "pki/"+file+".yaml", []byte(admissionHead+
+					"- name: ServiceAccount\n  configuration:\n    mountServiceAccountToken: "+mount+"\n"))
+			}
+			tc.want = strings.ReplaceAll(tc.want, "ROOT", strings.TrimSuffix(p.dir, "/etc/kubernetes"))
+			err := p.config.checkPlugin(staticpodtest.Own(append([]string{theKey}, tc.args...)))
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}

@@ -23,12 +23,21 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/manifests"
 )
 
-// await runs the checks in order. Each has the timeout of a step.
+// await runs the checks in order. Each has the timeout of a step. A permanent error stays one.
 func (c *Config) await(ctx context.Context, checks ...cli.Check) error {
 	for _, check := range checks {
-		if err := (cli.Await{Clock: c.Clock, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, check); err != nil {
+		final := false
+		err := (cli.Await{Clock: c.Clock, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, func(ctx context.Context) error {
+			err := check(ctx)
+			final = cli.IsPermanent(err)
+			return err
+		})
+		if err != nil && final {
+			return cli.Permanent(err)
+		} else if err != nil {
 			return err
 		}
 	}
@@ -96,7 +105,8 @@ func (c *Config) managerReady(o *observed, query string) cli.Check {
 // because the kubelet's own hash depends on the kubelet's version.
 func isOf(pod *corev1.Pod, manifest []byte) bool {
 	var wanted corev1.Pod
-	if yaml.Unmarshal(manifest, &wanted) != nil || len(wanted.Spec.Containers) != len(pod.Spec.Containers) {
+	if yaml.Unmarshal(manifest, &wanted) != nil || len(wanted.Spec.Containers) != len(pod.Spec.Containers) ||
+		pod.Annotations[manifests.RecordAnnotation] != wanted.Annotations[manifests.RecordAnnotation] {
 		return false
 	}
 	for i, want := range wanted.Spec.Containers {

@@ -35,7 +35,7 @@ func NewCommand() *cobra.Command {
 		Short: "Add this program to a kubeadm control plane, or remove it",
 		Long:  description,
 		Args:  cli.NoArguments,
-	}, newKubeconfigCommand(), newTakeoverCommand(newPodFlags()), newHandbackCommand())
+	}, newKubeconfigCommand(), newTakeoverCommand(newPodFlags()), newHandbackCommand(), newStatusCommand())
 }
 
 func newKubeconfigCommand() *cobra.Command {
@@ -69,6 +69,6 @@ func newKubeconfigCommand() *cobra.Command {
 	fs.DurationVar(&c.Validity, "validity", c.Validity, "How long the certificate is valid. It does not outlive the CA.")
 	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply the roles, bindings and FlowSchemas that the user needs.")
 	fs.BoolVar(&watch, "watch", watch, "Keep running: check every minute whether the certificate has to be renewed "+
-		"or a signed one is there, and retry after a failure.")
+		"or a signed one is there, apply the permissions every four minutes, and retry after a failure.")
 	return cmd
 }

@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -21,7 +22,9 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
+	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/signing"
 )
 
 // manager is the name of our static pod and of its manifest.
@@ -50,8 +53,10 @@ type Config struct {
 	// NewKey gives the two components a new private key, and all public keys in use, in their key files.
 	NewKey bool
 	// AcceptFlags are flags of kube-controller-manager that a takeover leaves out instead of
-	// refusing them.
+	// refusing them. Kept are the flags that this one has from the last takeover, and Reset drops those.
 	AcceptFlags []string
+	Kept        []string
+	Reset       bool
 	// Steps are the steps to run; all if empty.
 	Steps []string
 	// DryRun prints the plan and changes nothing.
@@ -65,15 +70,23 @@ type Config struct {
 	// Registration is how kube-apiserver is to learn of our webhook, "" to decide.
 	Registration registration.Mode
 
-	// Binary is the file on the node that our Pod runs, "" if the image contains the program.
-	Binary string
+	// Binary is the file on the node that our Pod runs, "" if the image contains the program. Version runs it
+	// and returns its version.
+	Binary  string
+	Version func(ctx context.Context, file string) (string, error)
 	// Render makes our manifest from options that follow from the other two. Rewrite replaces an
 	// existing one.
 	Render  func(manifests.StaticPodOptions) ([]byte, error)
 	Rewrite bool
 
-	// Client is an administrator's, with a request timeout. A dry run has none.
+	// Confirm, unless nil, asks the user after the plan and before the first step that changes something.
+	Confirm func(context.Context) bool
+	// Cluster names the cluster of Client, for the user.
+	Cluster string
+	// Client is an administrator's, with a request timeout. A dry run has none if Silent is why
+	// kube-apiserver does not answer.
 	Client kubernetes.Interface
+	Silent error
 	Clock  clock.Clock
 	// Out gets the plan and the finished steps. Progress, unless nil, is called with what is still
 	// missing while a step waits.
@@ -114,6 +127,8 @@ type observed struct {
 	kcm                    *component.Carried         // in a takeover
 	certDir                string                     // of the cluster's CA, "" if it is kubeadm's default
 	rendered               []byte                     // our manifest as it should be, in a takeover that writes it
+	key                    *signing.PrivateKey        // what rendered names, nil if it names none
+	rootCA                 *rootca.Bundle             // likewise
 
 	// mode is how kube-apiserver learns of our webhook: as our manifest has it or, in a takeover, is to
 	// have it. It is "" if that is not known. note says why it is so, if that is not plain.

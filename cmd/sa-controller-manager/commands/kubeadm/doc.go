@@ -25,5 +25,5 @@
 // What must never happen: a file in the manifests directory that is no manifest and that the kubelet
 // takes for one; a half-written manifest; kube-apiserver without its plugin while no webhook is bound.
 //
-// Only one command may run on a node at a time.
+// Only one command may change a node at a time: it locks the directory of the manifests.
 package kubeadm

@@ -45,14 +45,16 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 	return c.selectSteps(api, kcm, step{
 		name:    StepWebhook,
 		summary: "the webhook is unregistered",
-		guards:  []cli.Check{c.pluginOn},
+		guards:  []cli.Check{c.pluginOn, c.isNode(o)},
 		waits:   []cli.Check{c.unregister(o)},
 	}, step{
 		name:    StepManager,
 		summary: "sa-controller-manager ends, and its webhook configurations are deleted",
-		guards:  []cli.Check{c.unused, func(ctx context.Context) error { return registration.IsInactive(ctx, c.Client) }},
-		writes:  nodefile.Append(nil, c.manifest(manager), o.manager, nil),
-		waits:   []cli.Check{c.managerGone(o), c.deleteRegistration, c.unrestricted},
+		guards: []cli.Check{
+			c.unused, func(ctx context.Context) error { return registration.IsInactive(ctx, c.Client) }, c.isNode(o),
+		},
+		writes: nodefile.Append(nil, c.manifest(manager), o.manager, nil),
+		waits:  []cli.Check{c.managerGone(o), c.deleteRegistration, c.unrestricted},
 	}), nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/signing/testkeys"
 )
 
 const (
@@ -28,6 +29,7 @@ const (
 func TestDryRunTable(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
+	p.write(t, "pki/sa-2025.key", testkeys.P384())
 	kcm := staticpodtest.Read(t, p.config.manifest(component.ControllerManager))
 	kcm = bytes.Replace(kcm, []byte("--controllers=*"), []byte("--controllers=*,-serviceaccount"), 1)
 	p.write(t, "manifests/kube-controller-manager.yaml", bytes.Replace(kcm, []byte("pki/sa.key"), []byte("pki/sa-2025.key"), 1))
@@ -89,12 +91,12 @@ func TestNowhere(t *testing.T) {
 			kcm:  []string{"--controllers=*,-root-ca-certificate-publisher-controller"},
 		},
 		"NoKey":       {args: []string{theKey, "--service-account-private-key-file="}, want: "serviceaccount-token-controller"},
-		"KeyRing":     {args: []string{"--service-account-private-key-file=", "--service-account-key-ring=/r"}},
+		"KeyRing":     {args: []string{"--service-account-private-key-file=", "--service-account-key-ring=/etc/kubernetes/pki/ring"}},
 		"NoKeyInBoth": {args: []string{"--service-account-private-key-file="}, kcm: []string{"--service-account-private-key-file="}},
 		"OffAlready": {
 			args: []string{"--controllers="}, kcm: []string{"--controllers=*," + controllersOff, "--service-account-private-key-file="},
 		},
-		"AnotherStep":   {reason: "nothing is turned off", args: []string{"--controllers=-x"}, steps: []string{StepManager}},
+		"AnotherStep":   {reason: "nothing is turned off", args: []string{"--controllers=-serviceaccount"}, steps: []string{StepManager}},
 		"UnknownOfOurs": {args: []string{theKey, "--controllers=*,-x"}, want: `our --controllers: "x" is not in the list`},
 	}
 	for name, tc := range cases {
@@ -104,6 +106,7 @@ func TestNowhere(t *testing.T) {
 				staticpodtest.Manifest(slices.Concat([]string{component.ControllerManager, theKey, theCA}, tc.kcm)))
 			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return staticpodtest.Own(tc.args), nil }
 			p.config.Steps = tc.steps
+			writeRing(t, p.dir+"/pki/ring")
 			wantError(t, name+" "+tc.reason, Takeover(t.Context(), p.config), tc.want)
 		})
 	}

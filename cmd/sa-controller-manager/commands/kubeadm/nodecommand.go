@@ -24,6 +24,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 )
 
@@ -65,6 +66,7 @@ type nodeFlags struct {
 
 	kubeconfig string
 	steps      []string // of this direction
+	yes        bool
 }
 
 // newNodeFlags has the steps of a command in order.
@@ -85,6 +87,17 @@ func newNodeFlags(steps ...string) nodeFlags {
 }
 
 func (f *nodeFlags) addTo(cmd *cobra.Command) {
+	f.addPlaces(cmd)
+	fs := cmd.Flags()
+	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+
+		".")
+	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and the changes to every file, and change nothing.")
+	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long to wait for each step.")
+	fs.BoolVar(&f.yes, "yes", f.yes, "Do not ask for confirmation.")
+}
+
+// addPlaces adds the flags for what is where.
+func (f *nodeFlags) addPlaces(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.kubeconfig, "kubeconfig", f.kubeconfig,
 		"kubeconfig `file` of an administrator. Default: /etc/kubernetes/admin.conf, or super-admin.conf if that does not exist.")
@@ -92,10 +105,6 @@ func (f *nodeFlags) addTo(cmd *cobra.Command) {
 	fs.StringVar(&f.ManifestsDir, "manifests-dir", f.ManifestsDir, "`directory` of the static pod manifests.")
 	fs.StringVar(&f.BackupDir, "backup-dir", f.BackupDir, "`directory` for the original manifests.")
 	fs.StringVar(&f.PatchesDir, "patches-dir", f.PatchesDir, "`directory` for kubeadm patches with the same changes.")
-	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+
-		".")
-	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and the changes to every file, and change nothing.")
-	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long to wait for each step.")
 	fs.Lookup("node-name").DefValue = "" // depends on the machine
 }
 
@@ -118,17 +127,39 @@ func (f *nodeFlags) validate() []error {
 	return p
 }
 
-// run connects to the API server and calls act. A dry run needs no API server.
+// run connects to the API server and calls act. A dry run needs no API server, and that of a handback asks
+// none.
 func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
 	if err := cli.InvalidFlags(cmd.CommandPath(), f.validate()); err != nil {
 		return err
 	}
 	c := f.Config
 	if !c.DryRun {
-		var err error
-		if c.Client, err = adminClient(f.kubeconfig); err != nil {
+		unlock, err := nodefile.Lock(c.ManifestsDir)
+		if err == nil {
+			defer unlock()
+		} else if !errors.Is(err, fs.ErrNotExist) { // what reads the manifests says more
 			return err
 		}
+	}
+	if !c.DryRun || c.Render != nil {
+		var err error
+		if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || f.kubeconfig != "") {
+			return err
+		}
+		if c.DryRun && err == nil {
+			_, err = c.Client.Discovery().ServerVersion()
+		}
+		if err != nil {
+			c.Client, c.Silent = nil, err
+		}
+	}
+	c.Confirm = func(ctx context.Context) bool {
+		if f.yes {
+			return true
+		}
+		sure, terminal := cli.Ask(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), "Go on?")
+		return sure || !terminal
 	}
 	progress := cli.NewProgress(cmd.ErrOrStderr())
 	defer progress.End()
@@ -136,24 +167,32 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 	return act(cmd.Context(), c)
 }
 
-// adminClient makes a client from the given kubeconfig or kubeadm's for administrators.
-func adminClient(file string) (kubernetes.Interface, error) {
+// adminClient makes a client from the given kubeconfig or kubeadm's for administrators, and from no other, and
+// names the cluster.
+func adminClient(file string) (client kubernetes.Interface, cluster string, err error) {
 	if file == "" {
 		file = "/etc/kubernetes/admin.conf"
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			file = "/etc/kubernetes/super-admin.conf"
 		}
 	}
-	config, err := clientcmd.BuildConfigFromFlags("", file)
-	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %q: %w", file, err)
+	loaded, err := clientcmd.LoadFromFile(file)
+	if err == nil {
+		err = clientcmd.ResolveLocalPaths(loaded)
 	}
+	var config *rest.Config
+	if err == nil {
+		config, err = clientcmd.NewDefaultClientConfig(*loaded, nil).ClientConfig()
+	}
+	if err != nil {
+		return nil, "", fmt.Errorf("--kubeconfig %q: %w", file, err)
+	}
+	config.QPS = -1 // a step has few requests, and each waits for one
 	config.Timeout, config.WarningHandler = requestTimeout, rest.NoWarnings{}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("build the API client: %w", err)
+	if client, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, "", fmt.Errorf("build the API client: %w", err)
 	}
-	return client, nil
+	return client, strings.TrimSpace(loaded.CurrentContext + " " + config.Host), nil
 }
 
 func newTakeoverCommand(p podFlags) *cobra.Command {
@@ -165,13 +204,17 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 		Example: takeoverExamples,
 		Args:    cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
-				return err
-			}
 			for i, name := range f.AcceptFlags {
 				f.AcceptFlags[i] = staticpod.FlagName(name)
 			}
-			f.Render = p.render
+			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || static || f.Reset
+			if err := f.keep(cmd.Flags(), &p); err != nil {
+				return err
+			}
+			if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
+				return err
+			}
+			f.Render, f.Version = p.render, p.versionOf
 			if p.image == "" {
 				f.Binary = p.binary
 			}
@@ -181,13 +224,14 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 			} else if static {
 				f.Registration = registration.Static
 			}
-			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || static
 			return f.run(cmd, Takeover)
 		},
 	}
 	f.addTo(cmd)
 	p.addTo(cmd.Flags())
-	cmd.Flags().StringArrayVar(&f.AcceptFlags, "accept-flag", f.AcceptFlags,
+	cmd.Flags().BoolVar(&f.Reset, "reset", f.Reset, "Keep nothing of the last takeover but what the manifests of the two components ask for. "+
+		"Implies --rewrite. --dry-run shows what goes.")
+	cmd.Flags().StringArrayVar(&f.AcceptFlags, acceptFlag, f.AcceptFlags,
 		"`name` of a flag of kube-controller-manager to leave out instead of refusing it. May be given more than once. "+
 			"--dry-run shows which flags are refused and accepted.")
 	cmd.Flags().BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,

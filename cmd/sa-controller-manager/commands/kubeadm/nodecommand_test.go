@@ -5,6 +5,8 @@ package kubeadm
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,11 +14,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 )
@@ -41,18 +46,13 @@ func newTakeoverNode(t *testing.T) takeoverNode {
 	root := t.TempDir()
 	n := takeoverNode{dir: root + "/etc/kubernetes/manifests", binary: root + "/opt/sa-controller-manager"}
 	testutil.Must(t, os.CopyFS(n.dir, os.DirFS("testdata/manifests/v1.37")))
+	writeFiles(t, root+"/etc/kubernetes/pki")
 	for _, name := range []string{"sa-controller-manager", "new"} {
-		n.write(t, "/opt/"+name)
+		file := root + "/opt/" + name
+		testutil.Must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		testutil.Must(t, os.WriteFile(file, staticpodtest.Program(false), 0o700))
 	}
 	return n
-}
-
-// write makes a file with a path of the node.
-func (n takeoverNode) write(t *testing.T, name string) {
-	t.Helper()
-	file := strings.TrimSuffix(n.dir, "/etc/kubernetes/manifests") + name
-	testutil.Must(t, os.MkdirAll(filepath.Dir(file), 0o700))
-	testutil.Must(t, os.WriteFile(file, nil, 0o600))
 }
 
 // takeover runs the command as if the program were the node's.
@@ -60,6 +60,7 @@ func (n takeoverNode) takeover(t *testing.T, args ...string) clitest.Outcome {
 	t.Helper()
 	p := newPodFlags()
 	p.self, p.binary = n.binary, n.binary
+	p.versionOf = func(context.Context, string) (string, error) { return "sa-controller-manager v1.2.3\n", nil }
 	return clitest.Run(t, cli.Parent(&cobra.Command{Use: "kubeadm"}, newTakeoverCommand(p)), slices.Concat([]string{
 		"takeover", "--node-name=n", "--manifests-dir=" + n.dir, "--backup-dir=" + n.dir + "/backup", "--patches-dir=" + n.dir + "/patches",
 		"--step-timeout=10ms", "--kubeconfig=" + testutil.WriteFile(t, "kubeconfig", []byte(deadKubeconfig)),
@@ -141,7 +142,7 @@ func TestTakeoverRefusesExtraArgs(t *testing.T) {
 				!strings.HasSuffix(got.Stderr, "See 'sa-controller-manager kubeadm takeover --help' for usage.\n") {
 				t.Errorf("%s: %+v, want code 1 and %q at first", tc.reason, got, tc.want)
 			}
-			if diff := cmp.Diff(before, n.files(t)); diff != "" {
+			if diff := gocmp.Diff(before, n.files(t)); diff != "" {
 				t.Errorf("files (-before +after):\n%s", diff)
 			}
 		})
@@ -158,7 +159,7 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 		"Flag":        {args: []string{"--extra-arg=--bind-address=0.0.0.0"}},
 		"Underscores": {args: []string{"--extra-arg=--bind_address=0.0.0.0"}},
 		"KeyRing": {
-			args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/sa-keys"},
+			args: []string{"--extra-arg=--service-account-private-key-file=", "--extra-arg=--service-account-key-ring=/etc/kubernetes/pki/ring"},
 		},
 		"WithSigner": {args: []string{"--external-signer", "--extra-arg=--external-signer-refresh-hint=2s"}},
 		"Binary":     {reason: "another version may have the flag", args: []string{"--binary=/opt/new", "--extra-arg=--new-flag=1"}},
@@ -176,7 +177,12 @@ func TestTakeoverTakesExtraArgs(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := newTakeoverNode(t).takeover(t, append(tc.args, "--dry-run")...)
+			n := newTakeoverNode(t)
+			root := strings.TrimSuffix(n.dir, "/etc/kubernetes/manifests")
+			writeRing(t, root+"/etc/kubernetes/pki/ring")
+			writeFiles(t, root+"/etc/kubernetes/pki/corp")
+			writeFiles(t, root+"/etc/corp")
+			got := n.takeover(t, append(tc.args, "--dry-run")...)
 			if got.Code != 0 || !strings.Contains(got.Stdout, "\n1. manager: ") {
 				t.Fatalf("%s: %+v, want the plan", tc.reason, got)
 			}
@@ -245,4 +251,119 @@ func TestAcceptFlag(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDryRunProves: what keeps our process from starting or working is found before anything is written.
+func TestDryRunProves(t *testing.T) {
+	t.Parallel()
+	const carried = "Error: our process would not start with what is carried over from kube-controller-manager: "
+	for name, tc := range map[string]struct {
+		reason string
+		flags  string // of kube-controller-manager, further ones
+		file   string // of the node, with data, nil for none
+		data   []byte
+		mode   os.FileMode
+		args   []string
+		want   string // the beginning, "" if it passes
+	}{
+		"Works": {},
+		"NoKey": {file: "/etc/kubernetes/pki/sa.key",
+			want: "Error: our --service-account-private-key-file: open ROOT/etc/kubernetes/pki/sa.key: "},
+		"NotAKey":    {file: "/etc/kubernetes/pki/sa.key", data: []byte("x"), want: "Error: our --service-account-private-key-file: ROOT/"},
+		"NoRootCA":   {file: "/etc/kubernetes/pki/ca.crt", want: "Error: our --root-ca-file: open ROOT/etc/kubernetes/pki/ca.crt: no such file"},
+		"NotARootCA": {file: "/etc/kubernetes/pki/ca.crt", data: []byte("x"), want: "Error: our --root-ca-file: ROOT/etc/kubernetes/pki/ca.crt"},
+		"Publishes nothing": {
+			file: "/etc/kubernetes/pki/ca.crt", flags: "    - --controllers=*,-root-ca-certificate-publisher-controller\n",
+		},
+		"NotExecutable": {
+			file: "/opt/sa-controller-manager", data: staticpodtest.Program(false), mode: 0o600,
+			want: "Error: --binary ROOT/opt/sa-controller-manager: it is not executable",
+		},
+		"NoWorkers": {
+			flags: "    - --concurrent-serviceaccount-token-syncs=0\n", want: carried + "--concurrent-serviceaccount-token-syncs 0 must be",
+		},
+		"NoPeriod": {
+			flags: "    - --legacy-service-account-token-clean-up-period=0s\n",
+			want:  carried + "--legacy-service-account-token-clean-up-period 0s must be",
+		},
+		"OtherPeriod": {
+			flags: "    - --legacy-service-account-token-clean-up-period=0s\n",
+			args:  []string{"--extra-arg=--legacy-service-account-token-clean-up-period=24h"},
+		},
+		"AnotherVersion": {
+			reason: "it may have another rule", flags: "    - --concurrent-serviceaccount-token-syncs=0\n", args: []string{"--binary=/opt/new"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newTakeoverNode(t)
+			root := strings.TrimSuffix(n.dir, "/etc/kubernetes/manifests")
+			if tc.file != "" {
+				testutil.Must(t, os.Remove(root+tc.file))
+			}
+			if tc.data != nil {
+				testutil.Must(t, os.WriteFile(root+tc.file, tc.data, cmp.Or(tc.mode, 0o755)))
+			}
+			file := filepath.Join(n.dir, "kube-controller-manager.yaml")
+			const last = "    - --use-service-account-credentials=true\n"
+			manifest := bytes.Replace(staticpodtest.Read(t, file), []byte(last), []byte(last+tc.flags), 1)
+			if strings.Contains(tc.flags, "--controllers") {
+				manifest = regexp.MustCompile(`(?m)^    - --controllers=\*,b.*\n`).ReplaceAll(manifest, nil)
+			}
+			testutil.Must(t, os.WriteFile(file, manifest, 0o600))
+			got := n.takeover(t, append(tc.args, "--dry-run")...)
+			tc.want = strings.ReplaceAll(tc.want, "ROOT", root)
+			if (got.Code == 0) != (tc.want == "") || !strings.HasPrefix(got.Stderr, tc.want) {
+				t.Errorf("%s: %+v, want %q", tc.reason, got, tc.want)
+			}
+			if got.Code == 0 && !strings.Contains(got.Stdout, "Cluster: demo https://127.0.0.1:1\n1. manager: ") {
+				t.Errorf("%s: it does not name the cluster:\n%s", tc.reason, got.Stdout)
+			}
+			const silent = "\nNot asked, as kube-apiserver does not answer (Get \"https://127.0.0.1:1/version"
+			if got.Code == 0 && !strings.Contains(got.Stdout, silent) {
+				t.Errorf("%s: it does not say what was not asked:\n%s", tc.reason, got.Stdout)
+			}
+			if got := n.takeover(t, tc.args...); tc.want != "" && !strings.HasPrefix(got.Stderr, tc.want) {
+				t.Errorf("%s: without --dry-run: %+v, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestDryRunAsks: the guards that only read run if kube-apiserver answers.
+func TestDryRunAsks(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	p.config.Client = fake.NewClientset(mirror(component.APIServer, "another", true))
+	wantError(t, "node", Takeover(t.Context(), p.config), `step 1, manager: pods "kube-apiserver-n" not found: is --node-name "n"`)
+	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=10.0.0.9"))
+	wantError(t, "cluster", Takeover(t.Context(), p.config), "step 1, manager: the kubeconfig is of another cluster: "+
+		"Pod kube-apiserver-n there has --advertise-address=10.0.0.9, and "+p.config.manifest(component.APIServer)+
+		" has --advertise-address=172.18.0.2")
+	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=172.18.0.2"))
+	wantError(t, "key", Takeover(t.Context(), p.config), "step 1, manager: get an account to prove the key with: ")
+	p.config.Steps = []string{StepAPIServer}
+	wantError(t, "no process", Takeover(t.Context(), p.config), "our process has no manifest on this node: the step manager comes first")
+	p.write(t, "manifests/sa-controller-manager.yaml", staticpodtest.Own([]string{theKey, "--webhook-registration=url"}))
+	wantError(t, "another step", Takeover(t.Context(), p.config), "")
+}
+
+// TestSecondCommand: two commands at a time would change the same files.
+func TestSecondCommand(t *testing.T) {
+	t.Parallel()
+	n := newTakeoverNode(t)
+	before := n.files(t)
+	unlock, err := nodefile.Lock(n.dir)
+	testutil.Must(t, err)
+	want := "Error: another kubeadm takeover or handback works on " + n.dir + "; let it end first\n"
+	if got := n.takeover(t); got.Code != 1 || got.Stderr != want || got.Stdout != "" {
+		t.Errorf("%+v, want %q", got, want)
+	}
+	if got := n.takeover(t, "--dry-run"); got.Code != 0 {
+		t.Errorf("a dry run changes nothing: %+v", got)
+	}
+	unlock()
+	if got := n.takeover(t); strings.Contains(got.Stderr, "another") {
+		t.Errorf("afterwards: %+v", got)
+	}
+	testutil.Check(t, "files", before, n.files(t))
 }

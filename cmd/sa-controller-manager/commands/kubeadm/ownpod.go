@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -26,11 +27,14 @@ import (
 // podFlags are the flags of our static pod.
 type podFlags struct {
 	// self is the running executable.
-	self          string
+	self string
+	// versionOf returns what a binary prints as its version.
+	versionOf     func(ctx context.Context, file string) (string, error)
 	binary, image string
 	tokenSecrets  string
 	extraArgs     []string
 	rewrite       bool
+	record        string // of the flags, for later takeovers
 }
 
 func newPodFlags() podFlags {
@@ -38,39 +42,39 @@ func newPodFlags() podFlags {
 	if err != nil {
 		path = "/usr/local/bin/" + options.ProgramName
 	}
-	return podFlags{self: path, binary: path, tokenSecrets: string(options.TokenSecretsManual)}
+	return podFlags{self: path, versionOf: versionOf, binary: path, tokenSecrets: string(options.TokenSecretsManual)}
 }
 
 func (p *podFlags) addTo(fs *pflag.FlagSet) {
-	fs.StringVar(&p.binary, "binary", p.binary, "This program's `file` on the host. Our Pod runs it in the image of "+
+	fs.StringVar(&p.binary, binaryFlag, p.binary, "This program's `file` on the host. Our Pod runs it in the image of "+
 		"kube-controller-manager. Default: the running executable.")
-	fs.Lookup("binary").DefValue = "" // depends on the machine
-	fs.StringVar(&p.image, "image", p.image, "`image` that contains this program, to run instead of --binary.")
-	fs.StringVar(&p.tokenSecrets, "token-secrets", p.tokenSecrets,
+	fs.Lookup(binaryFlag).DefValue = "" // depends on the machine
+	fs.StringVar(&p.image, imageFlag, p.image, "`image` that contains this program, to run instead of --binary.")
+	fs.StringVar(&p.tokenSecrets, tokenSecretsFlag, p.tokenSecrets,
 		"--token-secrets of our process: \"manual\", as in Kubernetes 1.24 and newer, or \"auto\".")
-	fs.StringArrayVar(&p.extraArgs, "extra-arg", p.extraArgs, "Further flag of our process, --name=value, after the ones "+
+	fs.StringArrayVar(&p.extraArgs, extraArgFlag, p.extraArgs, "Further flag of our process, --name=value, after the ones "+
 		"that our manifest has anyway: --service-account-private-key-file= removes the key file. A file that it names is mounted. "+
 		"May be given more than once.")
 	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Replace our manifest if it exists. Implied by --binary, --image, --token-secrets "+
-		"and --extra-arg; their previous values are not kept.")
+		"and --extra-arg. It keeps what the last takeover was given and this one is not.")
 }
 
 // given reports whether an existing manifest is to be replaced.
 func (p *podFlags) given(fs *pflag.FlagSet) bool {
-	return p.rewrite || slices.ContainsFunc([]string{"binary", "image", "token-secrets", "extra-arg"}, fs.Changed)
+	return p.rewrite || slices.ContainsFunc([]string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag}, fs.Changed)
 }
 
 func (p *podFlags) validate() []error {
 	var found options.Problems
-	found.OneOf("token-secrets", p.tokenSecrets, string(options.TokenSecretsManual), string(options.TokenSecretsAuto))
+	found.OneOf(tokenSecretsFlag, p.tokenSecrets, string(options.TokenSecretsManual), string(options.TokenSecretsAuto))
 	if p.image == "" && !filepath.IsAbs(p.binary) {
-		found.Add("binary", p.binary, "must be an absolute path")
+		found.Add(binaryFlag, p.binary, "must be an absolute path")
 	}
 	for _, arg := range p.extraArgs {
 		if len(arg) < 3 || arg[:2] != "--" {
-			found.Add("extra-arg", arg, "must be a flag, --name=value")
+			found.Add(extraArgFlag, arg, "must be a flag, --name=value")
 		} else if _, err := filesOf(arg); err != nil {
-			found.Add("extra-arg", arg, err.Error())
+			found.Add(extraArgFlag, arg, err.Error())
 		}
 	}
 	return found
@@ -121,7 +125,7 @@ func filesOf(arg string) ([]string, error) {
 
 // render makes our manifest from the other two and from the flags of this call.
 func (p *podFlags) render(o manifests.StaticPodOptions) ([]byte, error) {
-	o.HostBinary, o.TokenSecrets = p.binary, p.tokenSecrets
+	o.HostBinary, o.TokenSecrets, o.Record = p.binary, p.tokenSecrets, p.record
 	o.Args = append(o.Args, p.extraArgs...)
 	for _, arg := range p.extraArgs {
 		files, err := filesOf(arg)
@@ -143,19 +147,25 @@ func (p *podFlags) render(o manifests.StaticPodOptions) ([]byte, error) {
 	return manifest, nil
 }
 
-// checkArgs refuses further flags with which the process would end at every start. It does not check
-// the flags of another version.
+// checkArgs refuses flags with which the process would end at every start, whether they are given or carried
+// over. It does not check the flags of another version.
 func (p *podFlags) checkArgs(manifest []byte) error {
-	if len(p.extraArgs) == 0 || p.image != "" || p.binary != p.self {
+	if p.image != "" || p.binary != p.self {
 		return nil
 	}
 	var pod corev1.Pod
 	if err := yaml.UnmarshalStrict(manifest, &pod); err != nil {
 		return fmt.Errorf("read our manifest: %w", err)
 	}
+	args := pod.Spec.Containers[0].Args
+	carried := startProblems(args[:max(0, len(args)-len(p.extraArgs))])
 	var found []error
-	for _, problem := range startProblems(pod.Spec.Containers[0].Args) {
+	for _, problem := range startProblems(args) {
 		found = append(found, fmt.Errorf("--extra-arg: our process would not start: %w", problem))
+		if slices.ContainsFunc(carried, func(one error) bool { return one.Error() == problem.Error() }) {
+			return fmt.Errorf("our process would not start with what is carried over from %s: %w; change it in that manifest, "+
+				"or give --extra-arg with another value", component.ControllerManager, problem)
+		}
 	}
 	return cli.InvalidFlags(options.ProgramName+" kubeadm takeover", found)
 }

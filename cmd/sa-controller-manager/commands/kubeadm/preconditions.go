@@ -6,8 +6,11 @@ package kubeadm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -27,15 +30,27 @@ import (
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
 )
 
-// isNode checks that the kubelet shows kube-apiserver under the name of this node, which every step waits for.
-func (c *Config) isNode(ctx context.Context) error {
-	_, err := c.mirror(ctx, component.APIServer)
-	if apierrors.IsNotFound(err) {
-		err = fmt.Errorf("%w: is --node-name %q the name of this node's Node object?", err, c.Node)
+// isNode checks that the kubelet shows the kube-apiserver of this node under its name, which every step waits
+// for. The address tells clusters apart whose nodes have the same names; a load balancer may be between.
+func (c *Config) isNode(o *observed) cli.Check {
+	const address = "advertise-address"
+	return func(ctx context.Context) error {
+		pod, err := c.mirror(ctx, component.APIServer)
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("%w: is --node-name %q the name of this node's Node object?", err, c.Node)
+		} else if err != nil {
+			return err
+		}
+		here, there := component.OwnFlag(o.apiServer().Manifest, address), component.PodFlag(pod, address)
+		if here != there {
+			return cli.Permanent(fmt.Errorf("the kubeconfig is of another cluster: Pod %s there has --%s=%s, and %s has --%s=%s",
+				pod.Name, address, there, c.manifest(component.APIServer), address, here))
+		}
+		return nil
 	}
-	return err
 }
 
 // ensureIdentity creates the identity of our process and applies its permissions before it starts, with
@@ -53,8 +68,8 @@ func (c *Config) ensureIdentity(o *observed) cli.Check {
 	}
 }
 
-// checkKeyRing refuses to rewrite our manifest without its key ring. A rewrite takes nothing from the
-// existing manifest, and the process would sign with a key file that may have missed a rotation. An
+// checkKeyRing refuses to rewrite our manifest without its key ring, as with --reset: the process would sign
+// with a key file that may have missed a rotation. An
 // empty flag gives the key ring up on purpose. A key file does not, because the command that wrote the
 // first manifest may have named one.
 func (c *Config) checkKeyRing(o *observed) error {
@@ -68,21 +83,73 @@ func (c *Config) checkKeyRing(o *observed) error {
 		c.manifest(manager), kept, component.Assign(component.KeyFlag, ""), kept, none)
 }
 
-// checkBinary refuses a binary that a reboot may remove or that another user than root may replace: it
-// runs as root, and without it Pods are refused.
-func (c *Config) checkBinary() error {
+// prove refuses a new manifest whose process would not start or could not work, and keeps the files that
+// proofs compare with kube-apiserver. A dry run needs no API server for it.
+func (c *Config) prove(ctx context.Context, o *observed) error {
+	if !c.writesOwn(o) || !c.includes(StepManager) {
+		return nil
+	}
+	if err := c.checkBinary(ctx); err != nil {
+		return err
+	}
+	if err := c.readKeys(o); err != nil {
+		return fmt.Errorf("our %w", err)
+	}
+	here, err := component.OwnControllers(o.rendered)
+	file := component.OwnFlag(o.rendered, component.RootCAFlag)
+	if err != nil || file == "" || !here.Enabled(options.RootCACertificatePublisher) {
+		return err
+	}
+	if o.rootCA, err = cli.ReadFile(component.RootCAFlag, c.onNode(file), rootca.ParseBundle); err != nil {
+		return fmt.Errorf("our %w", err)
+	}
+	return nil
+}
+
+func (c *Config) readKeys(o *observed) (err error) {
+	if file := component.OwnFlag(o.rendered, component.KeyRingFlag); file != "" {
+		if _, err := ring.At(c.onNode(file)).Read(); err != nil {
+			return fmt.Errorf("--%s: %w", component.KeyRingFlag, err)
+		}
+	}
+	if file := component.OwnFlag(o.rendered, component.KeyFlag); file != "" {
+		o.key, err = cli.ReadFile(component.KeyFlag, c.onNode(file), signing.ParsePrivateKey)
+	}
+	return err
+}
+
+// checkBinary refuses a binary that a reboot may remove or that another user than root may replace, as it
+// runs as root and without it Pods are refused, and one that does not run in our Pod.
+func (c *Config) checkBinary(ctx context.Context) error {
 	if c.Binary == "" {
 		return nil
 	}
-	why, err := nodefile.UnsafePlace(c.onNode("/"), c.onNode(c.Binary))
+	file := c.onNode(c.Binary)
+	why, err := nodefile.UnsafePlace(c.onNode("/"), file)
 	if err != nil {
 		return fmt.Errorf("--binary: %w", err)
 	}
-	if why == "" {
-		return nil
+	if why != "" {
+		return fmt.Errorf("--binary %s: %s; it must survive a reboot and be writable by root only: "+
+			"install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s", c.Binary, why, c.Binary, manager, manager)
 	}
-	return fmt.Errorf("--binary %s: %s; it must survive a reboot and be writable by root only: "+
-		"install -m 755 %s /usr/local/bin/%s, then --binary=/usr/local/bin/%s", c.Binary, why, c.Binary, manager, manager)
+	if err := nodefile.RunsAlone(file); err != nil {
+		return fmt.Errorf("--binary %s: %w", c.Binary, err)
+	}
+	if printed, err := c.Version(ctx, file); err != nil {
+		return fmt.Errorf("--binary %s: \"%s version\": %w", c.Binary, file, err)
+	} else if !strings.HasPrefix(printed, manager+" ") {
+		return fmt.Errorf("--binary %s: \"%s version\" prints no version of %s", c.Binary, file, manager)
+	}
+	return nil
+}
+
+// versionOf returns what a program prints as its version.
+func versionOf(ctx context.Context, file string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	printed, err := exec.CommandContext(ctx, file, "version").Output()
+	return string(printed), err
 }
 
 // checkStrayManifests refuses further manifests of the three components. The kubelet takes every file
@@ -97,7 +164,9 @@ func (c *Config) checkStrayManifests() error {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(c.ManifestsDir, entry.Name()))
-		if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s leads to a file that does not exist; remove the link", filepath.Join(c.ManifestsDir, entry.Name()))
+		} else if err != nil {
 			return err
 		}
 		var pod corev1.Pod
@@ -131,18 +200,14 @@ func runs(pod *corev1.Pod) string {
 func (c *Config) keyAccepted(o *observed) cli.Check {
 	file := component.OwnFlag(o.rendered, component.KeyFlag)
 	return func(ctx context.Context) error {
-		if file == "" {
+		if o.key == nil {
 			return nil // the commands that change a key ring ask kube-apiserver
-		}
-		key, err := cli.ReadFile(component.KeyFlag, c.onNode(file), signing.ParsePrivateKey)
-		if err != nil {
-			return cli.Permanent(fmt.Errorf("our %w", err))
 		}
 		account, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, "default", metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("get an account to prove the key with: %w", err)
 		}
-		if err = keyprobe.Prove(ctx, c.Client, "", account, key); keyprobe.IsRefusal(err) {
+		if err = keyprobe.Prove(ctx, c.Client, "", account, o.key); keyprobe.IsRefusal(err) {
 			return cli.Permanent(fmt.Errorf("kube-apiserver does not accept the key of %s (%w); give it the public half "+
 				"with one more --%s: openssl pkey -pubout -in %s prints it", file, err, component.VerifyKeyFlag, file))
 		}
@@ -155,13 +220,8 @@ func (c *Config) keyAccepted(o *observed) cli.Check {
 func (c *Config) rootCAPublished(o *observed) cli.Check {
 	file := component.OwnFlag(o.rendered, component.RootCAFlag)
 	return func(ctx context.Context) error {
-		here, err := component.OwnControllers(o.rendered)
-		if err != nil || file == "" || !here.Enabled(options.RootCACertificatePublisher) {
-			return cli.Permanent(err)
-		}
-		wanted, err := cli.ReadFile(component.RootCAFlag, c.onNode(file), rootca.ParseBundle)
-		if err != nil {
-			return cli.Permanent(fmt.Errorf("our %w", err))
+		if o.rootCA == nil {
+			return nil
 		}
 		object, err := c.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, informers.RootCAName, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -177,7 +237,7 @@ func (c *Config) rootCAPublished(o *observed) cli.Check {
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-		adds, drops, err := rootca.Replaces(wanted, published, state, c.Clock.Now())
+		adds, drops, err := rootca.Replaces(o.rootCA, published, state, c.Clock.Now())
 		if err != nil {
 			return cli.Permanent(err)
 		}

@@ -5,12 +5,15 @@ package kubeadm
 
 import (
 	"bytes"
+	stdcmp "cmp"
+	"context"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
@@ -44,10 +47,7 @@ func TestTakeoverLosesNoKey(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			p := newSigningControlPlane(t)
-			for _, name := range []string{component.ControllerManager, component.APIServer} {
-				p.write(t, "etc/kubernetes/manifests/"+name+".yaml", staticpodtest.Read(t, p.config.manifest(name)))
-			}
-			p.config.ManifestsDir = p.dir + "/etc/kubernetes/manifests"
+			p.atRoot()
 			p.config.ExternalSigner = tc.signer
 			if tc.verify != nil {
 				p.write(t, "etc/kubernetes/pki/sa.pub", tc.verify)
@@ -97,7 +97,13 @@ func TestVersionWithoutATag(t *testing.T) {
 			manifest := staticpodtest.Read(t, p.config.manifest(component.APIServer))
 			p.write(t, apiServerFile, bytes.Replace(manifest, []byte("registry.k8s.io/kube-apiserver:v1.37.2"), []byte(tc.image), 1))
 			p.config.DryRun = true
-			wantError(t, tc.reason, Takeover(t.Context(), p.config), tc.want)
+			if tc.steps != nil {
+				p.write(t, "manifests/sa-controller-manager.yaml", staticpodtest.Own([]string{theKey, "--webhook-registration=url"}))
+			}
+			o, err := p.config.observe()
+			testutil.Must(t, err)
+			_, err = takeover(&p.config, o)
+			wantError(t, tc.reason, err, tc.want)
 		})
 	}
 }
@@ -145,6 +151,8 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 			}
 			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return staticpodtest.Own(tc.rewrite), nil }
 			p.config.Rewrite, p.config.Steps = !tc.leave, tc.steps
+			writeRing(t, p.dir+"/pki/sa-keys/ring.json")
+			writeRing(t, p.dir+"/pki/keys")
 			err := Takeover(t.Context(), p.config) // a dry run
 			if !tc.refused {
 				if err != nil {
@@ -165,6 +173,7 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 func TestTakeoverWithAnExternalCA(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
+	p.atRoot()
 	root := p.dir
 	ca, _, err := cert.GenerateSelfSignedCertKey("kubernetes", nil, nil)
 	testutil.Must(t, err)
@@ -190,6 +199,8 @@ func TestBinaryStays(t *testing.T) {
 		mode       fs.FileMode // of the file
 		directory  fs.FileMode // of its directory
 		owner      int         // 0 is the user of the test
+		data       []byte      // nil is a static program
+		prints     string      // as its version, "" for that of ours
 		want       string
 	}{
 		"UsrLocalBin": {file: "/usr/local/bin/b"},
@@ -208,6 +219,13 @@ func TestBinaryStays(t *testing.T) {
 		"WorldFile":      {file: "/opt/b", mode: 0o757, want: "/opt/b may be written by others"},
 		"WorldDirectory": {file: "/opt/x/b", directory: 0o777, want: "/opt/x may be written by others"},
 		"AnothersFile":   {file: "/opt/b", owner: 1234, want: "/opt/b belongs to user 1234 and not to root"},
+		"NotExecutable":  {file: "/opt/b", mode: 0o644, want: "--binary /opt/b: it is not executable: chmod 755 "},
+		"Script":         {file: "/opt/b", data: []byte("#!/bin/sh\nexec b\n"), want: "--binary /opt/b: it is no program for Linux: "},
+		"NotStatic": {
+			file: "/opt/b", data: staticpodtest.Program(true), want: "it is not static, and our Pod has no libc; build it with CGO_ENABLED=0",
+		},
+		"AnotherProgram": {file: "/opt/b", prints: "true (GNU coreutils)\n", want: "prints no version of sa-controller-manager"},
+		"DoesNotRun":     {file: "/opt/b", prints: "none", want: "ROOT/opt/b version\": exec format error"},
 		"NotThere":       {link: "/opt/b", file: "/opt/c", want: "--binary: "},
 	}
 	for name, tc := range cases {
@@ -216,16 +234,22 @@ func TestBinaryStays(t *testing.T) {
 				t.Skip("only root can give files away")
 			}
 			p := newControlPlane(t, "v1.37")
-			p.config.ManifestsDir = p.dir + "/etc/kubernetes/manifests"
+			p.atRoot()
 			place := func(path string) string { return filepath.Join(p.dir, path) }
-			p.write(t, tc.file, nil)
+			if tc.data == nil {
+				tc.data = staticpodtest.Program(false)
+			}
+			p.write(t, tc.file, tc.data)
 			p.config.Binary = tc.file
+			if tc.prints == "none" {
+				p.config.Version = func(context.Context, string) (string, error) { return "", syscall.ENOEXEC }
+			} else if tc.prints != "" {
+				p.config.Version = func(context.Context, string) (string, error) { return tc.prints, nil }
+			}
 			change := func(err error) {
 				testutil.Must(t, err)
 			}
-			if tc.mode != 0 {
-				change(os.Chmod(place(tc.file), tc.mode))
-			}
+			change(os.Chmod(place(tc.file), stdcmp.Or(tc.mode, 0o755)))
 			if tc.directory != 0 {
 				change(os.Chmod(filepath.Dir(place(tc.file)), tc.directory))
 			}
@@ -240,7 +264,7 @@ func TestBinaryStays(t *testing.T) {
 			if name == "NotThere" {
 				change(os.Remove(place(tc.file)))
 			}
-			wantError(t, name, p.config.checkBinary(), tc.want)
+			wantError(t, name, p.config.checkBinary(t.Context()), strings.ReplaceAll(tc.want, "ROOT", p.dir))
 		})
 	}
 }
@@ -257,6 +281,7 @@ func TestAlone(t *testing.T) {
 		"Ours":         {"mine.yaml", own, "mine.yaml is a manifest of sa-controller-manager too"},
 		"ByName":       {"x.json", `{"kind": "Pod", "metadata": {"name": "kube-apiserver"}}`, "x.json is a manifest of kube-apiserver too"},
 		"UnderOurName": {"sa-controller-manager.yaml", kcm, "sa-controller-manager.yaml is a manifest of kube-controller-manager too"},
+		"BrokenLink":   {"old.yaml", "", "manifests/old.yaml leads to a file that does not exist; remove the link"},
 		"Hidden":       {".kube-controller-manager.yaml.swp", kcm, ""},
 		"Below":        {"old/kube-controller-manager.yaml", kcm, ""},
 		"Another":      {"etcd.yaml", "kind: Pod\nmetadata: {name: etcd}\nspec: {containers: [{command: [etcd]}]}\n", ""},
@@ -264,11 +289,17 @@ func TestAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
-			p.write(t, "manifests/"+tc.file, []byte(tc.data))
-			before := p.all(t)
-			err := Takeover(t.Context(), p.config) // a dry run
+			if tc.data == "" {
+				testutil.Must(t, os.Symlink("/none", p.dir+"/manifests/"+tc.file))
+			} else {
+				p.write(t, "manifests/"+tc.file, []byte(tc.data))
+			}
+			entries, err := os.ReadDir(p.dir + "/manifests")
+			testutil.Must(t, err)
+			err = Takeover(t.Context(), p.config) // a dry run
 			wantError(t, name, err, tc.want)
-			if err != nil && (p.out.Len() > 0 || !strings.Contains(err.Error(), p.dir) || len(before) != len(p.all(t))) {
+			after, _ := os.ReadDir(p.dir + "/manifests")
+			if err != nil && (p.out.Len() > 0 || !strings.Contains(err.Error(), p.dir) || len(entries) != len(after)) {
 				t.Errorf("%v after %q", err, &p.out)
 			}
 		})

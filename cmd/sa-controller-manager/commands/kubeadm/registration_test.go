@@ -39,9 +39,7 @@ func newStaticControlPlane(t *testing.T, flags ...string) *controlPlane {
 func newFilesControlPlane(t *testing.T, sample string, flags ...string) *controlPlane {
 	t.Helper()
 	p := newControlPlane(t, sample)
-	p.config.ManifestsDir = p.dir + "/etc/kubernetes/manifests"
-	testutil.Must(t, os.MkdirAll(p.dir+"/etc/kubernetes/pki", 0o700))
-	testutil.Must(t, os.Rename(p.dir+"/manifests", p.config.ManifestsDir))
+	p.atRoot()
 	p.change(t, "    image:", "    - "+strings.Join(append(flags, "--v=2"), "\n    - ")+"\n    image:")
 	p.config.Registration, p.config.Render = registration.Static, func(o manifests.StaticPodOptions) ([]byte, error) {
 		o.HostBinary = "/usr/local/bin/sa-controller-manager"
@@ -489,7 +487,7 @@ func TestSwitchedOff(t *testing.T) {
 		"sa-controller-manager webhook register --static-registration-dir=/etc/kubernetes/sa-controller-manager/static lets it in again")
 	p.config.StepTimeout, p.config.Clock = time.Millisecond, clock.RealClock{}
 	for _, step := range p.steps(t, takeover)[2:] {
-		wantError(t, step.summary, p.config.await(t.Context(), step.guards...), "switches the webhook off")
+		wantError(t, step.summary, p.config.await(t.Context(), step.proofs...), "switches the webhook off")
 	}
 	p.config.Client = fake.NewClientset()
 	testutil.Must(t, p.config.deleteRegistration(t.Context()))

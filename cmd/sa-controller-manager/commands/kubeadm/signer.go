@@ -33,9 +33,10 @@ const (
 	clientCAFlag = "client-ca-file"
 )
 
-// signs reports whether our process is to sign kube-apiserver's tokens, or does so already.
+// signs reports whether our process is to sign kube-apiserver's tokens, or does so already. It also is to
+// where an upgrade without our patches gave kube-apiserver its key files back: they may have missed a rotation.
 func (c *Config) signs(o *observed) (bool, error) {
-	if c.ExternalSigner {
+	if c.ExternalSigner || !c.Reset && component.OwnFlag(o.manager, ownSocketFlag) == manifests.SignerSocket {
 		return true, nil
 	}
 	return o.apiServer().Signs()

@@ -6,6 +6,7 @@ package kubeadm
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,9 +22,10 @@ type step struct {
 	notes []string
 	// summary says what the step does, and advice what to do when it times out.
 	summary, advice string
-	// guards must succeed, in order, before anything is written.
-	guards []cli.Check
-	writes []nodefile.Write
+	// proofs and then guards must succeed, in order, before anything is written. proofs only read, and do not
+	// depend on earlier steps: a dry run asks them too.
+	proofs, guards []cli.Check
+	writes         []nodefile.Write
 	// waits must succeed after the writes; otherwise rollback is written, and undone is the outcome.
 	waits    []cli.Check
 	rollback []nodefile.Write
@@ -54,21 +56,48 @@ func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]s
 	}
 	c.print(steps)
 	if c.DryRun {
-		return nil
+		return c.ask(ctx, steps)
+	}
+	changes := func(s step) bool { return len(s.writes) > 0 || s.name == StepWebhook }
+	if c.Confirm != nil && slices.ContainsFunc(steps, changes) && !c.Confirm(ctx) {
+		return errors.New("nothing was changed")
 	}
 	for i, s := range steps {
 		begun := c.Clock.Now()
 		if err := c.step(ctx, s); err != nil {
-			return fmt.Errorf("step %d, %s: %w\n%s", i+1, s.name, err, cmp.Or(s.advice, again+"."))
+			err = fmt.Errorf("step %d, %s: %w", i+1, s.name, err)
+			if !cli.IsPermanent(err) { // a refusal says what to do
+				err = fmt.Errorf("%w\n%s", err, cmp.Or(s.advice, again+"."))
+			}
+			return err
 		}
 		fmt.Fprintf(c.Out, "Step %d, %s: done (%s).\n", i+1, s.name, c.Clock.Since(begun).Round(100*time.Millisecond))
 	}
 	return nil
 }
 
+// ask asks the proofs of all steps once, if kube-apiserver answers.
+func (c *Config) ask(ctx context.Context, steps []step) error {
+	if c.Client == nil && c.Silent != nil {
+		fmt.Fprintf(c.Out, "Not asked, as kube-apiserver does not answer (%v): whether it is this node's, accepts the key, and has "+
+			"the root CA published.\n", c.Silent)
+	}
+	if c.Client == nil {
+		return nil
+	}
+	for i, s := range steps {
+		for _, proof := range s.proofs {
+			if err := proof(ctx); err != nil {
+				return fmt.Errorf("step %d, %s: %w", i+1, s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
 // step runs the guards, the writes and the waits of a step.
 func (c *Config) step(ctx context.Context, s step) error {
-	if err := c.await(ctx, s.guards...); err != nil {
+	if err := c.await(ctx, slices.Concat(s.proofs, s.guards)...); err != nil {
 		return err
 	}
 	for _, w := range s.writes {
@@ -77,6 +106,9 @@ func (c *Config) step(ctx context.Context, s step) error {
 		}
 	}
 	err := c.await(ctx, s.waits...)
+	if cli.IsPermanent(err) { // but files have changed
+		err = errors.New(err.Error())
+	}
 	if err != nil && s.undo != nil {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTimeout)
 		defer cancel()
@@ -97,13 +129,16 @@ func (c *Config) step(ctx context.Context, s step) error {
 
 // print prints every step with the changes to its files.
 func (c *Config) print(steps []step) {
+	if c.Cluster != "" {
+		fmt.Fprintf(c.Out, "Cluster: %s\n", c.Cluster)
+	}
 	for i, s := range steps {
 		fmt.Fprintf(c.Out, "%d. %s: %s.\n", i+1, s.name, s.summary)
 		for _, note := range s.notes {
 			fmt.Fprintln(c.Out, note)
 		}
 		for _, w := range s.writes {
-			if w.Path == c.backup(s.name) {
+			if w.Path == c.backup(s.name) || w.Path == c.backup(manager) {
 				fmt.Fprintf(c.Out, "The manifest as it is now is kept in %s.\n", w.Path)
 				continue
 			}

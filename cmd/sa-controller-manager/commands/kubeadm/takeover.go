@@ -33,7 +33,13 @@ func Takeover(ctx context.Context, c Config) error {
 	if err := c.render(o); err != nil {
 		return err
 	}
-	return c.run(ctx, o, c.planTakeover)
+	return c.run(ctx, o, func(o *observed) ([]step, error) {
+		steps, err := c.planTakeover(o)
+		if err != nil {
+			return nil, err
+		}
+		return steps, c.prove(ctx, o)
+	})
 }
 
 // render makes our manifest from the other two, unless the existing one stays.
@@ -42,11 +48,11 @@ func (c *Config) render(o *observed) error {
 	if err != nil {
 		return err
 	}
-	o.kcm = component.Carry(m, o.manager, c.AcceptFlags)
+	o.kcm = component.Carry(m, o.manager, slices.Concat(c.AcceptFlags, keptValues(c.Kept, acceptFlag)))
 	if !c.writesOwn(o) {
 		return nil
 	}
-	if err := o.kcm.Refusal(); err != nil {
+	if err := o.kcm.Refusal(c.AcceptFlags); err != nil {
 		if c.DryRun {
 			o.kcm.Table(c.Out, nil)
 		}
@@ -71,13 +77,16 @@ func (c *Config) render(o *observed) error {
 	if err := staticpod.Check(o.rendered); err != nil {
 		return fmt.Errorf("our manifest: %w", err)
 	}
-	return c.checkBinary()
+	return nil
 }
 
 // planTakeover returns the steps of a takeover. It refuses at once what a later step could not do.
 func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // the steps stand in their order
 	if err := c.checkKeyRing(o); err != nil {
 		return nil, err
+	}
+	if o.manager == nil && !c.includes(StepManager) {
+		return nil, fmt.Errorf("our process has no manifest on this node: the step %s comes first", StepManager)
 	}
 	changes, err := c.changes(o)
 	if err != nil {
@@ -93,7 +102,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		name:    StepManager,
 		summary: "sa-controller-manager runs beside the control plane, until it is ready",
 		advice:  "Nothing of the control plane has been changed. " + log + again + "; kubeadm handback takes it out.",
-		guards:  []cli.Check{c.isNode},
+		proofs:  []cli.Check{c.isNode(o)},
 		waits:   []cli.Check{works},
 	}
 	kcm := step{
@@ -102,6 +111,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		advice: "Look at the log of the Pod kube-system/" + component.ControllerManager + "-" + c.Node +
 			". kube-apiserver has not been changed.\n" + again + "; kubeadm handback puts everything back.",
 		// The first step may not be part of this call.
+		proofs: []cli.Check{c.isNode(o)},
 		guards: []cli.Check{works},
 	}
 	api := step{
@@ -109,14 +119,16 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		summary: "kube-apiserver leaves the ServiceAccounts of Pods to its webhook",
 		advice: "Look at the log of " + component.APIServer + " (crictl ps -a; crictl logs).\n" + again +
 			"; kubeadm handback puts everything back, also while the API is away.",
+		proofs: []cli.Check{c.isNode(o)},
 		guards: []cli.Check{works},
 	}
 	if c.writesOwn(o) {
-		own.notes = o.kcm.Notes()
+		own.notes = append(o.kcm.Notes(), c.recordNotes(o)...)
 	}
 	if c.writesOwn(o) && !bytes.Equal(o.manager, o.rendered) {
 		own.writes = nodefile.Append(nil, c.manifest(manager), o.manager, o.rendered)
-		own.guards = append(own.guards, c.keyAccepted(o), c.rootCAPublished(o), c.ensureIdentity(o))
+		own.proofs = append(own.proofs, c.keyAccepted(o), c.rootCAPublished(o))
+		own.guards = []cli.Check{c.ensureIdentity(o)}
 	}
 	if o.manager != nil && len(own.writes) > 0 {
 		own.writes = append(nodefile.Append(nil, c.backup(manager), o.managerBackup, o.manager), own.writes...)
@@ -144,7 +156,7 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 	switch {
 	case o.fromFiles():
 		files := api
-		files.guards = []cli.Check{c.switchedOff, works}
+		files.proofs = append([]cli.Check{c.switchedOff}, api.proofs...)
 		files.summary = "kube-apiserver reads our webhook from files, and calls it beside its plugin"
 		if err := c.planStatic(o, changes, &files); err != nil {
 			return nil, err
@@ -152,14 +164,14 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		if len(files.writes) > 0 {
 			steps = append(steps, files)
 		}
-		api.guards = []cli.Check{c.switchedOff, c.managerReady(o, "")}
+		api.proofs, api.guards = files.proofs, []cli.Check{c.managerReady(o, "")}
 	case o.inAPI():
 		steps[0].waits, api.guards = append(steps[0].waits, c.bound), append(api.guards, c.bound)
 	case o.mode == registration.None:
 		api.summary = "kube-apiserver keeps its ServiceAccount plugin"
 	}
 	if o.mode != registration.None && c.includes(StepAPIServer) {
-		if err := checkPlugin(c.ownManifest(o)); err != nil {
+		if err := c.checkPlugin(c.ownManifest(o)); err != nil {
 			return nil, err
 		}
 		api.guards = append(api.guards, c.restricted)

@@ -11,11 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/registration"
@@ -23,6 +25,8 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
+	"sa-controller-manager/signing/ring"
+	"sa-controller-manager/signing/testkeys"
 )
 
 // controlPlane is a node's files without a node.
@@ -34,20 +38,51 @@ type controlPlane struct {
 
 func newControlPlane(t *testing.T, sample string) *controlPlane {
 	t.Helper()
-	p := &controlPlane{dir: t.TempDir()}
+	p := &controlPlane{dir: t.TempDir() + "/etc/kubernetes"}
 	p.config = Config{
 		Registration: registration.URL,
 		Node:         "n", ManifestsDir: p.dir + "/manifests", BackupDir: p.dir + "/backup", PatchesDir: p.dir + "/patches",
-		DryRun: true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
+		Version: func(context.Context, string) (string, error) { return "sa-controller-manager v1.2.3\n", nil },
+		DryRun:  true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
 		Render: func(o manifests.StaticPodOptions) ([]byte, error) {
 			return []byte("kind: Pod\nspec:\n  containers:\n  - image: " + o.Image +
 				"\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n    - --webhook-registration=url\n"), nil
 		},
 	}
+	writeFiles(t, p.dir+"/pki")
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
 		p.write(t, "manifests/"+name+".yaml", staticpodtest.Read(t, "testdata/manifests/"+sample+"/"+name+".yaml"))
 	}
 	return p
+}
+
+// writeFiles writes what the samples and the tests name.
+func writeFiles(t *testing.T, dir string) {
+	t.Helper()
+	testutil.Must(t, os.MkdirAll(dir, 0o700))
+	for name, data := range map[string][]byte{"sa.key": testkeys.RSA2048(), "ours.key": testkeys.P256(), "ca.crt": theRootCA()} {
+		testutil.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+}
+
+// writeRing makes a key ring.
+func writeRing(t *testing.T, file string) {
+	t.Helper()
+	testutil.Must(t, ring.At(file).Init(testkeys.Parse(testkeys.P256()), nil, nil, time.Now()))
+}
+
+var theRootCA = sync.OnceValue(func() []byte {
+	pem, _, err := cert.GenerateSelfSignedCertKey("kubernetes", nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	return pem
+})
+
+// atRoot names the files of a control plane by their paths on the node, except for backups and patches.
+func (p *controlPlane) atRoot() {
+	p.dir = strings.TrimSuffix(p.dir, "/etc/kubernetes")
+	p.config.BackupDir, p.config.PatchesDir = p.dir+"/backup", p.dir+"/patches"
 }
 
 func (p *controlPlane) write(t *testing.T, name string, data []byte) {
@@ -255,7 +290,7 @@ func TestRewriteThatDoesNotCome(t *testing.T) {
 				p.write(t, "manifests/sa-controller-manager.yaml", tc.before)
 			}
 			own := p.steps(t, takeover)[0]
-			own.guards = nil // they ask kube-apiserver
+			own.proofs, own.guards = nil, nil // they ask kube-apiserver
 			err := p.config.step(t.Context(), own)
 			if err == nil || !strings.Contains(err.Error(), strings.ReplaceAll(tc.want, "DIR", p.dir)) || !strings.Contains(own.advice, tc.advice) {
 				t.Errorf("%v\n%s\nwant %s and %s", err, own.advice, tc.want, tc.advice)
@@ -298,7 +333,7 @@ func TestAPIServerThatDoesNotCome(t *testing.T) {
 			if name == "ReadsFiles" {
 				step = steps[2]
 			}
-			step.guards = nil // they ask kube-apiserver
+			step.proofs, step.guards = nil, nil // they ask kube-apiserver
 			wantError(t, "", p.config.step(t.Context(), step), "; the previous manifest of kube-apiserver is back")
 			after := p.all(t)
 			maps.DeleteFunc(before, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
@@ -318,6 +353,19 @@ func TestWrongNode(t *testing.T) {
 	wantError(t, "Takeover", Takeover(t.Context(), p.config),
 		`step 1, manager: it did not come within 1ms: pods "kube-apiserver-n" not found: is --node-name "n" the name of this node's Node object?`)
 	testutil.Check(t, "files", before, p.all(t))
+}
+
+// TestRefusalSaysEnough: a guard that no waiting changes is not followed by advice to wait.
+func TestRefusalSaysEnough(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	p.config.DryRun, p.config.StepTimeout, p.config.Clock = false, time.Millisecond, clock.RealClock{}
+	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=10.0.0.9"))
+	err := Takeover(t.Context(), p.config)
+	const want = "step 1, manager: the kubeconfig is of another cluster: "
+	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v, want one sentence", err)
+	}
 }
 
 // Nothing is changed if a later step could not be done.

@@ -189,15 +189,15 @@ func (k *Carried) controllers(name string) (string, error) {
 	return allControllers + "," + strings.Join(off, ","), nil
 }
 
-// Refusal names every refused flag, and every accepted one that would not be refused.
-func (k *Carried) Refusal() error {
+// Refusal names every refused flag, and every one in accept that would not be refused.
+func (k *Carried) Refusal(accept []string) error {
 	var all []error
 	for _, v := range k.verdicts {
 		if v.class == refused {
 			all = append(all, fmt.Errorf("--%s of %s: %s; --accept-flag=%s leaves it out", v.flag, ControllerManager, v.reason, v.flag))
 		}
 	}
-	for _, name := range k.accept {
+	for _, name := range accept {
 		if !slices.ContainsFunc(k.verdicts, func(v verdict) bool { return v.flag == name && v.class == accepted }) {
 			all = append(all, fmt.Errorf("--accept-flag=%s: no flag of %s is refused under this name", name, ControllerManager))
 		}

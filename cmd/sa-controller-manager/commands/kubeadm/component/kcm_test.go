@@ -160,7 +160,7 @@ func TestCarriedOver(t *testing.T) {
 			m, err := one.Operators(f)
 			testutil.Must(t, err)
 			k := Carry(m, own, nil)
-			if err := k.Refusal(); tc.refused != "" || err != nil {
+			if err := k.Refusal(nil); tc.refused != "" || err != nil {
 				if err == nil || tc.refused == "" || !strings.Contains(err.Error(), tc.refused) {
 					t.Errorf("%s: error %v, want one with %q", tc.reason, err, tc.refused)
 				}

@@ -81,9 +81,12 @@ func (a *authority) openKey(warn io.Writer) error {
 	} else if err != nil {
 		return fmt.Errorf("read the key of the cluster's CA: %w", err)
 	}
+	if block, _ := pem.Decode(data); block != nil && (block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "") {
+		return fmt.Errorf("%s is encrypted, and in the clear %w", a.keyFile, ErrNoKey)
+	}
 	parsed, err := keyutil.ParsePrivateKeyPEM(data)
 	if err != nil {
-		return fmt.Errorf("%s: want PEM of a private key that is not encrypted", a.keyFile)
+		return fmt.Errorf("%s: want PEM of a private key", a.keyFile)
 	}
 	signer, ok := parsed.(crypto.Signer)
 	if !ok {

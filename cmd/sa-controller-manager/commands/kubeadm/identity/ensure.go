@@ -32,6 +32,9 @@ const (
 const (
 	// watchInterval is how often Watch checks the files. It takes a signed certificate that soon.
 	watchInterval = time.Minute
+	// applyInterval is how often Watch applies the permissions: those that were lost, as by a restore of etcd,
+	// are back within five minutes.
+	applyInterval = 4 * time.Minute
 	// retryInterval is short, because the first start of a cluster waits for it.
 	retryInterval = time.Second
 )
@@ -46,6 +49,7 @@ type Config struct {
 	Validity     time.Duration
 
 	ApplyPermissions bool
+	again            bool // they were applied before
 
 	Clock clock.Clock
 	// Say gets a line for every change, and Warn one for every problem.
@@ -69,16 +73,20 @@ func (c Config) path(name string) string { return filepath.Join(c.Dir, name) }
 // Watch repeats Ensure until ctx ends, and prints only what has changed. No error ends it: the main
 // process decides by itself whether it can use the kubeconfig.
 func Watch(ctx context.Context, c Config) {
-	out, last := c.Say, ""
+	out, last, apply := c.Say, "", c.ApplyPermissions
+	var applied time.Time
 	for {
 		var said bytes.Buffer
 		c.Say, c.Warn = &said, &said
 		pause := watchInterval
+		c.ApplyPermissions, c.again = apply && c.Clock.Since(applied) >= applyInterval, !applied.IsZero()
 		if err := Ensure(ctx, c); err != nil {
 			fmt.Fprintf(&said, "Error: %v\n", err)
-			pause = retryInterval
-		} else {
-			c.ApplyPermissions = false // once per start, as kube-apiserver does with its roles
+			if !c.again {
+				pause = retryInterval
+			}
+		} else if c.ApplyPermissions {
+			applied = c.Clock.Now()
 		}
 		if text := said.String(); text != last && ctx.Err() == nil {
 			last = text
@@ -154,7 +162,7 @@ func (c Config) renew(ca *authority, why string) error {
 	case err == nil:
 		made, err = ca.issue(pkix.Name{CommonName: manifests.User}, c.Clock.Now(), c.Validity)
 	case errors.Is(err, ErrNoKey):
-		made, err = c.externallySigned(ca)
+		made, err = c.externallySigned(ca, err)
 	}
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path"
 	"slices"
 	"time"
@@ -38,28 +39,36 @@ const (
 // rules to a role and removes none, and leaves a role with upstream's annotation alone: several versions
 // may run side by side, and the operator's rules stay. Existing bindings and FlowSchemas are not changed.
 func Apply(ctx context.Context, client rest.Interface) error {
-	objects, err := manifests.Permissions()
-	if err != nil {
-		return err
-	}
-	for _, object := range objects {
-		if err := apply(ctx, client, object); err != nil {
-			return fmt.Errorf("apply %s: %w", object, err)
-		}
-	}
-	return nil
+	_, err := applyAll(ctx, client)
+	return err
 }
 
-func apply(ctx context.Context, client rest.Interface, object manifests.Object) error {
-	err := client.Post().AbsPath(path.Dir(object.Path())).Param("fieldManager", meta.FieldManager).
+// applyAll reports whether anything was missing.
+func applyAll(ctx context.Context, client rest.Interface) (changed bool, err error) {
+	objects, err := manifests.Permissions()
+	if err != nil {
+		return false, err
+	}
+	for _, object := range objects {
+		wrote, err := apply(ctx, client, object)
+		if err != nil {
+			return changed, fmt.Errorf("apply %s: %w", object, err)
+		}
+		changed = changed || wrote
+	}
+	return changed, nil
+}
+
+func apply(ctx context.Context, client rest.Interface, object manifests.Object) (wrote bool, err error) {
+	err = client.Post().AbsPath(path.Dir(object.Path())).Param("fieldManager", meta.FieldManager).
 		SetHeader("Content-Type", "application/yaml").MaxRetries(0).Body(object.YAML).Do(ctx).Error()
 	if !apierrors.IsAlreadyExists(err) {
-		return err
+		return err == nil, err
 	}
 	if object.Kind != "Role" && object.Kind != "ClusterRole" {
-		return nil
+		return false, nil
 	}
-	return meta.RetryWrite(apierrors.IsConflict, func() error {
+	err = meta.RetryWrite(apierrors.IsConflict, func() error {
 		data, err := client.Get().AbsPath(object.Path()).SetHeader("Accept", runtime.ContentTypeJSON).MaxRetries(0).Do(ctx).Raw()
 		if err != nil {
 			return err
@@ -68,9 +77,11 @@ func apply(ctx context.Context, client rest.Interface, object manifests.Object) 
 		if err != nil || change == nil {
 			return err
 		}
+		wrote = true
 		return client.Patch(types.MergePatchType).AbsPath(object.Path()).Param("fieldManager", meta.FieldManager).
 			MaxRetries(0).Body(change).Do(ctx).Error()
 	})
+	return wrote, err
 }
 
 // missing returns the merge patch that adds the rules of wanted to an existing role, nil if it has them.
@@ -97,7 +108,11 @@ func missing(existing, wanted []byte) ([]byte, error) {
 	})
 }
 
+// applyPermissions applies them again without a word unless some are missing.
 func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint) error {
+	if c.again {
+		c.Warn = io.Discard // the first time has warned
+	}
 	client, err := c.masters(ca, to)
 	if errors.Is(err, ErrNoKey) {
 		fmt.Fprintf(c.Warn, "Warning: the permissions were not applied: %v; "+
@@ -106,8 +121,12 @@ func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint
 	} else if err != nil {
 		return err
 	}
-	if err := Apply(ctx, client); err != nil {
+	changed, err := applyAll(ctx, client)
+	if err != nil {
 		return fmt.Errorf("at %s: %w", to.server, err)
+	}
+	if c.again && !changed {
+		return nil
 	}
 	fmt.Fprintf(c.Say, "Applied the permissions of %s at %s.\n", manifests.User, to.server)
 	return nil

@@ -5,6 +5,7 @@ package identity
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -17,7 +18,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
@@ -28,6 +31,7 @@ type apiServer struct {
 	mu      sync.Mutex
 	refuse  int // so many requests
 	taken   map[string]bool
+	has     map[string][]byte // by path, nil to take an object again
 	callers []x509.Certificate
 }
 
@@ -43,6 +47,18 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	a.taken[r.Method+" "+r.Header.Get("Content-Type")+" "+r.URL.Path+" "+string(body)] = true
 	w.Header().Set("Content-Type", "application/json")
+	var object metav1.PartialObjectMetadata
+	if at := r.URL.Path; a.has != nil && r.Method == http.MethodPost && yaml.Unmarshal(body, &object) == nil {
+		if at += "/" + object.Name; a.has[at] != nil {
+			w.WriteHeader(http.StatusConflict)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`)
+			return
+		}
+		a.has[at], _ = yaml.YAMLToJSON(body)
+	} else if a.has[at] != nil {
+		_, _ = w.Write(a.has[at])
+		return
+	}
 	_, _ = io.WriteString(w, `{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1"}`)
 }
 
@@ -98,11 +114,18 @@ func TestApplyPermissionsWithoutTheKeyOfTheCA(t *testing.T) {
 	n.serve(t, a)
 	n.config.ApplyPermissions = false
 	n.ensure(t)
-	n.remove(t, "ca.key")
 	n.config.ApplyPermissions = true
-	n.ensure(t)
-	if !strings.Contains(n.warn.String(), "kubectl apply -k manifests/permissions") || len(a.callers) > 0 {
-		t.Errorf("it warns %q after %d requests", n.warn.String(), len(a.callers))
+	for _, key := range []string{"", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"} {
+		n.warn.Reset()
+		n.remove(t, "ca.key")
+		if key != "" {
+			n.write(t, "ca.key", []byte(key))
+		}
+		n.ensure(t)
+		if !strings.Contains(n.warn.String(), "kubectl apply -k manifests/permissions") || len(a.callers) > 0 {
+			t.Errorf("it warns %q after %d requests", n.warn.String(), len(a.callers))
+		}
+		n.write(t, "ca.key", nil)
 	}
 }
 
@@ -144,4 +167,86 @@ rules:
 			testutil.Check(t, "patch", tc.want, string(change))
 		})
 	}
+}
+
+// stepped is a clock whose waits the test ends.
+type stepped struct {
+	clock.RealClock
+
+	mu    sync.Mutex
+	ahead time.Duration
+	waits chan time.Duration // gets each wait
+	ends  chan time.Time
+}
+
+func (s *stepped) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Add(s.ahead)
+}
+
+func (s *stepped) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
+
+func (s *stepped) After(d time.Duration) <-chan time.Time {
+	s.waits <- d
+	return s.ends
+}
+
+// TestLostPermissionsComeBack: a restore of etcd from before a takeover has no roles of ours.
+func TestLostPermissionsComeBack(t *testing.T) {
+	t.Parallel()
+	n, a, said := newNode(t), &apiServer{has: map[string][]byte{}}, &lines{}
+	n.serve(t, a)
+	c := &stepped{waits: make(chan time.Duration), ends: make(chan time.Time)}
+	n.config.Clock, n.config.Say = c, said
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Watch(ctx, n.config)
+	}()
+	passed := func() {
+		d := <-c.waits
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ahead += d
+	}
+	passed()
+	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "Applied the permissions") {
+		t.Fatalf("first: %q", got)
+	}
+	objects := len(a.has)
+	for name := range a.has {
+		if strings.Contains(name, "/clusterroles/") || strings.Contains(name, "/clusterrolebindings/") {
+			delete(a.has, name)
+		}
+	}
+	// The role that is there gets no rule, as its annotation says.
+	own := []byte(`{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}`)
+	a.has[firstRole(t)] = own
+	for c.Now().Sub(time.Now()) < 5*time.Minute-time.Second && len(a.has) < objects {
+		c.ends <- time.Now()
+		passed()
+	}
+	if len(a.has) != objects || !bytes.Equal(a.has[firstRole(t)], own) {
+		t.Errorf("%d of %d objects after %v, and the role with the annotation is %s", len(a.has), objects, c.ahead, a.has[firstRole(t)])
+	}
+	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "Applied the permissions") {
+		t.Errorf("again: %q", got)
+	}
+	cancel()
+	<-ended
+}
+
+func firstRole(t *testing.T) string {
+	t.Helper()
+	objects, err := manifests.Permissions()
+	testutil.Must(t, err)
+	for _, object := range objects {
+		if object.Kind == "ClusterRole" {
+			return object.Path()
+		}
+	}
+	t.Fatal("there is no ClusterRole")
+	return ""
 }

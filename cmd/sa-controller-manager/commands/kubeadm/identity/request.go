@@ -26,16 +26,16 @@ const (
 )
 
 // externallySigned returns the certificate that was signed for our request. If there is none it writes
-// the request and returns an error that says what to do.
-func (c Config) externallySigned(ca *authority) (*certificatePair, error) {
+// the request and returns an error that says what to do. why is why the CA's key cannot sign.
+func (c Config) externallySigned(ca *authority, why error) (*certificatePair, error) {
 	key, err := c.requestKey()
 	if err != nil {
 		return nil, err
 	}
 	signed, err := os.ReadFile(c.path(signedFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w; have %s signed by the cluster's CA as a client certificate (extendedKeyUsage clientAuth, CN=%s, no O) "+
-			"and put the certificate, as PEM, into %s", ca.keyFile, ErrNoKey, c.path(requestFile), manifests.User, c.path(signedFile))
+		return nil, fmt.Errorf("%w; have %s signed by the cluster's CA as a client certificate (extendedKeyUsage clientAuth, CN=%s, no O) "+
+			"and put the certificate, as PEM, into %s", why, c.path(requestFile), manifests.User, c.path(signedFile))
 	} else if err != nil {
 		return nil, err // it names the path
 	}

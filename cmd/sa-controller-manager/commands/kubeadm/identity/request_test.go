@@ -62,6 +62,25 @@ func (e externalCA) sign(t *testing.T, n *node, change func(*x509.Certificate)) 
 	n.write(t, "identity/client.crt", pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}))
 }
 
+// TestEncryptedKeyOfTheCA: it signs as little as one that is elsewhere.
+func TestEncryptedKeyOfTheCA(t *testing.T) {
+	t.Parallel()
+	for name, data := range map[string]string{
+		"PKCS8": "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+		"RSA": "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n" +
+			"-----END RSA PRIVATE KEY-----\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.write(t, "ca.key", []byte(data))
+			want := "ca.key is encrypted, and in the clear the key of the cluster's CA is not here; have " + n.path("identity/client.csr")
+			if err := Ensure(t.Context(), n.config); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("error %v, want %s", err, want)
+			}
+		})
+	}
+}
+
 func unchanged(*x509.Certificate) {}
 
 func TestExternalCA(t *testing.T) {

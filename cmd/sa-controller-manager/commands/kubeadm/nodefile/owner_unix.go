@@ -6,11 +6,32 @@
 package nodefile
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
+
+// Lock keeps other processes from locking a directory, without a file, until this one ends or calls unlock.
+func Lock(directory string) (unlock func(), err error) {
+	file, err := os.Open(directory)
+	if err != nil {
+		return nil, err // it names the path
+	}
+	if err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		err = fmt.Errorf("another kubeadm takeover or handback works on %s; let it end first", directory)
+	} else if err != nil {
+		err = fmt.Errorf("lock %s: %w", directory, err)
+	}
+	unlock = func() { _ = file.Close() } // nothing was written
+	if err != nil {
+		unlock()
+	}
+	return unlock, err
+}
 
 // writableByOthers returns why another user than root may write a file or directory, "" if none may.
 func writableByOthers(info fs.FileInfo) string {

@@ -5,6 +5,9 @@
 package staticpodtest
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"strings"
@@ -84,4 +87,22 @@ func Patched(t *testing.T, data, patch []byte) corev1.PodSpec {
 	var pod corev1.Pod
 	testutil.Must(t, json.Unmarshal(result, &pod))
 	return pod.Spec
+}
+
+// Program returns the head of a program for Linux, static or linked dynamically. It does not run.
+func Program(dynamic bool) []byte {
+	part := elf.Prog64{Type: uint32(elf.PT_LOAD)}
+	if dynamic {
+		part.Type = uint32(elf.PT_INTERP)
+	}
+	head := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(elf.EM_X86_64), Version: uint32(elf.EV_CURRENT),
+		Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 1,
+	}
+	var program bytes.Buffer
+	// Writing to memory does not fail.
+	_ = binary.Write(&program, binary.LittleEndian, head)
+	_ = binary.Write(&program, binary.LittleEndian, part)
+	return program.Bytes()
 }

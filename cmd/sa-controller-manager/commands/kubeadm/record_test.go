@@ -1,0 +1,143 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
+)
+
+// takenOver writes our manifest as a dry run prints it.
+func (n takeoverNode) takenOver(t *testing.T, args ...string) {
+	t.Helper()
+	got := n.takeover(t, append(args, "--dry-run")...)
+	_, diff, ok := strings.Cut(got.Stdout, "\n+++ "+filepath.Join(n.dir, "sa-controller-manager.yaml")+"\n")
+	diff, _, _ = strings.Cut(diff, "\n2. ")
+	if got.Code != 0 || !ok {
+		t.Fatalf("%+v, want our manifest", got)
+	}
+	var manifest strings.Builder
+	for _, line := range regexp.MustCompile(`(?m)^\+(.*\n)`).FindAllStringSubmatch(diff+"\n", -1) {
+		manifest.WriteString(line[1])
+	}
+	testutil.Must(t, os.WriteFile(filepath.Join(n.dir, "sa-controller-manager.yaml"), []byte(manifest.String()), 0o600))
+}
+
+// TestTakeoverAgain: a rewrite keeps what the takeover before was given, and says what goes.
+func TestTakeoverAgain(t *testing.T) {
+	t.Parallel()
+	const template, client = "--extra-arg=--account-template=/srv/a.yaml", "--extra-arg=--webhook-client-ca-file=/srv/ca.crt"
+	image := func(tag string) string { return "--image=registry.example.com/sa-controller-manager:" + tag }
+	for name, tc := range map[string]struct {
+		reason        string
+		first, second []string
+		kept, loses   string // as printed
+		record        []string
+	}{
+		"AnotherFlag": {
+			first: []string{"--token-secrets=auto", template, client}, second: []string{image("v2")},
+			kept:   "--token-secrets=auto " + template + " " + client,
+			record: []string{image("v2"), "--token-secrets=auto", template, client},
+		},
+		"SameFlag": {
+			reason: "what is given counts", first: []string{"--token-secrets=auto", template, client},
+			second: []string{"--token-secrets=manual", "--extra-arg=--account_template=/srv/b.yaml"},
+			kept:   client, loses: "--token-secrets=auto --account-template=/srv/a.yaml",
+			record: []string{"--token-secrets=manual", client, "--extra-arg=--account_template=/srv/b.yaml"},
+		},
+		"Rewrite": {first: []string{template}, second: []string{"--rewrite"}, kept: template, record: []string{template}},
+		"Reset": {
+			first: []string{"--token-secrets=auto", template, client}, second: []string{"--reset", client},
+			loses: "--token-secrets=auto --account-template=/srv/a.yaml", record: []string{client},
+		},
+		"BinaryForImage": {first: []string{image("v1")}, second: []string{"--binary=/opt/new"}, record: []string{"--binary=/opt/new"}},
+		"ImageForBinary": {first: []string{"--binary=/opt/new"}, second: []string{image("v1")}, record: []string{image("v1")}},
+		"Signer": {
+			reason: "our manifest says so", first: []string{"--external-signer"}, second: []string{template}, record: []string{template},
+		},
+		"ResetSigner": {
+			reason: "kube-apiserver has not been changed yet", first: []string{"--external-signer"}, second: []string{"--reset"},
+			loses: "--external-signer-socket=/run/sa-controller-manager/signer.sock " +
+				"--service-account-issuer=https://kubernetes.default.svc.cluster.local --service-account-key-file=/etc/kubernetes/pki/sa.pub",
+			record: []string{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newTakeoverNode(t)
+			n.takenOver(t, tc.first...)
+			got := n.takeover(t, append(tc.second, "--dry-run")...)
+			if got.Code != 0 {
+				t.Fatalf("%+v", got)
+			}
+			line := func(before, after string) string {
+				found := regexp.MustCompile(`(?m)^` + before + `(.*)` + after + `$`).FindStringSubmatch(got.Stdout)
+				return strings.Join(found[min(1, len(found)):], "")
+			}
+			testutil.Check(t, tc.reason+": kept", tc.kept, line("Kept from the last takeover: ", `\. --reset drops them\.`))
+			testutil.Check(t, tc.reason+": lost", tc.loses, line("Our process loses: ", `\.`))
+			annotation := regexp.MustCompile(`(?m)^[+ ] +` + manifests.RecordAnnotation + `: '(.*)'$`).FindStringSubmatch(got.Stdout)
+			record := slices.DeleteFunc(slices.Clone(tc.first), func(flag string) bool { return flag == "--external-signer" })
+			if annotation != nil {
+				record = nil
+				testutil.Must(t, json.Unmarshal([]byte(annotation[1]), &record))
+			}
+			testutil.Check(t, tc.reason+": record", tc.record, record)
+		})
+	}
+}
+
+// TestRecordIsRefused: a record that this version does not understand is not dropped silently.
+func TestRecordIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct{ record, want string }{
+		"NoList": {"x", "its annotation sa-controller-manager/takeover is no list of flags: invalid character"},
+		"Unknown": {`["--dry-run=false"]`,
+			`its annotation sa-controller-manager/takeover has "--dry-run=false", which this version does not know`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newTakeoverNode(t)
+			file := filepath.Join(n.dir, "sa-controller-manager.yaml")
+			manifest, err := manifests.StaticPod(manifests.StaticPodOptions{Record: tc.record})
+			testutil.Must(t, err)
+			testutil.Must(t, os.WriteFile(file, manifest, 0o600))
+			if got := n.takeover(t, "--dry-run"); got.Code != 1 || !strings.HasPrefix(got.Stderr, "Error: "+file+": "+tc.want) {
+				t.Errorf("%+v, want %s", got, tc.want)
+			}
+			if got := n.takeover(t, "--dry-run", "--reset"); got.Code != 0 {
+				t.Errorf("with --reset: %+v", got)
+			}
+		})
+	}
+}
+
+// TestSignerAfterUpgradeWithoutPatches: our process signs on, and so does kube-apiserver's patch.
+func TestSignerAfterUpgradeWithoutPatches(t *testing.T) {
+	t.Parallel()
+	for name, reset := range map[string]bool{"Kept": false, "Reset": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newSigningControlPlane(t)
+			stock := staticpodtest.Read(t, p.config.manifest(component.APIServer))
+			p.config.ExternalSigner = true
+			p.writeSteps(t, takeover, 3)
+			p.write(t, apiServerFile, stock)
+			p.config.ExternalSigner, p.config.Reset, p.config.Rewrite = false, reset, reset
+			p.writeSteps(t, takeover, 3)
+			for _, file := range []string{p.config.manifest(component.APIServer), p.config.patch(component.APIServer)} {
+				if signs := strings.Contains(string(staticpodtest.Read(t, file)), manifests.SignerSocket); signs == reset {
+					t.Errorf("%s has the signer: %v", file, signs)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,214 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/internal/printers"
+)
+
+const statusDescription = `Print whether this control-plane node was taken over, by which binary or image and with which
+flags, whether the patches for kubeadm upgrade are there, and the same of the other control-plane
+nodes as far as the API server shows it. Nothing is changed. Without the API server the files of
+this node are enough.`
+
+// Words of status.State.
+const (
+	takenOver    = "taken-over"
+	partly       = "partly"
+	notTakenOver = "not-taken-over"
+)
+
+// status is the document of the command.
+type status struct {
+	printers.Head
+
+	Node  string `json:"node"`
+	State string `json:"state"`
+	// Binary is on the host, "" if the image has the program.
+	Binary string `json:"binary,omitempty"`
+	Image  string `json:"image,omitempty"`
+	// Flags are those of the last takeover that do not follow from the manifests.
+	Flags        []string          `json:"flags"`
+	Registration string            `json:"registration,omitempty"`
+	Signer       bool              `json:"signer"`
+	Components   []statusComponent `json:"components"`
+	Peers        []statusPeer      `json:"peers"`
+	// PeersError is why the peers are not known.
+	PeersError string `json:"peersError,omitempty"`
+}
+
+type statusComponent struct {
+	Name      string `json:"name"`
+	TakenOver bool   `json:"takenOver"`
+	Backup    bool   `json:"backup"`
+	Patch     bool   `json:"patch"`
+}
+
+// statusPeer is another host of a kube-apiserver.
+type statusPeer struct {
+	Node string `json:"node"`
+	// Manager reports whether our process is there, and Plugin whether kube-apiserver has its own.
+	Manager bool `json:"manager"`
+	Plugin  bool `json:"plugin"`
+}
+
+func newStatusCommand() *cobra.Command {
+	f, output := newNodeFlags(), cli.Output{}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Print whether this node was taken over, and how",
+		Long:  statusDescription,
+		Args:  cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := cli.InvalidFlags(cmd.CommandPath(), append(f.validate(), output.Validate()...)); err != nil {
+				return err
+			}
+			s, err := f.status()
+			if err != nil {
+				return err
+			}
+			client, _, err := adminClient(f.kubeconfig)
+			if err == nil {
+				f.Client = client
+				s.Peers, err = f.peers(cmd.Context())
+			}
+			if err != nil {
+				s.PeersError = err.Error()
+			}
+			return printers.Document(cmd.OutOrStdout(), output.Format, s, s.text)
+		},
+	}
+	f.addPlaces(cmd)
+	output.AddFlag(cmd, "text", "json", "yaml")
+	return cmd
+}
+
+// status reads the files of this node.
+func (c *Config) status() (*status, error) {
+	o, err := c.observe()
+	if err != nil {
+		return nil, err
+	}
+	s := &status{
+		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Registration: string(o.mode), Flags: []string{}, Peers: []statusPeer{},
+	}
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(o.manager, &pod); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.manifest(manager), err)
+	}
+	if flags, err := recorded(o.manager); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.manifest(manager), err)
+	} else if flags != nil {
+		s.Flags = flags
+	}
+	for _, container := range pod.Spec.Containers {
+		s.Image = cmp.Or(s.Image, container.Image)
+	}
+	for _, volume := range pod.Spec.Volumes {
+		if volume.Name == binaryFlag && volume.HostPath != nil {
+			s.Binary = volume.HostPath.Path
+		}
+	}
+	changes, err := c.changes(o)
+	if err != nil {
+		return nil, err
+	}
+	s.Signer = o.manager != nil && changes.Signer
+	done := 0
+	for _, one := range []component.Component{
+		component.ForControllerManager(), component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())),
+	} {
+		file := o.files[one.Name]
+		taken, err := one.Takeover(file)
+		is := err == nil && bytes.Equal(taken.After.Bytes(), file.Manifest)
+		if is {
+			done++
+		}
+		s.Components = append(s.Components, statusComponent{one.Name, is, file.Backup != nil, file.Patch != nil})
+	}
+	switch {
+	case o.manager != nil && done == len(s.Components):
+		s.State = takenOver
+	case o.manager == nil && done == 0:
+		s.State = notTakenOver
+	}
+	return s, nil
+}
+
+// peers finds the other hosts of kube-apiservers by their mirror pods.
+func (c *Config) peers(ctx context.Context) ([]statusPeer, error) {
+	pods, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return []statusPeer{}, err
+	}
+	peers := []statusPeer{}
+	for i := range pods.Items {
+		server := &pods.Items[i]
+		node := server.Spec.NodeName
+		if node == c.Node || !component.IsMirror(server, component.APIServer) {
+			continue
+		}
+		peers = append(peers, statusPeer{Node: node, Plugin: !component.PluginIsOff(server),
+			Manager: slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool {
+				return pod.Spec.NodeName == node && component.IsMirror(&pod, manager)
+			})})
+	}
+	slices.SortFunc(peers, func(a, b statusPeer) int { return strings.Compare(a.Node, b.Node) })
+	return peers, nil
+}
+
+func (s *status) text() string {
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-9s %s\n", name+":", value)
+		}
+	}
+	line("Node", s.Node)
+	line("State", strings.ReplaceAll(s.State, "-", " "))
+	line("Binary", s.Binary)
+	line("Image", s.Image)
+	line("Flags", strings.Join(s.Flags, " "))
+	line("Webhook", s.Registration)
+	if s.Signer {
+		line("Signer", "signs the tokens of kube-apiserver")
+	}
+	fmt.Fprintln(&b)
+	out := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	yes := map[bool]string{true: "yes", false: "no"}
+	fmt.Fprintln(out, "COMPONENT\tTAKEN OVER\tBACKUP\tPATCH")
+	for _, one := range s.Components {
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", one.Name, yes[one.TakenOver], yes[one.Backup], yes[one.Patch])
+	}
+	_ = out.Flush() // writing to memory does not fail
+	fmt.Fprintln(&b)
+	switch {
+	case s.PeersError != "":
+		fmt.Fprintf(&b, "The other control-plane nodes are not known: %s\n", s.PeersError)
+	case len(s.Peers) == 0:
+		fmt.Fprintln(&b, "There is no other control-plane node.")
+	default:
+		fmt.Fprintln(out, "OTHER NODE\tOUR PROCESS\tPLUGIN OF KUBE-APISERVER")
+		for _, peer := range s.Peers {
+			fmt.Fprintf(out, "%s\t%s\t%s\n", peer.Node, yes[peer.Manager], map[bool]string{true: "on", false: "off"}[peer.Plugin])
+		}
+		_ = out.Flush()
+	}
+	return b.String()
+}

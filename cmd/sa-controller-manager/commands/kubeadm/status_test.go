@@ -1,0 +1,147 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/utils/clock"
+
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
+)
+
+// TestStatus is about what the files of a node say.
+func TestStatus(t *testing.T) {
+	t.Parallel()
+	const record = `["--token-secrets=auto"]`
+	for name, tc := range map[string]struct {
+		steps        int // of a takeover that are done
+		signer       bool
+		upgraded     bool // without patches
+		want         string
+		kcm, api     statusComponent
+		binary       string
+		registration string
+	}{
+		"Stock":     {want: notTakenOver},
+		"FirstStep": {steps: 1, want: partly, binary: "/opt/b", registration: "url"},
+		"All": {
+			steps: 3, want: takenOver, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
+			binary: "/opt/b", registration: "url",
+		},
+		"Signer": {
+			steps: 3, signer: true, want: takenOver, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
+			binary: "/opt/b", registration: "url",
+		},
+		"Upgraded": {
+			steps: 3, upgraded: true, want: partly, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", false, true, true},
+			binary: "/opt/b", registration: "url",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newControlPlane(t, "v1.37")
+			stock := staticpodtest.Read(t, p.config.manifest(component.APIServer))
+			p.config.ExternalSigner = tc.signer
+			p.config.Render = func(o manifests.StaticPodOptions) ([]byte, error) {
+				o.Record, o.HostBinary = record, "/opt/b"
+				return manifests.StaticPod(o)
+			}
+			p.writeSteps(t, takeover, tc.steps)
+			if tc.upgraded {
+				p.write(t, apiServerFile, stock)
+			}
+			p.config.ExternalSigner = false
+			got, err := p.config.status()
+			testutil.Must(t, err)
+			tc.kcm.Name, tc.api.Name = component.ControllerManager, component.APIServer
+			testutil.Check(t, "components", []statusComponent{tc.kcm, tc.api}, got.Components)
+			flags := "--token-secrets=auto"
+			if tc.steps == 0 {
+				flags = ""
+			}
+			if got.State != tc.want || got.Binary != tc.binary || got.Registration != tc.registration || got.Signer != tc.signer ||
+				strings.Join(got.Flags, " ") != flags {
+				t.Errorf("%+v, want %s, %q, %q", got, tc.want, tc.binary, flags)
+			}
+		})
+	}
+}
+
+// TestStatusPeers is about what the mirror pods say.
+func TestStatusPeers(t *testing.T) {
+	t.Parallel()
+	c := Config{Node: "n1", Client: fake.NewClientset(
+		mirror(component.APIServer, "n1", true), mirror(component.APIServer, "n3", true),
+		mirror(component.APIServer, "n2", true, "--disable-admission-plugins=ServiceAccount"), mirror(manager, "n2", true),
+	)}
+	got, err := c.peers(t.Context())
+	testutil.Must(t, err)
+	testutil.Check(t, "peers", []statusPeer{{Node: "n2", Manager: true}, {Node: "n3", Plugin: true}}, got)
+}
+
+// TestStatusCommand: the files are enough, and a damaged record is an error.
+func TestStatusCommand(t *testing.T) {
+	t.Parallel()
+	n := newTakeoverNode(t)
+	args := []string{"status", "--node-name=n", "--manifests-dir=" + n.dir, "--backup-dir=" + n.dir + "/b", "--patches-dir=" + n.dir + "/p",
+		"--kubeconfig=" + testutil.WriteFile(t, "kubeconfig", []byte(deadKubeconfig))}
+	if got := clitest.Run(t, NewCommand(), args...); got.Code != 0 ||
+		!strings.HasPrefix(got.Stdout, "Node:     n\nState:    not taken over\n") ||
+		!strings.Contains(got.Stdout, "\nThe other control-plane nodes are not known: Get \"https://127.0.0.1:1/") {
+		t.Errorf("%+v", got)
+	}
+	got := clitest.Run(t, NewCommand(), append(args, "-o", "json")...)
+	var document map[string]any
+	testutil.Must(t, json.Unmarshal([]byte(got.Stdout), &document))
+	if document["kind"] != "TakeoverStatus" || document["state"] != notTakenOver || document["peersError"] == "" {
+		t.Errorf("%v", document)
+	}
+	own, err := manifests.StaticPod(manifests.StaticPodOptions{Record: "x"})
+	testutil.Must(t, err)
+	testutil.Must(t, os.WriteFile(filepath.Join(n.dir, "sa-controller-manager.yaml"), own, 0o600))
+	if got := clitest.Run(t, NewCommand(), args...); got.Code != 1 || !strings.Contains(got.Stderr, "is no list of flags") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestConfirmation: a no leaves everything as it is, and nothing is asked if nothing is to change.
+func TestConfirmation(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		way   func(context.Context, Config) error
+		steps []string
+		asks  bool
+	}{
+		"Takeover":            {Takeover, nil, true},
+		"HandbackOfTheRest":   {Handback, []string{StepWebhook}, true},
+		"HandbackHasNoChange": {Handback, []string{StepControllerManager}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newControlPlane(t, "v1.37")
+			before, asked := p.all(t), false
+			p.config.DryRun, p.config.Steps, p.config.Client = false, tc.steps, fake.NewClientset()
+			p.config.Confirm = func(context.Context) bool {
+				asked = true
+				return false
+			}
+			p.config.Clock, p.config.StepTimeout = clock.RealClock{}, time.Millisecond // there is no kubelet
+			err := tc.way(t.Context(), p.config)
+			if asked != tc.asks || tc.asks && (err == nil || err.Error() != "nothing was changed") {
+				t.Errorf("asked: %v, %v", asked, err)
+			}
+			testutil.Check(t, "files", before, p.all(t))
+		})
+	}
+}

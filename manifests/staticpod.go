@@ -43,6 +43,8 @@ type StaticPodOptions struct {
 	StaticRegistration bool
 	// Carried are flags in the place of the file's own; those that it does not have are added.
 	Carried []string
+	// CreateSecrets has the Pod grant itself that, too.
+	CreateSecrets bool
 	// Args are further flags, after all others.
 	Args []string
 	// Files are on the node, with absolute paths. The containers see the directory of each under
@@ -147,6 +149,9 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 		for i := range pod.Spec.InitContainers {
 			pod.Spec.InitContainers[i].Args = append(pod.Spec.InitContainers[i].Args, "--cert-dir="+o.CertDir)
 		}
+	}
+	if o.CreateSecrets {
+		pod.Spec.InitContainers[0].Args = append(pod.Spec.InitContainers[0].Args, "--create-secrets")
 	}
 	for _, file := range o.Files {
 		mountDirectory(pod, path.Dir(file), corev1.HostPathDirectory)

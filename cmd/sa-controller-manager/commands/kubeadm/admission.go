@@ -15,24 +15,17 @@ import (
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
 )
 
 // checkPlugin refuses to turn kube-apiserver's plugin off if our process, by the flags of our manifest, does
-// not do all of its work. Flags that only another version knows do not matter.
+// not do all of its work.
 func checkPlugin(manifest []byte) error {
-	var args []string
-	for _, name := range []string{"enable-admission-plugins", "disable-admission-plugins", "webhook-port", "webhook-failure-policy"} {
-		for _, value := range component.OwnFlags(manifest, name) {
-			args = append(args, component.Assign(name, value))
-		}
-	}
-	o, _, err := options.Parse(args)
+	o, err := ownOptions(manifest, "enable-admission-plugins", "disable-admission-plugins", "webhook-port", "webhook-failure-policy")
 	if err != nil {
-		return fmt.Errorf("our manifest: %w", err)
+		return err
 	}
 	var lacks string
 	switch {
@@ -56,7 +49,7 @@ func (c *Config) restricted(ctx context.Context) error {
 	if err != nil || problem == "" {
 		return err
 	}
-	if err := identity.Apply(ctx, c.Client.CoreV1().RESTClient()); err != nil {
+	if err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), false); err != nil {
 		return err
 	}
 	if problem, err = podpolicy.Problem(ctx, c.Client); err == nil && problem != "" {

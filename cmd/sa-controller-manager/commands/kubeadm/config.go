@@ -114,6 +114,7 @@ type observed struct {
 	kcm                    *component.Carried         // in a takeover
 	certDir                string                     // of the cluster's CA, "" if it is kubeadm's default
 	rendered               []byte                     // our manifest as it should be, in a takeover that writes it
+	createSecrets          bool                       // whether that makes token Secrets
 
 	// mode is how kube-apiserver learns of our webhook: as our manifest has it or, in a takeover, is to
 	// have it. It is "" if that is not known. note says why it is so, if that is not plain.

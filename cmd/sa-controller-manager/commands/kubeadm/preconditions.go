@@ -49,7 +49,7 @@ func (c *Config) ensureIdentity(o *observed) cli.Check {
 		if err := identity.Ensure(ctx, i); err != nil {
 			return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
 		}
-		return identity.Apply(ctx, c.Client.CoreV1().RESTClient())
+		return identity.Apply(ctx, c.Client.CoreV1().RESTClient(), o.createSecrets)
 	}
 }
 

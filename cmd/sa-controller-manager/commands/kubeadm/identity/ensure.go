@@ -46,6 +46,8 @@ type Config struct {
 	Validity     time.Duration
 
 	ApplyPermissions bool
+	// CreateSecrets has the permissions contain that to make token Secrets.
+	CreateSecrets bool
 
 	Clock clock.Clock
 	// Say gets a line for every change, and Warn one for every problem.

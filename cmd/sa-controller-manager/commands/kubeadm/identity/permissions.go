@@ -37,8 +37,8 @@ const (
 // Apply grants our user the permissions that it lacks. As kube-apiserver does with its own roles, it adds
 // rules to a role and removes none, and leaves a role with upstream's annotation alone: several versions
 // may run side by side, and the operator's rules stay. Existing bindings and FlowSchemas are not changed.
-func Apply(ctx context.Context, client rest.Interface) error {
-	objects, err := manifests.Permissions()
+func Apply(ctx context.Context, client rest.Interface, createSecrets bool) error {
+	objects, err := manifests.Permissions(createSecrets)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint
 	} else if err != nil {
 		return err
 	}
-	if err := Apply(ctx, client); err != nil {
+	if err := Apply(ctx, client, c.CreateSecrets); err != nil {
 		return fmt.Errorf("at %s: %w", to.server, err)
 	}
 	fmt.Fprintf(c.Say, "Applied the permissions of %s at %s.\n", manifests.User, to.server)

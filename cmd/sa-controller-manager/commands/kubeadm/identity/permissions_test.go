@@ -70,7 +70,7 @@ func TestApplyPermissions(t *testing.T) {
 	n.serve(t, a)
 	n.ensure(t)
 
-	objects, err := manifests.Permissions()
+	objects, err := manifests.Permissions(n.config.CreateSecrets)
 	testutil.Must(t, err)
 	for _, object := range objects {
 		collection, _, _ := strings.Cut(object.Path(), "/"+object.Name)

@@ -185,7 +185,7 @@ func TestValues(t *testing.T) {
 	}{
 		"another namespace": {is: func(all map[string]object) bool {
 			_, elsewhere := all["Deployment sa-controller-manager sa-controller-manager"]
-			policy := field(all["ValidatingAdmissionPolicy x sa-controller-manager-probe-deployment"], "spec", "matchConditions").([]any)[0]
+			policy := field(all["ValidatingAdmissionPolicy x sa-controller-manager-writes-deployment"], "spec", "matchConditions").([]any)[0]
 			subject := field(all["ClusterRoleBinding x system:sa-controller-manager:token-deployment"], "subjects").([]any)[0]
 			return !elsewhere && slices.Contains(container(all)["args"].([]any), any("--webhook-service-namespace=x")) &&
 				strings.Contains(field(policy, "expression").(string), "system:serviceaccount:x:") && field(subject, "namespace") == "x"

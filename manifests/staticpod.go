@@ -214,7 +214,7 @@ func shareDirectory(pod *corev1.Pod, name, directory string) {
 // printed says to the reader what the comments of the sources say.
 const printed = `# The static pod of sa-controller-manager. --token-secrets=manual fills the token Secrets
 # that users create, as in Kubernetes 1.24 and newer. With auto every ServiceAccount gets a
-# token that does not expire, as before 1.24.
+# token that does not expire, as before 1.24; the container identity then needs --create-secrets.
 `
 
 func printPod(pod *corev1.Pod) ([]byte, error) {

@@ -36,7 +36,7 @@ import (
 // User is whom the permissions are for: the common name of the client certificate.
 const User = "system:sa-controller-manager"
 
-//go:embed permissions/*.yaml permissions/policy/*.yaml permissions/state/*.yaml
+//go:embed permissions/*.yaml permissions/policy/*.yaml permissions/state/*.yaml permissions/token-secrets/*.yaml
 var permissions embed.FS
 
 // Object is one object of the Kubernetes API, as YAML with comments.
@@ -68,11 +68,15 @@ func (o Object) String() string {
 }
 
 // Permissions returns what grants User all that the process may need: roles, bindings and
-// FlowSchemas, and the Secrets that it may write but not create; and the policies for Pods. The order
-// does not matter.
-func Permissions() ([]Object, error) {
+// FlowSchemas, and the Secrets that it may write but not create; and the policies. Only with
+// createSecrets it may make token Secrets. The order does not matter.
+func Permissions(createSecrets bool) ([]Object, error) {
+	directories := []string{"permissions", "permissions/policy", "permissions/state"}
+	if createSecrets {
+		directories = append(directories, "permissions/token-secrets")
+	}
 	var all []Object
-	for _, directory := range []string{"permissions", "permissions/policy", "permissions/state"} {
+	for _, directory := range directories {
 		found, err := objects(permissions, directory)
 		if err != nil {
 			return nil, err

@@ -12,7 +12,7 @@ import (
 
 func TestPermissions(t *testing.T) {
 	t.Parallel()
-	objects, err := Permissions()
+	objects, err := Permissions(true)
 	testutil.Must(t, err)
 	paths := map[string]bool{}
 	for _, object := range objects {

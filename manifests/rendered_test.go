@@ -161,7 +161,7 @@ func TestDeploymentStandsAlone(t *testing.T) {
 			t.Errorf("account %q, mounts %v: the Pods would need an admission plugin", spec.ServiceAccountName, spec.Containers[0].VolumeMounts)
 		}
 	}
-	permissions, err := Permissions()
+	permissions, err := Permissions(false)
 	testutil.Must(t, err)
 	for _, object := range permissions {
 		name := object.Name + "-deployment"

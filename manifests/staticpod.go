@@ -46,6 +46,8 @@ type StaticPodOptions struct {
 	StaticRegistration bool
 	// Carried are flags in the place of the file's own; those that it does not have are added.
 	Carried []string
+	// CreateSecrets has the Pod grant itself that, too.
+	CreateSecrets bool
 	// Args are further flags, after all others.
 	Args []string
 	// Files are on the node, with absolute paths. The containers see the directory of each under
@@ -157,6 +159,9 @@ func (o StaticPodOptions) apply(pod *corev1.Pod) {
 			pod.Spec.InitContainers[i].Args = append(pod.Spec.InitContainers[i].Args, "--cert-dir="+o.CertDir)
 		}
 	}
+	if o.CreateSecrets {
+		pod.Spec.InitContainers[0].Args = append(pod.Spec.InitContainers[0].Args, "--create-secrets")
+	}
 	for _, file := range o.Files {
 		mountDirectory(pod, path.Dir(file), corev1.HostPathDirectory)
 	}
@@ -218,7 +223,7 @@ func shareDirectory(pod *corev1.Pod, name, directory string) {
 // printed says to the reader what the comments of the sources say.
 const printed = `# The static pod of sa-controller-manager. --token-secrets=manual fills the token Secrets
 # that users create, as in Kubernetes 1.24 and newer. With auto every ServiceAccount gets a
-# token that does not expire, as before 1.24.
+# token that does not expire, as before 1.24; the container identity then needs --create-secrets.
 `
 
 func printPod(pod *corev1.Pod) ([]byte, error) {

@@ -28,7 +28,7 @@ func TestPreflight(t *testing.T) {
 	}{
 		{"nothing is granted", preflight, "2", []string{
 			"missing   create   pods", "token,legacy-token-cleaner,webhook", "are missing: ",
-			"Remedy: apply manifests/permissions (with its component options, if that is in use), or what this prints: " +
+			"Remedy: apply manifests/permissions (with its token-secrets and options, if those are in use), or what this prints: " +
 				"sa-controller-manager preflight -o grant",
 		}},
 		{

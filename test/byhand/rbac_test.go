@@ -33,7 +33,7 @@ const unusedTokens = `---
 `
 
 // TestRBAC has the manager do all that needs a permission, with no others than those
-// of manifests/permissions and, for what no manifest turns on, of its component options.
+// of manifests/permissions and, for what no manifest turns on, of token-secrets and options below it.
 func TestRBAC(t *testing.T) {
 	cluster := testcluster.New(t, devcluster.Options{APIServerFlags: map[string][]string{
 		// Else kube-apiserver's own plugin is asked before ours.
@@ -44,7 +44,7 @@ func TestRBAC(t *testing.T) {
 	page, err := filepath.Abs("../../manifests/permissions")
 	testutil.Must(t, err)
 	shell := newShell(t, cluster)
-	shell.must(t, "kubectl apply -k "+page, "kubectl apply -k "+page+"/options")
+	shell.must(t, "kubectl apply -k "+page, "kubectl apply -k "+page+"/options", "kubectl apply -k "+page+"/token-secrets")
 	// One unused legacy token to mark and one to delete.
 	shell.must(t, "kubectl -n kube-system get configmap kube-apiserver-legacy-service-account-token-tracking",
 		`kubectl -n kube-system patch configmap kube-apiserver-legacy-service-account-token-tracking --type=merge `+

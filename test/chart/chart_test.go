@@ -127,6 +127,13 @@ func TestChartIsTheOverlay(t *testing.T) {
 	const namespace = "sa-controller-manager"
 	for name, tc := range map[string]struct{ values, kustomization string }{
 		"default": {"", "resources: [../../overlays/deployment]"},
+		"token Secrets": {
+			"extraArgs: [--token-secrets=auto]", `
+resources: [../../overlays/deployment, ../../overlays/deployment/token-secrets]
+patches:
+- target: {kind: Deployment}
+  patch: '[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--token-secrets=auto"}]'`,
+		},
 		"monitoring": {
 			"monitoring: {enabled: true}", "resources: [../../overlays/deployment, ../../monitoring]\ncomponents: [../../monitoring/deployment]",
 		},
@@ -178,7 +185,7 @@ func TestValues(t *testing.T) {
 	}{
 		"another namespace": {is: func(all map[string]object) bool {
 			_, elsewhere := all["Deployment sa-controller-manager sa-controller-manager"]
-			policy := field(all["ValidatingAdmissionPolicy x sa-controller-manager-probe-deployment"], "spec", "matchConditions").([]any)[0]
+			policy := field(all["ValidatingAdmissionPolicy x sa-controller-manager-writes-deployment"], "spec", "matchConditions").([]any)[0]
 			subject := field(all["ClusterRoleBinding x system:sa-controller-manager:token-deployment"], "subjects").([]any)[0]
 			return !elsewhere && slices.Contains(container(all)["args"].([]any), any("--webhook-service-namespace=x")) &&
 				strings.Contains(field(policy, "expression").(string), "system:serviceaccount:x:") && field(subject, "namespace") == "x"
@@ -194,6 +201,15 @@ func TestValues(t *testing.T) {
 			args := container(all)["args"].([]any)
 			return args[len(args)-1] == "--bind-address=::1"
 		}},
+		"re-issue creates Secrets": {values: "extraArgs: [--service-account-key-ring=/pki/ring.json]", is: func(all map[string]object) bool {
+			subject := field(all["ClusterRoleBinding x system:sa-controller-manager:token-secrets-deployment"], "subjects").([]any)[0]
+			return field(subject, "namespace") == "x" && all["ClusterRole x system:sa-controller-manager:token-secrets-deployment"] != nil
+		}},
+		"no flag creates Secrets": {
+			values: "extraArgs: [--token-secrets-excluded-namespaces=auto, --service-account-key-ring=]", is: func(all map[string]object) bool {
+				return all["ClusterRole x system:sa-controller-manager:token-secrets-deployment"] == nil
+			},
+		},
 		"nodes": {values: "{nodeSelector: {a: b}, tolerations: []}", is: func(all map[string]object) bool {
 			spec := field(all[deployment], "spec", "template", "spec").(object)
 			return field(spec, "nodeSelector", "a") == "b" && spec["tolerations"] == nil

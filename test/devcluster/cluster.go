@@ -226,7 +226,7 @@ func (c *Cluster) applyState(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	objects, err := manifests.Permissions()
+	objects, err := manifests.Permissions(false)
 	if err != nil {
 		return err
 	}

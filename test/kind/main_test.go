@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,5 +83,10 @@ func addFlags(t *testing.T, manifest string, flags []string) {
 	for _, flag := range flags {
 		added += fmt.Sprintf("    - %s\n", flag)
 	}
-	testutil.Must(t, os.WriteFile(manifest, []byte(strings.Replace(string(content), last, added, 1)), 0o644))
+	manifestText := strings.Replace(string(content), last, added, 1)
+	if slices.Contains(flags, "--token-secrets=auto") {
+		const permissions = "    - --apply-permissions\n"
+		manifestText = strings.Replace(manifestText, permissions, permissions+"    - --create-secrets\n", 1)
+	}
+	testutil.Must(t, os.WriteFile(manifest, []byte(manifestText), 0o644))
 }

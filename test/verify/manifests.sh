@@ -44,12 +44,16 @@ check() { # file, fresh content
 
 fresh=$(go -C test run ./cmd/docs roles)
 check manifests/permissions/roles.yaml "$fresh"
-fresh=$(go -C test run ./cmd/docs optional-roles)
-check manifests/permissions/options/roles.yaml "$fresh"
+for name in token-secrets options; do
+	fresh=$(go -C test run ./cmd/docs "$name")
+	check "manifests/permissions/$name/roles.yaml" "$fresh"
+done
 for name in "${!sources[@]}"; do
 	fresh=$(render "${sources[$name]}")
 	check "manifests/rendered/$name.yaml" "$fresh"
 done
+fresh=$(render overlays/deployment/token-secrets)
+check manifests/chart/files/deployment-token-secrets.yaml "$fresh"
 [ ${#stale[@]} -eq 0 ] || fail "not what is made of the sources: ${stale[*]}" "make update-manifests"
 [ -z "$update" ] || exit 0
 go -C test/chart test -count=1 . || fail "the chart is not what kustomize makes of the overlay"

@@ -32,7 +32,7 @@ const withoutAccount = "the Pod has no ServiceAccount"
 // restrict creates the policy for Pods, as the manifests have it, and returns once it acts.
 func (c *cluster) restrict(t *testing.T) {
 	t.Helper()
-	objects, err := manifests.Permissions()
+	objects, err := manifests.Permissions(false)
 	testutil.Must(t, err)
 	for _, object := range objects {
 		if object.Name == podpolicy.Name {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
@@ -23,7 +24,7 @@ func main() {
 
 func run(args []string, w io.Writer) error {
 	if len(args) != 1 {
-		return fmt.Errorf("got %d arguments, want one: flags, roles or optional-roles", len(args))
+		return fmt.Errorf("got %d arguments, want one: flags, or a file of roles", len(args))
 	}
 	var text string
 	var err error
@@ -32,10 +33,13 @@ func run(args []string, w io.Writer) error {
 		text = flagsPage(managerFlags())
 	case "roles":
 		text, err = roles(permissions.StandardRules(options.New()))
-	case "optional-roles":
-		text, err = roles(permissions.OptionalRules())
+	case string(permissions.TokenSecrets), "options":
+		rules := permissions.OptionalRules()
+		text, err = roles(slices.DeleteFunc(rules, func(r permissions.Rule) bool {
+			return (r.Part == permissions.TokenSecrets) != (args[0] == string(permissions.TokenSecrets))
+		}))
 	default:
-		return fmt.Errorf("%q is none of: flags, roles, optional-roles", args[0])
+		return fmt.Errorf("%q is none of: flags, roles, token-secrets, options", args[0])
 	}
 	if err != nil {
 		return err

@@ -18,9 +18,10 @@ import (
 func TestFilesAreUpToDate(t *testing.T) {
 	t.Parallel()
 	for what, path := range map[string]string{
-		"flags":          "docs/flags.md",
-		"roles":          "manifests/permissions/roles.yaml",
-		"optional-roles": "manifests/permissions/options/roles.yaml",
+		"flags":         "docs/flags.md",
+		"roles":         "manifests/permissions/roles.yaml",
+		"token-secrets": "manifests/permissions/token-secrets/roles.yaml",
+		"options":       "manifests/permissions/options/roles.yaml",
 	} {
 		var got strings.Builder
 		testutil.Must(t, run([]string{what}, &got))

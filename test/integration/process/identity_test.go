@@ -56,7 +56,7 @@ func identityOf(t *testing.T, c *testcluster.ControlPlane, validity time.Duratio
 	testcluster.Leaks.AddKey(key)
 	own := identity.NewConfig()
 	own.CertDir, own.Dir, own.From, own.Validity = pki, t.TempDir(), c.Kubeconfig(), validity
-	own.ApplyPermissions = true
+	own.ApplyPermissions, own.CreateSecrets = true, true // --token-secrets=auto
 	return own
 }
 

@@ -55,7 +55,7 @@ func signsLegacyTokens(f *flags) bool {
 }
 
 func makesTokenSecrets(f *flags) bool {
-	return f.Tokens.TokenSecrets == options.TokenSecretsAuto || rotates(f)
+	return signsLegacyTokens(f) && (f.Tokens.TokenSecrets == options.TokenSecretsAuto || rotates(f))
 }
 
 func rotates(f *flags) bool         { return f.Keys.Store().Rotates }

@@ -126,7 +126,7 @@ func (r Report) Grants(rules []Rule) (string, error) {
 	return strings.Join(documents, "---\n"), nil
 }
 
-const applyPermissions = "apply manifests/permissions (with its component options, if that is in use)"
+const applyPermissions = "apply manifests/permissions (with its token-secrets and options, if those are in use)"
 
 // Remedy says what the user can do about what is missing.
 func (r Report) Remedy() string {

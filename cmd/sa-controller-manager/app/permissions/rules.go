@@ -16,6 +16,8 @@ type Part string
 // The parts that more than one row of the table is about.
 const (
 	Common Part = "common"
+	// TokenSecrets is what makes token Secrets, beside what fills them.
+	TokenSecrets Part = "token-secrets"
 
 	token          Part = "token"
 	rootCA         Part = "root-ca"
@@ -47,7 +49,7 @@ type partRules struct {
 }
 
 // optional reports whether no manifest turns the part on.
-func (p Part) optional() bool { return p == webhookOptions }
+func (p Part) optional() bool { return p == TokenSecrets || p == webhookOptions }
 
 // table is what the files below manifests/permissions grant, with the Lease that o names.
 func table(o *options.Options) []partRules {
@@ -55,6 +57,7 @@ func table(o *options.Options) []partRules {
 		{Common, always, commonRules()},
 		{"serviceaccount", enabled(options.ServiceAccountController), serviceAccountRules()},
 		{token, signsLegacyTokens, tokenRules()},
+		{TokenSecrets, makesTokenSecrets, tokenSecretRules()},
 		{rootCA, enabled(options.RootCACertificatePublisher), rootCARules()},
 		{trustBundle, enabled(options.ClusterTrustBundlePublisher), trustBundleRules()},
 		{"legacy-token-cleaner", enabled(options.LegacyServiceAccountTokenCleaner), cleanerRules()},
@@ -83,7 +86,7 @@ func StandardRules(o *options.Options) []Rule {
 	return choose(o, func(part partRules, _ Rule) bool { return !part.part.optional() })
 }
 
-// OptionalRules are those of the component options beside manifests/permissions.
+// OptionalRules are those of the directories token-secrets and options below manifests/permissions.
 func OptionalRules() []Rule {
 	return choose(options.New(), func(part partRules, _ Rule) bool { return part.part.optional() })
 }
@@ -183,10 +186,6 @@ func tokenRules() []Rule {
 				"kubernetes.io/service-account-token.",
 		},
 		{
-			If: makesTokenSecrets, Verbs: verbs("create"), Resource: secrets,
-			Why: "Only for --token-secrets=auto, and for re-issue with --service-account-key-ring.",
-		},
-		{
 			Verbs: verbs("create"), Group: authenticationGroup, Resource: "tokenreviews",
 			Why: "To ask kube-apiserver whether it accepts a signing key.",
 		},
@@ -195,6 +194,13 @@ func tokenRules() []Rule {
 			Why: "The issuer, if --service-account-issuer is not given.",
 		},
 	}...)
+}
+
+func tokenSecretRules() []Rule {
+	return []Rule{{
+		Verbs: verbs("create"), Resource: secrets,
+		Why: "Only for --token-secrets=auto, and for re-issue with --service-account-key-ring. RBAC cannot restrict create to a type.",
+	}}
 }
 
 // keyRingRules are for whatever signs with a key ring: the token controller and the external signer.

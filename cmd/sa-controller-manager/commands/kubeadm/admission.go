@@ -15,7 +15,6 @@ import (
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/admission/serviceaccount"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
@@ -25,18 +24,10 @@ import (
 // checkPlugin refuses to turn kube-apiserver's plugin off if our process, by the flags of our manifest, does
 // not do all of its work, nor by the file that they name. Flags that only another version knows do not matter.
 func (c *Config) checkPlugin(manifest []byte) error {
-	var args []string
-	for _, name := range []string{
-		"admission-control", "enable-admission-plugins", "disable-admission-plugins", component.AdmissionConfigFlag,
-		"webhook-port", "webhook-failure-policy",
-	} {
-		for _, value := range component.OwnFlags(manifest, name) {
-			args = append(args, component.Assign(name, value))
-		}
-	}
-	o, _, err := options.Parse(args)
+	o, err := ownOptions(manifest, "admission-control", "enable-admission-plugins", "disable-admission-plugins",
+		component.AdmissionConfigFlag, "webhook-port", "webhook-failure-policy")
 	if err != nil {
-		return fmt.Errorf("our manifest: %w", err)
+		return err
 	}
 	if o.Admission.ConfigFile != "" {
 		o.Admission.ConfigFile = c.onNode(o.Admission.ConfigFile)
@@ -69,7 +60,7 @@ func (c *Config) restricted(ctx context.Context) error {
 	if err != nil || problem == "" {
 		return err
 	}
-	if err := identity.Apply(ctx, c.Client.CoreV1().RESTClient()); err != nil {
+	if _, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), false); err != nil {
 		return err
 	}
 	if problem, err = podpolicy.Problem(ctx, c.Client); err == nil && problem != "" {

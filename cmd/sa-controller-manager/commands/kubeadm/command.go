@@ -68,6 +68,8 @@ func newKubeconfigCommand() *cobra.Command {
 	fs.StringVar(&c.Server, "server", c.Server, "`URL` of the API server, instead of the one in --from. Its CA is ca.crt.")
 	fs.DurationVar(&c.Validity, "validity", c.Validity, "How long the certificate is valid. It does not outlive the CA.")
 	fs.BoolVar(&c.ApplyPermissions, "apply-permissions", c.ApplyPermissions, "Apply the roles, bindings and FlowSchemas that the user needs.")
+	fs.BoolVar(&c.CreateSecrets, "create-secrets", c.CreateSecrets, "With --apply-permissions: also the role to create Secrets, for "+
+		"--token-secrets=auto and --service-account-key-ring.")
 	fs.BoolVar(&watch, "watch", watch, "Keep running: check every minute whether the certificate has to be renewed "+
 		"or a signed one is there, apply the permissions every four minutes, and retry after a failure.")
 	return cmd

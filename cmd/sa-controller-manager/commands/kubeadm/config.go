@@ -129,6 +129,7 @@ type observed struct {
 	rendered               []byte                     // our manifest as it should be, in a takeover that writes it
 	key                    *signing.PrivateKey        // what rendered names, nil if it names none
 	rootCA                 *rootca.Bundle             // likewise
+	createSecrets          bool                       // whether that makes token Secrets
 
 	// mode is how kube-apiserver learns of our webhook: as our manifest has it or, in a takeover, is to
 	// have it. It is "" if that is not known. note says why it is so, if that is not plain.

@@ -19,6 +19,7 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/manifests"
@@ -168,6 +169,31 @@ func (p *podFlags) checkArgs(manifest []byte) error {
 		}
 	}
 	return cli.InvalidFlags(options.ProgramName+" kubeadm takeover", found)
+}
+
+// createsSecrets reports whether our process, by the flags of our manifest, has to be allowed to create Secrets.
+func createsSecrets(manifest []byte) (bool, error) {
+	o, err := ownOptions(manifest, component.KeyFlag, component.KeyRingFlag, "token-secrets")
+	if err != nil {
+		return false, err
+	}
+	rules, err := permissions.Rules(o)
+	return slices.ContainsFunc(rules, func(r permissions.Rule) bool { return r.Part == permissions.TokenSecrets }), err
+}
+
+// ownOptions are those of the named flags in our manifest. Flags that only another version knows do not matter.
+func ownOptions(manifest []byte, names ...string) (*options.Options, error) {
+	var args []string
+	for _, name := range names {
+		for _, value := range component.OwnFlags(manifest, name) {
+			args = append(args, component.Assign(name, value))
+		}
+	}
+	o, _, err := options.Parse(args)
+	if err != nil {
+		return nil, fmt.Errorf("our manifest: %w", err)
+	}
+	return o, nil
 }
 
 // startProblems returns what is wrong with a command line of this program without a subcommand.

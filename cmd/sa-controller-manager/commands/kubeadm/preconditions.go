@@ -64,13 +64,13 @@ func (c *Config) ensureIdentity(o *observed) cli.Check {
 		if err := identity.Ensure(ctx, i); err != nil {
 			return cli.Permanent(fmt.Errorf("the identity of our process: %w", err))
 		}
-		return identity.Apply(ctx, c.Client.CoreV1().RESTClient())
+		_, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), o.createSecrets)
+		return err
 	}
 }
 
 // checkKeyRing refuses to rewrite our manifest without its key ring, as with --reset: the process would sign
-// with a key file that may have missed a rotation. An
-// empty flag gives the key ring up on purpose. A key file does not, because the command that wrote the
+// with a key file that may have missed a rotation. An empty flag gives the key ring up on purpose. A key file does not, because the command that wrote the
 // first manifest may have named one.
 func (c *Config) checkKeyRing(o *observed) error {
 	ring := component.OwnFlag(o.manager, component.KeyRingFlag)

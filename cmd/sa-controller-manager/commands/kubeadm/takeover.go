@@ -69,7 +69,10 @@ func (c *Config) render(o *observed) error {
 	if pod.Sockets, err = c.signerSockets(o.rendered); err != nil {
 		return err
 	}
-	if len(pod.Sockets) > 0 {
+	if o.createSecrets, err = createsSecrets(o.rendered); err != nil {
+		return err
+	}
+	if pod.CreateSecrets = o.createSecrets; len(pod.Sockets) > 0 || pod.CreateSecrets {
 		if o.rendered, err = c.Render(pod); err != nil {
 			return err
 		}

@@ -50,6 +50,8 @@ type Config struct {
 
 	ApplyPermissions bool
 	again            bool // they were applied before
+	// CreateSecrets has the permissions contain that to make token Secrets.
+	CreateSecrets bool
 
 	Clock clock.Clock
 	// Say gets a line for every change, and Warn one for every problem.

@@ -38,14 +38,10 @@ const (
 // Apply grants our user the permissions that it lacks. As kube-apiserver does with its own roles, it adds
 // rules to a role and removes none, and leaves a role with upstream's annotation alone: several versions
 // may run side by side, and the operator's rules stay. Existing bindings and FlowSchemas are not changed.
-func Apply(ctx context.Context, client rest.Interface) error {
-	_, err := applyAll(ctx, client)
-	return err
-}
-
-// applyAll reports whether anything was missing.
-func applyAll(ctx context.Context, client rest.Interface) (changed bool, err error) {
-	objects, err := manifests.Permissions()
+//
+// It reports whether anything was missing.
+func Apply(ctx context.Context, client rest.Interface, createSecrets bool) (changed bool, err error) {
+	objects, err := manifests.Permissions(createSecrets)
 	if err != nil {
 		return false, err
 	}
@@ -121,7 +117,7 @@ func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint
 	} else if err != nil {
 		return err
 	}
-	changed, err := applyAll(ctx, client)
+	changed, err := Apply(ctx, client, c.CreateSecrets)
 	if err != nil {
 		return fmt.Errorf("at %s: %w", to.server, err)
 	}

@@ -86,7 +86,7 @@ func TestApplyPermissions(t *testing.T) {
 	n.serve(t, a)
 	n.ensure(t)
 
-	objects, err := manifests.Permissions()
+	objects, err := manifests.Permissions(n.config.CreateSecrets)
 	testutil.Must(t, err)
 	for _, object := range objects {
 		collection, _, _ := strings.Cut(object.Path(), "/"+object.Name)
@@ -240,7 +240,7 @@ func TestLostPermissionsComeBack(t *testing.T) {
 
 func firstRole(t *testing.T) string {
 	t.Helper()
-	objects, err := manifests.Permissions()
+	objects, err := manifests.Permissions(false)
 	testutil.Must(t, err)
 	for _, object := range objects {
 		if object.Kind == "ClusterRole" {

@@ -19,7 +19,8 @@ func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
 	w := newWorld(t)
 	apply := func() {
 		t.Helper()
-		testutil.Must(t, granted.Apply(t.Context(), w.API.CoreV1().RESTClient(), false))
+		_, err := granted.Apply(t.Context(), w.API.CoreV1().RESTClient(), false)
+		testutil.Must(t, err)
 	}
 	roles, client := w.API.RbacV1().ClusterRoles(), w.API.RbacV1()
 	get := func(name string) *rbacv1.ClusterRole {

@@ -123,22 +123,13 @@ func keptValues(kept []string, name string) (values []string) {
 // recordNotes say what a rewrite of our manifest keeps, and what goes: a record may be missing, and an
 // operator may have edited the manifest.
 func (c *Config) recordNotes(o *observed) (notes []string) {
-	var before, after corev1.Pod
-	if o.manager == nil || yaml.Unmarshal(o.manager, &before) != nil || yaml.Unmarshal(o.rendered, &after) != nil {
-		return nil
-	}
 	if len(c.Kept) > 0 {
 		notes = append(notes, "Kept from the last takeover: "+strings.Join(c.Kept, " ")+". --reset drops them.")
 	}
-	if gone := slices.DeleteFunc(argsOf(&before), func(arg string) bool { return slices.Contains(argsOf(&after), arg) }); len(gone) > 0 {
+	after := component.OwnCommand(o.rendered)
+	gone := slices.DeleteFunc(component.OwnCommand(o.manager), func(arg string) bool { return slices.Contains(after, arg) })
+	if len(gone) > 0 {
 		notes = append(notes, "Our process loses: "+strings.Join(gone, " ")+".")
 	}
 	return notes
-}
-
-func argsOf(pod *corev1.Pod) (args []string) {
-	for _, container := range pod.Spec.Containers {
-		args = slices.Concat(args, container.Args)
-	}
-	return args
 }

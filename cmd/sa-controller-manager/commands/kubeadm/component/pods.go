@@ -93,12 +93,15 @@ func PodFlag(pod *corev1.Pod, name string) string { return last(flagsIn(podComma
 func OwnFlag(manifest []byte, name string) string { return last(OwnFlags(manifest, name)) }
 
 // OwnFlags returns all values of a flag in our manifest.
-func OwnFlags(manifest []byte, name string) []string {
+func OwnFlags(manifest []byte, name string) []string { return flagsIn(OwnCommand(manifest), name) }
+
+// OwnCommand returns the command lines in our manifest, nil if it is none.
+func OwnCommand(manifest []byte) []string {
 	var pod corev1.Pod
 	if yaml.Unmarshal(manifest, &pod) != nil {
 		return nil
 	}
-	return flagsIn(podCommand(&pod), name)
+	return podCommand(&pod)
 }
 
 // flagsIn returns all values of a flag.

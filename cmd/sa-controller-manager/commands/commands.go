@@ -104,7 +104,7 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 
 	cmd.AddCommand(
 		version.NewCommand(), webhook.NewCommand(cli.Connect, app.WriteWebhookManifests), doctor.NewCommand(cli.Connect),
-		preflight.NewCommand(cli.Connect), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
+		preflight.NewCommand(cli.ConnectAsManager), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
 		kubeadm.NewCommand(),
 	)
 	cmd.InitDefaultHelpCmd()

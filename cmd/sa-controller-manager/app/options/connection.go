@@ -15,7 +15,9 @@ type Connection struct {
 	// Kubeconfig and Master may both be empty: then the in-cluster
 	// configuration is used.
 	Kubeconfig string
-	Master     string
+	// Found are kubeconfigs to merge in the place of Kubeconfig. The commands alone have some.
+	Found  []string
+	Master string
 	// Context of the kubeconfig; empty is its current one. The commands alone have a flag for it.
 	Context string
 	// Cluster says to people which cluster was connected to. Connecting sets it.

@@ -9,6 +9,7 @@ package resolve
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -37,10 +38,10 @@ func Tune(config *rest.Config, o *options.Connection) *rest.Config {
 // locate does not leave it to clientcmd to fall back from one source to another:
 // its last resort is an apiserver on localhost:8080, which hides the mistake.
 func locate(o *options.Connection) (*rest.Config, error) {
-	if o.Kubeconfig == "" && o.Context != "" {
+	if o.Kubeconfig == "" && o.Context != "" && len(o.Found) == 0 {
 		return nil, fmt.Errorf("--context %q must come with --kubeconfig, which has it", o.Context)
 	}
-	if o.Kubeconfig == "" && o.Master == "" {
+	if o.Kubeconfig == "" && o.Master == "" && len(o.Found) == 0 {
 		config, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("neither --kubeconfig nor --master is given, and this is not a Pod with a ServiceAccount token: %w", err)
@@ -49,15 +50,19 @@ func locate(o *options.Connection) (*rest.Config, error) {
 		return config, nil
 	}
 	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig},
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig, Precedence: o.Found},
 		&clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: o.Master}, CurrentContext: o.Context})
+	name := fmt.Sprintf("--kubeconfig %q", o.Kubeconfig)
+	if o.Kubeconfig == "" {
+		name = fmt.Sprintf("kubeconfig %q", strings.Join(o.Found, string(filepath.ListSeparator)))
+	}
 	config, err := kubeconfig.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) { // its words are about an environment variable that has no effect here
-		return nil, fmt.Errorf("--kubeconfig %q: it must have a current-context that names a cluster; "+
-			"\"kubectl config use-context\" sets it", o.Kubeconfig)
+		return nil, fmt.Errorf("%s: it must have a current-context that names a cluster; "+
+			"\"kubectl config use-context\" sets it", name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %q: %w", o.Kubeconfig, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	NameCluster(kubeconfig, config, o)
 	return config, nil

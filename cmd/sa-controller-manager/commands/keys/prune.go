@@ -35,12 +35,10 @@ files of its own accepts them until it is restarted without the key.`,
 		Example: pruneExamples,
 	}
 	o := newCommandOptions(cmd, client)
+	o.asks = true
 	cmd.Flags().BoolVar(&dryRun, "dry-run", dryRun, "Change nothing, say what would be done.")
 	addWithoutHost(cmd, &without)
-	check := func(p *options.Problems) {
-		o.needsCluster(p)
-		o.needsLifetime(p, cmd)
-	}
+	check := func(p *options.Problems) { o.needsLifetime(p, cmd) }
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {
 		o.pruned, err = op.Prune(ctx, dryRun, without...)
 		return err

@@ -69,7 +69,7 @@ place of that name yourself. From then on "rotate" and "prune" wait for "publish
 	cmd.Flags().BoolVar(&o.takeOver, "take-over", o.takeOver,
 		"Replace the documents of another issuer, too. Its tokens are refused from then on.")
 	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual,
-		"Record that you publish the keys yourself at a place of this `name`. Needs --kubeconfig.")
+		"Record that you publish the keys yourself at a place of this `name`.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
@@ -86,9 +86,6 @@ func (o *publishOptions) validate() []error {
 	if o.takeOver && len(destinations) == 0 {
 		p.Add("take-over", o.takeOver, "must come with --"+options.PublishKeysFlag)
 	}
-	if o.manual != "" {
-		o.needsCluster(&p)
-	}
 	if len(destinations) > 0 {
 		p = append(p, o.publishing.ValidateFor(&options.Keys{KeyRing: o.ring, Issuers: []string{o.issuer}})...)
 	}
@@ -97,7 +94,7 @@ func (o *publishOptions) validate() []error {
 
 func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if o.manual != "" {
-		if err := o.changePlaces(ctx, func(p *consistency.Published) error { return p.AddManual(o.manual) }); err != nil {
+		if err := o.changePlaces(ctx, stderr, func(p *consistency.Published) error { return p.AddManual(o.manual) }); err != nil {
 			return err
 		}
 	}
@@ -159,26 +156,25 @@ func newPlaceCommand(client cli.ClientFunc, cmd *cobra.Command,
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.args = args
-		p := o.validateRing()
-		o.needsCluster(&p)
-		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
+		if err := cli.InvalidFlags(cmd.CommandPath(), o.validateRing()); err != nil {
 			return err
 		}
 		state, err := ring.At(o.ring).Read()
 		if err != nil {
 			return err
 		}
-		return o.changePlaces(cmd.Context(), func(p *consistency.Published) error { return step(p, state, args[0]) })
+		return o.changePlaces(cmd.Context(), cmd.ErrOrStderr(), func(p *consistency.Published) error { return step(p, state, args[0]) })
 	}
 	return cmd
 }
 
 // changePlaces returns nil too if the change was made before.
-func (o *commandOptions) changePlaces(ctx context.Context, change func(*consistency.Published) error) error {
+func (o *commandOptions) changePlaces(ctx context.Context, stderr io.Writer, change func(*consistency.Published) error) error {
 	client, err := o.client(&o.connection)
 	if err != nil {
 		return err
 	}
+	cli.WritesTo(stderr, &o.connection)
 	if err := consistency.Edit(ctx, client, change); !ring.IsDone(err) {
 		return err
 	}

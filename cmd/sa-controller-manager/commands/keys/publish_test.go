@@ -25,7 +25,10 @@ func TestPublish(t *testing.T) {
 	dir, ring := t.TempDir(), filepath.Join(t.TempDir(), "ring.json")
 	first := testkeys.Parse(testkeys.P256()).ID()
 	kube := clitest.NewKubeClient(func(string) string { return "" })
-	client := func(*options.Connection) (kubernetes.Interface, error) { return kube, nil }
+	client := func(o *options.Connection) (kubernetes.Interface, error) {
+		o.Cluster = "demo https://a"
+		return kube, nil
+	}
 	from := func(data []byte) string { return "--from-private-key-file=" + testutil.WriteFile(t, "key", data) }
 	to := func(issuer string) []string {
 		return []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=" + issuer}
@@ -42,9 +45,8 @@ func TestPublish(t *testing.T) {
 		{to(a), 0, `{"keys":[{`},
 		{to(b), 1, `the documents of another issuer, "https://a.example.com", are there: "keys publish --take-over" replaces them`},
 		{append(to(b), "--take-over"), 0, "documents written: [\"/.well-known/openid-configuration\"]"},
-		{[]string{"publish", "--published-manually=pool"}, 1, `--kubeconfig "" must be given`},
-		{[]string{"publish", "--kubeconfig=k", "--published-manually=pool"}, 0, first},
-		{[]string{"publish", "--kubeconfig=k", "--published-manually=pool"}, 0, first},
+		{[]string{"publish", "--published-manually=pool"}, 0, first},
+		{[]string{"publish", "--published-manually=pool"}, 0, "Cluster:    demo https://a\n"},
 		{[]string{"publish", "confirm", "--kubeconfig=k", "--key-id=" + first}, 1, "want one NAME"},
 		{[]string{"publish", "confirm", "pool", "--kubeconfig=k", "--key-id=nobody"}, 1, `the ring has no key "nobody"`},
 		{[]string{"publish", "confirm", "pool", "--kubeconfig=k", "--key-id=" + first}, 0, ""},

@@ -148,6 +148,14 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 		Long:  s.long,
 		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			var connected kubernetes.Interface
+			if dir == "" {
+				var err error
+				if connected, err = client(&o); err != nil {
+					return err
+				}
+				cli.WritesTo(cmd.ErrOrStderr(), &o)
+			}
 			if s.asks != "" && !yes {
 				fmt.Fprintln(cmd.ErrOrStderr(), s.asks+".")
 				if sure, terminal := cli.Ask(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), "Switch it off?"); terminal && !sure {
@@ -155,7 +163,7 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 				}
 			}
 			if dir == "" {
-				return s.run(cmd, client, &o, ifPlugin)
+				return s.run(cmd, connected, ifPlugin)
 			}
 			if err := s.static(dir); err != nil {
 				return err
@@ -175,27 +183,23 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 	return cmd
 }
 
-func (s onOff) run(cmd *cobra.Command, client cli.ClientFunc, o *options.Connection, ifPlugin bool) error {
+func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, ifPlugin bool) error {
 	ctx, cancel := cli.AnswerWithin(cmd.Context(), switchTimeout)
 	defer cancel()
-	connected, err := client(o)
-	if err != nil {
-		return err
-	}
 	if ifPlugin {
-		if err := checkPlugin(ctx, connected); err != nil {
+		if err := checkPlugin(ctx, client); err != nil {
 			return err
 		}
 	}
-	if err := s.act(ctx, connected); err != nil {
+	if err := s.act(ctx, client); err != nil {
 		return err
 	}
 	if s.proves != nil {
-		if err := s.proves(ctx, connected); err != nil {
+		if err := s.proves(ctx, client); err != nil {
 			return err
 		}
 	}
-	_, err = fmt.Fprint(cmd.OutOrStdout(), s.done)
+	_, err := fmt.Fprint(cmd.OutOrStdout(), s.done)
 	return err
 }
 

@@ -76,7 +76,7 @@ func TestWebhookCommandFails(t *testing.T) {
 	client.PrependReactor("update", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("boom")
 	})
-	want := clitest.Outcome{Code: 1, Stderr: "Error: switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom\n"}
+	want := clitest.Outcome{Code: 1, Stderr: "Cluster:    demo https://a\nError: switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom\n"}
 	if diff := cmp.Diff(want, runWith(t, client, "unregister", "--yes")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -191,7 +191,10 @@ func TestWebhookCommandLine(t *testing.T) {
 // runWith runs a sub-command on a cluster.
 func runWith(t *testing.T, client kubernetes.Interface, args ...string) clitest.Outcome {
 	t.Helper()
-	return clitest.Run(t, NewCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil }, nil), args...)
+	return clitest.Run(t, NewCommand(func(o *options.Connection) (kubernetes.Interface, error) {
+		o.Cluster = "demo https://a"
+		return client, nil
+	}, nil), args...)
 }
 
 func configurations(annotations map[string]string, webhooks int) []runtime.Object {

@@ -160,10 +160,10 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		},
 		"NoKeyID": {[]string{"revoke", "--service-account-key-ring=x"}, "Error: want the KEY-ID of each key to revoke"},
 		"Kubeadm": {
-			[]string{"export", "--service-account-key-ring=x", "--kubeadm", "--private"}, "excludes --key-id, --private and --file",
+			[]string{"export", "--service-account-key-ring=x", "--kubeadm", "--private"}, "excludes --key-id, --private and --output-file",
 		},
 		"NothingToImport": {[]string{"import", "--service-account-key-ring=x"}, "Error: want one FILE to import, got []"},
-		"ReplaceWhat":     {[]string{"export", "--service-account-key-ring=x", "--replace"}, "Error: --replace true must come with --file"},
+		"ReplaceWhat":     {[]string{"export", "--service-account-key-ring=x", "--replace"}, "Error: --replace true must come with --output-file"},
 		"Misspelt":        {[]string{"rotat"}, "did you mean 'sa-controller-manager keys rotate'?"},
 	}
 	for name, tc := range cases {
@@ -254,7 +254,7 @@ func TestKeysExport(t *testing.T) {
 		}
 	}
 	to := filepath.Join(t.TempDir(), "new.key")
-	export := []string{"export", "--private", "--file=" + to}
+	export := []string{"export", "--private", "--output-file=" + to}
 	if got := keysCommand(t, ring, export...); got.Code != 0 || got.Stdout != "" {
 		t.Fatalf("to a file: %+v", got)
 	}

@@ -39,7 +39,7 @@ type publishOptions struct {
 	commandOptions
 
 	publishing options.Publishing
-	takeOver   bool
+	replace    bool
 	manual     string
 }
 
@@ -51,7 +51,7 @@ func newPublishCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
 does all the time with the same flag, and print the JWKS, such as for an upload.
 
-Documents of another issuer stay, unless --take-over is given: then its relying parties
+Documents of another issuer stay, unless --replace is given: then its relying parties
 refuse its tokens.
 
 --published-manually=NAME records beside the published rings that you publish the keys at a
@@ -66,7 +66,7 @@ place of that name yourself. From then on "rotate" and "prune" wait for "publish
 	options.AddSome(cmd.Flags(), map[string]string{
 		options.PublishKeysFlag: "`Directory` to write to, as for the manager: file:///DIRECTORY. May be given several times.",
 	}, &o.publishing)
-	cmd.Flags().BoolVar(&o.takeOver, "take-over", o.takeOver,
+	cmd.Flags().BoolVar(&o.replace, "replace", o.replace,
 		"Replace the documents of another issuer, too. Its tokens are refused from then on.")
 	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual,
 		"Record that you publish the keys yourself at a place of this `name`.")
@@ -83,8 +83,8 @@ place of that name yourself. From then on "rotate" and "prune" wait for "publish
 func (o *publishOptions) validate() []error {
 	p := append(o.validateRing(), o.publishing.Validate()...)
 	destinations := o.publishing.Destinations
-	if o.takeOver && len(destinations) == 0 {
-		p.Add("take-over", o.takeOver, "must come with --"+options.PublishKeysFlag)
+	if o.replace && len(destinations) == 0 {
+		p.Add("replace", o.replace, "must come with --"+options.PublishKeysFlag)
 	}
 	if len(destinations) > 0 {
 		p = append(p, o.publishing.ValidateFor(&options.Keys{KeyRing: o.ring, Issuers: []string{o.issuer}})...)
@@ -102,7 +102,7 @@ func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	documents := publish.Publisher{Issuer: o.issuer, TakeOver: o.takeOver}
+	documents := publish.Publisher{Issuer: o.issuer, Replace: o.replace}
 	for _, path := range o.publishing.Directories() {
 		to := publish.Directory(path)
 		wrote, err := documents.Pass(to, state.Ring())

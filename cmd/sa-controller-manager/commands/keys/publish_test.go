@@ -40,11 +40,11 @@ func TestPublish(t *testing.T) {
 		want string // in what is printed
 	}{
 		{[]string{"init", from(testkeys.P256())}, 0, ""},
-		{[]string{"publish", "--take-over"}, 1, `--take-over true must come with --publish-keys`},
+		{[]string{"publish", "--replace"}, 1, `--replace true must come with --publish-keys`},
 		{to("kubernetes"), 1, "needs --service-account-issuer with the https URL"},
 		{to(a), 0, `{"keys":[{`},
-		{to(b), 1, `the documents of another issuer, "https://a.example.com", are there: "keys publish --take-over" replaces them`},
-		{append(to(b), "--take-over"), 0, "documents written: [\"/.well-known/openid-configuration\"]"},
+		{to(b), 1, `the documents of another issuer, "https://a.example.com", are there: "keys publish --replace" replaces them`},
+		{append(to(b), "--replace"), 0, "documents written: [\"/.well-known/openid-configuration\"]"},
 		{[]string{"publish", "--published-manually=pool"}, 0, first},
 		{[]string{"publish", "--published-manually=pool"}, 0, "Cluster:    demo https://a\n"},
 		{[]string{"publish", "confirm", "--kubeconfig=k", "--key-id=" + first}, 1, "want one NAME"},
@@ -62,6 +62,6 @@ func TestPublish(t *testing.T) {
 	document, err := os.ReadFile(filepath.Join(dir, signing.DiscoveryPath))
 	testutil.Must(t, err)
 	if !strings.Contains(string(document), b) {
-		t.Errorf("after --take-over the discovery document is %s", document)
+		t.Errorf("after --replace the discovery document is %s", document)
 	}
 }

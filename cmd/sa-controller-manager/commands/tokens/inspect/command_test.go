@@ -72,7 +72,7 @@ func TestInspectReads(t *testing.T) {
 		"format":       {token, []string{"-o=table"}, nil, `--output "table" must be one of "text", "json", "yaml"`},
 		"empty issuer": {token, []string{"--service-account-issuer="}, nil, `--service-account-issuer "" must be an issuer`},
 		"unreadable CA": {
-			token, []string{"--jwks=https://localhost", "--ca-file=" + testutil.WriteFile(t, "ca", nil)}, nil,
+			token, []string{"--jwks=https://localhost", "--published-ca-file=" + testutil.WriteFile(t, "ca", nil)}, nil,
 			"want PEM with at least one certificate",
 		},
 		"no time":           {token, []string{"--timeout=0"}, nil, "--timeout 0s must be greater than 0"},

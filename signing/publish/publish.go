@@ -26,6 +26,8 @@ type Publisher struct {
 	Issuer string
 	// Replace has the documents of another issuer replaced.
 	Replace bool
+	// DryRun has none written.
+	DryRun bool
 }
 
 // Pass writes the keys of ring to the directory, and returns the paths of the documents that it has
@@ -58,8 +60,10 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 		if bytes.Equal(document.old, document.body) {
 			continue // so that its age stays
 		}
-		if err := to.write(document.path, document.body); err != nil {
-			return wrote, err
+		if !p.DryRun {
+			if err := to.write(document.path, document.body); err != nil {
+				return wrote, err
+			}
 		}
 		wrote = append(wrote, document.path)
 	}

@@ -20,6 +20,8 @@ type Connection struct {
 	Master string
 	// Context of the kubeconfig; empty is its current one. The commands alone have a flag for it.
 	Context string
+	// DryRun has the API server check each write and store none. The commands alone have a flag for it.
+	DryRun bool
 	// Cluster says to people which cluster was connected to. Connecting sets it.
 	Cluster string
 	// QPS is the client-side limit in requests a second; negative means none.

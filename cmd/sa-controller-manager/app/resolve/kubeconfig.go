@@ -9,9 +9,11 @@ package resolve
 import (
 	"cmp"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -32,7 +34,23 @@ func ClientConfig(o *options.Connection) (*rest.Config, error) {
 func Tune(config *rest.Config, o *options.Connection) *rest.Config {
 	config.QPS, config.Burst = o.QPS, int(o.Burst)
 	config.ContentType = o.ContentType
+	if o.DryRun {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dryRun{next} })
+	}
 	return rest.AddUserAgent(config, options.ProgramName)
+}
+
+// dryRun adds dryRun=All to each request that may write.
+type dryRun struct{ http.RoundTripper }
+
+func (d dryRun) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet {
+		request = request.Clone(request.Context())
+		query := request.URL.Query()
+		query.Set("dryRun", metav1.DryRunAll)
+		request.URL.RawQuery = query.Encode()
+	}
+	return d.RoundTripper.RoundTrip(request)
 }
 
 // locate does not leave it to clientcmd to fall back from one source to another:

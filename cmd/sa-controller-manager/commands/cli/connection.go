@@ -36,9 +36,19 @@ func AddConnectionFlags(cmd *cobra.Command, o *options.Connection) {
 	cmd.Flags().StringVar(&o.Context, "context", o.Context, "`Context` of the kubeconfig. Without it, its current one.")
 }
 
-// WritesTo says which cluster a command changes: the user need not have named it.
+// AddDryRun gives a command that writes the flag to change nothing.
+func AddDryRun(cmd *cobra.Command, o *options.Connection) {
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", o.DryRun, "Check everything, say what would be done, and change nothing.")
+}
+
+// WritesTo says which cluster a command changes, which the user need not have named, and if it does not.
 func WritesTo(stderr io.Writer, o *options.Connection) {
-	fmt.Fprintf(stderr, "Cluster:    %s\n", o.Cluster)
+	if o.Cluster != "" {
+		fmt.Fprintf(stderr, "Cluster:    %s\n", o.Cluster)
+	}
+	if o.DryRun {
+		fmt.Fprintln(stderr, "Dry run:    nothing is changed; what follows is what would be")
+	}
 }
 
 // adminConf is kubeadm's kubeconfig on a control-plane node.

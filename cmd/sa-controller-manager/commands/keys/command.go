@@ -148,7 +148,11 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 	if err != nil {
 		return nil, fmt.Errorf("find the name of this host: %w", err)
 	}
-	op := &operator.Operator{Host: host, File: ring.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy,
+	file := ring.At(o.ring).Signing(signers.Sign)
+	if o.connection.DryRun {
+		file = file.DryRun()
+	}
+	op := &operator.Operator{Host: host, File: file, Signers: signers, Issuer: o.issuer, Policy: o.policy,
 		Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
 	if o.connection.Kubeconfig == "" && o.connection.Master == "" && !o.asks {
 		return op, nil
@@ -226,6 +230,6 @@ func (o *commandOptions) print(cmd *cobra.Command, operator *operator.Operator) 
 	if err != nil {
 		return nil, err
 	}
-	report.Pruned = o.pruned
+	report.Pruned, report.DryRun = o.pruned, o.connection.DryRun
 	return report, report.Print(cmd.OutOrStdout(), o.output.Format)
 }

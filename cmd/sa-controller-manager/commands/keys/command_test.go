@@ -95,6 +95,53 @@ func TestKeysCommands(t *testing.T) {
 	}
 }
 
+// TestKeysDryRun: what would be is shown, and the file stays as it is.
+func TestKeysDryRun(t *testing.T) {
+	t.Parallel()
+	path, fresh := filepath.Join(t.TempDir(), "ring.json"), filepath.Join(t.TempDir(), "pki", "ring.json")
+	keysCommand(t, path, "init", "--algorithm=P-256")
+	state, err := ring.At(path).Read()
+	testutil.Must(t, err)
+	before, err := os.ReadFile(path)
+	testutil.Must(t, err)
+	world := newWorld(t)
+	client := func(o *options.Connection) (kubernetes.Interface, error) {
+		if !o.DryRun {
+			t.Error("the client writes")
+		}
+		return world.Cluster.Client, nil
+	}
+	dir := t.TempDir()
+	for name, tc := range map[string]struct {
+		ring string
+		args []string
+		want string // in what is printed
+	}{
+		"Init":    {fresh, []string{"init", "--algorithm=P-384"}, "ES384       active"},
+		"Import":  {fresh, []string{"import", path}, "generation 1 after a dry run: nothing was changed\n"},
+		"Next":    {path, []string{"next", "--algorithm=P-384"}, "ES384       next"},
+		"Rotate":  {path, []string{"rotate", "--kubeconfig=k", "--wait"}, "Dry run:    nothing is changed"},
+		"Prune":   {path, []string{"prune", "--kubeconfig=k", "--longest-token-lifetime=48h"}, "nothing was changed\n"},
+		"Revoke":  {path, []string{"revoke", "--yes", state.Active().ID}, "will be refused: not in a dry run.\n"},
+		"Publish": {path, []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=https://a"}, "documents written: [\""},
+		"Place":   {path, []string{"publish", "--published-manually=pool"}, "Dry run:    nothing is changed"},
+	} {
+		got := keysCommandIn(t, client, tc.ring, append(tc.args, "--dry-run")...)
+		if !strings.Contains(got.Stdout+got.Stderr, tc.want) {
+			t.Errorf("%s: %+v, want %q", name, got, tc.want)
+		}
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the ring has changed, or %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(fresh)); !os.IsNotExist(err) {
+		t.Errorf("a directory was made, or %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("documents were written: %v, %v", entries, err)
+	}
+}
+
 func TestKeysCommandsRefuse(t *testing.T) {
 	t.Parallel()
 	cert, _, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)

@@ -70,6 +70,7 @@ place of that name yourself. From then on "rotate" and "prune" wait for "publish
 		"Replace the documents of another issuer, too. Its tokens are refused from then on.")
 	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual,
 		"Record that you publish the keys yourself at a place of this `name`.")
+	cli.AddDryRun(cmd, &o.connection)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
@@ -93,7 +94,9 @@ func (o *publishOptions) validate() []error {
 }
 
 func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if o.manual != "" {
+	if o.manual == "" {
+		cli.WritesTo(stderr, &o.connection)
+	} else {
 		if err := o.changePlaces(ctx, stderr, func(p *consistency.Published) error { return p.AddManual(o.manual) }); err != nil {
 			return err
 		}
@@ -102,7 +105,7 @@ func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	documents := publish.Publisher{Issuer: o.issuer, Replace: o.replace}
+	documents := publish.Publisher{Issuer: o.issuer, Replace: o.replace, DryRun: o.connection.DryRun}
 	for _, path := range o.publishing.Directories() {
 		to := publish.Directory(path)
 		wrote, err := documents.Pass(to, state.Ring())
@@ -153,6 +156,7 @@ func newPlaceCommand(client cli.ClientFunc, cmd *cobra.Command,
 	o := &commandOptions{client: client, argument: "one NAME, as keys list shows it"}
 	o.addRing(cmd.Flags())
 	cli.AddConnectionFlags(cmd, &o.connection)
+	cli.AddDryRun(cmd, &o.connection)
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.args = args

@@ -61,6 +61,7 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 		"Remove then the retired keys that nothing needs, as \"keys prune\" does. That one stays is no error.")
 	check := func(p *options.Problems) {
 		rotate.Next = parseNextKey(p, next)
+		rotate.Wait = rotate.Wait && !o.connection.DryRun
 		p.NotNegative("cache-age", o.policy.CacheAge)
 		p.NotNegative("if-older-than", olderThan)
 		if prune {
@@ -85,7 +86,7 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 			fmt.Fprintf(cmd.ErrOrStderr(), "Rotated: key %s signs, %s is next.\n", state.Active().ID, text)
 		}
 		if prune {
-			if o.pruned, err = op.Prune(ctx, false, rotate.Without...); err != nil {
+			if o.pruned, err = op.Prune(ctx, rotate.Without...); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was pruned: %v.\n", err)
 			}
 		}
@@ -156,10 +157,9 @@ func addWithoutHost(cmd *cobra.Command, without *[]string) {
 // steps has cmd take a step and print the ring. Findings do not change the exit code here: the step is done.
 func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems),
 	step func(context.Context, *operator.Operator) error) *cobra.Command {
+	cli.AddDryRun(cmd, &o.connection)
 	return o.runs(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
-		if operator.Cluster != nil {
-			cli.WritesTo(cmd.ErrOrStderr(), &o.connection)
-		}
+		cli.WritesTo(cmd.ErrOrStderr(), &o.connection)
 		err := step(ctx, operator)
 		if ring.IsDone(err) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: %v.\n", err)

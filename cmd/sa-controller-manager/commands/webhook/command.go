@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -154,25 +155,36 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 				if connected, err = client(&o); err != nil {
 					return err
 				}
-				cli.WritesTo(cmd.ErrOrStderr(), &o)
 			}
-			if s.asks != "" && !yes {
+			cli.WritesTo(cmd.ErrOrStderr(), &o)
+			if s.asks != "" && !yes && !o.DryRun {
 				fmt.Fprintln(cmd.ErrOrStderr(), s.asks+".")
 				if sure, terminal := cli.Ask(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), "Switch it off?"); terminal && !sure {
 					return errors.New("nothing was changed")
 				}
 			}
-			if dir == "" {
-				return s.run(cmd, connected, ifPlugin)
+			var err error
+			done := s.doneStatic
+			switch {
+			case dir == "":
+				done, err = s.done, s.run(cmd, connected, ifPlugin, o.DryRun)
+			case o.DryRun:
+				_, err = os.Stat(dir)
+			default:
+				err = s.static(dir)
 			}
-			if err := s.static(dir); err != nil {
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprint(cmd.OutOrStdout(), s.doneStatic)
+			if o.DryRun {
+				done = "Without --dry-run: " + done
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), done)
 			return err
 		},
 	}
 	cli.AddConnectionFlags(cmd, &o)
+	cli.AddDryRun(cmd, &o)
 	if s.asks != "" {
 		cmd.Flags().BoolVar(&yes, "yes", yes, "Do not ask for confirmation.")
 		cmd.Flags().BoolVar(&ifPlugin, "if-plugin-on", ifPlugin, "Change nothing while the plugin ServiceAccount of kube-apiserver is off. "+
@@ -183,7 +195,7 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 	return cmd
 }
 
-func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, ifPlugin bool) error {
+func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, ifPlugin, dryRun bool) error {
 	ctx, cancel := cli.AnswerWithin(cmd.Context(), switchTimeout)
 	defer cancel()
 	if ifPlugin {
@@ -194,13 +206,10 @@ func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, ifPlugin boo
 	if err := s.act(ctx, client); err != nil {
 		return err
 	}
-	if s.proves != nil {
-		if err := s.proves(ctx, client); err != nil {
-			return err
-		}
+	if s.proves == nil || dryRun {
+		return nil
 	}
-	_, err := fmt.Fprint(cmd.OutOrStdout(), s.done)
-	return err
+	return s.proves(ctx, client)
 }
 
 // followDelay is how long kube-apiserver may take to follow a change in the API.

@@ -170,7 +170,8 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	progress := cli.NewProgress(stderr)
 	report := newReport(run(ctx, cluster, selected(o.only, o.skip), o.timeout, progress.Show))
 	progress.End()
-	if err := printers.Document(stdout, o.output.Format, report, report.table); err != nil {
+	table := func() string { return report.table(cli.TerminalWidth(stdout)) }
+	if err := printers.Document(stdout, o.output.Format, report, table); err != nil {
 		return err
 	}
 	return report.outcome(stderr)

@@ -53,7 +53,7 @@ func TestForgottenAPIServer(t *testing.T) {
 			return w.kube, nil
 		}
 		refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}),
-			"cannot sign yet: https://10.0.0.2:6443: the apiserver refuses its tokens")
+			"cannot sign yet: https://10.0.0.2:6443: kube-apiserver refuses its tokens")
 		other.accepts = append(other.accepts, p256ID)
 		w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
 	})

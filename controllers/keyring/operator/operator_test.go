@@ -66,7 +66,7 @@ func TestRotateAsksFirst(t *testing.T) {
 		"it is lost": {shown: time.Hour, change: late, RotateOptions: RotateOptions{Without: []string{"cp-2"}}},
 		"not accepted": {
 			shown: time.Hour, change: func(w *world) { w.accepts = w.accepts[:1] }, RotateOptions: RotateOptions{Force: true},
-			want: "cannot sign yet: the apiserver refuses its tokens",
+			want: "cannot sign yet: kube-apiserver refuses its tokens",
 		},
 		"no cluster": {shown: time.Hour, change: func(w *world) { w.Cluster = nil }, want: "give --kubeconfig"},
 		"another host is at it": {shown: time.Hour, change: func(w *world) {

@@ -67,7 +67,7 @@ func TestKeysCommands(t *testing.T) {
 		{[]string{"list"}, 0, "If leaked:  sa-controller-manager keys revoke " + rsaID + " "},
 		{[]string{"next"}, 0, "Nothing was changed: key "},
 		{[]string{"next", "--algorithm=P-256"}, 0, "ES256       next      file"},
-		{[]string{"next", "--algorithm=P-256"}, 0, "(P-256) is the next one: nothing to do.\n"},
+		{[]string{"next", "--algorithm=P-256"}, 0, "(ES256) is the next one: nothing to do.\n"},
 		{[]string{"rotate"}, 1, "there is no cluster"},
 		{[]string{"rollback"}, 1, "there is no cluster"},
 		{[]string{"revoke", "--yes", "nobody"}, 1, "the ring has no key nobody"},

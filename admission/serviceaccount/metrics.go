@@ -28,7 +28,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"source"}),
 		waiting: metrics.NewGauge(&metrics.GaugeOpts{
 			Name: "sacm_admission_waiters",
-			Help: "Requests that wait for a service account or a token to exist, or for the apiserver to return it.",
+			Help: "Requests that wait for a service account or a token to exist, or for kube-apiserver to return it.",
 		}),
 	}
 	mustRegister(m.lookups, m.waiting)

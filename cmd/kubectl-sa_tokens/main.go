@@ -100,7 +100,7 @@ func adapt(cmd *cobra.Command) *cobra.Command {
 		case "kubeconfig":
 			flag.Usage = "Path to the kubeconfig `file` to use."
 		case "master":
-			flag.Name, flag.Shorthand, flag.Usage = "server", "s", "Address and port of the API server, as a `URL`. Overrides the kubeconfig's."
+			flag.Name, flag.Shorthand, flag.Usage = "server", "s", "Address and port of kube-apiserver, as a `URL`. Overrides the kubeconfig's."
 		}
 		flags.AddFlag(flag)
 	})

@@ -41,10 +41,10 @@ func TestAKeyRingDecides(t *testing.T) {
 			t.Errorf("MaySign of a key that was refused: %v", err)
 		}
 		testutil.Check(t, "status of a key that is not accepted",
-			"key NEXT signs; not confirmed by the apiserver: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
+			"key NEXT signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
 		testutil.Check(t, "Events", []string{
-			`sa-controller-manager: Warning SigningKeyRefused: the apiserver refuses tokens signed with key "NEXT": ` +
-				`the apiserver refuses its tokens: [invalid bearer token]; is its public key in the apiserver's --service-account-key-file?`,
+			`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "NEXT": ` +
+				`kube-apiserver refuses its tokens: [invalid bearer token]; is its public key in kube-apiserver's --service-account-key-file?`,
 		}, a.told())
 		server.learn(keys.next)
 		time.Sleep(maxBackoff)
@@ -67,7 +67,7 @@ func TestANextKeySignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 		a.give(a.next)
 		testutil.Check(t, "key that signs while the next key waits", "OLD", a.signs())
 		testutil.Check(t, "status while the next key waits",
-			"key OLD signs; the new key NEXT waits: the apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
+			"key OLD signs; the new key NEXT waits: kube-apiserver refuses its tokens: [invalid bearer token]", a.named(a.Status()))
 		testutil.Check(t, "keys while the next key waits", []string{
 			`sacm_signing_key{algorithm="ES256",key_id="NEXT",state="next"} 1`,
 			`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`,
@@ -92,11 +92,11 @@ func TestANextKeySignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 
 		testutil.Check(t, "log", []string{
 			"Read a new signing key, which will sign once kube-apiserver accepts it keyID=NEXT",
-			"The new key does not sign yet, the previous key still does keyID=NEXT reason=the apiserver refuses its tokens: [invalid bearer token]",
+			"The new key does not sign yet, the previous key still does keyID=NEXT reason=kube-apiserver refuses its tokens: [invalid bearer token]",
 			"Activated a new signing key algorithm=ES256 keyID=NEXT",
 		}, a.said())
 		testutil.Check(t, "Events", []string{
-			`sa-controller-manager: Warning SigningKeyWaits: key "NEXT" does not sign yet: the apiserver refuses its tokens: [invalid bearer token]`,
+			`sa-controller-manager: Warning SigningKeyWaits: key "NEXT" does not sign yet: kube-apiserver refuses its tokens: [invalid bearer token]`,
 			`sa-controller-manager: Normal SigningKeyActivated: key "NEXT" signs from now on`,
 		}, a.told())
 
@@ -158,7 +158,7 @@ func TestAYesThatComesTooLate(t *testing.T) {
 		"ReplacedByKnown": {instead: func(k keys) *signing.PrivateKey { return k.third }, known: true, signs: "THIRD", want: "key THIRD signs"},
 		"Replaced": {
 			instead: func(k keys) *signing.PrivateKey { return k.third }, signs: "OLD",
-			want: "key OLD signs; the new key THIRD waits: the apiserver refuses its tokens: [invalid bearer token]",
+			want: "key OLD signs; the new key THIRD waits: kube-apiserver refuses its tokens: [invalid bearer token]",
 		},
 	}
 	for name, tc := range cases {
@@ -188,16 +188,16 @@ func TestAYesThatComesTooLate(t *testing.T) {
 
 func TestTheStatusStaysWhenTheSameKeyIsReadAgain(t *testing.T) {
 	t.Parallel()
-	const refused = "the apiserver refuses its tokens: [invalid bearer token]"
+	const refused = "kube-apiserver refuses its tokens: [invalid bearer token]"
 	for name, tc := range map[string]struct {
 		again func(keys) *signing.PrivateKey
 		want  string
 	}{
 		"NextKey": {
 			again: func(k keys) *signing.PrivateKey { return k.next },
-			want:  "key OLD signs; the new key NEXT waits: " + refused + "; not confirmed by the apiserver: " + refused,
+			want:  "key OLD signs; the new key NEXT waits: " + refused + "; not confirmed by kube-apiserver: " + refused,
 		},
-		"Active": {again: func(k keys) *signing.PrivateKey { return k.old }, want: "key OLD signs; not confirmed by the apiserver: " + refused},
+		"Active": {again: func(k keys) *signing.PrivateKey { return k.old }, want: "key OLD signs; not confirmed by kube-apiserver: " + refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

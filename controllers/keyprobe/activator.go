@@ -325,7 +325,7 @@ func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isNext 
 	logger.Info("kube-apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
 	if IsRefusal(err) {
 		a.Recorder.Warn(a.Process, "SigningKeyRefused", fmt.Sprintf(
-			"the apiserver refuses tokens signed with key %q: %v; is its public key in the apiserver's --service-account-key-file?", key.ID(), err))
+			"kube-apiserver refuses tokens signed with key %q: %v; is its public key in kube-apiserver's --service-account-key-file?", key.ID(), err))
 	}
 	if _, ok := errors.AsType[wrongIssuerError](err); ok {
 		a.Recorder.Warn(a.Process, "WrongServiceAccountIssuer", err.Error())
@@ -337,7 +337,7 @@ func describe(which work, key *signing.PrivateKey, err error) string {
 	if which == nextKey {
 		return fmt.Sprintf("the new key %s waits: %v", key.ID(), err)
 	}
-	return fmt.Sprintf("not confirmed by the apiserver: %v", err)
+	return fmt.Sprintf("not confirmed by kube-apiserver: %v", err)
 }
 
 func (a *Activator) clear(which work) { a.set(which, "") }

@@ -34,7 +34,7 @@ const (
 // refusal is the error of a token that kube-apiserver has refused.
 type refusal struct{ verdict string }
 
-func (r refusal) Error() string { return "the apiserver refuses its tokens: " + r.verdict }
+func (r refusal) Error() string { return "kube-apiserver refuses its tokens: " + r.verdict }
 
 // IsRefusal reports whether kube-apiserver has refused the key, and not failed to answer.
 func IsRefusal(err error) bool {
@@ -67,7 +67,7 @@ func (a *Activator) prove(ctx context.Context, key *signing.PrivateKey) error {
 type wrongIssuerError struct{ given, actual string }
 
 func (e wrongIssuerError) Error() string {
-	return fmt.Sprintf("--service-account-issuer is %q, and the apiserver's is %q: it accepts the key with its own only", e.given, e.actual)
+	return fmt.Sprintf("--service-account-issuer is %q, and kube-apiserver's is %q: it accepts the key with its own only", e.given, e.actual)
 }
 
 // Prove returns nil if kube-apiserver accepts a token of account that is signed with key. issuer is
@@ -115,7 +115,7 @@ func review(ctx context.Context, client kubernetes.Interface, token string, hold
 		Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: []string{probeAudience}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("ask the apiserver for a token review: %w", err)
+		return fmt.Errorf("ask kube-apiserver for a token review: %w", err)
 	}
 	if !review.Status.Authenticated {
 		return refusal{cmp.Or(review.Status.Error, "it gives no reason (is --service-account-issuer right?)")}

@@ -126,7 +126,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		orSet    = lookUp + " (or set --service-account-issuer): "
 		noIssuer = lookUp + ": the document names none (set --service-account-issuer)"
 
-		wrongIssuer = `--service-account-issuer is "https://wrong.example.com", and the apiserver's is "` + testIssuer +
+		wrongIssuer = `--service-account-issuer is "https://wrong.example.com", and kube-apiserver's is "` + testIssuer +
 			`": it accepts the key with its own only`
 	)
 	cases := map[string]struct {
@@ -142,7 +142,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 
 		"UnknownKey": {
 			world:   func(_ *Config, s *apiserver) { clear(s.known) },
-			problem: "the apiserver refuses its tokens: [invalid bearer token]", result: "refused",
+			problem: "kube-apiserver refuses its tokens: [invalid bearer token]", result: "refused",
 		},
 		"NamesakeAccount": {
 			reason:  "the apiserver has an account of another UID by now, which says nothing about the key",
@@ -157,7 +157,7 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		"WrongIssuerUnknownKey": {
 			reason:  "the key is refused with the right issuer too",
 			world:   func(c *Config, s *apiserver) { c.Issuer = "https://wrong.example.com"; clear(s.known) },
-			problem: "the apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)", result: "refused",
+			problem: "kube-apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)", result: "refused",
 		},
 		"WrongIssuerNoDocument": {
 			reason: "the right issuer is not known",
@@ -165,11 +165,11 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				answering(http.StatusNotFound, "404 page not found")(c, s)
 				c.Issuer = "https://wrong.example.com"
 			},
-			problem: "the apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)", result: "refused",
+			problem: "kube-apiserver refuses its tokens: it gives no reason (is --service-account-issuer right?)", result: "refused",
 		},
 		"ReviewForbidden": {
 			world:   func(_ *Config, s *apiserver) { s.broken = errors.New("tokenreviews is forbidden") },
-			problem: "ask the apiserver for a token review: tokenreviews is forbidden", result: "unknown",
+			problem: "ask kube-apiserver for a token review: tokenreviews is forbidden", result: "unknown",
 		},
 		"NoAccount": {
 			empty: true, world: func(*Config, *apiserver) {},
@@ -209,12 +209,12 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 					events = []string{"sa-controller-manager: " + tc.event}
 				}
 				if tc.problem != "" {
-					status += "; not confirmed by the apiserver: " + tc.problem
+					status += "; not confirmed by kube-apiserver: " + tc.problem
 					log = []string{"kube-apiserver has not confirmed the signing key keyID=OLD reason=" + tc.problem}
 				}
 				if tc.result == "refused" { // only the apiserver's own verdict is worth an Event about the key at the start
-					events = []string{`sa-controller-manager: Warning SigningKeyRefused: the apiserver refuses tokens signed with key "OLD": ` +
-						tc.problem + "; is its public key in the apiserver's --service-account-key-file?"}
+					events = []string{`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "OLD": ` +
+						tc.problem + "; is its public key in kube-apiserver's --service-account-key-file?"}
 				}
 				testutil.Check(t, tc.reason+": status", status, a.named(a.Status()))
 				testutil.Check(t, tc.reason+": log", log, a.said())
@@ -280,7 +280,7 @@ func TestOthersDoNotProveAKey(t *testing.T) {
 				tc.status.Authenticated = true
 				server.accepted = func(status *authenticationv1.TokenReviewStatus) { *status = tc.status }
 				a := start(t, server)
-				testutil.Check(t, "status", "key OLD signs; not confirmed by the apiserver: the apiserver refuses its tokens: "+tc.want,
+				testutil.Check(t, "status", "key OLD signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: "+tc.want,
 					a.named(a.Status()))
 			})
 		})

@@ -48,7 +48,7 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 				if a.Confirmed(keys.old.ID()) {
 					t.Error("a refused key is confirmed")
 				}
-				testutil.Check(t, "status", "key OLD signs; not confirmed by the apiserver: the apiserver refuses its tokens: [invalid bearer token]",
+				testutil.Check(t, "status", "key OLD signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]",
 					a.named(a.Status()))
 				server.learn(keys.old)
 				time.Sleep(firstBackoff)

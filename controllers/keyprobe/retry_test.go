@@ -51,8 +51,8 @@ func TestAReasonIsToldOnce(t *testing.T) {
 		synctest.Wait()
 
 		const waits = "The new key does not sign yet, the previous key still does keyID=NEXT reason="
-		const refused = "the apiserver refuses its tokens: [invalid bearer token]"
-		const down = "ask the apiserver for a token review: connection refused"
+		const refused = "kube-apiserver refuses its tokens: [invalid bearer token]"
+		const down = "ask kube-apiserver for a token review: connection refused"
 		const unconfirmed = "kube-apiserver has not confirmed the signing key keyID=OLD reason="
 		testutil.Check(t, "log", []string{waits + refused, waits + down, unconfirmed + down, waits + refused}, a.said()[1:])
 		const event = `sa-controller-manager: Warning SigningKeyWaits: key "NEXT" does not sign yet: `

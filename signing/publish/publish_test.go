@@ -49,7 +49,7 @@ func TestPass(t *testing.T) {
 		stored func(t *testing.T) documents
 		wrote  []string
 		err    string
-		over   bool // --take-over
+		over   bool // --replace
 	}{
 		"Empty": {
 			reason: "the JWKS comes first: the discovery document leads to it",
@@ -114,7 +114,7 @@ func TestPass(t *testing.T) {
 			}
 			before := read(t, to)
 			ring := ringOf(t, "a", "b")
-			wrote, err := (&Publisher{Issuer: issuer, TakeOver: c.over}).Pass(to, ring)
+			wrote, err := (&Publisher{Issuer: issuer, Replace: c.over}).Pass(to, ring)
 			if c.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Fatalf("%s: got error %v, want %q", c.reason, err, c.err)
 			}

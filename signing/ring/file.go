@@ -30,6 +30,7 @@ const (
 type File struct {
 	path string
 	sign signing.RemoteSign
+	dry  *State // what would be in it, of a dry run
 }
 
 // At names the file at path, which need not exist yet.
@@ -39,11 +40,17 @@ func At(path string) *File { return &File{path: path} }
 // only verify.
 func (f *File) Signing(sign signing.RemoteSign) *File { return &File{path: f.path, sign: sign} }
 
+// DryRun returns the same file, whose changes are checked and stay in memory.
+func (f *File) DryRun() *File { return &File{path: f.path, sign: f.sign, dry: &State{}} }
+
 // Path is the path given to At.
 func (f *File) Path() string { return f.path }
 
 // Read returns the ring as it is now.
 func (f *File) Read() (State, error) {
+	if f.dry != nil && len(f.dry.Keys) > 0 {
+		return *f.dry, nil
+	}
 	data, err := reload.ReadFile(f.path)
 	if err != nil {
 		return State{}, withHint(err)
@@ -184,6 +191,9 @@ func (f *File) locked(change func() error) error {
 	if err := f.Writable(); err != nil {
 		return err
 	}
+	if f.dry != nil {
+		return change()
+	}
 	if err := os.MkdirAll(filepath.Dir(f.path), directoryMode); err != nil {
 		return err
 	}
@@ -235,6 +245,10 @@ func (f *File) write(state State) error {
 	data, err := encode(state)
 	if err != nil {
 		return err
+	}
+	if f.dry != nil {
+		*f.dry = state
+		return nil
 	}
 	// atomicfile keeps the mode of an existing file, and that of a copy may be too wide.
 	if err := os.Chmod(f.path, fileMode); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -326,3 +326,30 @@ func TestPairsDoNotPrint(t *testing.T) {
 		}
 	}
 }
+
+// TestDryRun: every change is refused as usual or can be read, and nothing is on the disk.
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	f := newRing(t)
+	before, err := os.ReadFile(f.path)
+	must(t, err)
+	dry := f.DryRun()
+	update(t, dry, publish(testkeys.Parse(testkeys.P256())), rotate)
+	if id := read(t, dry).Active().ID; id != p256ID {
+		t.Errorf("key %s would sign, want %s", id, p256ID)
+	}
+	if err := f.DryRun().Update(7, rotate); err == nil {
+		t.Error("a stale change is taken")
+	}
+	fresh := At(filepath.Join(t.TempDir(), "keys", "ring.json"))
+	must(t, fresh.DryRun().Init(testkeys.Parse(testkeys.RSA2048()), nil, nil, epoch))
+	if changed, err := fresh.DryRun().Import(f); err != nil || !changed {
+		t.Errorf("import: %t, %v", changed, err)
+	}
+	if _, err := os.Stat(filepath.Dir(fresh.path)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its directory is there, or %v", err)
+	}
+	if after, err := os.ReadFile(f.path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the file has changed, or %v", err)
+	}
+}

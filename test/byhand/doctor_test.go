@@ -106,8 +106,8 @@ func healthy(t *testing.T, shell *shell, doctor string) {
 			t.Errorf("check %s is %q: %s", check.Name, check.Result, check.Error)
 		}
 	}
-	testutil.Check(t, "skipped: one kube-apiserver, which is no static pod, no relying parties, no Pods",
-		[]string{"apiservers", "published", "control-plane", "missed"}, skipped)
+	testutil.Check(t, "skipped: one kube-apiserver, which is no static pod, no key ring, no relying parties, no Pods",
+		[]string{"apiservers", "key-rings", "published", "control-plane", "missed"}, skipped)
 	if len(report.Checks) < 10 || len(report.Findings) > 0 {
 		t.Errorf("%d checks and %d findings, want 10 and 0", len(report.Checks), len(report.Findings))
 	}
@@ -134,6 +134,7 @@ func diagnosed(t *testing.T, text string) {
 		{Check: "webhook", Code: "registration-off"},
 		{Check: "webhook", Code: "registration-off"},
 		{Check: "webhook", Code: "pod-without-account"},
+		{Check: "policy", Code: "policy-missing"},
 		{Check: "namespaces", Code: "root-ca-differs", Objects: []string{"shop"}},
 		{Check: "secrets", Code: "secret-orphan", Objects: []string{"shop/stray"}},
 	}

@@ -19,7 +19,7 @@ func (c *Cluster) StartEtcd() error {
 		return err
 	}
 	clientURL, peerURL := c.etcdURL(), "http://"+address(c.etcdPeerPort)
-	c.etcd, err = startProcess("etcd", path, c.dir, append([]string{
+	c.etcd, err = (*host)(nil).start("etcd", path, c.dir, append([]string{
 		"--name=devcluster",
 		"--data-dir=" + c.path("etcd"),
 		"--listen-client-urls=" + clientURL,
@@ -30,7 +30,7 @@ func (c *Cluster) StartEtcd() error {
 		// A killed process loses nothing by this, only a machine without power does.
 		"--unsafe-no-fsync",
 		"--log-level=warn",
-	}, c.options.EtcdFlags...))
+	}, c.options.EtcdFlags...), nil, c.options.Log)
 	return err
 }
 

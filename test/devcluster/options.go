@@ -3,7 +3,10 @@
 
 package devcluster
 
-import "time"
+import (
+	"io"
+	"time"
+)
 
 // startTimeout bounds how long a part of the control plane may take to become
 // ready. A loaded machine with two cores needs about ten seconds.
@@ -40,6 +43,8 @@ type Options struct {
 	// no value removes the flag. Authorization is RBAC unless authorization-mode
 	// says otherwise here.
 	APIServerFlags map[string][]string
+	// Log, unless nil, receives the output of etcd and kube-apiserver as it comes.
+	Log io.Writer
 	// EtcdFlags are further flags of etcd; the last of several equal ones counts.
 	EtcdFlags []string
 }

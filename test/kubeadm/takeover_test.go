@@ -97,7 +97,7 @@ func TestTakeoverProvesKeyAndRootCA(t *testing.T) {
 	takeover := append([]string{"takeover"}, n.podFlags()...)
 	const rightKey = "--extra-arg=--service-account-private-key-file=" + pki + "sa.key"
 	for want, args := range map[string][]string{
-		"kube-apiserver does not accept the key of " + pki + "sa-2025.key (the apiserver refuses its tokens: ": nil,
+		"kube-apiserver does not accept the key of " + pki + "sa-2025.key (kube-apiserver refuses its tokens: ": nil,
 		"our process would change ConfigMap kube-root-ca.crt of every namespace to the certificates in " + pki + "corp.crt": {
 			rightKey, "--extra-arg=--root-ca-file=" + pki + "corp.crt",
 		},

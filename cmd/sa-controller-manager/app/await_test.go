@@ -81,9 +81,9 @@ func try(ctx context.Context, t *testing.T, answers ...roundTrip) contact {
 
 func TestAwaitAPIServer(t *testing.T) {
 	t.Parallel()
-	const connected = "Connected to the API server version v1.36.3"
+	const connected = "Connected to kube-apiserver version v1.36.3"
 	notYet := func(retryIn, reason string) string {
-		return "Failed to connect to the API server retryIn " + retryIn + ": " + reason
+		return "Failed to connect to kube-apiserver retryIn " + retryIn + ": " + reason
 	}
 	failed := func(retryIn string) string {
 		return notYet(retryIn, `Get "https://apiserver/version": connection refused`)

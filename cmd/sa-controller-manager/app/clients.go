@@ -57,10 +57,10 @@ const (
 // awaitAPIServer retries until the API server answers, and reports whether it did before ctx
 // ended. It logs one line a try, where the informers would log several for each resource.
 func awaitAPIServer(ctx context.Context, client kubernetes.Interface) bool {
-	return until(ctx, "Failed to connect to the API server", func() error {
+	return until(ctx, "Failed to connect to kube-apiserver", func() error {
 		version, err := apiservers.Version(ctx, client)
 		if err == nil {
-			klog.FromContext(ctx).Info("Connected to the API server", "version", version)
+			klog.FromContext(ctx).Info("Connected to kube-apiserver", "version", version)
 		}
 		return err
 	})

@@ -21,6 +21,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 	componentversion "k8s.io/component-base/version"
 	"k8s.io/klog/v2"
@@ -104,13 +105,24 @@ func newCommand(run runFunc, stdout, stderr io.Writer) *cobra.Command {
 
 	cmd.AddCommand(
 		version.NewCommand(), webhook.NewCommand(cli.Connect, app.WriteWebhookManifests), doctor.NewCommand(cli.Connect),
-		preflight.NewCommand(cli.Connect), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
+		preflight.NewCommand(cli.ConnectAsManager), keys.NewCommand(cli.Connect), tokens.NewCommand(cli.Connect),
 		kubeadm.NewCommand(),
 	)
 	cmd.InitDefaultHelpCmd()
 	cmd.InitDefaultCompletionCmd()
 	cli.SetHelp(cmd, sets)
 	return cmd
+}
+
+// effective returns the flags without those that have no effect here, which are many.
+func effective(flags *pflag.FlagSet) *pflag.FlagSet {
+	of := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if !flag.Hidden {
+			of.AddFlag(flag)
+		}
+	})
+	return of
 }
 
 // runManager is the root command's action.
@@ -126,7 +138,7 @@ func runManager(cmd *cobra.Command, o *options.Options, run runFunc) error {
 	if err != nil {
 		return fmt.Errorf("set up logging: %w", err)
 	}
-	cliflag.PrintFlags(cmd.Flags())
+	cliflag.PrintFlags(effective(cmd.Flags()))
 
 	ctx := cmd.Context()
 	logger := klog.FromContext(ctx)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -277,6 +278,19 @@ func TestExamplesAreAccepted(t *testing.T) {
 	}
 	if found != 3 {
 		t.Errorf("%d examples, want 3", found)
+	}
+}
+
+func TestIgnoredFlagsAreNotLogged(t *testing.T) {
+	t.Parallel()
+	logged := effective(newCommand(nil, io.Discard, io.Discard).Flags())
+	for _, ignored := range options.IgnoredFlags() {
+		if logged.Lookup(ignored.Name) != nil {
+			t.Errorf("--%s is logged", ignored.Name)
+		}
+	}
+	if logged.Lookup("kubeconfig") == nil {
+		t.Error("--kubeconfig is not logged")
 	}
 }
 

@@ -82,6 +82,21 @@ func allCommands(cmd *cobra.Command) []*cobra.Command {
 	return all
 }
 
+// TestOneNameForOneThing: a flag is called as in kube-controller-manager, kube-apiserver, kubectl or the manager.
+func TestOneNameForOneThing(t *testing.T) {
+	t.Parallel()
+	names := map[string]string{
+		"ca-file": "published-ca-file", "issuer": "service-account-issuer", "file": "output-file", "take-over": "replace",
+	}
+	for _, cmd := range allCommands(newCommand(nil, io.Discard, io.Discard)) {
+		for wrong, right := range names {
+			if cmd.Flags().Lookup(wrong) != nil {
+				t.Errorf("%s has --%s, which is called --%s elsewhere", cmd.CommandPath(), wrong, right)
+			}
+		}
+	}
+}
+
 // TestKeysOfARing have the states that they have there.
 func TestKeysOfARing(t *testing.T) {
 	t.Parallel()

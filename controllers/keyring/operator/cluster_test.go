@@ -53,7 +53,7 @@ func TestForgottenAPIServer(t *testing.T) {
 			return w.kube, nil
 		}
 		refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}),
-			"cannot sign yet: https://10.0.0.2:6443: the apiserver refuses its tokens")
+			"cannot sign yet: https://10.0.0.2:6443: kube-apiserver refuses its tokens")
 		other.accepts = append(other.accepts, p256ID)
 		w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
 	})
@@ -66,7 +66,7 @@ func TestForgottenAPIServer(t *testing.T) {
 		refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
 		w.must(w.Rotate(t.Context(), RotateOptions{Force: true, Without: []string{"cp-2"}}))
 		for i, command := range []func(without ...string) error{
-			func(without ...string) error { _, err := w.Prune(t.Context(), false, without...); return err },
+			func(without ...string) error { _, err := w.Prune(t.Context(), without...); return err },
 			func(without ...string) error {
 				_, err := w.Revoke(t.Context(), []string{rsaID}, nil, without...)
 				return err

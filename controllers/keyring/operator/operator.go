@@ -195,7 +195,7 @@ func (o *Operator) Next(ctx context.Context, wanted Successor) error {
 		return err
 	}
 	if next, ok := state.Next(); ok && wanted.Signer == "" && next.Kind() == cmp.Or(wanted.Algorithm, state.Active().Kind(), "?") {
-		return &ring.Refusal{Reason: fmt.Sprintf("key %s (%s) is the next one", next.ID, next.Kind()), Remedy: "nothing to do", Done: true}
+		return &ring.Refusal{Reason: fmt.Sprintf("key %s (%s) is the next one", next.ID, next.Algorithm), Remedy: "nothing to do", Done: true}
 	}
 	if err := o.mayWithdraw(ctx, state); err != nil {
 		return err

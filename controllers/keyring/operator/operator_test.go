@@ -66,7 +66,7 @@ func TestRotateAsksFirst(t *testing.T) {
 		"it is lost": {shown: time.Hour, change: late, RotateOptions: RotateOptions{Without: []string{"cp-2"}}},
 		"not accepted": {
 			shown: time.Hour, change: func(w *world) { w.accepts = w.accepts[:1] }, RotateOptions: RotateOptions{Force: true},
-			want: "cannot sign yet: the apiserver refuses its tokens",
+			want: "cannot sign yet: kube-apiserver refuses its tokens",
 		},
 		"no cluster": {shown: time.Hour, change: func(w *world) { w.Cluster = nil }, want: "give --kubeconfig"},
 		"another host is at it": {shown: time.Hour, change: func(w *world) {
@@ -324,20 +324,25 @@ func TestPruneAsksFirst(t *testing.T) {
 			w := newWorld(t, secrets...)
 			w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
 			w.show("cp-1", 0)
-			_, err := w.Prune(t.Context(), false) // the first one sees that all follow
+			_, err := w.Prune(t.Context()) // the first one sees that all follow
 			w.must(err)
 			w.clock.Step(tc.later)
 			w.show("cp-1", 0)
 			if tc.change != nil {
 				tc.change(w)
 			}
+			file := w.File
 			for _, dryRun := range []bool{true, false} {
-				pruned, err := w.Prune(t.Context(), dryRun)
+				if w.File = file; dryRun {
+					w.File = file.DryRun()
+				}
+				pruned, err := w.Prune(t.Context())
+				w.File = file
 				_, stays := w.state().Key(rsaID)
 				switch {
 				case tc.err != "":
 					refusedWith(t, err, tc.err)
-				case err != nil || len(pruned) != 1 || pruned[0].DryRun != dryRun || pruned[0].Pruned != (tc.want == "") ||
+				case err != nil || len(pruned) != 1 || pruned[0].Pruned != (tc.want == "") ||
 					!strings.Contains(pruned[0].Reason, tc.want):
 					t.Errorf("%s: %+v, %v; want %q", tc.reason, pruned, err, tc.want)
 				case stays != (dryRun || tc.want != ""):
@@ -358,7 +363,7 @@ func TestPruneFindsALateSigner(t *testing.T) {
 	prune := func(want string) {
 		t.Helper()
 		w.show("cp-1", 0)
-		pruned, err := w.Prune(t.Context(), false)
+		pruned, err := w.Prune(t.Context())
 		w.must(err)
 		if len(pruned) != 1 || pruned[0].Pruned != (want == "") || !strings.Contains(pruned[0].Reason, want) {
 			t.Errorf("%+v, want %q", pruned, want)
@@ -389,7 +394,7 @@ func TestReadOnly(t *testing.T) {
 	w.must(os.Symlink(filepath.Dir(w.File.Path()), filepath.Join(mount, "..data")))
 	w.must(os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
 	w.File = ring.At(filepath.Join(mount, "ring.json"))
-	_, prune := w.Prune(t.Context(), false)
+	_, prune := w.Prune(t.Context())
 	_, revoke := w.Revoke(t.Context(), []string{rsaID}, nil)
 	for name, err := range map[string]error{
 		"rotate": w.Rotate(t.Context(), RotateOptions{}), "next": w.Next(t.Context(), Successor{}), "prune": prune,

@@ -16,14 +16,12 @@ import (
 type Pruned struct {
 	KeyID  string `json:"keyID"`
 	Pruned bool   `json:"pruned"`
-	// DryRun means that nothing was changed: a key that is Pruned would be pruned.
-	DryRun bool `json:"dryRun,omitempty"`
 	// Reason says why the key stays.
 	Reason string `json:"reason,omitempty"`
 }
 
 // Prune removes the retired keys that nothing needs, and says of each other one why it stays.
-func (o *Operator) Prune(ctx context.Context, dryRun bool, without ...string) ([]Pruned, error) {
+func (o *Operator) Prune(ctx context.Context, without ...string) ([]Pruned, error) {
 	state, err := o.read()
 	if err != nil {
 		return nil, err
@@ -31,7 +29,7 @@ func (o *Operator) Prune(ctx context.Context, dryRun bool, without ...string) ([
 	if len(state.Retired()) == 0 {
 		return nil, nil
 	}
-	usages, err := o.usages(ctx, state, dryRun, without)
+	usages, err := o.usages(ctx, state, without)
 	if err != nil {
 		return nil, err
 	}
@@ -43,12 +41,8 @@ func (o *Operator) Prune(ctx context.Context, dryRun bool, without ...string) ([
 		if state, err = o.read(); err != nil {
 			return pruned, err
 		}
-		if dryRun {
-			_, err = prune(state)
-		} else {
-			err = o.change(ctx, state, prune)
-		}
-		line := Pruned{KeyID: key.ID, Pruned: err == nil, DryRun: dryRun}
+		err = o.change(ctx, state, prune)
+		line := Pruned{KeyID: key.ID, Pruned: err == nil}
 		if refusal, ok := errors.AsType[*ring.Refusal](err); ok {
 			line.Reason = refusal.Error()
 		} else if err != nil {
@@ -61,7 +55,7 @@ func (o *Operator) Prune(ctx context.Context, dryRun bool, without ...string) ([
 
 // usages returns what the cluster says about the use of each retired key, and publishes since when nothing
 // is seen to sign with one: the life of its tokens is counted from then on.
-func (o *Operator) usages(ctx context.Context, state ring.State, dryRun bool, without []string) (map[string]ring.Usage, error) {
+func (o *Operator) usages(ctx context.Context, state ring.State, without []string) (map[string]ring.Usage, error) {
 	if o.Cluster == nil {
 		return nil, errNoCluster
 	}
@@ -99,12 +93,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, dryRun bool, wi
 		published = *p
 		return nil
 	}
-	if dryRun {
-		err = follow(&published)
-	} else {
-		err = consistency.Edit(ctx, o.Cluster.Client, follow)
-	}
-	if err != nil {
+	if err := consistency.Edit(ctx, o.Cluster.Client, follow); err != nil {
 		return nil, err
 	}
 	usages := map[string]ring.Usage{}

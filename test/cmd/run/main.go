@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command run keeps a real control plane and sa-controller-manager beside it up
-// until Ctrl-C, to try things by hand. The manager's log goes to standard error.
-// Arguments are flags for the manager. Nothing is left behind.
+// until Ctrl-C, to try things by hand, with the permissions, the webhook and the identity of a
+// cluster in use. It is run from the root of the repository. Arguments are flags for the manager.
+// Only a log file is left behind, if something has failed.
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"sa-controller-manager/test/devcluster"
@@ -22,9 +24,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first Ctrl-C asks; the second gets the default, which is to die at once.
 	context.AfterFunc(ctx, stop)
-	err := keepUp(ctx, os.Args[1:])
+	log, err := os.CreateTemp("", "sacm-run-*.log")
+	if err == nil {
+		err = keepUp(ctx, log, os.Args[1:])
+	}
 	if errors.Is(err, context.Canceled) {
 		fmt.Println("\nStopped.")
+		_ = os.Remove(log.Name())
 		return
 	}
 	fmt.Fprintln(os.Stderr, "run:", err)
@@ -32,13 +38,16 @@ func main() {
 }
 
 // keepUp returns what ended the run: context.Canceled if it was the user.
-func keepUp(ctx context.Context, flags []string) error {
+func keepUp(ctx context.Context, log *os.File, flags []string) error {
+	fmt.Println("The log of etcd, kube-apiserver and sa-controller-manager:", log.Name())
 	binary, err := devcluster.FindBinary(ctx)
 	if err != nil {
 		return err
 	}
-	binary.Log = os.Stderr
-	cluster, err := devcluster.Start(ctx, devcluster.Options{})
+	binary.Log = log
+	cluster, err := devcluster.Start(ctx, devcluster.Options{
+		Log: log, APIServerFlags: map[string][]string{"disable-admission-plugins": {"ServiceAccount"}},
+	})
 	if err != nil {
 		return err
 	}
@@ -47,7 +56,18 @@ func keepUp(ctx context.Context, flags []string) error {
 			fmt.Fprintln(os.Stderr, "run: stop the control plane:", err)
 		}
 	}()
-	manager, err := binary.StartManager(cluster, flags...)
+	own, err := identity(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	port, err := devcluster.FreePort()
+	if err != nil {
+		return err
+	}
+	manager, err := binary.StartManager(cluster, append([]string{
+		"--kubeconfig=" + own, "--leader-elect=true", "--token-secrets=manual",
+		"--webhook-registration=url", "--webhook-port=" + strconv.Itoa(port),
+	}, flags...)...)
 	if err != nil {
 		return err
 	}
@@ -59,8 +79,18 @@ func keepUp(ctx context.Context, flags []string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-manager.Done():
-		return errors.New("the manager ended by itself; its log above says why")
+		return errors.New("the manager ended by itself; the log says why")
 	}
+}
+
+// identity returns the kubeconfig of the manager's user, who has what manifests/permissions give.
+func identity(ctx context.Context, cluster *devcluster.Cluster) (kubeconfig string, err error) {
+	apply := exec.CommandContext(ctx, kubectl(), "--kubeconfig="+cluster.Kubeconfig(), "apply", "-k", "manifests/permissions")
+	if output, err := apply.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", apply, err, output)
+	}
+	kubeconfig, _, err = cluster.Identity("system:sa-controller-manager")
+	return kubeconfig, err
 }
 
 // kubectl is the command to suggest: the user's own, or else the one that make
@@ -86,11 +116,11 @@ The control plane is up until Ctrl-C. In another terminal:
 
 Four things to try:
 
-  1. A new namespace gets an account and a token that works:
+  1. A new namespace gets an account, whose token works, and a Pod gets both:
        %[2]s create namespace trial
-       %[2]s -n trial describe serviceaccount,secret
-       token=$(%[2]s -n trial get secret -o jsonpath='{.items[0].data.token}' | base64 -d)
+       token=$(%[2]s -n trial create token default)
        %[2]s --kubeconfig=/dev/null --server=%[4]s --certificate-authority=%[5]s --token="$token" auth whoami
+       %[2]s -n trial run web --image=web --dry-run=server -o yaml
 
   2. A Secret made by hand is filled, and goes with its account:
        %[2]s -n trial create serviceaccount robot
@@ -105,9 +135,8 @@ Four things to try:
        %[2]s --server=%[3]s --insecure-skip-tls-verify get --raw /metrics
        curl --insecure '%[3]s/readyz?verbose'
 
-  4. What doctor finds: long-lived tokens for every account, as --token-secrets=auto creates
-     them, and a webhook that is not registered. The manager is an administrator here, so
-     the permissions that the manifests give it are left out:
-       %[6]s doctor --kubeconfig=%[1]s --skip=permissions
+  4. Nothing is wrong, and what is wrong once the webhook is off:
+       %[6]s doctor
+       %[6]s webhook unregister && %[6]s doctor
 
 `

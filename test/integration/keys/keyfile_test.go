@@ -153,7 +153,7 @@ func TestKeyThatIsNotAccepted(t *testing.T) {
 		"--leader-elect=true", "--leader-elect-resource-name=wrong-key")...)
 	lease := testcluster.AboutObject("Lease", metav1.NamespaceSystem, "wrong-key", "SigningKeyRefused")
 	c.AwaitWarning(t, lease, id)
-	awaitReadyDetail(t, m, id+" signs", "not confirmed by the apiserver")
+	awaitReadyDetail(t, m, id+" signs", "not confirmed by kube-apiserver")
 	// The Secret stays empty: every kube-apiserver would refuse the token.
 	m.ExpectErrors = true
 	secret := c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, "waits", account.Name))

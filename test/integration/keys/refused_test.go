@@ -68,7 +68,7 @@ func TestKeyIsRefusedLater(t *testing.T) {
 	testutil.Must(t, errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())))
 	exchanged := time.Now()
 	m.AwaitMetric(t, "sacm_signing_key_blocked", nil, 1)
-	awaitReadyDetail(t, m, id+" signs", "not confirmed by the apiserver: the apiserver refuses its tokens")
+	awaitReadyDetail(t, m, id+" signs", "not confirmed by kube-apiserver: kube-apiserver refuses its tokens")
 	if took := time.Since(exchanged); took > time.Minute {
 		t.Errorf("the refusal was noticed after %v, want a minute at most", took)
 	}

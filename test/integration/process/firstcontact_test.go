@@ -233,7 +233,7 @@ func TestInterruptWhileStarting(t *testing.T) {
 	var said strings.Builder
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		said.WriteString(lines.Text() + "\n")
-		if strings.Contains(lines.Text(), "Failed to connect to the API server") {
+		if strings.Contains(lines.Text(), "Failed to connect to kube-apiserver") {
 			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 				t.Error(err)
 			}

@@ -44,7 +44,7 @@ func TestClusterIsNotThereYet(t *testing.T) {
 	m := c.StartManager(t, "--kubeconfig="+nowhere, "--authentication-kubeconfig="+nowhere, "--authorization-kubeconfig="+nowhere,
 		"--external-signer-socket="+socket, "--leader-elect=true")
 	m.ExpectErrors = true
-	const line = "Failed to connect to the API server"
+	const line = "Failed to connect to kube-apiserver"
 	testcluster.Poll(t, "await the second try", func() error {
 		if strings.Count(m.Logs(), line) < 2 {
 			return errors.New("it has not been logged")

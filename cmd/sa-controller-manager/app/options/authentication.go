@@ -31,7 +31,7 @@ func newAuthentication() Authentication {
 // AddFlags binds the group to fs.
 func (o *Authentication) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "authentication-kubeconfig", o.Kubeconfig,
-		"Kubeconfig `file` for the API server that reviews the tokens of clients (create tokenreviews). "+
+		"Kubeconfig `file` for the kube-apiserver that reviews the tokens of clients (create tokenreviews). "+
 			"Without it the in-cluster configuration is used; without that, tokens are not accepted and no CA is looked up.")
 	fs.BoolVar(&o.SkipLookup, "authentication-skip-lookup", o.SkipLookup,
 		"Do not read a CA file that is not given from the ConfigMap kube-system/extension-apiserver-authentication. "+
@@ -101,7 +101,7 @@ func newAuthorization() Authorization {
 // AddFlags binds the group to fs.
 func (o *Authorization) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "authorization-kubeconfig", o.Kubeconfig,
-		"Kubeconfig `file` for the API server that authorizes clients (create subjectaccessreviews). Without it the in-cluster "+
+		"Kubeconfig `file` for the kube-apiserver that authorizes clients (create subjectaccessreviews). Without it the in-cluster "+
 			"configuration is used; without that, only the group system:masters may read more than --authorization-always-allow-paths.")
 	fs.StringSliceVar(&o.AlwaysAllowPaths, "authorization-always-allow-paths", o.AlwaysAllowPaths,
 		"`Paths` that are served to any client without authorization. A path that ends in '*' is a prefix.")

@@ -75,7 +75,7 @@ func logUsages() map[string]string {
 	return map[string]string{
 		"logging-format":      fmt.Sprintf("Format of the log: %q or %q.", logsapi.DefaultLogFormat, logsapi.JSONLogFormat),
 		"log-flush-frequency": "Longest time between two flushes of the log.",
-		"v": "Log `level`: 0 logs what an operator must know, 2 every changed object, 4 every sync, 6 every request to the API server. " +
+		"v": "Log `level`: 0 logs what an operator must know, 2 every changed object, 4 every sync, 6 every request to kube-apiserver. " +
 			"Levels above 7 are lowered to it, because client-go would log tokens.",
 		"vmodule": "Log levels by source file, as `pattern=N,...`; only in text format.",
 	}

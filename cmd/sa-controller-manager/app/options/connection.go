@@ -15,9 +15,13 @@ type Connection struct {
 	// Kubeconfig and Master may both be empty: then the in-cluster
 	// configuration is used.
 	Kubeconfig string
-	Master     string
+	// Found are kubeconfigs to merge in the place of Kubeconfig. The commands alone have some.
+	Found  []string
+	Master string
 	// Context of the kubeconfig; empty is its current one. The commands alone have a flag for it.
 	Context string
+	// DryRun has the API server check each write and store none. The commands alone have a flag for it.
+	DryRun bool
 	// Cluster says to people which cluster was connected to. Connecting sets it.
 	Cluster string
 	// QPS is the client-side limit in requests a second; negative means none.
@@ -40,15 +44,15 @@ func NewConnection() Connection {
 // AddFlags binds the group to fs.
 func (o *Connection) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
-		"Kubeconfig `file` with the API server and the credentials. Without --kubeconfig and --master, the in-cluster configuration is used.")
-	fs.StringVar(&o.Master, "master", o.Master, "`URL` of the API server. Overrides the one in the kubeconfig.")
+		"Kubeconfig `file` with the address of kube-apiserver and the credentials. Without --kubeconfig and --master, the in-cluster configuration is used.")
+	fs.StringVar(&o.Master, "master", o.Master, "`URL` of kube-apiserver. Overrides the one in the kubeconfig.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
-		"Client-side limit of requests a second to the API server. -1 means no limit: API priority and fairness in the API server protects it. "+
+		"Client-side limit of requests a second to kube-apiserver. -1 means no limit: API priority and fairness in kube-apiserver protects it. "+
 			"0 means the client-go default of 5.")
 	fs.Int32Var(&o.Burst, "kube-api-burst", o.Burst,
 		"Burst of requests above --kube-api-qps. Without effect if there is no limit. 0 means the client-go default of 10.")
 	fs.StringVar(&o.ContentType, "kube-api-content-type", o.ContentType,
-		"Content type of requests to the API server: \"application/vnd.kubernetes.protobuf\" or \"application/json\".")
+		"Content type of requests to kube-apiserver: \"application/vnd.kubernetes.protobuf\" or \"application/json\".")
 
 	SetOrigin(fs, asKCM, "kubeconfig", "master", "kube-api-burst", "kube-api-content-type")
 	SetOrigin(fs, asKCM+", where the default is 20", "kube-api-qps")

@@ -72,7 +72,7 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PrivateKeyFile, PrivateKeyFileFlag, o.PrivateKeyFile,
 		"PEM `file` with the private RSA or ECDSA key that signs ServiceAccount tokens. "+
 			"Without it and --service-account-key-ring, no tokens are signed and the token controller does not run. "+
-			"The file is reloaded when it changes; a new key signs once the API server accepts a token that it has signed.")
+			"The file is reloaded when it changes; a new key signs once kube-apiserver accepts a token that it has signed.")
 	fs.StringVar(&o.KeyRing, KeyRingFlag, o.KeyRing,
 		"Key ring `file` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
 			"Its active key signs, and all its keys verify. The file is reloaded when it is replaced, so a container must mount its directory.")
@@ -83,8 +83,8 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 		"PEM `file` with additional RSA or ECDSA keys, public or private, that verify tokens and never sign. "+
 			"May hold several keys and may be given several times.")
 	fs.StringArrayVar(&o.Issuers, "service-account-issuer", o.Issuers,
-		"Issuer of bound tokens, as for kube-apiserver; needed to check that the API server accepts a key. "+
-			"If given several times, the first one counts. Without it, it is read from the OIDC discovery document of the API server.")
+		"Issuer of bound tokens, as for kube-apiserver; needed to check that kube-apiserver accepts a key. "+
+			"If given several times, the first one counts. Without it, it is read from the OIDC discovery document of kube-apiserver.")
 	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile,
 		"PEM `file` with the root CA bundle for every kube-root-ca.crt and token Secret, and for the ClusterTrustBundle of kube-apiserver. "+
 			"Without it, the CA of the kubeconfig is published. "+

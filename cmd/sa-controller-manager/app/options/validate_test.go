@@ -186,11 +186,11 @@ func TestValidate(t *testing.T) {
 		"--webhook-registration=url --webhook-url-host=127.0.0.2 --webhook-bind-address=0.0.0.0":  {},
 		"--webhook-registration=url --webhook-url-host=10.0.0.1 --webhook-bind-address=127.0.0.1": {}, // a proxy may be between
 		"--webhook-registration=url --webhook-bind-address=127.0.0.2": {
-			`--webhook-bind-address "127.0.0.2" must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, because the API server ` +
+			`--webhook-bind-address "127.0.0.2" must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, because kube-apiserver ` +
 				`calls that address`,
 		},
 		"--webhook-registration=url --webhook-url-host=::1 --webhook-bind-address=0.0.0.0": {
-			`--webhook-bind-address "0.0.0.0" must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, because the API server ` +
+			`--webhook-bind-address "0.0.0.0" must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, because kube-apiserver ` +
 				`calls that address`,
 		},
 		"--webhook-url-host= --webhook-service-name= --webhook-service-namespace=": {}, // nobody uses them

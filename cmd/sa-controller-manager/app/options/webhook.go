@@ -100,12 +100,12 @@ func (o *Webhook) AddFlags(fs *pflag.FlagSet) {
 			"Without it, all replicas get certificates of a serving CA in a Secret.")
 	fs.StringVar(&o.KeyFile, "webhook-tls-private-key-file", o.KeyFile, "PEM `file` with the private key of --webhook-tls-cert-file.")
 	fs.StringVar(&o.ClientCAFile, "webhook-client-ca-file", o.ClientCAFile,
-		"PEM `file` with the CAs of the API server's client certificate. With it, only clients with a certificate of one of these CAs may call "+
+		"PEM `file` with the CAs of kube-apiserver's client certificate. With it, only clients with a certificate of one of these CAs may call "+
 			"the webhook; --webhook-client-allowed-names restricts them further.")
 	fs.StringSliceVar(&o.ClientNames, "webhook-client-allowed-names", o.ClientNames,
 		"Allowed common names of client certificates with --webhook-client-ca-file. Empty means any.")
 	fs.StringVar((*string)(&o.Registration), "webhook-registration", string(o.Registration),
-		"How the webhook is registered with the API server. \"none\": not by this process. \"url\", \"service\": the leader keeps the two "+
+		"How the webhook is registered with kube-apiserver. \"none\": not by this process. \"url\", \"service\": the leader keeps the two "+
 			"webhook configurations, with a URL or a Service. \"static\": every replica keeps them as files for the kube-apiserver of its own host.")
 	fs.StringVar(&o.StaticDir, StaticDirFlag, o.StaticDir,
 		"With --webhook-registration=static: the absolute path of a `directory` for the files. The MutatingAdmissionWebhook and "+
@@ -187,7 +187,7 @@ func (o *Webhook) validateURL() []error {
 		address.IsUnspecified() && (host.To4() != nil || address.To4() == nil)
 	if perHost && !listens {
 		p.Add("webhook-bind-address", address.String(), "must be the loopback address in --webhook-url-host, or 0.0.0.0 or ::, "+
-			"because the API server calls that address")
+			"because kube-apiserver calls that address")
 	}
 	return p
 }

@@ -9,8 +9,11 @@ package resolve
 import (
 	"cmp"
 	"fmt"
+	"net/http"
+	"path/filepath"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -31,16 +34,32 @@ func ClientConfig(o *options.Connection) (*rest.Config, error) {
 func Tune(config *rest.Config, o *options.Connection) *rest.Config {
 	config.QPS, config.Burst = o.QPS, int(o.Burst)
 	config.ContentType = o.ContentType
+	if o.DryRun {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dryRun{next} })
+	}
 	return rest.AddUserAgent(config, options.ProgramName)
+}
+
+// dryRun adds dryRun=All to each request that may write.
+type dryRun struct{ http.RoundTripper }
+
+func (d dryRun) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method != http.MethodGet {
+		request = request.Clone(request.Context())
+		query := request.URL.Query()
+		query.Set("dryRun", metav1.DryRunAll)
+		request.URL.RawQuery = query.Encode()
+	}
+	return d.RoundTripper.RoundTrip(request)
 }
 
 // locate does not leave it to clientcmd to fall back from one source to another:
 // its last resort is an apiserver on localhost:8080, which hides the mistake.
 func locate(o *options.Connection) (*rest.Config, error) {
-	if o.Kubeconfig == "" && o.Context != "" {
+	if o.Kubeconfig == "" && o.Context != "" && len(o.Found) == 0 {
 		return nil, fmt.Errorf("--context %q must come with --kubeconfig, which has it", o.Context)
 	}
-	if o.Kubeconfig == "" && o.Master == "" {
+	if o.Kubeconfig == "" && o.Master == "" && len(o.Found) == 0 {
 		config, err := rest.InClusterConfig()
 		if err != nil {
 			return nil, fmt.Errorf("neither --kubeconfig nor --master is given, and this is not a Pod with a ServiceAccount token: %w", err)
@@ -49,15 +68,19 @@ func locate(o *options.Connection) (*rest.Config, error) {
 		return config, nil
 	}
 	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig},
+		&clientcmd.ClientConfigLoadingRules{ExplicitPath: o.Kubeconfig, Precedence: o.Found},
 		&clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: o.Master}, CurrentContext: o.Context})
+	name := fmt.Sprintf("--kubeconfig %q", o.Kubeconfig)
+	if o.Kubeconfig == "" {
+		name = fmt.Sprintf("kubeconfig %q", strings.Join(o.Found, string(filepath.ListSeparator)))
+	}
 	config, err := kubeconfig.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) { // its words are about an environment variable that has no effect here
-		return nil, fmt.Errorf("--kubeconfig %q: it must have a current-context that names a cluster; "+
-			"\"kubectl config use-context\" sets it", o.Kubeconfig)
+		return nil, fmt.Errorf("%s: it must have a current-context that names a cluster; "+
+			"\"kubectl config use-context\" sets it", name)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--kubeconfig %q: %w", o.Kubeconfig, err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	NameCluster(kubeconfig, config, o)
 	return config, nil

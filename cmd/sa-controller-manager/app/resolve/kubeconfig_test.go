@@ -5,6 +5,8 @@ package resolve_test
 
 import (
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,6 +146,30 @@ func TestClientConfigWithoutAnySource(t *testing.T) {
 	if !errors.Is(err, rest.ErrNotInCluster) {
 		t.Errorf("the cause is lost: %v", err)
 	}
+}
+
+// TestDryRun: the API server is told to store nothing, and reads stay as they are.
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		asked = append(asked, request.Method+" "+request.URL.RawQuery)
+	}))
+	defer server.Close()
+	config, err := resolve.ClientConfig(&options.Connection{Master: server.URL, QPS: -1, DryRun: true})
+	testutil.Must(t, err)
+	client, err := rest.HTTPClientFor(config)
+	testutil.Must(t, err)
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+"?a=b", nil)
+		testutil.Must(t, err)
+		response, err := client.Do(request)
+		testutil.Must(t, err)
+		testutil.Must(t, response.Body.Close())
+	}
+	testutil.Check(t, "requests", []string{
+		"GET a=b", "POST a=b&dryRun=All", "PUT a=b&dryRun=All", "PATCH a=b&dryRun=All", "DELETE a=b&dryRun=All",
+	}, asked)
 }
 
 // FuzzKubeconfig reads anything as a kubeconfig. It is refused with the names of flag and file, or

@@ -6,11 +6,16 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/homedir"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
@@ -23,17 +28,70 @@ type ClientFunc func(o *options.Connection) (kubernetes.Interface, error)
 // other ones are about many requests.
 func AddConnectionFlags(cmd *cobra.Command, o *options.Connection) {
 	*o = options.NewConnection()
-	options.AddSome(cmd.Flags(), map[string]string{"kubeconfig": "", "master": ""}, o)
+	options.AddSome(cmd.Flags(), map[string]string{
+		"kubeconfig": "Kubeconfig `file`. Without it the in-cluster configuration counts in a Pod; elsewhere KUBECONFIG, ~/.kube/config, " +
+			"or " + adminConf + ", the first that is there.",
+		"master": "",
+	}, o)
 	cmd.Flags().StringVar(&o.Context, "context", o.Context, "`Context` of the kubeconfig. Without it, its current one.")
 }
 
-// Connect makes a real client.
+// AddDryRun gives a command that writes the flag to change nothing.
+func AddDryRun(cmd *cobra.Command, o *options.Connection) {
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", o.DryRun, "Check everything, say what would be done, and change nothing.")
+}
+
+// WritesTo says which cluster a command changes, which the user need not have named, and if it does not.
+func WritesTo(stderr io.Writer, o *options.Connection) {
+	if o.Cluster != "" {
+		fmt.Fprintf(stderr, "Cluster:    %s\n", o.Cluster)
+	}
+	if o.DryRun {
+		fmt.Fprintln(stderr, "Dry run:    nothing is changed; what follows is what would be")
+	}
+}
+
+// adminConf is kubeadm's kubeconfig on a control-plane node.
+const adminConf = "/etc/kubernetes/admin.conf"
+
+// Connect makes a client of the cluster of the flags, or of one that it finds without them.
 func Connect(o *options.Connection) (kubernetes.Interface, error) {
+	_, err := rest.InClusterConfig()
+	if err := find(o, err == nil, filepath.Join(homedir.HomeDir(), ".kube", "config"), adminConf); err != nil {
+		return nil, err
+	}
+	return ConnectAsManager(o)
+}
+
+// ConnectAsManager makes a client as the manager does, whose identity must not be that of a user.
+func ConnectAsManager(o *options.Connection) (kubernetes.Interface, error) {
 	config, err := resolve.ClientConfig(o)
 	if err != nil {
 		return nil, err
 	}
 	return NewClient(config)
+}
+
+// find finds a cluster as kubectl does, except that in a Pod its own comes first, and admin.conf last.
+func find(o *options.Connection, inPod bool, home, admin string) error {
+	exists := func(path string) bool {
+		_, err := os.Stat(path)
+		return err == nil
+	}
+	listed := filepath.SplitList(os.Getenv(clientcmd.RecommendedConfigPathEnvVar))
+	switch {
+	case o.Kubeconfig != "", inPod && o.Master == "" && o.Context == "":
+	case len(listed) > 0:
+		o.Found = listed
+	case exists(home):
+		o.Found = []string{home}
+	case exists(admin):
+		o.Kubeconfig = admin // commands in remedies need the flag
+	case o.Master == "":
+		return fmt.Errorf("no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither %s nor %s, and this is not a Pod "+
+			"with a ServiceAccount token", home, admin)
+	}
+	return nil
 }
 
 // NewClient makes a client of what resolve.Tune returned.

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
 )
 
@@ -69,6 +71,32 @@ func Parent(parent *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	return parent
 }
 
+// rare are flags that few users need.
+var rare = []string{
+	"account", "admission-control-config-file", "apiserver", "backup-dir", "bound-tokens-only", "cache-age", "context",
+	"disable-admission-plugins", "enable-admission-plugins", "grace", "leader-elect-resource-name", "leader-elect-resource-namespace",
+	"manifests-dir", "master", "patches-dir", "pod-token", "published-ca-file", "published-jwks-host", "service-account-key-sockets",
+	"step-timeout", "timeout", "user", "webhook-allow-broad-rules", "webhook-failure-policy", "webhook-port", "webhook-timeout",
+	"webhook-url-host",
+}
+
+// commonFirst has the rare flags last in a help with one list of flags.
+func commonFirst(help string, flags *pflag.FlagSet) string {
+	common, last := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if slices.Contains(rare, flag.Name) {
+			last.AddFlag(flag)
+		} else {
+			common.AddFlag(flag)
+		}
+	})
+	if !last.HasFlags() {
+		return help
+	}
+	return strings.Replace(help, strings.TrimRight(flags.FlagUsages(), "\n"),
+		common.FlagUsages()+"\nFlags that few users need:\n"+strings.TrimRight(last.FlagUsages(), "\n"), 1)
+}
+
 // SetHelp gives a command a help with its flags in sections. Commands below it keep cobra's.
 func SetHelp(cmd *cobra.Command, sets cliflag.NamedFlagSets) {
 	others := cmd.HelpFunc()
@@ -104,7 +132,7 @@ func wrapsHelp(help func(*cobra.Command, []string)) func(*cobra.Command, []strin
 		cmd.SetOut(&text)
 		help(cmd, args)
 		cmd.SetOut(out)
-		fmt.Fprint(out, wrap(text.String(), TerminalWidth(out)))
+		fmt.Fprint(out, wrap(commonFirst(text.String(), cmd.LocalFlags()), TerminalWidth(out)))
 	}
 }
 
@@ -131,22 +159,27 @@ func wrap(help string, columns int) string {
 		case text < len(gap) || strings.TrimSpace(line[:text]) == "":
 			continue
 		}
-		indent := min(text, columns/2)
-		var wrapped []string
-		for len(line) > columns {
-			at := strings.LastIndex(line[:columns+1], " ")
-			if at <= indent { // a long word stays whole
-				if at = strings.Index(line[columns:], " "); at < 0 {
-					break
-				}
-				at += columns
-			}
-			wrapped = append(wrapped, strings.TrimRight(line[:at], " "))
-			line = strings.Repeat(" ", indent) + line[at+1:]
-		}
-		lines[i] = strings.Join(append(wrapped, line), "\n")
+		const narrow = 20 // the least for the text of a flag that goes on below itself
+		lines[i] = Fold(line, min(text, max(columns/2, columns-narrow)), columns)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Fold breaks a line between words, and goes on below its text, which begins at indent. 0 columns are no limit.
+func Fold(line string, indent, columns int) string {
+	var folded []string
+	for columns > 0 && len(line) > columns {
+		at := strings.LastIndex(line[:columns+1], " ")
+		if at <= indent { // a long word stays whole
+			if at = strings.Index(line[columns:], " "); at < 0 {
+				break
+			}
+			at += columns
+		}
+		folded = append(folded, strings.TrimRight(line[:at], " "))
+		line = strings.Repeat(" ", indent) + line[at+1:]
+	}
+	return strings.Join(append(folded, line), "\n")
 }
 
 func isProse(line string) bool { return line != "" && line[0] != ' ' }

@@ -4,10 +4,35 @@
 package cli
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 
 	"sa-controller-manager/internal/testutil"
 )
+
+func TestCommonFirst(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	root := &cobra.Command{Use: "program", Run: func(*cobra.Command, []string) {}}
+	SetUpRoot(root, &out, &out)
+	for _, name := range []string{"account", "kubeconfig", "timeout"} {
+		root.Flags().String(name, "", "Says which.")
+	}
+	Execute(t.Context(), root, []string{"--help"}, &out)
+	testutil.Check(t, "help", `Usage:
+  program [flags]
+
+Flags:
+  -h, --help                help for program
+      --kubeconfig string   Says which.
+
+Flags that few users need:
+      --account string   Says which.
+      --timeout string   Says which.
+`, out.String())
+}
 
 func TestWrap(t *testing.T) {
 	t.Parallel()
@@ -23,6 +48,10 @@ func TestWrap(t *testing.T) {
 			"      --flag duration   The greatest of\n" +
 				"                        --all-the-values-of-it, or none\n" +
 				"                        (default 1h)\n"},
+		"Aligned": {"the text has less than half of the columns", flag, 47,
+			"      --flag duration   The greatest of\n" +
+				"                        --all-the-values-of-it,\n" +
+				"                        or none (default 1h)\n"},
 		"Narrow": {"half of the columns are for the text", flag, 40,
 			"      --flag duration   The greatest of\n" +
 				"                    --all-the-values-of-it,\n" +

@@ -156,6 +156,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	if cluster.Client, err = client(&o.connection); err != nil {
 		return err
 	}
+	cluster.Kubeconfig = podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context)
 	// One error is clearer than one for each check.
 	if _, err = apiservers.Version(ctx, cluster.Client); err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
@@ -169,7 +170,8 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	progress := cli.NewProgress(stderr)
 	report := newReport(run(ctx, cluster, selected(o.only, o.skip), o.timeout, progress.Show))
 	progress.End()
-	if err := printers.Document(stdout, o.output.Format, report, report.table); err != nil {
+	table := func() string { return report.table(cli.TerminalWidth(stdout)) }
+	if err := printers.Document(stdout, o.output.Format, report, table); err != nil {
 		return err
 	}
 	return report.outcome(stderr)
@@ -211,7 +213,6 @@ func (o *commandOptions) cluster() (*cluster, error) {
 	cluster := &cluster{
 		Grace: o.grace,
 		Clock: clock.RealClock{}, Namespace: namespace, Account: account, User: o.user, Plugin: plugin,
-		Kubeconfig:     podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context),
 		LeaseNamespace: o.election.ResourceNamespace, LeaseName: o.election.ResourceName,
 	}
 	if o.keys.RootCAFile != "" {

@@ -49,6 +49,36 @@ idle    skipped    no Secrets
 	})
 }
 
+// TestTerminal: lines fit and the words that need the user are marked; nothing else is.
+func TestTerminal(t *testing.T) {
+	t.Parallel()
+	report := newReport([]result{
+		newResult("token", answer{Note: "seen"}, nil),
+		newResult("webhook", answer{Findings: []finding{found("c", "a message that goes on and on", "do this, that, and that too", "a/b", "c/d")}},
+			errors.New("no answer within one second\nof patience")),
+		newResult("keys", answer{}, errors.New("down")),
+		newResult("missed", skipped("no Pods"), nil),
+	})
+	const want = `CHECK     RESULT     DETAIL
+token     ok         seen
+webhook   RED(findings)   no answer within
+                     one second of
+                     patience
+keys      BOLD(unknown)    down
+missed    skipped    no Pods
+
+1. webhook: a message that goes on and
+   on
+   where:  a/b, c/d
+   remedy: do this, that, and that too
+`
+	marked := strings.NewReplacer("RED(", "\x1b[31m", "BOLD(", "\x1b[1m", ")", "\x1b[0m").Replace(want)
+	testutil.Check(t, "40 columns", marked, report.table(40))
+	if wide := report.table(300); wide != report.table(widest) {
+		t.Errorf("a wide terminal has long lines:\n%s", wide)
+	}
+}
+
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	report := newReport([]result{
@@ -66,7 +96,7 @@ func TestDocuments(t *testing.T) {
 func printed(t *testing.T, report *report, output string) string {
 	t.Helper()
 	var out bytes.Buffer
-	testutil.Must(t, printers.Document(&out, output, report, report.table))
+	testutil.Must(t, printers.Document(&out, output, report, func() string { return report.table(0) }))
 	return out.String()
 }
 

@@ -61,6 +61,7 @@ type commandOptions struct {
 	policy     ring.Policy
 	argument   string // what the only argument is, "" if there is none
 	args       []string
+	asks       bool // kube-apiserver is asked first, if need be one that is found
 	pruned     []operator.Pruned
 }
 
@@ -115,13 +116,6 @@ func (o *commandOptions) validateRing() (p options.Problems) {
 	return p
 }
 
-// needsCluster is for commands that ask kube-apiserver before they change anything.
-func (o *commandOptions) needsCluster(p *options.Problems) {
-	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
-		p.Add("kubeconfig", "", "must be given: kube-apiserver is asked first")
-	}
-}
-
 // needsLifetime is for commands that prune.
 func (o *commandOptions) needsLifetime(p *options.Problems, cmd *cobra.Command) {
 	if !cmd.Flags().Changed("longest-token-lifetime") {
@@ -133,7 +127,7 @@ func (o *commandOptions) needsLifetime(p *options.Problems, cmd *cobra.Command) 
 func (o *commandOptions) validate() options.Problems {
 	p := append(options.Problems(o.output.Validate()), o.validateRing()...)
 	p.Account(o.account)
-	if len(o.apiServers) > 0 && o.connection.Kubeconfig == "" {
+	if len(o.apiServers) > 0 && o.connection.Kubeconfig == "" && !o.asks {
 		p.Add("apiserver", o.apiServers[0], "must come with --kubeconfig, which says as whom to ask")
 	}
 	p.NotNegative("longest-token-lifetime", o.policy.TokenLifetime)
@@ -154,9 +148,13 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 	if err != nil {
 		return nil, fmt.Errorf("find the name of this host: %w", err)
 	}
-	op := &operator.Operator{Host: host, File: ring.At(o.ring).Signing(signers.Sign), Signers: signers, Issuer: o.issuer, Policy: o.policy,
+	file := ring.At(o.ring).Signing(signers.Sign)
+	if o.connection.DryRun {
+		file = file.DryRun()
+	}
+	op := &operator.Operator{Host: host, File: file, Signers: signers, Issuer: o.issuer, Policy: o.policy,
 		Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
-	if o.connection.Kubeconfig == "" && o.connection.Master == "" {
+	if o.connection.Kubeconfig == "" && o.connection.Master == "" && !o.asks {
 		return op, nil
 	}
 	client, err := o.client(&o.connection)
@@ -170,7 +168,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 		connection.Master = url
 		return o.client(&connection)
 	}
-	if o.connection.Kubeconfig != "" {
+	if o.connection.Kubeconfig != "" || len(o.connection.Found) > 0 {
 		op.Cluster.Dial = dial
 	}
 	for _, url := range o.apiServers {
@@ -232,6 +230,6 @@ func (o *commandOptions) print(cmd *cobra.Command, operator *operator.Operator) 
 	if err != nil {
 		return nil, err
 	}
-	report.Pruned = o.pruned
+	report.Pruned, report.DryRun = o.pruned, o.connection.DryRun
 	return report, report.Print(cmd.OutOrStdout(), o.output.Format)
 }

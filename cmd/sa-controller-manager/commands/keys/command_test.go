@@ -6,6 +6,7 @@ package keys
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +16,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/client-go/kubernetes"
 	certutil "k8s.io/client-go/util/cert"
 
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
@@ -30,7 +33,8 @@ const rsaID = "08iLkgQ_1toJ0m7DOaK-qM-kpePj85P8ak2auCJDaGY"
 // keysCommand runs one on a ring, without a cluster.
 func keysCommand(t *testing.T, ring string, args ...string) clitest.Outcome {
 	t.Helper()
-	return keysCommandIn(t, cli.Connect, ring, args...)
+	none := func(*options.Connection) (kubernetes.Interface, error) { return nil, errors.New("there is no cluster") }
+	return keysCommandIn(t, none, ring, args...)
 }
 
 // keysCommandIn runs one on a ring, with a cluster if args have --kubeconfig.
@@ -63,9 +67,9 @@ func TestKeysCommands(t *testing.T) {
 		{[]string{"list"}, 0, "If leaked:  sa-controller-manager keys revoke " + rsaID + " "},
 		{[]string{"next"}, 0, "Nothing was changed: key "},
 		{[]string{"next", "--algorithm=P-256"}, 0, "ES256       next      file"},
-		{[]string{"next", "--algorithm=P-256"}, 0, "(P-256) is the next one: nothing to do.\n"},
-		{[]string{"rotate"}, 1, `--kubeconfig "" must be given: kube-apiserver is asked first`},
-		{[]string{"rollback"}, 1, `--kubeconfig "" must be given: kube-apiserver is asked first`},
+		{[]string{"next", "--algorithm=P-256"}, 0, "(ES256) is the next one: nothing to do.\n"},
+		{[]string{"rotate"}, 1, "there is no cluster"},
+		{[]string{"rollback"}, 1, "there is no cluster"},
 		{[]string{"revoke", "--yes", "nobody"}, 1, "the ring has no key nobody"},
 		{[]string{"revoke", "--yes", rsaID}, 1, "and: it is not known whether a kube-apiserver still accepts them"},
 		{[]string{"list"}, 0, "ES256       active    file"},
@@ -88,6 +92,53 @@ func TestKeysCommands(t *testing.T) {
 	testutil.Must(t, os.Chmod(ring, 0o640))
 	if got := keysCommand(t, ring, "list"); got.Code != cli.ExitFindings || !strings.Contains(got.Stdout, "chmod 600") {
 		t.Errorf("a loose mode: %+v", got)
+	}
+}
+
+// TestKeysDryRun: what would be is shown, and the file stays as it is.
+func TestKeysDryRun(t *testing.T) {
+	t.Parallel()
+	path, fresh := filepath.Join(t.TempDir(), "ring.json"), filepath.Join(t.TempDir(), "pki", "ring.json")
+	keysCommand(t, path, "init", "--algorithm=P-256")
+	state, err := ring.At(path).Read()
+	testutil.Must(t, err)
+	before, err := os.ReadFile(path)
+	testutil.Must(t, err)
+	world := newWorld(t)
+	client := func(o *options.Connection) (kubernetes.Interface, error) {
+		if !o.DryRun {
+			t.Error("the client writes")
+		}
+		return world.Cluster.Client, nil
+	}
+	dir := t.TempDir()
+	for name, tc := range map[string]struct {
+		ring string
+		args []string
+		want string // in what is printed
+	}{
+		"Init":    {fresh, []string{"init", "--algorithm=P-384"}, "ES384       active"},
+		"Import":  {fresh, []string{"import", path}, "generation 1 after a dry run: nothing was changed\n"},
+		"Next":    {path, []string{"next", "--algorithm=P-384"}, "ES384       next"},
+		"Rotate":  {path, []string{"rotate", "--kubeconfig=k", "--wait"}, "Dry run:    nothing is changed"},
+		"Prune":   {path, []string{"prune", "--kubeconfig=k", "--longest-token-lifetime=48h"}, "nothing was changed\n"},
+		"Revoke":  {path, []string{"revoke", "--yes", state.Active().ID}, "will be refused: not in a dry run.\n"},
+		"Publish": {path, []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=https://a"}, "documents written: [\""},
+		"Place":   {path, []string{"publish", "--published-manually=pool"}, "Dry run:    nothing is changed"},
+	} {
+		got := keysCommandIn(t, client, tc.ring, append(tc.args, "--dry-run")...)
+		if !strings.Contains(got.Stdout+got.Stderr, tc.want) {
+			t.Errorf("%s: %+v, want %q", name, got, tc.want)
+		}
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the ring has changed, or %v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(fresh)); !os.IsNotExist(err) {
+		t.Errorf("a directory was made, or %v", err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("documents were written: %v, %v", entries, err)
 	}
 }
 
@@ -156,10 +207,10 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		},
 		"NoKeyID": {[]string{"revoke", "--service-account-key-ring=x"}, "Error: want the KEY-ID of each key to revoke"},
 		"Kubeadm": {
-			[]string{"export", "--service-account-key-ring=x", "--kubeadm", "--private"}, "excludes --key-id, --private and --file",
+			[]string{"export", "--service-account-key-ring=x", "--kubeadm", "--private"}, "excludes --key-id, --private and --output-file",
 		},
 		"NothingToImport": {[]string{"import", "--service-account-key-ring=x"}, "Error: want one FILE to import, got []"},
-		"ReplaceWhat":     {[]string{"export", "--service-account-key-ring=x", "--replace"}, "Error: --replace true must come with --file"},
+		"ReplaceWhat":     {[]string{"export", "--service-account-key-ring=x", "--replace"}, "Error: --replace true must come with --output-file"},
 		"Misspelt":        {[]string{"rotat"}, "did you mean 'sa-controller-manager keys rotate'?"},
 	}
 	for name, tc := range cases {
@@ -250,7 +301,7 @@ func TestKeysExport(t *testing.T) {
 		}
 	}
 	to := filepath.Join(t.TempDir(), "new.key")
-	export := []string{"export", "--private", "--file=" + to}
+	export := []string{"export", "--private", "--output-file=" + to}
 	if got := keysCommand(t, ring, export...); got.Code != 0 || got.Stdout != "" {
 		t.Fatalf("to a file: %+v", got)
 	}

@@ -34,7 +34,7 @@ func newExportCommand() *cobra.Command {
 		Use:   "export",
 		Short: "Print a key of the ring as PEM, or write it to a file",
 		Long: `Print a key of the ring as PEM: the one that signs, or that of --key-id. It is the public
-half unless --private asks for the private key. With --file it is written there with mode
+half unless --private asks for the private key. With --output-file it is written there with mode
 0600, and nothing is printed; a file that is there is kept unless --replace is given. "keys
 list -o pem" prints all public keys.
 
@@ -48,18 +48,18 @@ process has that one, sa.key stays as it is.`,
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&export.KeyID, "key-id", export.KeyID, "`ID` of the key; without it, the key that signs.")
 	cmd.Flags().BoolVar(&export.Private, "private", export.Private, "Export the private key. It can sign tokens for any account.")
-	cmd.Flags().StringVar(&export.Path, "file", export.Path, "Write a `file` instead of printing. It gets mode 0600 if it is not there yet.")
-	cmd.Flags().BoolVar(&export.Replace, "replace", export.Replace, "Replace --file if it is there.")
+	cmd.Flags().StringVar(&export.Path, "output-file", export.Path, "Write a `file` instead of printing. It gets mode 0600 if it is not there yet.")
+	cmd.Flags().BoolVar(&export.Replace, "replace", export.Replace, "Replace --output-file if it is there.")
 	cmd.Flags().StringVar(&export.Kubeadm, "kubeadm", export.Kubeadm,
 		"Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
 	cmd.Flags().Lookup("kubeadm").NoOptDefVal = "/etc/kubernetes/pki"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := o.validateRing()
 		if export.Replace && export.Path == "" {
-			p.Add("replace", export.Replace, "must come with --file")
+			p.Add("replace", export.Replace, "must come with --output-file")
 		}
 		if export.Kubeadm != "" && (export.KeyID != "" || export.Private || export.Path != "") {
-			p.Add("kubeadm", export.Kubeadm, "excludes --key-id, --private and --file")
+			p.Add("kubeadm", export.Kubeadm, "excludes --key-id, --private and --output-file")
 		}
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err

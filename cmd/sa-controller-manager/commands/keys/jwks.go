@@ -45,7 +45,7 @@ const jwksExamples = `  # What relying parties are to know, of kubeadm's key.
 
   # The document that leads to it.
   sa-controller-manager keys jwks --service-account-key-file=/etc/kubernetes/pki/sa.pub \
-    --discovery --issuer=https://issuer.example.com --jwks-uri=https://issuer.example.com/keys.json
+    --discovery --service-account-issuer=https://issuer.example.com --jwks-uri=https://issuer.example.com/keys.json
 
   # Is it published as it should be? By kube-apiserver?
   sa-controller-manager keys jwks --service-account-private-key-file=/etc/kubernetes/pki/sa.key \
@@ -85,8 +85,8 @@ func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
 	AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
 	cmd.Flags().BoolVar(&o.discovery, "discovery", o.discovery, "Print the OpenID Connect discovery document instead.")
-	cmd.Flags().StringVar(&o.issuer, "issuer", o.issuer,
-		"With --discovery: `URL` of the issuer, as kube-apiserver has it first in --service-account-issuer.")
+	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
+		"With --discovery: `URL` of the issuer, as kube-apiserver has it first.")
 	cmd.Flags().StringVar(&o.uri, "jwks-uri", o.uri,
 		"With --discovery: `URL` at which the JWKS is published. Without it, "+signing.JWKSPath+" below the issuer.")
 	cmd.Flags().StringVar(&o.check, "check", o.check, "Compare the JWKS at this `place` with the keys: an https URL, a file, "+
@@ -107,10 +107,10 @@ func (o *jwksOptions) validate(cmd *cobra.Command) []error {
 		p.Add("discovery", o.discovery, "and --check exclude each other")
 	}
 	if o.discovery && o.issuer == "" {
-		p.Add("issuer", o.issuer, "must be the URL of the issuer")
+		p.Add("service-account-issuer", o.issuer, "must be the URL of the issuer")
 	}
 	if !o.discovery && o.issuer != "" {
-		p.Add("issuer", o.issuer, "is for --discovery")
+		p.Add("service-account-issuer", o.issuer, "is for --discovery")
 	}
 	if !o.discovery && o.uri != "" {
 		p.Add("jwks-uri", o.uri, "is for --discovery")

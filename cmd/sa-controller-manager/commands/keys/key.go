@@ -132,7 +132,8 @@ func Read(o *options.Keys) ([]signing.Key, error) {
 
 // AddCAFile adds the flag for what ReadPublished trusts.
 func AddCAFile(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVar(path, "ca-file", *path, "With a URL: PEM `file` with the CAs to trust. Without it, those of the machine.")
+	cmd.Flags().StringVar(path, options.PublishedCAFileFlag, *path,
+		"With a URL: PEM `file` with the CAs to trust. Without it, those of the machine.")
 }
 
 // ReadPublished reads the JWKS at a place that --check or --jwks names: an https URL, a file or the
@@ -148,7 +149,7 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 	}
 	reader, err := published.NewReader(caFile, nil)
 	if err != nil {
-		return nil, fmt.Errorf("--ca-file: %w", err)
+		return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
 	}
 	if strings.Contains(place, "://") {
 		answer, err := reader.JWKS(ctx, place)

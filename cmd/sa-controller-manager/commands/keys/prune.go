@@ -14,13 +14,13 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/operator"
+	"sa-controller-manager/signing/ring"
 )
 
 const pruneExamples = `  # Which retired keys could go?
   sa-controller-manager keys prune --service-account-key-ring=ring.json --kubeconfig=admin.conf --longest-token-lifetime=8760h --dry-run`
 
 func newPruneCommand(client cli.ClientFunc) *cobra.Command {
-	var dryRun bool
 	var without []string
 	cmd := &cobra.Command{
 		Use:   "prune",
@@ -35,14 +35,11 @@ files of its own accepts them until it is restarted without the key.`,
 		Example: pruneExamples,
 	}
 	o := newCommandOptions(cmd, client)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", dryRun, "Change nothing, say what would be done.")
+	o.asks = true
 	addWithoutHost(cmd, &without)
-	check := func(p *options.Problems) {
-		o.needsCluster(p)
-		o.needsLifetime(p, cmd)
-	}
+	check := func(p *options.Problems) { o.needsLifetime(p, cmd) }
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {
-		o.pruned, err = op.Prune(ctx, dryRun, without...)
+		o.pruned, err = op.Prune(ctx, without...)
 		return err
 	})
 }
@@ -80,9 +77,12 @@ left to do, and how long relying parties go on accepting the keys, is printed.`,
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
 		confirm := func(ctx context.Context, warning string) error {
+			if o.connection.DryRun {
+				return &ring.Refusal{Reason: warning, Remedy: "not in a dry run", Done: true}
+			}
 			return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
 		}
-		if yes {
+		if yes && !o.connection.DryRun {
 			confirm = nil
 		}
 		notes, err := op.Revoke(ctx, o.args, confirm, without...)

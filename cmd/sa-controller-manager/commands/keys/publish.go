@@ -39,7 +39,7 @@ type publishOptions struct {
 	commandOptions
 
 	publishing options.Publishing
-	takeOver   bool
+	replace    bool
 	manual     string
 }
 
@@ -51,7 +51,7 @@ func newPublishCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Write the discovery document and the JWKS of the issuer to each --publish-keys, as the manager
 does all the time with the same flag, and print the JWKS, such as for an upload.
 
-Documents of another issuer stay, unless --take-over is given: then its relying parties
+Documents of another issuer stay, unless --replace is given: then its relying parties
 refuse its tokens.
 
 --published-manually=NAME records beside the published rings that you publish the keys at a
@@ -66,10 +66,11 @@ place of that name yourself. From then on "rotate" and "prune" wait for "publish
 	options.AddSome(cmd.Flags(), map[string]string{
 		options.PublishKeysFlag: "`Directory` to write to, as for the manager: file:///DIRECTORY. May be given several times.",
 	}, &o.publishing)
-	cmd.Flags().BoolVar(&o.takeOver, "take-over", o.takeOver,
+	cmd.Flags().BoolVar(&o.replace, "replace", o.replace,
 		"Replace the documents of another issuer, too. Its tokens are refused from then on.")
 	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual,
-		"Record that you publish the keys yourself at a place of this `name`. Needs --kubeconfig.")
+		"Record that you publish the keys yourself at a place of this `name`.")
+	cli.AddDryRun(cmd, &o.connection)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
 			return err
@@ -83,11 +84,8 @@ place of that name yourself. From then on "rotate" and "prune" wait for "publish
 func (o *publishOptions) validate() []error {
 	p := append(o.validateRing(), o.publishing.Validate()...)
 	destinations := o.publishing.Destinations
-	if o.takeOver && len(destinations) == 0 {
-		p.Add("take-over", o.takeOver, "must come with --"+options.PublishKeysFlag)
-	}
-	if o.manual != "" {
-		o.needsCluster(&p)
+	if o.replace && len(destinations) == 0 {
+		p.Add("replace", o.replace, "must come with --"+options.PublishKeysFlag)
 	}
 	if len(destinations) > 0 {
 		p = append(p, o.publishing.ValidateFor(&options.Keys{KeyRing: o.ring, Issuers: []string{o.issuer}})...)
@@ -96,8 +94,10 @@ func (o *publishOptions) validate() []error {
 }
 
 func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	if o.manual != "" {
-		if err := o.changePlaces(ctx, func(p *consistency.Published) error { return p.AddManual(o.manual) }); err != nil {
+	if o.manual == "" {
+		cli.WritesTo(stderr, &o.connection)
+	} else {
+		if err := o.changePlaces(ctx, stderr, func(p *consistency.Published) error { return p.AddManual(o.manual) }); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func (o *publishOptions) run(ctx context.Context, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
-	documents := publish.Publisher{Issuer: o.issuer, TakeOver: o.takeOver}
+	documents := publish.Publisher{Issuer: o.issuer, Replace: o.replace, DryRun: o.connection.DryRun}
 	for _, path := range o.publishing.Directories() {
 		to := publish.Directory(path)
 		wrote, err := documents.Pass(to, state.Ring())
@@ -156,29 +156,29 @@ func newPlaceCommand(client cli.ClientFunc, cmd *cobra.Command,
 	o := &commandOptions{client: client, argument: "one NAME, as keys list shows it"}
 	o.addRing(cmd.Flags())
 	cli.AddConnectionFlags(cmd, &o.connection)
+	cli.AddDryRun(cmd, &o.connection)
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.args = args
-		p := o.validateRing()
-		o.needsCluster(&p)
-		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
+		if err := cli.InvalidFlags(cmd.CommandPath(), o.validateRing()); err != nil {
 			return err
 		}
 		state, err := ring.At(o.ring).Read()
 		if err != nil {
 			return err
 		}
-		return o.changePlaces(cmd.Context(), func(p *consistency.Published) error { return step(p, state, args[0]) })
+		return o.changePlaces(cmd.Context(), cmd.ErrOrStderr(), func(p *consistency.Published) error { return step(p, state, args[0]) })
 	}
 	return cmd
 }
 
 // changePlaces returns nil too if the change was made before.
-func (o *commandOptions) changePlaces(ctx context.Context, change func(*consistency.Published) error) error {
+func (o *commandOptions) changePlaces(ctx context.Context, stderr io.Writer, change func(*consistency.Published) error) error {
 	client, err := o.client(&o.connection)
 	if err != nil {
 		return err
 	}
+	cli.WritesTo(stderr, &o.connection)
 	if err := consistency.Edit(ctx, client, change); !ring.IsDone(err) {
 		return err
 	}

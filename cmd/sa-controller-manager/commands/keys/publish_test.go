@@ -25,7 +25,10 @@ func TestPublish(t *testing.T) {
 	dir, ring := t.TempDir(), filepath.Join(t.TempDir(), "ring.json")
 	first := testkeys.Parse(testkeys.P256()).ID()
 	kube := clitest.NewKubeClient(func(string) string { return "" })
-	client := func(*options.Connection) (kubernetes.Interface, error) { return kube, nil }
+	client := func(o *options.Connection) (kubernetes.Interface, error) {
+		o.Cluster = "demo https://a"
+		return kube, nil
+	}
 	from := func(data []byte) string { return "--from-private-key-file=" + testutil.WriteFile(t, "key", data) }
 	to := func(issuer string) []string {
 		return []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=" + issuer}
@@ -37,14 +40,13 @@ func TestPublish(t *testing.T) {
 		want string // in what is printed
 	}{
 		{[]string{"init", from(testkeys.P256())}, 0, ""},
-		{[]string{"publish", "--take-over"}, 1, `--take-over true must come with --publish-keys`},
+		{[]string{"publish", "--replace"}, 1, `--replace true must come with --publish-keys`},
 		{to("kubernetes"), 1, "needs --service-account-issuer with the https URL"},
 		{to(a), 0, `{"keys":[{`},
-		{to(b), 1, `the documents of another issuer, "https://a.example.com", are there: "keys publish --take-over" replaces them`},
-		{append(to(b), "--take-over"), 0, "documents written: [\"/.well-known/openid-configuration\"]"},
-		{[]string{"publish", "--published-manually=pool"}, 1, `--kubeconfig "" must be given`},
-		{[]string{"publish", "--kubeconfig=k", "--published-manually=pool"}, 0, first},
-		{[]string{"publish", "--kubeconfig=k", "--published-manually=pool"}, 0, first},
+		{to(b), 1, `the documents of another issuer, "https://a.example.com", are there: "keys publish --replace" replaces them`},
+		{append(to(b), "--replace"), 0, "documents written: [\"/.well-known/openid-configuration\"]"},
+		{[]string{"publish", "--published-manually=pool"}, 0, first},
+		{[]string{"publish", "--published-manually=pool"}, 0, "Cluster:    demo https://a\n"},
 		{[]string{"publish", "confirm", "--kubeconfig=k", "--key-id=" + first}, 1, "want one NAME"},
 		{[]string{"publish", "confirm", "pool", "--kubeconfig=k", "--key-id=nobody"}, 1, `the ring has no key "nobody"`},
 		{[]string{"publish", "confirm", "pool", "--kubeconfig=k", "--key-id=" + first}, 0, ""},
@@ -60,6 +62,6 @@ func TestPublish(t *testing.T) {
 	document, err := os.ReadFile(filepath.Join(dir, signing.DiscoveryPath))
 	testutil.Must(t, err)
 	if !strings.Contains(string(document), b) {
-		t.Errorf("after --take-over the discovery document is %s", document)
+		t.Errorf("after --replace the discovery document is %s", document)
 	}
 }

@@ -44,6 +44,8 @@ type Report struct {
 	Findings []printers.Finding `json:"findings"`
 	// Pruned is the outcome of a prune.
 	Pruned []operator.Pruned `json:"pruned,omitempty"`
+	// DryRun means that nothing was changed, and that the keys are those that would be.
+	DryRun bool `json:"dryRun,omitempty"`
 }
 
 // KeyReport is one key of the ring or, with the role Unknown, of token Secrets alone. That one has the
@@ -218,15 +220,23 @@ func (r *Report) table() string {
 			timeWord(key.since()), timeWord(key.PrunableAt), cmp.Or(key.Accepted, "-"), secrets)
 	}
 	table.Flush()
-	fmt.Fprintf(&b, "\nKey ring:   %s, generation %d\nNext step:  %s\n", r.File, r.Generation, r.NextStep)
+	unchanged, pruned := "", "Pruned:     "
+	if r.DryRun {
+		unchanged, pruned = " after a dry run: nothing was changed", "Would prune: "
+	}
+	fmt.Fprintf(&b, "\nKey ring:   %s, generation %d%s\nNext step:  %s\n", r.File, r.Generation, unchanged, r.NextStep)
 	if r.IfLeaked != "" {
 		fmt.Fprintf(&b, "If leaked:  %s\n", r.IfLeaked)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Places)) {
 		fmt.Fprintf(&b, "Published:  %s\n", printers.Printable(r.place(name)))
 	}
-	for _, pruned := range r.Pruned {
-		fmt.Fprintln(&b, prunedWord(pruned))
+	for _, key := range r.Pruned {
+		if key.Pruned {
+			fmt.Fprintln(&b, pruned+key.KeyID)
+		} else {
+			fmt.Fprintf(&b, "Stays:      %s: %s\n", key.KeyID, key.Reason)
+		}
 	}
 	for _, key := range r.Keys {
 		if len(key.Holders) > 0 {
@@ -286,16 +296,6 @@ func (r *Report) place(name string) string {
 		text += "; " + place.Problem
 	}
 	return text
-}
-
-func prunedWord(p operator.Pruned) string {
-	switch {
-	case p.Pruned && p.DryRun:
-		return "Would prune: " + p.KeyID
-	case p.Pruned:
-		return "Pruned:     " + p.KeyID
-	}
-	return fmt.Sprintf("Stays:      %s: %s", p.KeyID, p.Reason)
 }
 
 func timeWord(at time.Time) string {

@@ -47,6 +47,7 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 		Example: rotateExamples,
 	}
 	o := newCommandOptions(cmd, client)
+	o.asks = true
 	cmd.Flags().DurationVar(&o.policy.CacheAge, "cache-age", o.policy.CacheAge,
 		"How long a key is published before it may sign: the greatest age of a cached copy of the key set.")
 	addNextKey(cmd, &next, "the key after the next one")
@@ -60,9 +61,9 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 		"Remove then the retired keys that nothing needs, as \"keys prune\" does. That one stays is no error.")
 	check := func(p *options.Problems) {
 		rotate.Next = parseNextKey(p, next)
+		rotate.Wait = rotate.Wait && !o.connection.DryRun
 		p.NotNegative("cache-age", o.policy.CacheAge)
 		p.NotNegative("if-older-than", olderThan)
-		o.needsCluster(p)
 		if prune {
 			o.needsLifetime(p, cmd)
 		}
@@ -85,7 +86,7 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 			fmt.Fprintf(cmd.ErrOrStderr(), "Rotated: key %s signs, %s is next.\n", state.Active().ID, text)
 		}
 		if prune {
-			if o.pruned, err = op.Prune(ctx, false, rotate.Without...); err != nil {
+			if o.pruned, err = op.Prune(ctx, rotate.Without...); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was pruned: %v.\n", err)
 			}
 		}
@@ -124,13 +125,11 @@ able to sign with it, and every kube-apiserver must accept it. If the next key i
 another kind, it is replaced too: it would lead to what was just undone.`,
 	}
 	o := newCommandOptions(cmd, client)
+	o.asks = true
 	addNextKey(cmd, &next, "the next key, if that has to be replaced")
 	addWithoutHost(cmd, &without)
 	var successor operator.Successor
-	check := func(p *options.Problems) {
-		successor = parseNextKey(p, next)
-		o.needsCluster(p)
-	}
+	check := func(p *options.Problems) { successor = parseNextKey(p, next) }
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error { return op.Rollback(ctx, successor, without) })
 }
 
@@ -158,7 +157,9 @@ func addWithoutHost(cmd *cobra.Command, without *[]string) {
 // steps has cmd take a step and print the ring. Findings do not change the exit code here: the step is done.
 func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems),
 	step func(context.Context, *operator.Operator) error) *cobra.Command {
+	cli.AddDryRun(cmd, &o.connection)
 	return o.runs(cmd, check, func(ctx context.Context, operator *operator.Operator) error {
+		cli.WritesTo(cmd.ErrOrStderr(), &o.connection)
 		err := step(ctx, operator)
 		if ring.IsDone(err) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: %v.\n", err)

@@ -56,7 +56,7 @@ func TestRotateByATimer(t *testing.T) {
 			before, err := ringfile.At(path).Read()
 			testutil.Must(t, err)
 			client := func(*options.Connection) (kubernetes.Interface, error) { return kube, nil }
-			got := keysCommandIn(t, client, path, append([]string{"rotate", "--kubeconfig=k", "--service-account-issuer=https://issuer.example"},
+			got := keysCommandIn(t, client, path, append([]string{"rotate", "--service-account-issuer=https://issuer.example"},
 				tc.args...)...)
 			if got.Code != tc.code || !strings.Contains(got.Stderr, tc.want) || strings.Contains(got.Stderr, unpruned) != tc.prunes {
 				t.Errorf("%s: code %d, want %d, %q, and that it prunes: %t:\n%s", tc.reason, got.Code, tc.code, tc.want, tc.prunes, got.Stderr)

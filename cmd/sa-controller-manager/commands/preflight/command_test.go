@@ -59,7 +59,7 @@ missing   update   leases.coordination.k8s.io           kube-system   one    lea
 
 func TestPreflightWithoutAnswer(t *testing.T) {
 	t.Parallel()
-	got := clitest.Run(t, NewCommand(cli.Connect), "--master=http://127.0.0.1:1")
+	got := clitest.Run(t, NewCommand(cli.ConnectAsManager), "--master=http://127.0.0.1:1")
 	if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, "Error: ask kube-apiserver for its version: ") {
 		t.Errorf("%+v, want code 1 and an error that says what was asked", got)
 	}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -148,23 +149,42 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 		Long:  s.long,
 		Args:  cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if s.asks != "" && !yes {
+			var connected kubernetes.Interface
+			if dir == "" {
+				var err error
+				if connected, err = client(&o); err != nil {
+					return err
+				}
+			}
+			cli.WritesTo(cmd.ErrOrStderr(), &o)
+			if s.asks != "" && !yes && !o.DryRun {
 				fmt.Fprintln(cmd.ErrOrStderr(), s.asks+".")
 				if sure, terminal := cli.Ask(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), "Switch it off?"); terminal && !sure {
 					return errors.New("nothing was changed")
 				}
 			}
-			if dir == "" {
-				return s.run(cmd, client, &o, ifPlugin)
+			var err error
+			done := s.doneStatic
+			switch {
+			case dir == "":
+				done, err = s.done, s.run(cmd, connected, ifPlugin, o.DryRun)
+			case o.DryRun:
+				_, err = os.Stat(dir)
+			default:
+				err = s.static(dir)
 			}
-			if err := s.static(dir); err != nil {
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprint(cmd.OutOrStdout(), s.doneStatic)
+			if o.DryRun {
+				done = "Without --dry-run: " + done
+			}
+			_, err = fmt.Fprint(cmd.OutOrStdout(), done)
 			return err
 		},
 	}
 	cli.AddConnectionFlags(cmd, &o)
+	cli.AddDryRun(cmd, &o)
 	if s.asks != "" {
 		cmd.Flags().BoolVar(&yes, "yes", yes, "Do not ask for confirmation.")
 		cmd.Flags().BoolVar(&ifPlugin, "if-plugin-on", ifPlugin, "Change nothing while the plugin ServiceAccount of kube-apiserver is off. "+
@@ -175,28 +195,21 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 	return cmd
 }
 
-func (s onOff) run(cmd *cobra.Command, client cli.ClientFunc, o *options.Connection, ifPlugin bool) error {
+func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, ifPlugin, dryRun bool) error {
 	ctx, cancel := cli.AnswerWithin(cmd.Context(), switchTimeout)
 	defer cancel()
-	connected, err := client(o)
-	if err != nil {
-		return err
-	}
 	if ifPlugin {
-		if err := checkPlugin(ctx, connected); err != nil {
+		if err := checkPlugin(ctx, client); err != nil {
 			return err
 		}
 	}
-	if err := s.act(ctx, connected); err != nil {
+	if err := s.act(ctx, client); err != nil {
 		return err
 	}
-	if s.proves != nil {
-		if err := s.proves(ctx, connected); err != nil {
-			return err
-		}
+	if s.proves == nil || dryRun {
+		return nil
 	}
-	_, err = fmt.Fprint(cmd.OutOrStdout(), s.done)
-	return err
+	return s.proves(ctx, client)
 }
 
 // followDelay is how long kube-apiserver may take to follow a change in the API.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,9 +77,38 @@ func TestWebhookCommandFails(t *testing.T) {
 	client.PrependReactor("update", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("boom")
 	})
-	want := clitest.Outcome{Code: 1, Stderr: "Error: switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom\n"}
+	want := clitest.Outcome{Code: 1, Stderr: "Cluster:    demo https://a\nError: switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom\n"}
 	if diff := cmp.Diff(want, runWith(t, client, "unregister", "--yes")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestDryRun: nothing is asked and nothing proved, files stay, and the API is told to store nothing.
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	testutil.Must(t, os.WriteFile(registration.StaticOffPath(dir), nil, 0o600))
+	for _, step := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"unregister"}, "Without --dry-run: The webhook is off."},
+		{[]string{"register"}, "Without --dry-run: The leader may register"},
+		{[]string{"register", "--static-registration-dir=" + dir}, "Without --dry-run: The process of this host writes"},
+		{[]string{"unregister", "--static-registration-dir=" + dir + "/none"}, "no such file or directory"},
+	} {
+		client, dry := fake.NewClientset(configurations(nil, 1)...), false
+		got := clitest.Run(t, NewCommand(func(o *options.Connection) (kubernetes.Interface, error) {
+			dry = o.DryRun
+			return client, nil
+		}, nil), append(step.args, "--dry-run")...)
+		probed := slices.ContainsFunc(client.Actions(), func(a clienttesting.Action) bool { return a.GetResource().Resource == "pods" })
+		if !strings.Contains(got.Stdout+got.Stderr, step.want) || dry != (len(step.args) == 1) || probed {
+			t.Errorf("%v: %+v, the client is dry: %t, a Pod was created: %t", step.args, got, dry, probed)
+		}
+	}
+	if _, err := os.Stat(registration.StaticOffPath(dir)); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -191,7 +221,10 @@ func TestWebhookCommandLine(t *testing.T) {
 // runWith runs a sub-command on a cluster.
 func runWith(t *testing.T, client kubernetes.Interface, args ...string) clitest.Outcome {
 	t.Helper()
-	return clitest.Run(t, NewCommand(func(*options.Connection) (kubernetes.Interface, error) { return client, nil }, nil), args...)
+	return clitest.Run(t, NewCommand(func(o *options.Connection) (kubernetes.Interface, error) {
+		o.Cluster = "demo https://a"
+		return client, nil
+	}, nil), args...)
 }
 
 func configurations(annotations map[string]string, webhooks int) []runtime.Object {

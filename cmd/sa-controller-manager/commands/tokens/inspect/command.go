@@ -137,8 +137,8 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, token s
 		return nil
 	case Invalid:
 		return cli.ErrFindings
-	default:
-		return cli.ErrReported
+	default: // the only finding says why
+		return fmt.Errorf("it is unknown whether the token is valid: %s", report.Findings[0].Message)
 	}
 }
 

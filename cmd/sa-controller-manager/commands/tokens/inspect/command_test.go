@@ -58,7 +58,8 @@ func TestInspectReads(t *testing.T) {
 		"other key": {
 			token, []string{"--service-account-key-file=" + testutil.WriteFile(t, "key", testkeys.P384())}, cli.ErrFindings, "none of the 1 keys",
 		},
-		"no key": {token, nil, cli.ErrReported, "Verdict:     unknown"},
+		"no key":        {token, nil, nil, "Verdict:     unknown"},
+		"no key, error": {token, nil, nil, "it is unknown whether the token is valid: there is no key to verify the signature with"},
 		"JWKS": {
 			token, []string{"--jwks=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256()))}, nil, "published, of --jwks=",
 		},
@@ -72,7 +73,7 @@ func TestInspectReads(t *testing.T) {
 		"format":       {token, []string{"-o=table"}, nil, `--output "table" must be one of "text", "json", "yaml"`},
 		"empty issuer": {token, []string{"--service-account-issuer="}, nil, `--service-account-issuer "" must be an issuer`},
 		"unreadable CA": {
-			token, []string{"--jwks=https://localhost", "--ca-file=" + testutil.WriteFile(t, "ca", nil)}, nil,
+			token, []string{"--jwks=https://localhost", "--published-ca-file=" + testutil.WriteFile(t, "ca", nil)}, nil,
 			"want PEM with at least one certificate",
 		},
 		"no time":           {token, []string{"--timeout=0"}, nil, "--timeout 0s must be greater than 0"},

@@ -96,7 +96,8 @@ func TestANextKeySignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 			"Activated a new signing key algorithm=ES256 keyID=NEXT",
 		}, a.said())
 		testutil.Check(t, "Events", []string{
-			`sa-controller-manager: Warning SigningKeyWaits: key "NEXT" does not sign yet: kube-apiserver refuses its tokens: [invalid bearer token]`,
+			`sa-controller-manager: Warning SigningKeyWaits: key "NEXT" does not sign yet: ` +
+				`kube-apiserver refuses its tokens: [invalid bearer token]`,
 			`sa-controller-manager: Normal SigningKeyActivated: key "NEXT" signs from now on`,
 		}, a.told())
 

@@ -325,7 +325,8 @@ func (a *Activator) report(ctx context.Context, key *signing.PrivateKey, isNext 
 	logger.Info("kube-apiserver has not confirmed the signing key", "keyID", key.ID(), "reason", err.Error())
 	if IsRefusal(err) {
 		a.Recorder.Warn(a.Process, "SigningKeyRefused", fmt.Sprintf(
-			"kube-apiserver refuses tokens signed with key %q: %v; is its public key in kube-apiserver's --service-account-key-file?", key.ID(), err))
+			"kube-apiserver refuses tokens signed with key %q: %v; is its public key in kube-apiserver's --service-account-key-file?",
+			key.ID(), err))
 	}
 	if _, ok := errors.AsType[wrongIssuerError](err); ok {
 		a.Recorder.Warn(a.Process, "WrongServiceAccountIssuer", err.Error())

@@ -44,7 +44,8 @@ func NewConnection() Connection {
 // AddFlags binds the group to fs.
 func (o *Connection) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Kubeconfig, "kubeconfig", o.Kubeconfig,
-		"Kubeconfig `file` with the address of kube-apiserver and the credentials. Without --kubeconfig and --master, the in-cluster configuration is used.")
+		"Kubeconfig `file` with the address of kube-apiserver and the credentials. "+
+			"Without --kubeconfig and --master, the in-cluster configuration is used.")
 	fs.StringVar(&o.Master, "master", o.Master, "`URL` of kube-apiserver. Overrides the one in the kubeconfig.")
 	fs.Float32Var(&o.QPS, "kube-api-qps", o.QPS,
 		"Client-side limit of requests a second to kube-apiserver. -1 means no limit: API priority and fairness in kube-apiserver protects it. "+

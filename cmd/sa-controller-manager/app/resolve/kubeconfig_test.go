@@ -148,7 +148,7 @@ func TestClientConfigWithoutAnySource(t *testing.T) {
 	}
 }
 
-// TestDryRun: the API server is told to store nothing, and reads stay as they are.
+// TestDryRun: no request stores anything, and reads stay as they are.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	var asked []string

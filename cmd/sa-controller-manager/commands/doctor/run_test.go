@@ -54,8 +54,9 @@ func TestTerminal(t *testing.T) {
 	t.Parallel()
 	report := newReport([]result{
 		newResult("token", answer{Note: "seen"}, nil),
-		newResult("webhook", answer{Findings: []finding{found("c", "a message that goes on and on", "do this, that, and that too", "a/b", "c/d")}},
-			errors.New("no answer within one second\nof patience")),
+		newResult("webhook", answer{Findings: []finding{
+			found("c", "a message that goes on and on", "do this, that, and that too", "a/b", "c/d"),
+		}}, errors.New("no answer within one second\nof waiting")),
 		newResult("keys", answer{}, errors.New("down")),
 		newResult("missed", skipped("no Pods"), nil),
 	})
@@ -63,7 +64,7 @@ func TestTerminal(t *testing.T) {
 token     ok         seen
 webhook   RED(findings)   no answer within
                      one second of
-                     patience
+                     waiting
 keys      BOLD(unknown)    down
 missed    skipped    no Pods
 

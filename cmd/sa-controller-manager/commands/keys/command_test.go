@@ -210,8 +210,10 @@ func TestKeysCommandsRefuse(t *testing.T) {
 			[]string{"export", "--service-account-key-ring=x", "--kubeadm", "--private"}, "excludes --key-id, --private and --output-file",
 		},
 		"NothingToImport": {[]string{"import", "--service-account-key-ring=x"}, "Error: want one FILE to import, got []"},
-		"ReplaceWhat":     {[]string{"export", "--service-account-key-ring=x", "--replace"}, "Error: --replace true must come with --output-file"},
-		"Misspelt":        {[]string{"rotat"}, "did you mean 'sa-controller-manager keys rotate'?"},
+		"ReplaceWhat": {
+			[]string{"export", "--service-account-key-ring=x", "--replace"}, "Error: --replace true must come with --output-file",
+		},
+		"Misspelt": {[]string{"rotat"}, "did you mean 'sa-controller-manager keys rotate'?"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

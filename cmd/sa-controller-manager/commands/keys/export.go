@@ -48,7 +48,8 @@ process has that one, sa.key stays as it is.`,
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&export.KeyID, "key-id", export.KeyID, "`ID` of the key; without it, the key that signs.")
 	cmd.Flags().BoolVar(&export.Private, "private", export.Private, "Export the private key. It can sign tokens for any account.")
-	cmd.Flags().StringVar(&export.Path, "output-file", export.Path, "Write a `file` instead of printing. It gets mode 0600 if it is not there yet.")
+	cmd.Flags().StringVar(&export.Path, "output-file", export.Path,
+		"Write a `file` instead of printing. It gets mode 0600 if it is not there yet.")
 	cmd.Flags().BoolVar(&export.Replace, "replace", export.Replace, "Replace --output-file if it is there.")
 	cmd.Flags().StringVar(&export.Kubeadm, "kubeadm", export.Kubeadm,
 		"Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")

@@ -46,7 +46,8 @@ next key of the same kind is made, unless --next-key names another one.`,
 	}
 	o := newCommandOptions(cmd, client)
 	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the private key that signs now. It is copied.")
-	key.addFlags(cmd, "Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+". Tables name what it signs: ES256, ES384, ES512 or RS256.")
+	key.addFlags(cmd, "Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+
+		". Tables name what it signs: ES256, ES384, ES512 or RS256.")
 	addNextKey(cmd, &next, "the next key")
 	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify,
 		"PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")

@@ -77,13 +77,14 @@ func TestWebhookCommandFails(t *testing.T) {
 	client.PrependReactor("update", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("boom")
 	})
-	want := clitest.Outcome{Code: 1, Stderr: "Cluster:    demo https://a\nError: switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom\n"}
+	want := clitest.Outcome{Code: 1, Stderr: "Cluster:    demo https://a\n" +
+		"Error: switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom\n"}
 	if diff := cmp.Diff(want, runWith(t, client, "unregister", "--yes")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// TestDryRun: nothing is asked and nothing proved, files stay, and the API is told to store nothing.
+// TestDryRun: nothing is asked and nothing proved, files stay, and the API server stores nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

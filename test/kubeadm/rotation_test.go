@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -69,7 +70,7 @@ func TestRotationWithSigner(t *testing.T) {
 	started := n.apiServerStart(t)
 
 	p.follow(t, rotating)
-	previous := p.calls(t, "RS256")
+	previous := p.calls(t, "RS256", rsa)
 	p.follow(t, rotating) // the page has replaced the next key
 	ecdsa := p.calls(t, "ES256")
 	p.follow(t, pruning)
@@ -128,7 +129,7 @@ func TestRotationWithoutSigner(t *testing.T) {
 	p.restart(t)
 	p.follow(t, rotating)
 	p.restart(t)
-	previous := p.calls(t, "RS256")
+	previous := p.calls(t, "RS256", rsa)
 	p.follow(t, rotating) // the page has replaced the next key
 	p.restart(t)
 	ecdsa := p.calls(t, "ES256")
@@ -193,7 +194,11 @@ func (n *node) addOlderKey(t *testing.T) *signing.PrivateKey {
 func (n *node) followsAnother(t *testing.T) *devcluster.Child {
 	t.Helper()
 	const pki = "/etc/kubernetes/pki"
-	testutil.Must(t, os.CopyFS(filepath.Join(n.another(), pki), os.DirFS(n.path(pki))))
+	// scp -p keeps modes, and os.CopyFS does not.
+	testutil.Must(t, os.MkdirAll(filepath.Join(n.another(), pki), 0o700))
+	if output, err := exec.CommandContext(t.Context(), "cp", "-a", n.path(pki)+"/.", filepath.Join(n.another(), pki)).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
 	t.Cleanup(func() { _ = os.RemoveAll(n.another()) })
 	port, err := devcluster.FreePort()
 	testutil.Must(t, err)
@@ -227,8 +232,9 @@ func (n *node) took(t *testing.T, child *devcluster.Child) {
 	})
 }
 
-// calls requests a token, which has to be signed that way, and tells by which key.
-func (p *rotationPage) calls(t *testing.T, algorithm string) string {
+// calls requests a token, which has to be signed that way and by another key than a former one, and tells by
+// which.
+func (p *rotationPage) calls(t *testing.T, algorithm string, former ...string) string {
 	t.Helper()
 	var token string
 	poll(t, "a token of "+algorithm, func(ctx context.Context) error {
@@ -238,8 +244,8 @@ func (p *rotationPage) calls(t *testing.T, algorithm string) string {
 			return err
 		}
 		token = answer.Status.Token
-		if got := headerOf(t, token).Algorithm; got != algorithm {
-			return fmt.Errorf("kube-apiserver issues tokens of %s", got)
+		if got := headerOf(t, token); got.Algorithm != algorithm || slices.Contains(former, got.KeyID) {
+			return fmt.Errorf("kube-apiserver issues tokens of %s by key %s", got.Algorithm, got.KeyID)
 		}
 		return nil
 	})

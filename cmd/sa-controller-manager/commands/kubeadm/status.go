@@ -75,10 +75,7 @@ func newStatusCommand() *cobra.Command {
 		Short: "Print whether this node was taken over, and how",
 		Long:  statusDescription,
 		Args:  cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), append(f.validate(), output.Validate()...)); err != nil {
-				return err
-			}
+		RunE: cli.WhenValid(func() []error { return append(f.validate(), output.Validate()...) }, func(cmd *cobra.Command, _ []string) error {
 			s, err := f.status()
 			if err != nil {
 				return err
@@ -92,7 +89,7 @@ func newStatusCommand() *cobra.Command {
 				s.PeersError = err.Error()
 			}
 			return printers.Document(cmd.OutOrStdout(), output.Format, s, s.text)
-		},
+		}),
 	}
 	f.addPlaces(cmd)
 	output.AddFlag(cmd, "text", "json", "yaml")

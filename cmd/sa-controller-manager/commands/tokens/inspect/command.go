@@ -73,16 +73,13 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Long:    description,
 		Example: examples,
 		Args:    oneFile,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
-				return err
-			}
+		RunE: cli.WhenValid(o.validate, func(cmd *cobra.Command, args []string) error {
 			token, err := readToken(cmd, args)
 			if err != nil {
 				return err
 			}
 			return o.run(cmd.Context(), client, token, cmd.OutOrStdout())
-		},
+		}),
 	}
 	keys.AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)

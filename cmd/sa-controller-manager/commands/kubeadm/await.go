@@ -29,15 +29,7 @@ import (
 // await runs the checks in order. Each has the timeout of a step. A permanent error stays one.
 func (c *Config) await(ctx context.Context, checks ...cli.Check) error {
 	for _, check := range checks {
-		final := false
-		err := (cli.Await{Clock: c.Clock, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, func(ctx context.Context) error {
-			err := check(ctx)
-			final = cli.IsPermanent(err)
-			return err
-		})
-		if err != nil && final {
-			return cli.Permanent(err)
-		} else if err != nil {
+		if err := (cli.Await{Clock: c.Clock, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, check); err != nil {
 			return err
 		}
 	}

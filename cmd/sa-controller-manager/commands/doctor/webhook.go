@@ -133,13 +133,10 @@ func (c *cluster) earlier(ctx context.Context, bound bool) ([]finding, error) {
 			names = append(names, other.Name)
 		}
 	}
-	if len(names) == 0 {
-		return nil, nil
-	}
-	return []finding{found("webhook-before-ours",
+	return about(names, "webhook-before-ours",
 		"MutatingWebhookConfigurations that kube-apiserver calls for new Pods before "+registration.Name+
 			": they see Pods without account and token",
-		"rename them so that they sort after "+registration.Name+", or set reinvocationPolicy: IfNeeded", names...)}, nil
+		"rename them so that they sort after "+registration.Name+", or set reinvocationPolicy: IfNeeded"), nil
 }
 
 func changesPods(webhook admissionregistrationv1.MutatingWebhook) bool {
@@ -235,15 +232,11 @@ func checkMissed(ctx context.Context, c *cluster) (answer, error) {
 	if all.Looked == 0 {
 		return skipped("no running Pods"), nil
 	}
-	answer := answer{Note: fmt.Sprintf("Pods: %d, %d uncertain", all.Looked, len(all.Uncertain))}
-	if len(all.Missed) == 0 {
-		return answer, nil
-	}
 	var names []string
 	for i := range all.Missed {
 		names = append(names, all.Missed[i].String())
 	}
-	answer.Findings = []finding{found("pods-missed", "Pods that were admitted without the webhook and lack an account or a token",
-		"have them created again; this prints the commands: "+c.webhookCommand("missed"), names...)}
-	return answer, nil
+	missed := about(names, "pods-missed", "Pods that were admitted without the webhook and lack an account or a token",
+		"have them created again; this prints the commands: "+c.webhookCommand("missed"))
+	return answer{Findings: missed, Note: fmt.Sprintf("Pods: %d, %d uncertain", all.Looked, len(all.Uncertain))}, nil
 }

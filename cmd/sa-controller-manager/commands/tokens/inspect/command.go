@@ -18,6 +18,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
 )
@@ -182,11 +183,7 @@ func askCluster(ctx context.Context, client kubernetes.Interface, token string, 
 	if len(known.Issuers) > 0 {
 		return nil
 	}
-	document, err := apiservers.Getter(client)(ctx, signing.DiscoveryPath)
-	if err != nil {
-		return nil //nolint:nilerr // then the issuer is not compared
-	}
-	if issuer, err := ParseIssuer(document); err == nil {
+	if issuer, err := keyprobe.LookUpIssuer(ctx, client); err == nil { // else it is not compared
 		known.Issuers = []string{issuer}
 	}
 	return nil

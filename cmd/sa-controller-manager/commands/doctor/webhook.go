@@ -13,7 +13,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"sa-controller-manager/admission/podpolicy"
@@ -175,9 +174,7 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 	if err != nil {
 		return false, nil, fmt.Errorf("read service account %s/default for a Pod with dryRun: %w", c.Namespace, err)
 	}
-	id := string(uuid.NewUUID())
-	pod, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, registration.ProbePod(id),
-		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	pod, called, err := registration.TryPod(ctx, c.Client, c.Namespace)
 	if registration.Concerns(err) {
 		fix := c.fixWebhook()
 		if !bound {
@@ -191,7 +188,6 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 	if err != nil {
 		return false, nil, fmt.Errorf("create a Pod in namespace %s with dryRun: %w", c.Namespace, err)
 	}
-	called = registration.Answered(pod, id)
 	return called, badPod(c, pod, account, bound, called), nil
 }
 

@@ -76,7 +76,7 @@ func (f *nodeFlags) keep(fs *pflag.FlagSet, p *podFlags) error {
 			}
 		}
 	}
-	p.extraArgs = slices.Concat(keptValues(f.Kept, extraArgFlag), p.extraArgs)
+	p.extraArgs = slices.Concat(component.FlagsIn(f.Kept, extraArgFlag), p.extraArgs)
 	all := []string{}
 	for _, name := range []string{binaryFlag, imageFlag, tokenSecretsFlag} {
 		if fs.Changed(name) {
@@ -86,7 +86,7 @@ func (f *nodeFlags) keep(fs *pflag.FlagSet, p *podFlags) error {
 	for _, arg := range p.extraArgs {
 		all = append(all, component.Assign(extraArgFlag, arg))
 	}
-	for _, name := range slices.Concat(keptValues(f.Kept, acceptFlag), f.AcceptFlags) {
+	for _, name := range slices.Concat(component.FlagsIn(f.Kept, acceptFlag), f.AcceptFlags) {
 		all = append(all, component.Assign(acceptFlag, name))
 	}
 	record, err := json.Marshal(all)
@@ -108,16 +108,6 @@ func given(fs *pflag.FlagSet, p *podFlags, flag string) bool {
 		return slices.Contains(values, value)
 	}
 	return fs.Changed(name)
-}
-
-// keptValues returns the values of a flag among those that are kept.
-func keptValues(kept []string, name string) (values []string) {
-	for _, flag := range kept {
-		if value, ok := strings.CutPrefix(flag, component.Assign(name, "")); ok {
-			values = append(values, value)
-		}
-	}
-	return values
 }
 
 // recordNotes say what a rewrite of our manifest keeps, and what goes: a record may be missing, and an

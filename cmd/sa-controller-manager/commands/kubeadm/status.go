@@ -80,9 +80,7 @@ func newStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			client, _, err := adminClient(f.kubeconfig)
-			if err == nil {
-				f.Client = client
+			if f.Client, _, err = adminClient(f.kubeconfig); err == nil {
 				s.Peers, err = f.peers(cmd.Context())
 			}
 			if err != nil {
@@ -102,17 +100,15 @@ func (c *Config) status() (*status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &status{
-		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Registration: string(o.mode), Flags: []string{}, Peers: []statusPeer{},
-	}
 	var pod corev1.Pod
-	if err := yaml.Unmarshal(o.manager, &pod); err != nil {
+	err = yaml.Unmarshal(o.manager, &pod)
+	flags, unknown := recorded(o.manager)
+	if err := cmp.Or(err, unknown); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.manifest(manager), err)
 	}
-	if flags, err := recorded(o.manager); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.manifest(manager), err)
-	} else if flags != nil {
-		s.Flags = flags
+	s := &status{
+		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Registration: string(o.mode), Peers: []statusPeer{},
+		Flags: append([]string{}, flags...),
 	}
 	for _, container := range pod.Spec.Containers {
 		s.Image = cmp.Or(s.Image, container.Image)

@@ -58,16 +58,11 @@ func (c *Config) runs(name string, command []string) cli.Check {
 
 // awaitsReady returns nil once the Pod is ready.
 func awaitsReady(pod *corev1.Pod) error {
-	if !ready(pod) {
+	ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
+	if pod.DeletionTimestamp != nil || !slices.ContainsFunc(pod.Status.Conditions, ready) {
 		return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
 	}
 	return nil
-}
-
-func ready(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // registrationCheck is the name of the check of /readyz that passes once kube-apiserver calls our webhook.

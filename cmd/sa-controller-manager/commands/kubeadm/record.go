@@ -29,9 +29,7 @@ const (
 
 // recordedFlags are those of a takeover that do not follow from the manifests. That our process signs, and
 // how its webhook is registered, follows from its own.
-func recordedFlags() []string {
-	return []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag, acceptFlag}
-}
+var recordedFlags = []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag, acceptFlag}
 
 // recorded returns the flags of the takeover that made a manifest of ours, nil if it does not say.
 func recorded(manifest []byte) (flags []string, err error) {
@@ -43,7 +41,7 @@ func recorded(manifest []byte) (flags []string, err error) {
 		return nil, fmt.Errorf("its annotation %s is no list of flags: %w", manifests.RecordAnnotation, err)
 	}
 	for _, flag := range flags {
-		if name, _, ok := cutFlag(flag); !ok || !slices.Contains(recordedFlags(), name) {
+		if name, _, ok := cutFlag(flag); !ok || !slices.Contains(recordedFlags, name) {
 			return nil, fmt.Errorf("its annotation %s has %q, which this version does not know", manifests.RecordAnnotation, flag)
 		}
 	}

@@ -29,6 +29,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 )
@@ -103,27 +104,12 @@ func objects(files fs.FS, directory string) ([]Object, error) {
 			return nil, err
 		}
 		for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
-			object, err := parse(document)
-			if err != nil {
+			var head metav1.PartialObjectMetadata
+			if err := yaml.Unmarshal(document, &head); err != nil {
 				return nil, fmt.Errorf("read manifest %s: %w", name, err)
 			}
-			found = append(found, object)
+			found = append(found, Object{head.APIVersion, head.Kind, head.Namespace, head.Name, document})
 		}
 	}
 	return found, nil
-}
-
-func parse(data []byte) (Object, error) {
-	var head struct {
-		APIVersion string `json:"apiVersion"`
-		Kind       string `json:"kind"`
-		Metadata   struct {
-			Name      string `json:"name"`
-			Namespace string `json:"namespace"`
-		} `json:"metadata"`
-	}
-	if err := yaml.Unmarshal(data, &head); err != nil {
-		return Object{}, err
-	}
-	return Object{head.APIVersion, head.Kind, head.Metadata.Namespace, head.Metadata.Name, data}, nil
 }

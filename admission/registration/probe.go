@@ -107,6 +107,13 @@ func prove(ctx context.Context, client kubernetes.Interface, endpoint string, re
 	return nil
 }
 
+// TryPod creates a ProbePod with dryRun. called reports whether the webhook has answered.
+func TryPod(ctx context.Context, client kubernetes.Interface, namespace string) (pod *corev1.Pod, called bool, err error) {
+	id := rand.Text()
+	pod, err = client.CoreV1().Pods(namespace).Create(ctx, ProbePod(id), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return pod, err == nil && Answered(pod, id), err
+}
+
 // ProbePod returns a TrialPod that every replica answers when it is created with dryRun.
 func ProbePod(id string) *corev1.Pod {
 	pod := TrialPod()

@@ -76,7 +76,7 @@ func (e wrongIssuerError) Error() string {
 // document.
 func Prove(ctx context.Context, client kubernetes.Interface, issuer string, account *corev1.ServiceAccount, key *signing.PrivateKey) error {
 	if issuer == "" {
-		actual, err := lookUpIssuer(ctx, client)
+		actual, err := LookUpIssuer(ctx, client)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func Prove(ctx context.Context, client kubernetes.Interface, issuer string, acco
 	if !IsRefusal(err) {
 		return err
 	}
-	if actual, unknown := lookUpIssuer(ctx, client); unknown == nil && actual != issuer && proveAs(ctx, client, actual, account, key) == nil {
+	if actual, unknown := LookUpIssuer(ctx, client); unknown == nil && actual != issuer && proveAs(ctx, client, actual, account, key) == nil {
 		return wrongIssuerError{given: issuer, actual: actual}
 	}
 	return err
@@ -147,9 +147,9 @@ func (a *Activator) anyAccount() (*corev1.ServiceAccount, error) {
 	return nil, errors.New("there is no service account yet to prove it with")
 }
 
-// lookUpIssuer returns the issuer that kube-apiserver expects in bound tokens (OpenID
+// LookUpIssuer returns the issuer that kube-apiserver expects in bound tokens (OpenID
 // Connect Discovery 1.0, section 3: the document's member issuer).
-func lookUpIssuer(ctx context.Context, client kubernetes.Interface) (string, error) {
+func LookUpIssuer(ctx context.Context, client kubernetes.Interface) (string, error) {
 	body, err := apiservers.Getter(client)(ctx, discoveryPath)
 	if err != nil {
 		return "", fmt.Errorf("look up the issuer at %s (or set --service-account-issuer): %w", discoveryPath, err)

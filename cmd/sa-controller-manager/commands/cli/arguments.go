@@ -32,6 +32,16 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// WhenValid returns what a command runs: run, unless validate finds problems with the flags.
+func WhenValid(validate func() []error, run func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := InvalidFlags(cmd.CommandPath(), validate()); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+}
+
 // NoTokens is NoArguments where a token is what people may try.
 func NoTokens(cmd *cobra.Command, args []string) error {
 	if err := RefuseTokens(cmd, args); err != nil {

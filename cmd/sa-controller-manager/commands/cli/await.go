@@ -39,7 +39,7 @@ type Await struct {
 	Progress func(string)
 }
 
-// Until repeats the check until it succeeds, sees a permanent error, or is out of time.
+// Until repeats the check until it succeeds, sees a permanent error, which it returns as one, or is out of time.
 func (a Await) Until(ctx context.Context, check Check) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.Timeout, fmt.Errorf("it did not come within %s", a.Timeout))
 	defer cancel()
@@ -51,7 +51,7 @@ func (a Await) Until(ctx context.Context, check Check) error {
 			return nil
 		}
 		if given := (permanentError{}); errors.As(err, &given) {
-			return given.error
+			return given
 		}
 		if ctx.Err() == nil || last == nil {
 			last = err

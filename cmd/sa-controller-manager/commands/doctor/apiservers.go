@@ -12,9 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
-
-	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/apiservers"
@@ -42,14 +39,10 @@ func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 	result := answer{Note: fmt.Sprintf("kube-apiservers asked: %d", len(servers.Others))}
 	var unknown error
 	for _, server := range servers.Others {
-		published, err := keys.OfCluster(ctx, apiservers.Getter(server.Client))
+		ids, err := publishedIDs(ctx, apiservers.Getter(server.Client))
 		if err != nil {
 			unknown = errors.Join(unknown, fmt.Errorf("%s: %w", server.URL, err))
 			continue
-		}
-		ids := sets.New[string]()
-		for _, key := range published {
-			ids.Insert(key.ID)
 		}
 		for _, id := range slices.Sorted(maps.Keys(signers)) {
 			if !ids.Has(id) {

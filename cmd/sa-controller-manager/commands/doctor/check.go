@@ -95,6 +95,14 @@ func found(code, message, remedy string, objects ...string) finding {
 	return finding{Finding: printers.Finding{Code: code, Message: message, Objects: objects, Remedy: remedy}}
 }
 
+// about is a finding about objects, and nil without any.
+func about(objects []string, code, message, remedy string) []finding {
+	if len(objects) == 0 {
+		return nil
+	}
+	return []finding{found(code, message, remedy, objects...)}
+}
+
 // checks returns all checks in the order in which they run: what the others depend on comes
 // first.
 func checks() []check {

@@ -78,12 +78,9 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Long:    fmt.Sprintf(description, checksText()),
 		Example: examples,
 		Args:    cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
-				return err
-			}
+		RunE: cli.WhenValid(o.validate, func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		}),
 	}
 	o.addFlags(cmd)
 	for _, name := range []string{"only", "skip"} {

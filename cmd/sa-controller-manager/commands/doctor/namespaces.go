@@ -6,6 +6,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,19 +58,12 @@ func checkNamespaces(ctx context.Context, c *cluster) (answer, error) {
 			drifted = append(drifted, namespace)
 		}
 	}
-	var findings []finding
-	if len(noAccount) > 0 {
-		findings = append(findings, found("no-default-account", "namespaces without the account default: no Pod can be created there",
-			fixAbsent+c.leaders(), noAccount...))
-	}
-	if len(noRootCA) > 0 {
-		problem := "namespaces without a root CA in the ConfigMap " + informers.RootCAName + ": Pods do not start there"
-		findings = append(findings, found("no-root-ca", problem, fixAbsent+c.leaders(), noRootCA...))
-	}
-	if len(drifted) > 0 {
-		problem := fmt.Sprintf("namespaces whose ConfigMap %s differs from %s", informers.RootCAName, wanted.source)
-		findings = append(findings, found("root-ca-differs", problem, fixRootCA+c.leaders(), drifted...))
-	}
+	findings := slices.Concat(
+		about(noAccount, "no-default-account", "namespaces without the account default: no Pod can be created there", fixAbsent+c.leaders()),
+		about(noRootCA, "no-root-ca", "namespaces without a root CA in the ConfigMap "+informers.RootCAName+": Pods do not start there",
+			fixAbsent+c.leaders()),
+		about(drifted, "root-ca-differs", fmt.Sprintf("namespaces whose ConfigMap %s differs from %s", informers.RootCAName, wanted.source),
+			fixRootCA+c.leaders()))
 	return answer{Findings: findings, Note: fmt.Sprintf("namespaces: %d, compared with %s", len(namespaces), wanted.source)}, nil
 }
 

@@ -34,19 +34,12 @@ func checkPermissions(ctx context.Context, c *cluster) (answer, error) {
 	o.LeaderElection.ResourceNamespace, o.LeaderElection.ResourceName = c.LeaseNamespace, c.LeaseName
 	rules := permissions.StandardRules(o)
 	report := permissions.CheckUser(ctx, c.Client, user, permissions.Accesses(rules))
-	answer := answer{Note: fmt.Sprintf("%d permissions checked for %s", len(report.Answers), user)}
-	if missing := report.Missing(); len(missing) > 0 {
-		answer.Findings = []finding{c.withoutAccess(user, missing, rules)}
-	}
-	return answer, report.Err()
-}
-
-func (c *cluster) withoutAccess(user string, missing []permissions.Access, rules []permissions.Rule) finding {
 	var names []string
-	for _, access := range missing {
+	for _, access := range report.Missing() {
 		names = append(names, fmt.Sprintf("%s (%s)", access, permissions.PartsOf(access, rules)[0]))
 	}
-	return found("permissions-missing", user+" lacks permissions", fmt.Sprintf(fixPermissions, c.Kubeconfig), names...)
+	missing := about(names, "permissions-missing", user+" lacks permissions", fmt.Sprintf(fixPermissions, c.Kubeconfig))
+	return answer{Findings: missing, Note: fmt.Sprintf("%d permissions checked for %s", len(report.Answers), user)}, report.Err()
 }
 
 // user returns the user name of the manager.

@@ -72,14 +72,17 @@ func (c *cluster) accountUIDs(ctx context.Context) (map[cache.ObjectName]types.U
 
 // knownKeyIDs returns the IDs of the keys with which kube-apiserver verifies tokens.
 func (c *cluster) knownKeyIDs(ctx context.Context) (sets.Set[string], error) {
-	return c.read.keyIDs.get(ctx, func(ctx context.Context) (sets.Set[string], error) {
-		published, err := keys.OfCluster(ctx, c.Get)
-		ids := sets.New[string]()
-		for _, key := range published {
-			ids.Insert(key.ID)
-		}
-		return ids, err
-	})
+	return c.read.keyIDs.get(ctx, func(ctx context.Context) (sets.Set[string], error) { return publishedIDs(ctx, c.Get) })
+}
+
+// publishedIDs are those of the keys of a kube-apiserver, which get asks for a path.
+func publishedIDs(ctx context.Context, get func(context.Context, string) ([]byte, error)) (sets.Set[string], error) {
+	published, err := keys.OfCluster(ctx, get)
+	ids := sets.New[string]()
+	for _, key := range published {
+		ids.Insert(key.ID)
+	}
+	return ids, err
 }
 
 // tokenSecret is what is kept of a token Secret: never the token, nor anything that it could be

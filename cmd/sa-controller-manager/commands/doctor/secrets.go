@@ -25,23 +25,23 @@ const (
 )
 
 // flawed is the finding about all Secrets with the same flaw.
-func (c *cluster) flawed(f flaw, names []string) finding {
+func (c *cluster) flawed(f flaw, names []string) []finding {
 	running := "the token controller repairs it within seconds: see its Events and the log of the leader: " +
 		"kubectl get events -A --field-selector reportingComponent=sa-controller-manager" + c.Kubeconfig + "; " + c.leaders()
 	switch f {
 	case nameless:
-		return found("secret-without-account", "token Secrets that name no valid account",
-			"correct the annotation kubernetes.io/service-account.name, or delete the Secret", names...)
+		return about(names, "secret-without-account", "token Secrets that name no valid account",
+			"correct the annotation kubernetes.io/service-account.name, or delete the Secret")
 	case orphan:
-		return found("secret-orphan", "token Secrets whose account does not exist, or was deleted and created again",
-			"kube-apiserver refuses these tokens. Delete the Secrets, or leave that to the token controller: "+running, names...)
+		return about(names, "secret-orphan", "token Secrets whose account does not exist, or was deleted and created again",
+			"kube-apiserver refuses these tokens. Delete the Secrets, or leave that to the token controller: "+running)
 	case stuck:
-		return found("secret-empty", "token Secrets without a token", running, names...)
+		return about(names, "secret-empty", "token Secrets without a token", running)
 	case immutable:
-		return found("secret-immutable", "immutable token Secrets that lack a token or the root CA",
-			"delete them, and create them again without immutable", names...)
+		return about(names, "secret-immutable", "immutable token Secrets that lack a token or the root CA",
+			"delete them, and create them again without immutable")
 	default:
-		return found("secret-root-ca-differs", "token Secrets with another root CA than the published one", running, names...)
+		return about(names, "secret-root-ca-differs", "token Secrets with another root CA than the published one", running)
 	}
 }
 
@@ -71,16 +71,12 @@ func checkSecrets(ctx context.Context, c *cluster) (answer, error) {
 	}
 	var findings []finding
 	for f := nameless; f <= drifted; f++ {
-		if len(names[f]) > 0 {
-			findings = append(findings, c.flawed(f, names[f]))
-		}
+		findings = append(findings, c.flawed(f, names[f])...)
 	}
-	if auto := autoCreated(secrets); len(auto) > 0 {
-		findings = append(findings, found("secrets-auto-created", "token Secrets that --token-secrets=auto has created: "+
-			"Pods need them with --pod-token=secret alone, and their tokens never expire",
-			"start sa-controller-manager with --token-secrets=manual, or with --token-secrets-excluded-namespaces; "+
-				"then delete the unused ones, which this lists: sa-controller-manager tokens audit"+c.Kubeconfig, auto...))
-	}
+	findings = append(findings, about(autoCreated(secrets), "secrets-auto-created", "token Secrets that --token-secrets=auto has created: "+
+		"Pods need them with --pod-token=secret alone, and their tokens never expire",
+		"start sa-controller-manager with --token-secrets=manual, or with --token-secrets-excluded-namespaces; "+
+			"then delete the unused ones, which this lists: sa-controller-manager tokens audit"+c.Kubeconfig)...)
 	return answer{Findings: findings, Note: fmt.Sprintf("token Secrets: %d", len(secrets))}, nil
 }
 

@@ -13,8 +13,6 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
-
-	"sa-controller-manager/signing"
 )
 
 // probeSeconds is the lifetime of the token: the shortest that kube-apiserver issues.
@@ -98,18 +96,13 @@ func checkKeys(ctx context.Context, c *cluster) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return answer{Findings: strangeKeys(c.Keys, ids), Note: fmt.Sprintf("keys compared: %d", len(c.Keys))}, nil
-}
-
-func strangeKeys(given []signing.Key, known sets.Set[string]) []finding {
-	var findings []finding
-	for _, key := range given {
-		if known.Has(key.ID) {
-			continue
+	answer := answer{Note: fmt.Sprintf("keys compared: %d", len(c.Keys))}
+	for _, key := range c.Keys {
+		if !ids.Has(key.ID) {
+			answer.Findings = append(answer.Findings, found("key-unknown",
+				fmt.Sprintf("kube-apiserver does not know key %s of %s: it refuses the tokens that are signed with it", key.ID, key.Origin),
+				"give every kube-apiserver its public key with --service-account-key-file, beside the other keys, and restart it"))
 		}
-		findings = append(findings, found("key-unknown",
-			fmt.Sprintf("kube-apiserver does not know key %s of %s: it refuses the tokens that are signed with it", key.ID, key.Origin),
-			"give every kube-apiserver its public key with --service-account-key-file, beside the other keys, and restart it"))
 	}
-	return findings
+	return answer, nil
 }

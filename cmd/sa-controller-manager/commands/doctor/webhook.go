@@ -13,7 +13,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"sa-controller-manager/admission/podpolicy"
@@ -133,13 +132,10 @@ func (c *cluster) earlier(ctx context.Context, bound bool) ([]finding, error) {
 			names = append(names, other.Name)
 		}
 	}
-	if len(names) == 0 {
-		return nil, nil
-	}
-	return []finding{found("webhook-before-ours",
+	return about(names, "webhook-before-ours",
 		"MutatingWebhookConfigurations that kube-apiserver calls for new Pods before "+registration.Name+
 			": they see Pods without account and token",
-		"rename them so that they sort after "+registration.Name+", or set reinvocationPolicy: IfNeeded", names...)}, nil
+		"rename them so that they sort after "+registration.Name+", or set reinvocationPolicy: IfNeeded"), nil
 }
 
 func changesPods(webhook admissionregistrationv1.MutatingWebhook) bool {
@@ -178,9 +174,7 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 	if err != nil {
 		return false, nil, fmt.Errorf("read service account %s/default for a Pod with dryRun: %w", c.Namespace, err)
 	}
-	id := string(uuid.NewUUID())
-	pod, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, registration.ProbePod(id),
-		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	pod, called, err := registration.TryPod(ctx, c.Client, c.Namespace)
 	if registration.Concerns(err) {
 		fix := c.fixWebhook()
 		if !bound {
@@ -194,7 +188,6 @@ func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings 
 	if err != nil {
 		return false, nil, fmt.Errorf("create a Pod in namespace %s with dryRun: %w", c.Namespace, err)
 	}
-	called = registration.Answered(pod, id)
 	return called, badPod(c, pod, account, bound, called), nil
 }
 
@@ -235,15 +228,11 @@ func checkMissed(ctx context.Context, c *cluster) (answer, error) {
 	if all.Looked == 0 {
 		return skipped("no running Pods"), nil
 	}
-	answer := answer{Note: fmt.Sprintf("Pods: %d, %d uncertain", all.Looked, len(all.Uncertain))}
-	if len(all.Missed) == 0 {
-		return answer, nil
-	}
 	var names []string
 	for i := range all.Missed {
 		names = append(names, all.Missed[i].String())
 	}
-	answer.Findings = []finding{found("pods-missed", "Pods that were admitted without the webhook and lack an account or a token",
-		"have them created again; this prints the commands: "+c.webhookCommand("missed"), names...)}
-	return answer, nil
+	missed := about(names, "pods-missed", "Pods that were admitted without the webhook and lack an account or a token",
+		"have them created again; this prints the commands: "+c.webhookCommand("missed"))
+	return answer{Findings: missed, Note: fmt.Sprintf("Pods: %d, %d uncertain", all.Looked, len(all.Uncertain))}, nil
 }

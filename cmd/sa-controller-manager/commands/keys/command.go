@@ -62,6 +62,8 @@ type commandOptions struct {
 	argument   string // what the only argument is, "" if there is none
 	args       []string
 	asks       bool // kube-apiserver is asked first, if need be one that is found
+	next       string
+	without    []string
 	pruned     []operator.Pruned
 }
 
@@ -131,6 +133,9 @@ func (o *commandOptions) validate() options.Problems {
 		p.Add("apiserver", o.apiServers[0], "must come with --kubeconfig, which says as whom to ask")
 	}
 	p.NotNegative("longest-token-lifetime", o.policy.TokenLifetime)
+	if next := o.successor().Signer; next != "" {
+		checkSigner(&p, "next-key", next)
+	}
 	return p
 }
 

@@ -29,7 +29,7 @@ const initExamples = `  # Take over the key that kube-controller-manager signs w
 // newInitCommand creates a key ring.
 func newInitCommand(client cli.ClientFunc) *cobra.Command {
 	var key newKey
-	var from, next string
+	var from string
 	var verify []string
 	cmd := &cobra.Command{
 		Use:   "init",
@@ -48,12 +48,10 @@ next key of the same kind is made, unless --next-key names another one.`,
 	cmd.Flags().StringVar(&from, "from-private-key-file", from, "PEM `file` with the private key that signs now. It is copied.")
 	key.addFlags(cmd, "Kind of a new key: "+strings.Join(signing.KeyKinds(), ", ")+
 		". Tables name what it signs: ES256, ES384, ES512 or RS256.")
-	addNextKey(cmd, &next, "the next key")
+	o.addNextKey(cmd, "the next key")
 	cmd.Flags().StringArrayVar(&verify, "service-account-key-file", verify,
 		"PEM `file` with keys, public or private, that verify existing tokens. May be given several times.")
-	var successor operator.Successor
 	check := func(p *options.Problems) {
-		successor = parseNextKey(p, next)
 		key.validate(p)
 		if given := key.Algorithm != "" || key.Signer != ""; given == (from != "") {
 			p.Add("from-private-key-file", from, "must be the signing key to go on with; for a new key give --algorithm instead, "+
@@ -81,7 +79,7 @@ next key of the same kind is made, unless --next-key names another one.`,
 			}
 			retired = append(retired, more...)
 		}
-		return op.Init(ctx, pair, retired, successor)
+		return op.Init(ctx, pair, retired, o.successor())
 	})
 }
 

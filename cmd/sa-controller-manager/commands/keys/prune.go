@@ -21,7 +21,6 @@ const pruneExamples = `  # Which retired keys could go?
   sa-controller-manager keys prune --service-account-key-ring=ring.json --kubeconfig=admin.conf --longest-token-lifetime=8760h --dry-run`
 
 func newPruneCommand(client cli.ClientFunc) *cobra.Command {
-	var without []string
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove retired keys that nothing needs any more",
@@ -36,10 +35,10 @@ files of its own accepts them until it is restarted without the key.`,
 	}
 	o := newCommandOptions(cmd, client)
 	o.asks = true
-	addWithoutHost(cmd, &without)
+	o.addWithoutHost(cmd)
 	check := func(p *options.Problems) { o.needsLifetime(p, cmd) }
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {
-		o.pruned, err = op.Prune(ctx, without...)
+		o.pruned, err = op.Prune(ctx, o.without...)
 		return err
 	})
 }
@@ -47,7 +46,6 @@ files of its own accepts them until it is restarted without the key.`,
 // newRevokeCommand takes keys that have leaked out of every ring.
 func newRevokeCommand(client cli.ClientFunc) *cobra.Command {
 	var yes bool
-	var without []string
 	cmd := &cobra.Command{
 		Use:   "revoke KEY-ID...",
 		Short: "Have nothing accept keys that have leaked",
@@ -69,7 +67,7 @@ left to do, and how long relying parties go on accepting the keys, is printed.`,
 	}
 	o := newCommandOptions(cmd, client)
 	cmd.Flags().BoolVar(&yes, "yes", yes, "Do not ask for confirmation.")
-	addWithoutHost(cmd, &without)
+	o.addWithoutHost(cmd)
 	check := func(p *options.Problems) {
 		if len(o.args) == 0 {
 			*p = append(*p, errors.New("want the KEY-ID of each key to revoke"))
@@ -85,7 +83,7 @@ left to do, and how long relying parties go on accepting the keys, is printed.`,
 		if yes && !o.connection.DryRun {
 			confirm = nil
 		}
-		notes, err := op.Revoke(ctx, o.args, confirm, without...)
+		notes, err := op.Revoke(ctx, o.args, confirm, o.without...)
 		for _, note := range notes {
 			fmt.Fprintf(cmd.ErrOrStderr(), "By hand:    %s\n", note)
 		}

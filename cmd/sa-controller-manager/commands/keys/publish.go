@@ -71,12 +71,9 @@ place of that name yourself. From then on "rotate" and "prune" wait for "publish
 	cmd.Flags().StringVar(&o.manual, manualFlag, o.manual,
 		"Record that you publish the keys yourself at a place of this `name`.")
 	cli.AddDryRun(cmd, &o.connection)
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
-			return err
-		}
+	cmd.RunE = cli.WhenValid(o.validate, func(cmd *cobra.Command, _ []string) error {
 		return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
-	}
+	})
 	cmd.AddCommand(newConfirmCommand(client), newForgetCommand(client))
 	return cmd
 }

@@ -25,7 +25,6 @@ const rotateExamples = `  # Sign with the next key, as soon as that breaks nothi
 
 func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 	var rotate operator.RotateOptions
-	var next string
 	var olderThan time.Duration
 	var prune bool
 	cmd := &cobra.Command{
@@ -50,8 +49,8 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 	o.asks = true
 	cmd.Flags().DurationVar(&o.policy.CacheAge, "cache-age", o.policy.CacheAge,
 		"How long a key is published before it may sign: the greatest age of a cached copy of the key set.")
-	addNextKey(cmd, &next, "the key after the next one")
-	addWithoutHost(cmd, &rotate.Without)
+	o.addNextKey(cmd, "the key after the next one")
+	o.addWithoutHost(cmd)
 	cmd.Flags().BoolVar(&rotate.Wait, "wait", rotate.Wait,
 		"Wait for caches, for a host that does not have the next key yet, and for kube-apiserver.")
 	cmd.Flags().BoolVar(&rotate.Force, "force", rotate.Force,
@@ -60,8 +59,7 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 	cmd.Flags().BoolVar(&prune, "prune", prune,
 		"Remove then the retired keys that nothing needs, as \"keys prune\" does. That one stays is no error.")
 	check := func(p *options.Problems) {
-		rotate.Next = parseNextKey(p, next)
-		rotate.Wait = rotate.Wait && !o.connection.DryRun
+		rotate.Next, rotate.Without, rotate.Wait = o.successor(), o.without, rotate.Wait && !o.connection.DryRun
 		p.NotNegative("cache-age", o.policy.CacheAge)
 		p.NotNegative("if-older-than", olderThan)
 		if prune {
@@ -86,7 +84,7 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 			fmt.Fprintf(cmd.ErrOrStderr(), "Rotated: key %s signs, %s is next.\n", state.Active().ID, text)
 		}
 		if prune {
-			if o.pruned, err = op.Prune(ctx, rotate.Without...); err != nil {
+			if o.pruned, err = op.Prune(ctx, o.without...); err != nil {
 				fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was pruned: %v.\n", err)
 			}
 		}
@@ -109,13 +107,10 @@ export --kubeadm") and restart that: "keys rotate" waits for all of them.`,
 	}
 	o := newCommandOptions(cmd, client)
 	key.addFlags(cmd, "Kind of the new key; that of the active one if not given.")
-	check := func(p *options.Problems) { key.validate(p) }
-	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error { return op.Next(ctx, key.Successor) })
+	return o.steps(cmd, key.validate, func(ctx context.Context, op *operator.Operator) error { return op.Next(ctx, key.Successor) })
 }
 
 func newRollbackCommand(client cli.ClientFunc) *cobra.Command {
-	var without []string
-	var next string
 	cmd := &cobra.Command{
 		Use:   "rollback",
 		Short: "Go back to the key that signed before the last rotation",
@@ -126,31 +121,28 @@ another kind, it is replaced too: it would lead to what was just undone.`,
 	}
 	o := newCommandOptions(cmd, client)
 	o.asks = true
-	addNextKey(cmd, &next, "the next key, if that has to be replaced")
-	addWithoutHost(cmd, &without)
-	var successor operator.Successor
-	check := func(p *options.Problems) { successor = parseNextKey(p, next) }
-	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error { return op.Rollback(ctx, successor, without) })
+	o.addNextKey(cmd, "the next key, if that has to be replaced")
+	o.addWithoutHost(cmd)
+	return o.steps(cmd, nil, func(ctx context.Context, op *operator.Operator) error {
+		return op.Rollback(ctx, o.successor(), o.without)
+	})
 }
 
-func addNextKey(cmd *cobra.Command, next *string, what string) {
-	cmd.Flags().StringVar(next, "next-key", *next,
+func (o *commandOptions) addNextKey(cmd *cobra.Command, what string) {
+	cmd.Flags().StringVar(&o.next, "next-key", o.next,
 		"`kep740:NAME` of the process that has "+what+", or \"none\". Needed if the key before it is in another process.")
 }
 
-// parseNextKey reads --next-key.
-func parseNextKey(p *options.Problems, next string) operator.Successor {
-	if next == "none" {
+// successor is that of --next-key.
+func (o *commandOptions) successor() operator.Successor {
+	if o.next == "none" {
 		return operator.Successor{None: true}
 	}
-	if next != "" {
-		checkSigner(p, "next-key", next)
-	}
-	return operator.Successor{Signer: next}
+	return operator.Successor{Signer: o.next}
 }
 
-func addWithoutHost(cmd *cobra.Command, without *[]string) {
-	cmd.Flags().StringArrayVar(without, "without-host", *without,
+func (o *commandOptions) addWithoutHost(cmd *cobra.Command) {
+	cmd.Flags().StringArrayVar(&o.without, "without-host", o.without,
 		"`NAME` of a host that is gone for good, and that does not need the key. May be given several times.")
 }
 

@@ -29,15 +29,7 @@ import (
 // await runs the checks in order. Each has the timeout of a step. A permanent error stays one.
 func (c *Config) await(ctx context.Context, checks ...cli.Check) error {
 	for _, check := range checks {
-		final := false
-		err := (cli.Await{Clock: c.Clock, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, func(ctx context.Context) error {
-			err := check(ctx)
-			final = cli.IsPermanent(err)
-			return err
-		})
-		if err != nil && final {
-			return cli.Permanent(err)
-		} else if err != nil {
+		if err := (cli.Await{Clock: c.Clock, Timeout: c.StepTimeout, Progress: c.Progress}).Until(ctx, check); err != nil {
 			return err
 		}
 	}
@@ -66,16 +58,11 @@ func (c *Config) runs(name string, command []string) cli.Check {
 
 // awaitsReady returns nil once the Pod is ready.
 func awaitsReady(pod *corev1.Pod) error {
-	if !ready(pod) {
+	ready := func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }
+	if pod.DeletionTimestamp != nil || !slices.ContainsFunc(pod.Status.Conditions, ready) {
 		return fmt.Errorf("the Pod %s is not ready yet", pod.Name)
 	}
 	return nil
-}
-
-func ready(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
 }
 
 // registrationCheck is the name of the check of /readyz that passes once kube-apiserver calls our webhook.

@@ -71,10 +71,7 @@ type nodeFlags struct {
 
 // newNodeFlags has the steps of a command in order.
 func newNodeFlags(steps ...string) nodeFlags {
-	hostname, err := os.Hostname()
-	if err != nil {
-		hostname = ""
-	}
+	hostname, _ := os.Hostname() // without one, the flag is needed
 	return nodeFlags{steps: steps, Config: Config{
 		// As kubeadm does.
 		Node:         strings.ToLower(strings.TrimSpace(hostname)),
@@ -89,8 +86,7 @@ func newNodeFlags(steps ...string) nodeFlags {
 func (f *nodeFlags) addTo(cmd *cobra.Command) {
 	f.addPlaces(cmd)
 	fs := cmd.Flags()
-	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+
-		".")
+	fs.StringSliceVar(&f.Steps, "steps", f.Steps, "Run only these `steps`, of "+strings.Join(f.steps, ", ")+".")
 	fs.BoolVar(&f.DryRun, "dry-run", f.DryRun, "Print the steps and the changes to every file, and change nothing.")
 	fs.DurationVar(&f.StepTimeout, "step-timeout", f.StepTimeout, "How long to wait for each step.")
 	fs.BoolVar(&f.yes, "yes", f.yes, "Do not ask for confirmation.")

@@ -82,13 +82,8 @@ func (p *podFlags) validate() []error {
 }
 
 // registration returns the mode that the flags ask for, "" if they ask for none.
-func (p *podFlags) registration() (mode registration.Mode) {
-	for _, arg := range p.extraArgs {
-		if value, ok := strings.CutPrefix(arg, component.Assign(registrationFlag, "")); ok {
-			mode = registration.Mode(value)
-		}
-	}
-	return mode
+func (p *podFlags) registration() registration.Mode {
+	return registration.Mode(component.FlagIn(p.extraArgs, registrationFlag))
 }
 
 // filesOf returns the files that a flag of our process names. The placeholder of the value in the help

@@ -29,9 +29,7 @@ const (
 
 // recordedFlags are those of a takeover that do not follow from the manifests. That our process signs, and
 // how its webhook is registered, follows from its own.
-func recordedFlags() []string {
-	return []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag, acceptFlag}
-}
+var recordedFlags = []string{binaryFlag, imageFlag, tokenSecretsFlag, extraArgFlag, acceptFlag}
 
 // recorded returns the flags of the takeover that made a manifest of ours, nil if it does not say.
 func recorded(manifest []byte) (flags []string, err error) {
@@ -43,7 +41,7 @@ func recorded(manifest []byte) (flags []string, err error) {
 		return nil, fmt.Errorf("its annotation %s is no list of flags: %w", manifests.RecordAnnotation, err)
 	}
 	for _, flag := range flags {
-		if name, _, ok := cutFlag(flag); !ok || !slices.Contains(recordedFlags(), name) {
+		if name, _, ok := cutFlag(flag); !ok || !slices.Contains(recordedFlags, name) {
 			return nil, fmt.Errorf("its annotation %s has %q, which this version does not know", manifests.RecordAnnotation, flag)
 		}
 	}
@@ -76,7 +74,7 @@ func (f *nodeFlags) keep(fs *pflag.FlagSet, p *podFlags) error {
 			}
 		}
 	}
-	p.extraArgs = slices.Concat(keptValues(f.Kept, extraArgFlag), p.extraArgs)
+	p.extraArgs = slices.Concat(component.FlagsIn(f.Kept, extraArgFlag), p.extraArgs)
 	all := []string{}
 	for _, name := range []string{binaryFlag, imageFlag, tokenSecretsFlag} {
 		if fs.Changed(name) {
@@ -86,7 +84,7 @@ func (f *nodeFlags) keep(fs *pflag.FlagSet, p *podFlags) error {
 	for _, arg := range p.extraArgs {
 		all = append(all, component.Assign(extraArgFlag, arg))
 	}
-	for _, name := range slices.Concat(keptValues(f.Kept, acceptFlag), f.AcceptFlags) {
+	for _, name := range slices.Concat(component.FlagsIn(f.Kept, acceptFlag), f.AcceptFlags) {
 		all = append(all, component.Assign(acceptFlag, name))
 	}
 	record, err := json.Marshal(all)
@@ -108,16 +106,6 @@ func given(fs *pflag.FlagSet, p *podFlags, flag string) bool {
 		return slices.Contains(values, value)
 	}
 	return fs.Changed(name)
-}
-
-// keptValues returns the values of a flag among those that are kept.
-func keptValues(kept []string, name string) (values []string) {
-	for _, flag := range kept {
-		if value, ok := strings.CutPrefix(flag, component.Assign(name, "")); ok {
-			values = append(values, value)
-		}
-	}
-	return values
 }
 
 // recordNotes say what a rewrite of our manifest keeps, and what goes: a record may be missing, and an

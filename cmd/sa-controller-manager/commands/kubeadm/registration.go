@@ -140,8 +140,7 @@ func (c *Config) unused(context.Context) error {
 	signs, err := now.apiServer().Signs()
 	if err == nil && (signs || now.apiServer().ReadsFiles()) {
 		err = errors.New("kube-apiserver needs sa-controller-manager, to start if it signs its tokens, and to admit Pods if it is called " +
-			"by files; " +
-			"first run: kubeadm handback --steps=" + StepAPIServer)
+			"by files; first run: kubeadm handback --steps=" + StepAPIServer)
 	}
 	return cli.Permanent(err)
 }

@@ -75,24 +75,19 @@ func newStatusCommand() *cobra.Command {
 		Short: "Print whether this node was taken over, and how",
 		Long:  statusDescription,
 		Args:  cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), append(f.validate(), output.Validate()...)); err != nil {
-				return err
-			}
+		RunE: cli.WhenValid(func() []error { return append(f.validate(), output.Validate()...) }, func(cmd *cobra.Command, _ []string) error {
 			s, err := f.status()
 			if err != nil {
 				return err
 			}
-			client, _, err := adminClient(f.kubeconfig)
-			if err == nil {
-				f.Client = client
+			if f.Client, _, err = adminClient(f.kubeconfig); err == nil {
 				s.Peers, err = f.peers(cmd.Context())
 			}
 			if err != nil {
 				s.PeersError = err.Error()
 			}
 			return printers.Document(cmd.OutOrStdout(), output.Format, s, s.text)
-		},
+		}),
 	}
 	f.addPlaces(cmd)
 	output.AddFlag(cmd, "text", "json", "yaml")
@@ -105,17 +100,15 @@ func (c *Config) status() (*status, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &status{
-		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Registration: string(o.mode), Flags: []string{}, Peers: []statusPeer{},
-	}
 	var pod corev1.Pod
-	if err := yaml.Unmarshal(o.manager, &pod); err != nil {
+	err = yaml.Unmarshal(o.manager, &pod)
+	flags, unknown := recorded(o.manager)
+	if err := cmp.Or(err, unknown); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.manifest(manager), err)
 	}
-	if flags, err := recorded(o.manager); err != nil {
-		return nil, fmt.Errorf("%s: %w", c.manifest(manager), err)
-	} else if flags != nil {
-		s.Flags = flags
+	s := &status{
+		Head: printers.Of("TakeoverStatus"), Node: c.Node, State: partly, Registration: string(o.mode), Peers: []statusPeer{},
+		Flags: append([]string{}, flags...),
 	}
 	for _, container := range pod.Spec.Containers {
 		s.Image = cmp.Or(s.Image, container.Image)

@@ -48,7 +48,7 @@ func (c *Config) render(o *observed) error {
 	if err != nil {
 		return err
 	}
-	o.kcm = component.Carry(m, o.manager, slices.Concat(c.AcceptFlags, keptValues(c.Kept, acceptFlag)))
+	o.kcm = component.Carry(m, o.manager, slices.Concat(c.AcceptFlags, component.FlagsIn(c.Kept, acceptFlag)))
 	if !c.writesOwn(o) {
 		return nil
 	}

@@ -47,12 +47,9 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Long:    description,
 		Example: examples,
 		Args:    cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), append(o.Validate(), output.Validate()...)); err != nil {
-				return err
-			}
+		RunE: cli.WhenValid(func() []error { return append(o.Validate(), output.Validate()...) }, func(cmd *cobra.Command, _ []string) error {
 			return run(cmd, o, client, output.Format)
-		},
+		}),
 	}
 	sets := o.Flags()
 	for _, name := range sets.Order {

@@ -25,12 +25,9 @@ func NewCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), output.Validate()); err != nil {
-				return err
-			}
+		RunE: cli.WhenValid(output.Validate, func(cmd *cobra.Command, _ []string) error {
 			return writeTo(cmd.OutOrStdout(), output.Format, componentversion.Get())
-		},
+		}),
 	}
 	output.AddFlag(cmd, "text", "json", "yaml")
 	return cmd

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -148,10 +147,9 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 		Short: s.short,
 		Long:  s.long,
 		Args:  cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			var connected kubernetes.Interface
 			if dir == "" {
-				var err error
 				if connected, err = client(&o); err != nil {
 					return err
 				}
@@ -163,7 +161,6 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 					return errors.New("nothing was changed")
 				}
 			}
-			var err error
 			done := s.doneStatic
 			switch {
 			case dir == "":
@@ -219,13 +216,11 @@ const followDelay = 5 * time.Second
 // else refuses the Pod shows nothing.
 func notCalled(ctx context.Context, client kubernetes.Interface) error {
 	err := cli.Await{Clock: clock.RealClock{}, Timeout: followDelay}.Until(ctx, func(ctx context.Context) error {
-		id := string(uuid.NewUUID())
-		pod, err := client.CoreV1().Pods(metav1.NamespaceSystem).Create(ctx, registration.ProbePod(id),
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, called, err := registration.TryPod(ctx, client, metav1.NamespaceSystem)
 		if registration.Concerns(err) {
 			return fmt.Errorf("kube-apiserver still calls the webhook: %w", err)
 		}
-		if err == nil && registration.Answered(pod, id) {
+		if called {
 			return errors.New("kube-apiserver still calls the webhook, which has answered a Pod with dryRun")
 		}
 		return nil

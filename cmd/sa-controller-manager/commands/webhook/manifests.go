@@ -36,12 +36,9 @@ func newManifestsCommand(write WriteManifestsFunc) *cobra.Command {
 		Long:    manifestsDescription,
 		Example: manifestsExample,
 		Args:    cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), append(o.Webhook.Validate(), o.Admission.Validate()...)); err != nil {
-				return err
-			}
+		RunE: cli.WhenValid(func() []error { return append(o.Webhook.Validate(), o.Admission.Validate()...) }, func(cmd *cobra.Command, _ []string) error {
 			return writeManifests(cmd, write, o, dir, caFile)
-		},
+		}),
 	}
 	cmd.Flags().StringVar(&dir, "out-dir", "", "Existing `directory` for the files.")
 	cmd.Flags().StringVar(&caFile, "ca-bundle-file", "", "PEM `file` with the CAs by which kube-apiserver verifies the webhook.")

@@ -55,12 +55,9 @@ func newMissedCommand(client cli.ClientFunc) *cobra.Command {
 		Long:    missedDescription,
 		Example: missedExamples,
 		Args:    cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
-				return err
-			}
+		RunE: cli.WhenValid(o.validate, func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		}),
 	}
 	cli.AddConnectionFlags(cmd, &o.connection)
 	// The other flags only affect the creation of a Pod.

@@ -87,13 +87,13 @@ func pluginIsOff(command []string) bool {
 }
 
 // PodFlag returns the last value of a flag in a Pod's command, "" if it is not given.
-func PodFlag(pod *corev1.Pod, name string) string { return last(flagsIn(podCommand(pod), name)) }
+func PodFlag(pod *corev1.Pod, name string) string { return FlagIn(podCommand(pod), name) }
 
 // OwnFlag returns the last value of a flag in our manifest, "" if it is not given.
-func OwnFlag(manifest []byte, name string) string { return last(OwnFlags(manifest, name)) }
+func OwnFlag(manifest []byte, name string) string { return FlagIn(OwnCommand(manifest), name) }
 
 // OwnFlags returns all values of a flag in our manifest.
-func OwnFlags(manifest []byte, name string) []string { return flagsIn(OwnCommand(manifest), name) }
+func OwnFlags(manifest []byte, name string) []string { return FlagsIn(OwnCommand(manifest), name) }
 
 // OwnCommand returns the command lines in our manifest, nil if it is none.
 func OwnCommand(manifest []byte) []string {
@@ -104,8 +104,8 @@ func OwnCommand(manifest []byte) []string {
 	return podCommand(&pod)
 }
 
-// flagsIn returns all values of a flag.
-func flagsIn(args []string, name string) []string {
+// FlagsIn returns all values of a flag.
+func FlagsIn(args []string, name string) []string {
 	var values []string
 	for _, arg := range args {
 		if value, ok := strings.CutPrefix(arg, "--"+name+"="); ok {
@@ -117,10 +117,12 @@ func flagsIn(args []string, name string) []string {
 
 // listIn returns the elements of a list flag.
 func listIn(args []string, name string) []string {
-	return staticpod.Split(strings.Join(flagsIn(args, name), ","))
+	return staticpod.Split(strings.Join(FlagsIn(args, name), ","))
 }
 
-func last(values []string) string {
+// FlagIn returns the last value of a flag, "" if it is not given.
+func FlagIn(args []string, name string) string {
+	values := FlagsIn(args, name)
 	if len(values) == 0 {
 		return ""
 	}

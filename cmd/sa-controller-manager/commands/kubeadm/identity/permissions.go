@@ -121,10 +121,9 @@ func (c Config) applyPermissions(ctx context.Context, ca *authority, to endpoint
 	if err != nil {
 		return fmt.Errorf("at %s: %w", to.server, err)
 	}
-	if c.again && !changed {
-		return nil
+	if changed || !c.again {
+		fmt.Fprintf(c.Say, "Applied the permissions of %s at %s.\n", manifests.User, to.server)
 	}
-	fmt.Fprintf(c.Say, "Applied the permissions of %s at %s.\n", manifests.User, to.server)
 	return nil
 }
 

@@ -79,10 +79,7 @@ func (c Config) requestKey() ([]byte, error) {
 
 // removeRequest removes the files of a finished request.
 func (c Config) removeRequest() error {
-	var errs []error
 	// The key goes last: a key alone leads to a new request.
-	for _, name := range []string{signedFile, requestFile, requestKeyFile} {
-		errs = append(errs, atomicfile.Remove(c.path(name)))
-	}
-	return errors.Join(errs...)
+	return errors.Join(atomicfile.Remove(c.path(signedFile)), atomicfile.Remove(c.path(requestFile)),
+		atomicfile.Remove(c.path(requestKeyFile)))
 }

@@ -57,22 +57,15 @@ func (w Write) Do() error {
 	return err
 }
 
-// unchanged refuses to overwrite a file that has changed since it was read: steps are minutes apart.
-func (w Write) unchanged() error {
+// change refuses to overwrite a file that has changed since it was read: steps are minutes apart. It creates
+// directories that only their owner can read: they hold manifests.
+func (w Write) change() error {
 	now, err := Read(w.Path)
 	if err != nil {
 		return err // it names the path
 	}
 	if (now == nil) != (w.Before == nil) || !bytes.Equal(now, w.Before) {
 		return fmt.Errorf("%s has been changed since it was read", w.Path)
-	}
-	return nil
-}
-
-// change creates directories that only their owner can read: they hold manifests.
-func (w Write) change() error {
-	if err := w.unchanged(); err != nil {
-		return err
 	}
 	if w.After == nil {
 		return atomicfile.Remove(w.Path)

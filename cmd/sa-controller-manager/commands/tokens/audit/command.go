@@ -92,15 +92,12 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Long:    fmt.Sprintf(description, findingsText()),
 		Example: examples,
 		Args:    cli.NoTokens,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
-				return err
-			}
+		RunE: cli.WhenValid(o.validate, func(cmd *cobra.Command, _ []string) error {
 			if o.output.Format == htmlOutput && !cmd.Flags().Changed("sort-by") {
 				o.sortBy = "findings"
 			}
 			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
+		}),
 	}
 	o.addFlags(cmd)
 	for name, choices := range map[string][]string{

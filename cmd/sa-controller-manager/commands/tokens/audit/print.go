@@ -110,18 +110,11 @@ func (p *tablePrinter) cells(row *Row) []string {
 		if row.ReachBy != "" {
 			why = strings.TrimPrefix(why+"; "+row.ReachBy, "; ")
 		}
-		cells = append(cells, row.InvalidSince, yesNo(row.Referenced), row.users(), string(row.Reach), why)
+		cells = append(cells, row.InvalidSince, map[bool]string{true: "yes", false: "no"}[row.Referenced], row.users(), string(row.Reach), why)
 	}
 	for i, cell := range cells {
 		// Labels, annotations and key IDs are what anybody has written there.
 		cells[i] = printers.OrNone(cell)
 	}
 	return cells
-}
-
-func yesNo(yes bool) string {
-	if yes {
-		return "yes"
-	}
-	return "no"
 }

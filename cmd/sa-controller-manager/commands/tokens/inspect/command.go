@@ -18,6 +18,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/keys"
+	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
 )
@@ -73,16 +74,13 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Long:    description,
 		Example: examples,
 		Args:    oneFile,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate()); err != nil {
-				return err
-			}
+		RunE: cli.WhenValid(o.validate, func(cmd *cobra.Command, args []string) error {
 			token, err := readToken(cmd, args)
 			if err != nil {
 				return err
 			}
 			return o.run(cmd.Context(), client, token, cmd.OutOrStdout())
-		},
+		}),
 	}
 	keys.AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
@@ -185,11 +183,7 @@ func askCluster(ctx context.Context, client kubernetes.Interface, token string, 
 	if len(known.Issuers) > 0 {
 		return nil
 	}
-	document, err := apiservers.Getter(client)(ctx, signing.DiscoveryPath)
-	if err != nil {
-		return nil //nolint:nilerr // then the issuer is not compared
-	}
-	if issuer, err := ParseIssuer(document); err == nil {
+	if issuer, err := keyprobe.LookUpIssuer(ctx, client); err == nil { // else it is not compared
 		known.Issuers = []string{issuer}
 	}
 	return nil

@@ -6,7 +6,6 @@ package inspect
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -70,15 +69,4 @@ func quiet(err error, token string) error {
 		return err
 	}
 	return errors.New(strings.ReplaceAll(err.Error(), token, "<the token>"))
-}
-
-// ParseIssuer reads the issuer out of kube-apiserver's discovery document.
-func ParseIssuer(document []byte) (string, error) {
-	var discovery struct {
-		Issuer string `json:"issuer"`
-	}
-	if err := json.Unmarshal(document, &discovery); err != nil || discovery.Issuer == "" {
-		return "", errors.New("the document names no issuer")
-	}
-	return discovery.Issuer, nil
 }

@@ -70,8 +70,8 @@ func (c *Config) ensureIdentity(o *observed) cli.Check {
 }
 
 // checkKeyRing refuses to rewrite our manifest without its key ring, as with --reset: the process would sign
-// with a key file that may have missed a rotation. An empty flag gives the key ring up on purpose. A key file does not, because the command that wrote the
-// first manifest may have named one.
+// with a key file that may have missed a rotation. An empty flag gives the key ring up on purpose. A key file
+// does not, because the command that wrote the first manifest may have named one.
 func (c *Config) checkKeyRing(o *observed) error {
 	ring := component.OwnFlag(o.manager, component.KeyRingFlag)
 	if ring == "" || !c.Rewrite || !c.includes(StepManager) || len(component.OwnFlags(o.rendered, component.KeyRingFlag)) > 0 {

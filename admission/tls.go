@@ -116,13 +116,7 @@ func handshakeReason(err error) string {
 // their type; it has the text of tls.AlertError.
 func refusesCertificate(err error) bool {
 	said, ok := errors.AsType[*net.OpError](err)
-	if !ok || said.Op != "remote error" {
-		return false
-	}
-	for _, alert := range []tls.AlertError{42, 43, 44, 45, 46, 48} {
-		if said.Err.Error() == alert.Error() {
-			return true
-		}
-	}
-	return false
+	return ok && said.Op == "remote error" && slices.ContainsFunc([]tls.AlertError{42, 43, 44, 45, 46, 48}, func(alert tls.AlertError) bool {
+		return said.Err.Error() == alert.Error()
+	})
 }

@@ -4,6 +4,7 @@
 package certs
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -97,15 +98,9 @@ type Managed struct {
 
 // NewManaged returns a Managed whose Source is empty until Run has seen the Secret.
 func NewManaged(config ManagedConfig) *Managed {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
-	if config.CALifetime == 0 {
-		config.CALifetime = defaultCALifetime
-	}
-	if config.LeafLifetime == 0 {
-		config.LeafLifetime = defaultLeafLifetime
-	}
+	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
+	config.CALifetime = cmp.Or(config.CALifetime, defaultCALifetime)
+	config.LeafLifetime = cmp.Or(config.LeafLifetime, defaultLeafLifetime)
 	config.Hosts = append([]string{net.IPv4(127, 0, 0, 1).String()}, config.Hosts...)
 	m := &Managed{
 		Source: newSource(config.Clock, config.Metrics),

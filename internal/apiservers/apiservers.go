@@ -7,6 +7,7 @@
 package apiservers
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,11 +54,7 @@ func recent(leases []coordinationv1.Lease, now time.Time) []string {
 		if renewed := lease.Spec.RenewTime; renewed != nil && now.Sub(renewed.Time) > IdentityAge {
 			continue
 		}
-		host := lease.Labels[corev1.LabelHostname]
-		if host == "" {
-			host = lease.Name
-		}
-		hosts = append(hosts, host)
+		hosts = append(hosts, cmp.Or(lease.Labels[corev1.LabelHostname], lease.Name))
 	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts)

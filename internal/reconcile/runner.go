@@ -12,6 +12,7 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -73,12 +74,8 @@ type Runner[K comparable] struct {
 
 // New builds a Runner that does not run yet.
 func New[K comparable](config Config[K]) *Runner[K] {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
-	if config.MaxBackoff == 0 {
-		config.MaxBackoff = maxBackoff
-	}
+	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
+	config.MaxBackoff = cmp.Or(config.MaxBackoff, maxBackoff)
 	return &Runner[K]{
 		Config: config,
 		stuck:  stuckKeys[K]{keys: map[K]struct{}{}, report: config.Metrics.stuckGauge(config.Name)},

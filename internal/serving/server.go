@@ -4,6 +4,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,14 +103,10 @@ func newHTTPServer(o *settings.Port, handler http.Handler) *http.Server {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(!o.DisableHTTP2)
-	streams := o.HTTP2MaxStreams
-	if streams == 0 {
-		streams = defaultHTTP2Streams
-	}
 	return &http.Server{
 		Handler:           handler,
 		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: streams},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(o.HTTP2MaxStreams, defaultHTTP2Streams)},
 		ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout:       30 * time.Second,
 		// The longest response is a CPU profile. Package pprof refuses one that would take longer.

@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -98,10 +99,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	}
 	usages := map[string]ring.Usage{}
 	for _, key := range state.Retired() {
-		signer := consistency.Signer(published.Live(now), key.ID)
-		if signer == "" {
-			signer = servers[key.ID]
-		}
+		signer := cmp.Or(consistency.Signer(published.Live(now), key.ID), servers[key.ID])
 		usages[key.ID] = ring.Usage{Secrets: uses.Count(key.ID), Signer: signer, Since: published.Followed[key.ID]}
 	}
 	return usages, nil

@@ -83,7 +83,7 @@ func ParseControllers(selectors []string) (ControllerSet, error) {
 }
 
 // describeControllers returns the controllers of one home, each with its alias.
-func describeControllers(h home) []string {
+func describeControllers(h home) string {
 	var out []string
 	for _, c := range knownControllers() {
 		if c.home != h {
@@ -95,7 +95,7 @@ func describeControllers(h home) []string {
 		}
 		out = append(out, text)
 	}
-	return out
+	return strings.Join(out, ", ")
 }
 
 func unknownControllersError(unknown []string) error {
@@ -104,9 +104,7 @@ func unknownControllersError(unknown []string) error {
 		verb = "are"
 	}
 	return fmt.Errorf("%s %s not in the list of known controllers. Run here: %s. Run in kube-controller-manager: %s",
-		strings.Join(Quoted(unknown), ", "), verb,
-		strings.Join(describeControllers(servedHere), ", "),
-		strings.Join(describeControllers(keptByKCM), ", "))
+		strings.Join(Quoted(unknown), ", "), verb, describeControllers(servedHere), describeControllers(keptByKCM))
 }
 
 // Generic has the flags of all controllers.
@@ -124,7 +122,7 @@ func (o *Generic) AddFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&o.Controllers, "controllers", o.Controllers, fmt.Sprintf(
 		"Controllers to enable: '*' enables all controllers of this binary, 'foo' enables the controller 'foo', '-foo' disables it, '-*' "+
 			"disables all that are not named. Other names of kube-controller-manager are accepted and logged once. This binary has: %s.",
-		strings.Join(describeControllers(servedHere), ", ")))
+		describeControllers(servedHere)))
 	fs.DurationVar(&o.MinResyncPeriod, "min-resync-period", o.MinResyncPeriod,
 		"Resync period of informers: a random value between this one and twice this one. 0 means no resync.")
 

@@ -43,13 +43,18 @@ type Answer struct {
 
 // Missing are the accesses that are not granted.
 func (r Report) Missing() []Access {
-	var missing []Access
+	return r.accesses(func(a Answer) bool { return !a.Granted && a.Err == nil })
+}
+
+// accesses returns those with certain answers.
+func (r Report) accesses(wanted func(Answer) bool) []Access {
+	var all []Access
 	for _, answer := range r.Answers {
-		if !answer.Granted && answer.Err == nil {
-			missing = append(missing, answer.Access)
+		if wanted(answer) {
+			all = append(all, answer.Access)
 		}
 	}
-	return missing
+	return all
 }
 
 // Err is nil if every question was answered. It says how many were not, and why the

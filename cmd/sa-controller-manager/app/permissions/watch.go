@@ -51,7 +51,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 			report.log(klog.FromContext(ctx), w.rules, said == "")
 			said = says
 		}
-		if wanted = report.notGranted(); len(wanted) == 0 {
+		if wanted = report.accesses(func(a Answer) bool { return !a.Granted }); len(wanted) == 0 {
 			return nil
 		}
 		select {
@@ -83,17 +83,6 @@ func (w *Watcher) Status() (detail string, err error) {
 		return detail, fmt.Errorf("%s may not: %s", w.last.who(), Join(missing))
 	}
 	return detail, nil
-}
-
-// notGranted returns the accesses to check again.
-func (r Report) notGranted() []Access {
-	var wanted []Access
-	for _, answer := range r.Answers {
-		if !answer.Granted {
-			wanted = append(wanted, answer.Access)
-		}
-	}
-	return wanted
 }
 
 func (r Report) who() string {

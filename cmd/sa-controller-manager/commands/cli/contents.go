@@ -31,12 +31,8 @@ func refuseContents(root *cobra.Command, args []string) error {
 // isContent knows PEM by its beginning, in base64 too wherever that begins, and a
 // kubeconfig by what it has in its first line.
 func isContent(arg string) bool {
-	for _, sign := range []string{"-----BEGIN", "LS0tLS1CRUdJTi", "LS0tQkVHSU", "LS0tLUJFR0lO", "apiVersion:", `apiVersion":`} {
-		if strings.Contains(arg, sign) {
-			return true
-		}
-	}
-	return false
+	signs := []string{"-----BEGIN", "LS0tLS1CRUdJTi", "LS0tQkVHSU", "LS0tLUJFR0lO", "apiVersion:", `apiVersion":`}
+	return slices.ContainsFunc(signs, func(sign string) bool { return strings.Contains(arg, sign) })
 }
 
 // lastFlag is the flag that the last of args belongs to, as far as that can be told: the

@@ -75,13 +75,10 @@ func NewJWKSCommand(client cli.ClientFunc) *cobra.Command {
 		Long:    jwksDescription,
 		Example: jwksExamples,
 		Args:    cli.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := cli.InvalidFlags(cmd.CommandPath(), o.validate(cmd)); err != nil {
-				return err
-			}
-			return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
-		},
 	}
+	cmd.RunE = cli.WhenValid(func() []error { return o.validate(cmd) }, func(cmd *cobra.Command, _ []string) error {
+		return o.run(cmd.Context(), client, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	})
 	AddKeyFlags(cmd, &o.keys)
 	cli.AddConnectionFlags(cmd, &o.connection)
 	cmd.Flags().BoolVar(&o.discovery, "discovery", o.discovery, "Print the OpenID Connect discovery document instead.")

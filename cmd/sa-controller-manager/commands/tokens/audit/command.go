@@ -5,6 +5,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -224,10 +225,8 @@ func (o *commandOptions) auditor(ctx context.Context, client cli.ClientFunc, std
 	if err != nil {
 		return nil, err
 	}
-	auditor := &Auditor{Filter: o.filter, Reach: o.reach, Rules: Rules{Now: time.Now(), UnusedFor: o.filter.UnusedFor}}
-	if auditor.Rules.UnusedFor == 0 {
-		auditor.Rules.UnusedFor = defaultUnused
-	}
+	rules := Rules{Now: time.Now(), UnusedFor: cmp.Or(o.filter.UnusedFor, defaultUnused)}
+	auditor := &Auditor{Filter: o.filter, Reach: o.reach, Rules: rules}
 	if auditor.Client, err = client(&o.connection); err != nil {
 		return nil, err
 	}

@@ -195,10 +195,9 @@ func (n *node) followsAnother(t *testing.T) *devcluster.Child {
 	t.Helper()
 	const pki = "/etc/kubernetes/pki"
 	// scp -p keeps modes, and os.CopyFS does not.
-	testutil.Must(t, os.MkdirAll(filepath.Join(n.another(), pki), 0o700))
-	if output, err := exec.CommandContext(t.Context(), "cp", "-a", n.path(pki)+"/.", filepath.Join(n.another(), pki)).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	copied := filepath.Join(n.another(), pki)
+	testutil.Must(t, os.MkdirAll(copied, 0o700))
+	testutil.Must(t, exec.CommandContext(t.Context(), "cp", "-a", n.path(pki)+"/.", copied).Run())
 	t.Cleanup(func() { _ = os.RemoveAll(n.another()) })
 	port, err := devcluster.FreePort()
 	testutil.Must(t, err)

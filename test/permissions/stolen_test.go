@@ -89,7 +89,8 @@ func TestStolenCertificate(t *testing.T) {
 		return func(ctx context.Context) error { return call(ctx, name, metav1.DeleteOptions{}) }
 	}
 	mutating := func(name string) func(context.Context) error {
-		return write(hooks.MutatingWebhookConfigurations().Create, &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta("", name)})
+		return write(hooks.MutatingWebhookConfigurations().Create,
+			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta("", name)})
 	}
 	validating := func(name string) func(context.Context) error {
 		return write(hooks.ValidatingWebhookConfigurations().Create,

@@ -36,7 +36,9 @@ func newManifestsCommand(write WriteManifestsFunc) *cobra.Command {
 		Long:    manifestsDescription,
 		Example: manifestsExample,
 		Args:    cli.NoArguments,
-		RunE: cli.WhenValid(func() []error { return append(o.Webhook.Validate(), o.Admission.Validate()...) }, func(cmd *cobra.Command, _ []string) error {
+		RunE: cli.WhenValid(func() []error {
+			return append(o.Webhook.Validate(), o.Admission.Validate()...)
+		}, func(cmd *cobra.Command, _ []string) error {
 			return writeManifests(cmd, write, o, dir, caFile)
 		}),
 	}

@@ -224,7 +224,7 @@ func TestLostPermissionsComeBack(t *testing.T) {
 	// The role that is there gets no rule, as its annotation says.
 	own := []byte(`{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}`)
 	a.has[firstRole(t)] = own
-	for c.Now().Sub(time.Now()) < 5*time.Minute-time.Second && len(a.has) < objects {
+	for time.Until(c.Now()) < 5*time.Minute-time.Second && len(a.has) < objects {
 		c.ends <- time.Now()
 		passed()
 	}

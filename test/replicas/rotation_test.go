@@ -55,13 +55,15 @@ func TestRotateOnTwoNodes(t *testing.T) {
 			p.distribute(t, ring, "rotated")
 			p.judge(t, "rotated", second, second)
 
-			p.distribute(t, p.keys(t, p.first, "rollback", p.other()), "rolled back")
+			ring = p.keys(t, p.first, "rollback", p.other())
+			p.distribute(t, ring, "rolled back")
 			p.judge(t, "rolled back", first, first)
 
+			next := ring.role("next") // another one: the third is not of the kind of the first
 			if signer {
-				p.leak(t, first, third)
+				p.leak(t, first, next)
 			} else {
-				p.leakOfFiles(t, first, third)
+				p.leakOfFiles(t, first, next)
 			}
 		})
 	}

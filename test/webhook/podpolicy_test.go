@@ -23,6 +23,7 @@ import (
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/traffic"
 )
@@ -42,8 +43,16 @@ func (c *cluster) restrict(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() {
-		ctx := context.WithoutCancel(t.Context())
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
+		defer cancel()
 		testutil.Must(t, podpolicy.Delete(ctx, c.client))
+		// It acts for a moment more, and the next test is not to meet it.
+		testutil.Must(t, await.Poll(ctx, func(ctx context.Context) error {
+			if _, err := c.try(ctx, metav1.NamespaceDefault, newPod()); err != nil && strings.Contains(err.Error(), withoutAccount) {
+				return err
+			}
+			return nil
+		}))
 	})
 	c.awaitBare(t, false)
 }

@@ -43,6 +43,9 @@ func (f *File) Signing(sign signing.RemoteSign) *File { return &File{path: f.pat
 // DryRun returns the same file, whose changes are checked and stay in memory.
 func (f *File) DryRun() *File { return &File{path: f.path, sign: f.sign, dry: &State{}} }
 
+// IsDryRun reports whether the file is one of DryRun.
+func (f *File) IsDryRun() bool { return f.dry != nil }
+
 // Path is the path given to At.
 func (f *File) Path() string { return f.path }
 

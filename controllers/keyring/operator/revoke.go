@@ -59,6 +59,9 @@ func (o *Operator) Revoke(ctx context.Context, ids []string, confirm func(ctx co
 		}
 		state = after
 	}
+	if o.File.IsDryRun() {
+		return notes, nil // nothing is published, so no kube-apiserver begins to refuse a key
+	}
 	var removed []ring.Removed
 	for _, gone := range state.Removed {
 		if slices.Contains(ids, gone.ID) {

@@ -48,7 +48,7 @@ type partRules struct {
 	rules []Rule
 }
 
-// optional reports whether no manifest turns the part on.
+// optional reports whether no manifest but kms-signer turns the part on.
 func (p Part) optional() bool { return p == TokenSecrets || p == webhookOptions }
 
 // table is what the files below manifests/permissions grant, with the Lease that o names.

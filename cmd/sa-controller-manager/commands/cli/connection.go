@@ -30,7 +30,7 @@ func AddConnectionFlags(cmd *cobra.Command, o *options.Connection) {
 	*o = options.NewConnection()
 	options.AddSome(cmd.Flags(), map[string]string{
 		"kubeconfig": "Kubeconfig `file`. Without it the in-cluster configuration counts in a Pod; elsewhere KUBECONFIG, ~/.kube/config, " +
-			"or " + adminConf + ", the first that is there.",
+			"or " + adminConf + "; of the last two the first that is there.",
 		"master": "",
 	}, o)
 	cmd.Flags().StringVar(&o.Context, "context", o.Context, "`Context` of the kubeconfig. Without it, its current one.")
@@ -88,8 +88,8 @@ func find(o *options.Connection, inPod bool, home, admin string) error {
 	case exists(admin):
 		o.Kubeconfig = admin // commands in remedies need the flag
 	case o.Master == "":
-		return fmt.Errorf("no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither %s nor %s, and this is not a Pod "+
-			"with a ServiceAccount token", home, admin)
+		return fmt.Errorf("no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither %s nor %s, and this is no Pod "+
+			"with a ServiceAccount token, or --context is given", home, admin)
 	}
 	return nil
 }

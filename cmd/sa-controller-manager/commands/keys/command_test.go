@@ -122,7 +122,7 @@ func TestKeysDryRun(t *testing.T) {
 		"Next":    {path, []string{"next", "--algorithm=P-384"}, "ES384       next"},
 		"Rotate":  {path, []string{"rotate", "--kubeconfig=k", "--wait"}, "Dry run:    nothing is changed"},
 		"Prune":   {path, []string{"prune", "--kubeconfig=k", "--longest-token-lifetime=48h"}, "nothing was changed\n"},
-		"Revoke":  {path, []string{"revoke", "--yes", state.Active().ID}, "will be refused: not in a dry run.\n"},
+		"Revoke":  {path, []string{"revoke", "--yes", state.Active().ID}, "generation 2 after a dry run: nothing was changed\n"},
 		"Publish": {path, []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=https://a"}, "documents written: [\""},
 		"Place":   {path, []string{"publish", "--published-manually=pool"}, "Dry run:    nothing is changed"},
 	} {

@@ -14,7 +14,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/operator"
-	"sa-controller-manager/signing/ring"
 )
 
 const pruneExamples = `  # Which retired keys could go?
@@ -76,7 +75,8 @@ left to do, and how long relying parties go on accepting the keys, is printed.`,
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
 		confirm := func(ctx context.Context, warning string) error {
 			if o.connection.DryRun {
-				return &ring.Refusal{Reason: warning, Remedy: "not in a dry run", Done: true}
+				fmt.Fprintf(cmd.ErrOrStderr(), "In a dry run %s.\n", warning)
+				return nil
 			}
 			return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
 		}

@@ -123,6 +123,19 @@ func (f *nodeFlags) validate() []error {
 	return p
 }
 
+// locked calls act while no other takeover or handback works on this node. A dry run takes no lock.
+func (f *nodeFlags) locked(act func() error) error {
+	if !f.DryRun {
+		unlock, err := nodefile.Lock(f.ManifestsDir)
+		if err == nil {
+			defer unlock()
+		} else if !errors.Is(err, fs.ErrNotExist) { // what reads the manifests says more
+			return err
+		}
+	}
+	return act()
+}
+
 // run connects to the API server and calls act. A dry run needs no API server, and that of a handback asks
 // none.
 func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) error) error {
@@ -130,14 +143,6 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 		return err
 	}
 	c := f.Config
-	if !c.DryRun {
-		unlock, err := nodefile.Lock(c.ManifestsDir)
-		if err == nil {
-			defer unlock()
-		} else if !errors.Is(err, fs.ErrNotExist) { // what reads the manifests says more
-			return err
-		}
-	}
 	if !c.DryRun || c.Render != nil {
 		var err error
 		if c.Client, c.Cluster, err = adminClient(f.kubeconfig); err != nil && (!c.DryRun || f.kubeconfig != "") {
@@ -204,23 +209,7 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 				f.AcceptFlags[i] = staticpod.FlagName(name)
 			}
 			f.Rewrite = p.given(cmd.Flags()) || f.ExternalSigner || static || f.Reset
-			if err := f.keep(cmd.Flags(), &p); err != nil {
-				return err
-			}
-			if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
-				return err
-			}
-			f.Render, f.Version = p.render, p.versionOf
-			if p.image == "" {
-				f.Binary = p.binary
-			}
-			f.Registration = p.registration()
-			if static && f.Registration != "" && f.Registration != registration.Static {
-				return fmt.Errorf("--static-registration contradicts --extra-arg=%s", component.Assign(registrationFlag, string(f.Registration)))
-			} else if static {
-				f.Registration = registration.Static
-			}
-			return f.run(cmd, Takeover)
+			return f.locked(func() error { return f.takeOver(cmd, &p, static) })
 		},
 	}
 	f.addTo(cmd)
@@ -233,10 +222,31 @@ func newTakeoverCommand(p podFlags) *cobra.Command {
 	cmd.Flags().BoolVar(&f.ExternalSigner, "external-signer", f.ExternalSigner,
 		"Have our process sign kube-apiserver's tokens, so that keys change without restarting it: "+
 			"replaces its key flags by --service-account-signing-endpoint. Implies --rewrite.")
-	cmd.Flags().BoolVar(&static, "static-registration", static,
+	cmd.Flags().BoolVar(&static, staticFlag, static,
 		"Have kube-apiserver v1.36 read our webhook from files of this node too, by an alpha feature gate. v1.37 and newer do without this. "+
 			"Implies --rewrite.")
 	return cmd
+}
+
+// takeOver reads what the last takeover has recorded, and takes over.
+func (f *nodeFlags) takeOver(cmd *cobra.Command, p *podFlags, static bool) error {
+	if err := f.keep(cmd.Flags(), p); err != nil {
+		return err
+	}
+	if err := cli.InvalidFlags(cmd.CommandPath(), p.validate()); err != nil {
+		return err
+	}
+	f.Render, f.Version = p.render, p.versionOf
+	if p.image == "" {
+		f.Binary = p.binary
+	}
+	f.Registration = p.registration()
+	if static && f.Registration != "" && f.Registration != registration.Static {
+		return fmt.Errorf("--static-registration contradicts --extra-arg=%s", component.Assign(registrationFlag, string(f.Registration)))
+	} else if static {
+		f.Registration = registration.Static
+	}
+	return f.run(cmd, Takeover)
 }
 
 func newHandbackCommand() *cobra.Command {
@@ -247,7 +257,9 @@ func newHandbackCommand() *cobra.Command {
 		Long:    handbackDescription,
 		Example: handbackExamples,
 		Args:    cli.NoArguments,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, Handback) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.locked(func() error { return f.run(cmd, Handback) })
+		},
 	}
 	f.addTo(cmd)
 	cmd.Flags().StringVar(&f.SigningKeyFile, "signing-key-file", f.SigningKeyFile,

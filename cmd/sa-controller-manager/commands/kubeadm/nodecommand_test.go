@@ -318,7 +318,7 @@ func TestDryRunProves(t *testing.T) {
 			if got.Code == 0 && !strings.Contains(got.Stdout, "Cluster: demo https://127.0.0.1:1\n1. manager: ") {
 				t.Errorf("%s: it does not name the cluster:\n%s", tc.reason, got.Stdout)
 			}
-			const silent = "\nNot asked, as kube-apiserver does not answer (Get \"https://127.0.0.1:1/version"
+			const silent = "\nkube-apiserver was not asked (Get \"https://127.0.0.1:1/version"
 			if got.Code == 0 && !strings.Contains(got.Stdout, silent) {
 				t.Errorf("%s: it does not say what was not asked:\n%s", tc.reason, got.Stdout)
 			}
@@ -336,7 +336,7 @@ func TestDryRunAsks(t *testing.T) {
 	p.config.Client = fake.NewClientset(mirror(component.APIServer, "another", true))
 	wantError(t, "node", Takeover(t.Context(), p.config), `step 1, manager: pods "kube-apiserver-n" not found: is --node-name "n"`)
 	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=10.0.0.9"))
-	wantError(t, "cluster", Takeover(t.Context(), p.config), "step 1, manager: the kubeconfig is of another cluster: "+
+	wantError(t, "cluster", Takeover(t.Context(), p.config), `step 1, manager: --node-name "n" is not this node, or the kubeconfig is of another cluster: `+
 		"Pod kube-apiserver-n there has --advertise-address=10.0.0.9, and "+p.config.manifest(component.APIServer)+
 		" has --advertise-address=172.18.0.2")
 	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=172.18.0.2"))

@@ -46,8 +46,8 @@ func (c *Config) isNode(o *observed) cli.Check {
 		}
 		here, there := component.OwnFlag(o.apiServer().Manifest, address), component.PodFlag(pod, address)
 		if here != there {
-			return cli.Permanent(fmt.Errorf("the kubeconfig is of another cluster: Pod %s there has --%s=%s, and %s has --%s=%s",
-				pod.Name, address, there, c.manifest(component.APIServer), address, here))
+			return cli.Permanent(fmt.Errorf("--node-name %q is not this node, or the kubeconfig is of another cluster: "+
+				"Pod %s there has --%s=%s, and %s has --%s=%s", c.Node, pod.Name, address, there, c.manifest(component.APIServer), address, here))
 		}
 		return nil
 	}

@@ -25,6 +25,7 @@ const (
 	tokenSecretsFlag = "token-secrets"
 	extraArgFlag     = "extra-arg"
 	acceptFlag       = "accept-flag"
+	staticFlag       = "static-registration"
 )
 
 // recordedFlags are those of a takeover that do not follow from the manifests. That our process signs, and
@@ -100,6 +101,9 @@ func given(fs *pflag.FlagSet, p *podFlags, flag string) bool {
 		return fs.Changed(binaryFlag) || fs.Changed(imageFlag)
 	case extraArgFlag:
 		own, _, _ := cutFlag(value)
+		if own == tokenSecretsFlag && fs.Changed(own) || own == registrationFlag && fs.Changed(staticFlag) {
+			return true
+		}
 		return slices.ContainsFunc(p.extraArgs, func(arg string) bool { name, _, _ := cutFlag(arg); return name == own })
 	case acceptFlag:
 		values, _ := fs.GetStringArray(acceptFlag)

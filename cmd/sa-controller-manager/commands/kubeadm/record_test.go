@@ -56,6 +56,15 @@ func TestTakeoverAgain(t *testing.T) {
 			kept:   client, loses: "--token-secrets=auto --account-template=/srv/a.yaml",
 			record: []string{"--token-secrets=manual", client, "--extra-arg=--account_template=/srv/b.yaml"},
 		},
+		"FlagForExtraArg": {
+			reason: "the extra argument would come last and count", first: []string{"--extra-arg=--token-secrets=auto", client},
+			second: []string{"--token-secrets=manual"}, kept: client, loses: "--token-secrets=auto",
+			record: []string{"--token-secrets=manual", client},
+		},
+		"FilesForExtraArg": {
+			first: []string{"--extra-arg=--webhook-registration=none", client}, second: []string{"--static-registration"},
+			kept: client, loses: "--webhook-registration=none --webhook-registration=none", record: []string{client},
+		},
 		"Rewrite": {first: []string{template}, second: []string{"--rewrite"}, kept: template, record: []string{template}},
 		"Reset": {
 			first: []string{"--token-secrets=auto", template, client}, second: []string{"--reset", client},

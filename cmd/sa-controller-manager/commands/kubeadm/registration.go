@@ -63,7 +63,8 @@ func (c *Config) chooseMode(ctx context.Context, o *observed) error {
 		err = fmt.Errorf("our manifest has --%s=%s, and kube-apiserver would refuse Pods while it becomes %s; first run: kubeadm handback",
 			registrationFlag, before, o.mode)
 	case o.mode == registration.None:
-		o.note = cmp.Or(o.note, "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again.")
+		o.note = cmp.Or(o.note, "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again, "+
+			"with --reset if an --extra-arg has decided it.")
 	case o.mode == registration.URL && unasked:
 		o.note = "The webhook stays in the API, by URL. For files, which no client of the API can delete: kubeadm handback, then " +
 			"kubeadm takeover."
@@ -71,7 +72,7 @@ func (c *Config) chooseMode(ctx context.Context, o *observed) error {
 	return err
 }
 
-// checkAlone leaves kube-apiserver its plugin if there are several. A dry run asks no API server.
+// checkAlone leaves kube-apiserver its plugin if there are several. A dry run may have no API server to ask.
 func (c *Config) checkAlone(ctx context.Context, o *observed) error {
 	const version = "it reads no webhook from files (v1.37 does; v1.36 with --static-registration)"
 	if c.Client == nil {

@@ -339,7 +339,8 @@ func TestChooseMode(t *testing.T) {
 		"rewritten, URL": {own: own(registration.URL), rewrite: true, want: registration.URL, note: "The webhook stays in the API"},
 		"again, none": {
 			own: own(registration.None), want: registration.None,
-			note: "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again.",
+			note: "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again, " +
+				"with --reset if an --extra-arg has decided it.",
 		},
 		"rewritten, none": {own: own(registration.None), rewrite: true, want: registration.Static},
 		"URL to files": {

@@ -123,20 +123,24 @@ func (c *Config) status() (*status, error) {
 		return nil, err
 	}
 	s.Signer = o.manager != nil && changes.Signer
-	done := 0
+	done, wanted := 0, 0
 	for _, one := range []component.Component{
 		component.ForControllerManager(), component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())),
 	} {
 		file := o.files[one.Name]
 		taken, err := one.Takeover(file)
-		is := err == nil && bytes.Equal(taken.After.Bytes(), file.Manifest)
+		keeps := one.Name == component.APIServer && !changes.Plugin && !changes.Signer // all that it has
+		is := err == nil && !keeps && bytes.Equal(taken.After.Bytes(), file.Manifest)
+		if !keeps {
+			wanted++
+		}
 		if is {
 			done++
 		}
 		s.Components = append(s.Components, statusComponent{one.Name, is, file.Backup != nil, file.Patch != nil})
 	}
 	switch {
-	case o.manager != nil && done == len(s.Components):
+	case o.manager != nil && done == wanted:
 		s.State = takenOver
 	case o.manager == nil && done == 0:
 		s.State = notTakenOver

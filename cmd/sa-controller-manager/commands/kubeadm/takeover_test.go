@@ -362,7 +362,7 @@ func TestRefusalSaysEnough(t *testing.T) {
 	p.config.DryRun, p.config.StepTimeout, p.config.Clock = false, time.Millisecond, clock.RealClock{}
 	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=10.0.0.9"))
 	err := Takeover(t.Context(), p.config)
-	const want = "step 1, manager: the kubeconfig is of another cluster: "
+	const want = `step 1, manager: --node-name "n" is not this node, or the kubeconfig is of another cluster: `
 	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("error %v, want one sentence", err)
 	}

@@ -66,7 +66,8 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 		URI string `json:"jwks_uri"`
 	}
 	testutil.Must(t, json.Unmarshal(document, &discovery))
-	got := testcluster.Run(t, "", append(jwks, "--discovery", "--service-account-issuer="+c.Issuer(), "--jwks-uri="+discovery.URI)...).ExpectCode(t, 0).Stdout
+	args := append(slices.Clone(jwks), "--discovery", "--service-account-issuer="+c.Issuer(), "--jwks-uri="+discovery.URI)
+	got := testcluster.Run(t, "", args...).ExpectCode(t, 0).Stdout
 	if diff := cmp.Diff(string(document), strings.TrimSpace(got)); diff != "" {
 		t.Errorf("the discovery documents (-theirs +ours):\n%s", diff)
 	}

@@ -336,9 +336,10 @@ func TestDryRunAsks(t *testing.T) {
 	p.config.Client = fake.NewClientset(mirror(component.APIServer, "another", true))
 	wantError(t, "node", Takeover(t.Context(), p.config), `step 1, manager: pods "kube-apiserver-n" not found: is --node-name "n"`)
 	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=10.0.0.9"))
-	wantError(t, "cluster", Takeover(t.Context(), p.config), `step 1, manager: --node-name "n" is not this node, or the kubeconfig is of another cluster: `+
-		"Pod kube-apiserver-n there has --advertise-address=10.0.0.9, and "+p.config.manifest(component.APIServer)+
-		" has --advertise-address=172.18.0.2")
+	wantError(t, "cluster", Takeover(t.Context(), p.config),
+		`step 1, manager: --node-name "n" is not this node, or the kubeconfig is of another cluster: `+
+			"Pod kube-apiserver-n there has --advertise-address=10.0.0.9, and "+p.config.manifest(component.APIServer)+
+			" has --advertise-address=172.18.0.2")
 	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=172.18.0.2"))
 	wantError(t, "key", Takeover(t.Context(), p.config), "step 1, manager: get an account to prove the key with: ")
 	p.config.Steps = []string{StepAPIServer}

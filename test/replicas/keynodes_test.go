@@ -27,6 +27,7 @@ import (
 
 // keyNodes are two, with what they have issued.
 type keyNodes struct {
+	leaked        string // the key that was revoked
 	first, second *keyNode
 
 	signer bool

@@ -187,7 +187,9 @@ func (p *keyNodes) judge(t *testing.T, when, first, second string) {
 			}
 			return nil
 		})
-		p.good = append(p.good, issued{"of " + node.name + ", " + when, token, id, true})
+		if id != p.leaked { // which a kube-apiserver with key files signs with until it is restarted
+			p.good = append(p.good, issued{"of " + node.name + ", " + when, token, id, true})
+		}
 	}
 	audience := audiences()[p.step]
 	p.step++
@@ -216,6 +218,7 @@ func (p *keyNodes) tokensOf(id string) []issued {
 }
 
 func (p *keyNodes) forget(id string) {
+	p.leaked = id
 	p.good = slices.DeleteFunc(p.good, func(one issued) bool { return one.keyID == id })
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,12 +39,27 @@ func SetUpRoot(cmd *cobra.Command, stdout, stderr io.Writer) {
 // reported, and returns the exit code of the process: 0, or 1 for bad flags and for failures at run
 // time, as in every Kubernetes component, or 2 for findings.
 func Execute(ctx context.Context, root *cobra.Command, args []string, stderr io.Writer) int {
-	root.SetArgs(args)
+	root.SetArgs(keyIDsLast(root, args))
 	err := refuseContents(root, args)
 	if err == nil {
 		err = root.ExecuteContext(ctx)
 	}
 	return exit(err, stderr)
+}
+
+// keyID matches a key ID that begins with a hyphen. Of 64 key IDs, which are base64url, one does.
+var keyID = regexp.MustCompile(`^-[\w-]{42}$`)
+
+// keyIDsLast returns args with "--" before the key IDs that begin with a hyphen, in a command that has key
+// IDs as arguments. Without it they are flags that do not exist.
+func keyIDsLast(root *cobra.Command, args []string) []string {
+	cmd, _, err := root.Find(args)
+	if err != nil || !strings.Contains(cmd.Use, "KEY-ID") || slices.Contains(args, "--") {
+		return args
+	}
+	others := slices.DeleteFunc(slices.Clone(args), keyID.MatchString)
+	ids := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !keyID.MatchString(arg) })
+	return slices.Concat(others, []string{"--"}, ids)
 }
 
 func exit(err error, stderr io.Writer) int {

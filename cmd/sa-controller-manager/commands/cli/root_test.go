@@ -34,6 +34,38 @@ Flags that few users need:
 `, out.String())
 }
 
+func TestKeyIDWithAHyphen(t *testing.T) {
+	t.Parallel()
+	const hyphen, other = "-XFVTRv0TPqYY9xQcXtj79ZVsP1802tk0QmZRrpn6pA", "32BLaqOWTRv0TPqYY9xQcXtj79ZVsP1802tk0QmZRrp"
+	for name, tc := range map[string]struct {
+		reason, use string
+		args        []string
+		want        string
+	}{
+		"First":     {"flags may follow", "revoke KEY-ID...", []string{"revoke", hyphen, other, "--yes"}, other + " " + hyphen + " yes=true"},
+		"Last":      {"flags may come before", "revoke KEY-ID...", []string{"revoke", "--yes", hyphen}, hyphen + " yes=true"},
+		"Two":       {"it begins with what begins a flag", "revoke KEY-ID...", []string{"revoke", "-" + hyphen[:42]}, "-" + hyphen[:42] + " yes=false"},
+		"Separated": {"the user did it", "revoke KEY-ID...", []string{"revoke", "--yes", "--", hyphen}, hyphen + " yes=true"},
+		"Flag":      {"a wrong flag is an error", "revoke KEY-ID...", []string{"revoke", "-X"}, "Error: unknown shorthand flag: 'X' in -X\nSee 'program revoke --help' for usage.\n"},
+		"NoKeyID":   {"the command takes none", "revoke", []string{"revoke", "--ring", hyphen}, " yes=false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			root := &cobra.Command{Use: "program"}
+			SetUpRoot(root, &out, &out)
+			cmd := &cobra.Command{Use: tc.use, Run: func(cmd *cobra.Command, args []string) {
+				cmd.Printf("%s yes=%s", strings.Join(args, " "), cmd.Flag("yes").Value)
+			}}
+			cmd.Flags().Bool("yes", false, "Says yes.")
+			cmd.Flags().String("ring", "", "Says which.")
+			root.AddCommand(cmd)
+			Execute(t.Context(), root, tc.args, &out)
+			testutil.Check(t, tc.reason, tc.want, out.String())
+		})
+	}
+}
+
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	const flag = "      --flag duration   The greatest of --all-the-values-of-it, or none (default 1h)\n"

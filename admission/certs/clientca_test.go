@@ -32,15 +32,13 @@ func TestClientCA(t *testing.T) {
 	file := writeFile(t, dir, "ca.crt", certPEM(cas[0].cert))
 	c, err := NewClientCA(file)
 	testutil.Must(t, err)
-	follow(t, c.Run)
+	testutil.Start(t, c.Run)
 	serving, err := cas[0].leaf(now, day, []string{"127.0.0.1"})
 	testutil.Must(t, err)
 	server := &tls.Config{Certificates: []tls.Certificate{*serving}, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
 	server.GetConfigForClient = c.ConfigForClient(server.Clone())
 
-	if err := handshake(t, server, clientCert(t, cas[0], now)); err != nil {
-		t.Errorf("a client of the CA is refused: %v", err)
-	}
+	testutil.CheckError(t, "a client of the CA is refused", "", handshake(t, server, clientCert(t, cas[0], now)))
 	if err := handshake(t, server, clientCert(t, cas[1], now)); err == nil {
 		t.Error("a stranger gets in")
 	}
@@ -58,9 +56,7 @@ func TestClientCA(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if err := handshake(t, server, clientCert(t, cas[1], now)); err != nil {
-		t.Errorf("a client of the new CA is refused: %v", err)
-	}
+	testutil.CheckError(t, "a client of the new CA is refused", "", handshake(t, server, clientCert(t, cas[1], now)))
 	if err := handshake(t, server, clientCert(t, cas[0], now)); err == nil {
 		t.Error("a client of the previous CA still gets in")
 	}

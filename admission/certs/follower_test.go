@@ -59,9 +59,7 @@ func TestFollowerIsNeverRefused(t *testing.T) {
 				}
 				active := read(secretOf(t, client)).active
 				for who, m := range map[string]*Managed{"leader": leader, "follower": follower} {
-					if err := accepts(m, certPEM(active.cert), "127.0.0.1"); err != nil {
-						t.Errorf("the leaf of the %s is not of the active CA in the end: %v", who, err)
-					}
+					testutil.CheckError(t, "the leaf of the "+who+" is not of the active CA in the end", "", accepts(m, certPEM(active.cert), "127.0.0.1"))
 				}
 				if bytes.Contains(leader.CABundle(), certPEM(first.cert)) {
 					t.Error("the caBundle still has a CA that nobody uses")

@@ -124,11 +124,6 @@ func TestPlan(t *testing.T) {
 			held:   held(names{Active: "a", Previous: "b"}),
 			want:   outcome{write, names{Active: "a", Next: "fresh", Previous: "b"}},
 		},
-		"deleted during a rollover": {
-			reason: "deleting again and again makes no further keys",
-			held:   held(names{Active: "a", Next: "b"}),
-			want:   outcome{write, names{Active: "a", Next: "b"}},
-		},
 		"deleted while known": {
 			reason: "what nobody can read in the API is not promoted",
 			held:   held(names{Active: "a", Next: "b"}),
@@ -145,11 +140,6 @@ func TestPlan(t *testing.T) {
 			secret: emptySecret(),
 			held:   held(names{Active: "a", Next: "b", Previous: "old"}),
 			want:   outcome{write, names{Active: "a", Next: "b", Previous: "old"}},
-		},
-		"emptied before we came": {
-			reason: "nothing to save",
-			secret: emptySecret(),
-			want:   outcome{write, names{Active: "fresh"}},
 		},
 		"key lost before we came": {
 			reason: "replicas that hold the CA put it back, or keep it in the caBundle",
@@ -178,11 +168,6 @@ func TestPlan(t *testing.T) {
 			held:   held(names{Active: "a", Next: "b"}),
 			want:   outcome{write, names{Active: "a", Next: "b"}},
 		},
-		"previous CA damaged": {
-			reason: "what is lost is left out, the rest stays",
-			secret: with(c.secret(t, names{Active: "a", Previous: "b"}), keyPreviousCert, "rubbish"),
-			want:   outcome{write, names{Active: "a"}},
-		},
 		"version missing": {
 			reason: "somebody rebuilt the Secret by hand",
 			secret: with(a, stateobject.VersionKey, ""),
@@ -193,24 +178,6 @@ func TestPlan(t *testing.T) {
 			secret: with(a, stateobject.VersionKey, "2"),
 			held:   held(names{Active: "a"}),
 			want:   outcome{refuse, names{}},
-		},
-		"version of the far future": {
-			reason: "it need not fit into any type of ours",
-			secret: with(a, stateobject.VersionKey, "99999999999999999999999"),
-			want:   outcome{refuse, names{}},
-		},
-		"version damaged": {
-			reason: "no program writes that; the rest is whole",
-			secret: with(a, stateobject.VersionKey, "nonsense"),
-			want:   outcome{write, names{Active: "a"}},
-		},
-		"all damaged, the version too": {
-			reason: "memory has it all",
-			secret: &corev1.Secret{
-				Data: map[string][]byte{stateobject.VersionKey: []byte("x"), keyActiveCert: []byte("x"), keyActiveKey: []byte("x")},
-			},
-			held: held(names{Active: "a", Previous: "b"}),
-			want: outcome{write, names{Active: "a", Previous: "b"}},
 		},
 		"replaced by hand": {
 			reason: "leaves in use are of a CA that somebody has put another in place of",

@@ -60,9 +60,8 @@ func TestManagedRepairs(t *testing.T) {
 				m.OnChange(func() { empty = empty || len(m.CABundle()) == 0 })
 				harm(t, client)
 				pause(time.Second)
-				if got := string(secretOf(t, client).Data[keyActiveKey]); got != previous {
-					t.Error("the Secret has not got its key back")
-				}
+				back := string(secretOf(t, client).Data[keyActiveKey]) == previous
+				testutil.Check(t, "the Secret has got its key back", true, back)
 				if m.current.Load().serving != before {
 					t.Error("the leaf was replaced")
 				}
@@ -102,8 +101,6 @@ func TestManagedDoesNotFight(t *testing.T) {
 		if writes < writeBurst || writes > want+1 {
 			t.Errorf("%d writes in %s of being deleted, want between %d and %d", writes, during, writeBurst, want+1)
 		}
-		if err := m.Ready(); err != nil {
-			t.Errorf("not ready: %v", err)
-		}
+		testutil.CheckError(t, "not ready", "", m.Ready())
 	})
 }

@@ -88,9 +88,9 @@ func TestRemediesOfAnOwner(t *testing.T) {
 	t.Parallel()
 	web, other := owned("apps/v1", "ReplicaSet", "web"), owned("apps/v1", "ReplicaSet", "other")
 	got := Remedies([]Pod{
-		describe(newPod(named("shop", "a"), web), nil, false),
-		describe(newPod(named("shop", "c"), other), nil, false),
-		describe(newPod(named("shop", "b"), web), nil, false),
+		describe(newPod(named("a"), web), nil, false),
+		describe(newPod(named("c"), other), nil, false),
+		describe(newPod(named("b"), web), nil, false),
 	}, "")
 	both, one := Remedy{Command: "kubectl delete pod a b -n shop"}, Remedy{Command: "kubectl delete pod c -n shop"}
 	testutil.Check(t, "remedies", []Remedy{both, one, both}, got)
@@ -107,8 +107,6 @@ func TestRemediesNameTheCluster(t *testing.T) {
 		"$(id)\n":                    " --kubeconfig='$(id)\n'",
 	} {
 		got := Remedies(pods, ClusterFlags(kubeconfig, "b@c"))[0].Command
-		if want := "kubectl rollout restart statefulset/db -n shop" + want + " --context=b@c"; got != want {
-			t.Errorf("kubeconfig %q: got %q, want %q", kubeconfig, got, want)
-		}
+		testutil.Check(t, kubeconfig, "kubectl rollout restart statefulset/db -n shop"+want+" --context=b@c", got)
 	}
 }

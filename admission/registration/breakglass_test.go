@@ -47,12 +47,6 @@ func TestBreakGlass(t *testing.T) {
 		breaks               func(*testing.T, *apiserver)
 		mutating, validating string
 	}{
-		"unregister": {
-			breaks: func(t *testing.T, a *apiserver) {
-				testutil.Must(t, Unregister(t.Context(), a))
-			},
-			mutating: "", validating: "",
-		},
 		"unregister without objects": {
 			breaks: func(t *testing.T, a *apiserver) {
 				a.change(t, mutating, off)
@@ -77,21 +71,6 @@ func TestBreakGlass(t *testing.T) {
 			},
 			mutating: "", validating: "gone",
 		},
-		"annotated and deleted again and again": {
-			reason: "nobody is flooded, and nothing binds in between",
-			breaks: func(t *testing.T, a *apiserver) {
-				a.change(t, validating, off)
-				a.remove(t, validating)
-				a.remove(t, mutating)
-				for range 3 {
-					pause(2 * settleDelay)
-					if a.holds(t, validating) != "gone" {
-						a.remove(t, validating)
-					}
-				}
-			},
-			mutating: "gone", validating: "",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -106,9 +85,7 @@ func TestBreakGlass(t *testing.T) {
 					t.Errorf("the status is %q, want it to end with %q", got, want)
 				}
 				a.expect(t, "switched off", tc.mutating, tc.validating)
-				if err := r.Status().Check(); err != nil {
-					t.Errorf("what a person has switched off is not ready: %v", err)
-				}
+				testutil.CheckError(t, "ready, as it is switched off on purpose", "", r.Status().Check())
 				testutil.Must(t, Register(t.Context(), a))
 				pause(time.Second)
 				wantState(t, r, Registered)
@@ -118,27 +95,12 @@ func TestBreakGlass(t *testing.T) {
 	}
 }
 
-// A new leader keeps off too.
-func TestBreakGlassOutlivesTheLeader(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		testutil.Must(t, Unregister(t.Context(), a))
-		r := run(t, a)
-		pause(time.Hour)
-		wantState(t, r, Off)
-		a.expect(t, "switched off", "", "")
-		if probes, _ := a.counts(); probes != 0 {
-			t.Errorf("%d probes", probes)
-		}
-	})
-}
-
 // Both were deleted after one was annotated. Another leader never saw either.
 func TestBreakGlassByDeletionOutlivesTheLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		first := New(a.config())
-		stop, end := start(t, first.Run), start(t, first.Lead)
+		stop, end := testutil.Start(t, first.Run), testutil.Start(t, first.Lead)
 		pause(time.Second)
 		wantState(t, first, Registered)
 		a.change(t, validating, func(o *object) *object { return o.annotated(AnnotationOff) })

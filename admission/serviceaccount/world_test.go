@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 )
 
 const (
@@ -180,9 +181,7 @@ func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admi
 	if len(second.Patch) > 0 {
 		t.Errorf("the patched Pod was patched again: %+v", second.Patch)
 	}
-	if err := plugin.Validate(t.Context(), &again, &admission.Response{}); err != nil {
-		t.Errorf("the admitted Pod is not valid: %v", err)
-	}
+	testutil.CheckError(t, "the admitted Pod is not valid", "", plugin.Validate(t.Context(), &again, &admission.Response{}))
 	return first, again.Object, nil
 }
 
@@ -197,9 +196,7 @@ var (
 func checkOnlyAdds(t *testing.T, object []byte, operations []admission.PatchOperation) {
 	t.Helper()
 	var before any
-	if err := json.Unmarshal(object, &before); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(object, &before))
 	for _, operation := range operations {
 		list, appends := strings.CutSuffix(operation.Path, "/-")
 		switch {

@@ -81,6 +81,25 @@ func TestRunWatchingEndsAtOnce(t *testing.T) {
 	})
 }
 
+// TestRunWatchingEndsWhileTheAPIServerIsAway: neither a term nor the process must go on because
+// client-go sleeps between its tries.
+func TestRunWatchingEndsWhileTheAPIServerIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		loop := New(Config[string]{Name: "test", Workers: 1, Sync: func(context.Context, string) error { return nil }})
+		watch := Watch{Informer: corev1informers.NewConfigMapInformer(testutil.UnreachableClient(t), "ns", 0, cache.Indexers{})}
+		const term = 10 * time.Minute
+		ctx, cancel := context.WithTimeout(t.Context(), term)
+		defer cancel()
+		begin := time.Now()
+		testutil.Must(t, loop.RunWatching(ctx, "all", watch))
+		if late := time.Since(begin) - term; late > WatchStopTimeout {
+			t.Errorf("it ended %v late, want %v at most", late, WatchStopTimeout)
+		}
+		time.Sleep(time.Minute) // by then the watch has woken up and ended
+	})
+}
+
 // TestObserveLooksIntoTombstones: a deletion that the watch has missed is one.
 func TestObserveLooksIntoTombstones(t *testing.T) {
 	t.Parallel()

@@ -24,10 +24,9 @@ import (
 // Authority is a certificate authority for tests that need one of their own.
 type Authority struct{ authority *authority }
 
-// NewAuthority makes a certificate authority that no component trusts. It is valid for a year unless
-// change says otherwise.
-func NewAuthority(name string, change ...func(*x509.Certificate)) (*Authority, error) {
-	a, err := newAuthority(name, change...)
+// NewAuthority makes a certificate authority that no component trusts. It is valid for a year.
+func NewAuthority(name string) (*Authority, error) {
+	a, err := newAuthority(name)
 	return &Authority{a}, err
 }
 
@@ -70,7 +69,7 @@ type pair struct {
 	cert, key []byte
 }
 
-func newAuthority(name string, changes ...func(*x509.Certificate)) (*authority, error) {
+func newAuthority(name string) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, fmt.Errorf("generate the key of %s: %w", name, err)
@@ -79,9 +78,6 @@ func newAuthority(name string, changes ...func(*x509.Certificate)) (*authority, 
 	template.IsCA = true
 	template.BasicConstraintsValid = true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	for _, change := range changes {
-		change(template)
-	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return nil, fmt.Errorf("create the certificate of %s: %w", name, err)

@@ -65,17 +65,25 @@ func TestTheErrorOfTheWorkIsReturned(t *testing.T) {
 	})
 }
 
-func TestAWaitingProcessEndsAtOnce(t *testing.T) {
+// A leader that is killed releases nothing. What waits for its Lease ends at once, and works once the Lease
+// has expired.
+func TestALeaseThatNobodyRenews(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client := newLeases(foreignLease())
-		e := candidate(t, client, testutil.NewDiary(), "A", 0)
+		client, diary := newLeases(foreignLease()), testutil.NewDiary()
+		ends, waits := candidate(t, client, diary, "A", 0), candidate(t, client, diary, "B", 0)
 		time.Sleep(10 * time.Second)
-		e.stop(t)
-		expect(t, e.diary, "10s A ends with <nil>, lease held")
+		ends.stop(t)
+		time.Sleep(5*time.Second - 1)
+		expect(t, diary, "10s A ends with <nil>, lease held")
 		if got := client.holder(); got != "another" {
 			t.Errorf("the lease is held by %q, want that it is left alone", got)
 		}
+		time.Sleep(2 * tick)
+		if len(diary.Lines()) != 2 {
+			t.Errorf("B does not work %v after the lease has expired", 2*tick)
+		}
+		waits.stop(t)
 	})
 }
 
@@ -113,22 +121,6 @@ func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 			t.Errorf("two processes of one host have the same identity %q", secondHolder)
 		}
 		second.stop(t)
-	})
-}
-
-// A leader that is killed releases nothing.
-func TestALeaseThatNobodyRenews(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := candidate(t, newLeases(foreignLease()), testutil.NewDiary(), "B", 0)
-		time.Sleep(15*time.Second - 1)
-		expect(t, e.diary)
-		time.Sleep(2 * tick)
-		synctest.Wait()
-		if len(e.diary.Lines()) != 1 {
-			t.Errorf("nobody works %v after the lease has expired", 2*tick)
-		}
-		e.stop(t)
 	})
 }
 

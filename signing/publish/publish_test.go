@@ -59,11 +59,6 @@ func TestPass(t *testing.T) {
 			reason: "an unchanged document is not written, so that its age stays",
 			stored: func(t *testing.T) documents { return ours(t, "a", "b") },
 		},
-		"Older": {
-			reason: "the JWKS has a key less",
-			stored: func(t *testing.T) documents { return ours(t, "b") },
-			wrote:  []string{signing.JWKSPath},
-		},
 		"Interrupted": {
 			reason: "a pass that ended between the two writes is continued",
 			stored: func(t *testing.T) documents {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -48,7 +49,6 @@ func TestIdle(t *testing.T) {
 func TestARefusingAPI(t *testing.T) {
 	t.Parallel()
 	forbidden, conflict := controllertest.Forbidden("secrets"), controllertest.Conflict("secrets")
-	notFound := controllertest.NotFound("secrets")
 	cases := map[string]struct {
 		reason         string
 		verb, resource string
@@ -68,7 +68,6 @@ func TestARefusingAPI(t *testing.T) {
 			want: `list pods of namespace "ns": secrets is forbidden: no`,
 		},
 		"MarkConflict": {verb: "patch", resource: "secrets", answer: conflict, decisions: map[string]float64{"changed": 1}},
-		"MarkGone":     {verb: "patch", resource: "secrets", answer: notFound, decisions: map[string]float64{"changed": 1}},
 		"Mark": {
 			verb: "patch", resource: "secrets", answer: forbidden,
 			want: "mark token secret ns/app-token invalid: kube-apiserver answered 403 Forbidden; " +
@@ -78,12 +77,7 @@ func TestARefusingAPI(t *testing.T) {
 			verb: "get", resource: "secrets", answer: forbidden, marked: true,
 			want: `look up secret ns/app-token: secrets is forbidden: no`,
 		},
-		"LiveAccount": {
-			verb: "get", resource: "serviceaccounts", answer: forbidden, marked: true,
-			want: `look up service account ns/app: secrets is forbidden: no`,
-		},
 		"DeleteConflict": {verb: "delete", resource: "secrets", answer: conflict, marked: true, decisions: map[string]float64{"changed": 1}},
-		"DeleteGone":     {verb: "delete", resource: "secrets", answer: notFound, marked: true, decisions: map[string]float64{"changed": 1}},
 		"Delete": {
 			verb: "delete", resource: "secrets", answer: forbidden, marked: true,
 			want: "delete token secret ns/app-token: kube-apiserver answered 403 Forbidden; its audit log has the text, which may quote the Secret",
@@ -219,40 +213,34 @@ func TestWhoLedShowsNothing(t *testing.T) {
 	}
 }
 
-// TestNotesSayWhatToDo reads every note.
-func TestNotesSayWhatToDo(t *testing.T) {
+// TestRunAcrossAJump: the clock jumps over midnight after the survey. What is decided then
+// goes by the day on which the run began.
+func TestRunAcrossAJump(t *testing.T) {
 	t.Parallel()
+	beforeMidnight := time.Date(2023, 5, 10, 23, 30, 0, 0, time.UTC)
 	cases := map[string]struct {
-		change func(*Config)
+		reason string
 		secret *corev1.Secret
-		want   string
+		want   map[string]float64
 	}{
-		"Marked": {
-			secret: tokenSecret(usedOn("2023-01-05")),
-			want: `app-token: Normal LegacyTokenMarkedInvalid: the token of ServiceAccount "app" was not used for 720h0m0s ` +
-				`(last use: 2023-01-05), and no Pod uses the Secret: ` +
-				`kube-apiserver refuses the token from now on, and the Secret is deleted after another 720h0m0s; removing the label ` +
-				`kubernetes.io/legacy-token-invalid-since brings the token back; the annotation sa-controller-manager/keep=true keeps the Secret`,
+		"ForwardMark": {
+			reason: "with the date of the beginning", secret: tokenSecret(), want: map[string]float64{"marked": 1},
 		},
-		"WouldDelete": {
-			change: dryRun, secret: tokenSecret(invalidSince(longAgo)),
-			want: `app-token: Normal LegacyTokenWouldBeDeleted: the token of ServiceAccount "app" ` +
-				`has been invalid since 2022-12-27 (last use: none): ` +
-				`the Secret would be deleted, but for the dry run; the annotation sa-controller-manager/keep=true keeps the Secret`,
-		},
-		"Tried": {
-			secret: tokenSecret(invalidSince(longAgo), usedOn(today)),
-			want: `app-token: Warning InvalidLegacyTokenTried: a client still uses the token of ServiceAccount "app", ` +
-				`which has been invalid since 2022-12-27, ` +
-				`and was refused on 2023-05-10: give it another token, or remove the label kubernetes.io/legacy-token-invalid-since; ` +
-				`the annotation sa-controller-manager/keep=true keeps the Secret`,
+		"ForwardMarked": {
+			reason: "it has not been marked for a whole period", secret: tokenSecret(invalidSince(cutoffDay)),
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.change, account(), tc.secret, tracking(longAgo))
-			w.runOnce(t)
-			testutil.Check(t, "notes", []string{tc.want}, w.Recorded.Lines())
+			w := newWorld(t, nil, account(), tc.secret, tracking(longAgo))
+			w.Clock.SetTime(beforeMidnight)
+			testutil.Must(t, w.sync(t.Context(), wholeCluster))
+			w.Clock.SetTime(beforeMidnight.Add(time.Hour))
+			testutil.Must(t, w.sync(t.Context(), "ns"))
+			testutil.Check(t, tc.reason, orNone(tc.want), w.Series(t, "sacm_legacy_token_cleanups_total"))
+			if name == "ForwardMark" {
+				testutil.Check(t, "mark", today, w.LiveSecret(t, "ns", "app-token").Labels[tokensecrets.InvalidSinceLabel])
+			}
 		})
 	}
 }

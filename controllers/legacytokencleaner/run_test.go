@@ -4,7 +4,6 @@
 package legacytokencleaner
 
 import (
-	"cmp"
 	"strings"
 	"testing"
 
@@ -23,15 +22,43 @@ const (
 func dryRun(config *Config) { config.DryRun = true }
 func auto(config *Config)   { config.Auto = true }
 
+// replaced is an account with a Secret that was re-issued, as changes have it, and with
+// its successor.
+func replaced(changes ...func(*corev1.Secret)) []runtime.Object {
+	return []runtime.Object{
+		account(func(a *corev1.ServiceAccount) {
+			a.Secrets = append([]corev1.ObjectReference{{Name: "new"}}, a.Secrets...)
+		}),
+		tokenSecret(append([]func(*corev1.Secret){autoCreated}, changes...)...),
+		tokenSecret(renamed("new"), autoCreated, replacing("app-token")),
+	}
+}
+
 func TestRun(t *testing.T) {
 	t.Parallel()
 	removed := []string{listPods, "get secrets app-token", "get serviceaccounts app", deleted}
-	checkRuns(t, map[string]runCase{
+	marks, readsLive := []string{"Normal LegacyTokenMarkedInvalid"}, removed[:3]
+	cases := map[string]struct {
+		reason  string
+		change  func(*Config)
+		objects []runtime.Object
+		// live replaces objects that the caches have in an older state.
+		live        []runtime.Object
+		gone        []string // Secrets that only the cache has
+		wantActions []string
+		wantEvents  []string
+		note        string // of the only Event, if it is given
+		want        map[string]float64
+	}{
 		"Mark": {
-			objects:     []runtime.Object{account(), tokenSecret()},
+			objects:     []runtime.Object{account(), tokenSecret(usedOn("2023-01-05"))},
 			wantActions: []string{listPods, marked},
-			wantEvents:  []string{"Normal LegacyTokenMarkedInvalid"},
+			wantEvents:  marks,
 			want:        map[string]float64{"mark": 1},
+			note: `app-token: Normal LegacyTokenMarkedInvalid: the token of ServiceAccount "app" was not used for 720h0m0s ` +
+				`(last use: 2023-01-05), and no Pod uses the Secret: ` +
+				`kube-apiserver refuses the token from now on, and the Secret is deleted after another 720h0m0s; removing the label ` +
+				`kubernetes.io/legacy-token-invalid-since brings the token back; the annotation sa-controller-manager/keep=true keeps the Secret`,
 		},
 		"Delete": {
 			reason:      "one live read of each of the two it depends on",
@@ -55,6 +82,10 @@ func TestRun(t *testing.T) {
 			objects:    []runtime.Object{account(), tokenSecret(usedOn(today), invalidSince(longAgo))},
 			wantEvents: []string{"Warning InvalidLegacyTokenTried"},
 			want:       map[string]float64{"tried-while-invalid": 1},
+			note: `app-token: Warning InvalidLegacyTokenTried: a client still uses the token of ServiceAccount "app", ` +
+				`which has been invalid since 2022-12-27, ` +
+				`and was refused on 2023-05-10: give it another token, or remove the label kubernetes.io/legacy-token-invalid-since; ` +
+				`the annotation sa-controller-manager/keep=true keeps the Secret`,
 		},
 		"DryRunMark": {
 			change:      dryRun,
@@ -69,6 +100,9 @@ func TestRun(t *testing.T) {
 			wantActions: removed[:3],
 			wantEvents:  []string{"Normal LegacyTokenWouldBeDeleted"},
 			want:        map[string]float64{"delete": 1},
+			note: `app-token: Normal LegacyTokenWouldBeDeleted: the token of ServiceAccount "app" ` +
+				`has been invalid since 2022-12-27 (last use: none): ` +
+				`the Secret would be deleted, but for the dry run; the annotation sa-controller-manager/keep=true keeps the Secret`,
 		},
 		"AutoKeepsOne": {
 			reason:  "or Auto would create another one each time",
@@ -119,28 +153,39 @@ func TestRun(t *testing.T) {
 			wantEvents:  []string{"Normal LegacyTokenDeleted"},
 			want:        map[string]float64{"delete": 1},
 		},
-	})
-}
 
-type runCase struct {
-	reason  string
-	change  func(*Config)
-	since   string // of the tracking, longAgo if empty
-	objects []runtime.Object
-	// live replaces objects that the caches have in an older state.
-	live        []runtime.Object
-	gone        []string // Secrets that only the cache has
-	wantActions []string
-	wantEvents  []string
-	want        map[string]float64
-	idle        map[string]float64
-}
-
-func checkRuns(t *testing.T, cases map[string]runCase) {
-	t.Helper()
+		// What was re-issued needs no reference, and its successor stays.
+		"ReplacedMark": {
+			objects: replaced(usedOn(longAgo)), wantActions: []string{listPods, marked}, wantEvents: marks,
+			want: map[string]float64{"mark": 1, "successor": 1},
+		},
+		"ReplacedAuto": {
+			reason: "the successor is the account's own", change: auto, objects: replaced(usedOn(longAgo)),
+			wantActions: []string{listPods, marked}, wantEvents: marks, want: map[string]float64{"mark": 1, "own": 1},
+		},
+		"ReplacedDelete": {
+			reason: "the successor is read live, too", objects: replaced(invalidSince(longAgo)),
+			wantActions: append(readsLive[:3:3], "get secrets new", deleted),
+			wantEvents:  []string{"Normal LegacyTokenDeleted"}, want: map[string]float64{"delete": 1, "successor": 1},
+		},
+		"SuccessorGoneMeanwhile": {
+			objects: replaced(invalidSince(longAgo)), gone: []string{"new"}, wantActions: append(readsLive[:3:3], "get secrets new"),
+			want: map[string]float64{"changed": 1, "successor": 1},
+		},
+		"SuccessorMarkedMeanwhile": {
+			objects:     replaced(invalidSince(longAgo)),
+			live:        []runtime.Object{tokenSecret(renamed("new"), autoCreated, replacing("app-token"), invalidSince(today))},
+			wantActions: append(readsLive[:3:3], "get secrets new"), want: map[string]float64{"changed": 1, "successor": 1},
+		},
+		"WithoutReissue": {
+			reason: "nothing says that it was replaced", change: func(config *Config) { config.Replacements = nil },
+			objects: append(replaced(usedOn(longAgo))[1:], account(unreferencing, referencing("new"))),
+			want:    map[string]float64{"not-referenced": 1, "successor": 1},
+		},
+	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.change, append(tc.objects, tracking(cmp.Or(tc.since, longAgo)))...)
+			w := newWorld(t, tc.change, append(tc.objects, tracking(longAgo))...)
 			w.Live(t, tc.live...)
 			for _, name := range tc.gone {
 				w.Delete(t, tokenSecret(renamed(name)))
@@ -149,7 +194,9 @@ func checkRuns(t *testing.T, cases map[string]runCase) {
 			testutil.Check(t, tc.reason+": actions", tc.wantActions, w.actions(t))
 			testutil.Check(t, tc.reason+": events", tc.wantEvents, w.Events())
 			testutil.Check(t, tc.reason+": decisions", orNone(tc.want), w.decisions(t))
-			testutil.Check(t, tc.reason+": idle", orNone(tc.idle), w.Series(t, "sacm_legacy_token_cleaner_idle"))
+			if tc.note != "" {
+				testutil.Check(t, tc.reason+": note", []string{tc.note}, w.Recorded.Lines())
+			}
 			done := map[string]float64{}
 			for _, action := range tc.wantActions {
 				switch verb, _, _ := strings.Cut(action, " "); verb {

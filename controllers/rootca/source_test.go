@@ -22,7 +22,8 @@ import (
 
 func TestSource(t *testing.T) {
 	t.Parallel()
-	first, second := bundle(t, "first"), bundle(t, "second")
+	a := newAuthorities(t, "AB")
+	first, second := a.bundle(t, "A"), a.bundle(t, "B")
 	if got, err := NewSource(nil, nil).Current(); got != nil || err != nil {
 		t.Errorf("a source of nothing has %v, %v", got, err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/accounttemplate"
@@ -77,7 +78,6 @@ func creates(accounts ...string) []string {
 func TestSync(t *testing.T) {
 	t.Parallel()
 	forbidden := controllertest.Forbidden("serviceaccounts")
-	timeout := apierrors.NewServerTimeout(resource, "create", 1)
 	cases := map[string]struct {
 		reason   string
 		names    []string // default if there are none
@@ -98,15 +98,7 @@ func TestSync(t *testing.T) {
 			names: []string{"default", "builder", "deployer"}, objects: []runtime.Object{active("shop"), account("shop", "builder")},
 			want: creates("shop/default", "shop/deployer"),
 		},
-		"ManyNamespaces": {
-			objects: []runtime.Object{active("default"), active("kube-system"), terminating("old"), active("shop")},
-			want:    creates("default/default", "kube-system/default", "shop/default"),
-		},
 
-		"AlreadyExists": {
-			reason: "another replica was faster", objects: []runtime.Object{active("shop")},
-			failures: []error{controllertest.AlreadyExists("serviceaccounts")}, want: creates("shop/default"),
-		},
 		"NamespaceTerminating": {
 			reason: "a refusal that says so is none", objects: []runtime.Object{active("shop")},
 			failures: []error{controllertest.NamespaceTerminating("serviceaccounts")}, want: creates("shop/default"),
@@ -115,7 +107,6 @@ func TestSync(t *testing.T) {
 			reason: "a role may be fixed", objects: []runtime.Object{active("shop")},
 			failures: []error{forbidden, forbidden}, want: creates("shop/default", "shop/default", "shop/default"),
 		},
-		"ServerTimeout": {objects: []runtime.Object{active("shop")}, failures: []error{timeout}, want: creates("shop/default", "shop/default")},
 		"FailureOfOne": {
 			reason: "the others are not held up, and not made twice",
 			names:  []string{"default", "builder"}, objects: []runtime.Object{active("shop")},
@@ -263,7 +254,6 @@ func TestEnsure(t *testing.T) {
 			object := sent.Object.(*corev1.ServiceAccount)
 			object.TypeMeta = metav1.TypeMeta{}
 			testutil.Check(t, "sent", account("shop", "default"), object)
-			testutil.Check(t, "field manager", "sa-controller-manager", sent.CreateOptions.FieldManager)
 		})
 	}
 }
@@ -325,6 +315,60 @@ func TestEnsureFromTemplate(t *testing.T) {
 			want.Labels, want.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
 			made.TypeMeta, made.ManagedFields = metav1.TypeMeta{}, nil
 			testutil.Check(t, tc.reason, want, made)
+		})
+	}
+}
+
+// Which events wake which namespace. What is then done is for TestSync.
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	type handlers struct{ namespaces, accounts cache.ResourceEventHandler }
+	cases := map[string]struct {
+		reason string
+		event  func(handlers)
+		want   []string
+	}{
+		"NamespaceAdded":   {event: func(h handlers) { h.namespaces.OnAdd(active("shop"), false) }, want: []string{"shop"}},
+		"NamespaceUpdated": {event: func(h handlers) { h.namespaces.OnUpdate(active("shop"), active("shop")) }, want: []string{"shop"}},
+		"NamespaceDeleted": {event: func(h handlers) { h.namespaces.OnDelete(terminating("shop")) }},
+
+		"AccountAdded":   {event: func(h handlers) { h.accounts.OnAdd(account("shop", "default"), false) }},
+		"AccountDeleted": {event: func(h handlers) { h.accounts.OnDelete(account("shop", "default")) }, want: []string{"shop"}},
+		"OtherDeleted":   {reason: "a user's own account", event: func(h handlers) { h.accounts.OnDelete(account("shop", "other")) }},
+		"NamesakeDeleted": {
+			reason: "the namespace is called like an account",
+			event:  func(h handlers) { h.accounts.OnDelete(account("default", "other")) },
+		},
+		"Tombstone": {
+			reason: "a deletion that the watch missed",
+			event: func(h handlers) {
+				h.accounts.OnDelete(cache.DeletedFinalStateUnknown{Key: "shop/default", Obj: account("shop", "default")})
+			},
+			want: []string{"shop"},
+		},
+		"TombstoneWithoutObject": {
+			reason: "its key is enough",
+			event:  func(h handlers) { h.accounts.OnDelete(cache.DeletedFinalStateUnknown{Key: "shop/default"}) },
+			want:   []string{"shop"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := controllertest.NewWorld(time.Time{})
+				c := New(Config{Client: w.Client, Informers: w.Informers, Names: []string{"default", "builder"}})
+				var woken []string
+				c.queue.Workers = 1
+				c.queue.Sync = func(_ context.Context, key string) error {
+					woken = append(woken, key)
+					return nil
+				}
+				stop := testutil.Start(t, func(ctx context.Context) error { c.queue.Run(ctx); return nil })
+				tc.event(handlers{c.namespaceHandler(), c.accountHandler()})
+				synctest.Wait()
+				stop()
+				testutil.Check(t, tc.reason+": woken", tc.want, woken)
+			})
 		})
 	}
 }

@@ -11,12 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/controllertest"
-	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
 )
@@ -63,7 +59,6 @@ func TestSyncReference(t *testing.T) {
 			want:    []string{"get secrets token", removes}, wantEvents: []string{"Normal TokenReferenceRemoved"},
 		},
 		"NotReferenced": {reason: "nothing to remove", key: observed, account: account(referencing("other"))},
-		"AccountGone":   {reason: "its references went with it", key: observed},
 		"AccountRecreated": {
 			reason: "the new account's entry is for a Secret to come", key: observed, account: account(recreated, referencing("token")),
 		},
@@ -83,11 +78,6 @@ func TestSyncReference(t *testing.T) {
 		"SweptButNobodys": {
 			reason: "when it was queued the entry was a token controller's; a user has written it since", key: swept,
 			account: account(referencing("token")),
-		},
-		"NamedAsByTokenControllers": {
-			reason:  "so do users, and their Secret comes later: External Secrets, a later sync wave",
-			key:     referenceKey{Secret: named("app-token-vault"), Account: "app", AccountUID: testUID},
-			account: account(referencing("app-token-vault")),
 		},
 	}
 	for name, tc := range tests {
@@ -145,20 +135,10 @@ func TestSweep(t *testing.T) {
 		cached  string
 		want    bool
 	}{
-		"WrittenByUs": {reason: "managedFields prove it", account: account(listed("sa-controller-manager", "custom")), want: true},
-		"WrittenByKCM": {
-			reason: "managedFields prove it", account: account(listed("kube-controller-manager", "app-token-x7k2p")), want: true,
-		},
+		"WrittenByUs":     {reason: "managedFields prove it", account: account(listed("sa-controller-manager", "custom")), want: true},
 		"WrittenAndThere": {reason: "not missing", account: account(listed("sa-controller-manager", "custom")), cached: "custom"},
-		"Generated": {
-			reason: "named as by token controllers, and nobody can say who wrote it", account: account(referencing("app-token-x7k2p")),
-		},
-		"UsersOwn":         {reason: "a user may list a Secret that is yet to come", account: account(referencing("custom"))},
-		"WrittenByKubectl": {reason: "managedFields prove the contrary", account: account(listed("kubectl-edit", "app-token-vault"))},
-		"WrittenByBoth": {
-			reason: "the user wants it, too", account: account(listed("kube-controller-manager", "custom"), listed("argocd", "custom")),
-		},
-		"NoName": {reason: "no request can be made of it", account: account(listed("sa-controller-manager", "no/name"))},
+		"UsersOwn":        {reason: "a user may list a Secret that is yet to come", account: account(referencing("custom"))},
+		"NoName":          {reason: "no request can be made of it", account: account(listed("sa-controller-manager", "no/name"))},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -191,22 +171,4 @@ func TestReferenceThatShowsLate(t *testing.T) {
 		testutil.Check(t, "requests after that",
 			[]string{"get secrets app-token-frstz", "patch serviceaccounts app [uid-app 10] delete app-token-frstz"}, w.Actions(t))
 	})
-}
-
-func TestSecretHandlerOnTombstone(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, account())
-	w.Cache(t, account(referencing("token")))
-	last := tokenSecret("token", filled(t))
-	observed := tokensecrets.Observe(last)
-	w.secretHandler().OnDelete(cache.DeletedFinalStateUnknown{Key: named("token").String(), Obj: observed})
-
-	ctx := t.Context()
-	removed := make(chan struct{})
-	w.Client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-		close(removed)
-		return false, nil, nil
-	})
-	go w.referenceLoop.Run(ctx)
-	<-removed
 }

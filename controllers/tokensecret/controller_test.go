@@ -4,6 +4,7 @@
 package tokensecret
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -63,32 +66,34 @@ func TestDeletedWhileATermBegins(t *testing.T) {
 	}
 }
 
-// TestChangedWhileListed changes a Secret while the accounts are listed for its previous version. The list
-// that the new version has asked for must come.
-func TestChangedWhileListed(t *testing.T) {
+func TestStandbyQueuesNothing(t *testing.T) {
 	t.Parallel()
-	secret := tokenSecret("token", boundTo(testUID))
-	w := newWorld(t, secret)
-	w.gets.SetBurst(0) // so that it asks for a list
-	w.Cache(t, secret, tokenSecret("sibling", boundTo(testUID)))
-	w.syncsSecret(t, "token", "it waits")
-	w.syncsSecret(t, "sibling", "it waits too")
-	newer := tokenSecret("token", boundTo(testUID), atVersion[*corev1.Secret]("21"))
-	changed := false
-	w.Client.PrependReactor("list", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if !changed {
-			changed = true
-			w.Live(t, newer)
-			w.Cache(t, newer)
-			testutil.Must(t, w.syncSecret(t.Context(), named("token"))) // the event of the change
+	synctest.Test(t, func(t *testing.T) {
+		w := worldAt(t, time.Time{})
+		w.Cache(t, account(), tokenSecret("one"), tokenSecret("two"), tokenSecret("full", filled(t)))
+		var queued []string
+		w.secretLoop.Sync = func(_ context.Context, name cache.ObjectName) error {
+			queued = append(queued, name.Name)
+			return nil
 		}
+		controllertest.CheckStandby(t, w.Run, func() { w.RootCA.Set(testBundle(t)) }, &queued, "one", "two")
+	})
+}
+
+func TestSecretHandlerOnTombstone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account())
+	w.Cache(t, account(referencing("token")))
+	last := tokenSecret("token", filled(t))
+	observed := tokensecrets.Observe(last)
+	w.secretHandler().OnDelete(cache.DeletedFinalStateUnknown{Key: named("token").String(), Obj: observed})
+
+	ctx := t.Context()
+	removed := make(chan struct{})
+	w.Client.PrependReactor("patch", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		close(removed)
 		return false, nil, nil
 	})
-	for range 5 {
-		testutil.Must(t, w.syncLookups(t.Context(), lookupKey{}))
-	}
-	want := version(w.secrets.Get(named("token")))
-	if kept := w.lookups.copied()[named("token")]; !changed || kept.version != want || !kept.value.ended {
-		t.Errorf("changed %t; kept %+v, want an answer for version %s", changed, kept, want)
-	}
+	go w.referenceLoop.Run(ctx)
+	<-removed
 }

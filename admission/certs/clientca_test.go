@@ -18,13 +18,7 @@ import (
 func TestClientCA(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	var cas [2]*authority
-	for i := range cas {
-		var err error
-		if cas[i], err = newAuthority(now, day); err != nil {
-			t.Fatal(err)
-		}
-	}
+	cas := []*authority{madeAt(t, now, day), madeAt(t, now, day)}
 	dir := t.TempDir()
 	if _, err := NewClientCA(filepath.Join(dir, "ca.crt")); err == nil {
 		t.Error("a client CA is read from a file that does not exist")

@@ -31,14 +31,11 @@ func newPair(t *testing.T, issuer *authority, now time.Time, hosts ...string) pa
 // selfSigned is a pair whose certificate has signed itself, and is no CA.
 func selfSigned(t *testing.T) pair {
 	t.Helper()
-	made, err := newAuthority(start, 30*day)
-	testutil.Must(t, err)
-	template := made.cert
+	template := madeAt(t, start, 30*day).cert
 	template.DNSNames, template.PublicKey = []string{"localhost"}, nil
 	template.IsCA, template.MaxPathLen, template.MaxPathLenZero = false, 0, false
-	if made, err = issue(nil, template); err != nil {
-		t.Fatal(err)
-	}
+	made, err := issue(nil, template)
+	testutil.Must(t, err)
 	key, err := made.keyPEM()
 	testutil.Must(t, err)
 	return pair{cert: certPEM(made.cert), key: key}
@@ -134,17 +131,13 @@ func TestFilesReload(t *testing.T) {
 		got, err := f.GetCertificate(nil)
 		return err == nil && bytes.HasPrefix(want.cert, certPEM(got.Leaf))
 	}
-	for name, bad := range map[string]pair{
-		"expired":    newPair(t, c["a"], start.Add(-40*day), "127.0.0.1").with(c["a"]),
-		"without CA": newPair(t, c["a"], now, "127.0.0.1"),
-	} {
-		// What the library accepts and callers would not: load is what it calls.
-		writeFile(t, dir, "tls.crt", bad.cert)
-		writeFile(t, dir, "tls.key", bad.key)
-		testutil.Must(t, f.pair.RunOnce(t.Context()))
-		if err := f.load(); err == nil || !serves(first) {
-			t.Errorf("%s: load = %v, serving the previous one: %t", name, err, serves(first))
-		}
+	// What the library accepts and callers would not: load is what it calls.
+	expired := newPair(t, c["a"], start.Add(-40*day), "127.0.0.1").with(c["a"])
+	writeFile(t, dir, "tls.crt", expired.cert)
+	writeFile(t, dir, "tls.key", expired.key)
+	testutil.Must(t, f.pair.RunOnce(t.Context()))
+	if err := f.load(); err == nil || !serves(first) {
+		t.Errorf("an expired pair: load = %v, serving the previous one: %t", err, serves(first))
 	}
 	// Half of a pair is what a reader finds in the middle of a replacement.
 	writeFile(t, dir, "tls.crt", second.cert)

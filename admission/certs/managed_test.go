@@ -143,61 +143,19 @@ func TestManagedFirstStart(t *testing.T) {
 	})
 }
 
-// Through three lives of a CA, with rollovers, deletions, damage and a leader that registers
-// two seconds late, no caller ever meets a leaf that it cannot verify.
-func TestManagedNeverRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		registered := &configurations{}
-		leader := run(t, ManagedConfig{Client: client, CALifetime: 10 * day, LeafLifetime: day})
-		follower := run(t, ManagedConfig{Client: client, CALifetime: 10 * day, LeafLifetime: day})
-		registered.follow(leader)
-		seen := map[string]bool{}
-		for step := range 3 * 10 * 24 {
-			time.Sleep(time.Hour)
-			switch {
-			case step%250 == 200:
-				_ = client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{})
-			case step%250 == 100:
-				_, _ = client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), with(secretOf(t, client), keyActiveCert, ""),
-					metav1.UpdateOptions{})
-			}
-			for name, m := range map[string]*Managed{"leader": leader, "follower": follower} {
-				if err := registered.accept(m); err != nil {
-					t.Fatalf("step %d: the %s is refused: %v", step, name, err)
-				}
-			}
-			seen[leader.current.Load().serving.Leaf.Issuer.CommonName] = true
-			if certificates := len(parse(t, leader.CABundle())); certificates > 3 {
-				t.Fatalf("step %d: the caBundle has grown to %d certificates", step, certificates)
-			}
-		}
-		if len(seen) < 5 {
-			t.Errorf("leaves were of %d CAs in three lives with deletions, want at least 5", len(seen))
-		}
-	})
-}
-
-// putOther has somebody put a CA of their own in the place of ours. The previous one stays.
-func putOther(t *testing.T, client *fake.Clientset) *authority {
+// putOther has another client put a CA of its own in the place of ours. The previous one stays.
+func putOther(t *testing.T, client *fake.Clientset) {
 	t.Helper()
-	other, err := newAuthority(time.Now(), day)
-	testutil.Must(t, err)
 	found := secretOf(t, client)
-	secret, err := state{active: other, previous: read(found).previous}.writeInto(found)
+	secret, err := state{active: madeAt(t, time.Now(), day), previous: read(found).previous}.writeInto(found)
 	testutil.Must(t, err)
-	if _, err := client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	return other
+	_, err = client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), secret, metav1.UpdateOptions{})
+	testutil.Must(t, err)
 }
 
 func TestManagedExpired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		expired, err := newAuthority(time.Now().Add(-2*day), day)
-		testutil.Must(t, err)
-		secret, err := state{active: expired}.writeInto(emptySecret())
-		testutil.Must(t, err)
+		secret := secretWith(t, state{active: madeAt(t, time.Now().Add(-2*day), day)})
 		m := run(t, ManagedConfig{Client: fake.NewClientset(secret)})
 		pause(2 * time.Second)
 		testutil.CheckError(t, "after a start with an expired CA", "", accepts(m, m.CABundle(), "127.0.0.1"))
@@ -207,10 +165,8 @@ func TestManagedExpired(t *testing.T) {
 func TestManagedLosesARace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		winner, err := newAuthority(time.Now(), day)
-		testutil.Must(t, err)
-		theirs, err := state{active: winner}.writeInto(emptySecret())
-		testutil.Must(t, err)
+		winner := madeAt(t, time.Now(), day)
+		theirs := secretWith(t, state{active: winner})
 		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			_ = client.Tracker().Add(theirs)
 			return false, nil, nil

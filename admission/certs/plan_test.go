@@ -28,11 +28,16 @@ func newCast(t testing.TB, born map[string]int) cast {
 	t.Helper()
 	c := cast{}
 	for name, days := range born {
-		made, err := newAuthority(start.Add(time.Duration(days)*day), 365*day)
-		testutil.Must(t, err)
-		c[name] = made
+		c[name] = madeAt(t, start.Add(time.Duration(days)*day), 365*day)
 	}
 	return c
+}
+
+func madeAt(t testing.TB, now time.Time, lifetime time.Duration) *authority {
+	t.Helper()
+	made, err := newAuthority(now, lifetime)
+	testutil.Must(t, err)
+	return made
 }
 
 func (c cast) cert(name string) *x509.Certificate {
@@ -78,7 +83,12 @@ func (c cast) names(s state) names {
 
 func (c cast) secret(t testing.TB, n names) *corev1.Secret {
 	t.Helper()
-	secret, err := c.state(n).writeInto(emptySecret())
+	return secretWith(t, *c.state(n))
+}
+
+func secretWith(t testing.TB, s state) *corev1.Secret {
+	t.Helper()
+	secret, err := s.writeInto(emptySecret())
 	testutil.Must(t, err)
 	return secret
 }

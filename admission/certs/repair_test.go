@@ -22,18 +22,20 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
+func remove(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	testutil.Must(t, client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
+}
+
+func overwrite(key, value string) func(*testing.T, *fake.Clientset) {
+	return func(t *testing.T, client *fake.Clientset) {
+		t.Helper()
+		_, err := client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value), metav1.UpdateOptions{})
+		testutil.Must(t, err)
+	}
+}
+
 func TestManagedRepairs(t *testing.T) {
-	remove := func(t *testing.T, client *fake.Clientset) {
-		testutil.Must(t, client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
-	}
-	overwrite := func(key, value string) func(*testing.T, *fake.Clientset) {
-		return func(t *testing.T, client *fake.Clientset) {
-			if _, err := client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value),
-				metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	for name, harm := range map[string]func(*testing.T, *fake.Clientset){
 		"deleted":         remove,
 		"version damaged": overwrite(stateobject.VersionKey, "nonsense"),

@@ -142,21 +142,15 @@ func ephemeralUpdate(object []byte) *admission.Request {
 // apply applies a patch with a library that the plugin does not use.
 func apply(t *testing.T, object []byte, operations []admission.PatchOperation) []byte {
 	t.Helper()
-	encoded, err := json.Marshal(operations)
-	if err != nil {
-		t.Fatalf("encode the patch: %v", err)
-	}
 	if len(operations) == 0 {
 		return object
 	}
+	encoded, err := json.Marshal(operations)
+	testutil.Must(t, err)
 	patch, err := jsonpatch.DecodePatch(encoded)
-	if err != nil {
-		t.Fatalf("decode the patch %s: %v", encoded, err)
-	}
+	testutil.Must(t, err)
 	patched, err := patch.Apply(object)
-	if err != nil {
-		t.Fatalf("apply the patch %s to %s: %v", encoded, object, err)
-	}
+	testutil.Must(t, err)
 	return patched
 }
 

@@ -37,25 +37,19 @@ func staticCluster(t *testing.T) (c *cluster, dir string) {
 	dir = t.TempDir()
 	config := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
 	for plugin, kind := range map[string]string{"MutatingAdmissionWebhook": "mutating", "ValidatingAdmissionWebhook": "validating"} {
-		if err := os.Mkdir(filepath.Join(dir, kind), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.Mkdir(filepath.Join(dir, kind), 0o755))
 		config += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: "+
 			"WebhookAdmissionConfiguration\n    staticManifestsDir: %s\n",
 			plugin, filepath.Join(dir, kind))
 	}
 	file := filepath.Join(t.TempDir(), "admission.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(file, []byte(config), 0o600))
 	flags := map[string][]string{"admission-control-config-file": {file}}
 	if minor == 36 {
 		flags["feature-gates"] = []string{"ManifestBasedAdmissionControlConfig=true"}
 	}
 	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	c = &cluster{Cluster: started}
 	c.connect(t)
 	t.Cleanup(func() {
@@ -104,9 +98,7 @@ func TestStaticRegistration(t *testing.T) {
 	})
 	t.Run("HoldsFromTheFirstRequest", func(t *testing.T) {
 		m.stop(t)
-		if err := errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())))
 		pods := c.client.CoreV1().Pods(metav1.NamespaceDefault)
 		_, err := pods.Create(t.Context(), newPod(), metav1.CreateOptions{})
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
@@ -197,9 +189,7 @@ func (c *cluster) unregisters(t *testing.T, m *manager, dir string) {
 
 func (c *cluster) deleteAllMutating(t *testing.T) {
 	t.Helper()
-	if err := c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
 // runsFirst has a webhook of the API, and another one in the directory, want what ours has set.
@@ -232,9 +222,7 @@ func (c *cluster) rollsOver(t *testing.T, m *manager, file string) {
 	t.Helper()
 	load := c.traffic(t, c.namespace(t))
 	load.Lasts(t, time.Second)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Remove(file))
 	var ca corev1.Secret
 	poll(t, "await the next CA", func(context.Context) error {
 		content, err := os.ReadFile(file)

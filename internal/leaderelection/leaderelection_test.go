@@ -130,6 +130,13 @@ func TestALostLease(t *testing.T) {
 		"APIServerGone": func(_ *testing.T, client *leases) {
 			client.breaks(func(string) error { return errors.New("connection refused") })
 		},
+		// It keeps the elector for another renew deadline, and somebody else may lead by then.
+		"RequestsHang": func(_ *testing.T, client *leases) {
+			client.breaks(func(string) error {
+				time.Sleep(9 * time.Second)
+				return errors.New("timed out")
+			})
+		},
 		"TakenByAnother": func(t *testing.T, client *leases) {
 			testutil.Must(t, client.Tracker().Update(leaseResource(), foreignLease(), "kube-system"))
 			client.breaks(func(verb string) error {
@@ -169,23 +176,6 @@ func TestALostLease(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A request for the lease that hangs keeps the elector for another renew deadline. Work
-// must not go on for as long: somebody else may lead by then.
-func TestTheWorkEndsAtTheRenewDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client, diary := newLeases(), testutil.NewDiary()
-		e := candidate(t, client, diary, "A", 0)
-		client.breaks(func(string) error {
-			time.Sleep(9 * time.Second)
-			return errors.New("timed out")
-		})
-		time.Sleep(20 * time.Second)
-		expect(t, diary, "0s A works", "10s A has worked, lease held")
-		e.stop(t)
-	})
 }
 
 // SIGTERM may come in the moment in which the lease is acquired. Work that begins then must be

@@ -94,25 +94,19 @@ func TestStaleSocket(t *testing.T) {
 		t.Errorf("the socket's first name is still there: %v", err)
 	}
 	stop()
-	if _, err := os.Lstat(config.Path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket is still there after the end: %v", err)
+	gone := func(when string) {
+		t.Helper()
+		if _, err := os.Lstat(config.Path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the socket is still there %s: %v", when, err)
+		}
 	}
-	serve(t, config) // it can be had again
-}
-
-// TestRunAfterTheEnd wants the socket to be given up by a process that is stopped while it
-// starts.
-func TestRunAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	config := configFor(t, newRing(t))
-	server, err := external.Listen(config)
+	gone("after the end")
+	again, err := external.Listen(config) // it can be had again
 	testutil.Must(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
+	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	testutil.Must(t, server.Run(ctx))
-	if _, err := os.Lstat(config.Path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket is still there: %v", err)
-	}
+	testutil.Must(t, again.Run(ended))
+	gone("after a start that was stopped")
 }
 
 // slow is a signer that waits for a signal.

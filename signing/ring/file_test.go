@@ -18,34 +18,11 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
-// TestRead reads a ring in which every role occurs.
-func TestRead(t *testing.T) {
-	t.Parallel()
-	f := newRing(t)
-	update(t, f, publish(testkeys.Parse(testkeys.P256())), rotate, publish(testkeys.Parse(testkeys.P521())))
-	ring := read(t, f).Ring()
-	var got []string
-	for _, key := range ring.All() {
-		got = append(got, key.ID+" "+string(key.Role))
-	}
-	want := []string{p256ID + " active", testkeys.Parse(testkeys.P521()).ID() + " next", rsaID + " retired", p384ID + " retired"}
-	testutil.Check(t, "keys of the ring", want, got)
-	if ring.Active().ID() != p256ID || ring.Next() == nil || read(t, f).Generation != 4 {
-		t.Errorf("%v signs, %v is next, generation %d", ring.Active(), ring.Next(), read(t, f).Generation)
-	}
-	testutil.Check(t, "files", map[string]fs.FileMode{"ring.json": 0o600}, files(t, f))
-	for _, key := range read(t, f).Keys {
-		if got := key.Private == nil; got != (key.ID == p384ID) {
-			t.Errorf("key %s has only a public half: %t", key.ID, got)
-		}
-	}
-}
-
 // TestReadRefuses damages a good ring in one way at a time.
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	write := func(data []byte) func(*testing.T, *File) {
-		return func(t *testing.T, f *File) { t.Helper(); must(t, os.WriteFile(f.path, data, 0o600)) }
+		return func(t *testing.T, f *File) { t.Helper(); testutil.Must(t, os.WriteFile(f.path, data, 0o600)) }
 	}
 	edit := func(old, replacement string) func(*testing.T, *File) {
 		return func(t *testing.T, f *File) {
@@ -54,13 +31,13 @@ func TestReadRefuses(t *testing.T) {
 			if !strings.Contains(data, old) {
 				t.Fatalf("the ring has no %s", old)
 			}
-			must(t, os.WriteFile(f.path, []byte(strings.ReplaceAll(data, old, replacement)), 0o600))
+			testutil.Must(t, os.WriteFile(f.path, []byte(strings.ReplaceAll(data, old, replacement)), 0o600))
 		}
 	}
 	text := func(pem []byte) string { return strings.ReplaceAll(string(pem), "\n", `\n`) }
 	public := func(pem []byte) []byte {
 		encoded, err := signing.EncodePublicKeys(testkeys.Parse(pem).Public())
-		must(t, err)
+		testutil.Must(t, err)
 		return encoded
 	}
 	rsa, half := text(testkeys.Parse(testkeys.RSA2048()).PEM()), text(public(testkeys.P384()))
@@ -69,7 +46,7 @@ func TestReadRefuses(t *testing.T) {
 		damage func(*testing.T, *File)
 		want   string
 	}{
-		"no file":    {"not there", func(t *testing.T, f *File) { t.Helper(); must(t, os.Remove(f.path)) }, "there is no key ring: read "},
+		"no file":    {"not there", func(t *testing.T, f *File) { t.Helper(); testutil.Must(t, os.Remove(f.path)) }, "there is no key ring: read "},
 		"empty":      {"cut off", write(nil), "the key ring is not JSON"},
 		"two values": {"which one counts?", edit("\n}\n", "\n}{}"), "the key ring is not JSON"},
 		"newer schema": {
@@ -88,8 +65,8 @@ func TestReadRefuses(t *testing.T) {
 		"another algorithm": {"mixed up", edit("RS256", "ES256"), "it is another key: " + rsaID + " (RS256)"},
 		"a directory": {"odd", func(t *testing.T, f *File) {
 			t.Helper()
-			must(t, os.Remove(f.path))
-			must(t, os.Mkdir(f.path, 0o700))
+			testutil.Must(t, os.Remove(f.path))
+			testutil.Must(t, os.Mkdir(f.path, 0o700))
 		}, "is a directory, not a file"},
 	}
 	for name, tc := range cases {
@@ -110,9 +87,11 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// TestStaleGeneration also has a writer that was killed, whose private key is in a file of its own.
 func TestStaleGeneration(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
+	testutil.Must(t, os.WriteFile(filepath.Join(filepath.Dir(f.path), ".ring.json-1234"), testkeys.P256()[:20], 0o600))
 	generation := read(t, f).Generation
 	update(t, f, publish(testkeys.Parse(testkeys.P256())))
 	before := bytesOf(t, f)
@@ -121,7 +100,7 @@ func TestStaleGeneration(t *testing.T) {
 		t.Errorf("updated a stale generation: %v", err)
 	}
 	if !bytes.Equal(before, bytesOf(t, f)) || len(files(t, f)) != 1 {
-		t.Error("stale writers have left something")
+		t.Error("a stale or killed writer has left something")
 	}
 }
 
@@ -148,9 +127,9 @@ func TestSecondWriterIsRefused(t *testing.T) {
 func TestMountedSecret(t *testing.T) {
 	t.Parallel()
 	source, mount := newRing(t), t.TempDir()
-	must(t, os.Rename(filepath.Dir(source.path), filepath.Join(mount, "..2026_11_21")))
-	must(t, os.Symlink("..2026_11_21", filepath.Join(mount, "..data")))
-	must(t, os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
+	testutil.Must(t, os.Rename(filepath.Dir(source.path), filepath.Join(mount, "..2026_11_21")))
+	testutil.Must(t, os.Symlink("..2026_11_21", filepath.Join(mount, "..data")))
+	testutil.Must(t, os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
 	f := At(filepath.Join(mount, "ring.json"))
 	if read(t, f).Active().ID != rsaID {
 		t.Error("the ring of a mounted Secret is another one")
@@ -178,7 +157,7 @@ func TestInit(t *testing.T) {
 	}
 	signs, other := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256()).Public()
 	once := At(filepath.Join(t.TempDir(), "ring.json")) // in a directory that is there
-	must(t, once.Init(signs, []signing.PublicKey{signs.Public(), other, other}, nil, epoch))
+	testutil.Must(t, once.Init(signs, []signing.PublicKey{signs.Public(), other, other}, nil, epoch))
 	if keys := read(t, once).Keys; len(keys) != 2 {
 		t.Errorf("the ring has %d keys, want 2", len(keys))
 	}
@@ -237,7 +216,7 @@ func TestFork(t *testing.T) {
 	}
 
 	followed := follow(t, first.path)
-	must(t, first.Join(second, epoch.Add(5*time.Hour)))
+	testutil.Must(t, first.Join(second, epoch.Add(5*time.Hour)))
 	followed.expect(t, "+5")
 	joined := read(t, first)
 	for _, id := range []string{rsaID, p256ID, p384ID, testkeys.Parse(testkeys.P521()).ID()} {
@@ -269,13 +248,13 @@ func TestImport(t *testing.T) {
 	bring(source, true)
 	bring(source, false)
 	old := At(filepath.Join(t.TempDir(), "old.json"))
-	must(t, os.WriteFile(old.path, bytesOf(t, source), 0o600))
+	testutil.Must(t, os.WriteFile(old.path, bytesOf(t, source), 0o600))
 	update(t, source, publish(testkeys.Parse(testkeys.P256())), rotate)
 	bring(source, true)
 	testutil.Check(t, "files", map[string]fs.FileMode{"ring.json": 0o600}, files(t, copied))
 
 	damaged := At(filepath.Join(t.TempDir(), "damaged.json"))
-	must(t, os.WriteFile(damaged.path, bytesOf(t, source)[:500], 0o600))
+	testutil.Must(t, os.WriteFile(damaged.path, bytesOf(t, source)[:500], 0o600))
 	for from, want := range map[*File]string{
 		old: old.path + ": generation 1 is older than 3", damaged: "the key ring is not JSON",
 	} {
@@ -286,27 +265,12 @@ func TestImport(t *testing.T) {
 	bring(source, false)
 }
 
-// TestLeftoversAreRemoved: a writer that is killed leaves a private key in a file of its own.
-func TestLeftoversAreRemoved(t *testing.T) {
-	t.Parallel()
-	f := newRing(t)
-	left := filepath.Join(filepath.Dir(f.path), ".ring.json-1234")
-	must(t, os.WriteFile(left, testkeys.P256()[:20], 0o600))
-	if _, err := f.Read(); err != nil {
-		t.Errorf("a leftover is in the way of a reader: %v", err)
-	}
-	update(t, f, publish(testkeys.Parse(testkeys.P256())))
-	if _, err := os.Lstat(left); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("it is there still: %v", err)
-	}
-}
-
 // TestDryRun: every change is refused as usual or can be read, and nothing is on the disk.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	f := newRing(t)
 	before, err := os.ReadFile(f.path)
-	must(t, err)
+	testutil.Must(t, err)
 	dry := f.DryRun()
 	update(t, dry, publish(testkeys.Parse(testkeys.P256())), rotate)
 	if id := read(t, dry).Active().ID; id != p256ID {
@@ -316,7 +280,7 @@ func TestDryRun(t *testing.T) {
 		t.Error("a stale change is taken")
 	}
 	fresh := At(filepath.Join(t.TempDir(), "keys", "ring.json"))
-	must(t, fresh.DryRun().Init(testkeys.Parse(testkeys.RSA2048()), nil, nil, epoch))
+	testutil.Must(t, fresh.DryRun().Init(testkeys.Parse(testkeys.RSA2048()), nil, nil, epoch))
 	if changed, err := fresh.DryRun().Import(f); err != nil || !changed {
 		t.Errorf("import: %t, %v", changed, err)
 	}

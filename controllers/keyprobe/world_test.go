@@ -6,19 +6,35 @@ package keyprobe
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/ktesting"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
@@ -139,4 +155,119 @@ func (t *trial) series(prefix string) []string {
 	}
 	slices.Sort(lines) // the names of the keys sort differently from their IDs
 	return lines
+}
+
+// apiserver reviews tokens as kube-apiserver does: by key, issuer, and whether the account exists.
+type apiserver struct {
+	*controllertest.World
+	*fake.Clientset
+	rest discovery.DiscoveryInterfaces
+
+	mu        sync.Mutex
+	known     map[string]bool                           // by key ID
+	recreated bool                                      // kube-system/default has another UID
+	discover  http.HandlerFunc                          // answers the discovery document
+	broken    error                                     // what it answers instead of reviewing
+	reviewing func(keyID string)                        // called in each review, before the verdict
+	accepted  func(*authenticationv1.TokenReviewStatus) // what another authenticator answers
+	reviews   []string                                  // key ID and time of each
+	tokens    []string                                  // all that were presented
+	began     time.Time
+}
+
+func newAPIServer(objects ...runtime.Object) *apiserver {
+	w := controllertest.NewWorld(time.Time{}, objects...)
+	s := &apiserver{World: w, Clientset: w.Client, known: map[string]bool{}, began: time.Now()}
+	s.discover = func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"issuer":"`+testIssuer+`"}`) }
+	s.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
+		err := s.review(review)
+		return true, review, err
+	})
+	s.rest = kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://apiserver", Transport: s}).Discovery()
+	return s
+}
+
+// knowing returns one that accepts tokens of these keys.
+func knowing(keys ...*signing.PrivateKey) *apiserver {
+	s := newAPIServer(account("kube-system", "default"))
+	s.learn(keys...)
+	return s
+}
+
+// Discovery is that of a real client, as the fake one has no REST client.
+func (s *apiserver) Discovery() discovery.DiscoveryInterfaces { return s.rest }
+
+// RoundTrip serves the real client without a socket, which a synctest bubble could not wait for.
+func (s *apiserver) RoundTrip(request *http.Request) (*http.Response, error) {
+	s.mu.Lock()
+	discover := s.discover
+	s.mu.Unlock()
+	response := httptest.NewRecorder()
+	if request.Method != http.MethodGet || request.URL.Path != discoveryPath {
+		return nil, fmt.Errorf("unexpected request %s %s", request.Method, request.URL.Path)
+	}
+	discover(response, request)
+	if err := request.Context().Err(); err != nil {
+		return nil, err
+	}
+	return response.Result(), nil
+}
+
+func (s *apiserver) review(review *authenticationv1.TokenReview) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tokens = append(s.tokens, review.Spec.Token)
+	token, err := tokens.Inspect(review.Spec.Token)
+	if err != nil {
+		return err
+	}
+	s.reviews = append(s.reviews, fmt.Sprintf("%s at %v", token.KeyID, time.Since(s.began)))
+	if s.reviewing != nil {
+		s.reviewing(token.KeyID)
+	}
+	account := token.Subject[strings.LastIndex(token.Subject, ":")+1:]
+	status := &review.Status
+	switch {
+	case s.broken != nil:
+		return s.broken
+	case token.Issuer != testIssuer: // no authenticator takes it for its business, so none says a word
+	case !s.known[token.KeyID]:
+		status.Error = "[invalid bearer token]"
+	case s.recreated && account == "default":
+		status.Error = "service account UID does not match claim"
+	default:
+		status.Authenticated, status.Audiences = true, review.Spec.Audiences
+		status.User = authenticationv1.UserInfo{Username: token.Subject, UID: "uid-of-" + account}
+	}
+	if s.accepted != nil {
+		s.accepted(status)
+	}
+	return nil
+}
+
+// set changes what the apiserver does from now on.
+func (s *apiserver) set(change func(*apiserver)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+func (s *apiserver) learn(keys ...*signing.PrivateKey) {
+	s.set(func(s *apiserver) {
+		for _, key := range keys {
+			s.known[key.ID()] = true
+		}
+	})
+}
+
+func account(namespace, name string) *corev1.ServiceAccount {
+	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID("uid-of-" + name)}}
+}
+
+// recreate gives the account kube-system/default another UID, before anybody who watches can know.
+func (s *apiserver) recreate() {
+	replaced := account("kube-system", "default")
+	replaced.UID, s.recreated = "another", true
+	_ = s.Tracker().Update(corev1.SchemeGroupVersion.WithResource("serviceaccounts"), replaced, replaced.Namespace) // it is there
 }

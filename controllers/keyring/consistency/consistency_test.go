@@ -26,6 +26,8 @@ import (
 	"sa-controller-manager/signing/testkeys"
 )
 
+func TestMain(m *testing.M) { testutil.Main(m) }
+
 // ringReplica is a process with a ring, on a host.
 type ringReplica struct {
 	*Controller
@@ -192,8 +194,8 @@ func TestRestoredBackup(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		client := newAPI()
-		startReplica(t, client, "cp-1", ringOf(9, strangePEM(), newPEM())).stop()
-		restored := startReplica(t, client, "cp-1", ringOf(3, oldPEM(), newPEM()))
+		startReplica(t, client, "cp-1", stateOf("main", 9, c().As(signing.Active), retired(a()))).stop()
+		restored := startReplica(t, client, "cp-1", stateOf("main", 3, b().As(signing.Active), retired(a())))
 		testutil.Must(t, restored.MaySign())
 		restored.stop()
 	})

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,6 +64,26 @@ func Run(t *testing.T, cmd *cobra.Command, args ...string) Outcome {
 	root.AddCommand(cmd)
 	code := cli.Execute(t.Context(), root, append([]string{cmd.Name()}, args...), &stderr)
 	return Outcome{code, stdout.String(), stderr.String()}
+}
+
+// Refusal is a command line that is refused, and how the error begins.
+type Refusal struct {
+	Args []string
+	Want string
+}
+
+// Refuses runs commands that have to end with an error alone. No error has what files hold, which is CANARY.
+func Refuses(t *testing.T, command func() *cobra.Command, cases map[string]Refusal) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Run(t, command(), tc.Args...)
+			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.Want) || strings.Contains(got.Stderr, "CANARY") {
+				t.Errorf("%+v, want code 1 and %q at first", got, tc.Want)
+			}
+		})
+	}
 }
 
 // Parse returns the options that args make, unvalidated.

@@ -78,29 +78,10 @@ func TestCarriedOver(t *testing.T) {
 			command: []string{theKey, "--root-ca-file=/certs/ca.crt"}, want: []string{theKey, "--root-ca-file=/etc/kubernetes/ssl/ca.crt"},
 			files: []string{"/etc/kubernetes/ssl/ca.crt"},
 		},
-		"InnerMount": {
-			reason: "it hides what is there", command: []string{theKey, "--root-ca-file=/certs/inner/ca.crt"},
-			want: []string{theKey, "--root-ca-file=/etc/kubernetes/pki/etcd/ca.crt"}, files: []string{"/etc/kubernetes/pki/etcd/ca.crt"},
-		},
-		"FileMount": {
-			command: []string{theKey, "--root-ca-file=/one.crt"}, want: []string{theKey, "--root-ca-file=/etc/ssl/certs/corp.crt"},
-			files: []string{"/etc/ssl/certs/corp.crt"},
-		},
 		"InTheImage": {
 			command: []string{theKey, "--root-ca-file=/ca.crt"},
 			refused: "--root-ca-file of kube-controller-manager: /ca.crt is in none of its volumeMounts",
 		},
-		"SimilarName": {
-			command: []string{theKey, "--root-ca-file=/certs-old/ca.crt"}, refused: "/certs-old/ca.crt is in none of its volumeMounts",
-		},
-		"NoHostPath": {
-			command: []string{theKey, "--root-ca-file=/memory/ca.crt"},
-			refused: "/memory/ca.crt is in its volume memory, which is not a plain hostPath",
-		},
-		"Expression": {
-			command: []string{theKey, "--root-ca-file=/named/ca.crt"}, refused: "/named/ca.crt is in its volume pki, which is not a plain hostPath",
-		},
-		"Relative": {command: []string{theKey, "--root-ca-file=ca.crt"}, refused: "ca.crt is not an absolute path"},
 		"BesideSecrets": {
 			reason: "its directory has an administrator's files", command: []string{theKey, "--root-ca-file=/kubernetes/corp.crt"},
 			refused: "our static pod cannot mount /etc/kubernetes, where it has files of its own; put the file into /etc/kubernetes/pki",
@@ -213,6 +194,41 @@ func TestOptOuts(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestNowhere: a controller that our process would not run stays on in kube-controller-manager.
+func TestNowhere(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		args, kcm []string
+		want      string // the controller
+	}{
+		"All": {args: []string{theKey}},
+		"OptOutAlone": {
+			reason: "without * nothing else runs", args: []string{theKey, "--controllers=-legacy-service-account-token-cleaner"},
+			want: "serviceaccount-controller",
+		},
+		"OneOff": {args: []string{theKey, "--controllers=*,-root-ca-cert-publisher"}, want: "root-ca-certificate-publisher-controller"},
+		"OffInBoth": {
+			args: []string{theKey, "--controllers=*,-root-ca-cert-publisher"},
+			kcm:  []string{"--controllers=*,-root-ca-certificate-publisher-controller"},
+		},
+		"NoKey":       {args: []string{theKey, "--service-account-private-key-file="}, want: "serviceaccount-token-controller"},
+		"KeyRing":     {args: []string{"--service-account-private-key-file=", "--service-account-key-ring=/etc/kubernetes/pki/ring"}},
+		"NoKeyInBoth": {args: []string{"--service-account-private-key-file="}, kcm: []string{"--service-account-private-key-file="}},
+		"OffAlready": {
+			args: []string{"--controllers="}, kcm: []string{"--controllers=*," + controllersOff, "--service-account-private-key-file="},
+		},
+		"UnknownOfOurs": {args: []string{theKey, "--controllers=*,-x"}, want: `our --controllers: "x" is not in the list`},
+	}
+	for name, tc := range cases {
+		f := Files{Name: ControllerManager, Manifest: staticpodtest.Manifest(slices.Concat([]string{ControllerManager, theKey, theCA}, tc.kcm))}
+		err := f.CheckControllers(staticpodtest.Own(tc.args))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s %s: error %v, want %q", name, tc.reason, err, tc.want)
 		}
 	}
 }

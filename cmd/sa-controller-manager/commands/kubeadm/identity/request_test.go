@@ -54,9 +54,7 @@ func (e externalCA) sign(t *testing.T, n *node, change func(*x509.Certificate)) 
 	testutil.Must(t, err)
 	n.write(t, "elsewhere.key", e.key)
 	ca.keyFile = n.path("elsewhere.key")
-	if err := ca.openKey(io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, ca.openKey(io.Discard))
 	der, err := x509.CreateCertificate(rand.Reader, template, ca.certificate, request.PublicKey, ca.key)
 	testutil.Must(t, err)
 	n.write(t, "identity/client.crt", pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der}))

@@ -83,7 +83,9 @@ func planOf(seed uint64) *plan {
 // TestSimulation wants all promises kept by all seeds.
 func TestSimulation(t *testing.T) {
 	if *every == 0 && !*verbose {
-		inProcesses(t)
+		if output := inProcesses(t); output != "" {
+			t.Errorf("%s", output)
+		}
 		return
 	}
 	for at := *seed; at < *seed+*seeds; at += max(1, *every) {
@@ -107,23 +109,52 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// inProcesses divides the seeds among processes of one processor each, where goroutines take turns in an order that
-// is mostly the same again.
-func inProcesses(t *testing.T) {
+// TestSameHistory wants the same history of a seed when it is run again, of 99 seeds in a hundred.
+func TestSameHistory(t *testing.T) {
+	if *every == 0 {
+		if output := inProcesses(t); strings.Count(output, anotherHistory) > int(*seeds/100) {
+			t.Errorf("%d of %d seeds:\n%s", strings.Count(output, anotherHistory), *seeds, output)
+		}
+		return
+	}
+	for at := *seed; at < *seed+*seeds; at += max(1, *every) {
+		first, again := run(t, planOf(at)).history, run(t, planOf(at)).history
+		same := 0
+		for same < min(len(first), len(again)) && first[same].String() == again[same].String() {
+			same++
+		}
+		if same < max(len(first), len(again)) {
+			fmt.Printf("seed %d has %s:\n%s...\n%s... or\n%s", at, anotherHistory,
+				printed(first[max(0, same-8):same]), printed(first[same:min(same+8, len(first))]), printed(again[same:min(same+8, len(again))]))
+			t.Fail()
+		}
+	}
+}
+
+const anotherHistory = "another history when it is run again"
+
+// inProcesses runs this test in processes of one processor each, where goroutines take turns in an order that is mostly
+// the same again. It divides the seeds among them, and returns what those have printed that fail.
+func inProcesses(t *testing.T) string {
 	processes := uint64(goruntime.NumCPU())
+	var mu sync.Mutex
+	var printed strings.Builder
 	var running sync.WaitGroup
 	for i := range min(processes, *seeds) {
 		running.Go(func() {
-			command := exec.Command(os.Args[0], "-test.run=^TestSimulation$", "-test.timeout=0", //nolint:gosec // ourselves
+			command := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=0", //nolint:gosec // ourselves
 				fmt.Sprintf("-seed=%d", *seed+i), fmt.Sprintf("-seeds=%d", *seeds-i), fmt.Sprintf("-step=%d", processes),
 				fmt.Sprintf("-shorten=%t", *shorten), fmt.Sprintf("-upstream=%t", *against))
 			command.Env = append(os.Environ(), "GOMAXPROCS=1")
 			if output, err := command.CombinedOutput(); err != nil {
-				t.Errorf("%v\n%s", err, output)
+				mu.Lock()
+				defer mu.Unlock()
+				fmt.Fprintf(&printed, "%v\n%s", err, output)
 			}
 		})
 	}
 	running.Wait()
+	return printed.String()
 }
 
 func printed(history []step) string {

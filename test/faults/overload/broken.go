@@ -22,14 +22,10 @@ import (
 // WebhookClients are what clients do that are slow, broken or mean.
 func WebhookClients() []Client {
 	return []Client{
-		{name: "slow header", come: slowHeader},
 		{name: "slow body", come: slowBody},
 		{name: "garbage for TLS", come: garbageForTLS},
-		{name: "silence", come: silence},
-		{name: "hanging up in the body", come: hangUpInBody},
 		{name: "huge body", come: hugeBody},
 		{name: "large body that stalls", come: stallLarge},
-		{name: "no JSON", come: notJSON},
 		{name: "answers that nobody reads", come: neverReads},
 	}
 }
@@ -99,15 +95,6 @@ func drip(ctx context.Context, conn net.Conn, text string, v *visit) error {
 	return err
 }
 
-// slowHeader is known as slowloris.
-func slowHeader(ctx context.Context, address string, v *visit) error {
-	conn, err := secure(ctx, address)
-	if err != nil {
-		return err
-	}
-	return drip(ctx, conn, slowHead, v)
-}
-
 func slowBody(ctx context.Context, address string, v *visit) error {
 	conn, err := secure(ctx, address)
 	if err != nil {
@@ -142,17 +129,6 @@ func garbageForTLS(ctx context.Context, address string, v *visit) error {
 	return err
 }
 
-func silence(ctx context.Context, address string, v *visit) error {
-	conn, err := plain(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	v.struck = true
-	_, err = io.Copy(io.Discard, conn)
-	return err
-}
-
 // stallLarge holds all that the webhook has for bodies larger than most Pods' (docs/reliability.md,
 // "Limits"), until it is hung up on.
 func stallLarge(ctx context.Context, address string, v *visit) error {
@@ -170,33 +146,6 @@ func stallLarge(ctx context.Context, address string, v *visit) error {
 	v.judgeStatus(code, "a body that stalls")
 	v.struck = ctx.Err() == nil
 	return err
-}
-
-func hangUpInBody(ctx context.Context, address string, v *visit) error {
-	conn, err := secure(ctx, address)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(conn, slowHead+`{"kind":"AdmissionReview"`)
-	v.struck = err == nil
-	return errors.Join(err, conn.Close())
-}
-
-func notJSON(ctx context.Context, address string, v *visit) error {
-	conn, err := secure(ctx, address)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }() // the server may have done so
-	body := strings.Repeat(`{"a":[`, 1000)
-	if _, err := fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		len(body), body); err != nil {
-		return err
-	}
-	code := statusFrom(conn)
-	v.judgeStatus(code, "what is no review")
-	v.struck = code == http.StatusBadRequest
-	return fmt.Errorf("answered with status %d", code)
 }
 
 const (

@@ -82,14 +82,9 @@ func (j *journal) cut(match Match) int {
 	return count
 }
 
-// served records the status of kube-apiserver.
-func (e *entry) served(code int) {
-	e.journal.change(func() { e.request.Served = code })
-}
-
-// answered notes that the client is getting an answer.
+// answered notes that kube-apiserver has answered and the client is getting that.
 func (e *entry) answered(code int) {
-	e.journal.change(func() { e.request.Code = code })
+	e.journal.change(func() { e.request.Served, e.request.Code = code, code })
 }
 
 // ended notes that the exchange is over, with or without an answer.

@@ -26,7 +26,7 @@ import (
 type Proxy struct {
 	server *httptest.Server
 	wires  *wires
-	faults *faultRoundTripper
+	faults *holdingRoundTripper
 }
 
 // Start listens on a free port of 127.0.0.1 and passes requests on to the server
@@ -40,7 +40,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a fault proxy: %w", err)
 	}
-	p := &Proxy{faults: newFaultRoundTripper(transport)}
+	p := &Proxy{faults: &holdingRoundTripper{next: transport, journal: newJournal()}}
 	p.server = httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p.faults,
@@ -61,7 +61,7 @@ func abort(http.ResponseWriter, *http.Request, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// Close ends every request, also those that a fault holds, every silence, and stops listening.
+// Close ends every request, also those that are held, every silence, and stops listening.
 func (p *Proxy) Close() {
 	p.wires.endAll()
 	p.server.CloseClientConnections()
@@ -83,8 +83,12 @@ func (p *Proxy) WriteKubeconfig(path string) error {
 	return nil
 }
 
-// Use replaces the rules from the next request on. The first matching rule applies.
-func (p *Proxy) Use(rules ...*Rule) { p.faults.use(rules) }
+// Hold keeps requests that match selects, from the next one on, until the channel is closed.
+func (p *Proxy) Hold(match Match, until <-chan struct{}) {
+	p.faults.mu.Lock()
+	defer p.faults.mu.Unlock()
+	p.faults.holds = append(p.faults.holds, hold{match, until})
+}
 
 // CutWatches ends every open watch that match selects, in the middle of its
 // stream, and returns how many those were.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -43,11 +42,6 @@ type Request struct {
 // String returns verb, resource, namespace and name.
 func (r Request) String() string {
 	return fmt.Sprintf("%s %s?%s -> %d (%d)", r.Verb, r.Path, r.Query.Encode(), r.Code, r.Served)
-}
-
-// target is equal for two attempts of the same request.
-func (r Request) target() string {
-	return strings.Join([]string{r.Verb, r.Resource, r.Namespace, r.Name, r.Subresource}, "/")
 }
 
 var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}

@@ -253,14 +253,9 @@ bench-peer: control-plane build ## Compare with kube-controller-manager in an ho
 	@go -C test build -buildvcs=false -o ../bin/benchpeer ./cmd/benchpeer
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchpeer $(FLAGS)
 
-.PHONY: bench-scale
-bench-scale: control-plane build ## Measure with 100 000 token Secrets, into bin/bench/scale.json; flags in FLAGS.
-	@go -C test build -buildvcs=false -o ../bin/benchscale ./cmd/benchscale
-	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchscale $(FLAGS)
-
-.PHONY: bench-charts
-bench-charts: ## Update tables and charts of docs/benchmarks.md from the results in RESULTS.
-	@go -C test run -buildvcs=false ./cmd/benchchart -docs=$(CURDIR)/docs $(abspath $(RESULTS))
+.PHONY: bench-page
+bench-page: ## Fill the tables of docs/benchmarks.md from the results in RESULTS.
+	@go -C test run -buildvcs=false ./cmd/benchpeer -page=$(CURDIR)/docs/benchmarks.md $(abspath $(RESULTS))
 
 ##@ kind
 

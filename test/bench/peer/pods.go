@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/bench/result"
 	"sa-controller-manager/test/bench/world"
 	"sa-controller-manager/test/devcluster"
@@ -19,14 +20,13 @@ import (
 const (
 	noWebhook = "no webhook"
 	inTree    = "in-tree plugin"
-	null      = "null webhook"
 	// NullPatch is what ours is compared with.
 	NullPatch = "null webhook, same patch"
 	ours      = "sa-controller-manager"
-)
 
-// parallel is how many Pods are created at a time in the second part.
-const parallel = 100
+	// parallel is how many Pods are created at a time in the second part.
+	parallel = 100
+)
 
 // subject is one way to create a Pod.
 type subject struct {
@@ -36,18 +36,28 @@ type subject struct {
 	mutated   bool         // it gets its account and its token volume
 }
 
-// Pods are created through each kind of admission, one after the other. There
+// pods are created through each kind of admission, one after the other. There
 // are three kube-apiservers on one etcd, because the in-tree plugin is on or off in a
 // whole kube-apiserver. Which webhook is asked follows from the namespace.
-func (o *Options) Pods(ctx context.Context) error {
-	return o.onFresh(ctx, devcluster.Options{}, func(w *world.World) (err error) {
-		p := &pods{Options: o, w: w}
-		defer func() { err = errors.Join(err, p.stop()) }()
-		if err := p.start(ctx); err != nil {
+func (o *Options) pods(ctx context.Context) error {
+	return o.onFresh(ctx, devcluster.Options{}, func(ctx context.Context, w *world.World) (err error) {
+		const webhooks = "MutatingAdmissionWebhook,ValidatingAdmissionWebhook"
+		subjects := []subject{{NullPatch, "bench-null", w, true}, {ours, "bench-ours", w, true}}
+		for name, off := range map[string]string{noWebhook: "ServiceAccount," + webhooks, inTree: webhooks} {
+			beside, err := w.Beside(ctx, fmt.Sprintf("beside-%d", len(subjects)), map[string][]string{"disable-admission-plugins": {off}})
+			if err != nil {
+				return err
+			}
+			defer func() { _ = beside.Stop() }()
+			subjects = append(subjects, subject{name, fmt.Sprintf("bench-beside-%d", len(subjects)), beside, name == inTree})
+		}
+		stop, err := o.serve(ctx, w, subjects)
+		if err != nil {
 			return err
 		}
+		defer stop()
 		for repetition := range o.Repetitions {
-			if err := p.measure(ctx); err != nil {
+			if err := o.create(ctx, subjects); err != nil {
 				return fmt.Errorf("repetition %d: %w", repetition+1, err)
 			}
 		}
@@ -55,16 +65,59 @@ func (o *Options) Pods(ctx context.Context) error {
 	})
 }
 
-// measure is one repetition.
-func (p *pods) measure(ctx context.Context) error {
+// serve starts ours, confines it to its namespace once it is in effect, and starts the null webhook beside it.
+func (o *Options) serve(ctx context.Context, w *world.World, subjects []subject) (stop func(), err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.Stage, errors.New("the webhooks are not in effect"))
+	defer cancel()
+	port, err := devcluster.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	r, err := w.StartReady(ctx, o.Binary, world.Manual, "--webhook-port="+strconv.Itoa(port), "--webhook-registration=url")
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range subjects {
+		goal := w.Goal(world.Account(s.namespace, "default"), world.RootCA(s.namespace))
+		if err := w.MakeNamespace(ctx, s.namespace); err != nil {
+			return nil, err
+		}
+		if _, err := goal.Wait(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	// Nothing announces when kube-apiserver has learned of a registration.
+	effective := func(s subject) error {
+		o.statusf("pods, awaiting %s", s.name)
+		return await.Poll(ctx, func(ctx context.Context) error { return s.w.TryPod(ctx, s.namespace, s.mutated) })
+	}
+	null, ours := subjects[0], subjects[1]
+	if err := errors.Join(effective(ours), w.Confine(ctx, ours.namespace)); err != nil {
+		return nil, err
+	}
+	stop, err = nullWebhook(ctx, w, null.namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range subjects {
+		if err := effective(s); err != nil {
+			stop()
+			return nil, err
+		}
+	}
+	return stop, nil
+}
+
+// create is one repetition.
+func (o *Options) create(ctx context.Context, subjects []subject) error {
 	const warming = 20
-	p.Progress.Statusf("Pods, one client")
+	o.statusf("pods, one client")
 	latencies := map[string][]float64{}
-	for i := range p.PodCount + warming {
-		for j := range p.subjects {
+	for i := range o.PodCount + warming {
+		for j := range subjects {
 			// Nobody always comes behind the same one.
-			s := p.subjects[(i+j)%len(p.subjects)]
-			took, err := p.create(ctx, s, fmt.Sprintf("one-%d", i))
+			s := subjects[(i+j)%len(subjects)]
+			took, err := timed(ctx, s, fmt.Sprintf("one-%d", i))
 			if err != nil {
 				return err
 			}
@@ -73,83 +126,50 @@ func (p *pods) measure(ctx context.Context) error {
 			}
 		}
 	}
-	p.report("one client", latencies)
-	p.Progress.Statusf("Pods, %d clients", parallel)
-	rounds := max(1, p.PodCount/50)
+	o.addLatencies("one client", latencies)
+	o.statusf("pods, %d clients", parallel)
+	batches := max(1, o.PodCount/50)
 	latencies = map[string][]float64{}
-	for round := range rounds {
-		for j := range p.subjects {
-			s := p.subjects[(round+j)%len(p.subjects)]
-			took, err := p.createAll(ctx, s, round)
-			if err != nil {
+	for batch := range batches {
+		for j := range subjects {
+			s := subjects[(batch+j)%len(subjects)]
+			took := make([]float64, parallel)
+			if err := world.Parallel(ctx, parallel, parallel, func(ctx context.Context, i int) (err error) {
+				took[i], err = timed(ctx, s, fmt.Sprintf("many-%d-%d", batch, i))
+				return err
+			}); err != nil {
 				return err
 			}
 			latencies[s.name] = append(latencies[s.name], took...)
 		}
 	}
-	p.report(strconv.Itoa(parallel)+" clients", latencies)
-	return p.verify(ctx, p.PodCount+warming+rounds*parallel)
-}
-
-// report adds p50 and p99, and by how much p50 is above that without a webhook. The difference of two
-// p99 is noise.
-func (p *pods) report(variant string, latencies map[string][]float64) {
-	for _, s := range p.subjects {
-		add := func(metric string, took float64) {
-			p.add(result.Key{Scenario: "pods", Variant: variant, Metric: metric, Unit: "ms", Program: s.name}, took)
-		}
-		p50 := result.Quantile(latencies[s.name], 0.5)
-		add("p50", p50)
-		if s.name != noWebhook {
-			add("added p50", p50-result.Quantile(latencies[noWebhook], 0.5))
-		}
-		add("p99", result.Quantile(latencies[s.name], 0.99))
+	o.addLatencies(strconv.Itoa(parallel)+" clients", latencies)
+	var errs []error
+	for _, s := range subjects {
+		errs = append(errs, s.w.TakePods(ctx, s.namespace, o.PodCount+warming+batches*parallel, s.mutated))
 	}
+	return errors.Join(errs...)
 }
 
-// create returns how long it took, in milliseconds.
-func (p *pods) create(ctx context.Context, s subject, name string) (float64, error) {
+// timed creates a Pod and returns how long it took, in milliseconds.
+func timed(ctx context.Context, s subject, name string) (float64, error) {
 	begun := time.Now()
 	err := s.w.MakePod(ctx, s.namespace, name)
 	return float64(time.Since(begun)) / float64(time.Millisecond), err
 }
 
-func (p *pods) createAll(ctx context.Context, s subject, round int) ([]float64, error) {
-	took, errs := make([]float64, parallel), make([]error, parallel)
-	done := make(chan struct{})
-	for i := range parallel {
-		go func() {
-			took[i], errs[i] = p.create(ctx, s, fmt.Sprintf("many-%d-%d", round, i))
-			done <- struct{}{}
-		}()
+// addLatencies adds p50 and p99, and by how much p50 is above that without a webhook. The difference of two
+// p99 is noise.
+func (o *Options) addLatencies(variant string, latencies map[string][]float64) {
+	for _, name := range []string{noWebhook, inTree, NullPatch, ours} {
+		add := func(metric string, took float64) {
+			o.add(result.Key{Scenario: "pods", Variant: variant, Metric: metric, Unit: "ms", Program: name}, took)
+		}
+		p50 := result.Quantile(latencies[name], 0.5)
+		add("p50", p50)
+		if name != noWebhook {
+			add("added p50", p50-result.Quantile(latencies[noWebhook], 0.5))
+		}
+		add("p99", result.Quantile(latencies[name], 0.99))
 	}
-	for range parallel {
-		<-done
-	}
-	return took, errors.Join(errs...)
-}
-
-// verify looks at all Pods that were made, and deletes them.
-func (p *pods) verify(ctx context.Context, made int) error {
-	p.Progress.Statusf("Pods, looking at the Pods")
-	for _, s := range p.subjects {
-		all, mutated, err := s.w.CountPods(ctx, s.namespace)
-		if err != nil {
-			return err
-		}
-		want := 0
-		if s.mutated {
-			want = made
-		}
-		if err := world.Verify(
-			world.Check{What: "Pods of " + s.name, Got: all, Want: made},
-			world.Check{What: "Pods with a token volume of " + s.name, Got: mutated, Want: want},
-		); err != nil {
-			return err
-		}
-		if err := s.w.DeletePods(ctx, s.namespace); err != nil {
-			return err
-		}
-	}
-	return nil
 }

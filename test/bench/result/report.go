@@ -9,10 +9,11 @@ package result
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 )
 
 // Report is one run of a measurement.
@@ -45,35 +46,28 @@ type Key struct {
 	Scenario, Variant, Metric, Unit, Program string
 }
 
-func (s *Series) key() Key {
-	return Key{s.Scenario, s.Variant, s.Metric, s.Unit, s.Program}
+func (s *Series) key() Key { return Key{s.Scenario, s.Variant, s.Metric, s.Unit, s.Program} }
+
+func (r *Report) find(key Key) int {
+	return slices.IndexFunc(r.Series, func(s Series) bool { return s.key() == key })
 }
 
 // Add adds the value of one more repetition.
 func (r *Report) Add(key Key, value float64) {
-	i := slices.IndexFunc(r.Series, func(s Series) bool { return s.key() == key })
+	i := r.find(key)
 	if i < 0 {
 		i = len(r.Series)
 		r.Series = append(r.Series,
 			Series{Scenario: key.Scenario, Variant: key.Variant, Metric: key.Metric, Unit: key.Unit, Program: key.Program})
 	}
-	r.Series[i].Values = append(r.Series[i].Values, Significant(value))
-}
-
-// Find is the newest value of a number.
-func (r *Report) Find(key Key) (float64, bool) {
-	i := slices.IndexFunc(r.Series, func(s Series) bool { return s.key() == key })
-	if i < 0 {
-		return 0, false
-	}
-	return r.Series[i].Values[len(r.Series[i].Values)-1], true
+	r.Series[i].Values = append(r.Series[i].Values, significant(value))
 }
 
 // Summarize computes medians, and their ratios to those of the reference program: the
 // first of the given ones that was measured as well.
 func (r *Report) Summarize(references ...string) {
 	for i := range r.Series {
-		r.Series[i].Median = Median(r.Series[i].Values)
+		r.Series[i].Median = Quantile(r.Series[i].Values, 0.5)
 	}
 	for i := range r.Series {
 		r.Series[i].Ratio = r.ratio(&r.Series[i], references)
@@ -87,12 +81,16 @@ func (r *Report) ratio(s *Series, references []string) float64 {
 		}
 		key := s.key()
 		key.Program = reference
-		j := slices.IndexFunc(r.Series, func(s Series) bool { return s.key() == key })
-		if j >= 0 && r.Series[j].Median > 0 {
-			return Significant(s.Median / r.Series[j].Median)
+		if j := r.find(key); j >= 0 && r.Series[j].Median > 0 {
+			return significant(s.Median / r.Series[j].Median)
 		}
 	}
 	return 0
+}
+
+// Drop forgets the series of scenarios.
+func (r *Report) Drop(scenarios ...string) {
+	r.Series = slices.DeleteFunc(r.Series, func(s Series) bool { return slices.Contains(scenarios, s.Scenario) })
 }
 
 // Write replaces the file at once, so that a run that is killed leaves the state before.
@@ -123,28 +121,26 @@ func Read(path string) (*Report, error) {
 	return r, nil
 }
 
-// Drop forgets the series of scenarios.
-func (r *Report) Drop(scenarios ...string) {
-	r.Series = slices.DeleteFunc(r.Series, func(s Series) bool { return slices.Contains(scenarios, s.Scenario) })
+// Quantile interpolates between the two nearest values; q is from 0 to 1. Of no value it
+// is NaN.
+func Quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	place := q * float64(len(sorted)-1)
+	below := int(place)
+	above := min(below+1, len(sorted)-1)
+	return significant(sorted[below] + (place-float64(below))*(sorted[above]-sorted[below]))
 }
 
-// Has reports whether anything of a scenario was measured.
-func (r *Report) Has(scenario string) bool {
-	return slices.ContainsFunc(r.Series, func(s Series) bool { return s.Scenario == scenario })
-}
+// significant keeps four digits, which is more than any of the measurements is good for.
+func significant(value float64) float64 { return digits(value, 4) }
 
-// Extend takes the series of the file over. It is an error if they were measured on another machine,
-// with other binaries or other sizes.
-func (r *Report) Extend(path string) error {
-	old, err := Read(path)
+func digits(value float64, n int) float64 {
+	short, err := strconv.ParseFloat(strconv.FormatFloat(value, 'g', n, 64), 64)
 	if err != nil {
-		return err
+		return value
 	}
-	same := old.Machine
-	same.Date = r.Machine.Date
-	if same != r.Machine || !slices.Equal(old.Versions, r.Versions) || !maps.Equal(old.Sizes, r.Sizes) {
-		return fmt.Errorf("%s cannot be added to: it is from another machine, other binaries or other sizes", path)
-	}
-	r.Series = append(r.Series, old.Series...)
-	return nil
+	return short
 }

@@ -6,15 +6,16 @@ package result
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Table renders one scenario as Markdown: a row for each variant and number, a column for
+// table renders one scenario as Markdown: a row for each variant and number, a column for
 // each program, both in the order in which they were first measured. A cell has the
 // median, the range if there were several repetitions, and the ratio to the reference.
-func (r *Report) Table(scenario string) string {
+func (r *Report) table(scenario string) string {
 	var programs []string
 	var rows []Key
 	cells := map[Key]string{}
@@ -61,27 +62,21 @@ func (k Key) title() string {
 }
 
 func (s *Series) cell() string {
-	text := Number(s.Median)
-	if low, high := Number(slices.Min(s.Values)), Number(slices.Max(s.Values)); low != high {
+	text := number(s.Median)
+	if low, high := number(slices.Min(s.Values)), number(slices.Max(s.Values)); low != high {
 		text += fmt.Sprintf(" (%s–%s)", low, high)
 	}
 	if s.Ratio > 0 {
-		text += fmt.Sprintf(" **%sx**", Number(s.Ratio))
+		text += fmt.Sprintf(" **%sx**", number(s.Ratio))
 	}
 	return text
 }
 
-// Number keeps two digits: the measurements scatter by more than a third one shows.
-func Number(value float64) string {
-	short, err := strconv.ParseFloat(strconv.FormatFloat(value, 'g', 2, 64), 64)
-	if err != nil {
-		return strconv.FormatFloat(value, 'g', 2, 64)
-	}
-	return strconv.FormatFloat(short, 'f', -1, 64)
-}
+// number keeps two digits: the measurements scatter by more than a third one shows.
+func number(value float64) string { return strconv.FormatFloat(digits(value, 2), 'f', -1, 64) }
 
-// About renders under which conditions the report was made.
-func (r *Report) About() string {
+// about renders under which conditions the report was made.
+func (r *Report) about() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "- Machine: %s\n", r.Machine)
 	fmt.Fprintf(&out, "- Versions: %s\n", strings.Join(r.Versions, ", "))
@@ -97,4 +92,32 @@ func (r *Report) About() string {
 		out.WriteString("- **Not all of it was measured.**\n")
 	}
 	return out.String()
+}
+
+var marked = regexp.MustCompile(`(?s)(<!-- (results|about): ([a-z0-9-]+) -->\n).*?(<!-- end -->)`)
+
+// Fill replaces what is between the markers of a page:
+//
+//	<!-- results: SCENARIO -->
+//	<!-- end -->
+//
+// becomes the table of a scenario, and "about" with the name of a report its conditions. What no report
+// has is left as it is.
+func Fill(page string, reports ...*Report) string {
+	return marked.ReplaceAllStringFunc(page, func(old string) string {
+		match := marked.FindStringSubmatch(old)
+		for _, r := range reports {
+			content := ""
+			switch {
+			case match[2] == "results":
+				content = r.table(match[3])
+			case match[3] == r.Name:
+				content = r.about()
+			}
+			if content != "" {
+				return match[1] + content + match[4]
+			}
+		}
+		return old
+	})
 }

@@ -5,18 +5,15 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/tools/cache"
-	toolswatch "k8s.io/client-go/tools/watch"
 )
 
 // Goal is a set of things that have yet to become true, by name. It is safe for any
@@ -25,146 +22,100 @@ type Goal struct {
 	mu      sync.Mutex
 	missing map[string]struct{}
 	total   int
-	first   time.Time // when one was reached
 	reached time.Time // the last of them
-	err     error
 	done    chan struct{}
 }
 
-// NewGoal wants all of these.
-func NewGoal(names []string) *Goal {
+// Goal wants all of these, from now on.
+func (w *World) Goal(names ...string) *Goal {
 	g := &Goal{missing: make(map[string]struct{}, len(names)), done: make(chan struct{})}
 	for _, name := range names {
 		g.missing[name] = struct{}{}
 	}
-	g.total = len(g.missing)
-	if g.total == 0 {
+	if g.total = len(g.missing); g.total == 0 {
 		close(g.done)
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.goals = append(w.goals, g)
 	return g
 }
 
-// Reach says that one has become true. What is not wanted, or was reached before, is
-// ignored.
-func (g *Goal) Reach(name string) {
-	now := time.Now()
+// reach notes what has become true, and reports whether more is missing.
+func (g *Goal) reach(names []string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, ok := g.missing[name]; !ok || g.err != nil {
-		return
+	before := len(g.missing)
+	for _, name := range names {
+		delete(g.missing, name)
 	}
-	delete(g.missing, name)
-	if g.first.IsZero() {
-		g.first = now
-	}
-	g.reached = now
-	if len(g.missing) == 0 {
-		close(g.done)
-	}
-}
-
-// fail ends the wait with an error, unless all was reached before.
-func (g *Goal) fail(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.err == nil && len(g.missing) > 0 {
-		g.err = err
-		close(g.done)
-	}
-}
-
-// Needs fails the goal when a program ends before it is reached.
-func (g *Goal) Needs(r *Running) {
-	go func() {
-		select {
-		case <-r.Done():
-			g.fail(fmt.Errorf("%s has ended:\n%s", r.Name, r.LogTail(20)))
-		case <-g.done:
+	if now := len(g.missing); now < before {
+		g.reached = time.Now()
+		if now == 0 {
+			close(g.done)
 		}
-	}()
-}
-
-// state is how many are reached, of how many, and one that is not.
-func (g *Goal) state() (reached, total int, example string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for example = range g.missing {
-		break
 	}
-	return g.total - len(g.missing), g.total, example
+	return len(g.missing) > 0
 }
 
-// Count returns how many are reached.
-func (g *Goal) Count() int {
-	reached, _, _ := g.state()
-	return reached
-}
-
-// Wait returns the moment at which the last one was reached.
-func (g *Goal) Wait(ctx context.Context) (time.Time, error) {
+// Wait returns the moment at which the last one was reached. A program that ends before is an error.
+func (g *Goal) Wait(ctx context.Context, needed *Running) (time.Time, error) {
+	var ended <-chan struct{}
+	if needed != nil {
+		ended = needed.Done()
+	}
+	var err error
 	select {
 	case <-g.done:
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		return g.reached, g.err
+		return g.reached, nil
+	case <-ended:
+		err = fmt.Errorf("%s has ended:\n%s", needed.Name, needed.LogTail(20))
 	case <-ctx.Done():
-		reached, total, example := g.state()
-		return time.Time{}, fmt.Errorf("%w: %d of %d were reached, and not %s", context.Cause(ctx), reached, total, example)
+		err = context.Cause(ctx)
 	}
-}
-
-// First is the moment at which one was reached; zero before that.
-func (g *Goal) First() time.Time {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.first
+	for example := range g.missing {
+		return time.Time{}, fmt.Errorf("%w: %d of %d were reached, and not %s", err, g.total-len(g.missing), g.total, example)
+	}
+	return g.reached, nil
 }
 
-// Seen is called with every event.
-type Seen func(event watch.EventType, object runtime.Object)
-
-// Follow watches resources of the core group, in all namespaces and from now on, until
-// ctx ends or the goal is reached. A watch that cannot be continued fails the goal.
-func (w *World) Follow(ctx context.Context, goal *Goal, seen Seen, resources ...string) error {
-	for _, resource := range resources {
-		revision, err := w.revision(ctx, resource)
-		if err != nil {
+// watch has goals noticed until ctx ends.
+func (w *World) watch(ctx context.Context) error {
+	factory := informers.NewSharedInformerFactory(w.Client, 0)
+	core := factory.Core().V1()
+	for _, informer := range []cache.SharedIndexInformer{
+		core.ServiceAccounts().Informer(), core.ConfigMaps().Informer(), core.Secrets().Informer(),
+	} {
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { w.notice(names(object)) },
+			UpdateFunc: func(_, object any) { w.notice(names(object)) },
+			DeleteFunc: func(object any) {
+				if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+					object = last.Obj
+				}
+				if secret, ok := object.(*corev1.Secret); ok {
+					w.notice([]string{Gone(secret.Namespace, secret.Name)})
+				}
+			},
+		}); err != nil {
 			return err
 		}
-		watcher, err := toolswatch.NewRetryWatcherWithContext(ctx, revision, w.watcher(resource))
-		if err != nil {
-			return fmt.Errorf("watch %s: %w", resource, err)
+	}
+	factory.StartWithContext(ctx)
+	for _, synced := range factory.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return errors.New("the watches have not begun")
 		}
-		go follow(watcher, goal, seen, resource)
 	}
 	return nil
 }
 
-func (w *World) watcher(resource string) cache.WatcherWithContext {
-	return &cache.ListWatch{WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-		options.Watch = true
-		return w.Client.CoreV1().RESTClient().Get().Resource(resource).VersionedParams(&options, scheme.ParameterCodec).Watch(ctx)
-	}}
-}
-
-func follow(watcher *toolswatch.RetryWatcher, goal *Goal, seen Seen, resource string) {
-	defer watcher.Stop()
-	for {
-		select {
-		case <-goal.done:
-			return
-		case event, ok := <-watcher.ResultChan():
-			switch {
-			case !ok:
-				goal.fail(fmt.Errorf("the watch of %s has ended", resource))
-				return
-			case event.Type == watch.Error:
-				goal.fail(fmt.Errorf("watch %s: %w", resource, apierrors.FromObject(event.Object)))
-				return
-			}
-			seen(event.Type, event.Object)
-		}
-	}
+func (w *World) notice(names []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.goals = slices.DeleteFunc(w.goals, func(g *Goal) bool { return !g.reach(names) })
 }
 
 // Names of what goals consist of.
@@ -185,43 +136,33 @@ func Own(namespace, account string) string { return "Secret of account " + names
 // Gone is that a Secret was deleted.
 func Gone(namespace, name string) string { return "end of Secret " + namespace + "/" + name }
 
-// RootCAName is the ConfigMap that every namespace gets.
-const RootCAName = "kube-root-ca.crt"
-
-// Notice tells the goal of everything above.
-func Notice(goal *Goal) Seen {
-	return func(event watch.EventType, object runtime.Object) {
-		switch o := object.(type) {
-		case *corev1.ServiceAccount:
-			if event != watch.Deleted {
-				goal.Reach(Account(o.Namespace, o.Name))
-			}
-		case *corev1.ConfigMap:
-			if event != watch.Deleted && o.Name == RootCAName && o.Data["ca.crt"] != "" {
-				goal.Reach(RootCA(o.Namespace))
-			}
-		case *corev1.Secret:
-			noticeSecret(goal, event, o)
+// names are what an object makes true.
+func names(object any) []string {
+	switch o := object.(type) {
+	case *corev1.ServiceAccount:
+		return []string{Account(o.Namespace, o.Name)}
+	case *corev1.ConfigMap:
+		if isRootCA(o) {
+			return []string{RootCA(o.Namespace)}
 		}
+	case *corev1.Secret:
+		if !isFilled(o) {
+			return nil
+		}
+		if o.Labels[madeLabel] == "" {
+			return []string{Own(o.Namespace, o.Annotations[corev1.ServiceAccountNameKey])}
+		}
+		return []string{Filled(o.Namespace, o.Name)}
 	}
+	return nil
 }
 
-func noticeSecret(goal *Goal, event watch.EventType, secret *corev1.Secret) {
-	if event == watch.Deleted {
-		goal.Reach(Gone(secret.Namespace, secret.Name))
-		return
-	}
-	if !IsFilled(secret) {
-		return
-	}
-	goal.Reach(Filled(secret.Namespace, secret.Name))
-	if !IsOurs(secret) {
-		goal.Reach(Own(secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey]))
-	}
+func isRootCA(configMap *corev1.ConfigMap) bool {
+	return configMap.Name == "kube-root-ca.crt" && configMap.Data[corev1.ServiceAccountRootCAKey] != ""
 }
 
-// IsFilled reports whether a token Secret has all that a token controller gives it.
-func IsFilled(secret *corev1.Secret) bool {
+// isFilled reports whether a token Secret has all that a token controller gives it.
+func isFilled(secret *corev1.Secret) bool {
 	return secret.Type == corev1.SecretTypeServiceAccountToken && len(secret.Data[corev1.ServiceAccountTokenKey]) > 0 &&
 		len(secret.Data[corev1.ServiceAccountRootCAKey]) > 0 && len(secret.Data[corev1.ServiceAccountNamespaceKey]) > 0
 }

@@ -17,80 +17,55 @@ const (
 	KCM    = "kube-controller-manager"
 	Manual = "sa-controller-manager, `manual`"
 	Auto   = "sa-controller-manager, `auto`"
-	Floor  = "no controller"
 )
 
-// Flags of which a program is given no more than it needs, or a client that knows no limit.
-var (
-	DefaultFlags = []string(nil)
-	Unlimited    = []string{"--kube-api-qps=1e6", "--kube-api-burst=1000000"}
-)
-
-// PeerControllers are those of kube-controller-manager that sa-controller-manager
-// replaces, for its flag --controllers.
-const PeerControllers = "serviceaccount-controller,serviceaccount-token-controller," +
-	"root-ca-certificate-publisher-controller,legacy-serviceaccount-token-cleaner-controller"
-
-// Program is what is measured.
-type Program struct {
-	Name  string
-	start func(w *World, flags []string) (*devcluster.Manager, error)
+// Start starts a program: kube-controller-manager with the four controllers that sa-controller-manager
+// replaces and no other, or sa-controller-manager in one of its modes, without its webhook.
+func (w *World) Start(binary devcluster.Binary, name string, flags ...string) (r *Running, err error) {
+	r = &Running{Name: name, Started: time.Now()}
+	common := append([]string{"--kubeconfig=" + w.kubeconfig, "-v=0"}, flags...)
+	switch name {
+	case KCM:
+		r.Manager, err = w.StartKubeControllerManager(append(common,
+			"--authentication-kubeconfig="+w.Kubeconfig(), "--authorization-kubeconfig="+w.Kubeconfig(), "--client-ca-file="+w.ClientCAFile(),
+			"--controllers=serviceaccount-controller,serviceaccount-token-controller,"+
+				"root-ca-certificate-publisher-controller,legacy-serviceaccount-token-cleaner-controller")...)
+	case Auto:
+		r.Manager, err = binary.StartManager(w.Cluster, append(common, "--token-secrets=auto")...)
+	default:
+		r.Manager, err = binary.StartManager(w.Cluster, append(common, "--token-secrets=manual")...)
+	}
+	return r, err
 }
 
-// Peer is kube-controller-manager with the four controllers that sa-controller-manager
-// replaces and no other.
-func Peer() Program {
-	return Program{KCM, func(w *World, flags []string) (*devcluster.Manager, error) {
-		return w.StartKubeControllerManager(append([]string{
-			"--kubeconfig=" + w.kubeconfig, "-v=0",
-			"--authentication-kubeconfig=" + w.Kubeconfig(), "--authorization-kubeconfig=" + w.Kubeconfig(),
-			"--client-ca-file=" + w.ClientCAFile(),
-			"--controllers=" + PeerControllers,
-		}, flags...)...)
-	}}
-}
-
-// Ours is sa-controller-manager with all its controllers, in one of its modes, without
-// its webhook.
-func Ours(binary devcluster.Binary, name string) Program {
-	mode := map[string]string{Manual: "manual", Auto: "auto"}[name]
-	return Program{name, func(w *World, flags []string) (*devcluster.Manager, error) {
-		return binary.StartManager(w.Cluster, append([]string{
-			"--kubeconfig=" + w.kubeconfig, "-v=0", "--token-secrets=" + mode,
-		}, flags...)...)
-	}}
+// StartReady returns once the program is ready.
+func (w *World) StartReady(ctx context.Context, binary devcluster.Binary, name string, flags ...string) (*Running, error) {
+	r, err := w.Start(binary, name, flags...)
+	if err != nil {
+		return nil, err
+	}
+	return r, r.awaitReady(ctx)
 }
 
 // Running is a program that was started.
 type Running struct {
 	*devcluster.Manager
 
-	Name    string
-	Started time.Time
-	Ready   time.Time // zero before AwaitReady
+	Name           string
+	Started, Ready time.Time
 }
 
-// Start starts a program.
-func (w *World) Start(p Program, flags ...string) (*Running, error) {
-	r := &Running{Name: p.Name, Started: time.Now()}
-	var err error
-	if r.Manager, err = p.start(w, flags); err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-// AwaitReady asks every few milliseconds, because times of some hundred are measured.
-func (r *Running) AwaitReady(ctx context.Context) error {
+// awaitReady asks every few milliseconds, because times of some hundred are measured.
+func (r *Running) awaitReady(ctx context.Context) error {
 	path := "/readyz"
 	if r.Name == KCM {
 		path = "/healthz" // it has no other
 	}
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
-	var last error
 	for {
-		if _, last = r.Get(ctx, path); last == nil {
+		_, err := r.Get(ctx, path)
+		if err == nil {
 			r.Ready = time.Now()
 			return nil
 		}
@@ -99,22 +74,31 @@ func (r *Running) AwaitReady(ctx context.Context) error {
 		case <-r.Done():
 			return fmt.Errorf("%s has ended by itself:\n%s", r.Name, r.LogTail(20))
 		case <-ctx.Done():
-			return fmt.Errorf("await that %s is ready: %w: %w", r.Name, context.Cause(ctx), last)
+			return fmt.Errorf("await that %s is ready: %w: %w", r.Name, context.Cause(ctx), err)
 		}
 	}
 }
 
-// CPU is the processor time in seconds that it has used.
-func (r *Running) CPU() (float64, error) {
-	used, err := measure.CPU(r.PID())
-	return used.Seconds(), err
+// Cost is what a program has cost by a moment.
+type Cost struct {
+	At            time.Time
+	CPU           float64 // seconds
+	Requests      float64 // that it has sent
+	RSSAnon, Peak float64 // memory, MiB
 }
 
-// Sent is the number of requests that it has sent.
-func (r *Running) Sent(ctx context.Context) (float64, error) {
+// Cost reads /proc after the metrics, the first time, and so counts one scrape in each window.
+func (r *Running) Cost(ctx context.Context) (Cost, error) {
 	metrics, err := r.Metrics(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("read the metrics of %s: %w", r.Name, err)
+		return Cost{}, fmt.Errorf("read the metrics of %s: %w", r.Name, err)
 	}
-	return metrics.Sum("rest_client_requests_total", nil), nil
+	used, err := measure.CPU(r.PID())
+	if err != nil {
+		return Cost{}, err
+	}
+	memory, err := measure.MemoryOf(r.PID())
+	return Cost{
+		time.Now(), used.Seconds(), metrics.Sum("rest_client_requests_total", nil), float64(memory.Anon) / 1024, float64(memory.Peak) / 1024,
+	}, err
 }

@@ -4,6 +4,10 @@
 // Command benchpeer measures sa-controller-manager beside kube-controller-manager, for
 // docs/benchmarks.md. Results are lines on standard output and, after each scenario,
 // a JSON file; it ends by itself. Nothing else is left behind.
+//
+//	benchpeer -page=docs/benchmarks.md RESULTS.json...
+//
+// measures nothing, and fills the tables of the page from results.
 package main
 
 import (
@@ -12,11 +16,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
-	"sa-controller-manager/test/bench/nullwebhook"
 	"sa-controller-manager/test/bench/peer"
 	"sa-controller-manager/test/bench/result"
 	"sa-controller-manager/test/bench/world"
@@ -24,34 +29,48 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == peer.NullWebhook {
-		os.Exit(serveNull(os.Args[2:]))
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "benchpeer:", err)
+		os.Exit(1)
 	}
-	o := &peer.Options{Progress: world.NewProgress()}
-	flag.IntVar(&o.Repetitions, "repetitions", 3, "how often each program is measured, in turn")
-	flag.IntVar(&o.Namespaces, "namespaces", 1000, "namespaces")
-	flag.IntVar(&o.Secrets, "secrets", 2000, "token Secrets")
-	flag.IntVar(&o.Accounts, "accounts", 500, "accounts that are deleted")
-	flag.IntVar(&o.Foreign, "foreign", 5000, "Secrets of 10 KiB that concern nobody")
-	flag.IntVar(&o.Large, "large", 10_000, "namespaces that three replicas watch, each with a token Secret")
-	flag.IntVar(&o.PodCount, "pods", 500, "Pods that one client creates, for each kind of admission and repetition")
-	flag.DurationVar(&o.Settling, "settling", 130*time.Second,
+}
+
+func run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if len(os.Args) == 4 && os.Args[1] == peer.NullWebhook {
+		return peer.ServeNull(ctx, os.Args[2], os.Args[3])
+	}
+	o := &peer.Options{Out: os.Stdout, Progress: os.Stderr}
+	flags := flag.NewFlagSet("benchpeer", flag.ContinueOnError)
+	flags.IntVar(&o.Repetitions, "repetitions", 3, "how often each program is measured, in turn")
+	flags.IntVar(&o.Namespaces, "namespaces", 1000, "namespaces")
+	flags.IntVar(&o.Secrets, "secrets", 2000, "token Secrets")
+	flags.IntVar(&o.Accounts, "accounts", 500, "accounts that are deleted")
+	flags.IntVar(&o.Foreign, "foreign", 5000, "Secrets of 10 KiB that concern nobody")
+	flags.IntVar(&o.PodCount, "pods", 500, "Pods that one client creates, for each kind of admission and repetition")
+	flags.DurationVar(&o.Settling, "settling", 130*time.Second,
 		"how long a program settles before its memory is read; the Go runtime collects garbage unasked for after two minutes")
-	flag.DurationVar(&o.Window, "window", time.Minute, "how long to measure what happens while nothing happens")
-	flag.DurationVar(&o.Stage, "stage", 15*time.Minute, "longest time for one wait")
-	quick := flag.Bool("quick", false, "a run of about 7 minutes: one repetition, fewer objects and shorter waits, "+
+	flags.DurationVar(&o.Window, "window", time.Minute, "how long to measure what happens while nothing happens")
+	flags.DurationVar(&o.Stage, "stage", 15*time.Minute, "longest time for one wait")
+	quick := flags.Bool("quick", false, "a run of about 7 minutes: one repetition, fewer objects and shorter waits, "+
 		"in place of the flags for these")
-	scenarios := flag.String("scenarios", strings.Join(names(o), ","), "which to measure")
-	limit := flag.Duration("limit", 90*time.Minute, "when to end at the latest, with the results until then")
-	out := flag.String("out", "bin/bench/peer.json", "where the results go")
-	add := flag.Bool("add", false, "keep what the file has of other scenarios, if it was measured on the same machine with the same binaries")
-	flag.Parse()
+	scenarios := flags.String("scenarios", strings.Join(names(o), ","), "which to measure")
+	limit := flags.Duration("limit", 90*time.Minute, "when to end at the latest, with the results until then")
+	out := flags.String("out", "bin/bench/peer.json", "where the results go")
+	page := flags.String("page", "", "the `file` to fill from the results that are given as arguments")
+	if err := flags.Parse(os.Args[1:]); err != nil {
+		return err
+	}
+	if *page != "" {
+		return fill(*page, flags.Args())
+	}
 	if *quick {
 		o.Quicken()
 	}
-	os.Exit(world.Main(*limit, func(ctx context.Context) error {
-		return measure(ctx, o, strings.Split(*scenarios, ","), *out, *add, *quick)
-	}))
+	ctx, cancel := context.WithTimeoutCause(ctx, *limit, errors.New("the time for the whole run is over"))
+	defer cancel()
+	return measure(ctx, o, strings.Split(*scenarios, ","), *out, *quick)
 }
 
 // names are those of all scenarios.
@@ -63,92 +82,68 @@ func names(o *peer.Options) []string {
 	return all
 }
 
-func measure(ctx context.Context, o *peer.Options, scenarios []string, out string, add, quick bool) error {
-	if err := o.Validate(); err != nil {
-		return err
-	}
+// measure goes on after a scenario that cannot be measured, because each takes long and none
+// needs another one.
+func measure(ctx context.Context, o *peer.Options, scenarios []string, out string, quick bool) error {
+	errs := []error{o.Validate()}
 	for _, name := range scenarios {
 		if !slices.Contains(names(o), name) {
-			return fmt.Errorf("--scenarios: %q is none of %s", name, strings.Join(names(o), ", "))
+			errs = append(errs, fmt.Errorf("--scenarios: %q is none of %s", name, strings.Join(names(o), ", ")))
 		}
 	}
-	var err error
+	err := errors.Join(errs...)
+	if err != nil {
+		return err
+	}
 	if o.Binary, err = devcluster.FindBinary(ctx); err != nil {
 		return err
 	}
-	if o.Report, err = world.NewReport(ctx, "peer", o.Binary, o.Sizes()); err != nil {
+	if o.Report, err = o.NewReport(ctx); err != nil {
 		return err
 	}
 	if quick {
 		o.Report.Conditions = append([]string{"**A quick run**, with few objects, short waits and one repetition: " +
 			"see `make bench-peer` for one that counts"}, o.Report.Conditions...)
-		o.Progress.Linef("%s", o.Report.Conditions[0])
-	}
-	if add {
-		if err := o.Report.Extend(out); err != nil {
-			return err
-		}
-		for _, s := range o.Scenarios() {
-			if slices.Contains(scenarios, s.Name) {
-				o.Report.Drop(s.Parts...)
-			}
-		}
 	}
 	binary, err := os.Stat(o.Binary.Path)
 	if err != nil {
 		return err
 	}
-	o.Report.Drop("binary")
 	o.Report.Add(result.Key{Scenario: "binary", Metric: "size", Unit: "MB", Program: world.Manual}, float64(binary.Size())/1e6)
-	o.Progress.Linef("%s", o.Report.Machine)
-	return errors.Join(all(ctx, o, scenarios, out), o.Report.Write(out))
-}
-
-// all goes on after a scenario that cannot be measured, because each takes long and none
-// needs another one.
-func all(ctx context.Context, o *peer.Options, scenarios []string, out string) error {
-	var errs []error
+	fmt.Fprintln(o.Out, o.Report.Machine)
+	o.Report.Complete = len(scenarios) == len(o.Scenarios())
 	for _, s := range o.Scenarios() {
 		if !slices.Contains(scenarios, s.Name) {
 			continue
 		}
-		if ctx.Err() != nil {
-			return errors.Join(append(errs, fmt.Errorf("scenario %s: %w", s.Name, context.Cause(ctx)))...)
-		}
 		if err := s.Measure(ctx); err != nil {
 			err = fmt.Errorf("scenario %s: %w", s.Name, err)
-			o.Progress.Linef("%v", err)
+			fmt.Fprintln(o.Progress, err)
 			errs = append(errs, err)
 			// Some repetitions are no result.
 			o.Report.Drop(s.Parts...)
+			o.Report.Complete = false
 		}
-		o.Report.Summarize(world.KCM, peer.NullPatch, peer.Leading)
-		if err := o.Report.Write(out); err != nil {
-			return err
-		}
+		o.Report.Summarize(world.KCM, peer.NullPatch)
+		errs = append(errs, o.Report.Write(out))
 	}
-	o.Report.Complete = true
-	for _, s := range o.Scenarios() {
-		for _, part := range s.Parts {
-			o.Report.Complete = o.Report.Complete && o.Report.Has(part)
-		}
-	}
-	o.Progress.Linef("the results are in %s", out)
+	fmt.Fprintln(o.Out, "the results are in", out)
 	return errors.Join(errs...)
 }
 
-// serveNull is a process that scenario pods starts.
-func serveNull(args []string) int {
-	var o nullwebhook.Options
-	flags := flag.NewFlagSet(peer.NullWebhook, flag.ExitOnError)
-	flags.IntVar(&o.Port, "port", 0, "port of 127.0.0.1")
-	flags.StringVar(&o.CAFile, "ca-file", "", "where its CA goes")
-	flags.StringVar(&o.PatchFile, "patch-file", "", "the patch to answer with")
-	flags.StringVar(&o.CaptureFile, "capture-file", "", "where the first review goes")
-	_ = flags.Parse(args) // it exits
-	if err := nullwebhook.Serve(context.Background(), o); err != nil {
-		fmt.Fprintln(os.Stderr, "null-webhook:", err)
-		return 1
+// fill brings the tables of a page up to date.
+func fill(page string, results []string) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
 	}
-	return 0
+	var reports []*result.Report
+	for _, path := range results {
+		report, err := result.Read(path)
+		if err != nil {
+			return err
+		}
+		reports = append(reports, report)
+	}
+	return os.WriteFile(page, []byte(result.Fill(string(text), reports...)), 0o644) //nolint:gosec // G306: a file of the repository
 }

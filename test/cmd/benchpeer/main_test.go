@@ -1,0 +1,26 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"sa-controller-manager/internal/testutil"
+)
+
+// TestPage: no number in the tables of the page was typed by hand, and all of them can be filled.
+func TestPage(t *testing.T) {
+	t.Parallel()
+	const docs = "../../../docs/"
+	want, err := os.ReadFile(docs + "benchmarks.md")
+	testutil.Must(t, err)
+	page := filepath.Join(t.TempDir(), "page.md")
+	testutil.Must(t, os.WriteFile(page, want, 0o600))
+	testutil.Must(t, fill(page, []string{docs + "benchmarks/peer.json", docs + "benchmarks/scale.json"}))
+	got, err := os.ReadFile(page)
+	testutil.Must(t, err)
+	testutil.Check(t, "docs/benchmarks.md", string(want), string(got))
+}

@@ -169,10 +169,8 @@ func TestChainMutatesSelectively(t *testing.T) {
 			return nil
 		}
 	}
-	chain := Chain{
-		{Name: "a", Plugin: selective{mutator{base{rules: []Rule{podRule(), services}}, note(&admitted)}, note(&validated)}},
-		{Name: "b", Plugin: mutates(allow)}, {Name: "c", Plugin: validates(allow)},
-	}
+	both := selective{mutator{base{rules: []Rule{podRule(), services}}, note(&admitted)}, note(&validated)}
+	chain := chainOf(both, mutates(allow), validates(allow))
 	for _, resource := range []string{"pods", "services", "nodes"} {
 		request := createPod("web")
 		request.Resource.Resource = resource
@@ -180,22 +178,18 @@ func TestChainMutatesSelectively(t *testing.T) {
 			testutil.CheckError(t, resource, "", decide(t.Context(), request, &Response{}))
 		}
 	}
-	got := map[string]any{
-		"admitted": admitted, "validated": validated, "mutating": chain.MutatingRules(), "validating": chain.ValidatingRules(),
-		"all": chain.Rules(), "names": chain.Names(),
-	}
-	want := map[string]any{
-		"admitted": []string{"pods"}, "validated": []string{"pods", "services"},
-		"mutating": []Rule{podRule(), podRule()}, "validating": []Rule{podRule(), services, podRule()},
-		"all": []Rule{podRule(), podRule(), podRule(), services, podRule()}, "names": []string{"a", "b", "c"},
-	}
-	testutil.Check(t, "result", want, got)
+	testutil.Check(t, "admitted", []string{"pods"}, admitted)
+	testutil.Check(t, "validated", []string{"pods", "services"}, validated)
+	testutil.Check(t, "mutating rules", []Rule{podRule(), podRule()}, chain.MutatingRules())
+	testutil.Check(t, "validating rules", []Rule{podRule(), services, podRule()}, chain.ValidatingRules())
+	testutil.Check(t, "all rules", []Rule{podRule(), podRule(), podRule(), services, podRule()}, chain.Rules())
+	testutil.Check(t, "names", []string{"a", "b", "c"}, chain.Names())
 }
 
 func TestChainReady(t *testing.T) {
 	t.Parallel()
 	notYet := mutator{base{ready: func(context.Context) error { return errBoom }}, allow}
-	chain := Chain{{Name: "a", Plugin: mutates(allow)}, {Name: "b", Plugin: notYet}}
+	chain := chainOf(mutates(allow), notYet)
 	if err := chain.Ready(t.Context()); !errors.Is(err, errBoom) || err.Error() != "plugin b: boom" {
 		t.Errorf("got %v, want the plugin and its reason", err)
 	}

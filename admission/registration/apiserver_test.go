@@ -38,9 +38,11 @@ type apiserver struct {
 	*fake.Clientset
 
 	mu       sync.Mutex
-	down     error  // what calling the webhook fails with
-	noToken  error  // what the mutating webhook says of a probe that wants a token
-	accepted []byte // the caBundle that the serving certificate is of
+	down     error          // what calling the webhook fails with
+	noToken  error          // what the mutating webhook says of a probe that wants a token
+	accepted []byte         // the caBundle that the serving certificate is of
+	bound    func() []entry // what is called in place of the configuration in the API, if not nil
+	url      string         // where the webhook is; anywhere if empty
 	ca       *servingCA
 	responds ProbeResponder
 	warnings []string
@@ -109,11 +111,7 @@ func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, e
 	if !slices.Equal(action.CreateOptions.DryRun, []string{metav1.DryRunAll}) {
 		return nil, errors.New("a Pod was really created")
 	}
-	obj, err := a.Tracker().Get(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"), "", Name)
-	if err != nil {
-		return pod, nil // no configuration, no call
-	}
-	for _, one := range obj.(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks {
+	for _, one := range a.mutatingEntries() {
 		if exempt(one) {
 			continue
 		}
@@ -123,6 +121,9 @@ func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, e
 		if a.down != nil {
 			return nil, apierrors.NewInternalError(a.down)
 		}
+		if a.url != "" && *one.ClientConfig.URL != a.url {
+			return nil, apierrors.NewInternalError(errors.New(`failed calling webhook "` + one.Name + `": connection refused`))
+		}
 		if wants := pod.Spec.AutomountServiceAccountToken; a.noToken != nil && (wants == nil || *wants) {
 			return nil, a.noToken
 		}
@@ -131,6 +132,17 @@ func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, e
 		}
 	}
 	return pod, nil
+}
+
+func (a *apiserver) mutatingEntries() []entry {
+	if a.bound != nil {
+		return a.bound()
+	}
+	obj, err := a.Tracker().Get(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"), "", Name)
+	if err != nil {
+		return nil // no configuration, no call
+	}
+	return obj.(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks
 }
 
 func exempt(one entry) bool {

@@ -9,17 +9,12 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/internal/testutil"
@@ -33,36 +28,17 @@ type host struct {
 	dir  string
 	spec Spec
 
-	is    sync.Mutex      // guards what follows
+	// The mutex of apiserver guards what follows.
 	away  error           // it does not answer
-	calls error           // what calling the webhook fails with
 	hides map[string]bool // plugins that read no directory
 	stale bool            // it does not load
 	asked int             // for /metrics
 }
 
 func newHost(t *testing.T, dir string) *host {
-	h := &host{apiserver: &apiserver{Clientset: fake.NewClientset(), accepted: caPEM(t)}, t: t, dir: dir, spec: urlSpec()}
-	h.ca = &servingCA{bundle: h.accepted}
+	h := &host{apiserver: newAPIServer(t), t: t, dir: dir, spec: urlSpec()}
 	h.spec.Mode = Static
-	h.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		h.is.Lock()
-		defer h.is.Unlock()
-		pod := action.(clienttesting.CreateActionImpl).GetObject().(*corev1.Pod).DeepCopy()
-		for _, one := range h.loads(mutating) {
-			if exempt(one) {
-				continue
-			}
-			if h.calls != nil {
-				return true, nil, errors.New(`failed calling webhook "` + one.Name + `": ` + h.calls.Error())
-			}
-			if *one.ClientConfig.URL != h.spec.Endpoint(mutatePath) {
-				return true, nil, errors.New(`failed calling webhook "` + one.Name + `": connection refused`)
-			}
-			h.answer(pod)
-		}
-		return true, pod, nil
-	})
+	h.bound = func() []entry { return h.loads(mutating) }
 	return h
 }
 
@@ -94,20 +70,20 @@ func (h *host) files() string {
 
 // from sets what h does from now on.
 func (h *host) from(now func()) {
-	h.is.Lock()
-	defer h.is.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	now()
 }
 
 func (h *host) answers(context.Context) error {
-	h.is.Lock()
-	defer h.is.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return h.away
 }
 
 func (h *host) loaded(context.Context) (map[string]string, error) {
-	h.is.Lock()
-	defer h.is.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.asked++
 	hashes := map[string]string{}
 	for k := range kinds {
@@ -127,6 +103,7 @@ func (h *host) loaded(context.Context) (map[string]string, error) {
 
 func (h *host) run(changes ...func(*StaticFilesConfig)) *StaticFiles {
 	h.t.Helper()
+	h.from(func() { h.url = h.spec.Endpoint(mutatePath) })
 	config := StaticFilesConfig{
 		Spec: h.spec, Dir: h.dir, ServingCA: h.ca, Client: h, Responder: &h.responds,
 		Answers: h.answers, Loaded: h.loaded,
@@ -192,14 +169,14 @@ func TestStaticIsProved(t *testing.T) {
 		h.walk(s,
 			step{
 				do: func() {
-					h.away, h.hides, h.calls = errors.New("it restarts with them"), nil, errors.New("provide credentials")
+					h.away, h.hides, h.down = errors.New("it restarts with them"), nil, errors.New("provide credentials")
 				},
 				after: 3 * time.Second, state: Waiting, detail: "it restarts with them",
 			},
 			step{do: answers, after: 3 * time.Second, state: Proving, detail: "provide credentials", files: "probe;"},
 			step{do: func() { h.away = errors.New("it restarts") }, after: 3 * time.Second, state: Proving, detail: "it restarts"},
 			step{
-				do: func() { h.away, h.calls = nil, nil }, after: 3 * time.Second,
+				do: func() { h.away, h.down = nil, nil }, after: 3 * time.Second,
 				state: Registered, detail: "https://127.0.0.1:10262", files: "mutate,probe;validate",
 			},
 		)
@@ -208,10 +185,10 @@ func TestStaticIsProved(t *testing.T) {
 		testutil.Check(t, "kube-apiserver has sent its metrics, times in four minutes", 0, h.asked-asked)
 		h.walk(s,
 			step{
-				do: func() { h.calls = errors.New("x509: unknown authority") }, after: provenFor + loadDelay + time.Second,
+				do: func() { h.down = errors.New("x509: unknown authority") }, after: provenFor + loadDelay + time.Second,
 				state: Repairing, detail: "x509: unknown authority",
 			},
-			step{do: func() { h.calls = nil }, after: maxPause, state: Registered},
+			step{do: func() { h.down = nil }, after: maxPause, state: Registered},
 			step{
 				do: func() { h.stale = true }, after: loadedFor + loadDelay + time.Second,
 				state: Repairing, detail: "has not loaded the present files",
@@ -228,7 +205,7 @@ func TestStaticAfterARestart(t *testing.T) {
 		h.walk(h.run(), step{after: 3 * time.Second, state: Registered})
 		right, err := readStatic(h.dir)
 		testutil.Must(t, err)
-		h.from(func() { h.calls = errors.New("tls: internal error") })
+		h.from(func() { h.down = errors.New("tls: internal error") })
 		next := h.run(func(c *StaticFilesConfig) { c.Responder = &ProbeResponder{} })
 		h.walk(next, step{after: time.Minute, state: Proving, detail: "tls: internal error"})
 		after, err := readStatic(h.dir)
@@ -242,13 +219,13 @@ func TestStaticOnAnotherPort(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
 		const both = "mutate,probe;validate"
 		h.walk(h.run(), step{after: 3 * time.Second, state: Registered})
-		h.from(func() { h.spec.Port, h.calls = h.spec.Port+1, errors.New("connection refused") })
+		h.from(func() { h.spec.Port, h.down = h.spec.Port+1, errors.New("connection refused") })
 		s := h.run()
 		h.walk(s, step{after: time.Minute, state: Proving, detail: "connection refused", files: both})
 		if !exempt(h.loads(mutating)[0]) {
 			t.Error("the previous rules do not exempt the probe")
 		}
-		h.walk(s, step{do: func() { h.calls = nil }, after: maxPause, state: Registered, detail: "https://127.0.0.1:10263", files: both})
+		h.walk(s, step{do: func() { h.down = nil }, after: maxPause, state: Registered, detail: "https://127.0.0.1:10263", files: both})
 		if got := *h.loads(mutating)[0].ClientConfig.URL; got != "https://127.0.0.1:10263/mutate" || exempt(h.loads(mutating)[0]) {
 			t.Errorf("the first rule is for %s", got)
 		}

@@ -4,7 +4,6 @@
 package serviceaccount
 
 import (
-	"context"
 	"reflect"
 	"strings"
 	"testing"
@@ -81,9 +80,7 @@ func TestAmbiguousPods(t *testing.T) {
 		"Repeated annotation": {`{"metadata": {"annotations": {"a": "b", "a": "c"}}, "spec": {}}`, "duplicate"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for call, decide := range map[string]func(context.Context, *admission.Request, *admission.Response) error{
-				"Admit": plugin.Admit, "Validate": plugin.Validate,
-			} {
+			for call, decide := range plugin.calls() {
 				code, message := codeAndMessage(decide(t.Context(), creation([]byte(tc.object)), &admission.Response{}))
 				if (code == 400) != (tc.want != "") || !strings.Contains(message, tc.want) {
 					t.Errorf("%s: got %d %q, want %q", call, code, message, tc.want)

@@ -120,6 +120,11 @@ func account(namespace, name string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "1"}}
 }
 
+// calls returns what kube-apiserver calls.
+func (p *Plugin) calls() map[string]func(context.Context, *admission.Request, *admission.Response) error {
+	return map[string]func(context.Context, *admission.Request, *admission.Response) error{"Admit": p.Admit, "Validate": p.Validate}
+}
+
 // creation asks for the Pod with that JSON.
 func creation(object []byte) *admission.Request {
 	return &admission.Request{

@@ -7,6 +7,7 @@
 package controllertest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -129,12 +130,22 @@ func (w *World) Delete(t testing.TB, objects ...runtime.Object) {
 	}
 }
 
-// NumberVersions gives each version of a resource that is written a number, which the fake API server does not.
+// NumberVersions gives each version of a resource that is written a number, and refuses an update of another version
+// than the present one, which the fake API server does not.
 func (w *World) NumberVersions(resource string) {
 	w.Client.PrependReactor("*", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if written, ok := action.(interface{ GetObject() runtime.Object }); ok {
-			w.Number(written.GetObject().(metav1.Object))
+		written, ok := action.(interface{ GetObject() runtime.Object })
+		if !ok {
+			return false, nil, nil
 		}
+		object := written.GetObject().(metav1.Object)
+		if action.GetVerb() == "update" {
+			present, err := w.Client.Tracker().Get(action.GetResource(), action.GetNamespace(), object.GetName())
+			if err != nil || present.(metav1.Object).GetResourceVersion() != object.GetResourceVersion() {
+				return true, nil, cmp.Or(err, error(Conflict(resource)))
+			}
+		}
+		w.Number(object)
 		return false, nil, nil
 	})
 }

@@ -28,7 +28,7 @@ import (
 func TestTheProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server := knowing()
+		server := newAPIServer(account("bank", "robot"), account("kube-system", "default"), account("kube-system", "other"))
 		a := start(t, server)
 		var review *authenticationv1.TokenReview
 		for _, action := range server.Clientset.Actions() {
@@ -59,42 +59,23 @@ func TestTheProbe(t *testing.T) {
 	})
 }
 
-func TestWhichAccountIsProbedWith(t *testing.T) {
+// A token for an account on its way out may be refused for that, and any other one proves the key.
+func TestADyingAccountIsNotProbedWith(t *testing.T) {
 	t.Parallel()
-	terminating := func(namespace, name string) *corev1.ServiceAccount {
-		going := account(namespace, name)
-		controllertest.TerminatingAccount(going)
-		return going
-	}
-	cases := map[string]struct {
-		reason   string
-		accounts []runtime.Object
-		want     string
-	}{
-		"Preferred": {
-			accounts: []runtime.Object{account("shop", "robot"), account("kube-system", "default"), account("kube-system", "other")},
-			want:     "kube-system:default",
-		},
-		"NotDying": {
-			reason: "a token for an account on its way out may be refused for that",
-			accounts: []runtime.Object{terminating("kube-system", "default"), terminating("bank", "robot"),
-				account("shop", "robot")},
-			want: "shop:robot",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				server := newAPIServer(tc.accounts...)
-				server.learn(testKeys().old)
-				a := start(t, server)
-				testutil.Check(t, tc.reason+": status", "key OLD signs", a.named(a.Status()))
-				token, err := tokens.Inspect(server.tokens[len(server.tokens)-1])
-				testutil.Must(t, err)
-				testutil.Check(t, tc.reason+": subject", "system:serviceaccount:"+tc.want, token.Subject)
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		terminating := func(namespace, name string) *corev1.ServiceAccount {
+			going := account(namespace, name)
+			controllertest.TerminatingAccount(going)
+			return going
+		}
+		server := newAPIServer(terminating("kube-system", "default"), terminating("bank", "robot"), account("shop", "robot"))
+		server.learn(testKeys().old)
+		a := start(t, server)
+		testutil.Check(t, "status", "key OLD signs", a.named(a.Status()))
+		token, err := tokens.Inspect(server.tokens[0])
+		testutil.Must(t, err)
+		testutil.Check(t, "subject", "system:serviceaccount:shop:robot", token.Subject)
+	})
 }
 
 // answering makes the discovery document say something, or the apiserver something else than it.
@@ -136,30 +117,24 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 		empty   bool // no account
 		world   func(*Config, *apiserver)
 		problem string // what the status says; "" if the key is proven
-		result  string // in the metric
-		event   string // "" if there is none, or that of a refusal
 	}{
-		"Accepted":   {world: func(*Config, *apiserver) {}, result: "accepted"},
-		"Discovered": {reason: "the document says what no flag says", world: func(c *Config, _ *apiserver) { c.Issuer = "" }, result: "accepted"},
+		"Accepted":   {},
+		"Discovered": {reason: "the document says what no flag says", world: func(c *Config, _ *apiserver) { c.Issuer = "" }},
 
-		"UnknownKey": {
-			world:   func(_ *Config, s *apiserver) { clear(s.known) },
-			problem: refused + "[invalid bearer token]", result: "refused",
-		},
+		"UnknownKey": {world: func(_ *Config, s *apiserver) { clear(s.known) }, problem: refused + "[invalid bearer token]"},
 		"NamesakeAccount": {
 			reason:  "the apiserver has an account of another UID by now, which says nothing about the key",
 			world:   func(_ *Config, s *apiserver) { s.reviewing = func(string) { s.recreate() } },
-			problem: "service account kube-system/default was deleted during the proof", result: "unknown",
+			problem: "service account kube-system/default was deleted during the proof",
 		},
 		"WrongIssuer": {
-			reason:  "the discovery document has the right issuer, with which the key is accepted",
-			world:   func(c *Config, _ *apiserver) { c.Issuer = "https://wrong.example.com" },
-			problem: wrongIssuer, result: "unknown", event: "Warning WrongServiceAccountIssuer: " + wrongIssuer,
+			reason: "the discovery document has the right issuer, with which the key is accepted",
+			world:  func(c *Config, _ *apiserver) { c.Issuer = "https://wrong.example.com" }, problem: wrongIssuer,
 		},
 		"WrongIssuerUnknownKey": {
 			reason:  "the key is refused with the right issuer too",
 			world:   func(c *Config, s *apiserver) { c.Issuer = "https://wrong.example.com"; clear(s.known) },
-			problem: refused + "it gives no reason (is --service-account-issuer right?)", result: "refused",
+			problem: refused + "it gives no reason (is --service-account-issuer right?)",
 		},
 		"WrongIssuerNoDocument": {
 			reason: "the right issuer is not known",
@@ -167,39 +142,32 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				answering(http.StatusNotFound, "404 page not found")(c, s)
 				c.Issuer = "https://wrong.example.com"
 			},
-			problem: refused + "it gives no reason (is --service-account-issuer right?)", result: "refused",
+			problem: refused + "it gives no reason (is --service-account-issuer right?)",
 		},
 		"AnotherUser": {
 			world:   accepting("jane", "uid-of-default", probeAudience),
 			problem: refused + `another authenticator takes it for "jane" with UID "uid-of-default", want "` + user + `" with UID "uid-of-default"`,
-			result:  "refused",
 		},
 		"AnotherUID": {
 			world:   accepting(user, "old", probeAudience),
 			problem: refused + `another authenticator takes it for "` + user + `" with UID "old", want "` + user + `" with UID "uid-of-default"`,
-			result:  "refused",
 		},
 		"NoAudience": {
 			world:   accepting(user, "uid-of-default"),
-			problem: refused + `it was accepted for the audiences [], want "sa-controller-manager/key-probe"`, result: "refused",
+			problem: refused + `it was accepted for the audiences [], want "sa-controller-manager/key-probe"`,
 		},
 		"ReviewForbidden": {
 			world:   func(_ *Config, s *apiserver) { s.broken = errors.New("tokenreviews is forbidden") },
-			problem: "ask kube-apiserver for a token review: tokenreviews is forbidden", result: "unknown",
+			problem: "ask kube-apiserver for a token review: tokenreviews is forbidden",
 		},
-		"NoAccount": {
-			empty: true, world: func(*Config, *apiserver) {},
-			problem: "there is no service account yet to prove it with", result: "unknown",
-		},
+		"NoAccount": {empty: true, problem: "there is no service account yet to prove it with"},
 		"NoDocument": {
 			world: answering(http.StatusNotFound, "404 page not found"), problem: orSet + "the server could not find the requested resource",
-			result: "unknown",
 		},
-		"NotJSON": {world: answering(http.StatusOK, "<html>"), problem: noIssuer, result: "unknown"},
+		"NotJSON": {world: answering(http.StatusOK, "<html>"), problem: noIssuer},
 		"LegacyMember": {
 			reason: "such a token would be read as a legacy one", world: answering(http.StatusOK, `{"issuer":"kubernetes/serviceaccount"}`),
 			problem: "sign a token to prove key OLD: bound token: the issuer is " + tokens.LegacyIssuer + ", which marks legacy tokens",
-			result:  "unknown",
 		},
 	}
 	for name, tc := range cases {
@@ -211,25 +179,31 @@ func TestWhyAKeyIsNotProven(t *testing.T) {
 				}
 				server := newAPIServer(accounts...)
 				server.learn(testKeys().old)
-				a := start(t, server, func(c *Config) { tc.world(c, server) })
+				a := start(t, server, func(c *Config) {
+					if tc.world != nil {
+						tc.world(c, server)
+					}
+				})
 
-				status, log, events := "key OLD signs", []string{}, []string{}
-				if tc.event != "" {
-					events = []string{"sa-controller-manager: " + tc.event}
-				}
+				status, log, events, result := "key OLD signs", []string{}, []string{}, "accepted"
 				if tc.problem != "" {
+					result = "unknown"
 					status += "; not confirmed by kube-apiserver: " + tc.problem
 					log = []string{"kube-apiserver has not confirmed the signing key keyID=OLD reason=" + tc.problem}
 				}
-				if tc.result == "refused" { // only the apiserver's own verdict is worth an Event about the key at the start
+				if tc.problem == wrongIssuer {
+					events = []string{"sa-controller-manager: Warning WrongServiceAccountIssuer: " + wrongIssuer}
+				}
+				if strings.HasPrefix(tc.problem, refused) { // only the apiserver's own verdict is worth an Event about the key at the start
+					result = "refused"
 					events = []string{`sa-controller-manager: Warning SigningKeyRefused: kube-apiserver refuses tokens signed with key "OLD": ` +
 						tc.problem + "; is its public key in kube-apiserver's --service-account-key-file?"}
 				}
 				testutil.Check(t, tc.reason+": status", status, a.named(a.Status()))
 				testutil.Check(t, tc.reason+": log", log, a.said())
 				testutil.Check(t, tc.reason+": Events", events, a.told())
-				testutil.Check(t, tc.reason+": may not sign", tc.result == "refused", a.MaySign() != nil)
-				testutil.Check(t, tc.reason+": metric", []string{fmt.Sprintf(`sacm_signing_key_probes_total{result=%q} 1`, tc.result)},
+				testutil.Check(t, tc.reason+": may not sign", result == "refused", a.MaySign() != nil)
+				testutil.Check(t, tc.reason+": metric", []string{fmt.Sprintf(`sacm_signing_key_probes_total{result=%q} 1`, result)},
 					a.series("sacm_signing_key_probes"))
 			})
 		})

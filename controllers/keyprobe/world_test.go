@@ -53,6 +53,14 @@ func (k keys) named(text string) string {
 	return strings.NewReplacer(k.old.ID(), "OLD", k.next.ID(), "NEXT", k.third.ID(), "THIRD").Replace(text)
 }
 
+func (k keys) all(lines []string) []string {
+	named := []string{}
+	for _, line := range lines {
+		named = append(named, k.named(line))
+	}
+	return named
+}
+
 // trial is an Activator that runs in a synctest bubble, and all that it can be seen by.
 type trial struct {
 	*Activator
@@ -129,32 +137,18 @@ func (t *trial) said() []string {
 	return lines
 }
 
-func (t *trial) told() []string {
-	lines := t.server.Recorded.Lines()
-	for i := range lines {
-		lines[i] = t.named(lines[i])
-	}
-	return lines
-}
+func (t *trial) told() []string { return t.all(t.server.Recorded.Lines()) }
 
 func (t *trial) reviewed() []string {
 	t.server.mu.Lock()
 	defer t.server.mu.Unlock()
-	lines := []string{}
-	for _, line := range t.server.reviews {
-		lines = append(lines, t.named(line))
-	}
-	return lines
+	return t.all(t.server.reviews)
 }
 
 // series are the metrics that begin with prefix, as Prometheus sees them, sorted.
 func (t *trial) series(prefix string) []string {
-	lines := testutil.Series(t.server.Registry, prefix)
-	for i := range lines {
-		lines[i] = t.named(lines[i])
-	}
-	slices.Sort(lines) // the names of the keys sort differently from their IDs
-	return lines
+	// The names of the keys sort differently from their IDs.
+	return slices.Sorted(slices.Values(t.all(testutil.Series(t.server.Registry, prefix))))
 }
 
 // apiserver reviews tokens as kube-apiserver does: by key, issuer, and whether the account exists.

@@ -10,8 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
@@ -32,8 +34,9 @@ func TestIdle(t *testing.T) {
 	}{
 		{nil, map[string]float64{"tracking-absent": 1}},
 		{[]runtime.Object{tracking("yesterday")}, map[string]float64{"tracking-invalid": 1}},
-		{[]runtime.Object{tracking("2023-05-01")}, map[string]float64{"tracking-too-short": 1}},
-		{[]runtime.Object{tracking(longAgo)}, map[string]float64{}},
+		// The first day does not count, for nobody knows at what hour it began.
+		{[]runtime.Object{tracking(cutoffDay)}, map[string]float64{"tracking-too-short": 1}},
+		{[]runtime.Object{tracking("2023-04-09")}, map[string]float64{}},
 		{nil, map[string]float64{}},
 	} {
 		w.Live(t, step.tracking...)
@@ -133,30 +136,6 @@ func TestOneFailureHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// TestRestartsDoNothingTwice is why no state is kept: another process, or this one a
-// moment later, finds on the Secrets what has been done. Case 48.
-func TestRestartsDoNothingTwice(t *testing.T) {
-	t.Parallel()
-	first := newWorld(t, nil, account(), tokenSecret(), tracking(longAgo))
-	first.runOnce(t)
-	testutil.Check(t, "the first run", []string{listPods, marked}, first.actions(t))
-	for days := range 31 {
-		next := newWorld(t, nil, account(), first.LiveSecret(t, "ns", "app-token"), tracking(longAgo))
-		next.Clock.SetTime(noon().AddDate(0, 0, days))
-		next.runOnce(t)
-		next.runOnce(t)
-		if acts := next.actions(t); len(acts) > 0 {
-			t.Fatalf("%d days after the mark: %q", days, acts)
-		}
-		if days < 30 {
-			continue
-		}
-		next.Clock.SetTime(noon().AddDate(0, 0, days+1))
-		next.runOnce(t)
-		testutil.Check(t, "done the day after", map[string]float64{"deleted": 1}, next.Series(t, "sacm_legacy_token_cleanups_total"))
-	}
-}
-
 // TestScheduleAcrossAJump: a run at the start, one every 24 hours and retries between, whatever
 // the time of day does.
 func TestScheduleAcrossAJump(t *testing.T) {
@@ -242,5 +221,57 @@ func TestRunAcrossAJump(t *testing.T) {
 				testutil.Check(t, "mark", today, w.LiveSecret(t, "ns", "app-token").Labels[tokensecrets.InvalidSinceLabel])
 			}
 		})
+	}
+}
+
+func TestClockDiffers(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	cases := map[string]struct {
+		reason  string
+		renewed []time.Duration // ago
+		want    bool
+	}{
+		"NoNode":         {reason: "there is nothing to compare with"},
+		"OneNode":        {reason: "it may be that of this process", renewed: []time.Duration{year}},
+		"Right":          {renewed: []time.Duration{time.Second, 10 * time.Second, 5 * time.Second}},
+		"Ahead":          {renewed: []time.Duration{year, year, year}, want: true},
+		"Behind":         {renewed: []time.Duration{-year, -year, -year}, want: true},
+		"LittleAhead":    {renewed: []time.Duration{time.Hour, time.Hour}},
+		"OneDeadNode":    {renewed: []time.Duration{year, time.Second, time.Second}},
+		"MostAreDead":    {reason: "nothing is known", renewed: []time.Duration{year, year, time.Second}, want: true},
+		"OursIsOneOfTwo": {reason: "the other one has the right time", renewed: []time.Duration{0, year}, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var renewed []time.Time
+			for _, ago := range tc.renewed {
+				renewed = append(renewed, noon().Add(-ago))
+			}
+			if got := clockDiffers(noon(), renewed); got != tc.want {
+				t.Errorf("%s: %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+func nodeLease(name string, renewed time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: renewed}},
+	}
+}
+
+// TestNothingIsDoneWithAWrongClock: a leader whose clock is a year ahead would have every token
+// refused that was not used in the future.
+func TestNothingIsDoneWithAWrongClock(t *testing.T) {
+	t.Parallel()
+	actual := noon().Add(-365 * 24 * time.Hour)
+	objects := []runtime.Object{tracking("2020-01-01"), account(), tokenSecret(usedOn(actual.Format(dateFormat)))}
+	w := newWorld(t, nil, append(objects, nodeLease("a", actual), nodeLease("b", actual))...)
+	w.runOnce(t)
+	testutil.Check(t, "decisions", map[string]float64{}, w.decisions(t))
+	if got := w.Series(t, "sacm_legacy_token_cleaner_idle")["clock-differs"]; got != 1 {
+		t.Errorf("the reason is not shown: %v", w.Series(t, "sacm_legacy_token_cleaner_idle"))
 	}
 }

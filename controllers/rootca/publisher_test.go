@@ -20,6 +20,7 @@ import (
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -216,23 +217,23 @@ func TestReplacementsAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "A", active("shop"))
-		synctest.Wait()
-		w.edit("shop", undescribed)
-		synctest.Wait()
-		w.edit("shop", emptied)
-		synctest.Wait()
-		w.Source.Set(w.bundle(t, "B"))
-		synctest.Wait()
-		want := func(n int) []string {
-			return []string{
+		check := func(what string, n int) {
+			t.Helper()
+			testutil.Check(t, what, []string{
 				`sacm_root_ca_replaced_by_others_total{resource="clustertrustbundles"} 0`,
 				fmt.Sprintf(`sacm_root_ca_replaced_by_others_total{resource="configmaps"} %d`, n),
 				`sacm_root_ca_replaced_by_others_total{resource="secrets"} 0`,
-			}
+			}, w.series("sacm_root_ca_replaced_by_others_total"))
 		}
-		testutil.Check(t, "what is no replacement", want(0), w.series("sacm_root_ca_replaced_by_others_total"))
+		for _, change := range []func(*corev1.ConfigMap){undescribed, emptied} {
+			w.get("shop")
+			w.edit("shop", change)
+			check("what is no replacement", 0)
+		}
+		w.Source.Set(w.bundle(t, "B"))
+		check("our own bundle", 0)
 		w.edit("shop", data("ca.crt", "mine"))
-		testutil.Check(t, "a replacement", want(1), w.series("sacm_root_ca_replaced_by_others_total"))
+		check("a replacement", 1)
 	})
 }
 
@@ -292,5 +293,77 @@ func TestMetrics(t *testing.T) {
 			`root_ca_cert_publisher_sync_total{code="403"} 1`,
 			`root_ca_cert_publisher_sync_total{code="500"} 1`,
 		}, w.series("root_ca_cert_publisher_sync_total"))
+	})
+}
+
+// TestStandbyQueuesNothing: every replica gets the changed file, and must not fill a queue that
+// nobody empties.
+func TestStandbyQueuesNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthorities(t, "AB")
+		w := prepare(t, a, a.bundle(t, "A"))
+		w.Cache(t, active("one"), active("two"))
+		var queued []string
+		w.queue.Workers = 1
+		w.queue.Sync = func(_ context.Context, namespace string) error {
+			queued = append(queued, namespace)
+			return nil
+		}
+		controllertest.CheckStandby(t, w.Run, func() { w.Source.Set(a.bundle(t, "B")) }, &queued, "one", "two")
+	})
+}
+
+func TestSource(t *testing.T) {
+	t.Parallel()
+	a := newAuthorities(t, "AB")
+	first, second := a.bundle(t, "A"), a.bundle(t, "B")
+	if got, err := NewSource(nil, nil).Current(); got != nil || err != nil {
+		t.Errorf("a source of nothing has %v, %v", got, err)
+	}
+
+	source := NewSource(first, nil)
+	var written []string
+	source.Register(corev1.ResourceConfigMaps, Writer{Changed: func() {
+		switch current, _ := source.Current(); current {
+		case first:
+			written = append(written, "first")
+		case second:
+			written = append(written, "second")
+		}
+	}})
+	source.Set(second)
+	source.Set(first)
+	source.Set(first)
+	testutil.Check(t, "bundles that a writer sees", []string{"second", "first", "first"}, written)
+
+	source.current.Store(unknown)
+	if got, err := source.Current(); got != nil || !errors.Is(err, reconcile.ErrStaleCache) {
+		t.Errorf("an unknown bundle is %v, %v", got, err)
+	}
+}
+
+// TestAChangeIsRolledOutAtALimit: ten thousand namespaces must not be written at once, while one
+// that has no root CA yet gets it without waiting for the others.
+func TestAChangeIsRolledOutAtALimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const many = 5 * rolloutRate
+		var objects []runtime.Object
+		for i := range many {
+			objects = append(objects, active(fmt.Sprintf("ns-%04d", i)))
+		}
+		w := newWorld(t, "A", objects...)
+		testutil.Check(t, "first publication, which is not limited", many, len(w.requests()))
+		time.Sleep(time.Minute)
+
+		w.Source.Set(w.bundle(t, "BA"))
+		testutil.Check(t, "requests at once", rolloutBurst, len(w.requests()))
+		w.Live(t, active("late"))
+		testutil.Check(t, "requests for a new namespace", []string{"create late"}, w.requests())
+		time.Sleep(time.Second)
+		testutil.Check(t, "requests in the next second", rolloutRate, len(w.requests()))
+		time.Sleep(4 * time.Second)
+		testutil.Check(t, "requests until all have it", many-rolloutBurst-rolloutRate, len(w.requests()))
 	})
 }

@@ -175,48 +175,39 @@ func TestTrustBundle(t *testing.T) {
 	})
 	foreign := ": Warning ForeignTrustBundle: neither this program nor kube-controller-manager has published "
 	stays := ": it stays, and Pods trust it for kube-apiserver until it is deleted"
+	type objects = []runtime.Object
+	creates, deletesA, all := []string{"create B"}, []string{"delete A [uid-A 7]"}, []string{"B=B"}
 	cases := map[string]struct {
 		reason  string
-		objects []runtime.Object
+		objects objects
 		first   []string // requests at once
 		second  []string // requests once the successor has been there for a moment
 		live    []string
 		events  []string
 	}{
-		"None":     {first: []string{"create B"}, live: []string{"B=B"}},
-		"Takeover": {reason: "same file, same name: nothing to do", objects: []runtime.Object{a.bundleOf(kcm, "B", 1)}, live: []string{"B=B"}},
-		"Predecessor": {
-			objects: []runtime.Object{a.bundleOf(ours, "A", 1)}, first: []string{"create B"}, second: []string{"delete A [uid-A 7]"},
-			live: []string{"B=B"},
-		},
-		"OfKCM": {
-			objects: []runtime.Object{a.bundleOf(kcm, "A", 1)}, first: []string{"create B"}, second: []string{"delete A [uid-A 7]"},
-			live: []string{"B=B"},
-		},
+		"None":        {first: creates, live: all},
+		"Takeover":    {reason: "same file, same name: nothing to do", objects: objects{a.bundleOf(kcm, "B", 1)}, live: all},
+		"Predecessor": {objects: objects{a.bundleOf(ours, "A", 1)}, first: creates, second: deletesA, live: all},
+		"OfKCM":       {objects: objects{a.bundleOf(kcm, "A", 1)}, first: creates, second: deletesA, live: all},
 		"Labelled": {
-			reason: "a label does not make it another client's", objects: []runtime.Object{labelled},
-			first: []string{"create B"}, second: []string{"delete A [uid-A 7]"}, live: []string{"B=B"},
+			reason: "a label does not make it another client's", objects: objects{labelled}, first: creates, second: deletesA, live: all,
 		},
 		"Interrupted": {
-			reason:  "the previous leader has created the successor",
-			objects: []runtime.Object{a.bundleOf(ours, "A", 1), a.bundleOf(ours, "B", 0)}, first: []string{"delete A [uid-A 7]"},
-			live: []string{"B=B"},
+			reason: "the previous leader has created the successor", objects: objects{a.bundleOf(ours, "A", 1), a.bundleOf(ours, "B", 0)},
+			first: deletesA, live: all,
 		},
 		"TwoPrevious": {
-			reason:  "two at most: the newer one is enough until B is there",
-			objects: []runtime.Object{a.bundleOf(ours, "C", 1), a.bundleOf(ours, "A", 2)},
-			first:   []string{"delete A [uid-A 7]", "create B"}, second: []string{"delete C [uid-C 7]"}, live: []string{"B=B"},
+			reason: "two at most: the newer one is enough until B is there", objects: objects{a.bundleOf(ours, "C", 1), a.bundleOf(ours, "A", 2)},
+			first: []string{"delete A [uid-A 7]", "create B"}, second: []string{"delete C [uid-C 7]"}, live: all,
 		},
-		"Edited": {
-			objects: []runtime.Object{edited(a.bundleOf(ours, "B", 1), "A")}, first: []string{"update B [7]"}, live: []string{"B=B"},
-		},
+		"Edited": {objects: objects{edited(a.bundleOf(ours, "B", 1), "A")}, first: []string{"update B [7]"}, live: all},
 		"Foreign": {
-			objects: []runtime.Object{a.bundleOf(other, "A", 1)}, first: []string{"create B"}, live: []string{"A=A", "B=B"},
+			objects: objects{a.bundleOf(other, "A", 1)}, first: creates, live: []string{"A=A", "B=B"},
 			events: []string{"A" + foreign + "A of other" + stays},
 		},
 		"ForeignContent": {
-			reason: "its name is not that of its content", objects: []runtime.Object{edited(a.bundleOf(kcm, "A", 1), "C")},
-			first: []string{"create B"}, live: []string{"A=C", "B=B"}, events: []string{"A" + foreign + "A of kube-controller-manager" + stays},
+			reason: "its name is not that of its content", objects: objects{edited(a.bundleOf(kcm, "A", 1), "C")}, first: creates,
+			live: []string{"A=C", "B=B"}, events: []string{"A" + foreign + "A of kube-controller-manager" + stays},
 		},
 	}
 	for name, tc := range cases {

@@ -29,70 +29,61 @@ func TestSyncAccountAuto(t *testing.T) {
 	own := func(name string, change ...func(*corev1.Secret)) *corev1.Secret {
 		return tokenSecret(name, append([]func(*corev1.Secret){filled(t), autoCreated}, change...)...)
 	}
+	type list = []*corev1.Secret
+	boom := errors.New("boom")
+	fresh := func(change ...func(*corev1.Secret)) *corev1.Secret {
+		return own("app-token-new", append(change, replacing("app-token-old"))...)
+	}
+	const references = "patch serviceaccounts app [uid-app 10] add app-token-"
 	tests := map[string]struct {
 		reason  string
 		change  func(*corev1.ServiceAccount)
-		secrets []*corev1.Secret
+		secrets list
+		answer  error // to a creation
 		want    []string
+		err     error
 	}{
-		"New": {
-			reason: "two requests: a complete Secret and the reference",
-			want:   []string{createsOwn, referencesOwn},
-		},
-		"Satisfied": {
-			reason:  "one is enough",
-			change:  referencing("app-token-frstz"),
-			secrets: []*corev1.Secret{own("app-token-frstz")},
-		},
+		"New":       {reason: "two requests: a complete Secret and the reference", want: []string{createsOwn, referencesOwn}},
+		"Satisfied": {reason: "one is enough", change: referencing("app-token-frstz"), secrets: list{own("app-token-frstz")}},
 		"ReferenceToMissingSecret": {
-			reason: "a reference alone is no token",
-			change: referencing("gone", "opaque"),
-			want:   []string{"get secrets gone", "get secrets opaque", createsOwn, referencesOwn},
+			reason: "a reference alone is no token", change: referencing("gone", "opaque"),
+			want: []string{"get secrets gone", "get secrets opaque", createsOwn, referencesOwn},
 		},
 		"CrashedBeforeReferencing": {
-			reason:  "what was created is adopted: no duplicate, no orphan",
-			secrets: []*corev1.Secret{own("app-token-frstz")},
-			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-frstz"},
+			reason: "what was created is adopted: no duplicate, no orphan", secrets: list{own("app-token-frstz")},
+			want: []string{references + "frstz"},
 		},
 		"CrashedTwice": {
 			reason:  "the oldest is adopted; the other stays, for somebody may use it",
-			secrets: []*corev1.Secret{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))},
-			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-old"},
+			secrets: list{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))}, want: []string{references + "old"},
 		},
 		"SecretsEdited": {
-			reason:  "kubectl edit, Terraform and Argo CD write lists without what they do not know; Pods mount the Secret all the same",
-			change:  referencing("mine"),
-			secrets: []*corev1.Secret{tokenSecret("mine", filled(t)), own("app-token-first")},
+			reason: "kubectl edit, Terraform and Argo CD write lists without what they do not know; Pods mount the Secret all the same",
+			change: referencing("mine"), secrets: list{tokenSecret("mine", filled(t)), own("app-token-first")},
 		},
-		"SuccessorOfOneThatIsGone": {
-			reason:  "it is as good as any other",
-			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old"))},
-			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-new"},
-		},
+		"SuccessorOfOneThatIsGone": {reason: "it is as good as any other", secrets: list{fresh()}, want: []string{references + "new"}},
 		"SuccessorOfOneThatIsInvalid": {
-			change:  referencing("app-token-old"),
-			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old")), own("app-token-old", invalidSince)},
-			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-new"},
+			change: referencing("app-token-old"), secrets: list{fresh(), own("app-token-old", invalidSince)}, want: []string{references + "new"},
 		},
 		"CrashedAndUseless": {
 			reason:  "none of them gives the account a token",
-			secrets: []*corev1.Secret{own("one", terminating), own("two", invalidSince), own("three", boundTo(otherUID))},
+			secrets: list{own("one", terminating), own("two", invalidSince), own("three", boundTo(otherUID))},
 			want:    []string{createsOwn, referencesOwn},
 		},
 		"CrashedAmidAReissue": {
 			reason:  "the one that was re-issued, however old its successor is",
-			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old"), createdAt(5)), own("app-token-old", createdAt(9))},
-			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-old"},
+			secrets: list{fresh(createdAt(5)), own("app-token-old", createdAt(9))}, want: []string{references + "old"},
 		},
 		"UnmarkedIsNotOurs": {
-			reason:  "only what bears our marker is adopted",
-			secrets: []*corev1.Secret{tokenSecret("app-token-users", filled(t))},
-			want:    []string{createsOwn, referencesOwn},
+			reason: "only what bears our marker is adopted", secrets: list{tokenSecret("app-token-users", filled(t))},
+			want: []string{createsOwn, referencesOwn},
 		},
-		"Terminating": {
-			reason: "nothing for who is going",
-			change: controllertest.TerminatingAccount,
+		"Terminating": {reason: "nothing for who is going", change: controllertest.TerminatingAccount},
+		"NamespaceTerminating": {
+			reason: "nothing is owed there", answer: controllertest.NamespaceTerminating("secrets"), want: []string{createsOwn},
 		},
+		"NamespaceGone": {reason: "nothing is owed there", answer: controllertest.NotFound("namespaces"), want: []string{createsOwn}},
+		"Refused":       {reason: "tried again", answer: boom, want: []string{createsOwn}, err: boom},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +98,11 @@ func TestSyncAccountAuto(t *testing.T) {
 				w.Cache(t, secret)
 				w.Live(t, secret)
 			}
-			w.syncsAccount(t, tc.reason, tc.want...)
+			w.FailNext("create", "secrets", tc.answer)
+			if err := w.syncAccount(t.Context(), named("app")); !errors.Is(err, tc.err) {
+				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
+			}
+			testutil.Check(t, tc.reason, tc.want, w.Actions(t))
 		})
 	}
 }
@@ -233,32 +228,6 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 			w.Cache(t, theirs)
 			w.syncsAccount(t, "theirs shows: "+tc.reason, tc.want...)
 			w.syncsAccount(t, "once")
-		})
-	}
-}
-
-func TestCreateOwnRefused(t *testing.T) {
-	t.Parallel()
-	boom := errors.New("boom")
-	tests := map[string]struct {
-		reason  string
-		answer  error
-		wantErr error
-	}{
-		"NamespaceTerminating": {reason: "nothing is owed there", answer: controllertest.NamespaceTerminating("secrets")},
-		"NamespaceGone":        {reason: "nothing is owed there", answer: controllertest.NotFound("namespaces")},
-		"Other":                {reason: "tried again", answer: boom, wantErr: boom},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, account())
-			w.Auto = true
-			w.Cache(t, account())
-			w.Fail("create", "secrets", tc.answer)
-			if err := w.syncAccount(t.Context(), named("app")); !errors.Is(err, tc.wantErr) {
-				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
-			}
-			testutil.Check(t, tc.reason, []string{createsOwn}, w.Actions(t))
 		})
 	}
 }

@@ -29,170 +29,123 @@ import (
 
 func TestSyncSecret(t *testing.T) {
 	t.Parallel()
-	everything := "patch secrets token [uid-token 20] for app/uid-app ca.crt namespace token"
+	const fills = "patch secrets token [uid-token 20] for app/uid-app"
+	const everything = fills + " ca.crt namespace token"
+	boom, conflict := errors.New("boom"), controllertest.Conflict("secrets")
 	tests := map[string]struct {
-		reason      string
-		secret      *corev1.Secret
-		account     *corev1.ServiceAccount // in the cache, account() if nil
-		uncached    bool                   // there is none in the cache
-		live        []runtime.Object
-		wantActions []string
-		wantEvents  []string
-		note        string // in them
+		reason   string
+		change   func(*corev1.Secret)   // of an empty Secret token
+		filled   bool                   // before that
+		account  *corev1.ServiceAccount // in the cache, account() if nil
+		uncached bool                   // there is none in the cache
+		live     []runtime.Object
+		fails    string // requests with this verb
+		answer   error  // to them
+		want     []string
+		events   []string
+		note     string // in them
+		err      error
 	}{
-		"Empty": {
-			reason:      "what a user creates is filled with one request and none before it",
-			secret:      tokenSecret("token"),
-			wantActions: []string{everything},
-		},
-		"Full": {
-			reason: "nothing is written where nothing is lacking",
-			secret: tokenSecret("token", filled(t)),
-		},
+		"Empty": {reason: "what a user creates is filled with one request and none before it", want: []string{everything}},
+		"Full":  {reason: "nothing is written where nothing is lacking", filled: true},
 		"OnlyTokenMissing": {
-			reason:      "emptying data.token is how people ask for a new token",
-			secret:      tokenSecret("token", filled(t), withData(corev1.ServiceAccountTokenKey, "")),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app token"},
+			reason: "emptying data.token is how people ask for a new token", filled: true, change: withData(corev1.ServiceAccountTokenKey, ""),
+			want: []string{fills + " token"},
 		},
 		"StaleCA": {
-			reason:      "ca.crt follows the root CA, the token stays",
-			secret:      tokenSecret("token", filled(t), withData(corev1.ServiceAccountRootCAKey, otherCA)),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app ca.crt"},
+			reason: "ca.crt follows the root CA, the token stays", filled: true, change: withData(corev1.ServiceAccountRootCAKey, otherCA),
+			want: []string{fills + " ca.crt"},
 		},
 		"OnlyUIDMissing": {
-			reason:      "both annotations belong to a complete token Secret",
-			secret:      tokenSecret("token", filled(t), boundTo("")),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app"},
+			reason: "both annotations belong to a complete token Secret", filled: true, change: boundTo(""), want: []string{fills},
 		},
 		"WrongNamespaceKey": {
-			reason:     "what somebody wrote is reported, not overwritten",
-			secret:     tokenSecret("token", filled(t), withData(corev1.ServiceAccountNamespaceKey, "elsewhere")),
-			wantEvents: []string{"Warning TokenSecretMismatch"},
+			reason: "what somebody wrote is reported, not overwritten", filled: true,
+			change: withData(corev1.ServiceAccountNamespaceKey, "elsewhere"), events: []string{"Warning TokenSecretMismatch"},
 		},
 		"TokenOfEarlierAccount": {
-			reason:     "the token's UID is compared with the live account, not with the annotation",
-			secret:     tokenSecret("token", filled(t), withToken(t, testkeys.P256(), otherUID)),
-			wantEvents: []string{"Warning TokenSecretMismatch"},
+			reason: "the token's UID is compared with the live account, not with the annotation", filled: true,
+			change: withToken(t, testkeys.P256(), otherUID), events: []string{"Warning TokenSecretMismatch"},
 		},
 		"GarbageToken": {
-			reason:      "no panic, no overwriting; the rest is filled",
-			secret:      tokenSecret("token", withData(corev1.ServiceAccountTokenKey, "\x00not.a.token")),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app ca.crt namespace"},
-			wantEvents:  []string{"Warning TokenSecretMismatch"},
+			reason: "no panic, no overwriting; the rest is filled", change: withData(corev1.ServiceAccountTokenKey, "\x00not.a.token"),
+			want: []string{fills + " ca.crt namespace"}, events: []string{"Warning TokenSecretMismatch"},
 		},
 		"UnknownKey": {
-			reason:     "nobody but us may know that the key is gone",
-			secret:     tokenSecret("token", filled(t), withToken(t, testkeys.P256Other(), testUID)),
-			wantEvents: []string{"Warning UnknownSigningKey"},
+			reason: "nobody but us may know that the key is gone", filled: true, change: withToken(t, testkeys.P256Other(), testUID),
+			events: []string{"Warning UnknownSigningKey"},
 		},
-		"Immutable": {
-			reason:     "an update would always fail",
-			secret:     tokenSecret("token", immutable),
-			wantEvents: []string{"Warning ImmutableTokenSecret"},
-		},
+		"Immutable": {reason: "an update would always fail", change: immutable, events: []string{"Warning ImmutableTokenSecret"}},
 		"MarkedInvalid": {
-			reason:      "a token that the cleaner has switched off is not issued again",
-			secret:      tokenSecret("token", invalidSince),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app ca.crt namespace"},
-			wantEvents:  []string{"Warning TokenMarkedInvalid"},
+			reason: "a token that the cleaner has switched off is not issued again", change: invalidSince,
+			want: []string{fills + " ca.crt namespace"}, events: []string{"Warning TokenMarkedInvalid"},
 		},
 		"ImpossibleAccountName": {
 			reason: "no account can have this name, so nothing can be known about it",
-			secret: tokenSecret("token", func(secret *corev1.Secret) {
-				secret.Annotations[corev1.ServiceAccountNameKey] = "a\nb"
-			}),
-			wantEvents: []string{"Warning InvalidServiceAccountName"},
+			change: controllertest.Annotated(corev1.ServiceAccountNameKey, "a\nb"), events: []string{"Warning InvalidServiceAccountName"},
 		},
 		"AccountGone": {
-			uncached:    true,
-			reason:      "the apiserver confirms it before the delete, which carries both preconditions",
-			secret:      tokenSecret("token", filled(t)),
-			wantActions: []string{"get serviceaccounts app", "delete secrets token [uid-token 20]"},
-			wantEvents:  []string{"Normal OrphanedTokenSecretDeleted"},
+			uncached: true, reason: "the apiserver confirms it before the delete, which carries both preconditions", filled: true,
+			want: []string{asksAccount, deletesIt}, events: []string{"Normal OrphanedTokenSecretDeleted"},
 		},
 		"AccountRecreated": {
-			reason:      "same name, other UID: not the account it was issued for",
-			secret:      tokenSecret("token", filled(t)),
-			account:     account(recreated, madeAt(1)),
-			live:        []runtime.Object{account(recreated, madeAt(1))},
-			wantActions: []string{"get serviceaccounts app", "delete secrets token [uid-token 20]"},
-			wantEvents:  []string{"Normal OrphanedTokenSecretDeleted"},
-			note:        `it has UID "uid-app", and ServiceAccount "app" has another one`,
+			reason: "same name, other UID: not the account it was issued for", filled: true, account: account(recreated, madeAt(1)),
+			live: []runtime.Object{account(recreated, madeAt(1))}, want: []string{asksAccount, deletesIt},
+			events: []string{"Normal OrphanedTokenSecretDeleted"}, note: `it has UID "uid-app", and ServiceAccount "app" has another one`,
 		},
 		"EmptyAndAccountNotCachedYet": {
-			uncached:    true,
-			reason:      "it is filled for the account that is there, and nobody is warned of what nobody has looked at",
-			secret:      tokenSecret("token"),
-			live:        []runtime.Object{account()},
-			wantActions: []string{"get serviceaccounts app", everything},
+			uncached: true, reason: "it is filled for the account that is there, and nobody is warned of what nobody has looked at",
+			live: []runtime.Object{account()}, want: []string{asksAccount, everything},
 		},
 		"AppliedBeforeItsAccount": {
-			uncached:    true,
-			reason:      "a Secret that never belonged to anybody may wait",
-			secret:      tokenSecret("token"),
-			wantActions: []string{"get serviceaccounts app"},
-			wantEvents:  []string{"Warning ServiceAccountMissing"},
+			uncached: true, reason: "a Secret that never belonged to anybody may wait", want: []string{asksAccount},
+			events: []string{"Warning ServiceAccountMissing"},
 		},
 		"OrphanWithTokenOnly": {
-			uncached:    true,
-			reason:      "a token means that there was an account: no grace",
-			secret:      tokenSecret("token", withToken(t, testkeys.P256(), testUID)),
-			wantActions: []string{"get serviceaccounts app", "delete secrets token [uid-token 20]"},
-			wantEvents:  []string{"Normal OrphanedTokenSecretDeleted"},
+			uncached: true, reason: "a token means that there was an account: no grace", change: withToken(t, testkeys.P256(), testUID),
+			want: []string{asksAccount, deletesIt}, events: []string{"Normal OrphanedTokenSecretDeleted"},
+		},
+
+		"FillConflict": {reason: "the watch brings the newer version", fails: "patch", answer: conflict, want: []string{everything}},
+		"FillError":    {reason: "anything else is tried again", fails: "patch", answer: boom, want: []string{everything}, err: boom},
+		"DeleteConflict": {
+			uncached: true, reason: "it has changed: decided again", filled: true, fails: "delete", answer: conflict,
+			want: []string{asksAccount, deletesIt},
+		},
+		"DeleteError": {uncached: true, filled: true, fails: "delete", answer: boom, want: []string{asksAccount, deletesIt}, err: boom},
+		"LookupError": {
+			uncached: true, reason: "no answer is not a no", filled: true, fails: "get", answer: boom, want: []string{asksAccount}, err: boom,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, append(tc.live, tc.secret)...)
-			w.Cache(t, tc.secret)
+			secret := tokenSecret("token")
+			if tc.filled {
+				filled(t)(secret)
+			}
+			if tc.change != nil {
+				tc.change(secret)
+			}
+			w := newWorld(t, append(tc.live, secret)...)
+			w.Cache(t, secret)
 			if !tc.uncached {
 				w.Cache(t, cmp.Or(tc.account, account()))
 			}
-			if !w.secretDue(w.secrets.Get(named("token"))) && len(tc.wantActions)+len(tc.wantEvents) > 0 {
+			if !w.secretDue(w.secrets.Get(named("token"))) && len(tc.want)+len(tc.events) > 0 {
 				t.Errorf("%s: a new leader does not queue it", tc.reason)
 			}
-			w.syncsSecret(t, "token", tc.reason, tc.wantActions...)
+			if tc.fails != "" {
+				w.Fail(tc.fails, "*", tc.answer)
+			}
+			err := errors.Join(w.syncSecret(t.Context(), named("token")), w.replaceCA(t.Context(), named("token")))
+			if !errors.Is(err, tc.err) {
+				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
+			}
+			testutil.Check(t, tc.reason, tc.want, w.Actions(t))
 			if lines := strings.Join(w.Recorded.Lines(), "\n"); !strings.Contains(lines, tc.note) {
 				t.Errorf("%s: events %q, want %q", tc.reason, lines, tc.note)
 			}
-			testutil.Check(t, tc.reason+": events", tc.wantEvents, w.Events())
-		})
-	}
-}
-
-func TestSyncSecretAgainstARefusingAPI(t *testing.T) {
-	t.Parallel()
-	boom := errors.New("boom")
-	conflict := controllertest.Conflict("secrets")
-	orphan := []runtime.Object{tokenSecret("token", boundTo(testUID))}
-	empty := slices.Concat(orphan, []runtime.Object{account()})
-	tests := map[string]struct {
-		reason  string
-		objects []runtime.Object
-		verb    string
-		answer  error
-		wantErr error
-	}{
-		"FillConflict":   {reason: "the watch brings the newer version", objects: empty, verb: "patch", answer: conflict},
-		"FillError":      {reason: "anything else is tried again", objects: empty, verb: "patch", answer: boom, wantErr: boom},
-		"DeleteConflict": {reason: "it has changed: decided again", objects: orphan, verb: "delete", answer: conflict},
-		"DeleteError":    {reason: "anything else is tried again", objects: orphan, verb: "delete", answer: boom, wantErr: boom},
-		"LookupError":    {reason: "no answer is not a no", objects: orphan, verb: "get", answer: boom, wantErr: boom},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.objects...)
-			w.Cache(t, tc.objects...)
-			w.Fail(tc.verb, "*", tc.answer)
-			if err := w.syncSecret(t.Context(), named("token")); !errors.Is(err, tc.wantErr) {
-				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
-			}
-			for _, action := range w.Client.Actions() {
-				if verb := action.GetVerb(); verb == "delete" && tc.verb != "delete" {
-					t.Errorf("%s: it was deleted", tc.reason)
-				}
-			}
-			testutil.Check(t, tc.reason+": Events of what did not happen", []string(nil), w.Events())
+			testutil.Check(t, tc.reason+": events", tc.events, w.Events())
 		})
 	}
 }
@@ -320,8 +273,7 @@ func TestRevokedKey(t *testing.T) {
 		"pruned":         {tokenSecret("token", filled(t), token), with(false), false},
 		"marked invalid": {tokenSecret("token", filled(t), token, invalidSince), with(true), false},
 		"of another Secret": {
-			tokenSecret("token", filled(t), withData(corev1.ServiceAccountTokenKey, controllertest.Token(t, testkeys.P256Other(), testUID, "other"))),
-			with(true), false,
+			tokenSecret("token", filled(t), withData("token", controllertest.Token(t, testkeys.P256Other(), testUID, "other"))), with(true), false,
 		},
 		"of another account": {
 			tokenSecret("token", filled(t), withToken(t, testkeys.P256Other(), otherUID)),

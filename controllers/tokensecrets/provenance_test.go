@@ -5,6 +5,7 @@ package tokensecrets
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,60 +59,37 @@ func TestWrittenReferences(t *testing.T) {
 	t.Parallel()
 	const kcm = "kube-controller-manager"
 	const two = `{"f:secrets":{".":{},"k:{\"name\":\"robot-token-aaaaa\"}":{},"k:{\"name\":\"robot-token-x2x9z\"}":{}}}`
+	type list = []metav1.ManagedFieldsEntry
 	cases := map[string]struct {
 		reason  string
-		entries []metav1.ManagedFieldsEntry
+		entries list
 		want    bool
 	}{
-		"Ours":       {entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, oneReference)}, want: true},
-		"Upstream's": {entries: []metav1.ManagedFieldsEntry{wrote(kcm, oneReference)}, want: true},
-		"Applied": {
-			reason: "a manager may own the fields of the entry too", entries: []metav1.ManagedFieldsEntry{wrote(meta.FieldManager, applied)},
-			want: true,
-		},
-		"OneOfTwo":    {entries: []metav1.ManagedFieldsEntry{wrote(kcm, two)}, want: true},
-		"SecondEntry": {entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", labelFields), wrote(kcm, two)}, want: true},
+		"Ours":        {entries: list{wrote(meta.FieldManager, oneReference)}, want: true},
+		"Upstream's":  {entries: list{wrote(kcm, oneReference)}, want: true},
+		"Applied":     {reason: "a manager may own the fields of the entry too", entries: list{wrote(meta.FieldManager, applied)}, want: true},
+		"SecondEntry": {entries: list{wrote("kubectl-edit", labelFields), wrote(kcm, two)}, want: true},
 		"Shared": {
-			reason:  "somebody else wants the same entry, too",
-			entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)},
+			reason: "somebody else wants the same entry, too", entries: list{wrote("kubectl-edit", oneReference), wrote(kcm, oneReference)},
 		},
 
-		"Untracked": {reason: "no proof"},
-		"User's": {
-			reason: "a user's own Secret, maybe not created yet", entries: []metav1.ManagedFieldsEntry{wrote("kubectl-edit", oneReference)},
-		},
+		"User's": {reason: "a user's own Secret, maybe not created yet", entries: list{wrote("kubectl-edit", oneReference)}},
 		"UsersBesidesOurs": {
 			reason: "we wrote another one",
-			entries: []metav1.ManagedFieldsEntry{
+			entries: list{
 				wrote("kubectl-edit", oneReference), wrote(meta.FieldManager, `{"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
 			},
 		},
-		"WholeList": {
-			reason:  "before the list had keys, who owned it owned no entry",
-			entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{}}`)},
-		},
+		"WholeList": {reason: "before the list had keys, who owned it owned no entry", entries: list{wrote(kcm, `{"f:secrets":{}}`)}},
 		"Prefix": {
 			reason:  "robot-token-x2x9z begins like the name that was written",
-			entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"robot-token-x2x9z-old\"}":{}}}`)},
+			entries: list{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"robot-token-x2x9z-old\"}":{}}}`)},
 		},
-		"Prefixed": {
-			reason:  "the name that was written begins like robot-token-x2x9z",
-			entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"robot-token-x2x9\"}":{}}}`)},
-		},
-		"Suffix":   {entries: []metav1.ManagedFieldsEntry{wrote(kcm, `{"f:secrets":{"k:{\"name\":\"my-robot-token-x2x9z\"}":{}}}`)}},
-		"Pull":     {reason: "a pull secret is no token reference", entries: []metav1.ManagedFieldsEntry{wrote(kcm, pullSecret)}},
-		"NoFields": {entries: []metav1.ManagedFieldsEntry{wrote(kcm, "")}},
-		"Similar":  {reason: "another manager's name", entries: []metav1.ManagedFieldsEntry{wrote("kube-controller-manager-2", oneReference)}},
+		"Pull": {reason: "a pull secret is no token reference", entries: list{wrote(kcm, pullSecret)}},
 		"PullBesidesSecrets": {
 			reason: "it wrote another reference, and a pull secret of this name",
-			entries: []metav1.ManagedFieldsEntry{
+			entries: list{
 				wrote(kcm, `{"f:imagePullSecrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}},"f:secrets":{"k:{\"name\":\"robot-token-aaaaa\"}":{}}}`),
-			},
-		},
-		"PullBesidesLabel": {
-			reason: "a label may be called secrets",
-			entries: []metav1.ManagedFieldsEntry{
-				wrote(kcm, `{"f:imagePullSecrets":{"k:{\"name\":\"robot-token-x2x9z\"}":{}},"f:metadata":{"f:labels":{"f:secrets":{}}}}`),
 			},
 		},
 	}
@@ -129,6 +107,43 @@ func TestWrittenReferences(t *testing.T) {
 				t.Errorf("%s: %d entries are kept, want one at most", tc.reason, len(kept))
 			}
 			testutil.Check(t, "kept of what was kept", kept, KeepWrittenReferences(kept))
+		})
+	}
+}
+
+func TestTokenWriter(t *testing.T) {
+	t.Parallel()
+	const (
+		all    = `{"f:data":{".":{},"f:ca.crt":{},"f:namespace":{},"f:token":{}},"f:metadata":{"f:annotations":{}}}`
+		token  = `{"f:data":{"f:token":{}}}`
+		onlyCA = `{"f:data":{"f:ca.crt":{}}}`
+	)
+	at := func(entry metav1.ManagedFieldsEntry, second int64) metav1.ManagedFieldsEntry {
+		entry.Time = &metav1.Time{Time: time.Unix(second, 0)}
+		return entry
+	}
+	type list = []metav1.ManagedFieldsEntry
+	cases := map[string]struct {
+		reason string
+		has    list
+		want   string
+	}{
+		"Nothing":     {reason: "an apiserver may be told to track nothing"},
+		"NoFields":    {has: list{wrote("kubectl-edit", "")}},
+		"NoData":      {has: list{wrote("kubectl-edit", labelFields)}},
+		"Damaged":     {reason: "anybody may write them", has: list{wrote("x", `{"f:data":[]}`), wrote("x", `{"f:data"`)}},
+		"OneWroteAll": {has: list{at(wrote(meta.UpstreamFieldManager, all), 1)}, want: meta.UpstreamFieldManager},
+		"LastCounts": {
+			reason: "two may own a field that both have applied", has: list{at(wrote("late", token), 2), at(wrote("early", token), 1)},
+			want: "late",
+		},
+		"NoTime":   {has: list{wrote("somebody", token)}, want: "somebody"},
+		"OtherKey": {has: list{at(wrote("early", token), 1), at(wrote("late", onlyCA), 2)}, want: "early"},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ManagedFields: tc.has}}
+			testutil.Check(t, tc.reason, tc.want, Observe(secret).TokenWriter)
 		})
 	}
 }

@@ -186,7 +186,8 @@ func TestCached(t *testing.T) {
 	}{
 		"long enough": {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Hour, 60)}},
 		"vault#11438: a second before it is due": {
-			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(time.Second-time.Hour, 0)}, want: "x shows it since", until: time.Second,
+			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(time.Second-time.Hour, 0)}, want: "x shows it since",
+			until: time.Second,
 		},
 		"published a minute ago": {
 			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Minute, 0)}, want: "x shows it since",

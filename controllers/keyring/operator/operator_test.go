@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/golang-jwt/jwt/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
@@ -265,7 +267,6 @@ func TestInit(t *testing.T) {
 
 func TestPruneAsksFirst(t *testing.T) {
 	t.Parallel()
-	anonymous := "eyJhbGciOiJSUzI1NiJ9" // a header without a key ID
 	token := legacyToken(t, testkeys.RSA2048())
 	for name, tc := range map[string]struct {
 		reason string
@@ -281,7 +282,7 @@ func TestPruneAsksFirst(t *testing.T) {
 		"a Secret of another": {token: legacyToken(t, testkeys.P521()), later: 100 * time.Hour},
 		"no token":            {token: "garbage", later: 100 * time.Hour},
 		"no key ID": {
-			reason: "the signature tells", token: withoutKeyID(t, anonymous), later: 100 * time.Hour, want: "1 token Secrets bear key",
+			reason: "the signature tells", token: withoutKeyID(t), later: 100 * time.Hour, want: "1 token Secrets bear key",
 		},
 		"re-spelled": {
 			reason: "kube-apiserver takes it", token: "\t" + token + "\n", later: 100 * time.Hour, want: "1 token Secrets bear key",
@@ -363,13 +364,6 @@ func TestPruneFindsALateSigner(t *testing.T) {
 	prune("may live for 48h0m0s after 2026-11-25T16:00:00Z")
 	w.clock.Step(time.Hour)
 	prune("")
-}
-
-// withoutKeyID is a token as very old releases wrote it.
-func withoutKeyID(t *testing.T, header string) string {
-	t.Helper()
-	payload := strings.Split(legacyToken(t, testkeys.RSA2048()), ".")[1]
-	return header + "." + payload + "." + signatureOver(t, header+"."+payload)
 }
 
 // TestReadOnly is about a mounted Secret: no step is begun.
@@ -476,4 +470,17 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 	w.Cluster = nil
 	_, err = w.Revoke(t.Context(), []string{rsaID}, nil)
 	refusedWith(t, err, "give --kubeconfig")
+}
+
+// withoutKeyID is a token as very old releases wrote it.
+func withoutKeyID(t *testing.T) string {
+	t.Helper()
+	claims := jwt.MapClaims{}
+	_, _, err := jwt.NewParser().ParseUnverified(legacyToken(t, testkeys.RSA2048()), claims)
+	testutil.Must(t, err)
+	key, err := jwt.ParseRSAPrivateKeyFromPEM(testkeys.RSA2048())
+	testutil.Must(t, err)
+	token, err := jwt.NewWithClaims(jwt.SigningMethodRS256, claims).SignedString(key)
+	testutil.Must(t, err)
+	return token
 }

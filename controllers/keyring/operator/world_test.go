@@ -4,12 +4,6 @@
 package operator
 
 import (
-	"crypto"
-	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/base64"
-	"encoding/pem"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -148,18 +142,6 @@ func (w *world) state() ring.State {
 	state, err := w.File.Read()
 	w.must(err)
 	return state
-}
-
-// signatureOver signs as RSA2048 does, whatever the header says.
-func signatureOver(t *testing.T, text string) string {
-	t.Helper()
-	block, _ := pem.Decode(testkeys.RSA2048())
-	key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
-	testutil.Must(t, err)
-	digest := sha256.Sum256([]byte(text))
-	signature, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, digest[:])
-	testutil.Must(t, err)
-	return base64.RawURLEncoding.EncodeToString(signature)
 }
 
 func legacyToken(t *testing.T, key []byte) string {

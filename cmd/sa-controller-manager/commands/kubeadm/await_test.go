@@ -13,7 +13,6 @@ import (
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -135,14 +134,6 @@ func TestManagerReady(t *testing.T) {
 			wantError(t, tc.reason, c.managerReady(&observed{manager: []byte(manifest)}, tc.query)(t.Context()), tc.want)
 		})
 	}
-}
-
-// lease is that of a kube-apiserver.
-func lease(host string) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "kube-system", Name: "apiserver-" + host,
-		Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
-	}}
 }
 
 // listening is the manifest of a process of ours that answers so to a query; with status 0 nothing listens.

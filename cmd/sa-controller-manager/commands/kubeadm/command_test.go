@@ -11,7 +11,7 @@ import (
 
 func TestKubeadmCommandLine(t *testing.T) {
 	t.Parallel()
-	clitest.Refuses(t, NewCommand, map[string]clitest.Refusal{
+	clitest.Refuses(t, NewCommand, clitest.Refusals{
 		"NoCA": {
 			Args: []string{"kubeconfig", "--cert-dir=testdata/none"},
 			Want: "Error: read the cluster's CA: open testdata/none/ca.crt: no such file or directory\n",

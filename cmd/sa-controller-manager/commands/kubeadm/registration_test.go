@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
@@ -108,7 +109,7 @@ func TestChooseMode(t *testing.T) {
 	own := func(mode registration.Mode) []byte {
 		return staticpodtest.Own([]string{"--webhook-registration=" + string(mode)})
 	}
-	one, three := []runtime.Object{lease("a")}, []runtime.Object{lease("a"), lease("b"), lease("c")}
+	one, three := clitest.IdentityLeases("a"), clitest.IdentityLeases("a", "b", "c")
 	for name, tc := range map[string]struct {
 		reason  string
 		image   string // v1.37.2 if it is empty

@@ -32,10 +32,6 @@ func TestStatus(t *testing.T) {
 	}{
 		"Stock":     {want: notTakenOver},
 		"FirstStep": {steps: 1, want: partly, binary: "/opt/b", registration: "url"},
-		"All": {
-			steps: 3, want: takenOver, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
-			binary: "/opt/b", registration: "url",
-		},
 		"Signer": {
 			steps: 3, signer: true, want: takenOver, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
 			binary: "/opt/b", registration: "url",

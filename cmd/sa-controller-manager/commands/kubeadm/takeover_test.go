@@ -89,10 +89,7 @@ func TestThereAndBack(t *testing.T) {
 	fromFiles := func(c *Config) { c.Registration = registration.Static }
 	unasked := func(nodes ...string) func(*Config) {
 		return func(c *Config) {
-			c.Registration, c.Client = "", fake.NewClientset()
-			for _, node := range nodes {
-				testutil.Must(t, c.Client.(*fake.Clientset).Tracker().Add(lease(node)))
-			}
+			c.Registration, c.Client = "", fake.NewClientset(clitest.IdentityLeases(nodes...)...)
 		}
 	}
 	signs := func(c *Config) { c.ExternalSigner, c.Rewrite = true, true }
@@ -271,6 +268,11 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 	var mounts []string
 	if signs {
 		mounts = append(mounts, manifests.SignerDirectory)
+		// A kubeadm that has one more flag in front of those that the patch takes out.
+		moved := staticpodtest.JSON(t, replaced(t, first, "    - --allow-privileged", "    - --a-new-flag=1\n    - --allow-privileged"))
+		if _, err := staticpodtest.Patch(t, staticpodtest.Read(t, p.config.patch(component.APIServer))).Apply(moved); err == nil {
+			t.Error("the patch takes out what it does not know")
+		}
 		command = slices.DeleteFunc(command, func(flag string) bool {
 			return strings.HasPrefix(flag, "--service-account-key-file=") || strings.HasPrefix(flag, "--service-account-signing-key-file=")
 		})

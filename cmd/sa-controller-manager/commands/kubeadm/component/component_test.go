@@ -15,39 +15,40 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// TestThereAndBack edits what kubeadm has written over the years, what kind makes of it, and what is
-// written by hand.
-func TestThereAndBack(t *testing.T) {
+// TestCorpus takes over what kubeadm has written over the years, what kind makes of it and what is written by hand,
+// and gives it back with the backup and, by the patch, without.
+func TestCorpus(t *testing.T) {
 	t.Parallel()
 	keys := SigningKeys{Private: "/etc/kubernetes/pki/sa.key", Verify: []string{"/etc/kubernetes/pki/sa.pub"}}
-	signer := ForAPIServer(Changes{Plugin: true, Signer: true}, keys)
-	for kind, c := range map[string]Component{
-		APIServer: ForAPIServer(Changes{Plugin: true}, SigningKeys{}), ControllerManager: ForControllerManager(),
-		"signer": signer} {
-		for _, path := range corpus(t, c) {
-			before, byHand := parse(t, c, staticpodtest.Read(t, path)), strings.Contains(path, "by-hand")
-			if kind == "signer" && (byHand || knowsSigner(before.Image()) != nil) {
-				continue
+	paths, err := filepath.Glob("../testdata/manifests/*/*.yaml")
+	if err != nil || len(paths) < 12 {
+		t.Fatalf("%d manifests, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		ways := map[string]Component{"": ForControllerManager()}
+		if filepath.Base(path) == APIServer+".yaml" {
+			ways = map[string]Component{"": ForAPIServer(Changes{Plugin: true}, keys)}
+			if strings.Contains(path, "/v1.36/") || strings.Contains(path, "/v1.37/") {
+				ways["all"] = ForAPIServer(Changes{Plugin: true, Files: true, Signer: true}, keys)
 			}
-			t.Run(kind+" "+path, func(t *testing.T) {
-				out := apply(t, before, c.out)
-				if bytes.Equal(out.Bytes(), before.Bytes()) {
+		}
+		for way, c := range ways {
+			t.Run(path+" "+way, func(t *testing.T) {
+				before := staticpodtest.Read(t, path)
+				taken, err := c.Takeover(Files{Name: c.Name, Manifest: before})
+				testutil.Must(t, err)
+				if bytes.Equal(before, taken.After.Bytes()) {
 					t.Fatal("nothing was changed")
 				}
-				again := apply(t, out, c.out)
-				testutil.Check(t, "a second time changes something (-first +second)", string(out.Bytes()), string(again.Bytes()))
-				back := apply(t, out, c.in(nil, ""))
-				testutil.Check(t, "not the same after the way back (-before +after)", string(before.Bytes()), string(back.Bytes()))
-				if byHand {
-					return // kubeadm has not written it, and never patches it
-				}
-				patch, err := c.patch(Files{}, before, out)
+				f := Files{Name: c.Name, Manifest: taken.After.Bytes(), Backup: before, Patch: taken.Patch, WithOurs: true}
+				again, err := c.Takeover(f)
 				testutil.Must(t, err)
-				testutil.Check(t, "kubeadm upgrade", staticpodtest.Spec(t, out.Bytes()), staticpodtest.Patched(t, before.Bytes(), patch))
-				// A kubeadm that has one more flag in front of them.
-				moved := bytes.Replace(before.Bytes(), []byte("    - --allow-privileged"), []byte("    - --a-new-flag=1\n    - --allow-privileged"), 1)
-				if _, err := staticpodtest.Patch(t, patch).Apply(staticpodtest.JSON(t, moved)); kind == "signer" && err == nil {
-					t.Error("the patch takes out what it does not know")
+				testutil.Check(t, "a second takeover", string(f.Manifest), string(again.After.Bytes()))
+				for _, backup := range [][]byte{before, nil} {
+					f.Backup = backup
+					back, _, err := c.Handback(f, taken.After, "")
+					testutil.Must(t, err)
+					testutil.Check(t, "the way back", string(before), string(back.Bytes()))
 				}
 			})
 		}
@@ -228,26 +229,10 @@ func TestOldImage(t *testing.T) {
 	}
 }
 
-func corpus(t *testing.T, c Component) []string {
-	t.Helper()
-	paths, err := filepath.Glob("../testdata/manifests/*/" + c.Name + ".yaml")
-	if err != nil || len(paths) < 5 {
-		t.Fatalf("%d manifests, %v", len(paths), err)
-	}
-	return paths
-}
-
 func commandOf(t *testing.T, edited *staticpod.Manifest, err error) []string {
 	t.Helper()
 	testutil.Must(t, err)
 	return edited.Command()[1:]
-}
-
-func apply(t *testing.T, m *staticpod.Manifest, changes []change) *staticpod.Manifest {
-	t.Helper()
-	edited, err := edit(m, changes...)
-	testutil.Must(t, err)
-	return edited
 }
 
 func parse(t *testing.T, c Component, data []byte) *staticpod.Manifest {

@@ -200,6 +200,11 @@ func TestEnsureDoesNotOutliveTheCA(t *testing.T) {
 
 func TestEnsureRefuses(t *testing.T) {
 	t.Parallel()
+	const (
+		encryptedPKCS8 = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n"
+		encryptedRSA   = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n" +
+			"-----END RSA PRIVATE KEY-----\n"
+	)
 	cases := map[string]struct {
 		change func(*testing.T, *node)
 		want   []string
@@ -223,6 +228,22 @@ func TestEnsureRefuses(t *testing.T) {
 		"ClockBehind": {change: func(_ *testing.T, n *node) { n.clock.Step(-2 * time.Hour) }, want: []string{"is the clock right?"}},
 		"KeyIsNoPEM": {
 			change: func(t *testing.T, n *node) { n.write(t, "ca.key", []byte("SECRET")) }, want: []string{"ca.key: want PEM of a private key"},
+		},
+		"EncryptedPKCS8": { // it signs as little as one that is elsewhere
+			change: func(t *testing.T, n *node) { n.write(t, "ca.key", []byte(encryptedPKCS8)) },
+			want:   []string{"ca.key is encrypted, and in the clear the key of the cluster's CA is not here; have ", "identity/client.csr"},
+		},
+		"EncryptedRSA": {
+			change: func(t *testing.T, n *node) { n.write(t, "ca.key", []byte(encryptedRSA)) },
+			want:   []string{"ca.key is encrypted, and in the clear the key of the cluster's CA is not here; have ", "identity/client.csr"},
+		},
+		"ExpiredWithoutTheKey": {
+			change: func(t *testing.T, n *node) {
+				n.ensure(t)
+				n.remove(t, "ca.key")
+				n.clock.Step(n.config.Validity)
+			},
+			want: []string{"the key of the cluster's CA is not here"},
 		},
 		"OtherKey": {
 			change: func(t *testing.T, n *node) {

@@ -44,7 +44,6 @@ func Processes() []Entry {
 	return []Entry{
 		{Kind: "leader-killed", For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: onLeader(kill)},
 		{Kind: "leader-paused", For: lapse, Excuse: checker.Refused, OnlyAtFirst: true, Inject: onLeader(pause)},
-		{Kind: "leader-silent", For: lapse, Excuse: checker.FreshRefused, Inject: onLeader(silence)},
 		{Kind: "connections-silent", For: lapse, Excuse: checker.FreshRefused, Inject: silenceConnections},
 		{Kind: "apiserver-killed", For: short, Excuse: checker.Refused, Inject: killAPIServer},
 		{Kind: "etcd-killed", For: short, Excuse: checker.Refused, Inject: killEtcd},

@@ -6,7 +6,6 @@ package faults
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"sa-controller-manager/test/await"
@@ -43,34 +42,6 @@ func pause(r *Replica) (func(context.Context) error, error) {
 		return nil, err
 	}
 	return func(context.Context) error { return r.resume() }, nil
-}
-
-// successorTimeout is how long the others may take to lead once the leader cannot, on a
-// machine that is busy. It is several times the lease.
-const successorTimeout = 20 * time.Second
-
-// silence has nothing pass between the leader and kube-apiserver any more, on no
-// connection, and nobody hang up: as when a cable is cut. Its own clock has to tell it that it
-// leads no more. What it sends meanwhile never arrives, so that the others have to take over;
-// what it would go on to write in the end, the journal shows.
-func silence(leader *Replica) (func(context.Context) error, error) {
-	w, end := leader.world, leader.now().proxy.SilenceAll()
-	return func(ctx context.Context) error {
-		defer end()
-		ctx, cancel := context.WithTimeout(ctx, successorTimeout)
-		defer cancel()
-		err := await.Poll(ctx, func(ctx context.Context) error {
-			now, err := w.leader(ctx)
-			if err == nil && now == leader {
-				err = fmt.Errorf("%s holds the Lease", leader.name)
-			}
-			return err
-		})
-		if err != nil {
-			w.report(checker.Violated(1, "no other replica became leader while the leader's connections were silent: %v", err))
-		}
-		return nil
-	}, nil
 }
 
 func killAPIServer(_ context.Context, w *World, _ Planned) (func(context.Context) error, error) {

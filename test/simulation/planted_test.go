@@ -77,7 +77,7 @@ var plants = []plant{
 		_, _ = c.lookups.get(secret.ObjectName(), version(secret)) // drops that of another version
 	}
 	if c.lookups.replace(`},
-	}}, 1},
+	}}, 73},
 	// Registering a handler takes as long as in a large cluster, with the plant and without it.
 	{planted.Plant{Name: "a deletion between a cache read and a handler", Shows: regexp.MustCompile(
 		`^promise (1: .* references no token Secret|3: .* references \S+, which is gone)$`), Edits: []planted.Edit{

@@ -24,7 +24,6 @@ func WebhookClients() []Client {
 	return []Client{
 		{name: "slow body", come: slowBody},
 		{name: "garbage for TLS", come: garbageForTLS},
-		{name: "huge body", come: hugeBody},
 		{name: "large body that stalls", come: stallLarge},
 		{name: "answers that nobody reads", come: neverReads},
 	}
@@ -146,53 +145,6 @@ func stallLarge(ctx context.Context, address string, v *visit) error {
 	v.judgeStatus(code, "a body that stalls")
 	v.struck = ctx.Err() == nil
 	return err
-}
-
-const (
-	// huge is what a client sends that does not stop by itself, in bytes. It is many times what the
-	// webhook reads of a body (docs/reliability.md, "Limits") and what buffers hold of it.
-	huge = 100 << 20
-	// fewestHuge is what the webhook reads of any body, with room to spare: a client that was
-	// stopped before has sent no huge one.
-	fewestHuge = 64 << 10
-)
-
-// hugeBody sends 100 MB without a word about their number. No answer stops it: only hanging up
-// does, which has to come much earlier.
-func hugeBody(ctx context.Context, address string, v *visit) error {
-	conn, err := secure(ctx, address)
-	if err != nil {
-		return err
-	}
-	answer := make(chan int, 1)
-	go func() { answer <- statusFrom(conn) }()
-	taken, err := pour(conn)
-	stopped := err != nil && ctx.Err() == nil
-	_ = conn.Close() // the server may have done so
-	code := <-answer
-	v.judgeStatus(code, "a body without end")
-	if taken >= huge {
-		v.violated(8, "all %d bytes of a body were taken", taken)
-	}
-	v.struck = stopped && taken >= fewestHuge
-	return errors.Join(err, fmt.Errorf("%d bytes were taken, and the answer is %d", taken, code))
-}
-
-// pour sends a request with a huge body, in chunks, and returns how much of it was taken.
-func pour(conn net.Conn) (taken int, err error) {
-	const piece = 16 << 10
-	if _, err := io.WriteString(conn, "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nTransfer-Encoding: "+
-		"chunked\r\n\r\n"); err != nil {
-		return 0, err
-	}
-	chunk := fmt.Appendf(nil, "%x\r\n%s\r\n", piece, make([]byte, piece))
-	for taken < huge {
-		if _, err := conn.Write(chunk); err != nil {
-			return taken, err
-		}
-		taken += piece
-	}
-	return taken, nil
 }
 
 // neverReads asks again and again and takes no answer. The kernel of the server holds them: it

@@ -63,7 +63,7 @@ func abort(http.ResponseWriter, *http.Request, error) {
 
 // Close ends every request, also those that are held, every silence, and stops listening.
 func (p *Proxy) Close() {
-	p.wires.endAll()
+	p.wires.end()
 	p.server.CloseClientConnections()
 	p.server.Close()
 }
@@ -90,10 +90,6 @@ func (p *Proxy) Hold(match Match, until <-chan struct{}) {
 	p.faults.holds = append(p.faults.holds, hold{match, until})
 }
 
-// CutWatches ends every open watch that match selects, in the middle of its
-// stream, and returns how many those were.
-func (p *Proxy) CutWatches(match Match) int { return p.faults.journal.cut(match) }
-
 // Silence has nothing pass any more through the connections that are open, in neither
 // direction, without FIN, RST or an answer to a ping of HTTP/2.
 // Connections that come later are well. The function that it returns ends those that fell
@@ -102,14 +98,9 @@ func (p *Proxy) CutWatches(match Match) int { return p.faults.journal.cut(match)
 //
 // The client's kernel does get acknowledgements, as from a machine in between whose program
 // hangs.
-func (p *Proxy) Silence() (end func()) { return p.silence(false) }
-
-// SilenceAll is Silence also for the connections that come before its end.
-func (p *Proxy) SilenceAll() (end func()) { return p.silence(true) }
-
-func (p *Proxy) silence(further bool) (end func()) {
-	s := p.wires.begin(further)
-	return func() { p.wires.end(s) }
+func (p *Proxy) Silence() (end func()) {
+	p.wires.silence()
+	return p.wires.end
 }
 
 // Requests returns all requests so far that match selects, in the order in which

@@ -77,11 +77,6 @@ func (m Match) In(namespace string) Match {
 	return func(r Request) bool { return r.Namespace == namespace && m(r) }
 }
 
-// Named narrows m to one object's name.
-func (m Match) Named(name string) Match {
-	return func(r Request) bool { return r.Name == name && m(r) }
-}
-
 // Or selects what either selects.
 func (m Match) Or(other Match) Match {
 	return func(r Request) bool { return m(r) || other(r) }

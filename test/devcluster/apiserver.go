@@ -53,7 +53,7 @@ func (c *Cluster) StopAPIServer() error {
 
 // KillAPIServer ends kube-apiserver at once.
 func (c *Cluster) KillAPIServer() error {
-	_, err := c.apiServer.kill()
+	_, err := c.apiServer.Kill()
 	return err
 }
 

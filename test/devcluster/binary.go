@@ -4,12 +4,14 @@
 package devcluster
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // Binary is a build of sa-controller-manager.
@@ -41,6 +43,17 @@ func FindBinary(ctx context.Context) (Binary, error) {
 		return Binary{}, fmt.Errorf("build %s: %w\n%s", productModule, err, output)
 	}
 	return Binary{Path: path}, nil
+}
+
+// Run runs a command of the binary, and returns what it prints. An error has what it prints on standard error.
+func (b Binary) Run(ctx context.Context, args ...string) (stdout []byte, err error) {
+	command := exec.CommandContext(ctx, b.Path, args...)
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	if stdout, err = command.Output(); err != nil {
+		err = fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return stdout, err
 }
 
 // StartManager starts the binary beside the cluster, with the cluster's key, root

@@ -25,13 +25,12 @@ import (
 type Cluster struct {
 	options Options
 	dir     string
-	janitor *janitor
 	host    *host // nil for this machine
 	joined  bool  // etcd is another Cluster's
 
 	etcdPort, etcdPeerPort, apiServerPort int
 
-	servingCA, clientCA, proxyCA *authority
+	servingCA, clientCA, proxyCA *Authority
 	admin                        *rest.Config
 
 	etcd, apiServer *process
@@ -57,9 +56,6 @@ func (c *Cluster) start(ctx context.Context) error {
 		return fmt.Errorf("make a directory: %w", err)
 	}
 	c.dir = dir
-	if c.janitor, err = hireJanitor(dir); err != nil {
-		return errors.Join(err, os.RemoveAll(dir))
-	}
 	ports, err := FreePorts(3)
 	if err != nil {
 		return err
@@ -99,15 +95,14 @@ func (c *Cluster) Stop() error {
 	// Nothing of the control plane is kept, so it need not end in order.
 	for _, p := range []*process{c.apiServer, c.etcd} {
 		if p != nil && !(c.joined && p == c.etcd) {
-			_, err := p.kill()
+			_, err := p.Kill()
 			errs = append(errs, err)
 		}
 	}
 	errs = append(errs, c.host.close())
 	c.host = nil
-	if c.janitor != nil {
-		errs = append(errs, c.janitor.clean())
-		c.janitor = nil
+	if !c.joined {
+		errs = append(errs, os.RemoveAll(c.dir))
 	}
 	return errors.Join(errs...)
 }
@@ -147,11 +142,8 @@ func (c *Cluster) ProxyCAFile() string { return c.path("front-proxy-ca.crt") }
 // ProxyConfig returns the configuration of such a proxy. A server that trusts ProxyCAFile accepts
 // any user that the proxy names.
 func (c *Cluster) ProxyConfig() (*rest.Config, error) {
-	certificate, err := c.proxyCA.client("front-proxy-client", nil)
-	if err != nil {
-		return nil, err
-	}
-	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: certificate.cert, KeyData: certificate.key}}, nil
+	cert, key, err := c.proxyCA.Client("front-proxy-client")
+	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key}}, err
 }
 
 // SignerSocket is the path of the socket that kube-apiserver has its tokens signed on
@@ -175,25 +167,22 @@ func (c *Cluster) writeFiles() error {
 		return err
 	}
 	var err error
-	if c.servingCA, err = newAuthority("devcluster-serving-ca"); err != nil {
-		return err
+	for name, authority := range map[string]**Authority{"serving": &c.servingCA, "client": &c.clientCA, "front-proxy": &c.proxyCA} {
+		if *authority, err = NewAuthority("devcluster-" + name + "-ca"); err != nil {
+			return err
+		}
 	}
-	if c.clientCA, err = newAuthority("devcluster-client-ca"); err != nil {
-		return err
-	}
-	if c.proxyCA, err = newAuthority("devcluster-front-proxy-ca"); err != nil {
-		return err
-	}
-	serving, err := c.servingCA.server()
+	// For the loopback address and the names by which a Pod would know kube-apiserver.
+	cert, key, err := c.servingCA.Server("kube-apiserver", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", loopback)
 	if err != nil {
 		return err
 	}
 	files := map[string][]byte{
-		c.CAFile():                   c.servingCA.pem(),
-		c.ClientCAFile():             c.clientCA.pem(),
-		c.ProxyCAFile():              c.proxyCA.pem(),
-		c.path("kube-apiserver.crt"): serving.cert,
-		c.path("kube-apiserver.key"): serving.key,
+		c.CAFile():                   c.servingCA.PEM(),
+		c.ClientCAFile():             c.clientCA.PEM(),
+		c.ProxyCAFile():              c.proxyCA.PEM(),
+		c.path("kube-apiserver.crt"): cert,
+		c.path("kube-apiserver.key"): key,
 	}
 	for path, content := range files {
 		if err := os.WriteFile(path, content, 0o600); err != nil {

@@ -3,10 +3,7 @@
 
 package devcluster
 
-import (
-	"errors"
-	"fmt"
-)
+import "errors"
 
 // StartEtcd starts etcd on the cluster's data. It does not wait: kube-apiserver
 // does.
@@ -19,7 +16,7 @@ func (c *Cluster) StartEtcd() error {
 		return err
 	}
 	clientURL, peerURL := c.etcdURL(), "http://"+address(c.etcdPeerPort)
-	c.etcd, err = (*host)(nil).start("etcd", path, c.dir, append([]string{
+	c.etcd, err = (*host)(nil).start("etcd", path, c.dir, []string{
 		"--name=devcluster",
 		"--data-dir=" + c.path("etcd"),
 		"--listen-client-urls=" + clientURL,
@@ -30,16 +27,14 @@ func (c *Cluster) StartEtcd() error {
 		// A killed process loses nothing by this, only a machine without power does.
 		"--unsafe-no-fsync",
 		"--log-level=warn",
-	}, c.options.EtcdFlags...), nil, c.options.Log)
+	}, nil, c.options.Log)
 	return err
 }
 
 // KillEtcd ends etcd at once, as a power cut would. Its data stays.
 func (c *Cluster) KillEtcd() error {
-	if _, err := c.etcd.kill(); err != nil {
-		return fmt.Errorf("kill etcd: %w", err)
-	}
-	return nil
+	_, err := c.etcd.Kill()
+	return err
 }
 
 // EtcdURL is where etcd serves clients, as JSON too.

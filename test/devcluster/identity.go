@@ -9,7 +9,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/keyutil"
 )
 
 // Identity makes a client certificate for the given user and groups. It returns
@@ -23,22 +22,22 @@ func (c *Cluster) Identity(user string, groups ...string) (kubeconfig string, co
 
 // ClientCAKey is the private key, PEM, of the CA in ClientCAFile.
 func (c *Cluster) ClientCAKey() ([]byte, error) {
-	return keyutil.MarshalPrivateKeyToPEM(c.clientCA.key)
+	return c.clientCA.Key()
 }
 
 func (c *Cluster) writeIdentity(path, user string, groups ...string) (*rest.Config, error) {
-	certificate, err := c.clientCA.client(user, groups)
+	cert, key, err := c.clientCA.Client(user, groups...)
 	if err != nil {
 		return nil, err
 	}
 	kubeconfig := clientcmdapi.Config{
 		Clusters: map[string]*clientcmdapi.Cluster{"devcluster": {
 			Server:                   "https://" + address(c.apiServerPort),
-			CertificateAuthorityData: c.servingCA.pem(),
+			CertificateAuthorityData: c.servingCA.PEM(),
 		}},
 		AuthInfos: map[string]*clientcmdapi.AuthInfo{user: {
-			ClientCertificateData: certificate.cert,
-			ClientKeyData:         certificate.key,
+			ClientCertificateData: cert,
+			ClientKeyData:         key,
 		}},
 		Contexts:       map[string]*clientcmdapi.Context{"devcluster": {Cluster: "devcluster", AuthInfo: user}},
 		CurrentContext: "devcluster",

@@ -35,7 +35,8 @@ const RaceWarning = "WARNING: DATA RACE"
 // Manager is a running sa-controller-manager, or kube-controller-manager in its
 // place.
 type Manager struct {
-	process   *process
+	*process
+
 	probe     *probe
 	readyPath string
 	url       string
@@ -117,15 +118,6 @@ func (m *Manager) Metrics(ctx context.Context) (Metrics, error) {
 // URL is where the manager serves, https://127.0.0.1:port.
 func (m *Manager) URL() string { return m.url }
 
-// Done is closed when the manager has ended, for whatever reason.
-func (m *Manager) Done() <-chan struct{} { return m.process.done }
-
-// Logs is all that the manager has printed so far.
-func (m *Manager) Logs() string { return m.process.log.text() }
-
-// LogTail is the last lines of Logs.
-func (m *Manager) LogTail(lines int) string { return m.process.log.tail(lines) }
-
 // AwaitLog returns once the manager has printed text, and with an error when
 // ctx or the manager ends first.
 func (m *Manager) AwaitLog(ctx context.Context, text string) error {
@@ -193,7 +185,7 @@ func (m *Manager) AwaitRest(ctx context.Context) error {
 
 // Kill ends the manager at once. Races found until then are an error.
 func (m *Manager) Kill() (Exit, error) {
-	exit, err := m.process.kill()
+	exit, err := m.process.Kill()
 	return exit, errors.Join(err, m.races())
 }
 
@@ -232,9 +224,6 @@ func (m *Manager) AwaitIdle(ctx context.Context) error {
 		return nil
 	})
 }
-
-// PID returns the manager's process ID.
-func (m *Manager) PID() int { return m.process.cmd.Process.Pid }
 
 // Pause stops the manager with SIGSTOP, like a suspended machine; its connections stay open. Stop
 // does not end a paused manager: Resume it first.

@@ -29,29 +29,16 @@ func parseMetrics(text string) (Metrics, error) {
 	return families, nil
 }
 
-// Has reports whether a series of that name with those labels exists.
-func (m Metrics) Has(name string, labels Labels) bool {
-	return len(m.series(name, labels)) > 0
-}
-
 // Sum adds up the series of that name with those labels. A histogram or summary
 // counts as its number of observations. No series at all is 0.
 func (m Metrics) Sum(name string, labels Labels) float64 {
 	var sum float64
-	for _, series := range m.series(name, labels) {
-		sum += value(series)
-	}
-	return sum
-}
-
-func (m Metrics) series(name string, labels Labels) []*dto.Metric {
-	var found []*dto.Metric
 	for _, series := range m[name].GetMetric() {
 		if matches(series, labels) {
-			found = append(found, series)
+			sum += value(series)
 		}
 	}
-	return found
+	return sum
 }
 
 func matches(series *dto.Metric, labels Labels) bool {

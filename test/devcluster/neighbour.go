@@ -25,47 +25,31 @@ func (c *Cluster) Join(ctx context.Context, name string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	joined := c.another(name)
-	joined.host = made
+	joined := &Cluster{
+		options: c.options, dir: c.path(name), joined: true, host: made,
+		etcdPort: c.etcdPort, etcdPeerPort: c.etcdPeerPort, etcd: c.etcd,
+		servingCA: c.servingCA, clientCA: c.clientCA, proxyCA: c.proxyCA,
+	}
+	joined.options.APIServerFlags = maps.Clone(c.options.APIServerFlags)
 	if err := joined.join(ctx, c); err != nil {
 		return nil, errors.Join(fmt.Errorf("start a control plane on host %s: %w", name, err), joined.Stop())
 	}
 	return joined, nil
 }
 
-// another is a kube-apiserver on the etcd of c, before anything of it is made.
-func (c *Cluster) another(name string) *Cluster {
-	other := &Cluster{
-		options: c.options, dir: c.path(name), joined: true,
-		etcdPort: c.etcdPort, etcdPeerPort: c.etcdPeerPort, etcd: c.etcd,
-		servingCA: c.servingCA, clientCA: c.clientCA, proxyCA: c.proxyCA,
-	}
-	other.options.APIServerFlags = maps.Clone(c.options.APIServerFlags)
-	return other
-}
-
-// prepare makes what it needs to start: the files of the first one, a port, and an
-// identity for clients.
-func (c *Cluster) prepare(first *Cluster) error {
+// join makes what it needs to start, which is the files of the first one, a port, and an
+// identity for clients, and starts.
+func (c *Cluster) join(ctx context.Context, first *Cluster) (err error) {
 	if err := c.copyFiles(first.dir); err != nil {
 		return err
 	}
-	var err error
 	if c.apiServerPort, err = FreePort(); err != nil {
 		return err
 	}
-	c.admin, err = c.writeIdentity(c.Kubeconfig(), "devcluster-admin", "system:masters")
-	return err
-}
-
-func (c *Cluster) join(ctx context.Context, first *Cluster) error {
-	if err := c.prepare(first); err != nil {
+	if c.admin, err = c.writeIdentity(c.Kubeconfig(), "devcluster-admin", "system:masters"); err != nil {
 		return err
 	}
-	if err := c.host.forward(c.etcdPort, c.host, nil); err != nil {
-		return err
-	}
-	if err := c.host.forward(c.apiServerPort, nil, c.host); err != nil {
+	if err := errors.Join(c.host.forward(c.etcdPort, c.host, nil), c.host.forward(c.apiServerPort, nil, c.host)); err != nil {
 		return err
 	}
 	if c.options.BeforeAPIServer != nil {
@@ -97,24 +81,4 @@ func (c *Cluster) copyFiles(from string) error {
 		}
 	}
 	return nil
-}
-
-// Beside starts another kube-apiserver on the same etcd, with the same keys and
-// certificates, and on this machine: what Join does on a host of its own. The given flags
-// are laid over those of c. Both show the same objects, and differ in what the flags say.
-//
-// The result has to be stopped before c, which keeps etcd.
-func (c *Cluster) Beside(ctx context.Context, name string, flags map[string][]string) (*Cluster, error) {
-	beside := c.another(name)
-	for name, values := range flags {
-		beside.SetAPIServerFlag(name, values...)
-	}
-	err := beside.prepare(c)
-	if err == nil {
-		err = beside.StartAPIServer(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start kube-apiserver %s: %w", name, err), beside.Stop())
-	}
-	return beside, nil
 }

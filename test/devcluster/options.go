@@ -45,6 +45,4 @@ type Options struct {
 	APIServerFlags map[string][]string
 	// Log, unless nil, receives the output of etcd and kube-apiserver as it comes.
 	Log io.Writer
-	// EtcdFlags are further flags of etcd; the last of several equal ones counts.
-	EtcdFlags []string
 }

@@ -96,12 +96,24 @@ func (p *process) stop(timeout time.Duration) (Exit, error) {
 		return p.exit(begun), nil
 	case <-time.After(timeout):
 	}
-	exit, err := p.kill()
+	exit, err := p.Kill()
 	return exit, errors.Join(fmt.Errorf("%s did not end within %s of SIGTERM and was killed", p.name, timeout), err)
 }
 
-// kill ends the process at once and waits until it is gone.
-func (p *process) kill() (Exit, error) {
+// Done is closed when the process has ended, for whatever reason.
+func (p *process) Done() <-chan struct{} { return p.done }
+
+// Logs is all that it has printed so far.
+func (p *process) Logs() string { return p.log.text() }
+
+// LogTail is the last lines of Logs.
+func (p *process) LogTail(lines int) string { return p.log.tail(lines) }
+
+// PID is its ID.
+func (p *process) PID() int { return p.cmd.Process.Pid }
+
+// Kill ends the process at once and waits until it is gone.
+func (p *process) Kill() (Exit, error) {
 	begun := time.Now()
 	if err := p.signal(syscall.SIGKILL); err != nil {
 		return Exit{}, err

@@ -3,7 +3,7 @@
 
 // Package federation has what surrounds a cluster whose keys are published: an HTTPS server of what
 // the manager has written, which can misbehave as the edges of CDNs do, a second cluster that trusts the
-// issuer, and a holder of tokens that has both clusters judge them.
+// issuer, and clients whose tokens both clusters review.
 package federation
 
 import (
@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"time"
@@ -25,6 +24,7 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/tokenload"
 )
 
 // startTimeout bounds each wait until something serves.
@@ -38,7 +38,7 @@ type World struct {
 	Edge          *Edge
 	First, Second *devcluster.Cluster
 	Manager       *devcluster.Manager // of the first, and its external signer
-	Holder        *Holder             // not running yet
+	Load          *tokenload.Load     // not running yet
 	Dir           string
 }
 
@@ -90,30 +90,22 @@ func Start(ctx context.Context, config Config) (w *World, err error) {
 	if w.Second, err = trusting(ctx, w.Edge, w.Dir); err != nil {
 		return w, err
 	}
-	return w, w.hold(ctx)
-}
-
-// hold makes the holder, once a token can be judged.
-func (w *World) hold(ctx context.Context) error {
-	first, err1 := NewParty("first cluster", w.First)
-	second, err2 := NewParty("second cluster", w.Second)
-	if err := errors.Join(err1, err2); err != nil {
-		return err
+	first, err1 := tokenload.NewParty("first cluster", w.First)
+	second, err2 := tokenload.NewParty("second cluster", w.Second)
+	client, err3 := w.First.Client()
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return w, err
 	}
-	w.Holder = newHolder(func(keyID string) bool {
-		state, err := w.Ring()
-		return err == nil && slices.ContainsFunc(state.Removed, func(removed ring.Removed) bool { return removed.ID == keyID })
-	}, first, second)
-	if _, err := await.ServiceAccounts(ctx, first.client, metav1.NamespaceDefault,
-		await.Named[*corev1.ServiceAccount]("default")); err != nil {
-		return err
+	w.Load = tokenload.New(w.RingFile(), []*tokenload.Party{first}, []*tokenload.Party{first, second})
+	if _, err := await.ServiceAccounts(ctx, client, metav1.NamespaceDefault, await.Named[*corev1.ServiceAccount]("default")); err != nil {
+		return w, err
 	}
-	return await.Poll(ctx, func(ctx context.Context) error {
-		token, _, err := w.Holder.request(ctx)
+	return w, await.Poll(ctx, func(ctx context.Context) error {
+		token, err := first.Request(ctx)
 		if err != nil {
 			return err
 		}
-		return errors.Join(first.review(ctx, token, ""), second.review(ctx, token, ""))
+		return errors.Join(first.Review(ctx, token), second.Review(ctx, token))
 	})
 }
 
@@ -134,7 +126,7 @@ func (w *World) Stop() error {
 // StartManager starts a manager that has the ring and signs for the first kube-apiserver.
 func (w *World) StartManager(flags ...string) (err error) {
 	w.Manager, err = w.Binary.StartManager(w.First, slices.Concat([]string{
-		"--service-account-private-key-file=", w.RingFlag(), "--token-secrets=manual",
+		"--service-account-private-key-file=", w.ringFlag(), "--token-secrets=manual",
 		"--external-signer-socket=" + w.First.SignerSocket(), "--external-signer-refresh-hint=1s",
 		"--published-issuer=" + w.Edge.URL, "--published-ca-file=" + w.Edge.CAFile,
 	}, w.Flags, flags)...)
@@ -151,12 +143,12 @@ func (w *World) Unmount() (restore func() error, err error) {
 }
 
 // Ring reads the key ring.
-func (w *World) Ring() (ring.State, error) { return ring.At(w.ringFile()).Read() }
+func (w *World) Ring() (ring.State, error) { return ring.At(w.RingFile()).Read() }
 
-func (w *World) ringFile() string { return filepath.Join(w.First.Dir(), "keys", "ring.json") }
+// RingFile has the key ring.
+func (w *World) RingFile() string { return filepath.Join(w.First.Dir(), "keys", "ring.json") }
 
-// RingFlag names the key ring.
-func (w *World) RingFlag() string { return "--service-account-key-ring=" + w.ringFile() }
+func (w *World) ringFlag() string { return "--service-account-key-ring=" + w.RingFile() }
 
 // AwaitPublished returns once the next key is at the issuer's URL.
 func (w *World) AwaitPublished(ctx context.Context) error {
@@ -176,17 +168,11 @@ func (w *World) AwaitPublished(ctx context.Context) error {
 
 // Keys runs a command on the ring, and returns what it prints. An error has its message.
 func (w *World) Keys(ctx context.Context, words ...string) (stdout []byte, err error) {
-	args := append(append([]string{"keys"}, words...), w.RingFlag())
+	args := append(append([]string{"keys"}, words...), w.ringFlag())
 	if words[0] != "init" {
 		args = append(args, "--kubeconfig="+w.First.Kubeconfig())
 	}
-	command := exec.CommandContext(ctx, w.Binary.Path, args...)
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	if stdout, err = command.Output(); err != nil {
-		err = fmt.Errorf("keys %v: %w: %s", words, err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return stdout, err
+	return w.Binary.Run(ctx, args...)
 }
 
 // trusting starts a cluster whose kube-apiserver accepts the tokens of an issuer, whose documents it

@@ -43,7 +43,7 @@ func start(t *testing.T, maxAge, interval time.Duration, flags ...string) *feder
 	}
 	go func() {
 		defer close(ended)
-		w.Holder.Run(ctx, interval)
+		w.Load.Run(ctx, interval)
 	}()
 	return w
 }
@@ -62,11 +62,11 @@ func TestGate(t *testing.T) {
 			_, err := w.Keys(t.Context(), words...)
 			return err
 		})
-		if err := w.Holder.AwaitRounds(testcluster.Context(t), 10); err != nil {
+		if err := w.Load.AwaitRounds(testcluster.Context(t), 10); err != nil {
 			t.Fatal(err)
 		}
-		seen := w.Holder.Tally()
-		if seen.Failed+seen.Refused[first]+seen.Refused[second] > 0 || len(seen.Keys) != i+2 {
+		seen := w.Load.Tally()
+		if seen.First != nil || len(seen.Keys) != i+2 {
 			t.Errorf("%v: %+v, want tokens of %d keys, and none refused", words, seen, i+2)
 		}
 	}
@@ -75,10 +75,10 @@ func TestGate(t *testing.T) {
 		if _, err := w.Keys(t.Context(), "rotate", "--force"); err != nil {
 			return err
 		}
-		if err := w.Holder.AwaitRounds(testcluster.Context(t), 10); err != nil {
+		if err := w.Load.AwaitRounds(testcluster.Context(t), 10); err != nil {
 			return err
 		}
-		seen := w.Holder.Tally()
+		seen := w.Load.Tally()
 		if seen.Failed+seen.Refused[first] > 0 {
 			t.Errorf("rotate --force: %+v, want refusals by the second cluster only", seen)
 		}

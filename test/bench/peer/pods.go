@@ -37,19 +37,19 @@ type subject struct {
 }
 
 // pods are created through each kind of admission, one after the other. There
-// are three kube-apiservers on one etcd, because the in-tree plugin is on or off in a
+// are three control planes, because the in-tree plugin is on or off in a
 // whole kube-apiserver. Which webhook is asked follows from the namespace.
 func (o *Options) pods(ctx context.Context) error {
 	return o.onFresh(ctx, devcluster.Options{}, func(ctx context.Context, w *world.World) (err error) {
 		const webhooks = "MutatingAdmissionWebhook,ValidatingAdmissionWebhook"
 		subjects := []subject{{NullPatch, "bench-null", w, true}, {ours, "bench-ours", w, true}}
 		for name, off := range map[string]string{noWebhook: "ServiceAccount," + webhooks, inTree: webhooks} {
-			beside, err := w.Beside(ctx, fmt.Sprintf("beside-%d", len(subjects)), map[string][]string{"disable-admission-plugins": {off}})
-			if err != nil {
-				return err
+			beside, failed := world.New(ctx, devcluster.Options{APIServerFlags: map[string][]string{"disable-admission-plugins": {off}}})
+			if failed != nil {
+				return failed
 			}
-			defer func() { _ = beside.Stop() }()
-			subjects = append(subjects, subject{name, fmt.Sprintf("bench-beside-%d", len(subjects)), beside, name == inTree})
+			defer func() { err = errors.Join(err, beside.Stop()) }()
+			subjects = append(subjects, subject{name, "bench-beside", beside, name == inTree})
 		}
 		stop, err := o.serve(ctx, w, subjects)
 		if err != nil {
@@ -78,9 +78,14 @@ func (o *Options) serve(ctx context.Context, w *world.World, subjects []subject)
 		return nil, err
 	}
 	for _, s := range subjects {
-		goal := w.Goal(world.Account(s.namespace, "default"), world.RootCA(s.namespace))
-		if err := w.MakeNamespace(ctx, s.namespace); err != nil {
+		if err := s.w.MakeNamespace(ctx, s.namespace); err != nil {
 			return nil, err
+		}
+		goal := s.w.Goal(world.Account(s.namespace, "default"))
+		if s.w != w { // where no program runs
+			if err := s.w.MakeAccount(ctx, s.namespace, "default"); err != nil {
+				return nil, err
+			}
 		}
 		if _, err := goal.Wait(ctx, r); err != nil {
 			return nil, err

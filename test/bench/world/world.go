@@ -60,15 +60,6 @@ func New(ctx context.Context, options devcluster.Options) (*World, error) {
 	return w, nil
 }
 
-// Beside is another kube-apiserver on the same etcd, without goals; see devcluster.Cluster.Beside.
-func (w *World) Beside(ctx context.Context, name string, flags map[string][]string) (*World, error) {
-	cluster, err := w.Cluster.Beside(ctx, name, flags)
-	if err != nil {
-		return nil, err
-	}
-	return around(cluster)
-}
-
 func around(cluster *devcluster.Cluster) (*World, error) {
 	config := cluster.Config()
 	config.ContentType = "application/vnd.kubernetes.protobuf"

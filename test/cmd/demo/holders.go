@@ -5,11 +5,6 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"
 
 	"sa-controller-manager/test/await"
@@ -25,6 +21,7 @@ import (
 )
 
 const (
+	// What make demo-hsm sets.
 	helperVariable  = "SACM_KMS_SIGNER"
 	transitVariable = "SACM_TRANSIT"
 
@@ -37,82 +34,84 @@ const (
 // sa-kms-signer, and a signer of another make.
 type keyHolders struct {
 	dir        string
-	helper     *devcluster.Child
-	transit    *devcluster.Child
+	children   []*devcluster.Child
 	foreign    *signertest.Foreign
 	transitURI string
-	imported   []byte // the key that is imported into the HSM, in PEM form
 }
 
-func startKeyHolders(ctx context.Context, dir string) (*keyHolders, error) {
-	h := &keyHolders{dir: dir}
+func (h *keyHolders) path(name string) string { return filepath.Join(h.dir, name) }
+
+func (h *keyHolders) socket(name string) string { return h.path("run/" + name + ".sock") }
+
+// begin starts them. Their keys are made later.
+func (h *keyHolders) begin(ctx context.Context, dir string) error {
+	h.dir = dir
+	sockets := "schemaVersion: 1\nsockets:\n"
+	for _, name := range []string{"imported", "made", "transit", "foreign"} {
+		sockets += fmt.Sprintf("  %s: %s\n", name, h.socket(name))
+	}
 	for _, name := range []string{"tokens", "keys", "run", "transit"} {
-		if err := os.MkdirAll(filepath.Join(dir, name), 0o700); err != nil {
-			return nil, err
+		if err := os.MkdirAll(h.path(name), 0o700); err != nil {
+			return err
 		}
 	}
-	var sockets strings.Builder
-	sockets.WriteString("schemaVersion: 1\nsockets:\n")
-	for _, name := range []string{"imported", "made", "transit", "foreign"} {
-		fmt.Fprintf(&sockets, "  %s: %s\n", name, h.socket(name))
-	}
-	config := filepath.Join(dir, "softhsm2.conf")
-	err := errors.Join(
-		os.WriteFile(h.socketsFile(), []byte(sockets.String()), 0o600),
-		os.WriteFile(h.pinFile(), []byte(pin), 0o600),
-		os.WriteFile(config, fmt.Appendf(nil, "directories.tokendir = %s\nlog.level = ERROR\n", filepath.Join(dir, "tokens")), 0o600),
-		os.Setenv("SOFTHSM2_CONF", config),
-	)
-	if err != nil {
-		return nil, err
+	if err := errors.Join(
+		os.WriteFile(h.path("sockets.yaml"), []byte(sockets), 0o600),
+		os.WriteFile(h.path("pin"), []byte(pin), 0o600),
+		os.WriteFile(h.path("softhsm2.conf"), fmt.Appendf(nil, "directories.tokendir = %s\nlog.level = ERROR\n", h.path("tokens")), 0o600),
+		os.Setenv("SOFTHSM2_CONF", h.path("softhsm2.conf")),
+	); err != nil {
+		return err
 	}
 	if _, err := output(ctx, "softhsm2-util", "--init-token", "--free", "--label", "demo", "--pin", pin, "--so-pin", pin); err != nil {
-		return nil, err
+		return err
 	}
-	if err := errors.Join(h.startForeign(), h.startTransit(ctx)); err != nil {
-		h.stop()
-		return nil, err
+	for variable, args := range map[string][]string{
+		transitVariable: {h.path("transit")}, helperVariable: {"serve", "--keys-dir=" + h.path("keys"), "--socket-dir=" + h.path("run")},
+	} {
+		path := os.Getenv(variable)
+		child, err := devcluster.StartChild(filepath.Base(path), path, h.dir, args)
+		if err != nil {
+			return fmt.Errorf("%s, which make demo-hsm sets: %w", variable, err)
+		}
+		h.children = append(h.children, child)
 	}
-	h.helper, err = child(dir, helperVariable, "serve", "--keys-dir="+h.keys(), "--socket-dir="+filepath.Join(dir, "run"))
-	return h, err
-}
-
-func (h *keyHolders) keys() string              { return filepath.Join(h.dir, "keys") }
-func (h *keyHolders) socket(name string) string { return filepath.Join(h.dir, "run", name+".sock") }
-func (h *keyHolders) socketsFile() string       { return filepath.Join(h.dir, "sockets.yaml") }
-func (h *keyHolders) pinFile() string           { return filepath.Join(h.dir, "pin") }
-func (h *keyHolders) pkcs11URI(name string) string {
-	return fmt.Sprintf("pkcs11:token=demo;object=%s;id=%s?module-path=%s&pin-source=%s", name, name, softHSM, h.pinFile())
-}
-
-func (h *keyHolders) startForeign() (err error) {
-	key, err := newKey()
+	key, err := signing.GenerateKey("P-256")
 	if err != nil {
 		return err
 	}
-	h.foreign, err = signertest.NewForeign(h.socket("foreign"), foreignKeyID, key)
-	return err
-}
-
-func (h *keyHolders) startTransit(ctx context.Context) (err error) {
-	dir := filepath.Join(h.dir, "transit")
-	if h.transit, err = child(dir, transitVariable, dir); err != nil {
+	if h.foreign, err = signertest.NewForeign(h.socket("foreign"), foreignKeyID, key.PEM()); err != nil {
 		return err
 	}
 	return await.Poll(ctx, func(context.Context) error {
-		uri, err := os.ReadFile(filepath.Join(dir, "uri"))
+		uri, err := os.ReadFile(h.path("transit/uri"))
 		h.transitURI = strings.Replace(string(uri), "KEY", "transit", 1)
 		return err
 	})
 }
 
-// importKey makes a key, as an operator has one, and puts it into the HSM.
-func (h *keyHolders) importKey(ctx context.Context) (err error) {
-	if h.imported, err = newKey(); err != nil {
+// end ends what was started. The processes would end with this one.
+func (h *keyHolders) end() {
+	if h.foreign != nil {
+		h.foreign.Stop()
+	}
+	for _, child := range h.children {
+		_, _ = child.Stop(5 * time.Second)
+	}
+}
+
+func (h *keyHolders) pkcs11URI(name string) string {
+	return fmt.Sprintf("pkcs11:token=demo;object=%s;id=%s?module-path=%s&pin-source=%s", name, name, softHSM, h.path("pin"))
+}
+
+// importKey puts a key, as an operator has one, into the HSM.
+func (h *keyHolders) importKey(ctx context.Context) error {
+	key, err := signing.GenerateKey("P-256")
+	if err != nil {
 		return err
 	}
-	file := filepath.Join(h.dir, "imported.pem")
-	if err := os.WriteFile(file, h.imported, 0o600); err != nil {
+	file := h.path("imported.pem")
+	if err := os.WriteFile(file, key.PEM(), 0o600); err != nil {
 		return err
 	}
 	if _, err := output(ctx, "softhsm2-util", "--import", file, "--token", "demo", "--label", "imported", "--id",
@@ -120,20 +119,10 @@ func (h *keyHolders) importKey(ctx context.Context) (err error) {
 		return err
 	}
 	spec := fmt.Appendf(nil, "uri: %s\nalgorithm: P-256\n", h.pkcs11URI("imported"))
-	if err := errors.Join(os.Remove(file), os.WriteFile(filepath.Join(h.keys(), "imported.yaml"), spec, 0o600)); err != nil {
+	if err := errors.Join(os.Remove(file), os.WriteFile(h.path("keys/imported.yaml"), spec, 0o600)); err != nil {
 		return err
 	}
 	return h.awaitSocket(ctx, "imported")
-}
-
-// create has sa-kms-signer make a key, and returns what it says once the key is served.
-func (h *keyHolders) create(ctx context.Context, name, uri string) (string, error) {
-	path, err := binaryOf(helperVariable)
-	if err != nil {
-		return "", err
-	}
-	said, err := output(ctx, path, "create", name, "--keys-dir="+h.keys(), "--uri="+uri, "--algorithm=P-256")
-	return said, errors.Join(err, h.awaitSocket(ctx, name))
 }
 
 func (h *keyHolders) awaitSocket(ctx context.Context, name string) error {
@@ -141,34 +130,12 @@ func (h *keyHolders) awaitSocket(ctx context.Context, name string) error {
 		_, err := os.Stat(h.socket(name))
 		return err
 	}); err != nil {
-		return fmt.Errorf("%w\n%s", err, h.helper.LogTail(logTail))
+		for _, child := range h.children {
+			err = fmt.Errorf("%w\n%s", err, child.LogTail(logTail))
+		}
+		return err
 	}
 	return nil
-}
-
-func (h *keyHolders) pkcs11Tool(ctx context.Context, args ...string) (string, error) {
-	return output(ctx, "pkcs11-tool", append([]string{"--module", softHSM, "--token-label", "demo", "--login", "--pin", pin}, args...)...)
-}
-
-// stop ends what was started. The processes would end with this one.
-func (h *keyHolders) stop() {
-	if h.foreign != nil {
-		h.foreign.Stop()
-	}
-	for _, c := range []*devcluster.Child{h.helper, h.transit} {
-		if c != nil {
-			_, _ = c.Stop(5 * time.Second)
-		}
-	}
-}
-
-func newKey() ([]byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), err
 }
 
 func output(ctx context.Context, name string, args ...string) (string, error) {

@@ -6,18 +6,16 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
-
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/tokenload"
 )
 
 // copyDelay is how long a copy of the ring takes to another host, at most.
@@ -26,119 +24,125 @@ const copyDelay = 500 * time.Millisecond
 // host is a control-plane host: a kube-apiserver and the manager that signs for it, with a key ring of its own.
 type host struct {
 	*devcluster.Cluster
-
-	name   string
-	client kubernetes.Interface
-
-	mu   sync.RWMutex // held by calls to its kube-apiserver
-	lost bool
+	*tokenload.Party
 }
 
-func (h *host) ring() string { return filepath.Join(h.Dir(), "keys", "ring.json") }
-
-// newHost returns a host whose kube-apiserver is ready.
-func newHost(name string, cluster *devcluster.Cluster) (*host, error) {
-	client, err := cluster.Client()
-	return &host{Cluster: cluster, name: name, client: client}, err
+func ringOf(cluster *devcluster.Cluster) string {
+	return filepath.Join(cluster.Dir(), "keys", "ring.json")
 }
 
-// lose ends kube-apiserver and manager of a host as a crash does, once the calls to it have ended.
-func (h *host) lose(manager *devcluster.Manager) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lost = true
-	_, err := manager.Kill()
-	return errors.Join(err, h.KillAPIServer())
+// demonstrate runs the steps on a cluster whose signer is started before it.
+func (d *rotation) demonstrate(ctx context.Context, startSigner func(context.Context) error, steps []step) (err error) {
+	if d.binary, err = devcluster.FindBinary(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		for _, h := range d.hosts[min(1, len(d.hosts)):] { // the first one keeps etcd
+			err = errors.Join(err, h.Stop())
+		}
+	}()
+	if err := d.startHosts(ctx, startSigner); err != nil {
+		return err
+	}
+	return errors.Join(d.show(ctx, steps), d.judge())
 }
 
-// call calls f with a host that is there, which is not lost meanwhile.
-func (d *rotation) call(f func(*host) error) error {
-	for {
-		h := d.hosts[rand.N(len(d.hosts))]
-		if called, err := h.call(f); called {
+func (d *rotation) startHosts(ctx context.Context, startSigner func(context.Context) error) error {
+	if err := d.startCluster(ctx, devcluster.Options{
+		ExternalSigner: true,
+		BeforeAPIServer: func(cluster *devcluster.Cluster) (err error) {
+			if d.cluster == nil {
+				d.cluster, d.ringFile = cluster, ringOf(cluster)
+				return startSigner(ctx)
+			}
+			if err := d.copyTo(ctx, cluster); err != nil {
+				return err
+			}
+			d.managers[cluster], err = d.binary.StartManager(cluster, d.signerFlags(cluster)...)
+			return err
+		},
+	}); err != nil {
+		return err
+	}
+	if err := d.managerReady(ctx); err != nil {
+		return err
+	}
+	var parties []*tokenload.Party
+	for i, name := range []string{"cp-1", "cp-2", "cp-3"} {
+		cluster, err := d.cluster, error(nil)
+		if i > 0 {
+			cluster, err = d.cluster.Join(ctx, name)
+		}
+		if errors.Is(err, os.ErrPermission) {
+			d.notef("skipped", "only root can make another host on this machine: %s", err)
+			break
+		}
+		if err != nil {
+			return err
+		}
+		party, err := tokenload.NewParty(name, cluster)
+		d.hosts, parties = append(d.hosts, &host{cluster, party}), append(parties, party)
+		if err != nil {
 			return err
 		}
 	}
+	d.load = tokenload.New(d.ringFile, parties, parties)
+	d.ready("%d hosts, each with sa-controller-manager, a key ring of its own and kube-apiserver, for which it signs", len(d.hosts))
+	return nil
 }
 
-func (h *host) call(f func(*host) error) (called bool, err error) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if h.lost {
-		return false, nil
-	}
-	return true, f(h)
-}
-
-// join adds a host, which gets a copy of the ring before its manager and its kube-apiserver start.
-func (d *rotation) join(ctx context.Context, name string) error {
-	cluster, err := d.cluster.Join(ctx, name)
-	if errors.Is(err, os.ErrPermission) {
-		d.Notef("skipped", "only root can make another host on this machine: %s", err)
-		return nil
-	}
-	if err != nil {
+// startSigner creates the key ring and starts the manager that signs with it. kube-apiserver
+// starts after it.
+func (d *rotation) startSigner(ctx context.Context) (err error) {
+	// There is no cluster to ask yet.
+	if _, err := d.binary.Run(ctx, append([]string{
+		"keys", "init", "--from-private-key-file=" + d.cluster.SigningKeyFile(), "--service-account-key-ring=" + d.ringFile,
+	}, d.keyFlags...)...); err != nil {
 		return err
 	}
-	joined, err := newHost(name, cluster)
-	d.hosts = append(d.hosts, joined)
+	d.manager, err = d.binary.StartManager(d.cluster, d.signerFlags(d.cluster)...)
 	return err
 }
 
-// otherAPIServers are the flags for those that the commands do not find: their addresses are those of other loopback
-// interfaces.
-func (d *rotation) otherAPIServers() []string {
-	var flags []string
-	for _, h := range d.hosts {
-		if h.Cluster != d.cluster && !h.lost {
+func (d *rotation) signerFlags(cluster *devcluster.Cluster) []string {
+	return slices.Concat(d.keyFlags, []string{
+		"--service-account-private-key-file=", "--service-account-key-ring=" + ringOf(cluster),
+		"--external-signer-socket=" + cluster.SignerSocket(), "--external-signer-refresh-hint=1s", "--token-secrets=manual", "--leader-elect=true",
+	})
+}
+
+// live are the hosts that were not lost.
+func (d *rotation) live() []*host {
+	return slices.DeleteFunc(slices.Clone(d.hosts), func(h *host) bool { return h.Lost() })
+}
+
+// apiServers are the flags of the operator's commands for the hosts. Those that have joined are not found: their
+// addresses are those of other loopback interfaces.
+func (d *rotation) apiServers() []string {
+	flags := []string{"--kubeconfig=" + d.cluster.Kubeconfig()}
+	for _, h := range d.live() {
+		if h.Cluster != d.cluster {
 			flags = append(flags, "--apiserver="+h.Config().Host)
 		}
 	}
 	return flags
 }
 
-// stopHosts ends those that have joined. The first one keeps etcd.
-func (d *rotation) stopHosts() error {
-	var errs []error
-	for _, h := range d.hosts[min(1, len(d.hosts)):] {
-		errs = append(errs, h.Stop())
-	}
-	return errors.Join(errs...)
-}
-
-// startJoined copies the ring to a host and starts the manager there.
-func (d *rotation) startJoined(ctx context.Context, cluster *devcluster.Cluster) error {
-	h := &host{Cluster: cluster}
-	if err := d.copyTo(ctx, h); err != nil {
-		return err
-	}
-	manager, err := d.binary.StartManager(cluster, d.signerFlags(h)...)
-	d.managers[cluster] = manager
-	return err
-}
-
 // copyTo gives a host a copy of the ring of the first one.
-func (d *rotation) copyTo(ctx context.Context, h *host) error {
-	printed, err := exec.CommandContext(ctx, d.binary.Path, "keys", "import", "--service-account-key-ring="+h.ring(),
-		(&host{Cluster: d.cluster}).ring()).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("keys import: %w\n%s", err, printed)
-	}
-	return nil
+func (d *rotation) copyTo(ctx context.Context, cluster *devcluster.Cluster) error {
+	_, err := d.binary.Run(ctx, "keys", "import", "--service-account-key-ring="+ringOf(cluster), d.ringFile)
+	return err
 }
 
 // copyLate begins to copy the ring to the other hosts, in random order and late.
 func (d *rotation) copyLate(ctx context.Context) (wait func() error) {
-	others := d.hosts[1:]
+	others := d.live()[1:]
 	errs := make([]error, len(others))
 	var copies sync.WaitGroup
 	for i, h := range others {
-		if h.lost {
-			continue
-		}
 		copies.Go(func() {
 			await.Sleep(ctx, rand.N(copyDelay)) // as long as a copy takes
-			errs[i] = d.copyTo(ctx, h)
+			errs[i] = d.copyTo(ctx, h.Cluster)
 		})
 	}
 	return func() error {

@@ -9,80 +9,46 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/devcluster"
 )
 
 // refusedWithin is the promise of docs/rotation.md, for a key that has leaked.
 const refusedWithin = 12 * time.Second
 
 // hsm is the demonstration that moves the keys of a cluster in use from a file to an HSM, on to a
-// transit engine, to a signer of somebody else, and back to a file, loses a host, and revokes a key. No call may fail, and the
-// manager's memory never has a key of the HSM.
+// transit engine, to a signer of somebody else, and back to a file, loses a host, and revokes a key. No token may be refused.
 type hsm struct {
 	*rotation
 	*keyHolders
 }
 
 func showHSM(ctx context.Context, s *story) error {
-	s.Linef("Service account keys that leave their file, in a cluster that is in use\n")
-	d := &hsm{rotation: &rotation{story: s}}
-	defer func() {
-		if d.keyHolders != nil {
-			d.stop()
-		}
-	}()
-	return d.demonstrate(ctx, d.startSigner, []string{"cp-2", "cp-3"}, []step{
-		{
-			"Clients request and use tokens",
-			"a requested token and a token Secret, both signed with the key of a file", d.clientsStart,
-		},
-		{
-			"Keys for the HSM and the transit engine",
-			"one key imported, one made in the HSM that cannot leave it, one in the engine", d.keysAreMade,
-		},
-		{
-			"The imported key of the HSM signs",
-			"new tokens signed by SoftHSM, and the key nowhere in the manager's memory", d.importedSigns,
-		},
-		{
-			"The key made in the HSM signs",
-			"new tokens signed with a key that nobody has seen", func(ctx context.Context) error { return d.rotateTo(ctx, "--key=kep740:made") },
-		},
-		{
-			"The transit engine signs",
-			"new tokens signed by Vault's own engine", func(ctx context.Context) error { return d.rotateTo(ctx, "--key=kep740:transit") },
-		},
-		{
-			"A signer of somebody else signs",
-			"new tokens with the key ID that it has chosen", d.foreignSigns,
-		},
-		{
-			"A file again",
-			"new tokens signed with a new key of the ring", d.fileAgain,
-		},
-		{
-			"A host is lost",
-			"a refusal that names it, and a rotation without it", d.hostIsLost,
-		},
-		{
-			"The key that was imported into the HSM has leaked",
-			"that each kube-apiserver refuses its tokens in time, without a copy, and those of other keys are accepted", d.importedLeaks,
-		},
+	s.linef("Service account keys that leave their file, in a cluster that is in use\n")
+	d := &hsm{rotation: newRotation(s), keyHolders: &keyHolders{}}
+	defer d.end()
+	return d.demonstrate(ctx, d.startSigner, []step{
+		{"Clients request and use tokens", d.clientsStart},
+		{"Keys for the HSM and the transit engine", d.keysAreMade},
+		{"The imported key of the HSM signs", d.signsIn("imported")},
+		{"The key made in the HSM, which nobody has seen, signs", d.signsIn("made")},
+		{"The transit engine, which is Vault's own, signs", d.signsIn("transit")},
+		{"A signer of somebody else signs, with the key ID that it has chosen", d.signsIn("foreign")},
+		{"A file again", d.fileAgain},
+		{"A host is lost", d.hostIsLost},
+		{"The key that was imported into the HSM has leaked", d.importedLeaks},
 	})
 }
 
 // startSigner has the manager sign with the key of a file, and tells it where the other keys are
 // going to be.
-func (d *hsm) startSigner(ctx context.Context) (err error) {
-	if d.keyHolders, err = startKeyHolders(ctx, filepath.Join(d.cluster.Dir(), "holders")); err != nil {
+func (d *hsm) startSigner(ctx context.Context) error {
+	if err := d.begin(ctx, filepath.Join(d.cluster.Dir(), "holders")); err != nil {
 		return err
 	}
-	d.keyFlags = []string{"--service-account-key-sockets=" + d.socketsFile()}
+	d.keyFlags = []string{"--service-account-key-sockets=" + d.path("sockets.yaml")}
 	return d.rotation.startSigner(ctx)
 }
 
@@ -91,104 +57,61 @@ func (d *hsm) keysAreMade(ctx context.Context) error {
 		return err
 	}
 	for name, uri := range map[string]string{"made": d.pkcs11URI("made"), "transit": d.transitURI} {
-		said, err := d.create(ctx, name, uri)
-		if err != nil {
+		said, err := output(ctx, os.Getenv(helperVariable), "create", name, "--keys-dir="+d.path("keys"), "--uri="+uri, "--algorithm=P-256")
+		if err := errors.Join(err, d.awaitSocket(ctx, name)); err != nil {
 			return err
 		}
-		d.Notef("command", "sa-kms-signer create %s --uri=%s...\n%s", name, strings.SplitN(uri, "?", 2)[0], said)
+		d.notef("command", "sa-kms-signer create %s --uri=%s...\n%s", name, strings.SplitN(uri, "?", 2)[0], said)
 	}
-	shown, err := d.pkcs11Tool(ctx, "--list-objects", "--type", "privkey")
+	shown, err := output(ctx, "pkcs11-tool", "--module", softHSM, "--token-label", "demo", "--login", "--pin", pin,
+		"--list-objects", "--type", "privkey")
 	if err != nil {
 		return err
 	}
-	d.Notef("shown", "by pkcs11-tool --list-objects --type privkey:\n%s", shown)
-	const sealed = "sensitive, always sensitive, never extract"
+	d.notef("shown", "by pkcs11-tool --list-objects --type privkey:\n%s", shown)
 	for object := range strings.SplitSeq(shown, "Private Key Object") {
-		if made := strings.Contains(object, "made"); made && !strings.Contains(object, sealed) {
-			return errors.New("the key made in the HSM may leave it")
+		if strings.Contains(object, "made") {
+			if !strings.Contains(object, "sensitive, always sensitive, never extract") {
+				return errors.New("the key made in the HSM may leave it")
+			}
+			return nil
 		}
 	}
-	if !strings.Contains(shown, sealed) {
-		return errors.New("no key that cannot leave the HSM")
-	}
-	return nil
+	return errors.New("the HSM has no key that was made there")
 }
 
-func (d *hsm) importedSigns(ctx context.Context) error {
-	if err := d.rotateTo(ctx, "--key=kep740:imported"); err != nil {
+// signsIn returns a step in which a key in another process signs. No command makes the next one in the ring file in its place.
+func (d *hsm) signsIn(name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := d.rotate(ctx, "--key=kep740:"+name, " --next-key=none")
+		if got := d.used[len(d.used)-1].ID; err == nil && name == "foreign" && got != foreignKeyID {
+			return fmt.Errorf("key ID %q, want the signer's own, %q", got, foreignKeyID)
+		}
 		return err
 	}
-	file, err := os.ReadFile(d.cluster.SigningKeyFile())
-	if err != nil {
-		return err
-	}
-	for _, search := range []struct {
-		what  string
-		pem   []byte
-		there bool
-	}{{"the imported key", d.imported, false}, {"the key of the file, which is in the ring", file, true}} {
-		needles, err := formsOf(search.pem)
-		if err != nil {
-			return err
-		}
-		found, bytes, err := inMemory(d.manager.PID(), needles)
-		if err != nil {
-			return err
-		}
-		if (found > 0) != search.there {
-			return fmt.Errorf("%s is %d times in the memory of the manager", search.what, found)
-		}
-		d.Notef("searched", "%d MiB of the manager's memory for %s: %d times", bytes>>20, search.what, found)
-	}
-	return nil
-}
-
-func (d *hsm) foreignSigns(ctx context.Context) error {
-	if err := d.rotateTo(ctx, "--key=kep740:foreign"); err != nil {
-		return err
-	}
-	if got := d.used[len(d.used)-1].id; got != foreignKeyID {
-		return fmt.Errorf("key ID %q, want the signer's own, %q", got, foreignKeyID)
-	}
-	return nil
-}
-
-// rotateTo has another key sign. No command makes the next one in the ring file in its place.
-func (d *hsm) rotateTo(ctx context.Context, key string) error {
-	return d.rotate(ctx, "command", key, " --next-key=none")
 }
 
 func (d *hsm) fileAgain(ctx context.Context) error {
-	_, err := d.change(ctx, "rotate")
-	refused, ok := errors.AsType[*refusedError](err)
-	if !ok || !strings.Contains(refused.message, "the ring has no next key") {
-		return fmt.Errorf("no refusal of a ring without a next key, but: %w", orNil(err))
+	if err := d.refused(d.keys(ctx, "rotate"), "the ring has no next key"); err != nil {
+		return err
 	}
-	d.Notef("refused", "%s", strings.ReplaceAll(refused.message, ": ", ":\n"))
-	return d.rotate(ctx, "command", "--algorithm=P-256", "")
+	return d.rotate(ctx, "--algorithm=P-256", "")
 }
 
 // importedLeaks revokes a key with a private half that a file has had.
 func (d *hsm) importedLeaks(ctx context.Context) error {
-	leaked := d.used[1]
-	var dead []issuedToken
-	d.issued = slices.DeleteFunc(d.issued, func(token issuedToken) bool {
-		if token.signer == leaked {
-			dead = append(dead, token)
-		}
-		return token.signer == leaked
-	})
+	leaked := d.used[1].ID
+	dead := d.load.Forget(leaked)
 	// The other host gets no copy: it reads of the revocation in the published ring.
 	begun := time.Now()
-	if _, err := d.change(ctx, "revoke "+leaked.id+" --yes"+d.without); err != nil {
+	if err := d.keys(ctx, "revoke "+leaked+" --yes"+d.without); err != nil {
 		return err
 	}
-	live := slices.DeleteFunc(slices.Clone(d.hosts), func(h *host) bool { return h.lost })
-	for _, h := range live {
+	for _, h := range d.live() {
 		for _, token := range dead {
 			if err := await.Poll(ctx, func(ctx context.Context) error {
-				if d.review(ctx, h, token) == nil {
-					return fmt.Errorf("%s accepts %s", h.name, token.name)
+				if h.Review(ctx, token) == nil {
+					return fmt.Errorf("%s accepts a token of %s", h.Name, token.KeyID)
 				}
 				return nil
 			}); err != nil {
@@ -197,27 +120,10 @@ func (d *hsm) importedLeaks(ctx context.Context) error {
 		}
 	}
 	took := time.Since(begun)
-	d.Notef("revoked", "%s: %d hosts refuse %d tokens of it after %s", leaked, len(live), len(dead), rounded(took))
-	if took > refusedWithin {
-		return fmt.Errorf("the hosts have refused the tokens of %s only after %s, not %s", leaked, rounded(took), refusedWithin)
+	d.notef("revoked", "%s: %d hosts refuse %d tokens of it after %s", leaked, len(d.live()), len(dead), rounded(took))
+	if len(dead) < 2 || took > refusedWithin {
+		return fmt.Errorf("the hosts have refused %d tokens of %s after %s, want two after %s at most", len(dead), leaked, rounded(took),
+			refusedWithin)
 	}
 	return nil
-}
-
-// binaryOf returns the program that an environment variable names.
-func binaryOf(variable string) (string, error) {
-	path := os.Getenv(variable)
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%s: %w: make demo-hsm sets it", variable, err)
-	}
-	return path, nil
-}
-
-// child starts a program that a variable names.
-func child(dir, variable string, args ...string) (*devcluster.Child, error) {
-	path, err := binaryOf(variable)
-	if err != nil {
-		return nil, err
-	}
-	return devcluster.StartChild(filepath.Base(path), path, dir, args)
 }

@@ -47,19 +47,19 @@ func run(name string) int {
 	// The first Ctrl-C stops the demonstration in order. The second one kills it.
 	context.AfterFunc(ctx, stop)
 
-	s := &story{printer: &printer{os.Stdout, time.Now()}}
+	s := &story{out: os.Stdout, begun: time.Now()}
 	err := demonstrate(ctx, s)
 	if s.cluster != nil {
 		err = errors.Join(err, s.cluster.Stop())
 	}
 	switch {
 	case ctx.Err() != nil:
-		s.Linef("\nInterrupted.")
+		s.linef("\nInterrupted.")
 		return exitInterrupted
 	case err != nil:
-		s.Linef("\nFAILED: %s", err)
+		s.linef("\nFAILED: %s", err)
 		return 1
 	}
-	s.Linef("\nAll %d steps verified in %s.", s.steps, s.sinceStart())
+	s.linef("\nAll %d steps verified in %s.", s.steps, rounded(time.Since(s.begun)))
 	return 0
 }

@@ -4,25 +4,21 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"crypto"
-	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/keyutil"
 
 	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/devcluster"
 )
 
 func (s *story) createNamespace(ctx context.Context, name string) error {
@@ -42,9 +38,8 @@ func (s *story) createTokenSecret(ctx context.Context, namespace, name, account 
 }
 
 // awaitFilled returns a Secret once it has a token.
-func (s *story) awaitFilled(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
-	var secret *corev1.Secret
-	_, err := await.Secrets(ctx, s.client, namespace, func(secrets []*corev1.Secret) error {
+func (s *story) awaitFilled(ctx context.Context, namespace, name string) (secret *corev1.Secret, err error) {
+	_, err = await.Secrets(ctx, s.client, namespace, func(secrets []*corev1.Secret) error {
 		found, ok := await.Find(secrets, name)
 		if !ok || tokenOf(found) == "" {
 			return fmt.Errorf("secret %s has no token", name)
@@ -55,103 +50,62 @@ func (s *story) awaitFilled(ctx context.Context, namespace, name string) (*corev
 	return secret, err
 }
 
-// awaitAccount returns an account once it exists and passes the check.
-func (s *story) awaitAccount(ctx context.Context, namespace, name string,
-	check func(*corev1.ServiceAccount) error) (*corev1.ServiceAccount, error) {
-	var account *corev1.ServiceAccount
-	_, err := await.ServiceAccounts(ctx, s.client, namespace, func(accounts []*corev1.ServiceAccount) error {
-		found, ok := await.Find(accounts, name)
-		if !ok {
-			return fmt.Errorf("serviceaccount %s does not exist", name)
-		}
-		account = found
-		return check(found)
-	})
-	return account, err
-}
-
 // awaitTokenSecret returns the token Secret of an account once the account lists it, and no other
-// one, and it has a token.
-func (s *story) awaitTokenSecret(ctx context.Context, namespace, account string) (*corev1.Secret, error) {
-	found, err := s.awaitAccount(ctx, namespace, account, func(account *corev1.ServiceAccount) error {
-		if len(account.Secrets) != 1 {
-			return fmt.Errorf("serviceaccount %s does not list exactly one secret", account.Name)
+// one and not the former one, and it has a token.
+func (s *story) awaitTokenSecret(ctx context.Context, namespace, account, former string) (*corev1.Secret, error) {
+	name := ""
+	if _, err := await.ServiceAccounts(ctx, s.client, namespace, func(accounts []*corev1.ServiceAccount) error {
+		found, ok := await.Find(accounts, account)
+		if !ok || len(found.Secrets) != 1 || found.Secrets[0].Name == former {
+			return fmt.Errorf("serviceaccount %s does not list exactly one secret, another one than %q", account, former)
 		}
+		name = found.Secrets[0].Name
 		return nil
-	})
-	if err != nil {
+	}); err != nil {
 		return nil, err
 	}
-	return s.awaitFilled(ctx, namespace, found.Secrets[0].Name)
-}
-
-// otherThan passes for an account with another UID.
-func otherThan(uid types.UID) func(*corev1.ServiceAccount) error {
-	return func(account *corev1.ServiceAccount) error {
-		if account.UID == uid {
-			return fmt.Errorf("serviceaccount %s is still the old one", account.Name)
-		}
-		return nil
-	}
+	return s.awaitFilled(ctx, namespace, name)
 }
 
 func tokenOf(secret *corev1.Secret) string {
 	return string(secret.Data[corev1.ServiceAccountTokenKey])
 }
 
-// clientWith returns a client whose only credential is a token.
-func clientWith(cluster *devcluster.Cluster, token string, warnings rest.WarningHandler) (kubernetes.Interface, error) {
-	config := rest.AnonymousClientConfig(cluster.Config())
-	config.BearerToken, config.WarningHandler = token, warnings
-	return kubernetes.NewForConfig(config)
+// checkContent verifies all of a token Secret but the token itself.
+func (s *story) checkContent(secret *corev1.Secret, uid types.UID) error {
+	rootCA, err := os.ReadFile(s.cluster.CAFile())
+	if err != nil {
+		return err
+	}
+	want := map[string][]byte{
+		corev1.ServiceAccountTokenKey: []byte(tokenOf(secret)), corev1.ServiceAccountRootCAKey: rootCA,
+		corev1.ServiceAccountNamespaceKey: []byte(secret.Namespace),
+	}
+	if got := secret.Annotations[corev1.ServiceAccountUIDKey]; !maps.EqualFunc(secret.Data, want, bytes.Equal) || got != string(uid) {
+		return fmt.Errorf("secret %s has %d keys, not only the root CA and the namespace, or UID %q, not %q", secret.Name, len(secret.Data), got, uid)
+	}
+	s.notef("data", "token, ca.crt (the root CA) and namespace are in place, the account's UID is annotated")
+	return nil
 }
 
-// decodeToken splits a compact JWT (RFC 7519): three base64url segments without padding, the first
+// decode splits a compact JWT (RFC 7519): three base64url segments without padding, the first
 // two of them JSON objects. It verifies nothing. Errors do not quote the token.
-func decodeToken(token string) (header, claims map[string]any, err error) {
+func decode(token string) (header, claims map[string]any, err error) {
 	segments := strings.Split(token, ".")
 	if len(segments) != 3 {
 		return nil, nil, fmt.Errorf("a token of %d segments", len(segments))
 	}
-	if decodeSegment(segments[0], &header) != nil || decodeSegment(segments[1], &claims) != nil {
-		return nil, nil, errors.New("a token whose header or claims are not JSON in base64url")
-	}
-	if _, err := base64.RawURLEncoding.DecodeString(segments[2]); err != nil {
-		return nil, nil, errors.New("a token whose signature is not base64url")
+	for i, into := range []*map[string]any{&header, &claims} {
+		data, err := base64.RawURLEncoding.DecodeString(segments[i])
+		if err != nil || json.Unmarshal(data, into) != nil {
+			return nil, nil, errors.New("a token whose header or claims are not JSON in base64url")
+		}
 	}
 	return header, claims, nil
 }
 
-func decodeSegment(segment string, into *map[string]any) error {
-	data, err := base64.RawURLEncoding.DecodeString(segment)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(data, into)
-}
-
-// keyID computes the ID of a key: base64url of the SHA-256 of the public key in PKIX DER
-// (k8s.io/kubernetes/pkg/serviceaccount/jwt.go). It does not use the product's code, which would
-// be compared with itself.
-func keyID(file string) (string, error) {
-	key, err := keyutil.PrivateKeyFromFile(file)
-	if err != nil {
-		return "", fmt.Errorf("read the signing key: %w", err)
-	}
-	signer, ok := key.(crypto.Signer)
-	if !ok {
-		return "", fmt.Errorf("the signing key is a %T", key)
-	}
-	der, err := x509.MarshalPKIXPublicKey(signer.Public())
-	if err != nil {
-		return "", fmt.Errorf("encode the public key: %w", err)
-	}
-	sum := sha256.Sum256(der)
-	return base64.RawURLEncoding.EncodeToString(sum[:]), nil
-}
-
-// indentJSON renders an object as JSON.
-func indentJSON(object any) string {
+// indented renders an object as JSON.
+func indented(object any) string {
 	data, err := json.MarshalIndent(object, "", "  ")
 	if err != nil {
 		return fmt.Sprintf("%v", object)

@@ -35,26 +35,11 @@ type mode struct {
 // podSteps are about the tokens of Pods.
 func (d *tokens) podSteps() []step {
 	return []step{
-		{
-			"Pods as in Kubernetes 1.17: token Secrets for all, mounted",
-			"a Pod that mounts a token Secret of its account", d.podsInMode(mode{"like-1-17", "auto", "secret"}),
-		},
-		{
-			"Pods as in Kubernetes 1.22: token Secrets for all, Pods do not need them",
-			"a Pod with a projected token, and an account with a token Secret", d.podsInMode(mode{"like-1-22", "auto", "projected"}),
-		},
-		{
-			"Pods as in Kubernetes today: no token Secrets but those that users create",
-			"a Pod with a projected token, and no Secret", d.podsInMode(mode{"like-today", "manual", "projected"}),
-		},
-		{
-			"A Pod of an account that does not exist is refused",
-			"a refusal that names the account", d.unknownAccountIsRefused,
-		},
-		{
-			"The webhook can be unregistered at any time",
-			"a Pod that no webhook has changed", d.webhookIsUnregistered,
-		},
+		{"Pods as in Kubernetes 1.17: token Secrets for all, mounted", d.podsInMode(mode{"like-1-17", "auto", "secret"})},
+		{"Pods as in Kubernetes 1.22: token Secrets for all, Pods do not need them", d.podsInMode(mode{"like-1-22", "auto", "projected"})},
+		{"Pods as in Kubernetes today: no token Secrets but those that users create", d.podsInMode(mode{"like-today", "manual", "projected"})},
+		{"A Pod of an account that does not exist is refused", d.unknownAccountIsRefused},
+		{"The webhook can be unregistered at any time", d.webhookIsUnregistered},
 	}
 }
 
@@ -72,16 +57,16 @@ func (d *tokens) podsInMode(m mode) func(context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.Notef("created", "namespace %[1]s and immediately pod %[1]s/%[2]s: admitted", m.namespace, pod.Name)
+		d.notef("created", "namespace %[1]s and immediately pod %[1]s/%[2]s: admitted", m.namespace, pod.Name)
 		if pod.Spec.ServiceAccountName != account {
 			return fmt.Errorf("serviceaccount %q in the pod", pod.Spec.ServiceAccountName)
 		}
-		d.Notef("observed", "it runs as serviceaccount %s/%s", m.namespace, account)
+		d.notef("observed", "it runs as serviceaccount %s/%s", m.namespace, account)
 		if err := d.checkVolume(ctx, m, pod); err != nil {
 			return err
 		}
-		d.Notef("volume", "%s", indentJSON(pod.Spec.Volumes[0]))
-		d.Notef("mounted", "read-only at %s in every container", mountPath)
+		d.notef("volume", "%s", indented(pod.Spec.Volumes[0]))
+		d.notef("mounted", "read-only at %s in every container", mountPath)
 		return d.checkSecrets(ctx, m)
 	}
 }
@@ -96,14 +81,14 @@ func (d *tokens) restartManager(ctx context.Context, m mode) error {
 	webhook := []string{"--webhook-port=" + strconv.Itoa(d.webhookPort), "--webhook-registration=url"}
 	// No webhook call is lost here, so the drain delay only costs time.
 	flags := append(append(mode, webhook...), "--webhook-drain-delay=0s", "--leader-elect=true")
-	if err := d.runManager(ctx, flags...); err != nil {
+	if err := d.run(ctx, flags...); err != nil {
 		return err
 	}
-	d.Notef("started", "sa-controller-manager %s\n%s", strings.Join(mode, " "), strings.Join(webhook, " "))
+	d.notef("started", "sa-controller-manager %s\n%s", strings.Join(mode, " "), strings.Join(webhook, " "))
 	if err := d.manager.AwaitLog(ctx, `state="registered"`); err != nil {
 		return err
 	}
-	d.Notef("observed", "kube-apiserver reaches the webhook, and %s is registered", configurationName)
+	d.notef("observed", "kube-apiserver reaches the webhook, and %s is registered", configurationName)
 	return nil
 }
 
@@ -136,11 +121,11 @@ func (d *tokens) checkVolume(ctx context.Context, m mode, pod *corev1.Pod) error
 // the namespace has no Secret with manual.
 func (d *tokens) checkSecrets(ctx context.Context, m mode) error {
 	if m.tokenSecrets == "auto" {
-		secret, err := d.awaitTokenSecret(ctx, m.namespace, account)
+		secret, err := d.awaitTokenSecret(ctx, m.namespace, account, "")
 		if err != nil {
 			return err
 		}
-		d.Notef("observed", "serviceaccount %s/%s has secret %s", m.namespace, account, secret.Name)
+		d.notef("observed", "serviceaccount %s/%s has secret %s", m.namespace, account, secret.Name)
 		return nil
 	}
 	list, err := d.client.CoreV1().Secrets(m.namespace).List(ctx, metav1.ListOptions{})
@@ -150,7 +135,7 @@ func (d *tokens) checkSecrets(ctx context.Context, m mode) error {
 	if len(list.Items) > 0 {
 		return errors.New("secret " + list.Items[0].Name + " in the namespace")
 	}
-	d.Notef("observed", "no secret in namespace %s", m.namespace)
+	d.notef("observed", "no secret in namespace %s", m.namespace)
 	return nil
 }
 
@@ -158,12 +143,11 @@ func (d *tokens) unknownAccountIsRefused(ctx context.Context) error {
 	pod, pods := newPod("stranger"), d.client.CoreV1().Pods(namespace)
 	pod.Spec.ServiceAccountName = "nobody"
 	_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `serviceaccount "nobody" not found`) {
-		return fmt.Errorf("no refusal that names the account, but: %w", orNil(err))
+	if err := d.forbidden(err, `serviceaccount "nobody" not found`); err != nil {
+		return err
 	}
-	d.Notef("refused", "403: %s", err)
 	if _, err = pods.Get(ctx, pod.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		return fmt.Errorf("the pod may exist: %w", orNil(err))
+		return fmt.Errorf("the pod may exist: %v", err)
 	}
 	return nil
 }
@@ -171,11 +155,11 @@ func (d *tokens) unknownAccountIsRefused(ctx context.Context) error {
 // webhookIsUnregistered leaves the manager running. kube-apiserver no longer calls it, as soon as
 // it learns of the change through its own watch.
 func (d *tokens) webhookIsUnregistered(ctx context.Context) error {
-	output, err := d.command(ctx, "webhook unregister", d.kubeconfig())
+	output, err := d.command(ctx, "webhook unregister", "--kubeconfig="+d.cluster.Kubeconfig())
 	if err != nil {
 		return err
 	}
-	d.Notef("output", "%s", strings.TrimSpace(string(output)))
+	d.notef("output", "%s", strings.TrimSpace(string(output)))
 	return await.Poll(ctx, func(ctx context.Context) error {
 		pod := newPod("")
 		pod.GenerateName = "web-"
@@ -186,12 +170,10 @@ func (d *tokens) webhookIsUnregistered(ctx context.Context) error {
 		if pod.Spec.ServiceAccountName != "" || len(pod.Spec.Volumes) > 0 {
 			return fmt.Errorf("pod %s has a serviceaccount or a volume", pod.Name)
 		}
-		d.Notef("created", "pod %s/%s, without serviceaccount and volumes", namespace, pod.Name)
+		d.notef("created", "pod %s/%s, without serviceaccount and volumes", namespace, pod.Name)
 		return nil
 	})
 }
-
-func (d *tokens) kubeconfig() string { return "--kubeconfig=" + d.cluster.Kubeconfig() }
 
 // newPod returns a Pod with an init container, because those get the token too.
 func newPod(name string) *corev1.Pod {

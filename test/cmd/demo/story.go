@@ -4,11 +4,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
+	"io"
 	"strings"
 	"time"
 
@@ -20,31 +19,81 @@ import (
 const (
 	// stepTimeout is at least ten times what a step takes, to allow for a loaded machine.
 	stepTimeout = 60 * time.Second
-	// readyTimeout bounds how long the manager may take until it is ready.
-	readyTimeout = 60 * time.Second
 	// logTail is how many lines of the manager's log a failure shows.
 	logTail = 30
+	// indent precedes every line below the title of a step.
+	indent = "     "
 )
 
 // step is one verified part of a demonstration.
 type step struct {
-	title  string
-	expect string // what the step verifies, printed if it does not hold
-	run    func(ctx context.Context) error
+	title string // what it verifies
+	run   func(ctx context.Context) error
 }
 
-// story is what both demonstrations share.
+// story narrates a demonstration as plain text: numbered steps, and what was observed.
 type story struct {
-	*printer
+	out   io.Writer
+	begun time.Time
+	steps int // verified so far
 
 	binary  devcluster.Binary
-	cluster *devcluster.Cluster
+	cluster *devcluster.Cluster // the first; main stops it
 	manager *devcluster.Manager
 	client  kubernetes.Interface
-	steps   int // verified so far
+	clients *clients // from the moment at which tokens are requested and presented all the time
 }
 
-// startCluster starts etcd and kube-apiserver. main stops them.
+// linef prints a line as it is.
+func (s *story) linef(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+
+// ready prints that a component is ready.
+func (s *story) ready(format string, args ...any) {
+	s.linef("  + %s: ready after %s", fmt.Sprintf(format, args...), rounded(time.Since(s.begun)))
+}
+
+// notef prints one observation: its first line after the label, further lines below it.
+func (s *story) notef(label, format string, args ...any) {
+	for line := range strings.SplitSeq(fmt.Sprintf(format, args...), "\n") {
+		s.linef("%s", strings.TrimRight(fmt.Sprintf("%s%-10s %s", indent, label, line), " "))
+		label = ""
+	}
+}
+
+// rounded keeps a duration to about three digits.
+func rounded(d time.Duration) time.Duration {
+	if d >= time.Second {
+		return d.Round(100 * time.Millisecond)
+	}
+	return d.Round(time.Millisecond)
+}
+
+// show runs the steps in order and stops at the first one that does not hold. The clients, if there are any, must make
+// progress in each.
+func (s *story) show(ctx context.Context, steps []step) error {
+	for _, step := range steps {
+		s.linef("\n%2d.  %s", s.steps+1, step.title)
+		begun := time.Now()
+		if err := s.do(ctx, step); err != nil {
+			return fmt.Errorf("step %d, %s: %w\n\nThe last lines of the manager's log:\n%s", s.steps+1, step.title, err,
+				s.manager.LogTail(logTail))
+		}
+		s.steps++
+		s.linef("%sverified in %s", indent, rounded(time.Since(begun)))
+	}
+	return nil
+}
+
+func (s *story) do(ctx context.Context, step step) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("not within %s", stepTimeout))
+	defer cancel()
+	if err := step.run(ctx); err != nil || s.clients == nil {
+		return err
+	}
+	return s.clients.goOn(ctx)
+}
+
+// startCluster starts etcd and kube-apiserver.
 func (s *story) startCluster(ctx context.Context, options devcluster.Options) (err error) {
 	if s.cluster, err = devcluster.Start(ctx, options); err != nil {
 		return err
@@ -56,88 +105,35 @@ func (s *story) startCluster(ctx context.Context, options devcluster.Options) (e
 	if err != nil {
 		return fmt.Errorf("get the version of kube-apiserver: %w", err)
 	}
-	s.Ready("etcd and kube-apiserver " + version.GitVersion)
+	s.ready("etcd and kube-apiserver %s", version.GitVersion)
 	return nil
 }
 
-// startManager starts a manager and does not wait for it.
-func (s *story) startManager(flags ...string) (err error) {
-	s.manager, err = s.binary.StartManager(s.cluster, flags...)
-	return err
-}
-
-// runManager starts a manager and waits until it is ready.
-func (s *story) runManager(ctx context.Context, flags ...string) error {
-	if err := s.startManager(flags...); err != nil {
-		return err
-	}
-	return s.managerReady(ctx)
-}
-
+// managerReady waits for it.
 func (s *story) managerReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	if err := s.manager.Ready(ctx); err != nil {
-		return fmt.Errorf("the manager does not become ready: %w\n%s", err, s.managerLog())
+		return fmt.Errorf("the manager does not become ready: %w\n%s", err, s.manager.LogTail(logTail))
 	}
 	return nil
 }
-
-// show runs the steps in order and stops at the first one that does not hold.
-func (s *story) show(ctx context.Context, steps []step) error {
-	for _, step := range steps {
-		s.Title(s.steps+1, step.title)
-		begun := time.Now()
-		if err := runStep(ctx, step); err != nil {
-			return fmt.Errorf("step %d, %s\n%sexpected   %s\n%sobserved   %w\n%s",
-				s.steps+1, step.title, indent, step.expect, indent, err, s.managerLog())
-		}
-		s.steps++
-		s.Verified(time.Since(begun))
-	}
-	return nil
-}
-
-func runStep(ctx context.Context, step step) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("not within %s", stepTimeout))
-	defer cancel()
-	return step.run(ctx)
-}
-
-func (s *story) managerLog() string {
-	return fmt.Sprintf("\nThe last lines of the manager's log:\n%s", s.manager.LogTail(logTail))
-}
-
-// refusedError is the message of a command that ended with exit code 1.
-type refusedError struct{ message string }
-
-func (e *refusedError) Error() string { return e.message }
 
 // command runs the product's command line as a user does, with further flags that are not printed.
 func (s *story) command(ctx context.Context, words string, flags ...string) (stdout []byte, err error) {
-	s.Notef("command", "sa-controller-manager %s", words)
-	return s.output(ctx, words, flags...)
+	s.notef("command", "sa-controller-manager %s", words)
+	return s.binary.Run(ctx, append(strings.Fields(words), flags...)...)
 }
 
-// output returns what a command prints. It returns a refusedError if the exit code is 1.
-func (s *story) output(ctx context.Context, words string, flags ...string) ([]byte, error) {
-	command := exec.CommandContext(ctx, s.binary.Path, append(strings.Fields(words), flags...)...)
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	stdout, err := command.Output()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
-		return stdout, &refusedError{strings.TrimSpace(strings.TrimPrefix(stderr.String(), "Error: "))}
-	}
-	if err != nil {
-		return stdout, fmt.Errorf("sa-controller-manager %s: %w\n%s", words, err, stderr.Bytes())
-	}
-	return stdout, nil
-}
-
-// orNil returns an error that can be printed in place of nil.
-func orNil(err error) error {
+// refused is an error unless err has the reason. It prints the refusal.
+func (s *story) refused(err error, reason string) error {
 	if err == nil {
-		return errors.New("no error")
+		return errors.New("not refused")
 	}
-	return err
+	if !strings.Contains(err.Error(), reason) {
+		return fmt.Errorf("no refusal because %q, but: %w", reason, err)
+	}
+	_, message, _ := strings.Cut(err.Error(), "Error: ")
+	s.notef("refused", "%s", strings.ReplaceAll(message, ": ", ":\n"))
+	return nil
 }

@@ -5,7 +5,7 @@ package main
 
 import (
 	"context"
-	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,7 +27,7 @@ const (
 	namespace    = "demo"
 	account      = "default"
 	otherAccount = "builder"
-	handmade     = "handmade"
+	handmade     = "builder-handmade"
 
 	// user is what kube-apiserver calls the account.
 	user = "system:serviceaccount:" + namespace + ":" + account
@@ -48,7 +48,7 @@ type tokens struct {
 }
 
 func showTokens(ctx context.Context, s *story) (err error) {
-	s.Linef("sa-controller-manager beside a real kube-apiserver\n")
+	s.linef("sa-controller-manager beside a real kube-apiserver\n")
 	d := &tokens{story: s}
 	if d.webhookPort, err = devcluster.FreePort(); err != nil {
 		return err
@@ -60,92 +60,74 @@ func showTokens(ctx context.Context, s *story) (err error) {
 		return err
 	}
 	flags := []string{"--token-secrets=auto", "--leader-elect=true"}
-	if err := s.runManager(ctx, flags...); err != nil {
+	if err := d.run(ctx, flags...); err != nil {
 		return err
 	}
-	s.Ready("sa-controller-manager " + strings.Join(flags, " "))
-	return s.show(ctx, append(d.tokenSteps(), d.podSteps()...))
+	s.ready("sa-controller-manager %s", strings.Join(flags, " "))
+	return s.show(ctx, slices.Concat(d.tokenSteps(), d.podSteps()))
+}
+
+// run starts a manager and waits until it is ready.
+func (d *tokens) run(ctx context.Context, flags ...string) (err error) {
+	if d.manager, err = d.binary.StartManager(d.cluster, flags...); err != nil {
+		return err
+	}
+	return d.managerReady(ctx)
 }
 
 // tokenSteps are about accounts and their token Secrets.
 func (d *tokens) tokenSteps() []step {
 	return []step{
-		{
-			"A new namespace gets its account",
-			"an account " + account + " in the new namespace", d.namespaceGetsAccount,
-		},
-		{
-			"The account gets a token Secret",
-			"one complete token Secret of the account, referenced from its list of secrets", d.accountGetsSecret,
-		},
-		{
-			"The token names its account",
-			"the header and claims of a legacy token of this account, Secret and key", d.tokenNamesAccount,
-		},
-		{
-			"kube-apiserver accepts the token",
-			"a TokenReview that names the account and its groups", d.apiServerAcceptsToken,
-		},
-		{
-			"A client uses the token",
-			"the identity of the account, and a refusal by RBAC that names it", d.clientUsesToken,
-		},
-		{
-			"A deleted Secret is replaced",
-			"no reference to the deleted Secret, and a new one under a new name", d.deletedSecretIsReplaced,
-		},
-		{
-			"A Secret made by hand is filled, and the Secrets of a deleted account are deleted",
-			"a complete Secret, then none of the account's Secrets left", d.deletedAccountTakesSecrets,
-		},
-		{
-			"The default account comes back",
-			"a new account of that name with a new UID and a new token Secret", d.defaultAccountComesBack,
-		},
-		{
-			"The manager stops in order",
-			"exit code 0 within ten seconds of SIGTERM", d.managerStops,
-		},
+		{"A new namespace gets its account", d.namespaceGetsAccount},
+		{"The account gets a token Secret", d.accountGetsSecret},
+		{"The token names its account", d.tokenNamesAccount},
+		{"kube-apiserver accepts the token", d.apiServerAcceptsToken},
+		{"A deleted Secret is replaced", d.deletedSecretIsReplaced},
+		{"A Secret made by hand is filled, and the Secrets of a deleted account are deleted", d.deletedAccountTakesSecrets},
+		{"The manager stops in order", d.managerStops},
 	}
 }
 
-func (d *tokens) namespaceGetsAccount(ctx context.Context) (err error) {
+func (d *tokens) namespaceGetsAccount(ctx context.Context) error {
 	if err := d.createNamespace(ctx, namespace); err != nil {
 		return err
 	}
-	d.Notef("created", "namespace %s", namespace)
-	if d.account, err = d.awaitAccount(ctx, namespace, account, otherThan("")); err != nil {
+	d.notef("created", "namespace %s", namespace)
+	accounts, err := await.ServiceAccounts(ctx, d.client, namespace, await.Named[*corev1.ServiceAccount](account))
+	if err != nil {
 		return err
 	}
-	d.Notef("observed", "serviceaccount %s/%s, uid %s", namespace, account, d.account.UID)
+	d.account, _ = await.Find(accounts, account)
+	d.notef("observed", "serviceaccount %s/%s, uid %s", namespace, account, d.account.UID)
 	return nil
 }
 
 func (d *tokens) accountGetsSecret(ctx context.Context) (err error) {
-	if d.secret, err = d.awaitTokenSecret(ctx, namespace, account); err != nil {
+	if d.secret, err = d.awaitTokenSecret(ctx, namespace, account, ""); err != nil {
 		return err
 	}
-	d.Notef("observed", "secret %s/%s, made by the manager", namespace, d.secret.Name)
-	d.Notef("", "type %s, labels %s", d.secret.Type, labels.FormatLabels(d.secret.Labels))
-	d.Notef("observed", "serviceaccount %s/%s lists it in secrets", namespace, account)
+	d.notef("observed", "secret %s/%s, made by the manager", namespace, d.secret.Name)
+	d.notef("", "type %s, labels %s", d.secret.Type, labels.FormatLabels(d.secret.Labels))
+	d.notef("observed", "serviceaccount %s/%s lists it in secrets", namespace, account)
 	return d.checkContent(d.secret, d.account.UID)
 }
 
-func (d *tokens) tokenNamesAccount(context.Context) error {
-	token := tokenOf(d.secret)
-	header, claims, err := decodeToken(token)
+// tokenNamesAccount compares the header with that of a token of kube-apiserver, which has the same key.
+func (d *tokens) tokenNamesAccount(ctx context.Context) error {
+	header, claims, err := decode(tokenOf(d.secret))
 	if err != nil {
 		return err
 	}
-	d.Notef("header", "%s", indentJSON(header))
-	d.Notef("claims", "%s", indentJSON(claims))
-	d.Notef("signature", "%d bytes, not shown", base64.RawURLEncoding.DecodedLen(len(token)-strings.LastIndex(token, ".")-1))
-	kid, err := keyID(d.cluster.SigningKeyFile())
+	d.notef("header", "%s", indented(header))
+	d.notef("claims", "%s", indented(claims))
+	d.notef("signature", "not shown")
+	bound, err := d.client.CoreV1().ServiceAccounts(namespace).
+		CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	if want := map[string]any{"alg": "RS256", "kid": kid}; !maps.Equal(header, want) {
-		return fmt.Errorf("another header than %s", indentJSON(want))
+	if want, _, err := decode(bound.Status.Token); err != nil || len(header) != 2 || !maps.Equal(header, want) {
+		return fmt.Errorf("another header than %s: %w", indented(want), err)
 	}
 	// The claims that kube-controller-manager writes: no audience, no times.
 	const prefix = "kubernetes.io/serviceaccount/"
@@ -158,7 +140,7 @@ func (d *tokens) tokenNamesAccount(context.Context) error {
 		prefix + "service-account.uid":  string(d.account.UID),
 	}
 	if !maps.Equal(claims, want) {
-		return fmt.Errorf("other claims than %s", indentJSON(want))
+		return fmt.Errorf("other claims than %s", indented(want))
 	}
 	return nil
 }
@@ -170,118 +152,79 @@ func (d *tokens) apiServerAcceptsToken(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.Notef("observed", "authenticated %t", review.Status.Authenticated)
+	d.notef("observed", "authenticated %t", review.Status.Authenticated)
 	if !review.Status.Authenticated {
-		return fmt.Errorf("not authenticated: %s", review.Status.Error)
+		return errors.New(review.Status.Error)
 	}
-	return d.checkUser(review.Status.User)
-}
-
-func (d *tokens) clientUsesToken(ctx context.Context) error {
-	client, err := clientWith(d.cluster, tokenOf(d.secret), &warnings{printer: d.printer})
-	if err != nil {
-		return err
+	info := review.Status.User
+	d.notef("user", "%s, uid %s", info.Username, info.UID)
+	d.notef("groups", "%s", strings.Join(info.Groups, ", "))
+	if info.Username != user || info.UID != string(d.account.UID) {
+		return fmt.Errorf("another user than %s, uid %s", user, d.account.UID)
 	}
-	d.Notef("request", "POST selfsubjectreviews with the token as its only credential")
-	self, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-	if err != nil {
-		return err
+	// kube-apiserver adds its own groups, such as system:authenticated.
+	for _, group := range []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace} {
+		if !slices.Contains(info.Groups, group) {
+			return fmt.Errorf("not in group %s", group)
+		}
 	}
-	if err := d.checkUser(self.Status.UserInfo); err != nil {
-		return err
-	}
-	d.Notef("request", "GET secret %s/%s with the token", namespace, d.secret.Name)
-	_, err = client.CoreV1().Secrets(namespace).Get(ctx, d.secret.Name, metav1.GetOptions{})
-	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), user) {
-		return fmt.Errorf("no refusal that names the user, but: %w", orNil(err))
-	}
-	d.Notef("refused", "403: %s", err)
 	return nil
 }
 
-func (d *tokens) deletedSecretIsReplaced(ctx context.Context) error {
+// forbidden is an error unless err is a refusal that has the reason. It prints the refusal.
+func (s *story) forbidden(err error, reason string) error {
+	if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), reason) {
+		return fmt.Errorf("no refusal with %q, but: %v", reason, err)
+	}
+	s.notef("refused", "403: %s", err)
+	return nil
+}
+
+func (d *tokens) deletedSecretIsReplaced(ctx context.Context) (err error) {
 	old := d.secret.Name
 	if err := d.client.CoreV1().Secrets(namespace).Delete(ctx, old, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	d.Notef("deleted", "secret %s/%s", namespace, old)
-	_, err := d.awaitAccount(ctx, namespace, account, func(account *corev1.ServiceAccount) error {
-		if slices.ContainsFunc(account.Secrets, func(r corev1.ObjectReference) bool { return r.Name == old }) {
-			return fmt.Errorf("serviceaccount %s still lists %s", account.Name, old)
-		}
-		return nil
-	})
-	if err != nil {
+	d.notef("deleted", "secret %s/%s", namespace, old)
+	if d.secret, err = d.awaitTokenSecret(ctx, namespace, account, old); err != nil {
 		return err
 	}
-	d.Notef("observed", "serviceaccount %s/%s no longer lists it", namespace, account)
-	if d.secret, err = d.awaitTokenSecret(ctx, namespace, account); err != nil {
-		return err
-	}
-	if d.secret.Name == old {
-		return fmt.Errorf("secret %s again: its token would be the revoked one", old)
-	}
-	d.Notef("observed", "secret %s/%s, made by the manager, is listed instead", namespace, d.secret.Name)
+	d.notef("observed", "serviceaccount %s/%s lists secret %s, made by the manager, instead", namespace, account, d.secret.Name)
 	return d.checkContent(d.secret, d.account.UID)
 }
 
 func (d *tokens) deletedAccountTakesSecrets(ctx context.Context) error {
-	accounts, byHand := d.client.CoreV1().ServiceAccounts(namespace), otherAccount+"-"+handmade
-	object := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: otherAccount}}
-	object, err := accounts.Create(ctx, object, metav1.CreateOptions{})
+	accounts := d.client.CoreV1().ServiceAccounts(namespace)
+	object, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: otherAccount}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	uid := object.UID
-	d.Notef("created", "serviceaccount %s/%s", namespace, otherAccount)
-	own, err := d.awaitTokenSecret(ctx, namespace, otherAccount)
+	d.notef("created", "serviceaccount %s/%s", namespace, otherAccount)
+	own, err := d.awaitTokenSecret(ctx, namespace, otherAccount, "")
 	if err != nil {
 		return err
 	}
-	d.Notef("observed", "secret %s/%s, made by the manager", namespace, own.Name)
-	if err := d.createTokenSecret(ctx, namespace, byHand, otherAccount); err != nil {
+	d.notef("observed", "secret %s/%s, made by the manager", namespace, own.Name)
+	if err := d.createTokenSecret(ctx, namespace, handmade, otherAccount); err != nil {
 		return err
 	}
-	filled, err := d.awaitFilled(ctx, namespace, byHand)
+	filled, err := d.awaitFilled(ctx, namespace, handmade)
 	if err != nil {
 		return err
 	}
-	if err := d.checkContent(filled, uid); err != nil {
+	if err := d.checkContent(filled, object.UID); err != nil {
 		return err
 	}
-	d.Notef("observed", "secret %s/%s, filled by the manager", namespace, byHand)
+	d.notef("observed", "secret %s/%s, filled by the manager", namespace, handmade)
 	if err := accounts.Delete(ctx, otherAccount, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	d.Notef("deleted", "serviceaccount %s/%s", namespace, otherAccount)
-	if _, err := await.Secrets(ctx, d.client, namespace, await.Gone[*corev1.Secret](own.Name, byHand)); err != nil {
+	d.notef("deleted", "serviceaccount %s/%s", namespace, otherAccount)
+	if _, err := await.Secrets(ctx, d.client, namespace, await.Gone[*corev1.Secret](own.Name, handmade)); err != nil {
 		return err
 	}
-	d.Notef("observed", "both secrets are gone")
+	d.notef("observed", "both secrets are gone")
 	return nil
-}
-
-func (d *tokens) defaultAccountComesBack(ctx context.Context) error {
-	old := d.account
-	if err := d.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, account, metav1.DeleteOptions{}); err != nil {
-		return err
-	}
-	d.Notef("deleted", "serviceaccount %s/%s, uid %s", namespace, account, old.UID)
-	found, err := d.awaitAccount(ctx, namespace, account, otherThan(old.UID))
-	if err != nil {
-		return err
-	}
-	d.Notef("observed", "serviceaccount %s/%s, uid %s", namespace, account, found.UID)
-	secret, err := d.awaitTokenSecret(ctx, namespace, account)
-	if err != nil {
-		return err
-	}
-	d.Notef("observed", "secret %s/%s, made by the manager", namespace, secret.Name)
-	if _, err := await.Secrets(ctx, d.client, namespace, await.Gone[*corev1.Secret](d.secret.Name)); err != nil {
-		return err
-	}
-	d.Notef("observed", "secret %s/%s is gone", namespace, d.secret.Name)
-	return d.checkContent(secret, found.UID)
 }
 
 func (d *tokens) managerStops(context.Context) error {
@@ -289,7 +232,7 @@ func (d *tokens) managerStops(context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.Notef("observed", "SIGTERM, then exit code %d after %s", exit.Code, rounded(exit.Took))
+	d.notef("observed", "SIGTERM, then exit code %d after %s", exit.Code, rounded(exit.Took))
 	if exit.Code != 0 || exit.Took > drainLimit {
 		return fmt.Errorf("exit code %d after %s", exit.Code, rounded(exit.Took))
 	}

@@ -51,8 +51,8 @@ build-plugin: ## Build bin/kubectl-sa_tokens, the kubectl plugin, for this machi
 
 .PHONY: image
 image: build ## Write the container image to bin/, for "docker load"; needs no engine and no registry.
-	@go -C test run -buildvcs=false ./cmd/image -out=$(CURDIR)/bin/$(product)-image.tar \
-		-tag='$(version)' -revision='$(commit)' -date='$(date)' $(CURDIR)/bin/$(product)
+	@go -C test run -buildvcs=false ./cmd/release image -out=$(CURDIR)/bin/$(product)-image.tar \
+		-version='$(version)' -commit='$(commit)' -date='$(date)' $(CURDIR)/bin/$(product)
 
 # The same commit and the same Go give the same bytes: no file has a path, time, owner or setting of
 # the machine.
@@ -66,7 +66,7 @@ release: ## Write the release into bin/release/: archives, image, manifests, SPD
 	@changed=$$(git status --porcelain) && test -z "$$changed" || { \
 		echo "a release is built from a commit: commit or stash the changes that \"git status\" lists" >&2; exit 1; }
 	@rm -rf bin/release bin/parts && mkdir -p bin/release
-	@for tool in archive image provenance sbom; do go -C test build -buildvcs=false -o ../bin/$$tool ./cmd/$$tool; done
+	@go -C test build -buildvcs=false -o ../bin/release-parts ./cmd/release
 	@for arch in amd64 arm64; do \
 		parts=bin/parts/$$arch; \
 		name=bin/release/$(product)_$(version)_linux_$$arch; \
@@ -74,14 +74,14 @@ release: ## Write the release into bin/release/: archives, image, manifests, SPD
 		GOOS=linux GOARCH=$$arch $(go_build) -ldflags '-s -w $(stamps)' -o $$parts/$(product) ./cmd/$(product); \
 		cp LICENSE README.md $$parts/; \
 		GOOS=linux GOARCH=$$arch test/release/licences.sh ./cmd/$(product) $$parts/LICENSES; \
-		bin/archive -dir=$$parts -out=$$name.tar.gz -date='$(date)'; \
-		bin/sbom -binary=$$parts/$(product) -out=$$name.spdx.json -version='$(version)' -date='$(date)'; \
+		bin/release-parts archive -dir=$$parts -out=$$name.tar.gz -date='$(date)'; \
+		bin/release-parts sbom -out=$$name.spdx.json -version='$(version)' -date='$(date)' $$parts/$(product); \
 	done
-	@bin/image -layout=bin/parts/image -tag='$(version)' -revision='$(commit)' -date='$(date)' bin/parts/{amd64,arm64}/$(product)
-	@bin/archive -dir=bin/parts/image -out=bin/release/$(product)_$(version)_image.tar -date='$(date)'
-	@git ls-files -z manifests ':!*.go' | xargs -0 bin/archive -out=bin/release/manifests.tar.gz -date='$(date)'
+	@bin/release-parts image -out=bin/parts/image -version='$(version)' -commit='$(commit)' -date='$(date)' bin/parts/{amd64,arm64}/$(product)
+	@bin/release-parts archive -dir=bin/parts/image -out=bin/release/$(product)_$(version)_image.tar -date='$(date)'
+	@git ls-files -z manifests ':!*.go' | xargs -0 bin/release-parts archive -out=bin/release/manifests.tar.gz -date='$(date)'
 	@$(MAKE) plugin-release
-	@bin/provenance -dir=bin/release -binary=bin/parts/amd64/$(product) -out=bin/release/provenance.json -version='$(version)' -commit='$(commit)'
+	@bin/release-parts provenance -dir=bin/release -out=bin/release/provenance.json -version='$(version)' -commit='$(commit)' bin/parts/amd64/$(product)
 	@cd bin/release && LC_ALL=C sha256sum -- * >SHA256SUMS && cat SHA256SUMS
 
 .PHONY: sign
@@ -233,9 +233,9 @@ test-backends: control-plane build ## Test sa-kms-signer, built with the race de
 
 # The browser has 300 MB, which continuous integration must not install.
 .PHONY: test-browser
-test-browser: ## Open the page of "tokens audit -o html" in headless Chromium, a Debian package; SCREENSHOT=docs/token-audit.png takes its picture.
+test-browser: ## Open the page of "tokens audit -o html" in headless Chromium, a Debian package.
 	@test/deps.sh browser
-	$(if $(SCREENSHOT),SACM_SCREENSHOT=$(abspath $(SCREENSHOT))) go -C test test -tags=browser -count=1 -timeout=15m ./browser
+	go -C test test -tags=browser -count=1 -timeout=15m ./browser
 
 .PHONY: test-upgrade
 test-upgrade: control-plane build ## Upgrade from the newest release, or the commit UPGRADE_FROM, and downgrade again, while Pods are created.

@@ -8,7 +8,7 @@ set -euo pipefail
 version=$1 date=$2 ldflags=$3
 
 mkdir -p bin/release
-go -C test build -buildvcs=false -o ../bin/archive ./cmd/archive
+go -C test build -buildvcs=false -o ../bin/release-parts ./cmd/release
 manifest=bin/release/sa-tokens.yaml
 sed -e '1,/^$/d' -e "s|VERSION|$version|" cmd/kubectl-sa_tokens/krew.yaml >"$manifest"
 url=$(sed -n 's/^  homepage: //p' "$manifest")/releases/download/$version
@@ -23,7 +23,7 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64;
 	GOOS=$os GOARCH=$arch go build -buildvcs=false -ldflags "$ldflags" -o "$parts/$program" ./cmd/kubectl-sa_tokens
 	cp LICENSE cmd/kubectl-sa_tokens/kubectl_complete-sa_tokens "$parts"
 	GOOS=$os GOARCH=$arch test/release/licences.sh ./cmd/kubectl-sa_tokens "$parts/LICENSES"
-	bin/archive -dir="$parts" -out="bin/release/$name" -date="$date"
+	bin/release-parts archive -dir="$parts" -out="bin/release/$name" -date="$date"
 	cat >>"$manifest" <<-END
 	  - selector:
 	      matchLabels:

@@ -56,7 +56,6 @@ func run() error {
 	quick := flags.Bool("quick", false, "a run of about 7 minutes: one repetition, fewer objects and shorter waits, "+
 		"in place of the flags for these")
 	scenarios := flags.String("scenarios", strings.Join(names(o), ","), "which to measure")
-	limit := flags.Duration("limit", 90*time.Minute, "when to end at the latest, with the results until then")
 	out := flags.String("out", "bin/bench/peer.json", "where the results go")
 	page := flags.String("page", "", "the `file` to fill from the results that are given as arguments")
 	if err := flags.Parse(os.Args[1:]); err != nil {
@@ -68,8 +67,6 @@ func run() error {
 	if *quick {
 		o.Quicken()
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, *limit, errors.New("the time for the whole run is over"))
-	defer cancel()
 	return measure(ctx, o, strings.Split(*scenarios, ","), *out, *quick)
 }
 

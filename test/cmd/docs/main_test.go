@@ -8,10 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/app/permissions"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -28,38 +24,5 @@ func TestFilesAreUpToDate(t *testing.T) {
 		want, err := os.ReadFile("../../../" + path)
 		testutil.Must(t, err)
 		testutil.Check(t, path+"; 'make update' rewrites it", string(want), got.String())
-	}
-}
-
-// TestRoles: the files grant what the table has, part by part, and nothing else.
-func TestRoles(t *testing.T) {
-	t.Parallel()
-	for _, rules := range [][]permissions.Rule{permissions.StandardRules(options.New()), permissions.OptionalRules()} {
-		text, err := roles(rules)
-		testutil.Must(t, err)
-		var got []runtime.Object
-		for document := range strings.SplitSeq(text, "\n---\n") {
-			object, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), []byte(document))
-			if err != nil {
-				t.Fatalf("%v in\n%s", err, document)
-			}
-			got = append(got, object)
-		}
-		testutil.Check(t, "objects", permissions.Grant(rules, permissions.Accesses(rules)), got)
-		for _, rule := range rules {
-			if !strings.Contains(strings.Join(strings.Fields(strings.ReplaceAll(text, "#", " ")), " "),
-				strings.Join(strings.Fields(rule.Why), " ")) {
-				t.Errorf("there is no reason %q", rule.Why)
-			}
-		}
-	}
-}
-
-func TestMistakes(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{nil, {"flag"}, {"flags", "roles"}} {
-		if err := run(args, &strings.Builder{}); err == nil {
-			t.Errorf("%q: no error", args)
-		}
 	}
 }

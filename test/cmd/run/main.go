@@ -93,12 +93,8 @@ func identity(ctx context.Context, cluster *devcluster.Cluster) (kubeconfig stri
 	return kubeconfig, err
 }
 
-// kubectl is the command to suggest: the user's own, or else the one that make
-// run builds.
+// kubectl is the one that make run builds, or else the user's own.
 func kubectl() string {
-	if _, err := exec.LookPath("kubectl"); err == nil {
-		return "kubectl"
-	}
 	built, err := devcluster.ControlPlaneBinary("kubectl")
 	if err != nil {
 		return "kubectl"

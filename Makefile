@@ -179,9 +179,9 @@ test-unit: deps ## Run the unit tests with the race detector.
 test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's own, on random Pods, for 20 s.
 	go -C test/differential test -count=1 -timeout=20m . -args -for=20s
 
-SEEDS ?= 100
+SEEDS ?= 500
 .PHONY: test-simulation
-test-simulation: ## Run SEEDS worlds with a simulated API server, of which SEED is the first; not in continuous integration.
+test-simulation: ## Run SEEDS worlds with a simulated API server, of which SEED is the first, and plant bugs in some.
 	go -C test/simulation test -count=1 -timeout=30m ./... -args -seeds=$(SEEDS) $(if $(filter-out 0,$(SEED)),-seed=$(SEED))
 
 # A module of its own: it needs some 190 packages of Prometheus, which continuous integration must

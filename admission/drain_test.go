@@ -51,23 +51,13 @@ func TestServerDrains(t *testing.T) {
 				s.stop()
 				began := time.Now()
 				synctest.Wait()
-				if got, want := s.get("/readyz"), "503 HTTP/1.1 shutting down"; got != want {
-					t.Errorf("%s: readyz at once: got %q, want %q", tc.reason, got, want)
-				}
+				testutil.Check(t, tc.reason+": readyz at once", "503 HTTP/1.1 shutting down", s.get("/readyz"))
 				time.Sleep(4 * time.Second)
-				if got, want := s.review(t), "200 v1 uid=u-1 yes  (close)"; got != want {
-					t.Errorf("%s: a call within the delay: got %q, want %q", tc.reason, got, want)
-				}
+				testutil.Check(t, tc.reason+": a call within the delay", "200 v1 uid=u-1 yes  (close)", s.review(t))
 				time.Sleep(time.Second + time.Millisecond)
-				if got := s.review(t); !strings.Contains(got, refusedDial) {
-					t.Errorf("%s: a call after the delay: got %q, want %q", tc.reason, got, refusedDial)
-				}
-				if got := <-answer; !strings.Contains(got, tc.want) {
-					t.Errorf("%s: the call in work: got %q, want %q", tc.reason, got, tc.want)
-				}
-				if err := <-s.ended; err != nil {
-					t.Errorf("%s: the server ended with %v", tc.reason, err)
-				}
+				testutil.CheckContains(t, tc.reason+": a call after the delay", refusedDial, s.review(t))
+				testutil.CheckContains(t, tc.reason+": the call in work", tc.want, <-answer)
+				testutil.CheckError(t, tc.reason+": the end", "", <-s.ended)
 				// Shutdown looks for idle connections every half second at most.
 				if took := time.Since(began); took < tc.stopped || took > tc.stopped+time.Second {
 					t.Errorf("%s: stopped after %s, want %s", tc.reason, took, tc.stopped)
@@ -114,12 +104,8 @@ func TestServerDrainsNewConnections(t *testing.T) {
 						len(body), body)
 					got, _ = bufio.NewReader(conn).ReadString('\r')
 				}
-				if strings.TrimSpace(got) != tc.want {
-					t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-				}
-				if err := <-s.ended; err != nil {
-					t.Error(err)
-				}
+				testutil.Check(t, tc.reason, tc.want, strings.TrimSpace(got))
+				testutil.CheckError(t, "the end", "", <-s.ended)
 				if took := time.Since(began) - 5*time.Second; took < tc.stopped || took > tc.stopped+100*time.Millisecond {
 					t.Errorf("%s: stopped %s after the delay, want %s", tc.reason, took, tc.stopped)
 				}

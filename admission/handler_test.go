@@ -8,49 +8,41 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestReady(t *testing.T) {
 	t.Parallel()
-	closedAfter := func(d time.Duration) <-chan struct{} {
-		done := make(chan struct{})
-		time.AfterFunc(d, func() { close(done) })
-		return done
-	}
+	const never = time.Hour
 	cases := map[string]struct {
 		reason   string
-		prepare  func(*Handler)
-		deadline time.Duration // of the request, 0 for none
+		closes   []time.Duration // when the channels do
+		deadline time.Duration   // of the request, 0 for none
 		want     error
 		after    time.Duration
 	}{
-		"nothing set": {reason: "ready from the start", prepare: func(*Handler) {}},
+		"nothing set": {reason: "ready from the start"},
 		"the request ends first": {
-			reason: "never past its deadline", prepare: func(h *Handler) { h.SetReadyChannels(make(chan struct{})) }, deadline: 3 * time.Second,
-			want: errNotReady, after: 3 * time.Second,
+			reason: "never past its deadline", closes: []time.Duration{never}, deadline: 3 * time.Second, want: errNotReady, after: 3 * time.Second,
 		},
 		"the request is patient": {
-			reason: "ten seconds are the most", prepare: func(h *Handler) { h.SetReadyChannels(make(chan struct{})) }, deadline: time.Minute,
-			want: errNotReady, after: 10 * time.Second,
+			reason: "ten seconds are the most", closes: []time.Duration{never}, deadline: time.Minute, want: errNotReady, after: 10 * time.Second,
 		},
-		"channel closes": {
-			reason: "at that moment", prepare: func(h *Handler) { h.SetReadyChannels(closedAfter(1234 * time.Millisecond)) },
-			after: 1234 * time.Millisecond,
-		},
-		"all channels": {
-			reason: "the last one counts", prepare: func(h *Handler) { h.SetReadyChannels(closedAfter(2*time.Second), closedAfter(time.Second)) },
-			after: 2 * time.Second,
-		},
-		"channel stays open": {
-			reason: "the timeout ends", prepare: func(h *Handler) { h.SetReadyChannels(make(chan struct{})) }, want: errNotReady,
-			after: 10 * time.Second,
-		},
+		"channel closes": {reason: "at that moment", closes: []time.Duration{1234 * time.Millisecond}, after: 1234 * time.Millisecond},
+		"all channels":   {reason: "the last one counts", closes: []time.Duration{2 * time.Second, time.Second}, after: 2 * time.Second},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &Handler{}
-				tc.prepare(h)
+				var channels []<-chan struct{}
+				for _, after := range tc.closes {
+					closes := make(chan struct{})
+					time.AfterFunc(after, func() { close(closes) })
+					channels = append(channels, closes)
+				}
+				h.SetReadyChannels(channels...)
 				ctx := t.Context()
 				if tc.deadline > 0 {
 					var cancel context.CancelFunc
@@ -61,9 +53,7 @@ func TestReady(t *testing.T) {
 				if got := h.Ready(ctx); got != tc.want { //nolint:errorlint // it is not wrapped
 					t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
 				}
-				if took := time.Since(start); took != tc.after {
-					t.Errorf("%s: took %s, want %s", tc.reason, took, tc.after)
-				}
+				testutil.Check(t, tc.reason, tc.after, time.Since(start))
 			})
 		})
 	}

@@ -89,3 +89,12 @@ func adds(path, value string) decide {
 		return nil
 	}
 }
+
+// chainOf is a chain of plugins with the names a, b and so on.
+func chainOf(plugins ...Plugin) Chain {
+	var chain Chain
+	for i, plugin := range plugins {
+		chain = append(chain, ChainEntry{Name: string(rune('a' + i)), Plugin: plugin})
+	}
+	return chain
+}

@@ -16,86 +16,34 @@ func TestRuleMatches(t *testing.T) {
 	t.Parallel()
 	deployments := metav1.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	create := []Operation{Create}
+	pod := Request{Resource: pods, Operation: Create}
+	status, deployment := pod, Request{Resource: deployments, Operation: Create}
+	status.SubResource = "status"
 	cases := map[string]struct {
-		reason  string
 		rule    Rule
 		request Request
 		want    bool
 	}{
-		"exact": {
-			reason: "every field agrees", rule: Rule{Version: "v1", Resource: "pods", Operations: create},
-			request: Request{Resource: pods, Operation: Create}, want: true,
-		},
-		"no version": {
-			reason: "an empty version is any version", rule: Rule{Resource: "pods", Operations: create},
-			request: Request{Resource: pods, Operation: Create}, want: true,
-		},
-		"any version": {
-			reason: "so is the star", rule: Rule{Version: Any, Resource: "pods", Operations: create},
-			request: Request{Resource: pods, Operation: Create}, want: true,
-		},
-		"other version": {
-			reason: "the version counts when it is given", rule: Rule{Version: "v2", Resource: "pods", Operations: create},
-			request: Request{Resource: pods, Operation: Create},
-		},
-		"other group": {
-			reason: "the core group is a group like any other", rule: Rule{Resource: "deployments", Operations: create},
-			request: Request{Resource: deployments, Operation: Create},
-		},
-		"any group": {
-			reason: "the star is any group", rule: Rule{Group: Any, Resource: "deployments", Operations: create},
-			request: Request{Resource: deployments, Operation: Create}, want: true,
-		},
-		"other resource": {
-			reason: "the resource counts", rule: Rule{Resource: "pods", Operations: create},
-			request: Request{Resource: metav1.GroupVersionResource{Version: "v1", Resource: "services"}, Operation: Create},
-		},
-		"any resource": {
-			reason: "the star is any resource", rule: Rule{Group: Any, Resource: Any, Operations: create},
-			request: Request{Resource: deployments, Operation: Create}, want: true,
-		},
+		"exact":          {rule: Rule{Version: "v1", Resource: "pods", Operations: create}, request: pod, want: true},
+		"other version":  {rule: Rule{Version: "v2", Resource: "pods", Operations: create}, request: pod},
+		"other group":    {rule: Rule{Resource: "deployments", Operations: create}, request: deployment},
+		"any group":      {rule: Rule{Group: Any, Resource: "deployments", Operations: create}, request: deployment, want: true},
+		"other resource": {rule: Rule{Resource: "services", Operations: create}, request: pod},
 		"other operation": {
-			reason: "the operation counts", rule: Rule{Resource: "pods", Operations: create}, request: Request{Resource: pods, Operation: Update},
+			rule: Rule{Resource: "pods", Operations: create}, request: Request{Resource: pods, Operation: Update},
 		},
 		"one of the operations": {
-			reason: "one is enough", rule: Rule{Resource: "pods", Operations: []Operation{Create, Update}},
-			request: Request{Resource: pods, Operation: Update}, want: true,
+			rule: Rule{Resource: "pods", Operations: []Operation{Create, Update}}, request: Request{Resource: pods, Operation: Update}, want: true,
 		},
-		"any operation": {
-			reason: "also one that is not known yet", rule: Rule{Resource: "pods", Operations: []Operation{Any}},
-			request: Request{Resource: pods, Operation: "EVICT"}, want: true,
+		"any operation, also one that is not known yet": {
+			rule: Rule{Resource: "pods", Operations: []Operation{Any}}, request: Request{Resource: pods, Operation: "EVICT"}, want: true,
 		},
-		"unknown operation": {
-			reason: "it is none of those named", rule: Rule{Resource: "pods", Operations: []Operation{Create, Update, Delete, Connect}},
-			request: Request{Resource: pods, Operation: "EVICT"},
-		},
-		"zero rule": {reason: "no operation, no match", rule: Rule{}, request: Request{}},
-		"subresource not wanted": {
-			reason: "pods is not pods/status", rule: Rule{Resource: "pods", Operations: create},
-			request: Request{Resource: pods, SubResource: "status", Operation: Create},
-		},
-		"subresource wanted": {
-			reason: "pods/exec", rule: Rule{Resource: "pods", SubResource: "exec", Operations: []Operation{Connect}},
-			request: Request{Resource: pods, SubResource: "exec", Operation: Connect}, want: true,
-		},
-		"resource instead": {
-			reason: "pods/exec is not pods", rule: Rule{Resource: "pods", SubResource: "exec", Operations: create},
-			request: Request{Resource: pods, Operation: Create},
-		},
-		"any subresource": {
-			reason: "pods/* reaches pods/status", rule: Rule{Resource: "pods", SubResource: Any, Operations: create},
-			request: Request{Resource: pods, SubResource: "status", Operation: Create}, want: true,
-		},
-		"any subresource and none": {
-			reason: "as in the apiserver, pods/* reaches pods", rule: Rule{Resource: "pods", SubResource: Any, Operations: create},
-			request: Request{Resource: pods, Operation: Create}, want: true,
-		},
+		"subresource":              {rule: Rule{Resource: "pods", Operations: create}, request: status},
+		"any subresource and none": {rule: Rule{Resource: "pods", SubResource: Any, Operations: create}, request: pod, want: true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.rule.Matches(&tc.request); got != tc.want {
-				t.Errorf("%s: %q matches: got %t, want %t", tc.reason, tc.rule, got, tc.want)
-			}
+			testutil.Check(t, tc.rule.String()+" matches", tc.want, tc.rule.Matches(&tc.request))
 		})
 	}
 }
@@ -131,8 +79,7 @@ func TestRuleIsBroad(t *testing.T) {
 			reason: "all of a group", rule: Rule{Group: "apps", Version: "v1", Resource: Any, Operations: []Operation{Update}}, want: true,
 		},
 	} {
-		if got := tc.rule.IsBroad(); got != tc.want || tc.rule.String() != text {
-			t.Errorf("%s: %s: broad is %t, want %t; the rule prints as %s", text, tc.reason, got, tc.want, tc.rule)
-		}
+		testutil.Check(t, tc.reason, tc.want, tc.rule.IsBroad())
+		testutil.Check(t, "text", text, tc.rule.String())
 	}
 }

@@ -111,9 +111,7 @@ func (s *site) end(t *testing.T) {
 	t.Helper()
 	s.client.CloseIdleConnections()
 	s.stop()
-	if err := <-s.ended; err != nil {
-		t.Errorf("the server ended with %v", err)
-	}
+	testutil.CheckError(t, "the server ended", "", <-s.ended)
 }
 
 func (s *site) dial(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -134,64 +132,25 @@ func (s *site) get(path string) string {
 // review posts the creation of a Pod and puts what comes back into a line.
 func (s *site) review(t *testing.T) string {
 	t.Helper()
-	response, err := s.client.Post("https://localhost/mutate?timeout=30s", "application/json", strings.NewReader(createReview("v1")))
+	return s.post(t, strings.NewReader(createReview("v1")))
+}
+
+func (s *site) post(t *testing.T, body io.Reader) string {
+	t.Helper()
+	response, err := s.client.Post("https://localhost/mutate?timeout=30s", "application/json", body)
 	if err != nil {
 		return err.Error()
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	answer, err := io.ReadAll(response.Body)
 	if err != nil {
 		return err.Error()
 	}
-	line := fmt.Sprintf("%d %s", response.StatusCode, said(readAnswer(t, body)))
+	line := fmt.Sprintf("%d %s", response.StatusCode, said(readAnswer(t, answer)))
 	if response.Close {
 		line += " (close)"
 	}
 	return line
-}
-
-func TestServerProtocols(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		server func(*ServerConfig)
-		client func(*tls.Config)
-		want   string
-	}{
-		"default": {reason: "HTTP/1.1, although the client can do HTTP/2", want: "200 HTTP/1.1 ok"},
-		"TLS 1.2": {reason: "the oldest", client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }, want: "200 HTTP/1.1 ok"},
-		"TLS 1.1": {
-			reason: "too old", client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 },
-			want: `Get "https://localhost/readyz": remote error: tls: protocol version not supported`,
-		},
-		"TLS 1.1 allowed": {
-			reason: "a lower minimum is raised",
-			server: func(c *ServerConfig) { c.TLS.MinVersion = tls.VersionTLS10 },
-			client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 },
-			want:   `Get "https://localhost/readyz": remote error: tls: protocol version not supported`,
-		},
-		"TLS 1.3 wanted": {
-			reason: "a higher minimum stays",
-			server: func(c *ServerConfig) { c.TLS.MinVersion = tls.VersionTLS13 },
-			client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 },
-			want:   `Get "https://localhost/readyz": remote error: tls: protocol version not supported`,
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, tc.server)
-				defer s.end(t)
-				if tc.client != nil {
-					tc.client(s.tls)
-				}
-				if got := s.get("/readyz"); got != tc.want {
-					t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
-				}
-			})
-		})
-	}
 }
 
 func TestServerAnswers(t *testing.T) {
@@ -208,60 +167,6 @@ func TestServerAnswers(t *testing.T) {
 	})
 }
 
-func TestServerClientCertificates(t *testing.T) {
-	t.Parallel()
-	caller, callers := newCertificate(t)
-	stranger, _ := newCertificate(t)
-	cases := map[string]struct {
-		reason        string
-		certificate   *tls.Certificate
-		names         []string // that are allowed, all if none
-		version       uint16   // TLS 1.2 to see the alert: in TLS 1.3 the client may write its request before it reads the alert
-		ready, review string
-	}{
-		"none": {
-			reason: "a kubelet asks for readiness, and may not ask for admission", ready: "200 HTTP/1.1 ok",
-			review: "401 v1 uid= 401 Unauthorized: a client certificate is required",
-		},
-		"theirs": {reason: "the apiserver", certificate: &caller, ready: "200 HTTP/1.1 ok", review: "200 v1 uid=u-1 " + patched},
-		"allowed": {
-			reason: "the apiserver, by name", certificate: &caller, names: []string{"other", "test"}, ready: "200 HTTP/1.1 ok",
-			review: "200 v1 uid=u-1 " + patched,
-		},
-		"kubelet": {
-			reason: "the cluster's CA has certified kubelets and users too", certificate: &caller, names: []string{"other", "tes",
-				""}, ready: "200 HTTP/1.1 ok",
-			review: "401 v1 uid= 401 Unauthorized: the common name of the client certificate is not one of --webhook-client-allowed-names",
-		},
-		"none, by name": {
-			reason: "no certificate has no name", names: []string{""}, ready: "200 HTTP/1.1 ok",
-			review: "401 v1 uid= 401 Unauthorized: a client certificate is required",
-		},
-		"stranger": {
-			reason: "of another CA", certificate: &stranger, version: tls.VersionTLS12, ready: "remote error: tls: ", review: "remote error: tls: ",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, func(c *ServerConfig) { c.TLS.ClientCAs, c.ClientNames = callers, tc.names })
-				defer s.end(t)
-				s.tls.MaxVersion = tc.version
-				if tc.certificate != nil {
-					s.tls.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return tc.certificate, nil }
-				}
-				if got := s.get("/readyz"); !strings.Contains(got, tc.ready) {
-					t.Errorf("%s: readyz: got %q, want %q", tc.reason, got, tc.ready)
-				}
-				if got := s.review(t); !strings.Contains(got, tc.review) {
-					t.Errorf("%s: review: got %q, want %q", tc.reason, got, tc.review)
-				}
-			})
-		})
-	}
-}
-
 func TestServerEndsByItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -276,28 +181,27 @@ func TestServerEndsByItself(t *testing.T) {
 
 func TestSlowBody(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := start(t, nil)
-		defer s.end(t)
-		body, sender := io.Pipe()
-		defer func() { _ = sender.Close() }()
-		go sender.Write([]byte(createReview("v1")[:150])) //nolint:errcheck // the reader may go
-		request, err := http.NewRequest(http.MethodPost, "https://localhost/mutate", body)
-		testutil.Must(t, err)
-		request.Header.Set("Content-Type", "application/json")
-		began := time.Now()
-		response, err := s.client.Do(request)
-		testutil.Must(t, err)
-		defer response.Body.Close()
-		content, err := io.ReadAll(response.Body)
-		testutil.Must(t, err)
-		if got, want := said(readAnswer(t, content)), "v1 uid=u-1 408 Timeout: the AdmissionReview took too long to arrive"; got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		if took := time.Since(began); took != bodyTimeout {
-			t.Errorf("took %s, want %s", took, bodyTimeout)
-		}
-	})
+	large := strings.Replace(createReview("v1"), `"name":`, `"padding":"`+strings.Repeat("x", freeBody)+`","name":`, 1)
+	for name, tc := range map[string]struct {
+		sent string
+		want time.Duration
+	}{
+		"small": {createReview("v1")[:150], bodyTimeout},
+		"large": {large[:freeBody+100], sharedTimeout}, // it takes from what is for all
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := start(t, nil)
+				defer s.end(t)
+				body, sender := io.Pipe()
+				defer func() { _ = sender.Close() }()
+				go sender.Write([]byte(tc.sent)) //nolint:errcheck // the reader may go
+				began := time.Now()
+				testutil.CheckContains(t, "result", "200 v1 uid=u-1 408 Timeout: the AdmissionReview took too long to arrive", s.post(t, body))
+				testutil.Check(t, "time", tc.want, time.Since(began))
+			})
+		})
+	}
 }
 
 func TestPatientCallsAreNotCutOff(t *testing.T) {
@@ -311,12 +215,10 @@ func TestPatientCallsAreNotCutOff(t *testing.T) {
 				return nil
 			}
 		})
-		s := start(t, func(c *ServerConfig) { c.Webhook = NewWebhook(WebhookConfig{Chain: Chain{{Name: "a", Plugin: waits}}}) })
+		s := start(t, func(c *ServerConfig) { c.Webhook = NewWebhook(WebhookConfig{Chain: chainOf(waits)}) })
 		defer s.end(t)
 		for range 2 { // the second one on the same connection
-			if got, want := s.review(t), "200 v1 uid=u-1 yes "; got != want {
-				t.Errorf("got %q, want %q", got, want)
-			}
+			testutil.Check(t, "result", "200 v1 uid=u-1 yes ", s.review(t))
 		}
 	})
 }
@@ -331,14 +233,10 @@ func TestCallerLeaves(t *testing.T) {
 			noticed <- time.Since(began)
 			return ctx.Err()
 		})
-		s := start(t, func(c *ServerConfig) { c.Webhook = NewWebhook(WebhookConfig{Chain: Chain{{Name: "a", Plugin: waits}}}) })
+		s := start(t, func(c *ServerConfig) { c.Webhook = NewWebhook(WebhookConfig{Chain: chainOf(waits)}) })
 		defer s.end(t)
 		s.client.Timeout = 3 * time.Second
-		if got := s.review(t); !strings.Contains(got, "deadline exceeded") {
-			t.Errorf("got %q, want the client to have left", got)
-		}
-		if took := <-noticed; took != 3*time.Second {
-			t.Errorf("the plugin learned of it after %s, want 3s", took)
-		}
+		testutil.CheckContains(t, "the client has left", "deadline exceeded", s.review(t))
+		testutil.Check(t, "the plugin learned of it after", 3*time.Second, <-noticed)
 	})
 }

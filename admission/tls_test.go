@@ -6,7 +6,6 @@ package admission
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -17,61 +16,87 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-func TestFailedHandshakesAreCounted(t *testing.T) {
+const handshakeErrors = "sacm_webhook_tls_handshake_errors_total"
+
+func failures(reason string, count int) []string {
+	if reason == "" {
+		return []string{}
+	}
+	return []string{fmt.Sprintf("%s{reason=%q} %d", handshakeErrors, reason, count)}
+}
+
+// TestServerTLS asks whether the server is ready, and has it decide.
+func TestServerTLS(t *testing.T) {
 	t.Parallel()
-	const name = "sacm_webhook_tls_handshake_errors_total"
+	caller, callers := newCertificate(t)
 	stranger, _ := newCertificate(t)
-	_, callers := newCertificate(t)
+	const (
+		ok      = "200 HTTP/1.1 ok" // although the client can do HTTP/2
+		yes     = "200 v1 uid=u-1 " + patched
+		tooOld  = "remote error: tls: protocol version not supported"
+		noTrust = "certificate signed by unknown authority"
+	)
+	asks := func(names ...string) func(*ServerConfig) {
+		return func(c *ServerConfig) { c.TLS.ClientCAs, c.ClientNames = callers, names }
+	}
+	shows := func(certificate tls.Certificate, version uint16) func(*tls.Config) {
+		return func(c *tls.Config) {
+			c.MaxVersion = version
+			c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &certificate, nil }
+		}
+	}
 	cases := map[string]struct {
-		reason string
-		server func(*ServerConfig)
-		call   func(*testing.T, *site)
-		want   string // the label, empty for none
+		reason        string
+		server        func(*ServerConfig)
+		client        func(*tls.Config)
+		ready, review string // parts of the answers
+		failed        string // why both handshakes fail
 	}{
-		"fine": {reason: "not a failure", call: func(_ *testing.T, s *site) { s.get("/readyz") }},
-		"another caBundle": {reason: "the apiserver after somebody has edited it",
-			call: func(_ *testing.T, s *site) { s.tls.RootCAs = x509.NewCertPool(); s.get("/readyz") }, want: handshakeRefused},
+		"default": {ready: ok, review: yes},
+		"TLS 1.1 allowed": {
+			reason: "a lower minimum is raised",
+			server: func(c *ServerConfig) { c.TLS.MinVersion = tls.VersionTLS10 },
+			client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS11 },
+			ready:  tooOld, review: tooOld, failed: handshakeOther,
+		},
+		"TLS 1.3 wanted": {
+			reason: "a higher minimum stays",
+			server: func(c *ServerConfig) { c.TLS.MinVersion = tls.VersionTLS13 },
+			client: func(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 },
+			ready:  tooOld, review: tooOld, failed: handshakeOther,
+		},
+		"another caBundle": {
+			reason: "the apiserver after another client has edited it", client: func(c *tls.Config) { c.RootCAs = x509.NewCertPool() },
+			ready: noTrust, review: noTrust, failed: handshakeRefused,
+		},
 		"another caBundle, TLS 1.2": {
 			reason: "the alert comes at another time",
-			call: func(_ *testing.T, s *site) {
-				s.tls.RootCAs, s.tls.MaxVersion = x509.NewCertPool(), tls.VersionTLS12
-				s.get("/readyz")
-			},
-			want: handshakeRefused,
+			client: func(c *tls.Config) { c.RootCAs, c.MaxVersion = x509.NewCertPool(), tls.VersionTLS12 },
+			ready:  noTrust, review: noTrust, failed: handshakeRefused,
 		},
-		"another name": {reason: "is an alert about the certificate too",
-			call: func(_ *testing.T, s *site) { s.tls.ServerName = "elsewhere"; s.get("/readyz") }, want: handshakeRefused},
-		"stranger": {
-			reason: "a certificate that nobody here has issued",
-			server: func(c *ServerConfig) { c.TLS.ClientCAs = callers },
-			call: func(_ *testing.T, s *site) {
-				s.tls.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &stranger, nil }
-				s.get("/readyz")
-			},
-			want: handshakeStranger,
-		},
-		"old version": {reason: "nothing in common", call: func(_ *testing.T, s *site) { s.tls.MaxVersion = tls.VersionTLS11; s.get("/readyz") },
-			want: handshakeOther},
 		"no certificate": {
-			reason: "ours is not there yet",
-			server: func(c *ServerConfig) {
-				c.TLS.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errors.New("none yet") }
-			},
-			call: func(_ *testing.T, s *site) { s.get("/readyz") },
-			want: handshakeOther,
+			reason: "a kubelet asks for readiness, and may not ask for admission", server: asks(),
+			ready: ok, review: "401 v1 uid= 401 Unauthorized: a client certificate is required",
 		},
-		"plain HTTP": {
-			reason: "somebody forgot the s", call: func(t *testing.T, s *site) { s.sends(t, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n") },
-			want: handshakeNotTLS,
+		"theirs":  {reason: "the apiserver", server: asks(), client: shows(caller, 0), ready: ok, review: yes},
+		"allowed": {reason: "the apiserver, by name", server: asks("other", "test"), client: shows(caller, 0), ready: ok, review: yes},
+		"kubelet": {
+			reason: "the cluster's CA has certified kubelets and users too", server: asks("other", "tes", ""), client: shows(caller, 0), ready: ok,
+			review: "401 v1 uid= 401 Unauthorized: the common name of the client certificate is not one of --webhook-client-allowed-names",
 		},
-		"port check": {
-			reason: "a load balancer looks if it is open", call: func(t *testing.T, s *site) { s.sends(t, "") }, want: handshakeClosed,
+		"none, by name": {
+			reason: "no certificate has no name", server: asks(""), ready: ok,
+			review: "401 v1 uid= 401 Unauthorized: a client certificate is required",
 		},
-		"silence": {reason: "somebody holds a connection", call: func(t *testing.T, s *site) { s.dialSilent(t); time.Sleep(time.Minute) },
-			want: handshakeTimeout},
+		// In TLS 1.3 the client may write its request before it reads the alert.
+		"stranger": {
+			reason: "of another CA", server: asks(), client: shows(stranger, tls.VersionTLS12),
+			ready: "remote error: tls: ", review: "remote error: tls: ", failed: handshakeStranger,
+		},
 	}
-	for title, tc := range cases {
-		t.Run(title, func(t *testing.T) {
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				registry := metrics.NewKubeRegistry()
 				s := start(t, func(c *ServerConfig) {
@@ -80,21 +105,35 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 						tc.server(c)
 					}
 				})
-				tc.call(t, s)
-				s.client.CloseIdleConnections()
+				if tc.client != nil {
+					tc.client(s.tls)
+				}
+				testutil.CheckContains(t, tc.reason+": readyz", tc.ready, s.get("/readyz"))
+				testutil.CheckContains(t, tc.reason+": review", tc.review, s.review(t))
 				synctest.Wait()
 				s.end(t)
-				var want []string
-				if tc.want != "" {
-					want = []string{fmt.Sprintf("%s{%s} 1", name, tc.want)}
-				}
-				var got []string
-				for _, line := range gathered(t, registry) {
-					if len(line) > len(name) && line[:len(name)] == name {
-						got = append(got, line)
-					}
-				}
-				testutil.Check(t, tc.reason, want, got)
+				testutil.Check(t, tc.reason+": failed handshakes", failures(tc.failed, 2), testutil.Series(registry, handshakeErrors))
+			})
+		})
+	}
+}
+
+// TestFailedHandshakesAreCounted has clients come that speak no TLS.
+func TestFailedHandshakesAreCounted(t *testing.T) {
+	t.Parallel()
+	for reason, call := range map[string]func(*testing.T, *site){
+		handshakeNotTLS:  func(t *testing.T, s *site) { s.sends(t, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n") },
+		handshakeClosed:  func(t *testing.T, s *site) { s.sends(t, "") }, // a load balancer checks the port
+		handshakeTimeout: func(t *testing.T, s *site) { s.dialSilent(t); time.Sleep(time.Minute) },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				registry := metrics.NewKubeRegistry()
+				s := start(t, func(c *ServerConfig) { c.Metrics = NewMetrics(registry.MustRegister) })
+				call(t, s)
+				synctest.Wait()
+				s.end(t)
+				testutil.Check(t, "failed handshakes", failures(reason, 1), testutil.Series(registry, handshakeErrors))
 			})
 		})
 	}

@@ -5,16 +5,12 @@ package manifests
 
 import (
 	"encoding/json"
-	"io/fs"
 	"maps"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/internal/testutil"
@@ -33,8 +29,6 @@ type alert struct {
 
 func alerts(t *testing.T) []alert {
 	t.Helper()
-	data, err := os.ReadFile("monitoring/prometheusrule.yaml")
-	testutil.Must(t, err)
 	var rule struct {
 		APIVersion string         `json:"apiVersion"`
 		Kind       string         `json:"kind"`
@@ -46,7 +40,7 @@ func alerts(t *testing.T) []alert {
 			} `json:"groups"`
 		} `json:"spec"`
 	}
-	testutil.Must(t, yaml.UnmarshalStrict(data, &rule))
+	testutil.Must(t, yaml.UnmarshalStrict([]byte(page(t, "monitoring/prometheusrule.yaml")), &rule))
 	var found []alert
 	for _, group := range rule.Spec.Groups {
 		found = append(found, group.Rules...)
@@ -78,9 +72,7 @@ func TestAlertsAreDocumented(t *testing.T) {
 	for _, match := range regexp.MustCompile(`(?m)^### (SACM\w+)$`).FindAllStringSubmatch(page(t, operationsFile), -1) {
 		headings = append(headings, match[1])
 	}
-	if diff := cmp.Diff(names, headings); diff != "" {
-		t.Errorf("alerts (-) and headings of %s (+), in their order:\n%s", operationsFile, diff)
-	}
+	testutil.Check(t, "alerts, and headings of "+operationsFile+" in their order", names, headings)
 }
 
 // A metric that is asked for is in docs/metrics.md, which is compared with the code.
@@ -137,8 +129,6 @@ func metricsOf(expr string) []string {
 // dashboard are the expressions of Grafana's panels, by title.
 func dashboard(t *testing.T) map[string]string {
 	t.Helper()
-	data, err := os.ReadFile("monitoring/grafana/sa-controller-manager.json")
-	testutil.Must(t, err)
 	var board struct {
 		Panels []struct {
 			ID    int    `json:"id"`
@@ -157,7 +147,7 @@ func dashboard(t *testing.T) map[string]string {
 			} `json:"targets"`
 		} `json:"panels"`
 	}
-	testutil.Must(t, json.Unmarshal(data, &board))
+	testutil.Must(t, json.Unmarshal([]byte(page(t, "monitoring/grafana/sa-controller-manager.json")), &board))
 	found, ids := map[string]string{}, map[int]bool{}
 	for _, panel := range board.Panels {
 		if ids[panel.ID] {
@@ -174,13 +164,10 @@ func dashboard(t *testing.T) map[string]string {
 	return found
 }
 
-// Both monitors have to agree on what the rules rely on, and the overlays must not need
-// what only clusters with the Prometheus operator have.
+// Both monitors have to agree on what the rules rely on.
 func TestMonitors(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"monitoring/static-pod/podmonitor.yaml", "monitoring/deployment/servicemonitor.yaml"} {
-		data, err := os.ReadFile(file)
-		testutil.Must(t, err)
 		type endpoint struct {
 			Path        string           `json:"path"`
 			Scheme      string           `json:"scheme"`
@@ -192,9 +179,7 @@ func TestMonitors(t *testing.T) {
 				PodMetricsEndpoints []endpoint `json:"podMetricsEndpoints"`
 			} `json:"spec"`
 		}
-		if err := yaml.Unmarshal(data, &monitor); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
+		testutil.Must(t, yaml.Unmarshal([]byte(page(t, file)), &monitor))
 		var paths []string
 		for _, one := range slices.Concat(monitor.Spec.Endpoints, monitor.Spec.PodMetricsEndpoints) {
 			paths = append(paths, one.Path)
@@ -208,16 +193,5 @@ func TestMonitors(t *testing.T) {
 			}
 		}
 		testutil.Check(t, file, []string{"/metrics", "/metrics/slis"}, paths)
-	}
-	rendered, err := fs.Glob(os.DirFS("."), "rendered/*.yaml")
-	if err != nil || len(rendered) == 0 {
-		t.Fatal("no rendered manifests", err)
-	}
-	for _, file := range rendered {
-		data, err := os.ReadFile(filepath.FromSlash(file))
-		testutil.Must(t, err)
-		if strings.Contains(string(data), "monitoring.coreos.com") {
-			t.Errorf("%s needs the Prometheus operator", file)
-		}
 	}
 }

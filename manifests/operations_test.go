@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -34,16 +32,12 @@ func TestPageHasEveryMetric(t *testing.T) {
 			ours = append(ours, name)
 		}
 	}
-	if diff := cmp.Diff(metricNames(t), ours); diff != "" {
-		t.Errorf("metrics of the code (-) and of %s (+):\n%s", metricsFile, diff)
-	}
+	testutil.Check(t, "metrics of the code, and of "+metricsFile, metricNames(t), ours)
 }
 
 func TestPageHasEveryEvent(t *testing.T) {
 	t.Parallel()
-	if diff := cmp.Diff(eventReasons(t), documented(t, "Events")); diff != "" {
-		t.Errorf("reasons of Events of the code (-) and of %s (+):\n%s", metricsFile, diff)
-	}
+	testutil.Check(t, "reasons of Events of the code, and of "+metricsFile, eventReasons(t), documented(t, "Events"))
 }
 
 // documented are the names in the first cells of the tables below a heading, sorted.

@@ -5,11 +5,9 @@ package manifests
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
 	"net"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -36,9 +34,7 @@ import (
 // documents splits a file.
 func documents(t *testing.T, file string) [][]byte {
 	t.Helper()
-	data, err := os.ReadFile(file)
-	testutil.Must(t, err)
-	reader := yamlutil.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	reader := yamlutil.NewYAMLReader(bufio.NewReader(strings.NewReader(page(t, file))))
 	var found [][]byte
 	for {
 		document, err := reader.Read()
@@ -52,7 +48,8 @@ func documents(t *testing.T, file string) [][]byte {
 	}
 }
 
-// strictly decodes into the type of the API; a field that it does not have is an error.
+// strictly decodes into the type of the API. A field that it does not have is an error, and so is an object
+// that only clusters with the Prometheus operator have.
 func strictly(t *testing.T, file string, document []byte) runtime.Object {
 	t.Helper()
 	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme.Scheme, scheme.Scheme,
@@ -172,9 +169,7 @@ func TestDeploymentStandsAlone(t *testing.T) {
 			t.Errorf("%s is not in the overlay as %s", object, name)
 		}
 	}
-	data, err := os.ReadFile("rendered/deployment.yaml")
-	testutil.Must(t, err)
-	if strings.Contains(string(data), "name: "+User+"\n") {
+	if strings.Contains(page(t, "rendered/deployment.yaml"), "name: "+User+"\n") {
 		t.Error("the user is granted what only the ServiceAccount needs")
 	}
 }
@@ -258,13 +253,6 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-func read(t *testing.T, file string) string {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	testutil.Must(t, err)
-	return string(data)
-}
-
 // TestKindClusters: all forms set the same flags, and mount what the static pod needs.
 func TestKindClusters(t *testing.T) {
 	t.Parallel()
@@ -276,10 +264,10 @@ func TestKindClusters(t *testing.T) {
 	}
 	const v1beta3, v1beta4 = "kind/cluster-v1beta3.yaml", "kind/cluster-v1beta4.yaml"
 	for file, text := range map[string]string{
-		v1beta3: read(t, v1beta3), v1beta4: read(t, v1beta4),
+		v1beta3: page(t, v1beta3), v1beta4: page(t, v1beta4),
 		// As test/kind/config.sh has it: 1.36 reads no files, and its KCM publishes the bundle.
 		v1beta4 + " for v1.36": regexp.MustCompile(`(?m)^.*# files\n|,-kube-apiserver-serving-clustertrustbundle-publisher-controller`).
-			ReplaceAllString(read(t, v1beta4), ""),
+			ReplaceAllString(page(t, v1beta4), ""),
 	} {
 		var cluster struct {
 			Nodes []struct {

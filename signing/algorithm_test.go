@@ -31,12 +31,12 @@ func TestAlgorithmFor(t *testing.T) {
 		want    string
 		refusal string
 	}{
-		"RSA 2048":       {reason: "the least size", key: rawPublic(t, testkeys.RSA2048()), want: "RS256"},
-		"RSA 3072":       {reason: "any size signs RS256", key: rawPublic(t, testkeys.RSA3072()), want: "RS256"},
-		"RSA 4096":       {reason: "any size signs RS256", key: rawPublic(t, testkeys.RSA4096()), want: "RS256"},
-		"P-256":          {reason: "the curve decides", key: rawPublic(t, testkeys.P256()), want: "ES256"},
-		"P-384":          {reason: "the curve decides", key: rawPublic(t, testkeys.P384()), want: "ES384"},
-		"P-521":          {reason: "ES512 goes with 521 bits", key: rawPublic(t, testkeys.P521()), want: "ES512"},
+		"RSA 2048":       {reason: "the least size", key: testkeys.Parse(testkeys.RSA2048()).Public().Key, want: "RS256"},
+		"RSA 3072":       {reason: "any size signs RS256", key: testkeys.Parse(testkeys.RSA3072()).Public().Key, want: "RS256"},
+		"RSA 4096":       {reason: "any size signs RS256", key: testkeys.Parse(testkeys.RSA4096()).Public().Key, want: "RS256"},
+		"P-256":          {reason: "the curve decides", key: testkeys.Parse(testkeys.P256()).Public().Key, want: "ES256"},
+		"P-384":          {reason: "the curve decides", key: testkeys.Parse(testkeys.P384()).Public().Key, want: "ES384"},
+		"P-521":          {reason: "ES512 goes with 521 bits", key: testkeys.Parse(testkeys.P521()).Public().Key, want: "ES512"},
 		"RSA 2047":       {reason: "one bit short", key: modulus(2047), refusal: "an RSA key of 2047 bits"},
 		"P-224":          {reason: "no JWS algorithm", key: &ecdsa.PublicKey{Curve: elliptic.P224()}, refusal: "an EC key on P-224"},
 		"Ed25519":        {reason: "the apiserver takes no EdDSA", key: ed25519.PublicKey{1}, refusal: "an Ed25519 key"},

@@ -28,14 +28,14 @@ func TestKeyringConforms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			signertest.Run(t, func(t *testing.T) signertest.Subject {
-				ring := signing.NewKeyring(signing.KeyFileRing(private(t, pem)), private(t, testkeys.RSA2048Other()).Public())
+				ring := signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(pem)), testkeys.Parse(testkeys.RSA2048Other()).Public())
 				return signertest.Subject{
 					Signer: ring,
 					Keys:   ring,
 					Styles: []signing.HeaderStyle{signing.LegacyHeader, signing.JWTHeader},
 					Secret: strings.Split(strings.TrimSpace(string(pem)), "\n"),
 					Rotate: func(t *testing.T) {
-						next := private(t, testkeys.P256Other())
+						next := testkeys.Parse(testkeys.P256Other())
 						ring.Set(signing.KeyFileRing(next))
 						if !ring.Activate(next.ID()) {
 							t.Fatal("the next key was not activated")

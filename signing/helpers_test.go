@@ -4,28 +4,11 @@
 package signing_test
 
 import (
-	"crypto"
 	"encoding/pem"
 	"testing"
 
 	"sa-controller-manager/signing"
 )
-
-// private parses a test key that must be good.
-func private(tb testing.TB, data []byte) *signing.PrivateKey {
-	tb.Helper()
-	key, err := signing.ParsePrivateKey(data)
-	if err != nil {
-		tb.Fatalf("test key: %v", err)
-	}
-	return key
-}
-
-// rawPublic returns the public half as the standard library has it.
-func rawPublic(tb testing.TB, data []byte) crypto.PublicKey {
-	tb.Helper()
-	return private(tb, data).Public().Key
-}
 
 // der returns the content of the first PEM block.
 func der(tb testing.TB, data []byte) []byte {

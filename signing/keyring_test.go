@@ -5,25 +5,23 @@ package signing_test
 
 import (
 	"context"
-	"encoding/base64"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )
 
 func TestKeySet(t *testing.T) {
 	t.Parallel()
-	rsa, ec := private(t, testkeys.RSA2048()).Public(), private(t, testkeys.P256()).Public()
+	rsa, ec := testkeys.Parse(testkeys.RSA2048()).Public(), testkeys.Parse(testkeys.P256()).Public()
 	set := signing.NewKeySet(rsa, ec, rsa)
 
-	if diff := cmp.Diff([]string{rsa.ID, ec.ID}, ids(set.All())); diff != "" {
-		t.Errorf("duplicates must collapse and the order stay: -want +got:\n%s", diff)
-	}
+	testutil.Check(t, "duplicates collapse and the order stays", []string{rsa.ID, ec.ID}, ids(set.All()))
 	if got, ok := set.Lookup(ec.ID); !ok || got.ID != ec.ID || got.Algorithm != "ES256" {
 		t.Errorf("Lookup returned %v, %v", got, ok)
 	}
@@ -42,17 +40,20 @@ func TestKeySet(t *testing.T) {
 	}
 }
 
-// TestKeyringSteps walks rings through their life and compares the whole visible state after each
-// step.
+// TestKeyringSteps walks rings through their life, and compares all keys with their roles after each
+// step. The active key signs, and none if there is no active key.
 func TestKeyringSteps(t *testing.T) {
 	t.Parallel()
-	a, b, c := private(t, testkeys.RSA2048()), private(t, testkeys.RSA2048Other()), private(t, testkeys.P256())
-	againA := private(t, testkeys.RSA2048())
-	other := private(t, testkeys.P384()).Public()
+	a, b, c := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.RSA2048Other()), testkeys.Parse(testkeys.P256())
+	againA := testkeys.Parse(testkeys.RSA2048())
+	other := testkeys.Parse(testkeys.P384()).Public()
 	names := map[string]string{a.ID(): "a", b.ID(): "b", c.ID(): "c", other.ID: "other"}
 
 	offer := func(key *signing.PrivateKey) func(*signing.Keyring) {
 		return func(r *signing.Keyring) { r.Set(signing.KeyFileRing(key)) }
+	}
+	store := func(keys ...signing.Key) func(*signing.Keyring) {
+		return func(r *signing.Keyring) { r.Set(signing.NewRing(keys...)) }
 	}
 	activate := func(key *signing.PrivateKey, want bool) func(*signing.Keyring) {
 		return func(r *signing.Keyring) {
@@ -66,7 +67,7 @@ func TestKeyringSteps(t *testing.T) {
 	}
 	type step struct {
 		do   func(*signing.Keyring)
-		want string // active, next, verification keys
+		want string
 	}
 	cases := map[string]struct {
 		reason string
@@ -76,125 +77,94 @@ func TestKeyringSteps(t *testing.T) {
 		"rotation": {
 			"the next key verifies before it signs, and the old key verifies on",
 			signing.NewKeyring(signing.KeyFileRing(a)), []step{
-				{offer(b), "a b a,b"},
-				{activate(b, true), "b - b,a"},
-				{offer(c), "b c b,c,a"},
-				{activate(c, true), "c - c,b,a"},
+				{offer(b), "a active, b next"},
+				{activate(b, true), "b active, a retired"},
+				{offer(c), "b active, c next, a retired"},
+				{activate(c, true), "c active, b retired, a retired"},
 			},
 		},
 		"roll back": {
 			"a previously active key may come back, and is listed once",
 			signing.NewKeyring(signing.KeyFileRing(a)), []step{
-				{offer(b), "a b a,b"},
-				{activate(b, true), "b - b,a"},
-				{offer(againA), "b a b,a"},
-				{offer(b), "b - b,a"}, // it verifies on although it was withdrawn
-				{offer(againA), "b a b,a"},
-				{activate(a, true), "a - a,b"},
+				{offer(b), "a active, b next"},
+				{activate(b, true), "b active, a retired"},
+				{offer(againA), "b active, a next"},
+				{offer(b), "b active, a retired"}, // it verifies on although it was withdrawn
+				{offer(againA), "b active, a next"},
+				{activate(a, true), "a active, b retired"},
 			},
 		},
 		"withdrawn": {
 			"the active key was put back into the file",
 			signing.NewKeyring(signing.KeyFileRing(a)), []step{
-				{offer(b), "a b a,b"},
-				{offer(againA), "a - a"},
-				{activate(b, false), "a - a"},
+				{offer(b), "a active, b next"},
+				{offer(againA), "a active"},
+				{activate(b, false), "a active"},
 			},
-		},
-		"withdrawn by nil": {
-			"no key is no next key",
-			signing.NewKeyring(signing.KeyFileRing(a)), []step{{offer(b), "a b a,b"}, {offer(nil), "a - a"}},
 		},
 		"replaced": {
 			"proof for the first key says nothing of the second",
 			signing.NewKeyring(signing.KeyFileRing(a)), []step{
-				{offer(b), "a b a,b"},
-				{offer(c), "a c a,c"},
-				{activate(b, false), "a c a,c"},
-				{activate(c, true), "c - c,a"},
-				{activate(c, false), "c - c,a"},
+				{offer(b), "a active, b next"},
+				{offer(c), "a active, c next"},
+				{activate(b, false), "a active, c next"},
+				{activate(c, true), "c active, a retired"},
+				{activate(c, false), "c active, a retired"},
 			},
-		},
-		"nothing offered": {
-			"the active key is not the next one",
-			signing.NewKeyring(signing.KeyFileRing(a)), []step{{activate(a, false), "a - a"}},
 		},
 		"verify only": {
 			"replaced as a whole, never in the way of the others",
 			signing.NewKeyring(signing.KeyFileRing(a), other, a.Public()), []step{
-				{func(*signing.Keyring) {}, "a - a,other"},
-				{offer(b), "a b a,b,other"},
-				{verifyOnly(b.Public()), "a b a,b"},
-				{offer(nil), "a - a,b"},
-				{verifyOnly(), "a - a"},
+				{activate(a, false), "a active, other verify-only"},
+				{offer(b), "a active, b next, other verify-only"},
+				{verifyOnly(b.Public()), "a active, b next"},
+				{offer(nil), "a active, b verify-only"},
+				{verifyOnly(), "a active"},
 			},
 		},
 		"no active key": {
 			"a ring that verifies only, and gets its first key",
 			signing.NewKeyring(signing.KeyFileRing(nil), other), []step{
-				{func(*signing.Keyring) {}, "- - other"},
-				{offer(a), "- a a,other"},
-				{activate(a, true), "a - a,other"},
+				{func(*signing.Keyring) {}, "other verify-only"},
+				{offer(a), "a next, other verify-only"},
+				{activate(a, true), "a active, other verify-only"},
+			},
+		},
+		"ring of a store": {
+			"the store says which key signs and which one is gone, and the verification files stay",
+			signing.NewKeyring(signing.NewRing(a.As(signing.Active)), other), []step{
+				{store(b.As(signing.Next), a.As(signing.Active)), "a active, b next, other verify-only"},
+				{activate(b, false), "a active, b next, other verify-only"},
+				{store(a.Public().As(signing.Retired), b.As(signing.Active)), "b active, a retired, other verify-only"},
+				{store(a.As(signing.Active), b.Public().As(signing.Retired)), "a active, b retired, other verify-only"},
+				{verifyOnly(b.Public(), a.Public()), "a active, b retired"}, // the weightier role counts
+				{store(a.As(signing.Active)), "a active, b verify-only"},
 			},
 		},
 	}
-	name := func(key *signing.PrivateKey) string {
-		if key == nil {
-			return "-"
-		}
-		return names[key.ID()]
-	}
-	for caseName, tc := range cases {
-		t.Run(caseName, func(t *testing.T) {
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for i, step := range tc.steps {
 				step.do(tc.ring)
-				var keys []string
-				for _, key := range tc.ring.Keys().All() {
-					keys = append(keys, names[key.ID])
+				ring := tc.ring.Ring()
+				var roles, listed []string
+				for _, key := range ring.All() {
+					roles = append(roles, names[key.ID]+" "+string(ring.Role(key.ID)))
+					listed = append(listed, key.ID)
 				}
-				got := name(tc.ring.Ring().Active()) + " " + name(tc.ring.Ring().Next()) + " " + strings.Join(keys, ",")
-				if diff := cmp.Diff(step.want, got); diff != "" {
-					t.Errorf("%s: step %d: -want +got:\n%s", tc.reason, i, diff)
+				testutil.Check(t, fmt.Sprintf("%s: step %d", tc.reason, i), step.want, strings.Join(roles, ", "))
+				testutil.Check(t, "keys that verify", listed, ids(tc.ring.Keys().All()))
+				header, _, err := tc.ring.Sign(t.Context(), signing.JWTHeader, "e30")
+				active, _, signs := strings.Cut(step.want, " active")
+				if signs != (err == nil) || signs && names[signertest.KeyID(t, header)] != active {
+					t.Errorf("%s: step %d: signed %s, %v", tc.reason, i, header, err)
+				}
+				if next := ring.Next(); strings.Contains(step.want, " next") != (next != nil) || next != nil && ring.Role(next.ID()) != signing.Next {
+					t.Errorf("%s: step %d: the next key is %v", tc.reason, i, next)
 				}
 			}
 		})
-	}
-}
-
-func TestKeyringSignsWithActiveKey(t *testing.T) {
-	t.Parallel()
-	a, b := private(t, testkeys.P256()), private(t, testkeys.P256Other())
-	ring := signing.NewKeyring(signing.KeyFileRing(a))
-	signedBy := func(signer signing.Signer) string {
-		header, _, err := signer.Sign(t.Context(), signing.JWTHeader, "e30")
-		if err != nil {
-			t.Fatal(err)
-		}
-		decoded, err := base64.RawURLEncoding.DecodeString(header)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, key := range []*signing.PrivateKey{a, b} {
-			if strings.Contains(string(decoded), key.ID()) {
-				return key.ID()
-			}
-		}
-		return ""
-	}
-	ring.Set(signing.KeyFileRing(b))
-	if got := signedBy(ring); got != a.ID() {
-		t.Errorf("the ring signed with %s while %s is active", got, a.ID())
-	}
-	if got := signedBy(ring.Ring().Next()); got != b.ID() {
-		t.Errorf("the next key signed with %s, want %s", got, b.ID())
-	}
-	ring.Activate(b.ID())
-	if got := signedBy(ring); got != b.ID() {
-		t.Errorf("the ring signed with %s after %s became active", got, b.ID())
-	}
-	if _, _, err := signing.NewKeyring(signing.KeyFileRing(nil)).Sign(t.Context(), signing.JWTHeader, "e30"); err == nil {
-		t.Error("a ring without an active key signed")
 	}
 }
 
@@ -203,7 +173,7 @@ func TestKeyringSignsWithActiveKey(t *testing.T) {
 // later one.
 func TestKeyringSnapshots(t *testing.T) {
 	t.Parallel()
-	a, b := private(t, testkeys.P256()), private(t, testkeys.P256Other())
+	a, b := testkeys.Parse(testkeys.P256()), testkeys.Parse(testkeys.P256Other())
 	ring := signing.NewKeyring(signing.KeyFileRing(a))
 	ctx, cancel := context.WithCancel(t.Context())
 	var readers sync.WaitGroup

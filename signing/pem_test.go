@@ -5,7 +5,6 @@ package signing_test
 
 import (
 	"bytes"
-	"crypto/x509"
 	"encoding/pem"
 	"os"
 	"path/filepath"
@@ -34,7 +33,7 @@ func block(label string, der []byte) []byte {
 
 func TestParsePrivateKey(t *testing.T) {
 	t.Parallel()
-	rsaID, ecID := private(t, testkeys.RSA2048()).ID(), private(t, testkeys.P256()).ID()
+	rsaID, ecID := testkeys.Parse(testkeys.RSA2048()).ID(), testkeys.Parse(testkeys.P256()).ID()
 	garbage := block("RSA PRIVATE KEY", []byte("garbage"))
 	cases := map[string]struct {
 		reason string
@@ -64,6 +63,10 @@ func TestParsePrivateKey(t *testing.T) {
 			}
 			if key.ID() != tc.want {
 				t.Errorf("%s: key ID is %s, want %s", tc.reason, key.ID(), tc.want)
+			}
+			alone := key.PEM()
+			if again := testkeys.Parse(alone); again.ID() != tc.want || !bytes.HasPrefix(alone, []byte("-----")) || bytes.Count(alone, []byte("BEGIN")) != 1 {
+				t.Errorf("%s: the rest of the file was not left behind", tc.reason)
 			}
 		})
 	}
@@ -147,43 +150,29 @@ func assertQuotesNothing(tb testing.TB, err error, data []byte) {
 	}
 }
 
+// TestParsePublicKeys has files of several blocks. FuzzParsePublicKeys compares every single form with
+// client-go.
 func TestParsePublicKeys(t *testing.T) {
 	t.Parallel()
-	rsaID, otherID := private(t, testkeys.RSA2048()).ID(), private(t, testkeys.RSA2048Other()).ID()
-	p256ID, p384ID := private(t, testkeys.P256()).ID(), private(t, testkeys.P384()).ID()
+	rsaID, otherID := testkeys.Parse(testkeys.RSA2048()).ID(), testkeys.Parse(testkeys.RSA2048Other()).ID()
+	p256ID, p384ID := testkeys.Parse(testkeys.P256()).ID(), testkeys.Parse(testkeys.P384()).ID()
 	mislabelled := block("WHATEVER", der(t, file(t, "ec-pkix")))
-	shortPublic, err := x509.MarshalPKIXPublicKey(mustPKCS1(t, testkeys.RSA1024()))
-	if err != nil {
-		t.Fatal(err)
-	}
 	cases := map[string]struct {
 		reason string
 		data   []byte
 		want   []string
 	}{
-		"PKIX RSA":        {"sa.pub of kubeadm", file(t, "rsa-pkix"), []string{rsaID}},
-		"PKIX EC":         {"the same for EC", file(t, "ec-pkix"), []string{p256ID}},
-		"PKCS#1":          {"RSA PUBLIC KEY", file(t, "rsa-pkcs1-public"), []string{rsaID}},
-		"RSA certificate": {"its key", file(t, "rsa-certificate"), []string{rsaID}},
-		"EC certificate":  {"its key", file(t, "ec-certificate"), []string{p384ID}},
-		"RSA private key": {"its public half", testkeys.RSA2048(), []string{rsaID}},
-		"EC private key":  {"its public half", testkeys.P256(), []string{p256ID}},
-		"PKCS#8 RSA":      {"its public half", file(t, "rsa-pkcs8"), []string{rsaID}},
-		"PKCS#8 EC":       {"its public half", file(t, "ec-pkcs8"), []string{p256ID}},
-		"wrong label":     {"the label does not matter", mislabelled, []string{p256ID}},
+		"wrong label": {"the label does not matter", mislabelled, []string{p256ID}},
 		"several": {
 			"in order", slices.Concat(testkeys.RSA2048Other(), file(t, "ec-certificate"), file(t, "rsa-pkix")), []string{otherID, p384ID, rsaID},
 		},
 		"among unusable": {
 			"passed over; kube-apiserver has the short RSA key besides",
-			slices.Concat(file(t, "ed25519-pkix"), testkeys.P224(), block("PUBLIC KEY", shortPublic), file(t, "request"), file(t, "encrypted-pkcs8"),
-				file(t, "ec-pkix")),
+			slices.Concat(file(t, "ed25519-pkix"), testkeys.P224(), testkeys.RSA1024(), file(t, "request"), file(t, "encrypted-pkcs8"), file(t, "ec-pkix")),
 			[]string{p256ID},
 		},
 		"both halves":      {"the same key twice", slices.Concat(testkeys.P256(), file(t, "ec-pkix")), []string{p256ID, p256ID}},
 		"cut off behind":   {"what was whole counts", slices.Concat(file(t, "ec-pkix"), testkeys.RSA2048()[:200]), []string{p256ID}},
-		"EC PARAMETERS":    {"passed over", file(t, "ec-parameters-then-sec1"), []string{p256ID}},
-		"CRLF":             {"edited on Windows", bytes.ReplaceAll(file(t, "rsa-pkix"), []byte("\n"), []byte("\r\n")), []string{rsaID}},
 		"text in between":  {"comments", slices.Concat(file(t, "rsa-pkix"), []byte("# old\n"), file(t, "ec-pkix")), []string{rsaID, p256ID}},
 		"no final newline": {"cut by an editor", bytes.TrimRight(file(t, "rsa-pkix"), "\n"), []string{rsaID}},
 	}
@@ -200,8 +189,12 @@ func TestParsePublicKeys(t *testing.T) {
 	}
 }
 
+// TestParsePublicKeysRefuses: what ParsePublicKeys skips beside a good key, ParseAllPublicKeys must not
+// lose without a word. What is no key may stay.
 func TestParsePublicKeysRefuses(t *testing.T) {
 	t.Parallel()
+	good := file(t, "ec-pkix")
+	const short = "an RSA key of 1024 bits; accepted is RSA of at least 2048 bits"
 	cases := map[string]struct {
 		data  []byte
 		found string
@@ -217,68 +210,28 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 		"trailing":  {block("PUBLIC KEY", append(der(t, file(t, "rsa-pkix")), 0)), "a public key that cannot be read"},
 		"Ed25519":   {file(t, "ed25519-pkix"), "an Ed25519 key"},
 		"P-224":     {testkeys.P224(), "an EC key on P-224"},
-		"RSA-1024":  {testkeys.RSA1024(), "an RSA key of 1024 bits"},
+		"RSA-1024":  {testkeys.RSA1024(), short},
 		"secp256k1": {file(t, "secp256k1"), "a private key that is not valid SEC 1"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			keys, err := signing.ParsePublicKeys(tc.data)
-			if err == nil {
-				t.Fatalf("accepted as %v", ids(keys))
-			}
-			if !strings.HasPrefix(err.Error(), "found "+tc.found) || !strings.Contains(err.Error(), "; accepted is ") {
-				t.Errorf("error is %q, want it to say found %q and what is accepted", err, tc.found)
-			}
-			assertQuotesNothing(t, err, tc.data)
-		})
-	}
-}
-
-// TestParseAllPublicKeys: what ParsePublicKeys passes over must not be lost without a word. What is
-// no key may stay.
-func TestParseAllPublicKeys(t *testing.T) {
-	t.Parallel()
-	good := file(t, "ec-pkix")
-	cases := map[string]struct {
-		data []byte
-		want string // "" if every key is there
-	}{
-		"all usable":     {slices.Concat(good, testkeys.RSA2048()), ""},
-		"no key besides": {slices.Concat(file(t, "request"), file(t, "encrypted-pkcs8"), file(t, "ec-parameters-then-sec1"), good), ""},
-		"RSA-1024 before": {
-			slices.Concat(testkeys.RSA1024(), good), "found an RSA key of 1024 bits; accepted is RSA of at least 2048 bits",
-		},
-		"RSA-1024 behind": {
-			slices.Concat(good, testkeys.RSA1024()), "found an RSA key of 1024 bits; accepted is RSA of at least 2048 bits",
-		},
-		"P-224":                  {slices.Concat(good, testkeys.P224()), "found an EC key on P-224"},
-		"Ed25519":                {slices.Concat(file(t, "ed25519-pkix"), good), "found an Ed25519 key"},
-		"nothing but RSA-1024":   {testkeys.RSA1024(), "found an RSA key of 1024 bits; accepted is RSA of at least 2048 bits"},
-		"nothing that is usable": {file(t, "request"), "found a certificate request"},
+		// ParseAllPublicKeys alone refuses these.
+		"RSA-1024 before": {slices.Concat(testkeys.RSA1024(), good), short},
+		"RSA-1024 behind": {slices.Concat(good, testkeys.RSA1024()), short},
+		"P-224 behind":    {slices.Concat(good, testkeys.P224()), "an EC key on P-224"},
+		"Ed25519 before":  {slices.Concat(file(t, "ed25519-pkix"), good), "an Ed25519 key"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			keys, err := signing.ParseAllPublicKeys(tc.data)
-			if tc.want == "" {
-				want, _ := signing.ParsePublicKeys(tc.data)
-				if err != nil || !slices.Equal(ids(keys), ids(want)) {
-					t.Errorf("key IDs are %v and the error is %v, want %v", ids(keys), err, ids(want))
-				}
-				return
-			}
-			if err == nil || len(keys) > 0 || !strings.HasPrefix(err.Error(), tc.want) {
-				t.Fatalf("got %v and %v, want an error that begins with %q", ids(keys), err, tc.want)
+			if err == nil || len(keys) > 0 || !strings.HasPrefix(err.Error(), "found "+tc.found) || !strings.Contains(err.Error(), "; accepted is ") {
+				t.Fatalf("got %v and %v, want an error that says found %q and what is accepted", ids(keys), err, tc.found)
 			}
 			assertQuotesNothing(t, err, tc.data)
+			if _, some := signing.ParsePublicKeys(tc.data); (some == nil) != bytes.Contains(tc.data, good) {
+				t.Errorf("ParsePublicKeys returned %v", some)
+			}
 		})
 	}
-}
-
-func mustPKCS1(tb testing.TB, data []byte) any {
-	tb.Helper()
-	key, err := x509.ParsePKCS1PrivateKey(der(tb, data))
-	if err != nil {
-		tb.Fatal(err)
+	keys, err := signing.ParseAllPublicKeys(slices.Concat(file(t, "request"), file(t, "encrypted-pkcs8"), file(t, "ec-parameters-then-sec1"), good))
+	if err != nil || len(keys) != 2 {
+		t.Errorf("of two keys among blocks that are none it returned %v and %v", ids(keys), err)
 	}
-	return key.Public()
 }

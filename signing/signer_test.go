@@ -4,7 +4,6 @@
 package signing_test
 
 import (
-	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -20,100 +19,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/golang-jwt/jwt/v5"
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
-
-func TestSign(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		pem       []byte
-		algorithm string
-		size      int // bytes of the signature
-	}{
-		"RSA 2048": {testkeys.RSA2048(), "RS256", 256},
-		"RSA 3072": {testkeys.RSA3072(), "RS256", 384},
-		"P-256":    {testkeys.P256(), "ES256", 64},
-		"P-384":    {testkeys.P384(), "ES384", 96},
-		"P-521":    {testkeys.P521(), "ES512", 132},
-	}
-	styles := map[string]struct {
-		style  signing.HeaderStyle
-		header string // with algorithm and key ID to come
-	}{
-		"legacy": {signing.LegacyHeader, `{"alg":%q,"kid":%q}`},
-		"jwt":    {signing.JWTHeader, `{"alg":%q,"kid":%q,"typ":"JWT"}`},
-	}
-	payload := base64.RawURLEncoding.EncodeToString([]byte(`{"sub":"somebody"}`))
-	for name, tc := range cases {
-		for styleName, style := range styles {
-			t.Run(name+" "+styleName, func(t *testing.T) {
-				key := private(t, tc.pem)
-				header, signature, err := key.Sign(t.Context(), style.style, payload)
-				if err != nil {
-					t.Fatal(err)
-				}
-				decoded, err := base64.RawURLEncoding.Strict().DecodeString(header)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(fmt.Sprintf(style.header, tc.algorithm, key.ID()), string(decoded)); diff != "" {
-					t.Errorf("header: -want +got:\n%s", diff)
-				}
-				sig, err := base64.RawURLEncoding.Strict().DecodeString(signature)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if len(sig) != tc.size {
-					t.Errorf("signature has %d bytes, want %d: r and s must keep their leading zeros", len(sig), tc.size)
-				}
-				if err := jwt.GetSigningMethod(tc.algorithm).Verify(header+"."+payload, sig, key.Public().Key); err != nil {
-					t.Errorf("signature does not verify: %v", err)
-				}
-			})
-		}
-	}
-}
-
-func TestSignRefuses(t *testing.T) {
-	t.Parallel()
-	key := private(t, testkeys.P256())
-	cases := map[string]struct {
-		reason  string
-		ended   bool
-		style   signing.HeaderStyle
-		payload string
-	}{
-		"ended context":  {"a stopping process signs no more", true, signing.LegacyHeader, "e30"},
-		"unknown style":  {"no header to put", false, signing.JWTHeader + 1, "e30"},
-		"negative style": {"no panic", false, -1, "e30"},
-		"empty payload":  {"not a segment", false, signing.LegacyHeader, ""},
-		"two segments":   {"would sign another structure", false, signing.LegacyHeader, "e30.e30"},
-		"padding":        {"not canonical", false, signing.LegacyHeader, "e30="},
-		"standard base64": {"another alphabet", false, signing.LegacyHeader,
-			base64.RawStdEncoding.EncodeToString([]byte{0xff, 0xff, 0xfe})},
-		"binary": {"no oracle for other protocols", false, signing.LegacyHeader, "\x30\x82"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			if tc.ended {
-				cancel()
-			}
-			header, signature, err := key.Sign(ctx, tc.style, tc.payload)
-			if err == nil || header != "" || signature != "" {
-				t.Errorf("%s: Sign returned %q, %q, %v", tc.reason, header, signature, err)
-			}
-			if tc.ended && !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: error %v is not the context's", tc.reason, err)
-			}
-		})
-	}
-}
 
 func TestNewPrivateKeyRefuses(t *testing.T) {
 	t.Parallel()
@@ -128,7 +36,7 @@ func TestNewPrivateKeyRefuses(t *testing.T) {
 		"empty EC": {"no panic", &ecdsa.PrivateKey{}, "an unusable key"},
 		"Ed25519":  {"the apiserver takes no EdDSA", ed25519.NewKeyFromSeed(make([]byte, 32)), "an Ed25519 key"},
 		"other signer": {"golang-jwt signs with two concrete types only",
-			opaque{rawPublic(t, testkeys.RSA2048())}, "an RSA key of 2048 bits held outside this process"},
+			opaque{testkeys.Parse(testkeys.RSA2048()).Public().Key}, "an RSA key of 2048 bits held outside this process"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -157,10 +65,7 @@ func TestPrivateKeyNeverPrints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := signing.NewPrivateKey(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := testkeys.Parse(testkeys.RSA2048())
 	ring := signing.NewKeyring(signing.KeyFileRing(key))
 	type wrapper struct {
 		Key   *signing.PrivateKey
@@ -195,7 +100,11 @@ func TestPrivateKeyNeverPrints(t *testing.T) {
 	if !strings.Contains(printed.String(), "RS256 signing key "+key.ID()) {
 		t.Error("the key's ID is not printed at all")
 	}
-	assertNoSecret(t, printed.String(), raw.D, raw.Primes[0], raw.Primes[1], raw.Precomputed.Dp, raw.Precomputed.Qinv)
+	if strings.Contains(printed.String(), "PRIVATE KEY") {
+		t.Error("the PEM block is printed")
+	}
+	asPEM := new(big.Int).SetBytes(key.PEM())
+	assertNoSecret(t, printed.String(), asPEM, raw.D, raw.Primes[0], raw.Primes[1], raw.Precomputed.Dp, raw.Precomputed.Qinv)
 }
 
 func assertNoSecret(t *testing.T, text string, secrets ...*big.Int) {

@@ -21,11 +21,12 @@ progress() { # number of packages to compile
 	local tty=0
 	[ -t 2 ] && tty=1
 	awk -v name="$name" -v all="$1" -v tty="$tty" '
-		# The packages come in the order of their imports, and the later ones are larger: a fifth longer.
-		# The first ones, of the standard library, say too little.
+		# The first packages, of the standard library, say too little. After them the share of the time is
+		# about the share of the packages to the power of 0.8: the small ones come last.
 		function line(  left) {
-			left = n < all / 8 ? "" : sprintf(", about %.0f min left", 0.5 + 1.2 * (now - began) * (all - n) / n / 60)
-			return sprintf("  %s: %d of %d packages compiled%s", name, n, all, left)
+			left = (now - began) * ((all / n) ^ 0.8 - 1) / 60
+			return sprintf("  %s: %d of %d packages compiled%s", name, n, all,
+				n < all / 4 ? "" : sprintf(", about %.0f min left", left < 1 ? 1 : left))
 		}
 		BEGIN { began = last = systime() }
 		/^go: downloading / { next }

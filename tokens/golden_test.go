@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/internal/testutil"
@@ -32,17 +31,13 @@ func TestLegacyMatchesUpstream(t *testing.T) {
 			if key.Public().Algorithm != "RS256" {
 				got, want = got[:strings.LastIndex(got, ".")], want[:strings.LastIndex(want, ".")]
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("-upstream +ours:\n%s", diff)
-			}
+			testutil.Check(t, "upstream's and ours", want, got)
 			for whose, token := range map[string]string{"ours": token, "upstream's": v.Token} {
 				verified, err := tokens.VerifyLegacy(token, signing.NewKeyring(signing.KeyFileRing(key)))
 				if err != nil {
 					t.Errorf("%s does not verify: %v", whose, err)
 				}
-				if mismatch := verified.Mismatch(v.account(), v.Secret); mismatch != "" {
-					t.Errorf("%s: %s", whose, mismatch)
-				}
+				testutil.Check(t, whose, "", verified.Mismatch(v.account(), v.Secret))
 			}
 		})
 	}
@@ -72,13 +67,8 @@ func TestBoundMatchesUpstream(t *testing.T) {
 			})
 			testutil.Must(t, err)
 			gotHeader, gotPayload := decoded(t, token)
-			if diff := cmp.Diff(wantPayload, gotPayload); diff != "" {
-				t.Errorf("payload: -upstream +ours:\n%s", diff)
-			}
-			wantHeader = strings.TrimSuffix(wantHeader, "}") + `,"typ":"JWT"}`
-			if diff := cmp.Diff(wantHeader, gotHeader); diff != "" {
-				t.Errorf("header: -upstream with typ +ours:\n%s", diff)
-			}
+			testutil.Check(t, "payload", wantPayload, gotPayload)
+			testutil.Check(t, "header", strings.TrimSuffix(wantHeader, "}")+`,"typ":"JWT"}`, gotHeader)
 		})
 	}
 }

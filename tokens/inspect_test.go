@@ -5,11 +5,11 @@ package tokens_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
 )
 
@@ -59,9 +59,7 @@ func TestInspect(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, got)
 		})
 	}
 }
@@ -126,58 +124,32 @@ func TestInspectRefuses(t *testing.T) {
 func TestMismatch(t *testing.T) {
 	t.Parallel()
 	good := tokens.Token{
-		Issuer: tokens.LegacyIssuer, Subject: account.Subject(),
+		KeyID: "any", Algorithm: "any", Issuer: tokens.LegacyIssuer, Subject: account.Subject(),
 		Namespace: account.Namespace, AccountName: account.Name, AccountUID: account.UID, SecretName: secretName,
 	}
-	cases := map[string]struct {
-		reason string
-		change func(*tokens.Token)
-		want   string
+	testutil.Check(t, "every claim fits", "", good.Mismatch(account, secretName))
+	cases := []struct { // in the order in which they are named
+		claim, want string
+		of          func(*tokens.Token) *string
 	}{
-		"fits":         {"every claim", func(*tokens.Token) {}, ""},
-		"other header": {"the header is not a claim", func(t *tokens.Token) { t.KeyID, t.Algorithm = "CANARY", "CANARY" }, ""},
-		"issuer": {
-			"a bound token", func(t *tokens.Token) { t.Issuer = "CANARY" }, `the token's claim iss is not "kubernetes/serviceaccount"`,
-		},
-		"no issuer": {
-			"a stranger's token", func(t *tokens.Token) { t.Issuer = "" }, `the token has no claim iss (expected "kubernetes/serviceaccount")`,
-		},
-		"namespace": {
-			"copied from elsewhere", func(t *tokens.Token) { t.Namespace = "CANARY" },
-			`the token's claim kubernetes.io/serviceaccount/namespace is not "demo"`,
-		},
-		"account": {
-			"another account", func(t *tokens.Token) { t.AccountName = "CANARY" },
-			`the token's claim kubernetes.io/serviceaccount/service-account.name is not "builder"`,
-		},
-		"UID": {
-			"the account before", func(t *tokens.Token) { t.AccountUID = "CANARY" },
-			`the token's claim kubernetes.io/serviceaccount/service-account.uid is not "` + account.UID + `"`,
-		},
-		"secret": {
-			"copied from another Secret", func(t *tokens.Token) { t.SecretName = "CANARY" },
-			`the token's claim kubernetes.io/serviceaccount/secret.name is not "builder-token-x7k2p"`,
-		},
-		"subject": {
-			"the name the apiserver goes by", func(t *tokens.Token) { t.Subject = "CANARY" },
-			`the token's claim sub is not "system:serviceaccount:demo:builder"`,
-		},
-		"no claims": {
-			"the first one is named", func(t *tokens.Token) { *t = tokens.Token{Issuer: tokens.LegacyIssuer} },
-			`the token has no claim kubernetes.io/serviceaccount/namespace (expected "demo")`,
-		},
-		"case of names": {
-			"names are compared exactly", func(t *tokens.Token) { t.AccountName = "Builder" },
-			`the token's claim kubernetes.io/serviceaccount/service-account.name is not "builder"`,
-		},
+		{"iss", tokens.LegacyIssuer, func(t *tokens.Token) *string { return &t.Issuer }},
+		{"kubernetes.io/serviceaccount/namespace", "demo", func(t *tokens.Token) *string { return &t.Namespace }},
+		{"kubernetes.io/serviceaccount/service-account.name", "builder", func(t *tokens.Token) *string { return &t.AccountName }},
+		{"kubernetes.io/serviceaccount/service-account.uid", account.UID, func(t *tokens.Token) *string { return &t.AccountUID }},
+		{"kubernetes.io/serviceaccount/secret.name", secretName, func(t *tokens.Token) *string { return &t.SecretName }},
+		{"sub", "system:serviceaccount:demo:builder", func(t *tokens.Token) *string { return &t.Subject }},
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
+	for i, tc := range cases {
+		for value, want := range map[string]string{
+			"CANARY":                 fmt.Sprintf("the token's claim %s is not %q", tc.claim, tc.want),
+			strings.ToUpper(tc.want): fmt.Sprintf("the token's claim %s is not %q", tc.claim, tc.want),
+			"":                       fmt.Sprintf("the token has no claim %s (expected %q)", tc.claim, tc.want),
+		} {
 			token := good
-			tc.change(&token)
-			if diff := cmp.Diff(tc.want, token.Mismatch(account, secretName)); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+			for _, later := range cases[i:] {
+				*later.of(&token) = value
 			}
-		})
+			testutil.Check(t, fmt.Sprintf("%s is %q", tc.claim, value), want, token.Mismatch(account, secretName))
+		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/internal/testutil"
@@ -35,121 +34,75 @@ func (s *fakeSigner) Sign(_ context.Context, style signing.HeaderStyle, _ string
 }
 
 // TestUniqueClaims: what the style adds is iat and jti and nothing else, and it takes no token its
-// validity.
+// validity. Compat tokens come back with the Secret's name, unique ones do not, because each has a UUID.
 func TestUniqueClaims(t *testing.T) {
 	t.Parallel()
 	key := testkeys.Parse(testkeys.RSA2048())
-	now := time.Unix(1_790_000_000, 700_000_000)
-	issuer := func(style tokens.ClaimStyle) *tokens.Issuer {
-		return tokens.NewIssuer(key, style, tokens.WithClock(clocktesting.NewFakePassiveClock(now)),
-			tokens.WithTokenIDs(func() string { return "an-id" }))
+	now := tokens.WithClock(clocktesting.NewFakePassiveClock(time.Unix(1_790_000_000, 700_000_000)))
+	issue := func(style tokens.ClaimStyle, options ...tokens.Option) (token, header string, claims map[string]any) {
+		token, err := tokens.NewIssuer(key, style, append(options, now)...).Legacy(t.Context(), account, secretName)
+		testutil.Must(t, err)
+		header, payload := decoded(t, token)
+		testutil.Must(t, json.Unmarshal([]byte(payload), &claims))
+		return token, header, claims
 	}
-	unique, err := issuer(tokens.UniqueClaims).Legacy(t.Context(), account, secretName)
-	testutil.Must(t, err)
-	compat, err := issuer(tokens.CompatClaims).Legacy(t.Context(), account, secretName)
-	testutil.Must(t, err)
-	uniqueHeader, uniquePayload := decoded(t, unique)
-	compatHeader, compatPayload := decoded(t, compat)
-	if diff := cmp.Diff(compatHeader, uniqueHeader); diff != "" {
-		t.Errorf("header: -compat +unique:\n%s", diff)
+	compat, wantHeader, want := issue(tokens.CompatClaims)
+	if again, _, _ := issue(tokens.CompatClaims); again != compat {
+		t.Error("two compat tokens for the same Secret differ")
 	}
-	var got, want map[string]any
-	testutil.Must(t, errors.Join(json.Unmarshal([]byte(uniquePayload), &got), json.Unmarshal([]byte(compatPayload), &want)))
+	unique, header, got := issue(tokens.UniqueClaims, tokens.WithTokenIDs(func() string { return "an-id" }))
 	want["iat"], want["jti"] = float64(1_790_000_000), "an-id"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("claims: -want +got:\n%s", diff)
-	}
+	testutil.Check(t, "header", wantHeader, header)
+	testutil.Check(t, "claims", want, got)
 	verified, err := tokens.VerifyLegacy(unique, signing.NewKeyring(signing.KeyFileRing(key)))
-	if err != nil {
-		t.Error(err)
-	}
-	if mismatch := verified.Mismatch(account, secretName); mismatch != "" {
-		t.Error(mismatch)
-	}
-}
+	testutil.Must(t, err)
+	testutil.Check(t, "mismatch", "", verified.Mismatch(account, secretName))
 
-// TestRepeatedTokens pins the reason for the two styles: compat tokens come back with the Secret's
-// name, unique ones do not, because each has a UUID.
-func TestRepeatedTokens(t *testing.T) {
-	t.Parallel()
-	key := testkeys.Parse(testkeys.RSA2048())
-	uuid := regexp.MustCompile(`"jti":"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"`)
-	for style, wantSame := range map[tokens.ClaimStyle]bool{tokens.CompatClaims: true, tokens.UniqueClaims: false} {
-		issuer := tokens.NewIssuer(key, style)
-		first, err := issuer.Legacy(t.Context(), account, secretName)
-		testutil.Must(t, err)
-		second, err := issuer.Legacy(t.Context(), account, secretName)
-		testutil.Must(t, err)
-		if same := first == second; same != wantSame {
-			t.Errorf("%s: two tokens for the same Secret are equal: %v, want %v", style, same, wantSame)
-		}
-		_, payload := decoded(t, second)
-		if hasID := uuid.MatchString(payload); hasID == wantSame {
-			t.Errorf("%s: a version 4 UUID as jti: %v, want %v", style, hasID, !wantSame)
-		}
+	_, _, first := issue(tokens.UniqueClaims)
+	_, _, second := issue(tokens.UniqueClaims)
+	uuid := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	if !uuid.MatchString(first["jti"].(string)) || first["jti"] == second["jti"] {
+		t.Errorf("jti of two tokens: %v and %v, want version 4 UUIDs", first["jti"], second["jti"])
 	}
 }
 
 func TestLegacyRefuses(t *testing.T) {
 	t.Parallel()
 	errBoom := errors.New("boom")
-	good := fakeSigner{header: "e30", signature: "c2ln"}
-	with := func(change func(*tokens.Account)) tokens.Account {
-		changed := account
-		change(&changed)
-		return changed
-	}
-	cases := map[string]struct {
-		reason  string
+	type request struct {
 		signer  fakeSigner
 		style   tokens.ClaimStyle
 		account tokens.Account
 		secret  string
-		want    string
-		is      error
+	}
+	cases := map[string]struct {
+		reason string
+		change func(*request)
+		want   string
+		asked  int
 	}{
-		"no namespace": {
-			"the apiserver refuses an empty claim", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Namespace = "" }), secretName,
-			"the namespace is empty", nil,
-		},
-		"no name": {
-			"the apiserver refuses an empty claim", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Name = "" }), secretName,
-			"the service account name is empty", nil,
-		},
-		"no UID": {
-			"the token would fit every account of the name", good, tokens.UniqueClaims, with(func(a *tokens.Account) { a.UID = "" }), secretName,
-			"the service account UID is empty", nil,
-		},
-		"no secret": {"nothing could revoke it", good, tokens.CompatClaims, account, "", "the secret name is empty", nil},
-		"colon": {
-			"the subject would be ambiguous", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Namespace = "a:b" }), secretName,
-			"contains a colon", nil,
-		},
-		"colon in name": {
-			"the subject would be ambiguous", good, tokens.CompatClaims, with(func(a *tokens.Account) { a.Name = "b:c" }), secretName,
-			"contains a colon", nil,
-		},
-		"style":    {"a typing mistake must not pick a style", good, "Compat", account, secretName, `unknown claim style "Compat"`, nil},
-		"no style": {"nor a forgotten one", good, "", account, secretName, `unknown claim style ""`, nil},
-		"signer error": {
-			"it is passed on", fakeSigner{header: "e30", signature: "c2ln", err: errBoom}, tokens.CompatClaims, account, secretName,
-			"sign claims: boom", errBoom,
-		},
-		"no header":    {"half a token is none", fakeSigner{signature: "c2ln"}, tokens.CompatClaims, account, secretName, "empty segment", nil},
-		"no signature": {"half a token is none", fakeSigner{header: "e30"}, tokens.CompatClaims, account, secretName, "empty segment", nil},
+		"no namespace":  {"the apiserver refuses an empty claim", func(r *request) { r.account.Namespace = "" }, "the namespace is empty", 0},
+		"no name":       {"likewise", func(r *request) { r.account.Name = "" }, "the service account name is empty", 0},
+		"no UID":        {"it would fit an earlier account", func(r *request) { r.account.UID = "" }, "the service account UID is empty", 0},
+		"no secret":     {"nothing could revoke it", func(r *request) { r.secret = "" }, "the secret name is empty", 0},
+		"colon":         {"the subject would be ambiguous", func(r *request) { r.account.Namespace = "a:b" }, "contains a colon", 0},
+		"colon in name": {"the subject would be ambiguous", func(r *request) { r.account.Name = "b:c" }, "contains a colon", 0},
+		"style":         {"a typing mistake must not pick a style", func(r *request) { r.style = "Compat" }, `unknown claim style "Compat"`, 0},
+		"no style":      {"nor a forgotten one", func(r *request) { r.style = "" }, `unknown claim style ""`, 0},
+		"signer error":  {"it is passed on", func(r *request) { r.signer.err = errBoom }, "sign claims: boom", 1},
+		"no header":     {"half a token is none", func(r *request) { r.signer.header = "" }, "empty segment", 1},
+		"no signature":  {"half a token is none", func(r *request) { r.signer.signature = "" }, "empty segment", 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			signer := tc.signer
-			token, err := tokens.NewIssuer(&signer, tc.style).Legacy(t.Context(), tc.account, tc.secret)
-			if token != "" || err == nil || !strings.Contains(err.Error(), tc.want) {
+			r := request{fakeSigner{header: "e30", signature: "c2ln"}, tokens.CompatClaims, account, secretName}
+			tc.change(&r)
+			token, err := tokens.NewIssuer(&r.signer, r.style).Legacy(t.Context(), r.account, r.secret)
+			if token != "" || err == nil || !strings.Contains(err.Error(), tc.want) || errors.Is(err, errBoom) != (r.signer.err != nil) {
 				t.Errorf("%s: Legacy returned a token of %d bytes and error %v, want an error with %q", tc.reason, len(token), err, tc.want)
 			}
-			if tc.is != nil && !errors.Is(err, tc.is) {
-				t.Errorf("%s: error %v does not wrap %v", tc.reason, err, tc.is)
-			}
-			if tc.signer == good && signer.calls != 0 {
-				t.Errorf("%s: the signer was asked for a token that must not be made", tc.reason)
+			if r.signer.calls != tc.asked {
+				t.Errorf("%s: the signer was asked %d times, want %d", tc.reason, r.signer.calls, tc.asked)
 			}
 		})
 	}

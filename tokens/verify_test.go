@@ -5,7 +5,6 @@ package tokens_test
 
 import (
 	"crypto"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -22,7 +21,6 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"github.com/google/go-cmp/cmp"
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -62,117 +60,76 @@ func rawKey(tb testing.TB, data []byte) crypto.Signer {
 	return key
 }
 
-// attacks are tokens that must not verify with a ring of RSA2048 (active), P256 and P384, each with
-// the error it gets.
-func attacks(tb testing.TB) map[string]struct {
+// attack is a token that must not verify with a ring of RSA2048 (active), P256 and P384, with the error it
+// gets.
+type attack struct {
 	token string
 	want  error
-} {
+}
+
+func attacks(tb testing.TB) map[string]attack {
 	tb.Helper()
-	rsaKey, ecKey := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256())
+	rsaKey, ecKey := testkeys.Parse(testkeys.RSA2048()).ID(), testkeys.Parse(testkeys.P256()).ID()
 	rawRSA, rawEC, stranger := rawKey(tb, testkeys.RSA2048()), rawKey(tb, testkeys.P256()), rawKey(tb, testkeys.RSA2048Other())
 	publicDER, err := x509.MarshalPKIXPublicKey(rawRSA.Public())
 	testutil.Must(tb, err)
-	hmacWith := func(secret []byte) func(string) []byte {
-		return func(text string) []byte {
-			mac := hmac.New(sha256.New, secret)
-			mac.Write([]byte(text))
-			return mac.Sum(nil)
-		}
+	publicPEM := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER})
+	hmacWith := func(secret []byte) func(string) []byte { return with(tb, jwt.SigningMethodHS256, secret) }
+	zeros := func(n int) func(string) []byte { return func(string) []byte { return make([]byte, n) } }
+	byRSA, byStranger := with(tb, jwt.SigningMethodRS256, rawRSA), with(tb, jwt.SigningMethodRS256, stranger)
+	byPSS, byRS512 := with(tb, jwt.SigningMethodPS256, rawRSA), with(tb, jwt.SigningMethodRS512, rawRSA)
+	members := func(header map[string]any, sign func(string) []byte) string {
+		return forge(tb, header, legacyPayload, sign)
 	}
-	none := func(string) []byte { return nil }
-	header := func(alg, kid string) map[string]any {
-		return map[string]any{"alg": alg, "kid": kid}
+	named := func(alg, kid string, sign func(string) []byte) string {
+		return members(map[string]any{"alg": alg, "kid": kid}, sign)
 	}
-	byRSA := with(tb, jwt.SigningMethodRS256, rawRSA)
-	byStranger := with(tb, jwt.SigningMethodRS256, stranger)
-	good := forge(tb, header("RS256", rsaKey.ID()), legacyPayload, byRSA)
-	body, signature := good[:strings.LastIndex(good, ".")], good[strings.LastIndex(good, "."):]
-	altered := strings.Replace(legacyPayload, "demo", "prod", 1)
-	return map[string]struct {
-		token string
-		want  error
-	}{
-		"alg none":                  {forge(tb, header("none", rsaKey.ID()), legacyPayload, none), tokens.ErrBadSignature},
-		"alg None":                  {forge(tb, header("None", rsaKey.ID()), legacyPayload, none), tokens.ErrBadSignature},
-		"alg none, no key ID":       {forge(tb, map[string]any{"alg": "none"}, legacyPayload, none), tokens.ErrBadSignature},
-		"no alg":                    {forge(tb, map[string]any{"kid": rsaKey.ID()}, legacyPayload, byRSA), tokens.ErrBadSignature},
-		"unknown alg":               {forge(tb, header("XX999", rsaKey.ID()), legacyPayload, byRSA), tokens.ErrBadSignature},
-		"HS256 with the public DER": {forge(tb, header("HS256", rsaKey.ID()), legacyPayload, hmacWith(publicDER)), tokens.ErrBadSignature},
-		"HS256 with the public PEM": {
-			forge(tb, header("HS256", rsaKey.ID()), legacyPayload, hmacWith(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: publicDER}))),
-			tokens.ErrBadSignature,
-		},
-		"HS256 with nothing": {forge(tb, header("HS256", ecKey.ID()), legacyPayload, hmacWith(nil)), tokens.ErrBadSignature},
-		"PS256 by the key itself": {
-			forge(tb, header("PS256", rsaKey.ID()), legacyPayload, with(tb, jwt.SigningMethodPS256, rawRSA)), tokens.ErrBadSignature,
-		},
-		"RS512 by the key itself": {
-			forge(tb, header("RS512", rsaKey.ID()), legacyPayload, with(tb, jwt.SigningMethodRS512, rawRSA)), tokens.ErrBadSignature,
-		},
-		"ES256 said of an RSA key": {
-			forge(tb, header("ES256", rsaKey.ID()), legacyPayload, with(tb, jwt.SigningMethodES256, rawEC)), tokens.ErrBadSignature,
-		},
-		"RS256 said of an EC key": {forge(tb, header("RS256", ecKey.ID()), legacyPayload, byRSA), tokens.ErrBadSignature},
-		"ES384 said of a P-256 key": {
-			forge(tb, header("ES384", ecKey.ID()), legacyPayload, func(string) []byte { return make([]byte, 96) }), tokens.ErrBadSignature,
-		},
-		"another key's signature":  {forge(tb, header("RS256", rsaKey.ID()), legacyPayload, byStranger), tokens.ErrBadSignature},
-		"a stranger, no key ID":    {forge(tb, map[string]any{"alg": "RS256"}, legacyPayload, byStranger), tokens.ErrBadSignature},
-		"a stranger, empty key ID": {forge(tb, header("RS256", ""), legacyPayload, byStranger), tokens.ErrBadSignature},
-		"embedded jwk": {
-			forge(tb, map[string]any{"alg": "RS256", "kid": rsaKey.ID(), "jwk": jwk(tb, stranger)}, legacyPayload, byStranger),
-			tokens.ErrBadSignature,
-		},
-		"embedded jwk, no key ID": {
-			forge(tb, map[string]any{"alg": "RS256", "jwk": jwk(tb, stranger)}, legacyPayload, byStranger), tokens.ErrBadSignature,
-		},
-		"jku": {
-			forge(tb, map[string]any{"alg": "RS256", "kid": "stranger", "jku": "https://127.0.0.1:1/jwks"}, legacyPayload, byStranger),
-			tokens.ErrUnknownKey,
-		},
-		"x5u": {
-			forge(tb, map[string]any{"alg": "RS256", "kid": "stranger", "x5u": "https://127.0.0.1:1/cert"}, legacyPayload, byStranger),
-			tokens.ErrUnknownKey,
-		},
-		"x5c": {
-			forge(tb, map[string]any{"alg": "RS256", "kid": rsaKey.ID(), "x5c": []string{"MIIC"}}, legacyPayload, byStranger),
-			tokens.ErrBadSignature,
-		},
-		"key ID of a path":     {forge(tb, header("HS256", "../../../../dev/null"), legacyPayload, hmacWith(nil)), tokens.ErrUnknownKey},
-		"key ID with NUL":      {forge(tb, header("RS256", rsaKey.ID()+"\x00"), legacyPayload, byRSA), tokens.ErrUnknownKey},
-		"key ID in lower case": {forge(tb, header("RS256", strings.ToLower(rsaKey.ID())), legacyPayload, byRSA), tokens.ErrUnknownKey},
-		"unknown key ID":       {forge(tb, header("RS256", "CANARY"), legacyPayload, byRSA), tokens.ErrUnknownKey},
-		"key ID under another case": {
-			forge(tb, map[string]any{"alg": "RS256", "KID": rsaKey.ID()}, legacyPayload, byStranger), tokens.ErrBadSignature,
-		},
-		"altered payload": {strings.Split(good, ".")[0] + "." + segment(altered) + signature, tokens.ErrBadSignature},
-		"altered header": {
-			segment(fmt.Sprintf(`{"alg":"RS256","kid":%q} `, rsaKey.ID())) + strings.TrimPrefix(good, strings.Split(good, ".")[0]),
-			tokens.ErrBadSignature,
-		},
-		"no signature":    {body + ".", tokens.ErrBadSignature},
-		"short signature": {body + ".AAAA", tokens.ErrBadSignature},
-		"all-zero EC signature": {
-			forge(tb, header("ES256", ecKey.ID()), legacyPayload, func(string) []byte { return make([]byte, 64) }), tokens.ErrBadSignature,
-		},
-		"ASN.1 EC signature": {forge(tb, header("ES256", ecKey.ID()), legacyPayload, asn1Signature(tb, rawEC)), tokens.ErrBadSignature},
-		"crit": {
-			forge(tb, map[string]any{"alg": "RS256", "kid": rsaKey.ID(), "crit": []string{"exp"}}, legacyPayload, byRSA), tokens.ErrMalformed,
-		},
-		"b64": {
-			forge(tb, map[string]any{"alg": "RS256", "kid": rsaKey.ID(), "b64": false}, legacyPayload, byRSA), tokens.ErrMalformed,
-		},
-		"number as key ID":          {forge(tb, map[string]any{"alg": "RS256", "kid": 1}, legacyPayload, byRSA), tokens.ErrMalformed},
-		"final line feed":           {good + "\n", tokens.ErrMalformed},
-		"another token glued to it": {good + good, tokens.ErrMalformed},
-		"bound token": {
-			forge(tb, header("RS256", rsaKey.ID()), `{"iss":"https://CANARY","sub":"system:serviceaccount:demo:builder"}`, byRSA),
-			tokens.ErrNotLegacy,
-		},
-		"no issuer": {forge(tb, header("RS256", rsaKey.ID()), `{}`, byRSA), tokens.ErrNotLegacy},
-		"text":      {"CANARY", tokens.ErrMalformed},
-		"empty":     {"", tokens.ErrMalformed},
+	more := func(kid, member string, value any) string {
+		return members(map[string]any{"alg": "RS256", "kid": kid, member: value}, byStranger)
+	}
+	good := named("RS256", rsaKey, byRSA)
+	segments := strings.Split(good, ".")
+	body, signature := segments[0]+"."+segments[1]+".", "."+segments[2]
+	altered := segment(strings.Replace(legacyPayload, "demo", "prod", 1))
+	alteredHeader := segment(fmt.Sprintf(`{"alg":"RS256","kid":%q} `, rsaKey))
+	boundPayload := `{"iss":"https://CANARY","sub":"system:serviceaccount:demo:builder"}`
+	rsaHeader := map[string]any{"alg": "RS256", "kid": rsaKey}
+	return map[string]attack{
+		"alg none":                  {named("none", rsaKey, zeros(0)), tokens.ErrBadSignature},
+		"alg None":                  {named("None", rsaKey, zeros(0)), tokens.ErrBadSignature},
+		"alg none, no key ID":       {members(map[string]any{"alg": "none"}, zeros(0)), tokens.ErrBadSignature},
+		"no alg":                    {members(map[string]any{"kid": rsaKey}, byRSA), tokens.ErrBadSignature},
+		"unknown alg":               {named("XX999", rsaKey, byRSA), tokens.ErrBadSignature},
+		"HS256 with the public DER": {named("HS256", rsaKey, hmacWith(publicDER)), tokens.ErrBadSignature},
+		"HS256 with the public PEM": {named("HS256", rsaKey, hmacWith(publicPEM)), tokens.ErrBadSignature},
+		"HS256 with nothing":        {named("HS256", ecKey, hmacWith([]byte{})), tokens.ErrBadSignature},
+		"PS256 by the key itself":   {named("PS256", rsaKey, byPSS), tokens.ErrBadSignature},
+		"RS512 by the key itself":   {named("RS512", rsaKey, byRS512), tokens.ErrBadSignature},
+		"ES256 said of an RSA key":  {named("ES256", rsaKey, with(tb, jwt.SigningMethodES256, rawEC)), tokens.ErrBadSignature},
+		"RS256 said of an EC key":   {named("RS256", ecKey, byRSA), tokens.ErrBadSignature},
+		"ES384 said of a P-256 key": {named("ES384", ecKey, zeros(96)), tokens.ErrBadSignature},
+		"another key's signature":   {named("RS256", rsaKey, byStranger), tokens.ErrBadSignature},
+		"a stranger, no key ID":     {members(map[string]any{"alg": "RS256"}, byStranger), tokens.ErrBadSignature},
+		"a stranger, empty key ID":  {named("RS256", "", byStranger), tokens.ErrBadSignature},
+		"embedded jwk":              {more(rsaKey, "jwk", jwk(tb, stranger)), tokens.ErrBadSignature},
+		"embedded jwk, no key ID":   {more("", "jwk", jwk(tb, stranger)), tokens.ErrBadSignature},
+		"jku":                       {more("stranger", "jku", "https://127.0.0.1:1/jwks"), tokens.ErrUnknownKey},
+		"x5u":                       {more("stranger", "x5u", "https://127.0.0.1:1/cert"), tokens.ErrUnknownKey},
+		"x5c":                       {more(rsaKey, "x5c", []string{"MIIC"}), tokens.ErrBadSignature},
+		"key ID of a path":          {named("HS256", "../../../../dev/null", hmacWith([]byte{})), tokens.ErrUnknownKey},
+		"key ID with NUL":           {named("RS256", rsaKey+"\x00", byRSA), tokens.ErrUnknownKey},
+		"key ID in lower case":      {named("RS256", strings.ToLower(rsaKey), byRSA), tokens.ErrUnknownKey},
+		"unknown key ID":            {named("RS256", "CANARY", byRSA), tokens.ErrUnknownKey},
+		"key ID under another case": {members(map[string]any{"alg": "RS256", "KID": rsaKey}, byStranger), tokens.ErrBadSignature},
+		"altered payload":           {segments[0] + "." + altered + signature, tokens.ErrBadSignature},
+		"altered header":            {alteredHeader + "." + segments[1] + signature, tokens.ErrBadSignature},
+		"no signature":              {body, tokens.ErrBadSignature},
+		"short signature":           {body + "AAAA", tokens.ErrBadSignature},
+		"all-zero EC signature":     {named("ES256", ecKey, zeros(64)), tokens.ErrBadSignature},
+		"ASN.1 EC signature":        {named("ES256", ecKey, asn1Signature(tb, rawEC)), tokens.ErrBadSignature},
+		"crit":                      {more(rsaKey, "crit", []string{"exp"}), tokens.ErrMalformed}, // TestInspectRefuses has all of these
+		"bound token":               {forge(tb, rsaHeader, boundPayload, byRSA), tokens.ErrNotLegacy},
+		"no issuer":                 {forge(tb, rsaHeader, `{}`, byRSA), tokens.ErrNotLegacy},
 	}
 }
 
@@ -222,33 +179,26 @@ func TestVerifyLegacyRefuses(t *testing.T) {
 	}
 }
 
+// TestVerifyLegacy has what TestLegacyMatchesUpstream has not.
 func TestVerifyLegacy(t *testing.T) {
 	t.Parallel()
-	rawRSA := rawKey(t, testkeys.RSA2048())
-	issue := func(key []byte) string {
-		token, err := tokens.NewIssuer(testkeys.Parse(key), tokens.CompatClaims).Legacy(t.Context(), account, secretName)
-		testutil.Must(t, err)
-		return token
-	}
+	byRSA := with(t, jwt.SigningMethodRS256, rawKey(t, testkeys.RSA2048()))
+	byP384 := with(t, jwt.SigningMethodES384, rawKey(t, testkeys.P384()))
+	ec, err := tokens.NewIssuer(testkeys.Parse(testkeys.P256()), tokens.CompatClaims).Legacy(t.Context(), account, secretName)
+	testutil.Must(t, err)
 	id := testkeys.Parse(testkeys.RSA2048()).ID()
 	expired := fmt.Sprintf(`%s,"exp":%d,"nbf":%d}`, strings.TrimSuffix(legacyPayload, "}"),
 		time.Now().Add(-time.Hour).Unix(), time.Now().Add(time.Hour).Unix())
-	cases := map[string]struct {
-		reason string
-		token  string
-		key    []byte
-	}{
-		"active key":      {"RS256", issue(testkeys.RSA2048()), testkeys.RSA2048()},
-		"verify-only key": {"ES256", issue(testkeys.P256()), testkeys.P256()},
-		"another curve":   {"ES384", issue(testkeys.P384()), testkeys.P384()},
-		"no key ID": {"every key is tried", forge(t, map[string]any{"alg": "RS256"}, legacyPayload,
-			with(t, jwt.SigningMethodRS256, rawRSA)), nil},
-		"no key ID, EC": {"every key is tried", forge(t, map[string]any{"alg": "ES384"}, legacyPayload,
-			with(t, jwt.SigningMethodES384, rawKey(t, testkeys.P384()))), nil},
-		"typ": {"an external signer writes it", forge(t, map[string]any{"alg": "RS256", "kid": id, "typ": "JWT"}, legacyPayload,
-			with(t, jwt.SigningMethodRS256, rawRSA)), testkeys.RSA2048()},
-		"expired": {"the apiserver does not check it in a legacy token", forge(t, map[string]any{"alg": "RS256", "kid": id}, expired,
-			with(t, jwt.SigningMethodRS256, rawRSA)), testkeys.RSA2048()},
+	cases := map[string]struct{ reason, token, want string }{
+		"verify-only key": {"not the active one", ec, testkeys.Parse(testkeys.P256()).ID()},
+		"no key ID":       {"every key is tried", forge(t, map[string]any{"alg": "RS256"}, legacyPayload, byRSA), ""},
+		"no key ID, EC":   {"every key is tried", forge(t, map[string]any{"alg": "ES384"}, legacyPayload, byP384), ""},
+		"typ": {
+			"an external signer writes it", forge(t, map[string]any{"alg": "RS256", "kid": id, "typ": "JWT"}, legacyPayload, byRSA), id,
+		},
+		"expired": {
+			"the apiserver does not check it in a legacy token", forge(t, map[string]any{"alg": "RS256", "kid": id}, expired, byRSA), id,
+		},
 	}
 	keys := ring()
 	for name, tc := range cases {
@@ -257,16 +207,8 @@ func TestVerifyLegacy(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
-			want := ""
-			if tc.key != nil {
-				want = testkeys.Parse(tc.key).ID()
-			}
-			if diff := cmp.Diff(want, got.KeyID); diff != "" {
-				t.Errorf("%s: key ID -want +got:\n%s", tc.reason, diff)
-			}
-			if mismatch := got.Mismatch(account, secretName); mismatch != "" {
-				t.Errorf("%s: %s", tc.reason, mismatch)
-			}
+			testutil.Check(t, tc.reason+": key ID", tc.want, got.KeyID)
+			testutil.Check(t, tc.reason, "", got.Mismatch(account, secretName))
 		})
 	}
 }

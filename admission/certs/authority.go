@@ -5,13 +5,9 @@ package certs
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -19,6 +15,8 @@ import (
 
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"sa-controller-manager/internal/pki"
 )
 
 // backdate allows for slow clocks of callers and of other replicas.
@@ -32,7 +30,7 @@ type authority struct {
 
 // newAuthority issues a self-signed CA that may sign leaves.
 func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
-	ca, err := issue(nil, &x509.Certificate{
+	ca, key, err := pki.Issue(&x509.Certificate{
 		// The time distinguishes two CAs of one cluster, for users and in chains.
 		Subject:        pkix.Name{CommonName: "sa-controller-manager-webhook-ca@" + now.UTC().Format("2006-01-02T15:04:05.000Z")},
 		NotBefore:      now.Add(-backdate),
@@ -40,11 +38,11 @@ func newAuthority(now time.Time, lifetime time.Duration) (*authority, error) {
 		KeyUsage:       x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
 		IsCA:           true,
 		MaxPathLenZero: true,
-	})
+	}, nil, nil)
 	if err != nil {
 		return nil, fmt.Errorf("issue a serving CA: %w", err)
 	}
-	return ca, nil
+	return &authority{cert: ca, key: key}, nil
 }
 
 // leaf issues a serving certificate for hosts, which are IP addresses or DNS names. It
@@ -53,7 +51,7 @@ func (a *authority) leaf(now time.Time, lifetime time.Duration, hosts []string) 
 	template := &x509.Certificate{
 		Subject:     pkix.Name{CommonName: "sa-controller-manager-webhook"},
 		NotBefore:   now.Add(-backdate),
-		NotAfter:    earlier(now.Add(lifetime), a.cert.NotAfter),
+		NotAfter:    now.Add(lifetime),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -64,30 +62,11 @@ func (a *authority) leaf(now time.Time, lifetime time.Duration, hosts []string) 
 		}
 		template.DNSNames = append(template.DNSNames, host)
 	}
-	leaf, err := issue(a, template)
+	leaf, key, err := pki.Issue(template, a.cert, a.key)
 	if err != nil {
 		return nil, fmt.Errorf("issue a serving certificate: %w", err)
 	}
-	return &tls.Certificate{Certificate: [][]byte{leaf.cert.Raw}, PrivateKey: leaf.key, Leaf: leaf.cert}, nil
-}
-
-// issue creates a key and a certificate for it from issuer, self-signed without an issuer.
-// CreateCertificate chooses a random serial number.
-func issue(issuer *authority, template *x509.Certificate) (*authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
-	template.BasicConstraintsValid = true
-	if issuer == nil {
-		issuer = &authority{cert: template, key: key}
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, issuer.cert, key.Public(), issuer.key)
-	if err != nil {
-		return nil, err
-	}
-	certificate, err := x509.ParseCertificate(der)
-	return &authority{cert: certificate, key: key}, err
+	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
 // readAuthority decodes one CA certificate and its private key, both PEM. Errors quote nothing of
@@ -122,19 +101,6 @@ func readCA(certPEM []byte) (*x509.Certificate, error) {
 		return ca, nil
 	}
 	return nil, errors.New("the certificate is not a CA")
-}
-
-func certPEM(certificate *x509.Certificate) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: certificate.Raw})
-}
-
-// keyPEM returns the key as PEM of PKCS#8.
-func (a *authority) keyPEM() ([]byte, error) {
-	der, err := x509.MarshalPKCS8PrivateKey(a.key)
-	if err != nil {
-		return nil, errors.New("encode the key of the serving CA")
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: keyutil.PrivateKeyBlockType, Bytes: der}), nil
 }
 
 // twoThirds returns when the successor of a certificate is due.

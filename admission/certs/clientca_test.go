@@ -18,13 +18,7 @@ import (
 func TestClientCA(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	var cas [2]*authority
-	for i := range cas {
-		var err error
-		if cas[i], err = newAuthority(now, day); err != nil {
-			t.Fatal(err)
-		}
-	}
+	cas := []*authority{madeAt(t, now, day), madeAt(t, now, day)}
 	dir := t.TempDir()
 	if _, err := NewClientCA(filepath.Join(dir, "ca.crt")); err == nil {
 		t.Error("a client CA is read from a file that does not exist")
@@ -32,22 +26,23 @@ func TestClientCA(t *testing.T) {
 	file := writeFile(t, dir, "ca.crt", certPEM(cas[0].cert))
 	c, err := NewClientCA(file)
 	testutil.Must(t, err)
-	follow(t, c.Run)
+	testutil.Start(t, c.Run)
 	serving, err := cas[0].leaf(now, day, []string{"127.0.0.1"})
 	testutil.Must(t, err)
 	server := &tls.Config{Certificates: []tls.Certificate{*serving}, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
 	server.GetConfigForClient = c.ConfigForClient(server.Clone())
 
-	if err := handshake(t, server, clientCert(t, cas[0], now)); err != nil {
-		t.Errorf("a client of the CA is refused: %v", err)
+	letsIn := func(when string, first, second bool) {
+		t.Helper()
+		testutil.Check(t, when+": a client of the first CA gets in", first, handshake(t, server, clientCert(t, cas[0], now)) == nil)
+		testutil.Check(t, when+": a client of the second CA gets in", second, handshake(t, server, clientCert(t, cas[1], now)) == nil)
 	}
-	if err := handshake(t, server, clientCert(t, cas[1], now)); err == nil {
-		t.Error("a stranger gets in")
-	}
+	letsIn("at first", true, false)
 	writeFile(t, dir, "ca.crt", []byte("rubbish"))
-	if err := c.content.RunOnce(t.Context()); err == nil || handshake(t, server, clientCert(t, cas[0], now)) != nil {
-		t.Errorf("a damaged file shut the door: %v", err)
+	if err := c.content.RunOnce(t.Context()); err == nil {
+		t.Error("a damaged file is accepted")
 	}
+	letsIn("after damage", true, false)
 	previous := c.Pool()
 	writeFile(t, dir, "ca.crt", certPEM(cas[1].cert))
 	deadline := time.After(10 * time.Second)
@@ -58,12 +53,7 @@ func TestClientCA(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	if err := handshake(t, server, clientCert(t, cas[1], now)); err != nil {
-		t.Errorf("a client of the new CA is refused: %v", err)
-	}
-	if err := handshake(t, server, clientCert(t, cas[0], now)); err == nil {
-		t.Error("a client of the previous CA still gets in")
-	}
+	letsIn("after the exchange", false, true)
 }
 
 func clientCert(t *testing.T, ca *authority, now time.Time) tls.Certificate {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -195,7 +196,7 @@ func bundleOf(certificates []*x509.Certificate) []byte {
 	var bundle bytes.Buffer
 	for i, one := range certificates {
 		if one != nil && !slices.ContainsFunc(certificates[:i], one.Equal) {
-			bundle.Write(certPEM(one))
+			bundle.Write(pki.CertPEM(one))
 		}
 	}
 	return bundle.Bytes()

@@ -5,11 +5,9 @@ package certs
 
 import (
 	"bytes"
-	"context"
 	"crypto"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -33,14 +31,11 @@ func newPair(t *testing.T, issuer *authority, now time.Time, hosts ...string) pa
 // selfSigned is a pair whose certificate has signed itself, and is no CA.
 func selfSigned(t *testing.T) pair {
 	t.Helper()
-	made, err := newAuthority(start, 30*day)
-	testutil.Must(t, err)
-	template := made.cert
+	template := madeAt(t, start, 30*day).cert
 	template.DNSNames, template.PublicKey = []string{"localhost"}, nil
 	template.IsCA, template.MaxPathLen, template.MaxPathLenZero = false, 0, false
-	if made, err = issue(nil, template); err != nil {
-		t.Fatal(err)
-	}
+	made, err := issue(nil, template)
+	testutil.Must(t, err)
 	key, err := made.keyPEM()
 	testutil.Must(t, err)
 	return pair{cert: certPEM(made.cert), key: key}
@@ -57,26 +52,11 @@ func writeFile(t *testing.T, dir, name string, content []byte) string {
 	return path
 }
 
-func follow(t *testing.T, runner func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- runner(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 func TestNewFiles(t *testing.T) {
 	t.Parallel()
 	c := newCast(t, map[string]int{"a": 0})
 	now := start.Add(day)
 	good, own := newPair(t, c["a"], now, "127.0.0.1", "localhost"), selfSigned(t)
-	caKey, err := c["a"].keyPEM()
-	testutil.Must(t, err)
 	for name, tc := range map[string]struct {
 		reason  string
 		pair    pair
@@ -106,11 +86,9 @@ func TestNewFiles(t *testing.T) {
 		"other key": {
 			pair: pair{good.cert, newPair(t, c["a"], now, "127.0.0.1").key}, wantErr: "private key does not match",
 		},
-		"rubbish":       {pair: pair{[]byte("rubbish"), good.key}, wantErr: "failed to find any PEM data"},
-		"empty":         {pair: pair{nil, good.key}, wantErr: "missing content"},
-		"no names":      {pair: newPair(t, c["a"], now), wantErr: "no subject alternative name"},
-		"other host":    {pair: good, hosts: []string{"webhook.kube-system.svc"}, wantErr: "not webhook.kube-system.svc"},
-		"a CA, no name": {pair: pair{certPEM(c["a"].cert), caKey}, wantErr: "no subject alternative name"},
+		"rubbish":    {pair: pair{[]byte("rubbish"), good.key}, wantErr: "failed to find any PEM data"},
+		"no names":   {pair: newPair(t, c["a"], now), wantErr: "no subject alternative name"},
+		"other host": {pair: good, hosts: []string{"webhook.kube-system.svc"}, wantErr: "not webhook.kube-system.svc"},
 		"expired": {
 			reason: "the controllers of this process are needed all the same",
 			pair:   newPair(t, c["a"], start.Add(-40*day), "127.0.0.1"), notYet: "certificate expired at",
@@ -124,20 +102,12 @@ func TestNewFiles(t *testing.T) {
 				NeedsCA: tc.needsCA, Hosts: tc.hosts, Clock: clocktesting.NewFakeClock(now),
 			}
 			f, err := NewFiles(config)
-			if tc.wantErr != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.wantErr) {
-					t.Fatalf("NewFiles = %v, want an error with %q", err, tc.wantErr)
-				}
+			testutil.CheckError(t, "NewFiles", tc.wantErr, err)
+			if err != nil {
 				return
 			}
-			testutil.Must(t, err)
-			ready := f.Ready()
-			if (tc.notYet == "") != (ready == nil) || ready != nil && !strings.Contains(ready.Error(), tc.notYet) {
-				t.Errorf("Ready = %v, want %q", ready, tc.notYet)
-			}
-			if !bytes.Equal(f.CABundle(), tc.bundle) {
-				t.Errorf("%s: the caBundle is\n%s\nwant\n%s", tc.reason, f.CABundle(), tc.bundle)
-			}
+			testutil.CheckError(t, "Ready", tc.notYet, f.Ready())
+			testutil.Check(t, tc.reason+": the caBundle", string(tc.bundle), string(f.CABundle()))
 		})
 	}
 }
@@ -154,25 +124,20 @@ func TestFilesReload(t *testing.T) {
 	testutil.Must(t, err)
 	changes := make(chan struct{}, 10)
 	f.OnChange(func() { changes <- struct{}{} })
-	follow(t, f.Run)
+	testutil.Start(t, f.Run)
 	f.Registered([][]byte{certPEM(c["a"].cert)}, false)
 	clock.Step(propagation)
 	serves := func(want pair) bool {
 		got, err := f.GetCertificate(nil)
 		return err == nil && bytes.HasPrefix(want.cert, certPEM(got.Leaf))
 	}
-	for name, bad := range map[string]pair{
-		"expired":      newPair(t, c["a"], start.Add(-40*day), "127.0.0.1").with(c["a"]),
-		"another name": newPair(t, c["a"], now, "example.org").with(c["a"]),
-		"without CA":   newPair(t, c["a"], now, "127.0.0.1"),
-	} {
-		// What the library accepts and callers would not: load is what it calls.
-		writeFile(t, dir, "tls.crt", bad.cert)
-		writeFile(t, dir, "tls.key", bad.key)
-		testutil.Must(t, f.pair.RunOnce(t.Context()))
-		if err := f.load(); err == nil || !serves(first) {
-			t.Errorf("%s: load = %v, serving the previous one: %t", name, err, serves(first))
-		}
+	// What the library accepts and callers would not: load is what it calls.
+	expired := newPair(t, c["a"], start.Add(-40*day), "127.0.0.1").with(c["a"])
+	writeFile(t, dir, "tls.crt", expired.cert)
+	writeFile(t, dir, "tls.key", expired.key)
+	testutil.Must(t, f.pair.RunOnce(t.Context()))
+	if err := f.load(); err == nil || !serves(first) {
+		t.Errorf("an expired pair: load = %v, serving the previous one: %t", err, serves(first))
 	}
 	// Half of a pair is what a reader finds in the middle of a replacement.
 	writeFile(t, dir, "tls.crt", second.cert)

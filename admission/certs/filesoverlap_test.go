@@ -46,13 +46,6 @@ func (r *rotating) replaceFiles(p pair) {
 	r.step()
 }
 
-// after has time pass, and reports whether p is served then.
-func (r *rotating) after(d time.Duration, p pair) bool {
-	r.clock.Step(d)
-	r.step()
-	return bytes.HasPrefix(p.cert, certPEM(r.current.Load().serving.Leaf))
-}
-
 // has is which CAs of a cast the caBundle has.
 func (r *rotating) has(c cast) string {
 	var names []string
@@ -68,115 +61,98 @@ func (r *rotating) has(c cast) string {
 // A leaf of another CA is served once every caBundle has had that CA for a while.
 func TestFilesWaitForTheCABundle(t *testing.T) {
 	t.Parallel()
-	c := newCast(t, map[string]int{"old": 0, "new": 0, "newest": 0})
+	c := newCast(t, map[string]int{"old": 0, "new": 0, "newest": 0, "rogue": 0})
 	now := start.Add(day)
-	first, second := newPair(t, c["old"], now, "127.0.0.1").with(c["old"]), newPair(t, c["new"], now, "127.0.0.1").with(c["new"])
-	oldCA, newCA := certPEM(c["old"].cert), certPEM(c["new"].cert)
-	both := slices.Concat(oldCA, newCA)
-	const wait = propagation
-
-	t.Run("Leads", func(t *testing.T) {
-		t.Parallel()
-		r := newRotating(t, first, now)
-		r.Registered([][]byte{oldCA, oldCA}, false)
-		r.replaceFiles(second)
-		if got := r.has(c); got != "new,old" {
-			t.Errorf("the caBundle has %s, want both CAs before a leaf of the new one is served", got)
-		}
-		if r.after(time.Hour, second) {
-			t.Error("a leaf is served that no caller accepts")
-		}
-		r.Registered([][]byte{both, oldCA}, false)
-		if r.after(time.Hour, second) {
-			t.Error("a leaf is served that the callers of one webhook do not accept")
-		}
-		r.Registered([][]byte{both, both}, false)
-		if r.after(wait-time.Second, second) {
-			t.Error("a leaf is served that not every kube-apiserver knows to accept")
-		}
-		if !r.after(time.Second, second) {
-			t.Error("the previous leaf is still served, though callers accept the new one")
-		}
-		if r.after(filesOverlap-time.Second, second); r.has(c) != "new,old" {
-			t.Error("the previous CA is gone, and another replica may still serve with a leaf of it")
-		}
-		if r.after(time.Second, second); r.has(c) != "new" {
-			t.Errorf("the caBundle has %s in the end, want the new CA alone", r.has(c))
-		}
-	})
-	t.Run("ChangedTwice", func(t *testing.T) {
-		t.Parallel()
-		r := newRotating(t, first, now)
-		r.Registered([][]byte{oldCA, oldCA}, false)
-		r.replaceFiles(second)
-		r.replaceFiles(newPair(t, c["newest"], now, "127.0.0.1").with(c["newest"]))
-		if got := r.has(c); got != "new,newest,old" {
-			t.Errorf("the caBundle has %s, want also the CA in between: another replica may serve with a leaf of it", got)
-		}
-		if r.after(filesOverlap, second); r.has(c) != "newest,old" {
-			t.Errorf("the caBundle has %s after the overlap, want the CAs of the served and of the newest files", r.has(c))
-		}
-	})
-	t.Run("NothingRegistered", func(t *testing.T) {
-		t.Parallel()
-		r := newRotating(t, first, now)
-		r.Registered(nil, false)
-		r.replaceFiles(second)
-		if !r.after(wait, second) {
-			t.Error("no call can fail, and the previous leaf is still served")
-		}
-	})
-	t.Run("Expired", func(t *testing.T) {
-		t.Parallel()
-		r := newRotating(t, first, now)
-		r.Registered([][]byte{oldCA}, false)
-		r.clock.Step(30*day - time.Hour)
-		late := newPair(t, c["new"], r.clock.Now(), "127.0.0.1").with(c["new"])
-		if r.replaceFiles(late); r.after(0, late) {
-			t.Error("a leaf is served that no caller accepts")
-		}
-		if !r.after(time.Hour+time.Second, late) || r.Ready() != nil {
-			t.Errorf("an expired leaf is served though there is a new one: %v", r.Ready())
-		}
-	})
-	t.Run("SameCA", func(t *testing.T) {
-		t.Parallel()
-		r := newRotating(t, first, now)
-		r.Registered([][]byte{oldCA}, false)
-		renewed := newPair(t, c["old"], now.Add(time.Minute), "127.0.0.1").with(c["old"])
-		r.clock.Step(time.Hour)
-		if r.replaceFiles(renewed); !r.after(0, renewed) {
-			t.Error("a leaf of the CA that callers have waits")
-		}
-	})
-	t.Run("Unregistered", func(t *testing.T) {
-		t.Parallel()
-		r := newRotating(t, first, now)
-		r.config.NeedsCA = false
-		if r.replaceFiles(second); !r.after(0, second) || r.has(c) != "new" {
-			t.Error("a leaf waits for caBundles that are not registered")
-		}
-	})
-}
-
-// A replica with the previous files that begins to lead keeps the CA that the leader before it
-// has registered, whose leaves others serve.
-func TestFilesKeepWhatIsInherited(t *testing.T) {
-	t.Parallel()
-	c := newCast(t, map[string]int{"old": 0, "new": 0, "rogue": 0})
-	now := start.Add(day)
-	r := newRotating(t, newPair(t, c["old"], now, "127.0.0.1").with(c["old"]), now)
-	both := slices.Concat(certPEM(c["new"].cert), certPEM(c["old"].cert))
-	r.Registered([][]byte{both, both}, true)
-	if r.step(); r.has(c) != "new,old" {
-		t.Errorf("the caBundle has %s, want what is registered too", r.has(c))
+	files := map[string]pair{"renewed": newPair(t, c["old"], now.Add(time.Minute), "127.0.0.1").with(c["old"])}
+	for name, ca := range c {
+		files[name] = newPair(t, ca, now, "127.0.0.1").with(ca)
 	}
-	r.Registered([][]byte{slices.Concat(both, certPEM(c["rogue"].cert))}, false)
-	if r.step(); r.has(c) != "new,old" {
-		t.Errorf("the caBundle has %s: what comes under this leader is not inherited", r.has(c))
+	files["late"] = newPair(t, c["new"], now.Add(30*day-time.Hour), "127.0.0.1").with(c["new"])
+	// registers has each webhook registered with some CAs.
+	registers := func(inherited bool, caBundles ...string) func(*rotating) {
+		return func(r *rotating) {
+			var all [][]byte
+			for _, names := range caBundles {
+				var bundle []byte
+				for name := range strings.SplitSeq(names, ",") {
+					bundle = append(bundle, certPEM(c[name].cert)...)
+				}
+				all = append(all, bundle)
+			}
+			r.Registered(all, inherited)
+		}
 	}
-	r.clock.Step(filesOverlap)
-	if r.step(); r.has(c) != "old" {
-		t.Errorf("the caBundle has %s after the overlap, want the CA of the files alone", r.has(c))
+	replaced := func(by ...string) func(*rotating) {
+		return func(r *rotating) {
+			for _, name := range by {
+				r.replaceFiles(files[name])
+			}
+		}
+	}
+	type step struct {
+		do          func(*rotating)
+		after       time.Duration
+		serves, has string // which files, and the caBundle which CAs
+	}
+	for name, tc := range map[string]struct {
+		reason       string
+		unregistered bool
+		steps        []step
+	}{
+		"Leads": {reason: "neither a caller nor another replica meets a leaf that is not accepted", steps: []step{
+			{do: registers(false, "old", "old"), serves: "old", has: "old"},
+			{do: replaced("new"), after: time.Hour, serves: "old", has: "new,old"},
+			{do: registers(false, "new,old", "old"), after: time.Hour, serves: "old", has: "new,old"},
+			{do: registers(false, "new,old", "new,old"), after: propagation - time.Second, serves: "old", has: "new,old"},
+			{after: time.Second, serves: "new", has: "new,old"},
+			{after: filesOverlap - time.Second, serves: "new", has: "new,old"},
+			{after: time.Second, serves: "new", has: "new"},
+		}},
+		"ChangedTwice": {reason: "another replica may serve with a leaf of the CA in between", steps: []step{
+			{do: registers(false, "old", "old"), serves: "old", has: "old"},
+			{do: replaced("new", "newest"), serves: "old", has: "new,newest,old"},
+			{after: filesOverlap, serves: "old", has: "newest,old"},
+		}},
+		"NothingRegistered": {reason: "no call can fail", steps: []step{
+			{do: registers(false), serves: "old", has: "old"},
+			{do: replaced("new"), after: propagation, serves: "new", has: "new,old"},
+		}},
+		"Expired": {reason: "a new leaf is better than an expired one", steps: []step{
+			{do: registers(false, "old"), after: 30*day - time.Hour, serves: "old", has: "old"},
+			{do: replaced("late"), serves: "old", has: "new,old"},
+			{after: time.Hour + time.Second, serves: "late", has: "new,old"},
+		}},
+		"SameCA": {reason: "callers have it", steps: []step{
+			{do: registers(false, "old"), after: time.Hour, serves: "old", has: "old"},
+			{do: replaced("renewed"), serves: "renewed", has: "old"},
+		}},
+		"Unregistered": {reason: "no caBundle is to wait for", unregistered: true, steps: []step{
+			{do: replaced("new"), serves: "new", has: "new"},
+		}},
+		"Inherited": {reason: "others serve with leaves of the CA that an earlier leader has registered", steps: []step{
+			{do: registers(true, "new,old", "new,old"), serves: "old", has: "new,old"},
+			{do: registers(false, "new,old,rogue"), serves: "old", has: "new,old"},
+			{after: filesOverlap, serves: "old", has: "old"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRotating(t, files["old"], now)
+			r.config.NeedsCA = !tc.unregistered
+			for i, one := range tc.steps {
+				if one.do != nil {
+					one.do(r)
+				}
+				r.clock.Step(one.after)
+				r.step()
+				if served := certPEM(r.current.Load().serving.Leaf); !bytes.HasPrefix(files[one.serves].cert, served) || r.has(c) != one.has {
+					t.Errorf("%s: step %d: the caBundle has %s, want %s; is the leaf of the %s files: %t", tc.reason, i, r.has(c), one.has,
+						one.serves, bytes.HasPrefix(files[one.serves].cert, served))
+				}
+				if err := r.Ready(); err != nil {
+					t.Errorf("%s: step %d: %v", tc.reason, i, err)
+				}
+			}
+		})
 	}
 }

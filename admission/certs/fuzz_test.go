@@ -19,7 +19,7 @@ import (
 // written.
 func FuzzPlan(f *testing.F) {
 	c := newCast(f, map[string]int{"a": 0, "b": 1, "c": 2, "fresh": 3})
-	whole := c.secret(f, names{Active: "a", Next: "b", Previous: "c"}).Data
+	whole := c.secret(f, "a>b<c").Data
 	seed := func(version, cert, key, nextCert, nextKey, previous []byte) {
 		f.Add(version, cert, key, nextCert, nextKey, previous, 0)
 		f.Add(version, cert, key, nextCert, nextKey, previous, 300)
@@ -27,7 +27,7 @@ func FuzzPlan(f *testing.F) {
 	one := []byte("1")
 	seed(one, whole[keyActiveCert], whole[keyActiveKey], whole[keyNextCert], whole[keyNextKey], whole[keyPreviousCert])
 	seed(one, whole[keyNextCert], whole[keyActiveKey], whole[keyActiveKey], whole[keyNextCert], whole[keyActiveKey])
-	other := c.secret(f, names{Active: "b"}).Data // somebody has put another one in place
+	other := c.secret(f, "b").Data // somebody has put another one in place
 	seed(one, other[keyActiveCert], other[keyActiveKey], nil, nil, nil)
 	seed(one, nil, nil, whole[keyNextCert], whole[keyNextKey], nil)
 	seed([]byte("2"), whole[keyActiveCert], nil, nil, nil, nil)
@@ -53,7 +53,7 @@ func FuzzPlan(f *testing.F) {
 			keyPreviousCert: previous,
 		}
 		o := observation{
-			secret: secret, held: c.state(names{Active: "a"}), inUse: c.cert("a"), now: start.Add(time.Duration(days%400) * day),
+			secret: secret, held: c.state("a"), inUse: c.cert("a"), now: start.Add(time.Duration(days%400) * day),
 			known: func(*x509.Certificate) bool { return false },
 			// Whatever the time, one that is made now lives.
 			fresh: func() (*authority, error) { return newAuthority(start.Add(time.Duration(days%400)*day), 365*day) },

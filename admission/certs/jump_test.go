@@ -37,28 +37,6 @@ func TestManagedAcrossAJump(t *testing.T) {
 	})
 }
 
-// TestReplacedByHandAcrossAJump: callers keep the time to learn of a CA that somebody has
-// put in another's place.
-func TestReplacedByHandAcrossAJump(t *testing.T) {
-	t.Parallel()
-	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
-		client, clock := fake.NewClientset(), testutil.NewJumpingClock()
-		m := run(t, ManagedConfig{Client: client, Clock: clock})
-		previous := m.CABundle()
-		other := putOther(t, client)
-		pause(time.Minute)
-		clock.Jump(jump)
-		pause(hold - 2*time.Minute)
-		if err := accepts(m, previous, "127.0.0.1"); err != nil {
-			t.Errorf("callers that have the previous CA are refused too early: %v", err)
-		}
-		pause(2 * time.Minute)
-		if err := accepts(m, certPEM(other.cert), "127.0.0.1"); err != nil {
-			t.Errorf("the new CA is not used in time: %v", err)
-		}
-	})
-}
-
 // TestKnownAcrossAJump: neither is a CA taken for known too early nor an hour late.
 func TestKnownAcrossAJump(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func TestServingCAInAFile(t *testing.T) {
 		testutil.Must(t, os.Remove(config.File))
 		time.Sleep(time.Minute)
 		own := m.CABundle()
-		if cas := parse(own); len(cas) != 2 {
+		if cas := parse(t, own); len(cas) != 2 {
 			t.Fatalf("the caBundle has %d CAs, want the first one and one to come", len(cas))
 		}
 		m.Registered([][]byte{first}, false)

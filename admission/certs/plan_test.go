@@ -28,11 +28,16 @@ func newCast(t testing.TB, born map[string]int) cast {
 	t.Helper()
 	c := cast{}
 	for name, days := range born {
-		made, err := newAuthority(start.Add(time.Duration(days)*day), 365*day)
-		testutil.Must(t, err)
-		c[name] = made
+		c[name] = madeAt(t, start.Add(time.Duration(days)*day), 365*day)
 	}
 	return c
+}
+
+func madeAt(t testing.TB, now time.Time, lifetime time.Duration) *authority {
+	t.Helper()
+	made, err := newAuthority(now, lifetime)
+	testutil.Must(t, err)
+	return made
 }
 
 func (c cast) cert(name string) *x509.Certificate {
@@ -44,41 +49,47 @@ func (c cast) cert(name string) *x509.Certificate {
 
 func (c cast) name(certificate *x509.Certificate) string {
 	for name, one := range c {
-		if certificate != nil && one.cert.Equal(certificate) {
+		if one.cert.Equal(certificate) {
 			return name
 		}
 	}
-	return ""
+	return "another"
 }
 
-// names are a state by the names of its CAs.
-type names struct{ Active, Next, Previous string }
-
-func (c cast) state(n names) *state {
-	s := &state{previous: c.cert(n.Previous)}
-	if n.Active != "" {
-		s.active = c[n.Active]
-	}
-	if n.Next != "" {
-		s.next = c[n.Next]
+// state reads "active>next<previous": the names of CAs, of which all but the first may be missing.
+func (c cast) state(text string) *state {
+	text, previous, _ := strings.Cut(text, "<")
+	active, next, announced := strings.Cut(text, ">")
+	s := &state{active: c[active], previous: c.cert(previous)}
+	if announced {
+		s.next = c[next]
 	}
 	return s
 }
 
-func (c cast) names(s state) names {
-	n := names{Previous: c.name(s.previous)}
+// text is the reverse of state.
+func (c cast) text(s state) string {
+	var text string
 	if s.active != nil {
-		n.Active = c.name(s.active.cert)
+		text = c.name(s.active.cert)
 	}
 	if s.next != nil {
-		n.Next = c.name(s.next.cert)
+		text += ">" + c.name(s.next.cert)
 	}
-	return n
+	if s.previous != nil {
+		text += "<" + c.name(s.previous)
+	}
+	return text
 }
 
-func (c cast) secret(t testing.TB, n names) *corev1.Secret {
+func (c cast) secret(t testing.TB, text string) *corev1.Secret {
 	t.Helper()
-	secret, err := c.state(n).writeInto(emptySecret())
+	return secretWith(t, *c.state(text))
+}
+
+func secretWith(t testing.TB, s state) *corev1.Secret {
+	t.Helper()
+	secret, err := s.writeInto(emptySecret())
 	testutil.Must(t, err)
 	return secret
 }
@@ -93,207 +104,93 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	// "old" is a year older than "a" and "b", "late" is made when those near their end.
 	c := newCast(t, map[string]int{"a": 0, "b": 0, "old": -364, "older": -400, "late": 360, "fresh": 0})
-	a := c.secret(t, names{Active: "a"})
-	held := func(n names) *state { return c.state(n) }
 	leaf, err := c["a"].leaf(start, day, []string{"localhost"})
 	testutil.Must(t, err)
-	type outcome struct {
-		Action action
-		Wanted names
-	}
+	keyOfB := string(c.secret(t, "b").Data[keyActiveKey])
 	for name, tc := range map[string]struct {
-		reason string
-		secret *corev1.Secret
-		held   *state
-		inUse  string
-		day    int
-		known  bool
-		want   outcome
+		reason      string
+		secret      string // there is none if empty
+		key, value  string // put into it
+		held, inUse string
+		day         int
+		known       bool
+		want        string // the action and the state
 	}{
-		"no Secret": {
-			reason: "the replica that starts first makes the CA",
-			want:   outcome{write, names{Active: "fresh"}},
-		},
-		"whole": {
-			reason: "what is right is not written",
-			secret: a,
-			want:   outcome{keep, names{Active: "a"}},
-		},
-		"deleted": {
-			reason: "leaves in use stay valid and a successor is announced",
-			held:   held(names{Active: "a", Previous: "b"}),
-			want:   outcome{write, names{Active: "a", Next: "fresh", Previous: "b"}},
-		},
-		"deleted during a rollover": {
-			reason: "deleting again and again makes no further keys",
-			held:   held(names{Active: "a", Next: "b"}),
-			want:   outcome{write, names{Active: "a", Next: "b"}},
-		},
-		"deleted while known": {
-			reason: "what nobody can read in the API is not promoted",
-			held:   held(names{Active: "a", Next: "b"}),
-			known:  true,
-			want:   outcome{write, names{Active: "a", Next: "b"}},
-		},
+		"no Secret":           {reason: "the replica that starts first makes the CA", want: "write fresh"},
+		"whole":               {reason: "what is right is not written", secret: "a", want: "keep a"},
+		"deleted":             {reason: "leaves in use stay valid and a successor is announced", held: "a<b", want: "write a>fresh<b"},
+		"deleted while known": {reason: "what nobody can read in the API is not promoted", held: "a>b", known: true, want: "write a>b"},
 		"deleted and expired": {
-			reason: "an expired CA comes back for nobody; its announced successor takes over",
-			held:   held(names{Active: "older"}),
-			want:   outcome{write, names{Active: "fresh"}},
+			reason: "an expired CA does not come back; its announced successor takes over", held: "older", want: "write fresh",
 		},
-		"emptied": {
-			reason: "all damage is repaired from memory",
-			secret: emptySecret(),
-			held:   held(names{Active: "a", Next: "b", Previous: "old"}),
-			want:   outcome{write, names{Active: "a", Next: "b", Previous: "old"}},
-		},
-		"emptied before we came": {
-			reason: "nothing to save",
-			secret: emptySecret(),
-			want:   outcome{write, names{Active: "fresh"}},
-		},
+		"emptied": {reason: "all damage is repaired from memory", secret: "empty", held: "a>b<old", want: "write a>b<old"},
 		"key lost before we came": {
 			reason: "replicas that hold the CA put it back, or keep it in the caBundle",
-			secret: with(a, keyActiveKey, "rubbish"),
-			want:   outcome{write, names{Active: "fresh"}},
+			secret: "a", key: keyActiveKey, value: "rubbish", want: "write fresh",
 		},
 		"key of another CA": {
-			reason: "a pair that does not match is damage",
-			secret: with(a, keyActiveKey, string(c.secret(t, names{Active: "b"}).Data[keyActiveKey])),
-			held:   held(names{Active: "a"}),
-			want:   outcome{write, names{Active: "a"}},
+			reason: "a pair that does not match is damage", secret: "a", key: keyActiveKey, value: keyOfB, held: "a", want: "write a",
 		},
 		"leaf in the place of the previous CA": {
-			reason: "callers must not trust what is no CA",
-			secret: with(c.secret(t, names{Active: "a", Previous: "b"}), keyPreviousCert, string(certPEM(leaf.Leaf))),
-			want:   outcome{write, names{Active: "a"}},
+			reason: "callers must not trust what is no CA", secret: "a<b", key: keyPreviousCert, value: string(certPEM(leaf.Leaf)), want: "write a",
 		},
 		"key lost during a rollover": {
-			reason: "the announced CA is in the caBundle already",
-			secret: with(c.secret(t, names{Active: "a", Next: "b"}), keyActiveKey, ""),
-			want:   outcome{write, names{Active: "b"}},
+			reason: "the announced CA is in the caBundle already", secret: "a>b", key: keyActiveKey, want: "write b",
 		},
 		"announced CA damaged": {
-			reason: "memory has it",
-			secret: with(c.secret(t, names{Active: "a", Next: "b"}), keyNextCert, "rubbish"),
-			held:   held(names{Active: "a", Next: "b"}),
-			want:   outcome{write, names{Active: "a", Next: "b"}},
+			reason: "memory has it", secret: "a>b", key: keyNextCert, value: "rubbish", held: "a>b", want: "write a>b",
 		},
-		"previous CA damaged": {
-			reason: "what is lost is left out, the rest stays",
-			secret: with(c.secret(t, names{Active: "a", Previous: "b"}), keyPreviousCert, "rubbish"),
-			want:   outcome{write, names{Active: "a"}},
-		},
-		"version missing": {
-			reason: "somebody rebuilt the Secret by hand",
-			secret: with(a, stateobject.VersionKey, ""),
-			want:   outcome{write, names{Active: "a"}},
-		},
+		"version missing": {reason: "the Secret was rebuilt by hand", secret: "a", key: stateobject.VersionKey, want: "write a"},
 		"version of the future": {
 			reason: "an older program must not destroy what a newer one wrote",
-			secret: with(a, stateobject.VersionKey, "2"),
-			held:   held(names{Active: "a"}),
-			want:   outcome{refuse, names{}},
-		},
-		"version of the far future": {
-			reason: "it need not fit into any type of ours",
-			secret: with(a, stateobject.VersionKey, "99999999999999999999999"),
-			want:   outcome{refuse, names{}},
-		},
-		"version damaged": {
-			reason: "no program writes that; the rest is whole",
-			secret: with(a, stateobject.VersionKey, "nonsense"),
-			want:   outcome{write, names{Active: "a"}},
-		},
-		"all damaged, the version too": {
-			reason: "memory has it all",
-			secret: &corev1.Secret{
-				Data: map[string][]byte{stateobject.VersionKey: []byte("x"), keyActiveCert: []byte("x"), keyActiveKey: []byte("x")},
-			},
-			held: held(names{Active: "a", Previous: "b"}),
-			want: outcome{write, names{Active: "a", Previous: "b"}},
+			secret: "a", key: stateobject.VersionKey, value: "2", held: "a", want: "refuse ",
 		},
 		"replaced by hand": {
-			reason: "leaves in use are of a CA that somebody has put another in place of",
-			secret: c.secret(t, names{Active: "b"}),
-			held:   held(names{Active: "b"}),
-			inUse:  "a",
-			want:   outcome{write, names{Active: "b", Previous: "a"}},
+			reason: "leaves in use are of a CA that another client has put another in place of",
+			secret: "b", held: "b", inUse: "a", want: "write b<a",
 		},
-		"replaced, and ours expired": {
-			reason: "nobody accepts leaves of an expired CA",
-			secret: c.secret(t, names{Active: "b"}),
-			inUse:  "older",
-			want:   outcome{keep, names{Active: "b"}},
-		},
-		"one day before two thirds": {
-			reason: "too early for a rollover",
-			secret: a,
-			day:    242,
-			want:   outcome{keep, names{Active: "a"}},
-		},
+		"replaced, and ours expired": {reason: "no caller accepts leaves of an expired CA", secret: "b", inUse: "older", want: "keep b"},
+		"one day before two thirds":  {reason: "too early for a rollover", secret: "a", day: 242, want: "keep a"},
 		"two thirds": {
-			reason: "a rollover begins, nothing else changes",
-			secret: a,
-			day:    244,
-			known:  true,
-			want:   outcome{write, names{Active: "a", Next: "fresh"}},
+			reason: "a rollover begins, nothing else changes", secret: "a", day: 244, known: true, want: "write a>fresh",
 		},
-		"announced": {
-			reason: "callers may not have it yet",
-			secret: c.secret(t, names{Active: "a", Next: "late"}),
-			day:    361,
-			want:   outcome{keep, names{Active: "a", Next: "late"}},
-		},
+		"announced": {reason: "callers may not have it yet", secret: "a>late", day: 361, want: "keep a>late"},
 		"announced and known": {
-			reason: "the next one signs, the previous one stays in the caBundle",
-			secret: c.secret(t, names{Active: "a", Next: "b", Previous: "old"}),
-			known:  true,
-			want:   outcome{write, names{Active: "b", Previous: "a"}},
+			reason: "the next one signs, the previous one stays in the caBundle", secret: "a>b<old", known: true, want: "write b<a",
 		},
-		"announced and never known": {
-			reason: "at last a CA is better than none",
-			secret: c.secret(t, names{Active: "a", Next: "late"}),
-			day:    363,
-			want:   outcome{write, names{Active: "late", Previous: "a"}},
-		},
-		"active expired": {
-			reason: "there is no overlap to keep",
-			secret: c.secret(t, names{Active: "a"}),
-			held:   held(names{Active: "a"}),
-			inUse:  "a",
-			day:    365,
-			want:   outcome{write, names{Active: "fresh"}},
-		},
+		"announced and never known": {reason: "at last a CA is better than none", secret: "a>late", day: 363, want: "write late<a"},
+		"active expired":            {reason: "there is no overlap to keep", secret: "a", held: "a", inUse: "a", day: 365, want: "write fresh"},
 		"active expired during a rollover": {
-			reason: "the announced one is in the caBundle",
-			secret: c.secret(t, names{Active: "a", Next: "late"}),
-			day:    365,
-			want:   outcome{write, names{Active: "late"}},
+			reason: "the announced one is in the caBundle", secret: "a>late", day: 365, want: "write late",
 		},
-		"previous expired": {
-			reason: "the caBundle does not grow old",
-			secret: c.secret(t, names{Active: "a", Previous: "old"}),
-			day:    2,
-			want:   outcome{write, names{Active: "a"}},
-		},
+		"previous expired": {reason: "the caBundle does not grow old", secret: "a<old", day: 2, want: "write a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fresh := c["fresh"]
-			if strings.HasPrefix(name, "active expired") || tc.day == 244 {
-				fresh = newCast(t, map[string]int{"fresh": tc.day})["fresh"]
+			now, cast := start.Add(time.Duration(tc.day)*day), maps.Clone(c)
+			cast["fresh"] = madeAt(t, now, 365*day)
+			o := observation{
+				inUse: c.cert(tc.inUse),
+				now:   now,
+				known: func(*x509.Certificate) bool { return tc.known },
+				fresh: func() (*authority, error) { return cast["fresh"], nil },
 			}
-			cast := maps.Clone(c)
-			cast["fresh"] = fresh
-			got, err := plan(observation{
-				secret: tc.secret,
-				held:   tc.held,
-				inUse:  c.cert(tc.inUse),
-				now:    start.Add(time.Duration(tc.day) * day),
-				known:  func(*x509.Certificate) bool { return tc.known },
-				fresh:  func() (*authority, error) { return fresh, nil },
-			})
+			switch tc.secret {
+			case "":
+			case "empty":
+				o.secret = emptySecret()
+			default:
+				o.secret = c.secret(t, tc.secret)
+			}
+			if tc.key != "" {
+				o.secret.Data[tc.key] = []byte(tc.value)
+			}
+			if tc.held != "" {
+				o.held = c.state(tc.held)
+			}
+			got, err := plan(o)
 			testutil.Must(t, err)
-			testutil.Check(t, tc.reason, tc.want, outcome{got.action, cast.names(got.wanted)})
+			action := []string{keep: "keep", write: "write", refuse: "refuse"}[got.action]
+			testutil.Check(t, tc.reason, tc.want, action+" "+cast.text(got.wanted))
 			if (got.reason == "") != (got.action == keep) {
 				t.Errorf("action %d for the reason %q", got.action, got.reason)
 			}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestRegistered(t *testing.T) {
@@ -38,9 +40,7 @@ func TestRegistered(t *testing.T) {
 			if since, ok := r.of(cast["b"].cert); ok {
 				got = int(since.Sub(begin) / time.Minute)
 			}
-			if got != tc.want {
-				t.Errorf("%s: known since minute %d, want %d", tc.reason, got, tc.want)
-			}
+			testutil.Check(t, tc.reason+": known since minute", tc.want, got)
 		})
 	}
 }

@@ -22,18 +22,20 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
+func remove(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	testutil.Must(t, client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
+}
+
+func overwrite(key, value string) func(*testing.T, *fake.Clientset) {
+	return func(t *testing.T, client *fake.Clientset) {
+		t.Helper()
+		_, err := client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value), metav1.UpdateOptions{})
+		testutil.Must(t, err)
+	}
+}
+
 func TestManagedRepairs(t *testing.T) {
-	remove := func(t *testing.T, client *fake.Clientset) {
-		testutil.Must(t, client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
-	}
-	overwrite := func(key, value string) func(*testing.T, *fake.Clientset) {
-		return func(t *testing.T, client *fake.Clientset) {
-			if _, err := client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value),
-				metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
 	for name, harm := range map[string]func(*testing.T, *fake.Clientset){
 		"deleted":         remove,
 		"version damaged": overwrite(stateobject.VersionKey, "nonsense"),
@@ -60,9 +62,8 @@ func TestManagedRepairs(t *testing.T) {
 				m.OnChange(func() { empty = empty || len(m.CABundle()) == 0 })
 				harm(t, client)
 				pause(time.Second)
-				if got := string(secretOf(t, client).Data[keyActiveKey]); got != previous {
-					t.Error("the Secret has not got its key back")
-				}
+				back := string(secretOf(t, client).Data[keyActiveKey]) == previous
+				testutil.Check(t, "the Secret has got its key back", true, back)
 				if m.current.Load().serving != before {
 					t.Error("the leaf was replaced")
 				}
@@ -102,8 +103,6 @@ func TestManagedDoesNotFight(t *testing.T) {
 		if writes < writeBurst || writes > want+1 {
 			t.Errorf("%d writes in %s of being deleted, want between %d and %d", writes, during, writeBurst, want+1)
 		}
-		if err := m.Ready(); err != nil {
-			t.Errorf("not ready: %v", err)
-		}
+		testutil.CheckError(t, "not ready", "", m.Ready())
 	})
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/stateobject"
 )
 
@@ -101,18 +102,18 @@ func (s state) writeInto(secret *corev1.Secret) (*corev1.Secret, error) {
 	}
 	stateobject.Stamp(secret.Data)
 	var err error
-	secret.Data[keyActiveCert] = certPEM(s.active.cert)
-	if secret.Data[keyActiveKey], err = s.active.keyPEM(); err != nil {
+	secret.Data[keyActiveCert] = pki.CertPEM(s.active.cert)
+	if secret.Data[keyActiveKey], err = pki.KeyPEM(s.active.key); err != nil {
 		return nil, err
 	}
 	if s.next != nil {
-		secret.Data[keyNextCert] = certPEM(s.next.cert)
-		if secret.Data[keyNextKey], err = s.next.keyPEM(); err != nil {
+		secret.Data[keyNextCert] = pki.CertPEM(s.next.cert)
+		if secret.Data[keyNextKey], err = pki.KeyPEM(s.next.key); err != nil {
 			return nil, err
 		}
 	}
 	if s.previous != nil {
-		secret.Data[keyPreviousCert] = certPEM(s.previous)
+		secret.Data[keyPreviousCert] = pki.CertPEM(s.previous)
 	}
 	return secret, nil
 }

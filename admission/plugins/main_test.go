@@ -6,16 +6,13 @@ package plugins_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 )
 
-func TestMain(m *testing.M) {
-	// klog flushes its buffers for as long as the process lives.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
-}
+func TestMain(m *testing.M) { testutil.Main(m) }
 
 // request is one for a Pod named web in namespace ns, as far as not said otherwise.
 func request(operation admission.Operation, change func(*admission.Request)) *admission.Request {

@@ -6,80 +6,66 @@ package podscan
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/internal/testutil"
 )
 
 func TestFind(t *testing.T) {
 	t.Parallel()
-	const configuration, list, account, namespace = "get mutatingwebhookconfigurations", "list pods", "get serviceaccounts", "get namespaces"
+	const list, both = "list pods", "list pods, get serviceaccounts"
 	cases := map[string]struct {
-		reason    string
-		objects   []runtime.Object
-		namespace string
-		missed    []string
-		uncertain []string
-		asked     []string
+		reason            string
+		objects           []runtime.Object
+		namespace         string
+		missed, uncertain string
+		asked             string
 	}{
-		"None": {asked: []string{list}},
 		"Complete": {
-			reason:  "who lacks nothing is not asked about",
-			objects: []runtime.Object{newPod(of("someone"), mounted), newPod(named("shop", "b"), of("someone"), automount(false))},
-			asked:   []string{list},
+			reason:  "a Pod that lacks nothing takes no request",
+			objects: []runtime.Object{newPod(of("someone"), mounted), newPod(named("b"), of("someone"), automount(false))}, asked: list,
 		},
 		"OneAccountForAll": {
-			objects: []runtime.Object{
-				accountNamed("shop", "someone"), newPod(named("shop", "a"), of("someone")), newPod(named("shop", "b"), of("someone")),
-			},
-			missed: []string{"shop/a", "shop/b"},
-			asked:  []string{list, account},
+			objects: []runtime.Object{newAccount(), newPod(named("a"), of("someone")), newPod(named("b"), of("someone"))},
+			missed:  "shop/a, shop/b", asked: both,
 		},
 		"MissingAccountIsAskedForOnce": {
-			objects: []runtime.Object{newPod(named("shop", "a")), newPod(named("shop", "b"))},
-			missed:  []string{"shop/a", "shop/b"},
-			asked:   []string{list, account},
-		},
-		"Pages": {
-			objects: []runtime.Object{
-				accountNamed("shop", "default"), newPod(named("shop", "a")), newPod(named("shop", "b")),
-				newPod(named("shop", "c")), newPod(named("shop", "d")), newPod(named("shop", "e")),
-			},
-			missed: []string{"shop/a", "shop/b", "shop/c", "shop/d", "shop/e"},
-			asked:  []string{list, account, list, list},
+			objects: []runtime.Object{newPod(named("a")), newPod(named("b"))}, missed: "shop/a, shop/b", asked: both,
 		},
 		"Uncertain": {
 			objects: []runtime.Object{
-				accountNamed("shop", "someone", changed(1e9, `{"f:automountServiceAccountToken":{}}`)),
-				newPod(named("shop", "a"), of("someone")), newPod(named("shop", "b"), of("someone"), automount(true)),
+				newAccount(changed(1e9, `{"f:automountServiceAccountToken":{}}`)),
+				newPod(named("a"), of("someone")), newPod(named("b"), of("someone"), automount(true)),
 			},
-			missed: []string{"shop/b"}, uncertain: []string{"shop/a"},
-			asked: []string{list, account},
+			missed: "shop/b", uncertain: "shop/a", asked: both,
 		},
 		"OneNamespace": {
-			objects:   []runtime.Object{newPod(named("bank", "a")), newPod(named("shop", "b"))},
-			namespace: "shop",
-			missed:    []string{"shop/b"},
-			asked:     []string{list, account},
+			objects:   []runtime.Object{newPod(func(pod *corev1.Pod) { pod.Namespace = "bank" }), newPod(named("b"))},
+			namespace: "shop", missed: "shop/b", asked: both,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(tc.objects...)
-			w.pageSize = 2
-			found, err := w.finder().Find(t.Context(), tc.namespace)
+			client := fake.NewClientset(tc.objects...)
+			found, err := Finder{client, serviceaccount.DefaultConfig()}.Find(t.Context(), tc.namespace)
 			testutil.Must(t, err)
-			got := [][]string{names(found.Missed), names(found.Uncertain), w.asked()}
-			testutil.Check(t, tc.reason+"\nmissed, uncertain and requests", [][]string{tc.missed, tc.uncertain, tc.asked}, got,
-				cmpopts.EquateEmpty())
+			var asked []string
+			for _, action := range client.Actions() {
+				asked = append(asked, action.GetVerb()+" "+action.GetResource().Resource)
+			}
+			testutil.Check(t, tc.reason+": missed", tc.missed, names(found.Missed))
+			testutil.Check(t, tc.reason+": uncertain", tc.uncertain, names(found.Uncertain))
+			testutil.Check(t, tc.reason+": requests", tc.asked, strings.Join(asked, ", "))
 		})
 	}
 }
@@ -92,15 +78,13 @@ func TestFindFails(t *testing.T) {
 		"get serviceaccounts": "read service account shop/default: boom",
 	} {
 		t.Run(request, func(t *testing.T) {
-			w := newWorld(newPod())
+			client := fake.NewClientset(newPod())
 			verb, resource, _ := strings.Cut(request, " ")
-			w.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			client.PrependReactor(verb, resource, func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, errors.New("boom")
 			})
-			found, err := w.finder().Find(t.Context(), "")
-			if err == nil || err.Error() != want {
-				t.Errorf("got %v and error %v, want %q", found, err, want)
-			}
+			_, err := Finder{client, serviceaccount.DefaultConfig()}.Find(t.Context(), "")
+			testutil.Check(t, request, want, fmt.Sprint(err))
 		})
 	}
 }
@@ -109,40 +93,36 @@ func TestFindFails(t *testing.T) {
 // began again would never end.
 func TestFindGoesOn(t *testing.T) {
 	t.Parallel()
-	w := newWorld(accountNamed("shop", "default"), newPod(named("shop", "a")), newPod(named("shop", "b")), newPod(named("shop", "c")))
-	w.pageSize = 1
-	lists := 0
-	w.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		lists++
-		if lists != 2 {
-			return false, nil, nil
+	client := fake.NewClientset()
+	var asked []string
+	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		o := action.(clienttesting.ListActionImpl).ListOptions
+		asked = append(asked, fmt.Sprintf("%d %s %s%s", o.Limit, o.FieldSelector, o.ResourceVersion, o.Continue))
+		switch len(asked) {
+		case 1:
+			return true, &corev1.PodList{ListMeta: metav1.ListMeta{Continue: "b"}, Items: []corev1.Pod{*newPod(named("a"))}}, nil
+		case 2:
+			expired := apierrors.NewResourceExpired("too old")
+			expired.ErrStatus.Continue = "b now"
+			return true, nil, expired
+		default:
+			return true, &corev1.PodList{Items: []corev1.Pod{*newPod(named("b"))}}, nil
 		}
-		expired := apierrors.NewResourceExpired("too old")
-		expired.ErrStatus.Continue = action.(clienttesting.ListActionImpl).ListOptions.Continue
-		return true, nil, expired
 	})
-	found, err := w.finder().Find(t.Context(), "")
+	found, err := Finder{client, serviceaccount.DefaultConfig()}.Find(t.Context(), "")
 	testutil.Must(t, err)
-	if diff := cmp.Diff([]string{"shop/a", "shop/b", "shop/c"}, names(found.Missed)); diff != "" || found.Looked != 3 {
-		t.Errorf("of %d Pods, missed (-want +got):\n%s", found.Looked, diff)
-	}
+	const running = "500 status.phase!=Succeeded,status.phase!=Failed "
+	testutil.Check(t, "requests", []string{running, running + "b", running + "b now"}, asked)
+	testutil.Check(t, "missed", "shop/a, shop/b", names(found.Missed))
+	testutil.Check(t, "number of Pods", 2, found.Looked)
 }
 
-// What is asked of kube-apiserver: pages of one list, without Pods that have ended.
-func TestFindOptions(t *testing.T) {
-	t.Parallel()
-	w := newWorld()
-	if _, err := w.finder().Find(t.Context(), ""); err != nil {
-		t.Fatal(err)
+// names returns them in order, which the fake clientset does not keep.
+func names(pods []Pod) string {
+	var all []string
+	for i := range pods {
+		all = append(all, pods[i].String())
 	}
-	for _, action := range w.Actions() {
-		list, ok := action.(clienttesting.ListActionImpl)
-		if !ok {
-			continue
-		}
-		got := fmt.Sprint(list.ListOptions.Limit, list.ListOptions.FieldSelector, list.ListOptions.ResourceVersion)
-		if want := fmt.Sprint(500, "status.phase!="+string(corev1.PodSucceeded)+",status.phase!="+string(corev1.PodFailed), ""); got != want {
-			t.Errorf("the list is of %s, want %s", got, want)
-		}
-	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
 }

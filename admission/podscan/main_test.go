@@ -6,10 +6,7 @@ package podscan
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"sa-controller-manager/internal/testutil"
 )
 
-func TestMain(m *testing.M) {
-	// klog flushes its buffers for as long as the process lives.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
-}
+func TestMain(m *testing.M) { testutil.Main(m) }

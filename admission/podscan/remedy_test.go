@@ -4,6 +4,7 @@
 package podscan
 
 import (
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,62 +24,48 @@ func owned(apiVersion, kind, name string) func(*corev1.Pod) {
 	}
 }
 
-// hashed is what the Deployment controller labels Pods with.
-func hashed(hash string) func(*corev1.Pod) {
-	return func(pod *corev1.Pod) {
-		metav1.SetMetaDataLabel(&pod.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, hash)
-	}
-}
-
 func TestRemedy(t *testing.T) {
 	t.Parallel()
-	deletes := Remedy{Command: "kubectl delete pod pod -n shop"}
+	const nobody = "no controller owns it: delete it and create it yourself"
 	cases := map[string]struct {
-		reason string
-		pod    *corev1.Pod
-		want   Remedy
+		reason          string
+		owner, hash     string // its apiVersion, kind and name, and what the Deployment controller labels Pods with
+		noController    bool
+		kubectl, advice string
 	}{
-		"Nobody": {
-			pod:  newPod(),
-			want: Remedy{Note: "no controller owns it: delete it and create it yourself"},
-		},
+		"Nobody": {advice: nobody},
 		"OwnedByNoController": {
-			reason: "such an owner only has the Pod deleted with it",
-			pod:    newPod(owned("apps/v1", "ReplicaSet", "web"), func(pod *corev1.Pod) { pod.OwnerReferences[0].Controller = nil }),
-			want:   Remedy{Note: "no controller owns it: delete it and create it yourself"},
+			reason: "such an owner only has the Pod deleted with it", owner: "apps/v1 ReplicaSet web", noController: true, advice: nobody,
 		},
-		"Deployment": {
-			pod:  newPod(owned("apps/v1", "ReplicaSet", "web-1-5d9c7b"), hashed("5d9c7b")),
-			want: Remedy{Command: "kubectl rollout restart deployment/web-1 -n shop"},
-		},
-		"ReplicaSet": {pod: newPod(owned("apps/v1", "ReplicaSet", "web")), want: deletes},
+		"Deployment": {owner: "apps/v1 ReplicaSet web-1-5d9c7b", hash: "5d9c7b", kubectl: "rollout restart deployment/web-1"},
+		"ReplicaSet": {owner: "apps/v1 ReplicaSet web", kubectl: "delete pod pod"},
 		"ReplicaSetOfAnother": {
 			reason: "a rollout of no Deployment labels its Pods like one",
-			pod:    newPod(owned("apps/v1", "ReplicaSet", "web-5d9c7b"), hashed("77aa")), want: deletes,
+			owner:  "apps/v1 ReplicaSet web-5d9c7b", hash: "77aa", kubectl: "delete pod pod",
 		},
-		"ReplicationController": {pod: newPod(owned("v1", "ReplicationController", "web")), want: deletes},
-		"StatefulSet": {
-			pod:  newPod(owned("apps/v1", "StatefulSet", "db")),
-			want: Remedy{Command: "kubectl rollout restart statefulset/db -n shop"},
-		},
-		"DaemonSet": {
-			pod:  newPod(owned("apps/v1", "DaemonSet", "agent")),
-			want: Remedy{Command: "kubectl rollout restart daemonset/agent -n shop"},
-		},
+		"ReplicationController": {owner: "v1 ReplicationController web", kubectl: "delete pod pod"},
+		"StatefulSet":           {owner: "apps/v1 StatefulSet db", kubectl: "rollout restart statefulset/db"},
+		"DaemonSet":             {owner: "apps/v1 DaemonSet agent", kubectl: "rollout restart daemonset/agent"},
 		"Job": {
-			reason: "too many failures end the Job",
-			pod:    newPod(owned("batch/v1", "Job", "migration")),
-			want:   Remedy{Command: deletes.Command, Note: "Job/migration counts a deleted Pod as failed"},
+			reason: "too many failures end the Job", owner: "batch/v1 Job migration",
+			kubectl: "delete pod pod", advice: "Job/migration counts a deleted Pod as failed",
 		},
-		"Stranger": {
-			pod:  newPod(owned("example.org/v1", "ReplicaSet", "web")),
-			want: Remedy{Note: "it is not known whether ReplicaSet/web creates it again"},
-		},
+		"Stranger": {owner: "example.org/v1 ReplicaSet web", advice: "it is not known whether ReplicaSet/web creates it again"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			got := Remedies([]Pod{describe(tc.pod, nil, false)}, "")
-			testutil.Check(t, tc.reason+"\nremedy", []Remedy{tc.want}, got)
+			pod, want := newPod(), Remedy{Note: tc.advice}
+			if owner := strings.Fields(tc.owner); len(owner) > 0 {
+				owned(owner[0], owner[1], owner[2])(pod)
+				pod.OwnerReferences[0].Controller = new(!tc.noController)
+			}
+			if tc.hash != "" {
+				metav1.SetMetaDataLabel(&pod.ObjectMeta, appsv1.DefaultDeploymentUniqueLabelKey, tc.hash)
+			}
+			if tc.kubectl != "" {
+				want.Command = "kubectl " + tc.kubectl + " -n shop"
+			}
+			testutil.Check(t, tc.reason+"\nremedy", []Remedy{want}, Remedies([]Pod{describe(pod, nil, false)}, ""))
 		})
 	}
 }
@@ -88,9 +75,9 @@ func TestRemediesOfAnOwner(t *testing.T) {
 	t.Parallel()
 	web, other := owned("apps/v1", "ReplicaSet", "web"), owned("apps/v1", "ReplicaSet", "other")
 	got := Remedies([]Pod{
-		describe(newPod(named("shop", "a"), web), nil, false),
-		describe(newPod(named("shop", "c"), other), nil, false),
-		describe(newPod(named("shop", "b"), web), nil, false),
+		describe(newPod(named("a"), web), nil, false),
+		describe(newPod(named("c"), other), nil, false),
+		describe(newPod(named("b"), web), nil, false),
 	}, "")
 	both, one := Remedy{Command: "kubectl delete pod a b -n shop"}, Remedy{Command: "kubectl delete pod c -n shop"}
 	testutil.Check(t, "remedies", []Remedy{both, one, both}, got)
@@ -107,8 +94,6 @@ func TestRemediesNameTheCluster(t *testing.T) {
 		"$(id)\n":                    " --kubeconfig='$(id)\n'",
 	} {
 		got := Remedies(pods, ClusterFlags(kubeconfig, "b@c"))[0].Command
-		if want := "kubectl rollout restart statefulset/db -n shop" + want + " --context=b@c"; got != want {
-			t.Errorf("kubeconfig %q: got %q, want %q", kubeconfig, got, want)
-		}
+		testutil.Check(t, kubeconfig, "kubectl rollout restart statefulset/db -n shop"+want+" --context=b@c", got)
 	}
 }

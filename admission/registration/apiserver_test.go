@@ -38,14 +38,13 @@ type apiserver struct {
 	*fake.Clientset
 
 	mu       sync.Mutex
-	down     error  // what calling the webhook fails with
-	invalid  error  // what the validating webhook says of the probe
-	noToken  error  // what the mutating webhook says of a probe that wants a token
-	accepted []byte // the caBundle that the serving certificate is of
+	down     error          // what calling the webhook fails with
+	noToken  error          // what the mutating webhook says of a probe that wants a token
+	accepted []byte         // the caBundle that the serving certificate is of
+	bound    func() []entry // what is called in place of the configuration in the API, if not nil
+	url      string         // where the webhook is; anywhere if empty
 	ca       *servingCA
 	responds ProbeResponder
-	probes   int
-	writes   int
 	warnings []string
 	noLeases atomic.Bool // listing them is forbidden
 }
@@ -101,15 +100,6 @@ func newAPIServer(t *testing.T, objects ...runtime.Object) *apiserver {
 		pod, err := a.admit(action.(clienttesting.CreateActionImpl))
 		return true, pod, err
 	})
-	a.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if strings.HasSuffix(action.GetResource().Resource, "webhookconfigurations") &&
-			slices.Contains([]string{"create", "update"}, action.GetVerb()) {
-			a.mu.Lock()
-			defer a.mu.Unlock()
-			a.writes++
-		}
-		return false, nil, nil
-	})
 	return a
 }
 
@@ -117,16 +107,11 @@ func newAPIServer(t *testing.T, objects ...runtime.Object) *apiserver {
 func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.probes++
 	pod := action.GetObject().(*corev1.Pod).DeepCopy()
 	if !slices.Equal(action.CreateOptions.DryRun, []string{metav1.DryRunAll}) {
 		return nil, errors.New("a Pod was really created")
 	}
-	obj, err := a.Tracker().Get(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"), "", Name)
-	if err != nil {
-		return pod, nil // no configuration, no call
-	}
-	for _, one := range obj.(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks {
+	for _, one := range a.mutatingEntries() {
 		if exempt(one) {
 			continue
 		}
@@ -136,6 +121,9 @@ func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, e
 		if a.down != nil {
 			return nil, apierrors.NewInternalError(a.down)
 		}
+		if a.url != "" && *one.ClientConfig.URL != a.url {
+			return nil, apierrors.NewInternalError(errors.New(`failed calling webhook "` + one.Name + `": connection refused`))
+		}
 		if wants := pod.Spec.AutomountServiceAccountToken; a.noToken != nil && (wants == nil || *wants) {
 			return nil, a.noToken
 		}
@@ -143,21 +131,18 @@ func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, e
 			a.answer(pod)
 		}
 	}
-	return pod, a.validate()
+	return pod, nil
 }
 
-// validate calls the validating webhook for a probe Pod, if it is called for those.
-func (a *apiserver) validate() error {
-	obj, _ := a.Tracker().Get(admissionregistrationv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations"), "", Name)
-	configuration, ok := obj.(*admissionregistrationv1.ValidatingWebhookConfiguration)
-	if !ok {
+func (a *apiserver) mutatingEntries() []entry {
+	if a.bound != nil {
+		return a.bound()
+	}
+	obj, err := a.Tracker().Get(admissionregistrationv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations"), "", Name)
+	if err != nil {
 		return nil // no configuration, no call
 	}
-	entries := fromValidating(configuration).entries
-	if len(entries) == 0 || slices.ContainsFunc(entries, exempt) {
-		return nil
-	}
-	return a.invalid
+	return obj.(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks
 }
 
 func exempt(one entry) bool {
@@ -193,10 +178,17 @@ func (a *apiserver) accepts(caBundle []byte) {
 	a.ca.set(caBundle)
 }
 
+// counts returns the number of probes, and of writes of a configuration.
 func (a *apiserver) counts() (probes, writes int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.probes, a.writes
+	for _, action := range a.Actions() {
+		switch resource := action.GetResource().Resource; {
+		case action.Matches("create", "pods"):
+			probes++
+		case strings.HasSuffix(resource, "webhookconfigurations") && (action.GetVerb() == "create" || action.GetVerb() == "update"):
+			writes++
+		}
+	}
+	return probes, writes
 }
 
 // Event makes it a sink of Events.
@@ -234,12 +226,8 @@ func (a *apiserver) holds(t *testing.T, k kind) string {
 
 func (a *apiserver) expect(t *testing.T, when, mutatingHolds, validatingHolds string) {
 	t.Helper()
-	if got := a.holds(t, mutating); got != mutatingHolds {
-		t.Errorf("%s: the mutating one holds %q, want %q", when, got, mutatingHolds)
-	}
-	if got := a.holds(t, validating); got != validatingHolds {
-		t.Errorf("%s: the validating one holds %q, want %q", when, got, validatingHolds)
-	}
+	testutil.Check(t, when+": the mutating one", mutatingHolds, a.holds(t, mutating))
+	testutil.Check(t, when+": the validating one", validatingHolds, a.holds(t, validating))
 }
 
 func (a *apiserver) change(t *testing.T, k kind, change func(*object) *object) {

@@ -4,36 +4,27 @@
 package registration
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/component-base/metrics"
+
+	"sa-controller-manager/internal/testutil"
 )
 
-// shownState is the state that the metric shows; it wants exactly one.
-func shownState(t *testing.T, registry metrics.Gatherer) (shown State) {
-	t.Helper()
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, family := range families {
-		if family.GetName() != "sacm_webhook_registration_state" {
-			continue
-		}
-		for _, one := range family.GetMetric() {
-			if one.GetGauge().GetValue() == 0 {
-				continue
-			}
-			if shown != "" {
-				t.Errorf("two states at once: %s and %s", shown, one.GetLabel()[0].GetValue())
-			}
-			shown = State(one.GetLabel()[0].GetValue())
-		}
-	}
-	return shown
+// shown are the states that the metric shows.
+func shown(registry metrics.KubeRegistry) []string {
+	return slices.DeleteFunc(testutil.Series(registry, "sacm_webhook_registration_state"),
+		func(line string) bool { return strings.HasSuffix(line, " 0") })
+}
+
+// series is what it shows in a state.
+func series(state State) []string {
+	return []string{fmt.Sprintf("sacm_webhook_registration_state{state=%q} 1", state)}
 }
 
 // TestStateIsShown: nobody is unprotected in silence. The metric of the leader shows that the
@@ -42,13 +33,12 @@ func TestStateIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAPIServer(t)
 		registry := metrics.NewKubeRegistry()
-		shown := NewMetrics(registry.MustRegister)
-		r := run(t, a, func(c *Config) { c.Metrics = shown })
+		r := run(t, a, func(c *Config) { c.Metrics = NewMetrics(registry.MustRegister) })
 		others := metrics.NewKubeRegistry()
 		config := a.config()
 		config.ServingCA, config.Metrics = &servingCA{}, NewMetrics(others.MustRegister)
 		other := New(config)
-		defer start(t, other.Run)()
+		testutil.Start(t, other.Run)
 		for _, step := range []struct {
 			do    func()
 			want  State
@@ -71,15 +61,11 @@ func TestStateIsShown(t *testing.T) {
 			step.do()
 			pause(time.Second)
 			wantState(t, r, step.want)
-			if got := shownState(t, registry); got != step.want {
-				t.Errorf("the metric shows %q, want %q", got, step.want)
-			}
+			testutil.Check(t, "the metric", series(step.want), shown(registry))
 			if got := other.Status(); got.State != Idle || !strings.Contains(got.Detail, step.other) {
 				t.Errorf("a replica that does not lead says %q, want %q in it", got, step.other)
 			}
-			if got := shownState(t, others); got != Idle {
-				t.Errorf("the metric of a replica that does not lead shows %q", got)
-			}
+			testutil.Check(t, "the metric of a replica that does not lead", series(Idle), shown(others))
 		}
 	})
 }
@@ -92,7 +78,7 @@ func TestFollowerKnowsWhatIsRegistered(t *testing.T) {
 		config, ca := a.config(), &servingCA{bundle: []byte("of the follower")}
 		config.ServingCA = ca
 		follower := New(config)
-		defer start(t, follower.Run)()
+		testutil.Start(t, follower.Run)
 		pause(time.Minute)
 		if _, writes := a.counts(); writes != 0 || len(ca.has()) != 0 {
 			t.Fatalf("a replica that does not lead has written %d times and knows %q", writes, ca.has())
@@ -102,7 +88,7 @@ func TestFollowerKnowsWhatIsRegistered(t *testing.T) {
 		if got := ca.has(); len(got) != 1 || got[0] != string(a.accepted) || !ca.inherited {
 			t.Errorf("registered is %q, inherited %t; want what the leader has written", got, ca.inherited)
 		}
-		end := start(t, follower.Lead)
+		end := testutil.Start(t, follower.Lead)
 		pause(time.Second)
 		if ca.inherited {
 			t.Error("what a leader has seen once is still taken for that of another one")

@@ -4,7 +4,9 @@
 package registration
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,9 +26,7 @@ func TestPerHost(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]bool{"127.0.0.1": true, "::1": true, "localhost": true, "10.0.0.7": false,
 		"webhook.example.org": false} {
-		if got := (Spec{Mode: URL, Host: host}).PerHost(); got != want {
-			t.Errorf("by URL to %s: %t, want %t", host, got, want)
-		}
+		testutil.Check(t, "by URL to "+host, want, Spec{Mode: URL, Host: host}.PerHost())
 	}
 	for _, mode := range []Mode{Service, None} {
 		if (Spec{Mode: mode, Host: "127.0.0.1"}).PerHost() {
@@ -50,37 +50,29 @@ func (a *apiserver) lives(t *testing.T, name, host string) {
 // TestURLOnSeveralHosts: a loopback URL does not bind while a second host has a live identity Lease, and
 // fails readiness once it is bound.
 func TestURLOnSeveralHosts(t *testing.T) {
+	joins := func(t *testing.T, a *apiserver) { a.lives(t, "b", "cp-2") }
+	fails := func(_ *testing.T, a *apiserver) { a.noLeases.Store(true) }
+	leaves := func(t *testing.T, a *apiserver) {
+		testutil.Must(t, a.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), "b", metav1.DeleteOptions{}))
+	}
 	for name, tc := range map[string]struct {
-		before func(*testing.T, *apiserver)
-		host   string // of the URL, loopback if empty
-		after  func(*testing.T, *apiserver)
-		state  State
-		fails  string // what Check says at the end; ready if empty
-		hosts  float64
+		hosts string // of the identity Leases a and b
+		url   string // its host, loopback if empty
+		first State  // before what comes after
+		after func(*testing.T, *apiserver)
+		state State
+		fails string // what Check says at the end; ready if empty
+		shown int
 	}{
-		"OneHostTwoServers": {
-			before: func(t *testing.T, a *apiserver) { a.lives(t, "a", "cp-1"); a.lives(t, "b", "cp-1") }, state: Registered, hosts: 1,
-		},
-		"TwoHosts": {
-			before: func(t *testing.T, a *apiserver) { a.lives(t, "a", "cp-1"); a.lives(t, "b", "cp-2") },
-			state:  Waiting, fails: severalHosts + "cp-1, cp-2", hosts: 2,
-		},
-		"TwoHostsByAName": {
-			before: func(t *testing.T, a *apiserver) { a.lives(t, "a", "cp-1"); a.lives(t, "b", "cp-2") },
-			host:   "webhook.example.org", state: Registered,
-		},
+		"OneHostTwoServers": {hosts: "cp-1 cp-1", state: Registered, shown: 1},
+		"TwoHosts":          {hosts: "cp-1 cp-2", state: Waiting, fails: severalHosts + "cp-1, cp-2", shown: 2},
+		"TwoHostsByAName":   {hosts: "cp-1 cp-2", url: "webhook.example.org", state: Registered},
 		"JoinsLater": {
-			before: func(t *testing.T, a *apiserver) { a.lives(t, "a", "cp-1") },
-			after:  func(t *testing.T, a *apiserver) { a.lives(t, "b", "cp-2") },
-			state:  Registered, fails: severalHosts + "cp-1, cp-2", hosts: 2,
+			hosts: "cp-1", first: Registered, after: joins, state: Registered, fails: severalHosts + "cp-1, cp-2", shown: 2,
 		},
-		"Unknown": {
-			before: func(_ *testing.T, a *apiserver) { a.noLeases.Store(true) }, state: Waiting, fails: "leases is forbidden",
-		},
-		"UnknownLater": {
-			before: func(t *testing.T, a *apiserver) { a.lives(t, "a", "cp-1") },
-			after:  func(_ *testing.T, a *apiserver) { a.noLeases.Store(true) }, state: Registered,
-		},
+		"Leaves":       {hosts: "cp-1 cp-2", first: Waiting, after: leaves, state: Registered, shown: 1},
+		"Unknown":      {state: Waiting, fails: "leases is forbidden"},
+		"UnknownLater": {hosts: "cp-1", first: Registered, after: fails, state: Registered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -88,51 +80,29 @@ func TestURLOnSeveralHosts(t *testing.T) {
 				a.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 					return a.noLeases.Load(), nil, errors.New("leases is forbidden")
 				})
-				tc.before(t, a)
+				for i, host := range strings.Fields(tc.hosts) {
+					a.lives(t, string(rune('a'+i)), host)
+				}
+				a.noLeases.Store(tc.hosts == "")
 				registry := metrics.NewKubeRegistry()
 				r := run(t, a, func(c *Config) {
 					c.Metrics = NewMetrics(registry.MustRegister)
-					if tc.host != "" {
-						c.Host = tc.host
-					}
+					c.Host = cmp.Or(tc.url, c.Host)
 				})
 				pause(time.Minute)
 				if tc.after != nil {
-					wantState(t, r, Registered)
+					wantState(t, r, tc.first)
 					tc.after(t, a)
-					pause(hostsInterval)
+					pause(hostsInterval + time.Second)
 				}
 				wantState(t, r, tc.state)
-				err := r.Status().Check()
-				if (err == nil) != (tc.fails == "") || err != nil && !strings.Contains(err.Error(), tc.fails) {
-					t.Errorf("Check = %v, want %q", err, tc.fails)
-				}
+				testutil.CheckError(t, "Check", tc.fails, r.Status().Check())
 				if tc.state == Waiting {
 					a.expect(t, "waiting", "gone", "gone")
 				}
-				families, err := registry.Gather()
-				testutil.Must(t, err)
-				for _, family := range families {
-					if got := family.GetMetric()[0].GetGauge().GetValue(); family.GetName() == "sacm_webhook_url_hosts" && got != tc.hosts {
-						t.Errorf("the metric has %v hosts, want %v", got, tc.hosts)
-					}
-				}
+				shown := []string{fmt.Sprintf("sacm_webhook_url_hosts %d", tc.shown)}
+				testutil.Check(t, "the metric", shown, testutil.Series(registry, "sacm_webhook_url_hosts"))
 			})
 		})
 	}
-}
-
-// TestBindsOnceTheOtherHostIsGone: nobody has to restart anything.
-func TestBindsOnceTheOtherHostIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		a.lives(t, "a", "cp-1")
-		a.lives(t, "b", "cp-2")
-		r := run(t, a)
-		pause(time.Minute)
-		wantState(t, r, Waiting)
-		testutil.Must(t, a.CoordinationV1().Leases(metav1.NamespaceSystem).Delete(t.Context(), "b", metav1.DeleteOptions{}))
-		pause(hostsInterval + time.Second)
-		wantState(t, r, Registered)
-	})
 }

@@ -6,7 +6,6 @@ package registration
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,45 +13,35 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestActiveInactiveDelete(t *testing.T) {
 	t.Parallel()
+	const (
+		mutating, validating = "the MutatingWebhookConfiguration " + Name, "the ValidatingWebhookConfiguration " + Name
+		unbound, bound, on   = " binds no webhook yet", " still binds a webhook", " is not switched off"
+	)
 	cases := map[string]struct {
-		mutating, validating *object
-		active               string // what IsActive says; "" if it is
-		inactive             string
-		deleted              string
+		mutating, validating      *object
+		active, inactive, deleted string // what IsActive, IsInactive and Delete say; "" if they agree
 	}{
-		"None": {
-			active: "the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet",
-		},
+		"None": {active: mutating + unbound},
 		"Active": {
-			mutating: stored("", mutateName), validating: stored("", validateName),
-			inactive: "the MutatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
-			deleted:  "the MutatingWebhookConfiguration 00-sa-controller-manager is not switched off",
+			mutating: stored("", mutateName), validating: stored("", validateName), inactive: mutating + bound, deleted: mutating + on,
 		},
 		"BeingProved": {
 			mutating: stored("", probeName), validating: stored(""),
-			active:   "the MutatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet",
-			inactive: "the MutatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
-			deleted:  "the MutatingWebhookConfiguration 00-sa-controller-manager is not switched off",
+			active: mutating + unbound, inactive: mutating + bound, deleted: mutating + on,
 		},
 		"HalfActive": {
-			mutating: stored("", mutateName),
-			active:   "the ValidatingWebhookConfiguration 00-sa-controller-manager binds no webhook yet",
-			inactive: "the MutatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
-			deleted:  "the MutatingWebhookConfiguration 00-sa-controller-manager is not switched off",
+			mutating: stored("", mutateName), active: validating + unbound, inactive: mutating + bound, deleted: mutating + on,
 		},
-		"Off": {
-			mutating: stored(AnnotationOff), validating: stored(AnnotationOff),
-			active: ErrOff.Error(),
-		},
+		"Off": {mutating: stored(AnnotationOff), validating: stored(AnnotationOff), active: ErrOff.Error()},
 		"OneIsOff": {
 			mutating: stored(AnnotationOff), validating: stored("", validateName),
-			active:   ErrOff.Error(),
-			inactive: "the ValidatingWebhookConfiguration 00-sa-controller-manager still binds a webhook",
-			deleted:  "the ValidatingWebhookConfiguration 00-sa-controller-manager is not switched off",
+			active: ErrOff.Error(), inactive: validating + bound, deleted: validating + on,
 		},
 	}
 	for name, tc := range cases {
@@ -95,10 +84,7 @@ func TestActiveWithoutAPI(t *testing.T) {
 
 func says(t *testing.T, name string, ask func(context.Context, kubernetes.Interface) error, client kubernetes.Interface, want string) {
 	t.Helper()
-	err := ask(t.Context(), client)
-	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-		t.Errorf("%s: %v, want %q", name, err, want)
-	}
+	testutil.CheckError(t, name, want, ask(t.Context(), client))
 }
 
 // stored is a configuration with an annotation and webhooks.

@@ -143,9 +143,7 @@ func TestMirrorPodsOfANodeAreExempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := mirrorPod()
 			tc.change(&r)
-			if got := conditions.exempts(t, r); got != tc.exempt {
-				t.Errorf("exempt: %t, want %t", got, tc.exempt)
-			}
+			testutil.Check(t, "exempt", tc.exempt, conditions.exempts(t, r))
 		})
 	}
 }

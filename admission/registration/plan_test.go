@@ -4,10 +4,13 @@
 package registration
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // What a configuration holds, in the words of the table.
@@ -53,196 +56,128 @@ func contents(o observation, k kind, what string) []entry {
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	type world struct {
+	justNow, minuteAgo := now.Add(-settleDelay/4), now.Add(-time.Minute)
+	for name, tc := range map[string]struct {
+		reason               string
 		mutating, validating string // "" for: does not exist
 		off                  string // "mutating", "validating"
 		deleted              [kinds]last
 		unready, proven      bool
-	}
-	type outcome struct {
-		State  State
-		Writes map[string]string
-		Probe  bool
-		After  time.Duration
-	}
-	gone := [kinds]last{{existed: true}, {existed: true}}
-	goneAgain := [kinds]last{{existed: true, recreated: now.Add(-time.Minute)}, {}}
-	for name, tc := range map[string]struct {
-		reason string
-		world  world
-		want   outcome
+		want                 string
 	}{
 		"first start": {
-			reason: "only the probe is registered, the validating one needs no proof of its own",
-			want:   outcome{State: Proving, Writes: map[string]string{"create mutating": stage}},
+			reason: "only the probe is registered, the validating one needs no proof of its own", want: "proving; create mutating: stage",
 		},
-		"staged": {
-			reason: "all is in place",
-			world:  world{mutating: stage},
-			want:   outcome{State: Proving, Probe: true},
-		},
+		"staged": {reason: "all is in place", mutating: stage, want: "proving; probe"},
 		"proved": {
-			reason: "the real rules bind",
-			world:  world{mutating: stage, proven: true},
-			want:   outcome{State: Repairing, Writes: map[string]string{"update mutating": right, "create validating": right}},
+			reason: "the real rules bind", mutating: stage, proven: true, want: "repairing; update mutating: right; create validating: right",
 		},
-		"right": {
-			reason: "what is right needs neither proof nor write",
-			world:  world{mutating: right, validating: right},
-			want:   outcome{State: Registered},
-		},
+		"right": {reason: "what is right needs neither proof nor write", mutating: right, validating: right, want: "registered"},
 		"damaged before our time": {
-			reason: "a bound webhook stays, and must not block the probe that repairs it",
-			world:  world{mutating: damage, validating: damage},
-			want:   outcome{State: Proving, Writes: map[string]string{"update mutating": past, "update validating": past}},
+			reason:   "a bound webhook stays, and must not block the probe that repairs it",
+			mutating: damage, validating: damage, want: "proving; update mutating: past; update validating: past",
 		},
 		"one damaged before our time": {
-			reason: "a plugin that refuses the probe would be in its way, though its configuration is right",
-			world:  world{mutating: damage, validating: right},
-			want:   outcome{State: Proving, Writes: map[string]string{"update mutating": past, "update validating": passing}},
-		},
-		"the other one damaged before our time": {
-			reason: "one that is right is passed by whichever it is",
-			world:  world{mutating: right, validating: damage},
-			want:   outcome{State: Proving, Writes: map[string]string{"update mutating": passing, "update validating": past}},
+			reason:   "a plugin that refuses the probe would be in its way, though its configuration is right",
+			mutating: damage, validating: right, want: "proving; update mutating: past; update validating: passing",
 		},
 		"one deleted before our time": {
-			reason: "the other one stays bound for all but the probe",
-			world:  world{validating: right},
-			want:   outcome{State: Proving, Writes: map[string]string{"create mutating": stage, "update validating": passing}},
+			reason:     "the other one stays bound for all but the probe",
+			validating: right, want: "proving; create mutating: stage; update validating: passing",
 		},
-		"one damaged, proved": {
-			reason: "the way past both goes",
-			world:  world{mutating: past, validating: passing, proven: true},
-			want:   outcome{State: Repairing, Writes: map[string]string{"update mutating": right, "update validating": right}},
-		},
-		"damaged": {
-			reason: "repaired at once, because it was proved",
-			world:  world{mutating: right, validating: damage, proven: true},
-			want:   outcome{State: Repairing, Writes: map[string]string{"update validating": right}},
-		},
-		"emptied": {
-			reason: "without the annotation this is damage",
-			world:  world{mutating: none, validating: none, proven: true},
-			want:   outcome{State: Repairing, Writes: map[string]string{"update mutating": right, "update validating": right}},
-		},
-		"off": {
-			reason: "one annotation is enough",
-			world:  world{mutating: none, validating: right, off: "mutating", proven: true},
-			want:   outcome{State: Off},
-		},
+		"off": {reason: "one annotation is enough", mutating: none, validating: right, off: "mutating", proven: true, want: "off"},
 		"off, then deleted": {
-			reason: "the annotation went with the object and still counts",
-			world:  world{validating: right, deleted: [kinds]last{{existed: true, off: true}, {}}, proven: true},
-			want:   outcome{State: Off, Writes: map[string]string{"again mutating, off": none}},
+			reason:     "the annotation went with the object and still counts",
+			validating: right, deleted: [kinds]last{{existed: true, off: true}}, proven: true, want: "off; again mutating, off: none",
 		},
 		"off, then both deleted": {
-			reason: "a new leader would know of neither",
-			world:  world{deleted: [kinds]last{{existed: true}, {existed: true, off: true}}, proven: true},
-			want:   outcome{State: Off, Writes: map[string]string{"again validating, off": none}},
+			reason:  "a new leader would know of neither",
+			deleted: [kinds]last{{existed: true}, {existed: true, off: true}}, proven: true, want: "off; again validating, off: none",
 		},
 		"off, then one of two deleted": {
-			reason: "the other one tells the next leader",
-			world:  world{validating: none, off: "validating", deleted: [kinds]last{{existed: true, off: true}, {}}, proven: true},
-			want:   outcome{State: Off},
+			reason:     "the other one tells the next leader",
+			validating: none, off: "validating", deleted: [kinds]last{{existed: true, off: true}}, proven: true, want: "off",
 		},
 		"off, deleted just now": {
-			reason: "the client may be about to delete the other one too, or to write it",
-			world:  world{deleted: [kinds]last{{existed: true, off: true, deleted: now.Add(-settleDelay / 4)}, {}}},
-			want:   outcome{State: Off, After: settleDelay * 3 / 4},
+			reason:  "the client may be about to delete the other one too, or to write it",
+			deleted: [kinds]last{{existed: true, off: true, deleted: justNow}}, want: "off; after 750ms",
 		},
 		"off, deleted again": {
-			reason: "somebody wants it away, and this process knows why",
-			world:  world{deleted: [kinds]last{{existed: true, off: true, recreated: now.Add(-time.Minute)}, {}}},
-			want:   outcome{State: Off, After: 4 * time.Minute},
+			reason:  "another client wants it away, and this process knows why",
+			deleted: [kinds]last{{existed: true, off: true, recreated: minuteAgo}}, want: "off; after 4m0s",
 		},
 		"off, made again, not yet told": {
-			reason: "the watch is about to tell; nothing binds until then, and the live read before the write finds it",
-			world:  world{validating: right, deleted: [kinds]last{{off: true, recreated: now}, {}}, proven: true},
-			want:   outcome{State: Off, Writes: map[string]string{"create mutating, off": none}},
+			reason:     "the watch is about to tell; nothing binds until then, and the live read before the write finds it",
+			validating: right, deleted: [kinds]last{{off: true, recreated: now}}, proven: true, want: "off; create mutating, off: none",
 		},
-		"off without a caBundle": {
-			reason: "break-glass is the first rule",
-			world:  world{mutating: none, off: "mutating", unready: true},
-			want:   outcome{State: Off},
-		},
-		"no caBundle": {
-			reason: "an empty one must not be written",
-			world:  world{mutating: damage, unready: true, proven: true},
-			want:   outcome{State: Waiting},
-		},
+		"off without a caBundle": {reason: "break-glass is the first rule", mutating: none, off: "mutating", unready: true, want: "off"},
+		"no caBundle":            {reason: "an empty one must not be written", mutating: damage, unready: true, proven: true, want: "waiting"},
 		"deleted": {
-			reason: "somebody may have thought that this lasts; both come back",
-			world:  world{deleted: gone, proven: true},
-			want:   outcome{State: Repairing, Writes: map[string]string{"again mutating": right, "again validating": right}},
+			reason:  "the user may have thought that this lasts; both come back",
+			deleted: [kinds]last{{existed: true}, {existed: true}}, proven: true, want: "repairing; again mutating: right; again validating: right",
 		},
 		"deleted just now": {
-			reason: "it may have been switched off before that",
-			world:  world{validating: right, deleted: [kinds]last{{existed: true, deleted: now.Add(-settleDelay / 4)}, {}}, proven: true},
-			want:   outcome{State: Repairing, After: settleDelay * 3 / 4},
+			reason:     "it may have been switched off before that",
+			validating: right, deleted: [kinds]last{{existed: true, deleted: justNow}}, proven: true, want: "repairing; after 750ms",
 		},
 		"deleted again": {
-			reason: "not within five minutes; the other one is repaired all the same",
-			world:  world{validating: damage, deleted: goneAgain, proven: true},
-			want:   outcome{State: Deleted, Writes: map[string]string{"update validating": right}, After: 4 * time.Minute},
+			reason:     "not within five minutes; the other one is repaired all the same",
+			validating: damage, deleted: [kinds]last{{existed: true, recreated: minuteAgo}}, proven: true,
+			want: "deleted; update validating: right; after 4m0s",
 		},
 		"deleted again before the proof": {
-			reason: "nor is the probe registered",
-			world:  world{deleted: goneAgain},
-			want:   outcome{State: Deleted, After: 4 * time.Minute},
+			reason: "nor is the probe registered", deleted: [kinds]last{{existed: true, recreated: minuteAgo}}, want: "deleted; after 4m0s",
 		},
 		"deleted again long ago": {
-			reason: "after five minutes",
-			world:  world{validating: right, deleted: [kinds]last{{existed: true, recreated: now.Add(-recreateInterval)}, {}}, proven: true},
-			want:   outcome{State: Repairing, Writes: map[string]string{"again mutating": right}},
+			reason:     "after five minutes",
+			validating: right, deleted: [kinds]last{{existed: true, recreated: now.Add(-recreateInterval)}}, proven: true,
+			want: "repairing; again mutating: right",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := observation{
-				last: tc.world.deleted, spec: urlSpec(), caBundle: []byte("ca"),
-				proven: tc.world.proven, now: now,
-			}
-			if tc.world.unready {
+			o := observation{last: tc.deleted, spec: urlSpec(), caBundle: []byte("ca"), proven: tc.proven, now: now}
+			if tc.unready {
 				o.caBundle = nil
 			}
-			for k, what := range []string{tc.world.mutating, tc.world.validating} {
-				short := []string{"mutating", "validating"}[k]
+			for k, what := range []string{tc.mutating, tc.validating} {
 				if what == "" {
 					continue
 				}
 				o.last[k].object = (*object)(nil).with(contents(o, kind(k), what))
-				if tc.world.off == short {
+				if tc.off == shortNames()[k] {
 					o.last[k].object = o.last[k].object.annotated(AnnotationOff)
 				}
 			}
-			decided := plan(o)
-			got := outcome{State: decided.status.State, Probe: decided.probe, After: decided.after}
-			for _, w := range decided.writes {
-				if got.Writes == nil {
-					got.Writes = map[string]string{}
-				}
-				got.Writes[describe(w)] = contentName(o, w)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: (-want +got)\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, describe(o, plan(o)))
 		})
 	}
 }
 
-func describe(w write) string {
-	short := []string{"mutating", "validating"}[w.kind]
-	if w.off {
-		short += ", off"
+func shortNames() []string { return []string{"mutating", "validating"} }
+
+// describe puts a decision into the words of the table.
+func describe(o observation, decided decision) string {
+	words := []string{string(decided.status.State)}
+	for _, w := range decided.writes {
+		verb, off := "update ", ""
+		switch {
+		case w.again:
+			verb = "again "
+		case w.create:
+			verb = "create "
+		}
+		if w.off {
+			off = ", off"
+		}
+		words = append(words, verb+shortNames()[w.kind]+off+": "+contentName(o, w))
 	}
-	switch {
-	case w.again:
-		return "again " + short
-	case w.create:
-		return "create " + short
-	default:
-		return "update " + short
+	if decided.probe {
+		words = append(words, "probe")
 	}
+	if decided.after > 0 {
+		words = append(words, "after "+decided.after.String())
+	}
+	return strings.Join(words, "; ")
 }
 
 func contentName(o observation, w write) string {

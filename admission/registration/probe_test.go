@@ -25,7 +25,5 @@ func TestTrialPodPassesSecurityContextDeny(t *testing.T) {
 	request := &admission.Request{
 		Resource: metav1.GroupVersionResource{Version: "v1", Resource: "pods"}, Operation: admission.Create, DryRun: true, Object: object,
 	}
-	if err := plugin.(admission.Validator).Validate(t.Context(), request, &admission.Response{}); err != nil {
-		t.Errorf("the trial Pod is refused: %v", err)
-	}
+	testutil.Must(t, plugin.(admission.Validator).Validate(t.Context(), request, &admission.Response{}))
 }

@@ -4,11 +4,9 @@
 package registration
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,32 +35,16 @@ func run(t *testing.T, a *apiserver, changes ...func(*Config)) *Registrar {
 		change(&config)
 	}
 	r := New(config)
-	stop := start(t, r.Run)
-	end := start(t, r.Lead)
+	testutil.Start(t, r.Run)
+	end := testutil.Start(t, r.Lead)
 	t.Cleanup(func() {
 		end()
 		if r.Status().State != Idle {
 			t.Errorf("after the end: %s", r.Status())
 		}
-		stop()
 	})
 	synctest.Wait()
 	return r
-}
-
-// start runs something until the function that it returns is called.
-func start(t *testing.T, run func(context.Context) error) (end func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- run(ctx) }()
-	return func() {
-		t.Helper()
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
 }
 
 func pause(d time.Duration) {
@@ -72,32 +54,40 @@ func pause(d time.Duration) {
 
 func wantState(t *testing.T, r *Registrar, want State) {
 	t.Helper()
-	if got := r.Status(); got.State != want {
-		t.Errorf("the status is %q, want %s", got, want)
-	}
+	got := r.Status()
+	testutil.Check(t, "state, "+got.Detail, want, got.State)
 }
 
 func TestRegistersWhatIsProved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		r := run(t, a)
-		pause(time.Second)
-		wantState(t, r, Registered)
-		a.expect(t, "proved", "mutate", "validate")
-		if err := r.Status().Check(); err != nil {
-			t.Error(err)
-		}
-		probes, writes := a.counts()
-		// The second configuration may be created again when the watch has told of the
-		// first one only; it exists then.
-		if probes != 1 || writes < 3 || writes > 4 {
-			t.Errorf("%d probes and %d writes, want 1 and 3", probes, writes)
-		}
-		pause(time.Hour)
-		if _, after := a.counts(); after != writes {
-			t.Errorf("%d writes in an hour in which nothing happened", after-writes)
-		}
-	})
+	for name, change := range map[string]func(*apiserver, *Config){
+		"by this process": func(*apiserver, *Config) {},
+		// With --pod-token=secret and --token-secrets=manual there is no token for the probe.
+		"by any replica, without a token": func(a *apiserver, c *Config) {
+			a.noToken = apierrors.NewServerTimeout(corev1.Resource("serviceaccounts"), "create pod", 1)
+			c.Responder = nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPIServer(t)
+				r := run(t, a, func(c *Config) { change(a, c) })
+				pause(time.Second)
+				wantState(t, r, Registered)
+				a.expect(t, "proved", "mutate", "validate")
+				testutil.Must(t, r.Status().Check())
+				probes, writes := a.counts()
+				// The second configuration may be created again when the watch has told of the
+				// first one only; it exists then.
+				if probes != 1 || writes < 3 || writes > 4 {
+					t.Errorf("%d probes and %d writes, want 1 and 3", probes, writes)
+				}
+				pause(time.Hour)
+				if _, after := a.counts(); after != writes {
+					t.Errorf("%d writes in an hour in which nothing happened", after-writes)
+				}
+			})
+		})
+	}
 }
 
 func TestNothingBindsThatIsNotReached(t *testing.T) {
@@ -129,24 +119,18 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 				})
 				pause(10 * time.Minute)
 				wantState(t, r, Proving)
-				err := r.Status().Check()
-				if err == nil || !strings.Contains(err.Error(), "https://127.0.0.1:10262/mutate") || !strings.Contains(err.Error(), tc.wantErr) {
-					t.Errorf("Check = %v, want the URL and %q", err, tc.wantErr)
-				}
+				testutil.CheckError(t, "Check", "https://127.0.0.1:10262/mutate", r.Status().Check())
+				testutil.CheckError(t, "Check", tc.wantErr, r.Status().Check())
 				o, err := mutating.in(a).get(t.Context())
 				if err != nil || len(o.entries) != 1 || o.entries[0].Name != probeName {
 					t.Errorf("more than the probe is bound: %v, %v", o, err)
 				}
-				if got := a.holds(t, validating); got != "gone" {
-					t.Errorf("the validating one holds %q", got)
-				}
+				testutil.Check(t, "the validating one", "gone", a.holds(t, validating))
 				probes, writes := a.counts()
 				if writes != 1 || probes < 20 || probes > 30 {
 					t.Errorf("%d writes and %d probes in ten minutes, want 1 and about 27", writes, probes)
 				}
-				if len(a.recorded()) != 1 {
-					t.Errorf("Events: %q, want one", a.recorded())
-				}
+				testutil.Check(t, "number of Events", 1, len(a.recorded()))
 				if tc.down == nil {
 					return
 				}
@@ -159,18 +143,6 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 	}
 }
 
-// With --pod-token=secret and --token-secrets=manual there is no token for the probe. The answer of
-// any replica is a proof.
-func TestProofNeedsNoToken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		a.noToken = apierrors.NewServerTimeout(corev1.Resource("serviceaccounts"), "create pod", 1)
-		r := run(t, a, func(c *Config) { c.Responder = nil })
-		pause(time.Second)
-		wantState(t, r, Registered)
-	})
-}
-
 // Without a caBundle nothing is written. One that changes in steps needs no new proof; another does.
 func TestCABundleChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -180,9 +152,8 @@ func TestCABundleChanges(t *testing.T) {
 		r := run(t, a)
 		pause(time.Minute)
 		wantState(t, r, Waiting)
-		if _, writes := a.counts(); writes != 0 {
-			t.Errorf("%d writes without a caBundle", writes)
-		}
+		_, writes := a.counts()
+		testutil.Check(t, "writes without a caBundle", 0, writes)
 		a.ca.set(first)
 		pause(time.Second)
 		a.accepts(slices.Concat(first, second))
@@ -191,9 +162,7 @@ func TestCABundleChanges(t *testing.T) {
 		if probes, _ := a.counts(); probes != 1 {
 			t.Errorf("%d probes for a rollover, want none but the first", probes)
 		}
-		if got, want := a.ca.has(), []string{string(first) + string(second)}; !slices.Equal(got, want) {
-			t.Errorf("the serving CA receives %q as registered, want %q", got, want)
-		}
+		testutil.Check(t, "registered", []string{string(first) + string(second)}, a.ca.has())
 		a.change(t, validating, func(o *object) *object { return o.with(nil).annotated(AnnotationOff) })
 		third := caPEM(t)
 		a.accepts(third)
@@ -203,9 +172,7 @@ func TestCABundleChanges(t *testing.T) {
 		if probes, _ := a.counts(); probes != 2 {
 			t.Errorf("%d probes for another CA, want one more than the first", probes-1)
 		}
-		if got, want := a.ca.has(), []string{string(third)}; !slices.Equal(got, want) {
-			t.Errorf("the serving CA receives %q as registered, want %q", got, want)
-		}
+		testutil.Check(t, "registered", []string{string(third)}, a.ca.has())
 	})
 }
 
@@ -215,9 +182,7 @@ func TestModeNoneWritesNothing(t *testing.T) {
 		r := run(t, a, func(c *Config) { c.Spec = Spec{Mode: None} })
 		pause(time.Hour)
 		wantState(t, r, Idle)
-		if actions := a.Actions(); len(actions) != 0 {
-			t.Errorf("%d requests: %v", len(actions), actions)
-		}
+		testutil.Check(t, "requests", 0, len(a.Actions()))
 	})
 }
 
@@ -230,9 +195,7 @@ func TestForbiddenIsSaid(t *testing.T) {
 		})
 		r := run(t, a)
 		pause(time.Minute)
-		if err := r.Status().Check(); err == nil || !strings.Contains(err.Error(), "no rights") {
-			t.Errorf("Check = %v, want it to say why", err)
-		}
+		testutil.CheckError(t, "Check", "no rights", r.Status().Check())
 	})
 }
 
@@ -271,14 +234,7 @@ func TestRepairsAreCounted(t *testing.T) {
 		}
 		testutil.Must(t, Unregister(t.Context(), a))
 		pause(time.Minute)
-		families, err := registry.Gather()
-		testutil.Must(t, err)
-		counted := map[string]float64{}
-		for _, family := range families {
-			counted[family.GetName()] = family.GetMetric()[0].GetCounter().GetValue()
-		}
-		if got := counted["sacm_webhook_registration_repairs_total"]; got != 2 {
-			t.Errorf("%v repairs are counted, want 2", got)
-		}
+		const repairs = "sacm_webhook_registration_repairs_total"
+		testutil.Check(t, "repairs", []string{repairs + " 2"}, testutil.Series(registry, repairs))
 	})
 }

@@ -6,20 +6,16 @@ package registration
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -32,36 +28,17 @@ type host struct {
 	dir  string
 	spec Spec
 
-	is    sync.Mutex      // guards what follows
+	// The mutex of apiserver guards what follows.
 	away  error           // it does not answer
-	calls error           // what calling the webhook fails with
 	hides map[string]bool // plugins that read no directory
 	stale bool            // it does not load
 	asked int             // for /metrics
 }
 
 func newHost(t *testing.T, dir string) *host {
-	h := &host{apiserver: &apiserver{Clientset: fake.NewClientset(), accepted: caPEM(t)}, t: t, dir: dir, spec: urlSpec()}
-	h.ca = &servingCA{bundle: h.accepted}
+	h := &host{apiserver: newAPIServer(t), t: t, dir: dir, spec: urlSpec()}
 	h.spec.Mode = Static
-	h.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		h.is.Lock()
-		defer h.is.Unlock()
-		pod := action.(clienttesting.CreateActionImpl).GetObject().(*corev1.Pod).DeepCopy()
-		for _, one := range h.loads(mutating) {
-			if exempt(one) {
-				continue
-			}
-			if h.calls != nil {
-				return true, nil, errors.New(`failed calling webhook "` + one.Name + `": ` + h.calls.Error())
-			}
-			if *one.ClientConfig.URL != h.spec.Endpoint(mutatePath) {
-				return true, nil, errors.New(`failed calling webhook "` + one.Name + `": connection refused`)
-			}
-			h.answer(pod)
-		}
-		return true, pod, nil
-	})
+	h.bound = func() []entry { return h.loads(mutating) }
 	return h
 }
 
@@ -78,30 +55,35 @@ func (h *host) loads(k kind) []entry {
 	return o.webhooks()
 }
 
-func (h *host) names(k kind) string {
-	var names []string
-	for _, one := range h.loads(k) {
-		names = append(names, strings.Split(one.Name, ".")[0])
+// files returns the names of the entries in both files.
+func (h *host) files() string {
+	var both []string
+	for k := range kinds {
+		var names []string
+		for _, one := range h.loads(k) {
+			names = append(names, strings.Split(one.Name, ".")[0])
+		}
+		both = append(both, strings.Join(names, ","))
 	}
-	return strings.Join(names, ",")
+	return strings.Join(both, ";")
 }
 
 // from sets what h does from now on.
 func (h *host) from(now func()) {
-	h.is.Lock()
-	defer h.is.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	now()
 }
 
 func (h *host) answers(context.Context) error {
-	h.is.Lock()
-	defer h.is.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return h.away
 }
 
 func (h *host) loaded(context.Context) (map[string]string, error) {
-	h.is.Lock()
-	defer h.is.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.asked++
 	hashes := map[string]string{}
 	for k := range kinds {
@@ -121,6 +103,7 @@ func (h *host) loaded(context.Context) (map[string]string, error) {
 
 func (h *host) run(changes ...func(*StaticFilesConfig)) *StaticFiles {
 	h.t.Helper()
+	h.from(func() { h.url = h.spec.Endpoint(mutatePath) })
 	config := StaticFilesConfig{
 		Spec: h.spec, Dir: h.dir, ServingCA: h.ca, Client: h, Responder: &h.responds,
 		Answers: h.answers, Loaded: h.loaded,
@@ -133,17 +116,36 @@ func (h *host) run(changes ...func(*StaticFilesConfig)) *StaticFiles {
 	s.asks.Open()
 	s.keep.Open()
 	for _, loop := range []func(context.Context){s.keep.Run, s.asks.Run} {
-		h.t.Cleanup(start(h.t, func(ctx context.Context) error { loop(ctx); return nil }))
+		testutil.Start(h.t, func(ctx context.Context) error { loop(ctx); return nil })
 	}
 	s.keep.Add(h.dir)
 	synctest.Wait()
 	return s
 }
 
-func wantStatic(t *testing.T, s *StaticFiles, want State, detail string) {
-	t.Helper()
-	if got := s.Status(); got.State != want || !strings.Contains(got.Detail, detail) {
-		t.Errorf("the status is %q, want %s: %s", got, want, detail)
+// step is what a host does, and what a process of it says some time later.
+type step struct {
+	do     func()
+	after  time.Duration
+	state  State
+	detail string // part of it
+	files  string // not compared if empty
+}
+
+func (h *host) walk(s *StaticFiles, steps ...step) {
+	h.t.Helper()
+	for i, one := range steps {
+		if one.do != nil {
+			h.from(one.do)
+		}
+		pause(one.after)
+		if got := s.Status(); got.State != one.state || !strings.Contains(got.Detail, one.detail) {
+			h.t.Errorf("step %d: the status is %q, want %s: %s", i, got, one.state, one.detail)
+		}
+		testutil.Check(h.t, fmt.Sprintf("step %d: ready", i), one.state == Registered || one.state == Off, s.Status().Check() == nil)
+		if got := h.files(); one.files != "" && got != one.files {
+			h.t.Errorf("step %d: the files have %q, want %q", i, got, one.files)
+		}
 	}
 }
 
@@ -154,104 +156,76 @@ func static(t *testing.T, test func(*testing.T, *host)) {
 }
 
 // TestStaticIsProved: the real rules are written once kube-apiserver has called this process by the
-// entry of the probe.
+// entry of the probe. The proof is repeated.
 func TestStaticIsProved(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
-		h.from(func() { h.hides = map[string]bool{"MutatingAdmissionWebhook": true} })
+		h.hides = map[string]bool{"MutatingAdmissionWebhook": true}
 		s := h.run()
-		pause(time.Hour)
-		wantStatic(t, s, Waiting, "needs staticManifestsDir: "+h.dir+"/mutating")
-		if got := h.names(mutating) + ";" + h.names(validating); got != "probe;" {
-			t.Errorf("the files have %q, want the entry of the probe alone", got)
-		}
+		h.walk(s, step{after: time.Hour, state: Waiting, detail: "needs staticManifestsDir: " + h.dir + "/mutating", files: "probe;"})
 		if h.asked > 70 {
 			t.Errorf("kube-apiserver has sent its metrics %d times in an hour, want one a minute", h.asked)
 		}
-		// It restarts with the directories.
-		h.from(func() { h.away, h.hides, h.calls = errors.New("it restarts"), nil, errors.New("provide credentials") })
-		pause(3 * time.Second)
-		wantStatic(t, s, Waiting, "it restarts")
-		h.from(func() { h.away = nil })
-		pause(3 * time.Second)
-		wantStatic(t, s, Proving, "provide credentials")
-		if got := h.names(mutating); got != "probe" || s.Status().Check() == nil {
-			t.Errorf("the file has %q, and readiness is %v", got, s.Status().Check())
-		}
-		h.from(func() { h.away = errors.New("it restarts with credentials") })
-		pause(3 * time.Second)
-		h.from(func() { h.away, h.calls = nil, nil })
-		pause(3 * time.Second)
-		wantStatic(t, s, Registered, "https://127.0.0.1:10262")
-		if got := h.names(mutating) + ";" + h.names(validating); got != "mutate,probe;validate" {
-			t.Errorf("the files have %q, want the real rules", got)
-		}
-	})
-}
-
-// TestStaticProofIsRepeated: the files are loaded, and kube-apiserver cannot call this process any more.
-func TestStaticProofIsRepeated(t *testing.T) {
-	static(t, func(t *testing.T, h *host) {
-		s := h.run()
-		pause(3 * time.Second)
-		wantStatic(t, s, Registered, "")
+		answers := func() { h.away = nil }
+		h.walk(s,
+			step{
+				do: func() {
+					h.away, h.hides, h.down = errors.New("it restarts with them"), nil, errors.New("provide credentials")
+				},
+				after: 3 * time.Second, state: Waiting, detail: "it restarts with them",
+			},
+			step{do: answers, after: 3 * time.Second, state: Proving, detail: "provide credentials", files: "probe;"},
+			step{do: func() { h.away = errors.New("it restarts") }, after: 3 * time.Second, state: Proving, detail: "it restarts"},
+			step{
+				do: func() { h.away, h.down = nil, nil }, after: 3 * time.Second,
+				state: Registered, detail: "https://127.0.0.1:10262", files: "mutate,probe;validate",
+			},
+		)
 		asked := h.asked
-		pause(4 * time.Minute)
-		if h.asked != asked {
-			t.Errorf("kube-apiserver has sent its metrics %d times in four minutes, want none", h.asked-asked)
-		}
-		h.from(func() { h.calls = errors.New("x509: unknown authority") })
-		pause(provenFor + loadDelay + time.Second)
-		wantStatic(t, s, Repairing, "x509: unknown authority")
-		h.from(func() { h.calls = nil })
-		pause(maxPause)
-		wantStatic(t, s, Registered, "")
-
-		h.from(func() { h.stale = true })
-		pause(loadedFor + loadDelay + time.Second)
-		wantStatic(t, s, Repairing, "has not loaded the present files")
-		h.from(func() { h.stale = false })
-		pause(maxPause)
-		wantStatic(t, s, Registered, "")
-
-		h.from(func() { h.away = errors.New("it restarts") })
-		pause(time.Minute)
-		wantStatic(t, s, Registered, "")
+		h.walk(s, step{after: 4 * time.Minute, state: Registered})
+		testutil.Check(t, "kube-apiserver has sent its metrics, times in four minutes", 0, h.asked-asked)
+		h.walk(s,
+			step{
+				do: func() { h.down = errors.New("x509: unknown authority") }, after: provenFor + loadDelay + time.Second,
+				state: Repairing, detail: "x509: unknown authority",
+			},
+			step{do: func() { h.down = nil }, after: maxPause, state: Registered},
+			step{
+				do: func() { h.stale = true }, after: loadedFor + loadDelay + time.Second,
+				state: Repairing, detail: "has not loaded the present files",
+			},
+			step{do: func() { h.stale = false }, after: maxPause, state: Registered},
+			step{do: func() { h.away = errors.New("it restarts") }, after: time.Minute, state: Registered},
+		)
 	})
 }
 
 // TestStaticAfterARestart: the files are right, and stay.
 func TestStaticAfterARestart(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
-		h.run()
-		pause(3 * time.Second)
+		h.walk(h.run(), step{after: 3 * time.Second, state: Registered})
 		right, err := readStatic(h.dir)
 		testutil.Must(t, err)
-		h.from(func() { h.calls = errors.New("tls: internal error") })
+		h.from(func() { h.down = errors.New("tls: internal error") })
 		next := h.run(func(c *StaticFilesConfig) { c.Responder = &ProbeResponder{} })
-		pause(time.Minute)
-		wantStatic(t, next, Proving, "tls: internal error")
-		if after, err := readStatic(h.dir); err != nil || !slices.EqualFunc(right[:], after[:], slices.Equal[[]byte]) {
-			t.Errorf("right files have been written again: %v", err)
-		}
+		h.walk(next, step{after: time.Minute, state: Proving, detail: "tls: internal error"})
+		after, err := readStatic(h.dir)
+		testutil.Must(t, err)
+		testutil.Check(t, "right files", right, after)
 	})
 }
 
 // TestStaticOnAnotherPort: the rules of the previous process stay bound until the new ones are proved.
 func TestStaticOnAnotherPort(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
-		h.run()
-		pause(3 * time.Second)
-		h.from(func() { h.spec.Port++ })
-		h.from(func() { h.calls = errors.New("connection refused") })
+		const both = "mutate,probe;validate"
+		h.walk(h.run(), step{after: 3 * time.Second, state: Registered})
+		h.from(func() { h.spec.Port, h.down = h.spec.Port+1, errors.New("connection refused") })
 		s := h.run()
-		pause(time.Minute)
-		wantStatic(t, s, Proving, "connection refused")
-		if got := h.names(mutating) + ";" + h.names(validating); got != "mutate,probe;validate" || !exempt(h.loads(mutating)[0]) {
-			t.Errorf("the files have %q, want the previous rules with an exemption for the probe", got)
+		h.walk(s, step{after: time.Minute, state: Proving, detail: "connection refused", files: both})
+		if !exempt(h.loads(mutating)[0]) {
+			t.Error("the previous rules do not exempt the probe")
 		}
-		h.from(func() { h.calls = nil })
-		pause(maxPause)
-		wantStatic(t, s, Registered, "https://127.0.0.1:10263")
+		h.walk(s, step{do: func() { h.down = nil }, after: maxPause, state: Registered, detail: "https://127.0.0.1:10263", files: both})
 		if got := *h.loads(mutating)[0].ClientConfig.URL; got != "https://127.0.0.1:10263/mutate" || exempt(h.loads(mutating)[0]) {
 			t.Errorf("the first rule is for %s", got)
 		}
@@ -264,7 +238,9 @@ func TestStaticFilesAreKeptMeanwhile(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
 		var hang atomic.Bool
 		hang.Store(true)
+		registry := metrics.NewKubeRegistry()
 		s := h.run(func(c *StaticFilesConfig) {
+			c.Metrics = NewMetrics(registry.MustRegister)
 			c.Loaded = func(ctx context.Context) (map[string]string, error) {
 				if hang.Load() {
 					<-ctx.Done()
@@ -277,15 +253,15 @@ func TestStaticFilesAreKeptMeanwhile(t *testing.T) {
 			testutil.Must(t, harm(mutating.staticPath(h.dir)))
 			s.keep.Add(h.dir)
 			pause(time.Second)
-			if got := h.names(mutating); got != "probe" {
-				t.Errorf("a second later the file has %q, want the entry of the probe", got)
-			}
+			testutil.Check(t, "files a second later", "probe;", h.files())
 		}
-		pause(loadDelay + askTimeout)
-		wantStatic(t, s, Repairing, "which webhook configurations it has loaded: context deadline exceeded")
-		hang.Store(false)
-		pause(maxPause + askTimeout)
-		wantStatic(t, s, Registered, "")
+		const repairs, loaded = "sacm_webhook_registration_repairs_total", "sacm_webhook_static_loaded"
+		testutil.Check(t, "repairs", []string{repairs + " 2"}, testutil.Series(registry, repairs))
+		h.walk(s,
+			step{after: loadDelay + askTimeout, state: Repairing, detail: "which webhook configurations it has loaded: context deadline exceeded"},
+			step{do: func() { hang.Store(false) }, after: maxPause + askTimeout, state: Registered},
+		)
+		testutil.Check(t, "loaded", []string{loaded + " 1"}, testutil.Series(registry, loaded))
 	})
 }
 
@@ -296,9 +272,7 @@ func TestUnregisterStatic(t *testing.T) {
 		pause(3 * time.Second)
 		testutil.Must(t, UnregisterStatic(h.dir))
 		s.keep.Add(h.dir)
-		pause(time.Minute)
-		wantStatic(t, s, Off, "webhook register --static-registration-dir="+h.dir)
-		testutil.Must(t, s.Status().Check())
+		h.walk(s, step{after: time.Minute, state: Off, detail: "webhook register --static-registration-dir=" + h.dir})
 		testutil.Must(t, os.WriteFile(mutating.staticPath(h.dir), nil, 0o600))
 		s.keep.Add(h.dir)
 		pause(time.Second)
@@ -309,8 +283,7 @@ func TestUnregisterStatic(t *testing.T) {
 		}
 		testutil.Must(t, RegisterStatic(h.dir))
 		s.keep.Add(h.dir)
-		pause(3 * time.Second)
-		wantStatic(t, s, Registered, "")
+		h.walk(s, step{after: 3 * time.Second, state: Registered})
 	})
 }
 
@@ -334,9 +307,7 @@ func TestEncodeStatic(t *testing.T) {
 			entries[mutating] = append(entries[mutating], urlSpec().probeEntry(ca))
 			tc.change(&entries[mutating][0])
 			_, err := encodeStatic(entries)
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("encodeStatic = %v, want %q", err, tc.want)
-			}
+			testutil.CheckError(t, "encodeStatic", tc.want, err)
 		})
 	}
 	for name, content := range map[string]string{

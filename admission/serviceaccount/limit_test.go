@@ -67,28 +67,21 @@ func checkLimit(t *testing.T, ephemeral bool, refused, allowed, want string) {
 		"annotation":    newWorld(annotated).plugin(DefaultConfig()),
 		"configuration": newWorld(plain).plugin(everywhere),
 	}
+	request := creation
+	if ephemeral {
+		request = ephemeralUpdate
+	}
 	for name, plugin := range plugins {
-		decide := map[string]func(string) error{
-			"Admit": func(pod string) error {
-				return plugin.Admit(t.Context(), creation([]byte(pod)), &admission.Response{})
-			},
-			"Validate": func(pod string) error {
-				return plugin.Validate(t.Context(), creation([]byte(pod)), &admission.Response{})
-			},
-		}
-		if ephemeral {
-			decide = map[string]func(string) error{"Validate": func(pod string) error {
-				return plugin.Validate(t.Context(), ephemeralUpdate([]byte(pod)), &admission.Response{})
-			}}
-		}
-		for call, decide := range decide {
-			code, message := codeAndMessage(decide(refused))
+		for call, decide := range plugin.calls() {
+			if ephemeral && call == "Admit" {
+				continue
+			}
+			code, message := codeAndMessage(decide(t.Context(), request([]byte(refused)), &admission.Response{}))
 			if code != 403 || !strings.HasSuffix(message, ": "+want) {
 				t.Errorf("%s, %s: got %d %q, want 403 %q", name, call, code, message, want)
 			}
-			if err := decide(allowed); err != nil {
-				t.Errorf("%s, %s: a listed Secret was refused: %v", name, call, err)
-			}
+			err := decide(t.Context(), request([]byte(allowed)), &admission.Response{})
+			testutil.CheckError(t, name+", "+call+": a listed Secret", "", err)
 		}
 	}
 }

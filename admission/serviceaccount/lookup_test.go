@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 )
 
 // Pods without containers: there is only an account to find.
@@ -180,9 +181,9 @@ func TestTooManyWaiters(t *testing.T) {
 		}
 		refused := func(namespace string) {
 			t.Helper()
-			if code, message := codeAndMessage(admit(namespace)); code != 429 || message != errTooManyWaiters.Error() {
-				t.Errorf("got %d %q", code, message)
-			}
+			code, message := codeAndMessage(admit(namespace))
+			testutil.Check(t, message, int32(429), code)
+			testutil.Check(t, "message", errTooManyWaiters.Error(), message)
 		}
 		namespaces, share := []string{"a", "b", "c", "d"}, mostWaiters/4
 		admitted := make(chan error, mostWaiters)
@@ -198,13 +199,9 @@ func TestTooManyWaiters(t *testing.T) {
 			w.show(account(namespace, defaultAccount))
 		}
 		for range mostWaiters {
-			if err := <-admitted; err != nil {
-				t.Errorf("a waiter was refused: %v", err)
-			}
+			testutil.CheckError(t, "a waiter was refused", "", <-admitted)
 		}
-		if err := admit("a"); err != nil {
-			t.Errorf("refused after all waiters have left: %v", err)
-		}
+		testutil.CheckError(t, "refused after all waiters have left", "", admit("a"))
 		w.mustBeEmpty(t)
 	})
 }
@@ -236,12 +233,8 @@ func TestTokenAwaited(t *testing.T) {
 		}
 		w.tokens["token"] = true
 		w.show(listing)
-		if err := <-admitted; err != nil {
-			t.Errorf("refused: %v", err)
-		}
-		if len(response.Patch) != 4 {
-			t.Errorf("patch: %v", response.Patch)
-		}
+		testutil.CheckError(t, "refused", "", <-admitted)
+		testutil.Check(t, "operations", 4, len(response.Patch))
 		w.mustBeEmpty(t)
 	})
 	synctest.Test(t, func(t *testing.T) {

@@ -49,8 +49,8 @@ func TestMissingFrom(t *testing.T) {
 	t.Parallel()
 	someone := account(testNamespace, "someone")
 	mount := corev1.VolumeMount{Name: "any", MountPath: tokenPath}
-	required, notRequired := DefaultConfig(), DefaultConfig()
-	required.Mode, notRequired.Mode, notRequired.RequireAPIToken = Secret, Secret, false
+	notRequired := DefaultConfig()
+	notRequired.Mode, notRequired.RequireAPIToken = Secret, false
 	cases := map[string]struct {
 		reason  string
 		config  Config
@@ -59,10 +59,6 @@ func TestMissingFrom(t *testing.T) {
 		pod     corev1.PodSpec
 		want    Missing
 	}{
-		"NoAccount": {
-			account: someone, config: DefaultConfig(), want: Missing{Account: true, Token: true},
-			pod: corev1.PodSpec{Containers: []corev1.Container{{}}},
-		},
 		"AccountIsGone": {
 			reason: "such a Pod would be refused", config: DefaultConfig(),
 			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{}}},
@@ -80,10 +76,6 @@ func TestMissingFrom(t *testing.T) {
 			pod: corev1.PodSpec{
 				ServiceAccountName: "someone", Containers: []corev1.Container{{}}, Volumes: []corev1.Volume{{Name: "kube-api-access-x"}},
 			},
-		},
-		"TokenSecretRequired": {
-			account: someone, config: required, want: Missing{Token: true},
-			pod: corev1.PodSpec{ServiceAccountName: "someone", Containers: []corev1.Container{{}}},
 		},
 		"TokenSecretNotRequired": {
 			reason: "there may have been none", account: someone, config: notRequired,

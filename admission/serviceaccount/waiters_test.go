@@ -5,17 +5,16 @@ package serviceaccount
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 
-	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 )
 
 // mostWaiters is what the Waiters of these tests let in.
@@ -44,32 +43,25 @@ func TestNoWakeIsLost(t *testing.T) {
 // TestOneGivesUp: who stops waiting does not take others along.
 func TestOneGivesUp(t *testing.T) {
 	t.Parallel()
-	name := cache.NewObjectName(testNamespace, defaultAccount)
-	w := NewWaiters(mostWaiters, nil)
-	var shown atomic.Bool
-	checked := make(chan struct{})
-	patient := make(chan bool)
-	go func() {
-		first := true
-		patient <- w.await(t.Context(), name, func() bool {
-			if first {
-				first = false
-				close(checked)
-			}
-			return shown.Load()
-		})
-	}()
-	<-checked
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	if w.await(ended, name, shown.Load) {
-		t.Error("found what is not there")
-	}
-	shown.Store(true)
-	w.Wake(name)
-	if !<-patient {
-		t.Error("the other gave up too")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		name := cache.NewObjectName(testNamespace, defaultAccount)
+		w := NewWaiters(mostWaiters, nil)
+		shown := false
+		found := func() bool { return shown }
+		patient := make(chan bool)
+		go func() { patient <- w.await(t.Context(), name, found) }()
+		synctest.Wait()
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		if w.await(ended, name, found) {
+			t.Error("found what is not there")
+		}
+		shown = true
+		w.Wake(name)
+		if !<-patient {
+			t.Error("the other gave up too")
+		}
+	})
 }
 
 // TestChecksBeforeItGivesUp: when the account is there and the deadline has passed as
@@ -83,41 +75,28 @@ func TestChecksBeforeItGivesUp(t *testing.T) {
 	}
 }
 
-// TestFollow runs a real informer: a Pod waits for its account, and the watch event is
-// what admits it.
+// TestFollow runs a real informer, whose events wake the waiters of the account.
 func TestFollow(t *testing.T) {
 	t.Parallel()
-	source := cachetesting.NewFakeControllerSource()
-	informer := cache.NewSharedIndexInformer(source, &corev1.ServiceAccount{}, 0,
-		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
-	w := newWorld()
-	stop, err := w.waiters.Follow(informer, AccountItself)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		informer.RunWithContext(t.Context())
-	}()
-	t.Cleanup(func() { source.Shutdown(); <-ended })
-
-	w.requests = make(chan struct{})
-	dependencies := Dependencies{
-		Accounts: corev1listers.NewServiceAccountLister(informer.GetIndexer()),
-		Client:   w, Waiters: w.waiters, Suffix: func() string { return testSuffix },
-	}
-	admitted := make(chan error, 1)
-	go func() {
-		admitted <- New(DefaultConfig(), dependencies).Admit(t.Context(), creation([]byte(defaultPod)), &admission.Response{})
-	}()
-	w.requests <- struct{}{} // the plugin has looked into the cache and at the apiserver
-	source.Add(account("elsewhere", defaultAccount))
-	source.Add(account(testNamespace, defaultAccount))
-	if err := <-admitted; err != nil {
-		t.Errorf("refused: %v", err)
-	}
-	if err := stop(); err != nil {
-		t.Errorf("stop: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		source := cachetesting.NewFakeControllerSource()
+		t.Cleanup(source.Shutdown)
+		informer := cache.NewSharedIndexInformer(source, &corev1.ServiceAccount{}, 0, nil)
+		w := NewWaiters(mostWaiters, nil)
+		stop, err := w.Follow(informer, AccountItself)
+		testutil.Must(t, err)
+		testutil.Start(t, func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
+		checks := 0
+		go w.await(t.Context(), cache.NewObjectName(testNamespace, defaultAccount), func() bool { checks++; return false })
+		synctest.Wait()
+		for _, change := range []func(runtime.Object){source.Add, source.Modify} {
+			change(account("elsewhere", defaultAccount))
+			change(account(testNamespace, defaultAccount))
+			synctest.Wait()
+		}
+		testutil.Must(t, stop())
+		source.Modify(account(testNamespace, defaultAccount))
+		synctest.Wait()
+		testutil.Check(t, "checks, one at first and one for each change", 3, checks)
+	})
 }

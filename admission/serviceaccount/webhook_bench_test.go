@@ -6,7 +6,6 @@ package serviceaccount_test
 import (
 	"bytes"
 	_ "embed"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -28,8 +27,7 @@ import (
 //go:embed testdata/review/create.json
 var review []byte
 
-// BenchmarkMutate is the webhook without a network. Read it beside BenchmarkDecodePod,
-// which is what any webhook has to do that decodes the whole Pod.
+// BenchmarkMutate is the webhook without a network.
 func BenchmarkMutate(b *testing.B) {
 	webhook := newWebhook(b)
 	body, answer := bytes.NewReader(nil), connection{httptest.NewRecorder()}
@@ -44,21 +42,6 @@ func BenchmarkMutate(b *testing.B) {
 		if !bytes.Contains(answer.Body.Bytes(), []byte(`"patchType"`)) {
 			b.Fatalf("no patch: %s", answer.Body)
 		}
-	}
-}
-
-// BenchmarkDecodePod is the floor of webhooks that decode the Pod into its Go type.
-func BenchmarkDecodePod(b *testing.B) {
-	var body struct {
-		Request struct {
-			Object json.RawMessage `json:"object"`
-		} `json:"request"`
-	}
-	testutil.Must(b, json.Unmarshal(review, &body))
-	b.ReportAllocs()
-	b.SetBytes(int64(len(body.Request.Object)))
-	for b.Loop() {
-		testutil.Must(b, json.Unmarshal(body.Request.Object, &corev1.Pod{}))
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/admission"
+	"sa-controller-manager/internal/testutil"
 )
 
 const (
@@ -119,6 +120,11 @@ func account(namespace, name string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "1"}}
 }
 
+// calls returns what kube-apiserver calls.
+func (p *Plugin) calls() map[string]func(context.Context, *admission.Request, *admission.Response) error {
+	return map[string]func(context.Context, *admission.Request, *admission.Response) error{"Admit": p.Admit, "Validate": p.Validate}
+}
+
 // creation asks for the Pod with that JSON.
 func creation(object []byte) *admission.Request {
 	return &admission.Request{
@@ -141,21 +147,15 @@ func ephemeralUpdate(object []byte) *admission.Request {
 // apply applies a patch with a library that the plugin does not use.
 func apply(t *testing.T, object []byte, operations []admission.PatchOperation) []byte {
 	t.Helper()
-	encoded, err := json.Marshal(operations)
-	if err != nil {
-		t.Fatalf("encode the patch: %v", err)
-	}
 	if len(operations) == 0 {
 		return object
 	}
+	encoded, err := json.Marshal(operations)
+	testutil.Must(t, err)
 	patch, err := jsonpatch.DecodePatch(encoded)
-	if err != nil {
-		t.Fatalf("decode the patch %s: %v", encoded, err)
-	}
+	testutil.Must(t, err)
 	patched, err := patch.Apply(object)
-	if err != nil {
-		t.Fatalf("apply the patch %s to %s: %v", encoded, object, err)
-	}
+	testutil.Must(t, err)
 	return patched
 }
 
@@ -180,9 +180,7 @@ func admitTwice(t *testing.T, plugin *Plugin, request *admission.Request) (*admi
 	if len(second.Patch) > 0 {
 		t.Errorf("the patched Pod was patched again: %+v", second.Patch)
 	}
-	if err := plugin.Validate(t.Context(), &again, &admission.Response{}); err != nil {
-		t.Errorf("the admitted Pod is not valid: %v", err)
-	}
+	testutil.CheckError(t, "the admitted Pod is not valid", "", plugin.Validate(t.Context(), &again, &admission.Response{}))
 	return first, again.Object, nil
 }
 
@@ -197,9 +195,7 @@ var (
 func checkOnlyAdds(t *testing.T, object []byte, operations []admission.PatchOperation) {
 	t.Helper()
 	var before any
-	if err := json.Unmarshal(object, &before); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, json.Unmarshal(object, &before))
 	for _, operation := range operations {
 		list, appends := strings.CutSuffix(operation.Path, "/-")
 		switch {

@@ -52,18 +52,29 @@ func describe(t testing.TB, action clienttesting.Action) string {
 		only := action.DeleteOptions.Preconditions
 		return fmt.Sprintf("%s [%s %s]", named(action.Name), *only.UID, *only.ResourceVersion)
 	case clienttesting.PatchActionImpl:
+		checkManager(t, action.PatchOptions.FieldManager)
 		return named(action.Name) + describePatch(t, action.Patch)
 	case clienttesting.CreateActionImpl:
+		checkManager(t, action.CreateOptions.FieldManager)
 		if secret, ok := action.Object.(*corev1.Secret); ok && secret.Type == corev1.SecretTypeServiceAccountToken {
 			return named(secret.Name) + describeSecret(secret)
 		}
 		return named(action.Object.(metav1.Object).GetName())
 	case clienttesting.UpdateActionImpl:
+		checkManager(t, action.UpdateOptions.FieldManager)
 		object := action.Object.(metav1.Object)
 		return fmt.Sprintf("%s [%s]", named(object.GetName()), object.GetResourceVersion())
 	}
 	t.Fatalf("unexpected action %#v", action)
 	return ""
+}
+
+// checkManager: managedFields tell our writes from those of others.
+func checkManager(t testing.TB, manager string) {
+	t.Helper()
+	if manager != meta.FieldManager {
+		t.Errorf("written as field manager %q", manager)
+	}
 }
 
 func describeSecret(secret *corev1.Secret) string {

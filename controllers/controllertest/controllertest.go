@@ -7,14 +7,18 @@
 package controllertest
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -37,6 +41,7 @@ type World struct {
 	Registry  metrics.KubeRegistry
 	Informers *informers.Informers
 
+	version atomic.Int64
 	read    int // Events by the last call of Events
 	started bool
 }
@@ -74,7 +79,7 @@ func (w *World) Cache(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
 	for _, object := range objects {
 		if indexer, cached := w.indexer(object); indexer != nil {
-			must(t, indexer.Update(cached))
+			testutil.Must(t, indexer.Update(cached))
 		}
 	}
 }
@@ -84,7 +89,7 @@ func (w *World) Uncache(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
 	for _, object := range objects {
 		indexer, cached := w.indexer(object)
-		must(t, indexer.Delete(cached))
+		testutil.Must(t, indexer.Delete(cached))
 	}
 }
 
@@ -111,7 +116,7 @@ func (w *World) Live(t testing.TB, objects ...runtime.Object) {
 	for _, object := range objects {
 		resource, namespace, _ := locate(t, object)
 		if w.Client.Tracker().Update(resource, object, namespace) != nil {
-			must(t, w.Client.Tracker().Add(object))
+			testutil.Must(t, w.Client.Tracker().Add(object))
 		}
 	}
 }
@@ -121,15 +126,40 @@ func (w *World) Delete(t testing.TB, objects ...runtime.Object) {
 	t.Helper()
 	for _, object := range objects {
 		resource, namespace, name := locate(t, object)
-		must(t, w.Client.Tracker().Delete(resource, namespace, name))
+		testutil.Must(t, w.Client.Tracker().Delete(resource, namespace, name))
 	}
+}
+
+// NumberVersions gives each version of a resource that is written a number, and refuses an update of another version
+// than the present one, which the fake API server does not.
+func (w *World) NumberVersions(resource string) {
+	w.Client.PrependReactor("*", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
+		written, ok := action.(interface{ GetObject() runtime.Object })
+		if !ok {
+			return false, nil, nil
+		}
+		object := written.GetObject().(metav1.Object)
+		if action.GetVerb() == "update" {
+			present, err := w.Client.Tracker().Get(action.GetResource(), action.GetNamespace(), object.GetName())
+			if err != nil || present.(metav1.Object).GetResourceVersion() != object.GetResourceVersion() {
+				return true, nil, cmp.Or(err, error(Conflict(resource)))
+			}
+		}
+		w.Number(object)
+		return false, nil, nil
+	})
+}
+
+// Number does the same with a version that somebody else writes.
+func (w *World) Number(object metav1.Object) {
+	object.SetResourceVersion(fmt.Sprint(100 + w.version.Add(1)))
 }
 
 // LiveSecret is the Secret as the API server has it.
 func (w *World) LiveSecret(t testing.TB, namespace, name string) *corev1.Secret {
 	t.Helper()
 	object, err := w.Client.Tracker().Get(corev1.SchemeGroupVersion.WithResource("secrets"), namespace, name)
-	must(t, err)
+	testutil.Must(t, err)
 	return object.(*corev1.Secret)
 }
 
@@ -165,7 +195,7 @@ func (w *World) Events() []string {
 func (w *World) Series(t testing.TB, name string) map[string]float64 {
 	t.Helper()
 	families, err := w.Registry.Gather()
-	must(t, err)
+	testutil.Must(t, err)
 	values := map[string]float64{}
 	for _, family := range families {
 		if family.GetName() != name {
@@ -219,11 +249,4 @@ func EndQueues(t testing.TB, run func(context.Context) error) {
 			t.Error(err)
 		}
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

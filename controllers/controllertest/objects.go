@@ -20,6 +20,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/testkeys"
+	"sa-controller-manager/tokens"
 )
 
 // What Account and TokenSecret make.
@@ -75,6 +78,11 @@ func Referencing(names ...string) func(*corev1.ServiceAccount) {
 // Recreated is another account of the same name.
 func Recreated(account *corev1.ServiceAccount) { account.UID = OtherUID }
 
+// TerminatingAccount is about to be deleted.
+func TerminatingAccount(account *corev1.ServiceAccount) {
+	account.DeletionTimestamp, account.Finalizers = &metav1.Time{Time: time.Unix(1, 0)}, []string{"example.com/wait"}
+}
+
 // Annotated sets an annotation.
 func Annotated(name, value string) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) { metav1.SetMetaDataAnnotation(&secret.ObjectMeta, name, value) }
@@ -102,6 +110,31 @@ func UsedOn(date string) func(*corev1.Secret) { return Labelled(tokensecrets.Las
 // Replacing is a successor of another TokenSecret.
 func Replacing(name string) func(*corev1.Secret) {
 	return Annotated(tokensecrets.ReplacesAnnotation, tokensecrets.Predecessor{Name: name, UID: types.UID("uid-" + name)}.String())
+}
+
+// WithData sets a key of the data.
+func WithData(key, value string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.Data[key] = []byte(value) }
+}
+
+// WithToken has a legacy token for the account app with this UID, signed by a key of package testkeys.
+func WithToken(t testing.TB, key []byte, uid string) func(*corev1.Secret) {
+	issuer := tokens.NewIssuer(testkeys.Parse(key), tokens.CompatClaims)
+	return func(secret *corev1.Secret) {
+		token, err := issuer.Legacy(t.Context(), tokens.Account{Namespace: secret.Namespace, Name: "app", UID: uid}, secret.Name)
+		testutil.Must(t, err)
+		WithData(corev1.ServiceAccountTokenKey, token)(secret)
+	}
+}
+
+// Token is that of a TokenSecret with such a token.
+func Token(t testing.TB, key []byte, uid, secret string) string {
+	return string(TokenSecret(secret, WithToken(t, key, uid)).Data[corev1.ServiceAccountTokenKey])
+}
+
+// AtVersion sets the resourceVersion, which the fake API server leaves alone.
+func AtVersion(version string) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.ResourceVersion = version }
 }
 
 // CreatedAt sets the time of creation.
@@ -158,9 +191,9 @@ func AlreadyExists(resource string) *apierrors.StatusError {
 func Merged(t testing.TB, before *corev1.Secret, patch []byte) *corev1.Secret {
 	t.Helper()
 	body, err := jsonpatch.MergePatch([]byte(Encoded(t, before)), patch)
-	must(t, err)
+	testutil.Must(t, err)
 	after := &corev1.Secret{}
-	must(t, json.Unmarshal(body, after))
+	testutil.Must(t, json.Unmarshal(body, after))
 	return after
 }
 
@@ -168,16 +201,16 @@ func Merged(t testing.TB, before *corev1.Secret, patch []byte) *corev1.Secret {
 func Encoded(t testing.TB, object any) string {
 	t.Helper()
 	body, err := json.Marshal(object)
-	must(t, err)
+	testutil.Must(t, err)
 	return string(body)
 }
 
 func locate(t testing.TB, object runtime.Object) (resource schema.GroupVersionResource, namespace, name string) {
 	t.Helper()
 	kinds, _, err := scheme.Scheme.ObjectKinds(object)
-	must(t, err)
+	testutil.Must(t, err)
 	resource, _ = apimeta.UnsafeGuessKindToResource(kinds[0])
 	accessor, err := apimeta.Accessor(object)
-	must(t, err)
+	testutil.Must(t, err)
 	return resource, accessor.GetNamespace(), accessor.GetName()
 }

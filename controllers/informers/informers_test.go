@@ -5,6 +5,7 @@ package informers
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"reflect"
 	"slices"
@@ -13,10 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -24,8 +26,16 @@ import (
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testutil"
 )
+
+func TestMain(m *testing.M) {
+	// The second handler slows errors down by the time since the last one, which was in another
+	// synctest bubble and may be decades ahead.
+	utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] //nolint:reassign // there is no other way
+	testutil.Main(m)
+}
 
 // The tests run in synctest bubbles, which also fail if a watch is left behind.
 
@@ -62,56 +72,36 @@ func requests(client *fake.Clientset) []string {
 
 func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 	t.Parallel()
-	const (
-		onlyTokens  = "[type=kubernetes.io/service-account-token]"
-		onlyRootCAs = "[metadata.name=kube-root-ca.crt]"
-	)
-	cases := map[string]struct {
-		ask      func(*Informers)
-		missing  []string
-		requests []string
-	}{
-		"Nothing": {ask: func(*Informers) {}, requests: []string{}},
-		"AllTwice": {
-			ask: func(v *Informers) {
-				for range 2 {
-					v.Accounts()
-					v.TokenSecrets()
-					v.Namespaces()
-					v.RootCAs()
-				}
-			},
-			missing: []string{"serviceaccounts", secretsName, "namespaces", "configmaps (name kube-root-ca.crt)"},
-			requests: []string{
-				"list configmaps in " + onlyRootCAs, "list namespaces in []", "list secrets in " + onlyTokens,
-				"list serviceaccounts in []",
-				"watch configmaps in " + onlyRootCAs, "watch namespaces in []", "watch secrets in " + onlyTokens,
-				"watch serviceaccounts in []",
-			},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset()
-				v := New(client, resync)
-				tc.ask(v)
-				testutil.Check(t, "missing before the start", tc.missing, v.Missing())
-				ctx, cancel := context.WithCancel(t.Context())
-				v.Start(ctx)
-				if !v.Await(ctx) {
-					t.Error("the informers have not synced")
-				}
-				if missing := v.Missing(); len(missing) > 0 {
-					t.Errorf("missing after Await: %v", missing)
-				}
-				synctest.Wait()
-				cancel()
-				v.Stop()
-				testutil.Check(t, "requests", tc.requests, requests(client))
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		_, stop := started(t.Context(), client, func(*Informers) {})
+		synctest.Wait()
+		stop()
+		testutil.Check(t, "requests if nothing was asked for", []string{}, requests(client))
+
+		v := New(client, resync)
+		for range 2 {
+			v.Accounts()
+			v.TokenSecrets()
+			v.Namespaces()
+			v.RootCAs()
+		}
+		all := []string{"serviceaccounts", secretsName, "namespaces", "configmaps (name kube-root-ca.crt)"}
+		testutil.Check(t, "missing before the start", all, v.Missing())
+		ctx, cancel := context.WithCancel(t.Context())
+		v.Start(ctx)
+		if !v.Await(ctx) || len(v.Missing()) > 0 {
+			t.Errorf("missing after Await: %v", v.Missing())
+		}
+		synctest.Wait()
+		cancel()
+		v.Stop()
+		const onlyTokens, onlyRootCAs = "[type=kubernetes.io/service-account-token]", "[metadata.name=kube-root-ca.crt]"
+		testutil.Check(t, "requests", []string{
+			"list configmaps in " + onlyRootCAs, "list namespaces in []", "list secrets in " + onlyTokens, "list serviceaccounts in []",
+			"watch configmaps in " + onlyRootCAs, "watch namespaces in []", "watch secrets in " + onlyTokens, "watch serviceaccounts in []",
+		}, requests(client))
+	})
 }
 
 func TestMissingNamesWhatIsNotListed(t *testing.T) {
@@ -138,6 +128,18 @@ func TestMissingNamesWhatIsNotListed(t *testing.T) {
 	})
 }
 
+// secretOf is the Secret shop/robot-token with a token for the account.
+func secretOf(account string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "robot-token", UID: "secret-uid", ResourceVersion: "17",
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: account, corev1.ServiceAccountUIDKey: "uid"},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+		Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte("e30.e30.c2lnbmF0dXJl")},
+	}
+}
+
 // told collects what a handler of token Secrets receives.
 type told struct{ lines []string }
 
@@ -156,7 +158,7 @@ func (h *told) note(what string, obj any) {
 func TestTokenSecretsThroughTheInformer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(tokenSecret("robot"))
+		client := fake.NewClientset(secretOf("robot"))
 		var secrets tokensecrets.Lister
 		handler := &told{}
 		v, stop := started(t.Context(), client, func(v *Informers) {
@@ -169,13 +171,13 @@ func TestTokenSecretsThroughTheInformer(t *testing.T) {
 		v.Await(t.Context())
 		synctest.Wait()
 
-		secret := tokenSecret("robot")
+		secret := secretOf("robot")
 		if got := secrets.Get(cache.NewObjectName("shop", "robot-token")); !reflect.DeepEqual(got, tokensecrets.Observe(secret)) {
 			t.Errorf("cached: %+v", got)
 		}
 
 		api := client.CoreV1().Secrets("shop")
-		if _, err := api.Update(t.Context(), tokenSecret("admin"), metav1.UpdateOptions{}); err != nil {
+		if _, err := api.Update(t.Context(), secretOf("admin"), metav1.UpdateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -196,23 +198,154 @@ func TestTokenSecretsThroughTheInformer(t *testing.T) {
 	})
 }
 
+// TestStopWhileTheAPIServerIsAway: client-go sleeps between its tries, for longer each
+// time, and an end of the process must not wait for that.
+func TestStopWhileTheAPIServerIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		v := New(testutil.UnreachableClient(t), 0)
+		v.Accounts()
+		ctx, cancel := context.WithCancel(t.Context())
+		v.Start(ctx)
+		time.Sleep(10 * time.Minute)
+		cancel()
+		begin := time.Now()
+		v.Stop()
+		if took := time.Since(begin); took > reconcile.WatchStopTimeout {
+			t.Errorf("Stop took %v, want %v at most", took, reconcile.WatchStopTimeout)
+		}
+		time.Sleep(time.Minute) // by then the last one has woken up and ended
+	})
+}
+
+// client-go hands tombstones to transforms too.
+func TestTransformsPassOnWhatIsNotTheirs(t *testing.T) {
+	t.Parallel()
+	tombstone := cache.DeletedFinalStateUnknown{Key: "shop/robot-token", Obj: secretOf("robot")}
+	for name, transform := range map[string]cache.TransformFunc{
+		"Namespace": trimNamespace, "Account": trimAccount, "TokenSecret": observeTokenSecret,
+	} {
+		got, err := transform(tombstone)
+		if diff := cmp.Diff(any(tombstone), got); diff != "" || err != nil {
+			t.Errorf("%s: tombstone after the transform (-want +got): %v\n%s", name, err, diff)
+		}
+	}
+}
+
 func TestOtherObjectsAreTrimmed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		entries := []metav1.ManagedFieldsEntry{wrote("kubectl-create", labelFields), wrote(meta.FieldManager, oneReference)}
-		client := fake.NewClientset(account(entries...),
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Labels: map[string]string{"app": "shop"}}})
+		wrote := func(manager, fields string) metav1.ManagedFieldsEntry {
+			return metav1.ManagedFieldsEntry{Manager: manager, APIVersion: "v1", FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
+		}
+		byKubectl := wrote("kubectl-create", `{"f:metadata":{"f:labels":{".":{},"f:app":{}}}}`)
+		described := metav1.ObjectMeta{
+			Name: "shop", UID: "uid", ResourceVersion: "4", Labels: map[string]string{"app": "shop"}, Annotations: map[string]string{"team": "blue"},
+			ManagedFields: []metav1.ManagedFieldsEntry{byKubectl, wrote(meta.FieldManager, `{"f:secrets":{".":{},"k:{\"name\":\"x\"}":{}}}`)},
+		}
+		robot := &corev1.ServiceAccount{ObjectMeta: described, Secrets: []corev1.ObjectReference{{Name: "x"}}}
+		robot.Namespace, robot.Name = "shop", "robot"
+		terminating := corev1.NamespaceStatus{Phase: corev1.NamespaceTerminating}
+		client := fake.NewClientset(robot, &corev1.Namespace{ObjectMeta: described, Status: terminating})
 		v, stop := started(t.Context(), client, func(v *Informers) { v.Accounts(); v.Namespaces() })
 		defer stop()
 		v.Await(t.Context())
 
 		accounts, _ := v.Accounts()
-		if got, err := accounts.ServiceAccounts("shop").Get("robot"); err != nil || len(got.ManagedFields) != 1 {
-			t.Errorf("cached account is %v, %v, want it with one managedFields entry", got, err)
-		}
+		got, err := accounts.ServiceAccounts("shop").Get("robot")
+		testutil.Must(t, err)
+		want := robot.DeepCopy()
+		want.TypeMeta, want.ManagedFields = got.TypeMeta, got.ManagedFields
+		testutil.Check(t, "cached account", want, got)
+		testutil.Check(t, "managedFields of the account, which prove a reference", 1, len(got.ManagedFields))
 		namespaces, _ := v.Namespaces()
-		if got, err := namespaces.List(labels.Everything()); err != nil || len(got) != 1 || got[0].Labels != nil {
-			t.Errorf("cached namespaces are %v, %v, want one without labels", got, err)
-		}
+		namespace, err := namespaces.Get("shop")
+		testutil.Must(t, err)
+		testutil.Check(t, "cached namespace", &corev1.Namespace{
+			TypeMeta: namespace.TypeMeta, ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "uid", ResourceVersion: "4"}, Status: terminating,
+		}, namespace)
 	})
+}
+
+func TestObserveRootCA(t *testing.T) {
+	t.Parallel()
+	meta := func() metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Namespace: "shop", Name: "kube-root-ca.crt", UID: "uid", ResourceVersion: "7",
+			Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}, Finalizers: []string{"e/f"},
+		}
+	}
+	described := func(text string) metav1.ObjectMeta {
+		m := meta()
+		m.Annotations["kubernetes.io/description"] = text
+		return m
+	}
+	managed := meta()
+	managed.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
+	hash := sha256.Sum256([]byte("bundle"))
+	bundle := map[string]string{"ca.crt": "bundle"}
+	cases := map[string]struct {
+		reason string
+		given  corev1.ConfigMap
+		want   RootCA
+	}{
+		"Right": {
+			given: corev1.ConfigMap{ObjectMeta: described(RootCADescription), Data: bundle},
+			want:  RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Described: true},
+		},
+		"OtherDescription": {
+			reason: "it is kept, so that it is sent back where nothing else is wrong",
+			given:  corev1.ConfigMap{ObjectMeta: described("mine"), Data: bundle},
+			want:   RootCA{ObjectMeta: described("mine"), Has: true, Hash: hash},
+		},
+		"ManagedFields": {
+			reason: "nobody reads them", given: corev1.ConfigMap{ObjectMeta: managed, Data: bundle},
+			want: RootCA{ObjectMeta: meta(), Has: true, Hash: hash},
+		},
+		"NoData": {given: corev1.ConfigMap{ObjectMeta: meta()}, want: RootCA{ObjectMeta: meta()}},
+		"EmptyBundle": {
+			reason: "is none", given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": ""}},
+			want: RootCA{ObjectMeta: meta()},
+		},
+		"MoreKeys": {
+			given: corev1.ConfigMap{ObjectMeta: meta(), Data: map[string]string{"ca.crt": "bundle", "x": ""}},
+			want:  RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Extra: true},
+		},
+		"BinaryKey": {
+			given: corev1.ConfigMap{ObjectMeta: meta(), Data: bundle, BinaryData: map[string][]byte{"x": nil}},
+			want:  RootCA{ObjectMeta: meta(), Has: true, Hash: hash, Extra: true},
+		},
+		"BinaryBundle": {
+			reason: "clients read data", given: corev1.ConfigMap{ObjectMeta: meta(), BinaryData: map[string][]byte{"ca.crt": []byte("bundle")}},
+			want: RootCA{ObjectMeta: meta(), Extra: true},
+		},
+		"Immutable": {
+			given: corev1.ConfigMap{ObjectMeta: meta(), Immutable: new(true)}, want: RootCA{ObjectMeta: meta(), Immutable: true},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			before := tc.given.DeepCopy()
+			got, err := observeRootCA(&tc.given)
+			testutil.Must(t, err)
+			testutil.Check(t, tc.reason, &tc.want, got)
+			testutil.Check(t, "what was given", before, &tc.given)
+			if again, err := observeRootCA(got); err != nil || again != got {
+				t.Errorf("observed again: %v, %v", again, err)
+			}
+		})
+	}
+}
+
+func TestRootCALister(t *testing.T) {
+	t.Parallel()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	mine := ObserveRootCA(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "kube-root-ca.crt", UID: "uid"}})
+	testutil.Must(t, indexer.Add(mine))
+	lister := RootCALister{indexer}
+	if got, none := lister.Get("shop"), lister.Get("other"); got != mine || none != nil {
+		t.Errorf("got %v and, of a namespace that has none, %v", got, none)
+	}
+	want := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "kube-root-ca.crt", UID: "uid"}
+	testutil.Check(t, "reference", want, mine.Reference())
 }

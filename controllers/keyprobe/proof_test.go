@@ -4,7 +4,10 @@
 package keyprobe
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing"
 )
 
 // TestARefusalTakesTheProofBack: a kube-apiserver that was restarted with other keys refuses what it had
@@ -37,7 +39,15 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 				if err := errors.Join(a.MaySign(), a.MayFill()); err != nil || !a.Confirmed(keys.old.ID()) {
 					t.Fatalf("at the start: %v", err)
 				}
-				server.set(func(s *apiserver) { s.known = map[string]signing.PublicKey{} })
+				server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				if err := errors.Join(a.MaySign(), a.MayFill()); err != nil || !a.Confirmed(keys.old.ID()) {
+					t.Errorf("after an hour without an answer the last one does not count: %v", err)
+				}
+				server.set(func(s *apiserver) { s.broken = nil })
+				time.Sleep(maxBackoff) // it is proved again
+				server.set(func(s *apiserver) { clear(s.known) })
 				tc.notice(a)
 				synctest.Wait()
 				for what, err := range map[string]error{"MaySign": a.MaySign(), "MayFill": a.MayFill()} {
@@ -107,44 +117,107 @@ func TestTheFirstFillWaits(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 				check("afterwards", tc.late)
-
-				server.set(func(s *apiserver) { s.broken, s.known = nil, map[string]signing.PublicKey{} })
-				time.Sleep(provePeriod)
-				synctest.Wait()
-				if err := a.MayFill(); err == nil {
-					t.Error("it fills although the key was refused")
-				}
 			})
 		})
 	}
 }
 
-// TestNoAnswerChangesNothing: while kube-apiserver is away, its last answer counts.
-func TestNoAnswerChangesNothing(t *testing.T) {
+func TestBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := knowing(testKeys().old)
 		a := start(t, server)
-		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if err := errors.Join(a.MaySign(), a.MayFill()); err != nil || !a.Confirmed(testKeys().old.ID()) {
-			t.Errorf("after an hour without an answer: %v", err)
-		}
+
+		a.give(a.next)
+		time.Sleep(100 * time.Second)
+		a.give(a.third) // another key starts with no backoff
+		time.Sleep(4 * time.Second)
+		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") }) // and so does another reason
+		time.Sleep(11 * time.Second)
+
+		testutil.Check(t, "probes", []string{
+			"OLD at 0s",
+			"NEXT at 0s", "NEXT at 1s", "NEXT at 3s", "NEXT at 7s", "NEXT at 15s", "NEXT at 31s", "NEXT at 1m1s", "NEXT at 1m31s",
+			"THIRD at 1m40s", "THIRD at 1m41s", "THIRD at 1m43s",
+			"THIRD at 1m47s", "THIRD at 1m48s", "THIRD at 1m50s", "THIRD at 1m54s",
+		}, a.reviewed())
 	})
 }
 
-// TestTheAccountOfTheProofIsGone: a token of a dead account is refused whatever its key.
-func TestTheAccountOfTheProofIsGone(t *testing.T) {
+func TestAReasonIsToldOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := knowing(testKeys().old)
 		a := start(t, server)
-		server.set(func(s *apiserver) { s.reviewing = func(string) { s.recreate() } })
-		a.Reconnected()
+		a.give(a.next)
+		time.Sleep(10 * time.Minute)
+		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
+		time.Sleep(10 * time.Minute)
+		server.set(func(s *apiserver) { s.broken = nil })
+		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if err := a.MayFill(); err != nil {
-			t.Errorf("the key is refused because of an account: %v", err)
+
+		const waits = "The new key does not sign yet, the previous key still does keyID=NEXT reason="
+		const refused = "kube-apiserver refuses its tokens: [invalid bearer token]"
+		const down = "ask kube-apiserver for a token review: connection refused"
+		const unconfirmed = "kube-apiserver has not confirmed the signing key keyID=OLD reason="
+		testutil.Check(t, "log", []string{waits + refused, waits + down, unconfirmed + down, waits + refused}, a.said()[1:])
+		const event = `sa-controller-manager: Warning SigningKeyWaits: key "NEXT" does not sign yet: `
+		testutil.Check(t, "Events", []string{event + refused, event + down}, a.told()) // the third is fresh within an hour
+		testutil.Check(t, "status", "key OLD signs; the new key NEXT waits: "+refused, a.named(a.Status()))
+	})
+}
+
+// What is cut short by the end is no finding.
+func TestTheEndDuringAProbe(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := knowing()
+		a := start(t, server, func(c *Config) {
+			c.Issuer = ""
+			server.discover = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+		})
+		began := time.Now()
+		a.stop()
+		testutil.Check(t, "time until Run returned", time.Duration(0), time.Since(began))
+		testutil.Check(t, "log", []string{}, a.said())
+		testutil.Check(t, "metrics", []string{`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`}, a.series("sacm_"))
+	})
+}
+
+// RingChanged is called from the goroutine that follows the file, also before Run and after it.
+func TestRingChangedNeverBlocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := knowing(testKeys().old, testKeys().third)
+		a := start(t, server, func(c *Config) { c.Recorder = nil }) // it may be missing
+		for range 10 {
+			a.set(context.Background(), a.next)
+			a.set(context.Background(), a.third)
 		}
+		synctest.Wait()
+		testutil.Check(t, "key that signs", "THIRD", a.signs())
+		a.stop()
+		for range 10 {
+			a.set(context.Background(), a.next)
+		}
+		testutil.Check(t, "next key after the end", "NEXT", a.waits())
+	})
+}
+
+// A connection that is reset has another local port in its error each time.
+func TestBackOffGrowsWhateverTheText(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := knowing()
+		server.set(func(s *apiserver) {
+			s.reviewing = func(string) {
+				s.broken = fmt.Errorf("read tcp 127.0.0.1:%d->127.0.0.1:6443: connection reset by peer", 40000+len(s.reviews))
+			}
+		})
+		a := start(t, server)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		testutil.Check(t, "probes", []string{"OLD at 0s", "OLD at 1s", "OLD at 3s", "OLD at 7s"}, a.reviewed())
 	})
 }

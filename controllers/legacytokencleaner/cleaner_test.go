@@ -10,14 +10,17 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -31,8 +34,9 @@ func TestIdle(t *testing.T) {
 	}{
 		{nil, map[string]float64{"tracking-absent": 1}},
 		{[]runtime.Object{tracking("yesterday")}, map[string]float64{"tracking-invalid": 1}},
-		{[]runtime.Object{tracking("2023-05-01")}, map[string]float64{"tracking-too-short": 1}},
-		{[]runtime.Object{tracking(longAgo)}, map[string]float64{}},
+		// The first day does not count, for nobody knows at what hour it began.
+		{[]runtime.Object{tracking(cutoffDay)}, map[string]float64{"tracking-too-short": 1}},
+		{[]runtime.Object{tracking("2023-04-09")}, map[string]float64{}},
 		{nil, map[string]float64{}},
 	} {
 		w.Live(t, step.tracking...)
@@ -48,7 +52,6 @@ func TestIdle(t *testing.T) {
 func TestARefusingAPI(t *testing.T) {
 	t.Parallel()
 	forbidden, conflict := controllertest.Forbidden("secrets"), controllertest.Conflict("secrets")
-	notFound := controllertest.NotFound("secrets")
 	cases := map[string]struct {
 		reason         string
 		verb, resource string
@@ -68,7 +71,6 @@ func TestARefusingAPI(t *testing.T) {
 			want: `list pods of namespace "ns": secrets is forbidden: no`,
 		},
 		"MarkConflict": {verb: "patch", resource: "secrets", answer: conflict, decisions: map[string]float64{"changed": 1}},
-		"MarkGone":     {verb: "patch", resource: "secrets", answer: notFound, decisions: map[string]float64{"changed": 1}},
 		"Mark": {
 			verb: "patch", resource: "secrets", answer: forbidden,
 			want: "mark token secret ns/app-token invalid: kube-apiserver answered 403 Forbidden; " +
@@ -78,12 +80,7 @@ func TestARefusingAPI(t *testing.T) {
 			verb: "get", resource: "secrets", answer: forbidden, marked: true,
 			want: `look up secret ns/app-token: secrets is forbidden: no`,
 		},
-		"LiveAccount": {
-			verb: "get", resource: "serviceaccounts", answer: forbidden, marked: true,
-			want: `look up service account ns/app: secrets is forbidden: no`,
-		},
 		"DeleteConflict": {verb: "delete", resource: "secrets", answer: conflict, marked: true, decisions: map[string]float64{"changed": 1}},
-		"DeleteGone":     {verb: "delete", resource: "secrets", answer: notFound, marked: true, decisions: map[string]float64{"changed": 1}},
 		"Delete": {
 			verb: "delete", resource: "secrets", answer: forbidden, marked: true,
 			want: "delete token secret ns/app-token: kube-apiserver answered 403 Forbidden; its audit log has the text, which may quote the Secret",
@@ -136,30 +133,6 @@ func TestOneFailureHoldsUpNoOther(t *testing.T) {
 	// A namespace that comes up once more has nothing left.
 	if err := w.sync(t.Context(), "ns"); err != nil || len(w.actions(t)) > 0 {
 		t.Errorf("%v, or something was done", err)
-	}
-}
-
-// TestRestartsDoNothingTwice is why no state is kept: another process, or this one a
-// moment later, finds on the Secrets what has been done. Case 48.
-func TestRestartsDoNothingTwice(t *testing.T) {
-	t.Parallel()
-	first := newWorld(t, nil, account(), tokenSecret(), tracking(longAgo))
-	first.runOnce(t)
-	testutil.Check(t, "the first run", []string{listPods, marked}, first.actions(t))
-	for days := range 31 {
-		next := newWorld(t, nil, account(), first.LiveSecret(t, "ns", "app-token"), tracking(longAgo))
-		next.Clock.SetTime(noon().AddDate(0, 0, days))
-		next.runOnce(t)
-		next.runOnce(t)
-		if acts := next.actions(t); len(acts) > 0 {
-			t.Fatalf("%d days after the mark: %q", days, acts)
-		}
-		if days < 30 {
-			continue
-		}
-		next.Clock.SetTime(noon().AddDate(0, 0, days+1))
-		next.runOnce(t)
-		testutil.Check(t, "done the day after", map[string]float64{"deleted": 1}, next.Series(t, "sacm_legacy_token_cleanups_total"))
 	}
 }
 
@@ -219,40 +192,86 @@ func TestWhoLedShowsNothing(t *testing.T) {
 	}
 }
 
-// TestNotesSayWhatToDo reads every note.
-func TestNotesSayWhatToDo(t *testing.T) {
+// TestRunAcrossAJump: the clock jumps over midnight after the survey. What is decided then
+// goes by the day on which the run began.
+func TestRunAcrossAJump(t *testing.T) {
 	t.Parallel()
+	beforeMidnight := time.Date(2023, 5, 10, 23, 30, 0, 0, time.UTC)
 	cases := map[string]struct {
-		change func(*Config)
+		reason string
 		secret *corev1.Secret
-		want   string
+		want   map[string]float64
 	}{
-		"Marked": {
-			secret: tokenSecret(usedOn("2023-01-05")),
-			want: `app-token: Normal LegacyTokenMarkedInvalid: the token of ServiceAccount "app" was not used for 720h0m0s ` +
-				`(last use: 2023-01-05), and no Pod uses the Secret: ` +
-				`kube-apiserver refuses the token from now on, and the Secret is deleted after another 720h0m0s; removing the label ` +
-				`kubernetes.io/legacy-token-invalid-since brings the token back; the annotation sa-controller-manager/keep=true keeps the Secret`,
+		"ForwardMark": {
+			reason: "with the date of the beginning", secret: tokenSecret(), want: map[string]float64{"marked": 1},
 		},
-		"WouldDelete": {
-			change: dryRun, secret: tokenSecret(invalidSince(longAgo)),
-			want: `app-token: Normal LegacyTokenWouldBeDeleted: the token of ServiceAccount "app" ` +
-				`has been invalid since 2022-12-27 (last use: none): ` +
-				`the Secret would be deleted, but for the dry run; the annotation sa-controller-manager/keep=true keeps the Secret`,
-		},
-		"Tried": {
-			secret: tokenSecret(invalidSince(longAgo), usedOn(today)),
-			want: `app-token: Warning InvalidLegacyTokenTried: a client still uses the token of ServiceAccount "app", ` +
-				`which has been invalid since 2022-12-27, ` +
-				`and was refused on 2023-05-10: give it another token, or remove the label kubernetes.io/legacy-token-invalid-since; ` +
-				`the annotation sa-controller-manager/keep=true keeps the Secret`,
+		"ForwardMarked": {
+			reason: "it has not been marked for a whole period", secret: tokenSecret(invalidSince(cutoffDay)),
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.change, account(), tc.secret, tracking(longAgo))
-			w.runOnce(t)
-			testutil.Check(t, "notes", []string{tc.want}, w.Recorded.Lines())
+			w := newWorld(t, nil, account(), tc.secret, tracking(longAgo))
+			w.Clock.SetTime(beforeMidnight)
+			testutil.Must(t, w.sync(t.Context(), wholeCluster))
+			w.Clock.SetTime(beforeMidnight.Add(time.Hour))
+			testutil.Must(t, w.sync(t.Context(), "ns"))
+			testutil.Check(t, tc.reason, orNone(tc.want), w.Series(t, "sacm_legacy_token_cleanups_total"))
+			if name == "ForwardMark" {
+				testutil.Check(t, "mark", today, w.LiveSecret(t, "ns", "app-token").Labels[tokensecrets.InvalidSinceLabel])
+			}
 		})
+	}
+}
+
+func TestClockDiffers(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	cases := map[string]struct {
+		reason  string
+		renewed []time.Duration // ago
+		want    bool
+	}{
+		"NoNode":         {reason: "there is nothing to compare with"},
+		"OneNode":        {reason: "it may be that of this process", renewed: []time.Duration{year}},
+		"Right":          {renewed: []time.Duration{time.Second, 10 * time.Second, 5 * time.Second}},
+		"Ahead":          {renewed: []time.Duration{year, year, year}, want: true},
+		"Behind":         {renewed: []time.Duration{-year, -year, -year}, want: true},
+		"LittleAhead":    {renewed: []time.Duration{time.Hour, time.Hour}},
+		"OneDeadNode":    {renewed: []time.Duration{year, time.Second, time.Second}},
+		"MostAreDead":    {reason: "nothing is known", renewed: []time.Duration{year, year, time.Second}, want: true},
+		"OursIsOneOfTwo": {reason: "the other one has the right time", renewed: []time.Duration{0, year}, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			var renewed []time.Time
+			for _, ago := range tc.renewed {
+				renewed = append(renewed, noon().Add(-ago))
+			}
+			if got := clockDiffers(noon(), renewed); got != tc.want {
+				t.Errorf("%s: %t", tc.reason, got)
+			}
+		})
+	}
+}
+
+func nodeLease(name string, renewed time.Time) *coordinationv1.Lease {
+	return &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: renewed}},
+	}
+}
+
+// TestNothingIsDoneWithAWrongClock: a leader whose clock is a year ahead would have every token
+// refused that was not used in the future.
+func TestNothingIsDoneWithAWrongClock(t *testing.T) {
+	t.Parallel()
+	actual := noon().Add(-365 * 24 * time.Hour)
+	objects := []runtime.Object{tracking("2020-01-01"), account(), tokenSecret(usedOn(actual.Format(dateFormat)))}
+	w := newWorld(t, nil, append(objects, nodeLease("a", actual), nodeLease("b", actual))...)
+	w.runOnce(t)
+	testutil.Check(t, "decisions", map[string]float64{}, w.decisions(t))
+	if got := w.Series(t, "sacm_legacy_token_cleaner_idle")["clock-differs"]; got != 1 {
+		t.Errorf("the reason is not shown: %v", w.Series(t, "sacm_legacy_token_cleaner_idle"))
 	}
 }

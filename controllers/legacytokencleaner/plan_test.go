@@ -4,120 +4,107 @@
 package legacytokencleaner
 
 import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestPlan has every row of upstream's TestLegacyServiceAccountTokenCleanUp that is
 // about a Secret, named as there or nearly so, and the edges between the rows.
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	yesterday, tomorrow := "2023-04-09", "2023-05-11" // of the cutoff, of today
+	const yesterday = "2023-04-09" // of the cutoff
 	cutoff := noon().Add(-testPeriod)
 	cases := map[string]struct {
 		reason       string
 		secret       *corev1.Secret
-		account      *corev1.ServiceAccount
+		account      *corev1.ServiceAccount // account() if nil
+		noAccount    bool
 		own, mounted bool
 		successor    *corev1.Secret
 		predecessor  bool
 		want         decision
 	}{
-		"NotUsedNotMarked":     {secret: tokenSecret(), account: account(), want: mark},
-		"UsedLongAgoNotMarked": {secret: tokenSecret(usedOn(longAgo)), account: account(), want: mark},
-		"LateCreationTime":     {secret: tokenSecret(usedOn(longAgo), createdAt(noon().AddDate(0, 0, -3))), account: account(), want: keepYoung},
-		"DeletionTime":         {secret: tokenSecret(usedOn(longAgo), terminating), account: account(), want: keepTerminating},
-		"LateLastUse":          {secret: tokenSecret(usedOn("2023-05-01")), account: account(), want: keepUsed},
-		"LastUseIsNoDate":      {secret: tokenSecret(usedOn("2022-12-27-1")), account: account(), want: keepUnreadable},
-		"NoAccount":            {secret: tokenSecret(), want: keepNoAccount},
-		"AccountHasAnotherUID": {
-			secret: tokenSecret(annotated(corev1.ServiceAccountUIDKey, "uid-before")), account: account(), want: keepNoAccount,
-		},
-		"AccountNameIsEmpty": {
-			secret: tokenSecret(annotated(corev1.ServiceAccountNameKey, "")), account: account(), want: keepNoAccount,
-		},
+		"NotUsedNotMarked":     {secret: tokenSecret(), want: mark},
+		"UsedLongAgoNotMarked": {secret: tokenSecret(usedOn(longAgo)), want: mark},
+		"LateCreationTime":     {secret: tokenSecret(usedOn(longAgo), createdAt(noon().AddDate(0, 0, -3))), want: keepYoung},
+		"DeletionTime":         {secret: tokenSecret(usedOn(longAgo), terminating), want: keepTerminating},
+		"LateLastUse":          {secret: tokenSecret(usedOn("2023-05-01")), want: keepUsed},
+		"LastUseIsNoDate":      {secret: tokenSecret(usedOn("2022-12-27-1")), want: keepUnreadable},
+		"NoAccount":            {secret: tokenSecret(), noAccount: true, want: keepNoAccount},
+		"AccountHasAnotherUID": {secret: tokenSecret(annotated(corev1.ServiceAccountUIDKey, "uid-before")), want: keepNoAccount},
+		"AccountNameIsEmpty":   {secret: tokenSecret(annotated(corev1.ServiceAccountNameKey, "")), want: keepNoAccount},
 		"UIDIsNotAnnotated": {
-			reason: "upstream takes the name for enough then",
-			secret: tokenSecret(annotated(corev1.ServiceAccountUIDKey, "")), account: account(), want: mark,
+			reason: "upstream takes the name for enough then", secret: tokenSecret(annotated(corev1.ServiceAccountUIDKey, "")), want: mark,
 		},
-		"NotReferenced": {
-			reason: "a user made it",
-			secret: tokenSecret(), account: account(unreferencing), want: keepUnreferenced,
-		},
+		"NotReferenced": {reason: "a user made it", secret: tokenSecret(), account: account(unreferencing), want: keepUnreferenced},
 		"OnlyAPullSecret": {
 			reason: "that list does not count",
 			secret: tokenSecret(), account: account(func(a *corev1.ServiceAccount) {
 				a.Secrets, a.ImagePullSecrets = nil, []corev1.LocalObjectReference{{Name: "app-token"}}
 			}), want: keepUnreferenced,
 		},
-		"Mounted":          {secret: tokenSecret(usedOn(longAgo)), account: account(), mounted: true, want: keepMounted},
-		"MountedAndMarked": {secret: tokenSecret(invalidSince(longAgo)), account: account(), mounted: true, want: keepMounted},
+		"Mounted":          {secret: tokenSecret(usedOn(longAgo)), mounted: true, want: keepMounted},
+		"MountedAndMarked": {secret: tokenSecret(invalidSince(longAgo)), mounted: true, want: keepMounted},
 
-		"MarkIsNoDate": {secret: tokenSecret(invalidSince("2022-12-29-1")), account: account(), want: mark},
+		"MarkIsNoDate": {secret: tokenSecret(invalidSince("2022-12-29-1")), want: mark},
 		"MarkIsEmpty": {
-			reason: "how upstream's own test takes the mark off; kube-apiserver takes it for none",
-			secret: tokenSecret(invalidSince("")), account: account(), want: mark,
+			reason: "how upstream's own test takes the mark off; kube-apiserver takes it for none", secret: tokenSecret(invalidSince("")),
+			want: mark,
 		},
-		"MarkedLately":  {secret: tokenSecret(invalidSince("2023-05-01")), account: account(), want: keepMarked},
-		"MarkedLongAgo": {secret: tokenSecret(invalidSince(longAgo)), account: account(), want: remove},
+		"MarkedLately":  {secret: tokenSecret(invalidSince("2023-05-01")), want: keepMarked},
+		"MarkedLongAgo": {secret: tokenSecret(invalidSince(longAgo)), want: remove},
 
 		"TriedWhileMarked": {
 			reason: "kube-apiserver refuses the token, notes the day, and leaves the mark",
-			secret: tokenSecret(usedOn("2023-05-09"), invalidSince(longAgo)), account: account(), want: keepTried,
+			secret: tokenSecret(usedOn("2023-05-09"), invalidSince(longAgo)), want: keepTried,
 		},
 		"TriedLongAgo": {
-			reason: "a refused try gives it another period, and no more",
-			secret: tokenSecret(usedOn("2023-01-05"), invalidSince(longAgo)), account: account(), want: remove,
+			reason: "a refused try gives it another period, and no more", secret: tokenSecret(usedOn("2023-01-05"), invalidSince(longAgo)),
+			want: remove,
 		},
 		"UsedOnTheDayOfTheMark": {
-			reason: "before or after it, nobody knows",
-			secret: tokenSecret(usedOn("2023-05-01"), invalidSince("2023-05-01")), account: account(), want: keepUsed,
+			reason: "before or after it, nobody knows", secret: tokenSecret(usedOn("2023-05-01"), invalidSince("2023-05-01")), want: keepUsed,
 		},
-		"UsedAndMarkIsNoDate": {secret: tokenSecret(usedOn("2023-05-09"), invalidSince("x")), account: account(), want: keepUsed},
+		"UsedAndMarkIsNoDate": {secret: tokenSecret(usedOn("2023-05-09"), invalidSince("x")), want: keepUsed},
 
-		"LastUseInTheFuture":  {secret: tokenSecret(usedOn(tomorrow)), account: account(), want: keepUsed},
-		"MarkInTheFuture":     {secret: tokenSecret(invalidSince(tomorrow)), account: account(), want: keepMarked},
-		"CreatedInTheFuture":  {secret: tokenSecret(createdAt(noon().AddDate(1, 0, 0))), account: account(), want: keepYoung},
-		"LastUseIsEmpty":      {reason: "the label is there", secret: tokenSecret(usedOn("")), account: account(), want: keepUnreadable},
-		"LastUseOn30February": {secret: tokenSecret(usedOn("2022-02-30")), account: account(), want: keepUnreadable},
+		"LastUseIsEmpty": {reason: "the label is there", secret: tokenSecret(usedOn("")), want: keepUnreadable},
 
 		"UsedOnTheCutoffDay": {
-			reason: "the hour is not known, so all of the day is recent",
-			secret: tokenSecret(usedOn(cutoffDay)), account: account(), want: keepUsed,
+			reason: "the hour is not known, so all of the day is recent", secret: tokenSecret(usedOn(cutoffDay)), want: keepUsed,
 		},
-		"UsedTheDayBefore":     {secret: tokenSecret(usedOn(yesterday)), account: account(), want: mark},
-		"MarkedOnTheCutoffDay": {secret: tokenSecret(invalidSince(cutoffDay)), account: account(), want: keepMarked},
-		"MarkedTheDayBefore":   {secret: tokenSecret(invalidSince(yesterday)), account: account(), want: remove},
-		"CreatedAtTheCutoff":   {secret: tokenSecret(createdAt(cutoff)), account: account(), want: keepYoung},
-		"CreatedASecondBefore": {secret: tokenSecret(createdAt(cutoff.Add(-time.Second))), account: account(), want: mark},
+		"UsedTheDayBefore":     {secret: tokenSecret(usedOn(yesterday)), want: mark},
+		"MarkedOnTheCutoffDay": {secret: tokenSecret(invalidSince(cutoffDay)), want: keepMarked},
+		"MarkedTheDayBefore":   {secret: tokenSecret(invalidSince(yesterday)), want: remove},
+		"CreatedAtTheCutoff":   {secret: tokenSecret(createdAt(cutoff)), want: keepYoung},
+		"CreatedASecondBefore": {secret: tokenSecret(createdAt(cutoff.Add(-time.Second))), want: mark},
 
-		"OptedOut": {secret: tokenSecret(annotated(tokensecrets.KeepAnnotation, "true")), account: account(), want: keepOptedOut},
-		"OptedOutSomehow": {
-			reason: "what is deleted by mistake does not come back",
-			secret: tokenSecret(annotated(tokensecrets.KeepAnnotation, "yes, please")), account: account(), want: keepOptedOut,
-		},
-		"OptedIn": {secret: tokenSecret(annotated(tokensecrets.KeepAnnotation, "false")), account: account(), want: mark},
-		"Own":     {secret: tokenSecret(), account: account(), own: true, want: keepOwn},
-		"Successor": {
-			reason: "or another one would be made",
-			secret: tokenSecret(), account: account(), predecessor: true, want: keepSuccessor,
-		},
-		"Replaced": {secret: tokenSecret(), account: account(), successor: tokenSecret(renamed("new")), want: mark},
+		"OptedOut":  {secret: tokenSecret(annotated(tokensecrets.KeepAnnotation, "true")), want: keepOptedOut},
+		"Own":       {secret: tokenSecret(), own: true, want: keepOwn},
+		"Successor": {reason: "or another one would be made", secret: tokenSecret(), predecessor: true, want: keepSuccessor},
+		"Replaced":  {secret: tokenSecret(), successor: tokenSecret(renamed("new")), want: mark},
 		"ReplacedAndNotReferenced": {
-			reason: "it was given away",
-			secret: tokenSecret(invalidSince(longAgo)), account: account(unreferencing),
+			reason: "it was given away", secret: tokenSecret(invalidSince(longAgo)), account: account(unreferencing),
 			successor: tokenSecret(renamed("new")), want: remove,
 		},
-		"OwnOfAuto": {reason: "the marker alone does not keep it", secret: tokenSecret(autoCreated), account: account(), want: mark},
+		"OwnOfAuto": {reason: "the marker alone does not keep it", secret: tokenSecret(autoCreated), want: mark},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			o := observed{
-				secret: tokensecrets.Observe(tc.secret), account: tc.account, own: tc.own, mounted: tc.mounted, predecessor: tc.predecessor,
+				secret: tokensecrets.Observe(tc.secret), account: cmp.Or(tc.account, account()),
+				own: tc.own, mounted: tc.mounted, predecessor: tc.predecessor,
+			}
+			if tc.noAccount {
+				o.account = nil
 			}
 			if tc.successor != nil {
 				o.successor = tokensecrets.Observe(tc.successor)
@@ -130,63 +117,86 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestMidnight: days are those of UTC, wherever the process runs.
-func TestMidnight(t *testing.T) {
+// TestDaysAreThoseOfUTC: wherever the process runs.
+func TestDaysAreThoseOfUTC(t *testing.T) {
 	t.Parallel()
 	east, west := time.FixedZone("east", 14*3600), time.FixedZone("west", -12*3600)
-	const day = 24 * time.Hour
-	cases := map[string]struct {
-		now       time.Time
-		used      string
-		wantToday string
-		want      decision
+	used := observed{secret: tokensecrets.Observe(tokenSecret(usedOn("2023-05-09"))), account: account()}
+	for _, tc := range []struct {
+		now   time.Time
+		today string
+		want  decision
 	}{
-		"LastMomentOfTheDay": {
-			now: time.Date(2023, 5, 10, 23, 59, 59, 999_999_999, time.UTC), used: "2023-05-09", wantToday: "2023-05-10", want: keepUsed,
-		},
-		"FirstMomentOfTheDay": {now: time.Date(2023, 5, 11, 0, 0, 0, 0, time.UTC), used: "2023-05-09", wantToday: "2023-05-11", want: mark},
-		"AheadOfUTC":          {now: time.Date(2023, 5, 11, 13, 0, 0, 0, east), used: "2023-05-09", wantToday: "2023-05-10", want: keepUsed},
-		"BehindUTC":           {now: time.Date(2023, 5, 10, 12, 0, 0, 0, west), used: "2023-05-09", wantToday: "2023-05-11", want: mark},
-		"LeapDay":             {now: time.Date(2024, 3, 1, 0, 0, 0, 0, time.UTC), used: "2024-02-29", wantToday: "2024-03-01", want: keepUsed},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			when := newHorizon(tc.now, day)
-			if got := when.today(); got != tc.wantToday {
-				t.Errorf("today is %s, want %s", got, tc.wantToday)
-			}
-			if got := when.plan(observed{secret: tokensecrets.Observe(tokenSecret(usedOn(tc.used))), account: account()}); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
+		{time.Date(2023, 5, 10, 23, 59, 59, 999_999_999, time.UTC), "2023-05-10", keepUsed},
+		{time.Date(2023, 5, 11, 13, 0, 0, 0, east), "2023-05-10", keepUsed},
+		{time.Date(2023, 5, 10, 12, 0, 0, 0, west), "2023-05-11", mark},
+	} {
+		if when := newHorizon(tc.now, 24*time.Hour); when.today() != tc.today || when.plan(used) != tc.want {
+			t.Errorf("at %v it is %s, and the decision is %s; want %s, %s", tc.now, when.today(), when.plan(used), tc.today, tc.want)
+		}
 	}
 }
 
-func TestTracking(t *testing.T) {
+// TestEverySecretOfAPodIsVisited fills every field of a PodSpec, whatever Kubernetes
+// adds to it, and takes for the name of a Secret what lies under a field that is
+// called after Secrets. Volumes are looked at one by one, as only one source is
+// allowed.
+func TestEverySecretOfAPodIsVisited(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		data   map[string]string
-		now    time.Time
-		want   idleness
-	}{
-		"LongEnough": {data: map[string]string{"since": longAgo}, now: noon()},
-		"Empty":      {now: noon(), want: trackingInvalid},
-		"OtherKey":   {data: map[string]string{"Since": longAgo}, now: noon(), want: trackingInvalid},
-		"NoDate":     {data: map[string]string{"since": "2022-12-27-1"}, now: noon(), want: trackingInvalid},
-		"Future":     {data: map[string]string{"since": "2024-01-01"}, now: noon(), want: trackingShort},
-		"TooShort":   {data: map[string]string{"since": "2023-05-01"}, now: noon(), want: trackingShort},
-		"FirstDayDoesNotCount": {
-			reason: "nobody knows at what hour it began",
-			data:   map[string]string{"since": "2023-04-09"}, now: time.Date(2023, 5, 9, 23, 59, 59, 0, time.UTC), want: trackingShort,
-		},
-		"OneDayMore": {data: map[string]string{"since": "2023-04-09"}, now: time.Date(2023, 5, 10, 0, 0, 0, 0, time.UTC)},
+	pod := corev1.PodSpec{}
+	var want []string
+	fillSecrets(reflect.ValueOf(&pod).Elem(), "", &want)
+	source := reflect.TypeFor[corev1.VolumeSource]()
+	for i := range source.NumField() {
+		volume := corev1.Volume{Name: "v"}
+		fillSecrets(reflect.ValueOf(&volume.VolumeSource).Elem().Field(i), source.Field(i).Name, &want)
+		pod.Volumes = append(pod.Volumes, volume)
 	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := newHorizon(tc.now, testPeriod).check(&corev1.ConfigMap{Data: tc.data}); got != tc.want {
-				t.Errorf("%s: got %q, want %q", tc.reason, got, tc.want)
+	found := []string{}
+	VisitSecrets(&pod, func(name string) { found = append(found, name) })
+	slices.Sort(found)
+	slices.Sort(want)
+	testutil.Check(t, "Secrets", want, slices.Compact(found))
+	const fields = 18 // pull secrets, two for each of three kinds of container, eleven kinds of volume
+	if len(want) != fields {
+		t.Errorf("filled %d fields, want %d: %q", len(want), fields, want)
+	}
+}
+
+// fillSecrets gives every field below value that names a Secret a name of its own.
+func fillSecrets(value reflect.Value, path string, names *[]string) {
+	if !value.CanSet() {
+		return // unexported
+	}
+	switch value.Kind() {
+	case reflect.Pointer:
+		value.Set(reflect.New(value.Type().Elem()))
+		fillSecrets(value.Elem(), path, names)
+	case reflect.Slice:
+		if strings.HasSuffix(path, ".Volumes") || value.Type().Elem().Kind() == reflect.Uint8 {
+			return
+		}
+		value.Set(reflect.MakeSlice(value.Type(), 1, 1))
+		fillSecrets(value.Index(0), path, names)
+	case reflect.Struct:
+		for i := range value.NumField() {
+			name := "." + value.Type().Field(i).Name
+			if value.Type().Field(i).Anonymous {
+				name = "" // embedded: its fields are those of the outer one
 			}
-		})
+			fillSecrets(value.Field(i), path+name, names)
+		}
+	case reflect.String:
+		if namesSecret(path) {
+			value.SetString(path)
+			*names = append(*names, path)
+		}
+	default: // numbers and maps name nothing
 	}
+}
+
+func namesSecret(path string) bool {
+	fields := strings.Split(path, ".")
+	last, owner := fields[len(fields)-1], fields[max(0, len(fields)-2)]
+	return last == "SecretName" || last == "Name" && strings.Contains(owner, "Secret")
 }

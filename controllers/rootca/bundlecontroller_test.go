@@ -5,7 +5,6 @@ package rootca
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -17,8 +16,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/testutil"
@@ -78,57 +75,6 @@ func TestTheFileOfTheNextLeaderIsOlder(t *testing.T) {
 	})
 }
 
-func TestARestart(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason    string
-		file      string
-		overlap   time.Duration
-		edit      func(*cluster)
-		published string
-		stored    string
-		later     string // what is published once the first overlap has ended; as at first if empty
-	}{
-		"InOverlap": {reason: "the union stays, and its end", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s", later: "B"},
-		"ChangedNow": {
-			reason: "the file changed while the process was down", file: "C", overlap: time.Hour, published: "CBA",
-			stored: "C B@1h10m0s A@1h0m0s", later: "CB",
-		},
-		"NoOverlap": {reason: "with an overlap of 0 it ends", file: "B", published: "B", stored: "B"},
-		"NoState":   {reason: "somebody deleted it", file: "B", overlap: time.Hour, edit: (*cluster).remove, published: "B", stored: "none"},
-		"Emptied": {reason: "likewise", file: "B", overlap: time.Hour, published: "B", stored: "B", edit: func(c *cluster) {
-			c.edit(func(o *corev1.Secret) { o.Data = nil })
-		}},
-		"Garbage": {reason: "is healed", file: "B", overlap: time.Hour, published: "B", stored: "B", edit: func(c *cluster) {
-			c.edit(func(o *corev1.Secret) { o.Data = map[string][]byte{"hello": []byte("world")} })
-		}},
-		"HalfGarbage": {reason: "what is whole counts", file: "B", overlap: time.Hour, published: "BA", stored: "B A@1h0m0s", later: "B",
-			edit: func(c *cluster) {
-				c.edit(func(o *corev1.Secret) { o.Data["current.crt"] = []byte("-----BEGIN") })
-			}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newCluster(t, "ABC")
-				first := c.overlapping()
-				first.stop()
-				if tc.edit != nil {
-					tc.edit(c)
-				}
-				time.Sleep(10 * time.Minute)
-				second := c.start(tc.file, tc.overlap)
-				testutil.Check(t, tc.reason+": published", tc.published, second.published())
-				testutil.Check(t, tc.reason+": state", tc.stored, c.stored())
-				time.Sleep(50*time.Minute - time.Second)
-				testutil.Check(t, "published until the end", tc.published, second.published())
-				time.Sleep(time.Second)
-				testutil.Check(t, "published after the end", cmp.Or(tc.later, tc.published), second.published())
-			})
-		})
-	}
-}
-
 // What is in memory counts while the process runs, whatever happens to the state.
 func TestTheStateIsHealedFromMemory(t *testing.T) {
 	t.Parallel()
@@ -136,14 +82,10 @@ func TestTheStateIsHealedFromMemory(t *testing.T) {
 		do   func(*cluster)
 		told string
 	}{
-		"Applied": {func(c *cluster) { c.remove(); c.restore() }, ""},
 		"Garbage": {
 			func(c *cluster) { c.edit(func(o *corev1.Secret) { delete(o.Data, keyCurrent) }) },
 			"wrote it again: current.crt: is empty, want PEM with at least one certificate",
 		},
-		"Shrunk": {func(c *cluster) {
-			c.edit(func(o *corev1.Secret) { o.Data = c.state(c.t, "B", time.Time{}).encode() })
-		}, ""},
 		"Poisoned": {func(c *cluster) {
 			c.edit(func(o *corev1.Secret) { o.Data = c.state(c.t, "B C@500h", time.Now()).encode() })
 		}, ""},
@@ -214,31 +156,24 @@ func TestTheStateCannotBeRead(t *testing.T) {
 	}
 	cases := map[string]struct {
 		begin, end func(*cluster)
-		overlap    time.Duration
 		told       string // the Event
 		published  string // once it can be read
 	}{
-		"Down": {
-			begin: func(c *cluster) { c.fail(errDown, "get") }, end: func(c *cluster) { c.fail(nil, "get") }, overlap: 3 * time.Hour,
-			published: "CBA",
-		},
+		"Down": {begin: func(c *cluster) { c.fail(errDown, "get") }, end: func(c *cluster) { c.fail(nil, "get") }, published: "CBA"},
 		"Forbidden": {
 			begin: func(c *cluster) { c.fail(controllertest.Forbidden("secrets"), "get") }, end: func(c *cluster) { c.fail(nil, "get") },
-			overlap:   3 * time.Hour,
-			told:      "read secret kube-system/sa-controller-manager-root-ca: ",
-			published: "CBA",
+			told: "read secret kube-system/sa-controller-manager-root-ca: ", published: "CBA",
 		},
 		"Newer": {
-			begin: set("2"), end: set("1"), overlap: 3 * time.Hour,
+			begin: set("2"), end: set("1"),
 			told: "use secret kube-system/sa-controller-manager-root-ca: its schema-version is \"2\", " +
 				"this program knows \"1\" only: run the newer version, or empty the Secret to drop the overlapping certificates; ",
 			published: "CBA",
 		},
 		"Emptied": {
-			begin: set("2"), end: func(c *cluster) { c.edit(func(o *corev1.Secret) { o.Data = nil }) }, overlap: 3 * time.Hour,
+			begin: set("2"), end: func(c *cluster) { c.edit(func(o *corev1.Secret) { o.Data = nil }) },
 			told: "run the newer version, or empty the Secret", published: "C",
 		},
-		"NoOverlap": {begin: func(c *cluster) { c.fail(errDown, "get") }, end: func(c *cluster) { c.fail(nil, "get") }, published: "C"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +188,7 @@ func TestTheStateCannotBeRead(t *testing.T) {
 
 				tc.begin(c)
 				c.requests()
-				second := c.start("B", tc.overlap)
+				second := c.start("B", 3*time.Hour)
 				testutil.Check(t, "published at the start", "unknown", second.published())
 				second.offer("C")
 				time.Sleep(time.Hour)
@@ -290,24 +225,12 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 	testutil.Check(t, "many certificates fit into a file, and not beside the largest", true, len(many) < maxBundle &&
 		len(many) > maxUnion-maxBundle)
 	cases := map[string]struct {
-		reason   string
-		files    string // of the first process, one after the other: letters, and M for many certificates
-		restarts bool   // before the last file, which is C with comments
-		overlap  time.Duration
+		files string // of the first process, one after the other: letters, and M for many certificates
 
 		atOnce, inAnHour, inTwoHours string // published
-		fails                        bool
 	}{
-		"Fits":           {files: "AB", overlap: time.Hour, atOnce: "CBA", inAnHour: "C", inTwoHours: "C"},
-		"UntilOthersEnd": {files: "MB", overlap: time.Hour, atOnce: "BM", inAnHour: "CB", inTwoHours: "C", fails: true},
-		"Restarted": {
-			reason: "the last union is in the state", files: "MB", restarts: true, overlap: time.Hour, atOnce: "BM", inAnHour: "CB",
-			inTwoHours: "C", fails: true,
-		},
-		"NeverEnds": {
-			reason: "what is current has no end", files: "M", overlap: time.Hour, atOnce: "M", inAnHour: "M", inTwoHours: "M", fails: true,
-		},
-		"NoOverlap": {reason: "there is no union", files: "MB", restarts: true, atOnce: "C", inAnHour: "C", inTwoHours: "C"},
+		"UntilOthersEnd": {files: "MB", atOnce: "BM", inAnHour: "CB", inTwoHours: "C"},
+		"NeverEnds":      {files: "M", atOnce: "M", inAnHour: "M", inTwoHours: "M"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -318,36 +241,26 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 					testutil.Must(t, err)
 					return b
 				}
-				file := func(name rune) *Bundle {
-					if name == 'M' {
-						return parse(many)
-					}
-					return c.bundle(t, string(name))
-				}
+				files := map[rune]*Bundle{'M': parse(many), 'B': c.bundle(t, "B")}
 				text := []byte(c.pem("C"))
 				large := parse(append(text, bytes.Repeat([]byte("#"), maxBundle-len(text))...))
 
-				p := c.startWith(file(rune(tc.files[0])), time.Hour)
+				p := c.startWith(files['M'], time.Hour)
 				synctest.Wait()
 				for _, name := range tc.files[1:] {
-					p.Set(file(name))
+					p.Set(files[name])
 					time.Sleep(time.Second)
 				}
-				if tc.restarts {
-					p.stop()
-					p = c.startWith(large, tc.overlap)
-				} else {
-					p.Set(large)
-				}
+				p.Set(large)
 				synctest.Wait()
 				published := func() string { return regexp.MustCompile(`\?+`).ReplaceAllString(p.published(), "M") }
-				testutil.Check(t, tc.reason+": published at once", tc.atOnce, published())
-				testutil.Check(t, "the Event says so", tc.fails, strings.Contains(strings.Join(c.recorded(), "\n"),
+				testutil.Check(t, "published at once", tc.atOnce, published())
+				testutil.Check(t, "the Event says so", true, strings.Contains(strings.Join(c.recorded(), "\n"),
 					"Warning RootCAOverlapTooLarge: the root CA file and the root CAs in overlap are too large together: "))
 				time.Sleep(time.Hour + time.Minute) // a failed sync is retried within a minute
-				testutil.Check(t, tc.reason+": published in an hour", tc.inAnHour, published())
+				testutil.Check(t, "published in an hour", tc.inAnHour, published())
 				time.Sleep(time.Hour + time.Minute)
-				testutil.Check(t, tc.reason+": published in two hours", tc.inTwoHours, published())
+				testutil.Check(t, "published in two hours", tc.inTwoHours, published())
 				p.offer("A")
 				testutil.Check(t, "what fits is published", "A", published()[:1])
 			})
@@ -398,23 +311,6 @@ func TestARaceForTheState(t *testing.T) {
 	})
 }
 
-func TestAnAPIThatHangsDoesNotHoldUpTheUnion(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, "AB")
-		p := c.start("A", time.Hour)
-		synctest.Wait()
-		// The fake client knows no context, so that the time-out itself is imitated.
-		c.Client.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			time.Sleep(requestTimeout)
-			return true, nil, context.DeadlineExceeded
-		})
-		p.offer("B")
-		time.Sleep(requestTimeout)
-		testutil.Check(t, "published", "BA", p.published())
-	})
-}
-
 // Each term begins with the file as it is by then, and with the state.
 func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 	t.Parallel()
@@ -446,4 +342,40 @@ func TestSetOnAReplicaThatDoesNotLead(t *testing.T) {
 			c.requests()
 		}
 	})
+}
+
+// TestOverlapAcrossAJump: the end of an overlap is a time of day, which outlives the
+// process. So a jump makes it come earlier or later by as much, and by no more.
+func TestOverlapAcrossAJump(t *testing.T) {
+	t.Parallel()
+	const overlap = 2 * time.Hour
+	cases := map[string]struct {
+		reason string
+		jump   time.Duration
+		ends   time.Duration
+	}{
+		"Forward": {reason: "shorter by the jump", jump: time.Hour, ends: overlap - time.Hour},
+		"Back":    {reason: "as if it had begun then", jump: -time.Hour, ends: overlap + 10*time.Minute},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clock, c := testutil.NewJumpingClock(), newCluster(t, "AB")
+				c.clock = clock
+				p := c.start("A", overlap)
+				synctest.Wait()
+				p.offer("B")
+				testutil.Check(t, "published after the change", "BA", p.published())
+				time.Sleep(10 * time.Minute)
+				clock.Jump(tc.jump)
+				p.offer("B") // or else it is looked at later
+				testutil.Check(t, "published after the jump", "BA", p.published())
+				time.Sleep(tc.ends - 10*time.Minute - time.Second)
+				testutil.Check(t, tc.reason+": a second before the end", "BA", p.published())
+				time.Sleep(time.Second)
+				testutil.Check(t, tc.reason+": at the end", "B", p.published())
+				testutil.Check(t, "state", "B", c.stored())
+			})
+		})
+	}
 }

@@ -4,11 +4,13 @@
 package rootca
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -16,109 +18,71 @@ import (
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	a := newAuthorities(t, "ABCDE")
-	const hour = time.Hour
+	a := newAuthorities(t, "ABCD")
 	cases := map[string]struct {
 		reason  string
 		file    string
 		known   string // "-" or current, then previous with their ends
 		overlap time.Duration
+		off     bool
 
-		published, state    string
-		next                time.Duration // from now; 0 if there is nothing to wait for
-		began, ended        string
-		notTheFilesOwnBytes bool
+		published, state string
+		began, ended     string
 	}{
-		"First":  {reason: "nothing was published before", file: "A", known: "-", overlap: hour, published: "A", state: "A"},
-		"AtRest": {file: "A", known: "A", overlap: hour, published: "A", state: "A"},
-		"Changed": {
-			reason: "the new one comes first", file: "B", known: "A", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour,
-			began: "A", notTheFilesOwnBytes: true,
-		},
-		"InOverlap": {
-			reason: "the end does not move", file: "B", known: "B A@20m", overlap: hour, published: "BA", state: "B A@20m0s",
-			next: 20 * time.Minute, notTheFilesOwnBytes: true,
-		},
-		"Ended":          {reason: "the file as it is again", file: "B", known: "B A@0s", overlap: hour, published: "B", state: "B", ended: "A"},
-		"EndedWhileDown": {file: "B", known: "B A@-5h", overlap: hour, published: "B", state: "B", ended: "A"},
+		"First":     {reason: "nothing was published before", file: "A", known: "-", published: "A", state: "A"},
+		"AtRest":    {file: "A", known: "A", published: "A", state: "A"},
+		"Changed":   {reason: "the new one comes first", file: "B", known: "A", published: "BA", state: "B A@1h0m0s", began: "A"},
+		"InOverlap": {reason: "the end does not move", file: "B", known: "B A@20m", published: "BA", state: "B A@20m0s"},
+		"Ended":     {reason: "the file as it is again", file: "B", known: "B A@0s", published: "B", state: "B", ended: "A"},
 		"ChangedAgain": {
 			reason: "each has its own end, the last one to end comes first",
-			file:   "C", known: "B A@20m", overlap: hour, published: "CBA", state: "C B@1h0m0s A@20m0s", next: 20 * time.Minute, began: "B",
-			notTheFilesOwnBytes: true,
+			file:   "C", known: "B A@20m", published: "CBA", state: "C B@1h0m0s A@20m0s", began: "B",
 		},
-		"OneOfTwoEnds": {
-			file: "C", known: "C B@40m A@-1s", overlap: hour, published: "CB", state: "C B@40m0s", next: 40 * time.Minute, ended: "A",
-			notTheFilesOwnBytes: true,
-		},
+		"OneOfTwoEnds": {file: "C", known: "C B@40m A@-1s", published: "CB", state: "C B@40m0s", ended: "A"},
 		"BackAgain": {
 			reason: "what is current has no end, and what was is not forgotten",
-			file:   "A", known: "B A@20m", overlap: hour, published: "AB", state: "A B@1h0m0s", next: hour, began: "B", notTheFilesOwnBytes: true,
+			file:   "A", known: "B A@20m", published: "AB", state: "A B@1h0m0s", began: "B",
 		},
-		"Superset": {reason: "the person has made the union", file: "BA", known: "A", overlap: hour, published: "BA", state: "BA"},
-		"Subset": {
-			reason: "and ends it", file: "B", known: "BA", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, began: "A",
-			notTheFilesOwnBytes: true,
-		},
-		"Reordered": {file: "BA", known: "AB", overlap: hour, published: "BA", state: "BA"},
-		"Repeated": {
-			reason: "the file is published as it is, even so", file: "AA", known: "A", overlap: hour, published: "AA", state: "AA",
-		},
-		"RepeatedUnion": {
-			reason: "the file as it is, even so", file: "BB", known: "A", overlap: hour, published: "BBA", state: "BB A@1h0m0s", next: hour,
-			began: "A", notTheFilesOwnBytes: true,
-		},
-		"AlsoCurrent": {
-			reason: "an edited state", file: "B", known: "A A@20m", overlap: hour, published: "BA", state: "B A@20m0s", next: 20 * time.Minute,
-			notTheFilesOwnBytes: true,
-		},
+		"Superset":    {reason: "the person has made the union", file: "BA", known: "A", published: "BA", state: "BA"},
+		"Subset":      {reason: "and ends it", file: "B", known: "BA", published: "BA", state: "B A@1h0m0s", began: "A"},
+		"Repeated":    {reason: "the file is published as it is, even so", file: "AA", known: "A", published: "AA", state: "AA"},
+		"AlsoCurrent": {reason: "an edited state", file: "B", known: "A A@20m", published: "BA", state: "B A@20m0s"},
 		"EndedAndCurrent": {
-			reason: "an edited state: what has ended does not begin again", file: "B", known: "A A@-1s", overlap: hour, published: "B",
-			state: "B", ended: "A",
+			reason: "an edited state: what has ended does not begin again", file: "B", known: "A A@-1s", published: "B", state: "B", ended: "A",
 		},
-		"PreviousTwice": {
-			reason: "an edited state", file: "B", known: "B A@20m A@40m", overlap: hour, published: "BA", state: "B A@20m0s",
-			next: 20 * time.Minute, notTheFilesOwnBytes: true,
-		},
+		"PreviousTwice": {reason: "an edited state", file: "B", known: "B A@20m A@40m", published: "BA", state: "B A@20m0s"},
 		"FarFuture": {
 			reason: "an edited state, or a clock that went back: no previous CA stays for longer than one that begins now",
-			file:   "B", known: "B A@9000h", overlap: hour, published: "BA", state: "B A@1h0m0s", next: hour, notTheFilesOwnBytes: true,
+			file:   "B", known: "B A@9000h", published: "BA", state: "B A@1h0m0s",
 		},
 		"Shortened": {
-			reason: "restarted with a shorter overlap", file: "B", known: "B A@50m", overlap: 10 * time.Minute, published: "BA",
-			state: "B A@10m0s", next: 10 * time.Minute, notTheFilesOwnBytes: true,
+			reason: "restarted with a shorter overlap", file: "B", known: "B A@50m", overlap: 10 * time.Minute, published: "BA", state: "B A@10m0s",
 		},
-		"Zero":          {reason: "the previous one is compromised", file: "B", known: "A", published: "B", state: "B", ended: "A"},
-		"ZeroInOverlap": {reason: "restarted with 0 to end it", file: "B", known: "B A@50m", published: "B", state: "B", ended: "A"},
-		"ZeroAtRest":    {file: "A", known: "A", published: "A", state: "A"},
-		"UnreadCurrent": {
-			reason: "the state's current could not be read", file: "B", known: "- A@20m", overlap: hour, published: "BA", state: "B A@20m0s",
-			next: 20 * time.Minute, notTheFilesOwnBytes: true,
-		},
+		"Zero":          {reason: "the previous one is compromised", file: "B", known: "A", off: true, published: "B", state: "B", ended: "A"},
+		"ZeroInOverlap": {reason: "restarted to end it", file: "B", known: "B A@50m", off: true, published: "B", state: "B", ended: "A"},
+		"UnreadCurrent": {reason: "the state's current could not be read", file: "B", known: "- A@20m", published: "BA", state: "B A@20m0s"},
 		"AllOfThemChange": {
-			file: "CD", known: "AB", overlap: hour, published: "CD" + a.sortedByDER("AB"),
-			state: "CD " + string(a.sortedByDER("AB")[0]) + "@1h0m0s " + string(a.sortedByDER("AB")[1]) + "@1h0m0s", next: hour, began: "AB",
-			notTheFilesOwnBytes: true,
+			file: "CD", known: "AB", published: "CD" + a.sortedByDER("AB"),
+			state: "CD " + string(a.sortedByDER("AB")[0]) + "@1h0m0s " + string(a.sortedByDER("AB")[1]) + "@1h0m0s", began: "AB",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			file := a.bundle(t, tc.file)
-			got := plan(file, a.state(t, tc.known, now), now, tc.overlap)
+			file, overlap := a.bundle(t, tc.file), cmp.Or(tc.overlap, time.Hour)
+			if tc.off {
+				overlap = 0
+			}
+			got := plan(file, a.state(t, tc.known, now), now, overlap)
 			testutil.Check(t, tc.reason+"\npublished", tc.published, a.read(got.published.PEM()))
 			testutil.Check(t, tc.reason+"\nstate", tc.state, a.describe(got.state, now))
 			testutil.Check(t, "began", tc.began, a.word(got.began))
 			testutil.Check(t, "ended", tc.ended, a.word(got.ended))
-			var next time.Duration
-			if n := len(got.state.previous); n > 0 {
-				next = got.state.previous[n-1].until.Sub(now)
-			}
-			testutil.Check(t, "next", tc.next, next)
-			if (got.published != file) != tc.notTheFilesOwnBytes {
-				t.Errorf("the file itself is published: %v", got.published == file)
+			if union := len(got.state.previous) > 0; (got.published != file) != union {
+				t.Errorf("the file itself is published: %t, want %t", got.published == file, !union)
 			}
 
 			// What was decided once is decided again, as after a restart.
-			again := plan(file, got.state, now, tc.overlap)
+			again := plan(file, got.state, now, overlap)
 			testutil.Check(t, "state decided again", a.describe(got.state, now), a.describe(again.state, now))
 			testutil.Check(t, "PEM decided again", string(got.published.PEM()), string(again.published.PEM()))
 			if len(again.began)+len(again.ended) > 0 {
@@ -136,14 +100,8 @@ func TestPlanNeverEndsTooEarly(t *testing.T) {
 	testutil.Check(t, "a whole second, rounded up", now.Add(2*time.Second-1), got.state.previous[0].until)
 	later := plan(a.bundle(t, "B"), got.state, now.Add(time.Millisecond), time.Second)
 	testutil.Check(t, "the end after a millisecond", got.state.previous[0].until, later.state.previous[0].until)
-}
-
-func TestPlanOfNoOverlapWithinASecond(t *testing.T) {
-	t.Parallel()
-	a := newAuthorities(t, "AB")
-	now := time.Date(2026, 11, 21, 8, 0, 0, 1, time.UTC)
-	got := plan(a.bundle(t, "B"), a.state(t, "A", now), now, 0)
-	testutil.Check(t, "published, although the second is not over", "B", a.read(got.published.PEM()))
+	none := plan(a.bundle(t, "B"), a.state(t, "A", now), now, 0)
+	testutil.Check(t, "published without an overlap, although the second is not over", "B", a.read(none.published.PEM()))
 }
 
 // What is around the certificates of the file stays in a union.
@@ -189,4 +147,111 @@ func TestReplaces(t *testing.T) {
 			testutil.Check(t, "drops", fingerprints(a.certificates(tc.drops)), drops)
 		})
 	}
+}
+
+func TestTheStateIsReadAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	a := newAuthorities(t, "ABCD")
+	for _, text := range []string{"A", "AB", "B A@1h0m0s", "CD B@1h0m0s A@20m0s"} {
+		written := a.state(t, text, now).encodeInto(emptyState())
+		testutil.Check(t, "name", "kube-system/sa-controller-manager-root-ca", written.Namespace+"/"+written.Name)
+		got, damage, err := decode(written, now, time.Minute)
+		if err != nil || damage != "" {
+			t.Errorf("%s: damage %q, error %v", text, damage, err)
+		}
+		got.sort()
+		testutil.Check(t, "state", text, a.describe(got, now))
+		if again := got.encodeInto(written); again != nil {
+			t.Errorf("%s: what is right is written again", text)
+		}
+	}
+}
+
+// texts shows data as a person writes it.
+func texts(data map[string][]byte) map[string]string {
+	shown := map[string]string{}
+	for key, value := range data {
+		shown[key] = string(value)
+	}
+	return shown
+}
+
+func TestTheStateForPeople(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	a := newAuthorities(t, "AB")
+	name := "previous-" + fingerprint(a['A'])
+	testutil.Check(t, "data", map[string]string{
+		"schema-version": "1", "current.crt": a.pem("B"), name + ".crt": a.pem("A"), name + ".until": "2026-11-21T09:00:00Z",
+	}, texts(a.state(t, "B A@1h", now).encode()))
+}
+
+func TestReadingADamagedState(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+	a := newAuthorities(t, "ABC")
+	nameOfA := "previous-" + fingerprint(a['A'])
+	cases := map[string]struct {
+		reason  string
+		change  func(map[string][]byte)
+		want    string
+		damage  string // what one line of it must say, "" if there is none
+		unknown string // what the error must say
+	}{
+		"NoSchema": {change: func(d map[string][]byte) { delete(d, "schema-version") }, want: "B A@20m0s", damage: "schema-version is missing"},
+		"Newer": {
+			reason: "nothing of it is understood", change: func(d map[string][]byte) { d["schema-version"] = []byte("2") }, want: "-",
+			unknown: `its schema-version is "2", this program knows "1" only: run the newer version`,
+		},
+		"NoCurrent": {change: func(d map[string][]byte) { delete(d, "current.crt") }, want: "- A@20m0s", damage: "current.crt: is empty"},
+		"NoCertificate": {
+			change: func(d map[string][]byte) { d[nameOfA+".crt"] = []byte("hello") }, want: "B", damage: nameOfA + ".crt: holds no certificate",
+		},
+		"NoEnd": {
+			reason: "it ends like one that begins now", change: func(d map[string][]byte) { delete(d, nameOfA+".until") }, want: "B A@1m0s",
+			damage: nameOfA + ".until: is no time",
+		},
+		"Empty": {reason: "it comes with nothing in it", change: func(d map[string][]byte) { clear(d) }, want: "-"},
+		"Renamed": {reason: "by hand", change: func(d map[string][]byte) {
+			d["previous-x.crt"], d["previous-x.until"] = []byte(a.pem("C")), []byte("2026-11-21T08:05:00Z")
+		}, want: "B A@20m0s C@5m0s"},
+		"Fractions": {
+			reason: "by hand", change: func(d map[string][]byte) { d[nameOfA+".until"] = []byte("2026-11-21T10:05:00.5+02:00") },
+			want: "B A@5m1s",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			data := a.state(t, "B A@20m", now).encode()
+			tc.change(data)
+			object := &corev1.Secret{Data: data}
+			got, damage, err := decode(object, now, time.Minute)
+			if (err == nil) != (tc.unknown == "") || err != nil && !strings.Contains(err.Error(), tc.unknown) {
+				t.Errorf("error is %v, want %q", err, tc.unknown)
+			}
+			if (damage == "") != (tc.damage == "") || !strings.Contains(damage, tc.damage) {
+				t.Errorf("damage is %q, want %q", damage, tc.damage)
+			}
+			if strings.Contains(damage, "MII") {
+				t.Errorf("the damage repeats PEM: %q", damage)
+			}
+			got.sort()
+			testutil.Check(t, tc.reason, tc.want, a.describe(got, now))
+		})
+	}
+}
+
+func TestWhatElseIsInTheState(t *testing.T) {
+	t.Parallel()
+	a := newAuthorities(t, "A")
+	s := a.state(t, "A", time.Time{})
+	object := s.encodeInto(emptyState())
+	object.ObjectMeta = metav1.ObjectMeta{ResourceVersion: "7", Labels: map[string]string{"kept": "yes"}}
+	object.Data["stranger"] = []byte("yes")
+	before := object.DeepCopy()
+	got := s.encodeInto(object)
+	testutil.Check(t, "data", s.encode(), got.Data)
+	testutil.Check(t, "metadata", before.ObjectMeta, got.ObjectMeta)
+	testutil.Check(t, "what was given", before, object)
 }

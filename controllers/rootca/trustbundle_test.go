@@ -4,7 +4,6 @@
 package rootca
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,16 +36,16 @@ type trustWorld struct {
 
 	bundle *Bundle // to publish at first
 
-	mu      sync.Mutex
-	version int
-	counts  []int  // how many bundles there were, from the first on
-	kcm     string // what kube-controller-manager publishes; "" if its publisher does not run
+	mu     sync.Mutex
+	counts []int  // how many bundles there were, from the first on
+	kcm    string // what kube-controller-manager publishes; "" if its publisher does not run
 }
 
 func prepareTrust(t *testing.T, a authorities, bundle *Bundle, objects ...runtime.Object) *trustWorld {
 	t.Helper()
 	w := &trustWorld{t: t, authorities: a, bundle: bundle, World: controllertest.NewWorld(time.Time{}, objects...)}
 	w.Client.PrependReactor("*", "clustertrustbundles", w.count)
+	w.NumberVersions("clustertrustbundles")
 	w.TrustBundlePublisher = NewTrustBundlePublisher(PublisherConfig{
 		Client: w.Client, Source: NewSource(unknown, nil), Metrics: NewMetrics(w.Registry.MustRegister), Recorder: w.Recorder(),
 	})
@@ -103,7 +102,7 @@ func (w *trustWorld) list() []certificatesv1.ClusterTrustBundle {
 // requests are the writes since the last call.
 func (w *trustWorld) requests() []string {
 	synctest.Wait()
-	made := []string{}
+	var made []string
 	for _, line := range w.Actions(w.t) {
 		made = append(made, w.named(strings.ReplaceAll(line, "clustertrustbundles ", "")))
 	}
@@ -112,31 +111,23 @@ func (w *trustWorld) requests() []string {
 
 func (w *trustWorld) events() []string {
 	synctest.Wait()
-	all := []string{}
+	var all []string
 	for _, line := range w.Recorded.Lines() {
 		all = append(all, w.named(line))
 	}
 	return all
 }
 
-// count notes how many bundles there are before each request, gives each version a number, which the fake client
-// does not, and has kube-controller-manager's publisher work after each write: its bundle is there, and it alone.
+// count notes how many bundles there are before each request, and has kube-controller-manager's publisher work
+// after each write: its bundle is there, and it alone.
 func (w *trustWorld) count(action clienttesting.Action) (bool, runtime.Object, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts = append(w.counts, len(w.list()))
-	if written, ok := action.(interface{ GetObject() runtime.Object }); ok {
-		w.number(written.GetObject().(*certificatesv1.ClusterTrustBundle))
-	}
 	if verb := action.GetVerb(); w.kcm != "" && verb != "list" && verb != "watch" {
 		time.AfterFunc(time.Millisecond, w.syncOfKCM)
 	}
 	return false, nil, nil
-}
-
-func (w *trustWorld) number(one *certificatesv1.ClusterTrustBundle) {
-	w.version++
-	one.ResourceVersion = fmt.Sprint(100 + w.version)
 }
 
 func (w *trustWorld) syncOfKCM() {
@@ -146,7 +137,7 @@ func (w *trustWorld) syncOfKCM() {
 		return
 	}
 	wanted := w.bundleOf("kube-controller-manager", w.kcm, 0)
-	w.number(wanted)
+	w.Number(wanted)
 	_ = w.Client.Tracker().Create(trustBundleResource, wanted, "") // or it is there
 	for _, one := range w.list() {
 		if one.Name != wanted.Name {
@@ -161,8 +152,6 @@ func (w *trustWorld) setKCM(word string) {
 	defer w.mu.Unlock()
 	w.kcm = word
 }
-
-func orNone(lines []string) []string { return append([]string{}, lines...) }
 
 func (w *trustWorld) run(t *testing.T) (stop func()) {
 	stop = w.Start(t, w.Run)
@@ -186,48 +175,39 @@ func TestTrustBundle(t *testing.T) {
 	})
 	foreign := ": Warning ForeignTrustBundle: neither this program nor kube-controller-manager has published "
 	stays := ": it stays, and Pods trust it for kube-apiserver until it is deleted"
+	type objects = []runtime.Object
+	creates, deletesA, all := []string{"create B"}, []string{"delete A [uid-A 7]"}, []string{"B=B"}
 	cases := map[string]struct {
 		reason  string
-		objects []runtime.Object
+		objects objects
 		first   []string // requests at once
 		second  []string // requests once the successor has been there for a moment
 		live    []string
 		events  []string
 	}{
-		"None":     {first: []string{"create B"}, live: []string{"B=B"}},
-		"Takeover": {reason: "same file, same name: nothing to do", objects: []runtime.Object{a.bundleOf(kcm, "B", 1)}, live: []string{"B=B"}},
-		"Predecessor": {
-			objects: []runtime.Object{a.bundleOf(ours, "A", 1)}, first: []string{"create B"}, second: []string{"delete A [uid-A 7]"},
-			live: []string{"B=B"},
-		},
-		"OfKCM": {
-			objects: []runtime.Object{a.bundleOf(kcm, "A", 1)}, first: []string{"create B"}, second: []string{"delete A [uid-A 7]"},
-			live: []string{"B=B"},
-		},
+		"None":        {first: creates, live: all},
+		"Takeover":    {reason: "same file, same name: nothing to do", objects: objects{a.bundleOf(kcm, "B", 1)}, live: all},
+		"Predecessor": {objects: objects{a.bundleOf(ours, "A", 1)}, first: creates, second: deletesA, live: all},
+		"OfKCM":       {objects: objects{a.bundleOf(kcm, "A", 1)}, first: creates, second: deletesA, live: all},
 		"Labelled": {
-			reason: "a label does not make it another client's", objects: []runtime.Object{labelled},
-			first: []string{"create B"}, second: []string{"delete A [uid-A 7]"}, live: []string{"B=B"},
+			reason: "a label does not make it another client's", objects: objects{labelled}, first: creates, second: deletesA, live: all,
 		},
 		"Interrupted": {
-			reason:  "the previous leader has created the successor",
-			objects: []runtime.Object{a.bundleOf(ours, "A", 1), a.bundleOf(ours, "B", 0)}, first: []string{"delete A [uid-A 7]"},
-			live: []string{"B=B"},
+			reason: "the previous leader has created the successor", objects: objects{a.bundleOf(ours, "A", 1), a.bundleOf(ours, "B", 0)},
+			first: deletesA, live: all,
 		},
 		"TwoPrevious": {
-			reason:  "two at most: the newer one is enough until B is there",
-			objects: []runtime.Object{a.bundleOf(ours, "C", 1), a.bundleOf(ours, "A", 2)},
-			first:   []string{"delete A [uid-A 7]", "create B"}, second: []string{"delete C [uid-C 7]"}, live: []string{"B=B"},
+			reason: "two at most: the newer one is enough until B is there", objects: objects{a.bundleOf(ours, "C", 1), a.bundleOf(ours, "A", 2)},
+			first: []string{"delete A [uid-A 7]", "create B"}, second: []string{"delete C [uid-C 7]"}, live: all,
 		},
-		"Edited": {
-			objects: []runtime.Object{edited(a.bundleOf(ours, "B", 1), "A")}, first: []string{"update B [7]"}, live: []string{"B=B"},
-		},
+		"Edited": {objects: objects{edited(a.bundleOf(ours, "B", 1), "A")}, first: []string{"update B [7]"}, live: all},
 		"Foreign": {
-			objects: []runtime.Object{a.bundleOf(other, "A", 1)}, first: []string{"create B"}, live: []string{"A=A", "B=B"},
+			objects: objects{a.bundleOf(other, "A", 1)}, first: creates, live: []string{"A=A", "B=B"},
 			events: []string{"A" + foreign + "A of other" + stays},
 		},
 		"ForeignContent": {
-			reason: "its name is not that of its content", objects: []runtime.Object{edited(a.bundleOf(kcm, "A", 1), "C")},
-			first: []string{"create B"}, live: []string{"A=C", "B=B"}, events: []string{"A" + foreign + "A of kube-controller-manager" + stays},
+			reason: "its name is not that of its content", objects: objects{edited(a.bundleOf(kcm, "A", 1), "C")}, first: creates,
+			live: []string{"A=C", "B=B"}, events: []string{"A" + foreign + "A of kube-controller-manager" + stays},
 		},
 	}
 	for name, tc := range cases {
@@ -236,15 +216,15 @@ func TestTrustBundle(t *testing.T) {
 				w := prepareTrust(t, a, a.bundle(t, "B"), tc.objects...)
 				w.run(t)
 				// A creation is tried again while the cache is stale.
-				testutil.Check(t, tc.reason+"\nrequests at once", orNone(tc.first), slices.Compact(w.requests()))
+				testutil.Check(t, tc.reason+"\nrequests at once", tc.first, slices.Compact(w.requests()))
 				time.Sleep(createdCheck - time.Millisecond)
-				testutil.Check(t, "requests before a second has passed", []string{}, w.requests())
+				testutil.Check(t, "requests before a second has passed", []string(nil), w.requests())
 				time.Sleep(2 * time.Millisecond)
-				testutil.Check(t, tc.reason+"\nrequests a second later", orNone(tc.second), w.requests())
+				testutil.Check(t, tc.reason+"\nrequests a second later", tc.second, w.requests())
 				time.Sleep(time.Hour)
-				testutil.Check(t, "requests in an hour", []string{}, w.requests())
+				testutil.Check(t, "requests in an hour", []string(nil), w.requests())
 				testutil.Check(t, "bundles", tc.live, w.live())
-				testutil.Check(t, "Events", orNone(tc.events), slices.Compact(w.events()))
+				testutil.Check(t, "Events", tc.events, slices.Compact(w.events()))
 				for _, one := range w.list() {
 					testutil.Check(t, "signer", ServingSigner, one.Spec.SignerName)
 				}
@@ -275,7 +255,7 @@ func TestTrustBundleOverlap(t *testing.T) {
 				time.Sleep(time.Minute)
 				testutil.Check(t, "bundles in the end", []string{"A=A"}, w.live())
 				w.checkCounts()
-				testutil.Check(t, "Events", []string{}, w.events())
+				testutil.Check(t, "Events", []string(nil), w.events())
 			})
 		})
 	}
@@ -299,7 +279,7 @@ func TestSecondTrustBundlePublisher(t *testing.T) {
 		w.setKCM("A")
 		w.run(t)
 		time.Sleep(time.Hour)
-		testutil.Check(t, "requests while both agree", []string{}, w.requests())
+		testutil.Check(t, "requests while both agree", []string(nil), w.requests())
 
 		w.Source.Set(a.bundle(t, "BA"))
 		time.Sleep(time.Second)
@@ -367,7 +347,7 @@ func TestTrustBundleWithoutAPI(t *testing.T) {
 		served.Store(true)
 		time.Sleep(retryInterval)
 		testutil.Check(t, "bundles once it is served", []string{"B=B"}, w.live())
-		testutil.Check(t, "Events", []string{}, w.events())
+		testutil.Check(t, "Events", []string(nil), w.events())
 	})
 }
 
@@ -384,7 +364,7 @@ func TestTrustBundleRefused(t *testing.T) {
 		"Invalid": {invalid, []string{
 			`B: Warning TrustBundleRefused: ClusterTrustBundle.certificates.k8s.io "x" is invalid`,
 		}},
-		"AlreadyThere": {controllertest.AlreadyExists("clustertrustbundles"), []string{}},
+		"AlreadyThere": {controllertest.AlreadyExists("clustertrustbundles"), nil},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -411,34 +391,8 @@ func TestTrustBundleUnknown(t *testing.T) {
 		w := prepareTrust(t, a, unknown, a.bundleOf("sa-controller-manager", "A", 1))
 		w.run(t)
 		time.Sleep(time.Hour)
-		testutil.Check(t, "requests before", []string{}, w.requests())
+		testutil.Check(t, "requests before", []string(nil), w.requests())
 		w.Source.Set(a.bundle(t, "BA"))
 		testutil.Check(t, "requests once it is known", []string{"create BA"}, w.requests())
-	})
-}
-
-func TestTrustBundleStandbyQueuesNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := newAuthorities(t, "AB")
-		w := prepareTrust(t, a, a.bundle(t, "A"))
-		w.Source.Set(w.bundle)
-		var queued []string
-		w.queue.Sync = func(_ context.Context, key string) error {
-			queued = append(queued, key)
-			return nil
-		}
-		for range 2 {
-			w.Source.Set(a.bundle(t, "B"))
-			stop := testutil.Start(t, w.Run)
-			synctest.Wait()
-			testutil.Check(t, "queued by the begin of a term", []string{ServingSigner}, queued)
-			w.Source.Set(a.bundle(t, "B"))
-			synctest.Wait()
-			testutil.Check(t, "queued by a change within it", []string{ServingSigner, ServingSigner}, queued)
-			stop()
-			queued = nil
-		}
-		w.Source.Set(a.bundle(t, "A")) // a queue would outlive the bubble
 	})
 }

@@ -4,9 +4,9 @@
 package serviceaccount
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/accounttemplate"
@@ -77,7 +78,6 @@ func creates(accounts ...string) []string {
 func TestSync(t *testing.T) {
 	t.Parallel()
 	forbidden := controllertest.Forbidden("serviceaccounts")
-	timeout := apierrors.NewServerTimeout(resource, "create", 1)
 	cases := map[string]struct {
 		reason   string
 		names    []string // default if there are none
@@ -98,15 +98,7 @@ func TestSync(t *testing.T) {
 			names: []string{"default", "builder", "deployer"}, objects: []runtime.Object{active("shop"), account("shop", "builder")},
 			want: creates("shop/default", "shop/deployer"),
 		},
-		"ManyNamespaces": {
-			objects: []runtime.Object{active("default"), active("kube-system"), terminating("old"), active("shop")},
-			want:    creates("default/default", "kube-system/default", "shop/default"),
-		},
 
-		"AlreadyExists": {
-			reason: "another replica was faster", objects: []runtime.Object{active("shop")},
-			failures: []error{controllertest.AlreadyExists("serviceaccounts")}, want: creates("shop/default"),
-		},
 		"NamespaceTerminating": {
 			reason: "a refusal that says so is none", objects: []runtime.Object{active("shop")},
 			failures: []error{controllertest.NamespaceTerminating("serviceaccounts")}, want: creates("shop/default"),
@@ -115,7 +107,6 @@ func TestSync(t *testing.T) {
 			reason: "a role may be fixed", objects: []runtime.Object{active("shop")},
 			failures: []error{forbidden, forbidden}, want: creates("shop/default", "shop/default", "shop/default"),
 		},
-		"ServerTimeout": {objects: []runtime.Object{active("shop")}, failures: []error{timeout}, want: creates("shop/default", "shop/default")},
 		"FailureOfOne": {
 			reason: "the others are not held up, and not made twice",
 			names:  []string{"default", "builder"}, objects: []runtime.Object{active("shop")},
@@ -225,51 +216,8 @@ func TestRunNeedsALivingView(t *testing.T) {
 	})
 }
 
+// TestEnsure: with a template, the labels of the namespace are the live ones, because the cache of Namespaces has none.
 func TestEnsure(t *testing.T) {
-	t.Parallel()
-	boom := apierrors.NewGenericServerResponse(http.StatusInternalServerError, "create", resource, "default", "boom", 0, true)
-	cases := map[string]struct {
-		reason string
-		answer error
-		want   string
-	}{
-		"Created":              {},
-		"AlreadyExists":        {answer: controllertest.AlreadyExists("serviceaccounts")},
-		"NotFound":             {answer: controllertest.NotFound("serviceaccounts")},
-		"NamespaceTerminating": {answer: controllertest.NamespaceTerminating("serviceaccounts")},
-		"Other":                {reason: "names the account once", answer: boom, want: "create service account shop/default: " + boom.Error()},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := controllertest.NewWorld(time.Time{})
-			var sent clienttesting.CreateActionImpl
-			w.Client.PrependReactor("create", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
-				sent = action.(clienttesting.CreateActionImpl)
-				return tc.answer != nil, nil, tc.answer
-			})
-			c := New(Config{Client: w.Client, Informers: w.Informers})
-			controllertest.EndQueues(t, func(ctx context.Context) error { c.queue.Run(ctx); return nil })
-			created, err := c.Ensure(t.Context(), "shop", "default")
-			if created != (tc.answer == nil) {
-				t.Errorf("created is %t after the answer %v", created, tc.answer)
-			}
-			if got := fmt.Sprint(err); tc.want != "" && got != tc.want || tc.want == "" && err != nil {
-				t.Errorf("%s: got error %v, want %q", tc.reason, err, tc.want)
-			}
-			if tc.want != "" && !errors.Is(err, tc.answer) {
-				t.Errorf("callers cannot tell what the apiserver answered: %v", err)
-			}
-			object := sent.Object.(*corev1.ServiceAccount)
-			object.TypeMeta = metav1.TypeMeta{}
-			testutil.Check(t, "sent", account("shop", "default"), object)
-			testutil.Check(t, "field manager", "sa-controller-manager", sent.CreateOptions.FieldManager)
-		})
-	}
-}
-
-// TestEnsureFromTemplate: the labels are the live ones, because the cache of Namespaces has none.
-func TestEnsureFromTemplate(t *testing.T) {
 	t.Parallel()
 	template, err := accounttemplate.Parse([]byte(`{schemaVersion: 1, rules: [
 		{automountServiceAccountToken: false, labels: {a: b}, annotations: {c: d}},
@@ -277,54 +225,123 @@ func TestEnsureFromTemplate(t *testing.T) {
 	testutil.Must(t, err)
 	labelled := active("shop")
 	labelled.Labels = map[string]string{"team": "shop"}
+	templated := account("shop", "builder")
+	templated.AutomountServiceAccountToken = new(false)
+	templated.Labels, templated.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
+	selected := templated.DeepCopy()
+	selected.Name, selected.ImagePullSecrets = "default", []corev1.LocalObjectReference{{Name: "registry"}}
+	boom := apierrors.NewGenericServerResponse(http.StatusInternalServerError, "create", resource, "default", "boom", 0, true)
 	forbidden := controllertest.Forbidden("namespaces")
+	asked := []string{"get namespaces shop"}
 	cases := map[string]struct {
-		reason  string
-		account string
-		exists  bool
-		failure error
-		want    []string
-		secrets []corev1.LocalObjectReference
-		err     error
+		reason   string
+		template *accounttemplate.Template
+		name     string // default if empty
+		gone     bool   // there is no namespace
+		unread   error  // why the namespace cannot be read
+		answer   error  // to the creation
+		want     *corev1.ServiceAccount
+		requests []string
+		err      string
 	}{
-		"Selected": {
-			account: "default", exists: true, want: []string{"get namespaces shop", "create serviceaccounts shop/default"},
-			secrets: []corev1.LocalObjectReference{{Name: "registry"}},
+		"Created":              {want: account("shop", "default"), requests: creates("shop/default")},
+		"AlreadyExists":        {answer: controllertest.AlreadyExists("serviceaccounts"), requests: creates("shop/default")},
+		"NotFound":             {answer: controllertest.NotFound("serviceaccounts"), requests: creates("shop/default")},
+		"NamespaceTerminating": {answer: controllertest.NamespaceTerminating("serviceaccounts"), requests: creates("shop/default")},
+		"Refused": {
+			reason: "names the account once", answer: boom, requests: creates("shop/default"),
+			err: "create service account shop/default: " + boom.Error(),
 		},
-		"NoSelector": {reason: "nothing to ask for", account: "builder", exists: true, want: creates("shop/builder")},
-		"Gone":       {reason: "nothing can be created there", account: "default", want: []string{"get namespaces shop"}},
+		"Selected":   {template: template, want: selected, requests: append(asked, creates("shop/default")...)},
+		"NoSelector": {reason: "nothing to ask for", template: template, name: "builder", want: templated, requests: creates("shop/builder")},
+		"Gone":       {reason: "nothing can be created there", template: template, gone: true, requests: asked},
 		"Forbidden": {
-			reason: "never without its fields", account: "default", exists: true, failure: forbidden, want: []string{"get namespaces shop"},
-			err: forbidden,
+			reason: "never without its fields", template: template, unread: forbidden, requests: asked, err: forbidden.Error(),
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := controllertest.NewWorld(time.Time{})
-			if tc.exists {
+			if !tc.gone {
 				testutil.Must(t, w.Client.Tracker().Add(labelled))
 			}
-			if tc.failure != nil {
-				w.FailNext("get", "namespaces", tc.failure)
+			w.FailNext("get", "namespaces", tc.unread)
+			w.FailNext("create", "serviceaccounts", tc.answer)
+			config := Config{Client: w.Client, Informers: w.Informers}
+			if tc.template != nil {
+				config.Template = func() *accounttemplate.Template { return tc.template }
 			}
-			c := New(Config{Client: w.Client, Informers: w.Informers, Template: func() *accounttemplate.Template { return template }})
+			c := New(config)
 			controllertest.EndQueues(t, func(ctx context.Context) error { c.queue.Run(ctx); return nil })
-			created, err := c.Ensure(t.Context(), "shop", tc.account)
-			if !errors.Is(err, tc.err) {
-				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
+			name := cmp.Or(tc.name, "default")
+			created, err := c.Ensure(t.Context(), "shop", name)
+			testutil.Check(t, tc.reason+": created", tc.want != nil, created)
+			if (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: got error %v, want %q", tc.reason, err, tc.err)
 			}
-			testutil.Check(t, tc.reason+": requests", tc.want, w.Actions(t))
-			if !created {
-				return
+			if answered := cmp.Or(tc.answer, tc.unread); tc.err != "" && !errors.Is(err, answered) {
+				t.Errorf("callers cannot tell what the apiserver answered: %v", err)
 			}
-			made, err := w.Client.CoreV1().ServiceAccounts("shop").Get(t.Context(), tc.account, metav1.GetOptions{})
-			testutil.Must(t, err)
-			want := account("shop", tc.account)
-			want.AutomountServiceAccountToken, want.ImagePullSecrets = new(false), tc.secrets
-			want.Labels, want.Annotations = map[string]string{"a": "b"}, map[string]string{"c": "d"}
-			made.TypeMeta, made.ManagedFields = metav1.TypeMeta{}, nil
-			testutil.Check(t, tc.reason, want, made)
+			testutil.Check(t, tc.reason+": requests", tc.requests, w.Actions(t))
+			if created {
+				made, err := w.Client.CoreV1().ServiceAccounts("shop").Get(t.Context(), name, metav1.GetOptions{})
+				testutil.Must(t, err)
+				made.TypeMeta, made.ManagedFields = metav1.TypeMeta{}, nil
+				testutil.Check(t, tc.reason, tc.want, made)
+			}
+		})
+	}
+}
+
+// Which events wake which namespace. What is then done is for TestSync.
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	type handlers struct{ namespaces, accounts cache.ResourceEventHandler }
+	cases := map[string]struct {
+		reason string
+		event  func(handlers)
+		want   []string
+	}{
+		"NamespaceUpdated": {event: func(h handlers) { h.namespaces.OnUpdate(active("shop"), active("shop")) }, want: []string{"shop"}},
+		"NamespaceDeleted": {event: func(h handlers) { h.namespaces.OnDelete(terminating("shop")) }},
+
+		"AccountAdded": {event: func(h handlers) { h.accounts.OnAdd(account("shop", "default"), false) }},
+		"OtherDeleted": {reason: "a user's own account", event: func(h handlers) { h.accounts.OnDelete(account("shop", "other")) }},
+		"NamesakeDeleted": {
+			reason: "the namespace is called like an account",
+			event:  func(h handlers) { h.accounts.OnDelete(account("default", "other")) },
+		},
+		"Tombstone": {
+			reason: "a deletion that the watch missed",
+			event: func(h handlers) {
+				h.accounts.OnDelete(cache.DeletedFinalStateUnknown{Key: "shop/default", Obj: account("shop", "default")})
+			},
+			want: []string{"shop"},
+		},
+		"TombstoneWithoutObject": {
+			reason: "its key is enough",
+			event:  func(h handlers) { h.accounts.OnDelete(cache.DeletedFinalStateUnknown{Key: "shop/default"}) },
+			want:   []string{"shop"},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := controllertest.NewWorld(time.Time{})
+				c := New(Config{Client: w.Client, Informers: w.Informers, Names: []string{"default", "builder"}})
+				var woken []string
+				c.queue.Workers = 1
+				c.queue.Sync = func(_ context.Context, key string) error {
+					woken = append(woken, key)
+					return nil
+				}
+				stop := testutil.Start(t, func(ctx context.Context) error { c.queue.Run(ctx); return nil })
+				tc.event(handlers{c.namespaceHandler(), c.accountHandler()})
+				synctest.Wait()
+				stop()
+				testutil.Check(t, tc.reason+": woken", tc.want, woken)
+			})
 		})
 	}
 }

@@ -29,113 +29,80 @@ func TestSyncAccountAuto(t *testing.T) {
 	own := func(name string, change ...func(*corev1.Secret)) *corev1.Secret {
 		return tokenSecret(name, append([]func(*corev1.Secret){filled(t), autoCreated}, change...)...)
 	}
+	type list = []*corev1.Secret
+	boom := errors.New("boom")
+	fresh := func(change ...func(*corev1.Secret)) *corev1.Secret {
+		return own("app-token-new", append(change, replacing("app-token-old"))...)
+	}
+	const references = "patch serviceaccounts app [uid-app 10] add app-token-"
 	tests := map[string]struct {
 		reason  string
-		account *corev1.ServiceAccount
-		secrets []*corev1.Secret
+		change  func(*corev1.ServiceAccount)
+		secrets list
+		answer  error // to a creation
 		want    []string
+		err     error
 	}{
-		"New": {
-			reason:  "two requests: a complete Secret and the reference",
-			account: account(),
-			want:    []string{createsOwn, referencesOwn},
-		},
-		"Satisfied": {
-			reason:  "one is enough",
-			account: account(referencing("app-token-frstz")),
-			secrets: []*corev1.Secret{own("app-token-frstz")},
-		},
-		"SatisfiedByAUser": {
-			reason:  "a token Secret that a user made and referenced does as well",
-			account: account(referencing("mine")),
-			secrets: []*corev1.Secret{tokenSecret("mine", filled(t))},
-		},
-		"SatisfiedByOneToBeFilled": {
-			reason:  "it will be filled",
-			account: account(referencing("mine")),
-			secrets: []*corev1.Secret{tokenSecret("mine", boundTo(testUID))},
-		},
+		"New":       {reason: "two requests: a complete Secret and the reference", want: []string{createsOwn, referencesOwn}},
+		"Satisfied": {reason: "one is enough", change: referencing("app-token-frstz"), secrets: list{own("app-token-frstz")}},
 		"ReferenceToMissingSecret": {
-			reason:  "a reference alone is no token",
-			account: account(referencing("gone", "opaque")),
-			want:    []string{"get secrets gone", "get secrets opaque", createsOwn, referencesOwn},
+			reason: "a reference alone is no token", change: referencing("gone", "opaque"),
+			want: []string{"get secrets gone", "get secrets opaque", createsOwn, referencesOwn},
 		},
 		"CrashedBeforeReferencing": {
-			reason:  "what was created is adopted: no duplicate, no orphan",
-			account: account(),
-			secrets: []*corev1.Secret{own("app-token-frstz")},
-			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-frstz"},
+			reason: "what was created is adopted: no duplicate, no orphan", secrets: list{own("app-token-frstz")},
+			want: []string{references + "frstz"},
 		},
 		"CrashedTwice": {
 			reason:  "the oldest is adopted; the other stays, for somebody may use it",
-			account: account(),
-			secrets: []*corev1.Secret{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))},
-			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-old"},
+			secrets: list{own("app-token-young", createdAt(9)), own("app-token-old", createdAt(5))}, want: []string{references + "old"},
 		},
 		"SecretsEdited": {
-			reason:  "kubectl edit, Terraform and Argo CD write lists without what they do not know; Pods mount the Secret all the same",
-			account: account(referencing("mine")),
-			secrets: []*corev1.Secret{tokenSecret("mine", filled(t)), own("app-token-first")},
+			reason: "kubectl edit, Terraform and Argo CD write lists without what they do not know; Pods mount the Secret all the same",
+			change: referencing("mine"), secrets: list{tokenSecret("mine", filled(t)), own("app-token-first")},
 		},
-		"PairTidied": {
-			reason:  "a re-issued Secret is kept until it is idle, and the legacy token cleaner alone says when",
-			account: account(referencing("app-token-new")),
-			secrets: []*corev1.Secret{own("app-token-old"), own("app-token-new", replacing("app-token-old"))},
-		},
-		"Copied": {
-			reason:  "the copy of a Secret has its label, and belongs to whom made it",
-			account: account(referencing("app-token-old")),
-			secrets: []*corev1.Secret{own("copy", createdAt(9)), own("app-token-old", createdAt(5))},
-		},
-		"SuccessorWaitsToBeReferenced": {
-			reason:  "package reissue does that once it is filled",
-			account: account(referencing("app-token-old")),
-			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old")), own("app-token-old")},
-		},
-		"SuccessorOfOneThatIsGone": {
-			reason:  "it is as good as any other",
-			account: account(),
-			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old"))},
-			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-new"},
-		},
+		"SuccessorOfOneThatIsGone": {reason: "it is as good as any other", secrets: list{fresh()}, want: []string{references + "new"}},
 		"SuccessorOfOneThatIsInvalid": {
-			account: account(referencing("app-token-old")),
-			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old")), own("app-token-old", invalidSince)},
-			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-new"},
+			change: referencing("app-token-old"), secrets: list{fresh(), own("app-token-old", invalidSince)}, want: []string{references + "new"},
 		},
 		"CrashedAndUseless": {
 			reason:  "none of them gives the account a token",
-			account: account(),
-			secrets: []*corev1.Secret{own("one", terminating), own("two", invalidSince), own("three", boundTo(otherUID))},
+			secrets: list{own("one", terminating), own("two", invalidSince), own("three", boundTo(otherUID))},
 			want:    []string{createsOwn, referencesOwn},
 		},
 		"CrashedAmidAReissue": {
 			reason:  "the one that was re-issued, however old its successor is",
-			account: account(),
-			secrets: []*corev1.Secret{own("app-token-new", replacing("app-token-old"), createdAt(5)), own("app-token-old", createdAt(9))},
-			want:    []string{"patch serviceaccounts app [uid-app 10] add app-token-old"},
+			secrets: list{fresh(createdAt(5)), own("app-token-old", createdAt(9))}, want: []string{references + "old"},
 		},
 		"UnmarkedIsNotOurs": {
-			reason:  "only what bears our marker is adopted",
-			account: account(),
-			secrets: []*corev1.Secret{tokenSecret("app-token-users", filled(t))},
-			want:    []string{createsOwn, referencesOwn},
+			reason: "only what bears our marker is adopted", secrets: list{tokenSecret("app-token-users", filled(t))},
+			want: []string{createsOwn, referencesOwn},
 		},
-		"Terminating": {
-			reason:  "nothing for who is going",
-			account: account(terminatingAccount),
+		"Terminating": {reason: "nothing for who is going", change: controllertest.TerminatingAccount},
+		"NamespaceTerminating": {
+			reason: "nothing is owed there", answer: controllertest.NamespaceTerminating("secrets"), want: []string{createsOwn},
 		},
+		"NamespaceGone": {reason: "nothing is owed there", answer: controllertest.NotFound("namespaces"), want: []string{createsOwn}},
+		"Refused":       {reason: "tried again", answer: boom, want: []string{createsOwn}, err: boom},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.account)
+			app := account()
+			if tc.change != nil {
+				tc.change(app)
+			}
+			w := newWorld(t, app)
 			w.Auto = true
-			w.Cache(t, tc.account)
+			w.Cache(t, app)
 			for _, secret := range tc.secrets {
 				w.Cache(t, secret)
 				w.Live(t, secret)
 			}
-			w.syncsAccount(t, tc.reason, tc.want...)
+			w.FailNext("create", "secrets", tc.answer)
+			if err := w.syncAccount(t.Context(), named("app")); !errors.Is(err, tc.err) {
+				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
+			}
+			testutil.Check(t, tc.reason, tc.want, w.Actions(t))
 		})
 	}
 }
@@ -150,13 +117,6 @@ func TestAutoExcluded(t *testing.T) {
 		w.syncsSecret(t, "users", "what users create is filled everywhere",
 			"patch secrets users [uid-users 20] for app/uid-app ca.crt namespace token")
 	}
-}
-
-func TestSyncAccountManualWritesNothing(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, account())
-	w.Cache(t, account(), tokenSecret("app-token-frstz", filled(t), autoCreated))
-	w.syncsAccount(t, "only Secrets that users create are anybody's business")
 }
 
 // TestAutoWhileCachesLag goes through what one sync after another sees when the
@@ -195,62 +155,37 @@ func TestAutoWhileCachesLag(t *testing.T) {
 func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 	t.Parallel()
 	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
+	ours := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
 	opaque := tokenSecret("app-token-frstz", func(secret *corev1.Secret) { secret.Type = corev1.SecretTypeOpaque })
+	const looksUp = "get secrets app-token-frstz"
 	cases := map[string]struct {
 		reason string
+		ours   *corev1.Secret // waits to be referenced
+		made   bool           // by this process, which was refused when it referenced it
 		live   []runtime.Object
 		want   []string
 	}{
-		"There": {"it will show", []runtime.Object{account(), theirs}, []string{"get secrets app-token-frstz"}},
-		"Gone":  {"its reference dangles", []runtime.Object{account()}, []string{"get secrets app-token-frstz", createsOwn, referencesOwn}},
-		"NoneOfOurs": {
-			"it never will show", []runtime.Object{account(), opaque}, []string{"get secrets app-token-frstz", createsOwn, referencesOwn},
-		},
+		"There":         {reason: "it will show", live: []runtime.Object{theirs}, want: []string{looksUp}},
+		"Gone":          {reason: "its reference dangles", want: []string{looksUp, createsOwn, referencesOwn}},
+		"NoneOfOurs":    {reason: "it never will show", live: []runtime.Object{opaque}, want: []string{looksUp, createsOwn, referencesOwn}},
+		"ThereAdopting": {reason: "one is enough", ours: ours, live: []runtime.Object{theirs}, want: []string{looksUp}},
+		"GoneMade":      {reason: "ours takes its place", ours: ours, made: true, want: []string{looksUp, referencesOwn}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			for _, how := range []func(*corev1.ServiceAccount){listed(meta.FieldManager, "app-token-frstz"), referencing("app-token-frstz")} {
-				w := newWorld(t, tc.live...)
+				w := newWorld(t, append(tc.live, account())...)
 				w.Auto = true
 				w.Cache(t, account(how))
+				if tc.ours != nil {
+					w.Live(t, tc.ours)
+					w.Cache(t, tc.ours)
+				}
+				if tc.made {
+					w.created.set(named("app"), testUID, createExpectation{secret: ours.Name, created: true})
+				}
 				w.syncsAccount(t, tc.reason, tc.want...)
 			}
-		})
-	}
-}
-
-// TestAutoReferencesNoSecond: a Secret waits to be referenced, and another leader's is
-// referenced already, which the watch of Secrets has not shown. One of them is enough.
-func TestAutoReferencesNoSecond(t *testing.T) {
-	t.Parallel()
-	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
-	ours := tokenSecret("app-token-bcdfg", filled(t), autoCreated)
-	newer := account(listed(meta.FieldManager, "app-token-frstz"), atVersion[*corev1.ServiceAccount]("11"))
-	const (
-		looksUp    = "get secrets app-token-frstz"
-		references = "patch serviceaccounts app [uid-app 11] add app-token-bcdfg"
-	)
-	cases := map[string]struct {
-		reason string
-		// made: this process has created the Secret, and was refused when it referenced it.
-		made bool
-		live []runtime.Object
-		want []string
-	}{
-		"Made":        {"theirs will show, and ours is left then", true, []runtime.Object{newer, theirs, ours}, []string{looksUp}},
-		"Adopted":     {"the same for one that somebody left behind", false, []runtime.Object{newer, theirs, ours}, []string{looksUp}},
-		"MadeGone":    {"theirs is deleted: ours takes its place", true, []runtime.Object{newer, ours}, []string{looksUp, references}},
-		"AdoptedGone": {"the same for one that somebody left behind", false, []runtime.Object{newer, ours}, []string{looksUp, references}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.live...)
-			w.Auto = true
-			w.Cache(t, newer, ours)
-			if tc.made {
-				w.created.set(named("app"), testUID, createExpectation{secret: ours.Name, created: true})
-			}
-			w.syncsAccount(t, tc.reason, tc.want...)
 		})
 	}
 }
@@ -264,7 +199,7 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 		deletes = "delete secrets app-token-bcdfg [uid-app-token-bcdfg 20]"
 	)
 	theirs := tokenSecret("app-token-frstz", filled(t), autoCreated)
-	live := account(listed(meta.FieldManager, "app-token-frstz"), atVersion[*corev1.ServiceAccount]("11"))
+	live := account(listed(meta.FieldManager, "app-token-frstz"), func(a *corev1.ServiceAccount) { a.ResourceVersion = "11" })
 	cases := map[string]struct {
 		reason  string
 		refusal error // of the first request to reference ours
@@ -297,32 +232,6 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 	}
 }
 
-func TestCreateOwnRefused(t *testing.T) {
-	t.Parallel()
-	boom := errors.New("boom")
-	tests := map[string]struct {
-		reason  string
-		answer  error
-		wantErr error
-	}{
-		"NamespaceTerminating": {reason: "nothing is owed there", answer: controllertest.NamespaceTerminating("secrets")},
-		"NamespaceGone":        {reason: "nothing is owed there", answer: controllertest.NotFound("namespaces")},
-		"Other":                {reason: "tried again", answer: boom, wantErr: boom},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, account())
-			w.Auto = true
-			w.Cache(t, account())
-			w.Fail("create", "secrets", tc.answer)
-			if err := w.syncAccount(t.Context(), named("app")); !errors.Is(err, tc.wantErr) {
-				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
-			}
-			testutil.Check(t, tc.reason, []string{createsOwn}, w.Actions(t))
-		})
-	}
-}
-
 // TestCreatedWithoutAnAnswer: whether a Secret was created is not known when the answer is lost,
 // and the watch may be late. The same name again cannot make a second one.
 func TestCreatedWithoutAnAnswer(t *testing.T) {
@@ -337,7 +246,6 @@ func TestCreatedWithoutAnAnswer(t *testing.T) {
 		want    []string
 	}{
 		"NotCreated": {"it is created now", []error{errors.New("cut"), nil}, []string{created, created, referencesOwn}},
-		"Created":    {"it is there, and is referenced", []error{errors.New("cut"), taken}, []string{created, created, referencesOwn}},
 		"SomebodyElses": {
 			"another name is free", []error{taken, nil}, []string{created, renamed, strings.ReplaceAll(referencesOwn, "bcdfg", "fresh")},
 		},

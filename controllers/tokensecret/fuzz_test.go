@@ -21,6 +21,7 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens"
 )
 
@@ -38,6 +39,10 @@ const (
 	cachedAccount = 9
 	liveAccount   = 11
 )
+
+// fillFields are what managedFields say of a Secret that this program has filled.
+const fillFields = `{"f:data":{".":{},"f:ca.crt":{},"f:namespace":{},"f:token":{}},` +
+	`"f:metadata":{"f:annotations":{"f:kubernetes.io/service-account.uid":{}}}}`
 
 // api is what kube-apiserver has, and what was asked of it.
 type api struct {
@@ -106,7 +111,7 @@ type fuzzedWorld struct {
 
 func newFuzzedWorld(t testing.TB) *fuzzedWorld {
 	t.Helper()
-	w := &fuzzedWorld{world: newWorld(t), live: &api{}, ownToken: tokenFor(t, "token", testUID)}
+	w := &fuzzedWorld{world: newWorld(t), live: &api{}, ownToken: controllertest.Token(t, testkeys.P256(), testUID, "token")}
 	w.withRootCA = w.RootCA
 	w.OrphanGrace, w.Controller.Recorder = 0, nil
 	w.gets.SetLimit(rate.Inf)
@@ -178,7 +183,7 @@ func accountOf(which uint16) *corev1.ServiceAccount {
 	case 2:
 		return account(recreated, madeAt(100))
 	case 3:
-		return account(terminatingAccount, madeAt(100))
+		return account(controllertest.TerminatingAccount, madeAt(100))
 	}
 	return account(madeAt(100))
 }

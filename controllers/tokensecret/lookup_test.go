@@ -12,8 +12,15 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/internal/testutil"
+)
+
+const (
+	asksAccount = "get serviceaccounts app"
+	deletesIt   = "delete secrets token [uid-token 20]"
 )
 
 // TestOneListForManyOrphans: what is deleted rests on a list that began after the Secret was seen in
@@ -72,7 +79,7 @@ func TestOneListForManyOrphans(t *testing.T) {
 			}
 			testutil.Check(t, tc.reason, tc.asks, w.Actions(t))
 			if tc.changed {
-				w.Cache(t, tokenSecret("token", boundTo(testUID), atVersion[*corev1.Secret]("21")))
+				w.Cache(t, tokenSecret("token", boundTo(testUID), atVersion("21")))
 			}
 			w.syncsSecret(t, "token", tc.reason, tc.want...)
 		})
@@ -100,5 +107,72 @@ func TestOrphansAreCollected(t *testing.T) {
 		if got := w.Actions(t); len(got) != 1+orphans || got[0] != "list serviceaccounts" {
 			t.Errorf("%d requests, want one list and %d deletions: %q", len(got), orphans, got)
 		}
+	})
+}
+
+// TestChangedWhileListed changes a Secret while the accounts are listed for its previous version. The list
+// that the new version has asked for must come.
+func TestChangedWhileListed(t *testing.T) {
+	t.Parallel()
+	secret := tokenSecret("token", boundTo(testUID))
+	w := newWorld(t, secret)
+	w.gets.SetBurst(0) // so that it asks for a list
+	w.Cache(t, secret, tokenSecret("sibling", boundTo(testUID)))
+	w.syncsSecret(t, "token", "it waits")
+	w.syncsSecret(t, "sibling", "it waits too")
+	newer := tokenSecret("token", boundTo(testUID), atVersion("21"))
+	changed := false
+	w.Client.PrependReactor("list", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if !changed {
+			changed = true
+			w.Live(t, newer)
+			w.Cache(t, newer)
+			testutil.Must(t, w.syncSecret(t.Context(), named("token"))) // the event of the change
+		}
+		return false, nil, nil
+	})
+	for range 5 {
+		testutil.Must(t, w.syncLookups(t.Context(), lookupKey{}))
+	}
+	want := version(w.secrets.Get(named("token")))
+	if kept := w.lookups.copied()[named("token")]; !changed || kept.version != want || !kept.value.ended {
+		t.Errorf("changed %t; kept %+v, want an answer for version %s", changed, kept, want)
+	}
+}
+
+func (w *world) runSecretLoop(t *testing.T) {
+	t.Helper()
+	testutil.Start(t, func(ctx context.Context) error { w.secretLoop.Run(ctx); return nil })
+	w.secretLoop.Add(named("token"))
+	synctest.Wait()
+}
+
+// TestOrphanGrace: a jump of the clock neither cuts the grace short nor lengthens it, and a change of the Secret
+// begins it again.
+func TestOrphanGrace(t *testing.T) {
+	t.Parallel()
+	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
+		w := worldAt(t, time.Time{}, tokenSecret("token"))
+		w.Cache(t, tokenSecret("token"))
+		expect := func(when string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			testutil.Check(t, when, want, w.Actions(t))
+		}
+		w.runSecretLoop(t)
+		expect("first sight", asksAccount)
+		w.Config.Clock.(*testutil.JumpingClock).Jump(jump)
+		w.secretLoop.Add(named("token"))
+		expect("checked again after the jump")
+		time.Sleep(testGrace / 2)
+		changed := tokenSecret("token", atVersion("21"))
+		w.Live(t, changed)
+		w.Cache(t, changed)
+		w.secretLoop.Add(named("token"))
+		expect("changed", asksAccount)
+		time.Sleep(testGrace - time.Nanosecond)
+		expect("just before the end of the grace")
+		time.Sleep(time.Nanosecond)
+		expect("the grace is over", asksAccount, "delete secrets token [uid-token 21]")
 	})
 }

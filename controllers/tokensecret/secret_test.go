@@ -4,6 +4,7 @@
 package tokensecret
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,217 +20,132 @@ import (
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/rootca"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
 
 func TestSyncSecret(t *testing.T) {
 	t.Parallel()
-	everything := "patch secrets token [uid-token 20] for app/uid-app ca.crt namespace token"
+	const fills = "patch secrets token [uid-token 20] for app/uid-app"
+	const everything = fills + " ca.crt namespace token"
+	boom, conflict := errors.New("boom"), controllertest.Conflict("secrets")
 	tests := map[string]struct {
-		reason      string
-		secret      *corev1.Secret
-		account     *corev1.ServiceAccount // nil: there is none in the cache
-		live        []runtime.Object
-		wantActions []string
-		wantEvents  []string
+		reason   string
+		change   func(*corev1.Secret)   // of an empty Secret token
+		filled   bool                   // before that
+		account  *corev1.ServiceAccount // in the cache, account() if nil
+		uncached bool                   // there is none in the cache
+		live     []runtime.Object
+		fails    string // requests with this verb
+		answer   error  // to them
+		want     []string
+		events   []string
+		note     string // in them
+		err      error
 	}{
-		"Empty": {
-			reason:      "what a user creates is filled with one request and none before it",
-			secret:      tokenSecret("token"),
-			account:     account(),
-			wantActions: []string{everything},
-		},
-		"Full": {
-			reason:  "nothing is written where nothing is lacking",
-			secret:  tokenSecret("token", filled(t)),
-			account: account(),
-		},
+		"Empty": {reason: "what a user creates is filled with one request and none before it", want: []string{everything}},
+		"Full":  {reason: "nothing is written where nothing is lacking", filled: true},
 		"OnlyTokenMissing": {
-			reason:      "emptying data.token is how people ask for a new token",
-			secret:      tokenSecret("token", filled(t), withData(corev1.ServiceAccountTokenKey, "")),
-			account:     account(),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app token"},
+			reason: "emptying data.token is how people ask for a new token", filled: true, change: withData(corev1.ServiceAccountTokenKey, ""),
+			want: []string{fills + " token"},
 		},
 		"StaleCA": {
-			reason:      "ca.crt follows the root CA, the token stays",
-			secret:      tokenSecret("token", filled(t), withData(corev1.ServiceAccountRootCAKey, otherCA)),
-			account:     account(),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app ca.crt"},
+			reason: "ca.crt follows the root CA, the token stays", filled: true, change: withData(corev1.ServiceAccountRootCAKey, otherCA),
+			want: []string{fills + " ca.crt"},
 		},
 		"OnlyUIDMissing": {
-			reason:      "both annotations belong to a complete token Secret",
-			secret:      tokenSecret("token", filled(t), boundTo("")),
-			account:     account(),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app"},
+			reason: "both annotations belong to a complete token Secret", filled: true, change: boundTo(""), want: []string{fills},
 		},
 		"WrongNamespaceKey": {
-			reason:     "what somebody wrote is reported, not overwritten",
-			secret:     tokenSecret("token", filled(t), withData(corev1.ServiceAccountNamespaceKey, "elsewhere")),
-			account:    account(),
-			wantEvents: []string{"Warning TokenSecretMismatch"},
-		},
-		"ForeignToken": {
-			reason:     "a token for another Secret is reported, not overwritten",
-			secret:     tokenSecret("token", filled(t), withData(corev1.ServiceAccountTokenKey, tokenFor(t, "another", testUID))),
-			account:    account(),
-			wantEvents: []string{"Warning TokenSecretMismatch"},
+			reason: "what somebody wrote is reported, not overwritten", filled: true,
+			change: withData(corev1.ServiceAccountNamespaceKey, "elsewhere"), events: []string{"Warning TokenSecretMismatch"},
 		},
 		"TokenOfEarlierAccount": {
-			reason:     "the token's UID is compared with the live account, not with the annotation",
-			secret:     tokenSecret("token", filled(t), withData(corev1.ServiceAccountTokenKey, tokenFor(t, "token", otherUID))),
-			account:    account(),
-			wantEvents: []string{"Warning TokenSecretMismatch"},
+			reason: "the token's UID is compared with the live account, not with the annotation", filled: true,
+			change: withToken(t, testkeys.P256(), otherUID), events: []string{"Warning TokenSecretMismatch"},
 		},
 		"GarbageToken": {
-			reason:      "no panic, no overwriting; the rest is filled",
-			secret:      tokenSecret("token", withData(corev1.ServiceAccountTokenKey, "\x00not.a.token")),
-			account:     account(),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app ca.crt namespace"},
-			wantEvents:  []string{"Warning TokenSecretMismatch"},
+			reason: "no panic, no overwriting; the rest is filled", change: withData(corev1.ServiceAccountTokenKey, "\x00not.a.token"),
+			want: []string{fills + " ca.crt namespace"}, events: []string{"Warning TokenSecretMismatch"},
 		},
 		"UnknownKey": {
-			reason: "nobody but us may know that the key is gone",
-			secret: tokenSecret("token", filled(t), withData(corev1.ServiceAccountTokenKey,
-				tokenSignedBy(t, testkeys.P256Other(), "token", testUID))),
-			account:    account(),
-			wantEvents: []string{"Warning UnknownSigningKey"},
+			reason: "nobody but us may know that the key is gone", filled: true, change: withToken(t, testkeys.P256Other(), testUID),
+			events: []string{"Warning UnknownSigningKey"},
 		},
-		"Immutable": {
-			reason:     "an update would always fail",
-			secret:     tokenSecret("token", immutable),
-			account:    account(),
-			wantEvents: []string{"Warning ImmutableTokenSecret"},
-		},
+		"Immutable": {reason: "an update would always fail", change: immutable, events: []string{"Warning ImmutableTokenSecret"}},
 		"MarkedInvalid": {
-			reason:      "a token that the cleaner has switched off is not issued again",
-			secret:      tokenSecret("token", invalidSince),
-			account:     account(),
-			wantActions: []string{"patch secrets token [uid-token 20] for app/uid-app ca.crt namespace"},
-			wantEvents:  []string{"Warning TokenMarkedInvalid"},
-		},
-		"TerminatingSecret": {
-			reason:  "no token for what is going",
-			secret:  tokenSecret("token", terminating),
-			account: account(),
-		},
-		"TerminatingAccount": {
-			reason:  "no token for who is going (k8s#48343)",
-			secret:  tokenSecret("token"),
-			account: account(terminatingAccount),
+			reason: "a token that the cleaner has switched off is not issued again", change: invalidSince,
+			want: []string{fills + " ca.crt namespace"}, events: []string{"Warning TokenMarkedInvalid"},
 		},
 		"ImpossibleAccountName": {
 			reason: "no account can have this name, so nothing can be known about it",
-			secret: tokenSecret("token", func(secret *corev1.Secret) {
-				secret.Annotations[corev1.ServiceAccountNameKey] = "a\nb"
-			}),
-			account:    account(),
-			wantEvents: []string{"Warning InvalidServiceAccountName"},
+			change: controllertest.Annotated(corev1.ServiceAccountNameKey, "a\nb"), events: []string{"Warning InvalidServiceAccountName"},
 		},
 		"AccountGone": {
-			reason:      "the apiserver confirms it before the delete, which carries both preconditions",
-			secret:      tokenSecret("token", filled(t)),
-			wantActions: []string{"get serviceaccounts app", "delete secrets token [uid-token 20]"},
-			wantEvents:  []string{"Normal OrphanedTokenSecretDeleted"},
+			uncached: true, reason: "the apiserver confirms it before the delete, which carries both preconditions", filled: true,
+			want: []string{asksAccount, deletesIt}, events: []string{"Normal OrphanedTokenSecretDeleted"},
 		},
 		"AccountRecreated": {
-			reason:      "same name, other UID: not the account it was issued for",
-			secret:      tokenSecret("token", filled(t)),
-			account:     account(recreated, madeAt(1)),
-			live:        []runtime.Object{account(recreated, madeAt(1))},
-			wantActions: []string{"get serviceaccounts app", "delete secrets token [uid-token 20]"},
-			wantEvents:  []string{"Normal OrphanedTokenSecretDeleted"},
-		},
-		"AccountNotCachedYet": {
-			reason:      "nothing is deleted on the cache's word",
-			secret:      tokenSecret("token", filled(t)),
-			live:        []runtime.Object{account()},
-			wantActions: []string{"get serviceaccounts app"},
+			reason: "same name, other UID: not the account it was issued for", filled: true, account: account(recreated, madeAt(1)),
+			live: []runtime.Object{account(recreated, madeAt(1))}, want: []string{asksAccount, deletesIt},
+			events: []string{"Normal OrphanedTokenSecretDeleted"}, note: `it has UID "uid-app", and ServiceAccount "app" has another one`,
 		},
 		"EmptyAndAccountNotCachedYet": {
-			reason:      "it is filled for the account that is there, and nobody is warned of what nobody has looked at",
-			secret:      tokenSecret("token"),
-			live:        []runtime.Object{account()},
-			wantActions: []string{"get serviceaccounts app", everything},
-		},
-		"AccountCachedIsThePreviousOne": {
-			reason:      "it names the account that lives",
-			secret:      tokenSecret("token", boundTo(testUID)),
-			account:     account(recreated),
-			live:        []runtime.Object{account()},
-			wantActions: []string{"get serviceaccounts app", everything},
-		},
-		"EmptyAndTerminatingAccountNotCachedYet": {
-			reason:      "no token for who is going",
-			secret:      tokenSecret("token"),
-			live:        []runtime.Object{account(terminatingAccount)},
-			wantActions: []string{"get serviceaccounts app"},
+			uncached: true, reason: "it is filled for the account that is there, and nobody is warned of what nobody has looked at",
+			live: []runtime.Object{account()}, want: []string{asksAccount, everything},
 		},
 		"AppliedBeforeItsAccount": {
-			reason:      "a Secret that never belonged to anybody may wait",
-			secret:      tokenSecret("token"),
-			wantActions: []string{"get serviceaccounts app"},
-			wantEvents:  []string{"Warning ServiceAccountMissing"},
+			uncached: true, reason: "a Secret that never belonged to anybody may wait", want: []string{asksAccount},
+			events: []string{"Warning ServiceAccountMissing"},
 		},
 		"OrphanWithTokenOnly": {
-			reason:      "a token means that there was an account: no grace",
-			secret:      tokenSecret("token", withData(corev1.ServiceAccountTokenKey, tokenFor(t, "token", testUID))),
-			wantActions: []string{"get serviceaccounts app", "delete secrets token [uid-token 20]"},
-			wantEvents:  []string{"Normal OrphanedTokenSecretDeleted"},
+			uncached: true, reason: "a token means that there was an account: no grace", change: withToken(t, testkeys.P256(), testUID),
+			want: []string{asksAccount, deletesIt}, events: []string{"Normal OrphanedTokenSecretDeleted"},
+		},
+
+		"FillConflict": {reason: "the watch brings the newer version", fails: "patch", answer: conflict, want: []string{everything}},
+		"FillError":    {reason: "anything else is tried again", fails: "patch", answer: boom, want: []string{everything}, err: boom},
+		"DeleteConflict": {
+			uncached: true, reason: "it has changed: decided again", filled: true, fails: "delete", answer: conflict,
+			want: []string{asksAccount, deletesIt},
+		},
+		"DeleteError": {uncached: true, filled: true, fails: "delete", answer: boom, want: []string{asksAccount, deletesIt}, err: boom},
+		"LookupError": {
+			uncached: true, reason: "no answer is not a no", filled: true, fails: "get", answer: boom, want: []string{asksAccount}, err: boom,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, append(tc.live, tc.secret)...)
-			w.Cache(t, tc.secret)
-			if tc.account != nil {
-				w.Cache(t, tc.account)
+			secret := tokenSecret("token")
+			if tc.filled {
+				filled(t)(secret)
 			}
-			if !w.secretDue(w.secrets.Get(named("token"))) && len(tc.wantActions)+len(tc.wantEvents) > 0 {
+			if tc.change != nil {
+				tc.change(secret)
+			}
+			w := newWorld(t, append(tc.live, secret)...)
+			w.Cache(t, secret)
+			if !tc.uncached {
+				w.Cache(t, cmp.Or(tc.account, account()))
+			}
+			if !w.secretDue(w.secrets.Get(named("token"))) && len(tc.want)+len(tc.events) > 0 {
 				t.Errorf("%s: a new leader does not queue it", tc.reason)
 			}
-			w.syncsSecret(t, "token", tc.reason, tc.wantActions...)
-			testutil.Check(t, tc.reason+": events", tc.wantEvents, w.Events())
-		})
-	}
-}
-
-func TestSyncSecretAgainstARefusingAPI(t *testing.T) {
-	t.Parallel()
-	boom := errors.New("boom")
-	conflict, notFound := controllertest.Conflict("secrets"), controllertest.NotFound("secrets")
-	orphan := []runtime.Object{tokenSecret("token", boundTo(testUID))}
-	empty := slices.Concat(orphan, []runtime.Object{account()})
-	tests := map[string]struct {
-		reason  string
-		objects []runtime.Object
-		verb    string
-		answer  error
-		wantErr error
-	}{
-		"FillConflict":   {reason: "the watch brings the newer version", objects: empty, verb: "patch", answer: conflict},
-		"FillNotFound":   {reason: "a Secret that is gone needs no token", objects: empty, verb: "patch", answer: notFound},
-		"FillError":      {reason: "anything else is tried again", objects: empty, verb: "patch", answer: boom, wantErr: boom},
-		"DeleteConflict": {reason: "it has changed: decided again", objects: orphan, verb: "delete", answer: conflict},
-		"DeleteNotFound": {reason: "somebody was faster", objects: orphan, verb: "delete", answer: notFound},
-		"DeleteError":    {reason: "anything else is tried again", objects: orphan, verb: "delete", answer: boom, wantErr: boom},
-		"LookupError":    {reason: "no answer is not a no", objects: orphan, verb: "get", answer: boom, wantErr: boom},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, tc.objects...)
-			w.Cache(t, tc.objects...)
-			w.Fail(tc.verb, "*", tc.answer)
-			if err := w.syncSecret(t.Context(), named("token")); !errors.Is(err, tc.wantErr) {
-				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.wantErr)
+			if tc.fails != "" {
+				w.Fail(tc.fails, "*", tc.answer)
 			}
-			for _, action := range w.Client.Actions() {
-				if verb := action.GetVerb(); verb == "delete" && tc.verb != "delete" {
-					t.Errorf("%s: it was deleted", tc.reason)
-				}
+			err := errors.Join(w.syncSecret(t.Context(), named("token")), w.replaceCA(t.Context(), named("token")))
+			if !errors.Is(err, tc.err) {
+				t.Errorf("%s: got error %v, want %v", tc.reason, err, tc.err)
 			}
-			testutil.Check(t, tc.reason+": Events of what did not happen", []string(nil), w.Events())
+			testutil.Check(t, tc.reason, tc.want, w.Actions(t))
+			if lines := strings.Join(w.Recorded.Lines(), "\n"); !strings.Contains(lines, tc.note) {
+				t.Errorf("%s: events %q, want %q", tc.reason, lines, tc.note)
+			}
+			testutil.Check(t, tc.reason+": events", tc.events, w.Events())
 		})
 	}
 }
@@ -243,8 +159,13 @@ func TestOneWriteFromOneVersion(t *testing.T) {
 	}
 	w.syncsSecret(t, "token", "first sync", fills("20"))
 	w.syncsSecret(t, "token", "the cache lags behind our own write")
-	w.Cache(t, tokenSecret("token", atVersion[*corev1.Secret]("21")))
+	w.Cache(t, tokenSecret("token", atVersion("21")))
 	w.syncsSecret(t, "token", "a newer version that lacks a token", fills("21"))
+
+	another := tokenSecret("token", atVersion("21"), func(secret *corev1.Secret) { secret.UID = "uid-again" })
+	w.Live(t, another)
+	w.Cache(t, another)
+	w.syncsSecret(t, "token", "another Secret of the same name and version", strings.ReplaceAll(fills("21"), "uid-token", "uid-again"))
 }
 
 // TestAccountWatchHangs: the account exists and no watch shows it. Secrets are filled all the same
@@ -259,7 +180,7 @@ func TestAccountWatchHangs(t *testing.T) {
 		synctest.Wait()
 		want := []string{"get serviceaccounts app", "patch secrets token [uid-token 20] for app/uid-app ca.crt namespace token"}
 		testutil.Check(t, "at first sight", want, w.Actions(t))
-		w.Cache(t, tokenSecret("token", filled(t), atVersion[*corev1.Secret]("21")))
+		w.Cache(t, tokenSecret("token", filled(t), atVersion("21")))
 		w.secretLoop.Add(named("token"))
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
@@ -272,29 +193,6 @@ func TestAccountWatchHangs(t *testing.T) {
 		synctest.Wait()
 		testutil.Check(t, "the account is gone", []string{"get serviceaccounts app", "delete secrets token [uid-token 21]"}, w.Actions(t))
 	})
-}
-
-func TestOrphanGrace(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, tokenSecret("token"))
-	for _, step := range []struct {
-		reason  string
-		version string
-		want    []string
-	}{
-		{"first sight: it is asked whether the account is there", "20", []string{"get serviceaccounts app"}},
-		{"still within the grace", "20", nil},
-		{"changed: the grace begins again", "21", []string{"get serviceaccounts app"}},
-		{"the first version's grace would be over", "21", nil},
-		{"the grace is over", "21", []string{"get serviceaccounts app", "delete secrets token [uid-token 21]"}},
-	} {
-		w.Cache(t, tokenSecret("token", atVersion[*corev1.Secret](step.version)))
-		w.syncsSecret(t, "token", step.reason, step.want...)
-		w.Clock.Step(testGrace/2 - 1)
-		if step.version == "21" {
-			w.Clock.Step(1)
-		}
-	}
 }
 
 func TestNoRootCA(t *testing.T) {
@@ -355,4 +253,36 @@ func TestANewRootCAWaitsItsTurn(t *testing.T) {
 		time.Sleep(time.Second)
 		expect("in two seconds", 40, false)
 	})
+}
+
+// TestRevokedKey: a token whose key was revoked is dead, and is replaced in place; one that is marked
+// invalid, or that never was for this Secret, is not.
+func TestRevokedKey(t *testing.T) {
+	t.Parallel()
+	ring := signing.NewRing(testkeys.Parse(testkeys.P256()).As(signing.Active))
+	with := func(revoked bool) *signing.KeySet {
+		return ring.Without(map[string]bool{testkeys.Parse(testkeys.P256Other()).ID(): revoked}).KeySet()
+	}
+	token := withToken(t, testkeys.P256Other(), testUID)
+	for name, tc := range map[string]struct {
+		secret *corev1.Secret
+		keys   *signing.KeySet
+		want   bool
+	}{
+		"revoked":        {tokenSecret("token", filled(t), token), with(true), true},
+		"pruned":         {tokenSecret("token", filled(t), token), with(false), false},
+		"marked invalid": {tokenSecret("token", filled(t), token, invalidSince), with(true), false},
+		"of another Secret": {
+			tokenSecret("token", filled(t), withData("token", controllertest.Token(t, testkeys.P256Other(), testUID, "other"))), with(true), false,
+		},
+		"of another account": {
+			tokenSecret("token", filled(t), withToken(t, testkeys.P256Other(), otherUID)),
+			with(true), false,
+		},
+	} {
+		plan := planSecret(tokensecrets.Observe(tc.secret), account(), nil, tc.keys)
+		if plan.token != tc.want || tc.want && plan.warning.reason != "" {
+			t.Errorf("%s: a new token %t, warning %+v; want %t", name, plan.token, plan.warning, tc.want)
+		}
+	}
 }

@@ -37,6 +37,9 @@ var (
 	otherCA string
 
 	account     = controllertest.Account
+	withData    = controllertest.WithData
+	withToken   = controllertest.WithToken
+	atVersion   = controllertest.AtVersion
 	referencing = controllertest.Referencing
 	recreated   = controllertest.Recreated
 	tokenSecret = controllertest.TokenSecret
@@ -117,16 +120,6 @@ func madeAt(second int64) func(*corev1.ServiceAccount) {
 	return func(account *corev1.ServiceAccount) { account.CreationTimestamp = metav1.Unix(second, 0) }
 }
 
-func terminatingAccount(account *corev1.ServiceAccount) {
-	account.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
-	account.Finalizers = []string{"example.com/wait"}
-}
-
-// atVersion sets the resourceVersion, which the fake API server leaves alone.
-func atVersion[T metav1.Object](version string) func(T) {
-	return func(object T) { object.SetResourceVersion(version) }
-}
-
 // listed references names, and has managedFields say that manager wrote that.
 func listed(manager string, names ...string) func(*corev1.ServiceAccount) {
 	return func(account *corev1.ServiceAccount) {
@@ -140,42 +133,14 @@ func listed(manager string, names ...string) func(*corev1.ServiceAccount) {
 	}
 }
 
-func withData(key, value string) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.Data[key] = []byte(value) }
-}
-
 // filled makes the Secret one that lacks nothing.
 func filled(t testing.TB) func(*corev1.Secret) {
 	return func(secret *corev1.Secret) {
 		boundTo(testUID)(secret)
-		withData(corev1.ServiceAccountTokenKey, tokenFor(t, secret.Name, testUID))(secret)
+		withToken(t, testkeys.P256(), testUID)(secret)
 		withData(corev1.ServiceAccountRootCAKey, testCA)(secret)
 		withData(corev1.ServiceAccountNamespaceKey, testNamespace)(secret)
 	}
-}
-
-func tokenFor(t testing.TB, secret, uid string) string {
-	t.Helper()
-	return tokenSignedBy(t, testkeys.P256(), secret, uid)
-}
-
-func tokenSignedBy(t testing.TB, pem []byte, secret, uid string) string {
-	t.Helper()
-	return issued(t, pem, "app", uid, secret)
-}
-
-// tokenOf is one of another account than app.
-func tokenOf(t testing.TB, account, uid, secret string) string {
-	t.Helper()
-	return issued(t, testkeys.P256(), account, uid, secret)
-}
-
-func issued(t testing.TB, pem []byte, account, uid, secret string) string {
-	t.Helper()
-	token, err := tokens.NewIssuer(testkeys.Parse(pem), tokens.CompatClaims).Legacy(t.Context(),
-		tokens.Account{Namespace: testNamespace, Name: account, UID: uid}, secret)
-	testutil.Must(t, err)
-	return token
 }
 
 func invalidSince(secret *corev1.Secret) { controllertest.InvalidSince("2026-01-01")(secret) }

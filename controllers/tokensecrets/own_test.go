@@ -4,45 +4,38 @@
 package tokensecrets
 
 import (
-	"maps"
+	"bytes"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/testutil"
 )
 
 // secretOf is a Secret of the account robot, with changes made to it.
-func secretOf(name string, changes ...func(*TokenSecret)) *TokenSecret {
-	secret := &TokenSecret{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name)},
-		AccountName: "robot", AccountUID: accountUID,
-	}
-	for _, change := range changes {
-		change(secret)
-	}
-	return secret
+func secretOf(name string, changes ...func(*corev1.Secret)) *TokenSecret {
+	return Observe(tokenSecret(append([]func(*corev1.Secret){func(s *corev1.Secret) { s.Name = name }}, changes...)...))
 }
 
-func labelled(label string) func(*TokenSecret) {
-	return func(s *TokenSecret) {
-		s.Labels = maps.Clone(s.Labels)
-		metav1.SetMetaDataLabel(&s.ObjectMeta, label, "true")
-	}
+func labelled(label string) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, label, "true") }
 }
 
-func createdAt(second int64) func(*TokenSecret) {
-	return func(s *TokenSecret) { s.CreationTimestamp = metav1.Unix(second, 0) }
-}
-
-// referencing is the account robot with these references.
-func referencing(names ...string) *corev1.ServiceAccount {
-	robot := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot", UID: accountUID}}
-	for _, name := range names {
-		robot.Secrets = append(robot.Secrets, corev1.ObjectReference{Name: name})
-	}
-	return robot
+func createdAt(second int64) func(*corev1.Secret) {
+	return func(s *corev1.Secret) { s.CreationTimestamp = metav1.Unix(second, 0) }
 }
 
 func TestOwn(t *testing.T) {
@@ -54,60 +47,45 @@ func TestOwn(t *testing.T) {
 		}
 		return nil
 	}
+	type list = []*TokenSecret
 	cases := map[string]struct {
 		reason     string
-		references []string
-		secrets    []*TokenSecret
+		references string
+		secrets    list
 		want       string
 	}{
-		"None": {references: []string{"gone"}},
-		"Referenced": {
-			reason:     "the creator does not matter",
-			references: []string{"a"},
-			secrets:    []*TokenSecret{secretOf("a")},
-			want:       "a",
-		},
-		"NotReferenced": {
-			reason:  "our marker alone does not make it the account's",
-			secrets: []*TokenSecret{secretOf("a", ours)},
-		},
+		"None":          {references: "gone"},
+		"Referenced":    {reason: "the creator does not matter", references: "a", secrets: list{secretOf("a")}, want: "a"},
+		"NotReferenced": {reason: "our marker alone does not make it the account's", secrets: list{secretOf("a", ours)}},
 		"MarkedInvalid": {
-			reason:     "kube-apiserver refuses its token, so the account needs another one",
-			references: []string{"a"},
-			secrets:    []*TokenSecret{secretOf("a", ours, labelled(InvalidSinceLabel))},
+			reason: "kube-apiserver refuses its token, so the account needs another one", references: "a",
+			secrets: list{secretOf("a", ours, labelled(InvalidSinceLabel))},
 		},
-		"Terminating": {
-			references: []string{"a"},
-			secrets:    []*TokenSecret{secretOf("a", func(s *TokenSecret) { s.DeletionTimestamp = new(metav1.Now()) })},
-		},
-		"OfAnEarlierAccount": {
-			references: []string{"a"},
-			secrets:    []*TokenSecret{secretOf("a", func(s *TokenSecret) { s.AccountUID = "other" })},
-		},
+		"Terminating":        {references: "a", secrets: list{secretOf("a", func(s *corev1.Secret) { s.DeletionTimestamp = new(metav1.Now()) })}},
+		"OfAnEarlierAccount": {references: "a", secrets: list{secretOf("a", withAnnotation(corev1.ServiceAccountUIDKey, "other"))}},
 		"OursFirst": {
-			reason:     "then the older one may go once it is unused",
-			references: []string{"a", "b"},
-			secrets:    []*TokenSecret{secretOf("a", createdAt(1)), secretOf("b", createdAt(2), ours)},
-			want:       "b",
+			reason: "then the older one may go once it is unused", references: "a b",
+			secrets: list{secretOf("a", createdAt(1)), secretOf("b", createdAt(2), ours)}, want: "b",
 		},
 		"OldestFirst": {
-			reason:     "the answer does not change when a younger one comes",
-			references: []string{"a", "b", "c"},
-			secrets:    []*TokenSecret{secretOf("c", createdAt(2), ours), secretOf("a", createdAt(3), ours), secretOf("b", createdAt(2), ours)},
-			want:       "b",
+			reason: "the answer does not change when a younger one comes", references: "a b c",
+			secrets: list{secretOf("c", createdAt(2), ours), secretOf("a", createdAt(3), ours), secretOf("b", createdAt(2), ours)}, want: "b",
 		},
 		"Replaced": {
-			reason:     "a re-issued Secret gives way, or it would stay forever",
-			references: []string{"replaced", "b"},
-			secrets:    []*TokenSecret{secretOf("replaced", createdAt(1), ours), secretOf("b", createdAt(2), ours)},
-			want:       "b",
+			reason: "a re-issued Secret gives way, or it would stay forever", references: "replaced b",
+			secrets: list{secretOf("replaced", createdAt(1), ours), secretOf("b", createdAt(2), ours)}, want: "b",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // whatever their order
 				got := ""
-				if own := Own(referencing(tc.references...), tc.secrets, replacement); own != nil {
+				robot := account()
+				robot.Secrets = nil
+				for _, name := range strings.Fields(tc.references) {
+					robot.Secrets = append(robot.Secrets, corev1.ObjectReference{Name: name})
+				}
+				if own := Own(robot, tc.secrets, replacement); own != nil {
 					got = own.Name
 				}
 				if got != tc.want {
@@ -115,6 +93,96 @@ func TestOwn(t *testing.T) {
 				}
 				slices.Reverse(tc.secrets)
 			}
+		})
+	}
+}
+
+func TestLister(t *testing.T) {
+	t.Parallel()
+	in := func(namespace, name, account string) *TokenSecret {
+		return secretOf(name, withAnnotation(corev1.ServiceAccountNameKey, account), func(s *corev1.Secret) { s.Namespace = namespace })
+	}
+	names := func(secrets []*TokenSecret) string {
+		var all []string
+		for _, secret := range secrets {
+			all = append(all, secret.ObjectName().String())
+		}
+		slices.Sort(all)
+		return strings.Join(all, " ")
+	}
+	first := in("shop", "robot-token-1", "robot")
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, Indexers())
+	for _, secret := range []*TokenSecret{
+		first,
+		in("shop", "robot-token-2", "robot"),
+		in("shop", "admin-token", "admin"),
+		in("bank", "robot-token-1", "robot"),
+		in("shop", "nobodys", ""),
+	} {
+		testutil.Must(t, indexer.Add(secret))
+	}
+	lister := ListerOf(indexer)
+
+	if got := lister.Get(cache.NewObjectName("shop", "robot-token-1")); got != first {
+		t.Errorf("Get returned %v, want the Secret itself", got)
+	}
+	if got := lister.Get(cache.NewObjectName("shop", "robot-token-3")); got != nil {
+		t.Errorf("Get returned %v for a Secret that is not there, want nil", got)
+	}
+	testutil.Check(t, "names", "bank/robot-token-1 shop/admin-token shop/nobodys shop/robot-token-1 shop/robot-token-2", names(lister.All()))
+	for account, want := range map[cache.ObjectName]string{
+		{Namespace: "shop", Name: "robot"}: "shop/robot-token-1 shop/robot-token-2",
+		{Namespace: "bank", Name: "robot"}: "bank/robot-token-1",
+		{Namespace: "bank", Name: "admin"}: "",
+		{Namespace: "shop", Name: ""}:      "",
+	} {
+		testutil.Check(t, "Secrets of "+account.String(), want, names(lister.OfAccount(account)))
+	}
+}
+
+// TestEveryDeletionIsSaid: with the default verbosity a line of the log and an Event say what was
+// deleted and why, and nothing is said of what was not.
+func TestEveryDeletionIsSaid(t *testing.T) {
+	t.Parallel()
+	errBoom := errors.New("boom")
+	cases := map[string]struct {
+		answer  error
+		deleted bool
+		wantErr error
+	}{
+		"Deleted": {deleted: true},
+		"Changed": {answer: apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "robot-token", errBoom)},
+		"Gone":    {answer: apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "robot-token")},
+		"Refused": {answer: errBoom, wantErr: errBoom},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			secret := tokenSecret()
+			client := fake.NewClientset(secret)
+			if tc.answer != nil {
+				client.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
+			}
+			var log bytes.Buffer
+			ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(0))))
+			recorded := record.NewFakeRecorder(10)
+			deleted, err := Delete(ctx, client, events.NewRecorderTo(recorded), Observe(secret), "Tidied", "nobody needs it")
+			if deleted != tc.deleted || !errors.Is(err, tc.wantErr) {
+				t.Fatalf("got %v and %v, want %v and %v", deleted, err, tc.deleted, tc.wantErr)
+			}
+			said := strings.Contains(log.String(),
+				`"Deleted token secret" secret="shop/robot-token" uid="`+string(secret.UID)+`" reason="Tidied" why="nobody needs it"`)
+			if said != tc.deleted {
+				t.Errorf("the log says %q", log.String())
+			}
+			close(recorded.Events)
+			var got, want []string
+			for event := range recorded.Events {
+				got = append(got, event)
+			}
+			if tc.deleted {
+				want = []string{"Normal Tidied deleted: nobody needs it"}
+			}
+			testutil.Check(t, "Events", want, got)
 		})
 	}
 }

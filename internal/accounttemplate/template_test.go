@@ -44,10 +44,6 @@ func TestFor(t *testing.T) {
 		labels             map[string]string
 		want               Fields
 	}{
-		"NoCondition": {
-			namespace: "other", account: "default",
-			want: Fields{AutomountServiceAccountToken: new(false)},
-		},
 		"Pattern": {
 			namespace: "team-a", account: "default",
 			want: Fields{
@@ -55,10 +51,8 @@ func TestFor(t *testing.T) {
 				Labels: map[string]string{"tier": "low", "from": "names"},
 			},
 		},
-		"OtherAccount": {
-			namespace: "team-a", account: "builder",
-			want: Fields{AutomountServiceAccountToken: new(false)},
-		},
+		"OtherAccount":   {namespace: "team-a", account: "builder", want: Fields{AutomountServiceAccountToken: new(false)}},
+		"OtherNamespace": {namespace: "other", account: "default", want: Fields{AutomountServiceAccountToken: new(false)}},
 		"LaterRuleWins": {
 			reason:    "labels by key; a pull secret is there once",
 			namespace: "shop", account: "default", labels: mirror,
@@ -67,10 +61,7 @@ func TestFor(t *testing.T) {
 				Labels: map[string]string{"tier": "high", "from": "names"}, Annotations: map[string]string{"note": "mirrored"},
 			},
 		},
-		"Exception": {
-			namespace: "kube-system", account: "default",
-			want: Fields{AutomountServiceAccountToken: new(true)},
-		},
+		"Exception": {namespace: "kube-system", account: "default", want: Fields{AutomountServiceAccountToken: new(true)}},
 	}
 	template, err := Parse([]byte(example))
 	testutil.Must(t, err)
@@ -104,7 +95,6 @@ func TestParseRefuses(t *testing.T) {
 		data string
 		want []string
 	}{
-		"Empty":        {"", []string{"schemaVersion is 0, want 1"}},
 		"NotYAML":      {"rules: [", []string{"want YAML: "}},
 		"Newer":        {"schemaVersion: 2", []string{"schemaVersion is 2, want 1"}},
 		"NoRules":      {rules(""), []string{"rules: want at least one"}},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestReadLoaded(t *testing.T) {
@@ -15,9 +15,8 @@ func TestReadLoaded(t *testing.T) {
 	const series = "# TYPE a counter\na 1\n" + loadedMetric +
 		`{apiserver_id_hash="sha256:us",hash="sha256:x",plugin="MutatingAdmissionWebhook"} 1` + "\n"
 	got, err := readLoaded(strings.NewReader(series), map[string]bool{"sha256:us": true})
-	if diff := cmp.Diff(map[string]string{"MutatingAdmissionWebhook": "sha256:x"}, got); err != nil || diff != "" {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
-	}
+	testutil.Must(t, err)
+	testutil.Check(t, "loaded", map[string]string{"MutatingAdmissionWebhook": "sha256:x"}, got)
 	if _, err := readLoaded(strings.NewReader(series), map[string]bool{"sha256:another": true}); err == nil {
 		t.Error("the answer of another host's kube-apiserver was taken")
 	}

@@ -10,28 +10,22 @@ import (
 	"testing"
 
 	"github.com/fsnotify/fsnotify"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a.yaml")
-	if err := Write(path, []byte("one"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, Write(path, []byte("one"), 0o600))
 	holds(t, path, "one", 0o600)
-	if err := os.Chmod(path, 0o640); err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(path, []byte("two"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Chmod(path, 0o640))
+	testutil.Must(t, Write(path, []byte("two"), 0o600))
 	holds(t, path, "two", 0o640)
 	only(t, dir, "a.yaml")
 	for range 2 {
-		if err := Remove(path); err != nil {
-			t.Error(err)
-		}
+		testutil.Must(t, Remove(path))
 	}
 	only(t, dir)
 }
@@ -41,13 +35,9 @@ func TestRemoveLeftovers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{".a.yaml-123", ".a.yaml-9", ".b.yaml-123", "a.yaml"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
-	if err := RemoveLeftovers(filepath.Join(dir, "a.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, RemoveLeftovers(filepath.Join(dir, "a.yaml")))
 	only(t, dir, ".b.yaml-123", "a.yaml")
 }
 
@@ -56,9 +46,7 @@ func TestWriteFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "is-a-directory")
-	if err := os.Mkdir(path, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Mkdir(path, 0o700))
 	if err := Write(path, []byte("x"), 0o600); err == nil {
 		t.Error("a directory was replaced")
 	}
@@ -72,15 +60,9 @@ func TestWriteThroughALink(t *testing.T) {
 	t.Parallel()
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	link, target := filepath.Join(dir, "link"), filepath.Join(elsewhere, "target")
-	if err := os.WriteFile(target, []byte("one"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(target, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := Write(link, []byte("two"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(target, []byte("one"), 0o600))
+	testutil.Must(t, os.Symlink(target, link))
+	testutil.Must(t, Write(link, []byte("two"), 0o600))
 	holds(t, target, "two", 0o600)
 	if info, err := os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		t.Errorf("the link is gone: %v, %v", info, err)
@@ -92,22 +74,14 @@ func TestNothingButDotNames(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	watcher, err := fsnotify.NewBufferedWatcher(1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = watcher.Close() })
-	if err := watcher.Add(dir); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, watcher.Add(dir))
 	path := filepath.Join(dir, "a.yaml")
 	for range 20 {
-		if err := Write(path, []byte("content"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, Write(path, []byte("content"), 0o600))
 	}
-	if err := os.WriteFile(filepath.Join(dir, ".end"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(filepath.Join(dir, ".end"), nil, 0o600))
 	for event := range watcher.Events {
 		name := filepath.Base(event.Name)
 		if name == ".end" {
@@ -122,25 +96,21 @@ func TestNothingButDotNames(t *testing.T) {
 func holds(t *testing.T, path, want string, mode fs.FileMode) {
 	t.Helper()
 	data, err := os.ReadFile(path)
-	if err != nil || string(data) != want {
-		t.Errorf("%s holds %q, %v; want %q", path, data, err, want)
-	}
+	testutil.Must(t, err)
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.Mode().Perm() != mode {
-		t.Errorf("%s has mode %o, want %o", path, info.Mode().Perm(), mode)
+	testutil.Must(t, err)
+	if string(data) != want || info.Mode().Perm() != mode {
+		t.Errorf("%s holds %q with mode %o, want %q and %o", path, data, info.Mode().Perm(), want, mode)
 	}
 }
 
 func only(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
+	testutil.Must(t, err)
+	var got []string
+	for _, entry := range entries {
+		got = append(got, entry.Name())
 	}
-	if len(entries) != len(names) {
-		t.Errorf("%v in the directory, want %v", entries, names)
-	}
+	testutil.Check(t, "files", names, got)
 }

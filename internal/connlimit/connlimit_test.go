@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"sa-controller-manager/internal/testutil"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testutil.Main(m) }
 
 // soon is far longer than anything here takes.
 const soon = 10 * time.Second
@@ -27,7 +27,7 @@ type site struct {
 func listen(t *testing.T, limits Limits) site {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = listener.Close() })
 	limiter := New(limits)
 	return site{limiter, limiter.Wrap(listener)}
@@ -42,10 +42,10 @@ type pair struct {
 func (s site) come(t *testing.T) pair {
 	t.Helper()
 	peer, err := net.Dial("tcp", s.listener.Addr().String())
-	must(t, err)
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = peer.Close() })
 	accepted, err := s.listener.Accept()
-	must(t, err)
+	testutil.Must(t, err)
 	conn := accepted.(*Conn)
 	t.Cleanup(func() { _ = conn.Close() })
 	return pair{peer, conn}
@@ -57,9 +57,9 @@ func (s site) comeTo(t *testing.T, to state) pair {
 	p := s.come(t)
 	if to >= started {
 		_, err := p.peer.Write([]byte("x"))
-		must(t, err)
+		testutil.Must(t, err)
 		_, err = p.conn.Read(make([]byte, 1))
-		must(t, err)
+		testutil.Must(t, err)
 	}
 	if to >= idle && !p.conn.Begin() {
 		t.Fatal("there is no place for a call")
@@ -72,13 +72,6 @@ func (s site) comeTo(t *testing.T, to state) pair {
 
 // isOpen asks for what fails on a closed connection alone.
 func (p pair) isOpen() bool { return p.conn.SetDeadline(time.Time{}) == nil }
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // TestEviction wants a connection too many to evict the longest of the state that most are in.
 func TestEviction(t *testing.T) {
@@ -151,7 +144,7 @@ func TestCallers(t *testing.T) {
 	if !first.isOpen() || !second.isOpen() {
 		t.Error("a caller was evicted")
 	}
-	must(t, first.conn.Close())
+	testutil.Must(t, first.conn.Close())
 	if !news[len(news)-1].conn.Begin() {
 		t.Error("there is no place after a caller has gone")
 	}
@@ -167,7 +160,7 @@ func TestAcceptWaits(t *testing.T) {
 		came = append(came, s.come(t))
 	}
 	peer, err := net.Dial("tcp", s.listener.Addr().String())
-	must(t, err)
+	testutil.Must(t, err)
 	defer peer.Close()
 	accepted := make(chan net.Conn)
 	go func() {
@@ -182,17 +175,17 @@ func TestAcceptWaits(t *testing.T) {
 		t.Fatal("one more was accepted than there may be")
 	case <-time.After(50 * time.Millisecond):
 	}
-	must(t, came[1].conn.Close()) // the first one is evicted, and the server still holds it
+	testutil.Must(t, came[1].conn.Close()) // the first one is evicted, and the server still holds it
 	if err := came[1].conn.Close(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed twice: %v", err)
 	}
 	select {
 	case conn := <-accepted:
-		must(t, conn.Close())
+		testutil.Must(t, conn.Close())
 	case <-time.After(soon):
 		t.Error("none was accepted after the server has let go of one")
 	}
-	must(t, s.listener.Close())
+	testutil.Must(t, s.listener.Close())
 	if _, err := s.listener.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("accepted by a closed listener: %v", err)
 	}

@@ -65,17 +65,25 @@ func TestTheErrorOfTheWorkIsReturned(t *testing.T) {
 	})
 }
 
-func TestAWaitingProcessEndsAtOnce(t *testing.T) {
+// A leader that is killed releases nothing. What waits for its Lease ends at once, and works once the Lease
+// has expired.
+func TestALeaseThatNobodyRenews(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client := newLeases(foreignLease())
-		e := candidate(t, client, testutil.NewDiary(), "A", 0)
+		client, diary := newLeases(foreignLease()), testutil.NewDiary()
+		ends, waits := candidate(t, client, diary, "A", 0), candidate(t, client, diary, "B", 0)
 		time.Sleep(10 * time.Second)
-		e.stop(t)
-		expect(t, e.diary, "10s A ends with <nil>, lease held")
+		ends.stop(t)
+		time.Sleep(5*time.Second - 1)
+		expect(t, diary, "10s A ends with <nil>, lease held")
 		if got := client.holder(); got != "another" {
 			t.Errorf("the lease is held by %q, want that it is left alone", got)
 		}
+		time.Sleep(2 * tick)
+		if len(diary.Lines()) != 2 {
+			t.Errorf("B does not work %v after the lease has expired", 2*tick)
+		}
+		waits.stop(t)
 	})
 }
 
@@ -116,27 +124,18 @@ func TestTwoProcessesNeverWorkAtATime(t *testing.T) {
 	})
 }
 
-// A leader that is killed releases nothing.
-func TestALeaseThatNobodyRenews(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := candidate(t, newLeases(foreignLease()), testutil.NewDiary(), "B", 0)
-		time.Sleep(15*time.Second - 1)
-		expect(t, e.diary)
-		time.Sleep(2 * tick)
-		synctest.Wait()
-		if len(e.diary.Lines()) != 1 {
-			t.Errorf("nobody works %v after the lease has expired", 2*tick)
-		}
-		e.stop(t)
-	})
-}
-
 func TestALostLease(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, *leases){
 		"APIServerGone": func(_ *testing.T, client *leases) {
 			client.breaks(func(string) error { return errors.New("connection refused") })
+		},
+		// It keeps the elector for another renew deadline, and somebody else may lead by then.
+		"RequestsHang": func(_ *testing.T, client *leases) {
+			client.breaks(func(string) error {
+				time.Sleep(9 * time.Second)
+				return errors.New("timed out")
+			})
 		},
 		"TakenByAnother": func(t *testing.T, client *leases) {
 			testutil.Must(t, client.Tracker().Update(leaseResource(), foreignLease(), "kube-system"))
@@ -177,23 +176,6 @@ func TestALostLease(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A request for the lease that hangs keeps the elector for another renew deadline. Work
-// must not go on for as long: somebody else may lead by then.
-func TestTheWorkEndsAtTheRenewDeadline(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client, diary := newLeases(), testutil.NewDiary()
-		e := candidate(t, client, diary, "A", 0)
-		client.breaks(func(string) error {
-			time.Sleep(9 * time.Second)
-			return errors.New("timed out")
-		})
-		time.Sleep(20 * time.Second)
-		expect(t, diary, "0s A works", "10s A has worked, lease held")
-		e.stop(t)
-	})
 }
 
 // SIGTERM may come in the moment in which the lease is acquired. Work that begins then must be

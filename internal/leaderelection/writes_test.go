@@ -47,10 +47,9 @@ func TestFencedWrites(t *testing.T) {
 		"NoLeader": {
 			reason: "the webhook of a replica that waits", method: http.MethodPost, with: func(ctx context.Context) context.Context { return ctx },
 		},
-		"Leader":         {method: http.MethodPatch, with: always(false)},
-		"Overdue":        {method: http.MethodPatch, with: always(true), refused: true},
-		"OverdueCreates": {method: http.MethodPost, with: always(true), refused: true},
-		"OverdueReads":   {reason: "harms nobody", method: http.MethodGet, with: always(true)},
+		"Leader":       {method: http.MethodPatch, with: always(false)},
+		"Overdue":      {method: http.MethodPatch, with: always(true), refused: true},
+		"OverdueReads": {reason: "harms nobody", method: http.MethodGet, with: always(true)},
 		"WithoutCancel": {
 			reason: "as internal/reconcile makes the context of a sync", method: http.MethodDelete, refused: true,
 			with: func(ctx context.Context) context.Context { return context.WithoutCancel(always(true)(ctx)) },

@@ -19,39 +19,30 @@ import (
 	corev1listers "k8s.io/client-go/listers/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
+
+	"sa-controller-manager/internal/testutil"
 )
 
-func TestLiveAccount(t *testing.T) {
+func TestLiveAndCachedAccount(t *testing.T) {
 	t.Parallel()
-	client := fake.NewClientset(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot", UID: "robot-uid"}})
-	if live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", "robot")); err != nil || live == nil ||
-		live.UID != "robot-uid" {
-		t.Errorf("one that is there: %v, %v", live, err)
-	}
-	if live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", "nobody")); err != nil || live != nil {
-		t.Errorf("one that is not: %v, %v", live, err)
+	robot := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot", UID: "robot-uid"}}
+	client, indexer := fake.NewClientset(robot), cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
+	testutil.Must(t, indexer.Add(robot))
+	lister := corev1listers.NewServiceAccountLister(indexer)
+	for name, there := range map[string]bool{"robot": true, "nobody": false} {
+		live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", name))
+		if err != nil || (live != nil) != there || there && live.UID != "robot-uid" {
+			t.Errorf("live %s: %v, %v", name, live, err)
+		}
+		if cached := CachedAccount(lister, cache.NewObjectName("shop", name)); (cached == robot) != there || !there && cached != nil {
+			t.Errorf("cached %s: %v", name, cached)
+		}
 	}
 	errBoom := errors.New("boom")
 	client.PrependReactor("get", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errBoom })
 	live, err := LiveAccount(t.Context(), client, cache.NewObjectName("shop", "robot"))
 	if live != nil || !errors.Is(err, errBoom) || err.Error() != "look up service account shop/robot: boom" {
 		t.Errorf("when nobody can say: %v, %v", live, err)
-	}
-}
-
-func TestCachedAccount(t *testing.T) {
-	t.Parallel()
-	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{})
-	robot := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "robot"}}
-	if err := indexer.Add(robot); err != nil {
-		t.Fatal(err)
-	}
-	lister := corev1listers.NewServiceAccountLister(indexer)
-	if got := CachedAccount(lister, cache.NewObjectName("shop", "robot")); got != robot {
-		t.Errorf("one that is cached: %v", got)
-	}
-	if got := CachedAccount(lister, cache.NewObjectName("shop", "nobody")); got != nil {
-		t.Errorf("one that is not: %v", got)
 	}
 }
 
@@ -100,7 +91,6 @@ func TestRetryWrite(t *testing.T) {
 		"Conflicts":     {[]error{conflict, conflict, conflict, conflict}, conflict},
 		"OtherError":    {[]error{errBoom}, errBoom},
 		"Timeout":       {[]error{conflict, context.DeadlineExceeded}, context.DeadlineExceeded},
-		"Canceled":      {[]error{context.Canceled}, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			calls := 0

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/internal/testutil"
@@ -61,5 +62,35 @@ func TestEach(t *testing.T) {
 			}
 			testutil.Check(t, tc.reason+":", tc.want, got)
 		})
+	}
+}
+
+// TestGoingOn: kube-apiserver answers a page that is requested too late with a token for the rest, or without one.
+func TestGoingOn(t *testing.T) {
+	t.Parallel()
+	expired := func(next string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonExpired, ListMeta: metav1.ListMeta{Continue: next}}}
+	}
+	for name, tc := range map[string]struct {
+		reason  string
+		answers []error  // of each request
+		want    []string // the tokens of the requests
+		fails   bool
+	}{
+		"InTime":  {answers: []error{nil}, want: []string{"a"}},
+		"GoesOn":  {answers: []error{expired("b"), nil}, want: []string{"a", "b"}},
+		"ForGood": {reason: "it does not say where", answers: []error{expired("")}, want: []string{"a"}, fails: true},
+		"Always":  {reason: "it ends", answers: []error{expired("b"), expired("c")}, want: []string{"a", "b"}, fails: true},
+		"Other":   {answers: []error{errBoom}, want: []string{"a"}, fails: true},
+	} {
+		var got []string
+		_, err := GoingOn(func(_ context.Context, o metav1.ListOptions) (*corev1.PodList, error) {
+			got = append(got, o.Continue)
+			return &corev1.PodList{}, tc.answers[len(got)-1]
+		})(t.Context(), metav1.ListOptions{Continue: "a"})
+		testutil.Check(t, name+" "+tc.reason+": requests", tc.want, got)
+		if (err != nil) != tc.fails {
+			t.Errorf("%s %s: error %v, want one: %t", name, tc.reason, err, tc.fails)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/internal/printers"
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestDocument(t *testing.T) {
@@ -62,7 +63,6 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 func TestEncoders(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
-		"Plain":      "key-1",
 		"Lines":      "a\nb\tc",
 		"Delete":     "a\x7fb",
 		"C1":         "\u009b2J\u0085",
@@ -82,9 +82,7 @@ func TestEncoders(t *testing.T) {
 				"yaml": func(text []byte, into any) error { return yaml.Unmarshal(text, into) },
 			} {
 				var encoded bytes.Buffer
-				if err := printers.Document(&encoded, output, texts, nil); err != nil {
-					t.Fatalf("%s: %v", output, err)
-				}
+				testutil.Must(t, printers.Document(&encoded, output, texts, nil))
 				if strings.ContainsFunc(encoded.String(), func(r rune) bool { return r != '\n' && unicode.IsControl(r) }) {
 					t.Errorf("%s steers terminals: %q", output, &encoded)
 				}

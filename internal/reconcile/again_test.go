@@ -12,28 +12,9 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// TestRunAgain covers a process that leads, loses the lease and leads again.
+// TestRunAgain covers a process that leads, loses the lease and leads again, and a replica that gets
+// events of work for the leader.
 func TestRunAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		d := testutil.NewDiary()
-		r := New(Config[string]{Workers: 1, Sync: func(_ context.Context, key string) error {
-			d.Write(key)
-			return nil
-		}})
-		for _, key := range []string{"first", "second"} {
-			r.Add(key)
-			r.AddAfter("too late", time.Hour)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			r.Run(ctx)
-			cancel()
-		}
-		testutil.Check(t, "syncs", []string{"0s first", "1m0s second"}, d.Lines())
-	})
-}
-
-// TestAddIfRunning covers a replica that gets events of work for the leader.
-func TestAddIfRunning(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := testutil.NewDiary()
@@ -43,13 +24,15 @@ func TestAddIfRunning(t *testing.T) {
 		}})
 		r.AddIfRunning("before")
 		for _, key := range []string{"first", "second"} {
-			time.AfterFunc(time.Second, func() { r.AddIfRunning(key) })
+			r.Add(key)
+			r.AddAfter("too late", time.Hour)
+			time.AfterFunc(time.Second, func() { r.AddIfRunning("event of " + key) })
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			r.Run(ctx)
 			cancel()
 			r.AddIfRunning("between " + key)
 		}
-		testutil.Check(t, "syncs", []string{"1s first", "1m1s second"}, d.Lines())
+		testutil.Check(t, "syncs", []string{"0s first", "1s event of first", "1m0s second", "1m1s event of second"}, d.Lines())
 	})
 }
 

@@ -4,14 +4,18 @@
 package serving
 
 import (
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"fmt"
 	"net"
 	"path/filepath"
+	"time"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/serving/settings"
 )
 
@@ -22,7 +26,21 @@ func selfSigned(bind net.IP) (cert, key []byte, err error) {
 	if bind != nil && !bind.IsUnspecified() && !bind.IsLoopback() {
 		addresses = append(addresses, bind)
 	}
-	return certutil.GenerateSelfSignedCertKey("localhost", addresses, nil)
+	now := time.Now()
+	made, signer, err := pki.Issue(&x509.Certificate{
+		Subject:     pkix.Name{CommonName: "localhost"},
+		NotBefore:   now.Add(-time.Hour), // for slow clocks
+		NotAfter:    now.AddDate(1, 0, 0),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:    []string{"localhost"},
+		IPAddresses: addresses,
+	}, nil, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err = pki.KeyPEM(signer)
+	return pki.CertPEM(made), key, err
 }
 
 // certificate returns the configured certificate, which is reloaded, or a self-signed one: that of

@@ -31,8 +31,6 @@ type Server struct {
 	// listener is nil if serving is turned off.
 	listener net.Listener
 	http     *http.Server
-	// secure adds the certificate, where Run does that. Else it is nil.
-	secure func() error
 	// followers reload files, lookups watch what the API server publishes.
 	followers, lookups []runnable
 	// drainTimeout limits the wait for requests in progress.
@@ -60,28 +58,19 @@ func newServer(listener net.Listener, config *Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	tls, err := newServingTLS(config, auth.clientCA)
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
 		listener:     listener,
 		http:         newHTTPServer(&config.Port, auth.wrap(newHandler(config))),
-		followers:    auth.followers,
+		followers:    append(auth.followers, tls.followers...),
 		lookups:      auth.lookups,
 		drainTimeout: DrainTimeout,
 	}
-	secure := func() error {
-		tls, err := newServingTLS(config, auth.clientCA)
-		if err != nil {
-			return err
-		}
-		s.http.TLSConfig = tls.config
-		s.followers = append(s.followers, tls.followers...)
-		return nil
-	}
-	// A self-signed certificate takes two RSA keys, 0.15 s in which the process connects and lists.
-	if o := config.Port.TLS; o.CertFile == "" && o.CertDir == "" {
-		s.secure = secure
-		return s, nil
-	}
-	return s, secure()
+	s.http.TLSConfig = tls.config
+	return s, nil
 }
 
 // listen opens the port at once, so that a port in use is an error at start-up that names the flag
@@ -147,11 +136,6 @@ func (s *Server) Run(ctx context.Context) error {
 	if s.listener == nil {
 		<-ctx.Done()
 		return nil
-	}
-	if s.secure != nil {
-		if err := s.secure(); err != nil {
-			return errors.Join(err, s.listener.Close())
-		}
 	}
 	logger := klog.FromContext(ctx)
 	// Requests in progress outlive ctx, by drainTimeout at most.

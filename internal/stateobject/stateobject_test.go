@@ -23,7 +23,6 @@ func TestVersion(t *testing.T) {
 		"Newer":    {version: "2", unknown: `its schema-version is "2", this program knows "1" only`},
 		"FarNewer": {reason: "the beginning names it", version: strings.Repeat("9", 50), unknown: `"` + strings.Repeat("9", 20) + `"`},
 		"Missing":  {absent: true, damage: "schema-version is missing"},
-		"Empty":    {damage: "schema-version is missing"},
 		"Word":     {reason: "no release writes it", version: "one", damage: "schema-version is no version"},
 		"Spaced":   {reason: "no release writes it", version: "1\n", damage: "schema-version is no version"},
 		"Zero":     {reason: "the first one is 1", version: "0", damage: "schema-version is no version"},
@@ -45,8 +44,8 @@ func TestVersion(t *testing.T) {
 			if tc.unknown != "" {
 				return
 			}
-			check(t, "damage", tc.damage, text.Damage())
-			check(t, "damage of bytes", tc.damage, secret.Damage())
+			testutil.Check(t, "damage", tc.damage, text.Damage())
+			testutil.Check(t, "damage of bytes", tc.damage, secret.Damage())
 		})
 	}
 }
@@ -54,20 +53,15 @@ func TestVersion(t *testing.T) {
 func TestFields(t *testing.T) {
 	t.Parallel()
 	data := Stamp(map[string]string{"b-2.crt": "two", "b-1.crt": "one", "b-.crt": "none", "b-3.until": "", "c.crt": "", "b-": ""})
-	check(t, "version", "1", data[VersionKey])
+	testutil.Check(t, "version", "1", data[VersionKey])
 	f, err := Read(data)
 	testutil.Must(t, err)
-	check(t, "value", "one", f.Get("b-1.crt"))
-	check(t, "no value", "", f.Get("b-4.crt"))
-	check(t, "names", []string{"", "1", "2"}, f.Between("b-", ".crt"))
-	check(t, "overlapping prefix and suffix", []string(nil), f.Between("b-2.crt", "t"))
-	check(t, "no damage", "", f.Damage())
+	testutil.Check(t, "value", "one", f.Get("b-1.crt"))
+	testutil.Check(t, "no value", "", f.Get("b-4.crt"))
+	testutil.Check(t, "names", []string{"", "1", "2"}, f.Between("b-", ".crt"))
+	testutil.Check(t, "overlapping prefix and suffix", []string(nil), f.Between("b-2.crt", "t"))
+	testutil.Check(t, "no damage", "", f.Damage())
 	f.Damaged("b-1.crt", errors.New("holds no certificate"))
 	f.Damaged("b-3.until and c.crt", errors.New("are empty"))
-	check(t, "damage", "b-1.crt: holds no certificate; b-3.until and c.crt: are empty", f.Damage())
-}
-
-func check(t *testing.T, what string, want, got any) {
-	t.Helper()
-	testutil.Check(t, what, want, got)
+	testutil.Check(t, "damage", "b-1.crt: holds no certificate; b-3.until and c.crt: are empty", f.Damage())
 }

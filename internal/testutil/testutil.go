@@ -50,6 +50,22 @@ func Check(t testing.TB, what string, want, got any, options ...cmp.Option) {
 	}
 }
 
+// CheckContains fails the test if got does not contain what it wants.
+func CheckContains(t testing.TB, what, want, got string) {
+	t.Helper()
+	if !strings.Contains(got, want) {
+		t.Errorf("%s: got %q, want %q in it", what, got, want)
+	}
+}
+
+// CheckError fails the test if err does not say what it wants, or is one and want is empty.
+func CheckError(t testing.TB, what, want string, err error) {
+	t.Helper()
+	if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		t.Errorf("%s: got error %v, want %q", what, err, want)
+	}
+}
+
 // WriteFile makes a file in a directory of its own.
 func WriteFile(t testing.TB, name string, content []byte) string {
 	t.Helper()

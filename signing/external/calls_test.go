@@ -4,6 +4,7 @@
 package external_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -13,69 +14,40 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
-	externaljwtv1alpha1 "k8s.io/externaljwt/apis/v1alpha1"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
 	"sa-controller-manager/signing/signertest"
 )
 
-// TestVersionsAgree wants the same answers from v1 and v1alpha1, byte for byte but for the
-// signature, which varies.
+// TestVersionsAgree wants the same answers from v1 and v1alpha1, but for the signature, which varies. The
+// messages of both are the same on the wire.
 func TestVersionsAgree(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))
 	serve(t, config)
 	conn := connect(t, config.Path).Conn()
-	stable, alpha := externaljwtv1.NewExternalJWTSignerClient(conn), externaljwtv1alpha1.NewExternalJWTSignerClient(conn)
-
-	answers := map[string][2]func() (proto.Message, error){
-		"Metadata": {
-			func() (proto.Message, error) { return stable.Metadata(t.Context(), &externaljwtv1.MetadataRequest{}) },
-			func() (proto.Message, error) {
-				return alpha.Metadata(t.Context(), &externaljwtv1alpha1.MetadataRequest{})
-			},
-		},
-		"FetchKeys": {
-			func() (proto.Message, error) { return stable.FetchKeys(t.Context(), &externaljwtv1.FetchKeysRequest{}) },
-			func() (proto.Message, error) {
-				return alpha.FetchKeys(t.Context(), &externaljwtv1alpha1.FetchKeysRequest{})
-			},
-		},
+	for method, call := range map[string]struct{ request, stable, alpha proto.Message }{
+		"Metadata":  {&externaljwtv1.MetadataRequest{}, &externaljwtv1.MetadataResponse{}, &externaljwtv1.MetadataResponse{}},
+		"FetchKeys": {&externaljwtv1.FetchKeysRequest{}, &externaljwtv1.FetchKeysResponse{}, &externaljwtv1.FetchKeysResponse{}},
 		"Sign": {
-			func() (proto.Message, error) {
-				response, err := stable.Sign(t.Context(), &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})
-				response.Signature = ""
-				return response, err
-			},
-			func() (proto.Message, error) {
-				response, err := alpha.Sign(t.Context(), &externaljwtv1alpha1.SignJWTRequest{Claims: signertest.Payload(0)})
-				response.Signature = ""
-				return response, err
-			},
+			&externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)}, &externaljwtv1.SignJWTResponse{}, &externaljwtv1.SignJWTResponse{},
 		},
-	}
-	for name, ask := range answers {
-		var sent [2]string
-		for i := range ask {
-			answer, err := ask[i]()
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
+	} {
+		testutil.Must(t, conn.Invoke(t.Context(), "/v1.ExternalJWTSigner/"+method, call.request, call.stable))
+		testutil.Must(t, conn.Invoke(t.Context(), "/v1alpha1.ExternalJWTSigner/"+method, call.request, call.alpha))
+		for _, answer := range []proto.Message{call.stable, call.alpha} {
+			if signed, ok := answer.(*externaljwtv1.SignJWTResponse); ok {
+				signed.Signature = ""
 			}
-			// The members have the same numbers, so the encoding is the same.
-			encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(answer)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sent[i] = string(encoded)
 		}
-		if sent[0] == "" || sent[0] != sent[1] {
-			t.Errorf("%s: v1 answers %q, v1alpha1 %q", name, sent[0], sent[1])
+		if proto.Size(call.stable) == 0 || !proto.Equal(call.stable, call.alpha) {
+			t.Errorf("%s: v1 answers %q, v1alpha1 %q", method, call.stable, call.alpha)
 		}
 	}
 }
@@ -91,55 +63,34 @@ func TestAnswersOfTheServer(t *testing.T) {
 	if err != nil || metadata.GetMaxTokenExpirationSeconds() != 24*60*60 {
 		t.Errorf("Metadata answers %v, %v, want 86400 s", metadata, err)
 	}
-	first, err := client.FetchKeys(t.Context(), &externaljwtv1.FetchKeysRequest{})
-	if err != nil {
-		t.Fatal(err)
+	fetch := func() *externaljwtv1.FetchKeysResponse {
+		t.Helper()
+		answer, err := client.FetchKeys(t.Context(), &externaljwtv1.FetchKeysRequest{})
+		testutil.Must(t, err)
+		var want, got []string
+		for _, key := range ring.Keys().All() {
+			want = append(want, key.ID)
+		}
+		for _, key := range answer.GetKeys() {
+			got = append(got, key.GetKeyId())
+			if key.GetExcludeFromOidcDiscovery() {
+				t.Errorf("key %s is kept from relying parties", key.GetKeyId())
+			}
+		}
+		testutil.Check(t, "keys", want, got)
+		return answer
 	}
-	if diff := cmp.Diff(idsOf(ring), sentIDs(first)); diff != "" {
-		t.Errorf("keys: -want +got:\n%s", diff)
-	}
+	first := fetch()
 	if first.GetRefreshHintSeconds() != 60 {
 		t.Errorf("refresh hint is %d s, want 60", first.GetRefreshHintSeconds())
 	}
-	again, err := client.FetchKeys(t.Context(), &externaljwtv1.FetchKeysRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !proto.Equal(first, again) {
+	if !proto.Equal(first, fetch()) {
 		t.Error("the time changes though the keys do not: kube-apiserver would rebuild its discovery document each time")
 	}
 	ring.SetVerifyOnly(nil)
-	changed, err := client.FetchKeys(t.Context(), &externaljwtv1.FetchKeysRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(idsOf(ring), sentIDs(changed)); diff != "" {
-		t.Errorf("keys after a change: -want +got:\n%s", diff)
-	}
-	if !changed.GetDataTimestamp().AsTime().After(first.GetDataTimestamp().AsTime()) {
+	if !fetch().GetDataTimestamp().AsTime().After(first.GetDataTimestamp().AsTime()) {
 		t.Error("the time has not changed with the keys")
 	}
-	for _, key := range changed.GetKeys() {
-		if key.GetExcludeFromOidcDiscovery() {
-			t.Errorf("key %s is kept from relying parties", key.GetKeyId())
-		}
-	}
-}
-
-func idsOf(source signing.KeySource) []string {
-	var ids []string
-	for _, key := range source.Keys().All() {
-		ids = append(ids, key.ID)
-	}
-	return ids
-}
-
-func sentIDs(response *externaljwtv1.FetchKeysResponse) []string {
-	var ids []string
-	for _, key := range response.GetKeys() {
-		ids = append(ids, key.GetKeyId())
-	}
-	return ids
 }
 
 // broken is a signer and key source that returns the given errors.
@@ -218,12 +169,8 @@ func TestRefusals(t *testing.T) {
 			}
 			_, logged, stop := serve(t, config)
 			client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
-			ctx := t.Context()
-			if tc.timeout > 0 {
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, tc.timeout)
-				defer cancel()
-			}
+			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(tc.timeout, time.Minute))
+			defer cancel()
 			response, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: tc.payload})
 			if status.Code(err) != tc.code || response != nil {
 				t.Errorf("%s: Sign returned %v, %v, want code %s", tc.reason, response, err, tc.code)
@@ -238,13 +185,11 @@ func TestRefusals(t *testing.T) {
 			if strings.Contains(status.Convert(err).Message(), secret) {
 				t.Errorf("%s: the caller gets %v", tc.reason, err)
 			}
-			line := fmt.Sprintf(`"method"="Sign" "uid"=%d "pid"=%d "outcome"=%q`, os.Getuid(), os.Getpid(), tc.outcome)
+			line := fmt.Sprintf(`method="Sign" uid=%d pid=%d outcome=%q`, os.Getuid(), os.Getpid(), tc.outcome)
 			if got := strings.Count(audit, "Refused a call"); got != 0 != tc.audited || tc.audited && !strings.Contains(audit, line) {
 				t.Errorf("%s: want an audit line with %s: %t; the log is:\n%s", tc.reason, line, tc.audited, audit)
 			}
-			if got := counted(t, registry)["Sign "+tc.outcome]; got != 1 {
-				t.Errorf("%s: outcome %q is counted %v times: %v", tc.reason, tc.outcome, got, counted(t, registry))
-			}
+			testutil.Check(t, tc.reason, []string{calls("Sign", tc.outcome, 1)}, testutil.Series(registry, counter))
 		})
 	}
 }
@@ -258,22 +203,16 @@ func TestRefusalsDoNotFloodTheLog(t *testing.T) {
 	_, logged, stop := serve(t, config)
 	client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
 	began := time.Now()
-	const calls = 200
-	for range calls {
+	const refusals = 200
+	for range refusals {
 		_, _ = client.Sign(t.Context(), &externaljwtv1.SignJWTRequest{Claims: "e30"}) // {}
 	}
 	most := 11 + int(time.Since(began)/time.Second)
 	stop()
 	if lines := strings.Count(logged(), "Refused a call"); lines < 10 || lines > most {
-		t.Errorf("%d lines of %d refusals, want 10 to %d", lines, calls, most)
+		t.Errorf("%d lines of %d refusals, want 10 to %d", lines, refusals, most)
 	}
-	var refused float64
-	for _, n := range counted(t, registry) {
-		refused += n
-	}
-	if refused != calls {
-		t.Errorf("%v calls are counted, want %d", refused, calls)
-	}
+	testutil.Check(t, "counted", []string{calls("Sign", "issuer", refusals)}, testutil.Series(registry, counter))
 }
 
 // TestNoKeys wants an error that kube-apiserver tries again after, not an empty answer.
@@ -282,50 +221,37 @@ func TestNoKeys(t *testing.T) {
 	config := configFor(t, newRing(t))
 	config.Keys = broken{}
 	serve(t, config)
-	client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
-	if _, err := client.FetchKeys(t.Context(), &externaljwtv1.FetchKeysRequest{}); status.Code(err) != codes.Unavailable {
-		t.Errorf("FetchKeys without keys: %v, want code Unavailable", err)
-	}
+	fetch(t, connect(t, config.Path), codes.Unavailable)
 }
 
-// TestRate wants more calls than the bound to wait for their turn.
+// TestRate wants more calls than the bound to wait for their turn, a call whose time would be up before
+// its turn to be told so at once, and keys to be had all the while.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	config := configFor(t, newRing(t))
-	config.QPS = 10
+	config.QPS = 2
 	serve(t, config)
-	client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
+	remote := connect(t, config.Path)
+	sign := func(within time.Duration) (codes.Code, time.Duration) {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		begun := time.Now()
+		_, _, err := remote.Sign(ctx, signing.JWTHeader, signertest.Payload(0))
+		return status.Code(err), time.Since(begun)
+	}
 	begun := time.Now()
-	for range 15 {
-		if _, err := client.Sign(t.Context(), &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)}); err != nil {
-			t.Fatal(err)
+	for range 3 {
+		if code, _ := sign(time.Minute); code != codes.OK {
+			t.Fatalf("a call that has time: code %s", code)
 		}
 	}
 	if took := time.Since(begun); took < 400*time.Millisecond {
-		t.Errorf("15 signatures took %v, want at least 0.5 s: 10 at once, the rest one every 0.1 s", took)
+		t.Errorf("3 signatures took %v, want at least 0.5 s: 2 at once, the next one after 0.5 s", took)
 	}
-}
-
-// TestNoTimeToWait wants a call whose time would be up before its turn to be told so at once, and
-// keys to be had all the while.
-func TestNoTimeToWait(t *testing.T) {
-	t.Parallel()
-	config := configFor(t, newRing(t))
-	config.QPS = 0.001
-	serve(t, config)
-	client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)}); err != nil {
-		t.Fatal(err)
+	if code, took := sign(300 * time.Millisecond); code != codes.ResourceExhausted || took > 250*time.Millisecond {
+		t.Errorf("a call without time to wait: code %s after %v, want ResourceExhausted at once", code, took)
 	}
-	_, err := client.Sign(ctx, &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})
-	if status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a second call: %v, want code ResourceExhausted", err)
-	}
-	if _, err := client.FetchKeys(ctx, &externaljwtv1.FetchKeysRequest{}); err != nil {
-		t.Errorf("FetchKeys waits for signatures: %v", err)
-	}
+	fetch(t, remote, codes.OK)
 }
 
 // TestTooLargeAMessage wants it to be refused unread.

@@ -9,12 +9,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
 )
 
@@ -24,12 +26,11 @@ const (
 	mostCallers = 16
 )
 
-// TestSilentConnections wants as many as there may be to stay, the oldest ones beyond to be hung up
-// on, who means it to be heard meanwhile and afterwards, and nobody to delay the end.
+// TestSilentConnections wants as many as there may be to stay and the ones before them to be closed, who
+// means it to be heard meanwhile and afterwards, and nobody to delay the end.
 func TestSilentConnections(t *testing.T) {
 	t.Parallel()
 	const mostSilent = mostOpen - 1 // there is a caller
-	const silent = 5 * mostSilent
 	// After 5 s without a word every connection is closed.
 	const soon = 4 * time.Second
 	config := configFor(t, newRing(t))
@@ -37,24 +38,24 @@ func TestSilentConnections(t *testing.T) {
 	before := connect(t, config.Path)
 	fetch(t, before, codes.OK)
 	opened := time.Now()
-	conns := make([]net.Conn, silent)
+	conns := make([]net.Conn, 3*mostSilent)
 	for i := range conns {
 		conn, err := net.Dial("unix", config.Path)
-		mustDo(t, err)
+		testutil.Must(t, err)
 		defer conn.Close()
 		conns[i] = conn
 	}
-	for i, conn := range conns[:silent-mostSilent] {
-		mustDo(t, conn.SetReadDeadline(opened.Add(soon)))
-		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("connection %d of %d is open", i, silent)
-		}
+	open := func(conn net.Conn, until time.Time) bool {
+		testutil.Must(t, conn.SetReadDeadline(until))
+		_, err := io.Copy(io.Discard, conn)
+		return errors.Is(err, os.ErrDeadlineExceeded)
 	}
-	for i, conn := range conns[silent-mostSilent:] {
-		mustDo(t, conn.SetReadDeadline(time.Now().Add(time.Millisecond)))
-		if _, err := io.Copy(io.Discard, conn); !errors.Is(err, os.ErrDeadlineExceeded) && time.Since(opened) < soon {
-			t.Errorf("connection %d of the last %d is closed: %v", i, mostSilent, err)
-		}
+	stays := len(conns) - mostSilent
+	if open(conns[stays-1], opened.Add(soon)) {
+		t.Errorf("there are more than %d silent connections", mostSilent)
+	}
+	if !open(conns[stays], time.Now().Add(time.Millisecond)) && time.Since(opened) < soon {
+		t.Errorf("there are less than %d silent connections", mostSilent)
 	}
 	fetch(t, before, codes.OK)
 	fetch(t, connect(t, config.Path), codes.OK)
@@ -78,10 +79,10 @@ func TestManyCallers(t *testing.T) {
 	first := connect(t, config.Path)
 	fetch(t, first, codes.OK)
 	if os.Getuid() == 0 {
-		mustDo(t, os.Chmod(filepath.Dir(config.Path), 0o711))
+		testutil.Must(t, os.Chmod(filepath.Dir(config.Path), 0o711))
 		for range mostCallers {
 			stranger, err := signertest.ConnectAs(config.Path, nobody)
-			mustDo(t, err)
+			testutil.Must(t, err)
 			t.Cleanup(func() { _ = stranger.Close() })
 			fetch(t, stranger, codes.PermissionDenied)
 		}
@@ -92,8 +93,8 @@ func TestManyCallers(t *testing.T) {
 	late := connect(t, config.Path)
 	fetch(t, late, codes.ResourceExhausted)
 	fetch(t, first, codes.OK)
-	if got := counted(t, registry)["FetchKeys connections"]; got != 1 {
-		t.Errorf("%v calls are counted as rejected, want 1", got)
+	if series := testutil.Series(registry, counter); !slices.Contains(series, calls("FetchKeys", "connections", 1)) {
+		t.Errorf("one rejected call is not counted: %v", series)
 	}
 	for begun := time.Now(); ; {
 		fetch(t, first, codes.OK)

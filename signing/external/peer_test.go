@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
 )
 
@@ -39,10 +40,10 @@ func TestUsers(t *testing.T) {
 			t.Parallel()
 			config := configFor(t, newRing(t))
 			config.AllowedUIDs = tc.allowed
-			mustDo(t, os.Chmod(filepath.Dir(config.Path), 0o711))
+			testutil.Must(t, os.Chmod(filepath.Dir(config.Path), 0o711))
 			serve(t, config)
 			remote, err := signertest.ConnectAs(config.Path, tc.uid)
-			mustDo(t, err)
+			testutil.Must(t, err)
 			t.Cleanup(func() { _ = remote.Close() })
 			client := externaljwtv1.NewExternalJWTSignerClient(remote.Conn())
 			_, signErr := client.Sign(t.Context(), &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})

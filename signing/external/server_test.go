@@ -17,6 +17,7 @@ import (
 	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
 	"sa-controller-manager/signing/signertest"
@@ -32,34 +33,27 @@ func TestListenRefuses(t *testing.T) {
 		"a file is there": {
 			"it may be anything", func(t *testing.T, c *external.Config) { write(t, c.Path) }, "a file that is not a socket is there",
 		},
-		"a directory is there": {
-			"as kubelet makes for a hostPath", func(t *testing.T, c *external.Config) { mustDo(t, os.Mkdir(c.Path, 0o700)) },
-			"a file that is not a socket is there",
-		},
 		"no directory": {
 			"a typing mistake", func(_ *testing.T, c *external.Config) { c.Path = filepath.Join(filepath.Dir(c.Path), "no", "s.sock") },
 			"no such file or directory",
 		},
 		"the lock is a link": {
 			"somebody else's file", func(t *testing.T, c *external.Config) {
-				mustDo(t, os.Symlink("/etc/passwd", c.Path+".lock"))
+				testutil.Must(t, os.Symlink("/etc/passwd", c.Path+".lock"))
 			}, "open its lock file",
 		},
 		"a stranger listens": {
 			"another signer without our lock", func(t *testing.T, c *external.Config) {
 				listener, err := net.Listen("unix", c.Path)
-				mustDo(t, err)
+				testutil.Must(t, err)
 				t.Cleanup(func() { _ = listener.Close() })
 			}, "another process serves on it",
 		},
 		"we listen, and the file is gone": {
 			"a second process, while the first is about to put the socket back", func(t *testing.T, c *external.Config) {
 				serve(t, *c)
-				mustDo(t, os.Remove(c.Path))
+				testutil.Must(t, os.Remove(c.Path))
 			}, "another process serves on it",
-		},
-		"we listen": {
-			"a second process", func(t *testing.T, c *external.Config) { serve(t, *c) }, "another process serves on it",
 		},
 	}
 	for name, tc := range cases {
@@ -82,9 +76,9 @@ func TestStaleSocket(t *testing.T) {
 	config := configFor(t, newRing(t))
 	for _, path := range []string{config.Path, config.Path + ".new"} {
 		stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-		mustDo(t, err)
+		testutil.Must(t, err)
 		stale.SetUnlinkOnClose(false)
-		mustDo(t, stale.Close())
+		testutil.Must(t, stale.Close())
 	}
 	write(t, config.Path+".lock")
 	_, _, stop := serve(t, config)
@@ -92,7 +86,7 @@ func TestStaleSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	info, err := os.Lstat(config.Path)
-	mustDo(t, err)
+	testutil.Must(t, err)
 	if info.Mode() != fs.ModeSocket|0o660 {
 		t.Errorf("the socket's mode is %v, want 0660", info.Mode())
 	}
@@ -100,25 +94,19 @@ func TestStaleSocket(t *testing.T) {
 		t.Errorf("the socket's first name is still there: %v", err)
 	}
 	stop()
-	if _, err := os.Lstat(config.Path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket is still there after the end: %v", err)
+	gone := func(when string) {
+		t.Helper()
+		if _, err := os.Lstat(config.Path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("the socket is still there %s: %v", when, err)
+		}
 	}
-	serve(t, config) // it can be had again
-}
-
-// TestRunAfterTheEnd wants the socket to be given up by a process that is stopped while it
-// starts.
-func TestRunAfterTheEnd(t *testing.T) {
-	t.Parallel()
-	config := configFor(t, newRing(t))
-	server, err := external.Listen(config)
-	mustDo(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
+	gone("after the end")
+	again, err := external.Listen(config) // it can be had again
+	testutil.Must(t, err)
+	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	mustDo(t, server.Run(ctx))
-	if _, err := os.Lstat(config.Path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the socket is still there: %v", err)
-	}
+	testutil.Must(t, again.Run(ended))
+	gone("after a start that was stopped")
 }
 
 // slow is a signer that waits for a signal.
@@ -177,7 +165,7 @@ func TestSocketIsRestored(t *testing.T) {
 	if _, err := before.Fetch(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	mustDo(t, os.Remove(config.Path))
+	testutil.Must(t, os.Remove(config.Path))
 	clock.Step(10 * time.Second)
 	if _, err := connect(t, config.Path).Fetch(t.Context()); err != nil {
 		t.Fatal(err)
@@ -189,17 +177,16 @@ func TestSocketIsRestored(t *testing.T) {
 		t.Errorf("Status: %v", err)
 	}
 
-	mustDo(t, os.Remove(config.Path))
+	testutil.Must(t, os.Remove(config.Path))
 	write(t, config.Path)
 	clock.Step(10 * time.Second)
-	for begun := time.Now(); ; {
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
 		if _, err := server.Status(); err != nil {
 			break
 		}
 		if time.Since(begun) > 10*time.Second {
 			t.Fatal("Status is fine though another file is where the socket was")
 		}
-		time.Sleep(time.Millisecond)
 	}
 	stop()
 	if _, err := os.Lstat(config.Path); err != nil {
@@ -209,12 +196,5 @@ func TestSocketIsRestored(t *testing.T) {
 
 func write(t *testing.T, path string) {
 	t.Helper()
-	mustDo(t, os.WriteFile(path, nil, 0o600))
-}
-
-func mustDo(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, nil, 0o600))
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -39,80 +37,52 @@ type documents map[string]string
 
 func TestPass(t *testing.T) {
 	t.Parallel()
-	ours := func(t *testing.T, names ...string) documents {
-		t.Helper()
-		return published(t, issuer, ringOf(t, names...))
-	}
-	both := []string{signing.JWKSPath, signing.DiscoveryPath}
+	const other = "https://other.example.com"
+	both, onlyJWKS := []string{signing.JWKSPath, signing.DiscoveryPath}, []string{signing.JWKSPath}
 	cases := map[string]struct {
 		reason string
-		stored func(t *testing.T) documents
+		issuer string   // of what is stored, "" if nothing is
+		keys   []string // in what is stored
+		part   string   // of what is stored, "" if both documents are
+		page   string   // in the place of the discovery document
+		over   bool     // --replace
 		wrote  []string
 		err    string
-		over   bool // --replace
 	}{
-		"Empty": {
-			reason: "the JWKS comes first: the discovery document leads to it",
-			wrote:  both,
-		},
-		"UpToDate": {
-			reason: "an unchanged document is not written, so that its age stays",
-			stored: func(t *testing.T) documents { return ours(t, "a", "b") },
-		},
-		"Older": {
-			reason: "the JWKS has a key less",
-			stored: func(t *testing.T) documents { return ours(t, "b") },
-			wrote:  []string{signing.JWKSPath},
-		},
+		"Empty":     {reason: "the JWKS comes first: the discovery document leads to it", wrote: both},
+		"UpToDate":  {reason: "an unchanged document is not written, so that its age stays", issuer: issuer, keys: []string{"a", "b"}},
+		"Pruned":    {reason: "a key that the ring does not have is removed", issuer: issuer, keys: []string{"a", "b", "c"}, wrote: onlyJWKS},
+		"TakenOver": {reason: "the user has said so", issuer: other, keys: []string{"c"}, over: true, wrote: both},
 		"Interrupted": {
-			reason: "a pass that ended between the two writes is continued",
-			stored: func(t *testing.T) documents {
-				objects := ours(t, "a", "b")
-				delete(objects, signing.DiscoveryPath)
-				return objects
-			},
+			reason: "a pass that ended between the two writes is continued", issuer: issuer, keys: []string{"a", "b"}, part: signing.JWKSPath,
 			wrote: []string{signing.DiscoveryPath},
 		},
-		"Pruned": {
-			reason: "a key that the ring does not have is removed",
-			stored: func(t *testing.T) documents { return ours(t, "a", "b", "c") },
-			wrote:  []string{signing.JWKSPath},
-		},
 		"AnotherIssuer": {
-			reason: "the directory belongs to another cluster",
-			stored: func(t *testing.T) documents { return published(t, "https://other.example.com", ringOf(t, "c")) },
-			err:    `the documents of another issuer, "https://other.example.com", are there`,
-		},
-		"TakenOver": {
-			reason: "the user has said so",
-			stored: func(t *testing.T) documents { return published(t, "https://other.example.com", ringOf(t, "c")) },
-			wrote:  both, over: true,
+			reason: "the directory belongs to another cluster", issuer: other, keys: []string{"c"},
+			err: `the documents of another issuer, "https://other.example.com", are there`,
 		},
 		"AnotherIssuersJWKS": {
-			reason: "only a JWKS is there, without a key of ours",
-			stored: func(t *testing.T) documents {
-				objects := ours(t, "c")
-				delete(objects, signing.DiscoveryPath)
-				return objects
-			},
+			reason: "only a JWKS is there, without a key of ours", issuer: other, keys: []string{"c"}, part: signing.JWKSPath,
 			err: "a JWKS with keys of another issuer is there",
 		},
-		"NoDocument": {
-			reason: "a web page at the place of the document",
-			stored: func(*testing.T) documents { return documents{signing.DiscoveryPath: "<html>"} },
-			err:    "is no discovery document",
-		},
+		"NoDocument": {reason: "a web page at the place of the document", page: "<html>", err: "is no discovery document"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			to := newDirectory(t)
-			if c.stored != nil {
-				for path, body := range c.stored(t) {
+			to, stored := newDirectory(t), documents{}
+			if c.issuer != "" {
+				stored = published(t, c.issuer, ringOf(t, c.keys...))
+			}
+			if c.page != "" {
+				stored[signing.DiscoveryPath] = c.page
+			}
+			for path, body := range stored {
+				if c.part == "" || path == c.part {
 					testutil.Must(t, to.write(path, []byte(body)))
 				}
 			}
-			before := read(t, to)
+			want := read(t, to)
 			ring := ringOf(t, "a", "b")
 			wrote, err := (&Publisher{Issuer: issuer, Replace: c.over}).Pass(to, ring)
 			if c.err == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
@@ -121,13 +91,10 @@ func TestPass(t *testing.T) {
 			if !slices.Equal(wrote, c.wrote) {
 				t.Errorf("%s: wrote %q, want %q", c.reason, wrote, c.wrote)
 			}
-			want := before
 			if c.err == "" {
 				want = published(t, issuer, ring)
 			}
-			if diff := cmp.Diff(want, read(t, to)); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
-			}
+			testutil.Check(t, c.reason, want, read(t, to))
 		})
 	}
 }

@@ -7,15 +7,13 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
+	"sa-controller-manager/internal/testutil"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testutil.Main(m) }
 
 // parseText is the parse function of these tests. It returns a pointer, so that a test can tell one
 // value from an equal one.
@@ -42,43 +40,27 @@ type watched struct {
 func watch(t *testing.T, path string, options Options) *watched {
 	t.Helper()
 	file, err := Open(path, parseText, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	w := &watched{File: file, told: make(chan string, 100)}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
+	w.stop = testutil.Start(t, func(ctx context.Context) error {
 		file.Watch(ctx, func(value *string) {
 			if file.Get() != value {
 				t.Error("accepted was called before the value was swapped in")
 			}
 			w.told <- "+" + *value
 		}, func(err error) { w.told <- "-" + strings.ReplaceAll(err.Error(), path, "PATH") })
+		return nil
 	})
-	w.stop = func() { cancel(); running.Wait() }
-	t.Cleanup(w.stop)
 	return w
 }
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 // newFile makes a file in a directory of its own.
 func newFile(t *testing.T, content string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "sa.key")
-	write(t, path, content)
-	return path
+	return testutil.WriteFile(t, "sa.key", []byte(content))
 }

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"sa-controller-manager/internal/testutil"
 )
 
 // These tests run on a false clock, with notifications sent by hand or none at all, so each moment
@@ -42,9 +42,7 @@ func (w *watched) all() []string {
 
 func (w *watched) expectAll(t *testing.T, when string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(append([]string{}, want...), w.all()); diff != "" {
-		t.Errorf("%s: told -want +got:\n%s", when, diff)
-	}
+	testutil.Check(t, when+": told", append([]string{}, want...), w.all())
 }
 
 // pass lets the false clock run.
@@ -76,7 +74,7 @@ func TestRefusedOncePerContent(t *testing.T) {
 		w := watch(t, path, Options{newNotifier: deaf})
 		defer w.stop()
 		first := w.Get()
-		remove := func() { must(t, os.Remove(path)) }
+		remove := func() { testutil.Must(t, os.Remove(path)) }
 		steps := []struct {
 			name string
 			do   func()
@@ -86,14 +84,14 @@ func TestRefusedOncePerContent(t *testing.T) {
 			{"bad", func() { write(t, path, "bad 1") }, []string{"-PATH: not good"}},
 			{"another bad one", func() { write(t, path, "bad 2") }, []string{"-PATH: not good"}},
 			{"missing", remove, []string{"-read PATH: no such file or directory"}},
-			{"a directory", func() { must(t, os.Mkdir(path, 0o700)) }, []string{"-read PATH: is a directory, not a file"}},
+			{"a directory", func() { testutil.Must(t, os.Mkdir(path, 0o700)) }, []string{"-read PATH: is a directory, not a file"}},
 			{"missing again", remove, []string{"-read PATH: no such file or directory"}},
 			{"back to the good one", func() { write(t, path, "one") }, nil},
 			{"the first bad one again", func() { write(t, path, "bad 1") }, []string{"-PATH: not good"}},
 			{"the good one in between", func() { write(t, path, "one") }, nil},
 			{"and the bad one once more", func() { write(t, path, "bad 1") }, []string{"-PATH: not good"}},
-			{"too large", func() { must(t, os.Truncate(path, maxSize+1)) }, []string{"-read PATH: is larger than 1048576 bytes"}},
-			{"empty", func() { must(t, os.Truncate(path, 0)) }, []string{"-PATH: nothing there"}},
+			{"too large", func() { testutil.Must(t, os.Truncate(path, maxSize+1)) }, []string{"-read PATH: is larger than 1048576 bytes"}},
+			{"empty", func() { testutil.Must(t, os.Truncate(path, 0)) }, []string{"-PATH: nothing there"}},
 			{"back again", func() { write(t, path, "one") }, nil},
 		}
 		for _, step := range steps {
@@ -121,7 +119,7 @@ func TestHalfWritten(t *testing.T) {
 		defer w.stop()
 		pass(time.Second)
 
-		must(t, os.Truncate(path, 0))
+		testutil.Must(t, os.Truncate(path, 0))
 		bell.signal <- struct{}{}
 		pass(defaultSettle + time.Millisecond) // it is seen empty once
 		write(t, path, "tw")
@@ -146,7 +144,7 @@ func TestNeverQuiet(t *testing.T) {
 		defer w.stop()
 		for i := range 300 {
 			write(t, path+".tmp", fmt.Sprint("version ", i))
-			must(t, os.Rename(path+".tmp", path)) // the watch may read at this very moment
+			testutil.Must(t, os.Rename(path+".tmp", path)) // the watch may read at this very moment
 			bell.signal <- struct{}{}
 			pass(promised / 300)
 		}
@@ -166,7 +164,7 @@ func TestChangeBeforeWatch(t *testing.T) {
 			defer write(t, path, "two")
 			return parseText(data)
 		}, Options{newNotifier: deaf})
-		must(t, err)
+		testutil.Must(t, err)
 		if got := *file.Get(); got != "one" {
 			t.Fatalf("Open returned %q", got)
 		}

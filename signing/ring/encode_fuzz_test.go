@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -41,9 +42,9 @@ func FuzzRead(f *testing.F) {
 		// What is written need not be what was read, such as 12:00+00:00 for 12:00Z; what is read
 		// then must be.
 		once, err := encode(state)
-		must(t, err)
+		testutil.Must(t, err)
 		again, err := decode(once, nil)
-		must(t, err)
+		testutil.Must(t, err)
 		if twice, err := encode(again); err != nil || !bytes.Equal(once, twice) || again.Version() != state.Version() {
 			t.Fatalf("reads otherwise than it was written:\n%s", once)
 		}
@@ -54,6 +55,9 @@ func FuzzRead(f *testing.F) {
 		for _, key := range state.Keys {
 			if public, ok := keyring.Keys().Lookup(key.ID); !ok || public.Algorithm != key.Algorithm || keyring.Ring().Role(key.ID) != key.Role {
 				t.Fatalf("%s key %s does not verify, or with another algorithm or role", key.Role, key.ID)
+			}
+			if (key.Private == nil) != key.PublicOnly {
+				t.Fatalf("%s key %s is public only: %t, with the private half %v", key.Role, key.ID, key.PublicOnly, key.Private)
 			}
 		}
 		if _, _, err := keyring.Sign(t.Context(), signing.JWTHeader, "e30"); err != nil {

@@ -10,13 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testutil.Main(m) }
 
 var (
 	epoch  = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -29,17 +28,10 @@ const (
 	p384ID = "ndNms7FPZ8s0S_IEu2oMbq1NJEIdqHD7aJWnSarOhh4"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func read(t testing.TB, f *File) State {
 	t.Helper()
 	state, err := f.Read()
-	must(t, err)
+	testutil.Must(t, err)
 	return state
 }
 
@@ -47,7 +39,7 @@ func read(t testing.TB, f *File) State {
 func newRing(t testing.TB) *File {
 	t.Helper()
 	f := At(filepath.Join(t.TempDir(), "keys", "ring.json"))
-	must(t, f.Init(testkeys.Parse(testkeys.RSA2048()), []signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()}, nil, epoch))
+	testutil.Must(t, f.Init(testkeys.Parse(testkeys.RSA2048()), []signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()}, nil, epoch))
 	return f
 }
 
@@ -57,7 +49,7 @@ type transition = func(State) (State, error)
 func update(t testing.TB, f *File, transitions ...transition) {
 	t.Helper()
 	for _, transition := range transitions {
-		must(t, f.Update(read(t, f).Generation, transition))
+		testutil.Must(t, f.Update(read(t, f).Generation, transition))
 	}
 }
 
@@ -81,11 +73,11 @@ func revokeOf(id string) transition {
 func files(t testing.TB, f *File) map[string]fs.FileMode {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(f.path))
-	must(t, err)
+	testutil.Must(t, err)
 	all := map[string]fs.FileMode{}
 	for _, entry := range entries {
 		info, err := entry.Info()
-		must(t, err)
+		testutil.Must(t, err)
 		if entry.Name() != filepath.Base(f.path)+lockSuffix {
 			all[entry.Name()] = info.Mode()
 		}
@@ -97,6 +89,6 @@ func files(t testing.TB, f *File) map[string]fs.FileMode {
 func bytesOf(t testing.TB, f *File) []byte {
 	t.Helper()
 	data, err := os.ReadFile(f.path)
-	must(t, err)
+	testutil.Must(t, err)
 	return data
 }

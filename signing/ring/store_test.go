@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"sa-controller-manager/internal/atomicfile"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/testkeys"
@@ -28,15 +28,13 @@ type followed struct {
 func follow(t *testing.T, path string) *followed {
 	t.Helper()
 	store, err := Open(path, nil, reload.Options{Settle: 20 * time.Millisecond, Poll: 200 * time.Millisecond})
-	must(t, err)
+	testutil.Must(t, err)
 	f := &followed{Store: store, told: make(chan string, 100)}
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() {
+	testutil.Start(t, func(ctx context.Context) error {
 		store.Watch(ctx, func(*signing.Ring) { f.told <- "+" + strconv.FormatInt(store.State().Generation, 10) },
 			func(err error) { f.told <- "-" + err.Error() })
+		return nil
 	})
-	t.Cleanup(func() { cancel(); running.Wait() })
 	return f
 }
 
@@ -75,25 +73,27 @@ func TestWatch(t *testing.T) {
 	old := bytesOf(t, ring)
 	update(t, ring, rotate)
 	f.expect(t, "+3")
-	if f.Load().ActiveID() != p256ID {
-		t.Errorf("%v signs", f.Load().Active())
+	var ids []string
+	for _, key := range f.Load().All() {
+		ids = append(ids, key.ID)
 	}
+	testutil.Check(t, "keys: the active one, and the last retired first", []string{p256ID, rsaID, p384ID}, ids)
 	present := bytesOf(t, ring)
 
-	must(t, atomicfile.Write(ring.path, old, 0o600))
+	testutil.Must(t, atomicfile.Write(ring.path, old, 0o600))
 	f.expect(t, "-"+ring.path+": generation 2 is older than 3, which is in use")
 	if f.Load().ActiveID() != p256ID {
 		t.Error("an old copy took the key back")
 	}
-	must(t, atomicfile.Write(ring.path, []byte("garbage"), 0o600))
+	testutil.Must(t, atomicfile.Write(ring.path, []byte("garbage"), 0o600))
 	f.expect(t, "-"+ring.path+": the key ring is not JSON")
-	must(t, atomicfile.Write(ring.path, present, 0o600))
+	testutil.Must(t, atomicfile.Write(ring.path, present, 0o600))
 	f.restored(t)
 
 	other := strings.Replace(string(present), `12:00:00Z`, `12:30:00Z`, 1)
-	must(t, atomicfile.Write(ring.path, []byte(other), 0o600))
+	testutil.Must(t, atomicfile.Write(ring.path, []byte(other), 0o600))
 	f.expect(t, "-"+ring.path+": history ends with version")
-	must(t, atomicfile.Write(ring.path, present, 0o600))
+	testutil.Must(t, atomicfile.Write(ring.path, present, 0o600))
 	f.restored(t)
 
 	if got := f.Status().Detail; got != "generation 3, without a next key" {

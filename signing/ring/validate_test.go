@@ -6,87 +6,68 @@ package ring_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"sa-controller-manager/signing/ring"
 )
 
+// TestValidateRefuses spoils a good state in one way at a time.
 func TestValidateRefuses(t *testing.T) {
 	t.Parallel()
-	const active = `{"id":"a","algorithm":"RS256","role":"active","publishedAt":"2026-11-21T12:00:00Z","activatedAt":"2026-11-21T12:00:00Z"}`
-	const retired = `{"id":"b","algorithm":"ES256","role":"retired","publicOnly":true,"publishedAt":"2026-11-21T12:00:00Z",` +
-		`"retiredAt":"2026-11-21T12:00:00Z"}`
-	const next = `{"id":"n","algorithm":"ES256","role":"next","publishedAt":"2026-11-21T12:00:00Z"}`
-	ring := func(keys, rest string) string {
-		return `{"schemaVersion":1,"generation":1,"keys":[` + keys + `]` + rest + `}`
+	const active, retired, next = 0, 1, 2 // among the keys
+	again := func(s *ring.State, i int) {
+		s.Keys = append(s.Keys, s.Keys[i])
+		s.Keys[len(s.Keys)-1].ID = "again"
 	}
-	if _, err := decode([]byte(ring(active+","+next+","+retired, ""))); err == nil || !strings.HasPrefix(err.Error(), "history is missing") {
-		t.Fatalf("the cases begin with a state that is refused itself: %v", err)
+	remote := func(s *ring.State, keys ...int) {
+		for _, i := range keys {
+			s.Keys[i].Signer = "kep740:a"
+		}
 	}
-	cases := map[string]struct{ data, want string }{
-		"no version":       {`{"generation":1,"keys":[` + active + `]}`, "schemaVersion is 0, want 1"},
-		"negative version": {`{"schemaVersion":-1}`, "schemaVersion is -1, want 1"},
-		"newer version": {
-			`{"schemaVersion":2,"anything":{}}`,
-			"schemaVersion is 2 and this release knows 1 at most: use the release that wrote the state, or a later one",
-		},
-		"no generation": {strings.Replace(ring(active, ""), `"generation":1`, `"generation":0`, 1), "generation is 0, want 1 or more"},
-		"no keys":       {ring("", ""), "0 of them are active, want exactly one"},
-		"only retired":  {ring(retired, ""), "0 of them are active"},
-		"two active":    {ring(active+","+strings.Replace(active, `"a"`, `"c"`, 1), ""), "keys: 2 of them are active, want exactly one"},
-		"same ID":       {ring(active+","+strings.Replace(retired, `"id":"b"`, `"id":"a"`, 1), ""), `keys[1]: key ID "a" is there twice`},
-		"bad ID":        {ring(strings.Replace(active, `"id":"a"`, `"id":"../a"`, 1), ""), `keys[0]: key ID "../a" is not base64url`},
-		"no ID":         {ring(strings.Replace(active, `"id":"a"`, `"id":""`, 1), ""), `key ID "" is not base64url`},
-		"bad algorithm": {ring(strings.Replace(active, "RS256", "HS256", 1), ""), `algorithm "HS256" is none of RS256, ES256, ES384, ES512`},
-		"bad signer": {
-			ring(strings.Replace(active, `"id":"a"`, `"id":"a","signer":"kep740:/run/a.sock"`, 1), ""),
-			"signer: \"kep740:/run/a.sock\" is not kep740:NAME",
-		},
-		"foreign ID": {
-			ring(strings.Replace(active, `"id":"a"`, `"id":"a b","signer":"kep740:hsm"`, 1), ""), `key ID "a b": want 1 to 1024 printable`,
-		},
-		"signer twice": {
-			ring(strings.Replace(active+","+next, `"algorithm"`, `"signer":"kep740:hsm","algorithm"`, 2), ""),
-			"keys[1]: kep740:hsm is there twice",
-		},
-		"bad role": {
-			ring(active+","+strings.Replace(retired, `"role":"retired","publicOnly":true`, `"role":"spare"`, 1), ""),
-			`role "spare" is none of next, active, retired`,
-		},
-		"never published": {ring(strings.Replace(active, `"publishedAt":"2026-11-21T12:00:00Z",`, "", 1), ""), "publishedAt is missing"},
-		"never activated": {
-			ring(strings.Replace(active, `,"activatedAt":"2026-11-21T12:00:00Z"`, "", 1), ""), "the active key must have activatedAt",
-		},
-		"never retired": {
-			ring(active+","+strings.Replace(retired, `,"retiredAt":"2026-11-21T12:00:00Z"`, "", 1), ""), "a retired key must have retiredAt",
-		},
-		"active half": {
-			ring(strings.Replace(active, `"role"`, `"publicOnly":true,"role"`, 1), ""), "a key that is active must be able to sign",
-		},
-		"next that signed": {
-			ring(active+","+strings.Replace(next, `"role"`, `"retiredAt":"2026-11-21T12:00:00Z","role"`, 1), ""),
-			"the next key has activatedAt or retiredAt",
-		},
-		"two next": {
-			ring(active+","+next+","+strings.Replace(next, `"n"`, `"m"`, 1), ""),
-			"keys: 2 of them are next, want one at most",
-		},
-		"previous is gone": {ring(active, `,"previous":"b"`), `previous: "b" is no retired key`},
-		"previous signs":   {ring(active, `,"previous":"a"`), `previous: "a" is no retired key`},
-		"previous is half": {ring(active+","+retired, `,"previous":"b"`), "want the private half of the previous key and of no other"},
-		"another private half": {
-			ring(active+","+strings.Replace(retired, `"publicOnly":true,`, "", 1), ""), "want the private half of the previous key and of no other",
-		},
-		"gone and there": {ring(active, `,"removed":[{"id":"a","digest":"a","reason":"pruned"}]`), `"a" is a key of the ring, no key ID`},
-		"no key removed": {ring(active, `,"removed":[{"id":"a b","digest":"a","reason":"pruned"}]`), `"a b" is a key of the ring, no key ID`},
-		"no digest":      {ring(active, `,"removed":[{"id":"b","reason":"pruned"}]`), "without a digest"},
-		"no reason":      {ring(active, `,"removed":[{"id":"b","digest":"b"}]`), `reason "" is none of pruned, withdrawn, revoked`},
-		"edited":         {ring(active, `,"history":["1:x"]`), `history ends with version "1:x"`},
+	gone := func(s *ring.State, id, digest string, reason ring.Reason) {
+		s.Removed = []ring.Removed{{ID: id, Digest: digest, Reason: reason}}
+	}
+	cases := map[string]struct {
+		spoil func(*ring.State)
+		want  string
+	}{
+		"no version":           {func(s *ring.State) { s.SchemaVersion = 0 }, "schemaVersion is 0, want 1"},
+		"no generation":        {func(s *ring.State) { s.Generation = 0 }, "generation is 0, want 1 or more"},
+		"no keys":              {func(s *ring.State) { s.Keys = nil }, "0 of them are active, want exactly one"},
+		"two active":           {func(s *ring.State) { again(s, active) }, "keys: 2 of them are active, want exactly one"},
+		"two next":             {func(s *ring.State) { again(s, next) }, "keys: 2 of them are next, want one at most"},
+		"same ID":              {func(s *ring.State) { s.Keys[retired].ID = "key-0" }, `keys[1]: key ID "key-0" is there twice`},
+		"bad ID":               {func(s *ring.State) { s.Keys[active].ID = "../a" }, `keys[0]: key ID "../a" is not base64url`},
+		"no ID":                {func(s *ring.State) { s.Keys[active].ID = "" }, `key ID "" is not base64url`},
+		"bad algorithm":        {func(s *ring.State) { s.Keys[active].Algorithm = "HS256" }, `"HS256" is none of RS256, ES256, ES384, ES512`},
+		"bad signer":           {func(s *ring.State) { s.Keys[next].Signer = "kep740:/s" }, `signer: "kep740:/s" is not kep740:NAME`},
+		"foreign ID":           {func(s *ring.State) { remote(s, next); s.Keys[next].ID = "a b" }, `key ID "a b": want 1 to`},
+		"signer twice":         {func(s *ring.State) { remote(s, active, next) }, "keys[2]: kep740:a is there twice: one signer"},
+		"bad role":             {func(s *ring.State) { s.Keys[next].Role = "spare" }, `role "spare" is none of next, active, retired`},
+		"never published":      {func(s *ring.State) { s.Keys[next].PublishedAt = time.Time{} }, "publishedAt is missing"},
+		"never activated":      {func(s *ring.State) { s.Keys[active].ActivatedAt = time.Time{} }, "the active key must have activatedAt"},
+		"active and retired":   {func(s *ring.State) { s.Keys[active].RetiredAt = epoch }, "the active key must have activatedAt and no"},
+		"never retired":        {func(s *ring.State) { s.Keys[retired].RetiredAt = time.Time{} }, "a retired key must have retiredAt"},
+		"active half":          {func(s *ring.State) { s.Keys[active].PublicOnly = true }, "a key that is active must be able to sign"},
+		"next that signs":      {func(s *ring.State) { s.Keys[next].ActivatedAt = epoch }, "the next key has activatedAt or retiredAt"},
+		"next that signed":     {func(s *ring.State) { s.Keys[next].RetiredAt = epoch }, "the next key has activatedAt or retiredAt"},
+		"previous is gone":     {func(s *ring.State) { s.Previous = "b" }, `previous: "b" is no retired key`},
+		"previous signs":       {func(s *ring.State) { s.Previous = "key-0" }, `previous: "key-0" is no retired key`},
+		"previous is half":     {func(s *ring.State) { s.Previous = "key-1" }, "want the private half of the previous key and of no other"},
+		"another private half": {func(s *ring.State) { s.Keys[retired].PublicOnly = false }, "publicOnly is false, want the private half"},
+		"gone and there":       {func(s *ring.State) { gone(s, "key-0", "a", ring.Pruned) }, `"key-0" is a key of the ring, no key ID`},
+		"no key removed":       {func(s *ring.State) { gone(s, "a b", "a", ring.Pruned) }, `"a b" is a key of the ring, no key ID`},
+		"no digest":            {func(s *ring.State) { gone(s, "b", "", ring.Pruned) }, "without a digest"},
+		"no reason":            {func(s *ring.State) { gone(s, "b", "b", "") }, `reason "" is none of pruned, withdrawn, revoked`},
+		"no history":           {func(s *ring.State) { s.History = nil }, "history is missing"},
+		"edited":               {func(s *ring.State) { s.Generation = 2 }, `history ends with version "1:`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			state, err := decode([]byte(tc.data))
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %+v and %v, want an error with %q", state, err, tc.want)
+			state := must(t)(ring.New(newKey(0), []ring.Key{newKey(1)}, new(newKey(2)), epoch))
+			tc.spoil(&state)
+			if err := state.Validate(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error with %q", err, tc.want)
 			}
 		})
 	}

@@ -9,14 +9,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/golang-jwt/jwt/v5"
-	"github.com/google/go-cmp/cmp"
 
 	"sa-controller-manager/signing"
 )
@@ -44,11 +42,9 @@ func Run(t *testing.T, start func(t *testing.T) Subject) {
 	for name, test := range map[string]func(*testing.T, Subject){
 		"header":         header,
 		"signature":      signature,
-		"payload as is":  payloadAsIs,
 		"refusals":       refusals,
 		"unknown style":  unknownStyle,
 		"ended context":  endedContext,
-		"large payload":  largePayload,
 		"concurrent use": concurrentUse,
 		"rotation":       rotation,
 	} {
@@ -62,18 +58,6 @@ func header(t *testing.T, subject Subject) {
 	for _, style := range subject.Styles {
 		signed := sign(t, subject, style, Payload(0))
 		encoded := decode(t, "header", signed.header)
-		var members map[string]any
-		if err := json.Unmarshal([]byte(encoded), &members); err != nil {
-			t.Fatalf("style %d: header is not a JSON object: %v", style, err)
-		}
-		want := []string{"alg", "kid"}
-		typed := subject.Remote || style == signing.JWTHeader
-		if typed {
-			want = append(want, "typ")
-		}
-		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(members))); diff != "" {
-			t.Errorf("style %d: members of the header: -want +got:\n%s", style, diff)
-		}
 		key := signed.key(t, subject)
 		algorithm, err := signing.AlgorithmFor(key.Key)
 		if err != nil {
@@ -81,7 +65,7 @@ func header(t *testing.T, subject Subject) {
 		}
 		// White space and order are the same for all signers, so that tokens can be compared.
 		exact := fmt.Sprintf(`{"alg":%q,"kid":%q}`, algorithm, key.ID)
-		if typed {
+		if subject.Remote || style == signing.JWTHeader {
 			exact = fmt.Sprintf(`{"alg":%q,"kid":%q,"typ":"JWT"}`, algorithm, key.ID)
 		}
 		if encoded != exact {
@@ -93,25 +77,20 @@ func header(t *testing.T, subject Subject) {
 	}
 }
 
-// signature wants one that the published key verifies, and that covers header and payload.
+// signature wants one that the published key verifies, and that covers the payload as it stands: with
+// white space, and with more audiences than any token has.
 func signature(t *testing.T, subject Subject) {
+	loose := strings.ReplaceAll(decode(t, "payload", Payload(0)), `,"`, ` , "`)
 	for _, style := range subject.Styles {
-		signed := sign(t, subject, style, Payload(0))
-		signed.verify(t, subject)
-		other := signed
-		other.payload = Payload(1)
-		if other.valid(t, subject) {
-			t.Errorf("style %d: the signature verifies with another payload", style)
+		for _, payload := range []string{Payload(0), base64.RawURLEncoding.EncodeToString([]byte(loose)), Payload(32 << 10)} {
+			signed := sign(t, subject, style, payload)
+			signed.verify(t, subject)
+			signed.payload = Payload(1)
+			if signed.valid(t, subject) {
+				t.Errorf("style %d: the signature verifies with another payload", style)
+			}
 		}
 	}
-}
-
-// payloadAsIs wants a payload with members in any order and with white space to be signed as it
-// stands, and not encoded again.
-func payloadAsIs(t *testing.T, subject Subject) {
-	loose := strings.ReplaceAll(decode(t, "payload", Payload(0)), `,"`, ` , "`)
-	signed := sign(t, subject, subject.Styles[0], base64.RawURLEncoding.EncodeToString([]byte(loose)))
-	signed.verify(t, subject)
 }
 
 // refusals wants no signature under what is not a segment, and no word of it in the error.
@@ -160,12 +139,6 @@ func endedContext(t *testing.T, subject Subject) {
 	}
 }
 
-// largePayload is a token with more audiences than anybody has.
-func largePayload(t *testing.T, subject Subject) {
-	signed := sign(t, subject, subject.Styles[0], Payload(32<<10))
-	signed.verify(t, subject)
-}
-
 // concurrentUse wants each caller to get the signature of its own payload.
 func concurrentUse(t *testing.T, subject Subject) {
 	signed := make([]signedToken, 32)
@@ -200,7 +173,7 @@ func rotation(t *testing.T, subject Subject) {
 	before := sign(t, subject, subject.Styles[0], Payload(0))
 	subject.Rotate(t)
 	after := sign(t, subject, subject.Styles[0], Payload(0))
-	if before.keyID(t) == after.keyID(t) {
+	if KeyID(t, before.header) == KeyID(t, after.header) {
 		t.Error("the key is the same after a rotation")
 	}
 	before.verify(t, subject)
@@ -219,12 +192,13 @@ func sign(t *testing.T, subject Subject, style signing.HeaderStyle, payload stri
 	return signedToken{header, payload, signature}
 }
 
-func (s signedToken) keyID(t *testing.T) string {
+// KeyID returns the key ID of a header segment.
+func KeyID(t *testing.T, segment string) string {
 	t.Helper()
 	var header struct {
 		KeyID string `json:"kid"`
 	}
-	if err := json.Unmarshal([]byte(decode(t, "header", s.header)), &header); err != nil {
+	if err := json.Unmarshal([]byte(decode(t, "header", segment)), &header); err != nil {
 		t.Fatalf("header: %v", err)
 	}
 	return header.KeyID
@@ -233,9 +207,10 @@ func (s signedToken) keyID(t *testing.T) string {
 // key is the published key that the token names.
 func (s signedToken) key(t *testing.T, subject Subject) signing.PublicKey {
 	t.Helper()
-	key, ok := subject.Keys.Keys().Lookup(s.keyID(t))
+	id := KeyID(t, s.header)
+	key, ok := subject.Keys.Keys().Lookup(id)
 	if !ok {
-		t.Fatalf("the signer does not publish key %s, which it signs with", s.keyID(t))
+		t.Fatalf("the signer does not publish key %s, which it signs with", id)
 	}
 	return key
 }

@@ -11,48 +11,39 @@ import (
 	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
+
+	"sa-controller-manager/internal/pki"
 )
 
 // Authority is a certificate authority.
 type Authority struct {
 	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	key  crypto.Signer
 }
 
 // NewAuthority makes one that no component trusts. It is valid for a year unless change says otherwise.
 func NewAuthority(name string, changes ...func(*x509.Certificate)) (*Authority, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, err
-	}
 	template := newTemplate(pkix.Name{CommonName: name})
 	template.IsCA = true
-	template.BasicConstraintsValid = true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	for _, change := range changes {
 		change(template)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("create the certificate of %s: %w", name, err)
-	}
-	cert, err := x509.ParseCertificate(der)
+	cert, key, err := pki.Issue(template, nil, nil)
 	return &Authority{cert, key}, err
 }
 
 // PEM is its certificate.
-func (a *Authority) PEM() []byte { return encodeCertificate(a.cert.Raw) }
+func (a *Authority) PEM() []byte { return pki.CertPEM(a.cert) }
 
 // Key is its private key, PEM.
-func (a *Authority) Key() ([]byte, error) { return keyutil.MarshalPrivateKeyToPEM(a.key) }
+func (a *Authority) Key() ([]byte, error) { return pki.KeyPEM(a.key) }
 
 // Client issues a certificate that kube-apiserver takes for the given user and groups; both results
 // are PEM.
@@ -77,32 +68,23 @@ func (a *Authority) Server(hosts ...string) (cert, key []byte, err error) {
 }
 
 func (a *Authority) issue(template *x509.Certificate) (cert, key []byte, err error) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, private.Public(), a.key)
+	issued, signer, err := pki.Issue(template, a.cert, a.key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("issue the certificate of %s: %w", template.Subject.CommonName, err)
 	}
-	key, err = keyutil.MarshalPrivateKeyToPEM(private)
-	return encodeCertificate(der), key, err
+	key, err = pki.KeyPEM(signer)
+	return pki.CertPEM(issued), key, err
 }
 
 // newTemplate is valid for a year: a cluster of make run may stay up for long.
 func newTemplate(subject pkix.Name) *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      subject,
-		NotBefore:    now.Add(-time.Hour),
-		NotAfter:     now.AddDate(1, 0, 0),
+		Subject:   subject,
+		NotBefore: now.Add(-time.Hour),
+		NotAfter:  now.AddDate(1, 0, 0),
 	}
-}
-
-func encodeCertificate(der []byte) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
 // WriteSigningKey makes a new private key of the given type and writes it to

@@ -5,10 +5,11 @@ package faults
 
 import (
 	"context"
+	"crypto"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/keyutil"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/faults/checker"
@@ -30,17 +32,13 @@ type scope struct {
 	prefix string
 	// lasts is how long all has to stay well once it is.
 	lasts time.Duration
-	// ring is that of key rings, nil if there is one key alone. bound are questions about
-	// tokens that are in no Secret.
-	ring  *checker.KeyRing
-	bound []question
 }
 
 // check awaits that all is as promised, within the given timeout, and then looks at
 // everything else that the run has left behind.
 func (w *World) check(ctx context.Context, scope scope, calls []workload.Call, timeout time.Duration) (checker.Outcome, error) {
 	outcome := checker.Outcome{Pods: len(calls)}
-	verify, err := scope.verifier(w)
+	ring, err := w.oneKey()
 	if err != nil {
 		return outcome, err
 	}
@@ -57,10 +55,7 @@ func (w *World) check(ctx context.Context, scope scope, calls []workload.Call, t
 		}
 		live = liveUIDs(now)
 		now = now.InNamespaces(scope.prefix)
-		outcome.Violations = checker.Judge(now, scope.model, w.mode, string(ca), verify)
-		if scope.ring != nil {
-			outcome.Violations = append(outcome.Violations, checker.JudgeReissue(now, scope.model, scope.ring.Retired)...)
-		}
+		outcome.Violations = checker.Judge(now, scope.model, w.mode, string(ca), ring.Verify)
 		if well || time.Since(begun) > timeout {
 			break
 		}
@@ -74,7 +69,6 @@ func (w *World) check(ctx context.Context, scope scope, calls []workload.Call, t
 		}
 	}
 	outcome.Objects = len(now.Accounts) + len(now.Secrets) + len(now.ConfigMaps)
-	outcome.Reissued, outcome.Bound = checker.CountReissued(now), len(scope.bound)
 	if err := w.checkTokens(ctx, now, live, scope, &outcome); err != nil {
 		return outcome, err
 	}
@@ -84,8 +78,8 @@ func (w *World) check(ctx context.Context, scope scope, calls []workload.Call, t
 	w.mu.Lock()
 	outcome.Violations = append(outcome.Violations, w.found...)
 	outcome.Unsure = errors.Join(w.unreported...)
-	outcome.Injected, outcome.Met, outcome.Skipped = w.record.injected, w.record.met, w.record.skipped
-	w.found, w.unreported, w.record = nil, nil, newRecord()
+	outcome.Injected = w.injected
+	w.found, w.unreported, w.injected = nil, nil, map[checker.Kind]int{}
 	w.mu.Unlock()
 	var found []checker.Violation
 	outcome.Samples, outcome.Most, found = w.monitor.take()
@@ -93,16 +87,15 @@ func (w *World) check(ctx context.Context, scope scope, calls []workload.Call, t
 	return outcome, nil
 }
 
-// verifier is the check of signatures of the scope.
-func (s scope) verifier(w *World) (func(token string) error, error) {
-	if s.ring != nil {
-		return s.ring.Verify, nil
-	}
-	ring, err := w.oneKey()
+// oneKey is the ring of the one key in the cluster's file.
+func (w *World) oneKey() (*checker.KeyRing, error) {
+	key, err := keyutil.PrivateKeyFromFile(w.cluster.SigningKeyFile())
 	if err != nil {
 		return nil, err
 	}
-	return ring.Verify, nil
+	public := key.(crypto.Signer).Public()
+	der, err := x509.MarshalPKIXPublicKey(public)
+	return &checker.KeyRing{Keys: map[string]crypto.PublicKey{checker.KeyIDOf(der): public}}, err
 }
 
 func liveUIDs(now checker.Snapshot) map[types.UID]bool {
@@ -124,12 +117,11 @@ type question struct {
 const reviewers = 8
 
 // checkTokens has kube-apiserver judge every token that there is, and every one that was
-// ever seen there and whose account is gone, and answer the further questions of the scope. live
-// are all accounts of the cluster.
+// ever seen there and whose account is gone. live are all accounts of the
+// cluster.
 func (w *World) checkTokens(ctx context.Context, now checker.Snapshot, live map[types.UID]bool, scope scope,
 	outcome *checker.Outcome) error {
-	questions := slices.Clone(scope.bound)
-	outcome.Tokens += len(scope.bound)
+	var questions []question
 	current := map[string]bool{}
 	for _, secret := range checker.Sorted(now.Secrets) {
 		if token := string(secret.Data[corev1.ServiceAccountTokenKey]); secret.Type == corev1.SecretTypeServiceAccountToken && token != "" {

@@ -5,7 +5,6 @@ package faults
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -34,9 +33,9 @@ func (w *World) tamper(ctx context.Context, kind checker.Kind, limit time.Durati
 }
 
 // tampers does what takes nothing but a World.
-func tampers(limit time.Duration, do func(*World, context.Context) error) Inject {
+func tampers(do func(*World, context.Context) error) Inject {
 	return func(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-		return w.tamper(ctx, fault.Kind, limit, func(ctx context.Context) error { return do(w, ctx) }, nothing)
+		return w.tamper(ctx, fault.Kind, repairLimit, func(ctx context.Context) error { return do(w, ctx) }, nothing)
 	}
 }
 
@@ -80,7 +79,7 @@ func editBundle(which configuration) Inject {
 
 // editRules takes all Pods out.
 func editRules(which configuration) Inject {
-	return tampers(repairLimit, func(w *World, ctx context.Context) error { return w.patch(ctx, which, "/webhooks", []any{}) })
+	return tampers(func(w *World, ctx context.Context) error { return w.patch(ctx, which, "/webhooks", []any{}) })
 }
 
 // edit is another value of a webhook's field.
@@ -110,8 +109,7 @@ func edits() []edit {
 // editField edits one field of each configuration. Which ones depends on the seed: all at
 // once would be repaired as soon as one of them is noticed.
 func editField(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	at := int(fault.At / time.Millisecond)
-	ofMutating, ofValidating := edits()[at%len(edits())], edits()[1:][at%len(edits()[1:])]
+	ofMutating, ofValidating := edits()[fault.Draw%len(edits())], edits()[1:][fault.Draw%len(edits()[1:])]
 	w.log("%s: %s of the mutating configuration, %s of the validating one", fault.Kind, ofMutating.path, ofValidating.path)
 	return w.tamper(ctx, fault.Kind, repairLimit, func(ctx context.Context) error {
 		return errors.Join(
@@ -157,33 +155,5 @@ func deleteCASecret(ctx context.Context, w *World, fault Planned) (func(context.
 			err = errors.New("it is still the old Secret")
 		}
 		return err
-	})
-}
-
-// editCASecret writes nonsense over all that it holds.
-func editCASecret(ctx context.Context, w *World, fault Planned) (func(context.Context) error, error) {
-	secrets := w.client.CoreV1().Secrets(metav1.NamespaceSystem)
-	nonsense := rand.Text()
-	return w.tamper(ctx, fault.Kind, caSecretLimit, func(ctx context.Context) error {
-		edited, err := secrets.Get(ctx, workload.CASecretName, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("get the serving CA: %w", err)
-		}
-		for key := range edited.Data {
-			edited.Data[key] = []byte(nonsense)
-		}
-		_, err = secrets.Update(ctx, edited, metav1.UpdateOptions{})
-		return err
-	}, func(registered) error {
-		now, err := secrets.Get(ctx, workload.CASecretName, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for key, value := range now.Data {
-			if string(value) == nonsense {
-				return fmt.Errorf("%s is nonsense", key)
-			}
-		}
-		return nil
 	})
 }

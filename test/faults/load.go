@@ -30,62 +30,90 @@ const (
 	controlTimeout = 30 * time.Second
 )
 
+// load is what broken clients attack, and what somebody asks for meanwhile.
+type load struct {
+	flags            []string // of the replica
+	network, address string
+	clients          []overload.Client
+	model            workload.Model
+	// before returns once the replica answers.
+	before func(context.Context) error
+	// ask asks in order until ctx ends.
+	ask func(ctx context.Context) asked
+	// what is asked for, and the promise that it is answered in time.
+	what    string
+	promise int
+}
+
+// asked is what became of calls in order.
+type asked struct {
+	took   []time.Duration
+	calls  []workload.Call
+	tokens map[string]bool // what was signed
+	found  []checker.Violation
+}
+
 // Load has broken clients attack one replica of an ordinary build, while kube-apiserver
 // goes on to ask it.
 func (w *World) Load(ctx context.Context, binary devcluster.Binary) (checker.Outcome, string, error) {
-	w.forget()
-	w.monitor.setRace(false)
 	// As on a node of the control plane: nobody is between kube-apiserver and the webhook.
 	port, err := devcluster.FreePort()
 	if err != nil {
 		return checker.Outcome{}, "", err
 	}
-	if err := w.deploy(ctx, binary, 1, "--webhook-bind-address=127.0.0.1", "--webhook-port="+strconv.Itoa(port)); err != nil {
-		return checker.Outcome{}, "", err
-	}
 	n := workload.NewNamespace("load-pods")
-	if err := w.client.CreateNamespace(ctx, n.Name); err != nil {
-		return checker.Outcome{}, "", errors.Join(err, w.retire())
-	}
-	if err := w.awaitAdmitted(ctx, n.Name); err != nil {
-		return checker.Outcome{}, "", errors.Join(err, w.retire())
-	}
-	var calls []workload.Call
-	came, loadErr := w.underLoad(ctx, "tcp", at("127.0.0.1", port), overload.WebhookClients(),
-		func(ctx context.Context) { calls = w.ask(ctx, n.Name) })
-	outcome, err := w.check(ctx, scope{model: workload.Model{n.Name: n}}, calls, controlTimeout)
-	var took []time.Duration
-	for _, call := range calls {
-		took = append(took, call.Ended.Sub(call.Begun))
-	}
-	slices.Sort(took)
-	unsure := overload.JudgeTimes(&outcome, 5, "Pod", took, came)
-	err = errors.Join(err, loadErr, came.AddTo(&outcome, unsure), w.retire())
-	return outcome, loadSummary(came, "Pods", took, outcome), err
+	return w.underLoad(ctx, binary, load{
+		flags:   []string{"--webhook-bind-address=127.0.0.1", "--webhook-port=" + strconv.Itoa(port)},
+		network: "tcp", address: at("127.0.0.1", port), clients: overload.WebhookClients(),
+		model: workload.Model{n.Name: n}, what: "Pod", promise: 5,
+		before: func(ctx context.Context) error {
+			return errors.Join(w.client.CreateNamespace(ctx, n.Name), w.awaitAdmitted(ctx, n.Name))
+		},
+		ask: func(ctx context.Context) (a asked) {
+			a.calls = w.ask(ctx, n.Name)
+			for _, call := range a.calls {
+				a.took = append(a.took, call.Ended.Sub(call.Begun))
+			}
+			return a
+		},
+	})
 }
 
 // underLoad has broken clients come while somebody asks in order, and awaits that nothing is left of
 // them.
-func (w *World) underLoad(ctx context.Context, network, address string, clients []overload.Client,
-	ask func(context.Context)) (overload.Result, error) {
+func (w *World) underLoad(ctx context.Context, binary devcluster.Binary, l load) (outcome checker.Outcome, summary string, err error) {
+	w.forget()
+	w.monitor.setRace(false)
+	if err := w.deploy(ctx, binary, 1, l.flags...); err != nil {
+		return outcome, "", err
+	}
+	defer func() { err = errors.Join(err, w.retire()) }()
+	if err := l.before(ctx); err != nil {
+		return outcome, "", err
+	}
 	asking, stop := context.WithCancel(ctx)
 	defer stop()
-	asked := make(chan struct{})
-	go func() {
-		defer close(asked)
-		ask(asking)
-	}()
-	came, err := overload.Run(ctx, network, address, clients, w.Busy)
+	answers := make(chan asked, 1)
+	go func() { answers <- l.ask(asking) }()
+	came, loadErr := overload.Run(ctx, l.network, l.address, l.clients, w.Busy)
 	stop()
-	<-asked
+	a := <-answers
+	slices.Sort(a.took)
 	came.Log(w.log)
 	w.awaitRest(ctx)
-	return came, err
-}
-
-func loadSummary(came overload.Result, what string, took []time.Duration, o checker.Outcome) string {
-	return fmt.Sprintf("%v; %d %s, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
-		came, len(took), what, overload.Quantile(took, 50), overload.Quantile(took, 99), o.Most.Goroutines, o.Most.RssAnon>>10, o.Most.Unanswered)
+	outcome, err = w.check(ctx, scope{model: l.model}, a.calls, controlTimeout)
+	outcome.Violations = append(outcome.Violations, a.found...)
+	outcome.Tokens += len(a.tokens)
+	for _, t := range w.terms() {
+		if what := checker.Leak(t.manager.Logs(), checker.SignaturesOf(a.tokens)); what != "" {
+			outcome.Violations = append(outcome.Violations, checker.Violated(6, "a log holds %s that was signed on the socket", what))
+		}
+	}
+	unsure := overload.JudgeTimes(&outcome, l.promise, l.what, a.took, came)
+	summary = fmt.Sprintf("%v; %d times %s, p50 %v, p99 %v; at most %d goroutines, %d MiB, %d s without an answer",
+		came, len(a.took), l.what, overload.Quantile(a.took, 50), overload.Quantile(a.took, 99),
+		outcome.Most.Goroutines, outcome.Most.RssAnon>>10, outcome.Most.Unanswered)
+	return outcome, summary, errors.Join(err, loadErr, came.AddTo(&outcome, unsure))
 }
 
 // awaitAdmitted returns once a Pod is admitted with all it is owed: kube-apiserver has to know

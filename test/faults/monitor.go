@@ -94,7 +94,7 @@ func (m *monitor) setRace(race bool) {
 	m.race = race
 }
 
-// look takes a sample of the memory of the replica's process, and asks it for the rest, unless
+// look takes a sample of the memory of the replica's process, counts the second, and asks it for the rest, unless
 // it still owes an answer. It does not wait for that: others are to be looked at.
 func (m *monitor) look(ctx context.Context, r *Replica) {
 	t := r.now()
@@ -105,14 +105,6 @@ func (m *monitor) look(ctx context.Context, r *Replica) {
 	if err != nil {
 		return // it has ended since
 	}
-	if m.weigh(r.name, t, checker.Sample{RssAnon: memory.Anon, Secrets: m.world.tokens.Secrets()}, r.isPaused()) {
-		m.asking.Go(func() { m.ask(ctx, r, t) })
-	}
-}
-
-// weigh keeps a sample of the memory, counts the second, and reports whether the process is to be
-// asked.
-func (m *monitor) weigh(name string, t *term, sample checker.Sample, paused bool) (ask bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p := m.known[t]
@@ -122,18 +114,20 @@ func (m *monitor) weigh(name string, t *term, sample checker.Sample, paused bool
 	}
 	if p.last != nil {
 		m.samples++
-		m.most.RssAnon = max(m.most.RssAnon, sample.RssAnon)
-		m.judge(name, sample, p.rest)
-		m.count(name, p, paused)
+		m.most.RssAnon = max(m.most.RssAnon, memory.Anon)
+		m.judge(r.name, checker.Sample{RssAnon: memory.Anon, Secrets: m.world.tokens.Secrets()}, p.rest)
+		m.count(r, p)
 	}
-	ask, p.asked = !p.asked, true
-	return ask
+	if !p.asked {
+		p.asked = true
+		m.asking.Go(func() { m.ask(ctx, r, t, p) })
+	}
 }
 
 // count counts a second in which the process has not answered yet. The caller holds mu.
-func (m *monitor) count(name string, p *watched, paused bool) {
+func (m *monitor) count(r *Replica, p *watched) {
 	switch {
-	case paused:
+	case r.isPaused():
 		p.unanswered = 0
 		return
 	case m.starved:
@@ -141,13 +135,13 @@ func (m *monitor) count(name string, p *watched, paused bool) {
 	}
 	m.most.Unanswered = max(m.most.Unanswered, p.unanswered)
 	if p.unanswered == checker.UnansweredAtMost {
-		m.found = append(m.found, checker.Violated(8, "%s has not answered for %d s, so its goroutines are unknown", name, p.unanswered))
+		m.found = append(m.found, checker.Violated(8, "%s has not answered for %d s, so its goroutines are unknown", r.name, p.unanswered))
 	}
 	p.unanswered++
 }
 
 // ask has the process say how it is.
-func (m *monitor) ask(ctx context.Context, r *Replica, t *term) {
+func (m *monitor) ask(ctx context.Context, r *Replica, t *term, p *watched) {
 	ctx, cancel := context.WithTimeout(ctx, checker.UnansweredAtMost*time.Second)
 	defer cancel()
 	metrics, err := t.manager.Metrics(ctx)
@@ -161,14 +155,8 @@ func (m *monitor) ask(ctx context.Context, r *Replica, t *term) {
 		_, notReady := t.manager.Get(ctx, "/readyz")
 		sample.Ready = notReady == nil
 	}
-	m.keep(r.name, t, sample, err)
-}
-
-// keep keeps an answer, or that there was none.
-func (m *monitor) keep(name string, t *term, sample checker.Sample, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.known[t]
 	p.asked = false
 	if err != nil {
 		return
@@ -179,7 +167,7 @@ func (m *monitor) keep(name string, t *term, sample checker.Sample, err error) {
 	}
 	m.most.Goroutines = max(m.most.Goroutines, sample.Goroutines)
 	// The memory is looked at each second, whether or not answers come.
-	m.judge(name, checker.Sample{Goroutines: sample.Goroutines, InFlight: sample.InFlight}, p.rest)
+	m.judge(r.name, checker.Sample{Goroutines: sample.Goroutines, InFlight: sample.InFlight}, p.rest)
 }
 
 // judge holds a sample to the limits. The caller holds mu.

@@ -113,6 +113,8 @@ func (w *World) verify(ctx context.Context, now registered) error {
 const (
 	// repairLimit is how long a configuration may stay changed on a healthy watch.
 	repairLimit = 2 * time.Second
+	// answerLimit is for one handshake with a replica.
+	answerLimit = 2 * time.Second
 	// raceFactor is how much slower a race-enabled build may be.
 	raceFactor = 2
 )

@@ -27,11 +27,8 @@ type Replica struct {
 	dir     string
 	binary  devcluster.Binary
 	flags   []string
-	// renewed counts the directories of its files; World.files guards it.
-	renewed int
 
 	mu    sync.Mutex
-	own   []*faultproxy.Rule // of this replica alone
 	terms []*term
 }
 
@@ -58,7 +55,6 @@ func (r *Replica) start() error {
 	defer r.mu.Unlock()
 	t := &term{proxy: proxy}
 	r.terms = append(r.terms, t)
-	r.useLocked()
 	t.manager, err = r.binary.StartManager(r.world.cluster, append([]string{
 		"--kubeconfig=" + kubeconfig,
 		"--webhook-bind-address=" + r.address, "--webhook-port=" + strconv.Itoa(r.world.port),
@@ -146,24 +142,6 @@ func (r *Replica) setPaused(paused bool) {
 	r.terms[len(r.terms)-1].paused = paused
 }
 
-// use has the given rules apply to this replica besides those of all.
-func (r *Replica) use(rules ...*faultproxy.Rule) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.own = rules
-	r.useLocked()
-}
-
-func (r *Replica) useLocked() {
-	if len(r.terms) == 0 {
-		return
-	}
-	rules := append(append([]*faultproxy.Rule{}, r.own...), r.world.sharedRules()...)
-	r.terms[len(r.terms)-1].proxy.Use(append(rules, &faultproxy.Rule{
-		Match: faultproxy.On("watch", ""), Fault: r.world.gate.pass,
-	})...)
-}
-
 // holds reports whether the identity is that of its process.
 func (r *Replica) holds(identity string) bool {
 	t := r.now()
@@ -184,4 +162,13 @@ func (r *Replica) awaitWatches(ctx context.Context, resources ...string) error {
 		}
 		return nil
 	})
+}
+
+func gone(t *term) bool {
+	select {
+	case <-t.manager.Done():
+		return true
+	default:
+		return false
+	}
 }

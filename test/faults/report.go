@@ -38,14 +38,9 @@ func WriteTable(out io.Writer, outcomes []checker.Outcome) error {
 
 // looks is how often somebody could have noticed that a promise is broken.
 func looks(o checker.Outcome, promise int) int {
-	operations, files := 0, 0
+	operations := 0
 	for _, n := range o.Operations {
 		operations += n
 	}
-	for _, entry := range Catalogue() {
-		if entry.Lane == Files {
-			files += o.Injected[entry.Kind]
-		}
-	}
-	return []int{operations, o.Tokens + o.DeadTokens, o.Objects, o.Tokens, o.Pods, o.LogBytes, files, o.Samples, o.Writes}[promise-1]
+	return []int{operations, o.Tokens + o.DeadTokens, o.Objects, o.Tokens, o.Pods, o.LogBytes, o.BrokenCalls, o.Samples, o.Writes}[promise-1]
 }

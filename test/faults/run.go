@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -35,83 +35,62 @@ func (w *World) Faults(ctx context.Context, run Run) (checker.Outcome, string, e
 	w.monitor.setRace(run.Race)
 	w.mode = workload.ModeOf(run.Seed)
 	defer func() { w.mode = workload.Auto }()
-	binary, err := w.ordinaryRights(quickPings(run.Binary))
-	if err == nil {
-		err = w.deploy(ctx, binary, 2)
-	}
-	if err != nil {
+	if err := w.deploy(ctx, quickPings(run.Binary), 2); err != nil {
 		return checker.Outcome{}, "", err
 	}
 	workload := workload.StartWorkload(w.client, run.Seed, "faults")
-	attacked, attackErr := w.attack(ctx, "attack", w.races())
-	plan := Plan(run.Seed, run.Length, 2, Catalogue())
-	err = errors.Join(attackErr, w.execute(ctx, plan))
+	err := w.execute(ctx, run)
 	model, calls, endErr := workload.End()
 	if err := errors.Join(err, endErr); err != nil {
 		return checker.Outcome{}, "", err
 	}
-	maps.Copy(model, attacked)
 	outcome, err := w.check(ctx, scope{model: model, lasts: stayWell}, calls, settleTimeout)
 	outcome.Operations = workload.Operations()
 	summary := fmt.Sprintf("settled in %s; at most %d goroutines", outcome.Settled.Round(100*time.Millisecond), outcome.Most.Goroutines)
 	return outcome, summary, errors.Join(err, w.retire())
 }
 
-// execute does what the plan says. A lane that is late goes on with the next fault at
-// once, and after its time leaves out what would only come again.
-func (w *World) execute(ctx context.Context, plan []Planned) error {
-	entries := map[checker.Kind]Entry{}
-	for _, entry := range Catalogue() {
-		entries[entry.Kind] = entry
+// breather is what is waited between two faults, at least. Twice that at most.
+const breather = 500 * time.Millisecond
+
+// execute has faults come one after the other, and those of the registration last, because how fast it is repaired
+// is promised for healthy watches.
+func (w *World) execute(ctx context.Context, run Run) error {
+	random := rand.New(rand.NewPCG(run.Seed, 0))
+	if err := w.strike(ctx, random, Processes(), run.Length); err != nil {
+		return err
 	}
-	byLane := map[Lane][]Planned{}
-	for _, fault := range plan {
-		byLane[fault.Lane] = append(byLane[fault.Lane], fault)
+	if err := w.calm(ctx); err != nil {
+		return err
 	}
-	var lanes sync.WaitGroup
-	var mu sync.Mutex
-	var errs []error
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	perform := func(lane Lane) {
-		faults := byLane[lane]
-		begun, came := time.Now(), map[checker.Kind]bool{}
-		at := func(fault Planned) time.Time { return begun.Add(fault.At - faults[0].At) }
-		for _, fault := range faults {
-			if came[fault.Kind] && time.Now().After(at(faults[len(faults)-1])) {
+	return w.strike(ctx, random, Registration(), run.Length/4)
+}
+
+// strike has each kind come once, in an order that random chooses, and again until the time is over.
+func (w *World) strike(ctx context.Context, random *rand.Rand, kinds []Entry, length time.Duration) error {
+	begun := time.Now()
+	for first := true; first || time.Since(begun) < length; first = false {
+		for _, i := range random.Perm(len(kinds)) {
+			entry, breath := kinds[i], breather+time.Duration(random.Int64N(int64(breather)))
+			planned := Planned{entry.Kind, entry.For + time.Duration(random.Int64N(int64(entry.For/4+1))), random.IntN(1000)}
+			if !first && (entry.Once || time.Since(begun) > length) {
 				continue
 			}
-			came[fault.Kind] = true
-			if !await.Sleep(ctx, time.Until(at(fault))) {
-				return
+			if !await.Sleep(ctx, breath) {
+				return context.Cause(ctx)
 			}
-			if err := w.perform(ctx, entries[fault.Kind], fault); err != nil {
-				mu.Lock()
-				errs = append(errs, fmt.Errorf("%s: %w", fault.Kind, err))
-				mu.Unlock()
-				stop()
-				return
+			if err := w.perform(ctx, entry, planned); err != nil {
+				return fmt.Errorf("%s: %w", entry.Kind, err)
 			}
 		}
 	}
-	for _, lane := range []Lane{Processes, Requests, Files} {
-		lanes.Go(func() { perform(lane) })
-	}
-	lanes.Wait()
-	if err := w.calm(ctx); err != nil {
-		errs = append(errs, err)
-	}
-	perform(Registration)
-	return errors.Join(errs...)
+	return nil
 }
 
 // calm returns once somebody leads and watches the registration, and all are ready: one who
 // begins to lead first proves that kube-apiserver reaches it, and one whose watches were cut
 // waits up to half a minute before it tries again.
 func (w *World) calm(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return nil // another error is the reason
-	}
 	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 	defer cancel()
 	leader, err := w.leader(ctx)
@@ -132,30 +111,19 @@ func (w *World) calm(ctx context.Context) error {
 // perform has one fault come and go.
 func (w *World) perform(ctx context.Context, entry Entry, fault Planned) error {
 	w.log("%s %v", time.Now().Format("15:04:05"), fault)
-	end := w.excuses.Open(entry.Excuse)
+	end := sync.OnceFunc(w.excuses.Open(entry.Excuse))
+	defer end()
 	heal, err := entry.Inject(ctx, w, fault)
 	if err != nil {
-		end()
-		if skipped := (skippedError{}); errors.As(err, &skipped) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.record.skipped[entry.Kind] = skipped.why
-			return nil
-		}
-		if errors.Is(err, errSkipped) {
-			return nil
-		}
 		return err
 	}
 	w.mu.Lock()
-	w.record.injected[entry.Kind]++
+	w.injected[entry.Kind]++
 	w.mu.Unlock()
 	if entry.OnlyAtFirst {
 		end()
 	}
 	await.Sleep(ctx, fault.For)
 	// A fault ends also when the run does.
-	err = heal(context.WithoutCancel(ctx))
-	end()
-	return err
+	return heal(context.WithoutCancel(ctx))
 }

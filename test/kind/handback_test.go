@@ -7,11 +7,8 @@ package kind
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -26,11 +23,7 @@ import (
 	"sa-controller-manager/test/await"
 )
 
-const (
-	ownManifest = "/etc/kubernetes/manifests/sa-controller-manager.yaml"
-	caKey       = "/etc/kubernetes/pki/ca.key"
-	awayCAKey   = "/root/ca.key"
-)
+const ownManifest = "/etc/kubernetes/manifests/sa-controller-manager.yaml"
 
 // TestHandbackWithoutUs breaks our process in several ways. Each time the handback restores the
 // manifests, and the API accepts the tokens of new Pods.
@@ -41,42 +34,28 @@ func TestHandbackWithoutUs(t *testing.T) {
 // withoutDeadUs is the test, for a takeover with the flags.
 func (c *cluster) withoutDeadUs(t *testing.T, flags ...string) {
 	t.Helper()
-	c.withoutCertificateSigning(t)
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	before := c.controlPlaneManifests(t)
 	for _, tc := range []struct {
 		name   string
 		breaks func(*testing.T)
-		// refused: no Pod is admitted. Otherwise our process still works.
-		refused bool
 	}{
-		{name: "manifest-removed", refused: true, breaks: func(t *testing.T) { c.onNode(t, "rm", ownManifest) }},
-		{name: "crash-looping", refused: true, breaks: func(t *testing.T) {
+		{name: "manifest-removed", breaks: func(t *testing.T) { c.onNode(t, "rm", ownManifest) }},
+		{name: "crash-looping", breaks: func(t *testing.T) {
 			// It ends at once, because it has no token.
 			c.onNode(t, "sh", "-c", fmt.Sprintf("cp %s/apicheck %[2]s.new && mv %[2]s.new %[2]s", nodeBinaries, product))
 			c.restartOurPod(t)
 		}},
-		{name: "expired-certificate", refused: true, breaks: func(t *testing.T) {
-			c.expire(t)
-			c.restartOurPod(t)
-		}},
-		{name: "ca-key-away", breaks: func(t *testing.T) {
-			c.onNode(t, "mv", caKey, awayCAKey)
-			c.restartOurPod(t)
-		}},
-		{name: "binary-missing", refused: true, breaks: func(t *testing.T) {
+		{name: "binary-missing", breaks: func(t *testing.T) {
 			c.onNode(t, "rm", product)
 			c.rebootWithoutUs(t)
 		}},
 	} {
 		whole := t.Run(tc.name, func(t *testing.T) {
 			c.installProduct(t)
-			c.onNode(t, "sh", "-c", fmt.Sprintf("[ ! -e %[1]s ] || mv %[1]s %[2]s", awayCAKey, caKey))
 			c.product(t, append([]string{"kubeadm", "takeover"}, flags...)...)
 			tc.breaks(t)
-			if tc.refused {
-				c.awaitRefusal(t)
-			}
+			c.awaitRefusal(t)
 			// The installed binary may be broken or gone: run another copy.
 			t.Log(c.onNode(t, nodeBinaries+"/sa-controller-manager", "kubeadm", "handback"))
 			c.checkHandedBack(t, before, tc.name)
@@ -126,27 +105,6 @@ func (c *cluster) checkNothingOfUs(t *testing.T) {
 	}
 }
 
-// withoutCertificateSigning configures kube-controller-manager as for an external CA: otherwise it does
-// not start without the CA's key.
-func (c *cluster) withoutCertificateSigning(t *testing.T) {
-	t.Helper()
-	const name = "kube-controller-manager"
-	manifest := c.readManifest(t, name)
-	edited := regexp.MustCompile(`(?m)^    - --cluster-signing-.*\n`).ReplaceAllString(manifest, "")
-	if edited == manifest {
-		t.Fatalf("the manifest of %s signs no certificates:\n%s", name, manifest)
-	}
-	c.writeManifest(t, name, edited)
-	mirror := name + "-" + c.controlPlane()
-	c.awaitPods(t, metav1.NamespaceSystem, func(pods []*corev1.Pod) error {
-		pod, ok := await.Find(pods, mirror)
-		if !ok || strings.Contains(strings.Join(pod.Spec.Containers[0].Command, " "), "--cluster-signing-") || !isReady(pod) {
-			return fmt.Errorf("%s is not ready without --cluster-signing-*", mirror)
-		}
-		return nil
-	})
-}
-
 // restartOurPod has the kubelet restart our Pod with its init containers and the current files.
 func (c *cluster) restartOurPod(t *testing.T) {
 	t.Helper()
@@ -159,26 +117,6 @@ func (c *cluster) restartOurPod(t *testing.T) {
 		return nil
 	})
 	c.onNode(t, "mv", away, ownManifest)
-}
-
-// expire replaces our client certificate by one that expired an hour ago, and moves the CA's key away so
-// that it is not renewed.
-func (c *cluster) expire(t *testing.T) {
-	t.Helper()
-	const pair = "/etc/kubernetes/sa-controller-manager/client.pem"
-	block, private := pem.Decode([]byte(c.onNode(t, "cat", pair)))
-	if block == nil || block.Type != "CERTIFICATE" || len(private) == 0 {
-		t.Fatalf("%s does not begin with a certificate", pair)
-	}
-	certificate, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certificate.NotAfter = time.Now().Add(-time.Hour)
-	certificate.NotBefore = certificate.NotAfter.Add(-time.Hour)
-	content := c.clusterCA(t).sign(t, certificate, certificate.PublicKey) + string(private)
-	c.onNode(t, "mv", caKey, awayCAKey)
-	c.onNodeWith(t, content, "sh", "-c", fmt.Sprintf("umask 077 && cat >%[1]s.new && mv %[1]s.new %[1]s", pair))
 }
 
 // awaitRefusal waits until Pods are refused because the webhook does not answer.

@@ -22,9 +22,6 @@ import (
 	"sa-controller-manager/test/await"
 )
 
-// tokenPath is where every container finds its token.
-const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
-
 // asker is a Pod that asks who it is and ends. Its image is one that every node has;
 // what runs in it comes from the node.
 func (c *cluster) asker(t *testing.T, changes ...func(*corev1.Pod)) *corev1.Pod {

@@ -8,6 +8,7 @@ package kind
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -36,22 +37,29 @@ func TestStaticBoot(t *testing.T) {
 	c.restartNode(t)
 }
 
-// TestStaticTakeover takes over and hands back, and then goes the ways of TestHandbackWithoutUs.
+// TestStaticTakeover takes over and hands back while Pods are created, uses the cluster in between, and then goes
+// the ways of TestHandbackWithoutUs.
 func TestStaticTakeover(t *testing.T) {
-	c := create(t, stock(t, 0))
+	c := create(t, stock(t, 1))
 	var flags []string
 	if c.minor(t) < 37 {
 		flags = []string{"--static-registration"}
 	}
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
-	before := c.controlPlaneManifests(t)
-	c.underTraffic(t, "during-takeover", func() { t.Log(c.product(t, append([]string{"kubeadm", "takeover"}, flags...)...)) })
+	usual := c.outageOfAnEdit(t)
+	before, untouched := c.controlPlaneManifests(t), c.versions(t)
+	took := c.underTraffic(t, "during-takeover", func() { t.Log(c.product(t, append([]string{"kubeadm", "takeover"}, flags...)...)) })
+	within(t, "takeover", took, 2, usual) // to read files, and to lose the plugin
+	now := c.versions(t)
+	maps.DeleteFunc(now, func(name, _ string) bool { return untouched[name] == "" })
+	testutil.Check(t, "resourceVersions of what there was", untouched, now)
+	t.Run("Calls", func(t *testing.T) { c.callTheAPI(t, c.name+"-worker") })
 	c.undeletable(t, "undeletable")
 	c.underTraffic(t, "during-restart", func() { c.killAPIServer(t) })
 	taken := c.controlPlaneManifests(t)
 	c.upgrade(t, "--patches=/etc/kubernetes/sa-controller-manager-patches")
 	testutil.Check(t, "after an upgrade with our patches", taken, c.controlPlaneManifests(t))
-	c.underTraffic(t, "during-handback", func() { t.Log(c.product(t, "kubeadm", "handback")) })
+	within(t, "handback", c.underTraffic(t, "during-handback", func() { t.Log(c.product(t, "kubeadm", "handback")) }), 1, usual)
 	c.checkHandedBack(t, before, "handed-back")
 	c.withoutDeadUs(t, flags...)
 }

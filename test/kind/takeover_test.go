@@ -7,14 +7,12 @@ package kind
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
@@ -25,53 +23,6 @@ import (
 // longerOutage is how much longer kube-apiserver may be away during a takeover than during any other
 // edit of its manifest.
 const longerOutage = 1.2
-
-// TestTakeover takes over a running cluster and hands it back while Pods are created, the webhook where the
-// version has it by default. In between it uses the cluster.
-func TestTakeover(t *testing.T) {
-	c := create(t, stock(t, 1))
-	worker := c.name + "-worker"
-	c.awaitPods(t, metav1.NamespaceSystem, allReady)
-	usual := c.outageOfAnEdit(t)
-	restarts := 1
-	if c.minor(t) >= 37 {
-		restarts = 2 // to read files, and to lose the plugin
-	}
-	t.Logf("an edit of its manifest takes kube-apiserver away for %v", usual)
-	before := c.controlPlaneManifests(t)
-	untouched := c.versions(t)
-
-	took := c.underTraffic(t, "during-takeover", func() {
-		t.Log(c.product(t, "kubeadm", "takeover"))
-	})
-	within(t, "takeover", took, restarts, usual)
-
-	t.Run("Untouched", func(t *testing.T) {
-		now := c.versions(t)
-		maps.DeleteFunc(now, func(name, _ string) bool { return untouched[name] == "" })
-		if diff := cmp.Diff(untouched, now); diff != "" {
-			t.Errorf("resourceVersions of what there was (-before +after):\n%s", diff)
-		}
-	})
-	t.Run("Calls", func(t *testing.T) { c.callTheAPI(t, worker) })
-	t.Run("NodeRestart", func(t *testing.T) { c.restartNode(t) })
-
-	took = c.underTraffic(t, "during-handback", func() {
-		t.Log(c.product(t, "kubeadm", "handback"))
-	})
-	within(t, "handback", took, 1, usual)
-	t.Run("HandedBack", func(t *testing.T) {
-		for name, content := range before {
-			if diff := cmp.Diff(content, c.readManifest(t, name)); diff != "" {
-				t.Errorf("%s (-before the takeover +after the handback):\n%s", name, diff)
-			}
-		}
-		c.checkNothingOfUs(t)
-		namespace := c.namespace(t, "after-handback")
-		answers := c.answers(t, namespace, c.asker(t, on(worker)))
-		c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
-	})
-}
 
 func within(t *testing.T, what string, took []time.Duration, restarts int, usual time.Duration) {
 	t.Helper()

@@ -220,7 +220,3 @@ func admissionRefused(one traffic.Call) bool {
 	// RBAC is not loaded yet.
 	return !(apierrors.IsForbidden(one.Err) && status.Status().Details != nil && status.Status().Details.Name == "")
 }
-
-func mounts(container corev1.Container) bool {
-	return slices.ContainsFunc(container.VolumeMounts, func(mount corev1.VolumeMount) bool { return mount.MountPath == tokenPath })
-}

@@ -47,9 +47,8 @@ type kubelet struct {
 	// broken: our binary ends at once.
 	broken atomic.Bool
 
-	mu     sync.Mutex
-	paused bool
-	pods   map[string]*staticPod // by file name
+	mu   sync.Mutex
+	pods map[string]*staticPod // by file name
 }
 
 // staticPod is one manifest and what runs of it.
@@ -66,7 +65,7 @@ func (k *kubelet) start() {
 	k.pods = map[string]*staticPod{}
 	var running sync.WaitGroup
 	running.Go(func() { every(ctx, syncInterval, k.sync) })
-	running.Go(func() { every(ctx, syncInterval, func(ctx context.Context) { k.report(ctx) }) })
+	running.Go(func() { every(ctx, syncInterval, k.report) })
 	running.Go(func() { every(ctx, 5*time.Second, k.renew) })
 	k.t.Cleanup(func() {
 		cancel()
@@ -93,20 +92,10 @@ func every(ctx context.Context, interval time.Duration, do func(context.Context)
 	}
 }
 
-// pause makes the kubelet blind to its manifests.
-func (k *kubelet) pause(paused bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.paused = paused
-}
-
 // sync makes what runs be what the files say.
 func (k *kubelet) sync(context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.paused {
-		return
-	}
 	dir := filepath.Join(k.root, "etc", "kubernetes", "manifests")
 	entries, err := os.ReadDir(dir)
 	if err != nil {

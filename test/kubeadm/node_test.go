@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
 	"sa-controller-manager/internal/testutil"
 
@@ -66,9 +67,10 @@ func newNode(t *testing.T, prepare ...func(*node)) *node {
 		change(n)
 	}
 	n.install(t, absolute)
-	n.connect(t)
+	n.client = n.connect(t, rest.ImpersonationConfig{})
+	kubeletUser := rest.ImpersonationConfig{UserName: "system:node:" + nodeName, Groups: []string{"system:nodes", "system:masters"}}
 	n.kubelet = &kubelet{
-		t: t, root: n.root, client: n.client, node: n.nodeClient(t), programs: map[string]string{"sa-controller-manager": n.binary},
+		t: t, root: n.root, client: n.client, node: n.connect(t, kubeletUser), programs: map[string]string{"sa-controller-manager": n.binary},
 	}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager"} {
 		if n.kubelet.programs[name], err = devcluster.ControlPlaneBinary(name); err != nil {
@@ -118,7 +120,8 @@ func (n *node) exists(name string) bool {
 func (n *node) writePKI(t *testing.T) {
 	t.Helper()
 	const pki = "/etc/kubernetes/pki/"
-	ca := newAuthority(t)
+	ca, err := devcluster.NewAuthority("kubernetes")
+	testutil.Must(t, err)
 	caKey, err1 := ca.Key()
 	serving, servingKey, err2 := ca.Server("127.0.0.1")
 	testutil.Must(t, errors.Join(err1, err2))
@@ -131,6 +134,21 @@ func (n *node) writePKI(t *testing.T) {
 	server := "https://127.0.0.1:" + strconv.Itoa(n.apiPort)
 	n.write(t, "/etc/kubernetes/admin.conf", userKubeconfig(t, ca, server, "kubernetes-admin", "system:masters"))
 	n.write(t, "/etc/kubernetes/controller-manager.conf", userKubeconfig(t, ca, server, "system:kube-controller-manager"))
+}
+
+// userKubeconfig is that of a user.
+func userKubeconfig(t *testing.T, ca *devcluster.Authority, server, user string, groups ...string) []byte {
+	t.Helper()
+	cert, key, err := ca.Client(user, groups...)
+	testutil.Must(t, err)
+	data, err := clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"kubernetes": {Server: server, CertificateAuthorityData: ca.PEM()}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: cert, ClientKeyData: key}},
+		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "kubernetes", AuthInfo: user}},
+		CurrentContext: "c",
+	})
+	testutil.Must(t, err)
+	return data
 }
 
 // publicKey is the public half of a private key.
@@ -201,29 +219,17 @@ func (n *node) writeManifests(t *testing.T, etcdPort int) {
 	}
 }
 
-func (n *node) connect(t *testing.T) {
+// connect returns a client of an administrator. With a node's name it passes for its kubelet, because only what
+// a node is known by is wanted, and no rights of its own.
+func (n *node) connect(t *testing.T, user rest.ImpersonationConfig) kubernetes.Interface {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf"))
 	testutil.Must(t, err)
-	config.QPS = -1
-	config.WarningHandler = rest.NoWarnings{}
+	config.QPS, config.Impersonate, config.WarningHandler = -1, user, rest.NoWarnings{}
 	transport, err := rest.HTTPClientFor(config)
 	testutil.Must(t, err)
-	if n.client, err = kubernetes.NewForConfigAndClient(config, transport); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(transport.CloseIdleConnections)
-}
-
-// nodeClient is an administrator who passes for the kubelet, because only what a node is known by
-// is wanted, and no rights of its own.
-func (n *node) nodeClient(t *testing.T) kubernetes.Interface {
-	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", n.path("/etc/kubernetes/admin.conf"))
-	testutil.Must(t, err)
-	config.QPS = -1
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + nodeName, Groups: []string{"system:nodes", "system:masters"}}
-	client, err := kubernetes.NewForConfig(config)
+	client, err := kubernetes.NewForConfigAndClient(config, transport)
 	testutil.Must(t, err)
 	return client
 }

@@ -4,10 +4,15 @@
 package kubeadm
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
@@ -20,9 +25,9 @@ type rotationPage struct {
 	good     map[string]string // tokens that have to be accepted, by whose they are
 }
 
-func openRotationPage(t *testing.T, prepare ...func(*node)) *rotationPage {
+func openRotationPage(t *testing.T) *rotationPage {
 	t.Helper()
-	p := &rotationPage{node: newNode(t, prepare...), sections: readRotationPage(t), good: map[string]string{}}
+	p := &rotationPage{node: newNode(t), sections: readRotationPage(t), good: map[string]string{}}
 	awaitDefaultAccount(t, p.node, "default")
 	awaitDefaultAccount(t, p.node, "kube-system")
 	return p
@@ -78,4 +83,26 @@ func headerOf(t *testing.T, token string) tokens.Token {
 	content, err := tokens.Inspect(token)
 	testutil.Must(t, err)
 	return content
+}
+
+// allAccepted asks until kube-apiserver has answered; it may be on its way out or in.
+func (n *node) allAccepted(t *testing.T, when string, all map[string]string) {
+	t.Helper()
+	n.reviewed(t, when, all, true)
+}
+
+// reviewed asks until kube-apiserver accepts all tokens, or refuses them.
+func (n *node) reviewed(t *testing.T, when string, all map[string]string, accepted bool) {
+	t.Helper()
+	for whose, token := range all {
+		poll(t, when+", the token "+whose, func(ctx context.Context) error {
+			review, err := n.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{
+				Spec: authenticationv1.TokenReviewSpec{Token: token},
+			}, metav1.CreateOptions{})
+			if err == nil && review.Status.Authenticated != accepted {
+				err = fmt.Errorf("it is accepted: %t, want %t: %s", !accepted, accepted, review.Status.Error)
+			}
+			return err
+		})
+	}
 }

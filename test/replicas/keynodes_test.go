@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -129,12 +130,11 @@ func (p *keyNodes) manage(n *keyNode) (err error) {
 
 func (p *keyNodes) createSecret(t *testing.T) {
 	t.Helper()
-	if _, err := p.first.client.CoreV1().Secrets(metav1.NamespaceDefault).Create(t.Context(), &corev1.Secret{
+	_, err := p.first.client.CoreV1().Secrets(metav1.NamespaceDefault).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: "held", Annotations: map[string]string{corev1.ServiceAccountNameKey: "default"}},
 		Type:       corev1.SecretTypeServiceAccountToken,
-	}, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	}, metav1.CreateOptions{})
+	testutil.Must(t, err)
 }
 
 // hold keeps the token of the Secret, once a key has signed it.
@@ -160,26 +160,15 @@ func (p *keyNodes) hold(t *testing.T, keyID string) {
 // keyRing is what the commands print.
 type keyRing struct {
 	Generation int64
-	Findings   []struct{ Code string }
-	Keys       []struct{ ID, Role, Accepted string }
+	Keys       []ringKey
 }
 
-func (r keyRing) role(role string) string {
-	for _, key := range r.Keys {
-		if key.Role == role {
-			return key.ID
-		}
-	}
-	return ""
-}
+type ringKey struct{ ID, Role, Accepted string }
 
-func (r keyRing) accepted(id string) bool {
-	for _, key := range r.Keys {
-		if key.ID == id {
-			return key.Accepted == "yes"
-		}
-	}
-	return false
+// next returns the ID of the next key.
+func (r keyRing) next() string {
+	i := slices.IndexFunc(r.Keys, func(key ringKey) bool { return key.Role == "next" })
+	return r.Keys[i].ID
 }
 
 // keys runs a command on a node.

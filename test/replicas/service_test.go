@@ -33,7 +33,6 @@ type service struct {
 	address  string
 	rootCA   string // a file
 	replicas [2]*manager
-	flags    [2][]string // more of them
 	ports    []int
 }
 
@@ -90,10 +89,8 @@ func (s *service) replace(t *testing.T, i int, binary devcluster.Binary) {
 		former.stop(t)
 	}
 	s.cluster.port = s.ports[i]
-	m := s.cluster.manage(t, binary, append([]string{
-		"--webhook-registration=service", "--webhook-service-name=" + serviceName,
-		"--webhook-service-namespace=" + metav1.NamespaceDefault, "--webhook-bind-address=" + s.address, "--root-ca-file=" + s.rootCA,
-	}, s.flags[i]...)...)
+	m := s.cluster.manage(t, binary, "--webhook-registration=service", "--webhook-service-name="+serviceName,
+		"--webhook-service-namespace="+metav1.NamespaceDefault, "--webhook-bind-address="+s.address, "--root-ca-file="+s.rootCA)
 	s.replicas[i] = m
 	s.awaitServing(t, i)
 	s.tell(t, i, true)

@@ -7,14 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
@@ -57,9 +54,7 @@ func TestUpgradeAndDowngrade(t *testing.T) {
 		}
 		s.awaitWork(t, step.name)
 		lasts(t, 3*time.Second)
-		if diff := cmp.Diff(begun, s.kept(t)); diff != "" {
-			t.Errorf("after the %s something is another: (-before +after)\n%s", step.name, diff)
-		}
+		testutil.Check(t, "what is kept after the "+step.name, begun, s.kept(t))
 		if got := s.handmadeToken(t); got != secret {
 			t.Errorf("after the %s the token of a Secret is another", step.name)
 		}
@@ -131,11 +126,8 @@ func (s *service) handmadeToken(t *testing.T) string {
 	var token string
 	poll(t, "await a token", func(ctx context.Context) error {
 		secret, err := secrets.Get(ctx, "handmade", metav1.GetOptions{})
-		if err == nil && len(secret.Data["token"]) == 0 {
+		if token = string(secret.Data["token"]); err == nil && token == "" {
 			err = errors.New("there is none")
-		}
-		if err == nil {
-			token = string(secret.Data["token"])
 		}
 		return err
 	})
@@ -160,9 +152,5 @@ func rootCAFile(t *testing.T, c *cluster) string {
 	t.Helper()
 	content, err := os.ReadFile(c.CAFile())
 	testutil.Must(t, err)
-	path := filepath.Join(t.TempDir(), "root-ca.crt")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(fmt.Errorf("copy the root CA: %w", err))
-	}
-	return path
+	return testutil.WriteFile(t, "root-ca.crt", content)
 }

@@ -65,9 +65,8 @@ func start(t *testing.T, disabled ...string) *cluster {
 	c := &cluster{Cluster: started, client: client(t, started), port: ports[0]}
 	// A control plane without KCM has none, and Pods are created at once.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	if _, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), account, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	_, err = c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), account, metav1.CreateOptions{})
+	testutil.Must(t, err)
 	return c
 }
 
@@ -142,20 +141,15 @@ func (m *manager) stop(t *testing.T) {
 	}
 }
 
-// readyz is what it says about its readiness, whatever that is.
-func (m *manager) readyz(ctx context.Context) string {
-	said, err := m.Get(ctx, "/readyz?verbose")
-	if err != nil {
-		return err.Error()
-	}
-	return said
-}
-
-// awaitReadyz returns once text is in what the manager says.
+// awaitReadyz returns once text is in what the manager says about its readiness, whatever that is.
 func (m *manager) awaitReadyz(t *testing.T, text string) {
 	t.Helper()
 	poll(t, "await readiness", func(ctx context.Context) error {
-		if said := m.readyz(ctx); !strings.Contains(said, text) {
+		said, err := m.Get(ctx, "/readyz?verbose")
+		if err != nil {
+			said = err.Error()
+		}
+		if !strings.Contains(said, text) {
 			return fmt.Errorf("want %q in: %s", text, said)
 		}
 		return nil
@@ -173,12 +167,7 @@ func (m *manager) metric(ctx context.Context, name string) (float64, error) {
 // limited bounds a wait.
 func limited(t *testing.T) context.Context {
 	t.Helper()
-	return limitedTo(t, waitTimeout)
-}
-
-func limitedTo(t *testing.T, limit time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, errors.New("the wait has timed out"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), waitTimeout, errors.New("the wait has timed out"))
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -186,13 +175,7 @@ func limitedTo(t *testing.T, limit time.Duration) context.Context {
 // poll asks until ok is satisfied. It is for what nothing announces.
 func poll(t *testing.T, what string, ok func(context.Context) error) {
 	t.Helper()
-	within(t, waitTimeout, what, ok)
-}
-
-// within is poll with a limit of its own.
-func within(t *testing.T, limit time.Duration, what string, ok func(context.Context) error) {
-	t.Helper()
-	if err := await.Poll(limitedTo(t, limit), ok); err != nil {
+	if err := await.Poll(limited(t), ok); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

@@ -33,6 +33,13 @@ func (f *fault) stalls(s *stream) time.Time {
 	return time.Time{}
 }
 
+// review has each TokenReview take longer.
+func (n *network) review(takes time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.reviews = takes
+}
+
 func (n *network) strike(f *fault) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

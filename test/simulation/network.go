@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	mathrand "math/rand"
 	"math/rand/v2"
 	"net/http"
 	"path"
@@ -33,7 +34,8 @@ import (
 
 // network lies between the clients and the API server. It does one thing at a time, when nothing else in the
 // bubble can go on: it has a request answered, or tells a watch of an event. When, and what becomes of it, is
-// drawn from the seed and the name of the thing, so that a run without one of its operations is otherwise the same.
+// drawn from the seed, the name of the thing and the time, so that a run without one of its operations is otherwise the
+// same, and so is one in which goroutines take turns in another order.
 type network struct {
 	server *model.Server
 	seed   uint64
@@ -43,11 +45,12 @@ type network struct {
 	mu   sync.Mutex
 	// arrived are calls that are not in the agenda yet.
 	arrived []*call
-	met     map[string]int    // how often each name came
+	met     map[string]int    // how many generated names begin so
 	labels  map[string]string // of generated names
 	planned []*thing          // likewise
 	closed  []*stream         // by their clients
 	calm    bool              // nothing fails any more
+	reviews time.Duration     // which a TokenReview takes longer
 	faults  []*fault
 
 	// The goroutine of run alone uses what follows.
@@ -64,6 +67,8 @@ type thing struct {
 	due  time.Time
 	do   func(fate fate) string
 	fate fate
+	// jitters: a process may draw from math/rand because of it. reads: it changes nothing.
+	jitters, reads bool
 }
 
 // step is a thing that has happened.
@@ -72,6 +77,7 @@ type step struct {
 	Name   string
 	Fate   fate
 	Result string
+	Reads  bool
 }
 
 func (s step) String() string {
@@ -110,22 +116,15 @@ func newNetwork(server *model.Server, seed uint64) *network {
 	return n
 }
 
-// draw returns random numbers of a name.
-func (n *network) draw(name string) *rand.Rand { return draw(n.seed, name) }
+// draw returns random numbers of a name at this time.
+func (n *network) draw(name string) *rand.Rand {
+	return draw(n.seed, fmt.Sprint(name, time.Since(n.began)))
+}
 
 func draw(seed uint64, name string) *rand.Rand {
 	hash := fnv.New64a()
 	hash.Write([]byte(name))
 	return rand.New(rand.NewPCG(seed, hash.Sum64()))
-}
-
-// number makes the name of a thing unique. The caller holds the lock.
-func (n *network) number(name string) string {
-	n.met[name]++
-	if n.met[name] == 1 {
-		return name
-	}
-	return fmt.Sprintf("%s #%d", name, n.met[name])
 }
 
 // run does one thing after another until ctx ends.
@@ -149,9 +148,12 @@ func (n *network) run(ctx context.Context) {
 			left := time.Until(next.due)
 			if left <= 0 {
 				n.agenda.remove(next)
+				if next.jitters {
+					mathrand.Seed(n.draw(next.name).Int64()) //nolint:staticcheck // what client-go draws is the same again
+				}
 				result := next.do(next.fate)
 				if next.name != "" && result != nothing {
-					n.history = append(n.history, step{time.Since(n.began), next.name, next.fate, result})
+					n.history = append(n.history, step{time.Since(n.began), next.name, next.fate, result, next.reads})
 				}
 				continue
 			}
@@ -206,7 +208,7 @@ func (n *network) plan(calls []*call) {
 	}
 	for name, calls := range byName {
 		n.mu.Lock()
-		name, calm := n.number(name), n.calm
+		calm, reviews := n.calm, n.reviews
 		n.mu.Unlock()
 		first := calls[0]
 		random := n.draw(name)
@@ -227,15 +229,21 @@ func (n *network) plan(calls []*call) {
 				doom = first.doom(dice)
 			}
 		}
+		if first.request.Resource == "tokenreviews" {
+			delay += reviews
+		}
 		if first.request.Resource == "events" {
 			name = "" // nothing depends on them
 		}
-		heap.Push(&n.agenda, &thing{name: name, due: first.began.Add(delay), fate: doom, do: func(doom fate) (result string) {
+		one := &thing{name: name, due: first.began.Add(delay), fate: doom, do: func(doom fate) (result string) {
 			for _, c := range calls {
 				result = n.answer(c, doom)
 			}
 			return result
-		}})
+		}}
+		one.reads = first.request.Verb == "get" || first.request.Verb == "list"
+		one.jitters = first.request.Resource == "leases" || !first.writes() && first.request.Verb != "get"
+		heap.Push(&n.agenda, one)
 	}
 }
 

@@ -4,6 +4,7 @@
 package simulation
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"io"
@@ -23,6 +24,7 @@ type stream struct {
 	watch  *model.Watch
 	name   string
 	body   *body
+	began  time.Time
 	last   time.Time // when the last event comes
 	ended  bool
 }
@@ -30,10 +32,10 @@ type stream struct {
 // stream begins one. The seed decides when it is cut.
 func (n *network) stream(c *call, w *model.Watch) *body {
 	n.mu.Lock()
-	name := n.number(fmt.Sprintf("%s watch %s", c.client.name, w.Resource()))
 	calm := n.calm
 	n.mu.Unlock()
-	s := &stream{client: c.client, watch: w, name: name, body: newBody(), last: time.Now()}
+	name := fmt.Sprintf("%s watch %s", c.client.name, w.Resource())
+	s := &stream{client: c.client, watch: w, name: name, body: newBody(), began: time.Now(), last: time.Now()}
 	s.body.closed = func() {
 		n.mu.Lock()
 		n.closed = append(n.closed, s)
@@ -78,7 +80,7 @@ func (n *network) cut(s *stream, why error) {
 }
 
 func (n *network) cutAt(s *stream, at time.Time) {
-	heap.Push(&n.agenda, &thing{name: s.name + " is cut", due: at, do: func(fate) string {
+	heap.Push(&n.agenda, &thing{name: s.name + " is cut", due: at, jitters: true, do: func(fate) string {
 		if s.ended {
 			return nothing
 		}
@@ -95,7 +97,7 @@ func (n *network) cutAll(client, resource string) {
 			all = append(all, s)
 		}
 	}
-	slices.SortFunc(all, func(a, b *stream) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(all, func(a, b *stream) int { return cmp.Or(strings.Compare(a.name, b.name), a.began.Compare(b.began)) })
 	for i, s := range all {
 		n.cutAt(s, time.Now().Add(time.Duration(i)*100*time.Microsecond))
 	}

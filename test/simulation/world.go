@@ -162,7 +162,7 @@ func (w *world) work(ctx context.Context, c *client) error {
 	}
 	flags, _, err := options.Parse([]string{
 		"--webhook-port=0", "--secure-port=0", "--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
-		"--concurrent-serviceaccount-token-syncs=20", // so that their order in the queue has no effect
+		"--concurrent-serviceaccount-token-syncs=40", // so that their order in the queue has no effect
 		"--leader-elect-lease-duration=" + leaseDuration.String(), "--leader-elect-renew-deadline=" + renewDeadline.String(),
 		"--leader-elect-retry-period=" + retryPeriod.String(),
 	})

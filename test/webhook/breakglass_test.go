@@ -5,11 +5,11 @@ package webhook
 
 import (
 	"bytes"
-	"fmt"
 	"os/exec"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestBreakGlassByCommand takes the webhook out, and in again, with the binary.
@@ -18,13 +18,26 @@ func TestBreakGlassByCommand(t *testing.T) {
 	m := c.manage(t)
 	c.command(t, 0, "unregister")
 	c.awaitUnbound(t)
-	c.staysOut(t, m)
-	mutating := c.awaitMutating(t, func(*mutatingConfiguration) error { return nil })
-	validating := c.awaitValidating(t, func(*validatingConfiguration) error { return nil })
+	m.awaitRegistration(t, "off")
+	// The manager lets that be, and does everything else.
+	namespace := c.namespace(t)
+	if pod := c.create(t, namespace, newPod()); pod.Spec.ServiceAccountName != "" {
+		t.Errorf("a Pod was changed: %v", pod.Spec)
+	}
+	c.create(t, namespace, newPod(of("nobody")))
+	c.awaitAccount(t, namespace, "default")
+	m.awaitRegistration(t, "off")
+	mutating, err := c.mutating().Get(t.Context(), configurationName, metav1.GetOptions{})
+	testutil.Must(t, err)
+	validating, err := c.validating().Get(t.Context(), configurationName, metav1.GetOptions{})
+	testutil.Must(t, err)
 	for _, object := range []metav1.Object{mutating, validating} {
 		if got := object.GetAnnotations()["sa-controller-manager/registration"]; got != "off" {
 			t.Errorf("the annotation of %T is %q, want \"off\"", object, got)
 		}
+	}
+	if len(mutating.Webhooks)+len(validating.Webhooks) > 0 {
+		t.Errorf("there are webhooks: %v, %v", mutating.Webhooks, validating.Webhooks)
 	}
 	c.command(t, 0, "register")
 	c.awaitBound(t)
@@ -35,9 +48,7 @@ func TestBreakGlassByCommand(t *testing.T) {
 func (c *cluster) command(t *testing.T, code int, args ...string) []byte {
 	t.Helper()
 	binary, err := shared.binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	var stdout, stderr bytes.Buffer
 	command := exec.CommandContext(t.Context(), binary.Path, append([]string{"webhook", "--kubeconfig=" + c.Kubeconfig()}, args...)...)
 	command.Stdout, command.Stderr = &stdout, &stderr
@@ -45,35 +56,4 @@ func (c *cluster) command(t *testing.T, code int, args ...string) []byte {
 		t.Fatalf("webhook %v: %v, want exit code %d:\n%s%s", args, err, code, &stdout, &stderr)
 	}
 	return stdout.Bytes()
-}
-
-// staysOut shows that a manager which sees that it is switched off lets it be, while
-// it goes on with everything else.
-func (c *cluster) staysOut(t *testing.T, m *manager) {
-	t.Helper()
-	m.awaitRegistration(t, "off")
-	namespace := c.namespace(t)
-	if pod := c.create(t, namespace, newPod()); pod.Spec.ServiceAccountName != "" {
-		t.Errorf("a Pod was changed: %v", pod.Spec)
-	}
-	c.create(t, namespace, newPod(of("nobody")))
-	c.awaitAccount(t, namespace, "default")
-	m.awaitRegistration(t, "off")
-	if err := c.empty(t); err != nil {
-		t.Error(err)
-	}
-}
-
-// empty tells which configuration has webhooks.
-func (c *cluster) empty(t *testing.T) error {
-	t.Helper()
-	mutating, err := c.mutating().Get(t.Context(), configurationName, metav1.GetOptions{})
-	if err == nil && len(mutating.Webhooks) > 0 {
-		return fmt.Errorf("the MutatingWebhookConfiguration has webhooks: %v", mutating.Webhooks)
-	}
-	validating, err := c.validating().Get(t.Context(), configurationName, metav1.GetOptions{})
-	if err == nil && len(validating.Webhooks) > 0 {
-		return fmt.Errorf("the ValidatingWebhookConfiguration has webhooks: %v", validating.Webhooks)
-	}
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -58,6 +59,17 @@ func (m *manager) call(ctx context.Context, client *http.Client, path string, bo
 	defer response.Body.Close()
 	answer, err := io.ReadAll(response.Body)
 	return reply{response.StatusCode, response.Proto, string(answer)}, err
+}
+
+// verifies calls the webhook as kube-apiserver does with that caBundle.
+func (m *manager) verifies(ctx context.Context, t *testing.T, caBundle []byte) error {
+	t.Helper()
+	client := m.client(t, func(config *tls.Config) {
+		config.InsecureSkipVerify, config.RootCAs = false, x509.NewCertPool()
+		config.RootCAs.AppendCertsFromPEM(caBundle)
+	})
+	_, err := m.call(ctx, client, "/readyz", nil)
+	return err
 }
 
 // review is the question about the creation of a Pod, as kube-apiserver asks it.

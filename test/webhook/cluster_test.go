@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	clientv1 "k8s.io/client-go/kubernetes/typed/admissionregistration/v1"
 	"k8s.io/client-go/rest"
 	"sa-controller-manager/internal/testutil"
 
@@ -36,6 +37,14 @@ type cluster struct {
 
 	client kubernetes.Interface
 	idle   func() // closes connections
+}
+
+func (c *cluster) mutating() clientv1.MutatingWebhookConfigurationInterface {
+	return c.client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+}
+
+func (c *cluster) validating() clientv1.ValidatingWebhookConfigurationInterface {
+	return c.client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
 }
 
 // controlPlane is the one that all tests share. A test asks for it before it starts a

@@ -67,7 +67,9 @@ func (c *cluster) inject(t *testing.T, namespace string, conditions ...admission
 }
 
 // injector starts a webhook that adds a container "sidecar" to the Pods of a namespace.
-func injector(t *testing.T, namespace string, conditions ...admissionregistrationv1.MatchCondition) *mutatingConfiguration {
+func injector(
+	t *testing.T, namespace string, conditions ...admissionregistrationv1.MatchCondition,
+) *admissionregistrationv1.MutatingWebhookConfiguration {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -85,7 +87,7 @@ func injector(t *testing.T, namespace string, conditions ...admissionregistratio
 	}))
 	t.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	return &mutatingConfiguration{
+	return &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "99-injector-"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:         "sidecar.injector.test",

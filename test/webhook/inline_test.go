@@ -9,6 +9,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestFollower asks a replica that does not lead. Its controllers rest, so its webhook creates
@@ -23,9 +24,7 @@ func TestFollower(t *testing.T) {
 			HolderIdentity: new("another replica"), LeaseDurationSeconds: new(int32(3600)), AcquireTime: &now, RenewTime: &now,
 		},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	m := c.start(t, "--webhook-registration=none", "--leader-elect=true", "--leader-elect-resource-name="+lease)
 	m.awaitReady(t)
 	namespace := c.namespace(t)

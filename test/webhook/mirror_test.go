@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestMirrorPodsWhileNobodyAnswers has a kubelet show its static pods after our process has
@@ -56,8 +57,6 @@ func (c *cluster) as(t *testing.T, name string, groups ...string) kubernetes.Int
 	// The last group is what permits to create Pods.
 	config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: append(groups, "system:masters")}
 	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	return client
 }

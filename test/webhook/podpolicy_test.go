@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,7 +15,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sa-controller-manager/admission/podpolicy"
@@ -24,7 +22,6 @@ import (
 	"sa-controller-manager/manifests"
 
 	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/traffic"
 )
 
@@ -123,35 +120,30 @@ func TestPodPolicy(t *testing.T) {
 // TestNothingBareIsAdmitted creates Pods, every second one without an account, while the registration is
 // harmed, and logs how long those that name one got no token.
 func TestNothingBareIsAdmitted(t *testing.T) {
-	for mode, flags := range map[string]func(*testing.T, *cluster) []string{
-		"url":     func(*testing.T, *cluster) []string { return nil },
-		"service": func(t *testing.T, c *cluster) []string { t.Helper(); return c.service(t) },
-	} {
-		t.Run(mode, func(t *testing.T) {
-			c := controlPlane(t)
-			c.restrict(t)
-			more := flags(t, c)
-			var m *manager
-			c.harmless(t, wrongOrder, func() { m = c.manage(t, more...) })
-			deleteAll := func() {
-				testutil.Must(t, c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-				testutil.Must(t, c.validating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-			}
-			c.harmless(t, "delete one", func() {
-				testutil.Must(t, c.mutating().Delete(t.Context(), configurationName, metav1.DeleteOptions{}))
-			})
-			c.awaitBound(t)
-			c.harmless(t, "empty both", func() {
-				c.patchMutating(t, `[{"op":"remove","path":"/webhooks"}]`)
-				c.patchValidating(t, `[{"op":"remove","path":"/webhooks"}]`)
-			})
-			c.awaitBound(t)
-			c.harmless(t, "delete both, which stay away the second time", deleteAll)
-			m.stop(t)
-			c.manage(t, more...).stop(t)
-			c.harmless(t, "stop the process, then delete both", deleteAll)
+	t.Run("url", func(t *testing.T) {
+		c := controlPlane(t)
+		c.restrict(t)
+		var m *manager
+		c.harmless(t, wrongOrder, func() { m = c.manage(t) })
+		deleteAll := func() {
+			c.deleteAllMutating(t)
+			testutil.Must(t, c.validating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+		}
+		c.harmless(t, "delete one", func() { c.deleteAllMutating(t) })
+		c.awaitBound(t)
+		c.harmless(t, "empty both", func() {
+			empty := []byte(`[{"op":"remove","path":"/webhooks"}]`)
+			_, err := c.mutating().Patch(t.Context(), configurationName, types.JSONPatchType, empty, metav1.PatchOptions{})
+			testutil.Must(t, err)
+			_, err = c.validating().Patch(t.Context(), configurationName, types.JSONPatchType, empty, metav1.PatchOptions{})
+			testutil.Must(t, err)
 		})
-	}
+		c.awaitBound(t)
+		c.harmless(t, "delete both, which stay away the second time", deleteAll)
+		m.stop(t)
+		c.manage(t).stop(t)
+		c.harmless(t, "stop the process, then delete both", deleteAll)
+	})
 	t.Run("files", func(t *testing.T) {
 		c, dir := staticCluster(t)
 		c.restrict(t)
@@ -173,29 +165,6 @@ func TestNothingBareIsAdmitted(t *testing.T) {
 
 // wrongOrder is that kube-apiserver loses its plugin before the webhook is bound.
 const wrongOrder = "start the process after the plugin has gone"
-
-// service makes a Service with one endpoint, and returns the flags of a manager that is there.
-func (c *cluster) service(t *testing.T) []string {
-	t.Helper()
-	address, err := devcluster.OwnAddress()
-	if err != nil {
-		t.Skip(err)
-	}
-	namespace, port := c.namespace(t), freePort(t)
-	_, err = c.client.CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "hook"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "webhook", Port: 443}}},
-	}, metav1.CreateOptions{})
-	testutil.Must(t, err)
-	_, err = c.client.DiscoveryV1().EndpointSlices(namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: "hook", Labels: map[string]string{discoveryv1.LabelServiceName: "hook"}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: new("webhook"), Port: new(int32(port))}},
-	}, metav1.CreateOptions{})
-	testutil.Must(t, err)
-	return []string{"--webhook-registration=service", "--webhook-service-name=hook", "--webhook-service-namespace=" + namespace,
-		"--webhook-bind-address=" + address, "--webhook-port=" + strconv.Itoa(port)}
-}
 
 // harmless does harm under traffic. It wants no Pod admitted without an account.
 func (c *cluster) harmless(t *testing.T, name string, harm func()) {

@@ -4,7 +4,6 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,9 +22,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
 
-	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
-	"sa-controller-manager/test/traffic"
 )
 
 // staticCluster starts a control plane whose kube-apiserver reads webhook configurations from files
@@ -41,25 +37,19 @@ func staticCluster(t *testing.T) (c *cluster, dir string) {
 	dir = t.TempDir()
 	config := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
 	for plugin, kind := range map[string]string{"MutatingAdmissionWebhook": "mutating", "ValidatingAdmissionWebhook": "validating"} {
-		if err := os.Mkdir(filepath.Join(dir, kind), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, os.Mkdir(filepath.Join(dir, kind), 0o755))
 		config += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: "+
 			"WebhookAdmissionConfiguration\n    staticManifestsDir: %s\n",
 			plugin, filepath.Join(dir, kind))
 	}
 	file := filepath.Join(t.TempDir(), "admission.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(file, []byte(config), 0o600))
 	flags := map[string][]string{"admission-control-config-file": {file}}
 	if minor == 36 {
 		flags["feature-gates"] = []string{"ManifestBasedAdmissionControlConfig=true"}
 	}
 	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	c = &cluster{Cluster: started}
 	c.connect(t)
 	t.Cleanup(func() {
@@ -87,8 +77,10 @@ func TestStaticRegistration(t *testing.T) {
 	c, dir := staticCluster(t)
 	m := c.manageStatic(t, dir)
 	t.Run("LeavesNothingInTheAPI", func(t *testing.T) {
-		if err := c.nothingInTheAPI(t.Context()); err != nil {
-			t.Error(err)
+		c.unregistered(t)
+		_, err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), caSecretName, metav1.GetOptions{})
+		if !apierrors.IsNotFound(err) {
+			t.Errorf("get the serving CA: got %v, want that there is none", err)
 		}
 	})
 	t.Run("RunsBeforeOthers", func(t *testing.T) { c.runsFirst(t, dir) })
@@ -98,13 +90,6 @@ func TestStaticRegistration(t *testing.T) {
 		load.Lasts(t, 2*time.Second)
 		load.Unharmed(t)
 	})
-	t.Run("RepairsFiles", func(t *testing.T) {
-		for i, harm := range []func(path string) error{os.Remove, func(path string) error { return os.Truncate(path, 0) }} {
-			path := filepath.Join(dir, "mutating", "sa-controller-manager.yaml")
-			m.repairs(t, path, float64(i), harm)
-			c.awaitBound(t)
-		}
-	})
 	t.Run("RollsTheServingCAOver", func(t *testing.T) {
 		if testing.Short() {
 			t.Skip("kube-apiserver is given half a minute to learn of a CA")
@@ -113,9 +98,7 @@ func TestStaticRegistration(t *testing.T) {
 	})
 	t.Run("HoldsFromTheFirstRequest", func(t *testing.T) {
 		m.stop(t)
-		if err := errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())); err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())))
 		pods := c.client.CoreV1().Pods(metav1.NamespaceDefault)
 		_, err := pods.Create(t.Context(), newPod(), metav1.CreateOptions{})
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
@@ -204,45 +187,9 @@ func (c *cluster) unregisters(t *testing.T, m *manager, dir string) {
 	run("", "unregister", "--kubeconfig="+c.Kubeconfig())
 }
 
-// TestDeletionInTheAPI is the control of OutlivesDeletionInTheAPI: Pods pass by a registration by URL
-// before it is repaired.
-func TestDeletionInTheAPI(t *testing.T) {
-	c := controlPlane(t)
-	c.manage(t)
-	first := c.awaitMutating(t, func(*mutatingConfiguration) error { return nil })
-	namespace := c.namespace(t)
-	load := traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
-		return c.client.CoreV1().Pods(namespace).Create(ctx, newPod(of("default")), metav1.CreateOptions{})
-	})
-	c.deleteAllMutating(t)
-	c.awaitMutating(t, func(got *mutatingConfiguration) error {
-		if got.UID == first.UID {
-			return errors.New("it is still the first one")
-		}
-		return nil
-	})
-	if !slices.ContainsFunc(load.Finish(), func(one traffic.Call) bool { return one.Err == nil && traffic.Complete(one.Pod) != nil }) {
-		t.Error("no Pod has passed by the webhook")
-	}
-}
-
 func (c *cluster) deleteAllMutating(t *testing.T) {
 	t.Helper()
-	if err := c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (c *cluster) nothingInTheAPI(ctx context.Context) error {
-	_, mutating := c.mutating().Get(ctx, configurationName, metav1.GetOptions{})
-	_, validating := c.validating().Get(ctx, configurationName, metav1.GetOptions{})
-	_, secret := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, caSecretName, metav1.GetOptions{})
-	for _, err := range []error{mutating, validating, secret} {
-		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("got %v, want that there is none", err)
-		}
-	}
-	return nil
+	testutil.Must(t, c.mutating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
 // runsFirst has a webhook of the API, and another one in the directory, want what ours has set.
@@ -270,39 +217,12 @@ func (c *cluster) runsFirst(t *testing.T, dir string) {
 	}))
 }
 
-// repairs does harm to a file, which must be noticed within ten seconds, and repaired.
-func (m *manager) repairs(t *testing.T, path string, before float64, harm func(path string) error) {
-	t.Helper()
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begun := time.Now()
-	if err := harm(path); err != nil {
-		t.Fatal(err)
-	}
-	poll(t, "await that the file is repaired", func(context.Context) error {
-		got, err := os.ReadFile(path)
-		if err == nil && !bytes.Equal(got, want) {
-			err = errors.New("it is not")
-		}
-		return err
-	})
-	if got := m.metric(t, "sacm_webhook_registration_repairs_total", nil); got != before+1 {
-		t.Errorf("%v repairs, want %v", got, before+1)
-	}
-	await.Within(t, "the alarm", time.Since(begun), 10*time.Second)
-	m.awaitRegistration(t, "registered")
-}
-
 // rollsOver deletes the serving CA under load: that is how a user replaces it.
 func (c *cluster) rollsOver(t *testing.T, m *manager, file string) {
 	t.Helper()
 	load := c.traffic(t, c.namespace(t))
 	load.Lasts(t, time.Second)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Remove(file))
 	var ca corev1.Secret
 	poll(t, "await the next CA", func(context.Context) error {
 		content, err := os.ReadFile(file)

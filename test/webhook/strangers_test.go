@@ -4,16 +4,10 @@
 package webhook
 
 import (
-	"context"
 	"crypto/tls"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
-
-	"sa-controller-manager/internal/testutil"
-
-	"sa-controller-manager/test/devcluster"
 )
 
 // TestOnlyKubeAPIServerMayCall has the webhook ask for a client certificate. Strangers
@@ -47,31 +41,4 @@ func TestOnlyKubeAPIServerMayCall(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestStrangersCertificate shows a certificate of another CA, with the right name. The handshake
-// fails, which is counted.
-func TestStrangersCertificate(t *testing.T) {
-	c := controlPlane(t)
-	m := c.start(t, "--webhook-registration=none", "--webhook-client-ca-file="+shared.caller.caFile())
-	m.awaitReady(t)
-	ca, err := devcluster.NewAuthority("another CA")
-	testutil.Must(t, err)
-	certificate, key, err := ca.Client("kube-apiserver")
-	testutil.Must(t, err)
-	pair, err := tls.X509KeyPair(certificate, key)
-	testutil.Must(t, err)
-	theirs := m.client(t, func(config *tls.Config) {
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
-	})
-	if got, err := m.call(t.Context(), theirs, "/readyz", nil); err == nil {
-		t.Errorf("got %+v, want no connection", got)
-	}
-	// The caller learns of the failed handshake before the webhook has counted it.
-	poll(t, "await that the failed handshake is counted", func(context.Context) error {
-		if got := m.metric(t, "sacm_webhook_tls_handshake_errors_total", devcluster.Labels{"reason": "client_certificate"}); got != 1 {
-			return fmt.Errorf("%v are counted, want 1", got)
-		}
-		return nil
-	})
 }

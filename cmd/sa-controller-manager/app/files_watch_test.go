@@ -6,15 +6,12 @@ package app
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -84,24 +81,12 @@ func startFollowing(t *testing.T) *following {
 		f.registry.RawMustRegister(gauge)
 	}
 
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = f.watch(ctx)
-	}()
-	f.stop = func() { cancel(); <-ended }
-	t.Cleanup(f.stop)
+	f.stop = testutil.Start(t, f.watch)
 	return f
 }
 
 // series returns the metrics as Prometheus scrapes them.
-func (f *following) series() []string {
-	response := httptest.NewRecorder()
-	metrics.HandlerFor(f.registry, metrics.HandlerOpts{}).ServeHTTP(response, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-	lines := strings.Split(strings.TrimSpace(response.Body.String()), "\n")
-	return slices.DeleteFunc(lines, func(line string) bool { return strings.HasPrefix(line, "#") })
-}
+func (f *following) series() []string { return testutil.Series(f.registry, "") }
 
 // replace replaces the content of a file by a rename.
 func replace(t *testing.T, path string, content []byte) {
@@ -153,16 +138,14 @@ func TestWatchPassesChangesOn(t *testing.T) {
 	testutil.Check(t, "keys in the ring", want, keyIDs(f.ring.Keys().All()))
 
 	f.stop()
-	if diff := cmp.Diff([]string{
+	testutil.Check(t, "metrics", []string{
 		`sacm_file_refused{flag="root-ca-file"} 0`,
 		`sacm_file_refused{flag="service-account-key-file"} 0`,
 		`sacm_file_refused{flag="service-account-private-key-file"} 0`,
 		`sacm_file_reloads_total{flag="root-ca-file",result="accepted"} 1`,
 		`sacm_file_reloads_total{flag="service-account-key-file",result="accepted"} 1`,
 		`sacm_file_reloads_total{flag="service-account-private-key-file",result="accepted"} 1`,
-	}, f.series()); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
+	}, f.series())
 	if len(f.events) > 0 {
 		t.Errorf("an Event was recorded about a success: %s", <-f.events)
 	}
@@ -188,6 +171,18 @@ func TestWatchKeepsThePreviousContent(t *testing.T) {
 			t.Errorf("got the Event %q, want one about %s and %s that says %q", got, bad.flag, bad.path, bad.want)
 		}
 	}
+	testutil.Check(t, "metrics", []string{
+		`sacm_file_refused{flag="root-ca-file"} 1`,
+		`sacm_file_refused{flag="service-account-key-file"} 1`,
+		`sacm_file_refused{flag="service-account-private-key-file"} 1`,
+		`sacm_file_reloads_total{flag="root-ca-file",result="refused"} 1`,
+		`sacm_file_reloads_total{flag="service-account-key-file",result="refused"} 1`,
+		`sacm_file_reloads_total{flag="service-account-private-key-file",result="refused"} 1`,
+	}, f.series())
+	// The previous content is back, which is not reported: see reload.File.
+	replace(t, f.verifyKeys[1].Path(), testkeys.P521())
+	const none = `sacm_file_refused{flag="service-account-key-file"} 0`
+	await(t, none, func() bool { return slices.Contains(f.series(), none) })
 	f.stop()
 	if got, want := f.store.Load().ActiveID(), keyID(testkeys.P256()); got != want || len(f.signing) > 0 {
 		t.Errorf("the private key is %s and %d changes were reported, want %s and none", got, len(f.signing), want)
@@ -197,30 +192,6 @@ func TestWatchKeepsThePreviousContent(t *testing.T) {
 	if len(f.bundles) > 0 {
 		t.Error("the root CA was replaced")
 	}
-	if diff := cmp.Diff([]string{
-		`sacm_file_refused{flag="root-ca-file"} 1`,
-		`sacm_file_refused{flag="service-account-key-file"} 1`,
-		`sacm_file_refused{flag="service-account-private-key-file"} 1`,
-		`sacm_file_reloads_total{flag="root-ca-file",result="refused"} 1`,
-		`sacm_file_reloads_total{flag="service-account-key-file",result="refused"} 1`,
-		`sacm_file_reloads_total{flag="service-account-private-key-file",result="refused"} 1`,
-	}, f.series()); diff != "" {
-		t.Errorf("metrics (-want +got):\n%s", diff)
-	}
-}
-
-// TestRefusedUntilThePreviousContentIsBack awaits a change that is not reported: see reload.File.
-func TestRefusedUntilThePreviousContentIsBack(t *testing.T) {
-	t.Parallel()
-	f := startFollowing(t)
-	replace(t, f.verifyKeys[1].Path(), []byte("hello"))
-	receive(t, "Event", f.events)
-	const one, none = `sacm_file_refused{flag="service-account-key-file"} 1`, `sacm_file_refused{flag="service-account-key-file"} 0`
-	if !slices.Contains(f.series(), one) {
-		t.Errorf("metrics %q, want %s", f.series(), one)
-	}
-	replace(t, f.verifyKeys[1].Path(), testkeys.P521())
-	await(t, none, func() bool { return slices.Contains(f.series(), none) })
 }
 
 // TestWatchWithoutARing: --service-account-key-file may be given without a private key.

@@ -28,11 +28,9 @@ func TestPodPolicyDetail(t *testing.T) {
 		err     error
 		want    string // part of the detail, "" for none
 	}{
-		"Denies":    {objects: []runtime.Object{policy, binding(admissionregistrationv1.Deny)}},
-		"NoPolicy":  {objects: []runtime.Object{binding(admissionregistrationv1.Deny)}, want: "there is no ValidatingAdmissionPolicy sa-"},
-		"NoBinding": {objects: []runtime.Object{policy}, want: "there is no ValidatingAdmissionPolicyBinding sa-"},
-		"Warns":     {objects: []runtime.Object{policy, binding(admissionregistrationv1.Warn)}, want: "has the actions [Warn] and not Deny"},
-		"Unknown":   {err: errors.New("boom"), want: "read ValidatingAdmissionPolicy sa-controller-manager-pods: boom"},
+		"Denies":  {objects: []runtime.Object{policy, binding(admissionregistrationv1.Deny)}},
+		"Warns":   {objects: []runtime.Object{policy, binding(admissionregistrationv1.Warn)}, want: "has the actions [Warn] and not Deny"},
+		"Unknown": {err: errors.New("boom"), want: "read ValidatingAdmissionPolicy sa-controller-manager-pods: boom"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

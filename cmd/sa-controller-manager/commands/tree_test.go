@@ -58,13 +58,13 @@ func TestOutputFlags(t *testing.T) {
 			t.Errorf("%s: -%s, --output %q by default, %q", name, flag.Shorthand, flag.DefValue, flag.Usage)
 		}
 		line := strings.Fields(name)
-		completed := command(t, slices.Concat([]string{"__complete"}, line, []string{"--output", ""})...).stdout
+		completed := command(t, slices.Concat([]string{"__complete"}, line, []string{"--output", ""})...).Stdout
 		if completed != strings.Join(want.formats, "\n")+"\n:4\n" {
 			t.Errorf("%s: completed %q", name, completed)
 		}
 		refused := command(t, append(line, "--output=none")...)
-		if problem := `--output "none" must be one of "` + strings.Join(want.formats, `", "`) + `"`; refused.code != 1 ||
-			!strings.Contains(refused.stderr, problem+"\n") {
+		if problem := `--output "none" must be one of "` + strings.Join(want.formats, `", "`) + `"`; refused.Code != 1 ||
+			!strings.Contains(refused.Stderr, problem+"\n") {
 			t.Errorf("%s: %+v, want %q", name, refused, problem)
 		}
 	}
@@ -102,17 +102,11 @@ func TestKeysOfARing(t *testing.T) {
 	t.Parallel()
 	ring := "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys")
 	old := "--service-account-key-file=" + testutil.WriteFile(t, "old.pem", testkeys.P384())
-	steps := [][]string{
-		{"keys", "init", ring, "--from-private-key-file=" + testutil.WriteFile(t, "sa.key", testkeys.P256())},
-	}
-	for _, args := range steps {
-		if got := command(t, args...); got.code != 0 {
-			t.Fatalf("%q: %+v", args, got)
-		}
-	}
+	init := command(t, "keys", "init", ring, "--from-private-key-file="+testutil.WriteFile(t, "sa.key", testkeys.P256()))
+	testutil.Check(t, "keys init", 0, init.Code)
 	got := command(t, "keys", "jwks", ring, old, "--check="+testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256())))
-	lines := strings.Split(got.stdout, "\n")
-	if got.code != 2 || len(lines) != 5 {
+	lines := strings.Split(got.Stdout, "\n")
+	if got.Code != 2 || len(lines) != 5 {
 		t.Fatalf("%+v", got)
 	}
 	for i, want := range []string{"active    same", "next      missing", "retired   missing"} {
@@ -121,7 +115,7 @@ func TestKeysOfARing(t *testing.T) {
 		}
 	}
 	got = command(t, "tokens", "inspect", ring, testutil.WriteFile(t, "token", []byte(clitest.LegacyToken(t))))
-	if got.code != 0 || !strings.Contains(got.stdout, "(ES256), active, of --service-account-key-ring") {
+	if got.Code != 0 || !strings.Contains(got.Stdout, "(ES256), active, of --service-account-key-ring") {
 		t.Errorf("%+v", got)
 	}
 }

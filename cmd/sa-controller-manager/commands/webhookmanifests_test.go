@@ -9,34 +9,23 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/internal/testutil"
 )
 
-// oneCA is a CA certificate that verifies nothing.
-const oneCA = `-----BEGIN CERTIFICATE-----
-MIIBbDCCAROgAwIBAgIUVoiaa2dCMX64DRxcLrWkMtvxGwEwCgYIKoZIzj0EAwIw
-DDEKMAgGA1UEAwwBYzAeFw0yNjExMjMwMzM3NDFaFw0yNjExMjYwMzM3NDFaMAwx
-CjAIBgNVBAMMAWMwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATitwwKz+eG5yd+
-8od9l2JNZ9tErxeh0wGwCji7QCysjMkLS2vqApRAXYXQCsUuK6JDVohz80YyV/0c
-xyxG/Ub0o1MwUTAdBgNVHQ4EFgQU0l3r8kTWhfbkKd/qiDSjBJJlaf8wHwYDVR0j
-BBgwFoAU0l3r8kTWhfbkKd/qiDSjBJJlaf8wDwYDVR0TAQH/BAUwAwEB/zAKBggq
-hkjOPQQDAgNHADBEAiBdgxkU1CUJYIofXYEQib1w3doAyMhIyc4DauhNWLiTngIg
-RUUScUB1HnSsF5R6U09nY6LquFN3NlzHcxqnuyaWRlI=
------END CERTIFICATE-----
-`
-
 func TestWebhookManifests(t *testing.T) {
 	t.Parallel()
-	dir, ca := t.TempDir(), testutil.WriteFile(t, "ca.crt", []byte(oneCA))
+	oneCA, _, err := cert.GenerateSelfSignedCertKey("ca", nil, nil)
+	testutil.Must(t, err)
+	dir, ca := t.TempDir(), testutil.WriteFile(t, "ca.crt", oneCA)
 	paths := []string{
 		filepath.Join(dir, "mutating", "sa-controller-manager.yaml"), filepath.Join(dir, "validating", "sa-controller-manager.yaml"),
 	}
 	args := []string{"webhook", "manifests", "--out-dir=" + dir, "--ca-bundle-file=" + ca, "--webhook-port=1234"}
-	if got := command(t, args...); got.code != 0 || got.stdout != strings.Join(paths, "\n")+"\n" {
+	if got := command(t, args...); got.Code != 0 || got.Stdout != strings.Join(paths, "\n")+"\n" {
 		t.Fatalf("%+v, want the paths of both files", got)
 	}
 	type configuration struct {
@@ -45,9 +34,7 @@ func TestWebhookManifests(t *testing.T) {
 	var got []configuration
 	for _, path := range paths {
 		content, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testutil.Must(t, err)
 		// A validating webhook has no field that a mutating one lacks.
 		var found admissionregistrationv1.MutatingWebhookConfiguration
 		if err := yaml.UnmarshalStrict(content, &found); err != nil || len(found.Webhooks) == 0 {
@@ -59,18 +46,16 @@ func TestWebhookManifests(t *testing.T) {
 	want := []configuration{
 		{
 			"MutatingWebhookConfiguration", "00-sa-controller-manager.static.k8s.io", "mutate.sa-controller-manager.webhook",
-			"https://127.0.0.1:1234/mutate", oneCA,
+			"https://127.0.0.1:1234/mutate", string(oneCA),
 		},
 		{
 			"ValidatingWebhookConfiguration", "00-sa-controller-manager.static.k8s.io", "validate.sa-controller-manager.webhook",
-			"https://127.0.0.1:1234/validate", oneCA,
+			"https://127.0.0.1:1234/validate", string(oneCA),
 		},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "configurations", want, got)
 	key := "--ca-bundle-file=" + testutil.WriteFile(t, "ca.crt", []byte("no certificate"))
-	if got := command(t, append(args, key)...); got.code != 1 || !strings.Contains(got.stderr, "expected certificates in PEM") {
+	if got := command(t, append(args, key)...); got.Code != 1 || !strings.Contains(got.Stderr, "expected certificates in PEM") {
 		t.Errorf("%+v, want a refusal of the caBundle", got)
 	}
 }

@@ -6,6 +6,7 @@ package consistency
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -22,11 +23,23 @@ import (
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-func a() *signing.PrivateKey { return testkeys.Parse(newPEM()) }
-func b() *signing.PrivateKey { return testkeys.Parse(oldPEM()) }
-func c() *signing.PrivateKey { return testkeys.Parse(strangePEM()) }
+func a() *signing.PrivateKey { return testkeys.Parse(testkeys.P256()) }
+func b() *signing.PrivateKey { return testkeys.Parse(testkeys.P256Other()) }
+func c() *signing.PrivateKey { return testkeys.Parse(testkeys.P384()) }
 
 func retired(key *signing.PrivateKey) signing.Key { return key.Public().As(signing.Retired) }
+
+// stateOf is a ring that was changed on this branch only.
+func stateOf(branch string, generation int64, keys ...signing.Key) ring.State {
+	state := ring.State{Generation: generation}
+	for n := range generation {
+		state.History = append(state.History, fmt.Sprintf("%d:%s", n+1, branch))
+	}
+	for _, key := range keys {
+		state.Keys = append(state.Keys, ring.Key{Key: key})
+	}
+	return state
+}
 
 // lineOf is a live line of a host whose ring was changed on one branch, and that can sign with all its keys.
 func lineOf(host, branch string, generation int64, keys ...signing.Key) Line {
@@ -172,6 +185,10 @@ func TestCached(t *testing.T) {
 		until  time.Duration
 	}{
 		"long enough": {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Hour, 60)}},
+		"vault#11438: a second before it is due": {
+			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(time.Second-time.Hour, 0)}, want: "x shows it since",
+			until: time.Second,
+		},
 		"published a minute ago": {
 			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Minute, 0)}, want: "x shows it since",
 			until: 59 * time.Minute,
@@ -275,6 +292,29 @@ func TestFollow(t *testing.T) {
 			t.Errorf("step %d: followed %t", i, got)
 		}
 	}
+}
+
+// TestVault11441KeyOutlivesItsTokens: in hashicorp/vault#11441 tokens lived longer than the key that verifies them.
+// Here a key is pruned once the last of its tokens has expired, and not a second before, also if a late host has signed
+// with it for longer.
+func TestVault11441KeyOutlivesItsTokens(t *testing.T) {
+	t.Parallel()
+	first, err := ring.New(ring.KeyOf(a()), nil, new(ring.KeyOf(c())), epoch)
+	testutil.Must(t, err)
+	state, err := ring.Rotate(first, nil, epoch)
+	testutil.Must(t, err)
+	const late, lifetime = time.Hour, 365 * 24 * time.Hour
+	expires := epoch.Add(late + lifetime)
+	prune := func(at time.Time) error {
+		_, err := ring.Prune(state, a().ID(), ring.Usage{Since: epoch.Add(late)}, at, ring.Policy{TokenLifetime: lifetime})
+		return err
+	}
+	for _, at := range []time.Time{epoch, expires.Add(-time.Second)} {
+		if refusal, ok := errors.AsType[*ring.Refusal](prune(at)); !ok || !refusal.Until.Equal(expires) {
+			t.Errorf("at %s: %+v, want a refusal until %s", at, refusal, expires)
+		}
+	}
+	testutil.Must(t, prune(expires))
 }
 
 func TestProblems(t *testing.T) {

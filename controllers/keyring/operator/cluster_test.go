@@ -4,13 +4,22 @@
 package operator
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/signing/remote"
+	"sa-controller-manager/signing/signertest"
+	"sa-controller-manager/signing/testkeys"
 )
 
 // serve runs a kube-apiserver on each host; the Service kubernetes has these addresses.
@@ -79,4 +88,89 @@ func TestForgottenAPIServer(t *testing.T) {
 			}
 		}
 	})
+}
+
+const hsmID = "hsm/1:sa"
+
+// withSigner gives the world a foreign signer kep740:hsm.
+func (w *world) withSigner(pem []byte) *signertest.Foreign {
+	w.t.Helper()
+	path := filepath.Join(w.t.TempDir(), "hsm.sock")
+	foreign := signertest.ServeForeign(w.t, path, hsmID, pem)
+	w.Signers = remote.NewClient(func() remote.Sockets { return remote.Sockets{"hsm": path} }, nil)
+	w.t.Cleanup(w.Signers.Close)
+	w.File = w.File.Signing(w.Signers.Sign)
+	return foreign
+}
+
+// TestRotateToASigner goes from a file to a signer with a key ID of its own, and back.
+func TestRotateToASigner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	foreign := w.withSigner(testkeys.P256Other())
+	w.edit(func(p *consistency.Published) { p.Lines[0].Signer = false })
+	refusedWith(t, w.Next(t.Context(), Successor{Signer: "kep740:hsm"}), "kube-apiserver on host cp-1 has key files")
+	w.show("cp-1", 0)
+	w.must(w.Next(t.Context(), Successor{Signer: "kep740:hsm"}))
+	w.accepts = append(w.accepts, hsmID)
+	w.show("cp-1", time.Hour)
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "key "+hsmID+" is in another process (kep740:hsm), and so must be the one after it")
+	w.must(w.Rotate(t.Context(), RotateOptions{Next: Successor{None: true}}))
+	active := w.state().Active()
+	if active.ID != hsmID || active.Signer != "kep740:hsm" || active.PublicOnly || !active.Foreign() {
+		t.Errorf("the active key is %+v", active)
+	}
+	data, err := os.ReadFile(w.File.Path())
+	w.must(err)
+	if bytes.Count(data, []byte("PRIVATE KEY")) != 2 || bytes.Contains(data, []byte(".sock")) {
+		t.Error("the ring has more than the public half and the name of the signer") // begin and end of one PEM
+	}
+	w.show("cp-1", 0)
+	refusedWith(t, w.Next(t.Context(), Successor{}), "is in another process (kep740:hsm)")
+	refusedWith(t, w.Next(t.Context(), Successor{Signer: "kep740:hsm"}), "is in the ring already, as active")
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "the ring has no next key")
+	foreign.Stop() // the way back needs no signer
+	w.must(w.Rollback(t.Context(), Successor{}, nil))
+	if state := w.state(); state.Active().ID != rsaID {
+		t.Errorf("%s signs", state.Active().ID)
+	}
+	w.show("cp-1", 0)
+	w.must(w.Next(t.Context(), Successor{Algorithm: "P-521"}))
+	notes, err := w.Revoke(t.Context(), []string{hsmID}, nil)
+	if err != nil || !strings.Contains(strings.Join(notes, "\n"), "kep740:hsm has the private half of key "+hsmID+" still: destroy it there") {
+		t.Errorf("revoke: %v, %v", notes, err)
+	}
+}
+
+func TestPinRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		does      func(*signertest.Behaviour)
+		boundOnly bool
+		want      string
+	}{
+		"good": {does: func(*signertest.Behaviour) {}},
+		"no legacy tokens": {
+			does: func(b *signertest.Behaviour) { b.NoLegacy = true }, want: "refuses the tokens of Secrets, which the token controller signs",
+		},
+		"bound tokens only": {does: func(b *signertest.Behaviour) { b.NoLegacy = true }, boundOnly: true},
+		"short maximum": {
+			does: func(b *signertest.Behaviour) { b.MaxSeconds = 3600 },
+			want: "signs tokens for at most 1h0m0s, and kube-apiserver asks for up to 48h0m0s",
+		},
+		"lists another key": {does: func(b *signertest.Behaviour) { b.Listed[0].KeyId = "other" }, want: "which is not pinned"},
+		"signs with another": {
+			does: func(b *signertest.Behaviour) { b.PEM = testkeys.P256Other() }, want: "does not verify with the pinned public half",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.withSigner(testkeys.P256()).Set(tc.does)
+			_, err := w.Pin(t.Context(), "kep740:hsm", tc.boundOnly)
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+		})
+	}
 }

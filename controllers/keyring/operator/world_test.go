@@ -4,12 +4,6 @@
 package operator
 
 import (
-	"crypto"
-	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/base64"
-	"encoding/pem"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -24,6 +18,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -50,8 +45,7 @@ type world struct {
 	// publishes are further keys that it publishes.
 	publishes []signing.PublicKey
 	// signer is what it signs bound tokens with.
-	signer  *signing.PrivateKey
-	reviews int
+	signer []byte
 }
 
 func newWorld(t *testing.T, secrets ...runtime.Object) *world {
@@ -59,7 +53,7 @@ func newWorld(t *testing.T, secrets ...runtime.Object) *world {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default", UID: "1"}}
 	w := &world{
 		t: t, clock: testingclock.NewFakeClock(epoch),
-		signer: private(t, testkeys.RSA2048Other()),
+		signer: testkeys.RSA2048Other(),
 	}
 	w.kube = clitest.NewKubeClient(w.document, append(secrets, account)...)
 	w.Operator = &Operator{
@@ -120,7 +114,6 @@ func (w *world) review(action clienttesting.Action) (bool, runtime.Object, error
 	review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.reviews++
 	token, err := tokens.Inspect(review.Spec.Token)
 	if err != nil {
 		w.t.Errorf("reviewed something that is no token: %v", err)
@@ -136,7 +129,7 @@ func (w *world) issue(action clienttesting.Action) (bool, runtime.Object, error)
 	if action.GetSubresource() != "token" {
 		return false, nil, nil
 	}
-	return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: tokenOf(w.t, w.signer)}}, nil
+	return true, &authenticationv1.TokenRequest{Status: authenticationv1.TokenRequestStatus{Token: legacyToken(w.t, w.signer)}}, nil
 }
 
 func (w *world) must(err error) {
@@ -151,38 +144,11 @@ func (w *world) state() ring.State {
 	return state
 }
 
-func private(t *testing.T, data []byte) *signing.PrivateKey {
+func legacyToken(t *testing.T, key []byte) string {
 	t.Helper()
-	key, err := signing.ParsePrivateKey(data)
-	testutil.Must(t, err)
-	return key
+	return controllertest.Token(t, key, controllertest.UID, "mine")
 }
 
-// tokenOf is a legacy token.
-func tokenOf(t *testing.T, key *signing.PrivateKey) string {
-	t.Helper()
-	token, err := tokens.NewIssuer(key, tokens.CompatClaims).Legacy(t.Context(), tokens.Account{Namespace: "shop", Name: "someone", UID: "2"},
-		"mine")
-	testutil.Must(t, err)
-	return token
-}
-
-// secretOf is a token Secret that holds a token.
-func secretOf(name, token string) *corev1.Secret {
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Type: corev1.SecretTypeServiceAccountToken,
-		Data: map[string][]byte{"token": []byte(token)},
-	}
-}
-
-// signatureOver signs as RSA2048 does, whatever the header says.
-func signatureOver(t *testing.T, text string) string {
-	t.Helper()
-	block, _ := pem.Decode(testkeys.RSA2048())
-	key, err := x509.ParsePKCS1PrivateKey(block.Bytes)
-	testutil.Must(t, err)
-	digest := sha256.Sum256([]byte(text))
-	signature, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, digest[:])
-	testutil.Must(t, err)
-	return base64.RawURLEncoding.EncodeToString(signature)
+func tokenSecret(name, token string) *corev1.Secret {
+	return controllertest.TokenSecret(name, controllertest.WithData(corev1.ServiceAccountTokenKey, token))
 }

@@ -6,6 +6,7 @@ package reissue
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
@@ -30,105 +32,80 @@ func TestReissue(t *testing.T) {
 	const (
 		getAccount = "get serviceaccounts app"
 		getA       = "get secrets a"
+		getB       = "get secrets b"
 		createsNew = "create secrets app-token-new01 for app/uid-app replaces a/uid-a labels sa-controller-manager/auto-created data"
 	)
+	type objects = []runtime.Object
+	a := func(changes ...func(*corev1.Secret)) *corev1.Secret { return tokenSecret("a", changes...) }
+	b := func(changes ...func(*corev1.Secret)) *corev1.Secret { // replaces it
+		return tokenSecret("b", append(changes, fresh, replacing("a"))...)
+	}
 	cases := map[string]struct {
 		reason  string
-		objects []runtime.Object
-		live    []runtime.Object // newer than what is cached
-		gone    []string         // Secrets that only the cache has
+		objects objects
+		live    objects  // newer than what is cached
+		gone    []string // Secrets that only the cache has
+		world   func(*world)
 		want    []string
 		told    []string
 		counted map[string]float64
 	}{
-		"Create": {
-			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", old)},
-			want:    []string{getA, getAccount, createsNew},
+		"Create": {objects: objects{account(referencing("a")), a(old)}, want: []string{getA, getAccount, createsNew}},
+		"CreateForUsersAlone": {
+			reason: "no later step says that the Secret has a successor", objects: objects{account(), a(old, userMade, mode("side-by-side"))},
+			want: []string{getA, getAccount, strings.Replace(createsNew, "sa-controller-manager/auto-created ", " ", 1)},
+			told: []string{"Normal TokenSecretReplaced"}, counted: map[string]float64{"done": 1},
 		},
 		"Reference": {
-			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
-			want:    []string{getAccount, "patch serviceaccounts app [uid-app 10] first b"},
-			told:    []string{"Normal TokenSecretReplaced"},
-			counted: map[string]float64{"done": 1},
+			objects: objects{account(referencing("a")), a(old), b()}, want: []string{getAccount, "patch serviceaccounts app [uid-app 10] first b"},
+			told: []string{"Normal TokenSecretReplaced"}, counted: map[string]float64{"done": 1},
 		},
 		"Discard": {
-			objects: []runtime.Object{account(), tokenSecret("b", replacing("a"), fresh)},
-			want:    []string{"get secrets b", getAccount, "delete secrets b [uid-b 20]"},
-			told:    []string{"Normal TokenSecretDiscarded"},
+			objects: objects{account(), b()}, want: []string{getB, getAccount, "delete secrets b [uid-b 20]"},
+			told: []string{"Normal TokenSecretDiscarded"},
 		},
-		"UnknownMode": {
-			objects: []runtime.Object{account(), tokenSecret("a", old, mode("sometimes"))},
-			told:    []string{"Warning UnknownReissueMode"},
-		},
+		"UnknownMode": {objects: objects{account(), a(old, mode("sometimes"))}, told: []string{"Warning UnknownReissueMode"}},
 		"FilledElsewhere": {
-			objects: []runtime.Object{account(referencing("b", "a")), tokenSecret("a", old),
-				tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
-			told: []string{"Warning SecondTokenController"},
+			objects: objects{account(referencing("b", "a")), a(old), tokenSecret("b", replacing("a"), old, filledBy("kube-controller-manager"))},
+			told:    []string{"Warning SecondTokenController"},
 		},
-		"DiscardAfterARollback": {
-			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
-			want:    []string{"get secrets b", getAccount, "delete secrets b [uid-b 20]"},
-			told:    []string{"Normal TokenSecretDiscarded"},
-		},
-		"DiscardAfterARollbackIsTooLate": {
-			reason:  "somebody was led to it",
-			objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
-			live:    []runtime.Object{account(referencing("b", "a"))},
-			want:    []string{"get secrets b", getAccount},
-		},
-		"Nothing": {objects: []runtime.Object{account(referencing("a")), tokenSecret("a", fresh)}},
 
-		"GoneMeanwhile": {objects: []runtime.Object{account(), tokenSecret("a", old)}, gone: []string{"a"}, want: []string{getA}},
+		// Each of these forbids all writes.
+		"NotTheNewestRing": {
+			reason: "another leader would undo it", objects: objects{account(), a(old), b()},
+			world: func(w *world) { w.held = errors.New("a newer one is published") },
+		},
+		"Off": {objects: objects{account(), a(old), b()}, world: func(w *world) { w.Off = true }},
+		"NotConfirmed": {
+			reason: "kube-apiserver does not accept the key: the new tokens would be dead", objects: objects{account(), a(old), b()},
+			world: func(w *world) { w.unconfirmed = true },
+		},
+
+		"GoneMeanwhile": {objects: objects{account(), a(old)}, gone: []string{"a"}, want: []string{getA}},
 		"MadeAnewMeanwhile": {
-			objects: []runtime.Object{account(), tokenSecret("a", old)},
-			live:    []runtime.Object{tokenSecret("a", old, func(s *corev1.Secret) { s.UID = otherUID })}, want: []string{getA},
+			objects: objects{account(), a(old)}, live: objects{a(old, func(s *corev1.Secret) { s.UID = otherUID })}, want: []string{getA},
 		},
 		"MarkedMeanwhile": {
-			reason:  "the label counts, however late it comes",
-			objects: []runtime.Object{account(), tokenSecret("a", old)},
-			live:    []runtime.Object{tokenSecret("a", old, labelled(tokensecrets.InvalidSinceLabel, "2026-05-10"))},
-			want:    []string{getA, getAccount},
-		},
-		"OptedOutMeanwhile": {
-			objects: []runtime.Object{account(), tokenSecret("a", old)},
-			live:    []runtime.Object{tokenSecret("a", old, mode("never"))},
-			want:    []string{getA, getAccount},
+			reason: "the label counts, however late it comes", objects: objects{account(), a(old)},
+			live: objects{a(old, labelled(tokensecrets.InvalidSinceLabel, "2026-05-10"))}, want: []string{getA, getAccount},
 		},
 		"AccountMadeAnewMeanwhile": {
-			reason:  "or the new account would get the token of the old one",
-			objects: []runtime.Object{account(), tokenSecret("a", old)},
-			live:    []runtime.Object{account(recreated)},
-			want:    []string{getA, getAccount},
+			reason: "or the new account would get the token of the old one", objects: objects{account(), a(old)}, live: objects{account(recreated)},
+			want: []string{getA, getAccount},
 		},
 		"AccountMadeAnewBeforeTheReference": {
-			objects: []runtime.Object{account(), tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
-			live:    []runtime.Object{account(recreated)},
-			want:    []string{getAccount},
-		},
-		"FilledAgainMeanwhile": {
-			reason:  "its token was removed, and the new one has the active key",
-			objects: []runtime.Object{account(), tokenSecret("a", old)},
-			live:    []runtime.Object{tokenSecret("a", fresh)},
-			want:    []string{getA, getAccount},
+			objects: objects{account(), a(old), b()}, live: objects{account(recreated)}, want: []string{getAccount},
 		},
 		"NotSignedByItsKey": {
-			reason: "the writer of the key ID did not have the key",
-			objects: []runtime.Object{account(), tokenSecret("a", old, func(s *corev1.Secret) {
-				signed := strings.Split(string(s.Data[corev1.ServiceAccountTokenKey]), ".")
-				other := strings.Split(string(tokenSecret("other", old).Data[corev1.ServiceAccountTokenKey]), ".")
-				s.Data[corev1.ServiceAccountTokenKey] = []byte(strings.Join([]string{signed[0], signed[1], other[2]}, "."))
-			})},
+			reason: "the writer of the key ID did not have the key", objects: objects{account(), a(old, forged(t, "", ""))},
 			want: []string{getA, getAccount}, told: []string{"Warning TokenNotReissued"}, counted: map[string]float64{"refused": 1},
 		},
 		"UsedBeforeItWasDiscarded": {
-			objects: []runtime.Object{account(), tokenSecret("b", replacing("a"), fresh)},
-			live:    []runtime.Object{tokenSecret("b", replacing("a"), fresh, labelled(tokensecrets.LastUsedLabel, "2026-05-10"))},
-			want:    []string{"get secrets b", getAccount},
+			objects: objects{account(), b()}, live: objects{b(labelled(tokensecrets.LastUsedLabel, "2026-05-10"))},
+			want: []string{getB, getAccount},
 		},
 		"ReferencedBeforeItWasDiscarded": {
-			objects: []runtime.Object{account(), tokenSecret("b", replacing("a"), fresh)},
-			live:    []runtime.Object{account(referencing("b"))},
-			want:    []string{"get secrets b", getAccount},
+			objects: objects{account(), b()}, live: objects{account(referencing("b"))}, want: []string{getB, getAccount},
 		},
 	}
 	for name, tc := range cases {
@@ -138,6 +115,9 @@ func TestReissue(t *testing.T) {
 			for _, name := range tc.gone {
 				w.Delete(t, tokenSecret(name))
 			}
+			if tc.world != nil {
+				tc.world(w)
+			}
 			w.reissues(t, tc.reason, tc.want...)
 			testutil.Check(t, tc.reason+": events", tc.told, w.Events())
 			want := tc.counted
@@ -145,29 +125,6 @@ func TestReissue(t *testing.T) {
 				want = map[string]float64{}
 			}
 			testutil.Check(t, tc.reason+": counted", want, w.Series(t, "sacm_token_reissues_total"))
-		})
-	}
-}
-
-// TestNothingIsDone: each of these forbids all writes.
-func TestNothingIsDone(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		change func(*world)
-	}{
-		"NotTheNewestRing": {reason: "another leader would undo it", change: func(w *world) { w.held = errors.New("a newer one is published") }},
-		"Off":              {change: func(w *world) { w.Off = true }},
-		"NotConfirmed": {
-			reason: "kube-apiserver does not accept the key: the new tokens would be dead",
-			change: func(w *world) { w.unconfirmed = true },
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, account(), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)))
-			tc.change(w)
-			w.reissues(t, tc.reason)
 		})
 	}
 }
@@ -263,7 +220,7 @@ func TestSurvey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account(referencing("a")), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)),
 		tokenSecret("c", withOld(t), userMade),
-		tokenSecret("d", signedBy(t, strangePEM(), testUID)), tokenSecret("e"))
+		tokenSecret("d", withToken(t, strangePEM(), testUID)), tokenSecret("e"))
 	w.survey()
 	testutil.Check(t, "by key", map[string]float64{"retired": 2, "active": 1, "unknown": 1}, w.Series(t, "sacm_token_secrets_by_key"))
 	testutil.Check(t, "by holding", map[string]float64{"due": 1, "blocked user-made": 1}, w.Series(t, "sacm_token_reissue_secrets"))
@@ -289,4 +246,24 @@ func TestWhoLedShowsNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSurveyForgetsWhatIsGone: who makes Secrets that are refused, or re-issued, and deletes them
+// again takes no memory for as long as this process leads.
+func TestSurveyForgetsWhatIsGone(t *testing.T) {
+	t.Parallel()
+	old := withOld(t)
+	stays, goes := tokenSecret("stays", old), tokenSecret("goes", old)
+	forgedStays, forgedGoes := tokenSecret("forged-stays", old, forged(t, "", "")), tokenSecret("forged-goes", old, forged(t, "", ""))
+	w := newWorld(t, account(), stays, goes, forgedStays, forgedGoes)
+	remembered := func() [2][]types.UID {
+		return [2][]types.UID{slices.Sorted(maps.Keys(w.created)), slices.Sorted(maps.Keys(w.refused))}
+	}
+	testutil.Must(t, w.reissue(t.Context(), app))
+	w.survey()
+	want := [2][]types.UID{{"uid-goes", "uid-stays"}, {"uid-forged-goes", "uid-forged-stays"}}
+	testutil.Check(t, "remembered while all of them are there", want, remembered())
+	w.Uncache(t, goes, forgedGoes)
+	w.survey()
+	testutil.Check(t, "remembered once some are gone", [2][]types.UID{{"uid-stays"}, {"uid-forged-stays"}}, remembered())
 }

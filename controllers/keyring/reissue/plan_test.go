@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/controllertest"
@@ -28,248 +27,176 @@ func TestPlan(t *testing.T) {
 		steps    = []string
 		progress = map[string]Progress
 	)
-	due, mismatch := progress{"a": {State: Due}}, progress{"a": blocked(Mismatch)}
+	due, filling, switching := progress{"a": {State: Due}}, progress{"a": {State: Filling}}, progress{"a": {State: Switching}}
+	replaced, mismatch := progress{"a": {State: Replaced}}, progress{"a": blocked(Mismatch)}
 	byKCM, byUs := filledBy(meta.UpstreamFieldManager), filledBy(meta.FieldManager)
 	used := labelled(tokensecrets.LastUsedLabel, "2026-05-09")
+	a := func(changes ...func(*corev1.Secret)) *corev1.Secret { return tokenSecret("a", changes...) }
+	// b and c replace it.
+	b := func(changes ...func(*corev1.Secret)) *corev1.Secret {
+		return tokenSecret("b", append(changes, replacing("a"))...)
+	}
+	c := func(changes ...func(*corev1.Secret)) *corev1.Secret {
+		return tokenSecret("c", append(changes, replacing("a"))...)
+	}
+	ago := func(seconds time.Duration) func(*corev1.Secret) { return createdAt(noon().Add(-seconds * time.Second)) }
+	writtenByKCM := func(fields string) func(*corev1.Secret) {
+		return controllertest.WrittenBy(meta.UpstreamFieldManager, fields)
+	}
+	unknown := withToken(t, strangePEM(), testUID)
 	kcm := func(secret *corev1.Secret) {
 		userMade(secret)
 		byKCM(secret)
 	}
 	cases := map[string]struct {
-		reason  string
-		account *corev1.ServiceAccount
-		secrets list
-		auto    bool
-		want    steps
-		holds   progress
+		reason    string
+		refs      string                       // of the account app
+		account   func(*corev1.ServiceAccount) // changes it
+		noAccount bool
+		secrets   list
+		auto      bool
+		want      steps
+		holds     progress
 	}{
-		"Due":       {account: account(referencing("a")), secrets: list{tokenSecret("a", old)}, want: steps{"create a"}, holds: due},
-		"ActiveKey": {account: account(referencing("a")), secrets: list{tokenSecret("a", fresh)}},
-		"NoToken":   {account: account(referencing("a")), secrets: list{tokenSecret("a")}},
-		"UnknownKey": {
-			reason: "another replica may be ahead", account: account(referencing("a")),
-			secrets: list{tokenSecret("a", signedBy(t, strangePEM(), testUID))},
-		},
-		"NotReferred": {
-			reason: "the list proves nothing, in either direction", account: account(), secrets: list{tokenSecret("a", old)},
-			want: steps{"create a"}, holds: due,
-		},
-		"MadeByKCM": {account: account(referencing("a")), secrets: list{tokenSecret("a", old, kcm)}, want: steps{"create a"}, holds: due},
+		"Due":         {refs: "a", secrets: list{a(old)}, want: steps{"create a"}, holds: due},
+		"ActiveKey":   {refs: "a", secrets: list{a(fresh)}},
+		"NoToken":     {refs: "a", secrets: list{a()}},
+		"UnknownKey":  {reason: "another replica may be ahead", refs: "a", secrets: list{a(unknown)}},
+		"NotReferred": {reason: "the list proves nothing, in either direction", secrets: list{a(old)}, want: steps{"create a"}, holds: due},
+		"MadeByKCM":   {refs: "a", secrets: list{a(old, kcm)}, want: steps{"create a"}, holds: due},
 		"NamedAsByKCM": {
-			reason:  "users name Secrets like this too, and a replaced Secret is deleted one day",
-			account: account(referencing("app-token-x7k2p")), secrets: list{tokenSecret("app-token-x7k2p", old, userMade, unmanaged)},
-			holds: progress{"app-token-x7k2p": blocked(UserMade)},
+			reason: "users name Secrets like this too, and a replaced Secret is deleted one day", refs: "app-token-x7k2p",
+			secrets: list{tokenSecret("app-token-x7k2p", old, userMade, unmanaged)}, holds: progress{"app-token-x7k2p": blocked(UserMade)},
 		},
 		"UserMade": {
-			reason:  "a reference alone proves nothing",
-			account: account(referencing("a")), secrets: list{tokenSecret("a", old, userMade)}, holds: progress{"a": blocked(UserMade)},
+			reason: "a reference alone proves nothing", refs: "a", secrets: list{a(old, userMade)}, holds: progress{"a": blocked(UserMade)},
 		},
-		"UserMadeSideBySide": {
-			account: account(), secrets: list{tokenSecret("a", old, userMade, mode("side-by-side"))},
-			want: steps{"create a"}, holds: due,
+		"UserMadeFilledByKCM": {
+			reason: "it fills those of users too", secrets: list{a(old, userMade, writtenByKCM(`{"f:data":{"f:token":{}}}`))},
+			holds: progress{"a": blocked(UserMade)},
 		},
-		"Never": {account: account(), secrets: list{tokenSecret("a", old, mode("never"))}, holds: progress{"a": blocked(Never)}},
-		"UnknownMode": {
-			account: account(), secrets: list{tokenSecret("a", old, mode("always"))}, want: steps{"warn a"},
-			holds: progress{"a": blocked(UnknownMode)},
+		"UserMadeBrokenManagedFields": {secrets: list{a(old, userMade, writtenByKCM(`{"f:type"`))}, holds: progress{"a": blocked(UserMade)}},
+		"MadeByUsWithoutOurLabel":     {secrets: list{a(old, func(s *corev1.Secret) { s.Labels = nil })}, want: steps{"create a"}, holds: due},
+		"ModeOfOurWord": {
+			secrets: list{a(old, mode("user-made"))}, want: steps{"warn a"}, holds: progress{"a": blocked(UnknownMode)},
 		},
+		"UserMadeSideBySide": {secrets: list{a(old, userMade, mode("side-by-side"))}, want: steps{"create a"}, holds: due},
+		"Never":              {secrets: list{a(old, mode("never"))}, holds: progress{"a": blocked(Never)}},
+		"UnknownMode":        {secrets: list{a(old, mode("always"))}, want: steps{"warn a"}, holds: progress{"a": blocked(UnknownMode)}},
 		"MarkedInvalid": {
-			reason:  "nobody is given back what was taken from them",
-			account: account(referencing("a")), secrets: list{tokenSecret("a", old, invalid)},
+			reason: "nobody is given back what was taken from them", refs: "a", secrets: list{a(old, invalid)},
 			holds: progress{"a": blocked(Invalid)},
 		},
-		"Terminating": {account: account(), secrets: list{tokenSecret("a", old, terminating)}, holds: progress{"a": blocked(Terminating)}},
-		"NoAccount":   {secrets: list{tokenSecret("a", old)}, holds: mismatch},
-		"AccountMadeAnew": {
-			reason:  "the token is for the one before",
-			account: account(recreated), secrets: list{tokenSecret("a", old)},
-			holds: mismatch,
-		},
-		"AccountTerminating": {
-			account: account(func(a *corev1.ServiceAccount) { a.DeletionTimestamp = &metav1.Time{Time: noon()} }),
-			secrets: list{tokenSecret("a", old)}, holds: mismatch,
-		},
-		"TokenOfAnotherAccount": {
-			account: account(), secrets: list{tokenSecret("a", signedBy(t, oldPEM(), otherUID))}, holds: mismatch,
-		},
+		"Terminating":           {secrets: list{a(old, terminating)}, holds: progress{"a": blocked(Terminating)}},
+		"NoAccount":             {noAccount: true, secrets: list{a(old)}, holds: mismatch},
+		"AccountMadeAnew":       {reason: "the token is for the one before", account: recreated, secrets: list{a(old)}, holds: mismatch},
+		"AccountTerminating":    {account: controllertest.TerminatingAccount, secrets: list{a(old)}, holds: mismatch},
+		"TokenOfAnotherAccount": {secrets: list{a(withToken(t, oldPEM(), otherUID))}, holds: mismatch},
 		"Respelled": {
-			reason:  "kube-apiserver takes it, so that it holds the key; what to do about it is for a person to say",
-			account: account(referencing("a")), secrets: list{tokenSecret("a", old, spaced)}, holds: mismatch,
+			reason: "kube-apiserver takes it, so that it holds the key; what to do about it is for a person to say", refs: "a",
+			secrets: list{a(old, spaced)}, holds: mismatch,
 		},
 
 		"Forged": {
-			reason:  "signed by nobody: it is replaced, as an empty Secret would be filled",
-			account: account(), secrets: list{tokenSecret("a", old, forged(t, "", ""))}, want: steps{"create a"}, holds: due,
-		},
-		"ForgedUID": {account: account(), secrets: list{tokenSecret("a", old, forged(t, testUID, otherUID))}, holds: mismatch},
-		"ForgedUIDInBoth": {
-			reason:  "an account that was deleted gets no token",
-			account: account(), secrets: list{tokenSecret("a", old, forged(t, testUID, otherUID), controllertest.BoundTo(otherUID))},
-			holds: mismatch,
-		},
-		"ForgedNamespace": {
-			account: account(), secrets: list{tokenSecret("a", old, forged(t, "system:serviceaccount:", "system:serviceaccount:kube-system:"))},
-			holds: mismatch,
-		},
-		"OtherName": {
-			account: account(), secrets: list{tokenSecret("a", old, annotated(corev1.ServiceAccountNameKey, "admin"))}, holds: mismatch,
-		},
-		"NoUIDAnnotation": {account: account(), secrets: list{tokenSecret("a", old, controllertest.BoundTo(""))}, holds: mismatch},
-
-		"SuccessorIsEmpty": {
-			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"))},
-			holds: progress{"a": {State: Filling}},
-		},
-		"SuccessorIsFilled": {
-			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
-			want: steps{"reference a by b"}, holds: progress{"a": {State: Switching}},
-		},
-		"SuccessorIsRespelled": {
-			reason:  "most clients take the white space at its ends away, and kube-apiserver refuses what is left",
-			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, spaced)},
-			holds: progress{"a": {State: Filling}},
-		},
-		"SuccessorIsReferenced": {
-			account: account(referencing("b", "a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh)},
-			holds: progress{"a": {State: Replaced}},
-		},
-		"SuccessorIsInvalid": {
-			reason:  "it was taken away, and so is not made again",
-			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, invalid)},
-			holds: progress{"a": {State: Replaced}},
-		},
-		"SuccessorGoes": {
-			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh, terminating)},
+			reason: "signed by nobody: it is replaced, as an empty Secret would be filled", secrets: list{a(old, forged(t, "", ""))},
 			want: steps{"create a"}, holds: due,
 		},
-		"SuccessorOfAnEarlierOne": {
-			reason:  "a was deleted and made again",
-			account: account(referencing("a", "b")),
-			secrets: list{tokenSecret("a", old), tokenSecret("b", annotated(tokensecrets.ReplacesAnnotation, "a/uid-before"), fresh)},
-			want:    []string{"create a"}, holds: due,
+		"ForgedUIDInBoth": {
+			reason:  "an account that was deleted gets no token",
+			secrets: list{a(old, forged(t, testUID, otherUID), controllertest.BoundTo(otherUID))}, holds: mismatch,
 		},
+		"OtherName":       {secrets: list{a(old, annotated(corev1.ServiceAccountNameKey, "admin"))}, holds: mismatch},
+		"NoUIDAnnotation": {secrets: list{a(old, controllertest.BoundTo(""))}, holds: mismatch},
+
+		"SuccessorIsEmpty":  {refs: "a", secrets: list{a(old), b()}, holds: filling},
+		"SuccessorIsFilled": {refs: "a", secrets: list{a(old), b(fresh)}, want: steps{"reference a by b"}, holds: switching},
+		"SuccessorIsRespelled": {
+			reason: "most clients take the white space at its ends away, and kube-apiserver refuses what is left", refs: "a",
+			secrets: list{a(old), b(fresh, spaced)}, holds: filling,
+		},
+		"SuccessorIsReferenced": {refs: "b a", secrets: list{a(old), b(fresh)}, holds: replaced},
+		"SuccessorIsInvalid": {
+			reason: "it was taken away, and so is not made again", refs: "a", secrets: list{a(old), b(fresh, invalid)}, holds: replaced,
+		},
+		"SuccessorGoes": {refs: "a", secrets: list{a(old), b(fresh, terminating)}, want: steps{"create a"}, holds: due},
 		"SuccessorIsRetiredToo": {
-			reason:  "the next rotation",
-			account: account(referencing("b", "a")),
-			secrets: list{tokenSecret("a", signedBy(t, strangePEM(), testUID)), tokenSecret("b", replacing("a"), old)},
-			want:    []string{"create b"}, holds: progress{"b": {State: Due}},
+			reason: "the next rotation", refs: "b a", secrets: list{a(unknown), b(old)}, want: steps{"create b"},
+			holds: progress{"b": {State: Due}},
 		},
 		"SuccessorWasFilledElsewhere": {
-			reason:  "somebody else fills Secrets with the old key, and would fill the next one",
-			account: account(referencing("b", "a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, byKCM)},
+			reason: "somebody else fills Secrets with the old key, and would fill the next one", refs: "b a", secrets: list{a(old), b(old, byKCM)},
 			want: steps{"warn b"}, holds: progress{"a": {State: Replaced}, "b": blocked(FilledElsewhere)},
 		},
 		"SuccessorWasFilledElsewhereAndIsNotReferenced": {
-			reason:  "nobody is led to a key that is to go, and one more Secret would be no better",
-			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, byKCM)},
+			reason: "nobody is led to a key that is to go, and one more Secret would be no better", refs: "a", secrets: list{a(old), b(old, byKCM)},
 			want: steps{"warn b"}, holds: progress{"a": {State: Filling}, "b": blocked(FilledElsewhere)},
 		},
 		"SuccessorHasTheSameKey": {
-			reason:  "we have filled it ourselves, when a rollback had made the key the active one",
-			account: account(referencing("b", "a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, byUs)},
-			want: steps{"create b"}, holds: progress{"a": {State: Replaced}, "b": {State: Due}},
+			reason: "we have filled it ourselves, when a rollback had made the key the active one", refs: "b a",
+			secrets: list{a(old), b(old, byUs)}, want: steps{"create b"}, holds: progress{"a": {State: Replaced}, "b": {State: Due}},
 		},
 		"SuccessorHasTheSameKeyAndIsNotReferenced": {
-			reason:  "a rollback, and then a rotation",
-			account: account(referencing("a")), secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, byUs)},
-			want: steps{"create a", "discard b"}, holds: progress{"a": {State: Due}, "b": {State: Discarding}},
+			reason: "a rollback, and then a rotation", refs: "a", secrets: list{a(old), b(old, byUs)}, want: steps{"create a", "discard b"},
+			holds: progress{"a": {State: Due}, "b": {State: Discarding}},
 		},
 		"SuccessorHasARetiredKeyAndIsUsed": {
-			reason:  "who uses it goes on, and gets one of its own",
-			account: account(referencing("a")),
-			secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, used)},
-			want:    []string{"create a", "create b"}, holds: progress{"a": {State: Due}, "b": {State: Due}},
+			reason: "who uses it goes on, and gets one of its own", refs: "a", secrets: list{a(old), b(old, used)},
+			want: steps{"create a", "create b"}, holds: progress{"a": {State: Due}, "b": {State: Due}},
 		},
 		"SuccessorHasARetiredKeyAndAnotherFollows": {
-			account: account(referencing("a")),
-			secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), old, createdAt(noon().Add(-2*time.Second))),
-				tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-time.Second)))},
-			want: []string{"reference a by c", "discard b"}, holds: progress{"a": {State: Switching}, "b": {State: Discarding}},
+			refs: "a", secrets: list{a(old), b(old, ago(2)), c(fresh, ago(1))}, want: steps{"reference a by c", "discard b"},
+			holds: progress{"a": {State: Switching}, "b": {State: Discarding}},
 		},
 		"SuccessorHasAnUnknownKey": {
-			reason:  "another replica may be ahead",
-			account: account(referencing("a")),
-			secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), signedBy(t, strangePEM(), testUID))},
-			holds:   progress{"a": {State: Filling}},
+			reason: "another replica may be ahead", refs: "a", secrets: list{a(old), b(unknown)}, holds: filling,
 		},
-		"RolledBackBeforeTheSuccessorWasFilled": {
-			reason:  "the predecessor's key is the active one again",
-			account: account(referencing("a")), secrets: list{tokenSecret("a", fresh), tokenSecret("b", replacing("a"))},
-			want: steps{"discard b"},
-		},
-		"RolledBackAndThenTheSuccessorWasFilled": {
-			account: account(referencing("a")), secrets: list{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh)},
-			want: steps{"discard b"},
-		},
+		"RolledBackAndThenTheSuccessorWasFilled": {refs: "a", secrets: list{a(fresh), b(fresh)}, want: steps{"discard b"}},
 		"RolledBackAfterTheSuccessorWasFilled": {
-			account: account(referencing("a")), secrets: list{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
-			want: steps{"discard b"}, holds: progress{"b": {State: Discarding}},
+			refs: "a", secrets: list{a(fresh), b(old)}, want: steps{"discard b"}, holds: progress{"b": {State: Discarding}},
 		},
 		"RolledBackAfterTheSuccessorWasReferenced": {
-			account: account(referencing("b", "a")), secrets: list{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), old)},
-			want: steps{"create b"}, holds: progress{"b": {State: Due}},
+			refs: "b a", secrets: list{a(fresh), b(old)}, want: steps{"create b"}, holds: progress{"b": {State: Due}},
 		},
-		"RolledBackAndTheSuccessorIsUsed": {
-			account: account(referencing("a")), secrets: list{tokenSecret("a", fresh), tokenSecret("b", replacing("a"), fresh, used)},
-		},
+		"RolledBackAndTheSuccessorIsUsed": {refs: "a", secrets: list{a(fresh), b(fresh, used)}},
 
 		"TwoSuccessors": {
 			reason:  "an answer was lost",
-			account: account(referencing("a")),
-			secrets: list{
-				tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-2*time.Second))),
-				tokenSecret("b", replacing("a"), createdAt(noon().Add(-time.Second))),
-			},
-			want: steps{"reference a by c", "discard b"}, holds: progress{"a": {State: Switching}},
+			refs:    "a",
+			secrets: list{a(old), c(fresh, ago(2)), b(ago(1))},
+			want:    steps{"reference a by c", "discard b"}, holds: switching,
 		},
-		"TwoSuccessorsOneReferenced": {
-			account: account(referencing("b", "a")),
-			secrets: list{
-				tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, createdAt(noon().Add(-2*time.Second))),
-				tokenSecret("b", replacing("a"), fresh, createdAt(noon().Add(-time.Second))),
-			},
-			want: steps{"discard c"}, holds: progress{"a": {State: Replaced}},
+		"UsersAlone": {
+			reason: "the successor of a Secret that no list names is in no list either", holds: replaced,
+			secrets: list{a(old, userMade, mode("side-by-side")), b(fresh, func(s *corev1.Secret) { s.Labels = nil })},
 		},
 		"SuccessorCopied": {
-			reason:  "the copy has all labels and annotations, and belongs to whom made it",
-			account: account(referencing("b", "a")),
-			secrets: list{tokenSecret("a", old), tokenSecret("b", replacing("a"), fresh), tokenSecret("c", replacing("a"), fresh, copied)},
-			holds:   progress{"a": {State: Replaced}},
-		},
-		"TwoSuccessorsOneUsed": {
-			account: account(referencing("b", "a")),
-			secrets: list{tokenSecret("a", old), tokenSecret("c", replacing("a"), fresh, labelled(tokensecrets.LastUsedLabel, "2026-05-10")),
-				tokenSecret("b", replacing("a"), fresh)},
-			holds: progress{"a": {State: Replaced}},
+			reason: "the copy has all labels and annotations, and belongs to whom made it", refs: "b a",
+			secrets: list{a(old), b(fresh), c(fresh, copied)}, holds: replaced,
 		},
 		"PredecessorGone": {
-			reason:  "it was deleted before anybody was led to the new one, which is nobody's then",
-			account: account(), secrets: list{tokenSecret("b", replacing("a"), fresh)}, want: steps{"discard b"},
+			reason: "it was deleted before anybody was led to the new one, which is nobody's then", secrets: list{b(fresh)},
+			want: steps{"discard b"},
 		},
-		"PredecessorGoneLongAgo": {
-			reason:  "somebody has taken the reference away, for a reason",
-			account: account(), secrets: list{tokenSecret("b", replacing("a"), fresh, createdAt(noon().Add(-2*time.Hour)))},
-		},
-		"PredecessorGoneAuto": {
-			reason: "the token controller sees to it", account: account(), auto: true, secrets: list{tokenSecret("b", replacing("a"), fresh)},
-		},
-		"PredecessorGoneReferred": {account: account(referencing("b")), secrets: list{tokenSecret("b", replacing("a"), fresh)}},
-		"PredecessorGoneUserMade": {
-			reason:  "somebody has written the annotation by hand",
-			account: account(), secrets: list{tokenSecret("b", replacing("a"), fresh, userMade)},
-		},
+		"PredecessorGoneLongAgo":  {reason: "somebody has taken the reference away, for a reason", secrets: list{b(fresh, ago(7200))}},
+		"PredecessorGoneAuto":     {reason: "the token controller sees to it", auto: true, secrets: list{b(fresh)}},
+		"PredecessorGoneUserMade": {reason: "somebody has written the annotation by hand", secrets: list{b(fresh, userMade)}},
 		"PredecessorMarkedInvalid": {
-			account: account(referencing("a")),
-			secrets: list{tokenSecret("a", old, invalid), tokenSecret("b", replacing("a"), fresh)},
-			want:    []string{"discard b"}, holds: progress{"a": blocked(Invalid)},
+			refs: "a", secrets: list{a(old, invalid), b(fresh)}, want: steps{"discard b"}, holds: progress{"a": blocked(Invalid)},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
+			app := account(referencing(strings.Fields(tc.refs)...))
+			if tc.account != nil {
+				tc.account(app)
+			}
+			if tc.noAccount {
+				app = nil
+			}
 			secrets := observeAll(tc.secrets...)
 			for range 2 { // whatever their order
 				var got []string
-				for _, step := range observe(tc.account, secrets, rotated()).plan(tc.auto, noon()) {
+				for _, step := range observe(app, secrets, rotated()).plan(tc.auto, noon()) {
 					line := string(step.action) + " " + step.Secret.Name
 					if step.Successor != nil {
 						line += " by " + step.Successor.Name
@@ -280,14 +207,12 @@ func TestPlan(t *testing.T) {
 				slices.Reverse(secrets)
 			}
 			holds := map[string]Progress{}
-			for _, candidate := range Candidates(secrets, func(cache.ObjectName) *corev1.ServiceAccount { return tc.account }, rotated()) {
+			for _, candidate := range Candidates(secrets, func(cache.ObjectName) *corev1.ServiceAccount { return app }, rotated()) {
 				holds[candidate.Secret.Name] = candidate.Progress
 			}
-			want := tc.holds
-			if want == nil {
-				want = map[string]Progress{}
+			if len(tc.holds)+len(holds) > 0 {
+				testutil.Check(t, tc.reason+": holders", tc.holds, holds)
 			}
-			testutil.Check(t, tc.reason+": holders", want, holds)
 		})
 	}
 }
@@ -302,5 +227,74 @@ func forged(t *testing.T, old, changed string) func(*corev1.Secret) {
 		segments[1] = base64.RawURLEncoding.EncodeToString([]byte(strings.ReplaceAll(string(claims), old, changed)))
 		segments[2] = base64.RawURLEncoding.EncodeToString(make([]byte, 64))
 		secret.Data[corev1.ServiceAccountTokenKey] = []byte(strings.Join(segments, "."))
+	}
+}
+
+// created is at that second. Such Secrets are older than all others.
+func created(second int64) func(*corev1.Secret) { return createdAt(time.Unix(second, 0)) }
+
+func invalid(secret *corev1.Secret) { controllertest.InvalidSince("2026-01-01")(secret) }
+
+func TestPairs(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason     string
+		references []string
+		old        func(*corev1.Secret)
+		secrets    []*corev1.Secret
+		successor  string
+		inService  bool
+	}{
+		"None":      {secrets: []*corev1.Secret{tokenSecret("a")}},
+		"Made":      {secrets: []*corev1.Secret{tokenSecret("a", replacing("old"))}, successor: "a"},
+		"InService": {references: []string{"a"}, secrets: []*corev1.Secret{tokenSecret("a", replacing("old"))}, successor: "a", inService: true},
+		"OldestFirst": {
+			reason:    "two leaders have made one each",
+			secrets:   []*corev1.Secret{tokenSecret("a", replacing("old"), created(2)), tokenSecret("b", replacing("old"), created(1))},
+			successor: "b",
+		},
+		"ReferencedFirst": {
+			references: []string{"a"},
+			secrets:    []*corev1.Secret{tokenSecret("a", replacing("old"), created(2), invalid), tokenSecret("b", replacing("old"), created(1))},
+			successor:  "a",
+		},
+		"InServiceFirst": {
+			reason: "the other one gives nobody a token", references: []string{"a", "b"}, successor: "b", inService: true,
+			secrets: []*corev1.Secret{tokenSecret("a", replacing("old"), created(1), invalid), tokenSecret("b", replacing("old"), created(2))},
+		},
+		"NotToBeReplaced": {
+			reason: "the annotation counts more than what another Secret says", references: []string{"a"}, old: mode("never"),
+			secrets: []*corev1.Secret{tokenSecret("a", replacing("old"))}, successor: "a",
+		},
+		"Spoiled":     {secrets: []*corev1.Secret{tokenSecret("spoiled", replacing("old"))}},
+		"Terminating": {secrets: []*corev1.Secret{tokenSecret("a", replacing("old"), terminating)}},
+		"OfAnother": {
+			reason:  "anybody may write the annotation",
+			secrets: []*corev1.Secret{tokenSecret("a", replacing("old"), annotated(corev1.ServiceAccountNameKey, "admin"))},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			before := tokenSecret("old")
+			if tc.old != nil {
+				tc.old(before)
+			}
+			old := tokensecrets.Observe(before)
+			secrets := append(observeAll(tc.secrets...), old)
+			for range 2 { // whatever their order
+				pairs := pairUp(account(referencing(tc.references...)), secrets, func(s *tokensecrets.TokenSecret) bool { return s.Name == "spoiled" })
+				successor, got := pairs.successor(old), ""
+				if successor != nil {
+					got = successor.Name
+					if pairs.predecessor(successor) != old || pairs.replaceable(successor) != old {
+						t.Errorf("%s: its predecessor is not found", tc.reason)
+					}
+				}
+				if inService := pairs.replacement(old) != nil; got != tc.successor || inService != tc.inService {
+					t.Errorf("%s: got %q, in service: %v", tc.reason, got, inService)
+				}
+				slices.Reverse(secrets)
+			}
+		})
 	}
 }

@@ -20,8 +20,6 @@ import (
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/testkeys"
-	"sa-controller-manager/tokens"
 )
 
 // TestSuccessorKeepsWhatAPersonHasSet: what decides on the life of a Secret decides on that of its
@@ -71,52 +69,18 @@ func TestSuccessorKeepsWhatAPersonHasSet(t *testing.T) {
 	}
 }
 
-// TestAUsersAloneIsNotReferenced: the successor of a Secret that no list names is in no list either, and
-// nothing is left to do.
-func TestAUsersAloneIsNotReferenced(t *testing.T) {
-	t.Parallel()
-	old := tokenSecret("old", userMade, mode(modeSideBySide), withOld(t))
-	next := tokenSecret("next", replacing("old"), withNew(t), func(s *corev1.Secret) { delete(s.Labels, tokensecrets.AutoCreatedLabel) })
-	o := observe(account(), observeAll(old, next), rotated())
-	testutil.Check(t, "state", Progress{State: Replaced}, o.candidate(o.secrets[0]).Progress)
-	testutil.Check(t, "steps", 0, len(o.plan(false, noon())))
-}
-
-// TestAUsersAloneIsReported: no later step says that the Secret has a successor.
-func TestAUsersAloneIsReported(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, account(), tokenSecret("old", userMade, mode(modeSideBySide), withOld(t)))
-	testutil.Must(t, w.reissue(t.Context(), app))
-	testutil.Check(t, "events", []string{"Normal TokenSecretReplaced"}, w.Events())
-}
-
 // TestEachPairIsFinishedFirst re-issues for many accounts. The first client has its new Secret in
 // seconds, whatever waits behind it.
 func TestEachPairIsFinishedFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const accounts = 300
-		issue := func(pem []byte, secret *corev1.Secret) {
-			holder := tokens.Account{
-				Namespace: secret.Namespace,
-				Name:      secret.Annotations[corev1.ServiceAccountNameKey],
-				UID:       secret.Annotations[corev1.ServiceAccountUIDKey],
-			}
-			token, err := tokens.NewIssuer(testkeys.Parse(pem), tokens.CompatClaims).Legacy(t.Context(), holder, secret.Name)
-			testutil.Must(t, err)
-			secret.Data = map[string][]byte{corev1.ServiceAccountTokenKey: []byte(token)}
-		}
 		var objects []runtime.Object
 		for i := range accounts {
-			name := fmt.Sprintf("app%03d", i)
-			objects = append(objects, account(referencing(name+"-old"), func(a *corev1.ServiceAccount) {
-				a.Name, a.UID = name, types.UID("uid-"+name)
-			}))
-			old := tokenSecret(name + "-old")
-			old.UID = types.UID("uid-" + old.Name)
-			old.Annotations[corev1.ServiceAccountNameKey], old.Annotations[corev1.ServiceAccountUIDKey] = name, "uid-"+name
-			issue(oldPEM(), old)
-			objects = append(objects, old)
+			namespace := fmt.Sprintf("ns%03d", i)
+			old := tokenSecret("old", func(s *corev1.Secret) { s.Namespace, s.UID = namespace, types.UID("uid-"+namespace) })
+			withOld(t)(old)
+			objects = append(objects, old, account(referencing("old"), func(a *corev1.ServiceAccount) { a.Namespace = namespace }))
 		}
 		w := controllertest.NewWorld(time.Time{}, objects...)
 		suffixes, created, most := 0, 0, 0
@@ -130,13 +94,14 @@ func TestEachPairIsFinishedFirst(t *testing.T) {
 		w.Client.PrependReactor("create", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			secret := action.(clienttesting.CreateAction).GetObject().(*corev1.Secret)
 			secret.UID = types.UID("uid-" + secret.Name)
-			issue(newPEM(), secret) // at once, as the token controller does it
+			secret.Data = map[string][]byte{}
+			withNew(t)(secret) // at once, as the token controller does it
 			created++
 			most = max(most, created-referenced.Len())
 			return false, nil, nil
 		})
 		w.Client.PrependReactor("patch", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			referenced.Insert(action.(clienttesting.PatchAction).GetName())
+			referenced.Insert(action.GetNamespace())
 			return false, nil, nil
 		})
 		stop := w.Start(t, c.Run)

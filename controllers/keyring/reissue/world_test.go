@@ -18,7 +18,6 @@ import (
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
-	"sa-controller-manager/tokens"
 )
 
 func TestMain(m *testing.M) { testutil.Main(m) }
@@ -32,6 +31,7 @@ var (
 	account     = controllertest.Account
 	referencing = controllertest.Referencing
 	recreated   = controllertest.Recreated
+	withToken   = controllertest.WithToken
 	annotated   = controllertest.Annotated
 	labelled    = controllertest.Labelled
 	replacing   = controllertest.Replacing
@@ -87,19 +87,8 @@ func unmanaged(secret *corev1.Secret) { secret.ManagedFields = nil }
 // copied is a Secret that a user has made of the YAML of another one.
 func copied(secret *corev1.Secret) { createdBy("kubectl-create")(secret) }
 
-// signedBy fills the Secret with a token of a key, for the account with uid.
-func signedBy(t *testing.T, pem []byte, uid string) func(*corev1.Secret) {
-	t.Helper()
-	issuer := tokens.NewIssuer(testkeys.Parse(pem), tokens.CompatClaims)
-	return func(secret *corev1.Secret) {
-		token, err := issuer.Legacy(t.Context(), tokens.Account{Namespace: secret.Namespace, Name: "app", UID: uid}, secret.Name)
-		testutil.Must(t, err)
-		secret.Data[corev1.ServiceAccountTokenKey] = []byte(token)
-	}
-}
-
-func withOld(t *testing.T) func(*corev1.Secret) { t.Helper(); return signedBy(t, oldPEM(), testUID) }
-func withNew(t *testing.T) func(*corev1.Secret) { t.Helper(); return signedBy(t, newPEM(), testUID) }
+func withOld(t *testing.T) func(*corev1.Secret) { t.Helper(); return withToken(t, oldPEM(), testUID) }
+func withNew(t *testing.T) func(*corev1.Secret) { t.Helper(); return withToken(t, newPEM(), testUID) }
 
 // spaced appends a line feed to the token. kube-apiserver accepts the token if it is presented with it.
 func spaced(secret *corev1.Secret) {

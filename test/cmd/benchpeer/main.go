@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -128,7 +129,7 @@ func measure(ctx context.Context, o *peer.Options, scenarios []string, out strin
 	return errors.Join(errs...)
 }
 
-// fill brings the tables of a page up to date.
+// fill brings the tables of a page up to date, and the charts in the folder of its name beside it.
 func fill(page string, results []string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -141,6 +142,12 @@ func fill(page string, results []string) error {
 			return err
 		}
 		reports = append(reports, report)
+		for name, svg := range report.Charts() {
+			chart := filepath.Join(strings.TrimSuffix(page, ".md"), name+".svg")
+			if err := os.WriteFile(chart, []byte(svg), 0o644); err != nil { //nolint:gosec // G306: a file of the repository
+				return err
+			}
+		}
 	}
 	return os.WriteFile(page, []byte(result.Fill(string(text), reports...)), 0o644) //nolint:gosec // G306: a file of the repository
 }

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -54,11 +53,11 @@ type settings struct {
 func main() {
 	var s settings
 	flag.Uint64Var(&s.seed, "seed", 0, "Seed of the workload and of the schedule; 0 draws one.")
-	flag.DurationVar(&s.length, "for", 30*time.Second, "How long faults are injected. Every kind comes once at least.")
+	flag.DurationVar(&s.length, "for", 15*time.Second, "How long faults are injected. Every kind comes once at least.")
 	flag.StringVar(&s.race, "race-binary", "", "Race-enabled sa-controller-manager, which runs under faults.")
 	flag.StringVar(&s.plain, "binary", "", "Ordinary sa-controller-manager, which runs under load.")
 	flag.StringVar(&s.root, "root", "", "Directory of the product's source, over which planted bugs are laid.")
-	flag.StringVar(&s.only, "only", "", "Run one part only: faults, rotation, load, signer or planted.")
+	flag.StringVar(&s.only, "only", "", "Run one part only: faults, load, signer or planted.")
 	flag.StringVar(&s.logs, "logs", "", "Directory to write the logs of each part's processes to.")
 	flag.BoolVar(&s.busy, "busy", false, "Other programs use the machine: a result that is unsure for that reason is no error.")
 	flag.BoolVar(&s.verbose, "v", false, "Log each fault.")
@@ -88,9 +87,8 @@ func run(s settings) int {
 
 // complete checks the settings, and makes paths absolute.
 func complete(s *settings) error {
-	if parts := []faults.Part{"", faults.FaultsPart, faults.RotationPart, faults.LoadPart, faults.SignerPart,
-		plantedPart}; !slices.Contains(parts, faults.Part(s.only)) {
-		return fmt.Errorf("-only=%s: want one of faults, rotation, load, signer or planted", s.only)
+	if parts := []faults.Part{"", faults.FaultsPart, faults.LoadPart, faults.SignerPart, plantedPart}; !slices.Contains(parts, faults.Part(s.only)) {
+		return fmt.Errorf("-only=%s: want one of faults, load, signer or planted", s.only)
 	}
 	for _, path := range []*string{&s.race, &s.plain, &s.root} {
 		absolute, err := filepath.Abs(*path)
@@ -115,8 +113,8 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	plants := startBuilds(ctx, s, dir)
-	defer plants.builds.Wait()
+	plants := startBuild(ctx, s, dir)
+	defer plants.build.Wait()
 	world, err := faults.Start(ctx, s.log)
 	if err != nil {
 		return 0, err
@@ -133,7 +131,6 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		do   func(*faults.World) (checker.Outcome, string, error)
 	}{
 		{faults.FaultsPart, func(w *faults.World) (checker.Outcome, string, error) { return w.Faults(ctx, run) }},
-		{faults.RotationPart, func(w *faults.World) (checker.Outcome, string, error) { return w.Rotation(ctx, run) }},
 		{faults.LoadPart, func(w *faults.World) (checker.Outcome, string, error) { return w.Load(ctx, plain) }},
 		{faults.SignerPart, func(w *faults.World) (checker.Outcome, string, error) { return w.SignerLoad(ctx, plain) }},
 	} {
@@ -141,9 +138,9 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 			continue
 		}
 		if one.part == faults.LoadPart || one.part == faults.SignerPart {
-			plants.builds.Wait() // a compiler beside the load would be taken for the server
+			plants.build.Wait() // a compiler beside the load would be taken for the server
 		}
-		if err := s.perform(ctx, world, one.part, one.do, v); err != nil {
+		if err := s.perform(world, one.part, one.do, v); err != nil {
 			return 0, err
 		}
 	}
@@ -161,17 +158,10 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	return 0, err
 }
 
-// perform runs a part, that with rotations in a world of its own.
-func (s settings) perform(ctx context.Context, world *faults.World, part faults.Part,
-	do func(*faults.World) (checker.Outcome, string, error), v *verdict) (err error) {
+// perform runs a part.
+func (s settings) perform(world *faults.World, part faults.Part,
+	do func(*faults.World) (checker.Outcome, string, error), v *verdict) error {
 	begun := time.Now()
-	if part == faults.RotationPart {
-		if world, err = faults.StartRotating(ctx, devcluster.Binary{Path: s.race}, s.log); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, world.Stop()) }()
-		world.Busy = s.busy
-	}
 	outcome, summary, err := do(world)
 	if err := errors.Join(err, s.keepLogs(world, part)); err != nil {
 		return err
@@ -185,20 +175,13 @@ func (s settings) perform(ctx context.Context, world *faults.World, part faults.
 type verdict struct {
 	busy     bool // the machine may be
 	outcomes []checker.Outcome
-	// blanks are what there was nothing of to check, unmet are faults that no request met.
-	blanks, unmet []string
+	blanks   []string // what there was nothing of to check
 }
 
 func (v *verdict) take(part faults.Part, outcome checker.Outcome) {
 	v.outcomes = append(v.outcomes, outcome)
-	for _, kind := range slices.Sorted(maps.Keys(outcome.Skipped)) {
-		fmt.Printf("  skipped: %s: %s\n", kind, outcome.Skipped[kind])
-	}
 	for _, blank := range faults.Blanks(outcome, part) {
 		v.blanks = append(v.blanks, fmt.Sprintf("%s: %s", part, blank))
-	}
-	for _, unmet := range faults.Unmet(outcome, part) {
-		v.unmet = append(v.unmet, fmt.Sprintf("%s: %s", part, unmet))
 	}
 }
 
@@ -220,15 +203,7 @@ func (v *verdict) print() (found int, err error) {
 			err = errors.New("other programs used the machine: see the lines UNSURE")
 		}
 	}
-	missing := v.blanks
-	if v.busy {
-		for _, unmet := range v.unmet {
-			fmt.Printf("  UNSURE %s\n", unmet)
-		}
-	} else {
-		missing = append(missing, v.unmet...)
-	}
-	for _, blank := range missing {
+	for _, blank := range v.blanks {
 		fmt.Printf("  MISSING %s\n", blank)
 		err = errors.New("not everything was tested: see the lines MISSING")
 	}
@@ -258,35 +233,27 @@ func (s settings) keepLogs(world *faults.World, part faults.Part) error {
 
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
 
-// plants are builds with a planted bug that are being made.
+// plants is a build with planted bugs that is being made.
 type plants struct {
 	settings settings
-	all      []planted.Plant
-	binaries []devcluster.Binary
+	binary   devcluster.Binary
 	err      error
-	builds   sync.WaitGroup
+	build    sync.WaitGroup
 }
 
-// startBuilds builds them one after the other, beside what else goes on.
-func startBuilds(ctx context.Context, s settings, dir string) *plants {
+// startBuild builds it beside what else goes on.
+func startBuild(ctx context.Context, s settings, dir string) *plants {
 	p := &plants{settings: s}
-	if !s.part(plantedPart) {
-		return p
+	if s.part(plantedPart) {
+		p.build.Go(func() { p.binary, p.err = planted.Build(ctx, s.root, dir) })
 	}
-	p.all = planted.Plants()
-	p.builds.Go(func() {
-		for _, plant := range p.all {
-			binary, err := plant.Build(ctx, s.root, dir)
-			p.binaries, p.err = append(p.binaries, binary), errors.Join(p.err, err)
-		}
-	})
 	return p
 }
 
 // find has the suite look for each plant, and for all of them in an ordinary build, and
 // returns how often it was wrong.
 func (p *plants) find(ctx context.Context, world *faults.World, ordinary devcluster.Binary) (missed int, err error) {
-	p.builds.Wait()
+	p.build.Wait()
 	if p.err != nil {
 		return 0, p.err
 	}
@@ -300,9 +267,9 @@ func (p *plants) find(ctx context.Context, world *faults.World, ordinary devclus
 		fmt.Printf("  VIOLATED an ordinary build shows the violation of a planted bug: %v\n", violation)
 	}
 	fmt.Printf("  control: %s, an ordinary build shows %d violations of planted bugs\n", since(lap), len(shown))
-	for i, plant := range p.all {
+	for _, plant := range planted.Plants() {
 		lap := time.Now()
-		found, err := world.Planted(ctx, plant, p.binaries[i])
+		found, err := world.Planted(ctx, plant, p.binary)
 		if err := errors.Join(err, p.settings.keepLogs(world, plantedPart)); err != nil {
 			return 0, fmt.Errorf("plant %q: %w", plant.Name, err)
 		}

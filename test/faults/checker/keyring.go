@@ -30,12 +30,6 @@ func KeyIDOf(der []byte) string {
 	return base64.RawURLEncoding.EncodeToString(digest.Sum(nil))
 }
 
-// Retired reports whether a key of the ring has signed the token that signs no more.
-func (k *KeyRing) Retired(token string) bool {
-	id := HeaderOf(token).KeyID
-	return id != k.Active && k.Keys[id] != nil
-}
-
 // Verify says what is wrong with the signature of a token. It goes by the standard library alone.
 func (k *KeyRing) Verify(token string) error {
 	header := HeaderOf(token)

@@ -22,14 +22,9 @@ import (
 // WebhookClients are what clients do that are slow, broken or mean.
 func WebhookClients() []Client {
 	return []Client{
-		{name: "slow header", come: slowHeader},
 		{name: "slow body", come: slowBody},
 		{name: "garbage for TLS", come: garbageForTLS},
-		{name: "silence", come: silence},
-		{name: "hanging up in the body", come: hangUpInBody},
-		{name: "huge body", come: hugeBody},
 		{name: "large body that stalls", come: stallLarge},
-		{name: "no JSON", come: notJSON},
 		{name: "answers that nobody reads", come: neverReads},
 	}
 }
@@ -99,15 +94,6 @@ func drip(ctx context.Context, conn net.Conn, text string, v *visit) error {
 	return err
 }
 
-// slowHeader is known as slowloris.
-func slowHeader(ctx context.Context, address string, v *visit) error {
-	conn, err := secure(ctx, address)
-	if err != nil {
-		return err
-	}
-	return drip(ctx, conn, slowHead, v)
-}
-
 func slowBody(ctx context.Context, address string, v *visit) error {
 	conn, err := secure(ctx, address)
 	if err != nil {
@@ -142,17 +128,6 @@ func garbageForTLS(ctx context.Context, address string, v *visit) error {
 	return err
 }
 
-func silence(ctx context.Context, address string, v *visit) error {
-	conn, err := plain(ctx, "tcp", address)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	v.struck = true
-	_, err = io.Copy(io.Discard, conn)
-	return err
-}
-
 // stallLarge holds all that the webhook has for bodies larger than most Pods' (docs/reliability.md,
 // "Limits"), until it is hung up on.
 func stallLarge(ctx context.Context, address string, v *visit) error {
@@ -170,80 +145,6 @@ func stallLarge(ctx context.Context, address string, v *visit) error {
 	v.judgeStatus(code, "a body that stalls")
 	v.struck = ctx.Err() == nil
 	return err
-}
-
-func hangUpInBody(ctx context.Context, address string, v *visit) error {
-	conn, err := secure(ctx, address)
-	if err != nil {
-		return err
-	}
-	_, err = io.WriteString(conn, slowHead+`{"kind":"AdmissionReview"`)
-	v.struck = err == nil
-	return errors.Join(err, conn.Close())
-}
-
-func notJSON(ctx context.Context, address string, v *visit) error {
-	conn, err := secure(ctx, address)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }() // the server may have done so
-	body := strings.Repeat(`{"a":[`, 1000)
-	if _, err := fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		len(body), body); err != nil {
-		return err
-	}
-	code := statusFrom(conn)
-	v.judgeStatus(code, "what is no review")
-	v.struck = code == http.StatusBadRequest
-	return fmt.Errorf("answered with status %d", code)
-}
-
-const (
-	// huge is what a client sends that does not stop by itself, in bytes. It is many times what the
-	// webhook reads of a body (docs/reliability.md, "Limits") and what buffers hold of it.
-	huge = 100 << 20
-	// fewestHuge is what the webhook reads of any body, with room to spare: a client that was
-	// stopped before has sent no huge one.
-	fewestHuge = 64 << 10
-)
-
-// hugeBody sends 100 MB without a word about their number. No answer stops it: only hanging up
-// does, which has to come much earlier.
-func hugeBody(ctx context.Context, address string, v *visit) error {
-	conn, err := secure(ctx, address)
-	if err != nil {
-		return err
-	}
-	answer := make(chan int, 1)
-	go func() { answer <- statusFrom(conn) }()
-	taken, err := pour(conn)
-	stopped := err != nil && ctx.Err() == nil
-	_ = conn.Close() // the server may have done so
-	code := <-answer
-	v.judgeStatus(code, "a body without end")
-	if taken >= huge {
-		v.violated(8, "all %d bytes of a body were taken", taken)
-	}
-	v.struck = stopped && taken >= fewestHuge
-	return errors.Join(err, fmt.Errorf("%d bytes were taken, and the answer is %d", taken, code))
-}
-
-// pour sends a request with a huge body, in chunks, and returns how much of it was taken.
-func pour(conn net.Conn) (taken int, err error) {
-	const piece = 16 << 10
-	if _, err := io.WriteString(conn, "POST /mutate HTTP/1.1\r\nHost: webhook\r\nContent-Type: application/json\r\nTransfer-Encoding: "+
-		"chunked\r\n\r\n"); err != nil {
-		return 0, err
-	}
-	chunk := fmt.Appendf(nil, "%x\r\n%s\r\n", piece, make([]byte, piece))
-	for taken < huge {
-		if _, err := conn.Write(chunk); err != nil {
-			return taken, err
-		}
-		taken += piece
-	}
-	return taken, nil
 }
 
 // neverReads asks again and again and takes no answer. The kernel of the server holds them: it

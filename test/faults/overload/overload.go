@@ -182,19 +182,6 @@ func Run(ctx context.Context, network, address string, kinds []Client, busy bool
 	return Result{tallies, open, after.OthersSince(before), busy}, err
 }
 
-// VisitAlone has one broken client come while nobody else does: in the crowd it is mostly hung
-// up on before a server could show that it breaks the promise.
-func VisitAlone(ctx context.Context, address string, come func(context.Context, string, *visit) error) ([]checker.Violation, error) {
-	ctx, cancel := context.WithTimeout(ctx, CallerTimeout)
-	defer cancel()
-	var v visit
-	err := come(ctx, address, &v)
-	if v.struck || len(v.broken) > 0 {
-		return v.broken, nil
-	}
-	return nil, cmp.Or(err, errors.New("it did not come as far as its attack"))
-}
-
 func breakOn(ctx context.Context, address string, kinds []Client) []tally {
 	ctx, cancel := context.WithTimeout(ctx, overloadFor)
 	defer cancel()

@@ -1,20 +1,17 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package planted builds the product with a bug in its source, so that the fault suite proves that
-// it finds each of them.
+// Package planted builds the product with bugs in its source, so that the fault suite and the simulation prove that
+// they find each of them.
 //
-// A bug is laid over the source at build time (go build -overlay): one edit calls a small function
-// of testdata. An edit whose text the product no longer has is an error.
+// All of them are laid over the source at build time (go build -overlay), and Variable chooses one in the process. An
+// edit whose text the product no longer has is an error.
 package planted
 
 import (
 	"context"
-	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,143 +25,121 @@ import (
 
 // Plant is a bug in the product's source, and what a check must say because of it.
 type Plant struct {
-	Name    string
-	Promise int
-	// Race is the one in which it shows.
+	Name string
+	// Race is the one of the fault suite in which it shows.
 	Race string
-	// Shows is what the violation says that the bug leads to. Any other one of the same promise may
-	// be no more than work that is not done yet.
+	// Shows is the violation that the bug leads to. Any other one of the same promise may be no more than work that is
+	// not done yet.
 	Shows *regexp.Regexp
-	// Edits call the function planted of testdata/NAME.go, if there is that file. It is added to
-	// the package of the first edit.
 	Edits []Edit
 }
 
-// Edit replaces the one occurrence of Search in a file of the product.
+// Edit replaces the one occurrence of Search in a file of the product. The new text may call isPlanted.
 type Edit struct{ File, Search, Replace string }
 
-//go:embed testdata
-var functions embed.FS
+// Variable names the plant that a process has.
+const Variable = "SACM_PLANT"
 
-// Plants are the bugs that the suite must find.
-func Plants() []Plant {
-	return []Plant{
-		{Name: "wrong signing key", Promise: 4, Race: "dropped-reference", Shows: regexp.MustCompile(
-			`^token Secret \S+: no key of the ring has signed its token$`,
-		), Edits: []Edit{{
-			"tokens/issue.go",
-			"i.sign(ctx, signing.LegacyHeader, claims)", "planted(i.sign(ctx, signing.LegacyHeader, claims))",
-		}}},
-		{Name: "dropped tombstones", Promise: 3, Race: "missed-deletion", Shows: regexp.MustCompile(
-			`^account \S+-missed-deletion/missed references missed-token-[a-z0-9]{5}, which is gone$`,
-		), Edits: []Edit{{
-			"internal/reconcile/watch.go",
-			"obj = tombstone.Obj", "_ = tombstone; return",
-		}}},
-		{Name: "missing UID precondition", Promise: 1, Race: "late-deletion", Shows: regexp.MustCompile(
-			`^token Secret \S+-late-deletion/reused was deleted, and its account lives$`,
-		), Edits: []Edit{{
-			"controllers/tokensecrets/live.go",
-			"Preconditions: meta.Preconditions(secret)", "",
-		}}},
-		{Name: "deletion of what nothing references", Promise: 1, Race: "dropped-reference", Shows: regexp.MustCompile(
-			`^token Secret \S+-dropped-reference/(edited-token-[a-z0-9]{5}|copy) was deleted, and its account lives$`,
-		), Edits: []Edit{{
-			"controllers/tokensecret/account.go",
-			"planAccount(account, secrets, c.Auto, c.AutoExcluded)", "c.planted(ctx, account, secrets)",
-		}}},
-		{Name: "patch that rewrites a list", Promise: 1, Race: "missed-deletion", Shows: regexp.MustCompile(
-			`^account \S+ was rewritten where it is the user's: it lists \[\] and \["pull"\], want \["first" "second"\] and \["pull"\]$`,
-		), Edits: []Edit{{
-			"controllers/tokensecret/patch.go",
-			"[]entryPatch{{Name: secret}}}, added)", `[]entryPatch{{Directive: "replace"}, {Name: secret}}}, added)`,
-		}}},
-		{Name: "token in a log line", Promise: 6, Race: "dropped-reference", Shows: regexp.MustCompile(
-			`^a log holds a token in base64$`,
-		), Edits: []Edit{{
-			"controllers/tokensecrets/live.go",
-			"types.MergePatchType, body,", "types.MergePatchType, planted(ctx, body),",
-		}}},
-		{Name: "leader without a fence", Promise: 9, Race: "lease", Shows: regexp.MustCompile(
-			`-lease/\S* began \d\S* after the renew deadline, and kube-apiserver took it$`,
-		), Edits: []Edit{{
-			"internal/leaderelection/leaderelection.go",
-			"defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()", "_ = reconcile.ErrAtOnce",
-		}, {
-			"internal/leaderelection/leaderelection.go", "fenced(working, lock.overdue)", "working",
-		}}},
+// Plants are the bugs that the fault suite must find. The simulation has those that need no real kube-apiserver.
+func Plants() []Plant { return []Plant{WrongKey(), TokenInLog(), NoFence()} }
+
+// WrongKey signs with a key that is in no ring.
+func WrongKey() Plant {
+	return Plant{"wrong signing key", "fills", regexp.MustCompile(`^promise 4: .* no key of the ring has signed its token$`), []Edit{{
+		"tokens/issue.go",
+		"return i.sign(ctx, signing.LegacyHeader, claims)", `token, err := i.sign(ctx, signing.LegacyHeader, claims)
+	if isPlanted("wrong signing key") && err == nil {
+		token = token[:len(token)-12] + "AAAAAAAAAAAA"
 	}
+	return token, err`,
+	}}}
+}
+
+// TokenInLog logs the body of a patch.
+func TokenInLog() Plant {
+	return Plant{"token in a log line", "fills", regexp.MustCompile(`^promise 6: a log holds a token in base64$`), []Edit{{
+		"controllers/tokensecrets/live.go",
+		"	_, err = client.CoreV1().Secrets(secret.Namespace).Patch(", `	if isPlanted("token in a log line") {
+		klog.FromContext(ctx).Info("Patch", "body", string(body))
+	}
+	_, err = client.CoreV1().Secrets(secret.Namespace).Patch(`,
+	}}}
+}
+
+// NoFence goes on to write without a Lease.
+func NoFence() Plant {
+	return Plant{"leader without a fence", "lease", regexp.MustCompile(`^promise 9: .* began \S+ after the renew deadline`), []Edit{{
+		"internal/leaderelection/leaderelection.go",
+		"defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()", `if !isPlanted("leader without a fence") {
+					defer lock.fence(func() { lost.Store(true); stop(reconcile.ErrAtOnce) })()
+				}`,
+	}, {
+		"internal/leaderelection/leaderelection.go",
+		"fenced(working, lock.overdue)", `fenced(working, func() bool { return !isPlanted("leader without a fence") && lock.overdue() })`,
+	}}}
 }
 
 // Shown selects what the plant leads to.
 func (p Plant) Shown(found []checker.Violation) []checker.Violation {
-	return slices.DeleteFunc(checker.Of(found, p.Promise), func(v checker.Violation) bool { return !p.Shows.MatchString(v.What) })
+	return slices.DeleteFunc(slices.Clone(found), func(v checker.Violation) bool { return !p.Shows.MatchString(v.String()) })
 }
 
-// Slug is the name as it stands in names of files and namespaces.
-func (p Plant) Slug() string { return strings.ToLower(strings.ReplaceAll(p.Name, " ", "-")) }
+// isPlanted is added to each package that has an edit.
+const isPlanted = `package %s
 
-// apply renders the files of a plant, by path. A text that is not there exactly once is an
-// error: then the product has changed and the plant has to follow.
-func (p Plant) apply(read func(path string) ([]byte, error)) (map[string]string, error) {
+import "os"
+
+func isPlanted(name string) bool { return os.Getenv("` + Variable + `") == name }
+`
+
+// Overlay writes the product's files with all plants, and returns the file for go build -overlay.
+func Overlay(root, dir string, plants []Plant) (string, error) {
 	files := map[string]string{}
-	for _, edit := range p.Edits {
-		content, known := files[edit.File]
-		if !known {
-			read, err := read(edit.File)
-			if err != nil {
-				return nil, fmt.Errorf("plant %q: %w", p.Name, err)
+	for _, plant := range plants {
+		for _, edit := range plant.Edits {
+			content, known := files[edit.File]
+			if !known {
+				read, err := os.ReadFile(filepath.Join(root, edit.File))
+				if err != nil {
+					return "", fmt.Errorf("plant %q: %w", plant.Name, err)
+				}
+				content = string(read)
+				files[filepath.Join(filepath.Dir(edit.File), "is_planted.go")] = fmt.Sprintf(isPlanted, filepath.Base(filepath.Dir(edit.File)))
 			}
-			content = string(read)
+			if n := strings.Count(content, edit.Search); n != 1 {
+				return "", fmt.Errorf("plant %q: %s holds this %d times, want once: %s", plant.Name, edit.File, n, edit.Search)
+			}
+			files[edit.File] = strings.Replace(content, edit.Search, edit.Replace, 1)
 		}
-		if n := strings.Count(content, edit.Search); n != 1 {
-			return nil, fmt.Errorf("plant %q: %s holds this %d times, want once: %s", p.Name, edit.File, n, edit.Search)
+	}
+	replace := map[string]string{}
+	for path, content := range files {
+		replace[filepath.Join(root, path)] = filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
+		if err := os.WriteFile(replace[filepath.Join(root, path)], []byte(content), 0o600); err != nil {
+			return "", err
 		}
-		files[edit.File] = strings.Replace(content, edit.Search, edit.Replace, 1)
 	}
-	function, err := functions.ReadFile("testdata/" + p.Slug() + ".go")
-	if errors.Is(err, fs.ErrNotExist) {
-		return files, nil
+	encoded, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
 	}
-	files[filepath.Join(filepath.Dir(p.Edits[0].File), "planted.go")] = string(function)
-	return files, err
+	file := filepath.Join(dir, "overlay.json")
+	return file, os.WriteFile(file, encoded, 0o600)
 }
 
-// Build builds the product with the plant laid over its source, which stays as it is. It gives
-// way to all other programs: the faults go on meanwhile, and a process that is starved is not
-// to be taken for one that is slow.
-func (p Plant) Build(ctx context.Context, root, dir string) (devcluster.Binary, error) {
-	dir = filepath.Join(dir, p.Slug())
-	files, err := p.apply(func(path string) ([]byte, error) { return os.ReadFile(filepath.Join(root, path)) })
+// Build builds the product with all plants of the fault suite in it. It gives way to all other programs: the faults go on
+// meanwhile, and a process that is starved is not to be taken for one that is slow.
+func Build(ctx context.Context, root, dir string) (devcluster.Binary, error) {
+	overlay, err := Overlay(root, dir, Plants())
 	if err != nil {
 		return devcluster.Binary{}, err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return devcluster.Binary{}, fmt.Errorf("make a directory: %w", err)
-	}
-	var overlay struct{ Replace map[string]string }
-	overlay.Replace = map[string]string{}
-	for path, content := range files {
-		planted := filepath.Join(dir, strings.ReplaceAll(path, "/", "_"))
-		if err := os.WriteFile(planted, []byte(content), 0o600); err != nil {
-			return devcluster.Binary{}, fmt.Errorf("write a planted file: %w", err)
-		}
-		overlay.Replace[filepath.Join(root, path)] = planted
-	}
-	encoded, err := json.Marshal(overlay)
-	if err != nil {
-		return devcluster.Binary{}, err
-	}
-	overlayFile := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlayFile, encoded, 0o600); err != nil {
-		return devcluster.Binary{}, fmt.Errorf("write the overlay: %w", err)
 	}
 	binary := filepath.Join(dir, "sa-controller-manager")
-	build := exec.CommandContext(ctx, "nice", "-n", "19", "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-overlay="+overlayFile, "-o",
+	build := exec.CommandContext(ctx, "nice", "-n", "19", "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-overlay="+overlay, "-o",
 		binary, "./cmd/sa-controller-manager")
 	build.Dir = root
 	if output, err := build.CombinedOutput(); err != nil {
-		return devcluster.Binary{}, fmt.Errorf("build plant %q: %w\n%s", p.Name, err, output)
+		return devcluster.Binary{}, fmt.Errorf("build the plants: %w\n%s", err, output)
 	}
 	return devcluster.Binary{Path: binary}, nil
 }

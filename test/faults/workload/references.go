@@ -17,40 +17,33 @@ import (
 // Operations of users on auto-created Secrets. None of them may have the product delete one.
 const (
 	Edited = "edit references"
-	Tidied = "tidy a re-issue pair"
 	Copied = "copy an auto-created Secret"
 )
 
 // EditReferences is a user who replaces the list of an account by one that has none of its
-// auto-created Secrets, but one of the user's own if there is any. If the list has a re-issue pair,
-// one half of it goes instead, which draw chooses. What the list had must stay from now on.
-func (c Client) EditReferences(ctx context.Context, n *Namespace, name string, draw int) (operation string, err error) {
+// auto-created Secrets, but one of the user's own if there is any. What the list had must stay from now on.
+func (c Client) EditReferences(ctx context.Context, n *Namespace, name string) error {
 	account := n.Accounts[name]
 	account.Edited = true
 	listed, err := c.autoCreated(ctx, n.Name, name, account)
 	if err != nil {
-		return "", err
+		return err
 	}
-	operation, add := Edited, n.usersSecrets(name)
+	add := n.usersSecrets(name)
 	add = add[:min(len(add), 1)]
-	drop := func(secret string) bool { return IsOwnName(name, secret) }
 	for _, secret := range listed {
 		// A successor that was never used is the one auto-created Secret that may be deleted.
 		if _, used := secret.Labels[lastUsedLabel]; used || secret.Annotations[ReplacesLabel] == "" {
 			n.Secrets[secret.Name] = &TokenSecret{UID: secret.UID, Account: name, Owner: account.UID, Extra: string(secret.Data["extra"])}
 		}
 	}
-	if len(listed) > 1 {
-		half := listed[draw%len(listed)].Name
-		operation, add, drop = Tidied, nil, func(secret string) bool { return secret == half }
-	}
-	return operation, Retry(ctx, "edit serviceaccount "+name, func(ctx context.Context) error {
+	return Retry(ctx, "edit serviceaccount "+name, func(ctx context.Context) error {
 		object, err := c.CoreV1().ServiceAccounts(n.Name).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
 		object.Secrets = slices.DeleteFunc(object.Secrets, func(ref corev1.ObjectReference) bool {
-			return drop(ref.Name) || slices.Contains(add, ref.Name)
+			return IsOwnName(name, ref.Name) || slices.Contains(add, ref.Name)
 		})
 		for _, secret := range add {
 			object.Secrets = append(object.Secrets, corev1.ObjectReference{Name: secret})
@@ -58,22 +51,6 @@ func (c Client) EditReferences(ctx context.Context, n *Namespace, name string, d
 		_, err = c.CoreV1().ServiceAccounts(n.Name).Update(ctx, object, metav1.UpdateOptions{FieldManager: "kubectl-edit"})
 		return err
 	})
-}
-
-// ReissuePair is an account in the namespace that lists more than one auto-created Secret, "" if there
-// is none whose list the user has not edited yet.
-func (c Client) ReissuePair(ctx context.Context, n *Namespace) (account string, err error) {
-	err = Retry(ctx, "list serviceaccounts", func(ctx context.Context) error {
-		accounts, err := c.CoreV1().ServiceAccounts(n.Name).List(ctx, metav1.ListOptions{})
-		for _, one := range accounts.Items {
-			own := slices.DeleteFunc(one.Secrets, func(ref corev1.ObjectReference) bool { return !IsOwnName(one.Name, ref.Name) })
-			if known := n.Accounts[one.Name]; known != nil && !known.Edited && len(own) > 1 {
-				account = one.Name
-			}
-		}
-		return err
-	})
-	return account, err
 }
 
 // autoCreated are the auto-created Secrets that the account lists. The token of each has been

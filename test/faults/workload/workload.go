@@ -9,7 +9,6 @@
 package workload
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -172,12 +171,7 @@ func (u *User) step(ctx context.Context) (string, error) {
 	case draw < 54:
 		return "delete own token Secret", u.deleteOwn(ctx, n, account)
 	case draw < 60:
-		half := u.random.IntN(2)
-		pair, err := u.ReissuePair(ctx, n)
-		if err != nil {
-			return "", err
-		}
-		return u.EditReferences(ctx, n, cmp.Or(pair, account), half)
+		return Edited, u.EditReferences(ctx, n, account)
 	case draw < 65:
 		return u.copyOwn(ctx, n, account)
 	case draw < 86 || held == nil:

@@ -4,14 +4,10 @@
 package faultproxy
 
 import (
-	"errors"
 	"io"
 	"sync"
 	"time"
 )
-
-// errCut is how a watch ends that is cut.
-var errCut = errors.New("the watch is cut")
 
 // journal is the list of all requests.
 type journal struct {
@@ -24,8 +20,6 @@ type journal struct {
 type entry struct {
 	journal *journal
 	request Request
-	body    io.Closer // of an open watch's answer
-	cut     bool
 }
 
 func newJournal() *journal {
@@ -67,29 +61,9 @@ func (j *journal) snapshot(match Match) ([]Request, <-chan struct{}) {
 	return found, j.changed
 }
 
-func (j *journal) cut(match Match) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	count := 0
-	for _, e := range j.entries {
-		if e.body == nil || !e.request.Open || e.cut || !match(e.request) {
-			continue
-		}
-		e.cut = true
-		_ = e.body.Close() // what matters is that a blocked Read returns
-		count++
-	}
-	return count
-}
-
-// served records the status of kube-apiserver.
-func (e *entry) served(code int) {
-	e.journal.change(func() { e.request.Served = code })
-}
-
-// answered notes that the client is getting an answer.
+// answered notes that kube-apiserver has answered and the client is getting that.
 func (e *entry) answered(code int) {
-	e.journal.change(func() { e.request.Code = code })
+	e.journal.change(func() { e.request.Served, e.request.Code = code, code })
 }
 
 // ended notes that the exchange is over, with or without an answer.
@@ -97,37 +71,13 @@ func (e *entry) ended() {
 	e.journal.change(func() { e.request.Open = false })
 }
 
-func (e *entry) isCut() bool {
-	e.journal.mu.Lock()
-	defer e.journal.mu.Unlock()
-	return e.cut
-}
-
-// track has the entry know when the answer's body has been read to its end, and
-// lets it be cut before.
-func (e *entry) track(body io.ReadCloser) io.ReadCloser {
-	e.journal.change(func() {
-		if e.request.Verb == "watch" {
-			e.body = body
-		}
-	})
-	return &trackedBody{ReadCloser: body, entry: e}
-}
+// track has the entry know when the answer's body has been read to its end.
+func (e *entry) track(body io.ReadCloser) io.ReadCloser { return &trackedBody{body, e} }
 
 type trackedBody struct {
 	io.ReadCloser
 
 	entry *entry
-}
-
-// Read reports a cut as an error, which the reverse proxy passes on to the client
-// by ending the stream.
-func (b *trackedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if b.entry.isCut() {
-		return 0, errCut
-	}
-	return n, err
 }
 
 // Close implements io.Closer.

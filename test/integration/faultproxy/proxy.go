@@ -26,7 +26,7 @@ import (
 type Proxy struct {
 	server *httptest.Server
 	wires  *wires
-	faults *faultRoundTripper
+	faults *holdingRoundTripper
 }
 
 // Start listens on a free port of 127.0.0.1 and passes requests on to the server
@@ -40,7 +40,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a fault proxy: %w", err)
 	}
-	p := &Proxy{faults: newFaultRoundTripper(transport)}
+	p := &Proxy{faults: &holdingRoundTripper{next: transport, journal: newJournal()}}
 	p.server = httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p.faults,
@@ -61,9 +61,9 @@ func abort(http.ResponseWriter, *http.Request, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// Close ends every request, also those that a fault holds, every silence, and stops listening.
+// Close ends every request, also those that are held, every silence, and stops listening.
 func (p *Proxy) Close() {
-	p.wires.endAll()
+	p.wires.end()
 	p.server.CloseClientConnections()
 	p.server.Close()
 }
@@ -83,12 +83,12 @@ func (p *Proxy) WriteKubeconfig(path string) error {
 	return nil
 }
 
-// Use replaces the rules from the next request on. The first matching rule applies.
-func (p *Proxy) Use(rules ...*Rule) { p.faults.use(rules) }
-
-// CutWatches ends every open watch that match selects, in the middle of its
-// stream, and returns how many those were.
-func (p *Proxy) CutWatches(match Match) int { return p.faults.journal.cut(match) }
+// Hold keeps requests that match selects, from the next one on, until the channel is closed.
+func (p *Proxy) Hold(match Match, until <-chan struct{}) {
+	p.faults.mu.Lock()
+	defer p.faults.mu.Unlock()
+	p.faults.holds = append(p.faults.holds, hold{match, until})
+}
 
 // Silence has nothing pass any more through the connections that are open, in neither
 // direction, without FIN, RST or an answer to a ping of HTTP/2.
@@ -98,14 +98,9 @@ func (p *Proxy) CutWatches(match Match) int { return p.faults.journal.cut(match)
 //
 // The client's kernel does get acknowledgements, as from a machine in between whose program
 // hangs.
-func (p *Proxy) Silence() (end func()) { return p.silence(false) }
-
-// SilenceAll is Silence also for the connections that come before its end.
-func (p *Proxy) SilenceAll() (end func()) { return p.silence(true) }
-
-func (p *Proxy) silence(further bool) (end func()) {
-	s := p.wires.begin(further)
-	return func() { p.wires.end(s) }
+func (p *Proxy) Silence() (end func()) {
+	p.wires.silence()
+	return p.wires.end
 }
 
 // Requests returns all requests so far that match selects, in the order in which

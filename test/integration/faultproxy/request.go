@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -45,11 +44,6 @@ func (r Request) String() string {
 	return fmt.Sprintf("%s %s?%s -> %d (%d)", r.Verb, r.Path, r.Query.Encode(), r.Code, r.Served)
 }
 
-// target is equal for two attempts of the same request.
-func (r Request) target() string {
-	return strings.Join([]string{r.Verb, r.Resource, r.Namespace, r.Name, r.Subresource}, "/")
-}
-
 var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
 // readRequest understands a request as kube-apiserver does.
@@ -81,11 +75,6 @@ func On(verb, resource string) Match {
 // In narrows m to one namespace.
 func (m Match) In(namespace string) Match {
 	return func(r Request) bool { return r.Namespace == namespace && m(r) }
-}
-
-// Named narrows m to one object's name.
-func (m Match) Named(name string) Match {
-	return func(r Request) bool { return r.Name == name && m(r) }
 }
 
 // Or selects what either selects.

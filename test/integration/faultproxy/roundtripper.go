@@ -5,37 +5,61 @@ package faultproxy
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"sync/atomic"
+	"slices"
+	"sync"
 )
 
-// faultRoundTripper writes every request down and applies the rules to it.
-type faultRoundTripper struct {
+// holdingRoundTripper writes every request down and keeps some of them.
+type holdingRoundTripper struct {
 	next    http.RoundTripper
 	journal *journal
-	rules   atomic.Pointer[[]*Rule]
+
+	mu    sync.Mutex
+	holds []hold
 }
 
-func newFaultRoundTripper(next http.RoundTripper) *faultRoundTripper {
-	t := &faultRoundTripper{next: next, journal: newJournal()}
-	t.use(nil)
-	return t
+// hold keeps what it matches until the channel is closed.
+type hold struct {
+	match Match
+	until <-chan struct{}
 }
 
-func (t *faultRoundTripper) use(rules []*Rule) { t.rules.Store(&rules) }
+// wait returns once nothing keeps the request any more. A client that gives up meanwhile is not waited for.
+func (t *holdingRoundTripper) wait(ctx context.Context, request Request) error {
+	t.mu.Lock()
+	holds := slices.Clone(t.holds)
+	t.mu.Unlock()
+	for _, hold := range holds {
+		if !hold.match(request) {
+			continue
+		}
+		select {
+		case <-hold.until:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
 
 // RoundTrip implements http.RoundTripper.
-func (t *faultRoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *holdingRoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	entry := t.journal.begin(readRequest(r))
 	r, err := whole(r)
 	if err != nil {
 		entry.ended()
 		return nil, err
 	}
-	response, err := t.fault(entry.request)(r, &servedRoundTripper{t.next, entry})
+	if err := t.wait(r.Context(), entry.request); err != nil {
+		entry.ended()
+		return nil, err
+	}
+	response, err := t.next.RoundTrip(r)
 	if err != nil {
 		entry.ended()
 		return nil, err
@@ -45,7 +69,7 @@ func (t *faultRoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// whole is the request with a body that has come: what a fault keeps can be passed on although
+// whole is the request with a body that has come: what is kept can be passed on although
 // its client stands still since.
 func whole(r *http.Request) (*http.Request, error) {
 	if r.Body == nil || r.Body == http.NoBody {
@@ -58,28 +82,4 @@ func whole(r *http.Request) (*http.Request, error) {
 	r = r.WithContext(r.Context()) // a copy: the caller's stays as it is
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	return r, nil
-}
-
-func (t *faultRoundTripper) fault(request Request) Fault {
-	for _, rule := range *t.rules.Load() {
-		if rule.applies(request) {
-			return rule.Fault
-		}
-	}
-	return Forward
-}
-
-// servedRoundTripper notes what kube-apiserver answers.
-type servedRoundTripper struct {
-	next  http.RoundTripper
-	entry *entry
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t *servedRoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
-	response, err := t.next.RoundTrip(r)
-	if err == nil {
-		t.entry.served(response.StatusCode)
-	}
-	return response, err
 }

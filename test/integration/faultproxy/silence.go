@@ -5,7 +5,6 @@ package faultproxy
 
 import (
 	"net"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,16 +14,9 @@ import (
 type wires struct {
 	net.Listener
 
-	mu       sync.Mutex
-	open     map[*wire]struct{}
-	silences []*silence
-}
-
-// silence is a set of connections through which nothing passes.
-type silence struct {
-	// further tells that those which come meanwhile are silent, too.
-	further bool
-	wires   []*wire
+	mu     sync.Mutex
+	open   map[*wire]struct{}
+	silent []*wire
 }
 
 func newWires(listener net.Listener) *wires {
@@ -41,53 +33,28 @@ func (l *wires) Accept() (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open[w] = struct{}{}
-	for _, s := range l.silences {
-		if s.further {
-			s.take(w)
-			break
-		}
-	}
 	return w, nil
 }
 
-// begin silences the open connections.
-func (l *wires) begin(further bool) *silence {
+// silence silences the open connections.
+func (l *wires) silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := &silence{further: further}
 	for w := range l.open {
-		s.take(w)
-	}
-	l.silences = append(l.silences, s)
-	return s
-}
-
-// take silences one connection and is a no-op if it is silent. The caller holds mu.
-func (s *silence) take(w *wire) {
-	if w.silent.CompareAndSwap(false, true) {
-		s.wires = append(s.wires, w)
+		if w.silent.CompareAndSwap(false, true) {
+			l.silent = append(l.silent, w)
+		}
 	}
 }
 
-// end resets the connections of a silence. Once it has ended, nothing happens.
-func (l *wires) end(s *silence) {
+// end resets those that are silent.
+func (l *wires) end() {
 	l.mu.Lock()
-	l.silences = slices.DeleteFunc(l.silences, func(other *silence) bool { return other == s })
-	taken := s.wires
-	s.wires = nil
+	silent := l.silent
+	l.silent = nil
 	l.mu.Unlock()
-	for _, w := range taken {
+	for _, w := range silent {
 		w.reset()
-	}
-}
-
-// endAll ends every silence.
-func (l *wires) endAll() {
-	l.mu.Lock()
-	all := slices.Clone(l.silences)
-	l.mu.Unlock()
-	for _, s := range all {
-		l.end(s)
 	}
 }
 

@@ -119,26 +119,6 @@ func TestRotateToASigner(t *testing.T) {
 	accepted(old, first)
 }
 
-// TestNextKeyWithoutASocket: a host whose file has no line for the next key yet starts and signs with the active one.
-func TestNextKeyWithoutASocket(t *testing.T) {
-	t.Parallel()
-	const id = "hsm/1:sa"
-	dir := t.TempDir()
-	signertest.ServeForeign(t, dir+"/hsm.sock", id, testkeys.P256())
-	sockets := func(name string) string {
-		return "--service-account-key-sockets=" + testcluster.WriteFile(t, name+".yaml",
-			fmt.Appendf(nil, "schemaVersion: 1\nsockets:\n  %s: %s/hsm.sock\n", name, dir))
-	}
-	d := newRingFile(t, "--from-private-key-file="+newKey(t, devcluster.RSA), "--next-key=kep740:hsm", sockets("hsm"))
-	c := startSigner(t, append(d.flags(), sockets("other"))...)
-	awaitReadyDetail(t, c.manager, "[+]key-backends ok: kep740:hsm (key "+id+") is away", "has no socket for this key")
-	c.manager.ExpectLog(t, "kep740:hsm does not sign")
-	account := c.CreateAccount(t, c.Namespace(t), "signed")
-	if reviewed, err := c.Review(testcluster.Context(t), c.requested(t, account)); err != nil || !reviewed.Authenticated {
-		t.Errorf("a token of the active key is refused: %v %s", err, reviewed.Error)
-	}
-}
-
 // forge makes a token as a thief of the key does.
 func (c *signerCluster) forge(t *testing.T, key *signing.PrivateKey, account *corev1.ServiceAccount) string {
 	t.Helper()

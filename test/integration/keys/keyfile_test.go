@@ -141,30 +141,6 @@ func awaitReadyDetail(t *testing.T, m *testcluster.Manager, details ...string) {
 	})
 }
 
-// TestKeyThatIsNotAccepted covers an operator who gives the two programs
-// different keys.
-func TestKeyThatIsNotAccepted(t *testing.T) {
-	c := testcluster.Shared(t)
-	wrong := newKey(t, devcluster.RSA)
-	id := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, wrong))
-	account := c.CreateAccount(t, c.Namespace(t), "someone")
-	file := testcluster.NewKeyFile(t, wrong)
-	m := c.Manage(t, append(c.VerifyKeyFlags(), file.Flag(),
-		"--leader-elect=true", "--leader-elect-resource-name=wrong-key")...)
-	lease := testcluster.AboutObject("Lease", metav1.NamespaceSystem, "wrong-key", "SigningKeyRefused")
-	c.AwaitWarning(t, lease, id)
-	awaitReadyDetail(t, m, id+" signs", "not confirmed by kube-apiserver")
-	// The Secret stays empty: every kube-apiserver would refuse the token.
-	m.ExpectErrors = true
-	secret := c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, "waits", account.Name))
-	m.ExpectLog(t, "kube-apiserver refuses tokens of key "+id)
-	if got := c.GetSecret(t, secret.Namespace, secret.Name).Data["token"]; len(got) > 0 {
-		t.Error("the Secret was filled with a key that kube-apiserver refuses")
-	}
-	file.Replace(t, testcluster.ReadFile(t, c.SigningKeyFile()))
-	c.ExpectAccepted(t, c.AwaitFilled(t, secret.Namespace, secret.Name), account)
-}
-
 // TestIssuerIsLookedUp covers a manager without an issuer flag: it reads
 // kube-apiserver's discovery document. Without an issuer no key could be probed.
 func TestIssuerIsLookedUp(t *testing.T) {

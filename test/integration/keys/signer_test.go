@@ -6,20 +6,14 @@ package keys
 import (
 	"context"
 	"encoding/json"
-	"io/fs"
-	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing/signertest"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -144,54 +138,4 @@ func TestExternalSigner(t *testing.T) {
 	t.Run("ready says so", func(t *testing.T) {
 		awaitReadyDetail(t, c.manager, "[+]external-signer ok: 2 keys on "+c.SignerSocket())
 	})
-	t.Run("the socket's mode", func(t *testing.T) {
-		info, err := os.Lstat(c.SignerSocket())
-		if err != nil || info.Mode() != fs.ModeSocket|0o660 {
-			t.Errorf("the socket's mode is %v, %v, want 0660", info.Mode(), err)
-		}
-	})
-	t.Run("a second process is refused", func(t *testing.T) {
-		second := c.StartManager(t, signerFlags(c.Cluster, key.Flag())...)
-		second.ExpectErrors = true
-		second.AwaitExit(t, 1)
-		testcluster.ExpectContains(t, second.Logs(), c.SignerSocket()+": another process serves on it")
-		c.requested(t, account) // the first manager still signs
-	})
-	t.Run("another user is refused", func(t *testing.T) { c.refusesOtherUsers(t) })
-	t.Run("what is no token is refused", func(t *testing.T) {
-		remote, err := signertest.Connect(c.SignerSocket())
-		testutil.Must(t, err)
-		defer func() { _ = remote.Close() }()
-		_, _, err = remote.Sign(testcluster.Context(t), 1, signertest.Payload(0))
-		if status.Code(err) != codes.PermissionDenied {
-			t.Errorf("the payload of another issuer: %v, want code PermissionDenied", err)
-		}
-		c.manager.ExpectLog(t, `outcome="issuer"`)
-		testcluster.ExpectContains(t, c.manager.Logs(), `"Refused a call to the external signer" method="Sign"`)
-		if strings.Contains(c.manager.Logs(), signertest.Issuer) {
-			t.Error("the log has the refused issuer")
-		}
-	})
-	t.Run("a key waits while no file has the one that signs", func(t *testing.T) {
-		signs := testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, key.Path))
-		key.Replace(t, testcluster.ReadFile(t, newKey(t, devcluster.RSA)))
-		c.AwaitWarning(t, testcluster.AboutProcess("SigningKeyWaits"), signs)
-		c.ExpectAccepted(t, c.IssueSignedBy(t, account, signs), account)
-	})
-}
-
-func (c *signerCluster) refusesOtherUsers(t *testing.T) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root can connect as another user")
-	}
-	testutil.Must(t, os.Chmod(c.Dir(), 0o711))
-	remote, err := signertest.ConnectAs(c.SignerSocket(), 65534)
-	testutil.Must(t, err)
-	defer func() { _ = remote.Close() }()
-	if _, err := remote.Fetch(testcluster.Context(t)); status.Code(err) != codes.PermissionDenied {
-		t.Errorf("another user's call: %v, want code PermissionDenied", err)
-	}
-	// The caller may get the answer before the log has the line.
-	c.manager.ExpectLog(t, `outcome="stranger"`)
 }

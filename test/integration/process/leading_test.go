@@ -4,15 +4,11 @@
 package process
 
 import (
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/integration/faultproxy"
@@ -94,77 +90,4 @@ func TestIdleReplicas(t *testing.T) {
 	for _, request := range during(50) {
 		t.Errorf("while nothing changes: %v", request)
 	}
-}
-
-// TestLeaseIsLost covers a leader that cannot renew its Lease: it stops its controllers before the
-// second manager starts its own, and leads again when the second one stops.
-func TestLeaseIsLost(t *testing.T) {
-	c := testcluster.Shared(t)
-	flags := append(testcluster.ShortLease("lost"), "--token-secrets=auto")
-	proxy := c.Proxy(t)
-	first := c.ManageThrough(t, proxy, flags...)
-	first.ExpectLog(t, testcluster.LeadsMessage)
-	second := c.Manage(t, flags...)
-	namespace := c.Namespace(t)
-	c.AwaitAutoSecret(t, namespace, "default")
-
-	// It has a write under way when it loses the Lease.
-	references := faultproxy.On("patch", "serviceaccounts").In(namespace)
-	proxy.Use(
-		&faultproxy.Rule{
-			Match: faultproxy.On("", "leases"), Fault: faultproxy.Answer(http.StatusInternalServerError, metav1.StatusReasonInternalError),
-		},
-		&faultproxy.Rule{Match: references, Fault: faultproxy.Hold(nil, faultproxy.Forward)},
-	)
-	account := c.CreateAccount(t, namespace, "someone")
-	second.ExpectLog(t, testcluster.LeadsMessage)
-	testcluster.ExpectContains(t, first.Logs(), "Stopped controllers, waiting to become the leader again")
-	c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "someone"), account)
-	testcluster.Poll(t, "await that no other Secret of the account is left", func() error {
-		if left := len(c.AutoSecrets(t, namespace, "someone")); left != 1 {
-			return fmt.Errorf("there are %d, want 1", left)
-		}
-		return nil
-	})
-
-	proxy.Use()
-	works := strings.Count(first.Logs(), testcluster.LeadsMessage)
-	second.Shutdown(t)
-	testcluster.Poll(t, "await that the first manager leads again", func() error {
-		if now := strings.Count(first.Logs(), testcluster.LeadsMessage); now == works {
-			return errors.New("no controller has started again")
-		}
-		return nil
-	})
-	another := c.CreateAccount(t, namespace, "another")
-	c.ExpectAccepted(t, c.AwaitAutoSecret(t, namespace, "another"), another)
-}
-
-// TestSIGTERMUnderLoad ends a manager in its work: what is under way is finished, the process
-// ends in time, and the next one does the rest.
-func TestSIGTERMUnderLoad(t *testing.T) {
-	c := testcluster.Shared(t)
-	first := c.Manage(t, "--token-secrets=auto")
-	namespace := c.Namespace(t)
-	account := c.CreateAccount(t, namespace, "someone")
-	const total = 150
-	created := fillMany(t, c, namespace, account.Name, total)
-	first.Shutdown(t)
-	created()
-	secrets := c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(0))
-	filled := 0
-	for _, secret := range secrets {
-		if keys := len(secret.Data); keys != 0 && keys != 3 {
-			t.Errorf("secret %q is filled by half: %d keys", secret.Name, keys)
-		}
-		if len(secret.Data) == 3 {
-			filled++
-		}
-	}
-	if filled >= total {
-		t.Errorf("all were filled before the end: nothing is proved")
-	}
-	c.Manage(t, "--token-secrets=auto")
-	c.AwaitSecrets(t, namespace, testcluster.AtLeastFilled(total+2))
-	c.ExpectAccepted(t, c.AwaitFilled(t, namespace, "mine-149"), account)
 }

@@ -45,11 +45,6 @@ func AboutSecret(secret *corev1.Secret, reason string) About {
 	return About{"Secret", secret.Namespace, secret.Name, reason}
 }
 
-// AboutAccount selects the Events about an account.
-func AboutAccount(account *corev1.ServiceAccount, reason string) About {
-	return About{"ServiceAccount", account.Namespace, account.Name, reason}
-}
-
 // AboutProcess selects the Events of a manager without leader election.
 func AboutProcess(reason string) About {
 	return About{kind: "Namespace", name: metav1.NamespaceSystem, reason: reason}

@@ -16,15 +16,6 @@ import (
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
-// ShortLease returns flags with which another replica leads after six seconds. A renewal may take two
-// seconds, which a busy machine sometimes needs.
-func ShortLease(name string) []string {
-	return []string{
-		"--leader-elect=true", "--leader-elect-resource-name=" + name,
-		"--leader-elect-lease-duration=6s", "--leader-elect-renew-deadline=4s", "--leader-elect-retry-period=500ms",
-	}
-}
-
 // LeadsMessage is logged when the controllers of a manager start. Upstream's dynamic certificate
 // controllers log "Starting controller" too, but with a name.
 const LeadsMessage = `"Starting controller" controller=`
@@ -100,36 +91,6 @@ func (m *Manager) Shutdown(t *testing.T) {
 		t.Errorf("the manager exited with code %d, want 0", exit.Code)
 	}
 	await.Within(t, "the manager's end", exit.Took, drainLimit)
-	m.examineLog(t)
-}
-
-// AwaitExit waits until the manager ends by itself and checks its exit code.
-func (m *Manager) AwaitExit(t *testing.T, code int) {
-	t.Helper()
-	m.stopped = true
-	select {
-	case <-m.Done():
-	case <-Context(t).Done():
-		t.Error("the manager does not exit")
-	}
-	exit, err := m.Stop()
-	if err != nil {
-		t.Errorf("end the manager: %v", err)
-	}
-	if exit.Code != code {
-		t.Errorf("the manager exited with code %d, want %d", exit.Code, code)
-	}
-	m.examineLog(t)
-}
-
-// Crash kills the manager, as a power cut would.
-func (m *Manager) Crash(t *testing.T) {
-	t.Helper()
-	m.stopped = true
-	m.keepMetrics(t)
-	if _, err := m.Kill(); err != nil {
-		t.Errorf("kill the manager: %v", err)
-	}
 	m.examineLog(t)
 }
 

@@ -4,9 +4,7 @@
 package testcluster
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,16 +28,6 @@ func (c *ControlPlane) ResourceVersions(t *testing.T, namespace string) map[stri
 		versions["account "+account.Name] = account.ResourceVersion
 	}
 	return versions
-}
-
-// AutoSecrets returns the auto-created Secrets of an account.
-func (c *ControlPlane) AutoSecrets(t *testing.T, namespace, account string) []corev1.Secret {
-	t.Helper()
-	list, err := c.API.CoreV1().Secrets(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: AutoCreatedLabel})
-	testutil.Must(t, err)
-	return slices.DeleteFunc(list.Items, func(secret corev1.Secret) bool {
-		return secret.Annotations[corev1.ServiceAccountNameKey] != account
-	})
 }
 
 // WithAnnotation sets an annotation.
@@ -89,9 +77,6 @@ func WithData(key, value string) SecretOption {
 func WithLabel(name, value string) SecretOption {
 	return func(s *corev1.Secret) { metav1.SetMetaDataLabel(&s.ObjectMeta, name, value) }
 }
-
-// WithFinalizer adds a finalizer.
-func WithFinalizer(s *corev1.Secret) { s.Finalizers = []string{"test/finalizer"} }
 
 // Immutable makes the Secret immutable.
 func Immutable(s *corev1.Secret) {
@@ -162,27 +147,6 @@ func (c *ControlPlane) GetAccount(t *testing.T, namespace, name string) *corev1.
 	account, err := c.API.CoreV1().ServiceAccounts(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	testutil.Must(t, err)
 	return account
-}
-
-// AddReferences adds to an account's list of Secrets, by name and as the given
-// field manager.
-func (c *ControlPlane) AddReferences(t *testing.T, namespace, account, fieldManager string, names ...string) {
-	t.Helper()
-	type entry struct {
-		Name string `json:"name"`
-	}
-	patch := struct {
-		Secrets []entry `json:"secrets"`
-	}{}
-	for _, name := range names {
-		patch.Secrets = append(patch.Secrets, entry{name})
-	}
-	body, err := json.Marshal(patch)
-	testutil.Must(t, err)
-	if _, err := c.API.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), account, types.StrategicMergePatchType, body,
-		metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
-		t.Fatalf("add references to service account %s/%s: %v", namespace, account, err)
-	}
 }
 
 // ReferenceNames returns the names of the Secrets that an account references.

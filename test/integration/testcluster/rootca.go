@@ -4,7 +4,6 @@
 package testcluster
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,16 +27,5 @@ func (c *ControlPlane) AwaitRootCA(t *testing.T, namespace string, bundles ...st
 				strings.Count(bundles[0], "BEGIN"), len(bundles[0]))
 		}
 		return nil
-	})
-}
-
-// AwaitSecretCA returns once a token Secret carries the bundle.
-func (c *ControlPlane) AwaitSecretCA(t *testing.T, namespace, name, bundle string) {
-	t.Helper()
-	c.AwaitSecret(t, namespace, name, func(secret *corev1.Secret) error {
-		if got := secret.Data["ca.crt"]; !bytes.Equal(got, []byte(bundle)) {
-			return fmt.Errorf("it holds %d certificates", bytes.Count(got, []byte("BEGIN")))
-		}
-		return HasToken(secret)
 	})
 }

@@ -4,6 +4,7 @@
 package tokensecrets
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -67,5 +68,12 @@ func TestBesideKubeControllerManager(t *testing.T) {
 	// Both see that an account is deleted, and its Secrets are deleted once.
 	gone := c.GetAccount(t, namespace, testcluster.AccountName(0))
 	c.DeleteAccount(t, namespace, gone.Name)
-	c.AwaitSecrets(t, namespace, noneOf(gone.UID))
+	c.AwaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
+		for _, secret := range secrets {
+			if secret.Annotations[corev1.ServiceAccountUIDKey] == string(gone.UID) {
+				return fmt.Errorf("%q of a deleted account is there", secret.Name)
+			}
+		}
+		return nil
+	})
 }

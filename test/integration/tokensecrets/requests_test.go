@@ -21,8 +21,6 @@ func TestRequestsPerObject(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		mode   string
-		// prepare makes what the manager's caches must show before.
-		prepare func(*testing.T, string)
 		// do changes the cluster, returns once the manager has followed, and says how
 		// many requests the test itself has sent.
 		do   func(*testing.T, string) testcluster.RequestCounts
@@ -40,43 +38,6 @@ func TestRequestsPerObject(t *testing.T) {
 				return testcluster.RequestCounts{"POST secrets": 100}
 			},
 			want: testcluster.RequestCounts{"PATCH secrets": 100},
-		},
-		"OrphanedSecret": {
-			reason: "one read of the account, one deletion, and an Event, because nobody has deleted the account",
-			mode:   "manual",
-			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
-				t.Helper()
-				for i := range 10 {
-					name := fmt.Sprintf("mine-%d", i)
-					c.CreateSecret(t, testcluster.TokenSecret(namespace, name, "nobody", testcluster.WithUID("00000000-0000-0000-0000-000000000000")))
-					c.AwaitGone(t, namespace, name)
-				}
-				return testcluster.RequestCounts{"POST secrets": 10}
-			},
-			want: testcluster.RequestCounts{"GET serviceaccounts": 10, "DELETE secrets": 10, "POST events": 10},
-		},
-		"RemovedReference": {
-			reason: "a user wrote the reference and may mean a new Secret of that name: one read and one write",
-			mode:   "manual",
-			prepare: func(t *testing.T, namespace string) {
-				t.Helper()
-				for i := range 5 {
-					name := fmt.Sprintf("mine-%d", i)
-					c.CreateAccount(t, namespace, name, testcluster.Referencing(name, "kept"))
-				}
-			},
-			do: func(t *testing.T, namespace string) testcluster.RequestCounts {
-				t.Helper()
-				for i := range 5 {
-					name := fmt.Sprintf("mine-%d", i)
-					c.CreateSecret(t, testcluster.TokenSecret(namespace, name, name))
-					c.AwaitFilled(t, namespace, name)
-					c.DeleteSecret(t, namespace, name)
-					awaitReferences(t, c, namespace, name, "kept")
-				}
-				return testcluster.RequestCounts{"POST secrets": 5, "DELETE secrets": 5}
-			},
-			want: testcluster.RequestCounts{"PATCH secrets": 5, "GET secrets": 5, "PATCH serviceaccounts": 5, "POST events": 5},
 		},
 		"AccountInModeAuto": {
 			reason: "one creation of a complete Secret and one reference to it",
@@ -106,9 +67,6 @@ func TestRequestsPerObject(t *testing.T) {
 					c.AwaitAccounts(t, namespace, "default")
 					if mode == "auto" {
 						c.AwaitAutoSecret(t, namespace, "default")
-					}
-					if tc.prepare != nil {
-						tc.prepare(t, namespace)
 					}
 					c.AwaitProcessed(t, m)
 					before := c.CountRequests(t)

@@ -104,6 +104,7 @@ type Server struct {
 	Issuer string
 
 	revision  int64
+	events    int64 // their revision: how many there are depends on the order of goroutines
 	compacted int64
 	made      int // UIDs, and ends of names
 	tables    map[string]*table
@@ -126,6 +127,9 @@ func New(keys *checker.KeyRing, issuer string) *Server {
 	for _, name := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic, corev1.NamespaceNodeLease} {
 		_, _ = s.create(s.tables["namespaces"], &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, "kube-apiserver")
 	}
+	// With it the product asks whether kube-apiserver takes its key.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "default"}}
+	_, _ = s.create(s.tables["serviceaccounts"], account, "kube-controller-manager")
 	tracking := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: "kube-apiserver-legacy-service-account-token-tracking"},
 		Data:       map[string]string{"since": "2000-01-01"},
@@ -440,12 +444,16 @@ func (s *Server) finalize(t *table, name string) (any, error) {
 
 // commit stores a new version and tells the watches; nil deletes the object.
 func (s *Server) commit(t *table, before *version, object Object) *version {
-	s.revision++
-	v := &version{object: object, revision: s.revision, fresh: before == nil, deleted: object == nil}
+	revision := &s.revision
+	if t.resource.Resource == "events" {
+		revision = &s.events
+	}
+	*revision++
+	v := &version{object: object, revision: *revision, fresh: before == nil, deleted: object == nil}
 	if v.deleted {
 		v.object = before.object.DeepCopyObject().(Object)
 	}
-	v.object.SetResourceVersion(strconv.FormatInt(s.revision, 10))
+	v.object.SetResourceVersion(strconv.FormatInt(v.revision, 10))
 	v.object.GetObjectKind().SetGroupVersionKind(t.gvk)
 	name := types.NamespacedName{Namespace: v.object.GetNamespace(), Name: v.object.GetName()}
 	if v.deleted {

@@ -6,12 +6,13 @@ package permissions
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 // TestCheckUser asks for others, and as itself where it is that user.
@@ -52,9 +53,8 @@ func TestCheckUser(t *testing.T) {
 				if !ok {
 					continue
 				}
-				if diff := cmp.Diff(tc.wantGroups, review.Spec.Groups); diff != "" || review.Spec.User != tc.user {
-					t.Errorf("%s: user %s, groups (-want +got):\n%s", tc.reason, review.Spec.User, diff)
-				}
+				testutil.Check(t, tc.reason+": user", tc.user, review.Spec.User)
+				testutil.Check(t, tc.reason+": groups", tc.wantGroups, review.Spec.Groups)
 			}
 		})
 	}

@@ -4,7 +4,6 @@
 package permissions
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -82,28 +81,6 @@ func rulesOfToken() []Rule {
 	return slices.DeleteFunc(all(), func(rule Rule) bool { return rule.Part != token })
 }
 
-func TestWatcherAsksOnceWhenAllIsGranted(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := newAPIServer("system:sa-controller-manager", func(string) (bool, error) { return true, nil })
-		watcher := NewWatcher(server, rulesOfToken())
-		if _, err := watcher.Status(); err == nil {
-			t.Error("nothing was asked yet, and the status is good")
-		}
-		logger, logs := recorded()
-		_ = watcher.Run(klog.NewContext(t.Context(), logger))
-		if detail, err := watcher.Status(); detail != "" || err != nil {
-			t.Errorf("status %q, %v; want nothing", detail, err)
-		}
-		if want := len(Accesses(rulesOfToken())); len(server.asked) != want {
-			t.Errorf("%d questions, want %d", len(server.asked), want)
-		}
-		if text := logs(); text != "" {
-			t.Errorf("logged, with nothing to say: %s", text)
-		}
-	})
-}
-
 func TestWatcherGoesOnUntilGranted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -112,11 +89,12 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 			return granted.Load() || access != "patch secrets", nil
 		})
 		watcher := NewWatcher(server, rulesOfToken())
+		if _, err := watcher.Status(); err == nil {
+			t.Error("nothing was asked yet, and the status is good")
+		}
 		logger, logs := recorded()
-		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logger))
-		defer cancel()
-		ended := make(chan struct{})
-		go func() { _ = watcher.Run(ctx); close(ended) }()
+		ended := make(chan error, 1)
+		go func() { ended <- watcher.Run(klog.NewContext(t.Context(), logger)) }()
 
 		time.Sleep(10*time.Minute + 30*time.Second)
 		synctest.Wait()
@@ -146,6 +124,14 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 		if !strings.Contains(logs(), "All permissions are granted now") {
 			t.Errorf("the log does not say that it is over:\n%s", logs())
 		}
+
+		// Where all is granted, each is asked for once, and there is nothing to say.
+		server = newAPIServer("system:sa-controller-manager", func(string) (bool, error) { return true, nil })
+		logger, logs = recorded()
+		testutil.Must(t, NewWatcher(server, rulesOfToken()).Run(klog.NewContext(t.Context(), logger)))
+		if want := len(Accesses(rulesOfToken())); len(server.asked) != want || logs() != "" {
+			t.Errorf("%d questions, want %d; logged: %s", len(server.asked), want, logs())
+		}
 	})
 }
 
@@ -154,16 +140,12 @@ func TestWatcherPassesWhatItCannotKnow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newAPIServer("someone", func(string) (bool, error) { return false, errBoom })
 		watcher := NewWatcher(server, rulesOfToken())
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { _ = watcher.Run(ctx); close(ended) }()
+		testutil.Start(t, watcher.Run)
 		synctest.Wait()
 		detail, err := watcher.Status()
 		if err != nil || !strings.Contains(detail, "could not be checked") {
 			t.Errorf("status %q, %v; want a detail: it may well be granted", detail, err)
 		}
-		cancel()
-		<-ended
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,22 +61,13 @@ func issueWith(t *testing.T, client *fake.Clientset, key *signing.PrivateKey) {
 
 // controlPlane are the objects of one with a kube-apiserver on each host.
 func controlPlane(hosts []string, addresses ...string) []runtime.Object {
-	objects := []runtime.Object{&discoveryv1.EndpointSlice{
+	return append(clitest.IdentityLeases(hosts...), &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "kubernetes", Labels: map[string]string{discoveryv1.LabelServiceName: "kubernetes"},
 		},
 		Ports:     []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}},
-	}}
-	for _, host := range hosts {
-		objects = append(objects, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "apiserver-" + host, Labels: map[string]string{
-				"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host,
-			}},
-			Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)))},
-		})
-	}
-	return objects
+	})
 }
 
 func TestAPIServers(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -54,18 +54,6 @@ func perHost(entry string) []runtime.Object {
 	return objects
 }
 
-// hosts are identity Leases of kube-apiservers.
-func hosts(names ...string) []runtime.Object {
-	var leases []runtime.Object
-	for _, name := range names {
-		leases = append(leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceSystem, Name: "apiserver-" + name,
-			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: name},
-		}})
-	}
-	return leases
-}
-
 // admits answers the creation of Pods: with an error, or with a Pod that has these parts.
 func admits(err error, named, mounted, answered bool) func(*testing.T, *cluster, *fake.Clientset) {
 	return func(_ *testing.T, _ *cluster, client *fake.Clientset) {
@@ -96,7 +84,7 @@ func TestWebhook(t *testing.T) {
 	}
 	const several = "url-on-several-hosts: the webhook is registered with a loopback URL, which leads each kube-apiserver to its own host, " +
 		"and they run on several: where no sa-controller-manager listens, Pods are refused: cp-1, cp-2"
-	twoHosts := append(perHost(entry), hosts("cp-1", "cp-2")...)
+	twoHosts := append(perHost(entry), clitest.IdentityLeases("cp-1", "cp-2")...)
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
 		"Called": {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
@@ -113,7 +101,8 @@ func TestWebhook(t *testing.T) {
 		},
 		"SeveralHosts": {objects: twoHosts, change: admits(nil, true, true, true), want: []string{several}},
 		"OneHost": {
-			reason: "with two kube-apiservers", objects: append(perHost(entry), hosts("cp-1")...), change: admits(nil, true, true, true),
+			reason: "with two kube-apiservers", objects: append(perHost(entry), clitest.IdentityLeases("cp-1")...),
+			change: admits(nil, true, true, true),
 		},
 		"HostsUnknown": {
 			reason: "unknown is not one, and the Pod is tried nevertheless", objects: twoHosts,
@@ -125,7 +114,7 @@ func TestWebhook(t *testing.T) {
 			want:    []string{"pod-without-account: a new Pod gets no account: kube-apiserver calls the webhook, which does not add it"},
 		},
 		"HostsThatDoNotMatter": {
-			reason: "all call the same address", objects: append(registered(entry, nil), hosts("cp-1", "cp-2")...),
+			reason: "all call the same address", objects: append(registered(entry, nil), clitest.IdentityLeases("cp-1", "cp-2")...),
 			change: admits(nil, true, true, true),
 		},
 		"InTree": {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},

@@ -8,8 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/testkeys"
@@ -47,74 +46,73 @@ func TestCompare(t *testing.T) {
 	otherKey := func(p *signing.PublicKey) { p.Key = stranger.Key }
 	unreadable := func(p *signing.PublicKey) { p.Key, p.Problem = nil, "broken" }
 	leaked := func(p *signing.PublicKey) { p.Problem = signing.ProblemPrivate }
-	const gone = "it is not published"
+	const gone, foreign, another = "it is not published", "it is no key of the ring", "another key is published under its ID"
 	const leak = "the document contains the private key, with which every reader can sign tokens: rotate now"
 	cases := map[string]struct {
 		reason    string
 		published []signing.PublicKey
 		want      []Line
+		change    func(*signing.PublicKey) // of the active key, instead of both
+		differs   string
 	}{
-		"same": {"in any order", []signing.PublicKey{inJWKS(retired), inJWKS(active)}, []Line{same(active), same(retired)}},
+		"same": {
+			reason: "in any order", published: []signing.PublicKey{inJWKS(retired), inJWKS(active)},
+			want: []Line{same(active), same(retired)},
+		},
 		"no algorithm": {
-			"RFC 7517 does not demand it", []signing.PublicKey{inJWKS(retired), inJWKS(active, noAlgorithm)}, []Line{same(active), same(retired)},
+			reason: "RFC 7517 does not demand it", published: []signing.PublicKey{inJWKS(retired), inJWKS(active, noAlgorithm)},
+			want: []Line{same(active), same(retired)},
 		},
 		"missing": {
-			"its tokens are refused", []signing.PublicKey{inJWKS(active)}, []Line{same(active), line(retired, published.Missing, gone)},
+			reason: "its tokens are refused", published: []signing.PublicKey{inJWKS(active)},
+			want: []Line{same(active), line(retired, published.Missing, gone)},
 		},
-		"nothing": {"", nil, []Line{line(active, published.Missing, gone), line(retired, published.Missing, gone)}},
+		"nothing": {want: []Line{line(active, published.Missing, gone), line(retired, published.Missing, gone)}},
 		"extra": {
-			"tokens of a stranger are accepted", []signing.PublicKey{inJWKS(stranger), inJWKS(active), inJWKS(retired)},
-			[]Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: published.Extra, Detail: "it is no key of the ring"}},
+			reason: "tokens of a stranger are accepted", published: []signing.PublicKey{inJWKS(stranger), inJWKS(active), inJWKS(retired)},
+			want: []Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: published.Extra, Detail: foreign}},
 		},
 		"unreadable one": {
-			"nobody can verify with it", []signing.PublicKey{{ID: "x", Problem: "broken"}, inJWKS(active), inJWKS(retired)},
-			[]Line{same(active), same(retired), {ID: "x", Result: published.Extra, Detail: "it is no key of the ring, and cannot be read: broken"}},
+			reason: "nobody can verify with it", published: []signing.PublicKey{{ID: "x", Problem: "broken"}, inJWKS(active), inJWKS(retired)},
+			want: []Line{same(active), same(retired), {ID: "x", Result: published.Extra, Detail: foreign + ", and cannot be read: broken"}},
 		},
-		"other key": {
-			"worse than none", []signing.PublicKey{inJWKS(active, otherKey), inJWKS(retired)},
-			[]Line{line(active, published.Differs, "another key is published under its ID"), same(retired)},
+		"other key": {reason: "worse than none", change: otherKey, differs: another},
+		"other ID": {
+			reason: "found by no token", change: otherID, differs: `it is published with the key ID "mine", which its tokens do not bear`,
 		},
+		"no ID": {change: noID, differs: "it is published without a key ID"},
+		"other algorithm": {
+			reason: "the token's would be refused", change: otherAlgorithm, differs: `it is published with the algorithm "PS256"`,
+		},
+		"cannot be read": {change: unreadable, differs: "what is published under its ID cannot be read: broken"},
 		"both": {
-			"which one counts depends on the reader", []signing.PublicKey{inJWKS(active, otherKey), inJWKS(active), inJWKS(retired)},
-			[]Line{line(active, published.Differs, "another key is published under its ID"), same(retired)},
+			reason:    "which one counts depends on the reader",
+			published: []signing.PublicKey{inJWKS(active, otherKey), inJWKS(active), inJWKS(retired)},
+			want:      []Line{line(active, published.Differs, another), same(retired)},
 		},
 		"both, reversed": {
-			"", []signing.PublicKey{inJWKS(active), inJWKS(active, otherKey), inJWKS(retired)},
-			[]Line{line(active, published.Differs, "another key is published under its ID"), same(retired)},
-		},
-		"other ID": {
-			"found by no token", []signing.PublicKey{inJWKS(active, otherID), inJWKS(retired)},
-			[]Line{line(active, published.Differs, `it is published with the key ID "mine", which its tokens do not bear`), same(retired)},
-		},
-		"no ID": {
-			"", []signing.PublicKey{inJWKS(active, noID), inJWKS(retired)},
-			[]Line{line(active, published.Differs, "it is published without a key ID"), same(retired)},
-		},
-		"other algorithm": {
-			"the token's would be refused", []signing.PublicKey{inJWKS(active, otherAlgorithm), inJWKS(retired)},
-			[]Line{line(active, published.Differs, `it is published with the algorithm "PS256"`), same(retired)},
-		},
-		"cannot be read": {
-			"", []signing.PublicKey{inJWKS(active, unreadable), inJWKS(retired)},
-			[]Line{line(active, published.Differs, "what is published under its ID cannot be read: broken"), same(retired)},
+			published: []signing.PublicKey{inJWKS(active), inJWKS(active, otherKey), inJWKS(retired)},
+			want:      []Line{line(active, published.Differs, another), same(retired)},
 		},
 		"leaked": {
-			"somebody exported the wrong half", []signing.PublicKey{inJWKS(active), inJWKS(active, leaked), inJWKS(retired)},
-			[]Line{line(active, published.Leaked, leak), same(retired)},
+			reason: "somebody exported the wrong half", published: []signing.PublicKey{inJWKS(active), inJWKS(active, leaked), inJWKS(retired)},
+			want: []Line{line(active, published.Leaked, leak), same(retired)},
 		},
 		"a leaked one": {
-			"of somebody else", []signing.PublicKey{inJWKS(active), inJWKS(retired), inJWKS(stranger, leaked)},
-			[]Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: published.Leaked, Detail: leak}},
+			reason: "of somebody else", published: []signing.PublicKey{inJWKS(active), inJWKS(retired), inJWKS(stranger, leaked)},
+			want: []Line{same(active), same(retired), {ID: stranger.ID, Algorithm: "ES384", Result: published.Leaked, Detail: leak}},
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if tc.change != nil {
+				tc.published = []signing.PublicKey{inJWKS(active, tc.change), inJWKS(retired)}
+				tc.want = []Line{line(active, published.Differs, tc.differs), same(retired)}
+			}
 			// A key may be in two files.
 			got := Compare([]signing.Key{active, retired, active}, tc.published)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason, tc.want, got)
 			drifted := !strings.HasPrefix(name, "same") && name != "no algorithm"
 			if Drifted(got) != drifted {
 				t.Errorf("%s: drifted is %t, want %t", tc.reason, !drifted, drifted)
@@ -154,12 +152,8 @@ func TestPrint(t *testing.T) {
 	}
 	for output, want := range cases {
 		var got bytes.Buffer
-		if err := Print(&got, lines, output); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got.String()); diff != "" {
-			t.Errorf("%s: -want +got:\n%s", output, diff)
-		}
+		testutil.Must(t, Print(&got, lines, output))
+		testutil.Check(t, output, want, got.String())
 	}
 }
 
@@ -171,7 +165,5 @@ func TestUsable(t *testing.T) {
 	}, "somewhere")
 	want := active
 	want.ID, want.Role, want.Origin = "theirs", Published, "somewhere"
-	if diff := cmp.Diff([]signing.Key{want}, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	testutil.Check(t, "keys", []signing.Key{want}, got)
 }

@@ -34,11 +34,7 @@ func TestPublish(t *testing.T) {
 		return []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=" + issuer}
 	}
 	const a, b = "https://a.example.com", "https://b.example.com"
-	for _, step := range []struct {
-		args []string
-		code int
-		want string // in what is printed
-	}{
+	goThrough(t, client, ring, []step{
 		{[]string{"init", from(testkeys.P256())}, 0, ""},
 		{[]string{"publish", "--replace"}, 1, `--replace true must come with --publish-keys`},
 		{to("kubernetes"), 1, "needs --service-account-issuer with the https URL"},
@@ -53,12 +49,7 @@ func TestPublish(t *testing.T) {
 		{[]string{"publish", "confirm", "pool", "--kubeconfig=k", "--key-id=" + first}, 0, ""},
 		{[]string{"publish", "forget", "pool", "--kubeconfig=k"}, 0, ""},
 		{[]string{"publish", "forget", "pool", "--kubeconfig=k"}, 1, `no such place "pool"`},
-	} {
-		got := keysCommandIn(t, client, ring, step.args...)
-		if got.Code != step.code || !strings.Contains(got.Stdout+got.Stderr, step.want) {
-			t.Fatalf("keys %v: code %d, want %d and %q:\n%s%s", step.args, got.Code, step.code, step.want, got.Stdout, got.Stderr)
-		}
-	}
+	})
 	document, err := os.ReadFile(filepath.Join(dir, signing.DiscoveryPath))
 	testutil.Must(t, err)
 	if !strings.Contains(string(document), b) {

@@ -5,7 +5,6 @@ package keys
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
@@ -20,11 +19,7 @@ func TestKeyOfASigner(t *testing.T) {
 	signertest.ServeForeign(t, socket, "hsm/1:sa", testkeys.P256())
 	sockets := testutil.WriteFile(t, "sockets.yaml", []byte("schemaVersion: 1\nsockets: {hsm: "+socket+"}\n"))
 	hsm := []string{"--key=kep740:hsm", "--service-account-key-sockets=" + sockets, "--service-account-issuer=https://issuer.example"}
-	for _, step := range []struct {
-		args []string
-		code int
-		want string
-	}{
+	goThrough(t, noCluster, ring, []step{
 		{append([]string{"init"}, hsm...), 1, "is in another process (kep740:hsm), and so must be the one after it"},
 		{append([]string{"init", "--next-key=none"}, hsm...), 0, "make a next key: keys next"},
 		{append([]string{"next"}, hsm...), 1, "is in the ring already, as active"},
@@ -32,9 +27,5 @@ func TestKeyOfASigner(t *testing.T) {
 		{[]string{"next", "--algorithm=P-384"}, 0, "ES256       active   kep740:hsm"},
 		{[]string{"export", "--private"}, 1, "rotate to a key in a file"},
 		{[]string{"list", "-o", "pem"}, 0, "key hsm/1:sa is left out"},
-	} {
-		if got := keysCommand(t, ring, step.args...); got.Code != step.code || !strings.Contains(got.Stdout+got.Stderr, step.want) {
-			t.Fatalf("keys %v: code %d, want %d and %q:\n%s%s", step.args, got.Code, step.code, step.want, got.Stdout, got.Stderr)
-		}
-	}
+	})
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
@@ -52,35 +51,21 @@ func TestCheckPlugin(t *testing.T) {
 				p.write(t, "pki/"+file+".yaml", []byte(admissionHead+
 					"- name: ServiceAccount\n  configuration:\n    mountServiceAccountToken: "+mount+"\n"))
 			}
-			tc.want = strings.ReplaceAll(tc.want, "ROOT", strings.TrimSuffix(p.dir, "/etc/kubernetes"))
 			err := p.config.checkPlugin(staticpodtest.Own(append([]string{theKey}, tc.args...)))
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
-			}
+			wantError(t, name, err, p.located(tc.want))
 		})
 	}
 	p := newControlPlane(t, "v1.37")
-	p.config.Rewrite = false
-	p.write(t, "manifests/sa-controller-manager.yaml",
-		staticpodtest.Own([]string{theKey, "--webhook-failure-policy=Ignore", "--webhook-registration=url"}))
-	if err := Takeover(t.Context(), p.config); err == nil || !strings.Contains(err.Error(), "--webhook-failure-policy=Ignore") {
-		t.Errorf("a takeover: got %v, want a refusal", err)
-	}
+	p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-failure-policy=Ignore", "--webhook-registration=url"}))
+	p.refuses(t, "a takeover", Takeover, "--webhook-failure-policy=Ignore")
 }
 
 // TestUnbind: a first step that failed leaves no webhook behind whose process may end.
 func TestUnbind(t *testing.T) {
 	t.Parallel()
-	named := metav1.ObjectMeta{Name: registration.Name}
-	bound := fake.NewClientset(
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: named,
-			Webhooks: []admissionregistrationv1.MutatingWebhook{{Name: "mutate.sa-controller-manager.webhook"}}},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: named,
-			Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "validate.sa-controller-manager.webhook"}}})
+	bound := fake.NewClientset(webhooks("", 1)...)
 	c := Config{Client: bound}
-	if err := c.unbind(t.Context()); err == nil || !strings.Contains(err.Error(), "is unregistered again") {
-		t.Errorf("got %v, want what was done", err)
-	}
+	wantError(t, "what was done", c.unbind(t.Context()), "is unregistered again")
 	testutil.Must(t, registration.IsInactive(t.Context(), bound))
 	testutil.Must(t, (&Config{Client: fake.NewClientset()}).unbind(t.Context()))
 }
@@ -88,12 +73,7 @@ func TestUnbind(t *testing.T) {
 // TestUnrestricted: the policy goes with the last kube-apiserver that has no plugin.
 func TestUnrestricted(t *testing.T) {
 	t.Parallel()
-	server := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceSystem, Name: "kube-apiserver-m", Labels: map[string]string{"component": component.APIServer},
-		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Command: []string{"kube-apiserver", "--disable-admission-plugins=ServiceAccount"}}}},
-	}
+	server := mirror(component.APIServer, "m", true, pluginOff)
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: podpolicy.Name}}
 	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: podpolicy.Name}}
 	c := Config{Client: fake.NewClientset(server, policy, binding)}

@@ -9,18 +9,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
@@ -44,7 +41,7 @@ func TestRuns(t *testing.T) {
 		"NotReady":  {mirror(component.APIServer, "n", false, command...), "the Pod kube-apiserver-n is not ready yet"},
 		"OnItsLast": {deleted, "the Pod kube-apiserver-n is not ready yet"},
 	} {
-		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.pod)}
+		c := Config{Node: "n", Client: fake.NewClientset(tc.pod)}
 		wantError(t, name, c.runs(component.APIServer, command)(t.Context()), tc.want)
 	}
 }
@@ -53,9 +50,7 @@ func TestPluginOn(t *testing.T) {
 	t.Parallel()
 	on := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
 	off := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount")
-	bound := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: registration.Name}, Webhooks: []admissionregistrationv1.ValidatingWebhook{{Name: "validate"}},
-	}
+	bound := webhooks("", 1)[1]
 	for name, tc := range map[string]struct {
 		objects []runtime.Object
 		want    string
@@ -65,22 +60,22 @@ func TestPluginOn(t *testing.T) {
 		"OffAndUnbound": {[]runtime.Object{off}, ""},
 		"NotShown":      {[]runtime.Object{bound}, `pods "kube-apiserver-n" not found`},
 	} {
-		c := Config{Node: "n", Clock: clock.RealClock{}, Client: fake.NewClientset(tc.objects...)}
+		c := Config{Node: "n", Client: fake.NewClientset(tc.objects...)}
 		wantError(t, name, c.pluginOn(t.Context()), tc.want)
+	}
+}
+
+// webhooks are the two configurations with n webhooks each, switched off or not.
+func webhooks(off string, n int) []runtime.Object {
+	meta := metav1.ObjectMeta{Name: registration.Name, Annotations: map[string]string{registration.Annotation: off}}
+	return []runtime.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: make([]admissionregistrationv1.MutatingWebhook, n)},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: make([]admissionregistrationv1.ValidatingWebhook, n)},
 	}
 }
 
 func TestBound(t *testing.T) {
 	t.Parallel()
-	webhooks := func(off string, n int) []runtime.Object {
-		meta := metav1.ObjectMeta{Name: registration.Name, Annotations: map[string]string{registration.Annotation: off}}
-		return []runtime.Object{
-			&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: make([]admissionregistrationv1.MutatingWebhook, n)},
-			&admissionregistrationv1.ValidatingWebhookConfiguration{
-				ObjectMeta: meta, Webhooks: make([]admissionregistrationv1.ValidatingWebhook, n),
-			},
-		}
-	}
 	for name, tc := range map[string]struct {
 		objects   []runtime.Object
 		want      string
@@ -135,18 +130,10 @@ func TestManagerReady(t *testing.T) {
 				}
 				client = fake.NewClientset(tc.pod)
 			}
-			c := Config{Node: "n", Clock: clock.RealClock{}, Client: client}
+			c := Config{Node: "n", Client: client}
 			wantError(t, tc.reason, c.managerReady(&observed{manager: []byte(manifest)}, tc.query)(t.Context()), tc.want)
 		})
 	}
-}
-
-// lease is that of a kube-apiserver.
-func lease(host string) *coordinationv1.Lease {
-	return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "kube-system", Name: "apiserver-" + host,
-		Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
-	}}
 }
 
 // listening is the manifest of a process of ours that answers so to a query; with status 0 nothing listens.
@@ -172,27 +159,11 @@ func TestHandbackKeepsTheManagerWithoutAnAPI(t *testing.T) {
 	p.writeSteps(t, takeover, 3)
 	client := fake.NewClientset()
 	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("refused") })
-	p.config.DryRun, p.config.Client, p.config.Clock = false, client, clock.RealClock{}
-	p.config.StepTimeout, p.config.Steps = time.Millisecond, []string{StepManager}
+	p.config.DryRun, p.config.Client, p.config.Steps = false, client, []string{StepManager}
 	err := Handback(t.Context(), p.config)
 	wantError(t, "Handback", err, "step 1, manager: it did not come within 1ms: read the MutatingWebhookConfiguration")
-	if _, there := p.all(t)["manifests/sa-controller-manager.yaml"]; !there {
+	if _, there := p.files(t)[ownFile]; !there {
 		t.Error("the manifest is gone, and kube-apiserver may call the webhook")
-	}
-}
-
-func mirror(component, node string, isReady bool, command ...string) *corev1.Pod {
-	status := corev1.ConditionFalse
-	if isReady {
-		status = corev1.ConditionTrue
-	}
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: metav1.NamespaceSystem, Name: component + "-" + node,
-			Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "hash"},
-		},
-		Spec:   corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: component, Command: command}}},
-		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: status}}},
 	}
 }
 
@@ -202,11 +173,4 @@ func runsFrom(t *testing.T, pod *corev1.Pod, manifest string) {
 	var of corev1.Pod
 	testutil.Must(t, yaml.Unmarshal([]byte(manifest), &of))
 	pod.Spec.Containers, pod.Spec.Volumes = of.Spec.Containers, of.Spec.Volumes
-}
-
-func wantError(t *testing.T, what string, err error, want string) {
-	t.Helper()
-	if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-		t.Errorf("%s: error %v, want %q", what, err, want)
-	}
 }

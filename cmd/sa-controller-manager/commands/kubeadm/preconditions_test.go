@@ -7,106 +7,17 @@ import (
 	"bytes"
 	stdcmp "cmp"
 	"context"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"testing"
-
-	apimachineryversion "k8s.io/apimachinery/pkg/version"
-	fakediscovery "k8s.io/client-go/discovery/fake"
-	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/util/cert"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/manifests"
-	"sa-controller-manager/signing/testkeys"
 )
-
-// TestTakeoverLosesNoKey is about a key that kube-apiserver verifies with and our process cannot.
-func TestTakeoverLosesNoKey(t *testing.T) {
-	t.Parallel()
-	short := slices.Concat(testkeys.RSA2048(), testkeys.RSA1024())
-	cases := map[string]struct {
-		reason string
-		signer bool
-		verify []byte // nil if the file is not there
-		want   string // "" if it is planned
-	}{
-		"Short":         {signer: true, verify: short, want: "/etc/kubernetes/pki/sa.pub: found an RSA key of 1024 bits; accepted is "},
-		"Usable":        {signer: true, verify: slices.Concat(testkeys.RSA2048(), testkeys.P256())},
-		"NotThere":      {reason: "our process says so", signer: true},
-		"WithoutSigner": {reason: "kube-apiserver keeps its files", verify: short},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			p := newSigningControlPlane(t)
-			p.atRoot()
-			p.config.ExternalSigner = tc.signer
-			if tc.verify != nil {
-				p.write(t, "etc/kubernetes/pki/sa.pub", tc.verify)
-			}
-			err := Takeover(t.Context(), p.config) // a dry run
-			if tc.want == "" {
-				if err != nil {
-					t.Errorf("%s: %v", tc.reason, err)
-				}
-				return
-			}
-			if want := "the manifest of kube-apiserver: --service-account-key-file: " + p.dir + tc.want; err == nil ||
-				!strings.HasPrefix(err.Error(), want) || p.out.Len() > 0 {
-				t.Errorf("%s: got %v after %q, want %s after nothing", tc.reason, err, &p.out, want)
-			}
-		})
-	}
-}
-
-// TestVersionWithoutATag: an image that is named by its digest does not say its version, and the
-// running kube-apiserver is asked before anything is written.
-func TestVersionWithoutATag(t *testing.T) {
-	t.Parallel()
-	const digest = "registry.example.com:5000/kube-apiserver@sha256:abc"
-	cases := map[string]struct {
-		reason         string
-		image, running string
-		signer         bool
-		steps          []string
-		want           string
-	}{
-		"Tag":    {reason: "the manifest counts: it may not run yet", image: "registry.k8s.io/kube-apiserver:v1.37.2", running: "v1.20.0"},
-		"Digest": {image: digest, running: "v1.30.0"},
-		"Old":    {image: digest, running: "v1.29.16", want: "kube-apiserver: v1.29.16 is too old: v1.30 is the oldest that is supported"},
-		"LastStep": {
-			reason: "it changes kube-apiserver too", image: digest, running: "v1.29.16", steps: []string{StepAPIServer}, want: "v1.29.16 is too old",
-		},
-		"Signer":    {image: digest, running: "v1.34.0", signer: true},
-		"OldSigner": {image: digest, running: "v1.33.9", signer: true, want: "v1.33.9 is too old: v1.34 is the oldest with an external signer"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			p := newSigningControlPlane(t)
-			client := fake.NewClientset()
-			client.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &apimachineryversion.Info{GitVersion: tc.running}
-			p.config.Client, p.config.ExternalSigner, p.config.Steps = client, tc.signer, tc.steps
-			manifest := staticpodtest.Read(t, p.config.manifest(component.APIServer))
-			p.write(t, apiServerFile, bytes.Replace(manifest, []byte("registry.k8s.io/kube-apiserver:v1.37.2"), []byte(tc.image), 1))
-			p.config.DryRun = true
-			if tc.steps != nil {
-				p.write(t, "manifests/sa-controller-manager.yaml", staticpodtest.Own([]string{theKey, "--webhook-registration=url"}))
-			}
-			o, err := p.config.observe()
-			testutil.Must(t, err)
-			_, err = takeover(&p.config, o)
-			wantError(t, tc.reason, err, tc.want)
-		})
-	}
-}
 
 // TestRewriteKeepsTheKeyRing: after a rotation the key file is not what signs.
 func TestRewriteKeepsTheKeyRing(t *testing.T) {
@@ -144,50 +55,37 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 		"OtherSteps":     {reason: "our manifest is not written", now: after, rewrite: []string{file}, steps: []string{StepControllerManager}},
 	}
 	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			p := newControlPlane(t, "v1.37")
-			if tc.now != nil {
-				p.write(t, "manifests/sa-controller-manager.yaml", staticpodtest.Own(tc.now))
-			}
-			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return staticpodtest.Own(tc.rewrite), nil }
-			p.config.Rewrite, p.config.Steps = !tc.leave, tc.steps
-			writeRing(t, p.dir+"/pki/sa-keys/ring.json")
-			writeRing(t, p.dir+"/pki/keys")
-			err := Takeover(t.Context(), p.config) // a dry run
-			if !tc.refused {
-				if err != nil {
-					t.Errorf("%s: %v", tc.reason, err)
-				}
-				return
-			}
-			want := p.config.manifest(manager) + " has " + ring + ", and the rewrite would drop it; to keep it add --extra-arg=" + noFile +
+		c := Config{ManifestsDir: "DIR", Rewrite: !tc.leave, Steps: tc.steps}
+		o := &observed{rendered: staticpodtest.Own(tc.rewrite)}
+		if tc.now != nil {
+			o.manager = staticpodtest.Own(tc.now)
+		}
+		want := ""
+		if tc.refused {
+			want = "DIR/sa-controller-manager.yaml has " + ring + ", and the rewrite would drop it; to keep it add --extra-arg=" + noFile +
 				" --extra-arg=" + ring + ";"
-			if err == nil || !strings.HasPrefix(err.Error(), want) || p.out.Len() > 0 {
-				t.Errorf("%s: error %v after %q, want %s after nothing", tc.reason, err, &p.out, want)
-			}
-		})
+		}
+		wantError(t, name+" "+tc.reason, c.checkKeyRing(o), want)
 	}
+	// A plan asks that first.
+	p := newControlPlane(t, "v1.37")
+	p.config.Rewrite = true
+	p.write(t, ownFile, staticpodtest.Own(after))
+	p.refuses(t, "plan", Takeover, "the rewrite would drop it")
 }
 
 // TestTakeoverWithAnExternalCA: what the operator has to do is said before anything is changed.
 func TestTakeoverWithAnExternalCA(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
-	p.atRoot()
-	root := p.dir
-	ca, _, err := cert.GenerateSelfSignedCertKey("kubernetes", nil, nil)
-	testutil.Must(t, err)
-	_, ca, _ = bytes.Cut(ca, []byte("-----END CERTIFICATE-----\n")) // the first one is a leaf
-	p.write(t, "etc/kubernetes/pki/ca.crt", ca)
-	p.write(t, "etc/kubernetes/controller-manager.conf", []byte(deadKubeconfig))
-	c := &Config{ManifestsDir: root + "/etc/kubernetes/manifests", Out: io.Discard}
-	err = c.ensureIdentity(&observed{})(t.Context())
-	request := filepath.Join(root, "etc", "kubernetes", "sa-controller-manager", "client.csr")
-	if err == nil || !cli.IsPermanent(err) || !strings.Contains(err.Error(), "have "+request+" signed") {
-		t.Errorf("error %v, want a permanent one that names the request", err)
-	}
-	if _, err := os.Stat(request); err != nil {
-		t.Error(err)
+	_, ca, _ := bytes.Cut(theRootCA(), []byte("-----END CERTIFICATE-----\n")) // the first one is a leaf
+	p.write(t, "pki/ca.crt", ca)
+	p.write(t, "controller-manager.conf", []byte(deadKubeconfig))
+	err := p.config.ensureIdentity(&observed{})(t.Context())
+	request := p.dir + "/sa-controller-manager/client.csr"
+	wantError(t, "the request", err, "have "+request+" signed")
+	if _, there := os.Stat(request); there != nil || !cli.IsPermanent(err) {
+		t.Errorf("%v, permanent %t, want a permanent one that leaves the request", there, cli.IsPermanent(err))
 	}
 }
 
@@ -234,37 +132,33 @@ func TestBinaryStays(t *testing.T) {
 				t.Skip("only root can give files away")
 			}
 			p := newControlPlane(t, "v1.37")
-			p.atRoot()
-			place := func(path string) string { return filepath.Join(p.dir, path) }
+			place := func(path string) string { return p.located("ROOT" + path) }
 			if tc.data == nil {
 				tc.data = staticpodtest.Program(false)
 			}
-			p.write(t, tc.file, tc.data)
+			p.write(t, "../.."+tc.file, tc.data)
 			p.config.Binary = tc.file
 			if tc.prints == "none" {
 				p.config.Version = func(context.Context, string) (string, error) { return "", syscall.ENOEXEC }
 			} else if tc.prints != "" {
 				p.config.Version = func(context.Context, string) (string, error) { return tc.prints, nil }
 			}
-			change := func(err error) {
-				testutil.Must(t, err)
-			}
-			change(os.Chmod(place(tc.file), stdcmp.Or(tc.mode, 0o755)))
+			testutil.Must(t, os.Chmod(place(tc.file), stdcmp.Or(tc.mode, 0o755)))
 			if tc.directory != 0 {
-				change(os.Chmod(filepath.Dir(place(tc.file)), tc.directory))
+				testutil.Must(t, os.Chmod(filepath.Dir(place(tc.file)), tc.directory))
 			}
 			if tc.owner != 0 {
-				change(os.Chown(place(tc.file), tc.owner, -1))
+				testutil.Must(t, os.Chown(place(tc.file), tc.owner, -1))
 			}
 			if tc.link != "" {
 				p.config.Binary = tc.link
-				change(os.MkdirAll(filepath.Dir(place(tc.link)), 0o755))
-				change(os.Symlink(place(tc.file), place(tc.link)))
+				testutil.Must(t, os.MkdirAll(filepath.Dir(place(tc.link)), 0o755))
+				testutil.Must(t, os.Symlink(place(tc.file), place(tc.link)))
 			}
 			if name == "NotThere" {
-				change(os.Remove(place(tc.file)))
+				testutil.Must(t, os.Remove(place(tc.file)))
 			}
-			wantError(t, name, p.config.checkBinary(t.Context()), strings.ReplaceAll(tc.want, "ROOT", p.dir))
+			wantError(t, name, p.config.checkBinary(t.Context()), p.located(tc.want))
 		})
 	}
 }
@@ -272,7 +166,7 @@ func TestBinaryStays(t *testing.T) {
 // TestAlone: to the kubelet a copy is a manifest like any other.
 func TestAlone(t *testing.T) {
 	t.Parallel()
-	kcm := string(staticpodtest.Read(t, "testdata/manifests/v1.37/kube-controller-manager.yaml"))
+	kcm := string(stock(t, "v1.37", component.ControllerManager))
 	own := "kind: Pod\nmetadata: {name: mine}\nspec:\n  containers:\n  - command: [/opt/sa-controller-manager]\n"
 	for name, tc := range map[string]struct{ file, data, want string }{
 		"Backup": {
@@ -281,7 +175,7 @@ func TestAlone(t *testing.T) {
 		"Ours":         {"mine.yaml", own, "mine.yaml is a manifest of sa-controller-manager too"},
 		"ByName":       {"x.json", `{"kind": "Pod", "metadata": {"name": "kube-apiserver"}}`, "x.json is a manifest of kube-apiserver too"},
 		"UnderOurName": {"sa-controller-manager.yaml", kcm, "sa-controller-manager.yaml is a manifest of kube-controller-manager too"},
-		"BrokenLink":   {"old.yaml", "", "manifests/old.yaml leads to a file that does not exist; remove the link"},
+		"BrokenLink":   {"old.yaml", "", "old.yaml leads to a file that does not exist; remove the link"},
 		"Hidden":       {".kube-controller-manager.yaml.swp", kcm, ""},
 		"Below":        {"old/kube-controller-manager.yaml", kcm, ""},
 		"Another":      {"etcd.yaml", "kind: Pod\nmetadata: {name: etcd}\nspec: {containers: [{command: [etcd]}]}\n", ""},
@@ -294,13 +188,12 @@ func TestAlone(t *testing.T) {
 			} else {
 				p.write(t, "manifests/"+tc.file, []byte(tc.data))
 			}
-			entries, err := os.ReadDir(p.dir + "/manifests")
-			testutil.Must(t, err)
-			err = Takeover(t.Context(), p.config) // a dry run
-			wantError(t, name, err, tc.want)
-			after, _ := os.ReadDir(p.dir + "/manifests")
-			if err != nil && (p.out.Len() > 0 || !strings.Contains(err.Error(), p.dir) || len(entries) != len(after)) {
-				t.Errorf("%v after %q", err, &p.out)
+			if tc.want != "" {
+				tc.want = p.dir + "/manifests/" + tc.want
+			}
+			wantError(t, name, Takeover(t.Context(), p.config), tc.want)
+			if tc.want != "" && p.out.Len() > 0 {
+				t.Errorf("it prints %q", &p.out)
 			}
 		})
 	}

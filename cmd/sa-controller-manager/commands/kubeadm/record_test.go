@@ -5,33 +5,25 @@ package kubeadm
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 )
 
 // takenOver writes our manifest as a dry run prints it.
-func (n takeoverNode) takenOver(t *testing.T, args ...string) {
+func (p *controlPlane) takenOver(t *testing.T, args ...string) {
 	t.Helper()
-	got := n.takeover(t, append(args, "--dry-run")...)
-	_, diff, ok := strings.Cut(got.Stdout, "\n+++ "+filepath.Join(n.dir, "sa-controller-manager.yaml")+"\n")
+	got := p.takeover(t, append(args, "--dry-run")...)
+	_, diff, ok := strings.Cut(got.Stdout, "\n+++ "+p.config.manifest(manager)+"\n")
 	diff, _, _ = strings.Cut(diff, "\n2. ")
 	if got.Code != 0 || !ok {
 		t.Fatalf("%+v, want our manifest", got)
 	}
-	var manifest strings.Builder
-	for _, line := range regexp.MustCompile(`(?m)^\+(.*\n)`).FindAllStringSubmatch(diff+"\n", -1) {
-		manifest.WriteString(line[1])
-	}
-	testutil.Must(t, os.WriteFile(filepath.Join(n.dir, "sa-controller-manager.yaml"), []byte(manifest.String()), 0o600))
+	p.write(t, ownFile, []byte(regexp.MustCompile(`(?m)^(@@.*\n|\+)`).ReplaceAllString(diff+"\n", "")))
 }
 
 // TestTakeoverAgain: a rewrite keeps what the takeover before was given, and says what goes.
@@ -83,9 +75,9 @@ func TestTakeoverAgain(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newTakeoverNode(t)
-			n.takenOver(t, tc.first...)
-			got := n.takeover(t, append(tc.second, "--dry-run")...)
+			p := newTakeoverNode(t)
+			p.takenOver(t, tc.first...)
+			got := p.takeover(t, append(tc.second, "--dry-run")...)
 			if got.Code != 0 {
 				t.Fatalf("%+v", got)
 			}
@@ -115,37 +107,16 @@ func TestRecordIsRefused(t *testing.T) {
 			`its annotation sa-controller-manager/takeover has "--dry-run=false", which this version does not know`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newTakeoverNode(t)
-			file := filepath.Join(n.dir, "sa-controller-manager.yaml")
+			p := newTakeoverNode(t)
 			manifest, err := manifests.StaticPod(manifests.StaticPodOptions{Record: tc.record})
 			testutil.Must(t, err)
-			testutil.Must(t, os.WriteFile(file, manifest, 0o600))
-			if got := n.takeover(t, "--dry-run"); got.Code != 1 || !strings.HasPrefix(got.Stderr, "Error: "+file+": "+tc.want) {
-				t.Errorf("%+v, want %s", got, tc.want)
+			p.write(t, ownFile, manifest)
+			want := "Error: " + p.config.manifest(manager) + ": " + tc.want
+			if got := p.takeover(t, "--dry-run"); got.Code != 1 || !strings.HasPrefix(got.Stderr, want) {
+				t.Errorf("%+v, want %s", got, want)
 			}
-			if got := n.takeover(t, "--dry-run", "--reset"); got.Code != 0 {
+			if got := p.takeover(t, "--dry-run", "--reset"); got.Code != 0 {
 				t.Errorf("with --reset: %+v", got)
-			}
-		})
-	}
-}
-
-// TestSignerAfterUpgradeWithoutPatches: our process signs on, and so does kube-apiserver's patch.
-func TestSignerAfterUpgradeWithoutPatches(t *testing.T) {
-	t.Parallel()
-	for name, reset := range map[string]bool{"Kept": false, "Reset": true} {
-		t.Run(name, func(t *testing.T) {
-			p := newSigningControlPlane(t)
-			stock := staticpodtest.Read(t, p.config.manifest(component.APIServer))
-			p.config.ExternalSigner = true
-			p.writeSteps(t, takeover, 3)
-			p.write(t, apiServerFile, stock)
-			p.config.ExternalSigner, p.config.Reset, p.config.Rewrite = false, reset, reset
-			p.writeSteps(t, takeover, 3)
-			for _, file := range []string{p.config.manifest(component.APIServer), p.config.patch(component.APIServer)} {
-				if signs := strings.Contains(string(staticpodtest.Read(t, file)), manifests.SignerSocket); signs == reset {
-					t.Errorf("%s has the signer: %v", file, signs)
-				}
 			}
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path"
-	"strings"
 	"testing"
 
 	"k8s.io/client-go/kubernetes"
@@ -69,11 +68,12 @@ func TestRestricted(t *testing.T) {
 			client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
 			testutil.Must(t, err)
 			err = (&Config{Client: client}).restricted(t.Context())
-			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) || cli.IsPermanent(err) != tc.permanent {
-				t.Errorf("got %v, permanent %t, want %q, permanent %t", err, cli.IsPermanent(err), tc.want, tc.permanent)
+			wantError(t, name, err, tc.want)
+			if cli.IsPermanent(err) != tc.permanent {
+				t.Errorf("%v: permanent %t, want %t", err, !tc.permanent, tc.permanent)
 			}
-			if tc.permanent && !strings.Contains(err.Error(), "sa-controller-manager webhook register --kubeconfig=") {
-				t.Errorf("%v names no way out", err)
+			if tc.permanent {
+				wantError(t, "the way out", err, "sa-controller-manager webhook register --kubeconfig=")
 			}
 			if tc.api.written > 0 != tc.writes {
 				t.Errorf("%d objects were written, want some: %t", tc.api.written, tc.writes)

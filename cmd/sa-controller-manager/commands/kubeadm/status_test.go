@@ -6,18 +6,13 @@ package kubeadm
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 )
@@ -37,10 +32,6 @@ func TestStatus(t *testing.T) {
 	}{
 		"Stock":     {want: notTakenOver},
 		"FirstStep": {steps: 1, want: partly, binary: "/opt/b", registration: "url"},
-		"All": {
-			steps: 3, want: takenOver, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
-			binary: "/opt/b", registration: "url",
-		},
 		"Signer": {
 			steps: 3, signer: true, want: takenOver, kcm: statusComponent{"", true, true, true}, api: statusComponent{"", true, true, true},
 			binary: "/opt/b", registration: "url",
@@ -52,7 +43,6 @@ func TestStatus(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
-			stock := staticpodtest.Read(t, p.config.manifest(component.APIServer))
 			p.config.ExternalSigner = tc.signer
 			p.config.Render = func(o manifests.StaticPodOptions) ([]byte, error) {
 				o.Record, o.HostBinary = record, "/opt/b"
@@ -60,7 +50,7 @@ func TestStatus(t *testing.T) {
 			}
 			p.writeSteps(t, takeover, tc.steps)
 			if tc.upgraded {
-				p.write(t, apiServerFile, stock)
+				p.write(t, apiServerFile, stock(t, "v1.37", component.APIServer))
 			}
 			p.config.ExternalSigner = false
 			got, err := p.config.status()
@@ -84,7 +74,7 @@ func TestStatusPeers(t *testing.T) {
 	t.Parallel()
 	c := Config{Node: "n1", Client: fake.NewClientset(
 		mirror(component.APIServer, "n1", true), mirror(component.APIServer, "n3", true),
-		mirror(component.APIServer, "n2", true, "--disable-admission-plugins=ServiceAccount"), mirror(manager, "n2", true),
+		mirror(component.APIServer, "n2", true, pluginOff), mirror(manager, "n2", true),
 	)}
 	got, err := c.peers(t.Context())
 	testutil.Must(t, err)
@@ -94,9 +84,8 @@ func TestStatusPeers(t *testing.T) {
 // TestStatusCommand: the files are enough, and a damaged record is an error.
 func TestStatusCommand(t *testing.T) {
 	t.Parallel()
-	n := newTakeoverNode(t)
-	args := []string{"status", "--node-name=n", "--manifests-dir=" + n.dir, "--backup-dir=" + n.dir + "/b", "--patches-dir=" + n.dir + "/p",
-		"--kubeconfig=" + testutil.WriteFile(t, "kubeconfig", []byte(deadKubeconfig))}
+	p := newControlPlane(t, "v1.37")
+	args := append([]string{"status"}, p.nodeFlags(t)...)
 	if got := clitest.Run(t, NewCommand(), args...); got.Code != 0 ||
 		!strings.HasPrefix(got.Stdout, "Node:     n\nState:    not taken over\n") ||
 		!strings.Contains(got.Stdout, "\nThe other control-plane nodes are not known: Get \"https://127.0.0.1:1/") {
@@ -110,7 +99,7 @@ func TestStatusCommand(t *testing.T) {
 	}
 	own, err := manifests.StaticPod(manifests.StaticPodOptions{Record: "x"})
 	testutil.Must(t, err)
-	testutil.Must(t, os.WriteFile(filepath.Join(n.dir, "sa-controller-manager.yaml"), own, 0o600))
+	p.write(t, ownFile, own)
 	if got := clitest.Run(t, NewCommand(), args...); got.Code != 1 || !strings.Contains(got.Stderr, "is no list of flags") {
 		t.Errorf("%+v", got)
 	}
@@ -130,18 +119,17 @@ func TestConfirmation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
-			before, asked := p.all(t), false
+			before, asked := p.files(t), false
 			p.config.DryRun, p.config.Steps, p.config.Client = false, tc.steps, fake.NewClientset()
 			p.config.Confirm = func(context.Context) bool {
 				asked = true
 				return false
 			}
-			p.config.Clock, p.config.StepTimeout = clock.RealClock{}, time.Millisecond // there is no kubelet
 			err := tc.way(t.Context(), p.config)
 			if asked != tc.asks || tc.asks && (err == nil || err.Error() != "nothing was changed") {
 				t.Errorf("asked: %v, %v", asked, err)
 			}
-			testutil.Check(t, "files", before, p.all(t))
+			testutil.Check(t, "files", before, p.files(t))
 		})
 	}
 }

@@ -4,275 +4,497 @@
 package kubeadm
 
 import (
-	"bytes"
 	stdcmp "cmp"
-	"context"
 	"maps"
-	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/util/cert"
-	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
-	"sa-controller-manager/signing/ring"
-	"sa-controller-manager/signing/testkeys"
 )
 
-// controlPlane is a node's files without a node.
-type controlPlane struct {
-	dir    string
-	config Config
-	out    bytes.Buffer
+// trip is a takeover with what is before and after it, and a handback.
+type trip struct {
+	reason string
+	sample string   // v1.37 if it is empty
+	flags  []string // of kube-apiserver, the operator's
+	edits  []edit   // of the operator
+	// before has earlier takeovers, and config is for the last one.
+	before func(*testing.T, *controlPlane)
+	config func(*Config)
+	// mode is how kube-apiserver learns of our webhook, and added what its command gets.
+	mode  registration.Mode
+	added []string
+	// since is what happens before the handback, and then kubeadm v1.34 writes the manifests of some
+	// components, with our patches or without.
+	since    func(*testing.T, *controlPlane)
+	upgraded []string
+	patched  bool
+	left     []edit // what the handback leaves beside what was there
 }
 
-func newControlPlane(t *testing.T, sample string) *controlPlane {
+// edit is of the manifest of a component.
+type edit struct{ name, old, new string }
+
+// operators is a manifest of kubeadm as the operator's configuration has it.
+func (tc *trip) operators(t *testing.T, sample, name string) []byte {
 	t.Helper()
-	p := &controlPlane{dir: t.TempDir() + "/etc/kubernetes"}
-	p.config = Config{
-		Registration: registration.URL,
-		Node:         "n", ManifestsDir: p.dir + "/manifests", BackupDir: p.dir + "/backup", PatchesDir: p.dir + "/patches",
-		Version: func(context.Context, string) (string, error) { return "sa-controller-manager v1.2.3\n", nil },
-		DryRun:  true, Out: &p.out, SkipKeyCheck: true, // the keys of the samples are not there
-		Render: func(o manifests.StaticPodOptions) ([]byte, error) {
-			return []byte("kind: Pod\nspec:\n  containers:\n  - image: " + o.Image +
-				"\n    args:\n    - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n    - --webhook-registration=url\n"), nil
+	text := stock(t, sample, name)
+	for _, flag := range tc.flags {
+		if name == component.APIServer {
+			text = replaced(t, text, "    image:", "    - "+flag+"\n    image:")
+		}
+	}
+	for _, one := range tc.edits {
+		if one.name == name {
+			text = replaced(t, text, one.old, one.new)
+		}
+	}
+	return text
+}
+
+// TestThereAndBack: a takeover makes of kubeadm's manifests what is wanted and no more, can be repeated, and
+// takes back what a kube-apiserver does not start with. Its patch has kubeadm do the same, and a handback gives
+// back what was there.
+func TestThereAndBack(t *testing.T) {
+	t.Parallel()
+	const (
+		source = "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml" // the operator's
+		config = "--admission-control-config-file=" + component.AdmissionConfigFile
+		gateOn = "--feature-gates=" + gate + "=true"
+		socket = "--service-account-signing-endpoint=" + manifests.SignerSocket
+		port   = "    - --secure-port=6443\n"
+	)
+	both := []string{component.ControllerManager, component.APIServer}
+	optOut := []edit{{component.ControllerManager, "tokencleaner\n", "tokencleaner,-legacy-serviceaccount-token-cleaner-controller\n"}}
+	ownPluginOff := []edit{{component.APIServer, port, port + "    - " + pluginOff + "\n"}}
+	byURL := []string{pluginOff}
+	fromFiles := func(c *Config) { c.Registration = registration.Static }
+	unasked := func(nodes ...string) func(*Config) {
+		return func(c *Config) {
+			c.Registration, c.Client = "", fake.NewClientset(clitest.IdentityLeases(nodes...)...)
+		}
+	}
+	signs := func(c *Config) { c.ExternalSigner, c.Rewrite = true, true }
+	taken := func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, all) }
+	more := edit{component.APIServer, "--allow-privileged=true", "--allow-privileged=false"}
+	changed := func(t *testing.T, p *controlPlane) { p.change(t, more.name, more.old, more.new) }
+	for name, tc := range map[string]trip{
+		"ByURL": {added: byURL},
+		"v1.37": {config: unasked(), mode: registration.Static, added: []string{config, pluginOff}},
+		"v1.36": {
+			reason: "it is asked for", sample: "v1.36", config: fromFiles, mode: registration.Static, added: []string{gateOn, config, pluginOff},
 		},
+		"Alone":  {sample: "v1.36", config: unasked("n"), added: byURL},
+		"OneOf2": {sample: "v1.36", config: unasked("n", "m"), mode: registration.None},
+		"OwnFile": {
+			flags: []string{source}, config: fromFiles, mode: registration.Static, added: []string{config, pluginOff},
+		},
+		"OwnGate": {
+			sample: "v1.36", flags: []string{"--feature-gates=A=true," + gate + "=true"}, config: fromFiles, mode: registration.Static,
+			added: []string{config, pluginOff},
+		},
+		"RegisteredNowhereFirst": {
+			reason: "as one of several before v1.37", mode: registration.Static, added: []string{config, pluginOff},
+			before: func(t *testing.T, p *controlPlane) {
+				p.config.Registration = registration.None
+				taken(t, p)
+			},
+			config: func(c *Config) { c.Registration, c.Rewrite = registration.Static, true },
+		},
+		"Interrupted": {
+			mode: registration.Static, added: []string{config, pluginOff},
+			before: func(t *testing.T, p *controlPlane) { fromFiles(&p.config); p.writeSteps(t, takeover, 3) },
+		},
+		"FilesEditedSince": {
+			reason: "so that the backup does not fit", sample: "v1.36", flags: []string{"--feature-gates=A=true"}, config: fromFiles,
+			mode: registration.Static, added: []string{gateOn, config, pluginOff}, since: changed, left: []edit{more},
+		},
+		"Signer": {config: signs, added: []string{pluginOff, socket}},
+		"SignerLater": {
+			reason: "the backup of the first takeover is what was before both", before: taken, config: signs, added: []string{pluginOff, socket},
+		},
+		"SignerAndFiles": {
+			config: func(c *Config) { fromFiles(c); signs(c) }, mode: registration.Static, added: []string{socket, config, pluginOff},
+		},
+		"SignerAfterFiles": {
+			reason: "its lines come behind those of the first takeover", config: signs, mode: registration.Static,
+			before: func(t *testing.T, p *controlPlane) { fromFiles(&p.config); taken(t, p) },
+			added:  []string{config, pluginOff, socket},
+		},
+		"SignerEditedSince": {config: signs, added: []string{pluginOff, socket}, since: changed, left: []edit{more}},
+		"SignerEditedAndOurManifestIsGone": {
+			reason: "the backup has the keys", config: signs, added: []string{pluginOff, socket}, left: []edit{more},
+			since: func(t *testing.T, p *controlPlane) { changed(t, p); p.remove(t, ownFile) },
+		},
+		"SignerEditedAndTheBackupIsGone": {
+			reason: "our manifest has the keys", config: signs, added: []string{pluginOff, socket}, left: []edit{more},
+			since: func(t *testing.T, p *controlPlane) { changed(t, p); p.remove(t, "backup/kube-apiserver.yaml") },
+		},
+		"OwnOptOut":    {edits: optOut, added: byURL},
+		"OwnPluginOff": {edits: ownPluginOff},
+		"OwnPluginOffUpgraded": {
+			reason: "the takeover has recorded that it added nothing", edits: ownPluginOff, upgraded: []string{component.APIServer}, patched: true,
+		},
+		"UpgradedWithPatches":    {edits: optOut, added: byURL, upgraded: both, patched: true},
+		"UpgradedWithoutPatches": {edits: optOut, added: byURL, upgraded: both},
+		"OurManifestIsGone":      {added: byURL, since: func(t *testing.T, p *controlPlane) { p.remove(t, ownFile) }},
+		"OurManifestIsGoneAndUpgraded": {
+			added: byURL, since: func(t *testing.T, p *controlPlane) { p.remove(t, ownFile) }, upgraded: both, patched: true,
+		},
+		"OurManifestIsDamaged": {added: byURL, since: func(t *testing.T, p *controlPlane) { p.write(t, ownFile, []byte("kind: [")) }},
+		"TheBackupsAreGone": {edits: optOut, added: byURL, since: func(t *testing.T, p *controlPlane) {
+			p.remove(t, "backup/kube-controller-manager.yaml", "backup/kube-apiserver.yaml")
+		}},
+		"AllThatWeKeptIsGone": {
+			reason: "our lines are known by their names", edits: optOut, added: byURL, since: func(t *testing.T, p *controlPlane) {
+				for name := range p.files(t) {
+					if !strings.HasPrefix(name, "manifests/kube-") && !strings.HasPrefix(name, "pki/") {
+						p.remove(t, name)
+					}
+				}
+			},
+		},
+		"OurLineIsEdited": {
+			reason: "the operator has put a plugin of its own beside ours", added: byURL,
+			since: func(t *testing.T, p *controlPlane) {
+				p.change(t, component.APIServer, pluginOff, pluginOff+",PodSecurity")
+			},
+			left: []edit{{component.APIServer, "    image: ", "    - --disable-admission-plugins=PodSecurity\n    image: "}},
+		},
+		"OperatorAddsTheSameLine": {
+			reason: "of several equal lines the last one is ours", added: byURL, left: ownPluginOff,
+			since: func(t *testing.T, p *controlPlane) { p.change(t, component.APIServer, port, ownPluginOff[0].new) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.goes(t)
+		})
 	}
-	writeFiles(t, p.dir+"/pki")
+}
+
+func (tc *trip) goes(t *testing.T) {
+	p := newControlPlane(t, stdcmp.Or(tc.sample, "v1.37"))
 	for _, name := range []string{component.ControllerManager, component.APIServer} {
-		p.write(t, "manifests/"+name+".yaml", staticpodtest.Read(t, "testdata/manifests/"+sample+"/"+name+".yaml"))
+		p.write(t, "manifests/"+name+".yaml", tc.operators(t, stdcmp.Or(tc.sample, "v1.37"), name))
 	}
-	return p
-}
-
-// writeFiles writes what the samples and the tests name.
-func writeFiles(t *testing.T, dir string) {
-	t.Helper()
-	testutil.Must(t, os.MkdirAll(dir, 0o700))
-	for name, data := range map[string][]byte{"sa.key": testkeys.RSA2048(), "ours.key": testkeys.P256(), "ca.crt": theRootCA()} {
-		testutil.Must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	p.write(t, "pki/admission.yaml", []byte(admissionHead+"- name: EventRateLimit\n  path: limits.yaml\n"))
+	before, first, command := p.files(t), staticpodtest.Read(t, p.config.manifest(component.APIServer)), p.command(t)
+	if tc.before != nil {
+		tc.before(t, p)
 	}
-}
-
-// writeRing makes a key ring.
-func writeRing(t *testing.T, file string) {
-	t.Helper()
-	testutil.Must(t, ring.At(file).Init(testkeys.Parse(testkeys.P256()), nil, nil, time.Now()))
-}
-
-var theRootCA = sync.OnceValue(func() []byte {
-	pem, _, err := cert.GenerateSelfSignedCertKey("kubernetes", nil, nil)
-	if err != nil {
-		panic(err)
+	if tc.config != nil {
+		tc.config(&p.config)
 	}
-	return pem
-})
-
-// atRoot names the files of a control plane by their paths on the node, except for backups and patches.
-func (p *controlPlane) atRoot() {
-	p.dir = strings.TrimSuffix(p.dir, "/etc/kubernetes")
-	p.config.BackupDir, p.config.PatchesDir = p.dir+"/backup", p.dir+"/patches"
-}
-
-func (p *controlPlane) write(t *testing.T, name string, data []byte) {
-	t.Helper()
-	path := filepath.Join(p.dir, name)
-	testutil.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	testutil.Must(t, os.WriteFile(path, data, 0o600))
-}
-
-// way is in or out.
-type way func(*Config, *observed) ([]step, error)
-
-func takeover(c *Config, o *observed) ([]step, error) {
-	if err := c.chooseMode(context.Background(), o); err != nil {
-		return nil, err
+	if tc.added != nil {
+		p.failsOnce(t)
 	}
-	if err := c.render(o); err != nil {
-		return nil, err
-	}
-	return c.planTakeover(o)
-}
+	p.writeSteps(t, takeover, all)
+	tc.isTaken(t, p, first, command)
 
-func handback(c *Config, o *observed) ([]step, error) { return c.planHandback(o) }
-
-// plan is what would be written, as "step: +file -file ~file".
-func (p *controlPlane) plan(t *testing.T, way way) []string {
-	t.Helper()
-	var plan []string
-	for _, s := range p.steps(t, way) {
-		line := s.name + ":"
-		for _, w := range s.writes {
-			sign := " ~"
-			if w.Before == nil {
-				sign = " +"
-			} else if w.After == nil {
-				sign = " -"
-			}
-			line += sign + strings.TrimPrefix(w.Path, p.dir+"/")
+	p.config.Registration, p.config.ExternalSigner, p.config.Rewrite = "", false, false
+	after := p.files(t)
+	p.writeSteps(t, takeover, all)
+	testutil.Check(t, "after one more takeover, without the flags", after, p.files(t))
+	if tc.since == nil && tc.upgraded == nil {
+		tc.isWrittenAgain(t, p)
+		for _, file := range []string{apiServerFile, apiServerPatch} {
+			p.write(t, file, []byte(after[file]))
 		}
-		plan = append(plan, line)
+		p.writeSteps(t, takeover, all)
 	}
-	return plan
+	if tc.since != nil {
+		tc.since(t, p)
+	}
+	for _, name := range tc.upgraded {
+		p.upgrade(t, name, tc.operators(t, "v1.34", name), tc.patched)
+		before["manifests/"+name+".yaml"] = string(tc.operators(t, "v1.34", name))
+	}
+	p.writeSteps(t, handback, all)
+	testutil.Must(t, p.config.unused(t.Context()))
+	for _, one := range tc.left {
+		file := "manifests/" + one.name + ".yaml"
+		before[file] = string(replaced(t, []byte(before[file]), one.old, one.new))
+	}
+	testutil.Check(t, tc.reason+": after the handback", before, p.withoutBackups(t))
 }
 
-func (p *controlPlane) steps(t *testing.T, way way) []step {
+// failsOnce: a kube-apiserver that does not come after a step gets back what it had.
+func (p *controlPlane) failsOnce(t *testing.T) {
 	t.Helper()
-	o, err := p.config.observe()
-	testutil.Must(t, err)
-	steps, err := way(&p.config, o)
-	testutil.Must(t, err)
-	return steps
+	p.writeSteps(t, takeover, 2)
+	if p.config.Client == nil {
+		p.config.Client = fake.NewClientset()
+	}
+	for range 2 {
+		step := p.steps(t, takeover)[2]
+		if len(step.writes) == 0 {
+			return
+		}
+		before := p.withoutBackups(t)
+		step.proofs, step.guards = nil, nil // they ask kube-apiserver
+		wantError(t, step.summary, p.config.step(t.Context(), step), "; the previous manifest of kube-apiserver is back")
+		testutil.Check(t, step.summary, before, p.withoutBackups(t))
+		p.writeSteps(t, takeover, 3)
+	}
 }
 
-// writeSteps does the first n steps of a way, or all, as far as files go.
-func (p *controlPlane) writeSteps(t *testing.T, way way, n int) {
+// isTaken wants the changes to kube-apiserver that a takeover is for, by itself and by kubeadm with the patch.
+func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []string) {
 	t.Helper()
-	steps := p.steps(t, way)
-	for _, s := range steps[:min(n, len(steps))] {
-		for _, w := range s.writes {
-			testutil.Must(t, w.Do())
+	taken := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer)))
+	has := func(flag string) bool {
+		return slices.ContainsFunc(tc.added, func(one string) bool { return strings.HasPrefix(one, flag) })
+	}
+	signs, readsFiles := has("--service-account-signing-endpoint"), has("--"+component.AdmissionConfigFlag)
+	var mounts []string
+	if signs {
+		mounts = append(mounts, manifests.SignerDirectory)
+		// A kubeadm that has one more flag in front of those that the patch takes out.
+		moved := staticpodtest.JSON(t, replaced(t, first, "    - --allow-privileged", "    - --a-new-flag=1\n    - --allow-privileged"))
+		if _, err := staticpodtest.Patch(t, staticpodtest.Read(t, p.config.patch(component.APIServer))).Apply(moved); err == nil {
+			t.Error("the patch takes out what it does not know")
+		}
+		command = slices.DeleteFunc(command, func(flag string) bool {
+			return strings.HasPrefix(flag, "--service-account-key-file=") || strings.HasPrefix(flag, "--service-account-signing-key-file=")
+		})
+	}
+	if readsFiles {
+		for _, directory := range []string{"config", "mutating", "validating"} {
+			mounts = append(mounts, path.Join(manifests.StaticDirectory, directory))
 		}
 	}
-}
-
-// all is every file of a control plane.
-func (p *controlPlane) all(t *testing.T) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	err := filepath.WalkDir(p.dir, func(path string, entry os.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() {
-			files[strings.TrimPrefix(path, p.dir+"/")] = string(staticpodtest.Read(t, path))
+	testutil.Check(t, "command", slices.Concat(command, tc.added), taken.Containers[0].Command)
+	var mounted []string
+	for _, mount := range taken.Containers[0].VolumeMounts {
+		if mount.ReadOnly && strings.HasPrefix(mount.Name, manager) {
+			mounted = append(mounted, mount.MountPath)
 		}
-		return err
-	})
+	}
+	slices.Sort(mounted)
+	slices.Sort(mounts)
+	testutil.Check(t, "what kube-apiserver sees of ours", mounts, mounted)
+	patched := staticpodtest.Patched(t, first, staticpodtest.Read(t, p.config.patch(component.APIServer)))
+	testutil.Check(t, "the patch", inOrder(taken), inOrder(patched))
+
+	own := staticpodtest.Read(t, p.config.manifest(manager))
+	testutil.Check(t, "our mode", string(stdcmp.Or(tc.mode, registration.URL)), component.OwnFlag(own, registrationFlag))
+	for flag, want := range map[string]bool{staticDirFlag: readsFiles, ownSocketFlag: signs} {
+		if got := component.OwnFlag(own, flag); (got != "") != want {
+			t.Errorf("our --%s is %q, want one: %t", flag, got, want)
+		}
+	}
+	status, err := p.config.status()
 	testutil.Must(t, err)
-	return files
+	testutil.Check(t, "status", takenOver, status.State)
+	wanted := ""
+	if signs || readsFiles {
+		wanted = "first run: kubeadm handback --steps=kube-apiserver"
+	}
+	wantError(t, "our process may stop", p.config.unused(t.Context()), wanted)
 }
 
-const (
-	apiServerFile = "manifests/kube-apiserver.yaml"
-	apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml +patches/kube-apiserver-sa-controller-manager+json.yaml ~" + apiServerFile
-	kcmAway       = "kube-controller-manager: +backup/kube-controller-manager.yaml " +
-		"+patches/kube-controller-manager-sa-controller-manager+json.yaml ~manifests/kube-controller-manager.yaml"
-	apiServerBack = "kube-apiserver: ~" + apiServerFile + " -patches/kube-apiserver-sa-controller-manager+json.yaml"
-	kcmBack       = "kube-controller-manager: ~manifests/kube-controller-manager.yaml " +
-		"-patches/kube-controller-manager-sa-controller-manager+json.yaml"
-)
+// isWrittenAgain has kubeadm write its own manifest, as for a node that joins and in an upgrade without patches.
+func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
+	t.Helper()
+	other := "v1.37"
+	if stdcmp.Or(tc.sample, other) == other {
+		other = "v1.36"
+	}
+	written := stock(t, other, component.APIServer)
+	signs := slices.ContainsFunc(tc.added, func(flag string) bool { return strings.Contains(flag, manifests.SignerSocket) })
+	p.write(t, apiServerFile, written)
+	for _, n := range []int{3, all} {
+		p.writeSteps(t, takeover, n)
+		want := tc.mode == "" || tc.mode == registration.Static && n == all
+		if off := slices.Contains(p.command(t), pluginOff); off != want {
+			t.Errorf("kubeadm has written its manifest again, and after %d steps the plugin is off: %t, want %t", n, off, want)
+		}
+	}
+	taken := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer)))
+	patched := staticpodtest.Patched(t, written, staticpodtest.Read(t, p.config.patch(component.APIServer)))
+	testutil.Check(t, "the patch for its new manifest", inOrder(taken), inOrder(patched))
+	if got := strings.Contains(strings.Join(p.command(t), " "), manifests.SignerSocket); got != signs {
+		t.Errorf("our process signs: %t, want %t", got, signs)
+	}
+	testutil.Check(t, "our mode then", string(stdcmp.Or(tc.mode, registration.URL)),
+		component.OwnFlag(staticpodtest.Read(t, p.config.manifest(manager)), registrationFlag))
+	p.writeSteps(t, handback, 1)
+	testutil.Check(t, "what kubeadm wrote", string(written), string(staticpodtest.Read(t, p.config.manifest(component.APIServer))))
+}
 
+// upgrade writes a new manifest of a component as kubeadm does, with our patch or without.
+func (p *controlPlane) upgrade(t *testing.T, name string, manifest []byte, patches bool) {
+	t.Helper()
+	if patches {
+		var operations []struct{ Value string }
+		testutil.Must(t, yaml.Unmarshal(staticpodtest.Read(t, p.config.patch(name)), &operations))
+		m, err := staticpod.Parse(manifest, name)
+		testutil.Must(t, err)
+		var e staticpod.Edit
+		for _, one := range operations {
+			e.Append = append(e.Append, one.Value)
+		}
+		m, err = m.Apply(e)
+		testutil.Must(t, err)
+		manifest = m.Bytes()
+	}
+	p.write(t, "manifests/"+name+".yaml", manifest)
+}
+
+// inOrder sorts the volumes, whose order means nothing.
+func inOrder(spec corev1.PodSpec) corev1.PodSpec {
+	slices.SortFunc(spec.Volumes, func(a, b corev1.Volume) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(spec.Containers[0].VolumeMounts, func(a, b corev1.VolumeMount) int { return strings.Compare(a.Name, b.Name) })
+	return spec
+}
+
+// TestClusterMadeWithOurs: no record says what was there before, because nothing was.
+func TestClusterMadeWithOurs(t *testing.T) {
+	t.Parallel()
+	const key = "--service-account-private-key-file="
+	for want, given := range map[string]string{"/etc/kubernetes/pki/ours.key": "", "/srv/other.key": "/srv/other.key"} {
+		p := newControlPlane(t, "v1.37")
+		p.change(t, component.ControllerManager, "bootstrapsigner,tokencleaner", "bootstrapsigner,tokencleaner,"+controllersOff)
+		p.change(t, component.ControllerManager, theKey, key)
+		p.change(t, component.APIServer, "    image: ", "    - "+pluginOff+"\n    image: ")
+		p.write(t, ownFile, staticpodtest.Own([]string{key + "/etc/kubernetes/pki/ours.key", "--webhook-registration=url"}))
+		p.config.SigningKeyFile = given
+		p.writeSteps(t, handback, all)
+		p.change(t, component.ControllerManager, key+want, theKey)
+		testutil.Check(t, "kube-controller-manager", string(stock(t, "v1.37", component.ControllerManager)), p.files(t)[kcmFile])
+		testutil.Check(t, "kube-apiserver", string(stock(t, "v1.37", component.APIServer)), p.files(t)[apiServerFile])
+	}
+}
+
+// TestClusterMadeFromFiles: kind has brought the flags, the mounts and the file, and no record says so.
+func TestClusterMadeFromFiles(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	p.config.Registration = registration.Static
+	before := p.files(t)
+	p.writeSteps(t, takeover, all)
+	for _, name := range []string{component.APIServer, component.ControllerManager} {
+		p.remove(t, "patches/"+name+"-sa-controller-manager+json.yaml", "backup/"+name+".yaml")
+	}
+	const file = "sa-controller-manager/static/config/admission.yaml"
+	p.write(t, file, []byte(admissionHead+"- name: MutatingAdmissionWebhook\n"))
+	made := p.files(t)
+	p.config.Registration, p.config.Rewrite = "", true
+	p.writeSteps(t, takeover, all)
+	testutil.Check(t, "after a takeover", made, p.files(t))
+	p.writeSteps(t, handback, all)
+	before[file] = made[file]
+	testutil.Check(t, "after a handback", before, p.files(t))
+}
+
+// TestPlan is what each step would write: "step: +file -file ~file".
 func TestPlan(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
+	const (
+		apiServerAway = "kube-apiserver: +backup/kube-apiserver.yaml +patches/kube-apiserver-sa-controller-manager+json.yaml ~" + apiServerFile
+		kcmAway       = "kube-controller-manager: +backup/kube-controller-manager.yaml " +
+			"+patches/kube-controller-manager-sa-controller-manager+json.yaml ~" + kcmFile
+		apiServerBack = "kube-apiserver: ~" + apiServerFile + " -patches/kube-apiserver-sa-controller-manager+json.yaml"
+		kcmBack       = "kube-controller-manager: ~" + kcmFile + " -patches/kube-controller-manager-sa-controller-manager+json.yaml"
+		ownAway       = "manager: -" + ownFile
+	)
+	another := func(t *testing.T, p *controlPlane) { p.write(t, ownFile, staticpodtest.Own([]string{theKey})) }
+	// As an operator stops kube-controller-manager, and as the command has it.
+	oneAlone := func(p *controlPlane) { p.config.Steps, p.config.Render = []string{StepAPIServer}, nil }
+	for name, tc := range map[string]struct {
 		reason  string
-		sample  string
+		in, out int // the steps of a takeover, and then of a handback, that are done
 		prepare func(*testing.T, *controlPlane)
 		way     way // takeover if nil
 		want    []string
 	}{
-		"Stock": {
-			want: []string{"manager: +manifests/sa-controller-manager.yaml", kcmAway, apiServerAway},
-		},
-		"AfterTheFirstStep": {
-			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 1) },
-			want:    []string{"manager:", kcmAway, apiServerAway},
-		},
-		"AfterTheSecondStep": {
-			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 2) },
-			want:    []string{"manager:", "kube-controller-manager:", apiServerAway},
-		},
-		"Done": {
-			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 3) },
-			want:    []string{"manager:", "kube-controller-manager:", "kube-apiserver:"},
-		},
-		"OurManifestIsAnother": {
-			reason: "the operator or an older version has written it",
-			prepare: func(t *testing.T, p *controlPlane) {
-				p.write(t, "manifests/sa-controller-manager.yaml", staticpodtest.Own([]string{"--service-account-private-key-file=k"}))
-			},
-			want: []string{"manager:", kcmAway, apiServerAway},
-		},
-		"OurManifestIsToBeAnother": {
-			prepare: func(t *testing.T, p *controlPlane) {
-				p.write(t, "manifests/sa-controller-manager.yaml", staticpodtest.Own([]string{"--service-account-private-key-file=k"}))
-				p.config.Rewrite = true
-			},
-			want: []string{"manager: +backup/sa-controller-manager.yaml ~manifests/sa-controller-manager.yaml", kcmAway, apiServerAway},
+		"Stock":                {want: []string{"manager: +" + ownFile, kcmAway, apiServerAway}},
+		"OurManifestIsAnother": {reason: "the operator's", prepare: another, want: []string{"manager:", kcmAway, apiServerAway}},
+		"Rewrite": {
+			prepare: func(t *testing.T, p *controlPlane) { another(t, p); p.config.Rewrite = true },
+			want:    []string{"manager: +backup/sa-controller-manager.yaml ~" + ownFile, kcmAway, apiServerAway},
 		},
 		"SomeSteps": {
-			prepare: func(_ *testing.T, p *controlPlane) { p.config.Steps = []string{StepManager} },
-			want:    []string{"manager: +manifests/sa-controller-manager.yaml"},
+			prepare: func(_ *testing.T, p *controlPlane) { p.config.Steps = []string{StepManager} }, want: []string{"manager: +" + ownFile},
 		},
-		"KubeadmUpgradeWithoutPatches": {
-			reason: "the backup is that of the manifest which is replaced",
-			prepare: func(t *testing.T, p *controlPlane) {
-				p.writeSteps(t, takeover, 3)
-				p.write(t, apiServerFile, staticpodtest.Read(t, "testdata/manifests/v1.34/kube-apiserver.yaml"))
-			},
-			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + apiServerFile},
+		"UpgradedWithoutPatches": {
+			reason: "the backup is that of the manifest which is replaced", in: 3,
+			prepare: func(t *testing.T, p *controlPlane) { p.write(t, apiServerFile, stock(t, "v1.34", component.APIServer)) },
+			want:    []string{"manager:", "kube-controller-manager:", "kube-apiserver: ~backup/kube-apiserver.yaml ~" + apiServerFile},
 		},
 		"ThePatchIsGone": {
-			prepare: func(t *testing.T, p *controlPlane) {
-				p.writeSteps(t, takeover, 3)
-				testutil.Must(t, os.Remove(p.config.patch(component.APIServer)))
+			in: 3, prepare: func(t *testing.T, p *controlPlane) {
+				p.remove(t, apiServerPatch)
 			},
-			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: +patches/kube-apiserver-sa-controller-manager+json.yaml"},
+			want: []string{"manager:", "kube-controller-manager:", "kube-apiserver: +" + apiServerPatch},
 		},
-		"HandbackOfNothing": {
-			way:  handback,
-			want: []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager:"},
-		},
-		"Handback": {
-			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 3) },
-			way:     handback,
-			want:    []string{apiServerBack, kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
-		},
-		"HandbackAfterHalfAHandback": {
-			prepare: func(t *testing.T, p *controlPlane) {
-				p.writeSteps(t, takeover, 3)
-				p.writeSteps(t, handback, 2)
-			},
-			way:  handback,
-			want: []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
-		},
-		"HandbackAfterHalfATakeover": {
-			prepare: func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, 2) },
-			way:     handback,
-			want:    []string{"kube-apiserver:", kcmBack, "webhook:", "manager: -manifests/sa-controller-manager.yaml"},
-		},
-	}
-	for name, tc := range cases {
+		"Handback":           {in: 3, way: handback, want: []string{apiServerBack, kcmBack, "webhook:", ownAway}},
+		"HandbackGoesOn":     {in: 3, out: 2, way: handback, want: []string{"kube-apiserver:", "kube-controller-manager:", "webhook:", ownAway}},
+		"HandbackAfterAHalf": {in: 2, way: handback, want: []string{"kube-apiserver:", kcmBack, "webhook:", ownAway}},
+		"BreakGlassOtherGone": {in: 3, way: handback, want: []string{apiServerBack}, prepare: func(t *testing.T, p *controlPlane) {
+			p.remove(t, kcmFile)
+			oneAlone(p)
+		}},
+		"BreakGlassOtherDamaged": {in: 3, way: handback, want: []string{apiServerBack}, prepare: func(t *testing.T, p *controlPlane) {
+			p.write(t, kcmFile, []byte("kind: ["))
+			oneAlone(p)
+		}},
+	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
+			p.writeSteps(t, takeover, tc.in)
+			p.writeSteps(t, handback, tc.out)
 			if tc.prepare != nil {
 				tc.prepare(t, p)
 			}
 			if tc.way == nil {
 				tc.way = takeover
 			}
-			testutil.Check(t, tc.reason, tc.want, p.plan(t, tc.way))
+			var plan []string
+			for _, s := range p.steps(t, tc.way) {
+				line := s.name + ":"
+				for _, w := range s.writes {
+					sign := " ~"
+					if w.Before == nil {
+						sign = " +"
+					} else if w.After == nil {
+						sign = " -"
+					}
+					line += sign + strings.TrimPrefix(w.Path, p.dir+"/")
+				}
+				plan = append(plan, line)
+			}
+			testutil.Check(t, tc.reason, tc.want, plan)
 		})
 	}
 }
 
-// A rewrite whose Pod does not become ready must not stay: the webhook is bound, and no Pod would be
-// admitted.
-func TestRewriteThatDoesNotCome(t *testing.T) {
+// TestManagerThatDoesNotCome: a rewrite whose Pod does not become ready must not stay, because the webhook is
+// bound, and no Pod would be admitted.
+func TestManagerThatDoesNotCome(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		before []byte // our manifest, nil if there is none
-		want   string
-		advice string
+		before       []byte // our manifest, nil if there is none
+		want, advice string
 	}{
 		"Rewrite": {
 			staticpodtest.Own([]string{theKey}),
@@ -283,128 +505,217 @@ func TestRewriteThatDoesNotCome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
-			rendered := staticpodtest.Own([]string{theKey, "--secure-port=1"})
-			p.config.Render = func(manifests.StaticPodOptions) ([]byte, error) { return rendered, nil }
-			p.config.Rewrite, p.config.StepTimeout, p.config.Clock, p.config.Client = true, time.Millisecond, clock.RealClock{}, fake.NewClientset()
+			p.config.Rewrite, p.config.Client = true, fake.NewClientset()
 			if tc.before != nil {
-				p.write(t, "manifests/sa-controller-manager.yaml", tc.before)
+				p.write(t, ownFile, tc.before)
 			}
 			own := p.steps(t, takeover)[0]
 			own.proofs, own.guards = nil, nil // they ask kube-apiserver
-			err := p.config.step(t.Context(), own)
-			if err == nil || !strings.Contains(err.Error(), strings.ReplaceAll(tc.want, "DIR", p.dir)) || !strings.Contains(own.advice, tc.advice) {
-				t.Errorf("%v\n%s\nwant %s and %s", err, own.advice, tc.want, tc.advice)
+			wantError(t, name, p.config.step(t.Context(), own), strings.ReplaceAll(tc.want, "DIR", p.dir))
+			if !strings.HasPrefix(own.advice, tc.advice) {
+				t.Errorf("the advice is %q, want %q at first", own.advice, tc.advice)
 			}
-			files := p.all(t)
-			want := stdcmp.Or(string(tc.before), string(rendered))
-			if got := files["manifests/sa-controller-manager.yaml"]; got != want {
-				t.Errorf("the manifest is %q, want %q", got, want)
+			files := p.files(t)
+			if got := files[ownFile]; tc.before == nil && got == "" || tc.before != nil && got != string(tc.before) {
+				t.Errorf("the manifest is %q", got)
 			}
-			if got := files["backup/sa-controller-manager.yaml"]; got != string(tc.before) {
-				t.Errorf("the backup is %q, want %q", got, tc.before)
-			}
+			testutil.Check(t, "the backup", string(tc.before), files["backup/sa-controller-manager.yaml"])
 		})
 	}
 }
 
-// TestAPIServerThatDoesNotCome: it gets back what it had, by whichever step.
-func TestAPIServerThatDoesNotCome(t *testing.T) {
+// TestProofs are asked in a dry run once, and before the first write of a real one until they pass or cannot.
+func TestProofs(t *testing.T) {
 	t.Parallel()
+	const anotherCluster = `--node-name "n" is not this node, or the kubeconfig is of another cluster: ` +
+		"Pod kube-apiserver-n there has --advertise-address=10.0.0.9, and "
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "default", UID: "1"}}
+	published := func(ca []byte) *corev1.ConfigMap {
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-root-ca.crt"}, Data: map[string]string{"ca.crt": string(ca)},
+		}
+	}
+	anotherCA, _, err := cert.GenerateSelfSignedCertKey("another", nil, nil)
+	testutil.Must(t, err)
+	here := mirror(component.APIServer, "n", true, "--advertise-address=172.18.0.2")
 	for name, tc := range map[string]struct {
-		plane  func(*testing.T) *controlPlane
-		before int // steps that are done
+		pod          *corev1.Pod
+		objects      []runtime.Object
+		accepts      bool   // kube-apiserver takes the key
+		dry, waiting string // parts of the errors
+		advice       bool   // to wait
 	}{
-		"ByURL": {func(t *testing.T) *controlPlane { return newControlPlane(t, "v1.37") }, 2},
-		"WithTheSigner": {func(t *testing.T) *controlPlane {
-			p := newSigningControlPlane(t)
-			p.config.ExternalSigner = true
-			return p
-		}, 2},
-		"ReadsFiles": {func(t *testing.T) *controlPlane { return newStaticControlPlane(t) }, 2},
-		"HasFiles":   {func(t *testing.T) *controlPlane { return newStaticControlPlane(t) }, 3},
+		"Node": {
+			pod: mirror(component.APIServer, "another", true), advice: true,
+			dry:     `step 1, manager: pods "kube-apiserver-n" not found: is --node-name "n" the name of`,
+			waiting: `step 1, manager: it did not come within 1ms: pods "kube-apiserver-n" not found: is --node-name "n"`,
+		},
+		"Cluster": {
+			pod: mirror(component.APIServer, "n", true, "--advertise-address=10.0.0.9"), dry: "step 1, manager: " + anotherCluster,
+			waiting: "step 1, manager: " + anotherCluster,
+		},
+		"NoAccount": {
+			pod: here, dry: "step 1, manager: get an account to prove the key with: ", advice: true,
+			waiting: "step 1, manager: it did not come within 1ms: get an account to prove the key with: ",
+		},
+		"Key": {
+			pod: here, objects: []runtime.Object{account},
+			dry:     "step 1, manager: kube-apiserver does not accept the key of /etc/kubernetes/pki/sa.key (",
+			waiting: "step 1, manager: kube-apiserver does not accept the key of /etc/kubernetes/pki/sa.key (",
+		},
+		"RootCA": {
+			pod: here, objects: []runtime.Object{account, published(anotherCA)}, accepts: true,
+			dry: "step 1, manager: our process would change ConfigMap kube-root-ca.crt of every namespace to the certificates in " +
+				"/etc/kubernetes/pki/ca.crt (added: ",
+			waiting: "step 1, manager: our process would change ConfigMap kube-root-ca.crt of every namespace",
+		},
+		"Passes": {
+			pod: here, objects: []runtime.Object{account, published(theRootCA())}, accepts: true, waiting: "step 1, manager: the identity of",
+		},
+		"NothingIsThere": {pod: here, objects: []runtime.Object{account}, accepts: true, waiting: "step 1, manager: the identity of"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := tc.plane(t)
-			p.writeSteps(t, takeover, tc.before)
-			p.config.StepTimeout, p.config.Clock, p.config.Client = time.Millisecond, clock.RealClock{}, fake.NewClientset()
-			before := p.all(t)
-			steps := p.steps(t, takeover)
-			step := steps[len(steps)-1]
-			if name == "ReadsFiles" {
-				step = steps[2]
+			p := newControlPlane(t, "v1.37")
+			client := clitest.NewKubeClient(func(string) string { return `{"issuer":"https://a"}` }, append(tc.objects, tc.pod)...)
+			client.PrependReactor("create", "tokenreviews", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				review := action.(clienttesting.CreateAction).GetObject().(*authenticationv1.TokenReview).DeepCopy()
+				review.Status = authenticationv1.TokenReviewStatus{Authenticated: tc.accepts, Audiences: review.Spec.Audiences}
+				review.Status.User = authenticationv1.UserInfo{Username: "system:serviceaccount:kube-system:default", UID: "1"}
+				return true, review, nil
+			})
+			p.config.Client = client
+			p.refuses(t, "dry run", Takeover, tc.dry)
+			p.config.DryRun = false
+			before := p.files(t)
+			err := Takeover(t.Context(), p.config)
+			wantError(t, "no dry run", err, tc.waiting)
+			if advice := strings.Contains(err.Error(), "\nNothing of the control plane has been changed."); advice != tc.advice {
+				t.Errorf("%v\nadvises to run it again: %t, want %t", err, advice, tc.advice)
 			}
-			step.proofs, step.guards = nil, nil // they ask kube-apiserver
-			wantError(t, "", p.config.step(t.Context(), step), "; the previous manifest of kube-apiserver is back")
-			after := p.all(t)
-			maps.DeleteFunc(before, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
-			maps.DeleteFunc(after, func(file, _ string) bool { return strings.HasPrefix(file, "backup/") })
-			testutil.Check(t, "files", before, after)
+			testutil.Check(t, "files", before, p.files(t))
 		})
 	}
+	p := newControlPlane(t, "v1.37")
+	p.config.Client, p.config.Steps = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=172.18.0.2")),
+		[]string{StepAPIServer}
+	p.refuses(t, "no process", Takeover, "our process has no manifest on this node: the step manager comes first")
+	p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-registration=url"}))
+	p.refuses(t, "another step", Takeover, "")
 }
 
-// TestWrongNode: without the mirror pod no step can be proved, and nothing is written.
-func TestWrongNode(t *testing.T) {
+// TestRefuses: what a later step could not do is refused before the first one changes or prints anything.
+func TestRefuses(t *testing.T) {
 	t.Parallel()
-	p := newControlPlane(t, "v1.37")
-	before := p.all(t)
-	p.config.DryRun, p.config.StepTimeout, p.config.Clock = false, time.Millisecond, clock.RealClock{}
-	p.config.Client = fake.NewClientset(mirror(component.APIServer, "another", true))
-	wantError(t, "Takeover", Takeover(t.Context(), p.config),
-		`step 1, manager: it did not come within 1ms: pods "kube-apiserver-n" not found: is --node-name "n" the name of this node's Node object?`)
-	testutil.Check(t, "files", before, p.all(t))
-}
-
-// TestRefusalSaysEnough: a guard that no waiting changes is not followed by advice to wait.
-func TestRefusalSaysEnough(t *testing.T) {
-	t.Parallel()
-	p := newControlPlane(t, "v1.37")
-	p.config.DryRun, p.config.StepTimeout, p.config.Clock = false, time.Millisecond, clock.RealClock{}
-	p.config.Client = fake.NewClientset(mirror(component.APIServer, "n", true, "--advertise-address=10.0.0.9"))
-	err := Takeover(t.Context(), p.config)
-	const want = `step 1, manager: --node-name "n" is not this node, or the kubeconfig is of another cluster: `
-	if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("error %v, want one sentence", err)
-	}
-}
-
-// Nothing is changed if a later step could not be done.
-func TestRefusedBeforeTheFirstStep(t *testing.T) {
-	t.Parallel()
-	p := newControlPlane(t, "v1.37")
-	p.config.DryRun = false
-	p.write(t, apiServerFile, bytes.Replace(staticpodtest.Read(t, p.config.manifest(component.APIServer)), []byte("NodeRestriction"),
-		[]byte("NodeRestriction,ServiceAccount"), 1))
-	before := p.all(t)
-	err := Takeover(t.Context(), p.config)
-	const want = "the manifest of kube-apiserver: --enable-admission-plugins names ServiceAccount"
-	if err == nil || !strings.HasPrefix(err.Error(), want) {
-		t.Errorf("error %v, want %s", err, want)
-	}
-	if diff := cmp.Diff(before, p.all(t)); diff != "" || p.out.Len() > 0 {
-		t.Errorf("files have changed (-before +after):\n%s\nprinted: %s", diff, &p.out)
+	const tag, digest, expiry = "kube-apiserver:v1.37.2", "main@sha256:abc", "    - --allow-privileged=true"
+	for name, tc := range map[string]struct {
+		reason   string
+		signer   bool
+		mode     registration.Mode
+		old, new string // of kube-apiserver's manifest
+		running  string // the version that kube-apiserver answers
+		steps    []string
+		want     string // "" if it is planned
+	}{
+		"PluginIsEnabled": {
+			old: "NodeRestriction", new: "NodeRestriction,ServiceAccount", want: "--enable-admission-plugins names ServiceAccount",
+		},
+		"FilesOfAnOldOne": {
+			mode: registration.Static, old: "kube-apiserver:v1.37", new: "kube-apiserver:v1.35",
+			want: "v1.36 is the oldest that reads webhook configurations from files",
+		},
+		"AnotherSigner": {
+			reason: "the operator uses another one", signer: true, old: expiry, new: "    - --service-account-signing-endpoint=/run/kms.sock",
+			want: "in use already by another signer",
+		},
+		"KeyElsewhere": {
+			reason: "our Pod does not see it", signer: true, old: "=/etc/kubernetes/pki/sa.pub", new: "=/etc/keys/sa.pub",
+			want: "/etc/keys/sa.pub is in none of its volumeMounts",
+		},
+		"NoIssuer": {
+			signer: true, old: "    - --service-account-issuer=https://kubernetes.default.svc.cluster.local\n", want: "issues no tokens",
+		},
+		"NoDuration": {
+			signer: true, old: expiry, new: "    - --service-account-max-token-expiration=x",
+			want: "--service-account-max-token-expiration=x is not a duration",
+		},
+		"SignerOfAnOldOne": {
+			reason: "the gate is off", signer: true, old: "kube-apiserver:v1.37", new: "kube-apiserver:v1.33", want: "v1.34 is the oldest",
+		},
+		"OurNameIsUsed": {
+			signer: true, old: "    name: ca-certs\n  -", new: "    name: sa-controller-manager\n  -",
+			want: `it has two volumes called "sa-controller-manager"`,
+		},
+		"OurDirectoryIsMounted": {
+			signer: true, old: "    volumeMounts:\n", new: "    volumeMounts:\n    - mountPath: /run/sa-controller-manager/\n      name: ca-certs\n",
+			want: "its volumeMounts sa-controller-manager and ca-certs are both at /run/sa-controller-manager",
+		},
+		"Tag":    {reason: "the manifest counts: it may not run yet", running: "v1.20.0"},
+		"Digest": {old: tag, new: digest, running: "v1.34.0", signer: true},
+		"Old":    {old: tag, new: digest, running: "v1.29.16", want: "v1.29.16 is too old: v1.30 is the oldest"},
+		"OldSigner": {
+			old: tag, new: digest, running: "v1.33.9", signer: true,
+			want: "v1.33.9 is too old: v1.34 is the oldest with an external signer",
+		},
+		"OldAndLastStep": {
+			reason: "it changes kube-apiserver too", old: tag, new: digest, running: "v1.29.16",
+			steps: []string{StepAPIServer}, want: "v1.29.16 is too old",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newControlPlane(t, "v1.37")
+			p.config.ExternalSigner, p.config.Rewrite, p.config.Steps = tc.signer, tc.signer, tc.steps
+			p.config.Registration = stdcmp.Or(tc.mode, registration.URL)
+			if tc.running != "" {
+				p.config.Client = ofVersion(tc.running)
+			}
+			if tc.steps != nil {
+				p.write(t, ownFile, staticpodtest.Own([]string{theKey, "--webhook-registration=url"}))
+			}
+			if tc.old != "" {
+				p.change(t, component.APIServer, tc.old, tc.new)
+			}
+			before := p.files(t)
+			o, err := p.config.observe()
+			testutil.Must(t, err)
+			_, err = takeover(&p.config, o)
+			wantError(t, tc.reason, err, tc.want)
+			if tc.want == "" {
+				return
+			}
+			wantError(t, tc.reason, Takeover(t.Context(), p.config), tc.want)
+			if diff := !maps.Equal(before, p.files(t)); diff || p.out.Len() > 0 {
+				t.Errorf("%s: files have changed: %t; printed: %s", tc.reason, diff, &p.out)
+			}
+		})
 	}
 }
 
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	p := newControlPlane(t, "v1.37")
-	before := p.all(t)
-	testutil.Must(t, Takeover(t.Context(), p.config))
+	p.refuses(t, "takeover", Takeover, "")
 	for _, want := range []string{
 		"1. manager: ", "2. kube-controller-manager: ", "3. kube-apiserver: ",
 		"--- /dev/null\n+++ " + p.config.manifest(manager) + "\n",
 		"--- " + p.config.manifest(component.APIServer) + "\n+++ " + p.config.manifest(component.APIServer) + "\n@@ -39,6 +39,7 @@\n",
-		"\n+    - --disable-admission-plugins=ServiceAccount\n",
-		"is kept in " + p.config.backup(component.APIServer) + ".\n",
+		"\n+    - " + pluginOff + "\n",
+		"is kept in " + filepath.Join(p.dir, "backup", "kube-apiserver.yaml") + ".\n",
 	} {
 		if !strings.Contains(p.out.String(), want) {
 			t.Errorf("it does not print %q:\n%s", want, &p.out)
 		}
 	}
-	p.out.Reset()
-	testutil.Must(t, Handback(t.Context(), p.config))
-	if diff := cmp.Diff(before, p.all(t)); diff != "" {
-		t.Errorf("files have changed (-before +after):\n%s", diff)
+	p.refuses(t, "handback", Handback, "")
+
+	// A name that kube-controller-manager does not know keeps it from starting, so a takeover does not guess.
+	const guess = "keeps kube-apiserver-serving-clustertrustbundle-publisher-controller"
+	digest := "@sha256:" + strings.Repeat("a", 64)
+	for tag, want := range map[string]bool{":v1.37.2": false, ":v1.37.2" + digest: false, digest: true} {
+		p := newControlPlane(t, "v1.37")
+		p.change(t, component.ControllerManager, ":v1.37.2\n", tag+"\n")
+		p.refuses(t, tag, Takeover, "")
+		if said := strings.Contains(p.out.String(), guess) && strings.Contains(p.out.String(), "NAME:v1.37.2@sha256:"); said != want {
+			t.Errorf("with the tag %s it says so: %t, want %t:\n%s", tag, said, want, &p.out)
+		}
 	}
 }

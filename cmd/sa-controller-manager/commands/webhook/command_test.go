@@ -12,7 +12,6 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/google/go-cmp/cmp"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -63,9 +62,7 @@ func TestWebhookCommand(t *testing.T) {
 				mutating.Annotations[registration.Annotation], len(mutating.Webhooks), validating.Annotations[registration.Annotation],
 				len(validating.Webhooks),
 			}
-			if diff := cmp.Diff([]any{tc.off, tc.webhooks, tc.off, tc.webhooks}, got); diff != "" {
-				t.Errorf("%s\nannotation and webhooks of both (-want +got):\n%s", tc.reason, diff)
-			}
+			testutil.Check(t, tc.reason+"\nannotation and webhooks of both", []any{tc.off, tc.webhooks, tc.off, tc.webhooks}, got)
 		})
 	}
 }
@@ -79,9 +76,7 @@ func TestWebhookCommandFails(t *testing.T) {
 	})
 	want := clitest.Outcome{Code: 1, Stderr: "Cluster:    demo https://a\n" +
 		"Error: switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom\n"}
-	if diff := cmp.Diff(want, runWith(t, client, "unregister", "--yes")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "result", want, runWith(t, client, "unregister", "--yes"))
 }
 
 // TestDryRun: nothing is asked and nothing proved, files stay, and the API server stores nothing.
@@ -181,41 +176,6 @@ func TestUnregisterOnAHost(t *testing.T) {
 	}
 	if got := clitest.Run(t, NewCommand(cli.Connect, nil), "unregister", "--static-registration-dir="+dir+"/none"); got.Code != 1 {
 		t.Errorf("a directory that does not exist: %+v", got)
-	}
-}
-
-func TestWebhookCommandLine(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		args       []string
-		wantCode   int
-		wantStdout string // the beginning
-		wantStderr string // the beginning
-	}{
-		"Alone": {wantStdout: "Switch the admission webhook of a cluster off"},
-		"Help":  {args: []string{"unregister", "--help"}, wantStdout: "Empty both webhook configurations"},
-		"Mistyped": {
-			args: []string{"unregster"}, wantCode: 1,
-			wantStderr: "Error: unknown command \"unregster\" for \"sa-controller-manager webhook\"; did you mean 'sa-controller-manager webhook " +
-				"unregister'",
-		},
-		"NoConnection": {
-			args: []string{"register", "--kubeconfig=testdata/none"}, wantCode: 1,
-			wantStderr: "Error: --kubeconfig \"testdata/none\": ",
-		},
-		"FlagOfTheManager": {
-			args: []string{"register", "--webhook-port=1"}, wantCode: 1,
-			wantStderr: "Error: unknown flag: --webhook-port\nSee 'sa-controller-manager webhook register --help' for usage.\n",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := clitest.Run(t, NewCommand(cli.Connect, nil), tc.args...)
-			if got.Code != tc.wantCode || !strings.HasPrefix(got.Stdout, tc.wantStdout) || !strings.HasPrefix(got.Stderr, tc.wantStderr) {
-				t.Errorf("%+v, want code %d, %q and %q at first", got, tc.wantCode, tc.wantStdout, tc.wantStderr)
-			}
-		})
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,9 +95,7 @@ bank/bare: no controller owns it: delete it and create it yourself
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want := clitest.Outcome{Code: tc.wantCode, Stdout: strings.TrimPrefix(tc.wantStdout, "\n"), Stderr: tc.wantStderr}
-			if diff := cmp.Diff(want, runWith(t, fake.NewClientset(tc.objects...), append([]string{"missed"}, tc.args...)...)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			testutil.Check(t, "result", want, runWith(t, fake.NewClientset(tc.objects...), append([]string{"missed"}, tc.args...)...))
 		})
 	}
 }
@@ -120,30 +118,17 @@ func TestMissedCommandFails(t *testing.T) {
 		return true, nil, errors.New("boom")
 	})
 	want := clitest.Outcome{Code: 1, Stderr: "Error: scan for Pods that were admitted without the webhook: list Pods: boom\n"}
-	if diff := cmp.Diff(want, runWith(t, client, "missed")); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	testutil.Check(t, "result", want, runWith(t, client, "missed"))
 }
 
-func TestMissedCommandLine(t *testing.T) {
+func TestCommandLine(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		args []string
-		want string
-	}{
-		"Output":     {args: []string{"-o=wide"}, want: "Error: --output \"wide\" must be one of \"table\", \"json\", \"yaml\"\n"},
-		"Namespaces": {args: []string{"-A", "-n=shop"}, want: "Error: --namespace \"shop\" and --all-namespaces exclude each other\n"},
-		"PodToken":   {args: []string{"--pod-token=none"}, want: "Error: --pod-token \"none\" must be one of \"projected\", \"secret\"\n"},
-		"File":       {args: []string{"--admission-control-config-file=testdata/none"}, want: "Error: --admission-control-config-file: "},
-		"Connection": {args: []string{"--kubeconfig=testdata/none"}, want: "Error: --kubeconfig \"testdata/none\": "},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := clitest.Run(t, NewCommand(cli.Connect, nil), append([]string{"missed"}, tc.args...)...)
-			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.want) {
-				t.Errorf("%+v, want code 1 and %q at first", got, tc.want)
-			}
-		})
-	}
+	clitest.Refuses(t, func() *cobra.Command { return NewCommand(cli.Connect, nil) }, clitest.Refusals{
+		"Output":     {[]string{"missed", "-o=wide"}, "Error: --output \"wide\" must be one of \"table\", \"json\", \"yaml\"\n"},
+		"Namespaces": {[]string{"missed", "-A", "-n=shop"}, "Error: --namespace \"shop\" and --all-namespaces exclude each other\n"},
+		"PodToken":   {[]string{"missed", "--pod-token=none"}, "Error: --pod-token \"none\" must be one of \"projected\", \"secret\"\n"},
+		"File":       {[]string{"missed", "--admission-control-config-file=testdata/none"}, "Error: --admission-control-config-file: "},
+		"Connection": {[]string{"missed", "--kubeconfig=testdata/none"}, "Error: --kubeconfig \"testdata/none\": "},
+		"Register":   {[]string{"register", "--kubeconfig=testdata/none"}, "Error: --kubeconfig \"testdata/none\": "},
+	})
 }

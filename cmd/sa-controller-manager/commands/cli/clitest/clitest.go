@@ -11,10 +11,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
@@ -65,6 +69,26 @@ func Run(t *testing.T, cmd *cobra.Command, args ...string) Outcome {
 	return Outcome{code, stdout.String(), stderr.String()}
 }
 
+// Refusals are command lines that are refused, and how the errors begin, by name.
+type Refusals map[string]struct {
+	Args []string
+	Want string
+}
+
+// Refuses runs commands that have to end with an error alone. No error has what files hold, which is CANARY.
+func Refuses(t *testing.T, command func() *cobra.Command, cases Refusals) {
+	t.Helper()
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := Run(t, command(), tc.Args...)
+			if got.Code != 1 || got.Stdout != "" || !strings.HasPrefix(got.Stderr, tc.Want) || strings.Contains(got.Stderr, "CANARY") {
+				t.Errorf("%+v, want code 1 and %q at first", got, tc.Want)
+			}
+		})
+	}
+}
+
 // Parse returns the options that args make, unvalidated.
 func Parse(t *testing.T, args ...string) *options.Options {
 	t.Helper()
@@ -98,6 +122,17 @@ func JWKS(t *testing.T, keys ...[]byte) []byte {
 		t.Fatal(err)
 	}
 	return document
+}
+
+// IdentityLeases are those of kube-apiservers that live, one on each host.
+func IdentityLeases(hosts ...string) (leases []runtime.Object) {
+	for _, host := range hosts {
+		leases = append(leases, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: "apiserver-" + host,
+			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
+		}})
+	}
+	return leases
 }
 
 // KubeClient is a fake client that also serves documents, such as that of discovery: what answer

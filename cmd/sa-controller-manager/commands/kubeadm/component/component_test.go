@@ -10,197 +10,163 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 )
 
-// TestThereAndBack edits what kubeadm has written over the years, what kind makes of it, and what is
-// written by hand.
-func TestThereAndBack(t *testing.T) {
+// TestCorpus takes over what kubeadm has written over the years, what kind makes of it and what is written by hand,
+// and gives it back with the backup and, by the patch, without.
+func TestCorpus(t *testing.T) {
 	t.Parallel()
 	keys := SigningKeys{Private: "/etc/kubernetes/pki/sa.key", Verify: []string{"/etc/kubernetes/pki/sa.pub"}}
-	signer := ForAPIServer(Changes{Plugin: true, Signer: true}, keys)
-	for kind, c := range map[string]Component{
-		APIServer: ForAPIServer(Changes{Plugin: true}, SigningKeys{}), ControllerManager: ForControllerManager(),
-		"signer": signer} {
-		for _, path := range corpus(t, c) {
-			before, byHand := parse(t, c, staticpodtest.Read(t, path)), strings.Contains(path, "by-hand")
-			if kind == "signer" && (byHand || knowsSigner(before.Image()) != nil) {
-				continue
+	paths, err := filepath.Glob("../testdata/manifests/*/*.yaml")
+	if err != nil || len(paths) < 12 {
+		t.Fatalf("%d manifests, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		ways := map[string]Component{"": ForControllerManager()}
+		if filepath.Base(path) == APIServer+".yaml" {
+			ways = map[string]Component{"": ForAPIServer(Changes{Plugin: true}, keys)}
+			if strings.Contains(path, "/v1.36/") || strings.Contains(path, "/v1.37/") {
+				ways["all"] = ForAPIServer(Changes{Plugin: true, Files: true, Signer: true}, keys)
 			}
-			t.Run(kind+" "+path, func(t *testing.T) {
-				out := apply(t, before, c.out)
-				if bytes.Equal(out.Bytes(), before.Bytes()) {
+		}
+		for way, c := range ways {
+			t.Run(path+" "+way, func(t *testing.T) {
+				before := staticpodtest.Read(t, path)
+				taken, err := c.Takeover(Files{Name: c.Name, Manifest: before})
+				testutil.Must(t, err)
+				if bytes.Equal(before, taken.After.Bytes()) {
 					t.Fatal("nothing was changed")
 				}
-				again := apply(t, out, c.out)
-				if diff := cmp.Diff(string(out.Bytes()), string(again.Bytes())); diff != "" {
-					t.Errorf("a second time changes something (-first +second):\n%s", diff)
-				}
-				back := apply(t, out, c.in(nil, ""))
-				if diff := cmp.Diff(string(before.Bytes()), string(back.Bytes())); diff != "" {
-					t.Errorf("not the same after the way back (-before +after):\n%s", diff)
-				}
-				if byHand {
-					return // kubeadm has not written it, and never patches it
-				}
-				patch, err := c.patch(Files{}, before, out)
+				f := Files{Name: c.Name, Manifest: taken.After.Bytes(), Backup: before, Patch: taken.Patch, WithOurs: true}
+				again, err := c.Takeover(f)
 				testutil.Must(t, err)
-				if diff := cmp.Diff(staticpodtest.Spec(t, out.Bytes()), staticpodtest.Patched(t, before.Bytes(), patch)); diff != "" {
-					t.Errorf("kubeadm upgrade leads to another Pod (-takeover +patch):\n%s", diff)
-				}
-				// A kubeadm that has one more flag in front of them.
-				moved := bytes.Replace(before.Bytes(), []byte("    - --allow-privileged"), []byte("    - --a-new-flag=1\n    - --allow-privileged"), 1)
-				if _, err := staticpodtest.Patch(t, patch).Apply(staticpodtest.JSON(t, moved)); kind == "signer" && err == nil {
-					t.Error("the patch takes out what it does not know")
+				testutil.Check(t, "a second takeover", string(f.Manifest), string(again.After.Bytes()))
+				for _, backup := range [][]byte{before, nil} {
+					f.Backup = backup
+					back, _, err := c.Handback(f, taken.After, "")
+					testutil.Must(t, err)
+					testutil.Check(t, "the way back", string(before), string(back.Bytes()))
 				}
 			})
 		}
 	}
 }
 
+// TestEdits is what a takeover appends to a command, and what a handback leaves of it.
 func TestEdits(t *testing.T) {
 	t.Parallel()
 	kcm, api := ForControllerManager(), ForAPIServer(Changes{Plugin: true}, SigningKeys{})
-	off := Assign(ControllersFlag, controllersOff)
+	const (
+		key, noKey = "--service-account-private-key-file=k", "--service-account-private-key-file="
+		aliases    = "--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner"
+		noPlugin   = "--disable-admission-plugins=ServiceAccount"
+		image      = "registry.k8s.io/kube-controller-manager:"
+	)
+	three, bundle := Assign(ControllersFlag, controllersOff), Assign(ControllersFlag, trustBundleOff)
+	all := "--controllers=*," + controllersOff
 	cases := map[string]struct {
 		reason    string
 		component Component
+		image     string
 		command   []string
-		out       []string // after a takeover; nil if it is refused
+		added     []string // by a takeover
 		refused   string   // a part of the refusal
-		back      []string // after the handback of command, with the key sa.key
+		back      []string // after a handback of command without a record, with the key sa.key; the command if nil
 	}{
-		"Stock": {
-			component: kcm,
-			command:   []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=k"},
-			out: []string{
-				"--controllers=*,bootstrapsigner", "--service-account-private-key-file=k", off, "--service-account-private-key-file=",
-			},
-			back: []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=k"},
-		},
+		"Stock": {component: kcm, command: []string{"--controllers=*,bootstrapsigner", key}, added: []string{three, noKey}},
 		"NoControllersFlag": {
-			reason:    "a flag that is given replaces the default",
-			component: kcm,
-			command:   []string{"--service-account-private-key-file=k"},
-			out:       []string{"--service-account-private-key-file=k", "--controllers=*," + controllersOff, "--service-account-private-key-file="},
-			back:      []string{"--service-account-private-key-file=k"},
+			reason: "a flag that is given replaces the default", component: kcm, command: []string{key}, added: []string{all, noKey},
 		},
-		"TheDefaultWrittenByATakeover": {
-			component: kcm,
-			command:   []string{"--service-account-private-key-file=k", "--controllers=*," + controllersOff, "--service-account-private-key-file="},
-			out:       []string{"--service-account-private-key-file=k", "--controllers=*," + controllersOff, "--service-account-private-key-file="},
-			back:      []string{"--service-account-private-key-file=k"},
-		},
+		"TheDefaultWrittenByATakeover": {component: kcm, command: []string{key, all, noKey}, back: []string{key}},
 		"MadeWithOurs": {
 			reason:    "a kind cluster has it in its kubeadm configuration, so there is no line of its own",
-			component: kcm,
-			command:   []string{"--controllers=*,bootstrapsigner," + controllersOff, "--service-account-private-key-file=", "--v=2"},
-			out:       []string{"--controllers=*,bootstrapsigner," + controllersOff, "--service-account-private-key-file=", "--v=2"},
-			back:      []string{"--controllers=*,bootstrapsigner", "--service-account-private-key-file=sa.key", "--v=2"},
+			component: kcm, command: []string{"--controllers=*,bootstrapsigner," + controllersOff, noKey, "--v=2"},
+			back: []string{"--controllers=*,bootstrapsigner", noKey + "sa.key", "--v=2"},
 		},
+		"MadeWithOursInV1.37": {
+			component: kcm, command: []string{"--controllers=*,bootstrapsigner," + controllersOff + "," + trustBundleOff, noKey},
+			back: []string{"--controllers=*,bootstrapsigner", noKey + "sa.key"},
+		},
+		"MadeWithOursAndNothingElse": {component: kcm, command: []string{all + "," + trustBundleOff, noKey}, back: []string{noKey + "sa.key"}},
 		"Aliases": {
 			reason:    "that is not how a takeover calls them, so the operator has turned them off",
-			component: kcm,
-			command: []string{
-				"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k",
-			},
-			out: []string{
-				"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k",
-				"--service-account-private-key-file=",
-			},
-			back: []string{
-				"--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner", "--service_account_private_key_file=k",
-			},
+			component: kcm, command: []string{aliases, "--service_account_private_key_file=k"}, added: []string{noKey},
 		},
-		"OneOfThreeIsOff": {
-			component: kcm,
-			command:   []string{"--controllers=*,-serviceaccount-controller"},
-			out:       []string{"--controllers=*,-serviceaccount-controller", off},
-			back:      []string{"--controllers=*,-serviceaccount-controller"},
-		},
-		"NoStar": {
-			reason:    "nothing is on by default then",
-			component: kcm,
-			command:   []string{"--controllers=deployment,replicaset"},
-			out:       []string{"--controllers=deployment,replicaset"},
-			back:      []string{"--controllers=deployment,replicaset"},
-		},
+		"OneOfThreeIsOff": {component: kcm, command: []string{"--controllers=*,-serviceaccount-controller"}, added: []string{three}},
+		"NoStar":          {reason: "nothing is on by default then", component: kcm, command: []string{"--controllers=deployment,replicaset"}},
 		"NamedController": {
 			reason:    "the first mention counts, so a line at the end would not do",
-			component: kcm,
-			command:   []string{"--controllers=*,serviceaccount"},
-			refused:   "names serviceaccount-controller",
-			back:      []string{"--controllers=*,serviceaccount"},
+			component: kcm, command: []string{"--controllers=*,serviceaccount"}, refused: "names serviceaccount-controller",
 		},
-		"FilledIn": {
-			component: kcm,
-			command:   []string{"--controllers=$(LIST)"},
-			refused:   "the kubelet expands a variable",
+		"FilledIn": {component: kcm, command: []string{"--controllers=$(LIST)"}, refused: "the kubelet expands a variable"},
+		"NoValue":  {component: kcm, command: []string{"--controllers"}, refused: `without "="`},
+
+		// An older kube-controller-manager would not start with the name of the fourth controller.
+		"v1.37": {
+			component: kcm, image: image + "v1.37.2", command: []string{"--controllers=*", key},
+			added: []string{three + "," + trustBundleOff, noKey},
 		},
-		"NoValue": {
-			component: kcm,
-			command:   []string{"--controllers"},
-			refused:   `without "="`,
+		"v1.36":        {component: kcm, image: image + "v1.36.3", command: []string{"--controllers=*", key}, added: []string{three, noKey}},
+		"NoVersion":    {component: kcm, image: "kcm@sha256:abc", command: []string{"--controllers=*", key}, added: []string{three, noKey}},
+		"v1.37 NoFlag": {component: kcm, image: image + "v1.37.2", command: []string{key}, added: []string{all + "," + trustBundleOff, noKey}},
+		"Upgraded": {
+			reason: "a takeover was before the upgrade to v1.37", component: kcm, image: image + "v1.37.2",
+			command: []string{"--controllers=*", three, key}, added: []string{bundle, noKey}, back: []string{"--controllers=*", key},
 		},
-		"Plugin": {
-			component: api,
-			command:   []string{"--enable-admission-plugins=NodeRestriction"},
-			out:       []string{"--enable-admission-plugins=NodeRestriction", "--disable-admission-plugins=ServiceAccount"},
-			back:      []string{"--enable-admission-plugins=NodeRestriction"},
+		"Repeated": {
+			component: kcm, image: image + "v1.37.2", command: []string{"--controllers=*", three + "," + trustBundleOff, key},
+			added: []string{noKey}, back: []string{"--controllers=*", key},
 		},
+		"OptOut": {
+			component: kcm, image: image + "v1.37.2", command: []string{"--controllers=*," + trustBundleOff, key}, added: []string{three, noKey},
+			back: []string{key},
+		},
+
+		"Plugin": {component: api, command: []string{"--enable-admission-plugins=NodeRestriction"}, added: []string{noPlugin}},
 		"PluginOffAlready": {
-			component: api,
-			command:   []string{"--disable-admission-plugins=PodSecurity,ServiceAccount"},
-			out:       []string{"--disable-admission-plugins=PodSecurity,ServiceAccount"},
-			back:      []string{"--disable-admission-plugins=PodSecurity"},
+			component: api, command: []string{"--disable-admission-plugins=PodSecurity,ServiceAccount"},
+			back: []string{"--disable-admission-plugins=PodSecurity"},
 		},
 		"PluginOffTwice": {
 			reason:    "so it is after kubeadm upgrade with a patch and an extraArg, which is the operator's",
-			component: api,
-			command:   []string{"--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount"},
-			out:       []string{"--disable-admission-plugins=ServiceAccount", "--disable-admission-plugins=ServiceAccount"},
-			back:      []string{"--disable-admission-plugins=ServiceAccount"},
+			component: api, command: []string{noPlugin, noPlugin}, back: []string{noPlugin},
 		},
 		"PluginEnabled": {
 			reason:    "kube-apiserver does not start with a plugin in both lists",
-			component: api,
-			command:   []string{"--enable-admission-plugins=ServiceAccount"},
-			refused:   "--enable-admission-plugins names ServiceAccount",
-			back:      []string{"--enable-admission-plugins=ServiceAccount"},
+			component: api, command: []string{"--enable-admission-plugins=ServiceAccount"},
+			refused: "--enable-admission-plugins names ServiceAccount",
 		},
-		"AdmissionControl": {
-			component: api,
-			command:   []string{"--admission-control=ServiceAccount"},
-			refused:   "--admission-control is in use",
-			back:      []string{"--admission-control=ServiceAccount"},
-		},
+		"AdmissionControl": {component: api, command: []string{"--admission-control=ServiceAccount"}, refused: "--admission-control is in use"},
 		"NoWebhooks": {
-			component: api,
-			command:   []string{"--disable-admission-plugins=MutatingAdmissionWebhook"},
-			refused:   "no webhook is called",
-			back:      []string{"--disable-admission-plugins=MutatingAdmissionWebhook"},
+			component: api, command: []string{"--disable-admission-plugins=MutatingAdmissionWebhook"}, refused: "no webhook is called",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			m := parse(t, tc.component, staticpodtest.Manifest(append([]string{tc.component.Name}, tc.command...)))
-			after, err := edit(m, tc.component.out...)
-			if tc.refused != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.refused) {
-					t.Errorf("%s\nerror %v, want one with %q", tc.reason, err, tc.refused)
-				}
-			} else if diff := cmp.Diff(tc.out, commandOf(t, after, err)); diff != "" {
-				t.Errorf("%s\nthe way in (-want +got):\n%s", tc.reason, diff)
+			text := staticpodtest.Manifest(append([]string{tc.component.Name}, tc.command...))
+			if tc.image != "" {
+				text = withImage(text, tc.image)
+			}
+			m := parse(t, tc.component, text)
+			taken, err := edit(m, tc.component.out...)
+			if (err == nil) != (tc.refused == "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
+				t.Fatalf("%s\nerror %v, want one with %q", tc.reason, err, tc.refused)
+			} else if err == nil {
+				testutil.Check(t, tc.reason+"\ntakeover", slices.Concat(tc.command, tc.added), taken.Command()[1:])
+				back, err := edit(taken, tc.component.in(append([]string{}, tc.added...), "")...)
+				testutil.Check(t, tc.reason+"\nhandback", tc.command, commandOf(t, back, err))
+			}
+			back, err := edit(m, tc.component.in(nil, "sa.key")...)
+			if err != nil && tc.refused != "" && strings.Contains(err.Error(), tc.refused) {
+				return // of the flag itself
 			}
 			if tc.back == nil {
-				return
+				tc.back = tc.command
 			}
-			after, err = edit(m, tc.component.in(nil, "sa.key")...)
-			testutil.Check(t, tc.reason+"\nthe way back", tc.back, commandOf(t, after, err))
+			testutil.Check(t, tc.reason+"\nhandback without a record", tc.back, commandOf(t, back, err))
 		})
 	}
 }
@@ -213,54 +179,33 @@ func TestNoKeyToGiveBack(t *testing.T) {
 	}
 }
 
-// TestTrustBundleController: the controller that kube-controller-manager has for us from v1.37 on. An older one
-// would not start with its name.
-func TestTrustBundleController(t *testing.T) {
+// TestGate is whether kube-apiserver reads webhooks from files as it is.
+func TestGate(t *testing.T) {
 	t.Parallel()
-	const key, image = "--service-account-private-key-file=k", "registry.k8s.io/kube-controller-manager:"
-	three, bundle := Assign(ControllersFlag, controllersOff), Assign(ControllersFlag, trustBundleOff)
-	both := three + "," + trustBundleOff
-	cases := map[string]struct {
-		reason  string
-		image   string
-		command []string
-		out     []string // what a takeover adds
+	for name, tc := range map[string]struct {
+		reason, of      string
+		emulated, gates []string
+		on              bool
+		refused         string
 	}{
-		"Stock":     {image: image + "v1.37.2", command: []string{"--controllers=*"}, out: []string{both}},
-		"Older":     {image: image + "v1.36.3", command: []string{"--controllers=*"}, out: []string{three}},
-		"NoVersion": {image: "kcm@sha256:abc", command: []string{"--controllers=*"}, out: []string{three}},
-		"NoFlag":    {image: image + "v1.37.2", out: []string{"--controllers=*," + controllersOff + "," + trustBundleOff}},
-		"Upgraded": {
-			reason: "a takeover was before the upgrade to v1.37", image: image + "v1.37.2",
-			command: []string{"--controllers=*", three}, out: []string{bundle},
+		"v1.35":            {of: "kube-apiserver:v1.35.4", refused: "v1.36 is the oldest that reads webhook configurations from files"},
+		"v1.36":            {reason: "alpha, off", of: "kube-apiserver:v1.36.3"},
+		"v1.37":            {reason: "beta, on", of: "kube-apiserver:v1.37.2", on: true},
+		"v1.37 as v1.35":   {of: "v1.37.2", emulated: []string{"1.35"}, refused: "v1.35.0 is too old: v1.36 is the oldest"},
+		"v1.37 as v1.36":   {reason: "an emulated version has its own defaults", of: "v1.37.2", emulated: []string{"1.36"}},
+		"NamedComponent":   {reason: "the list may name components", of: "v1.37.2", emulated: []string{"other=1.35", "kube=1.36"}},
+		"AnotherComponent": {reason: "it is not kube-apiserver's own", of: "v1.37.2", emulated: []string{"other=1.36"}, on: true},
+		"v1.38 as v1.37":   {reason: "on there too", of: "v1.38.0", emulated: []string{"v1.37"}, on: true},
+		"TurnedOn":         {of: "v1.36.3", gates: []string{"A=true", "kube:" + staticGate + "=true"}, on: true},
+		"TurnedOff": {
+			of: "v1.37.2", gates: []string{"A=true", "kube:" + staticGate + "=false"}, refused: "--feature-gates has kube:" + staticGate + "=false",
 		},
-		"Repeated": {image: image + "v1.37.2", command: []string{"--controllers=*", both}},
-		"OptOut":   {image: image + "v1.37.2", command: []string{"--controllers=*," + trustBundleOff}, out: []string{three}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			text := staticpodtest.Manifest(slices.Concat([]string{ControllerManager}, tc.command, []string{key}))
-			f := Files{Name: ControllerManager, Manifest: withImage(text, tc.image)}
-			taken, err := ForControllerManager().Takeover(f)
-			testutil.Must(t, err)
-			out := append(slices.Concat(tc.command, []string{key}, tc.out), "--service-account-private-key-file=")
-			testutil.Check(t, tc.reason+"\ntakeover", out, taken.After.Command()[1:])
-			back, err := edit(taken.After, ForControllerManager().in(append(slices.Clone(tc.out), "--service-account-private-key-file="), "")...)
-			testutil.Check(t, tc.reason+"\nhandback", slices.Concat(tc.command, []string{key}), commandOf(t, back, err))
-		})
-	}
-	t.Run("MadeWithOurs", func(t *testing.T) {
-		for list, want := range map[string][]string{
-			"*,bootstrapsigner,": {"--controllers=*,bootstrapsigner", "--service-account-private-key-file=sa.key"},
-			"*,":                 {"--service-account-private-key-file=sa.key"},
-		} {
-			m := parse(t, ForControllerManager(), staticpodtest.Manifest([]string{
-				ControllerManager, "--controllers=" + list + controllersOff + "," + trustBundleOff, "--service-account-private-key-file=",
-			}))
-			back, err := edit(m, ForControllerManager().in(nil, "sa.key")...)
-			testutil.Check(t, "handback without a record", want, commandOf(t, back, err))
+	} {
+		on, err := gateOn(tc.of, tc.emulated, tc.gates)
+		if on != tc.on || (err == nil) != (tc.refused == "") || err != nil && !strings.Contains(err.Error(), tc.refused) {
+			t.Errorf("%s, %s: on: %t, %v; want %t, %q", name, tc.reason, on, err, tc.on, tc.refused)
 		}
-	})
+	}
 }
 
 func withImage(manifest []byte, image string) []byte {
@@ -284,26 +229,10 @@ func TestOldImage(t *testing.T) {
 	}
 }
 
-func corpus(t *testing.T, c Component) []string {
-	t.Helper()
-	paths, err := filepath.Glob("../testdata/manifests/*/" + c.Name + ".yaml")
-	if err != nil || len(paths) < 5 {
-		t.Fatalf("%d manifests, %v", len(paths), err)
-	}
-	return paths
-}
-
 func commandOf(t *testing.T, edited *staticpod.Manifest, err error) []string {
 	t.Helper()
 	testutil.Must(t, err)
 	return edited.Command()[1:]
-}
-
-func apply(t *testing.T, m *staticpod.Manifest, changes []change) *staticpod.Manifest {
-	t.Helper()
-	edited, err := edit(m, changes...)
-	testutil.Must(t, err)
-	return edited
 }
 
 func parse(t *testing.T, c Component, data []byte) *staticpod.Manifest {

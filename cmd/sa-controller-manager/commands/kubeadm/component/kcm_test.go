@@ -25,129 +25,102 @@ const (
 // kube-controller-manager.
 func TestCarriedOver(t *testing.T) {
 	t.Parallel()
+	const noKey = "--service-account-private-key-file="
+	off := Assign(ControllersFlag, controllersOff)
+	numbers := []string{
+		"--concurrent-serviceaccount-token-syncs=20", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
+		"--leader-elect-retry-period=5s",
+	}
 	cases := map[string]struct {
 		reason  string
-		command []string
+		flags   []string // beside theKey and theCA
+		command []string // in place of all of them
 		own     []string // arguments of a manifest of ours that is there
 		record  []string // lines that takeovers have added
-		want    []string // nil if it is refused
+		carried []string // beside theKey and theCA
+		want    []string // in place of all of them
 		files   []string // beside those of theKey and theCA
 		refused string
 	}{
-		"Stock": {command: []string{theKey, theCA, "--controllers=*,bootstrapsigner,tokencleaner"}, want: []string{theKey, theCA}},
+		"Stock": {flags: []string{"--controllers=*,bootstrapsigner,tokencleaner"}},
 		"DatedKey": {
-			command: []string{"--service-account-private-key-file=/etc/kubernetes/pki/sa-2025.key", theCA},
-			want:    []string{"--service-account-private-key-file=/etc/kubernetes/pki/sa-2025.key", theCA},
-			files:   []string{"/etc/kubernetes/pki/sa-2025.key"},
+			command: []string{noKey + "/etc/kubernetes/pki/sa-2025.key", theCA}, want: []string{noKey + "/etc/kubernetes/pki/sa-2025.key", theCA},
+			files: []string{"/etc/kubernetes/pki/sa-2025.key"},
 		},
-		"Underscores": {command: []string{"--service_account_private_key_file=/etc/kubernetes/pki/sa.key", theCA}, want: []string{theKey, theCA}},
-		"NoKey": {
-			reason: "its token controller does not run", command: []string{theCA}, want: []string{"--service-account-private-key-file=", theCA},
-		},
-		"NoRootCA": {reason: "both take that of the kubeconfig", command: []string{theKey}, want: []string{theKey, "--root-ca-file="}},
+		"Underscores": {command: []string{"--service_account_private_key_file=/etc/kubernetes/pki/sa.key", theCA}},
+		"NoKey":       {reason: "its token controller does not run", command: []string{theCA}, want: []string{noKey, theCA}},
+		"NoRootCA":    {reason: "both take that of the kubeconfig", command: []string{theKey}, want: []string{theKey, "--root-ca-file="}},
 		"KeyOfOurs": {
-			reason: "the cluster was made with ours, and our manifest knows more", command: []string{theCA, "--service-account-private-key-file="},
-			own: []string{theKey, "--service-account-private-key-file="}, want: []string{theKey, theCA},
+			reason: "the cluster was made with ours, and our manifest knows more", command: []string{theCA, noKey}, own: []string{theKey, noKey},
 		},
 		"LastCounts": {
 			command: []string{
 				"--root-ca-file=/nowhere", theKey, theCA, "--legacy-service-account-token-clean-up-period=1h",
 				"--legacy-service-account-token-clean-up-period=87600h",
 			},
-			want: []string{theKey, theCA, "--legacy-service-account-token-clean-up-period=87600h"},
+			carried: []string{"--legacy-service-account-token-clean-up-period=87600h"},
 		},
-		"Numbers": {
-			command: []string{
-				theKey, theCA, "--concurrent-serviceaccount-token-syncs=20", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
-				"--leader-elect-retry-period=5s",
-			},
-			want: []string{
-				theKey, theCA, "--concurrent-serviceaccount-token-syncs=20", "--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=40s",
-				"--leader-elect-retry-period=5s",
-			},
-		},
-		"WithoutMeaning": {
-			command: []string{
-				theKey, theCA, "--use-service-account-credentials", "--kube-api-qps=5", "--kube-api-burst=$(BURST)", "--feature-gates=A=true",
-				"--leader-elect=false", "--leader-elect-resource-name=x", "-v=4", "--node-monitor-period=5s", "--profiling",
-			},
-			want: []string{theKey, theCA},
-		},
+		"Numbers": {flags: numbers, carried: numbers},
+		"WithoutMeaning": {flags: []string{
+			"--use-service-account-credentials", "--kube-api-qps=5", "--kube-api-burst=$(BURST)", "--feature-gates=A=true", "--leader-elect=false",
+			"--leader-elect-resource-name=x", "-v=4", "--node-monitor-period=5s", "--profiling",
+		}},
 
 		"Elsewhere": {
 			command: []string{theKey, "--root-ca-file=/certs/ca.crt"}, want: []string{theKey, "--root-ca-file=/etc/kubernetes/ssl/ca.crt"},
 			files: []string{"/etc/kubernetes/ssl/ca.crt"},
 		},
-		"InnerMount": {
-			reason: "it hides what is there", command: []string{theKey, "--root-ca-file=/certs/inner/ca.crt"},
-			want: []string{theKey, "--root-ca-file=/etc/kubernetes/pki/etcd/ca.crt"}, files: []string{"/etc/kubernetes/pki/etcd/ca.crt"},
-		},
-		"FileMount": {
-			command: []string{theKey, "--root-ca-file=/one.crt"}, want: []string{theKey, "--root-ca-file=/etc/ssl/certs/corp.crt"},
-			files: []string{"/etc/ssl/certs/corp.crt"},
-		},
 		"InTheImage": {
 			command: []string{theKey, "--root-ca-file=/ca.crt"},
 			refused: "--root-ca-file of kube-controller-manager: /ca.crt is in none of its volumeMounts",
 		},
-		"SimilarName": {
-			command: []string{theKey, "--root-ca-file=/certs-old/ca.crt"}, refused: "/certs-old/ca.crt is in none of its volumeMounts",
-		},
-		"NoHostPath": {
-			command: []string{theKey, "--root-ca-file=/memory/ca.crt"},
-			refused: "/memory/ca.crt is in its volume memory, which is not a plain hostPath",
-		},
-		"Expression": {
-			command: []string{theKey, "--root-ca-file=/named/ca.crt"}, refused: "/named/ca.crt is in its volume pki, which is not a plain hostPath",
-		},
-		"Relative": {command: []string{theKey, "--root-ca-file=ca.crt"}, refused: "ca.crt is not an absolute path"},
 		"BesideSecrets": {
 			reason: "its directory has an administrator's files", command: []string{theKey, "--root-ca-file=/kubernetes/corp.crt"},
 			refused: "our static pod cannot mount /etc/kubernetes, where it has files of its own; put the file into /etc/kubernetes/pki",
 		},
 
-		"FilledIn":  {command: []string{"--service-account-private-key-file=$(KEY)", theCA}, refused: "the kubelet expands a variable"},
-		"ListOfEnv": {command: []string{theKey, theCA, "--controllers=$(LIST)"}, refused: "the kubelet expands a variable"},
-		"ValueOff":  {command: []string{theKey, theCA, "--controllers"}, refused: `without "="`},
+		"FilledIn":  {command: []string{noKey + "$(KEY)", theCA}, refused: "the kubelet expands a variable"},
+		"ListOfEnv": {flags: []string{"--controllers=$(LIST)"}, refused: "the kubelet expands a variable"},
+		"ValueOff":  {flags: []string{"--controllers"}, refused: `without "="`},
 		"Unknown": {
-			command: []string{theKey, theCA, "--service-account-magic=1"},
+			flags:   []string{"--service-account-magic=1"},
 			refused: "--service-account-magic of kube-controller-manager: this version does not know the flag",
 		},
 		"All": {
-			reason: "one call names them all", command: []string{"--service-account-private-key-file=$(KEY)", "--root-ca-file=/ca.crt"},
+			reason: "one call names them all", command: []string{noKey + "$(KEY)", "--root-ca-file=/ca.crt"},
 			refused: "expands a variable; --accept-flag=service-account-private-key-file leaves it out\n--root-ca-file of " +
-				"kube-controller-manager: " +
-				"/ca.crt is in none",
+				"kube-controller-manager: /ca.crt is in none",
 		},
 
 		"AfterATakeover": {
-			reason: "what a takeover has added is not what the operator wants", command: []string{
-				theKey, theCA, "--controllers=*,tokencleaner", Assign(ControllersFlag, controllersOff), "--service-account-private-key-file=",
-			},
-			own: []string{theKey}, want: []string{theKey, theCA},
+			reason: "what a takeover has added is not what the operator wants", flags: []string{"--controllers=*,tokencleaner", off, noKey},
+			own: []string{theKey},
 		},
 		"OnRecord": {
-			reason: "our manifest is gone", command: []string{
-				theKey, theCA, "--controllers=*,-serviceaccount", Assign(ControllersFlag, controllersOff), "--service-account-private-key-file=",
-			},
-			record: []string{Assign(ControllersFlag, controllersOff), "--service-account-private-key-file="},
-			want:   []string{theKey, theCA, "--controllers=*,-serviceaccount-controller"},
+			reason: "our manifest is gone", flags: []string{"--controllers=*,-serviceaccount", off, noKey}, record: []string{off, noKey},
+			carried: []string{"--controllers=*,-serviceaccount-controller"},
 		},
 		"OffByTheOperator": {
-			reason: "no takeover has been", command: []string{theKey, theCA, "--controllers=*," + controllersOff},
-			want: []string{theKey, theCA, "--controllers=*," + controllersOff},
+			reason: "no takeover has been", flags: []string{"--controllers=*," + controllersOff},
+			carried: []string{"--controllers=*," + controllersOff},
 		},
 		"MadeWithOurs": {
-			reason: "by the cluster's kubeadm configuration", command: []string{
-				theCA, "--controllers=*,tokencleaner," + controllersOff, "--service-account-private-key-file=",
-			},
-			own: []string{theKey}, want: []string{theKey, theCA},
+			reason:  "by the cluster's kubeadm configuration",
+			command: []string{theCA, "--controllers=*,tokencleaner," + controllersOff, noKey}, own: []string{theKey},
 		},
-		"NoStar": {command: []string{theKey, theCA, "--controllers=deployment"}, want: []string{theKey, theCA,
-			"--controllers=*," + controllersOff + ",-serviceaccount-token-controller"}},
+		"NoStar": {
+			flags:   []string{"--controllers=deployment"},
+			carried: []string{"--controllers=*," + controllersOff + ",-serviceaccount-token-controller"},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
+			if tc.command == nil {
+				tc.command = append([]string{theKey, theCA}, tc.flags...)
+			}
+			if tc.want == nil {
+				tc.want = append([]string{theKey, theCA}, tc.carried...)
+			}
 			one := ForControllerManager()
 			var own []byte
 			if tc.own != nil {
@@ -213,6 +186,41 @@ func TestOptOuts(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestNowhere: a controller that our process would not run stays on in kube-controller-manager.
+func TestNowhere(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason    string
+		args, kcm []string
+		want      string // the controller
+	}{
+		"All": {args: []string{theKey}},
+		"OptOutAlone": {
+			reason: "without * nothing else runs", args: []string{theKey, "--controllers=-legacy-service-account-token-cleaner"},
+			want: "serviceaccount-controller",
+		},
+		"OneOff": {args: []string{theKey, "--controllers=*,-root-ca-cert-publisher"}, want: "root-ca-certificate-publisher-controller"},
+		"OffInBoth": {
+			args: []string{theKey, "--controllers=*,-root-ca-cert-publisher"},
+			kcm:  []string{"--controllers=*,-root-ca-certificate-publisher-controller"},
+		},
+		"NoKey":       {args: []string{theKey, "--service-account-private-key-file="}, want: "serviceaccount-token-controller"},
+		"KeyRing":     {args: []string{"--service-account-private-key-file=", "--service-account-key-ring=/etc/kubernetes/pki/ring"}},
+		"NoKeyInBoth": {args: []string{"--service-account-private-key-file="}, kcm: []string{"--service-account-private-key-file="}},
+		"OffAlready": {
+			args: []string{"--controllers="}, kcm: []string{"--controllers=*," + controllersOff, "--service-account-private-key-file="},
+		},
+		"UnknownOfOurs": {args: []string{theKey, "--controllers=*,-x"}, want: `our --controllers: "x" is not in the list`},
+	}
+	for name, tc := range cases {
+		f := Files{Name: ControllerManager, Manifest: staticpodtest.Manifest(slices.Concat([]string{ControllerManager, theKey, theCA}, tc.kcm))}
+		err := f.CheckControllers(staticpodtest.Own(tc.args))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s %s: error %v, want %q", name, tc.reason, err, tc.want)
 		}
 	}
 }

@@ -5,9 +5,6 @@ package identity
 
 import (
 	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -21,6 +18,8 @@ import (
 
 	"k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"sa-controller-manager/internal/pki"
 )
 
 // backdate allows for a slow clock of the API server.
@@ -105,31 +104,19 @@ func (a *authority) openKey(warn io.Writer) error {
 
 // issue returns a new client certificate. It does not outlive the CA.
 func (a *authority) issue(subject pkix.Name, now time.Time, validity time.Duration) (*certificatePair, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	certificate, key, err := pki.Issue(&x509.Certificate{
+		Subject:     subject,
+		NotBefore:   now.Add(-backdate),
+		NotAfter:    now.Add(validity),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, a.certificate, a.key)
 	if err != nil {
-		return nil, fmt.Errorf("generate the key of %s: %w", subject.CommonName, err)
+		return nil, fmt.Errorf("issue the certificate of %s: %w", subject.CommonName, err)
 	}
-	end := now.Add(validity)
-	if a.certificate.NotAfter.Before(end) {
-		end = a.certificate.NotAfter
-	}
-	template := &x509.Certificate{
-		Subject:               subject,
-		NotBefore:             now.Add(-backdate),
-		NotAfter:              end,
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		BasicConstraintsValid: true,
-	}
-	// CreateCertificate chooses a random serial number.
-	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
-	if err != nil {
-		return nil, fmt.Errorf("sign the certificate of %s: %w", subject.CommonName, err)
-	}
-	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	keyPEM, err := pki.KeyPEM(key)
 	if err != nil {
 		return nil, fmt.Errorf("encode the key of %s: %w", subject.CommonName, err)
 	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
-	return &certificatePair{cert: certPEM, key: keyPEM}, nil
+	return &certificatePair{cert: pki.CertPEM(certificate), key: keyPEM}, nil
 }

@@ -145,9 +145,7 @@ func (n *node) issue(t *testing.T, name pkix.Name) []byte {
 	t.Helper()
 	ca, err := openAuthority(n.dir, n.clock.Now())
 	testutil.Must(t, err)
-	if err := ca.openKey(io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, ca.openKey(io.Discard))
 	made, err := ca.issue(name, n.clock.Now(), time.Hour)
 	testutil.Must(t, err)
 	return slices.Concat(made.cert, made.key)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -274,5 +275,30 @@ func TestSameBesideCommand(t *testing.T) {
 		if got := same(before, after, withoutCommand); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// TestHostPath: the innermost of nested mounts counts.
+func TestHostPath(t *testing.T) {
+	t.Parallel()
+	m, err := Parse(staticpodtest.Manifest([]string{"program"}), "program")
+	testutil.Must(t, err)
+	for file, want := range map[string]string{
+		"/certs/ca.crt":                     "/etc/kubernetes/ssl/ca.crt",
+		"/certs/inner/ca.crt":               "/etc/kubernetes/pki/etcd/ca.crt",
+		"/one.crt":                          "/etc/ssl/certs/corp.crt",
+		"/etc/kubernetes/pki/../pki/ca.crt": "/etc/kubernetes/pki/ca.crt",
+		"/etc/kubernetes/pki/../ca.crt":     "/etc/kubernetes/ca.crt is in none of its volumeMounts",
+		"/ca.crt":                           "/ca.crt is in none of its volumeMounts",
+		"/certs-old/ca.crt":                 "/certs-old/ca.crt is in none of its volumeMounts",
+		"/memory/ca.crt":                    "/memory/ca.crt is in its volume memory, which is not a plain hostPath",
+		"/named/ca.crt":                     "/named/ca.crt is in its volume pki, which is not a plain hostPath",
+		"ca.crt":                            "ca.crt is not an absolute path",
+	} {
+		got, err := m.HostPath(file)
+		if err != nil {
+			got = err.Error()
+		}
+		testutil.Check(t, file, want, got)
 	}
 }

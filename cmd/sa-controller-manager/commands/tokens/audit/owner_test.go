@@ -45,57 +45,40 @@ func TestAnnotationsHideNothing(t *testing.T) {
 	bare := func(secret *corev1.Secret) { secret.Annotations = nil }
 	copied := holding(string(tokenSecret(t, "b", testkeys.P256()).Data["token"]))
 	servant := of("servant", "uid-servant")
+	const (
+		inOrder = "robot everything [cluster-admin unmounted unreferenced]"
+		admin   = "robot everything [cluster-admin bad-token unmounted unreferenced]"
+		dead    = "servant  [bad-token orphan unmounted unreferenced]"
+	)
+	type changes []func(*corev1.Secret)
 	cases := map[string]struct {
 		reason    string
-		key       []byte
+		key       []byte // P-256 if nil
 		unchecked bool
-		changes   []func(*corev1.Secret)
+		changes   changes
 		want      string
 	}{
-		"in order": {"", testkeys.P256(), false, nil, "robot everything [cluster-admin unmounted unreferenced]"},
-		"no name": {
-			"", testkeys.P256(), false, []func(*corev1.Secret){of("Not a name", "uid-robot")},
-			"robot everything [cluster-admin bad-token unmounted unreferenced]",
-		},
-		"nobody's name": {
-			"", testkeys.P256(), false, []func(*corev1.Secret){of("nobody", "uid-robot")},
-			"robot everything [cluster-admin bad-token unmounted unreferenced]",
-		},
-		"another's": {
-			"", testkeys.P256(), false, []func(*corev1.Secret){servant}, "robot everything [cluster-admin bad-token unmounted unreferenced]",
-		},
-		"another UID": {
-			"", testkeys.P256(), false, []func(*corev1.Secret){of("robot", "uid-former")}, "robot everything [cluster-admin unmounted unreferenced]",
-		},
-		"none": {
-			"", testkeys.P256(), false, []func(*corev1.Secret){bare}, "robot everything [cluster-admin bad-token unmounted unreferenced]",
-		},
-		"respelled": {
-			"kube-apiserver compares it with what is presented, and does not mind the spelling", testkeys.P256(), false,
-			[]func(*corev1.Secret){servant, respell}, "robot everything [cluster-admin bad-token unmounted unreferenced]",
-		},
-		"spaced": {
-			"likewise", testkeys.P256(), false, []func(*corev1.Secret){servant, space},
-			"robot everything [cluster-admin bad-token unmounted unreferenced]",
-		},
-		"keys are unchecked": {
-			"kube-apiserver need not show its keys", testkeys.P256(), true, []func(*corev1.Secret){servant},
-			"robot everything [cluster-admin bad-token unmounted unreferenced]",
-		},
+		"in order":           {want: inOrder},
+		"no name":            {changes: changes{of("Not a name", "uid-robot")}, want: admin},
+		"nobody's name":      {changes: changes{of("nobody", "uid-robot")}, want: admin},
+		"another's":          {changes: changes{servant}, want: admin},
+		"another UID":        {changes: changes{of("robot", "uid-former")}, want: inOrder},
+		"none":               {changes: changes{bare}, want: admin},
+		"respelled":          {reason: "kube-apiserver does not mind the spelling", changes: changes{servant, respell}, want: admin},
+		"spaced":             {reason: "likewise", changes: changes{servant, space}, want: admin},
+		"keys are unchecked": {reason: "kube-apiserver need not show its keys", unchecked: true, changes: changes{servant}, want: admin},
 		"key is unknown": {
-			"the flags need not name all of kube-apiserver's", testkeys.P521(), false, []func(*corev1.Secret){servant},
-			"robot everything [cluster-admin bad-token unknown-key unmounted unreferenced]",
+			reason: "the flags need not name all of kube-apiserver's", key: testkeys.P521(), changes: changes{servant},
+			want: "robot everything [cluster-admin bad-token unknown-key unmounted unreferenced]",
 		},
-		"forged": {
-			"what it claims is worth nothing", testkeys.P256(), false, []func(*corev1.Secret){servant, tampered},
-			"servant  [bad-token orphan unmounted unreferenced]",
-		},
-		"of another Secret": {
-			"that one tells", testkeys.P256(), false, []func(*corev1.Secret){servant, copied}, "servant  [bad-token orphan unmounted unreferenced]",
-		},
+		"forged":            {reason: "what it claims is worth nothing", changes: changes{servant, tampered}, want: dead},
+		"of another Secret": {reason: "that one tells", changes: changes{servant, copied}, want: dead},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
+			if tc.key == nil {
+				tc.key = testkeys.P256()
+			}
 			auditor := &Auditor{
 				Client: palace(tokenSecret(t, "a", tc.key, tc.changes...)), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: year}, Reach: true,
 			}

@@ -5,85 +5,14 @@ package audit
 
 import (
 	"fmt"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/testkeys"
 )
-
-// gone is kube-apiserver's answer to a page that is asked for too late.
-func gone(next string) *metav1.Status {
-	return &metav1.Status{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
-		Code: http.StatusGone, Reason: metav1.StatusReasonExpired, Message: "too late", ListMeta: metav1.ListMeta{Continue: next},
-	}
-}
-
-func TestPages(t *testing.T) {
-	t.Parallel()
-	expireOnce := func(at int, next string) func(int) *metav1.Status {
-		expired := false
-		return func(offset int) *metav1.Status {
-			if expired || offset != at {
-				return nil
-			}
-			expired = true
-			return gone(next)
-		}
-	}
-	cases := map[string]struct {
-		reason string
-		expire func(offset int) *metav1.Status
-		// want is how many requests; wantErr that it ends
-		want    int
-		wantErr string
-	}{
-		"plain":    {"three pages", nil, 3, ""},
-		"goes on":  {"the answer says where", expireOnce(1000, "1000"), 4, ""},
-		"for good": {"the answer does not say where", expireOnce(1000, ""), 3, "list token Secrets: too late"},
-		"always":   {"it ends", func(int) *metav1.Status { return gone("0") }, 2, "list token Secrets: too late"},
-		"other error": {"", func(int) *metav1.Status {
-			return &metav1.Status{
-				TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: 403,
-				Reason: metav1.StatusReasonForbidden, Message: "no",
-			}
-		}, 1, "list token Secrets: no"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			world := &server{namespaces: 13, perSpace: 100, token: "x", expire: tc.expire}
-			client := world.start(t)
-			var got []string
-			err := (&Auditor{Client: client}).pages(t.Context(), func(page *corev1.SecretList) error {
-				for i := range page.Items {
-					got = append(got, page.Items[i].Namespace+"/"+page.Items[i].Name)
-				}
-				return nil
-			})
-			text := ""
-			if err != nil {
-				text = err.Error()
-			}
-			if text != tc.wantErr || world.requests["secrets"] != tc.want {
-				t.Fatalf("%s: error %q after %d requests, want %q after %d", tc.reason, text, world.requests["secrets"], tc.wantErr, tc.want)
-			}
-			if err != nil {
-				return
-			}
-			if len(got) != 1300 {
-				t.Errorf("%s: %d Secrets, want 1300", tc.reason, len(got))
-			}
-			for i, key := range got {
-				if want := fmt.Sprintf("ns-%05d/token-%05d", i/100, i%100); key != want {
-					t.Fatalf("%s: Secret %d is %s, want %s", tc.reason, i, key, want)
-				}
-			}
-		})
-	}
-}
 
 // TestNamespacesOverPages: one that goes on over several pages is read once, and no namespace
 // without Secrets is.
@@ -105,5 +34,30 @@ func TestNamespacesOverPages(t *testing.T) {
 	}
 	if seen["ns-00000trueuser"] != 1 || seen["ns-00001trueuser"] != 1 || seen["ns-00000false"] != 1699 {
 		t.Errorf("saw %v", seen)
+	}
+}
+
+// TestManyNamespaces: each is read once, and with its neighbours, in the order of the list.
+func TestManyNamespaces(t *testing.T) {
+	t.Parallel()
+	world := &server{namespaces: 50, perSpace: 100, token: string(tokenSecret(t, "x", testkeys.RSA2048()).Data["token"])}
+	auditor := &Auditor{Client: world.start(t), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: time.Hour}, Reach: true}
+	seen := 0
+	summary, err := auditor.Run(t.Context(), func(rows []Row) error {
+		for i := range rows {
+			if want := fmt.Sprintf("ns-%05d/token-%05d", seen/100, seen%100); rows[i].Namespace+"/"+rows[i].Name != want {
+				t.Errorf("row %d is of %s/%s, want %s", seen, rows[i].Namespace, rows[i].Name, want)
+			}
+			seen++
+		}
+		return nil
+	})
+	testutil.Must(t, err)
+	got := []int{seen, summary.Looked, summary.Shown, summary.Findings[UnknownKey], summary.Findings[Unmounted]}
+	testutil.Check(t, "rows, looked, shown, unknown keys, unmounted", []int{5_000, 5_000, 5_000, 5_000, 4_950}, got)
+	want := map[string]int{"secrets": 10, "pods": 50, "serviceaccounts": 50, "subjectaccessreviews": 150}
+	testutil.Check(t, "requests", want, world.requests)
+	if most := world.most.Load(); most > parallel {
+		t.Errorf("%d requests at a time, want %d at most", most, parallel)
 	}
 }

@@ -5,6 +5,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -63,126 +64,106 @@ func space(secret *corev1.Secret) {
 
 func TestRow(t *testing.T) {
 	t.Parallel()
-	robot := &account{uid: "uid-robot", secrets: map[string]struct{}{"a": {}}}
+	robot, other := &account{uid: "uid-robot", secrets: map[string]struct{}{"a": {}}}, &account{uid: "uid-2"}
 	used := users{first: []string{"user"}, count: 1}
-	secret := func(key []byte, changes ...func(*corev1.Secret)) *corev1.Secret {
-		return tokenSecret(t, "a", key, changes...)
-	}
+	named := func(value string) func(*corev1.Secret) { return annotated(corev1.ServiceAccountNameKey, value) }
+	uid := func(value string) func(*corev1.Secret) { return annotated(corev1.ServiceAccountUIDKey, value) }
+	lastUsed := func(day string) func(*corev1.Secret) { return labelled(tokensecrets.LastUsedLabel, day) }
+	invalid := labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")
+	type changes []func(*corev1.Secret)
+	const respelled, three = "data.token is not a service account token: malformed token: the signature is not base64url",
+		"data.token is not a service account token: malformed token: not three segments"
+	const former = "the token is of another account that had the name"
 	cases := map[string]struct {
 		reason  string
-		secret  *corev1.Secret
-		account *account
-		pods    users
-		reach   Reach
-		state   keys.State
+		key     []byte // P-256 if nil
+		changes changes
+		account *account   // robot if nil
+		nobody  bool       // there is no account
+		unused  bool       // by Pods
+		reach   Reach      // of the account
+		state   keys.State // signing.Active if empty
 		problem string
 		want    []Finding
 	}{
-		"fine":           {"", secret(testkeys.P256()), robot, used, Less, signing.Active, "", nil},
-		"retired key":    {"to be re-issued", secret(testkeys.P384()), robot, used, Less, signing.Retired, "", []Finding{RetiredKey}},
-		"unknown key":    {"it is refused", secret(testkeys.P521()), robot, used, Less, keys.Unknown, "", []Finding{UnknownKey}},
-		"admin":          {"", secret(testkeys.P256()), robot, used, Everything, signing.Active, "", []Finding{ClusterAdmin}},
-		"reader":         {"", secret(testkeys.P256()), robot, used, AllSecrets, signing.Active, "", []Finding{SecretsReader}},
-		"no Pod":         {"", secret(testkeys.P256()), robot, users{}, Less, signing.Active, "", []Finding{Unmounted}},
-		"made by a user": {"", secret(testkeys.P256()), &account{uid: "uid-robot"}, used, Less, signing.Active, "", []Finding{Unreferenced}},
-		"marked": {
-			"", secret(testkeys.P256(), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")), robot, used, Less, signing.Active, "",
-			[]Finding{Invalidated},
-		},
+		"fine":           {},
+		"retired key":    {reason: "to be re-issued", key: testkeys.P384(), state: signing.Retired, want: []Finding{RetiredKey}},
+		"unknown key":    {reason: "it is refused", key: testkeys.P521(), state: keys.Unknown, want: []Finding{UnknownKey}},
+		"admin":          {reach: Everything, want: []Finding{ClusterAdmin}},
+		"reader":         {reach: AllSecrets, want: []Finding{SecretsReader}},
+		"no Pod":         {unused: true, want: []Finding{Unmounted}},
+		"made by a user": {account: &account{uid: "uid-robot"}, want: []Finding{Unreferenced}},
+		"marked":         {changes: changes{invalid}, want: []Finding{Invalidated}},
 		"tampered": {
-			"nobody repairs it", secret(testkeys.P256(), tampered), robot, used, Less, signing.Active,
-			"data.token has a wrong signature: the key that it names has not made it", []Finding{BadToken},
+			reason: "nobody repairs it", changes: changes{tampered}, want: []Finding{BadToken},
+			problem: "data.token has a wrong signature: the key that it names has not made it",
 		},
 		"of another Secret": {
-			"it was copied", secret(testkeys.P256(), holding(string(tokenSecret(t, "b", testkeys.P256()).Data["token"]))), robot, used, Less,
-			signing.Active, `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/secret.name is not "a"`,
-			[]Finding{BadToken},
+			reason: "it was copied", changes: changes{holding(string(tokenSecret(t, "b", testkeys.P256()).Data["token"]))},
+			want:    []Finding{BadToken},
+			problem: `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/secret.name is not "a"`,
 		},
 		"no token": {
-			"somebody wrote there", secret(testkeys.P256(), holding("CANARY")), robot, used, Less, StateMalformed,
-			"data.token is not a service account token: malformed token: not three segments", []Finding{BadToken},
+			reason: "somebody wrote there", changes: changes{holding("CANARY")}, state: StateMalformed, problem: three, want: []Finding{BadToken},
 		},
 		"respelled": {
-			"kube-apiserver takes it for the same", secret(testkeys.P256(), respell), robot, used, Less, signing.Active,
-			"data.token is not a service account token: malformed token: the signature is not base64url", []Finding{BadToken},
+			reason: "kube-apiserver takes it for the same", changes: changes{respell}, problem: respelled, want: []Finding{BadToken},
 		},
-		"only blanks": {
-			"", secret(testkeys.P256(), holding(" \n")), robot, used, Less, StateMalformed,
-			"data.token is not a service account token: malformed token: not three segments", []Finding{BadToken},
-		},
-		"empty": {"nobody has filled it", secret(testkeys.P256(), holding(""), aged(900)), robot, used, Less, StateEmpty, "", nil},
-		"no account": {
-			"", secret(testkeys.P256()), nil, used, "", signing.Active, "the account does not exist", []Finding{Orphan, Unreferenced},
-		},
+		"only blanks": {changes: changes{holding(" \n")}, state: StateMalformed, problem: three, want: []Finding{BadToken}},
+		"empty":       {reason: "nobody has filled it", changes: changes{holding(""), aged(900)}, state: StateEmpty},
+		"no account":  {nobody: true, problem: "the account does not exist", want: []Finding{Orphan, Unreferenced}},
 		"other account": {
-			"however far it reaches", secret(testkeys.P256()), &account{uid: "uid-2"}, used, Everything, signing.Active,
-			"the account was deleted, and another one has its name", []Finding{Orphan, Unreferenced},
+			reason: "however far it reaches", account: other, reach: Everything, want: []Finding{Orphan, Unreferenced},
+			problem: "the account was deleted, and another one has its name",
 		},
 		"former account": {
-			"somebody changed the annotation", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), &account{uid: "uid-2"},
-			used, "", signing.Active, "the token is of another account that had the name", []Finding{Orphan, Unreferenced},
+			reason: "somebody changed the annotation", changes: changes{uid("uid-2")}, account: other, problem: former,
+			want: []Finding{Orphan, Unreferenced},
 		},
 		"nameless": {
-			"kube-apiserver reads no annotation: it opens what it did",
-			secret(testkeys.P256(), annotated(corev1.ServiceAccountNameKey, "Not a name")), robot, used, Everything, signing.Active,
-			`data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/service-account.name is not ""`,
-			[]Finding{ClusterAdmin, BadToken},
+			reason: "kube-apiserver reads no annotation: it opens what it did", changes: changes{named("Not a name")}, reach: Everything,
+			problem: `data.token is not for this Secret: the token's claim kubernetes.io/serviceaccount/service-account.name is not ""`,
+			want:    []Finding{ClusterAdmin, BadToken},
 		},
 		"nameless, empty": {
-			"", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountNameKey, "Not a name")), nil, used, "", StateEmpty,
-			"it names no account that could exist", []Finding{Orphan, Unreferenced},
+			changes: changes{holding(""), named("Not a name")}, nobody: true, state: StateEmpty,
+			problem: "it names no account that could exist", want: []Finding{Orphan, Unreferenced},
 		},
-		"another UID": {
-			"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "uid-2")), robot, used, Everything, signing.Active, "",
-			[]Finding{ClusterAdmin},
-		},
-		"no UID": {
-			"likewise", secret(testkeys.P256(), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Everything, signing.Active, "",
-			[]Finding{ClusterAdmin},
-		},
-		"no UID, empty": {
-			"a user gives the name alone", secret(testkeys.P256(), holding(""), annotated(corev1.ServiceAccountUIDKey, "")), robot, used, Less,
-			StateEmpty, "", nil,
-		},
+		"another UID":   {reason: "likewise", changes: changes{uid("uid-2")}, reach: Everything, want: []Finding{ClusterAdmin}},
+		"no UID":        {reason: "likewise", changes: changes{uid("")}, reach: Everything, want: []Finding{ClusterAdmin}},
+		"no UID, empty": {reason: "a user gives the name alone", changes: changes{holding(""), uid("")}, state: StateEmpty},
 		"no UID, forged": {
-			"", secret(testkeys.P256(), tampered, annotated(corev1.ServiceAccountUIDKey, "")), &account{uid: "uid-2"}, used, "", signing.Active,
-			"the token is of another account that had the name", []Finding{BadToken, Orphan, Unreferenced},
+			changes: changes{tampered, uid("")}, account: other, problem: former, want: []Finding{BadToken, Orphan, Unreferenced},
 		},
-		"never used": {
-			"for a year and a day", secret(testkeys.P256(), aged(366)), robot, used, Less, signing.Active, "", []Finding{Unused},
-		},
-		"used long ago": {
-			"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-20")), robot, used, Less, signing.Active, "",
-			[]Finding{Unused},
-		},
-		"used a year ago": {
-			"that day may have ended just now", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2025-11-21")), robot, used,
-			Less, signing.Active, "", nil,
-		},
-		"used today": {
-			"", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "2026-11-21")), robot, used, Less, signing.Active, "", nil,
-		},
-		"strange label": {
-			"nothing is concluded", secret(testkeys.P256(), aged(900), labelled(tokensecrets.LastUsedLabel, "yesterday")), robot, used, Less,
-			signing.Active, "", nil,
-		},
+		"never used":      {reason: "for a year and a day", changes: changes{aged(366)}, want: []Finding{Unused}},
+		"used long ago":   {changes: changes{aged(900), lastUsed("2025-11-20")}, want: []Finding{Unused}},
+		"used a year ago": {reason: "that day may have ended just now", changes: changes{aged(900), lastUsed("2025-11-21")}},
+		"used today":      {changes: changes{aged(900), lastUsed("2026-11-21")}},
+		"strange label":   {reason: "nothing is concluded", changes: changes{aged(900), lastUsed("yesterday")}},
 		"all at once": {
-			"the worst first", secret(testkeys.P384(), aged(900), labelled(tokensecrets.InvalidSinceLabel, "2026-01-01")),
-			&account{uid: "uid-robot"}, users{}, Everything, signing.Retired, "",
-			[]Finding{ClusterAdmin, RetiredKey, Invalidated, Unused, Unmounted, Unreferenced},
+			reason: "the worst first", key: testkeys.P384(), changes: changes{aged(900), invalid}, account: &account{uid: "uid-robot"}, unused: true,
+			reach: Everything, state: signing.Retired, want: []Finding{ClusterAdmin, RetiredKey, Invalidated, Unused, Unmounted, Unreferenced},
 		},
 	}
 	rules := Rules{Now: now, UnusedFor: year}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			observed := testKeys(t).observe(tc.secret)
-			if tc.account != nil {
-				of := *tc.account
-				of.reach = reach{tc.reach, "a role"}
-				tc.account = &of
+			if tc.key == nil {
+				tc.key = testkeys.P256()
 			}
-			row := rules.row(&observed, tc.account, tc.pods)
-			if row.State != tc.state || row.Problem != tc.problem {
+			observed := testKeys(t).observe(tokenSecret(t, "a", tc.key, tc.changes...))
+			var of *account
+			if !tc.nobody {
+				one := *cmp.Or(tc.account, robot)
+				one.reach = reach{cmp.Or(tc.reach, Less), "a role"}
+				of = &one
+			}
+			pods := used
+			if tc.unused {
+				pods = users{}
+			}
+			row := rules.row(&observed, of, pods)
+			if row.State != cmp.Or(tc.state, signing.Active) || row.Problem != tc.problem {
 				t.Errorf("%s: state %s, problem %q; want %s, %q", tc.reason, row.State, row.Problem, tc.state, tc.problem)
 			}
 			testutil.Check(t, tc.reason+": findings", tc.want, row.Findings)

@@ -5,6 +5,7 @@ package inspect_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"regexp"
 	"strings"
@@ -62,108 +63,88 @@ func TestEvaluate(t *testing.T) {
 	accepted := &inspect.Review{Authenticated: true, User: "system:serviceaccount:shop:robot"}
 	respelled := good[:len(good)-1] + string(good[len(good)-1]+1) // of 86 digits the last one is A, Q, g or w
 	payloadAt := strings.Index(old, ".") + 1
+	const wrong, notBase64 = "the signature is wrong: the key that it names has not made it", "malformed token: the payload is not base64url"
+	issuer := []string{"https://issuer"}
 	cases := map[string]struct {
-		reason, token string
-		known         inspect.Known
-		want          inspect.Verdict
+		reason, token string // good if empty
+		keys          int    // of those that are given, both if 0, none if -1
+		issuers       []string
+		review        *inspect.Review
+		want          inspect.Verdict // Valid if empty
 		because       []string
 		notes         int
 	}{
-		"good": {"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1},
-		"legacy": {
-			"no issuer of bound tokens counts", old, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 1,
-		},
-		"one of several": {
-			"the former issuers are accepted too", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://new", "https://issuer"}},
-			inspect.Valid, nil, 1,
-		},
-		"expired": {
-			"", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it has expired 120m ago"}, 2,
-		},
+		"good":           {issuers: issuer, notes: 1},
+		"legacy":         {reason: "no issuer of bound tokens counts", token: old, issuers: issuer, notes: 1},
+		"one of several": {reason: "the former issuers are accepted too", issuers: []string{"https://new", "https://issuer"}, notes: 1},
+		"expired":        {token: bound(t, now.Add(-3*time.Hour)), want: inspect.Invalid, because: []string{"it has expired 120m ago"}, notes: 2},
 		"just expired": {
-			"", bound(t, now.Add(-time.Hour-time.Second)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"it has expired 1s ago"}, 2,
+			token: bound(t, now.Add(-time.Hour-time.Second)), want: inspect.Invalid, because: []string{"it has expired 1s ago"}, notes: 2,
 		},
-		"expires now": {"", bound(t, now.Add(-time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
+		"expires now": {token: bound(t, now.Add(-time.Hour)), notes: 2},
 		"not yet": {
-			"", bound(t, now.Add(2*time.Hour)), inspect.Known{Keys: givenKeys(t)}, inspect.Invalid,
-			[]string{"it is not valid yet: it will be in 120m", "it says that it will be issued in 120m: a clock is wrong"}, 2,
+			token: bound(t, now.Add(2*time.Hour)), want: inspect.Invalid, notes: 2,
+			because: []string{"it is not valid yet: it will be in 120m", "it says that it will be issued in 120m: a clock is wrong"},
 		},
 		"other issuer": {
-			"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://other"}}, inspect.Invalid,
-			[]string{"the issuer is another one than https://other"}, 1,
+			issuers: []string{"https://other"}, want: inspect.Invalid, because: []string{"the issuer is another one than https://other"}, notes: 1,
 		},
-		"none of them": {
-			"", good, inspect.Known{Keys: givenKeys(t), Issuers: []string{"a", "b"}}, inspect.Invalid, []string{"the issuer is none of a, b"}, 1,
-		},
+		"none of them": {issuers: []string{"a", "b"}, want: inspect.Invalid, because: []string{"the issuer is none of a, b"}, notes: 1},
 		"unknown key": {
-			"", good, inspect.Known{Keys: givenKeys(t)[:1]}, inspect.Invalid, []string{"none of the 1 keys that were given has its key ID"}, 2,
+			keys: 1, want: inspect.Invalid, because: []string{"none of the 1 keys that were given has its key ID"}, notes: 2,
 		},
-		"tampered": {
-			"", tampered, inspect.Known{Keys: givenKeys(t)}, inspect.Invalid,
-			[]string{"the signature is wrong: the key that it names has not made it"}, 2,
-		},
+		"tampered": {token: tampered, want: inspect.Invalid, because: []string{wrong}, notes: 2},
 		"no key ID": {
-			"the header is signed too", noKeyID, inspect.Known{Keys: givenKeys(t)}, inspect.Invalid,
-			[]string{"it has no key ID, and none of the keys that were given made its signature"}, 2,
+			reason: "the header is signed too", token: noKeyID, want: inspect.Invalid, notes: 2,
+			because: []string{"it has no key ID, and none of the keys that were given made its signature"},
 		},
 		"everything": {
-			"each reason is a finding", bound(t, now.Add(-3*time.Hour)), inspect.Known{Keys: givenKeys(t)[:1], Issuers: []string{"x"}},
-			inspect.Invalid,
-			[]string{"none of the 1 keys that were given has its key ID", "it has expired 120m ago", "the issuer is another one than x"}, 1,
+			reason: "each reason is a finding", token: bound(t, now.Add(-3*time.Hour)), keys: 1, issuers: []string{"x"}, want: inspect.Invalid,
+			because: []string{"none of the 1 keys that were given has its key ID", "it has expired 120m ago", "the issuer is another one than x"},
+			notes:   1,
 		},
 		"no keys": {
-			"exit code 1", good, inspect.Known{}, inspect.Untold,
-			[]string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"}, 2,
+			reason: "exit code 1", keys: -1, want: inspect.Untold, notes: 2,
+			because: []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"},
 		},
 		"expired, no keys": {
-			"that is certain", bound(t, now.Add(-3*time.Hour)), inspect.Known{}, inspect.Invalid, []string{"it has expired 120m ago"}, 2,
+			reason: "that is certain", token: bound(t, now.Add(-3*time.Hour)), keys: -1, want: inspect.Invalid,
+			because: []string{"it has expired 120m ago"}, notes: 2,
 		},
-		"malformed": {
-			"and where", "e30.e30", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"malformed token: not three segments"}, 0,
-		},
-		"malformed payload": {
-			"and where", "e30.!.e30", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid, []string{"malformed token: the payload is not base64url"},
-			0,
-		},
-		"spare bits": {
-			"kube-apiserver does not mind, and others may", respelled, inspect.Known{Keys: givenKeys(t), Issuers: []string{"https://issuer"}},
-			inspect.Valid, nil, 2,
-		},
-		"white space": {"likewise", old[:3] + "\t" + old[3:] + "\n", inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
-		"wrapped":     {"likewise", strings.ReplaceAll(old, ".", ".\n"), inspect.Known{Keys: givenKeys(t)}, inspect.Valid, nil, 2},
+		"malformed":         {token: "e30.e30", want: inspect.Invalid, because: []string{"malformed token: not three segments"}},
+		"malformed payload": {reason: "and where", token: "e30.!.e30", want: inspect.Invalid, because: []string{notBase64}},
+		"spare bits":        {reason: "kube-apiserver does not mind, and others may", token: respelled, issuers: issuer, notes: 2},
+		"white space":       {reason: "likewise", token: old[:3] + "\t" + old[3:] + "\n", notes: 2},
+		"wrapped":           {reason: "likewise", token: strings.ReplaceAll(old, ".", ".\n"), notes: 2},
 		"blank in payload": {
-			"kube-apiserver minds", old[:payloadAt+3] + " " + old[payloadAt+3:], inspect.Known{Keys: givenKeys(t)}, inspect.Invalid,
-			[]string{"malformed token: the payload is not base64url"}, 0,
+			reason: "kube-apiserver minds", token: old[:payloadAt+3] + " " + old[payloadAt+3:], want: inspect.Invalid, because: []string{notBase64},
 		},
-		"tampered, spaced": {
-			"", tampered + "\n", inspect.Known{Keys: givenKeys(t)}, inspect.Invalid,
-			[]string{"the signature is wrong: the key that it names has not made it"}, 3,
-		},
-		"accepted": {
-			"kube-apiserver's word counts", good, inspect.Known{Review: accepted, Issuers: []string{"https://issuer"}}, inspect.Valid, nil, 0,
-		},
+		"tampered, spaced": {token: tampered + "\n", want: inspect.Invalid, because: []string{wrong}, notes: 3},
+		"accepted":         {reason: "kube-apiserver's word counts", keys: -1, review: accepted, issuers: issuer},
 		"accepted anyhow": {
-			"an external signer may keep keys out of the JWKS", good,
-			inspect.Known{Review: accepted, Keys: givenKeys(t)[:1], Issuers: []string{"x"}}, inspect.Valid, nil, 2,
+			reason: "an external signer may keep keys out of the JWKS", keys: 1, review: accepted, issuers: []string{"x"}, notes: 2,
 		},
 		"refused": {
-			"its account is gone", good,
-			inspect.Known{Review: &inspect.Review{Error: "gone"}, Keys: givenKeys(t), Issuers: []string{"https://issuer"}}, inspect.Invalid,
-			[]string{"kube-apiserver refuses it: gone"}, 0,
+			reason: "its account is gone", review: &inspect.Review{Error: "gone"}, issuers: issuer, want: inspect.Invalid,
+			because: []string{"kube-apiserver refuses it: gone"},
 		},
 		"refused silently": {
-			"", old, inspect.Known{Review: &inspect.Review{}, Keys: givenKeys(t)}, inspect.Invalid,
-			[]string{"kube-apiserver refuses it: it gives no reason"}, 0,
+			token: old, review: &inspect.Review{}, want: inspect.Invalid, because: []string{"kube-apiserver refuses it: it gives no reason"},
 		},
 		"stranger": {
-			"a token of another program", segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"iss":"https://issuer","exp":1}`) + ".AA",
-			inspect.Known{}, inspect.Invalid, []string{"it has expired 56y ago"}, 1,
+			reason: "a token of another program", keys: -1,
+			token: segment(`{"alg":"ES256","kid":"x"}`) + "." + segment(`{"iss":"https://issuer","exp":1}`) + ".AA",
+			want:  inspect.Invalid, because: []string{"it has expired 56y ago"}, notes: 1,
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			tc.known.Now = now
-			got := inspect.Evaluate(tc.token, tc.known)
+			known := inspect.Known{Now: now, Keys: givenKeys(t), Issuers: tc.issuers, Review: tc.review}
+			if tc.keys != 0 {
+				known.Keys = known.Keys[:max(0, tc.keys)]
+			}
+			tc.token, tc.want = cmp.Or(tc.token, good), cmp.Or(tc.want, inspect.Valid)
+			got := inspect.Evaluate(tc.token, known)
 			if got.Verdict != tc.want || len(got.Notes) != tc.notes {
 				t.Errorf("%s: verdict %s, want %s; notes %v, want %d", tc.reason, got.Verdict, tc.want, got.Notes, tc.notes)
 			}

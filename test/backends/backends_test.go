@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/test/backends/vault"
@@ -66,8 +67,8 @@ func TestKeysDirIsFollowed(t *testing.T) {
 	eventually(t, "the errors in the log", func() error {
 		for _, want := range []string{"key first: algorithm", "want one of P-256", "the token refuses the PIN in " + wrong,
 			wrong + ": it is not retried"} {
-			if !strings.Contains(signer.log.String(), want) {
-				return fmt.Errorf("no %q in:\n%s", want, signer.log.String())
+			if !strings.Contains(signer.Logs(), want) {
+				return fmt.Errorf("no %q in:\n%s", want, signer.Logs())
 			}
 		}
 		return nil
@@ -75,9 +76,7 @@ func TestKeysDirIsFollowed(t *testing.T) {
 	if _, err := signer.connect(t, "first").Fetch(t.Context()); err != nil {
 		t.Errorf("a bad file has ended the key that it replaces: %v", err)
 	}
-	if err := os.Remove(filepath.Join(keys, "second.yaml")); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.Remove(filepath.Join(keys, "second.yaml")))
 	eventually(t, "the end of the socket", func() error {
 		if _, err := os.Lstat(filepath.Join(signer.sockets, "second.sock")); !os.IsNotExist(err) {
 			return fmt.Errorf("the socket is there: %v", err)

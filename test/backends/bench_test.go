@@ -9,13 +9,12 @@ import (
 	"crypto"
 	"crypto/rand"
 	"crypto/sha256"
-	"slices"
+	"runtime"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/ThalesGroup/crypto11"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
 )
 
@@ -27,9 +26,7 @@ func BenchmarkSign(b *testing.B) {
 		createKey(b, keys, strings.ToLower(algorithm), hsm.uri(strings.ToLower(algorithm)), algorithm)
 	}
 	opened, err := crypto11.Configure(&crypto11.Config{Path: module, TokenLabel: hsm.label, Pin: pin, MaxSessions: 18})
-	if err != nil {
-		b.Fatal(err)
-	}
+	testutil.Must(b, err)
 	b.Cleanup(func() { _ = opened.Close() })
 	signer := serve(b, keys, pin)
 	payload := signertest.Payload(0)
@@ -41,51 +38,31 @@ func BenchmarkSign(b *testing.B) {
 			b.Fatalf("%v, %v", key, err)
 		}
 		client, pinned := signer.pin(b, name)
-		for _, callers := range []int{1, 8} {
-			prefix := algorithm + "/callers=" + string('0'+rune(callers))
-			b.Run(prefix+"/bare", func(b *testing.B) {
-				measure(b, callers, func() error {
-					_, err := key.Sign(rand.Reader, digest[:], crypto.SHA256)
-					return err
-				})
+		for what, call := range map[string]func() error{
+			"bare": func() error {
+				_, err := key.Sign(rand.Reader, digest[:], crypto.SHA256)
+				return err
+			},
+			"helper": func() error {
+				_, _, err := client.Sign(b.Context(), name, pinned, payload)
+				return err
+			},
+		} {
+			b.Run(algorithm+"/callers=1/"+what, func(b *testing.B) {
+				for b.Loop() {
+					testutil.Must(b, call())
+				}
 			})
-			b.Run(prefix+"/helper", func(b *testing.B) {
-				measure(b, callers, func() error {
-					_, _, err := client.Sign(b.Context(), name, pinned, payload)
-					return err
+			b.Run(algorithm+"/callers=8/"+what, func(b *testing.B) {
+				b.SetParallelism(max(1, 8/runtime.GOMAXPROCS(0)))
+				b.RunParallel(func(next *testing.PB) {
+					for next.Next() {
+						if err := call(); err != nil {
+							b.Error(err)
+						}
+					}
 				})
 			})
 		}
 	}
-}
-
-// measure reports the median of b.N calls, and how many were made a second.
-func measure(b *testing.B, callers int, call func() error) {
-	if err := call(); err != nil {
-		b.Fatal(err)
-	}
-	took := make([]time.Duration, b.N)
-	next := make(chan int, b.N)
-	for i := range b.N {
-		next <- i
-	}
-	close(next)
-	b.ResetTimer()
-	begun := time.Now()
-	var running sync.WaitGroup
-	for range callers {
-		running.Go(func() {
-			for i := range next {
-				begun := time.Now()
-				if err := call(); err != nil {
-					b.Error(err)
-				}
-				took[i] = time.Since(begun)
-			}
-		})
-	}
-	running.Wait()
-	slices.Sort(took)
-	b.ReportMetric(float64(took[len(took)/2].Microseconds()), "µs-p50")
-	b.ReportMetric(float64(b.N)/time.Since(begun).Seconds(), "signatures/s")
 }

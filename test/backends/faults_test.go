@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,14 +16,14 @@ import (
 	"testing"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/backends/vault"
 	"sa-controller-manager/test/devcluster"
-	"sa-controller-manager/tokens"
+	"sa-controller-manager/test/tokenload"
 )
 
 // A world is a kube-apiserver and a manager whose keys are behind sa-kms-signer.
@@ -36,8 +35,8 @@ type world struct {
 	binary  devcluster.Binary
 	manager *devcluster.Manager
 	client  kubernetes.Interface
-	tokens  []string // accepted ones, which must stay so
-	reviews int
+	party   *tokenload.Party
+	tokens  []tokenload.Token // accepted ones, which must stay so
 }
 
 // TestFaults breaks what has the signing key. Meanwhile the tokens that there are stay valid, and who
@@ -73,9 +72,7 @@ func TestFaults(t *testing.T) {
 		}},
 		{"TokenRemoved", func(t *testing.T) {
 			w.rotateTo(t, "hsm")
-			if err := kill(); err != nil {
-				t.Fatal(err)
-			}
+			testutil.Must(t, kill())
 		}, func(t *testing.T) { kill = startRemote(t) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) { w.outage(t, tc.breaks, tc.heal) })
@@ -90,30 +87,21 @@ func (w *world) leak(t *testing.T) {
 	t.Helper()
 	w.signs(t)
 	stolen := w.tokens[len(w.tokens)-1]
-	of, err := tokens.Inspect(stolen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.tokens = slices.DeleteFunc(w.tokens, func(token string) bool {
-		header, err := tokens.Inspect(token)
-		return err != nil || header.KeyID == of.KeyID
-	})
-	if err := w.review(t, stolen); err != nil {
+	w.tokens = slices.DeleteFunc(w.tokens, func(token tokenload.Token) bool { return token.KeyID == stolen.KeyID })
+	if err := w.party.Review(t.Context(), stolen); err != nil {
 		t.Errorf("before: %v", err)
 	}
 	begun := time.Now()
 	kubeconfig := "--kubeconfig=" + w.cluster.Kubeconfig()
-	if w.keys(t.Context(), "revoke", of.KeyID, "--yes", kubeconfig) == nil {
+	if w.keys(t.Context(), "revoke", stolen.KeyID, "--yes", kubeconfig) == nil {
 		t.Error("the only key was revoked")
 	}
-	if err := errors.Join(
+	testutil.Must(t, errors.Join(
 		w.keys(t.Context(), "next", "--algorithm=P-256", kubeconfig),
-		w.keys(t.Context(), "revoke", of.KeyID, "--yes", kubeconfig),
-	); err != nil {
-		t.Fatal(err)
-	}
+		w.keys(t.Context(), "revoke", stolen.KeyID, "--yes", kubeconfig),
+	))
 	eventually(t, "the refusal of a token of the revoked key", func() error {
-		if w.review(t, stolen) == nil {
+		if w.party.Review(t.Context(), stolen) == nil {
 			return errors.New("it is accepted")
 		}
 		return nil
@@ -128,9 +116,7 @@ func (w *world) leak(t *testing.T) {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{dir: t.TempDir(), bao: newVault(t)}
-	if err := errors.Join(os.Mkdir(w.path("keys"), 0o700), os.Mkdir(w.path("run"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, errors.Join(os.Mkdir(w.path("keys"), 0o700), os.Mkdir(w.path("run"), 0o700)))
 	createKey(t, w.path("keys"), "bao", w.bao.URI("bao"), "P-256")
 	write(t, w.path("sockets.yaml"),
 		fmt.Sprintf("schemaVersion: 1\nsockets:\n  bao: %s\n  hsm: %s\n", w.path("run/bao.sock"), w.path("run/hsm.sock")))
@@ -151,17 +137,16 @@ func newWorld(t *testing.T) *world {
 					"--external-signer-socket="+c.SignerSocket(), "--external-signer-refresh-hint=1s")...)
 			return err
 		}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() {
 		if err := w.cluster.Stop(); err != nil {
 			t.Error(err)
 		}
 	})
-	if w.client, err = w.cluster.Client(); err != nil {
-		t.Fatal(err)
-	}
+	w.client, err = w.cluster.Client()
+	testutil.Must(t, err)
+	w.party, err = tokenload.NewParty("kube-apiserver", w.cluster)
+	testutil.Must(t, err)
 	if err := w.manager.Ready(t.Context()); err != nil {
 		t.Fatalf("%v\n%s", err, w.manager.LogTail(30))
 	}
@@ -176,26 +161,21 @@ func (w *world) flags() []string {
 
 // keys runs a command of the product.
 func (w *world) keys(ctx context.Context, args ...string) error {
-	out, err := exec.CommandContext(ctx, w.binary.Path, append(append([]string{"keys"}, args...), w.flags()...)...).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("keys %v: %w\n%s", args, err, out)
-	}
-	return nil
+	_, err := w.binary.Run(ctx, slices.Concat([]string{"keys"}, args, w.flags())...)
+	return err
 }
 
 func (w *world) rotateTo(t *testing.T, name string) {
 	t.Helper()
 	kubeconfig := "--kubeconfig=" + w.cluster.Kubeconfig()
-	if err := errors.Join(
+	testutil.Must(t, errors.Join(
 		w.keys(t.Context(), "next", "--key=kep740:"+name, kubeconfig),
 		w.keys(t.Context(), "rotate", "--wait", "--next-key=none", "--cache-age=0s", kubeconfig),
-	); err != nil {
-		t.Fatal(err)
-	}
-	previous, _, _ := strings.Cut(w.tokens[len(w.tokens)-1], ".")
+	))
+	previous := w.tokens[len(w.tokens)-1].KeyID
 	eventually(t, "a token of the new key", func() error {
 		w.signs(t)
-		if header, _, _ := strings.Cut(w.tokens[len(w.tokens)-1], "."); header == previous {
+		if w.tokens[len(w.tokens)-1].KeyID == previous {
 			return errors.New("the previous key signs")
 		}
 		return nil
@@ -207,9 +187,7 @@ func (w *world) startHelper(t *testing.T) {
 	var err error
 	w.helper, err = devcluster.StartChild("sa-kms-signer", binary, w.dir,
 		[]string{"serve", "--keys-dir=" + w.path("keys"), "--socket-dir=" + w.path("run"), "-v=4"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	eventually(t, "the socket of sa-kms-signer", func() error {
 		_, err := connect(t, w.path("run/bao.sock")).Fetch(t.Context())
 		return err
@@ -238,9 +216,7 @@ func (w *world) outage(t *testing.T, breaks, heal func(*testing.T)) {
 	waiting := strings.ToLower(filepath.Base(t.Name()))
 	w.addSecret(t, waiting, waiting)
 	w.addSecret(t, "dead-"+waiting, "dead-"+waiting)
-	if err := w.client.CoreV1().ServiceAccounts("default").Delete(t.Context(), "dead-"+waiting, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, w.client.CoreV1().ServiceAccounts("default").Delete(t.Context(), "dead-"+waiting, metav1.DeleteOptions{}))
 	if secret, err := w.client.CoreV1().Secrets("default").Get(t.Context(), waiting, metav1.GetOptions{}); err != nil ||
 		len(secret.Data["token"]) > 0 {
 		t.Errorf("a token was signed while the key was away, or: %v", err)
@@ -252,9 +228,11 @@ func (w *world) outage(t *testing.T, breaks, heal func(*testing.T)) {
 		if err == nil && len(secret.Data["token"]) == 0 {
 			err = errors.New("no token")
 		}
-		if err == nil {
-			w.tokens = append(w.tokens, string(secret.Data["token"]))
+		if err != nil {
+			return err
 		}
+		token, err := tokenload.Of(string(secret.Data["token"]))
+		w.tokens = append(w.tokens, token)
 		return err
 	})
 	eventually(t, "the end of the dead account's Secret", func() error {
@@ -279,23 +257,12 @@ func (w *world) outage(t *testing.T, breaks, heal func(*testing.T)) {
 func (w *world) signs(t *testing.T) {
 	t.Helper()
 	eventually(t, "a token", func() error {
-		token, err := w.request(t.Context())
+		token, err := w.party.Request(t.Context())
 		if err == nil {
 			w.tokens = append(w.tokens, token)
 		}
 		return err
 	})
-}
-
-func (w *world) request(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	made, err := w.client.CoreV1().ServiceAccounts("default").CreateToken(ctx, "default", &authenticationv1.TokenRequest{},
-		metav1.CreateOptions{})
-	if err != nil {
-		return "", err
-	}
-	return made.Status.Token, nil
 }
 
 // refuses wants an error for each of many callers, and soon.
@@ -305,7 +272,7 @@ func (w *world) refuses(t *testing.T) {
 	var asking sync.WaitGroup
 	for range 20 {
 		asking.Go(func() {
-			if _, err := w.request(t.Context()); err == nil {
+			if _, err := w.party.Request(t.Context()); err == nil {
 				t.Error("a token is signed without its key")
 			}
 		})
@@ -317,26 +284,14 @@ func (w *world) refuses(t *testing.T) {
 	}
 }
 
-// accepted wants every token so far to be valid. Another audience each time passes by the cache of
-// kube-apiserver.
+// accepted wants every token so far to be valid.
 func (w *world) accepted(t *testing.T) {
 	t.Helper()
 	for _, token := range w.tokens {
-		w.reviews++
-		if err := w.review(t, token, w.cluster.Issuer(), fmt.Sprintf("review-%d", w.reviews)); err != nil {
+		if err := w.party.Review(t.Context(), token); err != nil {
 			t.Error(err)
 		}
 	}
-}
-
-func (w *world) review(t *testing.T, token string, audiences ...string) error {
-	t.Helper()
-	review, err := w.client.AuthenticationV1().TokenReviews().Create(t.Context(),
-		&authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences}}, metav1.CreateOptions{})
-	if err == nil && !review.Status.Authenticated {
-		err = fmt.Errorf("a token is refused: %+v", review.Status)
-	}
-	return err
 }
 
 // addSecret creates a token Secret and its account.
@@ -344,25 +299,21 @@ func (w *world) addSecret(t *testing.T, name, account string) {
 	t.Helper()
 	_, err := w.client.CoreV1().ServiceAccounts("default").Create(t.Context(),
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	_, err = w.client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 }
 
 // checkLogs searches what was printed for the tokens and for what opens the backends.
 func (w *world) checkLogs(t *testing.T) {
 	t.Helper()
-	printed := w.manager.Logs() + w.helper.LogTail(1<<20)
+	printed := w.manager.Logs() + w.helper.Logs()
 	secrets := []string{pin, vault.Token}
 	for _, token := range w.tokens {
-		secrets = append(secrets, token, strings.Split(token, ".")[1], strings.Split(token, ".")[2])
+		secrets = append(secrets, strings.Split(token.Text, ".")[1:]...)
 	}
 	for _, secret := range secrets {
 		if strings.Contains(printed, secret) {

@@ -7,7 +7,6 @@
 package backends
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -15,17 +14,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/vault/sdk/logical"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/signertest"
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/backends/vault"
+	"sa-controller-manager/test/devcluster"
 )
 
 var (
@@ -60,19 +59,12 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// command is sa-kms-signer with the arguments.
-func command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, binary, args...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	return cmd
-}
-
 // run runs a command to its end and returns what it printed.
 func run(t testing.TB, args ...string) (output string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	out, err := command(ctx, args...).CombinedOutput()
+	out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput()
 	return string(out), err
 }
 
@@ -86,45 +78,25 @@ func createKey(t testing.TB, keys, name, uri, algorithm string) {
 
 // A signer is a running sa-kms-signer.
 type signer struct {
-	keys, sockets string
-	log           lockedBuffer
+	*devcluster.Child
+
+	sockets string
 }
 
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// serve starts sa-kms-signer for a directory of keys and ends it with the test. The test fails if
-// it does not end with success, or if its log holds a secret.
+// serve starts sa-kms-signer, whose log must not hold the secrets.
 func serve(t testing.TB, keys string, secrets ...string) *signer {
 	t.Helper()
-	s := &signer{keys: keys, sockets: t.TempDir()}
-	ctx, stop := context.WithCancel(context.Background())
-	cmd := command(ctx, "serve", "--keys-dir="+keys, "--socket-dir="+s.sockets, "-v=4")
-	cmd.Stdout, cmd.Stderr = &s.log, &s.log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	s := &signer{sockets: t.TempDir()}
+	var err error
+	s.Child, err = devcluster.StartChild("sa-kms-signer", binary, t.TempDir(),
+		[]string{"serve", "--keys-dir=" + keys, "--socket-dir=" + s.sockets, "-v=4"})
+	testutil.Must(t, err)
 	t.Cleanup(func() {
-		stop()
-		if err := cmd.Wait(); err != nil && ctx.Err() == nil || cmd.ProcessState.ExitCode() != 0 {
-			t.Errorf("sa-kms-signer ended with %v:\n%s", cmd.ProcessState, s.log.String())
+		if exit, err := s.Stop(30 * time.Second); err != nil || exit.Code != 0 {
+			t.Errorf("sa-kms-signer ended with %+v, %v:\n%s", exit, err, s.Logs())
 		}
 		for _, secret := range secrets {
-			if strings.Contains(s.log.String(), secret) {
+			if strings.Contains(s.Logs(), secret) {
 				t.Error("the log holds a secret")
 			}
 		}
@@ -154,40 +126,28 @@ func (s *signer) connect(t testing.TB, name string) *signertest.Remote {
 func connect(t testing.TB, path string) *signertest.Remote {
 	t.Helper()
 	remote, err := signertest.Connect(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(func() { _ = remote.Close() })
 	return remote
 }
 
-// eventually calls check until it returns nil.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
-	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
-		last = check()
-		return last == nil, nil
-	})
-	if err != nil {
-		t.Fatalf("await %s: %v", what, last)
-	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Second, fmt.Errorf("await %s", what))
+	defer cancel()
+	testutil.Must(t, await.Poll(ctx, func(context.Context) error { return check() }))
 }
 
 func write(t testing.TB, path, content string) string {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
 func newVault(t testing.TB) *vault.Vault {
 	t.Helper()
 	v, err := vault.Start(t.Context(), t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Cleanup(v.Stop)
 	return v
 }
@@ -195,7 +155,5 @@ func newVault(t testing.TB) *vault.Vault {
 // call makes a request of the engine itself.
 func call(t testing.TB, v *vault.Vault, operation logical.Operation, path string, data map[string]any) {
 	t.Helper()
-	if err := v.Call(t.Context(), operation, path, data); err != nil {
-		t.Fatalf("%s %s: %v", operation, path, err)
-	}
+	testutil.Must(t, v.Call(t.Context(), operation, path, data))
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/hashicorp/vault/sdk/logical"
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/test/backends/vault"
 )
 
@@ -40,9 +41,7 @@ func TestRefusals(t *testing.T) {
 		"AccessDeniedException", "User: arn:aws:iam::111122223333:user/sa is not authorized to perform: kms:GetPublicKey",
 	}
 	decrypts, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	cloud.keys["decrypts"], cloud.usages["decrypts"] = decrypts, "ENCRYPT_DECRYPT"
 
 	wrong := write(t, filepath.Join(t.TempDir(), "wrong"), "wrong")

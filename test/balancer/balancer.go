@@ -21,22 +21,13 @@ import (
 	"time"
 )
 
-const (
-	// probePeriod is how often a balancer asks who is ready.
-	probePeriod = 50 * time.Millisecond
-	// probeLag is how late it knows that somebody is not ready any more.
-	probeLag = 500 * time.Millisecond
-)
-
-// Balancer passes connections on to a replica that was ready a moment ago: without Spread,
-// to the first one of them, so that its end is felt.
+// Balancer passes connections on to replicas that were ready a moment ago, which take turns. Connections end whose
+// replica is not ready any more.
 type Balancer struct {
 	listener net.Listener
 	replicas []string // addresses
 	period   time.Duration
 	lag      time.Duration
-	cuts     bool
-	spreads  bool
 	probe    *http.Client
 	working  sync.WaitGroup
 	stop     context.CancelFunc
@@ -47,37 +38,19 @@ type Balancer struct {
 	next int                  // counts connections
 }
 
-// Option changes a Balancer.
-type Option func(*Balancer)
-
-// CutUnready has connections end whose replica is not ready any more. Without it they
-// stay, as they do with a Service.
-func CutUnready(b *Balancer) { b.cuts = true }
-
-// Spread has those that are ready take turns.
-func Spread(b *Balancer) { b.spreads = true }
-
-// Calm asks less often and is later to know, so that replicas on a busy machine are not
-// taken for dead.
-func Calm(period, lag time.Duration) Option {
-	return func(b *Balancer) { b.period, b.lag = period, lag }
-}
-
-// Start listens on the address.
-func Start(address string, replicas []string, options ...Option) (*Balancer, error) {
+// Start listens on the address. It asks each replica once in a period whether it is ready, and knows lag later that it is
+// not any more.
+func Start(address string, replicas []string, period, lag time.Duration) (*Balancer, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("start a balancer: %w", err)
 	}
-	b := &Balancer{listener: listener, replicas: replicas, period: probePeriod, lag: probeLag, open: map[net.Conn]string{},
+	b := &Balancer{listener: listener, replicas: replicas, period: period, lag: lag, open: map[net.Conn]string{},
 		seen: map[string]time.Time{}, probe: &http.Client{
 			Timeout: time.Second,
 			//nolint:gosec // G402: it asks for readiness and sends nothing
 			Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}},
 		}}
-	for _, option := range options {
-		option(b)
-	}
 	ctx, stop := context.WithCancel(context.Background())
 	b.stop = stop
 	b.working.Go(b.accept)
@@ -97,9 +70,7 @@ func (b *Balancer) ask(ctx context.Context, address string) {
 			b.seen[address] = time.Now()
 			b.mu.Unlock()
 		}
-		if b.cuts {
-			b.cutUnready()
-		}
+		b.cutUnready()
 		select {
 		case <-ctx.Done():
 			return
@@ -168,13 +139,9 @@ func (b *Balancer) pass(conn net.Conn) {
 	<-back
 }
 
-// dial connects to a replica that was ready. Without Spread nobody else is tried: if that
-// one is gone since, so is the call.
+// dial connects to a replica that was ready.
 func (b *Balancer) dial() (string, net.Conn) {
 	ready := b.Ready()
-	if !b.spreads {
-		ready = ready[:min(len(ready), 1)]
-	}
 	b.mu.Lock()
 	b.next++
 	first := b.next

@@ -90,8 +90,7 @@ func (w *World) connect() error {
 	}
 	w.client = workload.Client{Interface: client}
 	replicas := []string{at(replicaAddress(0), w.port), at(replicaAddress(1), w.port)}
-	w.balancer, err = balancer.Start(at("127.0.0.1", w.port), replicas,
-		balancer.CutUnready, balancer.Spread, balancer.Calm(200*time.Millisecond, checker.BalancerLag))
+	w.balancer, err = balancer.Start(at("127.0.0.1", w.port), replicas, 200*time.Millisecond, checker.BalancerLag)
 	if err != nil {
 		return err
 	}

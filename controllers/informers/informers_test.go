@@ -336,3 +336,16 @@ func TestObserveRootCA(t *testing.T) {
 		})
 	}
 }
+
+func TestRootCALister(t *testing.T) {
+	t.Parallel()
+	indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
+	mine := ObserveRootCA(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "kube-root-ca.crt", UID: "uid"}})
+	testutil.Must(t, indexer.Add(mine))
+	lister := RootCALister{indexer}
+	if got, none := lister.Get("shop"), lister.Get("other"); got != mine || none != nil {
+		t.Errorf("got %v and, of a namespace that has none, %v", got, none)
+	}
+	want := &corev1.ObjectReference{APIVersion: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "kube-root-ca.crt", UID: "uid"}
+	testutil.Check(t, "reference", want, mine.Reference())
+}

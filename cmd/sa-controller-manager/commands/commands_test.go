@@ -67,6 +67,11 @@ func TestCommandRefuses(t *testing.T) {
 			want: "Error: unknown command \"mised\" for \"sa-controller-manager webhook\"; did you mean 'sa-controller-manager webhook missed'?\n" +
 				"See 'sa-controller-manager webhook --help' for usage.\n",
 		},
+		"MistypedSubcommandWithFlag": {
+			args: []string{"webhook", "mised", "--kubeconfig=x"},
+			want: "Error: unknown command \"mised\" for \"sa-controller-manager webhook\"; did you mean 'sa-controller-manager webhook missed'?\n" +
+				"See 'sa-controller-manager webhook --help' for usage.\n",
+		},
 		"Argument": {
 			reason: "the words are KCM's",
 			args:   []string{"version", "foo"},

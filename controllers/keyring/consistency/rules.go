@@ -101,7 +101,7 @@ func (p Published) Cached(own ring.State, without []string, cacheAge time.Durati
 			last.Remedy = fmt.Sprintf("publish it there, and then: keys publish confirm %s --key-id=%s", name, next.ID)
 		case at.IsZero():
 			last.Reason = fmt.Sprintf("key %s is not shown at %s", next.ID, name)
-			last.Remedy = "have the keys of the ring published there; what was read there last is in keys list"
+			last.Remedy = "start a manager with this --service-account-key-ring, or have its keys published there"
 		case at.Add(age).After(now) && at.Add(age).After(last.Until):
 			last.Until = at.Add(age)
 			last.Reason = fmt.Sprintf("copies of the key set may be without key %s until %s: %s shows it since %s, and a copy may be %s old",

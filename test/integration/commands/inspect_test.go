@@ -75,7 +75,7 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 	cluster := []string{"--check=cluster", "--kubeconfig=" + c.Kubeconfig()}
 	testcluster.Run(t, "", append(jwks, cluster...)...).ExpectCode(t, 0)
 	testcluster.Run(t, "", append([]string{"keys", "jwks", keys[0]}, cluster...)...).ExpectCode(t, 2).ExpectTexts(t, "extra",
-		"it is no key of the ring")
+		"it is none of the given keys")
 	unknownKey := filepath.Join(t.TempDir(), "unknown.key")
 	testutil.Must(t, devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA))
 	testcluster.Leaks.AddKeyFile(t, unknownKey)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,15 +54,12 @@ func NoTokens(cmd *cobra.Command, args []string) error {
 // RefuseTokens keeps people from a habit, and never repeats what was given: it is in the
 // list of processes and in the shell's history already, and must not get into a log too.
 func RefuseTokens(cmd *cobra.Command, args []string) error {
-	for _, arg := range args {
-		if !resemblesToken(arg) {
-			continue
-		}
-		return &UsageError{Command: cmd.CommandPath(), Err: errors.New(
-			"this looks like a token as an argument, where everybody on the machine can read it and the shell remembers it; " +
-				"give it on standard input or in a file, and think of it as known to others now")}
+	if !slices.ContainsFunc(args, resemblesToken) {
+		return nil
 	}
-	return nil
+	return &UsageError{Command: cmd.CommandPath(), Err: errors.New(
+		"this looks like a token as an argument, where everybody on the machine can read it and the shell remembers it; " +
+			"give it on standard input or in a file, and think of it as known to others now")}
 }
 
 // longestPath is more than a path may have on Linux (PATH_MAX), whatever it names.

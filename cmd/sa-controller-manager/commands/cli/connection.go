@@ -89,7 +89,7 @@ func find(o *options.Connection, inPod bool, home, admin string) error {
 		o.Kubeconfig = admin // commands in remedies need the flag
 	case o.Master == "":
 		return fmt.Errorf("no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither %s nor %s, and this is no Pod "+
-			"with a ServiceAccount token, or --context is given", home, admin)
+			"with a ServiceAccount token, which --context excludes", home, admin)
 	}
 	return nil
 }

@@ -28,6 +28,9 @@ func SetUpRoot(cmd *cobra.Command, stdout, stderr io.Writer) {
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if wrong := cmd.ValidateArgs(cmd.Flags().Args()); wrong != nil && cmd.HasSubCommands() {
+			return wrong // a command that does not exist has no flags
+		}
 		return &UsageError{Err: err, Command: cmd.CommandPath()}
 	})
 	// Underscores are taken for hyphens, as in every Kubernetes component.

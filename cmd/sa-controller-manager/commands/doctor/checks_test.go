@@ -112,7 +112,7 @@ func TestPublished(t *testing.T) {
 		"Other": {reason: "another key alone", change: at(func(signing.PublicKey) []signing.PublicKey { return []signing.PublicKey{{ID: "x"}} },
 			nil), want: []string{
 			`published-key-wrong: https://issuer.example: key "` + id + `": it is not published`,
-			`published-key-foreign: https://issuer.example: key "x": it is no key of the ring`,
+			`published-key-foreign: https://issuer.example: key "x": it is none of the given keys`,
 		}},
 		"Down": {
 			reason: "an error is no finding", change: at(func(signing.PublicKey) []signing.PublicKey { return nil }, errors.New("no answer")),

@@ -208,8 +208,8 @@ func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, bound, 
 		return nil
 	}
 	why := "neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it"
-	fix := "start sa-controller-manager with --webhook-registration=static, service or url, or kube-apiserver without " +
-		"--disable-admission-plugins=ServiceAccount"
+	fix := "run webhook register if it was unregistered, start sa-controller-manager with --webhook-registration, " +
+		"or kube-apiserver without --disable-admission-plugins=ServiceAccount"
 	if called {
 		why = "kube-apiserver calls the webhook, which does not add it"
 		fix = "start sa-controller-manager with its plugin ServiceAccount, and without mountServiceAccountToken: false in " +

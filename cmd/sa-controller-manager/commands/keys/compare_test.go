@@ -46,7 +46,7 @@ func TestCompare(t *testing.T) {
 	otherKey := func(p *signing.PublicKey) { p.Key = stranger.Key }
 	unreadable := func(p *signing.PublicKey) { p.Key, p.Problem = nil, "broken" }
 	leaked := func(p *signing.PublicKey) { p.Problem = signing.ProblemPrivate }
-	const gone, foreign, another = "it is not published", "it is no key of the ring", "another key is published under its ID"
+	const gone, foreign, another = "it is not published", "it is none of the given keys", "another key is published under its ID"
 	const leak = "the document contains the private key, with which every reader can sign tokens: rotate now"
 	cases := map[string]struct {
 		reason    string

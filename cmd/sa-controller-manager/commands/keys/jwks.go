@@ -152,7 +152,7 @@ func (o *jwksOptions) compare(ctx context.Context, client cli.ClientFunc, ring [
 		return err
 	}
 	if Drifted(lines) {
-		fmt.Fprintln(stderr, "What is published is not what the keys are.")
+		fmt.Fprintln(stderr, "The published keys are not the given ones.")
 		return cli.ErrFindings
 	}
 	return nil
@@ -190,7 +190,7 @@ func Compare(ring []signing.Key, documents []signing.PublicKey) []Line {
 }
 
 func extra(key signing.PublicKey) Line {
-	line := Line{ID: key.ID, Algorithm: key.Algorithm, Result: published.Extra, Detail: "it is no key of the ring"}
+	line := Line{ID: key.ID, Algorithm: key.Algorithm, Result: published.Extra, Detail: "it is none of the given keys"}
 	switch key.Problem {
 	case "":
 	case signing.ProblemPrivate:

@@ -173,8 +173,10 @@ func (f *nodeFlags) run(cmd *cobra.Command, act func(context.Context, Config) er
 func adminClient(file string) (client kubernetes.Interface, cluster string, err error) {
 	if file == "" {
 		file = "/etc/kubernetes/admin.conf"
-		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
-			file = "/etc/kubernetes/super-admin.conf"
+		const super = "/etc/kubernetes/super-admin.conf"
+		_, missing := os.Stat(file)
+		if _, err := os.Stat(super); err == nil && errors.Is(missing, fs.ErrNotExist) {
+			file = super
 		}
 	}
 	loaded, err := clientcmd.LoadFromFile(file)

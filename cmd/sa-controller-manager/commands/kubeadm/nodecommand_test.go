@@ -88,7 +88,8 @@ func TestTakeoverCommand(t *testing.T) {
 		want   string   // the beginning of stderr, "" if it is planned
 	}{
 		"Works": {stdout: []string{
-			"Cluster: demo https://127.0.0.1:1\n1. manager: ", "\nkube-apiserver was not asked (Get \"https://127.0.0.1:1/version",
+			"Cluster: demo https://127.0.0.1:1\n1. manager: ",
+			"\nNot checked, because kube-apiserver did not answer (Get \"https://127.0.0.1:1/version",
 		}},
 
 		"Mistyped": {args: []string{"--extra-arg=--bind-addr=0.0.0.0"}, want: extra + "unknown flag: --bind-addr\n"},
@@ -143,10 +144,10 @@ func TestTakeoverCommand(t *testing.T) {
 					"carried over signs the tokens of Secrets\n",
 				"\n--controllers *,bootstrapsigner,tokencleaner -serviceaccount *,-serviceaccount-controller carried over " +
 					"controllers that are off stay off\n",
-				"\n--use-service-account-credentials true - without meaning our process is one user\n",
-				"\n--leader-elect true - without meaning our replicas always elect a leader\n",
-				"\n--service-cluster-ip-range 10.96.0.0/16 - without meaning is about other controllers\n",
-				"\n--bind-address 127.0.0.1 - without meaning is about its own process\n",
+				"\n--use-service-account-credentials true - not needed here our process is one user\n",
+				"\n--leader-elect true - not needed here our replicas always elect a leader\n",
+				"\n--service-cluster-ip-range 10.96.0.0/16 - not needed here is about other controllers\n",
+				"\n--bind-address 127.0.0.1 - not needed here is for that process alone\n",
 				"\n+ - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n",
 			},
 		},
@@ -183,7 +184,7 @@ func TestTakeoverCommand(t *testing.T) {
 			},
 		},
 		"NotRefused": {
-			args: []string{"--accept-flag=leader-elect"}, stdout: []string{"--leader-elect true - without meaning "},
+			args: []string{"--accept-flag=leader-elect"}, stdout: []string{"--leader-elect true - not needed here "},
 			want: "Error: --accept-flag=leader-elect: no flag of kube-controller-manager is refused under this name\n",
 		},
 

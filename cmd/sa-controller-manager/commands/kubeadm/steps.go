@@ -79,7 +79,7 @@ func (c *Config) run(ctx context.Context, o *observed, plan func(*observed) ([]s
 // ask asks the proofs of all steps once, if kube-apiserver answers.
 func (c *Config) ask(ctx context.Context, steps []step) error {
 	if c.Client == nil && c.Silent != nil {
-		fmt.Fprintf(c.Out, "kube-apiserver was not asked (%v): whether it is this node's, accepts the key, and has "+
+		fmt.Fprintf(c.Out, "Not checked, because kube-apiserver did not answer (%v): whether it is this node's, accepts the key, and has "+
 			"the root CA published.\n", c.Silent)
 	}
 	if c.Client == nil {

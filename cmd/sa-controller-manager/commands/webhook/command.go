@@ -153,6 +153,8 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 				if connected, err = client(&o); err != nil {
 					return err
 				}
+			} else if _, err = os.Stat(dir); err != nil {
+				return fmt.Errorf("--%s: %w", options.StaticDirFlag, err)
 			}
 			cli.WritesTo(cmd.ErrOrStderr(), &o)
 			if s.asks != "" && !yes && !o.DryRun {
@@ -165,9 +167,7 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 			switch {
 			case dir == "":
 				done, err = s.done, s.run(cmd, connected, ifPlugin, o.DryRun)
-			case o.DryRun:
-				_, err = os.Stat(dir)
-			default:
+			case !o.DryRun:
 				err = s.static(dir)
 			}
 			if err != nil {

@@ -174,7 +174,7 @@ func TestUnregisterOnAHost(t *testing.T) {
 	if _, err := os.Stat(registration.StaticOffPath(dir)); !os.IsNotExist(err) {
 		t.Errorf("it is still off, or %v", err)
 	}
-	if got := clitest.Run(t, NewCommand(cli.Connect, nil), "unregister", "--static-registration-dir="+dir+"/none"); got.Code != 1 {
+	if got := clitest.Run(t, NewCommand(cli.Connect, nil), "register", "--static-registration-dir="+dir+"/none"); got.Code != 1 {
 		t.Errorf("a directory that does not exist: %+v", got)
 	}
 }

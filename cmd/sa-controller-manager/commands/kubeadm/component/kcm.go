@@ -25,7 +25,7 @@ type class string
 
 const (
 	carriedOver    class = "carried over"
-	withoutMeaning class = "without meaning"
+	withoutMeaning class = "not needed here"
 	refused        class = "refused"
 	accepted       class = "accepted" // refused, but for --accept-flag
 )
@@ -117,7 +117,7 @@ func (k *Carried) decide(name string) verdict {
 		v.class, v.reason = refused, "this version does not know the flag, and so not what it changes"
 		return v
 	}
-	v.reason = "is about its own process"
+	v.reason = "is for that process alone"
 	for _, ignored := range options.IgnoredFlags() {
 		if ignored.Name == name {
 			v.reason = "is about " + ignored.Of

@@ -249,7 +249,10 @@ func (o *commandOptions) judgingKeys(ctx context.Context, client kubernetes.Inte
 		return keys.Usable(published, signing.JWKSPath), nil
 	}
 	asked := append(slices.Clone(o.failOn), o.filter.Findings...)
-	if slices.Contains(asked, string(UnknownKey)) || slices.Contains(asked, string(RetiredKey)) || !answered(err) {
+	switch {
+	case !answered(err):
+		return nil, err
+	case slices.Contains(asked, string(UnknownKey)), slices.Contains(asked, string(RetiredKey)):
 		return nil, fmt.Errorf("%w; %w", err, keys.ErrNoKeys)
 	}
 	fmt.Fprintf(stderr, "Keys of tokens are not checked: %v; %v.\n", err, keys.ErrNoKeys)

@@ -96,7 +96,7 @@ func TestRow(t *testing.T) {
 		"marked":         {changes: changes{invalid}, want: []Finding{Invalidated}},
 		"tampered": {
 			reason: "nobody repairs it", changes: changes{tampered}, want: []Finding{BadToken},
-			problem: "data.token has a wrong signature: the key that it names has not made it",
+			problem: "data.token has a wrong signature: the key that its header names has not made it",
 		},
 		"of another Secret": {
 			reason: "it was copied", changes: changes{holding(string(tokenSecret(t, "b", testkeys.P256()).Data["token"]))},

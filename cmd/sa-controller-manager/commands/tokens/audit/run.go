@@ -37,7 +37,7 @@ type Summary struct {
 	// Cluster is for the title of a page.
 	Cluster string `json:"-"`
 	// Looked is how many token Secrets there are, Shown how many rows were made of them.
-	Looked   int             `json:"looked"`
+	Looked   int             `json:"examined"`
 	Shown    int             `json:"shown"`
 	Findings map[Finding]int `json:"findings"`
 }

@@ -63,7 +63,7 @@ func (k Keys) observe(secret *corev1.Secret) token {
 	data := tokens.Canonical(string(secret.Data[corev1.ServiceAccountTokenKey])) // or an edit would have it called dead
 	var forged bool
 	if t.state, forged = k.verify(data, t.keyID); forged {
-		t.problem = "data.token has a wrong signature: the key that it names has not made it"
+		t.problem = "data.token has a wrong signature: the key that its header names has not made it"
 		return t
 	}
 	t.readOwner(data)

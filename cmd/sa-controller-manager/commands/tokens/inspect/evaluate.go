@@ -86,7 +86,7 @@ func (r *Report) checkSignature(token string, known Known) bool {
 	case r.KeyID == "":
 		r.find("wrong-signature", "it has no key ID, and none of the keys that were given made its signature")
 	default:
-		r.find("wrong-signature", "the signature is wrong: the key that it names has not made it")
+		r.find("wrong-signature", "the signature is wrong: the key that its header names has not made it")
 	}
 	return false
 }

@@ -63,7 +63,8 @@ func TestEvaluate(t *testing.T) {
 	accepted := &inspect.Review{Authenticated: true, User: "system:serviceaccount:shop:robot"}
 	respelled := good[:len(good)-1] + string(good[len(good)-1]+1) // of 86 digits the last one is A, Q, g or w
 	payloadAt := strings.Index(old, ".") + 1
-	const wrong, notBase64 = "the signature is wrong: the key that it names has not made it", "malformed token: the payload is not base64url"
+	const wrong = "the signature is wrong: the key that its header names has not made it"
+	const notBase64 = "malformed token: the payload is not base64url"
 	issuer := []string{"https://issuer"}
 	cases := map[string]struct {
 		reason, token string // good if empty

@@ -25,20 +25,20 @@ type class string
 
 const (
 	carriedOver    class = "carried over"
-	withoutMeaning class = "not needed here"
+	notNeeded class = "not needed here"
 	refused        class = "refused"
 	accepted       class = "accepted" // refused, but for --accept-flag
 )
 
 // kcmFlags are flags of kube-controller-manager that our process has too. carry returns our value; it
-// is nil for flags without meaning to us.
+// is nil for flags that we do not need.
 type kcmFlags struct {
 	names  string // separated by spaces
 	reason string
 	carry  func(k *Carried, name string) (string, error)
 }
 
-// kcmTable has the flags that are carried over and those without meaning that have a reason of their
+// kcmTable has the flags that are carried over and those not needed here that have a reason of their
 // own. Others that our process accepts as kube-controller-manager does are about each one's own clients,
 // port, metrics or log. A flag that our process does not know is refused.
 func kcmTable() []kcmFlags {
@@ -94,7 +94,7 @@ func Carry(m *staticpod.Manifest, own []byte, accept []string) *Carried {
 }
 
 func (k *Carried) decide(name string) verdict {
-	v := verdict{flag: name, theirs: k.Written(name), class: withoutMeaning}
+	v := verdict{flag: name, theirs: k.Written(name), class: notNeeded}
 	for _, flags := range kcmTable() {
 		if !slices.Contains(strings.Fields(flags.names), name) {
 			continue

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
+
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/testutil"
 )
@@ -82,7 +83,7 @@ func TestOwn(t *testing.T) {
 				got := ""
 				robot := account()
 				robot.Secrets = nil
-				for _, name := range strings.Fields(tc.references) {
+				for name := range strings.FieldsSeq(tc.references) {
 					robot.Secrets = append(robot.Secrets, corev1.ObjectReference{Name: name})
 				}
 				if own := Own(robot, tc.secrets, replacement); own != nil {

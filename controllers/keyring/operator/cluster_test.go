@@ -16,6 +16,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/signertest"

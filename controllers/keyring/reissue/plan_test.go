@@ -39,7 +39,7 @@ func TestPlan(t *testing.T) {
 	c := func(changes ...func(*corev1.Secret)) *corev1.Secret {
 		return tokenSecret("c", append(changes, replacing("a"))...)
 	}
-	ago := func(seconds time.Duration) func(*corev1.Secret) { return createdAt(noon().Add(-seconds * time.Second)) }
+	ago := func(d time.Duration) func(*corev1.Secret) { return createdAt(noon().Add(-d)) }
 	writtenByKCM := func(fields string) func(*corev1.Secret) {
 		return controllertest.WrittenBy(meta.UpstreamFieldManager, fields)
 	}
@@ -144,7 +144,7 @@ func TestPlan(t *testing.T) {
 			want: steps{"create a", "create b"}, holds: progress{"a": {State: Due}, "b": {State: Due}},
 		},
 		"SuccessorHasARetiredKeyAndAnotherFollows": {
-			refs: "a", secrets: list{a(old), b(old, ago(2)), c(fresh, ago(1))}, want: steps{"reference a by c", "discard b"},
+			refs: "a", secrets: list{a(old), b(old, ago(2*time.Second)), c(fresh, ago(time.Second))}, want: steps{"reference a by c", "discard b"},
 			holds: progress{"a": {State: Switching}, "b": {State: Discarding}},
 		},
 		"SuccessorHasAnUnknownKey": {
@@ -162,7 +162,7 @@ func TestPlan(t *testing.T) {
 		"TwoSuccessors": {
 			reason:  "an answer was lost",
 			refs:    "a",
-			secrets: list{a(old), c(fresh, ago(2)), b(ago(1))},
+			secrets: list{a(old), c(fresh, ago(2*time.Second)), b(ago(time.Second))},
 			want:    steps{"reference a by c", "discard b"}, holds: switching,
 		},
 		"UsersAlone": {
@@ -177,7 +177,7 @@ func TestPlan(t *testing.T) {
 			reason: "it was deleted before anybody was led to the new one, which is nobody's then", secrets: list{b(fresh)},
 			want: steps{"discard b"},
 		},
-		"PredecessorGoneLongAgo":  {reason: "somebody has taken the reference away, for a reason", secrets: list{b(fresh, ago(7200))}},
+		"PredecessorGoneLongAgo":  {reason: "somebody has taken the reference away, for a reason", secrets: list{b(fresh, ago(2*time.Hour))}},
 		"PredecessorGoneAuto":     {reason: "the token controller sees to it", auto: true, secrets: list{b(fresh)}},
 		"PredecessorGoneUserMade": {reason: "somebody has written the annotation by hand", secrets: list{b(fresh, userMade)}},
 		"PredecessorMarkedInvalid": {

@@ -104,8 +104,6 @@ func (c *cluster) loseRoles(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	testutil.Must(t, err)
 	t.Logf("%q and %d bindings are back after %v", needed, deleted, time.Since(begun).Round(time.Second))
 }

@@ -6,9 +6,6 @@ package kubeadm
 import (
 	"bytes"
 	"context"
-	"crypto"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/keyutil"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -154,11 +151,11 @@ func userKubeconfig(t *testing.T, ca *devcluster.Authority, server, user string,
 // publicKey is the public half of a private key.
 func publicKey(t *testing.T, private []byte) []byte {
 	t.Helper()
-	key, err := keyutil.ParsePrivateKeyPEM(private)
+	key, err := signing.ParsePrivateKey(private)
 	testutil.Must(t, err)
-	der, err := x509.MarshalPKIXPublicKey(key.(crypto.Signer).Public())
+	encoded, err := signing.EncodePublicKeys(key.Public())
 	testutil.Must(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	return encoded
 }
 
 func (n *node) startEtcd(t *testing.T, port, peerPort int) {

@@ -42,12 +42,17 @@ func TestKeyIDWithAHyphen(t *testing.T) {
 		args        []string
 		want        string
 	}{
-		"First":     {"flags may follow", "revoke KEY-ID...", []string{"revoke", hyphen, other, "--yes"}, other + " " + hyphen + " yes=true"},
-		"Last":      {"flags may come before", "revoke KEY-ID...", []string{"revoke", "--yes", hyphen}, hyphen + " yes=true"},
-		"Two":       {"it begins with what begins a flag", "revoke KEY-ID...", []string{"revoke", "-" + hyphen[:42]}, "-" + hyphen[:42] + " yes=false"},
+		"First": {"flags may follow", "revoke KEY-ID...", []string{"revoke", hyphen, other, "--yes"}, other + " " + hyphen + " yes=true"},
+		"Last":  {"flags may come before", "revoke KEY-ID...", []string{"revoke", "--yes", hyphen}, hyphen + " yes=true"},
+		"Two": {
+			"it begins with what begins a flag", "revoke KEY-ID...", []string{"revoke", "-" + hyphen[:42]}, "-" + hyphen[:42] + " yes=false",
+		},
 		"Separated": {"the user did it", "revoke KEY-ID...", []string{"revoke", "--yes", "--", hyphen}, hyphen + " yes=true"},
-		"Flag":      {"a wrong flag is an error", "revoke KEY-ID...", []string{"revoke", "-X"}, "Error: unknown shorthand flag: 'X' in -X\nSee 'program revoke --help' for usage.\n"},
-		"NoKeyID":   {"the command takes none", "revoke", []string{"revoke", "--ring", hyphen}, " yes=false"},
+		"Flag": {
+			"a wrong flag is an error", "revoke KEY-ID...", []string{"revoke", "-X"},
+			"Error: unknown shorthand flag: 'X' in -X\nSee 'program revoke --help' for usage.\n",
+		},
+		"NoKeyID": {"the command takes none", "revoke", []string{"revoke", "--ring", hyphen}, " yes=false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

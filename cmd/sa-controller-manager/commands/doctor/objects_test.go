@@ -99,8 +99,7 @@ func TestNamespaces(t *testing.T) {
 	young := func(n *corev1.Namespace) { n.CreationTimestamp = metav1.Now() }
 	leaving := func(n *corev1.Namespace) { n.DeletionTimestamp = new(metav1.Now()); n.Finalizers = []string{"x/y"} }
 	object := func(o runtime.Object) func() runtime.Object { return func() runtime.Object { return o } }
-	former, next := string(certificate(t, time.Now(), time.Now().Add(time.Hour))), string(certificate(t, time.Now(),
-		time.Now().Add(time.Hour)))
+	former, next := certificate(t), certificate(t)
 	given := func(file string, state ...string) func(*testing.T, *cluster, *fake.Clientset) {
 		return func(t *testing.T, c *cluster, client *fake.Clientset) {
 			t.Helper()
@@ -140,7 +139,7 @@ func TestNamespaces(t *testing.T) {
 			want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"},
 		},
 		"File": {
-			reason: "the file has another", change: given(string(certificate(t, time.Now(), time.Now().Add(time.Hour))), former+next),
+			reason: "the file has another", change: given(certificate(t), former+next),
 			want: []string{"root-ca-differs: namespaces whose ConfigMap kube-root-ca.crt differs from --root-ca-file: kube-system, shop"},
 		},
 		"Down": {reason: "not asked", change: failing("list", "configmaps"), wantErr: "list ConfigMaps kube-root-ca.crt: the API is down"},

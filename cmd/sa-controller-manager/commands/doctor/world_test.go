@@ -5,15 +5,9 @@ package doctor
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
 	"regexp"
 	"strings"
@@ -30,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/util/cert"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/serviceaccount"
@@ -232,15 +227,10 @@ func jwt(key string) string {
 	return encode([]byte(`{"alg":"RS256","kid":"`+key+`"}`)) + "." + encode([]byte("{}")) + "." + encode([]byte("signature"))
 }
 
-// certificate is a CA's, in PEM.
-func certificate(t *testing.T, begin, end time.Time) []byte {
+// certificate is a new one, in PEM.
+func certificate(t *testing.T) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pem, _, err := cert.GenerateSelfSignedCertKey("ca", nil, nil)
 	testutil.Must(t, err)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: begin, NotAfter: end, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	testutil.Must(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return string(pem)
 }

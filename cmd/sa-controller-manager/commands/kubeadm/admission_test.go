@@ -12,7 +12,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/admission/podpolicy/podpolicytest"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
@@ -63,7 +65,7 @@ func TestCheckPlugin(t *testing.T) {
 // TestUnbind: a first step that failed leaves no webhook behind whose process may end.
 func TestUnbind(t *testing.T) {
 	t.Parallel()
-	bound := fake.NewClientset(webhooks("", 1)...)
+	bound := fake.NewClientset(clitest.Configurations(nil, 1)...)
 	c := Config{Client: bound}
 	wantError(t, "what was done", c.unbind(t.Context()), "is unregistered again")
 	testutil.Must(t, registration.IsInactive(t.Context(), bound))
@@ -74,9 +76,7 @@ func TestUnbind(t *testing.T) {
 func TestUnrestricted(t *testing.T) {
 	t.Parallel()
 	server := mirror(component.APIServer, "m", true, pluginOff)
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: podpolicy.Name}}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: podpolicy.Name}}
-	c := Config{Client: fake.NewClientset(server, policy, binding)}
+	c := Config{Client: fake.NewClientset(server, podpolicytest.Policy(), podpolicytest.Binding(admissionregistrationv1.Deny))}
 	testutil.Must(t, c.unrestricted(t.Context()))
 	policies := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	if _, err := policies.Get(t.Context(), podpolicy.Name, metav1.GetOptions{}); err != nil {

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +21,7 @@ import (
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
 )
@@ -50,7 +50,7 @@ func TestPluginOn(t *testing.T) {
 	t.Parallel()
 	on := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
 	off := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount")
-	bound := webhooks("", 1)[1]
+	bound := clitest.Configurations(nil, 1)[1]
 	for name, tc := range map[string]struct {
 		objects []runtime.Object
 		want    string
@@ -65,26 +65,18 @@ func TestPluginOn(t *testing.T) {
 	}
 }
 
-// webhooks are the two configurations with n webhooks each, switched off or not.
-func webhooks(off string, n int) []runtime.Object {
-	meta := metav1.ObjectMeta{Name: registration.Name, Annotations: map[string]string{registration.Annotation: off}}
-	return []runtime.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: meta, Webhooks: make([]admissionregistrationv1.MutatingWebhook, n)},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: meta, Webhooks: make([]admissionregistrationv1.ValidatingWebhook, n)},
-	}
-}
-
 func TestBound(t *testing.T) {
 	t.Parallel()
+	off := map[string]string{registration.Annotation: registration.AnnotationOff}
 	for name, tc := range map[string]struct {
 		objects   []runtime.Object
 		want      string
 		permanent bool
 	}{
-		"Bound":    {webhooks("", 1), "", false},
-		"NotBound": {webhooks("", 0), "binds no webhook yet", false},
+		"Bound":    {clitest.Configurations(nil, 1), "", false},
+		"NotBound": {clitest.Configurations(nil, 0), "binds no webhook yet", false},
 		"SwitchedOff": {
-			webhooks("off", 0), "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", true,
+			clitest.Configurations(off, 0), "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", true,
 		},
 	} {
 		c := Config{Client: fake.NewClientset(tc.objects...)}

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/internal/testutil"
 )
@@ -38,7 +39,7 @@ func TestHandbackOfADeadProcess(t *testing.T) {
 			p.writeSteps(t, takeover, all)
 			p.write(t, "backup/sa-controller-manager.yaml", []byte(p.files(t)[ownFile])) // it names the port
 			prepare(t, p)
-			client := fake.NewClientset(webhooks("", 1)...)
+			client := fake.NewClientset(clitest.Configurations(nil, 1)...)
 			p.kubelet(t, client)
 			p.config.DryRun, p.config.Client, p.config.StepTimeout = false, client, 10*time.Second
 			testutil.Must(t, Handback(t.Context(), p.config))

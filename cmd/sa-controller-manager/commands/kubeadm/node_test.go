@@ -46,6 +46,7 @@ const (
 	// controllersOff is what a takeover adds to --controllers.
 	controllersOff = "-serviceaccount-controller,-root-ca-certificate-publisher-controller,-legacy-serviceaccount-token-cleaner-controller"
 	pluginOff      = "--disable-admission-plugins=ServiceAccount"
+	endpointFlag   = "service-account-signing-endpoint"
 	gate           = "ManifestBasedAdmissionControlConfig"
 
 	// theKey is what kubeadm writes.

@@ -39,15 +39,30 @@ type trip struct {
 	// before has earlier takeovers, and config is for the last one.
 	before func(*testing.T, *controlPlane)
 	config func(*Config)
-	// mode is how kube-apiserver learns of our webhook, and added what its command gets.
-	mode  registration.Mode
-	added []string
+	added  []string // to the command of kube-apiserver
+	none   bool     // it learns of our webhook in no way
 	// since is what happens before the handback, and then kubeadm v1.34 writes the manifests of some
 	// components, with our patches or without.
 	since    func(*testing.T, *controlPlane)
 	upgraded []string
 	patched  bool
 	left     []edit // what the handback leaves beside what was there
+}
+
+// adds reports whether the takeover adds a flag to kube-apiserver.
+func (tc *trip) adds(flag string) bool {
+	return slices.ContainsFunc(tc.added, func(one string) bool { return strings.HasPrefix(one, "--"+flag+"=") })
+}
+
+// mode is how kube-apiserver learns of our webhook.
+func (tc *trip) mode() registration.Mode {
+	switch {
+	case tc.none:
+		return registration.None
+	case tc.adds(component.AdmissionConfigFlag):
+		return registration.Static
+	}
+	return registration.URL
 }
 
 // edit is of the manifest of a component.
@@ -79,7 +94,7 @@ func TestThereAndBack(t *testing.T) {
 		source = "--admission-control-config-file=/etc/kubernetes/pki/admission.yaml" // the operator's
 		config = "--admission-control-config-file=" + component.AdmissionConfigFile
 		gateOn = "--feature-gates=" + gate + "=true"
-		socket = "--service-account-signing-endpoint=" + manifests.SignerSocket
+		socket = "--" + endpointFlag + "=" + manifests.SignerSocket
 		port   = "    - --secure-port=6443\n"
 	)
 	both := []string{component.ControllerManager, component.APIServer}
@@ -95,24 +110,37 @@ func TestThereAndBack(t *testing.T) {
 	signs := func(c *Config) { c.ExternalSigner, c.Rewrite = true, true }
 	taken := func(t *testing.T, p *controlPlane) { p.writeSteps(t, takeover, all) }
 	more := edit{component.APIServer, "--allow-privileged=true", "--allow-privileged=false"}
-	changed := func(t *testing.T, p *controlPlane) { p.change(t, more.name, more.old, more.new) }
+	without := func(files ...string) func(*testing.T, *controlPlane) {
+		return func(t *testing.T, p *controlPlane) { p.remove(t, files...) }
+	}
+	changedAndWithout := func(files ...string) func(*testing.T, *controlPlane) {
+		return func(t *testing.T, p *controlPlane) {
+			p.change(t, more.name, more.old, more.new)
+			p.remove(t, files...)
+		}
+	}
+	fromFilesBefore := func(steps int) func(*testing.T, *controlPlane) {
+		return func(t *testing.T, p *controlPlane) {
+			fromFiles(&p.config)
+			p.writeSteps(t, takeover, steps)
+		}
+	}
 	for name, tc := range map[string]trip{
-		"ByURL": {added: byURL},
-		"v1.37": {config: unasked(), mode: registration.Static, added: []string{config, pluginOff}},
-		"v1.36": {
-			reason: "it is asked for", sample: "v1.36", config: fromFiles, mode: registration.Static, added: []string{gateOn, config, pluginOff},
-		},
-		"Alone":  {sample: "v1.36", config: unasked("n"), added: byURL},
-		"OneOf2": {sample: "v1.36", config: unasked("n", "m"), mode: registration.None},
-		"OwnFile": {
-			flags: []string{source}, config: fromFiles, mode: registration.Static, added: []string{config, pluginOff},
-		},
+		"ByURL":           {added: byURL},
+		"v1.30":           {sample: "v1.30", added: byURL},
+		"v1.33 of kind":   {sample: "kind-v1.33", added: byURL},
+		"Signer in v1.34": {sample: "v1.34", config: signs, added: []string{pluginOff, socket}},
+		"v1.37":           {config: unasked(), added: []string{config, pluginOff}},
+		"v1.36":           {reason: "it is asked for", sample: "v1.36", config: fromFiles, added: []string{gateOn, config, pluginOff}},
+		"Alone":           {sample: "v1.36", config: unasked("n"), added: byURL},
+		"OneOf2":          {sample: "v1.36", config: unasked("n", "m"), none: true},
+		"OwnFile":         {flags: []string{source}, config: fromFiles, added: []string{config, pluginOff}},
 		"OwnGate": {
-			sample: "v1.36", flags: []string{"--feature-gates=A=true," + gate + "=true"}, config: fromFiles, mode: registration.Static,
+			sample: "v1.36", flags: []string{"--feature-gates=A=true," + gate + "=true"}, config: fromFiles,
 			added: []string{config, pluginOff},
 		},
 		"RegisteredNowhereFirst": {
-			reason: "as one of several before v1.37", mode: registration.Static, added: []string{config, pluginOff},
+			reason: "as one of several before v1.37", added: []string{config, pluginOff},
 			before: func(t *testing.T, p *controlPlane) {
 				p.config.Registration = registration.None
 				taken(t, p)
@@ -120,33 +148,36 @@ func TestThereAndBack(t *testing.T) {
 			config: func(c *Config) { c.Registration, c.Rewrite = registration.Static, true },
 		},
 		"Interrupted": {
-			mode: registration.Static, added: []string{config, pluginOff},
-			before: func(t *testing.T, p *controlPlane) { fromFiles(&p.config); p.writeSteps(t, takeover, 3) },
+			added:  []string{config, pluginOff},
+			before: fromFilesBefore(3),
 		},
 		"FilesEditedSince": {
 			reason: "so that the backup does not fit", sample: "v1.36", flags: []string{"--feature-gates=A=true"}, config: fromFiles,
-			mode: registration.Static, added: []string{gateOn, config, pluginOff}, since: changed, left: []edit{more},
+			added: []string{gateOn, config, pluginOff}, since: changedAndWithout(), left: []edit{more},
 		},
 		"Signer": {config: signs, added: []string{pluginOff, socket}},
 		"SignerLater": {
 			reason: "the backup of the first takeover is what was before both", before: taken, config: signs, added: []string{pluginOff, socket},
 		},
 		"SignerAndFiles": {
-			config: func(c *Config) { fromFiles(c); signs(c) }, mode: registration.Static, added: []string{socket, config, pluginOff},
+			config: func(c *Config) {
+				fromFiles(c)
+				signs(c)
+			}, added: []string{socket, config, pluginOff},
 		},
 		"SignerAfterFiles": {
-			reason: "its lines come behind those of the first takeover", config: signs, mode: registration.Static,
-			before: func(t *testing.T, p *controlPlane) { fromFiles(&p.config); taken(t, p) },
+			reason: "its lines come behind those of the first takeover", config: signs,
+			before: fromFilesBefore(all),
 			added:  []string{config, pluginOff, socket},
 		},
-		"SignerEditedSince": {config: signs, added: []string{pluginOff, socket}, since: changed, left: []edit{more}},
+		"SignerEditedSince": {config: signs, added: []string{pluginOff, socket}, since: changedAndWithout(), left: []edit{more}},
 		"SignerEditedAndOurManifestIsGone": {
 			reason: "the backup has the keys", config: signs, added: []string{pluginOff, socket}, left: []edit{more},
-			since: func(t *testing.T, p *controlPlane) { changed(t, p); p.remove(t, ownFile) },
+			since: changedAndWithout(ownFile),
 		},
 		"SignerEditedAndTheBackupIsGone": {
 			reason: "our manifest has the keys", config: signs, added: []string{pluginOff, socket}, left: []edit{more},
-			since: func(t *testing.T, p *controlPlane) { changed(t, p); p.remove(t, "backup/kube-apiserver.yaml") },
+			since: changedAndWithout("backup/kube-apiserver.yaml"),
 		},
 		"OwnOptOut":    {edits: optOut, added: byURL},
 		"OwnPluginOff": {edits: ownPluginOff},
@@ -155,14 +186,14 @@ func TestThereAndBack(t *testing.T) {
 		},
 		"UpgradedWithPatches":    {edits: optOut, added: byURL, upgraded: both, patched: true},
 		"UpgradedWithoutPatches": {edits: optOut, added: byURL, upgraded: both},
-		"OurManifestIsGone":      {added: byURL, since: func(t *testing.T, p *controlPlane) { p.remove(t, ownFile) }},
+		"OurManifestIsGone":      {added: byURL, since: without(ownFile)},
 		"OurManifestIsGoneAndUpgraded": {
-			added: byURL, since: func(t *testing.T, p *controlPlane) { p.remove(t, ownFile) }, upgraded: both, patched: true,
+			added: byURL, since: without(ownFile), upgraded: both, patched: true,
 		},
 		"OurManifestIsDamaged": {added: byURL, since: func(t *testing.T, p *controlPlane) { p.write(t, ownFile, []byte("kind: [")) }},
-		"TheBackupsAreGone": {edits: optOut, added: byURL, since: func(t *testing.T, p *controlPlane) {
-			p.remove(t, "backup/kube-controller-manager.yaml", "backup/kube-apiserver.yaml")
-		}},
+		"TheBackupsAreGone": {
+			edits: optOut, added: byURL, since: without("backup/kube-controller-manager.yaml", "backup/kube-apiserver.yaml"),
+		},
 		"AllThatWeKeptIsGone": {
 			reason: "our lines are known by their names", edits: optOut, added: byURL, since: func(t *testing.T, p *controlPlane) {
 				for name := range p.files(t) {
@@ -261,10 +292,7 @@ func (p *controlPlane) failsOnce(t *testing.T) {
 func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []string) {
 	t.Helper()
 	taken := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer)))
-	has := func(flag string) bool {
-		return slices.ContainsFunc(tc.added, func(one string) bool { return strings.HasPrefix(one, flag) })
-	}
-	signs, readsFiles := has("--service-account-signing-endpoint"), has("--"+component.AdmissionConfigFlag)
+	signs, readsFiles := tc.adds(endpointFlag), tc.mode() == registration.Static
 	var mounts []string
 	if signs {
 		mounts = append(mounts, manifests.SignerDirectory)
@@ -296,7 +324,7 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 	testutil.Check(t, "the patch", inOrder(taken), inOrder(patched))
 
 	own := staticpodtest.Read(t, p.config.manifest(manager))
-	testutil.Check(t, "our mode", string(stdcmp.Or(tc.mode, registration.URL)), component.OwnFlag(own, registrationFlag))
+	testutil.Check(t, "our mode", string(tc.mode()), component.OwnFlag(own, registrationFlag))
 	for flag, want := range map[string]bool{staticDirFlag: readsFiles, ownSocketFlag: signs} {
 		if got := component.OwnFlag(own, flag); (got != "") != want {
 			t.Errorf("our --%s is %q, want one: %t", flag, got, want)
@@ -320,11 +348,10 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 		other = "v1.36"
 	}
 	written := stock(t, other, component.APIServer)
-	signs := slices.ContainsFunc(tc.added, func(flag string) bool { return strings.Contains(flag, manifests.SignerSocket) })
 	p.write(t, apiServerFile, written)
 	for _, n := range []int{3, all} {
 		p.writeSteps(t, takeover, n)
-		want := tc.mode == "" || tc.mode == registration.Static && n == all
+		want := tc.mode() == registration.URL || tc.mode() == registration.Static && n == all
 		if off := slices.Contains(p.command(t), pluginOff); off != want {
 			t.Errorf("kubeadm has written its manifest again, and after %d steps the plugin is off: %t, want %t", n, off, want)
 		}
@@ -332,10 +359,10 @@ func (tc *trip) isWrittenAgain(t *testing.T, p *controlPlane) {
 	taken := staticpodtest.Spec(t, staticpodtest.Read(t, p.config.manifest(component.APIServer)))
 	patched := staticpodtest.Patched(t, written, staticpodtest.Read(t, p.config.patch(component.APIServer)))
 	testutil.Check(t, "the patch for its new manifest", inOrder(taken), inOrder(patched))
-	if got := strings.Contains(strings.Join(p.command(t), " "), manifests.SignerSocket); got != signs {
-		t.Errorf("our process signs: %t, want %t", got, signs)
+	if got := strings.Contains(strings.Join(p.command(t), " "), manifests.SignerSocket); got != tc.adds(endpointFlag) {
+		t.Errorf("our process signs: %t, want %t", got, !got)
 	}
-	testutil.Check(t, "our mode then", string(stdcmp.Or(tc.mode, registration.URL)),
+	testutil.Check(t, "our mode then", string(tc.mode()),
 		component.OwnFlag(staticpodtest.Read(t, p.config.manifest(manager)), registrationFlag))
 	p.writeSteps(t, handback, 1)
 	testutil.Check(t, "what kubeadm wrote", string(written), string(staticpodtest.Read(t, p.config.manifest(component.APIServer))))
@@ -430,8 +457,11 @@ func TestPlan(t *testing.T) {
 		"Stock":                {want: []string{"manager: +" + ownFile, kcmAway, apiServerAway}},
 		"OurManifestIsAnother": {reason: "the operator's", prepare: another, want: []string{"manager:", kcmAway, apiServerAway}},
 		"Rewrite": {
-			prepare: func(t *testing.T, p *controlPlane) { another(t, p); p.config.Rewrite = true },
-			want:    []string{"manager: +backup/sa-controller-manager.yaml ~" + ownFile, kcmAway, apiServerAway},
+			prepare: func(t *testing.T, p *controlPlane) {
+				another(t, p)
+				p.config.Rewrite = true
+			},
+			want: []string{"manager: +backup/sa-controller-manager.yaml ~" + ownFile, kcmAway, apiServerAway},
 		},
 		"SomeSteps": {
 			prepare: func(_ *testing.T, p *controlPlane) { p.config.Steps = []string{StepManager} }, want: []string{"manager: +" + ownFile},

@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/admission/podpolicy/podpolicytest"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -29,6 +30,7 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
+// TestWebhookCommand: unregister lets Pods without an account in, too, and register ends that.
 func TestWebhookCommand(t *testing.T) {
 	t.Parallel()
 	off := map[string]string{registration.Annotation: registration.AnnotationOff, "other": "stays"}
@@ -39,19 +41,26 @@ func TestWebhookCommand(t *testing.T) {
 		off      string // of both configurations
 		webhooks int
 	}{
-		"Unregister": {command: "unregister", objects: configurations(nil, 1), off: registration.AnnotationOff},
+		"Unregister": {command: "unregister", objects: clitest.Configurations(nil, 1), off: registration.AnnotationOff},
 		"UnregisterBeforeTheFirstStart": {
 			reason: "the leader that starts next must find the annotation", command: "unregister", off: registration.AnnotationOff,
 		},
-		"Register":                 {reason: "the leader fills it", command: "register", objects: configurations(off, 0)},
-		"RegisterWhatIsRegistered": {command: "register", objects: configurations(nil, 1), webhooks: 1},
+		"Register":                 {reason: "the leader fills it", command: "register", objects: clitest.Configurations(off, 0)},
+		"RegisterWhatIsRegistered": {command: "register", objects: clitest.Configurations(nil, 1), webhooks: 1},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := fake.NewClientset(tc.objects...)
+			binding, problem := podpolicytest.Binding(admissionregistrationv1.Deny), "the actions [Warn]"
+			if tc.command == "register" {
+				binding, problem = podpolicytest.Binding(admissionregistrationv1.Warn), ""
+			}
+			client := fake.NewClientset(append(tc.objects, podpolicytest.Policy(), binding)...)
 			if got := runWith(t, client, tc.command); got.Code != 0 || !strings.Contains(got.Stdout, registration.Name) {
 				t.Errorf("%s\n%+v, want code 0 and what it has done", tc.reason, got)
+			}
+			if got, err := podpolicy.Problem(t.Context(), client); err != nil || (got == "") != (problem == "") || !strings.Contains(got, problem) {
+				t.Errorf("%s\nthe problem with the policy is %q, %v; want %q", tc.reason, got, err, problem)
 			}
 			api := client.AdmissionregistrationV1()
 			mutating, err := api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
@@ -70,7 +79,7 @@ func TestWebhookCommand(t *testing.T) {
 // A command that claims to have taken a webhook out must have done so.
 func TestWebhookCommandFails(t *testing.T) {
 	t.Parallel()
-	client := fake.NewClientset(configurations(nil, 1)...)
+	client := fake.NewClientset(clitest.Configurations(nil, 1)...)
 	client.PrependReactor("update", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("boom")
 	})
@@ -93,7 +102,7 @@ func TestDryRun(t *testing.T) {
 		{[]string{"register", "--static-registration-dir=" + dir}, "Without --dry-run: The process of this host writes"},
 		{[]string{"unregister", "--static-registration-dir=" + dir + "/none"}, "no such file or directory"},
 	} {
-		client, dry := fake.NewClientset(configurations(nil, 1)...), false
+		client, dry := fake.NewClientset(clitest.Configurations(nil, 1)...), false
 		got := clitest.Run(t, NewCommand(func(o *options.Connection) (kubernetes.Interface, error) {
 			dry = o.DryRun
 			return client, nil
@@ -125,7 +134,7 @@ func TestUnregisterWhileFilesBind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(configurations(nil, 1)...)
+				client := fake.NewClientset(clitest.Configurations(nil, 1)...)
 				client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 					pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
 					if tc.answered {
@@ -188,36 +197,6 @@ func runWith(t *testing.T, client kubernetes.Interface, args ...string) clitest.
 	}, nil), args...)
 }
 
-func configurations(annotations map[string]string, webhooks int) []runtime.Object {
-	meta := metav1.ObjectMeta{Name: registration.Name, Annotations: annotations}
-	return []runtime.Object{
-		&admissionregistrationv1.MutatingWebhookConfiguration{
-			ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.MutatingWebhook, webhooks),
-		},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{
-			ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.ValidatingWebhook, webhooks),
-		},
-	}
-}
-
-// TestPolicyFollows: unregister lets Pods without an account in, and register ends that.
-func TestPolicyFollows(t *testing.T) {
-	t.Parallel()
-	client := fake.NewClientset(append(configurations(nil, 1),
-		&admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: podpolicy.Name}},
-		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: podpolicy.Name}})...)
-	for _, step := range [][2]string{{"unregister", "the actions [Warn]"}, {"register", ""}} {
-		command, want := step[0], step[1]
-		if got := runWith(t, client, command); got.Code != 0 {
-			t.Errorf("%s: %+v", command, got)
-		}
-		problem, err := podpolicy.Problem(t.Context(), client)
-		if err != nil || (problem == "") != (want == "") || !strings.Contains(problem, want) {
-			t.Errorf("after %s the problem is %q, %v; want %q", command, problem, err, want)
-		}
-	}
-}
-
 // TestUnlessPluginOff: an uninstallation changes nothing while kube-apiserver's plugin is off, unless the
 // webhook is off already.
 func TestUnlessPluginOff(t *testing.T) {
@@ -229,10 +208,10 @@ func TestUnlessPluginOff(t *testing.T) {
 		user    string
 		want    string // part of the error, "" for none
 	}{
-		"On":         {objects: configurations(nil, 1), plugin: true, user: "system:serviceaccount:ours:manager"},
-		"Off":        {objects: configurations(nil, 1), user: "system:serviceaccount:ours:manager", want: "webhook unregister --yes"},
-		"AlreadyOff": {objects: configurations(off, 0), user: "system:serviceaccount:ours:manager"},
-		"OtherUser":  {objects: configurations(nil, 1), user: "admin", want: "is for the ServiceAccount of the manager"},
+		"On":         {objects: clitest.Configurations(nil, 1), plugin: true, user: "system:serviceaccount:ours:manager"},
+		"Off":        {objects: clitest.Configurations(nil, 1), user: "system:serviceaccount:ours:manager", want: "webhook unregister --yes"},
+		"AlreadyOff": {objects: clitest.Configurations(off, 0), user: "system:serviceaccount:ours:manager"},
+		"OtherUser":  {objects: clitest.Configurations(nil, 1), user: "admin", want: "is for the ServiceAccount of the manager"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/signing"
@@ -133,6 +135,19 @@ func IdentityLeases(hosts ...string) (leases []runtime.Object) {
 		}})
 	}
 	return leases
+}
+
+// Configurations are those of the webhook, with so many webhooks each.
+func Configurations(annotations map[string]string, webhooks int) []runtime.Object {
+	meta := metav1.ObjectMeta{Name: registration.Name, Annotations: annotations}
+	return []runtime.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{
+			ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.MutatingWebhook, webhooks),
+		},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{
+			ObjectMeta: *meta.DeepCopy(), Webhooks: make([]admissionregistrationv1.ValidatingWebhook, webhooks),
+		},
+	}
 }
 
 // KubeClient is a fake client that also serves documents, such as that of discovery: what answer

@@ -58,24 +58,20 @@ func TestEnsureWritesAKubeconfig(t *testing.T) {
 
 func TestEnsureAgain(t *testing.T) {
 	t.Parallel()
+	newCA := func(t *testing.T, n *node) { n.newCA(t, 1e6*time.Minute) }
+	from := func(server string) change {
+		return func(t *testing.T, n *node) { n.from(t, server) }
+	}
 	cases := map[string]struct {
 		reason string
-		change func(*testing.T, *node)
+		change change
 		why    string // something is written again, saying so; "" if nothing is
 		pair   bool   // client.pem is written again
 	}{
-		"Nothing": {change: func(*testing.T, *node) {}},
-		"HalfItsLife": {
-			change: func(_ *testing.T, n *node) { n.clock.Step(n.config.Validity / 2) },
-		},
-		"TwoThirdsOfItsLife": {
-			change: func(_ *testing.T, n *node) { n.clock.Step(n.config.Validity * 2 / 3) },
-			why:    "client.pem is written, because it expires on", pair: true,
-		},
-		"NewCA": {
-			change: func(t *testing.T, n *node) { n.newCA(t, 1e6*time.Minute) },
-			why:    "it was issued by another CA", pair: true,
-		},
+		"Nothing":            {change: func(*testing.T, *node) {}},
+		"HalfItsLife":        {change: later(validity / 2)},
+		"TwoThirdsOfItsLife": {change: later(validity * 2 / 3), why: "client.pem is written, because it expires on", pair: true},
+		"NewCA":              {change: newCA, why: "it was issued by another CA", pair: true},
 		"TwoCAs": {
 			reason: "kube-apiserver believes the previous one while it is in the file",
 			change: func(t *testing.T, n *node) {
@@ -86,32 +82,12 @@ func TestEnsureAgain(t *testing.T) {
 		},
 		"NewServer": {
 			reason: "the certificate is good, and another one would need the CA's key",
-			change: func(t *testing.T, n *node) {
-				n.from(t, "https://other:6443")
-				n.remove(t, "ca.key")
-			},
-			why: "address has changed",
+			change: inTurn(from("https://other:6443"), removed("ca.key")), why: "address has changed",
 		},
-		"NewServingCA": {
-			change: func(t *testing.T, n *node) {
-				n.newCA(t, 1e6*time.Minute)
-				n.from(t, server)
-			},
-			why: "the CA of the API server has changed", pair: true,
-		},
-		"Damaged": {
-			reason: "the directory is ours",
-			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig", []byte("hello")) },
-			why:    "it was not a kubeconfig",
-		},
-		"NoContext": {
-			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig", []byte("{}")) },
-			why:    "it had no current context",
-		},
-		"NoPair": {
-			change: func(t *testing.T, n *node) { n.remove(t, "identity/client.pem") },
-			why:    "there was no certificate", pair: true,
-		},
+		"NewServingCA": {change: inTurn(newCA, from(server)), why: "the CA of the API server has changed", pair: true},
+		"Damaged":      {reason: "the directory is ours", change: written("identity/kubeconfig", "hello"), why: "it was not a kubeconfig"},
+		"NoContext":    {change: written("identity/kubeconfig", "{}"), why: "it had no current context"},
+		"NoPair":       {change: removed("identity/client.pem"), why: "there was no certificate", pair: true},
 		"HalfAPair": {
 			change: func(t *testing.T, n *node) {
 				data := n.read(t, "identity/client.pem")
@@ -120,8 +96,10 @@ func TestEnsureAgain(t *testing.T) {
 			why: "do not match", pair: true,
 		},
 		"ReadableByAll": {
-			change: func(t *testing.T, n *node) { n.clock.Step(n.config.Validity); n.chmod(t, "identity/client.pem", 0o644) },
-			why:    "it has expired", pair: true,
+			why: "it has expired", pair: true, change: func(t *testing.T, n *node) {
+				n.clock.Step(validity)
+				n.chmod(t, "identity/client.pem", 0o644)
+			},
 		},
 	}
 	for name, tc := range cases {
@@ -152,7 +130,7 @@ func TestEnsureAgain(t *testing.T) {
 func TestEnsureLeavesTheOperatorsKubeconfigAlone(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		change func(*testing.T, *node)
+		change change
 		says   string
 	}{
 		"AToken": {
@@ -160,7 +138,7 @@ func TestEnsureLeavesTheOperatorsKubeconfigAlone(t *testing.T) {
 			says:   "its user does not have client.pem",
 		},
 		"Embedded": {
-			change: func(t *testing.T, n *node) { n.ensure(t); n.embed(t); n.clock.Step(n.config.Validity) },
+			change: inTurn(ensured, func(t *testing.T, n *node) { n.embed(t) }, later(validity)),
 			says:   "its user does not have client.pem",
 		},
 		"AnotherUser": {
@@ -205,18 +183,17 @@ func TestEnsureRefuses(t *testing.T) {
 		encryptedRSA   = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n" +
 			"-----END RSA PRIVATE KEY-----\n"
 	)
+	// It signs as little as one that is elsewhere.
+	encrypted := []string{"ca.key is encrypted, and in the clear the key of the cluster's CA is not here; have ", "identity/client.csr"}
 	cases := map[string]struct {
-		change func(*testing.T, *node)
+		change change
 		want   []string
 	}{
 		"NoCA": {
 			change: func(_ *testing.T, n *node) { n.config.CertDir = "none" },
 			want:   []string{"read the cluster's CA: open none/ca.crt"},
 		},
-		"CAIsNoPEM": {
-			change: func(t *testing.T, n *node) { n.write(t, "ca.crt", []byte("x")) },
-			want:   []string{"ca.crt: want PEM of a certificate"},
-		},
+		"CAIsNoPEM": {change: written("ca.crt", "x"), want: []string{"ca.crt: want PEM of a certificate"}},
 		"CAIsALeaf": {
 			change: func(t *testing.T, n *node) {
 				n.ensure(t)
@@ -224,26 +201,13 @@ func TestEnsureRefuses(t *testing.T) {
 			},
 			want: []string{"is not a CA certificate"},
 		},
-		"CAExpired":   {change: func(_ *testing.T, n *node) { n.clock.Step(11 * 365 * 24 * time.Hour) }, want: []string{"the CA expired on 20"}},
-		"ClockBehind": {change: func(_ *testing.T, n *node) { n.clock.Step(-2 * time.Hour) }, want: []string{"is the clock right?"}},
-		"KeyIsNoPEM": {
-			change: func(t *testing.T, n *node) { n.write(t, "ca.key", []byte("SECRET")) }, want: []string{"ca.key: want PEM of a private key"},
-		},
-		"EncryptedPKCS8": { // it signs as little as one that is elsewhere
-			change: func(t *testing.T, n *node) { n.write(t, "ca.key", []byte(encryptedPKCS8)) },
-			want:   []string{"ca.key is encrypted, and in the clear the key of the cluster's CA is not here; have ", "identity/client.csr"},
-		},
-		"EncryptedRSA": {
-			change: func(t *testing.T, n *node) { n.write(t, "ca.key", []byte(encryptedRSA)) },
-			want:   []string{"ca.key is encrypted, and in the clear the key of the cluster's CA is not here; have ", "identity/client.csr"},
-		},
+		"CAExpired":      {change: later(11 * validity), want: []string{"the CA expired on 20"}},
+		"ClockBehind":    {change: later(-2 * time.Hour), want: []string{"is the clock right?"}},
+		"KeyIsNoPEM":     {change: written("ca.key", "SECRET"), want: []string{"ca.key: want PEM of a private key"}},
+		"EncryptedPKCS8": {change: written("ca.key", encryptedPKCS8), want: encrypted},
+		"EncryptedRSA":   {change: written("ca.key", encryptedRSA), want: encrypted},
 		"ExpiredWithoutTheKey": {
-			change: func(t *testing.T, n *node) {
-				n.ensure(t)
-				n.remove(t, "ca.key")
-				n.clock.Step(n.config.Validity)
-			},
-			want: []string{"the key of the cluster's CA is not here"},
+			change: inTurn(ensured, removed("ca.key"), later(validity)), want: []string{"the key of the cluster's CA is not here"},
 		},
 		"OtherKey": {
 			change: func(t *testing.T, n *node) {
@@ -256,13 +220,8 @@ func TestEnsureRefuses(t *testing.T) {
 		"NoFrom": {
 			change: func(_ *testing.T, n *node) { _ = os.Remove(n.config.From) }, want: []string{"--from", "--server", "no such file"},
 		},
-		"FromNobody": {
-			change: func(t *testing.T, n *node) { n.write(t, "controller-manager.conf", []byte("{}")) }, want: []string{"names no API server"},
-		},
-		"OutIsADirectory": {
-			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig/x", nil) },
-			want:   []string{"read the kubeconfig that is there", "is a directory"},
-		},
+		"FromNobody":      {change: written("controller-manager.conf", "{}"), want: []string{"names no API server"}},
+		"OutIsADirectory": {change: written("identity/kubeconfig/x", ""), want: []string{"read the kubeconfig that is there", "is a directory"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,38 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-const server = "https://172.18.0.2:6443"
+const (
+	server   = "https://172.18.0.2:6443"
+	validity = 365 * 24 * time.Hour
+)
+
+// change is what happens to a node.
+type change = func(*testing.T, *node)
+
+func written(name, text string) change {
+	return func(t *testing.T, n *node) { n.write(t, name, []byte(text)) }
+}
+
+func removed(name string) change {
+	return func(t *testing.T, n *node) { n.remove(t, name) }
+}
+
+func later(d time.Duration) change {
+	return func(_ *testing.T, n *node) { n.clock.Step(d) }
+}
+
+func ensured(t *testing.T, n *node) {
+	t.Helper()
+	n.ensure(t)
+}
+
+func inTurn(changes ...change) change {
+	return func(t *testing.T, n *node) {
+		for _, one := range changes {
+			one(t, n)
+		}
+	}
+}
 
 // node is a directory like /etc/kubernetes.
 type node struct {
@@ -42,7 +73,7 @@ func newNode(t *testing.T) *node {
 	n := &node{dir: t.TempDir(), clock: testingclock.NewFakeClock(time.Now().Truncate(time.Second))}
 	n.config = Config{
 		CertDir: n.dir, Dir: n.path("identity"), From: n.path("controller-manager.conf"),
-		Validity: 365 * 24 * time.Hour,
+		Validity: validity,
 		Clock:    n.clock, Say: &n.said, Warn: &n.warn,
 	}
 	n.newCA(t, 10*365*24*time.Hour)

@@ -96,7 +96,7 @@ func TestExternalCARefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		sign func(*x509.Certificate) // what the CA changes in an honest certificate; nil signs none
-		then func(*testing.T, *node)
+		then change
 		want string
 	}{
 		"User": {
@@ -109,26 +109,19 @@ func TestExternalCARefuses(t *testing.T) {
 		"ServerAuth": {
 			sign: func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }, want: "incompatible key usage",
 		},
-		"Expired": {sign: func(c *x509.Certificate) { c.NotAfter = c.NotBefore.Add(time.Minute) }, want: "it has expired"},
-		"OtherKey": {
-			sign: unchanged, want: "do not match", then: func(t *testing.T, n *node) {
-				n.remove(t, "identity/client.key") // another request comes with another key
-			},
-		},
+		"Expired":  {sign: func(c *x509.Certificate) { c.NotAfter = c.NotBefore.Add(time.Minute) }, want: "it has expired"},
+		"OtherKey": {sign: unchanged, want: "do not match", then: removed("identity/client.key")}, // another request comes with another key
 		"OtherCA": {
 			sign: unchanged, want: "it was issued by another CA", then: func(t *testing.T, n *node) {
 				n.newCA(t, time.Hour)
 				n.externalCA(t)
 			},
 		},
-		"NoPEM": {then: func(t *testing.T, n *node) { n.write(t, "identity/client.crt", []byte("SECRET")) }, want: "do not match"},
+		"NoPEM": {then: written("identity/client.crt", "SECRET"), want: "do not match"},
 		"KeyNoPEM": {
-			want: "client.key: want PEM of a private key", then: func(t *testing.T, n *node) {
-				n.write(t, "identity/client.key", []byte("SECRET"))
-				n.remove(t, "identity/client.csr")
-			},
+			then: inTurn(written("identity/client.key", "SECRET"), removed("identity/client.csr")), want: "client.key: want PEM of a private key",
 		},
-		"Directory": {then: func(t *testing.T, n *node) { n.write(t, "identity/client.crt/x", nil) }, want: "is a directory"},
+		"Directory": {then: written("identity/client.crt/x", ""), want: "is a directory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)

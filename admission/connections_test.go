@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -37,13 +38,14 @@ func TestSilentConnectionsEvictTheirOwn(t *testing.T) {
 			dials++
 			return s.listener.DialContext(ctx)
 		}
-		first, ready := s.dialSilent(t), s.get("/readyz")
+		began, first, ready := time.Now(), s.dialSilent(t), s.get("/readyz")
 		for range connectionLimits(limit).Open - 1 {
 			s.dialSilent(t)
 		}
 		if n, err := first.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 			t.Errorf("the first of too many that are silent gets %d bytes and %v, want %v", n, err, io.EOF)
 		}
+		testutil.Check(t, "time until then", time.Duration(0), time.Since(began))
 		if again := s.get("/readyz"); ready != "200 HTTP/1.1 ok" || again != ready || dials != 1 {
 			t.Errorf("%q, then %q by %d connections, want one", ready, again, dials)
 		}

@@ -160,6 +160,9 @@ func TestKeyringSteps(t *testing.T) {
 				if signs != (err == nil) || signs && names[signertest.KeyID(t, header)] != active {
 					t.Errorf("%s: step %d: signed %s, %v", tc.reason, i, header, err)
 				}
+				if role := ring.Role("unknown"); role != "" {
+					t.Errorf("%s: step %d: a key that is not there is %s", tc.reason, i, role)
+				}
 				if next := ring.Next(); strings.Contains(step.want, " next") != (next != nil) || next != nil && ring.Role(next.ID()) != signing.Next {
 					t.Errorf("%s: step %d: the next key is %v", tc.reason, i, next)
 				}

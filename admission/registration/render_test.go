@@ -45,22 +45,14 @@ func serviceSpec() Spec {
 	return spec
 }
 
-func rule(operation admissionregistrationv1.OperationType, resource string) admissionregistrationv1.RuleWithOperations {
-	return admissionregistrationv1.RuleWithOperations{
-		Operations: []admissionregistrationv1.OperationType{operation},
-		Rule: admissionregistrationv1.Rule{
-			APIGroups: []string{""}, APIVersions: []string{"*"}, Resources: []string{resource}, Scope: new(admissionregistrationv1.AllScopes),
-		},
-	}
-}
-
 func TestEntries(t *testing.T) {
 	t.Parallel()
-	mutating, validating := urlSpec().entries([]byte("ca"))
+	spec := urlSpec()
+	mutating, validating := spec.entries([]byte("ca"))
 	want := entry{
 		Name:                    "mutate.sa-controller-manager.webhook",
 		ClientConfig:            admissionregistrationv1.WebhookClientConfig{URL: new("https://127.0.0.1:10262/mutate"), CABundle: []byte("ca")},
-		Rules:                   []admissionregistrationv1.RuleWithOperations{rule("CREATE", "pods")},
+		Rules:                   admission.RulesWithOperations(spec.MutatingRules),
 		FailurePolicy:           new(admissionregistrationv1.Fail),
 		MatchPolicy:             new(admissionregistrationv1.Equivalent),
 		NamespaceSelector:       &metav1.LabelSelector{},
@@ -74,7 +66,7 @@ func TestEntries(t *testing.T) {
 	testutil.Check(t, "mutating", []entry{want}, mutating)
 	want.Name = "validate.sa-controller-manager.webhook"
 	want.ClientConfig.URL = new("https://127.0.0.1:10262/validate")
-	want.Rules = append(want.Rules, rule("UPDATE", "pods/ephemeralcontainers"))
+	want.Rules = admission.RulesWithOperations(spec.ValidatingRules)
 	want.ReinvocationPolicy, want.MatchConditions = nil, []admissionregistrationv1.MatchCondition{notAHarmlessMirror()}
 	testutil.Check(t, "validating", []entry{want}, validating)
 	if mutating, validating := (Spec{Mode: URL}).entries(nil); len(mutating)+len(validating) > 0 {

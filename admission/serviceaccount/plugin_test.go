@@ -55,16 +55,6 @@ func TestIgnores(t *testing.T) {
 	}
 }
 
-// TestValidateWantsAnAccount: Admit gives one to every Pod, so that a Pod without one
-// has come past it.
-func TestValidateWantsAnAccount(t *testing.T) {
-	t.Parallel()
-	plugin := newWorld(account(testNamespace, defaultAccount)).plugin(DefaultConfig())
-	err := plugin.Validate(t.Context(), creation([]byte(`{"metadata": {"name": "web"}, "spec": {}}`)), &admission.Response{})
-	_, message := codeAndMessage(err)
-	testutil.Check(t, "message", `pods "web" is forbidden: no service account specified for pod shop/web`, message)
-}
-
 // TestAmbiguousPods: of what two readers may read in two ways one may be kube-apiserver's.
 func TestAmbiguousPods(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,8 @@
 package keyprobe
 
 import (
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -109,26 +111,6 @@ func TestANextKeySignsOnceTheAPIServerAcceptsIt(t *testing.T) {
 	})
 }
 
-func TestAWithdrawnNextKeyNeverSigns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := knowing(testKeys().old)
-		a := start(t, server)
-		a.give(a.next)
-		a.give(a.old)
-		testutil.Check(t, "next key", "nobody", a.waits())
-		testutil.Check(t, "status", "key OLD signs", a.named(a.Status()))
-		testutil.Check(t, "keys", []string{`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`}, a.series("sacm_signing_key{"))
-		testutil.Check(t, "last message", "The key file contains the active key keyID=OLD", a.said()[len(a.said())-1])
-
-		server.learn(a.next)
-		time.Sleep(provePeriod)
-		synctest.Wait()
-		testutil.Check(t, "key that signs later", "OLD", a.signs())
-		testutil.Check(t, "reviews", []string{"OLD at 0s", "NEXT at 0s", "OLD at 3m0s"}, a.reviewed())
-	})
-}
-
 // The file changes while the apiserver reviews a token of the previous content: its yes is about a
 // key that nobody wants.
 func TestAYesThatComesTooLate(t *testing.T) {
@@ -159,6 +141,10 @@ func TestAYesThatComesTooLate(t *testing.T) {
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				testutil.Check(t, "status", tc.want, a.named(a.Status()))
+				testutil.Check(t, "the file has the active key", tc.want == "key OLD signs",
+					slices.Contains(a.said(), "The key file contains the active key keyID=OLD"))
+				series := strings.Join(a.series("sacm_signing_key{"), " ")
+				testutil.Check(t, "next key in the metrics", tc.want != "key OLD signs", strings.Contains(series, "next"))
 			})
 		})
 	}

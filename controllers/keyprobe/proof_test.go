@@ -61,7 +61,7 @@ func TestARefusalTakesTheProofBack(t *testing.T) {
 				testutil.Check(t, "status", "key OLD signs; not confirmed by kube-apiserver: kube-apiserver refuses its tokens: [invalid bearer token]",
 					a.named(a.Status()))
 				server.learn(keys.old)
-				time.Sleep(firstBackoff)
+				time.Sleep(maxBackoff)
 				synctest.Wait()
 				if err := a.MayFill(); err != nil {
 					t.Errorf("once it is accepted again: %v", err)

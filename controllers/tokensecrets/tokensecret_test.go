@@ -158,6 +158,7 @@ func TestObserveMetadata(t *testing.T) {
 	labelled := func(labels map[string]string) *corev1.Secret {
 		return tokenSecret(func(s *corev1.Secret) { s.Labels = labels })
 	}
+	keep := observation(func(s *TokenSecret) { s.Keep = true })
 	unnamed := observation(func(s *TokenSecret) { s.AccountName = "" })
 	checkObserve(t, map[string]observeCase{
 		"Bare": {
@@ -198,6 +199,11 @@ func TestObserveMetadata(t *testing.T) {
 			want:   observation(func(s *TokenSecret) { s.AccountUID = "a\nb" }),
 		},
 
+		"Keep":        {secret: tokenSecret(withAnnotation(KeepAnnotation, "true")), want: keep},
+		"KeepFalse":   {secret: tokenSecret(withAnnotation(KeepAnnotation, "false")), want: observation()},
+		"KeepEmpty":   {reason: "kubectl annotate ...keep=", secret: tokenSecret(withAnnotation(KeepAnnotation, "")), want: keep},
+		"KeepUnclear": {reason: "a deletion cannot be undone", secret: tokenSecret(withAnnotation(KeepAnnotation, "yes")), want: keep},
+
 		"NameEmpty":     {secret: named(""), want: unnamed},
 		"NameUpperCase": {reason: "no account can be called this", secret: named("Robot"), want: unnamed},
 		"NameNewLine":   {reason: "a $ in a pattern must not match before it", secret: named("robot\n"), want: unnamed},
@@ -213,32 +219,6 @@ func TestObserveMetadata(t *testing.T) {
 		},
 		"ForeignLabels": {reason: "an empty map costs memory", secret: labelled(map[string]string{"app": "shop"}), want: observation()},
 	})
-}
-
-func TestKeepAnnotation(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason      string
-		annotations map[string]string
-		want        bool
-	}{
-		"None":  {want: false},
-		"True":  {annotations: map[string]string{KeepAnnotation: "true"}, want: true},
-		"False": {annotations: map[string]string{KeepAnnotation: "false"}, want: false},
-		"Empty": {
-			reason: "kubectl annotate secret x sa-controller-manager/keep=", annotations: map[string]string{KeepAnnotation: ""}, want: true,
-		},
-		"Unclear": {reason: "a yes, because a deletion cannot be undone", annotations: map[string]string{KeepAnnotation: "yes"}, want: true},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			secret := tokenSecret()
-			secret.Annotations = tc.annotations
-			if got := Observe(secret).Keep; got != tc.want {
-				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
-			}
-		})
-	}
 }
 
 func TestReplaces(t *testing.T) {

@@ -2,16 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package faults tries to break the promises of docs/reliability.md on a real control
-// plane, and says whether it could.
+// plane, and says whether it could: what needs a real etcd, real connections and processes, or load. The rest
+// is test/simulation's.
 //
 // A workload (package workload) churns namespaces, accounts, Secrets and Pods and remembers what must
-// exist because of it. Two replicas of the product work on that, each behind a fault proxy,
-// while a Schedule, a pure function of a seed, says which fault begins when. Then all
+// exist because of it. Two replicas of the product work on that, each behind a proxy,
+// while one fault after the other comes, in an order that a seed says. Then all
 // faults end, and the checker (package checker) reads the API until everything is as the promises
-// say or a timeout passes. Races are deterministic and run beside that. Load has broken clients
+// say or a timeout passes. Load has broken clients
 // (package overload) attack the webhook, SignerLoad the signer's socket.
 //
-// The suite proves itself: builds with a bug in the product's source (package planted) must be
+// The suite proves itself: bugs in the product's source (package planted) must be
 // found.
 //
 // Lifecycle: Start, then Faults, Load, SignerLoad and Planted in any order, then Stop. One

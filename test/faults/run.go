@@ -17,7 +17,7 @@ import (
 	"sa-controller-manager/test/faults/workload"
 )
 
-// Run is one run of a schedule.
+// Run is one run of faults.
 type Run struct {
 	Binary devcluster.Binary
 	Race   bool   // the binary is race-enabled

@@ -24,6 +24,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -54,11 +55,12 @@ type network struct {
 	faults  []*fault
 
 	// The goroutine of run alone uses what follows.
-	agenda  agenda
-	holder  int      // the replica that has written the Lease last
-	terms   []func() // what happens when the next one does
-	history []step
-	streams map[*model.Watch]*stream
+	agenda   agenda
+	shuffled time.Time
+	holder   int      // the replica that has written the Lease last
+	terms    []func() // what happens when the next one does
+	history  []step
+	streams  map[*model.Watch]*stream
 }
 
 // thing is what happens next. The name is the same in each run of a seed, and "" if it is not worth a line.
@@ -129,6 +131,7 @@ func draw(seed uint64, name string) *rand.Rand {
 
 // run does one thing after another until ctx ends.
 func (n *network) run(ctx context.Context) {
+	n.shuffle(n.began)
 	for ctx.Err() == nil {
 		synctest.Wait()
 		n.mu.Lock()
@@ -149,13 +152,16 @@ func (n *network) run(ctx context.Context) {
 			if left <= 0 {
 				n.agenda.remove(next)
 				if next.jitters {
-					mathrand.Seed(n.draw(next.name).Int64()) //nolint:staticcheck // what client-go draws is the same again
+					n.shuffle(next.due)
 				}
 				result := next.do(next.fate)
 				if next.name != "" && result != nothing {
 					n.history = append(n.history, step{time.Since(n.began), next.name, next.fate, result, next.reads})
 				}
 				continue
+			}
+			if left > 50*time.Millisecond {
+				n.shuffle(next.due)
 			}
 			until = time.After(left)
 		}
@@ -165,6 +171,17 @@ func (n *network) run(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// shuffle has what client-go and the product draw until then be the same in each run.
+func (n *network) shuffle(until time.Time) {
+	if until.Equal(n.shuffled) {
+		return // no name twice
+	}
+	n.shuffled = until
+	at := draw(n.seed, until.Sub(n.began).String()).Int64()
+	mathrand.Seed(at) //nolint:staticcheck // client-go has no other source
+	utilrand.Seed(at)
 }
 
 // next is what is due first, nil if nothing is.

@@ -17,7 +17,6 @@ import (
 	"testing/synctest"
 
 	"github.com/go-logr/logr"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
@@ -63,7 +62,6 @@ func run(t *testing.T, p *plan) (o outcome) {
 	if runs++; runs%8 == 0 {
 		goruntime.GC()
 	}
-	utilrand.Seed(int64(p.seed)) //nolint:gosec // any number will do
 	// A queue that gets a key after its end keeps two goroutines, until it is run again: there is no process to end.
 	defer func() {
 		if r := recover(); r != nil && !strings.Contains(fmt.Sprint(r), "main bubble goroutine has exited but blocked goroutines remain") {

@@ -47,7 +47,6 @@ type world struct {
 	mode    workload.Mode
 	network *network
 	server  *model.Server
-	users   []*workload.User
 	model   workload.Model
 	logger  logr.Logger
 

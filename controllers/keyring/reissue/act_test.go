@@ -19,6 +19,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
+	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
@@ -220,9 +221,11 @@ func TestSurvey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account(referencing("a")), tokenSecret("a", withOld(t)), tokenSecret("b", withNew(t)),
 		tokenSecret("c", withOld(t), userMade),
-		tokenSecret("d", withToken(t, strangePEM(), testUID)), tokenSecret("e"))
+		tokenSecret("d", withToken(t, strangePEM(), testUID)), tokenSecret("e"),
+		tokenSecret("f", controllertest.WithData(corev1.ServiceAccountTokenKey, "e30.e30.c2ln")))
 	w.survey()
-	testutil.Check(t, "by key", map[string]float64{"retired": 2, "active": 1, "unknown": 1}, w.Series(t, "sacm_token_secrets_by_key"))
+	testutil.Check(t, "by key", map[string]float64{"retired": 2, "active": 1, "unknown": 1, "none": 1},
+		w.Series(t, "sacm_token_secrets_by_key"))
 	testutil.Check(t, "by holding", map[string]float64{"due": 1, "blocked user-made": 1}, w.Series(t, "sacm_token_reissue_secrets"))
 }
 

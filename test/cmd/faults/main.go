@@ -87,7 +87,8 @@ func run(s settings) int {
 
 // complete checks the settings, and makes paths absolute.
 func complete(s *settings) error {
-	if parts := []faults.Part{"", faults.FaultsPart, faults.LoadPart, faults.SignerPart, plantedPart}; !slices.Contains(parts, faults.Part(s.only)) {
+	parts := []faults.Part{"", faults.FaultsPart, faults.LoadPart, faults.SignerPart, plantedPart}
+	if !slices.Contains(parts, faults.Part(s.only)) {
 		return fmt.Errorf("-only=%s: want one of faults, load, signer or planted", s.only)
 	}
 	for _, path := range []*string{&s.race, &s.plain, &s.root} {

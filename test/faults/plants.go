@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +30,8 @@ const plantTimeout = 2500 * time.Millisecond
 // returns what it shows of it.
 func (w *World) Planted(ctx context.Context, plant planted.Plant, binary devcluster.Binary) ([]checker.Violation, error) {
 	binary.Env = []string{planted.Variable + "=" + plant.Name}
-	found, err := w.struck(ctx, "planted-"+plant.Race, binary, func(race race) bool { return race.name == plant.Race })
+	prefix := "planted-" + strings.ReplaceAll(plant.Name, " ", "-")
+	found, err := w.struck(ctx, prefix, binary, func(race race) bool { return race.name == plant.Race })
 	return plant.Shown(found), err
 }
 

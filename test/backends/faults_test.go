@@ -224,15 +224,15 @@ func (w *world) outage(t *testing.T, breaks, heal func(*testing.T)) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := await.Secrets(ctx, w.client, "default", func(secrets []*corev1.Secret) error {
+		waited, ok := await.Find(secrets, waiting)
+		if !ok || len(waited.Data["token"]) == 0 {
+			return errors.New("the Secret that has waited has no token")
+		}
 		if dead, ok := await.Find(secrets, "dead-"+waiting); ok {
 			if len(dead.Data["token"]) > 0 {
 				t.Error("a token was written for a dead account")
 			}
 			return errors.New("the dead account's Secret is there")
-		}
-		waited, ok := await.Find(secrets, waiting)
-		if !ok || len(waited.Data["token"]) == 0 {
-			return errors.New("the Secret that has waited has no token")
 		}
 		token, err := tokenload.Of(string(waited.Data["token"]))
 		testutil.Must(t, err)

@@ -4,7 +4,6 @@
 package backends
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -103,31 +102,5 @@ func TestOneIsAwayAtStart(t *testing.T) {
 	bao.Heal()
 	if _, err := signer.connect(t, "away").Fetch(t.Context()); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestReplacedKey wants nothing of another key that has come behind the name while it is served.
-func TestReplacedKey(t *testing.T) {
-	t.Parallel()
-	hsm, keys := newToken(t), t.TempDir()
-	createKey(t, keys, "mine", hsm.uri("mine"), "P-256")
-	signer := serve(t, keys, pin)
-	client, pinned := signer.pin(t, "mine")
-	if _, _, err := client.Sign(t.Context(), "mine", pinned, signertest.Payload(0)); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []string{"privkey", "pubkey"} {
-		hsm.tool(t, "--delete-object", "--type", kind, "--label", "mine")
-	}
-	createKey(t, t.TempDir(), "mine", hsm.uri("mine"), "P-256")
-	for range 3 {
-		_, _, err := client.Sign(t.Context(), "mine", pinned, signertest.Payload(0))
-		if unavailable, ok := errors.AsType[*signing.UnavailableError](err); !ok ||
-			!strings.Contains(unavailable.Reason, "does not verify with the pinned public half") {
-			t.Errorf("signed by another key: got %v", err)
-		}
-	}
-	if now, err := client.Pin(t.Context(), "mine"); err != nil || now.Key.ID != pinned.ID {
-		t.Errorf("the published key has changed: %s, %v, want %s", now.Key.ID, err, pinned.ID)
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/backends/vault"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/tokenload"
@@ -123,9 +123,8 @@ func newWorld(t *testing.T) *world {
 	w.startHelper(t)
 	t.Cleanup(func() { _, _ = w.helper.Kill() })
 	var err error
-	if w.binary, err = devcluster.FindBinary(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.binary, err = devcluster.FindBinary(t.Context())
+	testutil.Must(t, err)
 	w.cluster, err = devcluster.Start(t.Context(),
 		devcluster.Options{ExternalSigner: true, BeforeAPIServer: func(c *devcluster.Cluster) (err error) {
 			if err := w.keys(t.Context(), "init", "--key=kep740:bao", "--next-key=none"); err != nil {
@@ -196,9 +195,8 @@ func (w *world) startHelper(t *testing.T) {
 
 func (w *world) killHelper(t *testing.T) {
 	t.Helper()
-	if _, err := w.helper.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	_, err := w.helper.Kill()
+	testutil.Must(t, err)
 }
 
 func (w *world) broken(f vault.Fault) func(*testing.T) {
@@ -214,8 +212,8 @@ func (w *world) outage(t *testing.T, breaks, heal func(*testing.T)) {
 	w.refuses(t)
 	w.accepted(t)
 	waiting := strings.ToLower(filepath.Base(t.Name()))
-	w.addSecret(t, waiting, waiting)
-	w.addSecret(t, "dead-"+waiting, "dead-"+waiting)
+	w.addSecret(t, waiting)
+	w.addSecret(t, "dead-"+waiting)
 	testutil.Must(t, w.client.CoreV1().ServiceAccounts("default").Delete(t.Context(), "dead-"+waiting, metav1.DeleteOptions{}))
 	if secret, err := w.client.CoreV1().Secrets("default").Get(t.Context(), waiting, metav1.GetOptions{}); err != nil ||
 		len(secret.Data["token"]) > 0 {
@@ -223,28 +221,25 @@ func (w *world) outage(t *testing.T, breaks, heal func(*testing.T)) {
 	}
 	heal(t)
 	w.signs(t)
-	eventually(t, "the token of the Secret that has waited", func() error {
-		secret, err := w.client.CoreV1().Secrets("default").Get(t.Context(), waiting, metav1.GetOptions{})
-		if err == nil && len(secret.Data["token"]) == 0 {
-			err = errors.New("no token")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := await.Secrets(ctx, w.client, "default", func(secrets []*corev1.Secret) error {
+		waited, ok := await.Find(secrets, waiting)
+		if !ok || len(waited.Data["token"]) == 0 {
+			return errors.New("the Secret that has waited has no token")
 		}
-		if err != nil {
-			return err
+		if dead, ok := await.Find(secrets, "dead-"+waiting); ok {
+			if len(dead.Data["token"]) > 0 {
+				t.Error("a token was written for a dead account")
+			}
+			return errors.New("the dead account's Secret is there")
 		}
-		token, err := tokenload.Of(string(secret.Data["token"]))
+		token, err := tokenload.Of(string(waited.Data["token"]))
+		testutil.Must(t, err)
 		w.tokens = append(w.tokens, token)
-		return err
+		return nil
 	})
-	eventually(t, "the end of the dead account's Secret", func() error {
-		secret, err := w.client.CoreV1().Secrets("default").Get(t.Context(), "dead-"+waiting, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err == nil && len(secret.Data["token"]) > 0 {
-			t.Fatal("a token was written for a dead account")
-		}
-		return errors.Join(err, errors.New("it is there"))
-	})
+	testutil.Must(t, err)
 	w.accepted(t)
 	select {
 	case <-w.manager.Done():
@@ -295,13 +290,14 @@ func (w *world) accepted(t *testing.T) {
 }
 
 // addSecret creates a token Secret and its account.
-func (w *world) addSecret(t *testing.T, name, account string) {
+func (w *world) addSecret(t *testing.T, name string) {
 	t.Helper()
-	_, err := w.client.CoreV1().ServiceAccounts("default").Create(t.Context(),
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	core := w.client.CoreV1()
+	_, err := core.ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{})
 	testutil.Must(t, err)
-	_, err = w.client.CoreV1().Secrets("default").Create(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: account}},
+	_, err = core.Secrets("default").Create(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: name}},
 		Type:       corev1.SecretTypeServiceAccountToken,
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)

@@ -74,7 +74,7 @@ func (c *Cluster) APIServerMetrics(ctx context.Context) (Metrics, error) {
 	if err != nil {
 		return nil, err
 	}
-	return probe.metrics(ctx)
+	return probe.Metrics(ctx)
 }
 
 // apiServerArgs renders the default flags with the caller's laid over them, in

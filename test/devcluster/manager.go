@@ -36,10 +36,9 @@ const RaceWarning = "WARNING: DATA RACE"
 // place.
 type Manager struct {
 	*process
+	*probe // of its secure port
 
-	probe     *probe
 	readyPath string
-	url       string
 	// most is how many goroutines it may have left when it is stopped; 0 means any number.
 	most int
 }
@@ -69,9 +68,9 @@ func (c *Cluster) startManager(name, path, readyPath string, flags, env []string
 	if err != nil {
 		return nil, err
 	}
-	m := &Manager{readyPath: readyPath, url: "https://" + address(port)}
+	m := &Manager{readyPath: readyPath}
 	config := c.Config()
-	config.Host = m.url
+	config.Host = "https://" + address(port)
 	// It serves with a certificate of its own making.
 	config.TLSClientConfig.CAData, config.TLSClientConfig.Insecure = nil, true
 	if m.probe, err = newProbe(config); err != nil {
@@ -101,33 +100,22 @@ func (c *Cluster) startManager(name, path, readyPath string, flags, env []string
 // Ready returns once the manager says that it is ready, and with an error when
 // ctx or the manager ends first.
 func (m *Manager) Ready(ctx context.Context) error {
-	return m.probe.awaitOK(ctx, m.readyPath, m.process)
-}
-
-// Get returns what the manager's secure port answers with status 200 on path;
-// any other status is an error.
-func (m *Manager) Get(ctx context.Context, path string) (string, error) {
-	return m.probe.get(ctx, path)
-}
-
-// Metrics reads the manager's metrics.
-func (m *Manager) Metrics(ctx context.Context) (Metrics, error) {
-	return m.probe.metrics(ctx)
+	return m.awaitOK(ctx, m.readyPath, m.process)
 }
 
 // URL is where the manager serves, https://127.0.0.1:port.
-func (m *Manager) URL() string { return m.url }
+func (m *Manager) URL() string { return m.probe.url }
 
 // AwaitLog returns once the manager has printed text, and with an error when
 // ctx or the manager ends first.
 func (m *Manager) AwaitLog(ctx context.Context, text string) error {
-	if m.process.log.await(ctx, text, m.process.done) {
+	if m.log.await(ctx, text, m.done) {
 		return nil
 	}
-	if !m.process.running() {
-		return fmt.Errorf("await %q in the log: %w", text, m.process.unexpectedExit())
+	if !m.running() {
+		return fmt.Errorf("await %q in the log: %w", text, m.unexpectedExit())
 	}
-	return fmt.Errorf("await %q in the log of %s: %w", text, m.process.name, context.Cause(ctx))
+	return fmt.Errorf("await %q in the log of %s: %w", text, m.name, context.Cause(ctx))
 }
 
 // Stop sends SIGTERM and waits until the manager is gone. It is an error if the
@@ -136,7 +124,7 @@ func (m *Manager) AwaitLog(ctx context.Context, text string) error {
 // A manager that ended before is reported with its exit code and no error.
 func (m *Manager) Stop() (Exit, error) {
 	leaks := m.leaks()
-	exit, err := m.process.stop(stopPatience)
+	exit, err := m.stop(stopPatience)
 	return exit, errors.Join(leaks, err, m.races())
 }
 
@@ -168,7 +156,7 @@ func (m *Manager) AwaitRest(ctx context.Context) error {
 			return err
 		}
 		if has := goroutines(metrics); has > m.most {
-			return fmt.Errorf("%s has %d goroutines, want %d at most", m.process.name, has, m.most)
+			return fmt.Errorf("%s has %d goroutines, want %d at most", m.name, has, m.most)
 		}
 		return nil
 	})
@@ -195,7 +183,7 @@ func (m *Manager) races() error {
 	if !found {
 		return nil
 	}
-	return fmt.Errorf("%s has a data race:\n%s%s", m.process.name, RaceWarning, report)
+	return fmt.Errorf("%s has a data race:\n%s%s", m.name, RaceWarning, report)
 }
 
 // AwaitIdle returns once no queue holds a key and no sync is under way. Keys that wait for
@@ -227,7 +215,7 @@ func (m *Manager) AwaitIdle(ctx context.Context) error {
 
 // Pause stops the manager with SIGSTOP, like a suspended machine; its connections stay open. Stop
 // does not end a paused manager: Resume it first.
-func (m *Manager) Pause() error { return m.process.signal(syscall.SIGSTOP) }
+func (m *Manager) Pause() error { return m.signal(syscall.SIGSTOP) }
 
 // Resume continues a paused manager.
-func (m *Manager) Resume() error { return m.process.signal(syscall.SIGCONT) }
+func (m *Manager) Resume() error { return m.signal(syscall.SIGCONT) }

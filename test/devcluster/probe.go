@@ -35,7 +35,7 @@ func newProbe(config *rest.Config) (*probe, error) {
 func (p *probe) awaitOK(ctx context.Context, path string, processes ...*process) error {
 	var ended error
 	err := await.Poll(ctx, func(ctx context.Context) error {
-		_, err := p.get(ctx, path)
+		_, err := p.Get(ctx, path)
 		for _, process := range processes {
 			if err != nil && !process.running() {
 				ended = process.unexpectedExit()
@@ -50,8 +50,8 @@ func (p *probe) awaitOK(ctx context.Context, path string, processes ...*process)
 	return ended
 }
 
-// get returns the body of an answer with status 200; any other is an error.
-func (p *probe) get(ctx context.Context, path string) (string, error) {
+// Get returns the body of an answer with status 200; any other is an error.
+func (p *probe) Get(ctx context.Context, path string) (string, error) {
 	// A server that hangs must not keep us from seeing that it recovered.
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -74,8 +74,9 @@ func (p *probe) get(ctx context.Context, path string) (string, error) {
 	return string(body), nil
 }
 
-func (p *probe) metrics(ctx context.Context) (Metrics, error) {
-	body, err := p.get(ctx, "/metrics")
+// Metrics reads the server's metrics.
+func (p *probe) Metrics(ctx context.Context) (Metrics, error) {
+	body, err := p.Get(ctx, "/metrics")
 	if err != nil {
 		return nil, err
 	}

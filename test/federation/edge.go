@@ -4,7 +4,6 @@
 package federation
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -106,16 +105,6 @@ func (e *Edge) Stale(ctx context.Context) (Change, error) {
 		kept[document] = body
 	}
 	return func(document string, _ []byte) []byte { return kept[document] }, nil
-}
-
-// In returns a change that replaces a text wherever a document has it.
-func In(document, text, by string) Change {
-	return func(at string, body []byte) []byte {
-		if at != document {
-			return body
-		}
-		return bytes.ReplaceAll(body, []byte(text), []byte(by))
-	}
 }
 
 // get returns what is served with status 200.

@@ -5,11 +5,12 @@ package permissions
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -69,19 +70,14 @@ func (i *identity) grant(t *testing.T, rules []permissions.Rule, but permissions
 	if but != (permissions.Access{}) {
 		want = []permissions.Access{but}
 	}
-	ctx := testcluster.Context(t)
-	for {
-		report := permissions.Check(ctx, i.client, permissions.Accesses(rules))
-		testutil.Must(t, report.Err())
-		if slices.Equal(report.Missing(), want) && report.User == i.user {
-			return
+	// Nothing announces that RBAC has caught up.
+	testcluster.Poll(t, "the permissions of "+i.user, func() error {
+		report := permissions.Check(t.Context(), i.client, permissions.Accesses(rules))
+		if missing := report.Missing(); !slices.Equal(missing, want) || report.User != i.user {
+			return errors.Join(report.Err(), fmt.Errorf("%s lacks %v, want %v", report.User, missing, want))
 		}
-		select {
-		case <-time.After(20 * time.Millisecond): // nothing announces that RBAC has caught up
-		case <-ctx.Done():
-			t.Fatalf("%s: missing is %v, want %v", i.user, report.Missing(), want)
-		}
-	}
+		return report.Err()
+	})
 }
 
 // without takes one access out of rules.

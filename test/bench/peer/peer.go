@@ -42,6 +42,9 @@ type Options struct {
 	Out, Progress io.Writer
 }
 
+// Scenarios are the names of all there are.
+const Scenarios = "changes,restart,pods,idle,failover"
+
 // Scenario is one that can be measured by itself, and what a report calls its parts.
 type Scenario struct {
 	Name    string

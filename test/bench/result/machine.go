@@ -4,14 +4,14 @@
 package result
 
 import (
+	"cmp"
 	"fmt"
 	"os"
-	"regexp"
 	"runtime"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/prometheus/procfs"
 )
 
 // Machine is where and when something was measured.
@@ -24,24 +24,22 @@ type Machine struct {
 	Date   string `json:"date"`
 }
 
-var modelName = regexp.MustCompile(`(?m)^model name\s*:\s*(.+)$`)
-
 // ThisMachine describes the machine that it runs on. What the machine does not tell is
 // left empty.
 func ThisMachine(now time.Time) Machine {
 	m := Machine{Cores: runtime.NumCPU(), Go: runtime.Version(), Date: now.UTC().Format(time.DateOnly), CPU: runtime.GOARCH}
-	if info, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		if match := modelName.FindSubmatch(info); match != nil {
-			m.CPU = strings.TrimSpace(string(match[1]))
-		}
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.Kernel = strings.TrimSpace(string(release))
 	}
-	var name unix.Utsname
-	if err := unix.Uname(&name); err == nil {
-		m.Kernel = unix.ByteSliceToString(name.Release[:])
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return m
 	}
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err == nil {
-		m.Memory = fmt.Sprintf("%d GiB", (info.Totalram*uint64(info.Unit)+1<<29)>>30)
+	if cpus, err := proc.CPUInfo(); err == nil && len(cpus) > 0 {
+		m.CPU = cmp.Or(cpus[0].ModelName, m.CPU)
+	}
+	if memory, err := proc.Meminfo(); err == nil && memory.MemTotal != nil {
+		m.Memory = fmt.Sprintf("%d GiB", (*memory.MemTotal+1<<19)>>20)
 	}
 	return m
 }

@@ -56,7 +56,7 @@ func run() error {
 	flags.DurationVar(&o.Stage, "stage", 15*time.Minute, "longest time for one wait")
 	quick := flags.Bool("quick", false, "a run of about 7 minutes: one repetition, fewer objects and shorter waits, "+
 		"in place of the flags for these")
-	scenarios := flags.String("scenarios", strings.Join(names(o), ","), "which to measure")
+	scenarios := flags.String("scenarios", peer.Scenarios, "which to measure")
 	out := flags.String("out", "bin/bench/peer.json", "where the results go")
 	page := flags.String("page", "", "the `file` to fill from the results that are given as arguments")
 	if err := flags.Parse(os.Args[1:]); err != nil {
@@ -71,22 +71,13 @@ func run() error {
 	return measure(ctx, o, strings.Split(*scenarios, ","), *out, *quick)
 }
 
-// names are those of all scenarios.
-func names(o *peer.Options) []string {
-	var all []string
-	for _, s := range o.Scenarios() {
-		all = append(all, s.Name)
-	}
-	return all
-}
-
 // measure goes on after a scenario that cannot be measured, because each takes long and none
 // needs another one.
 func measure(ctx context.Context, o *peer.Options, scenarios []string, out string, quick bool) error {
 	errs := []error{o.Validate()}
 	for _, name := range scenarios {
-		if !slices.Contains(names(o), name) {
-			errs = append(errs, fmt.Errorf("--scenarios: %q is none of %s", name, strings.Join(names(o), ", ")))
+		if !slices.Contains(strings.Split(peer.Scenarios, ","), name) {
+			errs = append(errs, fmt.Errorf("--scenarios: %q is none of %s", name, peer.Scenarios))
 		}
 	}
 	err := errors.Join(errs...)

@@ -62,9 +62,6 @@ func (d *trust) steps() []step {
 		{"The directory is back, and a cache serves what it had before: it does not sign", func(ctx context.Context) error {
 			return d.refuses(ctx, "is not shown at https://", d.stale)
 		}},
-		{"The issuer's URL has the documents of another issuer: it does not sign", func(ctx context.Context) error {
-			return d.refuses(ctx, "is of another issuer", federation.In(signing.DiscoveryPath, d.world.Edge.URL, "https://other.example.com"))
-		}},
 		{"The issuer's URL has our documents again", func(ctx context.Context) error {
 			d.world.Edge.Answer(nil)
 			// The leader looks every 30 s, so it is to see the key at once.

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -126,22 +125,13 @@ func (h *keyHolders) importKey(ctx context.Context) error {
 }
 
 func (h *keyHolders) awaitSocket(ctx context.Context, name string) error {
-	if err := await.Poll(ctx, func(context.Context) error {
+	return await.Poll(ctx, func(context.Context) error {
 		_, err := os.Stat(h.socket(name))
 		return err
-	}); err != nil {
-		for _, child := range h.children {
-			err = fmt.Errorf("%w\n%s", err, child.LogTail(logTail))
-		}
-		return err
-	}
-	return nil
+	})
 }
 
 func output(ctx context.Context, name string, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", name, err, out)
-	}
-	return strings.TrimSpace(string(out)), nil
+	out, err := devcluster.Binary{Path: name}.Run(ctx, args...)
+	return strings.TrimSpace(string(out)), err
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,7 +59,10 @@ func (d *hsm) keysAreMade(ctx context.Context) error {
 	}
 	for name, uri := range map[string]string{"made": d.pkcs11URI("made"), "transit": d.transitURI} {
 		said, err := output(ctx, os.Getenv(helperVariable), "create", name, "--keys-dir="+d.path("keys"), "--uri="+uri, "--algorithm=P-256")
-		if err := errors.Join(err, d.awaitSocket(ctx, name)); err != nil {
+		if err != nil {
+			return err
+		}
+		if err := d.awaitSocket(ctx, name); err != nil {
 			return err
 		}
 		d.notef("command", "sa-kms-signer create %s --uri=%s...\n%s", name, strings.SplitN(uri, "?", 2)[0], said)
@@ -69,15 +73,12 @@ func (d *hsm) keysAreMade(ctx context.Context) error {
 		return err
 	}
 	d.notef("shown", "by pkcs11-tool --list-objects --type privkey:\n%s", shown)
-	for object := range strings.SplitSeq(shown, "Private Key Object") {
-		if strings.Contains(object, "made") {
-			if !strings.Contains(object, "sensitive, always sensitive, never extract") {
-				return errors.New("the key made in the HSM may leave it")
-			}
-			return nil
-		}
+	if !slices.ContainsFunc(strings.Split(shown, "Private Key Object"), func(object string) bool {
+		return strings.Contains(object, "made") && strings.Contains(object, "sensitive, always sensitive, never extract")
+	}) {
+		return errors.New("the HSM has no key that was made there and cannot leave it")
 	}
-	return errors.New("the HSM has no key that was made there")
+	return nil
 }
 
 // signsIn returns a step in which a key in another process signs. No command makes the next one in the ring file in its place.

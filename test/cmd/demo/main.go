@@ -27,9 +27,6 @@ import (
 	"time"
 )
 
-// exitInterrupted is what a shell reports for a process that Ctrl-C ended.
-const exitInterrupted = 130
-
 func main() {
 	os.Exit(run(strings.Join(os.Args[1:], " ")))
 }
@@ -55,7 +52,7 @@ func run(name string) int {
 	switch {
 	case ctx.Err() != nil:
 		s.linef("\nInterrupted.")
-		return exitInterrupted
+		return 130 // what a shell reports for a process that Ctrl-C ended
 	case err != nil:
 		s.linef("\nFAILED: %s", err)
 		return 1

@@ -119,12 +119,6 @@ func (s *story) managerReady(ctx context.Context) error {
 	return nil
 }
 
-// command runs the product's command line as a user does, with further flags that are not printed.
-func (s *story) command(ctx context.Context, words string, flags ...string) (stdout []byte, err error) {
-	s.notef("command", "sa-controller-manager %s", words)
-	return s.binary.Run(ctx, append(strings.Fields(words), flags...)...)
-}
-
 // refused is an error unless err has the reason. It prints the refusal.
 func (s *story) refused(err error, reason string) error {
 	if err == nil {

@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -107,7 +106,6 @@ func (d *tokens) accountGetsSecret(ctx context.Context) (err error) {
 		return err
 	}
 	d.notef("observed", "secret %s/%s, made by the manager", namespace, d.secret.Name)
-	d.notef("", "type %s, labels %s", d.secret.Type, labels.FormatLabels(d.secret.Labels))
 	d.notef("observed", "serviceaccount %s/%s lists it in secrets", namespace, account)
 	return d.checkContent(d.secret, d.account.UID)
 }
@@ -120,7 +118,6 @@ func (d *tokens) tokenNamesAccount(ctx context.Context) error {
 	}
 	d.notef("header", "%s", indented(header))
 	d.notef("claims", "%s", indented(claims))
-	d.notef("signature", "not shown")
 	bound, err := d.client.CoreV1().ServiceAccounts(namespace).
 		CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {

@@ -194,14 +194,11 @@ func (v *verdict) print() (found int, err error) {
 		for _, violation := range outcome.Violations {
 			fmt.Printf("  VIOLATED %v\n", violation)
 		}
-	}
-	for _, outcome := range v.outcomes {
-		if outcome.Unsure == nil {
-			continue
-		}
-		fmt.Printf("  UNSURE %v\n", outcome.Unsure)
-		if !v.busy {
-			err = errors.New("other programs used the machine: see the lines UNSURE")
+		if outcome.Unsure != nil {
+			fmt.Printf("  UNSURE %v\n", outcome.Unsure)
+			if !v.busy {
+				err = errors.New("other programs used the machine: see the lines UNSURE")
+			}
 		}
 	}
 	for _, blank := range v.blanks {
@@ -279,13 +276,7 @@ func (p *plants) find(ctx context.Context, world *faults.World, ordinary devclus
 			fmt.Printf("  VIOLATED planted bug %q was not found\n", plant.Name)
 			continue
 		}
-		fmt.Printf("  planted bug found in %s: %s: %s\n", since(lap), plant.Name, shortened(found[0].String()))
+		fmt.Printf("  planted bug found in %s: %s: %.130s\n", since(lap), plant.Name, strings.ReplaceAll(found[0].String(), "\n", " "))
 	}
 	return missed, nil
-}
-
-func shortened(text string) string {
-	const longest = 130
-	text = strings.ReplaceAll(text, "\n", " ")
-	return text[:min(len(text), longest)]
 }

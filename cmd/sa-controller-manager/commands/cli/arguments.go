@@ -44,12 +44,7 @@ func WhenValid(validate func() []error, run func(*cobra.Command, []string) error
 }
 
 // NoTokens is NoArguments where a token is what people may try.
-func NoTokens(cmd *cobra.Command, args []string) error {
-	if err := RefuseTokens(cmd, args); err != nil {
-		return err
-	}
-	return NoArguments(cmd, args)
-}
+var NoTokens = cobra.MatchAll(RefuseTokens, NoArguments)
 
 // RefuseTokens keeps people from a habit, and never repeats what was given: it is in the
 // list of processes and in the shell's history already, and must not get into a log too.

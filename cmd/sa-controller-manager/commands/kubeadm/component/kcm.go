@@ -24,10 +24,10 @@ const RootCAFlag = "root-ca-file"
 type class string
 
 const (
-	carriedOver    class = "carried over"
-	notNeeded class = "not needed here"
-	refused        class = "refused"
-	accepted       class = "accepted" // refused, but for --accept-flag
+	carriedOver class = "carried over"
+	notNeeded   class = "not needed here"
+	refused     class = "refused"
+	accepted    class = "accepted" // refused, but for --accept-flag
 )
 
 // kcmFlags are flags of kube-controller-manager that our process has too. carry returns our value; it

@@ -117,7 +117,7 @@ func TestPlan(t *testing.T) {
 		want        string // the action and the state
 	}{
 		"no Secret":           {reason: "the replica that starts first makes the CA", want: "write fresh"},
-		"whole":               {reason: "what is right is not written", secret: "a", want: "keep a"},
+		"whole":               {reason: "what is right is not written", secret: "a", held: "a", inUse: "a", want: "keep a"},
 		"deleted":             {reason: "leaves in use stay valid and a successor is announced", held: "a<b", want: "write a>fresh<b"},
 		"deleted while known": {reason: "what nobody can read in the API is not promoted", held: "a>b", known: true, want: "write a>b"},
 		"deleted and expired": {

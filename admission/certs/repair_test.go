@@ -40,6 +40,7 @@ func TestManagedRepairs(t *testing.T) {
 		"deleted":         remove,
 		"version damaged": overwrite(stateobject.VersionKey, "nonsense"),
 		"key damaged":     overwrite(keyActiveKey, "rubbish"),
+		"CA damaged":      overwrite(keyPreviousCert, "rubbish"), // that of leaves before
 		"damaged and immutable, then deleted": func(t *testing.T, client *fake.Clientset) {
 			client.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), SecretName, nil)
@@ -53,22 +54,24 @@ func TestManagedRepairs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset()
+				previous, active := madeAt(t, time.Now().Add(-2*day), 365*day), madeAt(t, time.Now().Add(-day), 365*day)
+				client := fake.NewClientset(secretWith(t, state{active: active, previous: previous.cert}))
 				sink := &recorded{}
 				m := run(t, ManagedConfig{Client: client, Recorder: events.NewRecorderTo(sink)})
-				before, bundle := m.current.Load().serving, m.CABundle()
-				previous := string(secretOf(t, client).Data[keyActiveKey])
+				before, data := m.current.Load().serving, secretOf(t, client).Data
 				var empty bool
 				m.OnChange(func() { empty = empty || len(m.CABundle()) == 0 })
 				harm(t, client)
 				pause(time.Second)
-				back := string(secretOf(t, client).Data[keyActiveKey]) == previous
-				testutil.Check(t, "the Secret has got its key back", true, back)
+				for _, key := range []string{keyActiveKey, keyPreviousCert} {
+					back := bytes.Equal(secretOf(t, client).Data[key], data[key])
+					testutil.Check(t, "the Secret has got back its "+key, true, back)
+				}
 				if m.current.Load().serving != before {
 					t.Error("the leaf was replaced")
 				}
-				if empty || !bytes.HasPrefix(m.CABundle(), bundle) {
-					t.Error("the caBundle lost the CA")
+				if empty || !bytes.Contains(m.CABundle(), certPEM(active.cert)) || !bytes.Contains(m.CABundle(), certPEM(previous.cert)) {
+					t.Error("the caBundle lost a CA")
 				}
 				testutil.Check(t, "Events", []string{SecretName + " ServingCARepaired"}, sink.all)
 			})

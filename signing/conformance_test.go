@@ -27,7 +27,7 @@ func TestKeyringConforms(t *testing.T) {
 	for name, pem := range everyKind {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			signertest.Run(t, func(t *testing.T) signertest.Subject {
+			signertest.Run(t, func(*testing.T) signertest.Subject {
 				ring := signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(pem)), testkeys.Parse(testkeys.RSA2048Other()).Public())
 				return signertest.Subject{
 					Signer: ring,

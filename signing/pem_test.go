@@ -65,7 +65,8 @@ func TestParsePrivateKey(t *testing.T) {
 				t.Errorf("%s: key ID is %s, want %s", tc.reason, key.ID(), tc.want)
 			}
 			alone := key.PEM()
-			if again := testkeys.Parse(alone); again.ID() != tc.want || !bytes.HasPrefix(alone, []byte("-----")) || bytes.Count(alone, []byte("BEGIN")) != 1 {
+			blocks := bytes.Count(alone, []byte("BEGIN"))
+			if again := testkeys.Parse(alone); again.ID() != tc.want || !bytes.HasPrefix(alone, []byte("-----")) || blocks != 1 {
 				t.Errorf("%s: the rest of the file was not left behind", tc.reason)
 			}
 		})
@@ -168,7 +169,8 @@ func TestParsePublicKeys(t *testing.T) {
 		},
 		"among unusable": {
 			"passed over; kube-apiserver has the short RSA key besides",
-			slices.Concat(file(t, "ed25519-pkix"), testkeys.P224(), testkeys.RSA1024(), file(t, "request"), file(t, "encrypted-pkcs8"), file(t, "ec-pkix")),
+			slices.Concat(file(t, "ed25519-pkix"), testkeys.P224(), testkeys.RSA1024(), file(t, "request"), file(t, "encrypted-pkcs8"),
+				file(t, "ec-pkix")),
 			[]string{p256ID},
 		},
 		"both halves":      {"the same key twice", slices.Concat(testkeys.P256(), file(t, "ec-pkix")), []string{p256ID, p256ID}},
@@ -221,7 +223,8 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			keys, err := signing.ParseAllPublicKeys(tc.data)
-			if err == nil || len(keys) > 0 || !strings.HasPrefix(err.Error(), "found "+tc.found) || !strings.Contains(err.Error(), "; accepted is ") {
+			if err == nil || len(keys) > 0 || !strings.HasPrefix(err.Error(), "found "+tc.found) ||
+				!strings.Contains(err.Error(), "; accepted is ") {
 				t.Fatalf("got %v and %v, want an error that says found %q and what is accepted", ids(keys), err, tc.found)
 			}
 			assertQuotesNothing(t, err, tc.data)
@@ -230,7 +233,8 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 			}
 		})
 	}
-	keys, err := signing.ParseAllPublicKeys(slices.Concat(file(t, "request"), file(t, "encrypted-pkcs8"), file(t, "ec-parameters-then-sec1"), good))
+	noKeys := slices.Concat(file(t, "request"), file(t, "encrypted-pkcs8"))
+	keys, err := signing.ParseAllPublicKeys(slices.Concat(noKeys, file(t, "ec-parameters-then-sec1"), good))
 	if err != nil || len(keys) != 2 {
 		t.Errorf("of two keys among blocks that are none it returned %v and %v", ids(keys), err)
 	}

@@ -46,7 +46,10 @@ func TestReadRefuses(t *testing.T) {
 		damage func(*testing.T, *File)
 		want   string
 	}{
-		"no file":    {"not there", func(t *testing.T, f *File) { t.Helper(); testutil.Must(t, os.Remove(f.path)) }, "there is no key ring: read "},
+		"no file": {"not there", func(t *testing.T, f *File) {
+			t.Helper()
+			testutil.Must(t, os.Remove(f.path))
+		}, "there is no key ring: read "},
 		"empty":      {"cut off", write(nil), "the key ring is not JSON"},
 		"two values": {"which one counts?", edit("\n}\n", "\n}{}"), "the key ring is not JSON"},
 		"newer schema": {

@@ -117,7 +117,7 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 		}
 
 		granted.Store(true)
-		<-ended
+		testutil.Must(t, <-ended)
 		if detail, err := watcher.Status(); detail != "" || err != nil {
 			t.Errorf("status %q, %v after everything is granted", detail, err)
 		}

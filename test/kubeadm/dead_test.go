@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"

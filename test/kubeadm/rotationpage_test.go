@@ -13,7 +13,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/tokens"
 )

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,94 +23,102 @@ type plant struct {
 	seed uint64
 }
 
+// edits are of a file, a text in it and what replaces that, again and again.
+func edits(texts ...string) (all []planted.Edit) {
+	for edit := range slices.Chunk(texts, 3) {
+		all = append(all, planted.Edit{File: edit[0], Search: edit[1], Replace: edit[2]})
+	}
+	return all
+}
+
 var plants = []plant{
 	{planted.WrongKey(), 1},
 	{planted.NoFence(), 1},
 	{planted.Plant{Name: "dropped tombstones", Shows: regexp.MustCompile(
-		`^promise 3: .* references \S+, which is gone$`), Edits: []planted.Edit{
-		{"internal/reconcile/watch.go",
-			"obj = tombstone.Obj", `if isPlanted("dropped tombstones") {
+		`^promise 3: .* references \S+, which is gone$`), Edits: edits(
+		"internal/reconcile/watch.go",
+		"obj = tombstone.Obj", `if isPlanted("dropped tombstones") {
 				return
 			}
-			obj = tombstone.Obj`},
-	}}, 82},
+			obj = tombstone.Obj`,
+	)}, 82},
 	{planted.Plant{Name: "missing UID precondition", Shows: regexp.MustCompile(
-		`^promise 1: .* token Secret \S+ was deleted, and its account lives$`), Edits: []planted.Edit{
-		{"controllers/tokensecrets/live.go",
-			"metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)}",
-			"planted(metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})"},
-		{"controllers/tokensecrets/live.go",
-			"// Delete deletes this very version", `func planted(o metav1.DeleteOptions) metav1.DeleteOptions {
+		`^promise 1: .* token Secret \S+ was deleted, and its account lives$`), Edits: edits(
+		"controllers/tokensecrets/live.go",
+		"metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)}",
+		"planted(metav1.DeleteOptions{Preconditions: meta.Preconditions(secret)})",
+		"controllers/tokensecrets/live.go",
+		"// Delete deletes this very version", `func planted(o metav1.DeleteOptions) metav1.DeleteOptions {
 	if isPlanted("missing UID precondition") {
 		return metav1.DeleteOptions{}
 	}
 	return o
 }
 
-// Delete deletes this very version`},
-	}}, 1},
+// Delete deletes this very version`,
+	)}, 1},
 	{planted.Plant{Name: "deletion of what nothing references", Shows: regexp.MustCompile(
-		`^promise 1: .* token Secret \S+ was deleted, and its account lives$`), Edits: []planted.Edit{
-		{"controllers/tokensecret/account.go",
-			"satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)\n",
-			`satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)
+		`^promise 1: .* token Secret \S+ was deleted, and its account lives$`), Edits: edits(
+		"controllers/tokensecret/account.go",
+		"satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)\n",
+		`satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)
 	for _, secret := range secrets {
 		referenced := tokensecrets.References(account, secret.Name)
 		if isPlanted("deletion of what nothing references") && satisfied && secret.AutoCreated() && !referenced {
 			_, _ = tokensecrets.Delete(ctx, c.Client, c.Recorder, secret, "Planted", "nothing references it")
 		}
 	}
-`},
-	}}, 1},
+`,
+	)}, 1},
 	{planted.Plant{Name: "patch that rewrites a list", Shows: regexp.MustCompile(
-		`^promise 1: .* was rewritten where it is the user's`), Edits: []planted.Edit{
-		{"controllers/tokensecret/patch.go",
-			"return changeReferences(account, accountPatch{Secrets: []entryPatch{{Name: secret}}}, added)", `entries := []entryPatch{{Name: secret}}
+		`^promise 1: .* was rewritten where it is the user's`), Edits: edits(
+		"controllers/tokensecret/patch.go",
+		"return changeReferences(account, accountPatch{Secrets: []entryPatch{{Name: secret}}}, added)", `entries := []entryPatch{{Name: secret}}
 	if isPlanted("patch that rewrites a list") {
 		entries = []entryPatch{{Directive: "replace"}, {Name: secret}}
 	}
-	return changeReferences(account, accountPatch{Secrets: entries}, added)`},
-	}}, 1},
+	return changeReferences(account, accountPatch{Secrets: entries}, added)`,
+	)}, 1},
 	{planted.Plant{Name: "an orphan that changes while accounts are listed", Shows: regexp.MustCompile(
-		`^promise 1: .* token Secret many/\S+ outlives its account `), Edits: []planted.Edit{
-		{"controllers/tokensecret/lookup.go",
-			"	if c.lookups.replace(", `	if isPlanted("an orphan that changes while accounts are listed") {
+		`^promise 1: .* token Secret many/\S+ outlives its account `), Edits: edits(
+		"controllers/tokensecret/lookup.go",
+		"	if c.lookups.replace(", `	if isPlanted("an orphan that changes while accounts are listed") {
 		_, _ = c.lookups.get(secret.ObjectName(), version(secret)) // drops that of another version
 	}
-	if c.lookups.replace(`},
-	}}, 73},
+	if c.lookups.replace(`,
+	)}, 73},
 	// Registering a handler takes as long as in a large cluster, with the plant and without it.
 	{planted.Plant{Name: "a deletion between a cache read and a handler", Shows: regexp.MustCompile(
-		`^promise (1: .* references no token Secret|3: .* references \S+, which is gone)$`), Edits: []planted.Edit{
-		{"internal/reconcile/watch.go",
-			"		registration, failed := h.Informer.AddEventHandler(gated{h.Handler, added})",
-			`		var handler cache.ResourceEventHandler = gated{h.Handler, added}
+		`^promise (1: .* references no token Secret|3: .* references \S+, which is gone)$`), Edits: edits(
+		"internal/reconcile/watch.go",
+		"		registration, failed := h.Informer.AddEventHandler(gated{h.Handler, added})",
+		`		var handler cache.ResourceEventHandler = gated{h.Handler, added}
 		if isPlanted("a deletion between a cache read and a handler") {
 			handler = h.Handler
 		}
 		registration, failed := h.Informer.AddEventHandler(handler)
-		time.Sleep(100 * time.Millisecond)`},
-		{"internal/reconcile/watch.go",
-			`	"sync"
+		time.Sleep(100 * time.Millisecond)`,
+		"internal/reconcile/watch.go",
+		`	"sync"
 `, `	"sync"
 	"time"
-`},
-		{"controllers/tokensecret/controller.go",
-			"	return reconcile.WithHandlers(func() {\n		c.queueDanglingReferences()\n",
-			`	if isPlanted("a deletion between a cache read and a handler") {
+`,
+		"controllers/tokensecret/controller.go",
+		"	return reconcile.WithHandlers(func() {\n		c.queueDanglingReferences()\n",
+		`	if isPlanted("a deletion between a cache read and a handler") {
 		c.queueDanglingReferences()
 	}
 	return reconcile.WithHandlers(func() {
 		if !isPlanted("a deletion between a cache read and a handler") {
 			c.queueDanglingReferences()
 		}
-`},
-	}}, 3},
+`,
+	)}, 3},
 	{planted.Plant{Name: "a Secret filled before the first answer about its key", Shows: regexp.MustCompile(
-		`^promise 4: .* was filled before kube-apiserver had accepted the key$`), Edits: []planted.Edit{
-		{"controllers/keyprobe/activator.go",
-			"	if last.keyID != id {\n", "	if last.keyID != id && !isPlanted(\"a Secret filled before the first answer about its key\") {\n"},
-	}}, 31},
+		`^promise 4: .* was filled before kube-apiserver had accepted the key$`), Edits: edits(
+		"controllers/keyprobe/activator.go",
+		"	if last.keyID != id {\n", "	if last.keyID != id && !isPlanted(\"a Secret filled before the first answer about its key\") {\n",
+	)}, 31},
 }
 
 // TestPlanted wants each plant found by the seeds that are known to find it, and nothing found by them without it.

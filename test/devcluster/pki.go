@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/keyutil"
-
 	"sa-controller-manager/internal/pki"
 )
 

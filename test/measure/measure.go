@@ -34,5 +34,5 @@ func MemoryOf(pid int) (Memory, error) {
 		return Memory{}, err
 	}
 	status, err := process.NewStatus()
-	return Memory{Anon: int(status.RssAnon >> 10), Peak: int(status.VmHWM >> 10)}, err //nolint:gosec // G115: fits
+	return Memory{Anon: int(status.RssAnon >> 10), Peak: int(status.VmHWM >> 10)}, err
 }

@@ -72,8 +72,8 @@ func (c chart) draw(r *Report) string {
 	var out strings.Builder
 	title, unit := html.EscapeString(c.title), html.EscapeString(c.unit)
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, title)
-	out.WriteString(`<style>text{font:13px system-ui,sans-serif;fill:#57606a}.t{font-size:15px;font-weight:600}.a{fill:#2f81f7}.b{fill:#8c959f}` +
-		`.m{stroke:#bf8700;stroke-dasharray:4 3}@media(prefers-color-scheme:dark){text{fill:#adbac7}}</style>` + "\n")
+	out.WriteString(`<style>text{font:13px system-ui,sans-serif;fill:#57606a}.t{font-size:15px;font-weight:600}` +
+		`.a{fill:#2f81f7}.b{fill:#8c959f}.m{stroke:#bf8700;stroke-dasharray:4 3}@media(prefers-color-scheme:dark){text{fill:#adbac7}}</style>` + "\n")
 	fmt.Fprintf(&out, `<text class="t" x="%d" y="22">%s</text><text x="%d" y="42">%s</text>`+"\n", margin, title, margin, unit)
 	for i, s := range series {
 		y, length, class := head+row*i, pixels(value(s)), "b"
@@ -85,7 +85,8 @@ func (c chart) draw(r *Report) string {
 		fmt.Fprintf(&out, `<text x="%.1f" y="%d">%s</text>`+"\n", labels+length+6, y+14, number(value(s)))
 	}
 	if c.ratio {
-		fmt.Fprintf(&out, `<line class="m" x1="%.1f" y1="%d" x2="%[1].1f" y2="%[3]d"/>`+"\n", labels+pixels(1), head-4, height-margin)
+		x := labels + pixels(1)
+		fmt.Fprintf(&out, `<line class="m" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>`+"\n", x, head-4, x, height-margin)
 	}
 	out.WriteString("</svg>\n")
 	return out.String()

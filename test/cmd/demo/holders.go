@@ -45,9 +45,9 @@ func (h *keyHolders) socket(name string) string { return h.path("run/" + name + 
 // begin starts them. Their keys are made later.
 func (h *keyHolders) begin(ctx context.Context, dir string) error {
 	h.dir = dir
-	sockets := "schemaVersion: 1\nsockets:\n"
+	sockets := []byte("schemaVersion: 1\nsockets:\n")
 	for _, name := range []string{"imported", "made", "transit", "foreign"} {
-		sockets += fmt.Sprintf("  %s: %s\n", name, h.socket(name))
+		sockets = fmt.Appendf(sockets, "  %s: %s\n", name, h.socket(name))
 	}
 	for _, name := range []string{"tokens", "keys", "run", "transit"} {
 		if err := os.MkdirAll(h.path(name), 0o700); err != nil {
@@ -55,7 +55,7 @@ func (h *keyHolders) begin(ctx context.Context, dir string) error {
 		}
 	}
 	if err := errors.Join(
-		os.WriteFile(h.path("sockets.yaml"), []byte(sockets), 0o600),
+		os.WriteFile(h.path("sockets.yaml"), sockets, 0o600),
 		os.WriteFile(h.path("pin"), []byte(pin), 0o600),
 		os.WriteFile(h.path("softhsm2.conf"), fmt.Appendf(nil, "directories.tokendir = %s\nlog.level = ERROR\n", h.path("tokens")), 0o600),
 		os.Setenv("SOFTHSM2_CONF", h.path("softhsm2.conf")),

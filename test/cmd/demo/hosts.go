@@ -107,7 +107,8 @@ func (d *rotation) startSigner(ctx context.Context) (err error) {
 func (d *rotation) signerFlags(cluster *devcluster.Cluster) []string {
 	return slices.Concat(d.keyFlags, []string{
 		"--service-account-private-key-file=", "--service-account-key-ring=" + ringOf(cluster),
-		"--external-signer-socket=" + cluster.SignerSocket(), "--external-signer-refresh-hint=1s", "--token-secrets=manual", "--leader-elect=true",
+		"--external-signer-socket=" + cluster.SignerSocket(), "--external-signer-refresh-hint=1s",
+		"--token-secrets=manual", "--leader-elect=true",
 	})
 }
 

@@ -82,7 +82,7 @@ func (s *story) checkContent(secret *corev1.Secret, uid types.UID) error {
 		corev1.ServiceAccountNamespaceKey: []byte(secret.Namespace),
 	}
 	if got := secret.Annotations[corev1.ServiceAccountUIDKey]; !maps.EqualFunc(secret.Data, want, bytes.Equal) || got != string(uid) {
-		return fmt.Errorf("secret %s has %d keys, not only the root CA and the namespace, or UID %q, not %q", secret.Name, len(secret.Data), got, uid)
+		return fmt.Errorf("secret %s has other data than token, root CA and namespace, or UID %q, not %q", secret.Name, got, uid)
 	}
 	s.notef("data", "token, ca.crt (the root CA) and namespace are in place, the account's UID is annotated")
 	return nil

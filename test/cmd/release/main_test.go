@@ -188,7 +188,8 @@ func checkProvenance(t *testing.T, out string) {
 	testutil.Must(t, err)
 	var read intoto.Statement
 	testutil.Must(t, protojson.Unmarshal(text, &read))
-	testutil.Check(t, "SHA-256 of the only file", "87ec4027e1c873944291bdd61ee07ed30d74d45cbb418c85ae256e0a18e9e2cc", read.GetSubject()[0].GetDigest()["sha256"])
+	testutil.Check(t, "SHA-256 of the only file", "87ec4027e1c873944291bdd61ee07ed30d74d45cbb418c85ae256e0a18e9e2cc",
+		read.GetSubject()[0].GetDigest()["sha256"])
 	predicate, err := protojson.Marshal(read.GetPredicate())
 	testutil.Must(t, err)
 	var about slsa.Provenance

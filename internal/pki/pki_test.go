@@ -16,7 +16,9 @@ func TestIssue(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	template := func(life time.Duration) *x509.Certificate {
-		return &x509.Certificate{NotBefore: start, NotAfter: start.Add(life), KeyUsage: x509.KeyUsageCertSign, IsCA: true, DNSNames: []string{"localhost"}}
+		return &x509.Certificate{
+			NotBefore: start, NotAfter: start.Add(life), KeyUsage: x509.KeyUsageCertSign, IsCA: true, DNSNames: []string{"localhost"},
+		}
 	}
 	ca, caKey, err := Issue(template(time.Hour), nil, nil)
 	testutil.Must(t, err)

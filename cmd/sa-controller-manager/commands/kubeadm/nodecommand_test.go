@@ -136,7 +136,11 @@ func TestTakeoverCommand(t *testing.T) {
 		}},
 		"Auto":              {args: []string{"--token-secrets=auto"}, grants: true},
 		"AutoByFurtherFlag": {args: []string{"--extra-arg=--token-secrets=auto"}, grants: true},
-		"AnotherStep":       {reason: "nothing is turned off", args: []string{"--extra-arg=--controllers=-serviceaccount", "--steps=manager"}},
+		"Nowhere": {
+			args: []string{"--extra-arg=--controllers=*,-root-ca-cert-publisher"},
+			want: "Error: root-ca-certificate-publisher-controller runs in kube-controller-manager and would run nowhere after the takeover: ",
+		},
+		"AnotherStep": {reason: "nothing is turned off", args: []string{"--extra-arg=--controllers=-serviceaccount", "--steps=manager"}},
 		"Table": {
 			kcm: []string{"--service-account-private-key-file=/etc/kubernetes/pki/ours.key", "--controllers=-serviceaccount"},
 			stdout: []string{

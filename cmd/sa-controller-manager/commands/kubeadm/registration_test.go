@@ -136,7 +136,8 @@ func TestChooseMode(t *testing.T) {
 		"v1.37, gate is off": {
 			flags: []string{"--feature-gates=" + gate + "=false"}, leases: one, want: registration.URL,
 		},
-		"digest": {image: "main@sha256:abc", running: "v1.37.2", want: registration.Static},
+		"v1.37 as v1.36": {flags: []string{"--emulated-version=1.36"}, leases: three, want: registration.None, note: several},
+		"digest":         {image: "main@sha256:abc", running: "v1.37.2", want: registration.Static},
 		"v1.37, by URL": {
 			reason: "only a call that names it", asked: registration.URL, leases: three, want: registration.URL,
 			note: "The webhook stays in the API, by URL.",

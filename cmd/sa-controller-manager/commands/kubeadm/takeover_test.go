@@ -132,6 +132,7 @@ func TestThereAndBack(t *testing.T) {
 		"Signer in v1.34": {sample: "v1.34", config: signs, added: []string{pluginOff, socket}},
 		"v1.37":           {config: unasked(), added: []string{config, pluginOff}},
 		"v1.36":           {reason: "it is asked for", sample: "v1.36", config: fromFiles, added: []string{gateOn, config, pluginOff}},
+		"v1.37 as v1.36":  {flags: []string{"--emulated-version=1.36"}, config: fromFiles, added: []string{gateOn, config, pluginOff}},
 		"Alone":           {sample: "v1.36", config: unasked("n"), added: byURL},
 		"OneOf2":          {sample: "v1.36", config: unasked("n", "m"), none: true},
 		"OwnFile":         {flags: []string{source}, config: fromFiles, added: []string{config, pluginOff}},
@@ -652,6 +653,9 @@ func TestRefuses(t *testing.T) {
 		"FilesOfAnOldOne": {
 			mode: registration.Static, old: "kube-apiserver:v1.37", new: "kube-apiserver:v1.35",
 			want: "v1.36 is the oldest that reads webhook configurations from files",
+		},
+		"GateIsOff": {
+			mode: registration.Static, old: expiry, new: "    - --feature-gates=" + gate + "=false", want: "--feature-gates has " + gate + "=false",
 		},
 		"AnotherSigner": {
 			reason: "the operator uses another one", signer: true, old: expiry, new: "    - --service-account-signing-endpoint=/run/kms.sock",

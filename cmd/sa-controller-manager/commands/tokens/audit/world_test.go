@@ -67,6 +67,7 @@ type server struct {
 	namespaces int // each with one account and one Pod
 	perSpace   int // token Secrets
 	token      string
+	late       int // the first request from there on comes too late, 0 for none
 
 	mu       sync.Mutex
 	requests map[string]int
@@ -136,6 +137,15 @@ func (s *server) secrets(w http.ResponseWriter, r *http.Request) {
 	}
 	offset, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 	limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
+	if s.late > 0 && offset >= s.late {
+		s.late = 0
+		w.WriteHeader(http.StatusGone)
+		s.answer(w, &metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: http.StatusGone,
+			Reason: metav1.StatusReasonExpired, ListMeta: metav1.ListMeta{Continue: strconv.Itoa(offset)},
+		})
+		return
+	}
 	total := s.namespaces * s.perSpace
 	// Rendered by hand: encoding them would take longer than all that is tested.
 	fmt.Fprint(w, `{"kind":"SecretList","apiVersion":"v1","metadata":{`)

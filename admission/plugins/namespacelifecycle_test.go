@@ -80,7 +80,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 		"access review": {reason: "must not tell what exists", operation: admission.Create, change: func(r *admission.Request) {
 			r.Resource.Group, r.Resource.Resource = "authorization.k8s.io", "localsubjectaccessreviews"
 		}},
-		"create a namespace": {reason: "allowed", operation: admission.Create, change: ofNamespace("new")},
+		"create a namespace": {reason: "allowed", operation: admission.Create, change: ofNamespace("default")},
 		"delete default": {
 			reason: "immortal", operation: admission.Delete, change: ofNamespace("default"),
 			want: `namespaces "default" is forbidden: this namespace may not be deleted`,

@@ -88,12 +88,13 @@ func TestAlwaysAdmitAndAlwaysDeny(t *testing.T) {
 
 func TestDenyEscalatingExec(t *testing.T) {
 	t.Parallel()
-	privileged := &corev1.SecurityContext{Privileged: new(true)}
+	privileged, not := &corev1.SecurityContext{Privileged: new(true)}, &corev1.SecurityContext{Privileged: new(false)}
 	cases := map[string]struct {
 		reason string
 		spec   corev1.PodSpec
 		want   string
 	}{
+		"not privileged": {reason: "said so", spec: corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: not}}}},
 		"host network": {reason: "Kubernetes did not mind", spec: corev1.PodSpec{HostNetwork: true}},
 		"host pid":     {reason: "sees the node", spec: corev1.PodSpec{HostPID: true}, want: "container using host pid"},
 		"host ipc":     {reason: "sees the node", spec: corev1.PodSpec{HostIPC: true}, want: "container using host ipc"},

@@ -39,6 +39,9 @@ func TestActiveInactiveDelete(t *testing.T) {
 			mutating: stored("", mutateName), active: validating + unbound, inactive: mutating + bound, deleted: mutating + on,
 		},
 		"Off": {mutating: stored(AnnotationOff), validating: stored(AnnotationOff), active: ErrOff.Error()},
+		"OffAndBound": {
+			mutating: stored(AnnotationOff, mutateName), active: ErrOff.Error(), inactive: mutating + bound, deleted: mutating + on,
+		},
 		"OneIsOff": {
 			mutating: stored(AnnotationOff), validating: stored("", validateName),
 			active: ErrOff.Error(), inactive: validating + bound, deleted: validating + on,

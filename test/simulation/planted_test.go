@@ -143,7 +143,7 @@ func TestPlanted(t *testing.T) {
 	for _, plant := range plants {
 		t.Run(plant.Name, func(t *testing.T) {
 			for _, name := range []string{plant.Name, ""} {
-				command := exec.Command(binary, "-test.run=^TestSimulation$", fmt.Sprintf("-seed=%d", plant.seed), //nolint:gosec // our own
+				command := exec.Command(binary, "-test.run=^TestSimulation$", fmt.Sprintf("-seed=%d", plant.seed),
 					"-seeds=10", "-step=1", "-shorten=false", "-first")
 				command.Env = append(os.Environ(), planted.Variable+"="+name, "GOMAXPROCS=1")
 				output, _ := command.CombinedOutput()

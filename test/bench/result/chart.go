@@ -73,7 +73,8 @@ func (c chart) draw(r *Report) string {
 	title, unit := html.EscapeString(c.title), html.EscapeString(c.unit)
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" role="img" aria-label="%s">`+"\n", width, height, title)
 	out.WriteString(`<style>text{font:13px system-ui,sans-serif;fill:#57606a}.t{font-size:15px;font-weight:600}` +
-		`.a{fill:#2f81f7}.b{fill:#8c959f}.m{stroke:#bf8700;stroke-dasharray:4 3}@media(prefers-color-scheme:dark){text{fill:#adbac7}}</style>` + "\n")
+		`.a{fill:#2f81f7}.b{fill:#8c959f}.m{stroke:#bf8700;stroke-dasharray:4 3}` +
+		`@media(prefers-color-scheme:dark){text{fill:#adbac7}}</style>` + "\n")
 	fmt.Fprintf(&out, `<text class="t" x="%d" y="22">%s</text><text x="%d" y="42">%s</text>`+"\n", margin, title, margin, unit)
 	for i, s := range series {
 		y, length, class := head+row*i, pixels(value(s)), "b"

@@ -6,7 +6,7 @@
 //
 //   - serviceaccount creates the named ServiceAccounts in every Active namespace and owns
 //     nothing of them afterwards.
-//   - tokensecret owns data.token, data["ca.crt"], data.namespace and the two
+//   - tokencontroller owns data.token, data["ca.crt"], data.namespace and the two
 //     kubernetes.io/service-account.* annotations of token Secrets, creates one for each
 //     account in auto mode, deletes those whose account is gone, and owns those entries of a
 //     ServiceAccount's secrets list that a token controller wrote.

@@ -6,4 +6,4 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-go test '-run=^$' -bench=. -benchmem "$@" ./controllers/tokensecret ./admission ./admission/serviceaccount
+go test '-run=^$' -bench=. -benchmem "$@" ./controllers/tokencontroller ./admission ./admission/serviceaccount

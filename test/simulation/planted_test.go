@@ -59,7 +59,7 @@ var plants = []plant{
 	)}, 1},
 	{planted.Plant{Name: "deletion of what nothing references", Shows: regexp.MustCompile(
 		`^promise 1: .* token Secret \S+ was deleted, and its account lives$`), Edits: edits(
-		"controllers/tokensecret/account.go",
+		"controllers/tokencontroller/account.go",
 		"satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)\n",
 		`satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)
 	for _, secret := range secrets {
@@ -72,7 +72,7 @@ var plants = []plant{
 	)}, 1},
 	{planted.Plant{Name: "patch that rewrites a list", Shows: regexp.MustCompile(
 		`^promise 1: .* was rewritten where it is the user's`), Edits: edits(
-		"controllers/tokensecret/patch.go",
+		"controllers/tokencontroller/patch.go",
 		"return changeReferences(account, accountPatch{Secrets: []entryPatch{{Name: secret}}}, added)", `entries := []entryPatch{{Name: secret}}
 	if isPlanted("patch that rewrites a list") {
 		entries = []entryPatch{{Directive: "replace"}, {Name: secret}}
@@ -81,7 +81,7 @@ var plants = []plant{
 	)}, 1},
 	{planted.Plant{Name: "an orphan that changes while accounts are listed", Shows: regexp.MustCompile(
 		`^promise 1: .* token Secret many/\S+ outlives its account `), Edits: edits(
-		"controllers/tokensecret/lookup.go",
+		"controllers/tokencontroller/lookup.go",
 		"	if c.lookups.replace(", `	if isPlanted("an orphan that changes while accounts are listed") {
 		_, _ = c.lookups.get(secret.ObjectName(), version(secret)) // drops that of another version
 	}
@@ -103,7 +103,7 @@ var plants = []plant{
 `, `	"sync"
 	"time"
 `,
-		"controllers/tokensecret/controller.go",
+		"controllers/tokencontroller/controller.go",
 		"	return reconcile.WithHandlers(func() {\n		c.queueDanglingReferences()\n",
 		`	if isPlanted("a deletion between a cache read and a handler") {
 		c.queueDanglingReferences()

@@ -14,7 +14,7 @@ import (
 	"sa-controller-manager/controllers/legacytokencleaner"
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/serviceaccount"
-	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/controllers/tokencontroller"
 	"sa-controller-manager/internal/accounttemplate"
 	"sa-controller-manager/tokens"
 )
@@ -187,14 +187,14 @@ func (m *Manager) buildTokenController(p *Part) error {
 	if m.bundles == nil {
 		m.Logger.Info("Filling token Secrets without ca.crt because neither --root-ca-file nor the kubeconfig has a root CA")
 	}
-	controller := tokensecret.New(tokensecret.Config{
+	controller := tokencontroller.New(tokencontroller.Config{
 		Client:        m.Client,
 		Informers:     m.Informers,
 		Issuer:        tokens.NewIssuer(m.Fills, o.Tokens.LegacyTokenClaims),
 		Keys:          m.Keyring,
 		RootCA:        m.rootCA,
 		Recorder:      m.Recorder,
-		Metrics:       tokensecret.NewMetrics(m.Registry.MustRegister),
+		Metrics:       tokencontroller.NewMetrics(m.Registry.MustRegister),
 		RootCAMetrics: m.rootCAMetrics,
 		Loops:         m.Loops,
 		Auto:          auto,

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
-	"sa-controller-manager/controllers/tokensecret"
+	"sa-controller-manager/controllers/tokencontroller"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/tokens"
@@ -131,7 +131,7 @@ func (c *Controller) reference(ctx context.Context, secret, successor *tokensecr
 	if err != nil || account == nil || account.UID != secret.AccountUID || account.DeletionTimestamp != nil {
 		return err
 	}
-	patch, err := tokensecret.ReferenceFirst(account, successor.Name)
+	patch, err := tokencontroller.ReferenceFirst(account, successor.Name)
 	if err != nil {
 		return err
 	}

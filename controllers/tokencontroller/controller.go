@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tokensecret reconciles Secrets of type kubernetes.io/service-account-token, which hold
+// Package tokencontroller reconciles Secrets of type kubernetes.io/service-account-token, which hold
 // legacy tokens.
 //
 // It fills those that name a live ServiceAccount, deletes those whose account is
@@ -20,7 +20,7 @@
 // A token is issued only for a live account whose UID fits, into a live Secret of
 // the right type that names it. A token that is there is never overwritten, unless its key was revoked. No Secret is deleted
 // before kube-apiserver was asked for its account.
-package tokensecret
+package tokencontroller
 
 import (
 	"context"

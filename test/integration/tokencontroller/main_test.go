@@ -1,9 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tokensecrets tests which token Secrets and ServiceAccounts are created, filled, referenced
+// Package tokencontroller tests which token Secrets and ServiceAccounts are created, filled, referenced
 // and deleted, beside users, faults and kube-controller-manager.
-package tokensecrets
+package tokencontroller
 
 import (
 	"os"

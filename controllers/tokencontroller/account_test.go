@@ -15,6 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
 )
@@ -230,6 +231,18 @@ func TestAutoAfterTwoLeaders(t *testing.T) {
 			w.syncsAccount(t, "once")
 		})
 	}
+}
+
+// TestAnUnusedSecretThatIsReferencedStays: somebody has led clients to it.
+func TestAnUnusedSecretThatIsReferencedStays(t *testing.T) {
+	t.Parallel()
+	ours, theirs := tokenSecret("app-token-bcdfg", filled(t), autoCreated), tokenSecret("app-token-frstz", filled(t), autoCreated)
+	app := account(referencing(theirs.Name, ours.Name))
+	w := newWorld(t, app, ours, theirs)
+	w.Auto = true
+	w.Cache(t, app, ours, theirs)
+	w.created.set(named("app"), testUID, createExpectation{secret: ours.Name, created: true, unused: tokensecrets.Observe(ours)})
+	w.syncsAccount(t, "both are referenced")
 }
 
 // TestCreatedWithoutAnAnswer: whether a Secret was created is not known when the answer is lost,

@@ -95,9 +95,9 @@ func TestDenyEscalatingExec(t *testing.T) {
 		want   string
 	}{
 		"not privileged": {reason: "said so", spec: corev1.PodSpec{Containers: []corev1.Container{{SecurityContext: not}}}},
-		"host network": {reason: "Kubernetes did not mind", spec: corev1.PodSpec{HostNetwork: true}},
-		"host pid":     {reason: "sees the node", spec: corev1.PodSpec{HostPID: true}, want: "container using host pid"},
-		"host ipc":     {reason: "sees the node", spec: corev1.PodSpec{HostIPC: true}, want: "container using host ipc"},
+		"host network":   {reason: "Kubernetes did not mind", spec: corev1.PodSpec{HostNetwork: true}},
+		"host pid":       {reason: "sees the node", spec: corev1.PodSpec{HostPID: true}, want: "container using host pid"},
+		"host ipc":       {reason: "sees the node", spec: corev1.PodSpec{HostIPC: true}, want: "container using host ipc"},
 		"privileged": {
 			reason: "is the node", spec: corev1.PodSpec{Containers: []corev1.Container{{}, {SecurityContext: privileged}}},
 			want: "privileged container",

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -23,7 +24,7 @@ func TestClientCA(t *testing.T) {
 	if _, err := NewClientCA(filepath.Join(dir, "ca.crt")); err == nil {
 		t.Error("a client CA is read from a file that does not exist")
 	}
-	file := writeFile(t, dir, "ca.crt", certPEM(cas[0].cert))
+	file := writeFile(t, dir, "ca.crt", pki.CertPEM(cas[0].cert))
 	c, err := NewClientCA(file)
 	testutil.Must(t, err)
 	testutil.Start(t, c.Run)
@@ -44,7 +45,7 @@ func TestClientCA(t *testing.T) {
 	}
 	letsIn("after damage", true, false)
 	previous := c.Pool()
-	writeFile(t, dir, "ca.crt", certPEM(cas[1].cert))
+	writeFile(t, dir, "ca.crt", pki.CertPEM(cas[1].cert))
 	deadline := time.After(10 * time.Second)
 	for c.Pool().Equal(previous) {
 		select {

@@ -6,6 +6,7 @@ package certs
 import (
 	"bytes"
 	"crypto"
+	"crypto/x509"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -23,9 +25,18 @@ func newPair(t *testing.T, issuer *authority, now time.Time, hosts ...string) pa
 	t.Helper()
 	leaf, err := issuer.leaf(now, 30*day, hosts)
 	testutil.Must(t, err)
-	key, err := (&authority{key: leaf.PrivateKey.(crypto.Signer)}).keyPEM()
+	key, err := pki.KeyPEM(leaf.PrivateKey.(crypto.Signer))
 	testutil.Must(t, err)
-	return pair{cert: certPEM(leaf.Leaf), key: key}
+	return pair{cert: pki.CertPEM(leaf.Leaf), key: key}
+}
+
+// issue returns a certificate of any content, self-signed without an issuer.
+func issue(issuer *authority, template *x509.Certificate) (*authority, error) {
+	if issuer == nil {
+		issuer = &authority{}
+	}
+	made, key, err := pki.Issue(template, issuer.cert, issuer.key)
+	return &authority{cert: made, key: key}, err
 }
 
 // selfSigned is a pair whose certificate has signed itself, and is no CA.
@@ -36,13 +47,13 @@ func selfSigned(t *testing.T) pair {
 	template.IsCA, template.MaxPathLen, template.MaxPathLenZero = false, 0, false
 	made, err := issue(nil, template)
 	testutil.Must(t, err)
-	key, err := made.keyPEM()
+	key, err := pki.KeyPEM(made.key)
 	testutil.Must(t, err)
-	return pair{cert: certPEM(made.cert), key: key}
+	return pair{cert: pki.CertPEM(made.cert), key: key}
 }
 
 func (p pair) with(ca *authority) pair {
-	return pair{cert: append(bytes.Clone(p.cert), certPEM(ca.cert)...), key: p.key}
+	return pair{cert: append(bytes.Clone(p.cert), pki.CertPEM(ca.cert)...), key: p.key}
 }
 
 func writeFile(t *testing.T, dir, name string, content []byte) string {
@@ -69,7 +80,7 @@ func TestNewFiles(t *testing.T) {
 		"with its CA": {
 			reason: "the CA in the chain is what to register",
 			pair:   good.with(c["a"]), needsCA: true, hosts: []string{"127.0.0.1", "localhost"},
-			bundle: certPEM(c["a"].cert),
+			bundle: pki.CertPEM(c["a"].cert),
 		},
 		"no CA": {
 			reason: "who registers it by hand knows the CA",
@@ -125,11 +136,11 @@ func TestFilesReload(t *testing.T) {
 	changes := make(chan struct{}, 10)
 	f.OnChange(func() { changes <- struct{}{} })
 	testutil.Start(t, f.Run)
-	f.Registered([][]byte{certPEM(c["a"].cert)}, false)
+	f.Registered([][]byte{pki.CertPEM(c["a"].cert)}, false)
 	clock.Step(propagation)
 	serves := func(want pair) bool {
 		got, err := f.GetCertificate(nil)
-		return err == nil && bytes.HasPrefix(want.cert, certPEM(got.Leaf))
+		return err == nil && bytes.HasPrefix(want.cert, pki.CertPEM(got.Leaf))
 	}
 	// What the library accepts and callers would not: load is what it calls.
 	expired := newPair(t, c["a"], start.Add(-40*day), "127.0.0.1").with(c["a"])

@@ -12,6 +12,7 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -50,7 +51,7 @@ func (r *rotating) replaceFiles(p pair) {
 func (r *rotating) has(c cast) string {
 	var names []string
 	for name, one := range c {
-		if bytes.Contains(r.CABundle(), certPEM(one.cert)) {
+		if bytes.Contains(r.CABundle(), pki.CertPEM(one.cert)) {
 			names = append(names, name)
 		}
 	}
@@ -75,7 +76,7 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 			for _, names := range caBundles {
 				var bundle []byte
 				for name := range strings.SplitSeq(names, ",") {
-					bundle = append(bundle, certPEM(c[name].cert)...)
+					bundle = append(bundle, pki.CertPEM(c[name].cert)...)
 				}
 				all = append(all, bundle)
 			}
@@ -145,7 +146,7 @@ func TestFilesWaitForTheCABundle(t *testing.T) {
 				}
 				r.clock.Step(one.after)
 				r.step()
-				if served := certPEM(r.current.Load().serving.Leaf); !bytes.HasPrefix(files[one.serves].cert, served) || r.has(c) != one.has {
+				if served := pki.CertPEM(r.current.Load().serving.Leaf); !bytes.HasPrefix(files[one.serves].cert, served) || r.has(c) != one.has {
 					t.Errorf("%s: step %d: the caBundle has %s, want %s; is the leaf of the %s files: %t", tc.reason, i, r.has(c), one.has,
 						one.serves, bytes.HasPrefix(files[one.serves].cert, served))
 				}

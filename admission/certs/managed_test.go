@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
 )
@@ -172,7 +173,7 @@ func TestManagedLosesARace(t *testing.T) {
 			return false, nil, nil
 		})
 		m := run(t, ManagedConfig{Client: client})
-		testutil.CheckError(t, "the loser does not use what the winner wrote", "", accepts(m, certPEM(winner.cert), "127.0.0.1"))
+		testutil.CheckError(t, "the loser does not use what the winner wrote", "", accepts(m, pki.CertPEM(winner.cert), "127.0.0.1"))
 	})
 }
 

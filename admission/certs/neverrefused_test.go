@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/client-go/kubernetes/fake"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -70,9 +71,9 @@ func TestManagedNeverRefused(t *testing.T) {
 				}
 				active := read(secretOf(t, client)).active
 				for who, m := range replicas {
-					testutil.CheckError(t, "the leaf of the "+who+" in the end", "", accepts(m, certPEM(active.cert), "127.0.0.1"))
+					testutil.CheckError(t, "the leaf of the "+who+" in the end", "", accepts(m, pki.CertPEM(active.cert), "127.0.0.1"))
 				}
-				if bytes.Contains(leader.CABundle(), certPEM(first.cert)) {
+				if bytes.Contains(leader.CABundle(), pki.CertPEM(first.cert)) {
 					t.Errorf("%s: the caBundle still has a CA that is not in use", tc.reason)
 				}
 			})

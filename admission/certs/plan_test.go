@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
 )
@@ -132,7 +133,7 @@ func TestPlan(t *testing.T) {
 			reason: "a pair that does not match is damage", secret: "a", key: keyActiveKey, value: keyOfB, held: "a", want: "write a",
 		},
 		"leaf in the place of the previous CA": {
-			reason: "callers must not trust what is no CA", secret: "a<b", key: keyPreviousCert, value: string(certPEM(leaf.Leaf)), want: "write a",
+			reason: "callers must not trust what is no CA", secret: "a<b", key: keyPreviousCert, value: string(pki.CertPEM(leaf.Leaf)), want: "write a",
 		},
 		"key lost during a rollover": {
 			reason: "the announced CA is in the caBundle already", secret: "a>b", key: keyActiveKey, want: "write b",

@@ -8,13 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/testutil"
 )
 
 func TestRegistered(t *testing.T) {
 	t.Parallel()
 	cast := newCast(t, map[string]int{"a": 0, "b": 0})
-	a, b := certPEM(cast["a"].cert), certPEM(cast["b"].cert)
+	a, b := pki.CertPEM(cast["a"].cert), pki.CertPEM(cast["b"].cert)
 	both := slices.Concat(a, b)
 	for name, tc := range map[string]struct {
 		reason  string

@@ -18,6 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/internal/events"
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
 )
@@ -70,7 +71,7 @@ func TestManagedRepairs(t *testing.T) {
 				if m.current.Load().serving != before {
 					t.Error("the leaf was replaced")
 				}
-				if empty || !bytes.Contains(m.CABundle(), certPEM(active.cert)) || !bytes.Contains(m.CABundle(), certPEM(previous.cert)) {
+				if empty || !bytes.Contains(m.CABundle(), pki.CertPEM(active.cert)) || !bytes.Contains(m.CABundle(), pki.CertPEM(previous.cert)) {
 					t.Error("the caBundle lost a CA")
 				}
 				testutil.Check(t, "Events", []string{SecretName + " ServingCARepaired"}, sink.all)

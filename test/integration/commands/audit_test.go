@@ -26,7 +26,7 @@ type auditReport struct {
 		Pods, Findings                                   []string
 		Referenced                                       bool
 	}
-	Summary struct{ Looked, Shown int }
+	Summary struct{ Examined, Shown int }
 }
 
 func parseAudit(t *testing.T, p testcluster.Output) auditReport {
@@ -110,7 +110,7 @@ func TestAudit(t *testing.T) {
 	audit := []string{"tokens", "audit", "--kubeconfig=" + auditor(t, c, namespace+"-auditor"), "-n", namespace}
 	keys := []string{"--service-account-private-key-file=" + c.SigningKeyFile(), "--service-account-key-file=" + testcluster.ECDSAKeyFile()}
 	report := parseAudit(t, testcluster.Run(t, "", append(append(audit, keys...), "-o=json", "--unused-for=8760h0m0s")...).ExpectCode(t, 0))
-	if len(report.Tokens) != 1 || report.Tokens[0].Name != "old-token" || report.Summary.Looked != 8 {
+	if len(report.Tokens) != 1 || report.Tokens[0].Name != "old-token" || report.Summary.Examined != 8 {
 		t.Errorf("--unused-for shows %+v", report)
 	}
 

@@ -133,7 +133,8 @@ func TestPlan(t *testing.T) {
 			reason: "a pair that does not match is damage", secret: "a", key: keyActiveKey, value: keyOfB, held: "a", want: "write a",
 		},
 		"leaf in the place of the previous CA": {
-			reason: "callers must not trust what is no CA", secret: "a<b", key: keyPreviousCert, value: string(pki.CertPEM(leaf.Leaf)), want: "write a",
+			reason: "callers must not trust what is no CA",
+			secret: "a<b", key: keyPreviousCert, value: string(pki.CertPEM(leaf.Leaf)), want: "write a",
 		},
 		"key lost during a rollover": {
 			reason: "the announced CA is in the caBundle already", secret: "a>b", key: keyActiveKey, want: "write b",

@@ -50,6 +50,14 @@ func Processes() []Entry {
 	}
 }
 
+// Files are faults of the file system that a key ring is on. They hit commands, and no replica.
+func Files() []Entry {
+	return []Entry{
+		{Kind: "disk-full", Inject: fullDisk},
+		{Kind: "disk-read-only", Inject: readOnlyDisk},
+	}
+}
+
 // Registration are faults of the webhook's registration.
 func Registration() []Entry {
 	return []Entry{

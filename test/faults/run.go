@@ -60,6 +60,9 @@ func (w *World) execute(ctx context.Context, run Run) error {
 	if err := w.strike(ctx, random, Processes(), run.Length); err != nil {
 		return err
 	}
+	if err := w.strike(ctx, random, Files(), 0); err != nil {
+		return err
+	}
 	if err := w.calm(ctx); err != nil {
 		return err
 	}
@@ -114,6 +117,10 @@ func (w *World) perform(ctx context.Context, entry Entry, fault Planned) error {
 	end := sync.OnceFunc(w.excuses.Open(entry.Excuse))
 	defer end()
 	heal, err := entry.Inject(ctx, w, fault)
+	if errors.Is(err, errSkipped) {
+		w.log("%s is left out: %v", entry.Kind, err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,9 +23,13 @@ import (
 // WebhookClients are what clients do that are slow, broken or mean.
 func WebhookClients() []Client {
 	return []Client{
+		{name: "slow header", come: slowHeader},
 		{name: "slow body", come: slowBody},
 		{name: "garbage for TLS", come: garbageForTLS},
+		{name: "hanging up in the body", come: hangUpInBody},
+		{name: "huge body", come: hugeBody},
 		{name: "large body that stalls", come: stallLarge},
+		{name: "no JSON", come: notJSON},
 		{name: "answers that nobody reads", come: neverReads},
 	}
 }
@@ -94,6 +99,15 @@ func drip(ctx context.Context, conn net.Conn, text string, v *visit) error {
 	return err
 }
 
+// slowHeader is known as slowloris.
+func slowHeader(ctx context.Context, address string, v *visit) error {
+	conn, err := secure(ctx, address)
+	if err != nil {
+		return err
+	}
+	return drip(ctx, conn, slowHead, v)
+}
+
 func slowBody(ctx context.Context, address string, v *visit) error {
 	conn, err := secure(ctx, address)
 	if err != nil {
@@ -145,6 +159,70 @@ func stallLarge(ctx context.Context, address string, v *visit) error {
 	v.judgeStatus(code, "a body that stalls")
 	v.struck = ctx.Err() == nil
 	return err
+}
+
+func hangUpInBody(ctx context.Context, address string, v *visit) error {
+	conn, err := secure(ctx, address)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(conn, slowHead+`{"kind":"AdmissionReview"`)
+	v.struck = err == nil
+	return errors.Join(err, conn.Close())
+}
+
+func notJSON(ctx context.Context, address string, v *visit) error {
+	conn, err := secure(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // the server may have done so
+	body := strings.Repeat(`{"a":[`, 1000)
+	if _, err := io.WriteString(conn, strings.Replace(slowHead, "1000000", strconv.Itoa(len(body)), 1)+body); err != nil {
+		return err
+	}
+	code := statusFrom(conn)
+	v.judgeStatus(code, "what is no review")
+	v.struck = code == http.StatusBadRequest
+	return fmt.Errorf("answered with status %d", code)
+}
+
+const (
+	// huge is what a client sends that does not stop by itself, in bytes. It is many times what the
+	// webhook reads of a body (docs/reliability.md, "Limits") and what buffers hold of it.
+	huge = 100 << 20
+	// fewestHuge is what the webhook reads of any body, with room to spare: a client that was
+	// stopped before has sent no huge one.
+	fewestHuge = 64 << 10
+)
+
+// hugeBody sends 100 MB without a word about their number. No answer stops it: only hanging up
+// does, which has to come much earlier.
+func hugeBody(ctx context.Context, address string, v *visit) error {
+	conn, err := secure(ctx, address)
+	if err != nil {
+		return err
+	}
+	answer := make(chan int, 1)
+	go func() { answer <- statusFrom(conn) }()
+	_, err = io.WriteString(conn, strings.Replace(slowHead, "Content-Length: 1000000", "Transfer-Encoding: chunked", 1))
+	const piece = 16 << 10
+	chunk := fmt.Appendf(nil, "%x\r\n%s\r\n", piece, make([]byte, piece))
+	taken := 0
+	for err == nil && taken < huge {
+		if _, err = conn.Write(chunk); err == nil {
+			taken += piece
+		}
+	}
+	stopped := err != nil && ctx.Err() == nil
+	_ = conn.Close() // the server may have done so
+	code := <-answer
+	v.judgeStatus(code, "a body without end")
+	if err == nil {
+		v.violated(8, "all %d bytes of a body were taken", taken)
+	}
+	v.struck = stopped && taken >= fewestHuge
+	return errors.Join(err, fmt.Errorf("%d bytes were taken, and the answer is %d", taken, code))
 }
 
 // neverReads asks again and again and takes no answer. The kernel of the server holds them: it

@@ -31,6 +31,9 @@ const (
 func SignerClients(payload func() string) []Client {
 	breakers := []Client{
 		{name: "garbage for a preface", come: garbageForPreface},
+		{name: "reset streams", come: resetStreams},
+		{name: "halves of messages", come: halfMessages},
+		{name: "huge header", come: hugeHeader},
 		{name: "flood of Sign", come: floodSign(payload), fewest: 1},
 	}
 	if os.Getuid() == 0 { // nobody else can be another user

@@ -254,7 +254,8 @@ bench-peer: control-plane build ## Compare with kube-controller-manager in an ho
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchpeer $(FLAGS)
 
 .PHONY: bench-page
-bench-page: ## Fill the tables of docs/benchmarks.md from the results in RESULTS.
+bench-page: RESULTS ?= bin/bench/peer.json
+bench-page: ## Fill the tables and charts of docs/benchmarks.md from the results in RESULTS.
 	@go -C test run -buildvcs=false ./cmd/benchpeer -page=$(CURDIR)/docs/benchmarks.md $(abspath $(RESULTS))
 
 ##@ kind

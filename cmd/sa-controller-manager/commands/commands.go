@@ -42,11 +42,11 @@ import (
 const longDescription = `sa-controller-manager keeps the ServiceAccounts of a Kubernetes cluster and their
 tokens: it makes sure that every namespace has its ServiceAccounts and the root CA
 in kube-root-ca.crt, and it signs and fills the token Secrets that belong to them. So
-kube-controller-manager runs beside it without its serviceaccount-controller,
+kube-controller-manager is run beside it without its serviceaccount-controller,
 serviceaccount-token-controller, root-ca-certificate-publisher-controller and
-legacy-serviceaccount-token-cleaner-controller. Its admission webhook does to Pods
-what the ServiceAccount plugin of kube-apiserver does; nobody calls it until it is
-registered.
+legacy-serviceaccount-token-cleaner-controller, and without its ClusterTrustBundle
+publisher from Kubernetes 1.37 on. The admission webhook does to Pods what the
+ServiceAccount plugin of kube-apiserver does; nobody calls it until it is registered.
 
 Flags that kube-controller-manager has too mean the same here.`
 

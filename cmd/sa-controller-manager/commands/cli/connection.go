@@ -88,8 +88,8 @@ func find(o *options.Connection, inPod bool, home, admin string) error {
 	case exists(admin):
 		o.Kubeconfig = admin // commands in remedies need the flag
 	case o.Master == "":
-		return fmt.Errorf("no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither %s nor %s, and this is no Pod "+
-			"with a ServiceAccount token, which --context excludes", home, admin)
+		return fmt.Errorf("no cluster is named: give --kubeconfig or set KUBECONFIG; there is neither %s nor %s, and no "+
+			"ServiceAccount token of a Pod, or --context rules it out", home, admin)
 	}
 	return nil
 }

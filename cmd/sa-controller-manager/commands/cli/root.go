@@ -57,11 +57,11 @@ var keyID = regexp.MustCompile(`^-[\w-]{42}$`)
 // IDs as arguments. Without it they are flags that do not exist.
 func keyIDsLast(root *cobra.Command, args []string) []string {
 	cmd, _, err := root.Find(args)
-	if err != nil || !strings.Contains(cmd.Use, "KEY-ID") || slices.Contains(args, "--") {
+	ids := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !keyID.MatchString(arg) })
+	if err != nil || len(ids) == 0 || !strings.Contains(cmd.Use, "KEY-ID") || slices.Contains(args, "--") {
 		return args
 	}
 	others := slices.DeleteFunc(slices.Clone(args), keyID.MatchString)
-	ids := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return !keyID.MatchString(arg) })
 	return slices.Concat(others, []string{"--"}, ids)
 }
 

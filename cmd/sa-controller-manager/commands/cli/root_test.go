@@ -52,6 +52,10 @@ func TestKeyIDWithAHyphen(t *testing.T) {
 			"a wrong flag is an error", "revoke KEY-ID...", []string{"revoke", "-X"},
 			"Error: unknown shorthand flag: 'X' in -X\nSee 'program revoke --help' for usage.\n",
 		},
+		"NoValue": {
+			"no -- is taken for the value of a flag", "revoke KEY-ID...", []string{"revoke", other, "--ring"},
+			"Error: flag needs an argument: --ring\nSee 'program revoke --help' for usage.\n",
+		},
 		"NoKeyID": {"the command takes none", "revoke", []string{"revoke", "--ring", hyphen}, " yes=false"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -187,7 +187,7 @@ func exportKubeadm(stderr io.Writer, from *ring.File, directory string) error {
 	} else if err := (Export{Private: true, Path: key, Replace: true}).write(io.Discard, from); err != nil {
 		return err
 	}
-	for _, note := range append(notes, "Wrote kubeadm's files in "+directory+".") {
+	for _, note := range append(notes, "kubeadm's files are in "+directory+".") {
 		fmt.Fprintln(stderr, note)
 	}
 	return nil

@@ -151,7 +151,7 @@ func TestTakeoverCommand(t *testing.T) {
 				"\n--use-service-account-credentials true - not needed here our process is one user\n",
 				"\n--leader-elect true - not needed here our replicas always elect a leader\n",
 				"\n--service-cluster-ip-range 10.96.0.0/16 - not needed here is about other controllers\n",
-				"\n--bind-address 127.0.0.1 - not needed here is for that process alone\n",
+				"\n--bind-address 127.0.0.1 - not needed here is for its own process\n",
 				"\n+ - --service-account-private-key-file=/etc/kubernetes/pki/ours.key\n",
 			},
 		},

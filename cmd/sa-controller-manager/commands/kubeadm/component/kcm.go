@@ -117,7 +117,7 @@ func (k *Carried) decide(name string) verdict {
 		v.class, v.reason = refused, "this version does not know the flag, and so not what it changes"
 		return v
 	}
-	v.reason = "is for that process alone"
+	v.reason = "is for its own process"
 	for _, ignored := range options.IgnoredFlags() {
 		if ignored.Name == name {
 			v.reason = "is about " + ignored.Of

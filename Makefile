@@ -233,9 +233,9 @@ test-backends: control-plane build ## Test sa-kms-signer, built with the race de
 
 # The browser has 300 MB, which continuous integration must not install.
 .PHONY: test-browser
-test-browser: ## Open the page of "tokens audit -o html" in headless Chromium, a Debian package.
+test-browser: ## Open the page of "tokens audit -o html" in headless Chromium, a Debian package; SCREENSHOT=docs/token-audit.png takes its picture.
 	@test/deps.sh browser
-	go -C test test -tags=browser -count=1 -timeout=15m ./browser
+	$(if $(SCREENSHOT),SACM_SCREENSHOT=$(abspath $(SCREENSHOT))) go -C test test -tags=browser -count=1 -timeout=15m ./browser
 
 .PHONY: test-upgrade
 test-upgrade: control-plane build ## Upgrade from the newest release, or the commit UPGRADE_FROM, and downgrade again, while Pods are created.

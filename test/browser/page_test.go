@@ -6,7 +6,12 @@
 package browser
 
 import (
+	"errors"
 	"fmt"
+	"image"
+	"image/color/palette"
+	"image/draw"
+	"image/png"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -43,7 +48,7 @@ func pageOf(t *testing.T, rows []audit.Row) string {
 	printer := audit.NewPrinter(file, "html", now)
 	audit.Sort(rows, "findings")
 	testutil.Must(t, printer.Rows(rows))
-	summary := audit.Summary{Cluster: cluster, Looked: len(rows), Shown: len(rows), Findings: map[audit.Finding]int{}}
+	summary := audit.Summary{Cluster: cluster, Examined: len(rows), Shown: len(rows), Findings: map[audit.Finding]int{}}
 	for i := range rows {
 		for _, finding := range rows[i].Findings {
 			summary.Findings[finding]++
@@ -217,4 +222,28 @@ func TestManyRows(t *testing.T) {
 	if took > time.Minute { // most of it is printing
 		t.Errorf("it took %s, want at most a minute, also on a busy machine", took)
 	}
+}
+
+// TestScreenshot writes the picture of the documentation to SACM_SCREENSHOT.
+func TestScreenshot(t *testing.T) {
+	path := os.Getenv("SACM_SCREENSHOT")
+	if path == "" {
+		t.Skip("SACM_SCREENSHOT is not set")
+	}
+	rows := few()
+	rows[0].Account, rows[0].Problem, rows[1].KeyID = "odd", "data.token has a wrong signature: the key that its header names "+
+		"has not made it", "tBNifNUb"
+	for i := range 2 { // no Pod mounts them
+		rows[i].Findings = append(rows[i].Findings, audit.Unmounted)
+	}
+	newBrowser(t).open(t, pageOf(t, rows), "--screenshot="+path, "--window-size=1300,900", "--hide-scrollbars")
+	file, err := os.Open(path)
+	testutil.Must(t, err)
+	picture, err := png.Decode(file)
+	testutil.Must(t, errors.Join(err, file.Close()))
+	small := image.NewPaletted(picture.Bounds(), palette.Plan9) // a third of the size
+	draw.Draw(small, small.Bounds(), picture, image.Point{}, draw.Src)
+	file, err = os.Create(path)
+	testutil.Must(t, err)
+	testutil.Must(t, errors.Join(png.Encode(file, small), file.Close()))
 }

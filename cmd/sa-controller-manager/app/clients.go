@@ -25,11 +25,8 @@ type Clients struct {
 }
 
 // newClients gives the election client a request timeout shorter than the renew deadline, so that
-// a connection that hangs costs one try and not the Lease. No client logs warnings of the API
-// server: an admission policy may quote a written Secret in one.
+// a connection that hangs costs one try and not the Lease.
 func newClients(config *rest.Config, renewDeadline time.Duration) (Clients, error) {
-	config = rest.CopyConfig(config)
-	config.WarningHandler = rest.NoWarnings{}
 	main, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return Clients{}, fmt.Errorf("build the API client: %w", err)

@@ -30,8 +30,10 @@ func ClientConfig(o *options.Connection) (*rest.Config, error) {
 	return Tune(config, o), nil
 }
 
-// Tune sets what the flags say about requests.
+// Tune sets what the flags say about requests. Nothing logs warnings of the API server: an admission policy
+// may quote a written Secret in one.
 func Tune(config *rest.Config, o *options.Connection) *rest.Config {
+	config.WarningHandler = rest.NoWarnings{}
 	config.QPS, config.Burst = o.QPS, int(o.Burst)
 	config.ContentType = o.ContentType
 	if o.DryRun {

@@ -94,6 +94,7 @@ func TestClientConfig(t *testing.T) {
 			if !strings.HasSuffix(config.UserAgent, "/sa-controller-manager") {
 				t.Errorf("the user agent is %q, want it to end in the program's name", config.UserAgent)
 			}
+			testutil.Check(t, "a warning may quote a Secret: handler", rest.WarningHandler(rest.NoWarnings{}), config.WarningHandler)
 		})
 	}
 }

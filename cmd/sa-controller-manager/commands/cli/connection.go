@@ -96,7 +96,6 @@ func find(o *options.Connection, inPod bool, home, admin string) error {
 
 // NewClient makes a client of what resolve.Tune returned.
 func NewClient(config *rest.Config) (kubernetes.Interface, error) {
-	config.WarningHandler = rest.NoWarnings{} // an error says what is wrong
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("build the API client: %w", err)

@@ -61,7 +61,7 @@ type findingCount struct {
 type page struct {
 	Headline         string
 	Cluster, Made    string
-	Looked, Shown    int
+	Examined, Shown  int
 	Findings         []findingCount // those that tokens have
 	Clear            []Finding      // the others
 	Ages             []counted
@@ -103,7 +103,7 @@ func withHashes(source string) string {
 func (p *htmlPrinter) page(summary Summary) page {
 	made := page{
 		Headline: p.headline(summary), Cluster: printers.Printable(summary.Cluster), Made: p.now.UTC().Format("2006-01-02 15:04 UTC"),
-		Looked: summary.Looked, Shown: summary.Shown, Ages: p.ages(),
+		Examined: summary.Examined, Shown: summary.Shown, Ages: p.ages(),
 	}
 	for _, finding := range Findings() {
 		if count := summary.Findings[finding.Name]; count > 0 {

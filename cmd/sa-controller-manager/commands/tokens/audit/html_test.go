@@ -37,7 +37,7 @@ func TestPage(t *testing.T) {
 	printer := NewPrinter(&written, "html", now)
 	testutil.Must(t, printer.Rows(rows[:1]))
 	testutil.Must(t, printer.Rows(rows[1:]))
-	testutil.Must(t, printer.End(Summary{Cluster: "prod " + hostile, Looked: 3, Shown: 2, Findings: map[Finding]int{ClusterAdmin: 1}}))
+	testutil.Must(t, printer.End(Summary{Cluster: "prod " + hostile, Examined: 3, Shown: 2, Findings: map[Finding]int{ClusterAdmin: 1}}))
 	page := written.String()
 	for _, want := range []string{
 		`<title>Token audit of prod &lt;`, `\u001b[2J, 2026-11-21 12:00 UTC</title>`, "<h1>1 of 2 tokens can take over the cluster</h1>",

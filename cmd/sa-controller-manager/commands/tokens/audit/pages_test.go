@@ -54,8 +54,8 @@ func TestManyNamespaces(t *testing.T) {
 		return nil
 	})
 	testutil.Must(t, err)
-	got := []int{seen, summary.Looked, summary.Shown, summary.Findings[UnknownKey], summary.Findings[Unmounted]}
-	testutil.Check(t, "rows, looked, shown, unknown keys, unmounted", []int{5_000, 5_000, 5_000, 5_000, 4_950}, got)
+	got := []int{seen, summary.Examined, summary.Shown, summary.Findings[UnknownKey], summary.Findings[Unmounted]}
+	testutil.Check(t, "rows, examined, shown, unknown keys, unmounted", []int{5_000, 5_000, 5_000, 5_000, 4_950}, got)
 	want := map[string]int{"secrets": 11, "pods": 50, "serviceaccounts": 50, "subjectaccessreviews": 150}
 	testutil.Check(t, "requests", want, world.requests)
 	if most := world.most.Load(); most > parallel {

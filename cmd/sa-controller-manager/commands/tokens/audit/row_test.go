@@ -322,7 +322,7 @@ func TestDocuments(t *testing.T) {
 			if output == "json" && json.Valid(text.Bytes()) {
 				t.Errorf("%s: a part looks like all: %s", output, text.String())
 			}
-			testutil.Must(t, printer.End(Summary{Looked: 7, Findings: map[Finding]int{Unused: 1}}))
+			testutil.Must(t, printer.End(Summary{Examined: 7, Findings: map[Finding]int{Unused: 1}}))
 			if pages != nil {
 				clitest.Golden(t, "audit."+output, text.String())
 			}
@@ -330,7 +330,7 @@ func TestDocuments(t *testing.T) {
 			if err := unmarshal(text.Bytes(), &got); err != nil {
 				t.Fatalf("%s: %v:\n%s", output, err, text.String())
 			}
-			if got.Tokens == nil || len(got.Tokens) != len(pages) || got.Summary.Looked != 7 || got.Summary.Findings[Unused] != 1 {
+			if got.Tokens == nil || len(got.Tokens) != len(pages) || got.Summary.Examined != 7 || got.Summary.Findings[Unused] != 1 {
 				t.Errorf("%s: %d tokens, summary %+v", output, len(got.Tokens), got.Summary)
 			}
 		}

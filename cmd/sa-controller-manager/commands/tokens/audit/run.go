@@ -36,8 +36,8 @@ type Auditor struct {
 type Summary struct {
 	// Cluster is for the title of a page.
 	Cluster string `json:"-"`
-	// Looked is how many token Secrets there are, Shown how many rows were made of them.
-	Looked   int             `json:"examined"`
+	// Examined is how many token Secrets there are, Shown how many rows were made of them.
+	Examined int             `json:"examined"`
 	Shown    int             `json:"shown"`
 	Findings map[Finding]int `json:"findings"`
 }
@@ -48,7 +48,7 @@ func (a *Auditor) Run(ctx context.Context, emit func([]Row) error) (Summary, err
 	summary := Summary{Findings: map[Finding]int{}}
 	a.scenes = map[string]*scene{}
 	err := a.pages(ctx, func(page *corev1.SecretList) error {
-		summary.Looked += len(page.Items)
+		summary.Examined += len(page.Items)
 		rows, err := a.rows(ctx, a.reduce(page.Items))
 		if err != nil {
 			return err
@@ -60,7 +60,7 @@ func (a *Auditor) Run(ctx context.Context, emit func([]Row) error) (Summary, err
 			}
 		}
 		if a.Progress != nil {
-			a.Progress(summary.Looked)
+			a.Progress(summary.Examined)
 		}
 		return nil
 	})

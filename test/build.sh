@@ -40,7 +40,9 @@ progress() { # number of packages to compile
 # go list fetches the modules, and knows which packages the build cache lacks.
 stale=$({ go list -deps "$@" -f '{{if .Stale}}x{{end}}' "$pkg" | grep -c x || true; } 2> >(grep -v '^go: downloading ' >&2))
 # Built under another name and renamed, so that an interrupted build leaves nothing that looks
-# finished and a running binary is not written to.
-partial=$(dirname "$out")/.$name.partial
+# finished and a running binary is not written to. The name has the process ID, because two targets
+# of make that run side by side may build the same binary.
+partial=$(dirname "$out")/.$name.$$
+trap 'rm -f "$partial"' EXIT
 go build -v "$@" -o "$partial" "$pkg" 2>&1 | progress "$stale"
 mv "$partial" "$out"

@@ -1,9 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package commands tests the commands that read tokens and keys of a cluster: tokens audit, tokens inspect
-// and keys list.
-package commands
+// Package integration tests what only a real kube-apiserver decides, beside the packages of test that have
+// another control plane: see package testcluster.
+package integration
 
 import (
 	"os"

@@ -27,7 +27,7 @@ func (c *Cluster) StartEtcd() error {
 		// A killed process loses nothing by this, only a machine without power does.
 		"--unsafe-no-fsync",
 		"--log-level=warn",
-	}, nil, c.options.Log)
+	}, c.options.Log)
 	return err
 }
 
@@ -36,8 +36,5 @@ func (c *Cluster) KillEtcd() error {
 	_, err := c.etcd.Kill()
 	return err
 }
-
-// EtcdURL is where etcd serves clients, as JSON too.
-func (c *Cluster) EtcdURL() string { return c.etcdURL() }
 
 func (c *Cluster) etcdURL() string { return "http://" + address(c.etcdPort) }

@@ -29,8 +29,8 @@ const (
 	RestLimit = 20 * time.Second
 )
 
-// RaceWarning is what the race detector prints, whatever the exit code.
-const RaceWarning = "WARNING: DATA RACE"
+// raceWarning is what the race detector prints, whatever the exit code.
+const raceWarning = "WARNING: DATA RACE"
 
 // Manager is a running sa-controller-manager, or kube-controller-manager in its
 // place.
@@ -58,12 +58,12 @@ func (c *Cluster) StartKubeControllerManager(flags ...string) (*Manager, error) 
 		"--root-ca-file=" + c.CAFile(),
 	}
 	// It has no /readyz.
-	return c.startManager("kube-controller-manager", path, "/healthz", append(defaults, flags...), nil, nil)
+	return c.startManager("kube-controller-manager", path, "/healthz", append(defaults, flags...), nil)
 }
 
 // startManager starts a manager with the flags that both binaries know; the
 // last of several equal flags counts.
-func (c *Cluster) startManager(name, path, readyPath string, flags, env []string, tee io.Writer) (*Manager, error) {
+func (c *Cluster) startManager(name, path, readyPath string, flags []string, tee io.Writer) (*Manager, error) {
 	port, err := FreePort()
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (c *Cluster) startManager(name, path, readyPath string, flags, env []string
 			return nil, err
 		}
 	}
-	if m.process, err = c.host.start(name, path, c.dir, args, env, tee); err != nil {
+	if m.process, err = c.host.start(name, path, c.dir, args, tee); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()
@@ -179,11 +179,11 @@ func (m *Manager) Kill() (Exit, error) {
 
 // races reports what the race detector printed, from the first warning on.
 func (m *Manager) races() error {
-	_, report, found := strings.Cut(m.Logs(), RaceWarning)
+	_, report, found := strings.Cut(m.Logs(), raceWarning)
 	if !found {
 		return nil
 	}
-	return fmt.Errorf("%s has a data race:\n%s%s", m.name, RaceWarning, report)
+	return fmt.Errorf("%s has a data race:\n%s%s", m.name, raceWarning, report)
 }
 
 // AwaitIdle returns once no queue holds a key and no sync is under way. Keys that wait for

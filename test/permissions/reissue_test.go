@@ -21,6 +21,7 @@ import (
 
 // TestReissue runs a whole re-issue with what the part token is granted, and nothing else.
 func TestReissue(t *testing.T) {
+	t.Parallel()
 	// What kube-apiserver does not accept is not re-issued with.
 	next := filepath.Join(t.TempDir(), "next.key")
 	testutil.Must(t, os.WriteFile(next, testkeys.P256(), 0o600))

@@ -1,9 +1,9 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keys tests the signing keys: key files, the key ring and its commands, the external signer, and
-// the re-issue of token Secrets after a rotation.
-package keys
+// Package integration tests what only a real kube-apiserver decides, beside the packages of test that have
+// another control plane: see package testcluster.
+package integration
 
 import (
 	"os"

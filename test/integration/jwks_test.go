@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package commands
+package integration
 
 import (
 	"encoding/json"
@@ -114,76 +114,4 @@ func requestToken(t *testing.T, c *testcluster.ControlPlane, account *corev1.Ser
 	}
 	testcluster.Leaks.AddTokens([]string{request.Status.Token})
 	return request.Status.Token
-}
-
-// inspectsAsKubeAPIServerReads spells a token that it accepts otherwise: what it reads over, we do, and nothing else.
-func inspectsAsKubeAPIServerReads(t *testing.T, c *testcluster.ControlPlane, token, key string) {
-	t.Helper()
-	header, rest, _ := strings.Cut(token, ".")
-	for name, spelling := range map[string]string{
-		// of an RSA signature's 342 digits the last one is A, Q, g or w
-		"spare bits":               token[:len(token)-1] + string(token[len(token)-1]+1),
-		"tab in the header":        token[:3] + "\t" + token[3:],
-		"line feed in the payload": header + ".\n" + rest,
-	} {
-		if status, err := c.Review(t.Context(), spelling); err != nil || !status.Authenticated {
-			t.Errorf("%s: kube-apiserver refuses it: %v, %s", name, err, status.Error)
-		}
-		testcluster.Run(t, spelling, "tokens", "inspect", key).ExpectCode(t, 0).ExpectTexts(t, "Verdict:       valid",
-			"it is spelled otherwise than it was issued")
-	}
-	tabbed := header + ".\t" + rest
-	c.AwaitRefused(t, []byte(tabbed))
-	testcluster.Run(t, tabbed, "tokens", "inspect", key).ExpectCode(t, 2).ExpectTexts(t, "malformed token: the payload is not base64url")
-}
-
-// TestInspect asks what tokens of a real cluster are, while their accounts live and after.
-func TestInspect(t *testing.T) {
-	c := testcluster.Shared(t)
-	namespace := c.Namespace(t)
-	account := c.CreateAccount(t, namespace, "robot")
-	legacy := string(fill(t, c, issuer(t, c.SigningKeyFile()), account, "robot-token").Data["token"])
-	bound, foreign := requestToken(t, c, account), requestToken(t, c, account, "vault")
-	unseen := requestToken(t, c, account) // kube-apiserver caches for ten seconds what it has accepted
-	unknownKey := filepath.Join(t.TempDir(), "unknown.key")
-	testutil.Must(t, devcluster.WriteSigningKey(unknownKey, devcluster.ECDSA))
-	forged := string(fill(t, c, issuer(t, unknownKey), account, "forged").Data["token"])
-
-	cluster := []string{"tokens", "inspect", "--cluster", "--kubeconfig=" + c.Kubeconfig()}
-	key := "--service-account-key-file=" + c.SigningKeyFile()
-	user := "system:serviceaccount:" + namespace + ":robot"
-	testcluster.Poll(t, "await that kube-apiserver knows the Secret", func() error {
-		_, err := c.Review(t.Context(), legacy)
-		return err
-	})
-	testcluster.Run(t, legacy, cluster...).ExpectCode(t, 0).ExpectTexts(t, "legacy, of a token Secret", "Secret:        robot-token", user,
-		"Opens API:     yes", "published, of kube-apiserver's /openid/v1/jwks")
-	testcluster.Run(t, "Bearer "+bound+"\n", cluster...).ExpectCode(t, 0).ExpectTexts(t, "bound, of a TokenRequest", "Expires:", "(in ", user,
-		"Opens API:     yes")
-	testcluster.Run(t, foreign, cluster...).ExpectCode(t, 0).ExpectTexts(t, "Audiences:     vault", "Opens API:     no")
-	testcluster.Run(t, forged, cluster...).ExpectCode(t, 2).ExpectTexts(t, "has its key ID", "kube-apiserver refuses it")
-	testcluster.Run(t, bound, "tokens", "inspect", key, "--service-account-issuer="+c.Issuer()).ExpectCode(t, 0).ExpectTexts(t,
-		"known, of --service-account-key-file=")
-	testcluster.Run(t, bound, "tokens", "inspect", key, "--service-account-issuer=https://other").ExpectCode(t, 2).ExpectTexts(t,
-		"the issuer is another one than https://other")
-	testcluster.Run(t, bound, "tokens", "inspect").ExpectCode(t, 1).ExpectTexts(t, "there is no key to verify the signature with")
-
-	inspectsAsKubeAPIServerReads(t, c, bound, key)
-
-	c.DeleteAccount(t, namespace, "robot")
-	c.AwaitRefused(t, []byte(unseen))
-	got := testcluster.Run(t, unseen, append(cluster, "-o=json")...).ExpectCode(t, 2)
-	var report struct {
-		Verdict  string
-		Findings []struct{ Code string }
-		Key      struct{ Algorithm string }
-	}
-	testutil.Must(t, json.Unmarshal([]byte(got.Stdout), &report))
-	if report.Verdict != "invalid" || report.Key.Algorithm != "RS256" || len(report.Findings) != 1 || report.Findings[0].Code != "refused" {
-		t.Errorf("report %+v", report)
-	}
-	refused := testcluster.Run(t, "", "tokens", "inspect", legacy).ExpectCode(t, 1).ExpectTexts(t, "this looks like a token as an argument")
-	if strings.Contains(refused.Stderr, legacy[10:30]) {
-		t.Error("the token is repeated")
-	}
 }

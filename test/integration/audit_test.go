@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package commands
+package integration
 
 import (
 	"encoding/json"
@@ -43,26 +43,19 @@ func rule(group, resource string, verbs ...string) rbacv1.PolicyRule {
 }
 
 // auditor creates a user with the permissions that the help states, and no others.
-func auditor(t *testing.T, c *testcluster.ControlPlane, name string, without ...string) (kubeconfig string) {
+func auditor(t *testing.T, c *testcluster.ControlPlane, name string) (kubeconfig string) {
 	t.Helper()
 	kubeconfig, _, err := c.Identity(name)
 	testutil.Must(t, err)
-	rules := []rbacv1.PolicyRule{
+	c.Grant(t, name, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name},
 		rule("", "secrets", "list"), rule("", "serviceaccounts", "list"), rule("", "pods", "list"),
 		rule("authorization.k8s.io", "subjectaccessreviews", "create"),
-		{
+		rbacv1.PolicyRule{
 			APIGroups: []string{""}, Resources: []string{"configmaps"},
 			ResourceNames: []string{"kube-apiserver-legacy-service-account-token-tracking"}, Verbs: []string{"get"},
 		},
-		{NonResourceURLs: []string{"/openid/v1/jwks"}, Verbs: []string{"get"}},
-	}
-	var granted []rbacv1.PolicyRule
-	for _, rule := range rules {
-		if !strings.Contains(strings.Join(without, " "), strings.Join(append(rule.Resources, rule.NonResourceURLs...), " ")) {
-			granted = append(granted, rule)
-		}
-	}
-	c.Grant(t, name, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}, granted...)
+		rbacv1.PolicyRule{NonResourceURLs: []string{"/openid/v1/jwks"}, Verbs: []string{"get"}},
+	)
 	return kubeconfig
 }
 
@@ -91,7 +84,7 @@ func auditWorld(t *testing.T, c *testcluster.ControlPlane) (namespace string) {
 	fill(t, c, active, account("gone"), "gone-token")
 	c.DeleteAccount(t, namespace, "gone")
 	for _, pod := range []string{"one", "two"} {
-		c.CreatePod(t, namespace, testcluster.PodUsing(pod, testcluster.InVolume("plain-token")))
+		createPod(t, c, namespace, pod, "plain-token", corev1.Container{Name: "main", Image: "image"})
 	}
 	t.Cleanup(func() {
 		zero := int64(0)
@@ -141,40 +134,9 @@ func TestAudit(t *testing.T) {
 		strings.Count(table.Stdout, "unknown ") != 1 {
 		t.Errorf("the table begins with %q:\n%s", lines[1], table.Stdout)
 	}
-	t.Logf("\n%s", testcluster.Run(t, "", append(append(audit, keys...), "-o=wide")...).Stdout)
 	for fail, code := range map[string]int{"cluster-admin": 2, "unknown-key,orphan": 2, "bad-token": 0, "any": 2, "retired-key": 0} {
 		testcluster.Run(t, "", append(audit, "--fail-on="+fail)...).ExpectCode(t, code)
 	}
 	testcluster.Run(t, "", append(audit, "--finding=orphan", "--fail-on=cluster-admin")...).ExpectCode(t, 0).ExpectTexts(t, "gone-token",
 		"8 token Secrets, 1 shown; findings: orphan 1,")
-}
-
-// TestAuditSaysWhichPermissionIsMissing, and goes without what it need not have.
-func TestAuditSaysWhichPermissionIsMissing(t *testing.T) {
-	c := testcluster.Shared(t)
-	namespace := c.Namespace(t)
-	fill(t, c, issuer(t, c.SigningKeyFile()), c.CreateAccount(t, namespace, "robot"), "robot-token")
-	cases := map[string]struct {
-		code  int
-		texts []string
-		flags []string
-	}{
-		"secrets":              {1, []string{"list token Secrets: ", "forbidden"}, nil},
-		"pods":                 {1, []string{"list Pods of namespace " + namespace, "forbidden"}, nil},
-		"serviceaccounts":      {1, []string{"list ServiceAccounts of namespace " + namespace, "forbidden"}, nil},
-		"subjectaccessreviews": {1, []string{"--reach=false omits it", "forbidden"}, nil},
-		"without reach":        {0, []string{"robot-token"}, []string{"--reach=false"}},
-		"/openid/v1/jwks":      {0, []string{"unchecked", "Keys of tokens are not checked"}, nil},
-		"configmaps":           {0, []string{"robot-token", "Reading the start of token tracking is forbidden"}, nil},
-	}
-	for without, tc := range cases {
-		name := "lacks-" + testcluster.RandomName()
-		removed := without
-		if tc.flags != nil {
-			removed = "subjectaccessreviews"
-		}
-		kubeconfig := auditor(t, c, name, removed)
-		testcluster.Run(t, "", append([]string{"tokens", "audit", "--kubeconfig=" + kubeconfig, "-n", namespace}, tc.flags...)...).ExpectCode(t,
-			tc.code).ExpectTexts(t, tc.texts...)
-	}
 }

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package process
+package integration
 
 import (
 	"maps"
@@ -78,7 +78,7 @@ func TestWhatIsWatched(t *testing.T) {
 			testutil.Check(t, tc.reason+"\nwatches", tc.want, got, sorted)
 			for _, request := range proxy.Requests(faultproxy.On("list", "").Or(faultproxy.On("get", "secrets"))) {
 				// A list of one ClusterTrustBundle shows whether kube-apiserver serves them.
-				if request.Name != testcluster.RootCAState && request.Resource != "leases" && request.Resource != "clustertrustbundles" {
+				if request.Name != "sa-controller-manager-root-ca" && request.Resource != "leases" && request.Resource != "clustertrustbundles" {
 					t.Errorf("unneeded: %v", request)
 				}
 			}

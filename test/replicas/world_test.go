@@ -51,8 +51,7 @@ type cluster struct {
 func start(t *testing.T) *cluster {
 	t.Helper()
 	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: map[string][]string{
-		"disable-admission-plugins": {"ServiceAccount"},
-		"enable-aggregator-routing": {"true"},
+		"enable-aggregator-routing": {"true"}, // it looks the endpoints of a Service up itself
 	}})
 	testutil.Must(t, err)
 	stops(t, started)

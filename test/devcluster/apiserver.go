@@ -24,7 +24,7 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.apiServer, err = c.host.start("kube-apiserver", path, c.dir, c.apiServerArgs(), c.options.Log); err != nil {
+	if c.apiServer, err = c.host.start("kube-apiserver", path, c.dir, c.apiServerArgs(), nil, c.options.Log); err != nil {
 		return err
 	}
 	return c.AwaitAPIServer(ctx)

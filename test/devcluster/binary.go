@@ -20,6 +20,8 @@ type Binary struct {
 	Path string
 	// Log, unless nil, receives the output of its managers as it comes.
 	Log io.Writer
+	// Env is what the environment of its managers has besides this process's own.
+	Env []string
 }
 
 // FindBinary returns the build that the environment variable SACM_BINARY names,
@@ -70,7 +72,7 @@ func (b Binary) StartManager(c *Cluster, flags ...string) (*Manager, error) {
 		// Its port is fixed by default, and several managers may run at a time.
 		"--webhook-port=0",
 	}
-	m, err := c.startManager(productModule, b.Path, "/readyz", append(defaults, flags...), b.Log)
+	m, err := c.startManager(productModule, b.Path, "/readyz", append(defaults, flags...), b.Env, b.Log)
 	if err != nil {
 		return nil, err
 	}

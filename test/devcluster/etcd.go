@@ -27,7 +27,7 @@ func (c *Cluster) StartEtcd() error {
 		// A killed process loses nothing by this, only a machine without power does.
 		"--unsafe-no-fsync",
 		"--log-level=warn",
-	}, c.options.Log)
+	}, nil, c.options.Log)
 	return err
 }
 

@@ -58,12 +58,12 @@ func (c *Cluster) StartKubeControllerManager(flags ...string) (*Manager, error) 
 		"--root-ca-file=" + c.CAFile(),
 	}
 	// It has no /readyz.
-	return c.startManager("kube-controller-manager", path, "/healthz", append(defaults, flags...), nil)
+	return c.startManager("kube-controller-manager", path, "/healthz", append(defaults, flags...), nil, nil)
 }
 
 // startManager starts a manager with the flags that both binaries know; the
 // last of several equal flags counts.
-func (c *Cluster) startManager(name, path, readyPath string, flags []string, tee io.Writer) (*Manager, error) {
+func (c *Cluster) startManager(name, path, readyPath string, flags, env []string, tee io.Writer) (*Manager, error) {
 	port, err := FreePort()
 	if err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func (c *Cluster) startManager(name, path, readyPath string, flags []string, tee
 			return nil, err
 		}
 	}
-	if m.process, err = c.host.start(name, path, c.dir, args, tee); err != nil {
+	if m.process, err = c.host.start(name, path, c.dir, args, env, tee); err != nil {
 		return nil, err
 	}
 	c.mu.Lock()

@@ -117,26 +117,6 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestDaysAreThoseOfUTC: wherever the process runs.
-func TestDaysAreThoseOfUTC(t *testing.T) {
-	t.Parallel()
-	east, west := time.FixedZone("east", 14*3600), time.FixedZone("west", -12*3600)
-	used := observed{secret: tokensecrets.Observe(tokenSecret(usedOn("2023-05-09"))), account: account()}
-	for _, tc := range []struct {
-		now   time.Time
-		today string
-		want  decision
-	}{
-		{time.Date(2023, 5, 10, 23, 59, 59, 999_999_999, time.UTC), "2023-05-10", keepUsed},
-		{time.Date(2023, 5, 11, 13, 0, 0, 0, east), "2023-05-10", keepUsed},
-		{time.Date(2023, 5, 10, 12, 0, 0, 0, west), "2023-05-11", mark},
-	} {
-		if when := newHorizon(tc.now, 24*time.Hour); when.today() != tc.today || when.plan(used) != tc.want {
-			t.Errorf("at %v it is %s, and the decision is %s; want %s, %s", tc.now, when.today(), when.plan(used), tc.today, tc.want)
-		}
-	}
-}
-
 // TestEverySecretOfAPodIsVisited fills every field of a PodSpec, whatever Kubernetes
 // adds to it, and takes for the name of a Secret what lies under a field that is
 // called after Secrets. Volumes are looked at one by one, as only one source is

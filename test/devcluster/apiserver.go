@@ -9,11 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 )
-
-// apiServerPatience is longer than kube-apiserver gives requests in flight.
-const apiServerPatience = 70 * time.Second
 
 // StartAPIServer starts kube-apiserver and returns when it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
@@ -43,12 +39,6 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 		return err
 	}
 	return c.awaitOwnObjects(ctx)
-}
-
-// StopAPIServer ends kube-apiserver in order and waits until it is gone.
-func (c *Cluster) StopAPIServer() error {
-	_, err := c.apiServer.stop(apiServerPatience)
-	return err
 }
 
 // KillAPIServer ends kube-apiserver at once.

@@ -459,7 +459,7 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 			step.restarted.publishes = nil
 		}
 		_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
-		refusedWith(t, err, "revoked in the ring of this host, and: still accepted by "+step.still+": with key files, write them")
+		refusedWith(t, err, "revoked in the ring of this host, but: still accepted by "+step.still+": with key files, write them")
 		if w.state().Active().ID != p256ID {
 			t.Error("the key is in the ring")
 		}

@@ -22,9 +22,6 @@ const (
 	FreshRefused
 	// Refused means that every Pod may be refused.
 	Refused
-	// Starved means that other programs used the processors: whether a Pod that was refused
-	// meanwhile had to be admitted cannot be told.
-	Starved
 	// Bare means that a person has taken the webhook out, so Pods come in without it. Others are
 	// refused by the half that is left.
 	Bare
@@ -57,19 +54,14 @@ func (i *Intervals) Open(excuse Excuse) (end func()) {
 		return func() {}
 	}
 	one := &Interval{From: time.Now(), Excuse: excuse}
-	i.Add(one)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.all = append(i.all, one)
 	return func() {
 		i.mu.Lock()
 		defer i.mu.Unlock()
 		one.To = time.Now()
 	}
-}
-
-// Add adds an interval.
-func (i *Intervals) Add(one *Interval) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.all = append(i.all, one)
 }
 
 // List returns a copy of all intervals.
@@ -112,11 +104,3 @@ func JudgeCall(call workload.Call, excuses []Interval) string {
 	}
 	return ""
 }
-
-// RefusedWhileStarved reports whether the call was refused when other programs had the processors.
-func RefusedWhileStarved(call workload.Call, excuses []Interval) bool {
-	return call.Err != nil && slices.ContainsFunc(excuses, func(one Interval) bool { return one.Excuse == Starved && one.overlaps(call) })
-}
-
-// Kind names what a fault does.
-type Kind string

@@ -47,17 +47,6 @@ func (c *Cluster) KillAPIServer() error {
 	return err
 }
 
-// SetAPIServerFlag replaces all values of a kube-apiserver flag, or removes it if
-// there are none, from the next start on. See Options.APIServerFlags.
-func (c *Cluster) SetAPIServerFlag(name string, values ...string) {
-	flags := maps.Clone(c.options.APIServerFlags)
-	if flags == nil {
-		flags = map[string][]string{}
-	}
-	flags[name] = values
-	c.options.APIServerFlags = flags
-}
-
 // APIServerMetrics reads kube-apiserver's metrics.
 func (c *Cluster) APIServerMetrics(ctx context.Context) (Metrics, error) {
 	probe, err := newProbe(c.admin)

@@ -84,7 +84,7 @@ func (m *Manager) AwaitSigner(t *testing.T, id string) {
 // IssueSignedBy creates a token Secret, waits for its token and checks which key has signed it.
 func (c *ControlPlane) IssueSignedBy(t *testing.T, account *corev1.ServiceAccount, by string) *corev1.Secret {
 	t.Helper()
-	made := c.CreateSecret(t, TokenSecret(account.Namespace, "mine-"+RandomName(), account.Name))
+	made := c.CreateSecret(t, TokenSecret(account.Namespace, "mine-"+randomName(), account.Name))
 	secret := c.AwaitFilled(t, account.Namespace, made.Name)
 	if got := KeyIDOf(t, secret); got != by {
 		t.Errorf("key %q has signed, want %q", got, by)

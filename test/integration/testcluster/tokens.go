@@ -135,8 +135,8 @@ func KeyIDOf(t *testing.T, secret *corev1.Secret) string {
 	return id
 }
 
-// RandomName returns a random part of a name.
-func RandomName() string { return strings.ToLower(rand.Text()[:8]) }
+// randomName returns a random part of a name.
+func randomName() string { return strings.ToLower(rand.Text()[:8]) }
 
 // CleanupContext returns a context for clean-up after the context of the test has ended.
 func CleanupContext(t *testing.T) context.Context {

@@ -17,7 +17,7 @@ func AtLeastFilled(n int) await.Check[*corev1.Secret] {
 	return func(secrets []*corev1.Secret) error {
 		filled := 0
 		for _, secret := range secrets {
-			if HasToken(secret) == nil {
+			if hasToken(secret) == nil {
 				filled++
 			}
 		}
@@ -55,11 +55,11 @@ func (c *ControlPlane) AwaitGone(t *testing.T, namespace string, names ...string
 // AwaitFilled returns a Secret once it has a token.
 func (c *ControlPlane) AwaitFilled(t *testing.T, namespace, name string) *corev1.Secret {
 	t.Helper()
-	return c.AwaitSecret(t, namespace, name, HasToken)
+	return c.AwaitSecret(t, namespace, name, hasToken)
 }
 
-// HasToken is nil if the Secret has a token.
-func HasToken(secret *corev1.Secret) error {
+// hasToken is nil if the Secret has a token.
+func hasToken(secret *corev1.Secret) error {
 	if len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
 		return fmt.Errorf("%q has no token", secret.Name)
 	}
@@ -106,7 +106,7 @@ func (c *ControlPlane) AwaitProcessed(t *testing.T, m *Manager) {
 	t.Helper()
 	namespace := c.Namespace(t)
 	for range 2 { // the first one may overtake the start of the manager
-		account := c.CreateAccount(t, namespace, "fence-"+RandomName())
+		account := c.CreateAccount(t, namespace, "fence-"+randomName())
 		secret := c.CreateSecret(t, TokenSecret(namespace, account.Name, account.Name))
 		c.AwaitFilled(t, namespace, secret.Name)
 	}

@@ -3,17 +3,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Runs the integration tests except the long ones: two packages of test/integration at a time,
-# because their tests mostly wait, and beside them all other packages, one at a time; replicas is
-# with the first ones, so that both parts take as long. federation is a third part: it waits for a
-# cache for a minute. It never uses Go's test cache, which does not know the control plane and the binary under test.
+# because their tests mostly wait, and beside them all other packages, one at a time, less those in
+# which every test is long. federation is a third part: it waits for a cache for a minute. It never
+# uses Go's test cache, which does not know the control plane and the binary under test.
 set -euo pipefail
 set -m # each part is a process group, which a signal can end as a whole
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
 run=(go test -count=1 -short -timeout=15m)
-mapfile -t others < <(go list ./... | grep -vE '/test/(integration/|replicas$|federation$)')
+mapfile -t others < <(go list ./... | grep -vE '/test/(integration/|kubeadm$|replicas$|federation$)')
 
-"${run[@]}" -p=2 -parallel=3 ./integration/... ./replicas &
+"${run[@]}" -p=2 -parallel=3 ./integration/... &
 parts=($!)
 "${run[@]}" -p=1 "${others[@]}" &
 parts+=($!)

@@ -19,7 +19,7 @@ import (
 )
 
 // failover ends the leading one of two replicas: how long it takes until the next token Secret is
-// filled. How many Pods are refused meanwhile, the tests of test/replicas count.
+// filled. How many Pods are refused meanwhile, TestServiceDrain counts.
 func (o *Options) failover(ctx context.Context) error {
 	return o.onFresh(ctx, devcluster.Options{}, func(ctx context.Context, w *world.World) error {
 		for _, program := range []string{world.KCM, world.Manual} {

@@ -27,54 +27,43 @@ const (
 	roundsPerStep = 30
 )
 
-// clients are those of a cluster whose keys an operator changes meanwhile. None of their tokens may be refused.
-type clients struct {
-	*story
-
-	load     *tokenload.Load
-	ringFile string
-	flags    func() []string // of the operator's commands, besides that of the ring
-	used     []ring.Key      // that have signed, in order
-	stop     func()
-}
-
 // keys runs a command of the operator on the key ring, and prints it.
-func (c *clients) keys(ctx context.Context, words string) error {
-	c.notef("command", "sa-controller-manager keys %s", words)
-	return c.try(ctx, words)
+func (d *rotation) keys(ctx context.Context, words string) error {
+	d.notef("command", "sa-controller-manager keys %s", words)
+	return d.try(ctx, words)
 }
 
 // try runs such a command. Another key may sign from when it begins.
-func (c *clients) try(ctx context.Context, words string) error {
-	args := append(strings.Fields("keys "+words), "--service-account-key-ring="+c.ringFile)
-	if _, err := c.binary.Run(ctx, append(args, c.flags()...)...); err != nil {
+func (d *rotation) try(ctx context.Context, words string) error {
+	args := append(strings.Fields("keys "+words), "--service-account-key-ring="+d.ringFile)
+	if _, err := d.binary.Run(ctx, append(args, d.apiServers()...)...); err != nil {
 		return err
 	}
-	_, err := c.active()
+	_, err := d.active()
 	return err
 }
 
 // active returns the key that is to sign, and notes that it does.
-func (c *clients) active() (ring.Key, error) {
-	state, err := ring.At(c.ringFile).Read()
+func (d *rotation) active() (ring.Key, error) {
+	state, err := ring.At(d.ringFile).Read()
 	if err != nil {
 		return ring.Key{}, err
 	}
 	active := state.Active()
-	if !slices.ContainsFunc(c.used, func(used ring.Key) bool { return used.ID == active.ID }) {
-		c.used = append(c.used, active)
+	if !slices.ContainsFunc(d.used, func(used ring.Key) bool { return used.ID == active.ID }) {
+		d.used = append(d.used, active)
 	}
 	return active, nil
 }
 
 // sign verifies that new tokens are signed with the active key, those of each host, which may have its copy of the
 // ring a moment later, and those of the clients.
-func (c *clients) sign(ctx context.Context) error {
-	active, err := c.active()
+func (d *rotation) sign(ctx context.Context) error {
+	active, err := d.active()
 	if err != nil {
 		return err
 	}
-	for _, party := range c.load.Issuers {
+	for _, party := range d.load.Issuers {
 		if err := await.Poll(ctx, func(ctx context.Context) error {
 			token, err := party.Request(ctx)
 			switch {
@@ -88,10 +77,10 @@ func (c *clients) sign(ctx context.Context) error {
 			return err
 		}
 	}
-	c.notef("signs", "%s %s", active.Algorithm, active.ID)
-	before := c.load.Tally().Keys[active.ID]
+	d.notef("signs", "%s %s", active.Algorithm, active.ID)
+	before := d.load.Tally().Keys[active.ID]
 	return await.Poll(ctx, func(context.Context) error {
-		if c.clients != nil && c.load.Tally().Keys[active.ID] == before {
+		if d.stop != nil && d.load.Tally().Keys[active.ID] == before {
 			return fmt.Errorf("the clients get no token that is signed with %s", active.ID)
 		}
 		return nil
@@ -99,48 +88,48 @@ func (c *clients) sign(ctx context.Context) error {
 }
 
 // start has them request and present tokens until stop has returned.
-func (c *clients) start() {
+func (d *rotation) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for range presenters {
-		running.Go(func() { c.load.Run(ctx, presentInterval) })
+		running.Go(func() { d.load.Run(ctx, presentInterval) })
 	}
-	c.clients, c.stop = c, func() {
+	d.after, d.stop = d.goOn, func() {
 		cancel()
 		running.Wait()
 	}
 }
 
 // goOn returns once they have presented each token that they keep, and many new ones.
-func (c *clients) goOn(ctx context.Context) error {
-	if err := c.load.AwaitRounds(ctx, max(roundsPerStep, c.load.Tally().Kept+1)); err != nil {
+func (d *rotation) goOn(ctx context.Context) error {
+	if err := d.load.AwaitRounds(ctx, max(roundsPerStep, d.load.Tally().Kept+1)); err != nil {
 		return err
 	}
-	seen := c.load.Tally()
+	seen := d.load.Tally()
 	if seen.First != nil {
 		return seen.First
 	}
-	c.notef("presented", "new tokens and %d kept ones, of all keys that have signed, to each kube-apiserver: none refused", seen.Kept)
+	d.notef("presented", "new tokens and %d kept ones, of all keys that have signed, to each kube-apiserver: none refused", seen.Kept)
 	return nil
 }
 
 // judge ends them and prints the results. It is an error if a request failed, a token was refused, or another
 // key than those that were to sign has signed.
-func (c *clients) judge() error {
-	if c.clients == nil {
+func (d *rotation) judge() error {
+	if d.stop == nil {
 		return nil
 	}
-	c.stop()
-	seen := c.load.Tally()
-	c.linef("\nTokens of the clients")
-	c.linef("%8d %-32s %d failed", seen.Requested, "requested", seen.Failed)
+	d.stop()
+	seen := d.load.Tally()
+	d.linef("\nTokens of the clients")
+	d.linef("%8d %-32s %d failed", seen.Requested, "requested", seen.Failed)
 	for _, party := range slices.Sorted(maps.Keys(seen.Accepted)) {
-		c.linef("%8d %-32s %d refused", seen.Accepted[party], "accepted by "+party, seen.Refused[party])
+		d.linef("%8d %-32s %d refused", seen.Accepted[party], "accepted by "+party, seen.Refused[party])
 	}
-	c.linef("\nKeys that signed them")
+	d.linef("\nKeys that signed them")
 	others := seen.Requested - seen.Failed
-	for _, key := range c.used {
-		c.linef("%8d %s %s", seen.Keys[key.ID], key.Algorithm, key.ID)
+	for _, key := range d.used {
+		d.linef("%8d %s %s", seen.Keys[key.ID], key.Algorithm, key.ID)
 		others -= seen.Keys[key.ID]
 	}
 	if seen.First == nil && others != 0 {

@@ -7,11 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sa-controller-manager/signing/ring"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -31,20 +32,34 @@ const (
 // commands change the ring of the first host, of which the others get copies, late. Meanwhile clients request
 // tokens and present old and new ones at all hosts, and none may fail.
 type rotation struct {
-	*clients
+	*story
 
 	hosts    []*host // the first one is story.cluster
 	managers map[*devcluster.Cluster]*devcluster.Manager
+	ringFile string // of the first host
 
-	keyFlags []string // of the manager and of the commands, about keys outside of the ring
-	without  string   // the flag for a host that is lost
-	secrets  int      // that were made
+	load    *tokenload.Load
+	used    []ring.Key // that have signed, in order
+	stop    func()     // ends the clients; nil before they start
+	without string     // the flag for a host that is lost
+	secrets int        // that were made
 }
 
-func showRotation(ctx context.Context, s *story) error {
+func showRotation(ctx context.Context, s *story) (err error) {
 	s.linef("Rotations of service account keys in a cluster of three hosts that is in use\n")
-	d := newRotation(s)
-	return d.demonstrate(ctx, d.startSigner, []step{
+	d := &rotation{story: s, managers: map[*devcluster.Cluster]*devcluster.Manager{}}
+	if d.binary, err = devcluster.FindBinary(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		for _, h := range d.hosts[min(1, len(d.hosts)):] { // the first one keeps etcd
+			err = errors.Join(err, h.Stop())
+		}
+	}()
+	if err := d.startHosts(ctx); err != nil {
+		return err
+	}
+	return errors.Join(d.show(ctx, []step{
 		{"Clients request and use tokens", d.clientsStart},
 		{"Too early, the command refuses", d.tooEarly},
 		d.rotations(1), d.rotations(5),
@@ -52,13 +67,7 @@ func showRotation(ctx context.Context, s *story) error {
 		d.rotations(9),
 		{"A host is lost", d.hostIsLost},
 		d.rotations(13), d.rotations(17),
-	})
-}
-
-func newRotation(s *story) *rotation {
-	d := &rotation{clients: &clients{story: s}, managers: map[*devcluster.Cluster]*devcluster.Manager{}}
-	d.flags = func() []string { return append(slices.Clone(d.keyFlags), d.apiServers()...) }
-	return d
+	}), d.judge())
 }
 
 // rotations is a step of so many in a row that the last one changes the kind of the key.
@@ -71,7 +80,7 @@ func (d *rotation) rotations(from int) step {
 				if n%kindEvery == 0 {
 					next = "--algorithm=" + []string{"RSA-2048", "P-256"}[n/kindEvery%2]
 				}
-				if err := d.rotate(ctx, next, ""); err != nil {
+				if err := d.rotate(ctx, next); err != nil {
 					return fmt.Errorf("rotation %d: %w", n, err)
 				}
 			}
@@ -133,7 +142,7 @@ func (d *rotation) tooEarly(ctx context.Context) error {
 
 // rotate replaces the next key first, if it is to be another one, has the next key sign, and verifies
 // that it does. The hosts get the copy of what was changed before while the command waits.
-func (d *rotation) rotate(ctx context.Context, next, flags string) error {
+func (d *rotation) rotate(ctx context.Context, next string) error {
 	if next != "" {
 		if err := d.keys(ctx, "next "+next); err != nil {
 			return err
@@ -144,7 +153,7 @@ func (d *rotation) rotate(ctx context.Context, next, flags string) error {
 		return err
 	}
 	copied := d.copyLate(ctx)
-	err = d.keys(ctx, "rotate --wait"+cacheAge+d.without+flags)
+	err = d.keys(ctx, "rotate --wait"+cacheAge+d.without)
 	if err := errors.Join(err, copied()); err != nil {
 		return err
 	}
@@ -191,5 +200,5 @@ func (d *rotation) hostIsLost(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return d.rotate(ctx, "", "")
+	return d.rotate(ctx, "")
 }

@@ -146,6 +146,18 @@ demo-rotation: kube-apiserver build ## Rotate the keys of a real kube-apiserver 
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo rotation
 
+.PHONY: demo-hsm
+demo-hsm: kube-apiserver build build-kms-signer ## Move those keys to SoftHSM, to a transit engine, to a foreign signer and back, likewise; needs Debian packages.
+	@test/deps.sh backends
+	@go -C test/backends build -buildvcs=false -o ../../bin/transit ./cmd/transit
+	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
+	@SACM_BINARY=$(CURDIR)/bin/$(product) SACM_KMS_SIGNER=$(CURDIR)/bin/sa-kms-signer SACM_TRANSIT=$(CURDIR)/bin/transit bin/demo hsm
+
+.PHONY: demo-federation
+demo-federation: kube-apiserver build ## Publish the keys in a directory that is served by HTTPS, and rotate them while a second kube-apiserver verifies with what is published.
+	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
+	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo federation
+
 .PHONY: run
 run: kube-apiserver kubectl build ## Run a control plane and the binary until Ctrl-C; flags for the binary in FLAGS.
 	@cd test && ./build.sh ./cmd/run ../bin/run -buildvcs=false

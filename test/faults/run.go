@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"sa-controller-manager/test/await"
@@ -109,8 +108,8 @@ func (w *World) calm(ctx context.Context) error {
 // perform has one fault come and go.
 func (w *World) perform(ctx context.Context, fault Entry) error {
 	w.log("%s %s for %v", time.Now().Format("15:04:05"), fault.Kind, fault.For)
-	end := sync.OnceFunc(w.excuses.Open(fault.Excuse))
-	defer end()
+	excuse := &checker.Interval{From: time.Now(), Excuse: fault.Excuse}
+	w.excuses = append(w.excuses, excuse)
 	heal, err := fault.Inject(ctx, w)
 	if errors.Is(err, errSkipped) {
 		w.log("%s is left out: %v", fault.Kind, err)
@@ -120,10 +119,12 @@ func (w *World) perform(ctx context.Context, fault Entry) error {
 		return err
 	}
 	w.injected[fault.Kind]++
-	if fault.OnlyAtFirst {
-		end()
-	}
+	excuse.To = time.Now()
 	await.Sleep(ctx, fault.For)
 	// A fault ends also when the run does.
-	return heal(context.WithoutCancel(ctx))
+	err = heal(context.WithoutCancel(ctx))
+	if !fault.OnlyAtFirst {
+		excuse.To = time.Now()
+	}
+	return err
 }

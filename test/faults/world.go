@@ -53,7 +53,7 @@ type World struct {
 	port     int // of the webhook
 	mode     workload.Mode
 	balancer *balancer.Balancer
-	excuses  checker.Intervals
+	excuses  []*checker.Interval
 	tokens   *tokenrecord.Record
 	log      func(format string, args ...any)
 	replicas []*Replica

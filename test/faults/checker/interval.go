@@ -5,7 +5,6 @@ package checker
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"sa-controller-manager/test/faults/workload"
@@ -38,50 +37,17 @@ const (
 
 // Interval is a time in which something is excused.
 type Interval struct {
-	From, To time.Time // To is zero while it goes on
+	From, To time.Time
 	Excuse   Excuse
 }
 
-// Intervals are all those of a run.
-type Intervals struct {
-	mu  sync.Mutex
-	all []*Interval
-}
-
-// Open begins one. What it returns ends it.
-func (i *Intervals) Open(excuse Excuse) (end func()) {
-	if excuse == NoExcuse {
-		return func() {}
-	}
-	one := &Interval{From: time.Now(), Excuse: excuse}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.all = append(i.all, one)
-	return func() {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		one.To = time.Now()
-	}
-}
-
-// List returns a copy of all intervals.
-func (i *Intervals) List() []Interval {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var all []Interval
-	for _, one := range i.all {
-		all = append(all, *one)
-	}
-	return all
-}
-
 // overlaps reports whether a call met the interval or what it left behind.
-func (i Interval) overlaps(call workload.Call) bool {
-	return call.Ended.After(i.From) && (i.To.IsZero() || call.Begun.Before(i.To.Add(excuseLag)))
+func (i *Interval) overlaps(call workload.Call) bool {
+	return call.Ended.After(i.From) && call.Begun.Before(i.To.Add(excuseLag))
 }
 
 // JudgeCall says what is wrong with a call, "" if nothing is.
-func JudgeCall(call workload.Call, excuses []Interval) string {
+func JudgeCall(call workload.Call, excuses []*Interval) string {
 	var met []Excuse
 	for _, one := range excuses {
 		if !one.overlaps(call) {

@@ -90,7 +90,7 @@ func (m *Manager) keepMetrics(t *testing.T) {
 	default:
 	}
 	// The context of a test has ended when its clean-up runs.
-	metrics, err := m.Get(CleanupContext(t), "/metrics")
+	metrics, err := m.Get(cleanupContext(t), "/metrics")
 	if err != nil {
 		t.Logf("the manager's last metrics are lost: %v", err)
 	}

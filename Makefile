@@ -237,11 +237,6 @@ test-browser: ## Open the page of "tokens audit -o html" in headless Chromium, a
 	@test/deps.sh browser
 	$(if $(SCREENSHOT),SACM_SCREENSHOT=$(abspath $(SCREENSHOT))) go -C test test -tags=browser -count=1 -timeout=15m ./browser
 
-.PHONY: test-upgrade
-test-upgrade: control-plane build ## Upgrade from the newest release, or the commit UPGRADE_FROM, and downgrade again, while Pods are created.
-	@former=$$(test/upgrade.sh) && \
-		SACM_FORMER_BINARY=$$former SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 -timeout=10m -v -run=Upgrade ./replicas
-
 ##@ Measure
 
 .PHONY: bench

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"os"
 	"regexp"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -47,39 +45,22 @@ type cluster struct {
 	*devcluster.Cluster
 
 	client kubernetes.Interface
-	port   int // of the webhook, on each host
 }
 
-// start starts a control plane with the given values of kube-apiserver's flag
-// --disable-admission-plugins.
-func start(t *testing.T, disabled ...string) *cluster {
+// start starts a control plane without kube-apiserver's own plugin.
+func start(t *testing.T) *cluster {
 	t.Helper()
 	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: map[string][]string{
-		"disable-admission-plugins": disabled,
-		"enable-aggregator-routing": {"true"},
+		"enable-aggregator-routing": {"true"}, // it looks the endpoints of a Service up itself
 	}})
 	testutil.Must(t, err)
 	stops(t, started)
-	ports, err := devcluster.FreePorts(1)
-	testutil.Must(t, err)
-	c := &cluster{Cluster: started, client: client(t, started), port: ports[0]}
+	c := &cluster{Cluster: started, client: client(t, started)}
 	// A control plane without KCM has none, and Pods are created at once.
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	_, err = c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(t.Context(), account, metav1.CreateOptions{})
 	testutil.Must(t, err)
 	return c
-}
-
-// join adds a host, or skips the test for want of rights.
-func (c *cluster) join(t *testing.T, host string) *cluster {
-	t.Helper()
-	joined, err := c.Join(t.Context(), host)
-	if errors.Is(err, os.ErrPermission) {
-		t.Skipf("only root can make hosts: %v", err)
-	}
-	testutil.Must(t, err)
-	stops(t, joined)
-	return &cluster{Cluster: joined, client: client(t, joined), port: c.port}
 }
 
 func stops(t *testing.T, c *devcluster.Cluster) {
@@ -101,13 +82,10 @@ func client(t *testing.T, c *devcluster.Cluster) kubernetes.Interface {
 // manager is a replica.
 type manager struct{ *devcluster.Manager }
 
-// manage starts a replica on the host of c that registers itself by URL and takes part in
-// the election.
+// manage starts a replica that takes part in the election.
 func (c *cluster) manage(t *testing.T, binary devcluster.Binary, flags ...string) *manager {
 	t.Helper()
-	started, err := binary.StartManager(c.Cluster, append([]string{
-		"--webhook-registration=url", "--webhook-port=" + strconv.Itoa(c.port), "--leader-elect=true", "--token-secrets=manual",
-	}, flags...)...)
+	started, err := binary.StartManager(c.Cluster, append([]string{"--leader-elect=true", "--token-secrets=manual"}, flags...)...)
 	testutil.Must(t, err)
 	m := &manager{started}
 	t.Cleanup(func() {
@@ -139,21 +117,6 @@ func (m *manager) stop(t *testing.T) {
 	for _, line := range devcluster.Complaints(m.Logs(), expected) {
 		t.Errorf("the manager logged an error: %s", line)
 	}
-}
-
-// awaitReadyz returns once text is in what the manager says about its readiness, whatever that is.
-func (m *manager) awaitReadyz(t *testing.T, text string) {
-	t.Helper()
-	poll(t, "await readiness", func(ctx context.Context) error {
-		said, err := m.Get(ctx, "/readyz?verbose")
-		if err != nil {
-			said = err.Error()
-		}
-		if !strings.Contains(said, text) {
-			return fmt.Errorf("want %q in: %s", text, said)
-		}
-		return nil
-	})
 }
 
 func (m *manager) metric(ctx context.Context, name string) (float64, error) {
@@ -220,10 +183,4 @@ func startTraffic(t *testing.T, client kubernetes.Interface) *traffic.Traffic {
 		defer cancel()
 		return client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, traffic.Pod(), metav1.CreateOptions{})
 	})
-}
-
-// lasts lets time pass. There is no event to await.
-func lasts(t *testing.T, more time.Duration) {
-	t.Helper()
-	await.Sleep(t.Context(), more)
 }

@@ -54,11 +54,7 @@ func controlPlane(t *testing.T) *cluster {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.cluster == nil {
-		started, err := devcluster.Start(context.Background(), devcluster.Options{APIServerFlags: map[string][]string{
-			// Neither concerns webhooks that are called by URL and ask for no certificate.
-			"enable-aggregator-routing":     {"true"},
-			"admission-control-config-file": {shared.caller.configuration()},
-		}})
+		started, err := devcluster.Start(context.Background(), devcluster.Options{})
 		testutil.Must(t, err)
 		shared.cluster = &cluster{Cluster: started}
 		shared.cluster.connect(t)

@@ -451,7 +451,7 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 	} {
 		step.change()
 		_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
-		refusedWith(t, err, "revoked in the ring of this host, and: still accepted by "+step.still)
+		refusedWith(t, err, "revoked in the ring of this host, but: still accepted by "+step.still)
 		if w.state().Active().ID != p256ID {
 			t.Error("the key is in the ring")
 		}

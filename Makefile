@@ -244,13 +244,13 @@ bench: ## Measure the hot paths.
 	@test/bench/run.sh
 
 .PHONY: bench-peer
-bench-peer: control-plane build ## Compare with kube-controller-manager in an hour (FLAGS=-quick: 7 minutes), into bin/bench/peer.json.
+bench-peer: control-plane build ## Compare with kube-controller-manager in half an hour (FLAGS=-quick: 4 minutes), into bin/bench/peer.json.
 	@go -C test build -buildvcs=false -o ../bin/benchpeer ./cmd/benchpeer
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchpeer $(FLAGS)
 
 .PHONY: bench-page
 bench-page: RESULTS ?= bin/bench/peer.json
-bench-page: ## Fill the tables and charts of docs/benchmarks.md from the results in RESULTS.
+bench-page: ## Fill the table of docs/benchmarks.md from the results in RESULTS.
 	@go -C test run -buildvcs=false ./cmd/benchpeer -page=$(CURDIR)/docs/benchmarks.md $(abspath $(RESULTS))
 
 ##@ kind

@@ -54,7 +54,9 @@ func controlPlane(t *testing.T) *cluster {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.cluster == nil {
-		started, err := devcluster.Start(context.Background(), devcluster.Options{})
+		started, err := devcluster.Start(context.Background(), devcluster.Options{APIServerFlags: map[string][]string{
+			"enable-aggregator-routing": {"true"}, // it looks the endpoints of a Service up itself
+		}})
 		testutil.Must(t, err)
 		shared.cluster = &cluster{Cluster: started}
 		shared.cluster.connect(t)

@@ -80,7 +80,7 @@ func TestJudgeCall(t *testing.T) {
 	cases := map[string]struct {
 		reason  string
 		call    workload.Call
-		excuses []Interval
+		excuses []*Interval
 		want    bool // something is wrong
 	}{
 		"Admitted": {call: workload.Call{Begun: second(0), Ended: second(1)}},
@@ -88,25 +88,25 @@ func TestJudgeCall(t *testing.T) {
 		"Bare":     {call: workload.Call{Begun: second(0), Ended: second(1), Lacks: bare}, want: true},
 		"Excused": {
 			call:    workload.Call{Begun: second(5), Ended: second(6), Err: refused},
-			excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}},
+			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}},
 		},
 		"LongAfter": {
 			call:    workload.Call{Begun: second(14), Ended: second(15), Err: refused},
-			excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
+			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
 		},
 		"BareWhileRefused": {
 			reason:  "nobody has taken the webhook out",
 			call:    workload.Call{Begun: second(5), Ended: second(6), Lacks: bare},
-			excuses: []Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
+			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
 		},
 		"NotFresh": {
 			call:    workload.Call{Begun: second(5), Ended: second(6), Err: refused},
-			excuses: []Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}, want: true,
+			excuses: []*Interval{{From: second(4), To: second(9), Excuse: FreshRefused}}, want: true,
 		},
 		"UnwantedAndAdmitted": {call: workload.Call{Begun: second(0), Ended: second(1), Unwanted: true}, want: true},
 		"UnwantedWhileRefused": {
 			reason: "nothing else may let it in", call: workload.Call{Begun: second(5), Ended: second(6), Unwanted: true},
-			excuses: []Interval{{From: second(4), Excuse: Refused}}, want: true,
+			excuses: []*Interval{{From: second(4), Excuse: Refused}}, want: true,
 		},
 	}
 	for name, tc := range cases {

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package replicas
+package webhook
 
 import (
 	"cmp"
@@ -29,15 +29,16 @@ const serviceName = "hook"
 // looks up the endpoints itself (--enable-aggregator-routing). The test is the kubelet: it
 // starts replicas, and tells of those that are ready.
 type service struct {
-	cluster  *cluster
-	address  string
-	replicas [2]*manager
-	ports    []int
+	cluster            *cluster
+	namespace, address string
+	replicas           [2]*manager
+	ports              []int
 }
 
-func newService(t *testing.T, c *cluster) *service {
+func newService(t *testing.T) *service {
 	t.Helper()
-	s := &service{cluster: c}
+	c := controlPlane(t)
+	s := &service{cluster: c, namespace: c.namespace(t)}
 	var err error
 	if s.address, err = devcluster.OwnAddress(); err != nil {
 		t.Skip(err)
@@ -45,13 +46,13 @@ func newService(t *testing.T, c *cluster) *service {
 	if s.ports, err = devcluster.FreePorts(len(s.replicas)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = c.client.CoreV1().Services(metav1.NamespaceDefault).Create(t.Context(), &corev1.Service{
+	_, err = c.client.CoreV1().Services(s.namespace).Create(t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: serviceName},
 		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "webhook", Port: 443}}},
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)
 	for i := range s.replicas {
-		_, err := c.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Create(t.Context(), s.slice(i), metav1.CreateOptions{})
+		_, err := c.client.DiscoveryV1().EndpointSlices(s.namespace).Create(t.Context(), s.slice(i), metav1.CreateOptions{})
 		testutil.Must(t, err)
 	}
 	return s
@@ -74,46 +75,42 @@ func (s *service) slice(i int) *discoveryv1.EndpointSlice {
 func (s *service) tell(t *testing.T, i int, ready bool) {
 	t.Helper()
 	patch := []byte(`[{"op":"replace","path":"/endpoints/0/conditions/ready","value":` + strconv.FormatBool(ready) + `}]`)
-	_, err := s.cluster.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Patch(t.Context(), serviceName+"-"+strconv.Itoa(i),
+	_, err := s.cluster.client.DiscoveryV1().EndpointSlices(s.namespace).Patch(t.Context(), serviceName+"-"+strconv.Itoa(i),
 		types.JSONPatchType, patch, metav1.PatchOptions{})
 	testutil.Must(t, err)
 }
 
 // replace ends a replica, if there is one, and starts another in its place. As with Pods,
 // the word that it goes and the signal to go come at the same time.
-func (s *service) replace(t *testing.T, i int, binary devcluster.Binary) {
+func (s *service) replace(t *testing.T, i int) {
 	t.Helper()
 	if former := s.replicas[i]; former != nil {
 		s.tell(t, i, false)
 		former.stop(t)
 	}
-	m := s.cluster.manage(t, binary, "--webhook-registration=service", "--webhook-port="+strconv.Itoa(s.ports[i]), "--webhook-service-name="+serviceName,
-		"--webhook-service-namespace="+metav1.NamespaceDefault, "--webhook-bind-address="+s.address)
-	s.replicas[i] = m
+	s.replicas[i] = s.cluster.start(t, "--leader-elect=true", "--token-secrets=manual", "--webhook-registration=service",
+		"--webhook-service-name="+serviceName, "--webhook-service-namespace="+s.namespace, "--webhook-bind-address="+s.address,
+		"--webhook-port="+strconv.Itoa(s.ports[i]), "--webhook-drain-delay=2s") // the default
 	s.awaitServing(t, i)
 	s.tell(t, i, true)
-	m.awaitReady(t)
+	s.replicas[i].awaitReady(t)
 }
 
 // TestServiceDrain ends each of two replicas in turn while a client creates Pods. Since v1.37
 // kube-apiserver looks the endpoints up for each call and keeps connections by address, so both
 // replicas are called, and the next call after the word that one goes is for the other.
 func TestServiceDrain(t *testing.T) {
-	s := newService(t, start(t))
-	binary := currentBinary(t)
+	s := newService(t)
 	for i := range s.replicas {
-		s.replace(t, i, binary)
+		s.replace(t, i)
 	}
 	s.cluster.awaitBound(t)
-	load := startTraffic(t, s.cluster.client)
+	load := s.cluster.traffic(t, s.cluster.namespace(t))
 	for i := range s.replicas {
 		s.awaitCalls(t, i)
-		s.replace(t, i, binary)
+		s.replace(t, i)
 	}
 	load.Unharmed(t)
-	for _, one := range s.replicas {
-		one.stop(t)
-	}
 }
 
 // awaitCalls waits until kube-apiserver calls a replica.
@@ -121,11 +118,15 @@ func (s *service) awaitCalls(t *testing.T, i int) {
 	t.Helper()
 	var before float64
 	poll(t, "await calls of replica "+strconv.Itoa(i), func(ctx context.Context) error {
-		calls, err := s.replicas[i].metric(ctx, "sacm_webhook_requests_total")
-		if err == nil && (before == 0 || calls < before+5) {
-			before, err = cmp.Or(before, calls), errors.New("none yet")
+		metrics, err := s.replicas[i].Metrics(ctx)
+		if err != nil {
+			return err
 		}
-		return err
+		if calls := metrics.Sum("sacm_webhook_requests_total", nil); before == 0 || calls < before+5 {
+			before = cmp.Or(before, calls)
+			return errors.New("none yet")
+		}
+		return nil
 	})
 }
 

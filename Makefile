@@ -237,11 +237,6 @@ test-browser: ## Open the page of "tokens audit -o html" in headless Chromium, a
 	@test/deps.sh browser
 	$(if $(SCREENSHOT),SACM_SCREENSHOT=$(abspath $(SCREENSHOT))) go -C test test -tags=browser -count=1 -timeout=15m ./browser
 
-.PHONY: test-upgrade
-test-upgrade: control-plane build ## Upgrade from the newest release, or the commit UPGRADE_FROM, and downgrade again, while Pods are created.
-	@former=$$(test/upgrade.sh) && \
-		SACM_FORMER_BINARY=$$former SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 -timeout=10m -v -run=Upgrade ./replicas
-
 ##@ Measure
 
 .PHONY: bench
@@ -249,13 +244,13 @@ bench: ## Measure the hot paths.
 	@test/bench/run.sh
 
 .PHONY: bench-peer
-bench-peer: control-plane build ## Compare with kube-controller-manager in an hour (FLAGS=-quick: 7 minutes), into bin/bench/peer.json.
+bench-peer: control-plane build ## Compare with kube-controller-manager in half an hour (FLAGS=-quick: 4 minutes), into bin/bench/peer.json.
 	@go -C test build -buildvcs=false -o ../bin/benchpeer ./cmd/benchpeer
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchpeer $(FLAGS)
 
 .PHONY: bench-page
 bench-page: RESULTS ?= bin/bench/peer.json
-bench-page: ## Fill the tables and charts of docs/benchmarks.md from the results in RESULTS.
+bench-page: ## Fill the table of docs/benchmarks.md from the results in RESULTS.
 	@go -C test run -buildvcs=false ./cmd/benchpeer -page=$(CURDIR)/docs/benchmarks.md $(abspath $(RESULTS))
 
 ##@ kind

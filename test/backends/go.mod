@@ -5,7 +5,6 @@ go 1.26.0
 replace sa-controller-manager => ../../
 
 require (
-	github.com/ThalesGroup/crypto11 v1.6.2
 	github.com/hashicorp/go-hclog v1.5.0
 	github.com/hashicorp/vault v1.14.8
 	github.com/hashicorp/vault/sdk v0.10.2
@@ -107,7 +106,6 @@ require (
 	github.com/hashicorp/yamux v0.1.1 // indirect
 	github.com/mattn/go-colorable v0.1.13 // indirect
 	github.com/mattn/go-isatty v0.0.19 // indirect
-	github.com/miekg/pkcs11 v1.1.2 // indirect
 	github.com/mitchellh/copystructure v1.2.0 // indirect
 	github.com/mitchellh/go-testing-interface v1.14.1 // indirect
 	github.com/mitchellh/mapstructure v1.5.0 // indirect
@@ -120,7 +118,6 @@ require (
 	github.com/pmezard/go-difflib v1.0.1-0.20181226105442-5d4384ee4fb2 // indirect
 	github.com/ryanuber/go-glob v1.0.0 // indirect
 	github.com/stretchr/testify v1.11.1 // indirect
-	github.com/thales-e-security/pool v0.0.2 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
 	golang.org/x/crypto v0.57.0 // indirect
 	golang.org/x/net v0.60.0 // indirect

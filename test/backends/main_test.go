@@ -8,7 +8,6 @@ package backends
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -30,7 +29,7 @@ import (
 var (
 	// workDir is for what all tests share.
 	workDir string
-	// binary is sa-kms-signer, built with the race detector unless it is measured.
+	// binary is sa-kms-signer, built with the race detector.
 	binary string
 )
 
@@ -46,9 +45,7 @@ func TestMain(m *testing.M) {
 		if err := setUpSoftHSM(); err != nil {
 			panic(err)
 		}
-		flag.Parse()
-		race := flag.Lookup("test.bench").Value.String() == ""
-		build := exec.Command("go", "build", fmt.Sprintf("-race=%t", race), "-o", binary, ".")
+		build := exec.Command("go", "build", "-race", "-o", binary, ".")
 		build.Dir = "../../cmd/sa-kms-signer"
 		build.Env = append(os.Environ(), "CGO_ENABLED=1")
 		if out, err := build.CombinedOutput(); err != nil {
@@ -60,7 +57,7 @@ func TestMain(m *testing.M) {
 }
 
 // run runs a command to its end and returns what it printed.
-func run(t testing.TB, args ...string) (output string, err error) {
+func run(t *testing.T, args ...string) (output string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -69,7 +66,7 @@ func run(t testing.TB, args ...string) (output string, err error) {
 }
 
 // createKey runs the command that makes a key and its file.
-func createKey(t testing.TB, keys, name, uri, algorithm string) {
+func createKey(t *testing.T, keys, name, uri, algorithm string) {
 	t.Helper()
 	if out, err := run(t, "create", name, "--keys-dir="+keys, "--uri="+uri, "--algorithm="+algorithm); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -84,7 +81,7 @@ type signer struct {
 }
 
 // serve starts sa-kms-signer, whose log must not hold the secrets.
-func serve(t testing.TB, keys string, secrets ...string) *signer {
+func serve(t *testing.T, keys string, secrets ...string) *signer {
 	t.Helper()
 	s := &signer{sockets: t.TempDir()}
 	var err error
@@ -105,7 +102,7 @@ func serve(t testing.TB, keys string, secrets ...string) *signer {
 }
 
 // pin returns the product's client of one key, with what it has pinned once that is served.
-func (s *signer) pin(t testing.TB, name string) (*remote.Client, signing.PublicKey) {
+func (s *signer) pin(t *testing.T, name string) (*remote.Client, signing.PublicKey) {
 	t.Helper()
 	c := remote.NewClient(func() remote.Sockets { return remote.Sockets{name: filepath.Join(s.sockets, name+".sock")} }, nil)
 	t.Cleanup(c.Close)
@@ -118,12 +115,12 @@ func (s *signer) pin(t testing.TB, name string) (*remote.Client, signing.PublicK
 }
 
 // connect returns a client of a key's socket, which need not be there yet.
-func (s *signer) connect(t testing.TB, name string) *signertest.Remote {
+func (s *signer) connect(t *testing.T, name string) *signertest.Remote {
 	t.Helper()
 	return connect(t, filepath.Join(s.sockets, name+".sock"))
 }
 
-func connect(t testing.TB, path string) *signertest.Remote {
+func connect(t *testing.T, path string) *signertest.Remote {
 	t.Helper()
 	remote, err := signertest.Connect(path)
 	testutil.Must(t, err)
@@ -131,20 +128,20 @@ func connect(t testing.TB, path string) *signertest.Remote {
 	return remote
 }
 
-func eventually(t testing.TB, what string, check func() error) {
+func eventually(t *testing.T, what string, check func() error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Second, fmt.Errorf("await %s", what))
 	defer cancel()
 	testutil.Must(t, await.Poll(ctx, func(context.Context) error { return check() }))
 }
 
-func write(t testing.TB, path, content string) string {
+func write(t *testing.T, path, content string) string {
 	t.Helper()
 	testutil.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
-func newVault(t testing.TB) *vault.Vault {
+func newVault(t *testing.T) *vault.Vault {
 	t.Helper()
 	v, err := vault.Start(t.Context(), t.TempDir())
 	testutil.Must(t, err)
@@ -153,7 +150,7 @@ func newVault(t testing.TB) *vault.Vault {
 }
 
 // call makes a request of the engine itself.
-func call(t testing.TB, v *vault.Vault, operation logical.Operation, path string, data map[string]any) {
+func call(t *testing.T, v *vault.Vault, operation logical.Operation, path string, data map[string]any) {
 	t.Helper()
 	testutil.Must(t, v.Call(t.Context(), operation, path, data))
 }

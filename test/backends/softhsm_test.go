@@ -51,7 +51,7 @@ var (
 // A token is a SoftHSM token of a test's own.
 type token struct{ label, pinFile string }
 
-func newToken(t testing.TB) token {
+func newToken(t *testing.T) token {
 	t.Helper()
 	if _, err := os.Stat(module); err != nil {
 		t.Fatalf("%v: install Debian's softhsm2", err)

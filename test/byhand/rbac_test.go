@@ -4,6 +4,7 @@
 package byhand
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -50,7 +51,8 @@ func TestRBAC(t *testing.T) {
 		`kubectl -n kube-system patch configmap kube-apiserver-legacy-service-account-token-tracking --type=merge `+
 			`-p '{"data":{"since":"2020-01-01"}}'`,
 		"kubectl create namespace unused", "kubectl apply -f - <<'END'\n"+unusedTokens+"END")
-	flags := append(webhookFlags(t), "--legacy-service-account-token-clean-up-period=1ms",
+	rootCA := testutil.WriteFile(t, "ca.crt", testcluster.ReadFile(t, cluster.CAFile()))
+	flags := append(webhookFlags(t), "--legacy-service-account-token-clean-up-period=1ms", "--root-ca-file="+rootCA,
 		"--kubeconfig="+kubeconfig, "--leader-elect=true", "--token-secrets=auto", "--pod-token=secret",
 		"--enable-admission-plugins=NamespaceLifecycle,DenyEscalatingExec", "--webhook-allow-broad-rules")
 	manager := startManager(t, cluster, flags)
@@ -71,6 +73,10 @@ func TestRBAC(t *testing.T) {
 	shell.must(t, "kubectl delete validatingwebhookconfiguration 00-sa-controller-manager",
 		"kubectl -n kube-system patch secret sa-controller-manager-webhook-ca --type=merge -p '{\"data\":null}'")
 	awaitLogs(t, manager, `secret="kube-system/sa-controller-manager-webhook-ca" reason="schema-version is missing`)
+	shell.must(t, "kubectl -n trial patch configmap kube-root-ca.crt --type=merge -p '{\"data\":null}'")
+	awaitLogs(t, manager, `"Published the root CA again"`, `"Wrote the state of the root CA"`)
+	testutil.Must(t, os.WriteFile(rootCA, testcluster.ReadFile(t, filepath.Join(cluster.Dir(), "client-ca.crt")), 0o600))
+	awaitLogs(t, manager, "inOverlap=1")
 	shell.must(t, "sa-controller-manager webhook unregister --kubeconfig='"+kubeconfig+"'")
 	awaitLogs(t, manager, `state="off"`)
 	shell.must(t, "sa-controller-manager webhook register --kubeconfig='"+kubeconfig+"'")

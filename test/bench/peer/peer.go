@@ -1,8 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peer measures sa-controller-manager beside kube-controller-manager, in turn and
-// on equal control planes. docs/benchmarks.md describes its scenarios.
+// Package peer measures sa-controller-manager beside kube-controller-manager, in turn and on equal control planes.
+// docs/benchmarks.md describes its scenarios.
 //
 // A repetition whose end state is not the one that it has to be is an error, not a number.
 package peer
@@ -13,87 +13,99 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
-	"sa-controller-manager/test/bench/result"
-	"sa-controller-manager/test/bench/world"
 	"sa-controller-manager/test/devcluster"
 )
 
-// Options say how much is measured.
+const (
+	// patience bounds each wait.
+	patience = 15 * time.Minute
+	// between the measurements a limiter of requests fills up again (KCM's in 1.5 s), and what was begun ends.
+	between = 2 * time.Second
+)
+
+// Sizes say how much is measured.
+type Sizes struct {
+	Repetitions int `json:"repetitions"`
+	Namespaces  int `json:"namespaces"`
+	Secrets     int `json:"secrets"` // token Secrets, each of an account of its own
+	Foreign     int `json:"foreign"` // Secrets of others
+	Pods        int `json:"pods"`    // created by one client, for each kind of admission and repetition
+}
+
+// String is the line of the page.
+func (s Sizes) String() string {
+	return fmt.Sprintf("repetitions %d, namespaces %d, token Secrets %d, foreign Secrets %d, Pods %d",
+		s.Repetitions, s.Namespaces, s.Secrets, s.Foreign, s.Pods)
+}
+
+// Options of a run.
 type Options struct {
-	Binary      devcluster.Binary
-	Repetitions int
-
-	Namespaces int
-	Secrets    int // token Secrets, each of an account of its own
-	Accounts   int // that are deleted
-	Foreign    int // Secrets of others, for a restart
-	PodCount   int // created by one client through each kind of admission
-	Settling   time.Duration
-	Window     time.Duration
-
-	// Stage bounds one wait.
-	Stage time.Duration
-
-	Report *result.Report
+	Binary devcluster.Binary
+	Sizes  Sizes
+	// Settling is how long programs come to rest: the Go runtime collects garbage unasked for after two minutes.
+	Settling time.Duration
+	Window   time.Duration // in which nothing happens
+	Report   *Report
 	// Out gets a line for each value, Progress one for what is under way.
 	Out, Progress io.Writer
 }
 
-// Scenarios are the names of all there are.
-const Scenarios = "changes,restart,pods,idle,failover"
-
-// Scenario is one that can be measured by itself, and what a report calls its parts.
-type Scenario struct {
-	Name    string
-	Parts   []string
-	Measure func(context.Context) error
-}
-
-// Scenarios are all there are, in the order in which they are measured. Binary and Report
-// may be set until then.
-func (o *Options) Scenarios() []Scenario {
-	return []Scenario{
-		{"changes", []string{"namespaces", "secrets", "deletions"}, o.changes},
-		{"restart", []string{"restart"}, o.restart},
-		{"pods", []string{"pods"}, o.pods},
-		{"idle", []string{"idle"}, o.idle},
-		{"failover", []string{"failover"}, o.failover},
+// Full is the run of the page, Quick one of minutes: one repetition, and less of everything.
+func Full() *Options {
+	return &Options{
+		Sizes:    Sizes{Repetitions: 3, Namespaces: 1000, Secrets: 1000, Foreign: 5000, Pods: 500},
+		Settling: 130 * time.Second, Window: time.Minute,
 	}
 }
 
-// Quicken makes the run one of minutes: one repetition, and less of everything.
-func (o *Options) Quicken() {
-	o.Repetitions, o.Namespaces, o.Secrets, o.Accounts, o.Foreign, o.PodCount = 1, 50, 100, 100, 1000, 100
-	o.Settling, o.Window = 10*time.Second, 30*time.Second
+// Quick is such a run.
+func Quick() *Options {
+	return &Options{
+		Sizes:    Sizes{Repetitions: 1, Namespaces: 50, Secrets: 100, Foreign: 1000, Pods: 100},
+		Settling: 10 * time.Second, Window: 30 * time.Second,
+	}
 }
 
-// Validate returns all that is wrong with the sizes.
-func (o *Options) Validate() error {
+// Scenarios are the names of all there are.
+var Scenarios = []string{"changes", "rest", "pods", "failover"}
+
+// Measure measures some scenarios and writes the results after each. It goes on after one that cannot be measured, because
+// each takes long and none needs another one.
+func (o *Options) Measure(ctx context.Context, scenarios []string, out string) error {
+	var err error
+	if o.Report, err = o.newReport(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintln(o.Out, o.Report.Machine)
 	var errs []error
-	for name, value := range o.sizes() {
-		if value < 1 {
-			errs = append(errs, fmt.Errorf("%s: want at least 1, got %d", name, value))
+	for i, measure := range []func(context.Context) error{o.changes, o.rest, o.pods, o.failover} {
+		before := slices.Clone(o.Report.Rows)
+		if !slices.Contains(scenarios, Scenarios[i]) {
+			o.Report.Missing = append(o.Report.Missing, Scenarios[i])
+			continue
 		}
+		if err := measure(ctx); err != nil {
+			err = fmt.Errorf("scenario %s: %w", Scenarios[i], err)
+			fmt.Fprintln(o.Progress, err)
+			errs = append(errs, err)
+			// Some repetitions are no result.
+			o.Report.Rows, o.Report.Missing = before, append(o.Report.Missing, Scenarios[i])
+		}
+		errs = append(errs, o.Report.Write(out))
 	}
 	return errors.Join(errs...)
 }
 
-func (o *Options) sizes() map[string]int {
-	return map[string]int{
-		"namespaces": o.Namespaces, "token Secrets": o.Secrets, "deleted accounts": o.Accounts,
-		"foreign Secrets": o.Foreign, "Pods": o.PodCount, "repetitions": o.Repetitions,
-	}
-}
-
-// NewReport is one without results, of this machine and these binaries.
-func (o *Options) NewReport(ctx context.Context) (*result.Report, error) {
-	var versions []string
-	for _, name := range []string{"sa-controller-manager", "kube-controller-manager", "kube-apiserver", "etcd"} {
+// newReport is one without results, of this machine and these binaries.
+func (o *Options) newReport(ctx context.Context) (*Report, error) {
+	r := &Report{Machine: machine(), Sizes: o.Sizes}
+	for _, name := range []string{ours, kcm, "kube-apiserver", "etcd"} {
 		path, err := o.Binary.Path, error(nil)
-		if len(versions) > 0 {
+		if name != ours {
 			path, err = devcluster.ControlPlaneBinary(name)
 		}
 		if err != nil {
@@ -105,17 +117,9 @@ func (o *Options) NewReport(ctx context.Context) (*result.Report, error) {
 		}
 		// The last word of the first line: "Kubernetes v1.2.3", "etcd Version: 3.4.5".
 		line, _, _ := strings.Cut(string(printed), "\n")
-		versions = append(versions, name+" "+line[strings.LastIndexByte(line, ' ')+1:])
+		r.Versions = append(r.Versions, name+" "+line[strings.LastIndexByte(line, ' ')+1:])
 	}
-	return &result.Report{
-		Name: "peer", Machine: result.ThisMachine(time.Now()), Versions: versions, Sizes: o.sizes(), Conditions: []string{
-			"etcd, kube-apiserver, the program that is measured and the clients share the machine; etcd keeps its data in the " +
-				"temporary directory and does not wait for it (`--unsafe-no-fsync`), which is the same for all",
-			"16 clients make the objects, without a limit of their own",
-			"Every program is `system:masters` with a client certificate, so that no queue of priority and fairness is in between; " +
-				"same key, same root CA, log level 0; leader election is off where one process runs",
-		},
-	}, nil
+	return r, nil
 }
 
 // statusf says what is under way from now on.
@@ -124,25 +128,7 @@ func (o *Options) statusf(format string, args ...any) {
 }
 
 // add keeps a value and prints it.
-func (o *Options) add(key result.Key, value float64) {
-	o.Report.Add(key, value)
-	fmt.Fprintf(o.Out, "%-10s %-22s %-40s %-24s %8.4g %s\n", key.Scenario, key.Variant, key.Metric, key.Program, value, key.Unit)
+func (o *Options) add(scenario, metric, program string, value float64) {
+	o.Report.add(scenario, metric, program == ours, value)
+	fmt.Fprintf(o.Out, "%-36s %-48s %-24s %8.4g\n", scenario, metric, program, value)
 }
-
-// onFresh calls do with a control plane of its own, which ends with it.
-func (o *Options) onFresh(ctx context.Context, options devcluster.Options, do func(context.Context, *world.World) error) (err error) {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	w, err := world.New(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		stop() // the watches, before what they watch
-		err = errors.Join(err, w.Stop())
-	}()
-	return do(ctx, w)
-}
-
-// between the measurements a limiter of requests fills up again (KCM's in 1.5 s), and what was begun ends.
-const between = 2 * time.Second

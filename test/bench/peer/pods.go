@@ -7,174 +7,147 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/bench/result"
-	"sa-controller-manager/test/bench/world"
 	"sa-controller-manager/test/devcluster"
 )
 
-// What may happen to a Pod on its way, which are the columns of the table.
 const (
-	noWebhook = "no webhook"
-	inTree    = "in-tree plugin"
-	// NullPatch is what ours is compared with.
-	NullPatch = "null webhook, same patch"
-	ours      = "sa-controller-manager"
-
-	// parallel is how many Pods are created at a time in the second part.
-	parallel = 100
+	// podNamespace has the Pods.
+	podNamespace = "bench-pods"
+	webhooks     = "MutatingAdmissionWebhook,ValidatingAdmissionWebhook"
 )
 
-// subject is one way to create a Pod.
-type subject struct {
-	name      string
-	namespace string
-	w         *world.World // the kube-apiserver that it is created at
-	mutated   bool         // it gets its account and its token volume
-}
-
-// pods are created through each kind of admission, one after the other. There
-// are three control planes, because the in-tree plugin is on or off in a
-// whole kube-apiserver. Which webhook is asked follows from the namespace.
+// pods are created without admission, through kube-apiserver's own plugin, and through our webhook, in turn. Each has a
+// control plane of its own, because the plugin is on or off in a whole kube-apiserver.
 func (o *Options) pods(ctx context.Context) error {
-	return o.onFresh(ctx, devcluster.Options{}, func(ctx context.Context, w *world.World) (err error) {
-		const webhooks = "MutatingAdmissionWebhook,ValidatingAdmissionWebhook"
-		subjects := []subject{{NullPatch, "bench-null", w, true}, {ours, "bench-ours", w, true}}
-		for name, off := range map[string]string{noWebhook: "ServiceAccount," + webhooks, inTree: webhooks} {
-			beside, failed := world.New(ctx, devcluster.Options{APIServerFlags: map[string][]string{"disable-admission-plugins": {off}}})
-			if failed != nil {
-				return failed
-			}
-			defer func() { err = errors.Join(err, beside.Stop()) }()
-			subjects = append(subjects, subject{name, "bench-beside", beside, name == inTree})
-		}
-		stop, err := o.serve(ctx, w, subjects)
-		if err != nil {
-			return err
-		}
-		defer stop()
-		for repetition := range o.Repetitions {
-			if err := o.create(ctx, subjects); err != nil {
-				return fmt.Errorf("repetition %d: %w", repetition+1, err)
-			}
-		}
-		return nil
+	without := func(plugins string) devcluster.Options {
+		return devcluster.Options{APIServerFlags: map[string][]string{"disable-admission-plugins": {plugins}}}
+	}
+	return onFresh(ctx, without("ServiceAccount,"+webhooks), func(ctx context.Context, bare *world) error {
+		return onFresh(ctx, without(webhooks), func(ctx context.Context, inTree *world) error {
+			return onFresh(ctx, devcluster.Options{}, func(ctx context.Context, webhook *world) error {
+				if err := o.admit(ctx, bare, inTree, webhook); err != nil {
+					return err
+				}
+				for range o.Sizes.Repetitions {
+					// A hundred clients take long, and many Pods at once; one client needs more Pods for its p99.
+					if err := errors.Join(
+						o.create(ctx, "one client", 1, o.Sizes.Pods, bare, inTree, webhook),
+						o.create(ctx, "100 clients", 100, max(1, o.Sizes.Pods/50), bare, inTree, webhook),
+					); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		})
 	})
 }
 
-// serve starts ours, confines it to its namespace once it is in effect, and starts the null webhook beside it.
-func (o *Options) serve(ctx context.Context, w *world.World, subjects []subject) (stop func(), err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, o.Stage, errors.New("the webhooks are not in effect"))
+// admit starts ours, and returns once each world admits Pods as it has to.
+func (o *Options) admit(ctx context.Context, bare, inTree, webhook *world) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("Pods are not admitted as they have to be"))
 	defer cancel()
 	port, err := devcluster.FreePort()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r, err := w.StartReady(ctx, o.Binary, world.Manual, "--webhook-port="+strconv.Itoa(port), "--webhook-registration=url")
-	if err != nil {
-		return nil, err
+	if _, err := o.start(ctx, webhook, ours, "--webhook-port="+strconv.Itoa(port), "--webhook-registration=url"); err != nil {
+		return err
 	}
-	for _, s := range subjects {
-		if err := s.w.MakeNamespace(ctx, s.namespace); err != nil {
-			return nil, err
+	for _, w := range []*world{bare, inTree, webhook} {
+		if err := w.makeNamespace(ctx, podNamespace); err != nil {
+			return err
 		}
-		goal := s.w.Goal(world.Account(s.namespace, "default"))
-		if s.w != w { // where no program runs
-			if err := s.w.MakeAccount(ctx, s.namespace, "default"); err != nil {
-				return nil, err
-			}
-		}
-		if _, err := goal.Wait(ctx, r); err != nil {
-			return nil, err
-		}
-	}
-	// Nothing announces when kube-apiserver has learned of a registration.
-	effective := func(s subject) error {
-		o.statusf("pods, awaiting %s", s.name)
-		return await.Poll(ctx, func(ctx context.Context) error { return s.w.TryPod(ctx, s.namespace, s.mutated) })
-	}
-	null, ours := subjects[0], subjects[1]
-	if err := errors.Join(effective(ours), w.Confine(ctx, ours.namespace)); err != nil {
-		return nil, err
-	}
-	stop, err = nullWebhook(ctx, w, null.namespace)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range subjects {
-		if err := effective(s); err != nil {
-			stop()
-			return nil, err
-		}
-	}
-	return stop, nil
-}
-
-// create is one repetition.
-func (o *Options) create(ctx context.Context, subjects []subject) error {
-	const warming = 20
-	o.statusf("pods, one client")
-	latencies := map[string][]float64{}
-	for i := range o.PodCount + warming {
-		for j := range subjects {
-			// Nobody always comes behind the same one.
-			s := subjects[(i+j)%len(subjects)]
-			took, err := timed(ctx, s, fmt.Sprintf("one-%d", i))
-			if err != nil {
+		if w != webhook { // where no program runs
+			if err := w.makeAccount(ctx, podNamespace, "default"); err != nil {
 				return err
 			}
-			if i >= warming {
-				latencies[s.name] = append(latencies[s.name], took)
-			}
+		}
+		// Nothing announces when kube-apiserver has learned of a registration.
+		if err := await.Poll(ctx, func(ctx context.Context) error { return w.makePod(ctx, w != bare) }); err != nil {
+			return err
 		}
 	}
-	o.addLatencies("one client", latencies)
-	o.statusf("pods, %d clients", parallel)
-	batches := max(1, o.PodCount/50)
-	latencies = map[string][]float64{}
-	for batch := range batches {
-		for j := range subjects {
-			s := subjects[(batch+j)%len(subjects)]
-			took := make([]float64, parallel)
-			if err := world.Parallel(ctx, parallel, parallel, func(ctx context.Context, i int) (err error) {
-				took[i], err = timed(ctx, s, fmt.Sprintf("many-%d-%d", batch, i))
+	return nil
+}
+
+// create has clients create Pods at once, so many times, each time in all worlds. The difference of two p99 is noise.
+func (o *Options) create(ctx context.Context, variant string, clients, times int, bare, inTree, webhook *world) error {
+	o.statusf("Pods, %s", variant)
+	worlds, took := []*world{bare, inTree, webhook}, map[*world][]float64{}
+	for i := range times {
+		for j := range worlds {
+			w := worlds[(i+j)%len(worlds)] // none always comes behind the same one
+			batch := make([]float64, clients)
+			if err := each(ctx, clients, clients, func(ctx context.Context, i int) error {
+				begun := time.Now()
+				err := w.makePod(ctx, w != bare)
+				batch[i] = float64(time.Since(begun)) / float64(time.Millisecond)
 				return err
 			}); err != nil {
 				return err
 			}
-			latencies[s.name] = append(latencies[s.name], took...)
+			if i > times/25 { // the first ones find nothing warm
+				took[w] = append(took[w], batch...)
+			}
 		}
 	}
-	o.addLatencies(strconv.Itoa(parallel)+" clients", latencies)
-	var errs []error
-	for _, s := range subjects {
-		errs = append(errs, s.w.TakePods(ctx, s.namespace, o.PodCount+warming+batches*parallel, s.mutated))
+	for w, program := range map[*world]string{inTree: kcm, webhook: ours} {
+		o.add("Pods, "+variant, "p50, ms", program, quantile(took[w], 0.5))
+		o.add("Pods, "+variant, "added to p50, ms", program, quantile(took[w], 0.5)-quantile(took[bare], 0.5))
+		o.add("Pods, "+variant, "p99, ms", program, quantile(took[w], 0.99))
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
-// timed creates a Pod and returns how long it took, in milliseconds.
-func timed(ctx context.Context, s subject, name string) (float64, error) {
-	begun := time.Now()
-	err := s.w.MakePod(ctx, s.namespace, name)
-	return float64(time.Since(begun)) / float64(time.Millisecond), err
+// makePod creates a Pod. It is an error if it gets no account and no token volume, or does, other than wanted.
+func (w *world) makePod(ctx context.Context, mutated bool) error {
+	pod, err := w.client.CoreV1().Pods(podNamespace).Create(ctx, everyday(), metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	if got := slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		return volume.Projected != nil && strings.HasPrefix(volume.Name, "kube-api-access-")
+	}) && pod.Spec.ServiceAccountName == "default" && len(pod.Spec.Containers[0].VolumeMounts) == 2; got != mutated {
+		return fmt.Errorf("Pod %s has a token volume: %t", pod.Name, got)
+	}
+	return nil
 }
 
-// addLatencies adds p50 and p99, and by how much p50 is above that without a webhook. The difference of two
-// p99 is noise.
-func (o *Options) addLatencies(variant string, latencies map[string][]float64) {
-	for _, name := range []string{noWebhook, inTree, NullPatch, ours} {
-		add := func(metric string, took float64) {
-			o.add(result.Key{Scenario: "pods", Variant: variant, Metric: metric, Unit: "ms", Program: name}, took)
-		}
-		p50 := result.Quantile(latencies[name], 0.5)
-		add("p50", p50)
-		if name != noWebhook {
-			add("added p50", p50-result.Quantile(latencies[noWebhook], 0.5))
-		}
-		add("p99", result.Quantile(latencies[name], 0.99))
+// everyday is a Pod of everyday size.
+func everyday() *corev1.Pod {
+	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/bin/true"}}}}
+	container := corev1.Container{
+		Name: "app", Image: "registry.example/team/app:v1.2.3", Args: []string{"--listen=:8080", "--log-level=info"},
+		Env: []corev1.EnvVar{
+			{Name: "POD_NAME", Value: "x"}, {Name: "REGION", Value: "eu-west-1"}, {Name: "LOG_FORMAT", Value: "json"},
+		},
+		Ports:          []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
+		VolumeMounts:   []corev1.VolumeMount{{Name: "data", MountPath: "/data"}},
+		ReadinessProbe: probe, LivenessProbe: probe,
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi"),
+		}},
+	}
+	sidecar := container
+	sidecar.Name, sidecar.Ports = "sidecar", nil
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			GenerateName: "app-", Labels: map[string]string{"app.kubernetes.io/name": "app", "app.kubernetes.io/part-of": "shop"},
+		},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{container, sidecar},
+			Volumes:    []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		},
 	}
 }

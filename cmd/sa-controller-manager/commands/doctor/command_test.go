@@ -27,7 +27,6 @@ func TestDoctorCommandLine(t *testing.T) {
 		"Account": {
 			[]string{"--account=default"}, "Error: --account \"default\" must be a namespace and a name, such as kube-system/default\n",
 		},
-		"Timeout": {[]string{"--timeout=0"}, "Error: --timeout 0s must be greater than 0\n"},
 		"PrivateKey": {
 			[]string{"--service-account-private-key-file=" + bad}, "Error: --service-account-private-key-file: " + bad + ": found no PEM block",
 		},

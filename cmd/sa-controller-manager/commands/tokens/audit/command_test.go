@@ -122,7 +122,6 @@ func TestAuditCommandLine(t *testing.T) {
 		"selector":    {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
 		"age":         {[]string{"--older-than=-1s"}, "Error: --older-than -1s must not be negative\n"},
 		"key":         {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
-		"argument":    {[]string{"shop"}, "Error: \"sa-controller-manager audit\" does not take any arguments, got [\"shop\"]\n"},
 		"nobody":      {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
 	})
 	if got := clitest.Run(t, NewCommand(cli.Connect), clitest.LegacyToken(t)); got.Code != 1 || strings.Contains(got.Stderr, "eyJ") {

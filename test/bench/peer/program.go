@@ -1,0 +1,84 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/measure"
+)
+
+// Names of the programs that take turns.
+const (
+	kcm  = "kube-controller-manager"
+	ours = "sa-controller-manager"
+)
+
+// running is a program that was started.
+type running struct {
+	*devcluster.Manager
+
+	name  string
+	ready time.Duration // since its start
+}
+
+// start returns once the program is ready: kube-controller-manager with the four controllers that sa-controller-manager
+// replaces and no other, or sa-controller-manager in mode manual. It is asked every few milliseconds, because times of some hundred
+// are measured.
+func (o *Options) start(ctx context.Context, w *world, name string, flags ...string) (*running, error) {
+	flags = append([]string{"--kubeconfig=" + w.kubeconfig, "-v=0"}, flags...)
+	r, begun, path, err := &running{name: name}, time.Now(), "/readyz", error(nil)
+	if name == kcm {
+		path = "/healthz" // it has no other
+		r.Manager, err = w.StartKubeControllerManager(append(flags,
+			"--authentication-kubeconfig="+w.Kubeconfig(), "--authorization-kubeconfig="+w.Kubeconfig(), "--client-ca-file="+w.ClientCAFile(),
+			"--controllers=serviceaccount-controller,serviceaccount-token-controller,"+
+				"root-ca-certificate-publisher-controller,legacy-serviceaccount-token-cleaner-controller")...)
+	} else {
+		r.Manager, err = o.Binary.StartManager(w.Cluster, append(flags, "--token-secrets=manual")...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("it is not ready"))
+	defer cancel()
+	for {
+		if _, err = r.Get(ctx, path); err == nil {
+			r.ready = time.Since(begun)
+			return r, nil
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-r.Done():
+			return nil, fmt.Errorf("%s has ended by itself:\n%s", name, r.LogTail(20))
+		case <-ctx.Done():
+			return nil, fmt.Errorf("await that %s is ready: %w: %w", name, context.Cause(ctx), err)
+		}
+	}
+}
+
+// cost is what a program has cost by a moment.
+type cost struct {
+	at        time.Time
+	cpu       float64 // seconds
+	requests  float64 // that it has sent
+	anon, max float64 // memory, MiB
+}
+
+// cost reads /proc after the metrics, the first time, and so counts one scrape in each window.
+func (r *running) cost(ctx context.Context) (cost, error) {
+	metrics, err1 := r.Metrics(ctx)
+	used, err2 := measure.CPU(r.PID())
+	memory, err3 := measure.MemoryOf(r.PID())
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return cost{}, fmt.Errorf("read what %s costs: %w", r.name, err)
+	}
+	return cost{
+		time.Now(), used.Seconds(), metrics.Sum("rest_client_requests_total", nil), float64(memory.Anon) / 1024, float64(memory.Peak) / 1024,
+	}, nil
+}

@@ -88,8 +88,6 @@ func TestAwaitAPIServer(t *testing.T) {
 	failed := func(retryIn string) string {
 		return notYet(retryIn, `Get "https://apiserver/version": connection refused`)
 	}
-	forbidden := answer(http.StatusForbidden, "application/json",
-		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"user x cannot get path /version"}`)
 	cases := map[string]struct {
 		reason  string
 		answers []roundTrip

@@ -196,6 +196,10 @@ func TestKeysCommandsRefuse(t *testing.T) {
 			[]string{"export", "--service-account-key-ring=x", "--kubeadm", "--private"},
 			"Error: --kubeadm \"/etc/kubernetes/pki\" excludes --key-id, --private and --output-file",
 		},
+		"NothingToImport": {[]string{"import", "--service-account-key-ring=x"}, "Error: want one FILE to import, got []"},
+		"ReplaceWhat": {
+			[]string{"export", "--service-account-key-ring=x", "--replace"}, "Error: --replace true must come with --output-file",
+		},
 	})
 }
 

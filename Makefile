@@ -146,6 +146,18 @@ demo-rotation: kube-apiserver build ## Rotate the keys of a real kube-apiserver 
 	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo rotation
 
+.PHONY: demo-hsm
+demo-hsm: kube-apiserver build build-kms-signer ## Move those keys to SoftHSM, to a transit engine, to a foreign signer and back, likewise; needs Debian packages.
+	@test/deps.sh backends
+	@go -C test/backends build -buildvcs=false -o ../../bin/transit ./cmd/transit
+	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
+	@SACM_BINARY=$(CURDIR)/bin/$(product) SACM_KMS_SIGNER=$(CURDIR)/bin/sa-kms-signer SACM_TRANSIT=$(CURDIR)/bin/transit bin/demo hsm
+
+.PHONY: demo-federation
+demo-federation: kube-apiserver build ## Publish the keys in a directory that is served by HTTPS, and rotate them while a second kube-apiserver verifies with what is published.
+	@cd test && ./build.sh ./cmd/demo ../bin/demo -buildvcs=false
+	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/demo federation
+
 .PHONY: run
 run: kube-apiserver kubectl build ## Run a control plane and the binary until Ctrl-C; flags for the binary in FLAGS.
 	@cd test && ./build.sh ./cmd/run ../bin/run -buildvcs=false
@@ -224,11 +236,6 @@ test-backends: control-plane build ## Test sa-kms-signer, built with the race de
 test-browser: ## Open the page of "tokens audit -o html" in headless Chromium, a Debian package; SCREENSHOT=docs/token-audit.png takes its picture.
 	@test/deps.sh browser
 	$(if $(SCREENSHOT),SACM_SCREENSHOT=$(abspath $(SCREENSHOT))) go -C test test -tags=browser -count=1 -timeout=15m ./browser
-
-.PHONY: test-upgrade
-test-upgrade: control-plane build ## Upgrade from the newest release, or the commit UPGRADE_FROM, and downgrade again, while Pods are created.
-	@former=$$(test/upgrade.sh) && \
-		SACM_FORMER_BINARY=$$former SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 -timeout=10m -v -run=Upgrade ./replicas
 
 ##@ Measure
 

@@ -4,11 +4,7 @@
 package admission
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
-	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,52 +60,6 @@ func TestServerDrains(t *testing.T) {
 				}
 				s.client.CloseIdleConnections()
 				time.Sleep(time.Minute) // the plugin ends
-			})
-		})
-	}
-}
-
-// A caller that has dialed right before the end of the delay still gets its answer, and
-// one that has nothing to say is not waited for longer than a second.
-func TestServerDrainsNewConnections(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason  string
-		speaks  time.Duration // after the delay; zero for never
-		want    string
-		stopped time.Duration
-	}{
-		"slow caller": {
-			reason: "the call was on its way", speaks: 900 * time.Millisecond, want: "HTTP/1.1 200 OK", stopped: 900 * time.Millisecond,
-		},
-		"silent caller": {reason: "who dials has a call to make, mostly", stopped: newTimeout},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := start(t, func(c *ServerConfig) { c.DrainDelay, c.DrainTimeout = 5*time.Second, 10*time.Second })
-				s.stop()
-				began := time.Now()
-				time.Sleep(5*time.Second - time.Millisecond)
-				plain, err := s.listener.DialContext(t.Context())
-				testutil.Must(t, err)
-				conn := tls.Client(plain, s.tls)
-				testutil.Must(t, conn.Handshake())
-				time.Sleep(time.Millisecond)
-				var got string
-				if tc.speaks > 0 {
-					time.Sleep(tc.speaks)
-					body := createReview("v1")
-					fmt.Fprintf(conn, "POST /mutate HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-						len(body), body)
-					got, _ = bufio.NewReader(conn).ReadString('\r')
-				}
-				testutil.Check(t, tc.reason, tc.want, strings.TrimSpace(got))
-				testutil.CheckError(t, "the end", "", <-s.ended)
-				if took := time.Since(began) - 5*time.Second; took < tc.stopped || took > tc.stopped+100*time.Millisecond {
-					t.Errorf("%s: stopped %s after the delay, want %s", tc.reason, took, tc.stopped)
-				}
-				_ = conn.Close()
 			})
 		})
 	}

@@ -58,18 +58,3 @@ func TestReady(t *testing.T) {
 		})
 	}
 }
-
-func TestReadyBeatsAnEndedRequest(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	done := make(chan struct{})
-	close(done)
-	h := &Handler{}
-	h.SetReadyChannels(done)
-	for range 100 {
-		if err := h.Ready(ctx); err != nil {
-			t.Fatalf("a ready plugin is not ready: %v", err)
-		}
-	}
-}

@@ -63,23 +63,3 @@ func TestRulesWithOperations(t *testing.T) {
 	got := RulesWithOperations([]Rule{podRule(), {Resource: "pods", SubResource: "ephemeralcontainers", Operations: []Operation{Update}}})
 	testutil.Check(t, "result", want, got)
 }
-
-func TestRuleIsBroad(t *testing.T) {
-	t.Parallel()
-	for text, tc := range map[string]struct {
-		reason string
-		rule   Rule
-		want   bool
-	}{
-		"* pods/*": {reason: "it stays with Pods", rule: Rule{Resource: "pods", SubResource: Any, Operations: []Operation{Any}}},
-		"CREATE pods.*": {
-			reason: "others can own the name", rule: Rule{Group: Any, Resource: "pods", Operations: []Operation{Create}}, want: true,
-		},
-		"UPDATE *.apps.v1": {
-			reason: "all of a group", rule: Rule{Group: "apps", Version: "v1", Resource: Any, Operations: []Operation{Update}}, want: true,
-		},
-	} {
-		testutil.Check(t, tc.reason, tc.want, tc.rule.IsBroad())
-		testutil.Check(t, "text", text, tc.rule.String())
-	}
-}

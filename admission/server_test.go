@@ -222,21 +222,3 @@ func TestPatientCallsAreNotCutOff(t *testing.T) {
 		}
 	})
 }
-
-func TestCallerLeaves(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		noticed := make(chan time.Duration, 1)
-		waits := mutates(func(ctx context.Context, _ *Request, _ *Response) error {
-			began := time.Now()
-			<-ctx.Done()
-			noticed <- time.Since(began)
-			return ctx.Err()
-		})
-		s := start(t, func(c *ServerConfig) { c.Webhook = NewWebhook(WebhookConfig{Chain: chainOf(waits)}) })
-		defer s.end(t)
-		s.client.Timeout = 3 * time.Second
-		testutil.CheckContains(t, "the client has left", "deadline exceeded", s.review(t))
-		testutil.Check(t, "the plugin learned of it after", 3*time.Second, <-noticed)
-	})
-}

@@ -7,9 +7,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
+	"os"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"k8s.io/component-base/metrics"
 
@@ -118,35 +119,12 @@ func TestServerTLS(t *testing.T) {
 	}
 }
 
-// TestFailedHandshakesAreCounted has clients come that speak no TLS.
-func TestFailedHandshakesAreCounted(t *testing.T) {
+// TestHandshakeReason has what TestServerTLS has not: clients that speak no TLS, that say nothing, and that leave.
+func TestHandshakeReason(t *testing.T) {
 	t.Parallel()
-	for reason, call := range map[string]func(*testing.T, *site){
-		handshakeNotTLS:  func(t *testing.T, s *site) { s.sends(t, "GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n") },
-		handshakeClosed:  func(t *testing.T, s *site) { s.sends(t, "") }, // a load balancer checks the port
-		handshakeTimeout: func(t *testing.T, s *site) { s.dialSilent(t); time.Sleep(time.Minute) },
+	for want, err := range map[string]error{
+		handshakeNotTLS: tls.RecordHeaderError{}, handshakeTimeout: os.ErrDeadlineExceeded, handshakeClosed: io.EOF,
 	} {
-		t.Run(reason, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				registry := metrics.NewKubeRegistry()
-				s := start(t, func(c *ServerConfig) { c.Metrics = NewMetrics(registry.MustRegister) })
-				call(t, s)
-				synctest.Wait()
-				s.end(t)
-				testutil.Check(t, "failed handshakes", failures(reason, 1), testutil.Series(registry, handshakeErrors))
-			})
-		})
+		testutil.Check(t, err.Error(), want, handshakeReason(err))
 	}
-}
-
-// sends dials, writes what is no TLS, and leaves.
-func (s *site) sends(t *testing.T, text string) {
-	t.Helper()
-	conn, err := s.listener.DialContext(t.Context())
-	testutil.Must(t, err)
-	if _, err := conn.Write([]byte(text)); err != nil && text != "" {
-		t.Error(err)
-	}
-	synctest.Wait()
-	_ = conn.Close()
 }

@@ -4,10 +4,8 @@
 package signing_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"sa-controller-manager/internal/testutil"
@@ -15,30 +13,6 @@ import (
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )
-
-func TestKeySet(t *testing.T) {
-	t.Parallel()
-	rsa, ec := testkeys.Parse(testkeys.RSA2048()).Public(), testkeys.Parse(testkeys.P256()).Public()
-	set := signing.NewKeySet(rsa, ec, rsa)
-
-	testutil.Check(t, "duplicates collapse and the order stays", []string{rsa.ID, ec.ID}, ids(set.All()))
-	if got, ok := set.Lookup(ec.ID); !ok || got.ID != ec.ID || got.Algorithm != "ES256" {
-		t.Errorf("Lookup returned %v, %v", got, ok)
-	}
-	for _, id := range []string{"", "unknown", "../../etc/passwd", ec.ID + "=", strings.ToLower(ec.ID)} {
-		if _, ok := set.Lookup(id); ok {
-			t.Errorf("Lookup(%q) found a key", id)
-		}
-	}
-	set.All()[0] = signing.PublicKey{ID: "overwritten"}
-	if set.All()[0].ID != rsa.ID {
-		t.Error("the caller's slice is the set's own")
-	}
-	var none *signing.KeySet
-	if _, ok := none.Lookup("x"); ok || none.All() != nil {
-		t.Error("the nil set is not empty")
-	}
-}
 
 // TestKeyringSteps walks rings through their life, and compares all keys with their roles after each
 // step. The active key signs, and none if there is no active key.
@@ -168,40 +142,5 @@ func TestKeyringSteps(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestKeyringSnapshots changes a ring while others read it (with -race), and checks that each
-// snapshot is whole: the key that is active was never absent from the keys of the same moment or a
-// later one.
-func TestKeyringSnapshots(t *testing.T) {
-	t.Parallel()
-	a, b := testkeys.Parse(testkeys.P256()), testkeys.Parse(testkeys.P256Other())
-	ring := signing.NewKeyring(signing.KeyFileRing(a))
-	ctx, cancel := context.WithCancel(t.Context())
-	var readers sync.WaitGroup
-	for range 4 {
-		readers.Go(func() {
-			for ctx.Err() == nil {
-				active := ring.Ring().Active()
-				if _, ok := ring.Keys().Lookup(active.ID()); !ok {
-					t.Error("the active key does not verify")
-					return
-				}
-			}
-		})
-	}
-	for i := range 2000 {
-		next := []*signing.PrivateKey{b, a}[i%2]
-		ring.Set(signing.KeyFileRing(next))
-		if !ring.Activate(next.ID()) {
-			t.Error("the next key was lost")
-		}
-		ring.SetVerifyOnly([]signing.PublicKey{next.Public()})
-	}
-	cancel()
-	readers.Wait()
-	if got := len(ring.Keys().All()); got != 2 {
-		t.Errorf("after many rotations between two keys the ring has %d keys", got)
 	}
 }

@@ -151,46 +151,6 @@ func assertQuotesNothing(tb testing.TB, err error, data []byte) {
 	}
 }
 
-// TestParsePublicKeys has files of several blocks. FuzzParsePublicKeys compares every single form with
-// client-go.
-func TestParsePublicKeys(t *testing.T) {
-	t.Parallel()
-	rsaID, otherID := testkeys.Parse(testkeys.RSA2048()).ID(), testkeys.Parse(testkeys.RSA2048Other()).ID()
-	p256ID, p384ID := testkeys.Parse(testkeys.P256()).ID(), testkeys.Parse(testkeys.P384()).ID()
-	mislabelled := block("WHATEVER", der(t, file(t, "ec-pkix")))
-	cases := map[string]struct {
-		reason string
-		data   []byte
-		want   []string
-	}{
-		"wrong label": {"the label does not matter", mislabelled, []string{p256ID}},
-		"several": {
-			"in order", slices.Concat(testkeys.RSA2048Other(), file(t, "ec-certificate"), file(t, "rsa-pkix")), []string{otherID, p384ID, rsaID},
-		},
-		"among unusable": {
-			"passed over; kube-apiserver has the short RSA key besides",
-			slices.Concat(file(t, "ed25519-pkix"), testkeys.P224(), testkeys.RSA1024(), file(t, "request"), file(t, "encrypted-pkcs8"),
-				file(t, "ec-pkix")),
-			[]string{p256ID},
-		},
-		"both halves":      {"the same key twice", slices.Concat(testkeys.P256(), file(t, "ec-pkix")), []string{p256ID, p256ID}},
-		"cut off behind":   {"what was whole counts", slices.Concat(file(t, "ec-pkix"), testkeys.RSA2048()[:200]), []string{p256ID}},
-		"text in between":  {"comments", slices.Concat(file(t, "rsa-pkix"), []byte("# old\n"), file(t, "ec-pkix")), []string{rsaID, p256ID}},
-		"no final newline": {"cut by an editor", bytes.TrimRight(file(t, "rsa-pkix"), "\n"), []string{rsaID}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			keys, err := signing.ParsePublicKeys(tc.data)
-			if err != nil {
-				t.Fatalf("%s: %v", tc.reason, err)
-			}
-			if !slices.Equal(ids(keys), tc.want) {
-				t.Errorf("%s: key IDs are %v, want %v", tc.reason, ids(keys), tc.want)
-			}
-		})
-	}
-}
-
 // TestParsePublicKeysRefuses: what ParsePublicKeys skips beside a good key, ParseAllPublicKeys must not
 // lose without a word. What is no key may stay.
 func TestParsePublicKeysRefuses(t *testing.T) {

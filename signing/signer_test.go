@@ -19,7 +19,9 @@ import (
 	"strings"
 	"testing"
 
+	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -45,6 +47,17 @@ func TestNewPrivateKeyRefuses(t *testing.T) {
 				t.Errorf("%s: NewPrivateKey returned %v, %v, want an error that says found %q", tc.reason, key, err, tc.want)
 			}
 		})
+	}
+}
+
+func TestNewPublicKeyRefuses(t *testing.T) {
+	t.Parallel()
+	for found, key := range map[string]crypto.PublicKey{
+		"no key": nil, "an unusable key (*ecdsa.PublicKey)": (*ecdsa.PublicKey)(nil), "an unusable key ([]uint8)": []byte("HMAC secret"),
+		"an RSA key of 2047 bits": &rsa.PublicKey{N: new(big.Int).Lsh(big.NewInt(1), 2046), E: 65537},
+	} {
+		_, err := signing.NewPublicKey(key)
+		testutil.CheckError(t, found, "found "+found+"; accepted is RSA of at least 2048 bits", err)
 	}
 }
 
@@ -122,5 +135,86 @@ func assertNoSecret(t *testing.T, text string, secrets ...*big.Int) {
 				t.Errorf("secret number %d is printed in %s", i, name)
 			}
 		}
+	}
+}
+
+// TestGuard: each check can keep the key from signing, also one that is added while the guard is in use.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	guard := &signing.Guard{Signer: testkeys.Parse(testkeys.P256())}
+	sign := func() error {
+		_, _, err := guard.Sign(t.Context(), signing.LegacyHeader, "payload")
+		return err
+	}
+	testutil.Must(t, sign())
+	reasons := []error{errors.New("refused"), errors.New("pruned")}
+	now := make([]error, len(reasons))
+	for i, reason := range reasons {
+		guard.Add(func() error { return now[i] })
+		now[i] = reason
+		blocked, ok := errors.AsType[*signing.BlockedError](sign())
+		if !ok || !errors.Is(blocked, reason) || !errors.Is(guard.May(), reason) {
+			t.Errorf("%v, want it blocked because of %q", blocked, reason)
+		}
+		now[i] = nil
+		testutil.Must(t, sign())
+	}
+}
+
+func TestGenerateKey(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{"RSA-2048": "RS256", "P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
+	for name, algorithm := range want {
+		p, err := signing.GenerateKey(name)
+		if err != nil || p.Public().Algorithm != algorithm {
+			t.Errorf("%s: got %v and %v, want %s", name, p, err, algorithm)
+			continue
+		}
+		again, err := signing.ParsePrivateKey(p.PEM())
+		if err != nil || again.Public().ID != p.Public().ID {
+			t.Errorf("%s: cannot be read again: %v", name, err)
+		}
+		if other, err := signing.GenerateKey(name); err != nil || other.Public().ID == p.Public().ID {
+			t.Errorf("%s: twice the same key, or %v", name, err)
+		}
+	}
+	if _, err := signing.GenerateKey("RSA-1024"); err == nil || !strings.Contains(err.Error(), `"RSA-1024"`) ||
+		!strings.Contains(err.Error(), "P-256, P-384, P-521, RSA-2048") {
+		t.Errorf("a weak kind: %v", err)
+	}
+}
+
+var everyKind = map[string][]byte{
+	"RSA 2048": testkeys.RSA2048(),
+	"RSA 3072": testkeys.RSA3072(),
+	"RSA 4096": testkeys.RSA4096(),
+	"P-256":    testkeys.P256(),
+	"P-384":    testkeys.P384(),
+	"P-521":    testkeys.P521(),
+}
+
+// TestKeyringConforms runs the suite on a ring of each kind of key that rotates to another kind.
+func TestKeyringConforms(t *testing.T) {
+	t.Parallel()
+	for name, pem := range everyKind {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			signertest.Run(t, func(*testing.T) signertest.Subject {
+				ring := signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(pem)), testkeys.Parse(testkeys.RSA2048Other()).Public())
+				return signertest.Subject{
+					Signer: ring,
+					Keys:   ring,
+					Styles: []signing.HeaderStyle{signing.LegacyHeader, signing.JWTHeader},
+					Secret: strings.Split(strings.TrimSpace(string(pem)), "\n"),
+					Rotate: func(t *testing.T) {
+						next := testkeys.Parse(testkeys.P256Other())
+						ring.Set(signing.KeyFileRing(next))
+						if !ring.Activate(next.ID()) {
+							t.Fatal("the next key was not activated")
+						}
+					},
+				}
+			})
+		})
 	}
 }

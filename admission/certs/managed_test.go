@@ -5,15 +5,19 @@ package certs
 
 import (
 	"bytes"
+	"context"
 	"crypto/x509"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,10 +27,19 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
 
+	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
 )
+
+func TestMain(m *testing.M) {
+	// The library starts the queue of a file when it is read, also if it is not followed.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*delayingType[...]).waitingLoop"),
+		goleak.IgnoreAnyFunction("k8s.io/client-go/util/workqueue.(*Typed[...]).updateUnfinishedWorkLoop"),
+		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"))
+}
 
 // configurations stand for the webhook configurations: what a registration writes into them a
 // moment after the leader's caBundle changes, and the leader's watches show.
@@ -154,15 +167,6 @@ func putOther(t *testing.T, client *fake.Clientset) {
 	testutil.Must(t, err)
 }
 
-func TestManagedExpired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		secret := secretWith(t, state{active: madeAt(t, time.Now().Add(-2*day), day)})
-		m := run(t, ManagedConfig{Client: fake.NewClientset(secret)})
-		pause(2 * time.Second)
-		testutil.CheckError(t, "after a start with an expired CA", "", accepts(m, m.CABundle(), "127.0.0.1"))
-	})
-}
-
 func TestManagedLosesARace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
@@ -178,22 +182,246 @@ func TestManagedLosesARace(t *testing.T) {
 }
 
 func TestManagedSaysWhatIsMissing(t *testing.T) {
+	for _, verb := range []string{"create", "update"} { // of none, and of one with an expired CA
+		synctest.Test(t, func(t *testing.T) {
+			client := fake.NewClientset()
+			if verb == "update" {
+				client = fake.NewClientset(secretWith(t, state{active: madeAt(t, time.Now().Add(-2*day), day)}))
+			}
+			var forbidden atomic.Bool
+			forbidden.Store(true)
+			client.PrependReactor(verb, "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return forbidden.Load(), nil, apierrors.NewGenericServerResponse(http.StatusForbidden, verb, corev1.Resource("secrets"),
+					SecretName, "no rights", 0, false)
+			})
+			m := run(t, ManagedConfig{Client: client})
+			testutil.CheckError(t, "Ready", "write secret kube-system/"+SecretName, m.Ready())
+			if _, err := m.GetCertificate(nil); err == nil {
+				t.Errorf("%s: there is a certificate out of nowhere, or of an expired CA", verb)
+			}
+			testutil.Check(t, "caBundle out of nowhere", "", string(m.CABundle()))
+			forbidden.Store(false)
+			pause(maxBackoff)
+			testutil.CheckError(t, "not ready after the rights were given", "", m.Ready())
+			testutil.CheckError(t, "the leaf then", "", accepts(m, m.CABundle(), "127.0.0.1"))
+		})
+	}
+}
+
+// TestManagedAcrossAJump: leaves are renewed in time, and callers accept each of them, whether
+// their own clock has jumped too, as on the same host, or not.
+func TestManagedAcrossAJump(t *testing.T) {
+	t.Parallel()
+	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
+		clock := testutil.NewJumpingClock()
+		m := run(t, ManagedConfig{Client: fake.NewClientset(), Clock: clock, LeafLifetime: 6 * time.Hour, CALifetime: 6 * day})
+		pause(time.Second)
+		clock.Jump(jump)
+		serials := map[string]bool{}
+		for step := range 3 * 24 * 6 {
+			for whose, now := range map[string]time.Time{"its own": time.Now(), "ours": clock.Now()} {
+				if err := acceptsAt(m, m.CABundle(), "127.0.0.1", now); err != nil {
+					t.Fatalf("step %d: a caller whose clock is %s: %v", step, whose, err)
+				}
+			}
+			serials[m.current.Load().serving.Leaf.SerialNumber.String()] = true
+			pause(10 * time.Minute)
+		}
+		if n := len(serials); n < 12 || n > 20 {
+			t.Errorf("%d leaves in three days, want about one in four hours", n)
+		}
+	})
+}
+
+// TestServingCAInAFile: after a deletion of the file a host changes to another CA, once kube-apiserver has
+// that, however long it takes.
+func TestServingCAInAFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		config := ManagedConfig{File: filepath.Join(dir, "serving-ca.json")}
+		m := run(t, config)
+		first := m.CABundle()
+		testutil.Must(t, os.Remove(config.File))
+		time.Sleep(time.Minute)
+		own := m.CABundle()
+		if cas := parse(t, own); len(cas) != 2 {
+			t.Fatalf("the caBundle has %d CAs, want the first one and one to come", len(cas))
+		}
+		m.Registered([][]byte{first}, false)
+		time.Sleep(2 * hold)
+		testutil.Must(t, accepts(m, first, "127.0.0.1"))
+
+		m.Registered([][]byte{own}, false)
+		time.Sleep(time.Minute)
+		if accepts(m, first, "127.0.0.1") == nil {
+			t.Error("the leaf is still of the first CA")
+		}
+		testutil.Must(t, accepts(m, own, "127.0.0.1"))
+
+		// A new process needs no API, and a damaged file is written again by the one that runs.
+		testutil.Must(t, accepts(run(t, config), own, "127.0.0.1"))
+		testutil.Must(t, os.WriteFile(config.File, []byte("{"), 0o600))
+		time.Sleep(time.Minute)
+		testutil.Must(t, accepts(run(t, config), own, "127.0.0.1"))
+	})
+}
+
+// TestManagedNeverRefused: through rollovers, deletions and damage no caller ever meets a leaf that it cannot verify,
+// although what is registered follows the leader two seconds late. The follower does not register, and so
+// cannot learn what callers know: a CA may leave the Secret while it still serves with a leaf of it.
+func TestManagedNeverRefused(t *testing.T) {
+	damage := overwrite(keyActiveCert, "")
+	for name, tc := range map[string]struct {
+		reason string
+		config ManagedConfig
+		every  time.Duration
+		harm   map[int]func(*testing.T, *fake.Clientset) // by step of 720
+		cas    int                                       // of which leaves are, at least
+		most   int                                       // in the caBundle
+		keeps  int                                       // the step until which the caBundle has the first CA
+	}{
+		"three lives of a CA": {
+			reason: "rollovers are announced", config: ManagedConfig{CALifetime: 10 * day, LeafLifetime: day}, every: time.Hour,
+			harm: map[int]func(*testing.T, *fake.Clientset){100: damage, 200: remove, 350: damage, 450: remove, 600: damage, 700: remove},
+			cas:  5, most: 3,
+		},
+		"deleted twice": {
+			reason: "with the second rollover the first CA is no longer the previous one", every: time.Second,
+			harm: map[int]func(*testing.T, *fake.Clientset){10: remove, 70: remove}, cas: 3, most: 4,
+		},
+		"replaced by hand": {
+			reason: "the place of the previous CA is taken", every: time.Second,
+			harm: map[int]func(*testing.T, *fake.Clientset){10: putOther}, cas: 2, most: 3,
+			keeps: 10 + int((hold+propagation)/time.Second) - 1, // another replica's watch may be late
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				// As it is some days after a rollover.
+				previous, first := madeAt(t, time.Now().Add(-2*day), 365*day), madeAt(t, time.Now().Add(-day), 365*day)
+				client := fake.NewClientset(secretWith(t, state{active: first, previous: previous.cert}))
+				tc.config.Client = client
+				replicas := map[string]*Managed{"leader": run(t, tc.config), "follower": run(t, tc.config)}
+				leader, registered, seen := replicas["leader"], &configurations{}, map[string]bool{}
+				registered.follow(leader)
+				for step := range 720 {
+					if harm := tc.harm[step]; harm != nil {
+						harm(t, client)
+					}
+					pause(tc.every)
+					for who, m := range replicas {
+						if err := registered.accept(m); err != nil {
+							t.Fatalf("%s: step %d: the %s is refused: %v", tc.reason, step, who, err)
+						}
+					}
+					if step < tc.keeps && !bytes.Contains(leader.CABundle(), pki.CertPEM(first.cert)) {
+						t.Fatalf("%s: step %d: the caBundle has lost a CA that may be in use", tc.reason, step)
+					}
+					seen[leader.current.Load().serving.Leaf.Issuer.CommonName] = true
+					if certificates := len(parse(t, leader.CABundle())); certificates > tc.most {
+						t.Fatalf("%s: step %d: the caBundle has grown to %d certificates", tc.reason, step, certificates)
+					}
+				}
+				if len(seen) < tc.cas {
+					t.Errorf("%s: leaves were of %d CAs, want at least %d", tc.reason, len(seen), tc.cas)
+				}
+				active := read(secretOf(t, client)).active
+				for who, m := range replicas {
+					testutil.CheckError(t, "the leaf of the "+who+" in the end", "", accepts(m, pki.CertPEM(active.cert), "127.0.0.1"))
+				}
+				if bytes.Contains(leader.CABundle(), pki.CertPEM(first.cert)) {
+					t.Errorf("%s: the caBundle still has a CA that is not in use", tc.reason)
+				}
+			})
+		})
+	}
+}
+
+func remove(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	testutil.Must(t, client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
+}
+
+func overwrite(key, value string) func(*testing.T, *fake.Clientset) {
+	return func(t *testing.T, client *fake.Clientset) {
+		t.Helper()
+		_, err := client.CoreV1().Secrets(SecretNamespace).Update(t.Context(), with(secretOf(t, client), key, value), metav1.UpdateOptions{})
+		testutil.Must(t, err)
+	}
+}
+
+func TestManagedRepairs(t *testing.T) {
+	for name, harm := range map[string]func(*testing.T, *fake.Clientset){
+		"deleted":         remove,
+		"version damaged": overwrite(stateobject.VersionKey, "nonsense"),
+		"key damaged":     overwrite(keyActiveKey, "rubbish"),
+		"CA damaged":      overwrite(keyPreviousCert, "rubbish"), // that of leaves before
+		"damaged and immutable, then deleted": func(t *testing.T, client *fake.Clientset) {
+			client.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), SecretName, nil)
+			})
+			damaged := with(secretOf(t, client), keyActiveKey, "rubbish")
+			damaged.Immutable = new(true)
+			testutil.Must(t, client.Tracker().Update(corev1.SchemeGroupVersion.WithResource("secrets"), damaged, SecretNamespace))
+			pause(time.Minute)
+			remove(t, client)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				previous, active := madeAt(t, time.Now().Add(-2*day), 365*day), madeAt(t, time.Now().Add(-day), 365*day)
+				client := fake.NewClientset(secretWith(t, state{active: active, previous: previous.cert}))
+				sink := &recorded{}
+				m := run(t, ManagedConfig{Client: client, Recorder: events.NewRecorderTo(sink)})
+				before, data := m.current.Load().serving, secretOf(t, client).Data
+				var empty bool
+				m.OnChange(func() { empty = empty || len(m.CABundle()) == 0 })
+				harm(t, client)
+				pause(time.Second)
+				for _, key := range []string{keyActiveKey, keyPreviousCert} {
+					back := bytes.Equal(secretOf(t, client).Data[key], data[key])
+					testutil.Check(t, "the Secret has got back its "+key, true, back)
+				}
+				if m.current.Load().serving != before {
+					t.Error("the leaf was replaced")
+				}
+				if empty || !bytes.Contains(m.CABundle(), pki.CertPEM(active.cert)) || !bytes.Contains(m.CABundle(), pki.CertPEM(previous.cert)) {
+					t.Error("the caBundle lost a CA")
+				}
+				testutil.Check(t, "Events", []string{SecretName + " ServingCARepaired"}, sink.all)
+			})
+		})
+	}
+}
+
+// recorded is a sink that keeps of an Event which object it regards and its reason.
+type recorded struct{ all []string }
+
+func (r *recorded) Event(regarding runtime.Object, _, reason, _ string) {
+	r.all = append(r.all, regarding.(*corev1.ObjectReference).Name+" "+reason)
+}
+
+// Somebody who undoes every write does not make us flood the apiserver.
+func TestManagedDoesNotFight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		var forbidden atomic.Bool
-		forbidden.Store(true)
-		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return forbidden.Load(), nil, apierrors.NewGenericServerResponse(http.StatusForbidden, "create", corev1.Resource("secrets"),
-				SecretName, "no rights", 0, false)
-		})
 		m := run(t, ManagedConfig{Client: client})
-		testutil.CheckError(t, "Ready", "write secret kube-system/"+SecretName, m.Ready())
-		if _, err := m.GetCertificate(nil); err == nil {
-			t.Error("there is a certificate out of nowhere")
+		var writes int
+		client.PrependReactor("create", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			writes++
+			time.AfterFunc(time.Millisecond, func() {
+				_ = client.CoreV1().Secrets(SecretNamespace).Delete(context.Background(), SecretName, metav1.DeleteOptions{})
+			})
+			return false, nil, nil
+		})
+		_ = client.CoreV1().Secrets(SecretNamespace).Delete(t.Context(), SecretName, metav1.DeleteOptions{})
+		const during = 20 * time.Second
+		pause(during)
+		const want = writeBurst + int(during/writeInterval)
+		if writes < writeBurst || writes > want+1 {
+			t.Errorf("%d writes in %s of being deleted, want between %d and %d", writes, during, writeBurst, want+1)
 		}
-		testutil.Check(t, "caBundle out of nowhere", "", string(m.CABundle()))
-		forbidden.Store(false)
-		pause(maxBackoff)
-		testutil.CheckError(t, "not ready after the rights were given", "", m.Ready())
+		testutil.CheckError(t, "not ready", "", m.Ready())
 	})
 }

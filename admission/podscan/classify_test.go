@@ -14,7 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/internal/testutil"
 )
+
+func TestMain(m *testing.M) { testutil.Main(m) }
 
 const tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
 

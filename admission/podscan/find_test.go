@@ -11,8 +11,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -87,34 +85,6 @@ func TestFindFails(t *testing.T) {
 			testutil.Check(t, request, want, fmt.Sprint(err))
 		})
 	}
-}
-
-// In a large cluster the pages of one list outlive what kube-apiserver keeps of it. A scan that
-// began again would never end.
-func TestFindGoesOn(t *testing.T) {
-	t.Parallel()
-	client := fake.NewClientset()
-	var asked []string
-	client.PrependReactor("list", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		o := action.(clienttesting.ListActionImpl).ListOptions
-		asked = append(asked, fmt.Sprintf("%d %s %s%s", o.Limit, o.FieldSelector, o.ResourceVersion, o.Continue))
-		switch len(asked) {
-		case 1:
-			return true, &corev1.PodList{ListMeta: metav1.ListMeta{Continue: "b"}, Items: []corev1.Pod{*newPod(named("a"))}}, nil
-		case 2:
-			expired := apierrors.NewResourceExpired("too old")
-			expired.ErrStatus.Continue = "b now"
-			return true, nil, expired
-		default:
-			return true, &corev1.PodList{Items: []corev1.Pod{*newPod(named("b"))}}, nil
-		}
-	})
-	found, err := Finder{client, serviceaccount.DefaultConfig()}.Find(t.Context(), "")
-	testutil.Must(t, err)
-	const running = "500 status.phase!=Succeeded,status.phase!=Failed "
-	testutil.Check(t, "requests", []string{running, running + "b", running + "b now"}, asked)
-	testutil.Check(t, "missed", "shop/a, shop/b", names(found.Missed))
-	testutil.Check(t, "number of Pods", 2, found.Looked)
 }
 
 // names returns them in order, which the fake clientset does not keep.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -59,7 +60,16 @@ func TestActiveInactiveDelete(t *testing.T) {
 			client := fake.NewClientset(objects...)
 			says(t, "IsActive", IsActive, client, tc.active)
 			says(t, "IsInactive", IsInactive, client, tc.inactive)
+			off, err := (&Registrar{config: Config{Client: client}}).isOff(t.Context())
+			if err != nil || off != (tc.active == ErrOff.Error()) {
+				t.Errorf("the check before a write: off is %t, %v", off, err)
+			}
 			says(t, "Delete", Delete, client, tc.deleted)
+			for _, action := range client.Actions() {
+				if deletion, ok := action.(clienttesting.DeleteActionImpl); ok {
+					testutil.Check(t, "preconditions", meta.Preconditions(&stored("").meta), deletion.DeleteOptions.Preconditions)
+				}
+			}
 			left := 0
 			for k := range kinds {
 				if o, err := k.in(client).get(t.Context()); err != nil || o != nil {
@@ -92,7 +102,7 @@ func says(t *testing.T, name string, ask func(context.Context, kubernetes.Interf
 
 // stored is a configuration with an annotation and webhooks.
 func stored(annotation string, webhooks ...string) *object {
-	o := &object{meta: metav1.ObjectMeta{Name: Name}}
+	o := &object{meta: metav1.ObjectMeta{Name: Name, UID: "uid", ResourceVersion: "7"}}
 	if annotation != "" {
 		o.meta.Annotations = map[string]string{Annotation: annotation}
 	}

@@ -11,17 +11,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/testutil"
 )
+
+func TestMain(m *testing.M) { testutil.Main(m) }
 
 func (a *apiserver) config() Config {
 	return Config{Spec: urlSpec(), Client: a, ServingCA: a.ca, Responder: &a.responds, Recorder: events.NewRecorderTo(a)}
@@ -186,19 +184,6 @@ func TestModeNoneWritesNothing(t *testing.T) {
 	})
 }
 
-func TestForbiddenIsSaid(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		a.PrependReactor("create", "mutatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(admissionregistrationv1.Resource("mutatingwebhookconfigurations"), Name,
-				errors.New("no rights"))
-		})
-		r := run(t, a)
-		pause(time.Minute)
-		testutil.CheckError(t, "Check", "no rights", r.Status().Check())
-	})
-}
-
 func TestProbeResponder(t *testing.T) {
 	t.Parallel()
 	a := &ProbeResponder{}
@@ -219,22 +204,4 @@ func TestProbeResponder(t *testing.T) {
 	if ask("of another", true) != 1 || !a.hasArrived("awaited") || a.hasArrived("of another") {
 		t.Error("the probe of another client is not answered, or taken for ours")
 	}
-}
-
-// TestRepairsAreCounted: what another client has done counts, and what a person has not.
-func TestRepairsAreCounted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newAPIServer(t)
-		registry := metrics.NewKubeRegistry()
-		run(t, a, func(c *Config) { c.Metrics = NewMetrics(registry.MustRegister) })
-		pause(time.Minute)
-		for range 2 {
-			a.change(t, mutating, func(o *object) *object { return o.with(nil) })
-			pause(time.Minute)
-		}
-		testutil.Must(t, Unregister(t.Context(), a))
-		pause(time.Minute)
-		const repairs = "sacm_webhook_registration_repairs_total"
-		testutil.Check(t, "repairs", []string{repairs + " 2"}, testutil.Series(registry, repairs))
-	})
 }

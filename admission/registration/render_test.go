@@ -190,13 +190,3 @@ func TestValidate(t *testing.T) {
 		})
 	}
 }
-
-func TestStagedTwiceIsStagedOnce(t *testing.T) {
-	t.Parallel()
-	mutating, _ := urlSpec().entries([]byte("ca"))
-	once := append(staged(mutating), urlSpec().probeEntry(nil))
-	testutil.Check(t, "staged over another process's stage", staged(mutating), staged(once))
-	if len(mutating[0].MatchConditions) != 1 {
-		t.Error("what was found has been changed")
-	}
-}

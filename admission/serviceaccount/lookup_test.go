@@ -12,6 +12,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
+	cachetesting "k8s.io/client-go/tools/cache/testing"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/testutil"
@@ -257,4 +260,53 @@ func (w *world) mustBeEmpty(t *testing.T) {
 	if w.waiters.entered != 0 || len(w.waiters.inside) != 0 || len(w.waiters.waiting) != 0 {
 		t.Errorf("%d requests entered and did not leave, %d waiters remain", w.waiters.entered, len(w.waiters.waiting))
 	}
+}
+
+// mostWaiters is what the Waiters of these tests let in.
+const mostWaiters = 16
+
+// TestNoWakeIsLost: a change that comes between the check and the wait is noticed.
+func TestNoWakeIsLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		name := cache.NewObjectName(testNamespace, defaultAccount)
+		w := NewWaiters(mostWaiters, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		calls := 0
+		found := w.await(ctx, name, func() bool {
+			calls++
+			w.Wake(name) // what it looks at changes just now
+			return calls == 3
+		})
+		if !found || calls != 3 {
+			t.Errorf("found: %t after %d calls", found, calls)
+		}
+	})
+}
+
+// TestFollow runs a real informer, whose events wake the waiters of the account.
+func TestFollow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		source := cachetesting.NewFakeControllerSource()
+		t.Cleanup(source.Shutdown)
+		informer := cache.NewSharedIndexInformer(source, &corev1.ServiceAccount{}, 0, nil)
+		w := NewWaiters(mostWaiters, nil)
+		stop, err := w.Follow(informer, AccountItself)
+		testutil.Must(t, err)
+		testutil.Start(t, func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
+		checks := 0
+		go w.await(t.Context(), cache.NewObjectName(testNamespace, defaultAccount), func() bool { checks++; return false })
+		synctest.Wait()
+		for _, change := range []func(runtime.Object){source.Add, source.Modify} {
+			change(account("elsewhere", defaultAccount))
+			change(account(testNamespace, defaultAccount))
+			synctest.Wait()
+		}
+		testutil.Must(t, stop())
+		source.Modify(account(testNamespace, defaultAccount))
+		synctest.Wait()
+		testutil.Check(t, "checks, one at first and one for each change", 3, checks)
+	})
 }

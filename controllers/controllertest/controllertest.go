@@ -217,28 +217,6 @@ func (w *World) Series(t testing.TB, name string) map[string]float64 {
 	return values
 }
 
-// CheckStandby has a change, which every replica notices, come before, within and after two terms
-// of a controller. Only within a term is it to queue anything, which its Sync appends to queued.
-func CheckStandby(t *testing.T, run func(context.Context) error, change func(), queued *[]string, want ...string) {
-	t.Helper()
-	expect := func(when string, want []string) {
-		t.Helper()
-		synctest.Wait()
-		slices.Sort(*queued)
-		testutil.Check(t, "queued by a change "+when, want, *queued)
-		*queued = nil
-	}
-	for range 2 {
-		change()
-		stop := testutil.Start(t, run)
-		expect("before the term", nil)
-		change()
-		expect("within it", want)
-		stop()
-	}
-	change() // a queue would outlive the bubble
-}
-
 // EndQueues ends the queues of a controller when the test ends: they live from New on, until Run
 // has returned.
 func EndQueues(t testing.TB, run func(context.Context) error) {

@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"reflect"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -24,7 +23,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 
-	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testutil"
@@ -79,6 +77,7 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 		stop()
 		testutil.Check(t, "requests if nothing was asked for", []string{}, requests(client))
 
+		client = fake.NewClientset(secretOf("robot"))
 		v := New(client, resync)
 		for range 2 {
 			v.Accounts()
@@ -94,6 +93,9 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 			t.Errorf("missing after Await: %v", v.Missing())
 		}
 		synctest.Wait()
+		if secrets, _ := v.TokenSecrets(); len(secrets.OfAccount(cache.NewObjectName("shop", "robot"))) != 1 {
+			t.Error("the token Secret of the account is not cached")
+		}
 		cancel()
 		v.Stop()
 		const onlyTokens, onlyRootCAs = "[type=kubernetes.io/service-account-token]", "[metadata.name=kube-root-ca.crt]"
@@ -138,64 +140,6 @@ func secretOf(account string) *corev1.Secret {
 		Type: corev1.SecretTypeServiceAccountToken,
 		Data: map[string][]byte{corev1.ServiceAccountTokenKey: []byte("e30.e30.c2lnbmF0dXJl")},
 	}
-}
-
-// told collects what a handler of token Secrets receives.
-type told struct{ lines []string }
-
-func (h *told) OnAdd(obj any, _ bool) { h.note("add", obj) }
-func (h *told) OnUpdate(_, obj any)   { h.note("update", obj) }
-func (h *told) OnDelete(obj any)      { h.note("delete", obj) }
-func (h *told) note(what string, obj any) {
-	secret, ok := obj.(*tokensecrets.TokenSecret)
-	if !ok {
-		h.lines = append(h.lines, what+" of something else")
-		return
-	}
-	h.lines = append(h.lines, what+" "+secret.Name+" of "+secret.AccountName)
-}
-
-func TestTokenSecretsThroughTheInformer(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(secretOf("robot"))
-		var secrets tokensecrets.Lister
-		handler := &told{}
-		v, stop := started(t.Context(), client, func(v *Informers) {
-			var informer cache.SharedIndexInformer
-			secrets, informer = v.TokenSecrets()
-			if _, err := informer.AddEventHandler(handler); err != nil {
-				t.Fatal(err)
-			}
-		})
-		v.Await(t.Context())
-		synctest.Wait()
-
-		secret := secretOf("robot")
-		if got := secrets.Get(cache.NewObjectName("shop", "robot-token")); !reflect.DeepEqual(got, tokensecrets.Observe(secret)) {
-			t.Errorf("cached: %+v", got)
-		}
-
-		api := client.CoreV1().Secrets("shop")
-		if _, err := api.Update(t.Context(), secretOf("admin"), metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		former, latter := secrets.OfAccount(cache.NewObjectName("shop", "robot")), secrets.OfAccount(cache.NewObjectName("shop", "admin"))
-		if len(former) != 0 || len(latter) != 1 {
-			t.Errorf("index after the account was changed: %v, and of the other one %v", former, latter)
-		}
-
-		time.Sleep(resync + time.Minute) // what is cached goes through the transform once more
-		testutil.Must(t, api.Delete(t.Context(), "robot-token", metav1.DeleteOptions{}))
-		synctest.Wait()
-		stop()
-		if all := secrets.All(); len(all) > 0 {
-			t.Errorf("cached after the deletion: %v", all)
-		}
-		lines := []string{"add robot-token of robot", "update robot-token of admin", "update robot-token of admin", "delete robot-token of admin"}
-		testutil.Check(t, "handler calls", lines, handler.lines)
-	})
 }
 
 // TestStopWhileTheAPIServerIsAway: client-go sleeps between its tries, for longer each

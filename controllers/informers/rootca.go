@@ -88,12 +88,3 @@ func (l RootCALister) Get(namespace string) *RootCA {
 	}
 	return obj.(*RootCA)
 }
-
-// All returns the cached ConfigMaps of all namespaces.
-func (l RootCALister) All() []*RootCA {
-	var all []*RootCA
-	for _, obj := range l.indexer.List() {
-		all = append(all, obj.(*RootCA))
-	}
-	return all
-}

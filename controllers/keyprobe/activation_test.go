@@ -150,21 +150,6 @@ func TestAYesThatComesTooLate(t *testing.T) {
 	}
 }
 
-// Somebody adds a comment to the file.
-func TestTheStatusStaysWhenTheSameKeyIsReadAgain(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const refused = "kube-apiserver refuses its tokens: [invalid bearer token]"
-		a := start(t, knowing())
-		a.give(a.next)
-		a.give(a.next)
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		testutil.Check(t, "status", "key OLD signs; the new key NEXT waits: "+refused+"; not confirmed by kube-apiserver: "+refused,
-			a.named(a.Status()))
-	})
-}
-
 // TestNextKeyWaitsForPreviousKept: with the external signer, the tokens of the previous
 // key would be dead after a restart.
 func TestNextKeyWaitsForPreviousKept(t *testing.T) {

@@ -4,10 +4,7 @@
 package keyprobe
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -141,83 +138,5 @@ func TestBackOff(t *testing.T) {
 			"THIRD at 1m40s", "THIRD at 1m41s", "THIRD at 1m43s",
 			"THIRD at 1m47s", "THIRD at 1m48s", "THIRD at 1m50s", "THIRD at 1m54s",
 		}, a.reviewed())
-	})
-}
-
-func TestAReasonIsToldOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := knowing(testKeys().old)
-		a := start(t, server)
-		a.give(a.next)
-		time.Sleep(10 * time.Minute)
-		server.set(func(s *apiserver) { s.broken = errors.New("connection refused") })
-		time.Sleep(10 * time.Minute)
-		server.set(func(s *apiserver) { s.broken = nil })
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-
-		const waits = "The new key does not sign yet, the previous key still does keyID=NEXT reason="
-		const refused = "kube-apiserver refuses its tokens: [invalid bearer token]"
-		const down = "ask kube-apiserver for a token review: connection refused"
-		const unconfirmed = "kube-apiserver has not confirmed the signing key keyID=OLD reason="
-		testutil.Check(t, "log", []string{waits + refused, waits + down, unconfirmed + down, waits + refused}, a.said()[1:])
-		const event = `sa-controller-manager: Warning SigningKeyWaits: key "NEXT" does not sign yet: `
-		testutil.Check(t, "Events", []string{event + refused, event + down}, a.told()) // the third is fresh within an hour
-		testutil.Check(t, "status", "key OLD signs; the new key NEXT waits: "+refused, a.named(a.Status()))
-	})
-}
-
-// What is cut short by the end is no finding.
-func TestTheEndDuringAProbe(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := knowing()
-		a := start(t, server, func(c *Config) {
-			c.Issuer = ""
-			server.discover = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-		})
-		began := time.Now()
-		a.stop()
-		testutil.Check(t, "time until Run returned", time.Duration(0), time.Since(began))
-		testutil.Check(t, "log", []string{}, a.said())
-		testutil.Check(t, "metrics", []string{`sacm_signing_key{algorithm="ES256",key_id="OLD",state="active"} 1`}, a.series("sacm_"))
-	})
-}
-
-// RingChanged is called from the goroutine that follows the file, also before Run and after it.
-func TestRingChangedNeverBlocks(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := knowing(testKeys().old, testKeys().third)
-		a := start(t, server, func(c *Config) { c.Recorder = nil }) // it may be missing
-		for range 10 {
-			a.set(context.Background(), a.next)
-			a.set(context.Background(), a.third)
-		}
-		synctest.Wait()
-		testutil.Check(t, "key that signs", "THIRD", a.signs())
-		a.stop()
-		for range 10 {
-			a.set(context.Background(), a.next)
-		}
-		testutil.Check(t, "next key after the end", "NEXT", a.waits())
-	})
-}
-
-// A connection that is reset has another local port in its error each time.
-func TestBackOffGrowsWhateverTheText(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		server := knowing()
-		server.set(func(s *apiserver) {
-			s.reviewing = func(string) {
-				s.broken = fmt.Errorf("read tcp 127.0.0.1:%d->127.0.0.1:6443: connection reset by peer", 40000+len(s.reviews))
-			}
-		})
-		a := start(t, server)
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		testutil.Check(t, "probes", []string{"OLD at 0s", "OLD at 1s", "OLD at 3s", "OLD at 7s"}, a.reviewed())
 	})
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
@@ -156,40 +155,6 @@ func TestScheduleAcrossAJump(t *testing.T) {
 		synctest.Wait()
 		testutil.Check(t, "attempts", []string{"0s", "24h0m0s", "24h0m0s", "48h0m0s"}, attempts)
 	})
-}
-
-// TestWhoLedShowsNothing: another process leads by now, whose runs count. In a bubble it is the
-// year 2000.
-func TestWhoLedShowsNothing(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		since, series string
-		want          map[string]float64
-		actions       []string
-	}{
-		"Secrets": {
-			since: "1990-01-01", series: "sacm_legacy_token_cleaner_secrets", want: map[string]float64{"delete": 1},
-			actions: []string{listPods, "get secrets app-token", "get serviceaccounts app"},
-		},
-		"Idle": {since: "1999-12-31", series: "sacm_legacy_token_cleaner_idle", want: map[string]float64{"tracking-too-short": 1}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				created := time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
-				w := newWorld(t, func(c *Config) { c.Clock, c.DryRun = clock.RealClock{}, true },
-					tracking(tc.since), account(), tokenSecret(createdAt(created), invalidSince("1995-01-01")))
-				for range 2 { // terms
-					stop := testutil.Start(t, w.Run)
-					synctest.Wait()
-					testutil.Check(t, "while it leads", tc.want, w.Series(t, tc.series))
-					testutil.Check(t, "actions", tc.actions, w.actions(t))
-					stop()
-					testutil.Check(t, "afterwards", map[string]float64{}, w.Series(t, tc.series))
-				}
-			})
-		})
-	}
 }
 
 // TestRunAcrossAJump: the clock jumps over midnight after the survey. What is decided then

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -149,25 +148,6 @@ func TestReplaces(t *testing.T) {
 	}
 }
 
-func TestTheStateIsReadAsItWasWritten(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	a := newAuthorities(t, "ABCD")
-	for _, text := range []string{"A", "AB", "B A@1h0m0s", "CD B@1h0m0s A@20m0s"} {
-		written := a.state(t, text, now).encodeInto(emptyState())
-		testutil.Check(t, "name", "kube-system/sa-controller-manager-root-ca", written.Namespace+"/"+written.Name)
-		got, damage, err := decode(written, now, time.Minute)
-		if err != nil || damage != "" {
-			t.Errorf("%s: damage %q, error %v", text, damage, err)
-		}
-		got.sort()
-		testutil.Check(t, "state", text, a.describe(got, now))
-		if again := got.encodeInto(written); again != nil {
-			t.Errorf("%s: what is right is written again", text)
-		}
-	}
-}
-
 // texts shows data as a person writes it.
 func texts(data map[string][]byte) map[string]string {
 	shown := map[string]string{}
@@ -240,18 +220,4 @@ func TestReadingADamagedState(t *testing.T) {
 			testutil.Check(t, tc.reason, tc.want, a.describe(got, now))
 		})
 	}
-}
-
-func TestWhatElseIsInTheState(t *testing.T) {
-	t.Parallel()
-	a := newAuthorities(t, "A")
-	s := a.state(t, "A", time.Time{})
-	object := s.encodeInto(emptyState())
-	object.ObjectMeta = metav1.ObjectMeta{ResourceVersion: "7", Labels: map[string]string{"kept": "yes"}}
-	object.Data["stranger"] = []byte("yes")
-	before := object.DeepCopy()
-	got := s.encodeInto(object)
-	testutil.Check(t, "data", s.encode(), got.Data)
-	testutil.Check(t, "metadata", before.ObjectMeta, got.ObjectMeta)
-	testutil.Check(t, "what was given", before, object)
 }

@@ -16,11 +16,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/informers"
-	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -106,12 +104,6 @@ func (w *world) recorded() []string {
 	return w.Recorded.Lines()
 }
 
-// series are those of a metric.
-func (w *world) series(name string) []string {
-	synctest.Wait()
-	return testutil.Series(w.Registry, name)
-}
-
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	a := newAuthorities(t, "AB")
@@ -141,6 +133,10 @@ func TestPublish(t *testing.T) {
 		"NamespaceGone": {
 			reason: "nothing is owed", objects: []runtime.Object{active("shop")}, failures: []error{controllertest.NotFound("configmaps")},
 			want: []string{"create shop"}, missing: true,
+		},
+		"Refused": {
+			reason: "tried again", objects: []runtime.Object{active("shop")}, want: []string{"create shop", "create shop", "create shop"},
+			failures: []error{controllertest.Forbidden("configmaps"), errors.New("boom")},
 		},
 		"Conflict": {
 			reason: "tried again", objects: shop(), failures: []error{controllertest.Conflict("configmaps")},
@@ -199,13 +195,10 @@ func TestReplacementsAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "A", active("shop"))
-		check := func(what string, n int) {
+		check := func(what string, n float64) {
 			t.Helper()
-			testutil.Check(t, what, []string{
-				`sacm_root_ca_replaced_by_others_total{resource="clustertrustbundles"} 0`,
-				fmt.Sprintf(`sacm_root_ca_replaced_by_others_total{resource="configmaps"} %d`, n),
-				`sacm_root_ca_replaced_by_others_total{resource="secrets"} 0`,
-			}, w.series("sacm_root_ca_replaced_by_others_total"))
+			synctest.Wait()
+			testutil.Check(t, what, n, w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"])
 		}
 		for _, change := range []func(*corev1.ConfigMap){undescribed, emptied} {
 			w.get("shop")
@@ -217,35 +210,6 @@ func TestReplacementsAreCounted(t *testing.T) {
 		w.edit("shop", data("ca.crt", "mine"))
 		check("a replacement", 1)
 	})
-}
-
-// A user deletes it while the watch is interrupted, which shows neither then.
-func TestAConfigMapThatIsNeverShown(t *testing.T) {
-	t.Parallel()
-	cases := map[string]error{"Created": nil, "AlreadyThere": controllertest.AlreadyExists("configmaps")}
-	for name, answer := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "A")
-				synctest.Wait()
-				shown := false
-				w.Client.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					if shown {
-						return false, nil, nil
-					}
-					shown = true // from now on
-					return true, action.(clienttesting.CreateActionImpl).GetObject(), answer
-				})
-				w.Live(w.t, active("shop"))
-				testutil.Check(t, "requests at first", []string{"create shop"}, w.requests())
-				time.Sleep(createdCheck)
-				testutil.Check(t, "requests after a while", []string{"create shop"}, w.requests())
-				time.Sleep(time.Hour)
-				testutil.Check(t, "requests once it is shown", []string{}, w.requests())
-				testutil.Check(t, "Events", []string{}, w.recorded())
-			})
-		})
-	}
 }
 
 func TestAnImmutableOneIsTold(t *testing.T) {
@@ -260,69 +224,6 @@ func TestAnImmutableOneIsTold(t *testing.T) {
 			[]string{"kube-root-ca.crt: Warning ImmutableRootCA: the ConfigMap is immutable and does not hold the root CA bundle as it is now: " +
 				"delete it, it is created again at once"}, w.recorded())
 	})
-}
-
-func TestMetrics(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := newAuthorities(t, "A")
-		w := prepare(t, a, a.bundle(t, "A"), active("shop"))
-		w.FailNext("create", "configmaps", controllertest.Forbidden("configmaps"), errors.New("boom"))
-		w.Start(t, w.Run)
-		time.Sleep(time.Second)
-		testutil.Check(t, "series", []string{
-			`root_ca_cert_publisher_sync_total{code="200"} 2`, // and once for what came back
-			`root_ca_cert_publisher_sync_total{code="403"} 1`,
-			`root_ca_cert_publisher_sync_total{code="500"} 1`,
-		}, w.series("root_ca_cert_publisher_sync_total"))
-	})
-}
-
-// TestStandbyQueuesNothing: every replica gets the changed file, and must not fill a queue that
-// nobody empties.
-func TestStandbyQueuesNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := newAuthorities(t, "AB")
-		w := prepare(t, a, a.bundle(t, "A"))
-		w.Cache(t, active("one"), active("two"))
-		var queued []string
-		w.queue.Workers = 1
-		w.queue.Sync = func(_ context.Context, namespace string) error {
-			queued = append(queued, namespace)
-			return nil
-		}
-		controllertest.CheckStandby(t, w.Run, func() { w.Source.Set(a.bundle(t, "B")) }, &queued, "one", "two")
-	})
-}
-
-func TestSource(t *testing.T) {
-	t.Parallel()
-	a := newAuthorities(t, "AB")
-	first, second := a.bundle(t, "A"), a.bundle(t, "B")
-	if got, err := NewSource(nil, nil).Current(); got != nil || err != nil {
-		t.Errorf("a source of nothing has %v, %v", got, err)
-	}
-
-	source := NewSource(first, nil)
-	var written []string
-	source.Register(corev1.ResourceConfigMaps, Writer{Changed: func() {
-		switch current, _ := source.Current(); current {
-		case first:
-			written = append(written, "first")
-		case second:
-			written = append(written, "second")
-		}
-	}})
-	source.Set(second)
-	source.Set(first)
-	source.Set(first)
-	testutil.Check(t, "bundles that a writer sees", []string{"second", "first", "first"}, written)
-
-	source.current.Store(unknown)
-	if got, err := source.Current(); got != nil || !errors.Is(err, reconcile.ErrStaleCache) {
-		t.Errorf("an unknown bundle is %v, %v", got, err)
-	}
 }
 
 // TestAChangeIsRolledOutAtALimit: ten thousand namespaces must not be written at once, while one

@@ -37,8 +37,7 @@ type trustWorld struct {
 	bundle *Bundle // to publish at first
 
 	mu     sync.Mutex
-	counts []int  // how many bundles there were, from the first on
-	kcm    string // what kube-controller-manager publishes; "" if its publisher does not run
+	counts []int // how many bundles there were, from the first on
 }
 
 func prepareTrust(t *testing.T, a authorities, bundle *Bundle, objects ...runtime.Object) *trustWorld {
@@ -118,39 +117,12 @@ func (w *trustWorld) events() []string {
 	return all
 }
 
-// count notes how many bundles there are before each request, and has kube-controller-manager's publisher work
-// after each write: its bundle is there, and it alone.
-func (w *trustWorld) count(action clienttesting.Action) (bool, runtime.Object, error) {
+// count notes how many bundles there are before each request.
+func (w *trustWorld) count(clienttesting.Action) (bool, runtime.Object, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.counts = append(w.counts, len(w.list()))
-	if verb := action.GetVerb(); w.kcm != "" && verb != "list" && verb != "watch" {
-		time.AfterFunc(time.Millisecond, w.syncOfKCM)
-	}
 	return false, nil, nil
-}
-
-func (w *trustWorld) syncOfKCM() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.kcm == "" {
-		return
-	}
-	wanted := w.bundleOf("kube-controller-manager", w.kcm, 0)
-	w.Number(wanted)
-	_ = w.Client.Tracker().Create(trustBundleResource, wanted, "") // or it is there
-	for _, one := range w.list() {
-		if one.Name != wanted.Name {
-			_ = w.Client.Tracker().Delete(trustBundleResource, "", one.Name)
-		}
-	}
-	w.counts = append(w.counts, len(w.list()))
-}
-
-func (w *trustWorld) setKCM(word string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.kcm = word
 }
 
 func (w *trustWorld) run(t *testing.T) (stop func()) {
@@ -276,7 +248,14 @@ func TestSecondTrustBundlePublisher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthorities(t, "AB")
 		w := prepareTrust(t, a, a.bundle(t, "A"), a.bundleOf("kube-controller-manager", "A", 1))
-		w.setKCM("A")
+		var kcm atomic.Bool
+		kcm.Store(true)
+		w.Client.PrependReactor("create", "clustertrustbundles", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if created := action.(clienttesting.CreateActionImpl).GetObject().(metav1.Object); kcm.Load() {
+				time.AfterFunc(time.Millisecond, func() { _ = w.Client.Tracker().Delete(trustBundleResource, "", created.GetName()) })
+			}
+			return false, nil, nil
+		})
 		w.run(t)
 		time.Sleep(time.Hour)
 		testutil.Check(t, "requests while both agree", []string(nil), w.requests())
@@ -296,31 +275,13 @@ func TestSecondTrustBundlePublisher(t *testing.T) {
 		testutil.Check(t, "replaced", map[string]float64{"clustertrustbundles": attempts + 2},
 			w.Series(t, "sacm_root_ca_replaced_by_others_total"))
 
-		w.setKCM("") // a takeover
+		kcm.Store(false) // a takeover
 		time.Sleep(retryInterval + createdCheck)
 		testutil.Check(t, "requests after the takeover", []string{"create BA", "delete A [uid-A 7]"}, w.requests())
 		testutil.Check(t, "bundles", []string{"BA=BA"}, w.live())
 		_, err = w.Check()
 		testutil.Must(t, err)
 		w.checkCounts()
-	})
-}
-
-// A user who deletes the bundle gets it again at once.
-func TestDeletedTrustBundle(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := newAuthorities(t, "A")
-		w := prepareTrust(t, a, a.bundle(t, "A"))
-		w.run(t)
-		for range 3 {
-			time.Sleep(2 * retryInterval)
-			w.requests()
-			testutil.Must(t, w.Client.Tracker().Delete(trustBundleResource, "", w.list()[0].Name))
-			testutil.Check(t, "requests", []string{"create A"}, w.requests())
-			_, err := w.Check()
-			testutil.Must(t, err)
-		}
 	})
 }
 

@@ -19,8 +19,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/accounttemplate"
@@ -151,71 +149,6 @@ func TestAccountsComeBack(t *testing.T) {
 	})
 }
 
-// Somebody deletes the account while the watch is interrupted, which shows neither then.
-func TestAnAccountThatIsNeverShown(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		answer error
-		after  time.Duration
-	}{
-		"Created":       {nil, requeueAfter},
-		"AlreadyExists": {controllertest.AlreadyExists("serviceaccounts"), uncachedRecheck},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, []string{"default"}, nil)
-				shown := false
-				w.World.Client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-					if shown {
-						return false, nil, nil
-					}
-					shown = true // from now on
-					return true, account("shop", "default"), tc.answer
-				})
-				w.Live(t, active("shop"))
-				time.Sleep(tc.after - time.Second)
-				testutil.Check(t, "requests at first", creates("shop/default"), w.writes(t))
-				time.Sleep(time.Second)
-				testutil.Check(t, "requests after a while", creates("shop/default"), w.writes(t))
-				time.Sleep(time.Hour)
-				testutil.Check(t, "requests once it is shown", creates(), w.writes(t))
-			})
-		})
-	}
-}
-
-// To look whether an account is shown is no reason to try more often to create it.
-func TestRefusalsGrowRare(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		forbidden := controllertest.Forbidden("serviceaccounts")
-		w := newWorld(t, []string{"default"}, slices.Repeat([]error{forbidden}, 1000), active("shop"))
-		time.Sleep(time.Hour)
-		w.stop()
-		if n := len(w.writes(t)); n < 60 || n > 80 {
-			t.Errorf("%d tries in an hour, want about one a minute", n)
-		}
-	})
-}
-
-func TestRunNeedsALivingView(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := controllertest.NewWorld(time.Time{})
-		c := New(Config{Client: w.Client, Informers: w.Informers})
-		controllertest.EndQueues(t, func(ctx context.Context) error { c.queue.Run(ctx); return nil })
-		ctx, cancel := context.WithCancel(t.Context())
-		w.Informers.Start(ctx)
-		cancel()
-		w.Informers.Stop()
-		if err := c.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "watch namespaces: ") {
-			t.Errorf("Run on informers that have ended returned %v, want an error that says what could not be watched", err)
-		}
-	})
-}
-
 // TestEnsure: with a template, the labels of the namespace are the live ones, because the cache of Namespaces has none.
 func TestEnsure(t *testing.T) {
 	t.Parallel()
@@ -290,58 +223,6 @@ func TestEnsure(t *testing.T) {
 				made.TypeMeta, made.ManagedFields = metav1.TypeMeta{}, nil
 				testutil.Check(t, tc.reason, tc.want, made)
 			}
-		})
-	}
-}
-
-// Which events wake which namespace. What is then done is for TestSync.
-func TestFilters(t *testing.T) {
-	t.Parallel()
-	type handlers struct{ namespaces, accounts cache.ResourceEventHandler }
-	cases := map[string]struct {
-		reason string
-		event  func(handlers)
-		want   []string
-	}{
-		"NamespaceUpdated": {event: func(h handlers) { h.namespaces.OnUpdate(active("shop"), active("shop")) }, want: []string{"shop"}},
-		"NamespaceDeleted": {event: func(h handlers) { h.namespaces.OnDelete(terminating("shop")) }},
-
-		"AccountAdded": {event: func(h handlers) { h.accounts.OnAdd(account("shop", "default"), false) }},
-		"OtherDeleted": {reason: "a user's own account", event: func(h handlers) { h.accounts.OnDelete(account("shop", "other")) }},
-		"NamesakeDeleted": {
-			reason: "the namespace is called like an account",
-			event:  func(h handlers) { h.accounts.OnDelete(account("default", "other")) },
-		},
-		"Tombstone": {
-			reason: "a deletion that the watch missed",
-			event: func(h handlers) {
-				h.accounts.OnDelete(cache.DeletedFinalStateUnknown{Key: "shop/default", Obj: account("shop", "default")})
-			},
-			want: []string{"shop"},
-		},
-		"TombstoneWithoutObject": {
-			reason: "its key is enough",
-			event:  func(h handlers) { h.accounts.OnDelete(cache.DeletedFinalStateUnknown{Key: "shop/default"}) },
-			want:   []string{"shop"},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := controllertest.NewWorld(time.Time{})
-				c := New(Config{Client: w.Client, Informers: w.Informers, Names: []string{"default", "builder"}})
-				var woken []string
-				c.queue.Workers = 1
-				c.queue.Sync = func(_ context.Context, key string) error {
-					woken = append(woken, key)
-					return nil
-				}
-				stop := testutil.Start(t, func(ctx context.Context) error { c.queue.Run(ctx); return nil })
-				tc.event(handlers{c.namespaceHandler(), c.accountHandler()})
-				synctest.Wait()
-				stop()
-				testutil.Check(t, tc.reason+": woken", tc.want, woken)
-			})
 		})
 	}
 }

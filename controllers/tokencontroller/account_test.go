@@ -244,39 +244,3 @@ func TestAnUnusedSecretThatIsReferencedStays(t *testing.T) {
 	w.created.set(named("app"), testUID, createExpectation{secret: ours.Name, created: true, unused: tokensecrets.Observe(ours)})
 	w.syncsAccount(t, "both are referenced")
 }
-
-// TestCreatedWithoutAnAnswer: whether a Secret was created is not known when the answer is lost,
-// and the watch may be late. The same name again cannot make a second one.
-func TestCreatedWithoutAnAnswer(t *testing.T) {
-	t.Parallel()
-	taken := controllertest.AlreadyExists("secrets")
-	created := createsOwn
-	renamed := strings.ReplaceAll(created, "bcdfg", "fresh")
-	tests := map[string]struct {
-		reason string
-		// answers are those of kube-apiserver to one create after the other.
-		answers []error
-		want    []string
-	}{
-		"NotCreated": {"it is created now", []error{errors.New("cut"), nil}, []string{created, created, referencesOwn}},
-		"SomebodyElses": {
-			"another name is free", []error{taken, nil}, []string{created, renamed, strings.ReplaceAll(referencesOwn, "bcdfg", "fresh")},
-		},
-		"NotCreatedAgain": {
-			"still the same name", []error{errors.New("cut"), errors.New("cut"), taken}, []string{created, created, created, referencesOwn},
-		},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, account())
-			w.Auto = true
-			w.Cache(t, account())
-			w.FailNext("create", "secrets", tc.answers...)
-			for range tc.answers {
-				_ = w.syncAccount(t.Context(), named("app")) // what matters is what is asked
-				w.NewSuffix = func() string { return "fresh" }
-			}
-			testutil.Check(t, tc.reason, tc.want, w.Actions(t))
-		})
-	}
-}

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -86,60 +84,6 @@ func TestOneListForManyOrphans(t *testing.T) {
 	}
 }
 
-// TestOrphansAreCollected: those that come within 50 ms of each other share one list.
-func TestOrphansAreCollected(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const orphans = 20
-		w := worldAt(t, time.Time{})
-		w.gets.SetBurst(0)
-		testutil.Start(t, func(ctx context.Context) error { w.lookupLoop.Run(ctx); return nil })
-		testutil.Start(t, func(ctx context.Context) error { w.secretLoop.Run(ctx); return nil })
-		for i := range orphans {
-			secret := tokenSecret(fmt.Sprint("token-", i), boundTo(testUID))
-			w.Live(t, secret)
-			w.Cache(t, secret)
-			w.secretLoop.Add(named(secret.Name))
-			time.Sleep(10 * time.Millisecond)
-		}
-		time.Sleep(3 * collectPeriod)
-		synctest.Wait()
-		if got := w.Actions(t); len(got) != 1+orphans || got[0] != "list serviceaccounts" {
-			t.Errorf("%d requests, want one list and %d deletions: %q", len(got), orphans, got)
-		}
-	})
-}
-
-// TestChangedWhileListed changes a Secret while the accounts are listed for its previous version. The list
-// that the new version has asked for must come.
-func TestChangedWhileListed(t *testing.T) {
-	t.Parallel()
-	secret := tokenSecret("token", boundTo(testUID))
-	w := newWorld(t, secret)
-	w.gets.SetBurst(0) // so that it asks for a list
-	w.Cache(t, secret, tokenSecret("sibling", boundTo(testUID)))
-	w.syncsSecret(t, "token", "it waits")
-	w.syncsSecret(t, "sibling", "it waits too")
-	newer := tokenSecret("token", boundTo(testUID), atVersion("21"))
-	changed := false
-	w.Client.PrependReactor("list", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if !changed {
-			changed = true
-			w.Live(t, newer)
-			w.Cache(t, newer)
-			testutil.Must(t, w.syncSecret(t.Context(), named("token"))) // the event of the change
-		}
-		return false, nil, nil
-	})
-	for range 5 {
-		testutil.Must(t, w.syncLookups(t.Context(), lookupKey{}))
-	}
-	want := version(w.secrets.Get(named("token")))
-	if kept := w.lookups.copied()[named("token")]; !changed || kept.version != want || !kept.value.ended {
-		t.Errorf("changed %t; kept %+v, want an answer for version %s", changed, kept, want)
-	}
-}
-
 func (w *world) runSecretLoop(t *testing.T) {
 	t.Helper()
 	testutil.Start(t, func(ctx context.Context) error { w.secretLoop.Run(ctx); return nil })
@@ -153,6 +97,7 @@ func TestOrphanGrace(t *testing.T) {
 	t.Parallel()
 	testutil.EachJump(t, func(t *testing.T, jump time.Duration) {
 		w := worldAt(t, time.Time{}, tokenSecret("token"))
+		w.gets.SetBurst(0) // a list does not do: an account that is created after it is the one
 		w.Cache(t, tokenSecret("token"))
 		expect := func(when string, want ...string) {
 			t.Helper()

@@ -4,13 +4,11 @@
 package tokencontroller
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
@@ -147,24 +145,6 @@ func TestSweep(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestReferenceThatShowsLate: the account shows it after the Secret was seen to go, so the
-// deletion's own check has found nothing to remove.
-func TestReferenceThatShowsLate(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, account(listed(meta.FieldManager, "app-token-frstz")))
-		w.Cache(t, account(listed(meta.FieldManager, "app-token-frstz")))
-		w.syncsAccount(t, "the reference shows")
-		testutil.Start(t, func(ctx context.Context) error { w.referenceLoop.Run(ctx); return nil })
-		synctest.Wait()
-		testutil.Check(t, "requests while the watch of Secrets may be late", []string(nil), w.Actions(t))
-		w.Clock.Step(cacheSyncGrace)
-		synctest.Wait()
-		testutil.Check(t, "requests after that",
-			[]string{"get secrets app-token-frstz", "patch serviceaccounts app [uid-app 10] delete app-token-frstz"}, w.Actions(t))
-	})
 }
 
 // FuzzReferences changes lists of references as kube-apiserver does. Of what is not meant

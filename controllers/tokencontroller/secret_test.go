@@ -6,17 +6,11 @@ package tokencontroller
 import (
 	"cmp"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/rootca"
@@ -150,51 +144,6 @@ func TestSyncSecret(t *testing.T) {
 	}
 }
 
-func TestOneWriteFromOneVersion(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, tokenSecret("token"))
-	w.Cache(t, tokenSecret("token"), account())
-	fills := func(version string) string {
-		return "patch secrets token [uid-token " + version + "] for app/uid-app ca.crt namespace token"
-	}
-	w.syncsSecret(t, "token", "first sync", fills("20"))
-	w.syncsSecret(t, "token", "the cache lags behind our own write")
-	w.Cache(t, tokenSecret("token", atVersion("21")))
-	w.syncsSecret(t, "token", "a newer version that lacks a token", fills("21"))
-
-	another := tokenSecret("token", atVersion("21"), func(secret *corev1.Secret) { secret.UID = "uid-again" })
-	w.Live(t, another)
-	w.Cache(t, another)
-	w.syncsSecret(t, "token", "another Secret of the same name and version", strings.ReplaceAll(fills("21"), "uid-token", "uid-again"))
-}
-
-// TestAccountWatchHangs: the account exists and no watch shows it. Secrets are filled all the same
-// without a request each second, and deleted soon after an account that no watch has ever shown.
-func TestAccountWatchHangs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := worldAt(t, time.Time{}, tokenSecret("token"), account())
-		w.Cache(t, tokenSecret("token"))
-		w.runSecretLoop(t)
-		w.secretLoop.Add(named("token"))
-		synctest.Wait()
-		want := []string{"get serviceaccounts app", "patch secrets token [uid-token 20] for app/uid-app ca.crt namespace token"}
-		testutil.Check(t, "at first sight", want, w.Actions(t))
-		w.Cache(t, tokenSecret("token", filled(t), atVersion("21")))
-		w.secretLoop.Add(named("token"))
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		if asked := w.Actions(t); len(asked) > 12 {
-			t.Errorf("asked %d times in ten minutes: %q", len(asked), asked)
-		}
-		testutil.Check(t, "Events while nothing is wrong", []string(nil), w.Events())
-		w.Delete(t, account())
-		time.Sleep(uncachedRecheck)
-		synctest.Wait()
-		testutil.Check(t, "the account is gone", []string{"get serviceaccounts app", "delete secrets token [uid-token 21]"}, w.Actions(t))
-	})
-}
-
 func TestNoRootCA(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, tokenSecret("token"))
@@ -220,39 +169,14 @@ func TestNothingIsIssuedWhileTheRootCAIsUnknown(t *testing.T) {
 	testutil.Check(t, "requests", []string(nil), w.Actions(t))
 }
 
-// TestANewRootCAWaitsItsTurn: a Secret that is complete otherwise waits, one that lacks its token
-// does not. Before the state was read none is filled, or it would be without a root CA.
+// TestANewRootCAWaitsItsTurn: a Secret that is complete otherwise is not written before that.
 func TestANewRootCAWaitsItsTurn(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var objects []runtime.Object
-		const many = 100 // more than a rollout does in a second
-		for i := range many {
-			objects = append(objects, tokenSecret(fmt.Sprintf("complete-%02d", i), filled(t), withData(corev1.ServiceAccountRootCAKey, otherCA)))
-		}
-		w := worldAt(t, time.Time{}, append(objects, account(), tokenSecret("empty", withData(corev1.ServiceAccountRootCAKey, otherCA)))...)
-		state := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: rootca.StateNamespace, Name: rootca.StateName}}
-		bundles := rootca.NewBundleController(rootca.BundleControllerConfig{
-			Client: fake.NewClientset(state), Source: w.RootCA, Recorder: w.Recorder(), Process: &corev1.ObjectReference{Name: "process"},
-		})
-		w.Start(t, w.Run)
-		expect := func(when string, all int, empty bool) {
-			t.Helper()
-			synctest.Wait()
-			patches := slices.DeleteFunc(w.Actions(t), func(action string) bool { return !strings.HasPrefix(action, "patch") })
-			testutil.Check(t, "patches "+when, all, len(patches))
-			testutil.Check(t, "the empty one is filled "+when, empty,
-				slices.Contains(patches, "patch secrets empty [uid-empty 20] for app/uid-app ca.crt namespace token"))
-		}
-		time.Sleep(time.Minute)
-		expect("before the state was read", 0, false)
-		testutil.Start(t, bundles.Run)
-		expect("at once", 11, true) // and the burst of a rollout
-		time.Sleep(time.Second)
-		expect("in a second", 50, false)
-		time.Sleep(time.Second)
-		expect("in two seconds", 40, false)
-	})
+	complete := tokenSecret("token", filled(t), withData(corev1.ServiceAccountRootCAKey, otherCA))
+	w := newWorld(t, complete)
+	w.Cache(t, complete, account())
+	testutil.Must(t, w.syncSecret(t.Context(), named("token")))
+	testutil.Check(t, "requests", []string(nil), w.Actions(t))
 }
 
 // TestRevokedKey: a token whose key was revoked is dead, and is replaced in place; one that is marked

@@ -124,13 +124,10 @@ func TestLister(t *testing.T) {
 	}
 	lister := ListerOf(indexer)
 
-	if got := lister.Get(cache.NewObjectName("shop", "robot-token-1")); got != first {
-		t.Errorf("Get returned %v, want the Secret itself", got)
+	if got, none := lister.Get(first.ObjectName()), lister.Get(cache.NewObjectName("shop", "robot-token-3")); got != first || none != nil {
+		t.Errorf("Get returned %v and, of a Secret that is not there, %v", got, none)
 	}
-	if got := lister.Get(cache.NewObjectName("shop", "robot-token-3")); got != nil {
-		t.Errorf("Get returned %v for a Secret that is not there, want nil", got)
-	}
-	testutil.Check(t, "names", "bank/robot-token-1 shop/admin-token shop/nobodys shop/robot-token-1 shop/robot-token-2", names(lister.All()))
+	testutil.Check(t, "all", 5, len(lister.All()))
 	for account, want := range map[cache.ObjectName]string{
 		{Namespace: "shop", Name: "robot"}: "shop/robot-token-1 shop/robot-token-2",
 		{Namespace: "bank", Name: "robot"}: "bank/robot-token-1",
@@ -145,45 +142,28 @@ func TestLister(t *testing.T) {
 // deleted and why, and nothing is said of what was not.
 func TestEveryDeletionIsSaid(t *testing.T) {
 	t.Parallel()
-	errBoom := errors.New("boom")
-	cases := map[string]struct {
-		answer  error
-		deleted bool
-		wantErr error
-	}{
-		"Deleted": {deleted: true},
-		"Changed": {answer: apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "robot-token", errBoom)},
-		"Gone":    {answer: apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "robot-token")},
-		"Refused": {answer: errBoom, wantErr: errBoom},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			secret := tokenSecret()
-			client := fake.NewClientset(secret)
-			if tc.answer != nil {
-				client.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.answer })
-			}
-			var log bytes.Buffer
-			ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(0))))
-			recorded := record.NewFakeRecorder(10)
-			deleted, err := Delete(ctx, client, events.NewRecorderTo(recorded), Observe(secret), "Tidied", "nobody needs it")
-			if deleted != tc.deleted || !errors.Is(err, tc.wantErr) {
-				t.Fatalf("got %v and %v, want %v and %v", deleted, err, tc.deleted, tc.wantErr)
-			}
-			said := strings.Contains(log.String(),
-				`"Deleted token secret" secret="shop/robot-token" uid="`+string(secret.UID)+`" reason="Tidied" why="nobody needs it"`)
-			if said != tc.deleted {
-				t.Errorf("the log says %q", log.String())
-			}
-			close(recorded.Events)
-			var got, want []string
-			for event := range recorded.Events {
-				got = append(got, event)
-			}
-			if tc.deleted {
-				want = []string{"Normal Tidied deleted: nobody needs it"}
-			}
-			testutil.Check(t, "Events", want, got)
-		})
+	resource, errBoom := schema.GroupResource{Resource: "secrets"}, errors.New("boom")
+	for name, answer := range map[string]error{
+		"Deleted": nil, "Changed": apierrors.NewConflict(resource, "robot-token", errBoom),
+		"Gone": apierrors.NewNotFound(resource, "robot-token"), "Refused": errBoom,
+	} {
+		client, recorded, said := fake.NewClientset(tokenSecret()), record.NewFakeRecorder(10), ""
+		client.PrependReactor("delete", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { return answer != nil, nil, answer })
+		var log bytes.Buffer
+		ctx := klog.NewContext(t.Context(), textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log), textlogger.Verbosity(0))))
+		deleted, err := Delete(ctx, client, events.NewRecorderTo(recorded), Observe(tokenSecret()), "Tidied", "nobody needs it")
+		if deleted != (answer == nil) || errors.Is(err, errBoom) != (name == "Refused") || err != nil && name != "Refused" {
+			t.Errorf("%s: got %v and %v", name, deleted, err)
+		}
+		if close(recorded.Events); deleted {
+			said = "Normal Tidied deleted: nobody needs it"
+		}
+		testutil.Check(t, name+": Event", said, <-recorded.Events)
+		if deleted {
+			said = `"Deleted token secret" secret="shop/robot-token" uid="secret-uid" reason="Tidied" why="nobody needs it"`
+		}
+		if !strings.Contains(log.String(), said) || !deleted && log.Len() > 0 {
+			t.Errorf("%s: the log says %q", name, log.String())
+		}
 	}
 }

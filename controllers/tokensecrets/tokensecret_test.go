@@ -224,32 +224,22 @@ func TestObserveMetadata(t *testing.T) {
 func TestReplaces(t *testing.T) {
 	t.Parallel()
 	const of = "robot-token/secret-uid"
-	cases := map[string]struct {
-		reason     string
+	unchanged := func(*corev1.Secret) {}
+	for name, tc := range map[string]struct {
 		annotation string
 		change     func(*corev1.Secret)
-		want       bool
 	}{
-		"Replaces":       {annotation: of, want: true},
-		"AnotherName":    {annotation: "other/secret-uid"},
-		"AnotherUID":     {reason: "it was deleted and made again", annotation: "robot-token/before"},
-		"Garbage":        {annotation: "robot-token"},
-		"Empty":          {annotation: ""},
-		"AnotherAccount": {annotation: of, change: withAnnotation(corev1.ServiceAccountNameKey, "builder")},
-		"AnotherNamespace": {
-			annotation: of, change: func(s *corev1.Secret) { s.Namespace = "elsewhere" },
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			successor := tokenSecret(withAnnotation(ReplacesAnnotation, tc.annotation), func(s *corev1.Secret) { s.Name, s.UID = "new", "uid-new" })
-			if tc.change != nil {
-				tc.change(successor)
-			}
-			if got := Observe(successor).Replaces(Observe(tokenSecret())); got != tc.want {
-				t.Errorf("%s: got %v, want %v", tc.reason, got, tc.want)
-			}
-		})
+		"Replaces":         {of, unchanged},
+		"AnotherName":      {"other/secret-uid", unchanged},
+		"AnotherUID":       {"robot-token/before", unchanged}, // it was deleted and made again
+		"Garbage":          {"robot-token", unchanged},
+		"Empty":            {"", unchanged},
+		"AnotherAccount":   {of, withAnnotation(corev1.ServiceAccountNameKey, "builder")},
+		"AnotherNamespace": {of, func(s *corev1.Secret) { s.Namespace = "elsewhere" }},
+	} {
+		renamed := func(s *corev1.Secret) { s.Name, s.UID = "new", "uid-new" }
+		successor := tokenSecret(withAnnotation(ReplacesAnnotation, tc.annotation), renamed, tc.change)
+		testutil.Check(t, name, name == "Replaces", Observe(successor).Replaces(Observe(tokenSecret())))
 	}
 }
 

@@ -14,9 +14,6 @@ import (
 
 func TestMain(m *testing.M) { testutil.Main(m) }
 
-// soon is far longer than anything here takes.
-const soon = 10 * time.Second
-
 // site is a listener on a real socket, and what it has accepted.
 type site struct {
 	*Limiter
@@ -150,47 +147,6 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// TestAcceptWaits wants no more to be accepted than the server lets go of.
-func TestAcceptWaits(t *testing.T) {
-	t.Parallel()
-	limits := Limits{Open: 4}
-	s := listen(t, limits)
-	var came []pair
-	for range limits.Accepted() {
-		came = append(came, s.come(t))
-	}
-	peer, err := net.Dial("tcp", s.listener.Addr().String())
-	testutil.Must(t, err)
-	defer peer.Close()
-	accepted := make(chan net.Conn)
-	go func() {
-		conn, err := s.listener.Accept()
-		if err != nil {
-			t.Error(err)
-		}
-		accepted <- conn
-	}()
-	select {
-	case <-accepted:
-		t.Fatal("one more was accepted than there may be")
-	case <-time.After(50 * time.Millisecond):
-	}
-	testutil.Must(t, came[1].conn.Close()) // the first one is evicted, and the server still holds it
-	if err := came[1].conn.Close(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("closed twice: %v", err)
-	}
-	select {
-	case conn := <-accepted:
-		testutil.Must(t, conn.Close())
-	case <-time.After(soon):
-		t.Error("none was accepted after the server has let go of one")
-	}
-	testutil.Must(t, s.listener.Close())
-	if _, err := s.listener.Accept(); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("accepted by a closed listener: %v", err)
-	}
-}
-
 func TestCloseNew(t *testing.T) {
 	t.Parallel()
 	s := listen(t, Limits{Open: 8})
@@ -211,5 +167,13 @@ func TestCloseNew(t *testing.T) {
 	busy.conn.End()
 	if !s.AllIdle() {
 		t.Error("not all are said to be idle")
+	}
+	testutil.Must(t, waits.conn.Close())
+	if err := waits.conn.Close(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed twice: %v", err)
+	}
+	testutil.Must(t, s.listener.Close())
+	if _, err := s.listener.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("accepted by a closed listener: %v", err)
 	}
 }

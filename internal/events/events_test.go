@@ -11,7 +11,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,11 +22,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/internal/testutil"
 )
+
+func TestMain(m *testing.M) { testutil.Main(m) }
+
+// secret refers to a Secret in the namespace shop whose UID is made from its name.
+func secret(name string) *corev1.ObjectReference {
+	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: "shop", Name: name, UID: types.UID(name + "-uid")}
+}
 
 const component = "sa-controller-manager"
 
@@ -172,61 +179,6 @@ func TestARefusedEventHoldsNoOtherUp(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAnEventOutlivesAnOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := send(t)
-		var up atomic.Bool
-		s.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return !up.Load(), nil, errors.New("connection refused")
-		})
-		s.warn(secret("a"), "Refused", "kept")
-		time.Sleep(time.Minute)
-		testutil.Check(t, "notes in the outage", []string{}, s.notes(t))
-		up.Store(true)
-		time.Sleep(10 * time.Second)
-		testutil.Check(t, "notes after it", []string{"kept"}, s.notes(t))
-	})
-}
-
-func TestWhatWasRecordedBeforeRunIsKept(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		s := &sending{client: client, Recorder: NewRecorder(client, component)}
-		s.Warn(secret("a"), "Refused", "early")
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		testutil.Must(t, s.Run(ctx))
-		testutil.Check(t, "notes", []string{"early"}, s.notes(t))
-	})
-}
-
-func TestTheEndSendsWhatIsQueued(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := send(t)
-		s.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
-			time.Sleep(5 * time.Millisecond)
-			return false, nil, nil
-		})
-		want := []string{}
-		for i := range 100 {
-			note := fmt.Sprintf("%03d", i)
-			want = append(want, note)
-			s.Warn(secret(note), "Refused", note)
-		}
-		began := time.Now()
-		s.stop()
-		if took := time.Since(began); took > 500*time.Millisecond {
-			t.Errorf("the end took %v", took)
-		}
-		s.Warn(secret("late"), "Refused", "late")
-		testutil.Check(t, "notes", want, s.notes(t))
-	})
 }
 
 // TestNobodyWaitsForTheAPI: neither do callers, nor does the end for longer than it may.

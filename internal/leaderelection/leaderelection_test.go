@@ -18,19 +18,6 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-func TestTheLeaseIsGivenAwayOnceTheWorkIsDone(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		e := candidate(t, newLeases(), testutil.NewDiary(), "A", 3*time.Second)
-		time.Sleep(time.Minute)
-		if err := e.watchdog.Check(nil); err != nil {
-			t.Errorf("the watchdog barks at a leader in good health: %v", err)
-		}
-		e.stop(t)
-		expect(t, e.diary, "0s A works", "1m3s A has worked, lease held", "1m3s A ends with <nil>, lease free")
-	})
-}
-
 func TestTheWatchdogBarksAtAnOverdueRenewal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,6 +24,8 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
+func TestMain(m *testing.M) { testutil.Main(m) }
+
 // The tests run in synctest bubbles, with the timings that the program has by default: 15 s, 10 s
 // and 2 s.
 

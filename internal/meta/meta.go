@@ -12,7 +12,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,12 +34,6 @@ const (
 // Preconditions make a delete apply to this very version of the object.
 func Preconditions(object metav1.Object) *metav1.Preconditions {
 	return &metav1.Preconditions{UID: new(object.GetUID()), ResourceVersion: new(object.GetResourceVersion())}
-}
-
-// OnlyOurs reports whether no other client has a part in the object, by its managedFields.
-func OnlyOurs(object metav1.Object) bool {
-	entries := object.GetManagedFields()
-	return len(entries) > 0 && !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool { return e.Manager != FieldManager })
 }
 
 // PatchMetadata is the metadata of a JSON or strategic merge patch that applies to one version

@@ -5,14 +5,10 @@ package serving
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
@@ -63,41 +59,5 @@ func TestKeptCertificate(t *testing.T) {
 		testutil.Must(t, err)
 		testutil.Check(t, stays, string(kept), string(now))
 		testutil.Must(t, os.Rename(path+".moved", path+moved))
-	}
-}
-
-func TestSelfSigned(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		bind   net.IP
-		names  []string
-		others []string
-	}{
-		"Unspecified": {net.IPv4zero, []string{"localhost", "127.0.0.1", "::1"}, []string{"0.0.0.0", "example.com"}},
-		"None":        {nil, []string{"localhost"}, nil},
-		"Address":     {net.IPv4(192, 0, 2, 1), []string{"192.0.2.1", "127.0.0.1"}, []string{"192.0.2.2"}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			certPEM, keyPEM, err := selfSigned(tc.bind)
-			testutil.Must(t, err)
-			made, err := tls.X509KeyPair(certPEM, keyPEM)
-			testutil.Must(t, err)
-			cert, trusted := made.Leaf, x509.NewCertPool() // as a file of --cert-dir may be
-			trusted.AddCert(cert)
-			for _, host := range tc.names {
-				if _, err := cert.Verify(x509.VerifyOptions{DNSName: host, Roots: trusted}); err != nil {
-					t.Errorf("%s: %v", host, err)
-				}
-			}
-			for _, host := range tc.others {
-				if cert.VerifyHostname(host) == nil {
-					t.Errorf("valid for %s", host)
-				}
-			}
-			if left := time.Until(cert.NotAfter); left < 364*24*time.Hour {
-				t.Errorf("it is valid for %v, want a year", left)
-			}
-		})
 	}
 }

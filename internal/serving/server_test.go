@@ -20,6 +20,8 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
+func TestMain(m *testing.M) { testutil.Main(m) }
+
 // defaults are those of the flags.
 func defaults() *Config {
 	return &Config{
@@ -76,27 +78,6 @@ func get(t *testing.T, c *http.Client, url string) reply {
 	body, err := io.ReadAll(answer.Body)
 	testutil.Must(t, err)
 	return reply{status: answer.StatusCode, proto: answer.Proto, body: string(body)}
-}
-
-func TestServerSpeaks(t *testing.T) {
-	t.Parallel()
-	server, _ := serve(t, []Check{passing("ping", "pong")})
-	cases := map[string]struct {
-		change func(*http.Transport)
-		want   string
-	}{
-		"HTTP2": {func(*http.Transport) {}, "HTTP/2.0"},
-		"HTTP1": {func(tr *http.Transport) { tr.ForceAttemptHTTP2 = false }, "HTTP/1.1"},
-		"TLS12": {func(tr *http.Transport) { tr.TLSClientConfig.MaxVersion = tls.VersionTLS12 }, "HTTP/2.0"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := get(t, client(t, tc.change), urlOf(server, "/livez?verbose"))
-			if got.proto != tc.want || got.body != "[+]ping ok: pong\nlivez check passed\n" {
-				t.Errorf("%s with body %q, want %s and the checks", got.proto, got.body, tc.want)
-			}
-		})
-	}
 }
 
 func TestServerRefusesOldTLS(t *testing.T) {
@@ -165,39 +146,6 @@ func TestServerWithoutHTTP2(t *testing.T) {
 	if got := get(t, client(t, func(*http.Transport) {}), urlOf(server, "/livez")); got.proto != "HTTP/1.1" {
 		t.Errorf("it speaks %s", got.proto)
 	}
-}
-
-func TestServerLetsRequestsFinish(t *testing.T) {
-	t.Parallel()
-	asked, release, stopping := make(chan struct{}), make(chan struct{}), make(chan struct{})
-	server, stop := serve(t, []Check{{Name: "slow", Probe: func() (string, error) {
-		close(asked)
-		<-release
-		return "", nil
-	}}})
-	server.http.RegisterOnShutdown(func() { close(stopping) })
-	server.drainTimeout = time.Minute
-	c := client(t, func(*http.Transport) {})
-
-	var request, stopped sync.WaitGroup
-	request.Go(func() {
-		answer, err := c.Get(urlOf(server, "/livez"))
-		if err != nil {
-			t.Errorf("the request in flight: %v", err)
-			return
-		}
-		defer answer.Body.Close()
-		if answer.StatusCode != http.StatusOK {
-			t.Errorf("the request in flight got %s, want 200 OK", answer.Status)
-		}
-	})
-	<-asked
-	stopped.Go(stop)
-	<-stopping
-	refused(t, server)
-	close(release)
-	request.Wait()
-	stopped.Wait()
 }
 
 // net/http closes an idle HTTP/2 connection a second after GOAWAY, unless the client does. A replica

@@ -4,9 +4,6 @@
 package external_test
 
 import (
-	"errors"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,51 +17,8 @@ import (
 	"sa-controller-manager/signing/signertest"
 )
 
-// The bounds of the package, as who connects sees them.
-const (
-	mostOpen    = 48
-	mostCallers = 16
-)
-
-// TestSilentConnections wants as many as there may be to stay and the ones before them to be closed, who
-// means it to be heard meanwhile and afterwards, and nobody to delay the end.
-func TestSilentConnections(t *testing.T) {
-	t.Parallel()
-	const mostSilent = mostOpen - 1 // there is a caller
-	// After 5 s without a word every connection is closed.
-	const soon = 4 * time.Second
-	config := configFor(t, newRing(t))
-	_, _, stop := serve(t, config)
-	before := connect(t, config.Path)
-	fetch(t, before, codes.OK)
-	opened := time.Now()
-	conns := make([]net.Conn, 3*mostSilent)
-	for i := range conns {
-		conn, err := net.Dial("unix", config.Path)
-		testutil.Must(t, err)
-		defer conn.Close()
-		conns[i] = conn
-	}
-	open := func(conn net.Conn, until time.Time) bool {
-		testutil.Must(t, conn.SetReadDeadline(until))
-		_, err := io.Copy(io.Discard, conn)
-		return errors.Is(err, os.ErrDeadlineExceeded)
-	}
-	stays := len(conns) - mostSilent
-	if open(conns[stays-1], opened.Add(soon)) {
-		t.Errorf("there are more than %d silent connections", mostSilent)
-	}
-	if !open(conns[stays], time.Now().Add(time.Millisecond)) && time.Since(opened) < soon {
-		t.Errorf("there are less than %d silent connections", mostSilent)
-	}
-	fetch(t, before, codes.OK)
-	fetch(t, connect(t, config.Path), codes.OK)
-	begun := time.Now()
-	stop()
-	if took := time.Since(begun); took > 2*time.Second {
-		t.Errorf("the server took %v to end with silent connections", took)
-	}
-}
+// mostCallers is the bound of the package, as who connects sees it.
+const mostCallers = 16
 
 // TestManyCallers wants the first callers to be answered, calls of further ones to be rejected,
 // strangers to take nobody's place, and a caller that does not even fetch the keys to give its

@@ -101,38 +101,6 @@ func TestWatchSecretVolume(t *testing.T) {
 	w.expect(t, "+three")
 }
 
-// TestNotifierRenew replaces the directory itself, which takes the watch away with it.
-func TestNotifierRenew(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(t.TempDir(), "keys")
-	testutil.Must(t, os.Mkdir(dir, 0o700))
-	path := filepath.Join(dir, "sa.key")
-	n := newDirNotifier(path)
-	defer n.close()
-
-	testutil.Must(t, os.Rename(dir, dir+".old"))
-	testutil.Must(t, os.Mkdir(dir, 0o700))
-	n.renew()
-	drain(n)
-	write(t, path, "two")
-	select {
-	case <-n.changes():
-	case <-time.After(15 * time.Second):
-		t.Error("no notification from the new directory")
-	}
-}
-
-// drain waits until the notifications of the past have come.
-func drain(n notifier) {
-	for {
-		select {
-		case <-n.changes():
-		case <-time.After(200 * time.Millisecond):
-			return
-		}
-	}
-}
-
 func TestNotifierWithoutDirectory(t *testing.T) {
 	t.Parallel()
 	n := newDirNotifier(filepath.Join(t.TempDir(), "not", "there"))

@@ -154,31 +154,3 @@ func TestNeverQuiet(t *testing.T) {
 		}
 	})
 }
-
-// TestChangeBeforeWatch changes the file after Open has read it and before Watch begins.
-func TestChangeBeforeWatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		path := newFile(t, "one")
-		file, err := Open(path, func(data []byte) (*string, error) {
-			defer write(t, path, "two")
-			return parseText(data)
-		}, Options{newNotifier: deaf})
-		testutil.Must(t, err)
-		if got := *file.Get(); got != "one" {
-			t.Fatalf("Open returned %q", got)
-		}
-		told := make(chan string, 1)
-		go file.Watch(t.Context(), func(value *string) { told <- *value }, func(err error) { t.Error(err) })
-		pass(2 * defaultSettle)
-		synctest.Wait()
-		select {
-		case got := <-told:
-			if got != "two" {
-				t.Errorf("told %q", got)
-			}
-		default:
-			t.Error("the change before Watch was not told within a second")
-		}
-	})
-}

@@ -209,6 +209,29 @@ func TestGoneAndBack(t *testing.T) {
 	}
 }
 
+// TestUnpinnedKey tells of a key that a signer lists and the ring does not have.
+func TestUnpinnedKey(t *testing.T) {
+	t.Parallel()
+	s := newScene(t)
+	key := s.pinned(t)
+	s.Set(func(b *signertest.Behaviour) {
+		b.Listed = append(b.Listed, signertest.ListedKey(t, "next", testkeys.P256Other()))
+	})
+	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+	told := ""
+	s.client.Watch(ctx, remote.Watch{
+		Ring:  func() *signing.Ring { return signing.NewRing(key.As(signing.Active)) },
+		Probe: func(context.Context, *signing.PrivateKey) error { return nil },
+		Unpinned: func(_ *signing.PrivateKey, ids []string) {
+			told += strings.Join(ids, " ")
+			stop()
+		},
+	})
+	if told != `"next"` {
+		t.Errorf("told of the keys %s, want next", told)
+	}
+}
+
 func TestPinRefuses(t *testing.T) {
 	t.Parallel()
 	listed := func(ids ...string) func(*testing.T, *scene) {

@@ -5,7 +5,6 @@ package ring
 
 import (
 	"context"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -108,14 +107,5 @@ func TestWatch(t *testing.T) {
 	f.expect(t, "+4")
 	if got := f.Load().ActiveID(); got != testkeys.Parse(testkeys.P521()).ID() {
 		t.Errorf("%s signs, although another ring has the next key active", got)
-	}
-}
-
-func TestOpenNothing(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "ring.json")
-	if _, err := Open(path, nil, reload.Options{}); err == nil || !strings.Contains(err.Error(), path) ||
-		!strings.Contains(err.Error(), "keys init makes one") {
-		t.Errorf("got %v", err)
 	}
 }

@@ -51,7 +51,7 @@ func TestRBAC(t *testing.T) {
 		`kubectl -n kube-system patch configmap kube-apiserver-legacy-service-account-token-tracking --type=merge `+
 			`-p '{"data":{"since":"2020-01-01"}}'`,
 		"kubectl create namespace unused", "kubectl apply -f - <<'END'\n"+unusedTokens+"END")
-	rootCA := testcluster.WriteFile(t, "ca.crt", testcluster.ReadFile(t, cluster.CAFile()))
+	rootCA := testutil.WriteFile(t, "ca.crt", testcluster.ReadFile(t, cluster.CAFile()))
 	flags := append(webhookFlags(t), "--legacy-service-account-token-clean-up-period=1ms", "--root-ca-file="+rootCA,
 		"--kubeconfig="+kubeconfig, "--leader-elect=true", "--token-secrets=auto", "--pod-token=secret",
 		"--enable-admission-plugins=NamespaceLifecycle,DenyEscalatingExec", "--webhook-allow-broad-rules")

@@ -9,11 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 )
-
-// apiServerPatience is longer than kube-apiserver gives requests in flight.
-const apiServerPatience = 70 * time.Second
 
 // StartAPIServer starts kube-apiserver and returns when it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
@@ -45,27 +41,10 @@ func (c *Cluster) AwaitAPIServer(ctx context.Context) error {
 	return c.awaitOwnObjects(ctx)
 }
 
-// StopAPIServer ends kube-apiserver in order and waits until it is gone.
-func (c *Cluster) StopAPIServer() error {
-	_, err := c.apiServer.stop(apiServerPatience)
-	return err
-}
-
 // KillAPIServer ends kube-apiserver at once.
 func (c *Cluster) KillAPIServer() error {
 	_, err := c.apiServer.Kill()
 	return err
-}
-
-// SetAPIServerFlag replaces all values of a kube-apiserver flag, or removes it if
-// there are none, from the next start on. See Options.APIServerFlags.
-func (c *Cluster) SetAPIServerFlag(name string, values ...string) {
-	flags := maps.Clone(c.options.APIServerFlags)
-	if flags == nil {
-		flags = map[string][]string{}
-	}
-	flags[name] = values
-	c.options.APIServerFlags = flags
 }
 
 // APIServerMetrics reads kube-apiserver's metrics.

@@ -18,10 +18,10 @@ import (
 type Binary struct {
 	// Path of the executable.
 	Path string
-	// Log, unless nil, receives the output of its managers as it comes.
-	Log io.Writer
 	// Env is what the environment of its managers has besides this process's own.
 	Env []string
+	// Log, unless nil, receives the output of its managers as it comes.
+	Log io.Writer
 }
 
 // FindBinary returns the build that the environment variable SACM_BINARY names,

@@ -14,7 +14,7 @@ type Child struct{ *process }
 
 // StartChild starts path.
 func StartChild(name, path, dir string, args []string) (*Child, error) {
-	p, err := startProcess(name, path, dir, args)
+	p, err := (*host)(nil).start(name, path, dir, args, nil, nil)
 	return &Child{p}, err
 }
 

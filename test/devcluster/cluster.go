@@ -139,13 +139,6 @@ func (c *Cluster) ClientCAFile() string { return c.path("client-ca.crt") }
 // in headers who the client is.
 func (c *Cluster) ProxyCAFile() string { return c.path("front-proxy-ca.crt") }
 
-// ProxyConfig returns the configuration of such a proxy. A server that trusts ProxyCAFile accepts
-// any user that the proxy names.
-func (c *Cluster) ProxyConfig() (*rest.Config, error) {
-	cert, key, err := c.proxyCA.Client("front-proxy-client")
-	return &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: cert, KeyData: key}}, err
-}
-
 // SignerSocket is the path of the socket that kube-apiserver has its tokens signed on
 // with Options.ExternalSigner.
 func (c *Cluster) SignerSocket() string { return c.path("signer.sock") }

@@ -37,7 +37,4 @@ func (c *Cluster) KillEtcd() error {
 	return err
 }
 
-// EtcdURL is where etcd serves clients, as JSON too.
-func (c *Cluster) EtcdURL() string { return c.etcdURL() }
-
 func (c *Cluster) etcdURL() string { return "http://" + address(c.etcdPort) }

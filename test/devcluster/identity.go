@@ -20,11 +20,6 @@ func (c *Cluster) Identity(user string, groups ...string) (kubeconfig string, co
 	return kubeconfig, config, err
 }
 
-// ClientCAKey is the private key, PEM, of the CA in ClientCAFile.
-func (c *Cluster) ClientCAKey() ([]byte, error) {
-	return c.clientCA.Key()
-}
-
 func (c *Cluster) writeIdentity(path, user string, groups ...string) (*rest.Config, error) {
 	cert, key, err := c.clientCA.Client(user, groups...)
 	if err != nil {

@@ -25,12 +25,12 @@ const (
 	// on it: a leader with its watches, its two servers, and a connection of each client that it
 	// has in these tests (promise 8 of docs/reliability.md).
 	RestGoroutines = 350
-	// RestLimit is how long it may keep what it had for others after those have gone.
-	RestLimit = 20 * time.Second
+	// restLimit is how long it may keep what it had for others after those have gone.
+	restLimit = 20 * time.Second
 )
 
-// RaceWarning is what the race detector prints, whatever the exit code.
-const RaceWarning = "WARNING: DATA RACE"
+// raceWarning is what the race detector prints, whatever the exit code.
+const raceWarning = "WARNING: DATA RACE"
 
 // Manager is a running sa-controller-manager, or kube-controller-manager in its
 // place.
@@ -120,7 +120,7 @@ func (m *Manager) AwaitLog(ctx context.Context, text string) error {
 
 // Stop sends SIGTERM and waits until the manager is gone. It is an error if the
 // manager had to be killed, if the race detector found something at any time, or if
-// sa-controller-manager has more than RestGoroutines before that, for RestLimit.
+// sa-controller-manager has more than RestGoroutines before that, for restLimit.
 // A manager that ended before is reported with its exit code and no error.
 func (m *Manager) Stop() (Exit, error) {
 	leaks := m.leaks()
@@ -128,13 +128,13 @@ func (m *Manager) Stop() (Exit, error) {
 	return exit, errors.Join(leaks, err, m.races())
 }
 
-// leaks returns what AwaitRest does. One that does not answer, because it is paused, has ended
+// leaks returns what awaitRest does. One that does not answer, because it is paused, has ended
 // or does not serve yet, has nothing to tell.
 func (m *Manager) leaks() error {
 	if m.most == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), RestLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), restLimit)
 	defer cancel()
 	once, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -142,14 +142,14 @@ func (m *Manager) leaks() error {
 	if err != nil || goroutines(metrics) <= m.most {
 		return nil
 	}
-	return m.AwaitRest(ctx)
+	return m.awaitRest(ctx)
 }
 
 func goroutines(metrics Metrics) int { return int(metrics.Sum("go_goroutines", nil)) }
 
-// AwaitRest returns once sa-controller-manager has RestGoroutines at most. If ctx ends before,
+// awaitRest returns once sa-controller-manager has RestGoroutines at most. If ctx ends before,
 // the error says what they are.
-func (m *Manager) AwaitRest(ctx context.Context) error {
+func (m *Manager) awaitRest(ctx context.Context) error {
 	err := await.Poll(ctx, func(ctx context.Context) error {
 		metrics, err := m.Metrics(ctx)
 		if err != nil {
@@ -179,11 +179,11 @@ func (m *Manager) Kill() (Exit, error) {
 
 // races reports what the race detector printed, from the first warning on.
 func (m *Manager) races() error {
-	_, report, found := strings.Cut(m.Logs(), RaceWarning)
+	_, report, found := strings.Cut(m.Logs(), raceWarning)
 	if !found {
 		return nil
 	}
-	return fmt.Errorf("%s has a data race:\n%s%s", m.name, RaceWarning, report)
+	return fmt.Errorf("%s has a data race:\n%s%s", m.name, raceWarning, report)
 }
 
 // AwaitIdle returns once no queue holds a key and no sync is under way. Keys that wait for

@@ -30,13 +30,8 @@ type process struct {
 	done chan struct{} // closed once the process is gone and cmd.ProcessState is set
 }
 
-// startProcess starts path on this machine.
-func startProcess(name, path, dir string, args []string) (*process, error) {
-	return (*host)(nil).start(name, path, dir, args, nil, nil)
-}
-
-// start starts path on the host, with env besides this process's own environment. What
-// it prints goes to its log and, unless nil, to tee as well.
+// start starts path on the host, with env besides this process's own environment. What it prints goes to its
+// log and, unless nil, to tee as well.
 func (h *host) start(name, path, dir string, args, env []string, tee io.Writer) (*process, error) {
 	p := &process{name: name, cmd: exec.Command(path, args...), log: newOutputLog(), done: make(chan struct{})}
 	p.cmd.Dir = dir

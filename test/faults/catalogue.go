@@ -12,18 +12,11 @@ import (
 
 // Inject begins a fault and returns what ends it. It returns once the fault is there, and
 // heal once it is gone, as far as that is the fault's business.
-type Inject func(ctx context.Context, w *World, fault Planned) (heal func(context.Context) error, err error)
-
-// Planned is one fault. Draw is a number that the seed has chosen.
-type Planned struct {
-	Kind checker.Kind
-	For  time.Duration
-	Draw int
-}
+type Inject func(ctx context.Context, w *World) (heal func(context.Context) error, err error)
 
 // Entry is one kind of fault.
 type Entry struct {
-	Kind checker.Kind
+	Kind string
 	// For is how long it lasts, at least.
 	For time.Duration
 	// Excuse is what it excuses. OnlyAtFirst: it excuses nothing after it has begun, because the other
@@ -42,8 +35,8 @@ func Processes() []Entry {
 		lapse = leaseDuration + 2*time.Second
 	)
 	return []Entry{
-		{Kind: "leader-killed", For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: onLeader(kill)},
-		{Kind: "leader-paused", For: lapse, Excuse: checker.Refused, OnlyAtFirst: true, Inject: onLeader(pause)},
+		{Kind: "leader-killed", For: short, Excuse: checker.Refused, OnlyAtFirst: true, Inject: killLeader},
+		{Kind: "leader-paused", For: lapse, Excuse: checker.Refused, OnlyAtFirst: true, Inject: pauseLeader},
 		{Kind: "connections-silent", For: lapse, Excuse: checker.FreshRefused, Inject: silenceConnections},
 		{Kind: "apiserver-killed", For: short, Excuse: checker.Refused, Inject: killAPIServer},
 		{Kind: "etcd-killed", For: short, Excuse: checker.Refused, Inject: killEtcd},
@@ -53,21 +46,20 @@ func Processes() []Entry {
 // Files are faults of the file system that a key ring is on. They hit commands, and no replica.
 func Files() []Entry {
 	return []Entry{
-		{Kind: "disk-full", Inject: fullDisk},
-		{Kind: "disk-read-only", Inject: readOnlyDisk},
+		{Kind: "disk-full", Inject: disk("no space left on device", fullDisk)},
+		{Kind: "disk-read-only", Inject: disk("is read-only here (its file system is)", readOnlyDisk)},
 	}
 }
 
 // Registration are faults of the webhook's registration.
 func Registration() []Entry {
 	return []Entry{
-		{Kind: "mutating-deleted", Excuse: checker.Bare, Once: true, Inject: tampers((*World).dropMutating)},
-		{Kind: "validating-deleted", Once: true, Inject: tampers((*World).dropValidating)},
-		{Kind: "ca-bundle-edited", Excuse: checker.Refused, Inject: editBundle(mutating)},
-		{Kind: "rules-edited", Excuse: checker.Bare, Inject: editRules(mutating)},
-		{Kind: "validating-bundle-edited", Excuse: checker.Refused, Inject: editBundle(validating)},
-		{Kind: "validating-rules-edited", Inject: editRules(validating)},
-		{Kind: "field-edited", Excuse: checker.Bare, Inject: editField},
-		{Kind: "ca-secret-deleted", Inject: deleteCASecret},
+		{Kind: "mutating-deleted", Excuse: checker.Bare, Once: true, Inject: tampers(drop(mutating))},
+		{Kind: "validating-deleted", Once: true, Inject: tampers(drop(validating))},
+		{Kind: "ca-bundle-edited", Excuse: checker.Refused, Inject: tampers(editBundle(mutating))},
+		{Kind: "rules-edited", Excuse: checker.Bare, Inject: tampers(edit(mutating, "/webhooks", []any{}))},
+		{Kind: "policy-edited", Excuse: checker.Bare, Inject: tampers(edit(mutating, "/webhooks/0/failurePolicy", "Ignore"))},
+		{Kind: "validating-bundle-edited", Excuse: checker.Refused, Inject: tampers(editBundle(validating))},
+		{Kind: "validating-rules-edited", Inject: tampers(edit(validating, "/webhooks", []any{}))},
 	}
 }

@@ -9,13 +9,12 @@
 // exist because of it. Two replicas of the product work on that, each behind a proxy,
 // while one fault after the other comes, in an order that a seed says. Then all
 // faults end, and the checker (package checker) reads the API until everything is as the promises
-// say or a timeout passes. Load has broken clients
-// (package overload) attack the webhook, SignerLoad the signer's socket.
+// say or a timeout passes. Load has slow and broken clients attack the webhook.
 //
 // The suite proves itself: bugs in the product's source (package planted) must be
 // found.
 //
-// Lifecycle: Start, then Faults, Load, SignerLoad and Planted in any order, then Stop. One
+// Lifecycle: Start, then Faults, Load, Control and Planted in any order, then Stop. One
 // goroutine calls them.
 //
 // What must never happen: that the suite blames the product for what a fault excuses. Each excuse is

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,8 +31,7 @@ const plantTimeout = 2500 * time.Millisecond
 // returns what it shows of it.
 func (w *World) Planted(ctx context.Context, plant planted.Plant, binary devcluster.Binary) ([]checker.Violation, error) {
 	binary.Env = []string{planted.Variable + "=" + plant.Name}
-	prefix := "planted-" + strings.ReplaceAll(plant.Name, " ", "-")
-	found, err := w.struck(ctx, prefix, binary, func(race race) bool { return race.name == plant.Race })
+	found, err := w.struck(ctx, "planted-"+strings.ReplaceAll(plant.Name, " ", "-"), binary, plant.Race)
 	return plant.Shown(found), err
 }
 
@@ -39,7 +39,7 @@ func (w *World) Planted(ctx context.Context, plant planted.Plant, binary devclus
 // shows of any plant. That has to be nothing, or what is found in planted
 // builds proves nothing.
 func (w *World) Control(ctx context.Context, binary devcluster.Binary) ([]checker.Violation, error) {
-	found, err := w.struck(ctx, "planted-nothing", binary, func(race) bool { return true })
+	found, err := w.struck(ctx, "planted-nothing", binary, slices.Collect(maps.Keys(races))...)
 	var shown []checker.Violation
 	for _, plant := range planted.Plants() {
 		shown = append(shown, plant.Shown(found)...)
@@ -47,51 +47,38 @@ func (w *World) Control(ctx context.Context, binary devcluster.Binary) ([]checke
 	return shown, err
 }
 
-// struck has one replica go through the races that are wanted, and returns all that is found.
-func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Binary, wanted func(race) bool) ([]checker.Violation, error) {
-	w.forget()
-	w.monitor.setRace(false)
-	if err := w.deploy(ctx, binary, 1); err != nil {
-		return nil, err
-	}
-	model, err := w.attack(ctx, prefix, slices.DeleteFunc(w.races(), func(race race) bool { return !wanted(race) }))
-	if err != nil {
-		return nil, errors.Join(err, w.retire())
-	}
-	// Elsewhere in the cluster is what an earlier plant has left behind.
-	outcome, err := w.check(ctx, scope{model: model, prefix: prefix}, nil, plantTimeout)
-	for name := range model {
-		err = errors.Join(err, w.client.DeleteNamespace(ctx, name))
-	}
-	return outcome.Violations, errors.Join(err, w.retire())
-}
-
 // raceTimeout bounds a race, on a machine that is busy.
 const raceTimeout = time.Minute
 
-// race is what a plant shows in.
-type race struct {
-	name string
-	play func(ctx context.Context, in *workload.Namespace) error
+// races are what plants show in.
+var races = map[string]func(w *World, ctx context.Context, in *workload.Namespace) error{
+	"fills": (*World).fill,
+	"lease": (*World).writeWithoutLease,
 }
 
-func (w *World) races() []race { return []race{{"fills", w.fill}, {"lease", w.writeWithoutLease}} }
-
-// attack plays the races, each in a namespace of its own, and returns what there must be
-// afterwards.
-func (w *World) attack(ctx context.Context, prefix string, races []race) (workload.Model, error) {
+// struck has one replica go through races, each in a namespace of its own, and returns all that is found.
+func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Binary, names ...string) (found []checker.Violation, err error) {
+	defer func() { err = errors.Join(err, w.retire()) }()
+	if err := w.deploy(ctx, binary, 1); err != nil {
+		return nil, err
+	}
 	model := workload.Model{}
-	for _, race := range races {
-		n := workload.NewNamespace(prefix + "-" + race.name)
+	for _, name := range names {
+		n := workload.NewNamespace(prefix + "-" + name)
 		model[n.Name] = n
-		ctx, cancel := context.WithTimeout(ctx, raceTimeout)
-		err := errors.Join(w.client.CreateNamespace(ctx, n.Name), race.play(ctx, n))
+		limit, cancel := context.WithTimeout(ctx, raceTimeout)
+		err := errors.Join(w.client.CreateNamespace(limit, n.Name), races[name](w, limit, n))
 		cancel()
 		if err != nil {
-			return model, fmt.Errorf("%s: %w", race.name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	return model, nil
+	// Elsewhere in the cluster is what an earlier plant has left behind.
+	outcome, err := w.check(ctx, scope{model: model, prefix: prefix, timeout: plantTimeout})
+	for name := range model {
+		err = errors.Join(err, w.client.DeleteNamespace(ctx, name))
+	}
+	return outcome.Violations, err
 }
 
 // fill has a Secret filled.

@@ -11,12 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/balancer"
@@ -43,25 +44,21 @@ const (
 // World is a control plane, the replicas beside it, and all that was seen of them.
 type World struct {
 	// Busy reports that other programs may use the machine, so that times that are too long
-	// tell nothing. It is set before anything is done.
+	// tell nothing. Logs is a directory for what each process has printed, "" for none. Both are set before anything is done.
 	Busy bool
+	Logs string
 
 	cluster  *devcluster.Cluster
 	client   workload.Client
 	port     int // of the webhook
 	mode     workload.Mode
 	balancer *balancer.Balancer
-	excuses  checker.Intervals
+	excuses  []*checker.Interval
 	tokens   *tokenrecord.Record
-	monitor  *monitor
 	log      func(format string, args ...any)
-
-	mu         sync.Mutex
-	replicas   []*Replica
-	past       []*term // of replicas that are gone
-	found      []checker.Violation
-	unreported []error
-	injected   map[checker.Kind]int
+	replicas []*Replica
+	injected map[string]int
+	found    []checker.Violation
 }
 
 // Start starts the control plane. log gets a line for each fault.
@@ -70,7 +67,7 @@ func Start(ctx context.Context, log func(format string, args ...any)) (*World, e
 	if err != nil {
 		return nil, err
 	}
-	w := &World{port: port, mode: workload.Auto, log: log, injected: map[checker.Kind]int{}}
+	w := &World{port: port, mode: workload.Auto, log: log, injected: map[string]int{}}
 	if w.cluster, err = devcluster.Start(ctx, devcluster.Options{}); err != nil {
 		return nil, err
 	}
@@ -95,13 +92,11 @@ func (w *World) connect() error {
 		return err
 	}
 	w.tokens = tokenrecord.Start(client)
-	w.monitor = startMonitor(w)
 	return nil
 }
 
 // Stop ends everything. A data race that a process has found is an error.
 func (w *World) Stop() error {
-	w.monitor.end()
 	err := w.retire()
 	w.tokens.End()
 	w.balancer.Close()
@@ -112,17 +107,40 @@ func at(host string, port int) string { return net.JoinHostPort(host, strconv.It
 
 func replicaAddress(i int) string { return fmt.Sprintf("127.0.0.%d", i+2) }
 
-// deploy starts replicas of the binary until there are that many, and returns once
-// kube-apiserver asks them about Pods.
+// deploy starts that many replicas of the binary, and returns once kube-apiserver asks them about Pods. Of equal flags the
+// last one counts.
 func (w *World) deploy(ctx context.Context, binary devcluster.Binary, replicas int, flags ...string) error {
-	for i := len(w.all()); i < replicas; i++ {
-		if err := w.launch(i, binary, flags); err != nil {
+	for i := range replicas {
+		dir, err := os.MkdirTemp(w.cluster.Dir(), "replica-")
+		if err != nil {
+			return fmt.Errorf("make a directory: %w", err)
+		}
+		r := &Replica{world: w, name: fmt.Sprintf("replica %d", i), dir: dir, binary: binary}
+		r.flags = append([]string{
+			"--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
+			// A loopback address of its own, so that all replicas have the same port, as on several hosts.
+			"--webhook-bind-address=" + replicaAddress(i), "--webhook-port=" + strconv.Itoa(w.port),
+			// The balancer, which may not be at a loopback address: Linux connects to this machine.
+			"--webhook-registration=url", "--webhook-url-host=0.0.0.0", "--webhook-drain-delay=0s",
+			"--leader-elect=true",
+			"--leader-elect-lease-duration=" + leaseDuration.String(),
+			"--leader-elect-renew-deadline=" + renewDeadline.String(),
+			"--leader-elect-retry-period=" + retryPeriod.String(),
+			"-v=2",
+		}, flags...)
+		w.replicas = append(w.replicas, r)
+		if err := r.start(); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 	defer cancel()
-	for _, r := range w.all() {
+	return w.awaitReady(ctx)
+}
+
+// awaitReady returns once all replicas are ready and registered.
+func (w *World) awaitReady(ctx context.Context) error {
+	for _, r := range w.replicas {
 		if err := r.now().manager.Ready(ctx); err != nil {
 			return fmt.Errorf("await %s: %w; its last words:\n%s", r.name, err, r.now().manager.LogTail(15))
 		}
@@ -131,97 +149,33 @@ func (w *World) deploy(ctx context.Context, binary devcluster.Binary, replicas i
 	return err
 }
 
-// launch starts one more replica. It does not wait.
-func (w *World) launch(i int, binary devcluster.Binary, flags []string) error {
-	dir, err := os.MkdirTemp(w.cluster.Dir(), "replica-")
-	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
-	}
-	r := &Replica{world: w, name: fmt.Sprintf("replica %d", i), address: replicaAddress(i), dir: dir, binary: binary}
-	r.flags = append([]string{
-		"--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
-		// The balancer, which may not be at a loopback address: Linux connects to this machine.
-		"--webhook-registration=url", "--webhook-url-host=0.0.0.0", "--webhook-drain-delay=0s",
-		"--leader-elect=true",
-		"--leader-elect-lease-duration=" + leaseDuration.String(),
-		"--leader-elect-renew-deadline=" + renewDeadline.String(),
-		"--leader-elect-retry-period=" + retryPeriod.String(),
-		"-v=2",
-	}, flags...)
-	w.mu.Lock()
-	w.replicas = append(w.replicas, r)
-	w.mu.Unlock()
-	return r.start()
-}
-
-// retire ends all replicas, and remembers them.
+// retire ends all replicas and writes their logs.
 func (w *World) retire() error {
-	w.mu.Lock()
-	replicas := w.replicas
-	w.replicas = nil
-	w.mu.Unlock()
 	var errs []error
-	for _, r := range replicas {
+	for _, r := range w.replicas {
 		errs = append(errs, r.stop())
-		w.mu.Lock()
-		w.past = append(w.past, r.all()...)
-		w.mu.Unlock()
 	}
+	for _, t := range w.terms() {
+		if w.Logs != "" {
+			path := filepath.Join(w.Logs, fmt.Sprintf("pid-%d.log", t.manager.PID()))
+			errs = append(errs, os.WriteFile(path, []byte(t.manager.Logs()), 0o600))
+		}
+	}
+	w.replicas = nil
 	return errors.Join(errs...)
 }
 
-func (w *World) all() []*Replica {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return append([]*Replica(nil), w.replicas...)
-}
-
-// terms are the lives of all processes so far.
-func (w *World) terms() []*term {
-	w.mu.Lock()
-	terms := append([]*term(nil), w.past...)
-	w.mu.Unlock()
-	for _, r := range w.all() {
-		terms = append(terms, r.all()...)
+// terms are the lives of all processes of the replicas.
+func (w *World) terms() (terms []*term) {
+	for _, r := range w.replicas {
+		terms = append(terms, r.terms...)
 	}
 	return terms
 }
 
-// forget has terms be those from now on.
-func (w *World) forget() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.past = nil
-	w.monitor.take() // their last samples
-}
-
-// WriteLogs writes what every process has printed into a directory, for who looks for a
-// reason.
-func (w *World) WriteLogs(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("write logs: %w", err)
-	}
-	for i, t := range w.terms() {
-		path := filepath.Join(dir, fmt.Sprintf("process-%d-pid-%d.log", i, t.manager.PID()))
-		if err := os.WriteFile(path, []byte(t.manager.Logs()), 0o600); err != nil {
-			return fmt.Errorf("write logs: %w", err)
-		}
-	}
-	return nil
-}
-
 // report keeps a violation that a fault itself has found.
 func (w *World) report(v checker.Violation) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.found = append(w.found, v)
-}
-
-// noteUnsure keeps what may be the fault of other programs that use the machine.
-func (w *World) noteUnsure(what error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.unreported = append(w.unreported, what)
 }
 
 // leader is the replica that holds the Lease.
@@ -234,8 +188,9 @@ func (w *World) leader(ctx context.Context) (*Replica, error) {
 		if err != nil {
 			return err
 		}
-		for _, r := range w.all() {
-			if lease.Spec.HolderIdentity != nil && r.holds(*lease.Spec.HolderIdentity) {
+		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+		for _, r := range w.replicas {
+			if holder != "" && strings.Contains(r.now().manager.Logs(), holder) {
 				leader = r
 				return nil
 			}

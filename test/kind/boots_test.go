@@ -6,11 +6,8 @@
 package kind
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,40 +24,24 @@ import (
 // passes on purpose.
 const delay = 20 * time.Second
 
-// TestBoots boots clusters in which there is nobody else to make ServiceAccounts, tokens
-// and root CAs from the first second on. KIND_BOOTS is how many, 10 by default; the last
-// one of them has to do without our process for a while, and one more has token Secrets.
+// TestBoots boots clusters in which there is nobody else to make ServiceAccounts, tokens and root CAs from
+// the first second on. One has its node turned off and on, the other has to do without our process for a while.
 func TestBoots(t *testing.T) {
-	number, err := strconv.Atoi(cmp.Or(os.Getenv("KIND_BOOTS"), "10"))
-	if err != nil {
-		t.Fatalf("KIND_BOOTS: %v", err)
-	}
-	for i := range number - 1 {
-		t.Run(fmt.Sprintf("Boot%d", i+1), func(t *testing.T) { boots(t, ours(t, true)) })
-	}
-	t.Run("Delayed", bootsLate)
-	t.Run("SecretMode", secretMode)
-}
-
-// secretMode boots a cluster as it was at Kubernetes 1.17: every account has a token Secret, and Pods mount it.
-func secretMode(t *testing.T) {
-	c := boots(t, ours(t, true, "--token-secrets=auto", "--pod-token=secret"))
-	namespace := c.namespace(t, "secret-mode")
-	// In the same instant as its namespace: neither the account nor its Secret is there.
-	for container, user := range c.answers(t, namespace, c.asker(t, withInitContainer)) {
-		c.isAccount(t, user.Username, user.Groups, namespace)
-		// kube-apiserver tells it of bound tokens alone.
-		if pod := user.Extra["authentication.kubernetes.io/pod-name"]; len(pod) > 0 {
-			t.Errorf("container %s has a token that is bound to the Pod %s, want one of a Secret", container, pod)
+	t.Run("Restarted", func(t *testing.T) {
+		c := boots(t)
+		if c.minor(t) >= 37 { // kube-apiserver reads our webhook from files
+			c.undeletable(t, "undeletable")
 		}
-	}
+		c.restartNode(t)
+	})
+	t.Run("Delayed", bootsLate)
 }
 
 // boots holds a boot to what anybody expects of a cluster.
-func boots(t *testing.T, configuration string) *cluster {
+func boots(t *testing.T) *cluster {
 	t.Helper()
 	begin := time.Now()
-	c := create(t, configuration)
+	c := create(t, ours(t, true))
 	t.Logf("the node is ready %v after the command", time.Since(begin).Round(100*time.Millisecond))
 	pods := c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	t.Logf("%d Pods are ready %v after the command", len(pods), time.Since(begin).Round(100*time.Millisecond))

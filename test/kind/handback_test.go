@@ -25,13 +25,8 @@ import (
 
 const ownManifest = "/etc/kubernetes/manifests/sa-controller-manager.yaml"
 
-// TestHandbackWithoutUs breaks our process in several ways. Each time the handback restores the
-// manifests, and the API accepts the tokens of new Pods.
-func TestHandbackWithoutUs(t *testing.T) {
-	create(t, stock(t, 0)).withoutDeadUs(t, "--extra-arg=--webhook-registration=url")
-}
-
-// withoutDeadUs is the test, for a takeover with the flags.
+// withoutDeadUs takes over with the flags and breaks our process in several ways. Each time the handback
+// restores the manifests, and the API accepts the tokens of new Pods.
 func (c *cluster) withoutDeadUs(t *testing.T, flags ...string) {
 	t.Helper()
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)

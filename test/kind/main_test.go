@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -50,14 +49,12 @@ func stock(t *testing.T, workers int) string {
 const staticPodSource = "/opt/sa-controller-manager/static-pod.yaml"
 
 // ours is the configuration that "make kind-up" uses, with our client beside the binary,
-// and without the static pod if it is to come later. The flags come behind those of the
-// manifest; the last of several equal ones counts.
-func ours(t *testing.T, staticPod bool, flags ...string) string {
+// and without the static pod if it is to come later.
+func ours(t *testing.T, staticPod bool) string {
 	t.Helper()
 	dir := t.TempDir()
 	t.Setenv("SACM_BINARY", filepath.Join(binaries(t), "sa-controller-manager"))
 	run(t, "./config.sh", dir)
-	addFlags(t, filepath.Join(dir, "static-pod.yaml"), flags)
 	content, err := os.ReadFile(filepath.Join(dir, "kind.yaml"))
 	testutil.Must(t, err)
 	const mounts = "    extraMounts:\n"
@@ -68,25 +65,4 @@ func ours(t *testing.T, staticPod bool, flags ...string) string {
 		configuration = strings.Replace(configuration, "/etc/kubernetes/manifests/sa-controller-manager.yaml", staticPodSource, 1)
 	}
 	return configuration
-}
-
-// addFlags puts flags behind those that the main container of a static pod has.
-func addFlags(t *testing.T, manifest string, flags []string) {
-	t.Helper()
-	content, err := os.ReadFile(manifest)
-	testutil.Must(t, err)
-	const last = "    - --token-secrets=manual\n"
-	if n := strings.Count(string(content), last); n != 1 {
-		t.Fatalf("%s has %q %d times, want once", manifest, last, n)
-	}
-	added := last
-	for _, flag := range flags {
-		added += fmt.Sprintf("    - %s\n", flag)
-	}
-	manifestText := strings.Replace(string(content), last, added, 1)
-	if slices.Contains(flags, "--token-secrets=auto") {
-		const permissions = "    - --apply-permissions\n"
-		manifestText = strings.Replace(manifestText, permissions, permissions+"    - --create-secrets\n", 1)
-	}
-	testutil.Must(t, os.WriteFile(manifest, []byte(manifestText), 0o644))
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -20,10 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
@@ -44,8 +40,6 @@ type load struct {
 
 	mu     sync.Mutex
 	probes []probe
-	// bundles, least and most are how many ClusterTrustBundles of kube-apiserver there are, and have been.
-	bundles, least, most int
 }
 
 // probe is one request for /livez or /readyz.
@@ -55,14 +49,11 @@ type probe struct {
 	ok           bool
 }
 
-// startLoad begins at once. Further kube-apiservers take turns. From v1.37 on it counts the ClusterTrustBundles.
+// startLoad begins at once. Further kube-apiservers take turns.
 func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{namespace: namespace, stop: cancel, least: math.MaxInt}
-	if c.minor(t) >= 37 {
-		l.watchBundles(ctx, t, c)
-	}
+	l := &load{namespace: namespace, stop: cancel}
 	servers, turn := append([]*cluster{c}, others...), atomic.Uint64{}
 	l.pods = traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -86,39 +77,6 @@ func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) 
 	}
 	t.Cleanup(func() { l.finish() })
 	return l
-}
-
-// watchBundles counts the ClusterTrustBundles from now on.
-func (l *load) watchBundles(ctx context.Context, t *testing.T, c *cluster) {
-	t.Helper()
-	informer := certificatesinformers.NewFilteredClusterTrustBundleInformer(c.client, 0, cache.Indexers{}, rootca.SelectServingSigner)
-	count := func(change int) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.bundles += change
-		l.most = max(l.most, l.bundles)
-		if change < 0 {
-			l.least = min(l.least, l.bundles)
-		}
-	}
-	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { count(1) }, DeleteFunc: func(any) { count(-1) },
-	})
-	testutil.Must(t, err)
-	l.running.Go(func() { informer.RunWithContext(ctx) })
-	if !cache.WaitForCacheSync(ctx.Done(), handler.HasSynced) {
-		t.Fatal("the ClusterTrustBundles are not known")
-	}
-	if least, _ := l.bundleCounts(); least < 1 {
-		t.Error("there is no ClusterTrustBundle of kube-apiserver before anything happens")
-	}
-}
-
-// bundleCounts returns the least and the most bundles that there have been.
-func (l *load) bundleCounts() (least, most int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return min(l.least, l.bundles), l.most
 }
 
 // failedCall is the error of a call, and which kube-apiserver it was for.
@@ -192,16 +150,12 @@ func (l *load) outages(path string) (all []outage) {
 }
 
 // unharmed ends the load. No Pod may have been refused, each that was admitted is complete, and no call failed
-// except while its kube-apiserver was away. There was always a ClusterTrustBundle of kube-apiserver, and not more
-// than two.
+// except while its kube-apiserver was away.
 func (l *load) unharmed(t *testing.T) {
 	t.Helper()
 	l.finish()
 	away := l.outages("/readyz")
 	t.Logf("kube-apiserver did not answer: %v; was not ready: %v", l.outages("/livez"), away)
-	if least, most := l.bundleCounts(); most > 0 && (least < 1 || most > 2) {
-		t.Errorf("there have been %d to %d ClusterTrustBundles of kube-apiserver, want 1 to 2", least, most)
-	}
 	l.pods.Unharmed(t, func(one traffic.Call) bool {
 		failed, ok := errors.AsType[*failedCall](one.Err)
 		return ok && !admissionRefused(one) && slices.ContainsFunc(away, func(o outage) bool {

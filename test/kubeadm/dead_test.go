@@ -18,18 +18,19 @@ import (
 	"sa-controller-manager/test/traffic"
 )
 
-// takenOver is a node that was taken over, whose process is dead for good: its binary ends at once,
-// its kubeconfig is damaged, and the key of the CA is not on the node. No Pod is admitted.
-func takenOver(t *testing.T) (n *node, before map[string]string) {
-	t.Helper()
-	n = newNode(t, func(n *node) {
+// TestHandbackByHand: the way back as the page says, with an editor and kubectl, on a node whose process is dead for
+// good: its binary ends at once, its kubeconfig is damaged, and the key of the CA is not on the node. No Pod is admitted.
+func TestHandbackByHand(t *testing.T) {
+	await.Long(t)
+	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
+	n := newNode(t, func(n *node) {
 		// As kubeadm has it with an external CA: kube-controller-manager signs no certificates.
 		name := manifestOf("kube-controller-manager")
 		n.write(t, name, regexp.MustCompile(`(?m)^    - --cluster-signing-.*\n`).ReplaceAll(n.read(t, name), nil))
 	})
 	awaitDefaultAccount(t, n, "default")
-	before = n.manifests(t)
-	n.must(t, append([]string{"takeover", byURL}, n.podFlags()...)...)
+	before := n.manifests(t)
+	n.must(t, append([]string{"takeover", "--extra-arg=--webhook-registration=url"}, n.podFlags()...)...)
 	weRun(t, n)
 	n.kubelet.breakManager()
 	n.write(t, "/etc/kubernetes/sa-controller-manager/kubeconfig", []byte("kind: ["))
@@ -41,24 +42,11 @@ func takenOver(t *testing.T) (n *node, before map[string]string) {
 		}
 		return nil
 	})
-	return n, before
-}
 
-func (n *node) handedBack(t *testing.T, before map[string]string) {
-	t.Helper()
-	testutil.Check(t, "manifests", before, n.manifests(t))
-	weAreGone(t, n)
-}
-
-// TestHandbackByHand: the way back while our process is dead and the binary gone, as the page says, with an editor
-// and kubectl.
-func TestHandbackByHand(t *testing.T) {
-	await.Long(t)
-	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
-	n, before := takenOver(t)
 	script := strings.Join(pageCommands(t, "../../docs/takeover.md", "### By hand"), "\n")
 	if printed, err := n.shell(t, script).CombinedOutput(); err != nil {
 		t.Fatalf("%v of\n%s\nit printed:\n%s\n%s", err, script, printed, n.kubelet)
 	}
-	n.handedBack(t, before)
+	testutil.Check(t, "manifests", before, n.manifests(t))
+	weAreGone(t, n)
 }

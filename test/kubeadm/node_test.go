@@ -4,7 +4,6 @@
 package kubeadm
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -231,8 +230,8 @@ func (n *node) connect(t *testing.T, user rest.ImpersonationConfig) kubernetes.I
 	return client
 }
 
-// kubeadm runs a sub-command on the node.
-func (n *node) kubeadm(t *testing.T, args ...string) (code int, stdout, stderr string) {
+// must runs a sub-command on the node, which has to succeed.
+func (n *node) must(t *testing.T, args ...string) {
 	t.Helper()
 	common := []string{
 		"kubeadm", args[0], "--node-name=" + nodeName,
@@ -243,28 +242,10 @@ func (n *node) kubeadm(t *testing.T, args ...string) (code int, stdout, stderr s
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*waitTimeout)
 	defer cancel()
-	command := exec.CommandContext(ctx, n.binary, append(common, args[1:]...)...)
-	var out, err bytes.Buffer
-	command.Stdout, command.Stderr = &out, &err
-	if failed := command.Run(); failed != nil && command.ProcessState == nil {
-		t.Fatal(failed)
+	if printed, err := exec.CommandContext(ctx, n.binary, append(common, args[1:]...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s\n%s", args[0], err, printed, n.kubelet)
 	}
-	return command.ProcessState.ExitCode(), out.String(), err.String()
 }
-
-// must is kubeadm for a sub-command that has to succeed.
-func (n *node) must(t *testing.T, args ...string) (stdout, stderr string) {
-	t.Helper()
-	code, stdout, stderr := n.kubeadm(t, args...)
-	if code == 0 {
-		return stdout, stderr
-	}
-	t.Fatalf("%s: exit code %d\n%s\n%s\n%s", args[0], code, stdout, stderr, n.kubelet)
-	return "", ""
-}
-
-// byURL is for kube-apiservers that read no files, which that of these tests does.
-const byURL = "--extra-arg=--webhook-registration=url"
 
 // podFlags are what our process needs on a machine that has other things on its ports.
 func (n *node) podFlags() []string {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,6 +47,8 @@ func readRotationPage(t *testing.T) map[string]string {
 			t.Fatalf("a block of %q that nobody runs", fence)
 		case isFence:
 			fenced = !fenced
+		case fenced && !slices.Contains(headings(), heading):
+			t.Fatalf("nobody runs the commands below %q", heading)
 		case fenced:
 			sections[heading] += line
 		case strings.HasPrefix(line, "##"):

@@ -103,14 +103,3 @@ func awaitDefaultAccount(t *testing.T, n *node, namespace string) {
 		return err
 	})
 }
-
-// steps are the lines that say how long each step took.
-func steps(stdout string) string {
-	var lines []string
-	for line := range strings.Lines(stdout) {
-		if strings.HasPrefix(line, "Step ") {
-			lines = append(lines, strings.TrimSpace(line))
-		}
-	}
-	return strings.Join(lines, "\n")
-}

@@ -18,7 +18,7 @@ import (
 // TestKubeAPIServerTakesTheManifests applies them as people do: what kustomize makes on
 // the fly, and what is rendered. That the binary applies its own is another test's.
 func TestKubeAPIServerTakesTheManifests(t *testing.T) {
-	w := newWorld(t)
+	w := &world{testcluster.Shared(t)}
 	root, err := filepath.Abs("../../manifests")
 	testutil.Must(t, err)
 	w.kubectl(t, "apply", "--server-side", "-f", in(root, "overlays/deployment/namespace.yaml"))

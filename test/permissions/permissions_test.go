@@ -20,7 +20,7 @@ import (
 // TestEveryVerb takes each verb of each part away from a user who has nothing but the
 // roles of that part: what is missing is that and nothing else.
 func TestEveryVerb(t *testing.T) {
-	w := newWorld(t)
+	w := &world{testcluster.Shared(t)}
 	parts := map[permissions.Part][]permissions.Rule{
 		"unusual": rulesOf(t, "--controllers=-*", "--external-signer-socket=/run/signer.sock", "--webhook-port=0", "--secure-port=0"),
 	}
@@ -70,7 +70,7 @@ func covered(access permissions.Access, all []permissions.Access) bool {
 // TestGrantedLater: a process with one verb short names it, is not ready and does not end; what is
 // granted while it runs is used without a restart, and what is missing holds up nobody else.
 func TestGrantedLater(t *testing.T) {
-	w := newWorld(t)
+	w := &world{testcluster.Shared(t)}
 	rules := permissions.StandardRules(options.New())
 	user := w.identity(t, manifests.User)
 	missing := permissions.Access{Verb: "patch", Resource: "secrets"}

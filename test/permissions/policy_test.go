@@ -20,6 +20,7 @@ import (
 
 // TestDefaultAccountTokens: the Pod is as the webhook leaves it.
 func TestDefaultAccountTokens(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	root, err := filepath.Abs("../../manifests/policies/default-account-tokens")
 	testutil.Must(t, err)

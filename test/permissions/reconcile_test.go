@@ -16,6 +16,7 @@ import (
 // TestAStartAddsRulesAndRemovesNone covers what a static pod does to permissions that are there:
 // those of a newer version, of an older one, and those that an operator has narrowed for good.
 func TestAStartAddsRulesAndRemovesNone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	apply := func() {
 		t.Helper()

@@ -5,7 +5,6 @@ package permissions
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -21,10 +20,11 @@ import (
 
 // TestReissue runs a whole re-issue with what the part token is granted, and nothing else.
 func TestReissue(t *testing.T) {
+	t.Parallel()
 	// What kube-apiserver does not accept is not re-issued with.
 	next := filepath.Join(t.TempDir(), "next.key")
 	testutil.Must(t, os.WriteFile(next, testkeys.P256(), 0o600))
-	w, binary := newWorld(t, next), testcluster.Binary(t)
+	w := newWorld(t, next)
 	path := filepath.Join(t.TempDir(), "ring.json")
 	initial, err := signing.ParsePrivateKey(testcluster.ReadFile(t, w.SigningKeyFile()))
 	testutil.Must(t, err)
@@ -43,10 +43,7 @@ func TestReissue(t *testing.T) {
 	w.CreateSecret(t, testcluster.TokenSecret("default", "mine", "app"))
 	w.AwaitFilled(t, "default", "mine")
 	w.PatchSecret(t, "default", "mine", `{"metadata":{"annotations":{"sa-controller-manager/reissue":"side-by-side"}}}`)
-	rotate := exec.CommandContext(t.Context(), binary.Path, "keys", "rotate", "--wait", "--cache-age=0s", flag, "--kubeconfig="+w.Kubeconfig())
-	if printed, err := rotate.CombinedOutput(); err != nil {
-		t.Fatalf("keys rotate: %v\n%s", err, printed)
-	}
+	testcluster.Run(t, "", "keys", "rotate", "--wait", "--cache-age=0s", flag, "--kubeconfig="+w.Kubeconfig()).ExpectCode(t, 0)
 	awaitLog(t, manager, `"Re-issued token secret"`)
 	if _, err := manager.Get(t.Context(), "/readyz"); err != nil {
 		t.Error(err)

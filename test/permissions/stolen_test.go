@@ -46,6 +46,7 @@ func meta(namespace, name string) metav1.ObjectMeta {
 
 // TestStolenCertificate shows what a thief of our certificate can write, with all that manifests/permissions grants.
 func TestStolenCertificate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	root, err := filepath.Abs("../../manifests/permissions")
 	testutil.Must(t, err)

@@ -28,10 +28,8 @@ import (
 
 // keyNodes are two, with what they have issued.
 type keyNodes struct {
-	leaked        string // the key that was revoked
 	first, second *keyNode
 
-	signer bool
 	binary devcluster.Binary
 	step   int
 	good   []issued
@@ -54,12 +52,12 @@ type issued struct {
 	bound              bool
 }
 
-func newKeyNodes(t *testing.T, signer bool) *keyNodes {
+func newKeyNodes(t *testing.T) *keyNodes {
 	t.Helper()
-	p := &keyNodes{first: &keyNode{name: "cp-1"}, second: &keyNode{name: "cp-2"}, signer: signer, binary: currentBinary(t)}
+	p := &keyNodes{first: &keyNode{name: "cp-1"}, second: &keyNode{name: "cp-2"}, binary: currentBinary(t)}
 	node := p.first
 	cluster, err := devcluster.Start(t.Context(), devcluster.Options{
-		ExternalSigner: signer,
+		ExternalSigner: true,
 		BeforeAPIServer: func(cluster *devcluster.Cluster) error {
 			node.Cluster = cluster
 			return p.prepare(t, node)
@@ -76,9 +74,6 @@ func newKeyNodes(t *testing.T, signer bool) *keyNodes {
 	stops(t, joined)
 	for _, node := range p.nodes() {
 		node.client = client(t, node.Cluster)
-		if node.manager == nil {
-			testutil.Must(t, p.manage(node))
-		}
 		testutil.Must(t, node.manager.Ready(limited(t)))
 	}
 	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
@@ -105,26 +100,13 @@ func (p *keyNodes) prepare(t *testing.T, n *keyNode) error {
 	}
 	if n == p.first {
 		p.keys(t, n, "init", "--from-private-key-file="+n.SigningKeyFile())
-		p.toFiles(t, n)
 	} else {
 		p.copyRing(t)
 	}
-	if p.signer {
-		return p.manage(n)
-	}
-	n.SetAPIServerFlag("service-account-signing-key-file", n.pki("sa.key"))
-	n.SetAPIServerFlag("service-account-key-file", n.pki("sa.pub"))
-	return nil
-}
-
-func (p *keyNodes) manage(n *keyNode) (err error) {
-	flags := []string{
-		"--token-secrets=manual", "--leader-elect=true", "--service-account-private-key-file=", "--service-account-key-ring=" + n.ring(),
-	}
-	if p.signer {
-		flags = append(flags, "--external-signer-socket="+n.SignerSocket(), "--external-signer-refresh-hint=2s")
-	}
-	n.manager, err = p.binary.StartManager(n.Cluster, flags...)
+	var err error
+	n.manager, err = p.binary.StartManager(n.Cluster, "--token-secrets=manual", "--leader-elect=true",
+		"--service-account-private-key-file=", "--service-account-key-ring="+n.ring(),
+		"--external-signer-socket="+n.SignerSocket(), "--external-signer-refresh-hint=2s")
 	return err
 }
 
@@ -208,15 +190,6 @@ func (p *keyNodes) run(t *testing.T, n *keyNode, words ...string) (stdout, stder
 	return out.Bytes(), complaint.Bytes(), err
 }
 
-// toFiles writes kubeadm's files of a node.
-func (p *keyNodes) toFiles(t *testing.T, n *keyNode) {
-	t.Helper()
-	command := exec.CommandContext(limited(t), p.binary.Path, "keys", "export", "--kubeadm="+n.pki(""), "--service-account-key-ring="+n.ring())
-	if out, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("keys export: %v\n%s", err, out)
-	}
-}
-
 // ring is the ring file of a node.
 func (n *keyNode) ring() string { return n.pki("sa-keys/ring.json") }
 
@@ -228,7 +201,6 @@ func (p *keyNodes) copyRing(t *testing.T) {
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("keys import: %v\n%s", err, out)
 	}
-	p.toFiles(t, p.second)
 }
 
 // audiences are in every token, one for each judgement: kube-apiserver remembers what it has accepted for ten seconds.

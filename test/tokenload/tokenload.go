@@ -213,9 +213,7 @@ func (l *Load) removed(token Token) bool {
 	if err != nil || !slices.ContainsFunc(state.Removed, func(key ring.Removed) bool { return key.ID == token.KeyID }) {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.kept = slices.DeleteFunc(l.kept, func(kept Token) bool { return kept.KeyID == token.KeyID })
+	l.Forget(token.KeyID)
 	return true
 }
 
@@ -224,6 +222,19 @@ func (l *Load) Keep(token Token) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.kept = append(l.kept, token)
+}
+
+// Forget ends that for the tokens of a key, and returns them.
+func (l *Load) Forget(keyID string) (forgotten []Token) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept = slices.DeleteFunc(l.kept, func(token Token) bool {
+		if token.KeyID == keyID {
+			forgotten = append(forgotten, token)
+		}
+		return token.KeyID == keyID
+	})
+	return forgotten
 }
 
 // Tally returns what was seen so far.

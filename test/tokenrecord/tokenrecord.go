@@ -22,8 +22,7 @@ import (
 
 // Record is the record of one cluster.
 type Record struct {
-	stop     func()
-	informer cache.Store
+	stop func()
 
 	mu     sync.Mutex
 	tokens map[string]Owner
@@ -40,13 +39,12 @@ type Owner struct {
 // that lived for less than that.
 func Start(client kubernetes.Interface) *Record {
 	r := &Record{tokens: map[string]Owner{}}
-	store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "secrets", "",
 			fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken))),
 		ObjectType: &corev1.Secret{},
 		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: r.see, UpdateFunc: func(_, obj any) { r.see(obj) }},
 	})
-	r.informer = store
 	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
 	var watching sync.WaitGroup
 	watching.Go(func() { informer.RunWithContext(ctx) })
@@ -90,9 +88,6 @@ func (r *Record) Seen() map[string]Owner {
 	defer r.mu.Unlock()
 	return maps.Clone(r.tokens)
 }
-
-// Secrets is how many token Secrets there are now.
-func (r *Record) Secrets() int { return len(r.informer.ListKeys()) }
 
 // End stops watching and returns the tokens.
 func (r *Record) End() []string {

@@ -70,7 +70,8 @@ func tokenVolume() corev1.VolumeSource {
 // compared with the in-tree plugin in test/differential.
 func TestPods(t *testing.T) {
 	c := controlPlane(t)
-	c.manage(t)
+	const template = "{schemaVersion: 1, rules: [{imagePullSecrets: [{name: of-the-template}]}]}"
+	c.manage(t, "--account-template="+testutil.WriteFile(t, "template.yaml", []byte(template)))
 	limited := func(account *corev1.ServiceAccount) {
 		account.Annotations = map[string]string{"kubernetes.io/enforce-mountable-secrets": "true"}
 		account.Secrets = []corev1.ObjectReference{{Name: "listed"}}
@@ -78,7 +79,9 @@ func TestPods(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, namespace string){
 		// No account is waited for: the webhook creates it.
 		"Minimal": func(t *testing.T, namespace string) {
-			complete(t, c.create(t, namespace, newPod(withInitContainer)), "default")
+			pod := c.create(t, namespace, newPod(withInitContainer))
+			complete(t, pod, "default")
+			testutil.Check(t, "the pull secrets of the account", []corev1.LocalObjectReference{{Name: "of-the-template"}}, pod.Spec.ImagePullSecrets)
 		},
 		"UnknownAccount": func(t *testing.T, namespace string) {
 			named := func(pod *corev1.Pod) { pod.Name, pod.GenerateName = "other", "" }

@@ -55,9 +55,7 @@ func controlPlane(t *testing.T) *cluster {
 	defer shared.mu.Unlock()
 	if shared.cluster == nil {
 		started, err := devcluster.Start(context.Background(), devcluster.Options{APIServerFlags: map[string][]string{
-			// Neither concerns webhooks that are called by URL and ask for no certificate.
-			"enable-aggregator-routing":     {"true"},
-			"admission-control-config-file": {shared.caller.configuration()},
+			"enable-aggregator-routing": {"true"}, // it looks the endpoints of a Service up itself
 		}})
 		testutil.Must(t, err)
 		shared.cluster = &cluster{Cluster: started}

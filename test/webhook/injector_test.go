@@ -31,7 +31,14 @@ func TestInjectorAfterUs(t *testing.T) {
 	// What became of the first Pod is a complete one for the second.
 	whole := newPod(func(pod *corev1.Pod) { pod.Spec = *plain.Spec.DeepCopy() })
 	c.inject(t, namespace)
-	pod := c.awaitInjected(t, namespace, whole)
+	poll(t, "await that kube-apiserver calls the injector", func(ctx context.Context) error {
+		got, err := c.try(ctx, namespace, whole)
+		if err == nil && len(got.Spec.Containers) == len(whole.Spec.Containers) {
+			err = errors.New("there is no further container")
+		}
+		return err
+	})
+	pod := c.create(t, namespace, whole)
 	if !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == "sidecar" }) {
 		t.Fatalf("there is no sidecar: %v", pod.Spec.Containers)
 	}
@@ -41,35 +48,8 @@ func TestInjectorAfterUs(t *testing.T) {
 	}
 }
 
-// awaitInjected creates the Pod once kube-apiserver knows of the injector.
-func (c *cluster) awaitInjected(t *testing.T, namespace string, pod *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	poll(t, "await that kube-apiserver calls the injector", func(ctx context.Context) error {
-		got, err := c.try(ctx, namespace, pod)
-		if err == nil && len(got.Spec.Containers) == len(pod.Spec.Containers) {
-			err = errors.New("there is no further container")
-		}
-		return err
-	})
-	return c.create(t, namespace, pod)
-}
-
-// inject registers an injector in the API.
-func (c *cluster) inject(t *testing.T, namespace string, conditions ...admissionregistrationv1.MatchCondition) {
-	t.Helper()
-	configuration, err := c.mutating().Create(t.Context(), injector(t, namespace, conditions...), metav1.CreateOptions{})
-	testutil.Must(t, err)
-	t.Cleanup(func() {
-		if err := c.mutating().Delete(context.WithoutCancel(t.Context()), configuration.Name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// injector starts a webhook that adds a container "sidecar" to the Pods of a namespace.
-func injector(
-	t *testing.T, namespace string, conditions ...admissionregistrationv1.MatchCondition,
-) *admissionregistrationv1.MutatingWebhookConfiguration {
+// inject registers a webhook that adds a container "sidecar" to the Pods of a namespace.
+func (c *cluster) inject(t *testing.T, namespace string) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
@@ -87,7 +67,7 @@ func injector(
 	}))
 	t.Cleanup(server.Close)
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	return &admissionregistrationv1.MutatingWebhookConfiguration{
+	configuration, err := c.mutating().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "99-injector-"},
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name:         "sidecar.injector.test",
@@ -99,7 +79,12 @@ func injector(
 			NamespaceSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}},
 			AdmissionReviewVersions: []string{"v1"},
 			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
-			MatchConditions:         conditions,
 		}},
-	}
+	}, metav1.CreateOptions{})
+	testutil.Must(t, err)
+	t.Cleanup(func() {
+		if err := c.mutating().Delete(context.WithoutCancel(t.Context()), configuration.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -19,7 +19,6 @@ import (
 // suite is what the tests of the package share.
 type suite struct {
 	binary func() (devcluster.Binary, error)
-	caller *caller
 
 	mu      sync.Mutex
 	cluster *cluster // nil until a test asks for it
@@ -42,14 +41,9 @@ func run(m *testing.M) int {
 			return 1
 		}
 	}
-	identity, err := newCaller()
-	shared = &suite{caller: identity, binary: sync.OnceValues(func() (devcluster.Binary, error) {
+	shared = &suite{binary: sync.OnceValues(func() (devcluster.Binary, error) {
 		return devcluster.FindBinary(context.Background())
 	})}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, errors.Join(err, shared.finish()))
-		return 1
-	}
 	code := m.Run()
 	if err := shared.finish(); err != nil {
 		fmt.Fprintf(os.Stderr, "after all tests: %v\n", err)
@@ -64,9 +58,6 @@ func (s *suite) finish() error {
 	if s.cluster != nil {
 		s.cluster.idle()
 		errs = append(errs, s.cluster.Stop())
-	}
-	if s.caller != nil {
-		errs = append(errs, s.caller.remove())
 	}
 	return errors.Join(append(errs, goleak.Find())...)
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/testutil"
 
@@ -47,30 +46,4 @@ func TestKnowsEveryPlugin(t *testing.T) {
 			t.Errorf("no kube-apiserver has the plugin %s", name)
 		}
 	}
-}
-
-// TestFurtherPlugins runs two that Kubernetes has removed, one of them on CONNECT. Their
-// refusals are the reason that kube-apiserver gives.
-func TestFurtherPlugins(t *testing.T) {
-	c := controlPlane(t)
-	c.manage(t, "--enable-admission-plugins=DenyEscalatingExec,SecurityContextDeny")
-	namespace := c.namespace(t)
-	privileged := func(pod *corev1.Pod) {
-		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: new(true)}
-	}
-	c.refuse(t, namespace, newPod(func(pod *corev1.Pod) {
-		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{RunAsUser: new(int64(1))}
-	}), "SecurityContext.RunAsUser is forbidden")
-	refused(t, c.exec(t, c.create(t, namespace, newPod(privileged))), "cannot exec into or attach to a privileged container")
-	// Nothing runs here, so what admission lets through fails for another reason.
-	if err := c.exec(t, c.create(t, namespace, newPod())); err == nil || !strings.Contains(err.Error(), "does not have a host assigned") {
-		t.Errorf("exec into a harmless Pod: got %v, want that it has no host", err)
-	}
-}
-
-// exec does what kubectl exec begins with.
-func (c *cluster) exec(t *testing.T, pod *corev1.Pod) error {
-	t.Helper()
-	return c.client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("exec").
-		Param("command", "ls").Param("container", "main").Param("stdout", "true").Do(t.Context()).Error()
 }

@@ -6,12 +6,8 @@ package webhook
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,7 +18,6 @@ import (
 	"sa-controller-manager/manifests"
 
 	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/traffic"
 )
 
 const withoutAccount = "the Pod has no ServiceAccount"
@@ -114,93 +109,5 @@ func TestPodPolicy(t *testing.T) {
 	c.manage(t)
 	if pod := c.create(t, namespace, newPod()); pod.Spec.ServiceAccountName != "default" {
 		t.Errorf("with the webhook a Pod has the account %q", pod.Spec.ServiceAccountName)
-	}
-}
-
-// TestNothingBareIsAdmitted creates Pods, every second one without an account, while the registration is
-// harmed, and logs how long those that name one got no token.
-func TestNothingBareIsAdmitted(t *testing.T) {
-	t.Run("url", func(t *testing.T) {
-		c := controlPlane(t)
-		c.restrict(t)
-		var m *manager
-		c.harmless(t, wrongOrder, func() { m = c.manage(t) })
-		deleteAll := func() {
-			c.deleteAllMutating(t)
-			testutil.Must(t, c.validating().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
-		}
-		c.harmless(t, "delete one", func() { c.deleteAllMutating(t) })
-		c.awaitBound(t)
-		c.harmless(t, "empty both", func() {
-			empty := []byte(`[{"op":"remove","path":"/webhooks"}]`)
-			_, err := c.mutating().Patch(t.Context(), configurationName, types.JSONPatchType, empty, metav1.PatchOptions{})
-			testutil.Must(t, err)
-			_, err = c.validating().Patch(t.Context(), configurationName, types.JSONPatchType, empty, metav1.PatchOptions{})
-			testutil.Must(t, err)
-		})
-		c.awaitBound(t)
-		c.harmless(t, "delete both, which stay away the second time", deleteAll)
-		m.stop(t)
-		c.manage(t).stop(t)
-		c.harmless(t, "stop the process, then delete both", deleteAll)
-	})
-	t.Run("files", func(t *testing.T) {
-		c, dir := staticCluster(t)
-		c.restrict(t)
-		c.harmless(t, wrongOrder, func() { c.manageStatic(t, dir) })
-		files := func(harm func(string) error) func() {
-			return func() {
-				found, err := filepath.Glob(filepath.Join(dir, "*", "*.yaml"))
-				testutil.Must(t, err)
-				for _, file := range found {
-					testutil.Must(t, harm(file))
-				}
-			}
-		}
-		c.harmless(t, "remove the files", files(os.Remove))
-		c.awaitBound(t)
-		c.harmless(t, "empty the files", files(func(file string) error { return os.Truncate(file, 0) }))
-	})
-}
-
-// wrongOrder is that kube-apiserver loses its plugin before the webhook is bound.
-const wrongOrder = "start the process after the plugin has gone"
-
-// harmless does harm under traffic. It wants no Pod admitted without an account.
-func (c *cluster) harmless(t *testing.T, name string, harm func()) {
-	t.Helper()
-	namespace := c.namespace(t)
-	var count atomic.Int64
-	load := traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
-		pod := newPod()
-		if count.Add(1)%2 == 0 {
-			pod = newPod(of("default"))
-		}
-		return c.client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
-	})
-	load.Lasts(t, time.Second)
-	harm()
-	load.Lasts(t, 5*time.Second)
-	calls := load.Finish()
-	var bare, without, refused int
-	var first, last time.Time
-	for _, call := range calls {
-		switch {
-		case call.Err != nil:
-			refused++
-		case call.Pod.Spec.ServiceAccountName == "":
-			bare++
-		case traffic.Complete(call.Pod) != nil:
-			without++
-			last = call.Ended
-			if first.IsZero() {
-				first = call.Begun
-			}
-		}
-	}
-	t.Logf("%s: of %d Pods %d were refused, %d that name an account got no token, within %s",
-		name, len(calls), refused, without, last.Sub(first).Round(time.Millisecond))
-	if bare > 0 {
-		t.Errorf("%s: %d Pods of %d were admitted without an account", name, bare, len(calls))
 	}
 }

@@ -5,7 +5,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -116,18 +115,6 @@ func (c *cluster) awaitBound(t *testing.T) {
 		mutation, validation, err := c.bound(ctx)
 		if err == nil && !(mutation && validation) {
 			err = fmt.Errorf("mutation %t, validation %t", mutation, validation)
-		}
-		return err
-	})
-}
-
-// awaitUnbound returns once kube-apiserver asks neither.
-func (c *cluster) awaitUnbound(t *testing.T) {
-	t.Helper()
-	poll(t, "await that kube-apiserver calls no webhook", func(ctx context.Context) error {
-		mutation, validation, err := c.bound(ctx)
-		if err == nil && (mutation || validation) {
-			err = errors.New("it still calls one")
 		}
 		return err
 	})

@@ -9,30 +9,9 @@ import (
 	"regexp"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sa-controller-manager/internal/testutil"
-
-	"sa-controller-manager/test/await"
 )
-
-// TestNothingIsWritten is registration "none". There is a serving CA all the same: a user who
-// registers the webhook by hand and gives no files finds its caBundle there.
-func TestNothingIsWritten(t *testing.T) {
-	c := controlPlane(t)
-	m := c.start(t, "--webhook-registration=none")
-	m.awaitReady(t)
-	namespace := c.namespace(t)
-	bare(t, c.create(t, namespace, newPod()))
-	c.awaitAccount(t, namespace, "default")
-	c.unregistered(t)
-	ca, err := c.client.CoreV1().Secrets(metav1.NamespaceSystem).Get(t.Context(), caSecretName, metav1.GetOptions{})
-	testutil.Must(t, err)
-	if err := m.verifies(t.Context(), t, ca.Data["ca.crt"]); err != nil {
-		t.Errorf("kube-apiserver would not accept the serving certificate: %v", err)
-	}
-}
 
 // unregistered wants no configuration in the API.
 func (c *cluster) unregistered(t *testing.T) {
@@ -43,14 +22,6 @@ func (c *cluster) unregistered(t *testing.T) {
 		if !apierrors.IsNotFound(err) {
 			t.Errorf("get a configuration: got %v, want that there is none", err)
 		}
-	}
-}
-
-// awaitAccount returns once the account exists.
-func (c *cluster) awaitAccount(t *testing.T, namespace, name string) {
-	t.Helper()
-	if _, err := await.ServiceAccounts(limited(t), c.client, namespace, await.Named[*corev1.ServiceAccount](name)); err != nil {
-		t.Fatalf("in namespace %s: %v", namespace, err)
 	}
 }
 

@@ -294,29 +294,6 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestVault11441KeyOutlivesItsTokens: in hashicorp/vault#11441 tokens lived longer than the key that verifies them.
-// Here a key is pruned once the last of its tokens has expired, and not a second before, also if a late host has signed
-// with it for longer.
-func TestVault11441KeyOutlivesItsTokens(t *testing.T) {
-	t.Parallel()
-	first, err := ring.New(ring.KeyOf(a()), nil, new(ring.KeyOf(c())), epoch)
-	testutil.Must(t, err)
-	state, err := ring.Rotate(first, nil, epoch)
-	testutil.Must(t, err)
-	const late, lifetime = time.Hour, 365 * 24 * time.Hour
-	expires := epoch.Add(late + lifetime)
-	prune := func(at time.Time) error {
-		_, err := ring.Prune(state, a().ID(), ring.Usage{Since: epoch.Add(late)}, at, ring.Policy{TokenLifetime: lifetime})
-		return err
-	}
-	for _, at := range []time.Time{epoch, expires.Add(-time.Second)} {
-		if refusal, ok := errors.AsType[*ring.Refusal](prune(at)); !ok || !refusal.Until.Equal(expires) {
-			t.Errorf("at %s: %+v, want a refusal until %s", at, refusal, expires)
-		}
-	}
-	testutil.Must(t, prune(expires))
-}
-
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	newest := lineOf("cp-1", "main", 5, c().As(signing.Active), a().As(signing.Next))
@@ -341,21 +318,6 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
-}
-
-// TestClaim: of two hosts that begin the same generation one is refused, for a minute.
-func TestClaim(t *testing.T) {
-	t.Parallel()
-	var p Published
-	own := stateOf("main", 4, a().As(signing.Active))
-	testutil.Must(t, p.ClaimRing(own, "cp-1", epoch))
-	testutil.Must(t, p.ClaimRing(own, "cp-1", epoch)) // an interrupted command, again
-	if err := p.ClaimRing(own, "cp-2", epoch.Add(claimAge-time.Second)); err == nil ||
-		!strings.Contains(err.Error(), "generation 5 is claimed by host cp-1") {
-		t.Errorf("claimed twice: %v", err)
-	}
-	testutil.Must(t, p.ClaimRing(own, "cp-2", epoch.Add(claimAge)))
-	testutil.Must(t, p.ClaimRing(stateOf("main", 5, a().As(signing.Active)), "cp-1", epoch))
 }
 
 func TestManualPlaces(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"net/url"
 	"slices"
@@ -112,7 +113,10 @@ func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 			permanent = 0
 		}
 		if !options.Wait || permanent == maxPermanent || !o.await(ctx, err) {
-			return errors.Join(err, context.Cause(ctx))
+			if cause := context.Cause(ctx); cause != nil {
+				err = fmt.Errorf("%w, and the key was not rotated: %w", cause, err)
+			}
+			return err
 		}
 	}
 }
@@ -280,6 +284,9 @@ func (o *Operator) Init(ctx context.Context, active *signing.PrivateKey, retired
 // A copy from before a revocation is refused.
 func (o *Operator) Import(ctx context.Context, from *ring.File, join bool) (changed bool, err error) {
 	copied, err := from.Read()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("%s does not exist", from.Path()) // Read advises to make a ring
+	}
 	if err != nil {
 		return false, err
 	}

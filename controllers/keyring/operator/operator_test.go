@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -227,6 +226,10 @@ func TestNextAndRollback(t *testing.T) {
 	w.edit(func(p *consistency.Published) { p.Lines[0].Signs = nil })
 	refusedWith(t, w.Rollback(t.Context(), Successor{}, nil), "host cp-1 cannot sign with the retired key "+rsaID)
 	w.show("cp-1", 0)
+	next, _ = w.state().Next()
+	w.edit(func(p *consistency.Published) { p.Lines[0].SignsWith = next.ID })
+	refusedWith(t, w.Rollback(t.Context(), Successor{}, nil), "the next key "+next.ID+" has signed on host cp-1")
+	w.show("cp-1", 0)
 	w.must(w.Rollback(t.Context(), Successor{}, nil))
 	if after, _ := w.state().Next(); w.state().Active().ID != rsaID || after.Kind() != "RSA-2048" {
 		t.Errorf("%s signs, and the next key is a %s as the one that was undone", w.state().Active().ID, after.Kind())
@@ -362,27 +365,14 @@ func TestPruneFindsALateSigner(t *testing.T) {
 	prune("may live for 48h0m0s after 2026-11-25T16:00:00Z")
 	w.clock.Step(47 * time.Hour)
 	prune("may live for 48h0m0s after 2026-11-25T16:00:00Z")
-	w.clock.Step(time.Hour)
+	w.signer = testkeys.RSA2048() // it was restored from a backup
+	prune("still signs with")
+	w.signer = testkeys.P256()
+	prune("may live for 48h0m0s after 2026-11-27T15:00:00Z")
+	w.clock.Step(48 * time.Hour)
 	prune("")
-}
-
-// TestReadOnly is about a mounted Secret: no step is begun.
-func TestReadOnly(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	mount := t.TempDir()
-	w.must(os.Symlink(filepath.Dir(w.File.Path()), filepath.Join(mount, "..data")))
-	w.must(os.Symlink(filepath.Join("..data", "ring.json"), filepath.Join(mount, "ring.json")))
-	w.File = ring.At(filepath.Join(mount, "ring.json"))
-	_, prune := w.Prune(t.Context())
-	_, revoke := w.Revoke(t.Context(), []string{rsaID}, nil)
-	for name, err := range map[string]error{
-		"rotate": w.Rotate(t.Context(), RotateOptions{}), "next": w.Next(t.Context(), Successor{}), "prune": prune,
-		"rollback": w.Rollback(t.Context(), Successor{}, nil), "revoke": revoke,
-	} {
-		if _, ok := errors.AsType[*ring.ReadOnlyError](err); !ok {
-			t.Errorf("%s: %v", name, err)
-		}
+	if again, err := w.Prune(t.Context()); len(again) > 0 || err != nil {
+		t.Errorf("once nothing is retired: %+v, %v", again, err)
 	}
 }
 
@@ -452,19 +442,21 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 	leaked := []signing.PublicKey{testkeys.Parse(testkeys.RSA2048()).Public()}
 	w.publishes, second.publishes = leaked, leaked
 	for _, step := range []struct {
-		restarted *world
-		still     string
-	}{{nil, "the kube-apiserver of --kubeconfig, https://cp-2:6443"}, {w, "https://cp-2:6443"}} {
-		if step.restarted != nil {
-			step.restarted.publishes = nil
-		}
+		change func()
+		still  string
+	}{
+		{func() {}, "the kube-apiserver of --kubeconfig, https://cp-2:6443: with key files, write them"},
+		{func() { w.publishes = nil }, "https://cp-2:6443: with key files, write them"},
+		{func() { second.silent = true }, "https://cp-2:6443 (read kube-apiserver's keys at /openid/v1/jwks: "},
+	} {
+		step.change()
 		_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
-		refusedWith(t, err, "revoked in the ring of this host, and: still accepted by "+step.still+": with key files, write them")
+		refusedWith(t, err, "revoked in the ring of this host, but: still accepted by "+step.still)
 		if w.state().Active().ID != p256ID {
 			t.Error("the key is in the ring")
 		}
 	}
-	second.publishes = nil
+	second.publishes, second.silent = nil, false
 	_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
 	w.must(err)
 	w.Cluster = nil

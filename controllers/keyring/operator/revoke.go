@@ -70,7 +70,7 @@ func (o *Operator) Revoke(ctx context.Context, ids []string, confirm func(ctx co
 	}
 	left, err := o.awaitRefused(ctx, removed, without)
 	if err != nil {
-		err = fmt.Errorf("revoked in the ring of this host, and: %w", err)
+		err = fmt.Errorf("revoked in the ring of this host, but: %w", err)
 	}
 	return append(notes, left...), err
 }

@@ -4,13 +4,13 @@
 package reissue
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -205,15 +205,33 @@ func TestCreateForOneThatIsUsed(t *testing.T) {
 	testutil.Check(t, "requests", want, created)
 }
 
+// TestWaitsForItsSlot: so many are made in a second and no more.
+func TestWaitsForItsSlot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, account(), tokenSecret("a", withOld(t)))
+	w.limiter.ReserveN(w.Clock.Now(), perSecond)
+	w.reissues(t, "others come first")
+	w.Clock.Step(time.Second)
+	w.reissues(t, "its turn has come", "get secrets a", "get serviceaccounts app",
+		"create secrets app-token-new01 for app/uid-app replaces a/uid-a labels sa-controller-manager/auto-created data")
+}
+
 // TestSurveyFindsWhatARollbackLeft: no Secret holds a retired key, and no event comes any more.
 func TestSurveyFindsWhatARollbackLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, account(referencing("a")), tokenSecret("a", withNew(t)), tokenSecret("b", replacing("a"), withNew(t)))
-		w.loop.Add(key{Work: surveying})
-		testutil.Start(t, func(ctx context.Context) error { w.loop.Run(ctx); return nil })
+		testutil.Start(t, w.Run)
 		synctest.Wait()
 		testutil.Check(t, "requests", []string{"get secrets b", "get serviceaccounts app", "delete secrets b [uid-b 20]"}, w.Actions(t))
+		w.Uncache(t, tokenSecret("b"))
+		another := tokenSecret("c", withOld(t))
+		w.Live(t, another)
+		w.Cache(t, another)
+		w.queueSecret(tokensecrets.Observe(another))
+		synctest.Wait()
+		testutil.Check(t, "requests once a Secret with the retired key is there", []string{"get secrets c", "get serviceaccounts app",
+			"create secrets app-token-new01 for app/uid-app replaces c/uid-c labels sa-controller-manager/auto-created data"}, w.Actions(t))
 	})
 }
 
@@ -227,28 +245,6 @@ func TestSurvey(t *testing.T) {
 	testutil.Check(t, "by key", map[string]float64{"retired": 2, "active": 1, "unknown": 1, "none": 1},
 		w.Series(t, "sacm_token_secrets_by_key"))
 	testutil.Check(t, "by holding", map[string]float64{"due": 1, "blocked user-made": 1}, w.Series(t, "sacm_token_reissue_secrets"))
-}
-
-// TestWhoLedShowsNothing: another process leads by now, whose surveys count.
-func TestWhoLedShowsNothing(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, account(referencing("a")), tokenSecret("a", withOld(t), mode("never")))
-		for range 2 { // terms
-			stop := testutil.Start(t, w.Run)
-			synctest.Wait()
-			for series, want := range map[string]map[string]float64{
-				"sacm_token_secrets_by_key":  {"retired": 1},
-				"sacm_token_reissue_secrets": {"blocked never": 1},
-			} {
-				testutil.Check(t, series+" while it leads", want, w.Series(t, series))
-			}
-			stop()
-			for _, series := range []string{"sacm_token_secrets_by_key", "sacm_token_reissue_secrets"} {
-				testutil.Check(t, series+" afterwards", map[string]float64{}, w.Series(t, series))
-			}
-		}
-	})
 }
 
 // TestSurveyForgetsWhatIsGone: who makes Secrets that are refused, or re-issued, and deletes them

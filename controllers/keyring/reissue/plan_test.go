@@ -165,6 +165,10 @@ func TestPlan(t *testing.T) {
 			secrets: list{a(old), c(fresh, ago(2*time.Second)), b(ago(time.Second))},
 			want:    steps{"reference a by c", "discard b"}, holds: switching,
 		},
+		"TwoSuccessorsAndTheReferencedOneIsInvalid": {
+			refs: "b a", secrets: list{a(old), b(invalid, ago(time.Second)), c(fresh, ago(2*time.Second))},
+			want: steps{"discard c"}, holds: replaced,
+		},
 		"UsersAlone": {
 			reason: "the successor of a Secret that no list names is in no list either", holds: replaced,
 			secrets: list{a(old, userMade, mode("side-by-side")), b(fresh, func(s *corev1.Secret) { s.Labels = nil })},
@@ -230,71 +234,4 @@ func forged(t *testing.T, old, changed string) func(*corev1.Secret) {
 	}
 }
 
-// created is at that second. Such Secrets are older than all others.
-func created(second int64) func(*corev1.Secret) { return createdAt(time.Unix(second, 0)) }
-
 func invalid(secret *corev1.Secret) { controllertest.InvalidSince("2026-01-01")(secret) }
-
-func TestPairs(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason     string
-		references []string
-		old        func(*corev1.Secret)
-		secrets    []*corev1.Secret
-		successor  string
-		inService  bool
-	}{
-		"None":      {secrets: []*corev1.Secret{tokenSecret("a")}},
-		"Made":      {secrets: []*corev1.Secret{tokenSecret("a", replacing("old"))}, successor: "a"},
-		"InService": {references: []string{"a"}, secrets: []*corev1.Secret{tokenSecret("a", replacing("old"))}, successor: "a", inService: true},
-		"OldestFirst": {
-			reason:    "two leaders have made one each",
-			secrets:   []*corev1.Secret{tokenSecret("a", replacing("old"), created(2)), tokenSecret("b", replacing("old"), created(1))},
-			successor: "b",
-		},
-		"ReferencedFirst": {
-			references: []string{"a"},
-			secrets:    []*corev1.Secret{tokenSecret("a", replacing("old"), created(2), invalid), tokenSecret("b", replacing("old"), created(1))},
-			successor:  "a",
-		},
-		"InServiceFirst": {
-			reason: "the other one gives nobody a token", references: []string{"a", "b"}, successor: "b", inService: true,
-			secrets: []*corev1.Secret{tokenSecret("a", replacing("old"), created(1), invalid), tokenSecret("b", replacing("old"), created(2))},
-		},
-		"NotToBeReplaced": {
-			reason: "the annotation counts more than what another Secret says", references: []string{"a"}, old: mode("never"),
-			secrets: []*corev1.Secret{tokenSecret("a", replacing("old"))}, successor: "a",
-		},
-		"Spoiled":     {secrets: []*corev1.Secret{tokenSecret("spoiled", replacing("old"))}},
-		"Terminating": {secrets: []*corev1.Secret{tokenSecret("a", replacing("old"), terminating)}},
-		"OfAnother": {
-			reason:  "anybody may write the annotation",
-			secrets: []*corev1.Secret{tokenSecret("a", replacing("old"), annotated(corev1.ServiceAccountNameKey, "admin"))},
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			before := tokenSecret("old")
-			if tc.old != nil {
-				tc.old(before)
-			}
-			old := tokensecrets.Observe(before)
-			secrets := append(observeAll(tc.secrets...), old)
-			for range 2 { // whatever their order
-				pairs := pairUp(account(referencing(tc.references...)), secrets, func(s *tokensecrets.TokenSecret) bool { return s.Name == "spoiled" })
-				successor, got := pairs.successor(old), ""
-				if successor != nil {
-					got = successor.Name
-					if pairs.predecessor(successor) != old || pairs.replaceable(successor) != old {
-						t.Errorf("%s: its predecessor is not found", tc.reason)
-					}
-				}
-				if inService := pairs.replacement(old) != nil; got != tc.successor || inService != tc.inService {
-					t.Errorf("%s: got %q, in service: %v", tc.reason, got, inService)
-				}
-				slices.Reverse(secrets)
-			}
-		})
-	}
-}

@@ -4,22 +4,13 @@
 package reissue
 
 import (
-	"fmt"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
-	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing"
 )
 
 // TestSuccessorKeepsWhatAPersonHasSet: what decides on the life of a Secret decides on that of its
@@ -67,51 +58,4 @@ func TestSuccessorKeepsWhatAPersonHasSet(t *testing.T) {
 			}, got.Annotations)
 		})
 	}
-}
-
-// TestEachPairIsFinishedFirst re-issues for many accounts. The first client has its new Secret in
-// seconds, whatever waits behind it.
-func TestEachPairIsFinishedFirst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const accounts = 300
-		var objects []runtime.Object
-		for i := range accounts {
-			namespace := fmt.Sprintf("ns%03d", i)
-			old := tokenSecret("old", func(s *corev1.Secret) { s.Namespace, s.UID = namespace, types.UID("uid-"+namespace) })
-			withOld(t)(old)
-			objects = append(objects, old, account(referencing("old"), func(a *corev1.ServiceAccount) { a.Namespace = namespace }))
-		}
-		w := controllertest.NewWorld(time.Time{}, objects...)
-		suffixes, created, most := 0, 0, 0
-		referenced := sets.New[string]() // a stale cache may have one referenced again
-		c := New(Config{
-			Client: w.Client, Informers: w.Informers, Ring: signing.NewKeyring(rotated()),
-			MayReissue: func() error { return nil }, Confirmed: func(string) bool { return true },
-			Recorder: w.Recorder(), Metrics: NewMetrics(w.Registry.MustRegister),
-			NewSuffix: func() string { suffixes++; return fmt.Sprintf("n%04d", suffixes) },
-		})
-		w.Client.PrependReactor("create", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			secret := action.(clienttesting.CreateAction).GetObject().(*corev1.Secret)
-			secret.UID = types.UID("uid-" + secret.Name)
-			secret.Data = map[string][]byte{}
-			withNew(t)(secret) // at once, as the token controller does it
-			created++
-			most = max(most, created-referenced.Len())
-			return false, nil, nil
-		})
-		w.Client.PrependReactor("patch", "serviceaccounts", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			referenced.Insert(action.GetNamespace())
-			return false, nil, nil
-		})
-		stop := w.Start(t, c.Run)
-		defer stop()
-		time.Sleep(accounts/perSecond*time.Second + 10*time.Second)
-		synctest.Wait()
-		testutil.Check(t, "new Secrets", accounts, created)
-		testutil.Check(t, "references to them", accounts, referenced.Len())
-		if most > 2*perSecond {
-			t.Errorf("%d pairs were begun and not finished at a time, want about %d at most", most, perSecond)
-		}
-	})
 }

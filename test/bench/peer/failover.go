@@ -17,7 +17,7 @@ import (
 )
 
 // failover ends the leading one of two replicas: how long it takes until the next token Secret is filled. How many Pods
-// are refused meanwhile, the tests of test/replicas count. The standby of one repetition leads in the next.
+// are refused meanwhile, TestServiceDrain counts. The standby of one repetition leads in the next.
 func (o *Options) failover(ctx context.Context) error {
 	return onFresh(ctx, devcluster.Options{}, func(ctx context.Context, w *world) error {
 		for _, program := range []string{kcm, ours} {

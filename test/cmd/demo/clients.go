@@ -27,43 +27,54 @@ const (
 	roundsPerStep = 30
 )
 
+// clients are those of a cluster whose keys an operator changes meanwhile. None of their tokens may be refused.
+type clients struct {
+	*story
+
+	load     *tokenload.Load
+	ringFile string
+	flags    func() []string // of the operator's commands, besides that of the ring
+	used     []ring.Key      // that have signed, in order
+	stop     func()
+}
+
 // keys runs a command of the operator on the key ring, and prints it.
-func (d *rotation) keys(ctx context.Context, words string) error {
-	d.notef("command", "sa-controller-manager keys %s", words)
-	return d.try(ctx, words)
+func (c *clients) keys(ctx context.Context, words string) error {
+	c.notef("command", "sa-controller-manager keys %s", words)
+	return c.try(ctx, words)
 }
 
 // try runs such a command. Another key may sign from when it begins.
-func (d *rotation) try(ctx context.Context, words string) error {
-	args := append(strings.Fields("keys "+words), "--service-account-key-ring="+d.ringFile)
-	if _, err := d.binary.Run(ctx, append(args, d.apiServers()...)...); err != nil {
+func (c *clients) try(ctx context.Context, words string) error {
+	args := append(strings.Fields("keys "+words), "--service-account-key-ring="+c.ringFile)
+	if _, err := c.binary.Run(ctx, append(args, c.flags()...)...); err != nil {
 		return err
 	}
-	_, err := d.active()
+	_, err := c.active()
 	return err
 }
 
 // active returns the key that is to sign, and notes that it does.
-func (d *rotation) active() (ring.Key, error) {
-	state, err := ring.At(d.ringFile).Read()
+func (c *clients) active() (ring.Key, error) {
+	state, err := ring.At(c.ringFile).Read()
 	if err != nil {
 		return ring.Key{}, err
 	}
 	active := state.Active()
-	if !slices.ContainsFunc(d.used, func(used ring.Key) bool { return used.ID == active.ID }) {
-		d.used = append(d.used, active)
+	if !slices.ContainsFunc(c.used, func(used ring.Key) bool { return used.ID == active.ID }) {
+		c.used = append(c.used, active)
 	}
 	return active, nil
 }
 
 // sign verifies that new tokens are signed with the active key, those of each host, which may have its copy of the
 // ring a moment later, and those of the clients.
-func (d *rotation) sign(ctx context.Context) error {
-	active, err := d.active()
+func (c *clients) sign(ctx context.Context) error {
+	active, err := c.active()
 	if err != nil {
 		return err
 	}
-	for _, party := range d.load.Issuers {
+	for _, party := range c.load.Issuers {
 		if err := await.Poll(ctx, func(ctx context.Context) error {
 			token, err := party.Request(ctx)
 			switch {
@@ -77,10 +88,10 @@ func (d *rotation) sign(ctx context.Context) error {
 			return err
 		}
 	}
-	d.notef("signs", "%s %s", active.Algorithm, active.ID)
-	before := d.load.Tally().Keys[active.ID]
+	c.notef("signs", "%s %s", active.Algorithm, active.ID)
+	before := c.load.Tally().Keys[active.ID]
 	return await.Poll(ctx, func(context.Context) error {
-		if d.stop != nil && d.load.Tally().Keys[active.ID] == before {
+		if c.clients != nil && c.load.Tally().Keys[active.ID] == before {
 			return fmt.Errorf("the clients get no token that is signed with %s", active.ID)
 		}
 		return nil
@@ -88,48 +99,48 @@ func (d *rotation) sign(ctx context.Context) error {
 }
 
 // start has them request and present tokens until stop has returned.
-func (d *rotation) start() {
+func (c *clients) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for range presenters {
-		running.Go(func() { d.load.Run(ctx, presentInterval) })
+		running.Go(func() { c.load.Run(ctx, presentInterval) })
 	}
-	d.after, d.stop = d.goOn, func() {
+	c.clients, c.stop = c, func() {
 		cancel()
 		running.Wait()
 	}
 }
 
 // goOn returns once they have presented each token that they keep, and many new ones.
-func (d *rotation) goOn(ctx context.Context) error {
-	if err := d.load.AwaitRounds(ctx, max(roundsPerStep, d.load.Tally().Kept+1)); err != nil {
+func (c *clients) goOn(ctx context.Context) error {
+	if err := c.load.AwaitRounds(ctx, max(roundsPerStep, c.load.Tally().Kept+1)); err != nil {
 		return err
 	}
-	seen := d.load.Tally()
+	seen := c.load.Tally()
 	if seen.First != nil {
 		return seen.First
 	}
-	d.notef("presented", "new tokens and %d kept ones, of all keys that have signed, to each kube-apiserver: none refused", seen.Kept)
+	c.notef("presented", "new tokens and %d kept ones, of all keys that have signed, to each kube-apiserver: none refused", seen.Kept)
 	return nil
 }
 
 // judge ends them and prints the results. It is an error if a request failed, a token was refused, or another
 // key than those that were to sign has signed.
-func (d *rotation) judge() error {
-	if d.stop == nil {
+func (c *clients) judge() error {
+	if c.clients == nil {
 		return nil
 	}
-	d.stop()
-	seen := d.load.Tally()
-	d.linef("\nTokens of the clients")
-	d.linef("%8d %-32s %d failed", seen.Requested, "requested", seen.Failed)
+	c.stop()
+	seen := c.load.Tally()
+	c.linef("\nTokens of the clients")
+	c.linef("%8d %-32s %d failed", seen.Requested, "requested", seen.Failed)
 	for _, party := range slices.Sorted(maps.Keys(seen.Accepted)) {
-		d.linef("%8d %-32s %d refused", seen.Accepted[party], "accepted by "+party, seen.Refused[party])
+		c.linef("%8d %-32s %d refused", seen.Accepted[party], "accepted by "+party, seen.Refused[party])
 	}
-	d.linef("\nKeys that signed them")
+	c.linef("\nKeys that signed them")
 	others := seen.Requested - seen.Failed
-	for _, key := range d.used {
-		d.linef("%8d %s %s", seen.Keys[key.ID], key.Algorithm, key.ID)
+	for _, key := range c.used {
+		c.linef("%8d %s %s", seen.Keys[key.ID], key.Algorithm, key.ID)
 		others -= seen.Keys[key.ID]
 	}
 	if seen.First == nil && others != 0 {

@@ -31,18 +31,34 @@ func ringOf(cluster *devcluster.Cluster) string {
 	return filepath.Join(cluster.Dir(), "keys", "ring.json")
 }
 
-func (d *rotation) startHosts(ctx context.Context) error {
+// demonstrate runs the steps on a cluster whose signer is started before it.
+func (d *rotation) demonstrate(ctx context.Context, startSigner func(context.Context) error, steps []step) (err error) {
+	if d.binary, err = devcluster.FindBinary(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		for _, h := range d.hosts[min(1, len(d.hosts)):] { // the first one keeps etcd
+			err = errors.Join(err, h.Stop())
+		}
+	}()
+	if err := d.startHosts(ctx, startSigner); err != nil {
+		return err
+	}
+	return errors.Join(d.show(ctx, steps), d.judge())
+}
+
+func (d *rotation) startHosts(ctx context.Context, startSigner func(context.Context) error) error {
 	if err := d.startCluster(ctx, devcluster.Options{
 		ExternalSigner: true,
 		BeforeAPIServer: func(cluster *devcluster.Cluster) (err error) {
 			if d.cluster == nil {
 				d.cluster, d.ringFile = cluster, ringOf(cluster)
-				return d.startSigner(ctx)
+				return startSigner(ctx)
 			}
 			if err := d.copyTo(ctx, cluster); err != nil {
 				return err
 			}
-			d.managers[cluster], err = d.binary.StartManager(cluster, signerFlags(cluster)...)
+			d.managers[cluster], err = d.binary.StartManager(cluster, d.signerFlags(cluster)...)
 			return err
 		},
 	}); err != nil {
@@ -79,20 +95,21 @@ func (d *rotation) startHosts(ctx context.Context) error {
 // starts after it.
 func (d *rotation) startSigner(ctx context.Context) (err error) {
 	// There is no cluster to ask yet.
-	if _, err := d.binary.Run(ctx, "keys", "init", "--from-private-key-file="+d.cluster.SigningKeyFile(),
-		"--service-account-key-ring="+d.ringFile); err != nil {
+	if _, err := d.binary.Run(ctx, append([]string{
+		"keys", "init", "--from-private-key-file=" + d.cluster.SigningKeyFile(), "--service-account-key-ring=" + d.ringFile,
+	}, d.keyFlags...)...); err != nil {
 		return err
 	}
-	d.manager, err = d.binary.StartManager(d.cluster, signerFlags(d.cluster)...)
+	d.manager, err = d.binary.StartManager(d.cluster, d.signerFlags(d.cluster)...)
 	return err
 }
 
-func signerFlags(cluster *devcluster.Cluster) []string {
-	return []string{
+func (d *rotation) signerFlags(cluster *devcluster.Cluster) []string {
+	return slices.Concat(d.keyFlags, []string{
 		"--service-account-private-key-file=", "--service-account-key-ring=" + ringOf(cluster),
 		"--external-signer-socket=" + cluster.SignerSocket(), "--external-signer-refresh-hint=1s",
 		"--token-secrets=manual", "--leader-elect=true",
-	}
+	})
 }
 
 // live are the hosts that were not lost.

@@ -4,8 +4,10 @@
 // Command demo starts a real control plane and sa-controller-manager beside it and shows, in
 // numbered steps, what the manager does:
 //
-//	demo            accounts, token Secrets and Pods
-//	demo rotation   a rotation of signing keys while clients request and use tokens
+//	demo              accounts, token Secrets and Pods
+//	demo rotation     a rotation of signing keys while clients request and use tokens
+//	demo hsm          keys that move from a file to an HSM, a transit engine, a foreign signer, and back
+//	demo federation   published keys, which a second cluster verifies with while they rotate
 //
 // Every step is verified against the API. The exit code is 0 only if all steps hold.
 //
@@ -31,10 +33,10 @@ func main() {
 
 func run(name string) int {
 	demonstrate, ok := map[string]func(context.Context, *story) error{
-		"": showTokens, "rotation": showRotation,
+		"": showTokens, "rotation": showRotation, "hsm": showHSM, "federation": showFederation,
 	}[name]
 	if !ok {
-		fmt.Fprintf(os.Stderr, "demo: unknown argument %q, must be \"rotation\" or absent\n", name)
+		fmt.Fprintf(os.Stderr, "demo: unknown argument %q, must be \"rotation\", \"hsm\", \"federation\" or absent\n", name)
 		return 1
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -7,12 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"sa-controller-manager/signing/ring"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -32,34 +31,20 @@ const (
 // commands change the ring of the first host, of which the others get copies, late. Meanwhile clients request
 // tokens and present old and new ones at all hosts, and none may fail.
 type rotation struct {
-	*story
+	*clients
 
 	hosts    []*host // the first one is story.cluster
 	managers map[*devcluster.Cluster]*devcluster.Manager
-	ringFile string // of the first host
 
-	load    *tokenload.Load
-	used    []ring.Key // that have signed, in order
-	stop    func()     // ends the clients; nil before they start
-	without string     // the flag for a host that is lost
-	secrets int        // that were made
+	keyFlags []string // of the manager and of the commands, about keys outside of the ring
+	without  string   // the flag for a host that is lost
+	secrets  int      // that were made
 }
 
-func showRotation(ctx context.Context, s *story) (err error) {
+func showRotation(ctx context.Context, s *story) error {
 	s.linef("Rotations of service account keys in a cluster of three hosts that is in use\n")
-	d := &rotation{story: s, managers: map[*devcluster.Cluster]*devcluster.Manager{}}
-	if d.binary, err = devcluster.FindBinary(ctx); err != nil {
-		return err
-	}
-	defer func() {
-		for _, h := range d.hosts[min(1, len(d.hosts)):] { // the first one keeps etcd
-			err = errors.Join(err, h.Stop())
-		}
-	}()
-	if err := d.startHosts(ctx); err != nil {
-		return err
-	}
-	return errors.Join(d.show(ctx, []step{
+	d := newRotation(s)
+	return d.demonstrate(ctx, d.startSigner, []step{
 		{"Clients request and use tokens", d.clientsStart},
 		{"Too early, the command refuses", d.tooEarly},
 		d.rotations(1), d.rotations(5),
@@ -67,7 +52,13 @@ func showRotation(ctx context.Context, s *story) (err error) {
 		d.rotations(9),
 		{"A host is lost", d.hostIsLost},
 		d.rotations(13), d.rotations(17),
-	}), d.judge())
+	})
+}
+
+func newRotation(s *story) *rotation {
+	d := &rotation{clients: &clients{story: s}, managers: map[*devcluster.Cluster]*devcluster.Manager{}}
+	d.flags = func() []string { return append(slices.Clone(d.keyFlags), d.apiServers()...) }
+	return d
 }
 
 // rotations is a step of so many in a row that the last one changes the kind of the key.
@@ -80,7 +71,7 @@ func (d *rotation) rotations(from int) step {
 				if n%kindEvery == 0 {
 					next = "--algorithm=" + []string{"RSA-2048", "P-256"}[n/kindEvery%2]
 				}
-				if err := d.rotate(ctx, next); err != nil {
+				if err := d.rotate(ctx, next, ""); err != nil {
 					return fmt.Errorf("rotation %d: %w", n, err)
 				}
 			}
@@ -142,7 +133,7 @@ func (d *rotation) tooEarly(ctx context.Context) error {
 
 // rotate replaces the next key first, if it is to be another one, has the next key sign, and verifies
 // that it does. The hosts get the copy of what was changed before while the command waits.
-func (d *rotation) rotate(ctx context.Context, next string) error {
+func (d *rotation) rotate(ctx context.Context, next, flags string) error {
 	if next != "" {
 		if err := d.keys(ctx, "next "+next); err != nil {
 			return err
@@ -153,7 +144,7 @@ func (d *rotation) rotate(ctx context.Context, next string) error {
 		return err
 	}
 	copied := d.copyLate(ctx)
-	err = d.keys(ctx, "rotate --wait"+cacheAge+d.without)
+	err = d.keys(ctx, "rotate --wait"+cacheAge+d.without+flags)
 	if err := errors.Join(err, copied()); err != nil {
 		return err
 	}
@@ -200,5 +191,5 @@ func (d *rotation) hostIsLost(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return d.rotate(ctx, "")
+	return d.rotate(ctx, "", "")
 }

@@ -41,7 +41,7 @@ type story struct {
 	cluster *devcluster.Cluster // the first; main stops it
 	manager *devcluster.Manager
 	client  kubernetes.Interface
-	after   func(context.Context) error // each step; nil for nothing
+	clients *clients // from the moment at which tokens are requested and presented all the time
 }
 
 // linef prints a line as it is.
@@ -68,7 +68,8 @@ func rounded(d time.Duration) time.Duration {
 	return d.Round(time.Millisecond)
 }
 
-// show runs the steps in order and stops at the first one that does not hold.
+// show runs the steps in order and stops at the first one that does not hold. The clients, if there are any, must make
+// progress in each.
 func (s *story) show(ctx context.Context, steps []step) error {
 	for _, step := range steps {
 		s.linef("\n%2d.  %s", s.steps+1, step.title)
@@ -86,10 +87,10 @@ func (s *story) show(ctx context.Context, steps []step) error {
 func (s *story) do(ctx context.Context, step step) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("not within %s", stepTimeout))
 	defer cancel()
-	if err := step.run(ctx); err != nil || s.after == nil {
+	if err := step.run(ctx); err != nil || s.clients == nil {
 		return err
 	}
-	return s.after(ctx)
+	return s.clients.goOn(ctx)
 }
 
 // startCluster starts etcd and kube-apiserver.

@@ -5,7 +5,6 @@ package checker
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"sa-controller-manager/test/faults/workload"
@@ -22,9 +21,6 @@ const (
 	FreshRefused
 	// Refused means that every Pod may be refused.
 	Refused
-	// Starved means that other programs used the processors: whether a Pod that was refused
-	// meanwhile had to be admitted cannot be told.
-	Starved
 	// Bare means that a person has taken the webhook out, so Pods come in without it. Others are
 	// refused by the half that is left.
 	Bare
@@ -41,55 +37,17 @@ const (
 
 // Interval is a time in which something is excused.
 type Interval struct {
-	From, To time.Time // To is zero while it goes on
+	From, To time.Time
 	Excuse   Excuse
 }
 
-// Intervals are all those of a run.
-type Intervals struct {
-	mu  sync.Mutex
-	all []*Interval
-}
-
-// Open begins one. What it returns ends it.
-func (i *Intervals) Open(excuse Excuse) (end func()) {
-	if excuse == NoExcuse {
-		return func() {}
-	}
-	one := &Interval{From: time.Now(), Excuse: excuse}
-	i.Add(one)
-	return func() {
-		i.mu.Lock()
-		defer i.mu.Unlock()
-		one.To = time.Now()
-	}
-}
-
-// Add adds an interval.
-func (i *Intervals) Add(one *Interval) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.all = append(i.all, one)
-}
-
-// List returns a copy of all intervals.
-func (i *Intervals) List() []Interval {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	var all []Interval
-	for _, one := range i.all {
-		all = append(all, *one)
-	}
-	return all
-}
-
 // overlaps reports whether a call met the interval or what it left behind.
-func (i Interval) overlaps(call workload.Call) bool {
-	return call.Ended.After(i.From) && (i.To.IsZero() || call.Begun.Before(i.To.Add(excuseLag)))
+func (i *Interval) overlaps(call workload.Call) bool {
+	return call.Ended.After(i.From) && call.Begun.Before(i.To.Add(excuseLag))
 }
 
 // JudgeCall says what is wrong with a call, "" if nothing is.
-func JudgeCall(call workload.Call, excuses []Interval) string {
+func JudgeCall(call workload.Call, excuses []*Interval) string {
 	var met []Excuse
 	for _, one := range excuses {
 		if !one.overlaps(call) {
@@ -112,11 +70,3 @@ func JudgeCall(call workload.Call, excuses []Interval) string {
 	}
 	return ""
 }
-
-// RefusedWhileStarved reports whether the call was refused when other programs had the processors.
-func RefusedWhileStarved(call workload.Call, excuses []Interval) bool {
-	return call.Err != nil && slices.ContainsFunc(excuses, func(one Interval) bool { return one.Excuse == Starved && one.overlaps(call) })
-}
-
-// Kind names what a fault does.
-type Kind string

@@ -32,9 +32,16 @@ func KeyIDOf(der []byte) string {
 
 // Verify says what is wrong with the signature of a token. It goes by the standard library alone.
 func (k *KeyRing) Verify(token string) error {
-	header := HeaderOf(token)
-	signed, encoded, _ := CutLast(token, ".")
-	signature, err := base64.RawURLEncoding.DecodeString(encoded)
+	var header struct {
+		Algorithm string `json:"alg"`
+		KeyID     string `json:"kid"`
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 || !readSegment(parts[0], &header) {
+		return errors.New("it holds no token")
+	}
+	signed := parts[0] + "." + parts[1]
+	signature, err := base64.RawURLEncoding.DecodeString(parts[2])
 	if err != nil {
 		return errors.New("its signature is not base64url")
 	}
@@ -67,20 +74,4 @@ func verifiesECDSA(key *ecdsa.PublicKey, digest, signature []byte) bool {
 	}
 	r, s := new(big.Int).SetBytes(signature[:size]), new(big.Int).SetBytes(signature[size:])
 	return ecdsa.Verify(key, digest, r, s)
-}
-
-// JWTHeader is what a token says of its signature.
-type JWTHeader struct {
-	Algorithm string `json:"alg"`
-	KeyID     string `json:"kid"`
-}
-
-// HeaderOf reads a token's header; an empty one if it is none.
-func HeaderOf(token string) JWTHeader {
-	encoded, _, _ := strings.Cut(token, ".")
-	var header JWTHeader
-	if !readSegment(encoded, &header) {
-		return JWTHeader{}
-	}
-	return header
 }

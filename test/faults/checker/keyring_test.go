@@ -65,7 +65,7 @@ func idOf(t *testing.T, key *ecdsa.PrivateKey) string {
 // says.
 func signedBy(t *testing.T, key *ecdsa.PrivateKey, algorithm, id string) string {
 	t.Helper()
-	header, err := json.Marshal(JWTHeader{algorithm, id})
+	header, err := json.Marshal(map[string]string{"alg": algorithm, "kid": id})
 	testutil.Must(t, err)
 	signed := base64.RawURLEncoding.EncodeToString(header) + ".e30"
 	r, s, err := ecdsa.Sign(rand.Reader, key, hashed(crypto.SHA256, signed))

@@ -94,12 +94,3 @@ func (s Snapshot) InNamespaces(prefix string) Snapshot {
 	maps.DeleteFunc(s.ConfigMaps, func(key types.NamespacedName, _ *corev1.ConfigMap) bool { return outside(key.Namespace) })
 	return s
 }
-
-// CutLast cuts text around the last separator.
-func CutLast(text, separator string) (before, after string, found bool) {
-	at := strings.LastIndex(text, separator)
-	if at < 0 {
-		return text, "", false
-	}
-	return text[:at], text[at+len(separator):], true
-}

@@ -44,12 +44,6 @@ type Namespace struct {
 	spoiled bool // its root CA was edited
 }
 
-// Edited reports whether a user has edited what the account lists, or copied a Secret of it.
-func (m Model) Edited(namespace, account string) bool {
-	n := m[namespace]
-	return n != nil && n.Accounts[account] != nil && n.Accounts[account].Edited
-}
-
 // Account is a live ServiceAccount that a user has made. Foreign and Pulls are lists of
 // the user's, and Note is an annotation.
 type Account struct {
@@ -58,8 +52,6 @@ type Account struct {
 	Pulls   []string
 	Note    string
 	Since   time.Time
-	// Edited: the user has taken references to auto-created Secrets away, or copied such a Secret.
-	Edited bool
 }
 
 // AwaitNextSecond waits until the next second. A Secret that is made before the caches of the product
@@ -124,18 +116,10 @@ type Call struct {
 	AccountSince time.Time
 }
 
-// Lacks looks at an admitted Pod: its account, what that has to pull images with, and its
-// projected token.
-func Lacks(pod *corev1.Pod, account string, pulls ...string) string {
-	if pod.Spec.ServiceAccountName != account {
+// lacks looks at an admitted Pod: its account and its projected token.
+func lacks(pod *corev1.Pod) string {
+	if pod.Spec.ServiceAccountName != DefaultAccount {
 		return "account"
-	}
-	var has []string
-	for _, ref := range pod.Spec.ImagePullSecrets {
-		has = append(has, ref.Name)
-	}
-	if !slices.Equal(has, pulls) {
-		return "pull Secrets"
 	}
 	for _, volume := range pod.Spec.Volumes {
 		if volume.Projected == nil {

@@ -10,24 +10,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
 	// podPace is five Pods a second, whether or not those before have been answered.
 	podPace = 200 * time.Millisecond
-	// PodTimeout is longer than kube-apiserver waits for a webhook.
-	PodTimeout = 15 * time.Second
-	// freshEvery is how often a Pod comes at the same moment as its namespace, pullEvery how
-	// often one is of an account with a pull Secret, unwantedEvery how often one must be
+	// podTimeout is longer than kube-apiserver waits for a webhook.
+	podTimeout = 15 * time.Second
+	// freshEvery is how often a Pod comes at the same moment as its namespace, unwantedEvery how often one must be
 	// refused.
 	freshEvery    = 10
-	pullEvery     = 3
 	unwantedEvery = 7
-
-	pullAccount = "puller"
-	pullSecret  = "pull"
 )
 
 // podUser creates Pods and writes down what became of each.
@@ -56,16 +50,16 @@ func (u *podUser) run(ctx context.Context, w *Workload) {
 				}
 				return
 			}
-			w.count("create namespace")
+			w.count()
 		}
 		// Old ones and the newest take turns.
-		n, since, pulls := u.namespaces[0], u.first, i%pullEvery == 0
+		n, since := u.namespaces[0], u.first
 		if i%2 == 0 {
-			n, since, pulls = u.namespaces[len(u.namespaces)-1], u.since, false
+			n, since = u.namespaces[len(u.namespaces)-1], u.since
 		}
-		w.count("create Pod")
+		w.count()
 		one := Call{Namespace: n.Name, Name: fmt.Sprintf("pod-%d", i), AccountSince: since, Unwanted: i%unwantedEvery == 1}
-		u.pending.Go(func() { u.call(context.WithoutCancel(ctx), one, pulls) })
+		u.pending.Go(func() { u.call(context.WithoutCancel(ctx), one) })
 		select {
 		case <-ctx.Done():
 			return
@@ -81,13 +75,6 @@ func (u *podUser) fresh(ctx context.Context) error {
 	if err := u.CreateNamespace(limit, n.Name); err != nil {
 		return err
 	}
-	if len(u.namespaces) == 0 { // in the others a Pod is to come as early as can be
-		puller := &Account{Pulls: []string{pullSecret}}
-		n.Accounts[pullAccount] = puller
-		if err := u.CreateAccount(limit, n.Name, pullAccount, puller); err != nil {
-			return err
-		}
-	}
 	u.namespaces, u.since = append(u.namespaces, n), time.Now()
 	if u.first.IsZero() {
 		u.first = u.since
@@ -95,30 +82,32 @@ func (u *podUser) fresh(ctx context.Context) error {
 	return nil
 }
 
-// call asks once. A Pod that has everything goes again: only what lacks something stays,
-// for the scan to find it.
-func (u *podUser) call(ctx context.Context, one Call, pulls bool) {
-	limit, cancel := context.WithTimeout(ctx, PodTimeout)
-	defer cancel()
-	pods := u.CoreV1().Pods(one.Namespace)
-	asks, gets, with := "", DefaultAccount, []string(nil)
-	switch {
-	case one.Unwanted:
-		asks = "nobody"
-	case pulls:
-		asks, gets, with = pullAccount, pullAccount, []string{pullSecret}
+// call asks once, and has the Pod go again.
+func (u *podUser) call(ctx context.Context, one Call) {
+	account := ""
+	if one.Unwanted {
+		account = "nobody"
 	}
-	one.Begun = time.Now()
-	pod, err := pods.Create(limit, NewPod(one.Name, asks), metav1.CreateOptions{})
-	one.Ended, one.Err = time.Now(), err
-	if err == nil && !one.Unwanted {
-		one.Lacks = Lacks(pod, gets, with...)
-	}
+	u.CreatePod(ctx, &one, NewPod(one.Name, account), metav1.CreateOptions{})
 	u.mu.Lock()
 	u.calls = append(u.calls, one)
 	u.mu.Unlock()
-	if err == nil && one.Lacks == "" {
-		_ = Ignore(pods.Delete(limit, one.Name, *metav1.NewDeleteOptions(0)), apierrors.IsNotFound) // nobody minds it
+	if one.Err == nil {
+		limit, cancel := context.WithTimeout(ctx, podTimeout)
+		defer cancel()
+		_ = u.CoreV1().Pods(one.Namespace).Delete(limit, one.Name, *metav1.NewDeleteOptions(0)) // nobody minds it
+	}
+}
+
+// CreatePod creates the Pod of a call, and notes what became of that.
+func (c Client) CreatePod(ctx context.Context, call *Call, pod *corev1.Pod, options metav1.CreateOptions) {
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
+	defer cancel()
+	call.Begun = time.Now()
+	admitted, err := c.CoreV1().Pods(call.Namespace).Create(ctx, pod, options)
+	call.Ended, call.Err = time.Now(), err
+	if err == nil && !call.Unwanted {
+		call.Lacks = lacks(admitted)
 	}
 }
 

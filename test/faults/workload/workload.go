@@ -37,7 +37,7 @@ type Workload struct {
 	wait  sync.WaitGroup
 
 	mu         sync.Mutex
-	operations map[string]int
+	operations int
 	failed     error
 }
 
@@ -70,7 +70,7 @@ func (u *User) Add(model Model) {
 // StartWorkload begins. Names begin with prefix.
 func StartWorkload(client Client, seed uint64, prefix string) *Workload {
 	ctx, stop := context.WithCancel(context.Background())
-	w := &Workload{stop: stop, operations: map[string]int{}}
+	w := &Workload{stop: stop}
 	for i := range users {
 		u := NewUser(client, fmt.Sprintf("%s-u%d", prefix, i))
 		u.random = rand.New(rand.NewPCG(seed, uint64(i)+1))
@@ -97,17 +97,13 @@ func (w *Workload) End() (Model, []Call, error) {
 	return model, w.pods.calls, w.failed
 }
 
-// Operations is how many there were of each kind.
-func (w *Workload) Operations() map[string]int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return maps.Clone(w.operations)
-}
+// Operations is how many there were until its end.
+func (w *Workload) Operations() int { return w.operations }
 
-func (w *Workload) count(operation string) {
+func (w *Workload) count() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.operations[operation]++
+	w.operations++
 }
 
 func (w *Workload) fail(err error) {
@@ -129,13 +125,13 @@ func (w *Workload) churn(ctx context.Context, u *User) {
 		case <-pace.C:
 		}
 		limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*RestartTimeout)
-		operation, err := u.step(limit)
+		_, err := u.step(limit)
 		cancel()
 		if err != nil {
 			w.fail(err)
 			return
 		}
-		w.count(operation)
+		w.count()
 	}
 }
 

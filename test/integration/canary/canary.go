@@ -88,34 +88,34 @@ func (c *Canary) Check() error {
 	defer c.mu.Unlock()
 	var errs []error
 	for _, said := range c.texts {
-		if found := c.find(said.text); found != "" {
-			errs = append(errs, fmt.Errorf("%s: %s", said.source, found))
+		if what, where := c.Find(said.text); what != "" {
+			errs = append(errs, fmt.Errorf("%s: %s: %s", said.source, what, where))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// find says what is in the text that must not be, "" if there is nothing.
-func (c *Canary) find(text string) string {
+// Find says what is in the text that must not be, "" if there is nothing, and where. Nothing may be recorded meanwhile.
+func (c *Canary) Find(text string) (what, where string) {
 	for _, form := range []string{text, undumped(text)} {
 		for what, sign := range tokenSigns() {
-			if where := strings.Index(form, sign); where >= 0 {
-				return fmt.Sprintf("%s, in: %s", what, lineAround(form, where))
+			if at := strings.Index(form, sign); at >= 0 {
+				return what, lineAround(form, at)
 			}
 		}
 		if c.holdsSignature(form) {
-			return "the payload or the signature of a token"
+			return "the payload or the signature of a token", "somewhere"
 		}
-		if where := c.numbers.find(form); where >= 0 {
-			return "a part of a signature, or a private number of a key, after: " + lineAround(form[:where], where)
+		if at := c.numbers.find(form); at >= 0 {
+			return "a part of a signature, or a private number of a key", "after " + lineAround(form[:at], at)
 		}
 		for _, line := range c.keyLines {
-			if where := strings.Index(form, line); where >= 0 {
-				return "a line of a private key, in: " + strings.ReplaceAll(lineAround(form, where), line, "[...]")
+			if at := strings.Index(form, line); at >= 0 {
+				return "a line of a private key", strings.ReplaceAll(lineAround(form, at), line, "[...]")
 			}
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // tokenSigns are texts that every token begins with, whether it stands there as it
@@ -126,12 +126,12 @@ func tokenSigns() map[string]string {
 	begin = begin[:len(begin)-1] // the last one depends on what follows, too
 	encoded := base64.StdEncoding.EncodeToString([]byte(begin))
 	return map[string]string{
-		"a token":                  begin,
-		"a token encoded as bytes": encoded[:len(encoded)-4],
-		"a private key":            "PRIVATE KEY-----",
-		"PEM encoded as bytes":     base64.StdEncoding.EncodeToString([]byte("-----BEGIN RSA PRIVATE KE")),
-		"EC PEM encoded as bytes":  base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY"))[:32],
-		"PKCS#8 encoded as bytes":  base64.StdEncoding.EncodeToString([]byte("-----BEGIN PRIVATE KEY--"))[:32],
+		"a token":                 begin,
+		"a token in base64":       encoded[:len(encoded)-4],
+		"a private key":           "PRIVATE KEY-----",
+		"PEM encoded as bytes":    base64.StdEncoding.EncodeToString([]byte("-----BEGIN RSA PRIVATE KE")),
+		"EC PEM encoded as bytes": base64.StdEncoding.EncodeToString([]byte("-----BEGIN EC PRIVATE KEY"))[:32],
+		"PKCS#8 encoded as bytes": base64.StdEncoding.EncodeToString([]byte("-----BEGIN PRIVATE KEY--"))[:32],
 	}
 }
 

@@ -49,7 +49,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 		ErrorLog:      log.New(io.Discard, "", 0), // faults are meant
 	})
 	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
-	p.wires = newWires(p.server.Listener)
+	p.wires = &wires{Listener: p.server.Listener}
 	p.server.Listener = p.wires
 	p.server.EnableHTTP2 = true
 	p.server.StartTLS()
@@ -92,16 +92,14 @@ func (p *Proxy) Hold(match Match, until <-chan struct{}) {
 
 // Silence has nothing pass any more through the connections that are open, in neither
 // direction, without FIN, RST or an answer to a ping of HTTP/2.
-// Connections that come later are well. The function that it returns ends those that fell
-// silent with RST; what was sent through them meanwhile is lost. It may be called more than
-// once, and after Close.
+// Connections that come later are well.
 //
 // The client's kernel does get acknowledgements, as from a machine in between whose program
 // hangs.
-func (p *Proxy) Silence() (end func()) {
-	p.wires.silence()
-	return p.wires.end
-}
+func (p *Proxy) Silence() { p.wires.silence() }
+
+// EndSilence ends the connections that fell silent; what was sent through them meanwhile is lost.
+func (p *Proxy) EndSilence() { p.wires.end() }
 
 // Requests returns all requests so far that match selects, in the order in which
 // they came.

@@ -7,20 +7,14 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
 // wires is a listener whose connections can fall silent.
 type wires struct {
 	net.Listener
 
-	mu     sync.Mutex
-	open   map[*wire]struct{}
-	silent []*wire
-}
-
-func newWires(listener net.Listener) *wires {
-	return &wires{Listener: listener, open: map[*wire]struct{}{}}
+	mu  sync.Mutex
+	all []*wire
 }
 
 // Accept implements net.Listener.
@@ -29,10 +23,10 @@ func (l *wires) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{Conn: accepted, all: l, over: make(chan struct{})}
+	w := &wire{Conn: accepted, over: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.open[w] = struct{}{}
+	l.all = append(l.all, w)
 	return w, nil
 }
 
@@ -40,38 +34,30 @@ func (l *wires) Accept() (net.Conn, error) {
 func (l *wires) silence() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for w := range l.open {
-		if w.silent.CompareAndSwap(false, true) {
-			l.silent = append(l.silent, w)
-		}
+	for _, w := range l.all {
+		w.silent.Store(true)
 	}
 }
 
-// end resets those that are silent.
+// end closes those that are silent.
 func (l *wires) end() {
 	l.mu.Lock()
-	silent := l.silent
-	l.silent = nil
-	l.mu.Unlock()
-	for _, w := range silent {
-		w.reset()
-	}
-}
-
-func (l *wires) forget(w *wire) {
-	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.open, w)
+	for _, w := range l.all {
+		if w.silent.Load() {
+			w.once.Do(func() { close(w.over) })
+			_ = w.Conn.Close() // the server may have done so
+		}
+	}
 }
 
 // wire is a connection that can become silent, for good.
 type wire struct {
 	net.Conn
 
-	all    *wires
 	silent atomic.Bool
-	over   chan struct{} // closed once the server or the silence has done with it
 	once   sync.Once
+	over   chan struct{} // closed once its silence has ended
 }
 
 // Read implements net.Conn. What has come on a silent connection is kept back.
@@ -96,22 +82,8 @@ func (w *wire) Write(p []byte) (int, error) {
 // Close implements net.Conn. The end of a silent connection is not heard before that of the
 // silence.
 func (w *wire) Close() error {
-	w.all.forget(w)
-	if !w.silent.Load() {
-		return w.Conn.Close()
+	if w.silent.Load() {
+		return nil
 	}
-	w.finish()
-	return w.SetReadDeadline(time.Now()) // for who reads
+	return w.Conn.Close()
 }
-
-// reset ends a silent connection with RST, as a restarted machine would.
-func (w *wire) reset() {
-	w.all.forget(w)
-	if tcp, ok := w.Conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0) // one that is gone already needs no reset
-	}
-	_ = w.Conn.Close()
-	w.finish()
-}
-
-func (w *wire) finish() { w.once.Do(func() { close(w.over) }) }

@@ -6,7 +6,6 @@ package testcluster
 import (
 	"bytes"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -60,26 +59,6 @@ func (p Output) ExpectTexts(t *testing.T, texts ...string) Output {
 		}
 	}
 	return p
-}
-
-// ExpectContains checks that the output contains every text.
-func ExpectContains(t *testing.T, output string, texts ...string) {
-	t.Helper()
-	for _, text := range texts {
-		if !strings.Contains(output, text) {
-			t.Errorf("no %q in:\n%s", text, output)
-		}
-	}
-}
-
-// WriteFile writes a file into a directory of the test and returns its path.
-func WriteFile(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // UnreachableKubeconfig returns the path of a kubeconfig for an address without a listener.

@@ -39,7 +39,7 @@ type ControlPlane struct {
 
 	// hangUp closes connections to kube-apiserver, and hangUpManagers those to
 	// managers: a manager that ends waits a second for HTTP/2 clients to leave.
-	HangUp, hangUpManagers func()
+	hangUp, hangUpManagers func()
 
 	mu         sync.Mutex
 	namespaces []string // made for tests and not purged yet
@@ -71,7 +71,7 @@ func (c *ControlPlane) connect() error {
 	if c.API, err = kubernetes.NewForConfigAndClient(config, transport); err != nil {
 		return fmt.Errorf("make an admin client: %w", err)
 	}
-	c.HangUp = hangUp(transport)
+	c.hangUp = hangUp(transport)
 	c.Tokens = tokenrecord.Start(c.API)
 
 	// client-go shares one transport among clients with equal TLS settings, so devcluster's clients
@@ -101,7 +101,7 @@ func (c *ControlPlane) stop() error {
 		err = fmt.Errorf("list all events: %w", err)
 	}
 	Leaks.Add("Events", string(events))
-	c.HangUp()
+	c.hangUp()
 	c.hangUpManagers()
 	return errors.Join(err, c.Stop())
 }

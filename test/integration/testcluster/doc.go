@@ -10,8 +10,9 @@
 //
 // Most tests of a package share one control plane, which starts when the first test needs it.
 // A manager works on a whole cluster, so these tests run one after the other, each with a manager
-// that has its own flags. Their subtests run in parallel, each in its own namespace. Tests that
-// restart kube-apiserver have their own control planes and run in parallel at the end.
+// that has its own flags. Their subtests may run in parallel, each in its own namespace. Tests that
+// need a kube-apiserver with other flags, or the whole cluster, have their own control planes and run
+// in parallel at the end.
 //
 // Tests wait by watch, or poll an endpoint that has none. To show that nothing happens, a test
 // calls AwaitProcessed: another object goes through the same watches and queues, and once the

@@ -81,16 +81,10 @@ func (m *Manager) AwaitSigner(t *testing.T, id string) {
 	m.AwaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": id, "state": "active"}, 1)
 }
 
-// AwaitProbe waits for a result of the key probe.
-func (m *Manager) AwaitProbe(t *testing.T, result string) {
-	t.Helper()
-	m.AwaitMetric(t, "sacm_signing_key_probes_total", devcluster.Labels{"result": result}, 1)
-}
-
 // IssueSignedBy creates a token Secret, waits for its token and checks which key has signed it.
 func (c *ControlPlane) IssueSignedBy(t *testing.T, account *corev1.ServiceAccount, by string) *corev1.Secret {
 	t.Helper()
-	made := c.CreateSecret(t, TokenSecret(account.Namespace, "mine-"+RandomName(), account.Name))
+	made := c.CreateSecret(t, TokenSecret(account.Namespace, "mine-"+randomName(), account.Name))
 	secret := c.AwaitFilled(t, account.Namespace, made.Name)
 	if got := KeyIDOf(t, secret); got != by {
 		t.Errorf("key %q has signed, want %q", got, by)

@@ -16,10 +16,6 @@ import (
 	"sa-controller-manager/test/integration/faultproxy"
 )
 
-// LeadsMessage is logged when the controllers of a manager start. Upstream's dynamic certificate
-// controllers log "Starting controller" too, but with a name.
-const LeadsMessage = `"Starting controller" controller=`
-
 // drainLimit bounds the time from SIGTERM to the exit of the manager.
 const drainLimit = 10 * time.Second
 
@@ -30,7 +26,6 @@ type Manager struct {
 	cluster      *ControlPlane
 	name         string
 	ExpectErrors bool // errors in the log are expected
-	LogOffset    int  // so much of the log is from before kube-apiserver was there
 	stopped      bool
 }
 
@@ -49,16 +44,10 @@ func (c *ControlPlane) StartManager(t *testing.T, flags ...string) *Manager {
 	// At this level client-go logs whatever it sends and receives.
 	running, err := binary.StartManager(c.Cluster, append([]string{"-v=10"}, flags...)...)
 	testutil.Must(t, err)
-	return c.Adopt(t, running)
-}
-
-// Adopt stops a running manager when the test ends.
-func (c *ControlPlane) Adopt(t *testing.T, running *devcluster.Manager) *Manager {
-	t.Helper()
 	m := &Manager{Manager: running, cluster: c, name: t.Name()}
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the last lines of the manager's log:\n%s", m.LogWithoutNoise())
+			t.Logf("the last lines of the manager's log:\n%s", m.logWithoutNoise())
 		}
 		m.Shutdown(t)
 	})
@@ -113,8 +102,8 @@ func (m *Manager) keepMetrics(t *testing.T) {
 var chatter = regexp.MustCompile(`(?m)^(I\d{4} .* (request|round_trippers|reflector|type|shared_informer|` +
 	`helper|envvar|view|health|flags)\.go:.*|[^EFIW].*|[EFIW]\D.*|)\n`)
 
-// LogWithoutNoise returns the end of the log without chatter.
-func (m *Manager) LogWithoutNoise() string {
+// logWithoutNoise returns the end of the log without chatter.
+func (m *Manager) logWithoutNoise() string {
 	lines := chatter.ReplaceAllString(m.Logs()+"\n", "")
 	const longest = 6000
 	return lines[max(0, len(lines)-longest):]
@@ -204,7 +193,7 @@ func (m *Manager) examineLog(t *testing.T) {
 	if m.ExpectErrors {
 		return
 	}
-	if complaints := devcluster.Complaints(m.Logs()[m.LogOffset:]); len(complaints) > 0 {
+	if complaints := devcluster.Complaints(m.Logs()); len(complaints) > 0 {
 		t.Errorf("the manager logged an error: %s", complaints[0]) // one says enough
 	}
 }

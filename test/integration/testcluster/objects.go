@@ -38,11 +38,8 @@ func WithAnnotation(name, value string) SecretOption {
 // AccountName returns the name of the i-th account.
 func AccountName(i int) string { return fmt.Sprintf("account-%d", i) }
 
-// Labels and annotations of the product.
-const (
-	AutoCreatedLabel  = "sa-controller-manager/auto-created"
-	InvalidSinceLabel = "kubernetes.io/legacy-token-invalid-since"
-)
+// AutoCreatedLabel is that of the product.
+const AutoCreatedLabel = "sa-controller-manager/auto-created"
 
 // SecretOption changes a Secret before it is created.
 type SecretOption func(*corev1.Secret)
@@ -90,12 +87,6 @@ func (c *ControlPlane) CreateSecret(t *testing.T, secret *corev1.Secret) *corev1
 	made, err := c.API.CoreV1().Secrets(secret.Namespace).Create(t.Context(), secret, metav1.CreateOptions{})
 	testutil.Must(t, err)
 	return made
-}
-
-// DeleteSecret deletes a Secret.
-func (c *ControlPlane) DeleteSecret(t *testing.T, namespace, name string) {
-	t.Helper()
-	testutil.Must(t, c.API.CoreV1().Secrets(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
 
 // GetSecret returns a Secret.
@@ -147,15 +138,6 @@ func (c *ControlPlane) GetAccount(t *testing.T, namespace, name string) *corev1.
 	account, err := c.API.CoreV1().ServiceAccounts(namespace).Get(t.Context(), name, metav1.GetOptions{})
 	testutil.Must(t, err)
 	return account
-}
-
-// ReferenceNames returns the names of the Secrets that an account references.
-func ReferenceNames(account *corev1.ServiceAccount) []string {
-	names := make([]string, 0, len(account.Secrets))
-	for _, reference := range account.Secrets {
-		names = append(names, reference.Name)
-	}
-	return names
 }
 
 // Opaque returns a Secret of another type.

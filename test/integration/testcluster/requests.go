@@ -13,17 +13,6 @@ import (
 // and watches, which the tests send too.
 type RequestCounts map[string]float64
 
-// Plus returns the sum of two counts.
-func (r RequestCounts) Plus(more RequestCounts) RequestCounts {
-	sum := RequestCounts{}
-	for _, counts := range []RequestCounts{r, more} {
-		for what, n := range counts {
-			sum[what] += n
-		}
-	}
-	return sum
-}
-
 // CountRequests reads the counts from kube-apiserver's metrics.
 func (c *ControlPlane) CountRequests(t *testing.T) RequestCounts {
 	t.Helper()

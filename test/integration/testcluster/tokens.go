@@ -58,19 +58,6 @@ func (c *ControlPlane) ExpectAccepted(t *testing.T, secret *corev1.Secret, accou
 	testutil.Check(t, "the token of "+secret.Name+" belongs to", want, got)
 }
 
-// AwaitRefused returns once kube-apiserver refuses the token.
-func (c *ControlPlane) AwaitRefused(t *testing.T, token []byte) {
-	t.Helper()
-	ctx := Context(t)
-	Poll(t, "await that kube-apiserver refuses a token", func() error {
-		status, err := c.Review(ctx, string(token))
-		if err == nil && status.Authenticated {
-			err = fmt.Errorf("it is accepted for %s", status.User.Username)
-		}
-		return err
-	})
-}
-
 // ExpectComplete checks the whole content of a token Secret that the product has filled.
 func (c *ControlPlane) ExpectComplete(t *testing.T, secret *corev1.Secret, account *corev1.ServiceAccount) {
 	t.Helper()
@@ -83,7 +70,7 @@ func (c *ControlPlane) ExpectComplete(t *testing.T, secret *corev1.Secret, accou
 		Claims      map[string]any
 		HeaderKeys  []string
 	}
-	header, claims := DecodeToken(t, secret.Data[corev1.ServiceAccountTokenKey])
+	header, claims := decodeToken(t, secret.Data[corev1.ServiceAccountTokenKey])
 	got := content{
 		Type:        secret.Type,
 		Keys:        slices.Sorted(maps.Keys(secret.Data)),
@@ -102,15 +89,15 @@ func (c *ControlPlane) ExpectComplete(t *testing.T, secret *corev1.Secret, accou
 			"kubernetes.io/service-account.name": account.Name,
 			"kubernetes.io/service-account.uid":  string(account.UID),
 		},
-		Claims:     LegacyClaims(account, secret.Name),
+		Claims:     legacyClaims(account, secret.Name),
 		HeaderKeys: []string{"alg", "kid"},
 	}
 	testutil.Check(t, "secret "+secret.Namespace+"/"+secret.Name, want, got)
 }
 
-// LegacyClaims returns the claims that kube-controller-manager writes
+// legacyClaims returns the claims that kube-controller-manager writes
 // (pkg/serviceaccount/legacy.go).
-func LegacyClaims(account *corev1.ServiceAccount, secret string) map[string]any {
+func legacyClaims(account *corev1.ServiceAccount, secret string) map[string]any {
 	return map[string]any{
 		"iss":                                    "kubernetes/serviceaccount",
 		"sub":                                    "system:serviceaccount:" + account.Namespace + ":" + account.Name,
@@ -121,8 +108,8 @@ func LegacyClaims(account *corev1.ServiceAccount, secret string) map[string]any 
 	}
 }
 
-// DecodeToken reads a token without verifying it.
-func DecodeToken(t *testing.T, token []byte) (header, claims map[string]any) {
+// decodeToken reads a token without verifying it.
+func decodeToken(t *testing.T, token []byte) (header, claims map[string]any) {
 	t.Helper()
 	segments := bytes.Split(token, []byte("."))
 	if len(segments) != 3 {
@@ -143,13 +130,13 @@ func DecodeToken(t *testing.T, token []byte) (header, claims map[string]any) {
 // KeyIDOf returns the ID of the key that signed a token.
 func KeyIDOf(t *testing.T, secret *corev1.Secret) string {
 	t.Helper()
-	header, _ := DecodeToken(t, secret.Data[corev1.ServiceAccountTokenKey])
+	header, _ := decodeToken(t, secret.Data[corev1.ServiceAccountTokenKey])
 	id, _ := header["kid"].(string)
 	return id
 }
 
-// RandomName returns a random part of a name.
-func RandomName() string { return strings.ToLower(rand.Text()[:8]) }
+// randomName returns a random part of a name.
+func randomName() string { return strings.ToLower(rand.Text()[:8]) }
 
 // CleanupContext returns a context for clean-up after the context of the test has ended.
 func CleanupContext(t *testing.T) context.Context {

@@ -5,60 +5,19 @@ package testcluster
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/test/await"
 )
-
-// AwaitOneAutoSecretEach returns once each account references exactly one auto-created Secret and no
-// other one names it.
-func (c *ControlPlane) AwaitOneAutoSecretEach(t *testing.T, namespace string, accounts int) {
-	t.Helper()
-	own := map[string]string{}
-	_, err := await.ServiceAccounts(Context(t), c.API, namespace, func(found []*corev1.ServiceAccount) error {
-		for i := range accounts {
-			account, ok := await.Find(found, AccountName(i))
-			if !ok || len(account.Secrets) != 1 {
-				return fmt.Errorf("%q does not reference one Secret", AccountName(i))
-			}
-			own[account.Name] = account.Secrets[0].Name
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.AwaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
-		ours := map[string][]string{}
-		for _, secret := range secrets {
-			if secret.Labels[AutoCreatedLabel] != "" && HasToken(secret) == nil {
-				account := secret.Annotations[corev1.ServiceAccountNameKey]
-				ours[account] = append(ours[account], secret.Name)
-			}
-		}
-		for account, name := range own {
-			if !slices.Equal(ours[account], []string{name}) {
-				return fmt.Errorf("%q references %q and there are %v", account, name, ours[account])
-			}
-		}
-		return nil
-	})
-}
 
 // AtLeastFilled passes once n Secrets have a token.
 func AtLeastFilled(n int) await.Check[*corev1.Secret] {
 	return func(secrets []*corev1.Secret) error {
 		filled := 0
 		for _, secret := range secrets {
-			if HasToken(secret) == nil {
+			if hasToken(secret) == nil {
 				filled++
 			}
 		}
@@ -67,24 +26,6 @@ func AtLeastFilled(n int) await.Check[*corev1.Secret] {
 		}
 		return nil
 	}
-}
-
-// AwaitLease returns the holder of a Lease once it is the wanted one.
-func (c *ControlPlane) AwaitLease(t *testing.T, name string, wanted func(holder string) bool) string {
-	t.Helper()
-	lw := cache.NewListWatchFromClient(c.API.CoordinationV1().RESTClient(), "leases", metav1.NamespaceSystem, fields.Everything())
-	var holder string
-	_, err := await.Objects(Context(t), lw, &coordinationv1.Lease{}, one(name, func(lease *coordinationv1.Lease) error {
-		holder = ptr.Deref(lease.Spec.HolderIdentity, "")
-		if !wanted(holder) {
-			return fmt.Errorf("it is held by %q", holder)
-		}
-		return nil
-	}))
-	if err != nil {
-		t.Fatalf("await Lease %s: %v", name, err)
-	}
-	return holder
 }
 
 // AwaitSecrets returns the Secrets of a namespace once they pass the check.
@@ -114,11 +55,11 @@ func (c *ControlPlane) AwaitGone(t *testing.T, namespace string, names ...string
 // AwaitFilled returns a Secret once it has a token.
 func (c *ControlPlane) AwaitFilled(t *testing.T, namespace, name string) *corev1.Secret {
 	t.Helper()
-	return c.AwaitSecret(t, namespace, name, HasToken)
+	return c.AwaitSecret(t, namespace, name, hasToken)
 }
 
-// HasToken is nil if the Secret has a token.
-func HasToken(secret *corev1.Secret) error {
+// hasToken is nil if the Secret has a token.
+func hasToken(secret *corev1.Secret) error {
 	if len(secret.Data[corev1.ServiceAccountTokenKey]) == 0 {
 		return fmt.Errorf("%q has no token", secret.Name)
 	}
@@ -152,7 +93,7 @@ func (c *ControlPlane) AwaitAutoSecret(t *testing.T, namespace, account string) 
 	t.Helper()
 	found := c.AwaitAccount(t, namespace, account, func(account *corev1.ServiceAccount) error {
 		if len(account.Secrets) != 1 {
-			return fmt.Errorf("%q references %v, want one", account.Name, ReferenceNames(account))
+			return fmt.Errorf("%q references %v, want one", account.Name, account.Secrets)
 		}
 		return nil
 	})
@@ -163,19 +104,13 @@ func (c *ControlPlane) AwaitAutoSecret(t *testing.T, namespace, account string) 
 // except keys that it requeued for later.
 func (c *ControlPlane) AwaitProcessed(t *testing.T, m *Manager) {
 	t.Helper()
-	c.AwaitCached(t)
-	m.WaitIdle(t)
-}
-
-// AwaitCached returns once the manager's cache has every earlier change of Secrets and accounts.
-func (c *ControlPlane) AwaitCached(t *testing.T) {
-	t.Helper()
 	namespace := c.Namespace(t)
 	for range 2 { // the first one may overtake the start of the manager
-		account := c.CreateAccount(t, namespace, "fence-"+RandomName())
+		account := c.CreateAccount(t, namespace, "fence-"+randomName())
 		secret := c.CreateSecret(t, TokenSecret(namespace, account.Name, account.Name))
 		c.AwaitFilled(t, namespace, secret.Name)
 	}
+	m.WaitIdle(t)
 }
 
 // AwaitConfigMap returns a ConfigMap once it passes the check.

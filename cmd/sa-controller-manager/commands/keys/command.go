@@ -99,7 +99,7 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...str
 		"ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
 		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
-			"Without such a limit, the longest life that users have asked for, and at least the year (8760h) that Pods get.")
+			"Without such a limit, the longest life that users have asked for, and at least the year (8760h) that Pods get. Must be given to prune.")
 	o.output.AddFlag(cmd, append([]string{"table", "json", "yaml"}, formats...)...)
 	return o
 }
@@ -121,8 +121,8 @@ func (o *commandOptions) validateRing() (p options.Problems) {
 // needsLifetime is for commands that prune.
 func (o *commandOptions) needsLifetime(p *options.Problems, cmd *cobra.Command) {
 	if !cmd.Flags().Changed("longest-token-lifetime") {
-		p.Add("longest-token-lifetime", o.policy.TokenLifetime, "must be given, or a key may go whose tokens live: "+
-			"without --service-account-max-token-expiration kube-apiserver issues tokens of any life")
+		*p = append(*p, errors.New("--longest-token-lifetime must be given, or a key may go whose tokens are valid: "+
+			"without --service-account-max-token-expiration kube-apiserver issues tokens of any life"))
 	}
 }
 

@@ -88,7 +88,7 @@ func TestKeysCommands(t *testing.T) {
 		{[]string{"rotate"}, 1, "there is no cluster"},
 		{[]string{"rollback"}, 1, "there is no cluster"},
 		{[]string{"revoke", "--yes", "nobody"}, 1, "the ring has no key nobody"},
-		{[]string{"revoke", "--yes", rsaID}, 1, "and: it is not known whether a kube-apiserver still accepts them"},
+		{[]string{"revoke", "--yes", rsaID}, 1, "but: it is not known whether a kube-apiserver still accepts them"},
 		{[]string{"list"}, 0, "ES256       active    file"},
 	})
 	public, err := signing.ParsePublicKeys([]byte(keysCommand(t, ring, "list", "-o", "pem").Stdout))
@@ -133,6 +133,7 @@ func TestKeysDryRun(t *testing.T) {
 		"Next":    {path, []string{"next", "--algorithm=P-384"}, "ES384       next"},
 		"Rotate":  {path, []string{"rotate", "--kubeconfig=k", "--wait"}, "Dry run:    nothing is changed"},
 		"Prune":   {path, []string{"prune", "--kubeconfig=k", "--longest-token-lifetime=48h"}, "nothing was changed\n"},
+		"None":    {path, []string{"prune", "--kubeconfig=k", "--longest-token-lifetime=48h"}, "Nothing to prune: the ring has no retired key."},
 		"Revoke":  {path, []string{"revoke", "--yes", state.Active().ID}, "generation 2 after a dry run: nothing was changed\n"},
 		"Publish": {path, []string{"publish", "--publish-keys=file://" + dir, "--service-account-issuer=https://a"}, "documents written: [\""},
 		"Place":   {path, []string{"publish", "--published-manually=pool"}, "Dry run:    nothing is changed"},
@@ -168,11 +169,11 @@ func TestKeysCommandsRefuse(t *testing.T) {
 			`Error: --output "pem" must be one of "table", "json", "yaml"`,
 		},
 		"NoKey": {
-			[]string{"init", "--service-account-key-ring=x"}, `Error: --from-private-key-file "" must be the signing key to go on with`,
+			[]string{"init", "--service-account-key-ring=x"}, `Error: give either --from-private-key-file, the signing key to go on with`,
 		},
 		"TwoKeys": {
 			[]string{"init", "--service-account-key-ring=x", "--from-private-key-file=a", "--algorithm=P-256"},
-			`Error: --from-private-key-file "a" must be the signing key to go on with`,
+			`Error: give either --from-private-key-file, the signing key to go on with`,
 		},
 		"WeakKey": {
 			[]string{"next", "--service-account-key-ring=x", "--algorithm=RSA-1024"},
@@ -204,11 +205,11 @@ func TestKeysCommandsRefuse(t *testing.T) {
 		},
 		"NoLifetime": {
 			[]string{"prune", "--service-account-key-ring=x", "--kubeconfig=k"},
-			"Error: --longest-token-lifetime 8760h0m0s must be given, or a key may go whose tokens live",
+			"Error: --longest-token-lifetime must be given, or a key may go whose tokens are valid",
 		},
 		"NoLifetimeOfRotate": {
 			[]string{"rotate", "--service-account-key-ring=x", "--kubeconfig=k", "--prune"},
-			"Error: --longest-token-lifetime 8760h0m0s must be given, or a key may go whose tokens live",
+			"Error: --longest-token-lifetime must be given, or a key may go whose tokens are valid",
 		},
 		"NextKey": {
 			[]string{"rotate", "--service-account-key-ring=x", "--kubeconfig=k", "--next-key=hsm"}, `Error: --next-key "hsm" must be kep740:NAME`,
@@ -230,7 +231,7 @@ func TestKeysCommandsRefuse(t *testing.T) {
 func TestKeysRevoke(t *testing.T) {
 	t.Parallel()
 	const question = "every token signed with [\"" + rsaID + "\"] will be refused"
-	const revoked = "revoked in the ring of this host, and: it is not known"
+	const revoked = "revoked in the ring of this host, but: it is not known"
 	cases := map[string]struct {
 		reason  string
 		typed   string // on the terminal; "" is none
@@ -379,5 +380,6 @@ func TestKeysImport(t *testing.T) {
 		{[]string{"import", first}, 0, "The ring is the same already; nothing was changed."},
 		{[]string{"next", "--algorithm=P-384"}, 0, "generation 2\n"},
 		{[]string{"import", old}, 1, old + ": generation 1 is older than 2"},
+		{[]string{"import", old + "er"}, 1, "Error: " + old + "er does not exist\n"},
 	})
 }

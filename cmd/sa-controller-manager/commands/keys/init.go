@@ -5,6 +5,7 @@ package keys
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,8 +55,8 @@ next key of the same kind is made, unless --next-key names another one.`,
 	check := func(p *options.Problems) {
 		key.validate(p)
 		if given := key.Algorithm != "" || key.Signer != ""; given == (from != "") {
-			p.Add("from-private-key-file", from, "must be the signing key to go on with; for a new key give --algorithm instead, "+
-				"and --key for one that another process has")
+			*p = append(*p, errors.New("give either --from-private-key-file, the signing key to go on with, or --algorithm for a new one, "+
+				"or --key for one that another process has"))
 		}
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {

@@ -37,7 +37,9 @@ files of its own accepts them until it is restarted without the key.`,
 	o.addWithoutHost(cmd)
 	check := func(p *options.Problems) { o.needsLifetime(p, cmd) }
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {
-		o.pruned, err = op.Prune(ctx, o.without...)
+		if o.pruned, err = op.Prune(ctx, o.without...); err == nil && len(o.pruned) == 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), "Nothing to prune: the ring has no retired key.")
+		}
 		return err
 	})
 }

@@ -42,6 +42,9 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 			return nil, err
 		}
 	}
+	if o.manager == nil && len(api.writes) == 0 && len(kcm.writes) == 0 {
+		api.notes = append(api.notes, "This node is not taken over: no file is changed.")
+	}
 	return c.selectSteps(api, kcm, step{
 		name:    StepWebhook,
 		summary: "the webhook is unregistered",

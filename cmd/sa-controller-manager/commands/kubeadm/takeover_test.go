@@ -5,6 +5,7 @@ package kubeadm
 
 import (
 	stdcmp "cmp"
+	"context"
 	"maps"
 	"path"
 	"path/filepath"
@@ -532,17 +533,29 @@ func TestManagerThatDoesNotCome(t *testing.T) {
 			"; the previous DIR/manifests/sa-controller-manager.yaml is back, and until its process is ready this kube-apiserver refuses Pods",
 			"Look at the log of the Pod kube-system/sa-controller-manager-n",
 		},
-		"First": {nil, "it did not come within 1ms", "Nothing of the control plane has been changed"},
+		"First":       {nil, "it did not come within 1ms", "Nothing of the control plane has been changed"},
+		"Interrupted": {nil, "context canceled", "Nothing of the control plane has been changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
+			ctx, interrupt := context.WithCancel(t.Context())
+			defer interrupt()
+			if name == "Interrupted" {
+				interrupt()
+			}
 			p.config.Rewrite, p.config.Client = true, fake.NewClientset()
 			if tc.before != nil {
 				p.write(t, ownFile, tc.before)
 			}
 			own := p.steps(t, takeover)[0]
 			own.proofs, own.guards = nil, nil // they ask kube-apiserver
-			wantError(t, name, p.config.step(t.Context(), own), strings.ReplaceAll(tc.want, "DIR", p.dir))
+			if tc.before == nil {
+				own.undo = func(ctx context.Context) error {
+					testutil.Must(t, ctx.Err())
+					return nil
+				}
+			}
+			wantError(t, name, p.config.step(ctx, own), strings.ReplaceAll(tc.want, "DIR", p.dir))
 			if !strings.HasPrefix(own.advice, tc.advice) {
 				t.Errorf("the advice is %q, want %q at first", own.advice, tc.advice)
 			}

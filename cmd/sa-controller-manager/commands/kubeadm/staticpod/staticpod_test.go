@@ -286,6 +286,7 @@ func TestHostPath(t *testing.T) {
 	for file, want := range map[string]string{
 		"/certs/ca.crt":                     "/etc/kubernetes/ssl/ca.crt",
 		"/certs/inner/ca.crt":               "/etc/kubernetes/pki/etcd/ca.crt",
+		"/certs/inner/most/ca.crt":          "/etc/kubernetes/ca.crt",
 		"/one.crt":                          "/etc/ssl/certs/corp.crt",
 		"/etc/kubernetes/pki/../pki/ca.crt": "/etc/kubernetes/pki/ca.crt",
 		"/etc/kubernetes/pki/../ca.crt":     "/etc/kubernetes/ca.crt is in none of its volumeMounts",

@@ -4,7 +4,9 @@
 package inspect
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -220,6 +222,9 @@ func readToken(cmd *cobra.Command, args []string) (string, error) {
 	}
 	if token == "" {
 		return "", errors.New("read the token from " + name + ": it is empty")
+	}
+	if decoded, err := base64.StdEncoding.DecodeString(token); err == nil && bytes.Count(decoded, []byte(".")) == 2 {
+		return "", errors.New("read the token from " + name + ": it is encoded as in a Secret, pipe it through base64 -d")
 	}
 	return token, nil
 }

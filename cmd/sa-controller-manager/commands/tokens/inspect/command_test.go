@@ -5,6 +5,7 @@ package inspect
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"strings"
 	"testing"
@@ -52,6 +53,7 @@ func TestInspectReads(t *testing.T) {
 		"in small letters": {"bearer  " + token, []string{key}, nil, "Verdict:       valid"},
 		"two tokens":       {token + "\n" + token, []string{key}, cli.ErrFindings, "malformed token"},
 		"nothing":          {" \n", []string{key}, nil, "read the token from standard input: it is empty"},
+		"of a Secret":      {base64.StdEncoding.EncodeToString([]byte(token)), []string{key}, nil, "pipe it through base64 -d"},
 		"too much": {
 			strings.Repeat("a", 128<<10+1), []string{key}, nil, "read the token from standard input: it is larger than 131072 bytes",
 		},

@@ -27,8 +27,9 @@ func Manifest(command []string) []byte {
     name: x
     volumeMounts:
     - {mountPath: /etc/kubernetes/pki, name: pki, readOnly: true}
-    - {mountPath: /certs, name: elsewhere}
     - {mountPath: /certs/inner, name: pki, subPath: etcd}
+    - {mountPath: /certs, name: elsewhere}
+    - {mountPath: /certs/inner/most, name: kubernetes}
     - {mountPath: /kubernetes, name: kubernetes}
     - {mountPath: /one.crt, name: file}
     - {mountPath: /memory, name: memory}

@@ -1,0 +1,139 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"sa-controller-manager/signing"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/federation"
+)
+
+// trust is the demonstration of a second cluster that trusts the first one's issuer, by the documents
+// at its URL, while the keys of the first rotate. Neither may refuse a token.
+type trust struct {
+	*clients
+
+	world *federation.World
+	stale federation.Change // to what was published before the directory was gone
+}
+
+const rotateAt = "rotate --cache-age=5s"
+
+func showFederation(ctx context.Context, s *story) (err error) {
+	s.linef("Published keys, which a second cluster verifies with while they rotate\n")
+	if s.binary, err = devcluster.FindBinary(ctx); err != nil {
+		return err
+	}
+	d := &trust{}
+	d.world, err = federation.Start(ctx, federation.Config{Binary: s.binary, MaxAge: 5 * time.Second})
+	defer func() { err = errors.Join(err, d.world.Stop()) }()
+	if err != nil {
+		return err
+	}
+	d.clients = &clients{story: s, load: d.world.Load, ringFile: d.world.RingFile(), flags: func() []string {
+		return []string{"--kubeconfig=" + d.world.First.Kubeconfig()}
+	}}
+	s.manager = d.world.Manager
+	s.ready("two control planes, of which the second trusts the issuer of the first, and an HTTPS server of its documents")
+	if _, err := d.active(); err != nil { // the key that signs first
+		return err
+	}
+	d.start()
+	return errors.Join(d.show(ctx, d.steps()), d.judge())
+}
+
+func (d *trust) steps() []step {
+	return []step{
+		{"The second cluster accepts tokens of the first", d.published},
+		{"A rotation, once every copy has the next key", d.rotates},
+		{"A rotation to another algorithm", func(ctx context.Context) error {
+			return errors.Join(d.keys(ctx, "next --algorithm=P-256"), d.rotates(ctx))
+		}},
+		{"The active key has leaked", d.leaks},
+		{"The directory is gone, and the next key, which is replaced, does not sign", d.unmounted},
+		{"The directory is back, and a cache serves what it had before: it does not sign", func(ctx context.Context) error {
+			return d.refuses(ctx, "is not shown at https://", d.stale)
+		}},
+		{"The issuer's URL has our documents again", func(ctx context.Context) error {
+			d.world.Edge.Answer(nil)
+			// The leader looks every 30 s, so it is to see the key at once.
+			return errors.Join(d.world.AwaitPublished(ctx), d.rotates(ctx))
+		}},
+	}
+}
+
+func (d *trust) published(ctx context.Context) error {
+	d.notef("published", "%s%s", d.world.Edge.URL, signing.JWKSPath)
+	return d.world.AwaitPublished(ctx)
+}
+
+func (d *trust) rotates(ctx context.Context) error {
+	return errors.Join(d.keys(ctx, rotateAt+" --wait"), d.sign(ctx))
+}
+
+// leaks revokes the active key. The next one signs at once, and the second cluster has it.
+func (d *trust) leaks(ctx context.Context) error {
+	if err := d.copied(ctx); err != nil {
+		return err
+	}
+	active, err := d.active()
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.keys(ctx, "revoke "+active.ID+" --yes"), d.sign(ctx))
+}
+
+// copied returns once every copy of the key set has the next key: then a rotation is not refused for it. Nothing
+// is rotated.
+func (d *trust) copied(ctx context.Context) error {
+	if err := d.world.AwaitPublished(ctx); err != nil {
+		return err
+	}
+	// The second cluster reads the documents at least once in that time.
+	return d.load.AwaitRounds(ctx, 2*roundsPerStep)
+}
+
+// unmounted replaces the next key while it cannot be published, until the step has ended.
+func (d *trust) unmounted(ctx context.Context) (err error) {
+	// The second cluster reads the key that signs now before the directory is gone.
+	if err := d.copied(ctx); err != nil {
+		return err
+	}
+	if d.stale, err = d.world.Edge.Stale(ctx); err != nil {
+		return err
+	}
+	restore, err := d.world.Unmount()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, restore()) }()
+	if err := d.keys(ctx, "next --algorithm=P-384"); err != nil {
+		return err
+	}
+	return d.refuses(ctx, "is not shown at", nil)
+}
+
+// refuses has a command refuse to have the next key sign because of what the issuer's URL answers.
+func (d *trust) refuses(ctx context.Context, reason string, change federation.Change) error {
+	d.world.Edge.Answer(change)
+	d.notef("command", "sa-controller-manager keys %s", rotateAt)
+	var refusal error
+	if err := await.Poll(ctx, func(ctx context.Context) error {
+		// It may be refused because it is too early, too.
+		if refusal = d.try(ctx, rotateAt); refusal != nil && !strings.Contains(refusal.Error(), reason) {
+			return refusal
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return d.refused(refusal, reason)
+}

@@ -1,0 +1,201 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+// Package federation has what surrounds a cluster whose keys are published: an HTTPS server of what
+// the manager has written, which can misbehave as the edges of CDNs do, a second cluster that trusts the
+// issuer, and clients whose tokens both clusters review.
+package federation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/ring"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/tokenload"
+)
+
+// startTimeout bounds each wait until something serves.
+const startTimeout = 2 * time.Minute
+
+// World is a cluster whose keys are published in a directory that an edge serves, and a second one that
+// trusts the first one's issuer.
+type World struct {
+	Config
+
+	Edge          *Edge
+	First, Second *devcluster.Cluster
+	Manager       *devcluster.Manager // of the first, and its external signer
+	Load          *tokenload.Load     // not running yet
+	Dir           string
+}
+
+// Config of a World.
+type Config struct {
+	Binary devcluster.Binary
+	// MaxAge is how long relying parties may keep what they have read.
+	MaxAge time.Duration
+	// Flags are further ones of the manager.
+	Flags []string
+}
+
+// Start returns once both kube-apiservers accept a token of the first. Stop is to be called even if
+// there is an error.
+func Start(ctx context.Context, config Config) (w *World, err error) {
+	w = &World{Config: config}
+	if w.Dir, err = os.MkdirTemp("", "sacm-federation-"); err != nil {
+		return w, err
+	}
+	if err := os.Mkdir(w.served(), 0o700); err != nil {
+		return w, err
+	}
+	if w.Edge, err = NewEdge(w.served(), w.MaxAge, filepath.Join(w.Dir, "edge.crt")); err != nil {
+		return w, err
+	}
+	w.Flags = append([]string{"--publish-keys=file://" + w.served()}, w.Flags...)
+	if w.First, err = devcluster.Start(ctx, devcluster.Options{
+		Issuer: w.Edge.URL, ExternalSigner: true, BeforeAPIServer: func(first *devcluster.Cluster) error {
+			w.First = first
+			if _, err := w.Keys(ctx, "init", "--from-private-key-file="+first.SigningKeyFile()); err != nil {
+				return err
+			}
+			return w.StartManager()
+		},
+	}); err != nil {
+		return w, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := w.Manager.Ready(ctx); err != nil {
+		return w, err
+	}
+	if err := await.Poll(ctx, func(ctx context.Context) error {
+		_, err := w.Edge.get(ctx, signing.DiscoveryPath)
+		return err
+	}); err != nil {
+		return w, err
+	}
+	if w.Second, err = trusting(ctx, w.Edge, w.Dir); err != nil {
+		return w, err
+	}
+	first, err1 := tokenload.NewParty("first cluster", w.First)
+	second, err2 := tokenload.NewParty("second cluster", w.Second)
+	client, err3 := w.First.Client()
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return w, err
+	}
+	w.Load = tokenload.New(w.RingFile(), []*tokenload.Party{first}, []*tokenload.Party{first, second})
+	if _, err := await.ServiceAccounts(ctx, client, metav1.NamespaceDefault, await.Named[*corev1.ServiceAccount]("default")); err != nil {
+		return w, err
+	}
+	return w, await.Poll(ctx, func(ctx context.Context) error {
+		token, err := first.Request(ctx)
+		if err != nil {
+			return err
+		}
+		return errors.Join(first.Review(ctx, token), second.Review(ctx, token))
+	})
+}
+
+// Stop ends what Start has started.
+func (w *World) Stop() error {
+	var errs []error
+	for _, cluster := range []*devcluster.Cluster{w.Second, w.First} {
+		if cluster != nil {
+			errs = append(errs, cluster.Stop())
+		}
+	}
+	if w.Edge != nil {
+		w.Edge.Stop()
+	}
+	return errors.Join(append(errs, os.RemoveAll(w.Dir))...)
+}
+
+// StartManager starts a manager that has the ring and signs for the first kube-apiserver.
+func (w *World) StartManager(flags ...string) (err error) {
+	w.Manager, err = w.Binary.StartManager(w.First, slices.Concat([]string{
+		"--service-account-private-key-file=", w.ringFlag(), "--token-secrets=manual",
+		"--external-signer-socket=" + w.First.SignerSocket(), "--external-signer-refresh-hint=1s",
+		"--published-issuer=" + w.Edge.URL, "--published-ca-file=" + w.Edge.CAFile,
+	}, w.Flags, flags)...)
+	return err
+}
+
+// served is the directory that the manager writes and the edge serves.
+func (w *World) served() string { return filepath.Join(w.Dir, "served") }
+
+// Unmount takes that directory away, as if its volume were gone, until restore is called.
+func (w *World) Unmount() (restore func() error, err error) {
+	gone := filepath.Join(w.Dir, "gone")
+	return func() error { return os.Rename(gone, w.served()) }, os.Rename(w.served(), gone)
+}
+
+// Ring reads the key ring.
+func (w *World) Ring() (ring.State, error) { return ring.At(w.RingFile()).Read() }
+
+// RingFile has the key ring.
+func (w *World) RingFile() string { return filepath.Join(w.First.Dir(), "keys", "ring.json") }
+
+func (w *World) ringFlag() string { return "--service-account-key-ring=" + w.RingFile() }
+
+// AwaitPublished returns once the next key is at the issuer's URL.
+func (w *World) AwaitPublished(ctx context.Context) error {
+	return await.Poll(ctx, func(ctx context.Context) error {
+		state, err := w.Ring()
+		if err != nil {
+			return err
+		}
+		next, _ := state.Next()
+		jwks, err := w.Edge.get(ctx, signing.JWKSPath)
+		if err == nil && !bytes.Contains(jwks, []byte(next.ID)) {
+			err = fmt.Errorf("%s is not published", next.ID)
+		}
+		return err
+	})
+}
+
+// Keys runs a command on the ring, and returns what it prints. An error has its message.
+func (w *World) Keys(ctx context.Context, words ...string) (stdout []byte, err error) {
+	args := append(append([]string{"keys"}, words...), w.ringFlag())
+	if words[0] != "init" {
+		args = append(args, "--kubeconfig="+w.First.Kubeconfig())
+	}
+	return w.Binary.Run(ctx, args...)
+}
+
+// trusting starts a cluster whose kube-apiserver accepts the tokens of an issuer, whose documents it
+// reads at the issuer's URL. It keeps the JWKS for its max-age less 30 s, and until then refuses tokens
+// whose key is not in it.
+func trusting(ctx context.Context, issuer *Edge, dir string) (*devcluster.Cluster, error) {
+	ca, err := os.ReadFile(issuer.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	config, err := json.Marshal(map[string]any{
+		"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration",
+		"jwt": []any{map[string]any{
+			"issuer":        map[string]any{"url": issuer.URL, "certificateAuthority": string(ca), "audiences": []string{issuer.URL}},
+			"claimMappings": map[string]any{"username": map[string]string{"claim": "sub", "prefix": "first:"}},
+		}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(dir, "authentication.json")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return nil, err
+	}
+	return devcluster.Start(ctx, devcluster.Options{APIServerFlags: map[string][]string{"authentication-config": {file}}})
+}

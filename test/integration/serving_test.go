@@ -59,7 +59,8 @@ func TestWhoMayRead(t *testing.T) {
 		},
 		"NoPermission": {config: userConfig(t, c, "serving-nobody"), protected: 403, allowed: 200},
 		"Token": {
-			reason: "as Prometheus in the cluster has", config: &rest.Config{BearerToken: requestToken(t, c, namespace, scraper)}, protected: 200, allowed: 200,
+			reason: "as Prometheus in the cluster has", config: &rest.Config{BearerToken: requestToken(t, c, namespace, scraper)},
+			protected: 200, allowed: 200,
 		},
 		"Certificate": {config: userConfig(t, c, reader), protected: 200, allowed: 200},
 		"Masters":     {config: c.Config(), protected: 200, allowed: 200},

@@ -48,11 +48,11 @@ func start(t *testing.T, maxAge, interval time.Duration, flags ...string) *feder
 	return w
 }
 
-// TestGate: the second kube-apiserver keeps the JWKS for 20 s, as relying parties do for longer. It has read the
+// TestGate: the second kube-apiserver keeps the JWKS for 10 s, as relying parties do for longer. It has read the
 // next key long before that signs: it refuses none of its tokens, not after a leak of the active key, and not
 // after a rotation that has waited; but those of a key that is forced to sign before.
 func TestGate(t *testing.T) {
-	w := start(t, 50*time.Second, 200*time.Millisecond)
+	w := start(t, 40*time.Second, 200*time.Millisecond)
 	state, err := w.Ring()
 	if err != nil {
 		t.Fatal(err)

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// patience bounds each wait.
-	patience = 15 * time.Minute
+	// waitTimeout bounds each wait.
+	waitTimeout = 15 * time.Minute
 	// between the measurements a limiter of requests fills up again (KCM's in 1.5 s), and what was begun ends.
 	between = 2 * time.Second
 )

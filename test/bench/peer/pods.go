@@ -55,7 +55,7 @@ func (o *Options) pods(ctx context.Context) error {
 
 // admit starts ours, and returns once each world admits Pods as it has to.
 func (o *Options) admit(ctx context.Context, bare, inTree, webhook *world) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("Pods are not admitted as they have to be"))
+	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, errors.New("Pods are not admitted as they have to be"))
 	defer cancel()
 	port, err := devcluster.FreePort()
 	if err != nil {

@@ -45,7 +45,7 @@ func (o *Options) start(ctx context.Context, w *world, name string, flags ...str
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("it is not ready"))
+	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, errors.New("it is not ready"))
 	defer cancel()
 	for {
 		if _, err = r.Get(ctx, path); err == nil {

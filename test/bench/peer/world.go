@@ -126,7 +126,7 @@ func (w *world) see(object any) {
 // of the names true. A program that ends before is an error.
 func (w *world) complete(ctx context.Context, r *running, names []string, size int,
 	load func(ctx context.Context, i int) error) (time.Duration, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the time for one wait is over"))
+	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, errors.New("the time for one wait is over"))
 	defer cancel()
 	begun := time.Now()
 	if err := each(ctx, writers, size, load); err != nil {

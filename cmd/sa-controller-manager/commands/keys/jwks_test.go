@@ -31,16 +31,10 @@ func TestJWKS(t *testing.T) {
 				`"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["ES256","ES384"]}` + "\n",
 			"",
 		},
-		"plain issuer": {
-			[]string{"--discovery", "--service-account-issuer=kubernetes"}, 1, "",
-			"Error: the issuer must be an https URL, such as https://example.com\n",
-		},
 		"no issuer": {[]string{"--discovery"}, 1, "", "Error: --service-account-issuer \"\" must be the URL of the issuer\n"},
 		"idle issuer": {
 			[]string{"--service-account-issuer=https://a"}, 1, "", "Error: --service-account-issuer \"https://a\" is for --discovery\n",
 		},
-		"idle URI":    {[]string{"--jwks-uri=https://a"}, 1, "", "Error: --jwks-uri \"https://a\" is for --discovery\n"},
-		"idle format": {[]string{"-o=json"}, 1, "", "Error: --output \"json\" is for --check; a JWKS is always JSON\n"},
 		"both": {
 			[]string{"--discovery", "--service-account-issuer=https://a", "--check=x"}, 1, "",
 			"Error: --discovery true and --check exclude each other\n",
@@ -50,7 +44,8 @@ func TestJWKS(t *testing.T) {
 		},
 		"drift": {
 			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2,
-			"apiVersion: sa-controller-manager/v1\nkeys:\n...", "The published keys are not the given ones.\n",
+			"apiVersion: sa-controller-manager/v1\nkeys:\n- algorithm: ES256\n  keyID: " + p256ID +
+				"\n  result: same\n  state: active\n...", "The published keys are not the given ones.\n",
 		},
 		"nothing there": {[]string{"--check=testdata/none"}, 1, "", "Error: read keys: open testdata/none: no such file or directory\n"},
 	}

@@ -103,16 +103,10 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			files: changes{"pki/old.pub": public(t, testkeys.P384())},
 			want:  verifying + " does not hold key " + keyID(t, testkeys.P384()) + " (ES384)",
 		},
-		"NoVerifyKey": {
-			own:  theRing + "\n    - " + component.Assign(component.VerifyKeyFlag, "/etc/kubernetes/pki/none.pub"),
-			want: "our --service-account-key-file: open ROOT/etc/kubernetes/pki/none.pub: no such file or directory",
-		},
-		"NoKey":      {stale: true, own: "--v=1"},
 		"OtherSteps": {reason: "it gives no key back", stale: true, steps: []string{StepWebhook}},
 		"OurManifestsGone": {
 			reason: "the rest of a handback", files: changes{ownFile: nil}, prints: []string{"the keys in use are unknown and are not compared"},
 		},
-		"OnlyItsCopy": {files: changes{ownFile: nil}, copied: true, prints: []string{"The keys in use are taken from "}},
 		"Skipped": {
 			reason: "the operator insists, and reads which tokens die", stale: true, files: changes{"pki/sa.key": nil}, skip: true,
 			prints: []string{"\nSkipped: " + missing, "\nSkipped: kube-controller-manager would sign nothing: it gets back "},

@@ -110,3 +110,14 @@ func TestCompare(t *testing.T) {
 		})
 	}
 }
+
+func TestUsable(t *testing.T) {
+	t.Parallel()
+	active := key(testkeys.RSA2048(), signing.Active)
+	got := Usable([]signing.PublicKey{
+		{ID: "broken", Problem: "x"}, inJWKS(active, func(p *signing.PublicKey) { p.ID, p.Algorithm = "theirs", "" }),
+	}, "somewhere")
+	want := active
+	want.ID, want.Role, want.Origin = "theirs", Published, "somewhere"
+	testutil.Check(t, "keys", []signing.Key{want}, got)
+}

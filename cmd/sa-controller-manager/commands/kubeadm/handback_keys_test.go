@@ -149,20 +149,6 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 	}
 }
 
-// TestNodeThatIsMounted: the manifests say where the node sees its keys.
-func TestNodeThatIsMounted(t *testing.T) {
-	t.Parallel()
-	const key, here = "/etc/kubernetes/pki/sa.key", "/mnt/node/etc/kubernetes/pki/sa.key"
-	for _, tc := range []struct{ manifests, path, want string }{
-		{"/etc/kubernetes/manifests", key, key}, {"/mnt/node/etc/kubernetes/manifests/", key, here},
-		{"/mnt/node/etc/kubernetes/manifests", here, here}, {"/srv/manifests", key, key},
-	} {
-		if got := (&Config{ManifestsDir: tc.manifests}).onNode(tc.path); got != tc.want {
-			t.Errorf("with --manifests-dir=%s %s is %s, want %s", tc.manifests, tc.path, got, tc.want)
-		}
-	}
-}
-
 func keyID(t *testing.T, data []byte) string { t.Helper(); return testkeys.Parse(data).ID() }
 
 func public(t *testing.T, data []byte) []byte {

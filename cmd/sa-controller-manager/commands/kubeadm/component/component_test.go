@@ -177,13 +177,12 @@ func TestGate(t *testing.T) {
 		on              bool
 		refused         string
 	}{
-		"v1.35":            {of: "kube-apiserver:v1.35.4", refused: "v1.36 is the oldest that reads webhook configurations from files"},
-		"v1.36":            {reason: "alpha, off", of: "kube-apiserver:v1.36.3"},
-		"v1.37":            {reason: "beta, on", of: "kube-apiserver:v1.37.2", on: true},
-		"v1.37 as v1.35":   {of: "v1.37.2", emulated: []string{"1.35"}, refused: "v1.35.0 is too old: v1.36 is the oldest"},
-		"NamedComponent":   {reason: "the list may name components", of: "v1.37.2", emulated: []string{"other=1.35", "kube=1.36"}},
-		"AnotherComponent": {reason: "it is not kube-apiserver's own", of: "v1.37.2", emulated: []string{"other=1.36"}, on: true},
-		"TurnedOn":         {of: "v1.36.3", gates: []string{"A=true", "kube:" + staticGate + "=true"}, on: true},
+		"v1.35":          {of: "kube-apiserver:v1.35.4", refused: "v1.36 is the oldest that reads webhook configurations from files"},
+		"v1.36":          {reason: "alpha, off", of: "kube-apiserver:v1.36.3"},
+		"v1.37":          {reason: "beta, on", of: "kube-apiserver:v1.37.2", on: true},
+		"v1.37 as v1.35": {of: "v1.37.2", emulated: []string{"1.35"}, refused: "v1.35.0 is too old: v1.36 is the oldest"},
+		"NamedComponent": {reason: "the list may name components", of: "v1.37.2", emulated: []string{"other=1.35", "kube=1.36"}},
+		"TurnedOn":       {of: "v1.36.3", gates: []string{"A=true", "kube:" + staticGate + "=true"}, on: true},
 		"TurnedOff": {
 			of: "v1.37.2", gates: []string{"A=true", "kube:" + staticGate + "=false"}, refused: "--feature-gates has kube:" + staticGate + "=false",
 		},

@@ -2,19 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package federation has what surrounds a cluster whose keys are published: an HTTPS server of what
-// the manager has written, which can misbehave as the edges of CDNs do, a second cluster that trusts the
-// issuer, and clients whose tokens both clusters review.
+// the manager has written, a second cluster that trusts the issuer, and clients whose tokens both clusters review.
 package federation
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,45 +29,38 @@ const startTimeout = 2 * time.Minute
 // World is a cluster whose keys are published in a directory that an edge serves, and a second one that
 // trusts the first one's issuer.
 type World struct {
-	Config
-
 	Edge          *Edge
 	First, Second *devcluster.Cluster
 	Manager       *devcluster.Manager // of the first, and its external signer
 	Load          *tokenload.Load     // not running yet
 	Dir           string
+
+	binary devcluster.Binary
 }
 
-// Config of a World.
-type Config struct {
-	Binary devcluster.Binary
-	// MaxAge is how long relying parties may keep what they have read.
-	MaxAge time.Duration
-	// Flags are further ones of the manager.
-	Flags []string
-}
-
-// Start returns once both kube-apiservers accept a token of the first. Stop is to be called even if
-// there is an error.
-func Start(ctx context.Context, config Config) (w *World, err error) {
-	w = &World{Config: config}
+// Start returns once both kube-apiservers accept a token of the first. Relying parties may keep what they have read for
+// maxAge. Stop is to be called even if there is an error.
+func Start(ctx context.Context, binary devcluster.Binary, maxAge time.Duration) (w *World, err error) {
+	w = &World{binary: binary}
 	if w.Dir, err = os.MkdirTemp("", "sacm-federation-"); err != nil {
 		return w, err
 	}
-	if err := os.Mkdir(w.served(), 0o700); err != nil {
+	if err := os.Mkdir(w.Served(), 0o700); err != nil {
 		return w, err
 	}
-	if w.Edge, err = NewEdge(w.served(), w.MaxAge, filepath.Join(w.Dir, "edge.crt")); err != nil {
+	if w.Edge, err = newEdge(w.Served(), maxAge, filepath.Join(w.Dir, "edge.crt")); err != nil {
 		return w, err
 	}
-	w.Flags = append([]string{"--publish-keys=file://" + w.served()}, w.Flags...)
 	if w.First, err = devcluster.Start(ctx, devcluster.Options{
 		Issuer: w.Edge.URL, ExternalSigner: true, BeforeAPIServer: func(first *devcluster.Cluster) error {
 			w.First = first
-			if _, err := w.Keys(ctx, "init", "--from-private-key-file="+first.SigningKeyFile()); err != nil {
+			if err = w.Keys(ctx, "init", "--from-private-key-file="+first.SigningKeyFile()); err != nil {
 				return err
 			}
-			return w.StartManager()
+			w.Manager, err = binary.StartManager(first, "--service-account-private-key-file=", w.ringFlag(), "--token-secrets=manual",
+				"--external-signer-socket="+first.SignerSocket(), "--external-signer-refresh-hint=1s",
+				"--publish-keys=file://"+w.Served(), "--published-issuer="+w.Edge.URL, "--published-ca-file="+w.Edge.CAFile)
+			return err
 		},
 	}); err != nil {
 		return w, err
@@ -82,8 +71,7 @@ func Start(ctx context.Context, config Config) (w *World, err error) {
 		return w, err
 	}
 	if err := await.Poll(ctx, func(ctx context.Context) error {
-		_, err := w.Edge.get(ctx, signing.DiscoveryPath)
-		return err
+		return w.Edge.has(ctx, signing.DiscoveryPath, w.Edge.URL)
 	}); err != nil {
 		return w, err
 	}
@@ -118,29 +106,13 @@ func (w *World) Stop() error {
 		}
 	}
 	if w.Edge != nil {
-		w.Edge.Stop()
+		w.Edge.stop()
 	}
 	return errors.Join(append(errs, os.RemoveAll(w.Dir))...)
 }
 
-// StartManager starts a manager that has the ring and signs for the first kube-apiserver.
-func (w *World) StartManager(flags ...string) (err error) {
-	w.Manager, err = w.Binary.StartManager(w.First, slices.Concat([]string{
-		"--service-account-private-key-file=", w.ringFlag(), "--token-secrets=manual",
-		"--external-signer-socket=" + w.First.SignerSocket(), "--external-signer-refresh-hint=1s",
-		"--published-issuer=" + w.Edge.URL, "--published-ca-file=" + w.Edge.CAFile,
-	}, w.Flags, flags)...)
-	return err
-}
-
-// served is the directory that the manager writes and the edge serves.
-func (w *World) served() string { return filepath.Join(w.Dir, "served") }
-
-// Unmount takes that directory away, as if its volume were gone, until restore is called.
-func (w *World) Unmount() (restore func() error, err error) {
-	gone := filepath.Join(w.Dir, "gone")
-	return func() error { return os.Rename(gone, w.served()) }, os.Rename(w.served(), gone)
-}
+// Served is the directory that the manager writes and the edge serves.
+func (w *World) Served() string { return filepath.Join(w.Dir, "served") }
 
 // Ring reads the key ring.
 func (w *World) Ring() (ring.State, error) { return ring.At(w.RingFile()).Read() }
@@ -158,21 +130,18 @@ func (w *World) AwaitPublished(ctx context.Context) error {
 			return err
 		}
 		next, _ := state.Next()
-		jwks, err := w.Edge.get(ctx, signing.JWKSPath)
-		if err == nil && !bytes.Contains(jwks, []byte(next.ID)) {
-			err = fmt.Errorf("%s is not published", next.ID)
-		}
-		return err
+		return w.Edge.has(ctx, signing.JWKSPath, next.ID)
 	})
 }
 
-// Keys runs a command on the ring, and returns what it prints. An error has its message.
-func (w *World) Keys(ctx context.Context, words ...string) (stdout []byte, err error) {
+// Keys runs a command on the ring.
+func (w *World) Keys(ctx context.Context, words ...string) error {
 	args := append(append([]string{"keys"}, words...), w.ringFlag())
 	if words[0] != "init" {
 		args = append(args, "--kubeconfig="+w.First.Kubeconfig())
 	}
-	return w.Binary.Run(ctx, args...)
+	_, err := w.binary.Run(ctx, args...)
+	return err
 }
 
 // trusting starts a cluster whose kube-apiserver accepts the tokens of an issuer, whose documents it

@@ -6,6 +6,8 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,7 +24,7 @@ type trust struct {
 	*clients
 
 	world *federation.World
-	stale federation.Change // to what was published before the directory was gone
+	stale string // a copy of what was published before the directory was gone
 }
 
 const rotateAt = "rotate --cache-age=5s"
@@ -33,7 +35,7 @@ func showFederation(ctx context.Context, s *story) (err error) {
 		return err
 	}
 	d := &trust{}
-	d.world, err = federation.Start(ctx, federation.Config{Binary: s.binary, MaxAge: 5 * time.Second})
+	d.world, err = federation.Start(ctx, s.binary, 5*time.Second)
 	defer func() { err = errors.Join(err, d.world.Stop()) }()
 	if err != nil {
 		return err
@@ -60,10 +62,11 @@ func (d *trust) steps() []step {
 		{"The active key has leaked", d.leaks},
 		{"The directory is gone, and the next key, which is replaced, does not sign", d.unmounted},
 		{"The directory is back, and a cache serves what it had before: it does not sign", func(ctx context.Context) error {
-			return d.refuses(ctx, "is not shown at https://", d.stale)
+			d.world.Edge.Serve(d.stale)
+			return d.refuses(ctx, "is not shown at https://")
 		}},
 		{"The issuer's URL has our documents again", func(ctx context.Context) error {
-			d.world.Edge.Answer(nil)
+			d.world.Edge.Serve(d.world.Served())
 			// The leader looks every 30 s, so it is to see the key at once.
 			return errors.Join(d.world.AwaitPublished(ctx), d.rotates(ctx))
 		}},
@@ -107,23 +110,20 @@ func (d *trust) unmounted(ctx context.Context) (err error) {
 	if err := d.copied(ctx); err != nil {
 		return err
 	}
-	if d.stale, err = d.world.Edge.Stale(ctx); err != nil {
+	served, gone := d.world.Served(), filepath.Join(d.world.Dir, "gone")
+	d.stale = filepath.Join(d.world.Dir, "stale")
+	if err := errors.Join(os.CopyFS(d.stale, os.DirFS(served)), os.Rename(served, gone)); err != nil {
 		return err
 	}
-	restore, err := d.world.Unmount()
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, restore()) }()
+	defer func() { err = errors.Join(err, os.Rename(gone, served)) }()
 	if err := d.keys(ctx, "next --algorithm=P-384"); err != nil {
 		return err
 	}
-	return d.refuses(ctx, "is not shown at", nil)
+	return d.refuses(ctx, "is not shown at")
 }
 
 // refuses has a command refuse to have the next key sign because of what the issuer's URL answers.
-func (d *trust) refuses(ctx context.Context, reason string, change federation.Change) error {
-	d.world.Edge.Answer(change)
+func (d *trust) refuses(ctx context.Context, reason string) error {
 	d.notef("command", "sa-controller-manager keys %s", rotateAt)
 	var refusal error
 	if err := await.Poll(ctx, func(ctx context.Context) error {

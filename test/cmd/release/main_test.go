@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -196,29 +195,4 @@ func checkProvenance(t *testing.T, out string) {
 	testutil.Must(t, protojson.Unmarshal(predicate, &about))
 	testutil.Check(t, "commit", commit, about.GetBuildDefinition().GetResolvedDependencies()[0].GetDigest()["gitCommit"])
 	testutil.Check(t, "Go", runtime.Version(), about.GetRunDetails().GetBuilder().GetVersion()["go"])
-}
-
-func TestMistakes(t *testing.T) {
-	t.Parallel()
-	binary, err := os.Executable()
-	testutil.Must(t, err)
-	for name, test := range map[string]struct{ part, commit, file, want string }{
-		"no part":               {"", commit, "a", `"" is none of: archive`},
-		"an unknown commit":     {"provenance", "unknown", "a", "gitCommit: unknown"},
-		"a release of no files": {"provenance", commit, "", "at least one subject required"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir()
-			if test.file != "" {
-				testutil.Must(t, os.WriteFile(filepath.Join(dir, test.file), nil, 0o600))
-			}
-			err := run([]string{
-				test.part, "-dir=" + dir, "-source=../../..", "-out=" + filepath.Join(t.TempDir(), "out"), "-commit=" + test.commit, binary,
-			})
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("the error is %v, want one with %q", err, test.want)
-			}
-		})
-	}
 }

@@ -15,6 +15,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -214,13 +215,14 @@ type answer struct {
 }
 
 // plan puts calls into the agenda. Those of one name that come at once, as when two workers look the same
-// account up, are answered at once: which of them is first, the runtime of Go decides.
+// account up, are answered at once, in the order of what they ask for: which has come first, the runtime of Go decides.
 func (n *network) plan(calls []*call) {
 	byName := map[string][]*call{}
 	for _, c := range calls {
 		byName[c.name] = append(byName[c.name], c)
 	}
 	for name, calls := range byName {
+		slices.SortStableFunc(calls, func(a, b *call) int { return bytes.Compare(a.request.Body, b.request.Body) })
 		n.mu.Lock()
 		calm, reviews := n.calm, n.reviews
 		n.mu.Unlock()

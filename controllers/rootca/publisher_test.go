@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/informers"
@@ -210,6 +211,35 @@ func TestReplacementsAreCounted(t *testing.T) {
 		w.edit("shop", data("ca.crt", "mine"))
 		check("a replacement", 1)
 	})
+}
+
+// A user deletes it while the watch is interrupted, which shows neither then.
+func TestAConfigMapThatIsNeverShown(t *testing.T) {
+	t.Parallel()
+	cases := map[string]error{"Created": nil, "AlreadyThere": controllertest.AlreadyExists("configmaps")}
+	for name, answer := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "A")
+				synctest.Wait()
+				shown := false
+				w.Client.PrependReactor("create", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					if shown {
+						return false, nil, nil
+					}
+					shown = true // from now on
+					return true, action.(clienttesting.CreateActionImpl).GetObject(), answer
+				})
+				w.Live(w.t, active("shop"))
+				testutil.Check(t, "requests at first", []string{"create shop"}, w.requests())
+				time.Sleep(createdCheck)
+				testutil.Check(t, "requests after a while", []string{"create shop"}, w.requests())
+				time.Sleep(time.Hour)
+				testutil.Check(t, "requests once it is shown", []string{}, w.requests())
+				testutil.Check(t, "Events", []string{}, w.recorded())
+			})
+		})
+	}
 }
 
 func TestAnImmutableOneIsTold(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/accounttemplate"
@@ -147,6 +148,41 @@ func TestAccountsComeBack(t *testing.T) {
 		w.Delete(t, account("shop", "default"))
 		testutil.Check(t, "after the end", creates(), w.writes(t))
 	})
+}
+
+// Somebody deletes the account while the watch is interrupted, which shows neither then.
+func TestAnAccountThatIsNeverShown(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		answer error
+		after  time.Duration
+	}{
+		"Created":       {nil, requeueAfter},
+		"AlreadyExists": {controllertest.AlreadyExists("serviceaccounts"), uncachedRecheck},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, []string{"default"}, nil)
+				shown := false
+				w.World.Client.PrependReactor("create", "serviceaccounts", func(clienttesting.Action) (bool, runtime.Object, error) {
+					if shown {
+						return false, nil, nil
+					}
+					shown = true // from now on
+					return true, account("shop", "default"), tc.answer
+				})
+				w.Live(t, active("shop"))
+				time.Sleep(tc.after - time.Second)
+				testutil.Check(t, "requests at first", creates("shop/default"), w.writes(t))
+				time.Sleep(time.Second)
+				testutil.Check(t, "requests after a while", creates("shop/default"), w.writes(t))
+				time.Sleep(time.Hour)
+				testutil.Check(t, "requests once it is shown", creates(), w.writes(t))
+			})
+		})
+	}
 }
 
 // TestEnsure: with a template, the labels of the namespace are the live ones, because the cache of Namespaces has none.

@@ -18,8 +18,10 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -147,6 +149,60 @@ func TestAFloodDropsNoOtherReason(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestARefusedEventHoldsNoOtherUp: a webhook or a policy in one namespace must not delay the Events
+// of all others.
+func TestARefusedEventHoldsNoOtherUp(t *testing.T) {
+	t.Parallel()
+	cases := map[string]error{
+		"WebhookIsDown": apierrors.NewInternalError(errors.New("failed calling webhook")),
+		"NoPermission":  apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "a", errors.New("no rule")),
+	}
+	for name, refusal := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := send(t)
+				s.client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					return action.GetNamespace() == "shop", nil, refusal
+				})
+				began := time.Now()
+				s.Warn(secret("a"), "Refused", "is dropped")
+				other := secret("b")
+				other.Namespace = "bank"
+				s.Warn(other, "Refused", "another")
+				testutil.Check(t, "notes", []string{"another"}, s.notes(t))
+				if took := time.Since(began); took != 0 {
+					t.Errorf("the Event in another namespace took %v", took)
+				}
+			})
+		})
+	}
+}
+
+func TestTheEndSendsWhatIsQueued(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := send(t)
+		s.client.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+			time.Sleep(5 * time.Millisecond)
+			return false, nil, nil
+		})
+		want := []string{}
+		for i := range 100 {
+			note := fmt.Sprintf("%03d", i)
+			want = append(want, note)
+			s.Warn(secret(note), "Refused", note)
+		}
+		began := time.Now()
+		s.stop()
+		if took := time.Since(began); took > 500*time.Millisecond {
+			t.Errorf("the end took %v", took)
+		}
+		s.Warn(secret("late"), "Refused", "late")
+		testutil.Check(t, "notes", want, s.notes(t))
+	})
 }
 
 // TestNobodyWaitsForTheAPI: neither do callers, nor does the end for longer than it may.

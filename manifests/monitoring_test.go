@@ -102,18 +102,6 @@ func TestExpressionsAskForMetricsThatExist(t *testing.T) {
 	}
 }
 
-// One Prometheus may have the metrics of several clusters.
-func TestDashboardSelectsClusters(t *testing.T) {
-	t.Parallel()
-	for where, expr := range dashboard(t) {
-		for _, name := range metricsOf(expr) {
-			if !strings.Contains(expr, name+`{cluster=~"$cluster"`) {
-				t.Errorf("%s asks for %s of all clusters: %s", where, name, expr)
-			}
-		}
-	}
-}
-
 // metricsOf takes away what is no metric in an expression: selectors, ranges, lists of
 // labels, functions, operators.
 func metricsOf(expr string) []string {
@@ -162,36 +150,4 @@ func dashboard(t *testing.T) map[string]string {
 		}
 	}
 	return found
-}
-
-// Both monitors have to agree on what the rules rely on.
-func TestMonitors(t *testing.T) {
-	t.Parallel()
-	for _, file := range []string{"monitoring/static-pod/podmonitor.yaml", "monitoring/deployment/servicemonitor.yaml"} {
-		type endpoint struct {
-			Path        string           `json:"path"`
-			Scheme      string           `json:"scheme"`
-			Relabelings []map[string]any `json:"relabelings"`
-		}
-		var monitor struct {
-			Spec struct {
-				Endpoints           []endpoint `json:"endpoints"`
-				PodMetricsEndpoints []endpoint `json:"podMetricsEndpoints"`
-			} `json:"spec"`
-		}
-		testutil.Must(t, yaml.Unmarshal([]byte(page(t, file)), &monitor))
-		var paths []string
-		for _, one := range slices.Concat(monitor.Spec.Endpoints, monitor.Spec.PodMetricsEndpoints) {
-			paths = append(paths, one.Path)
-			if one.Scheme != "https" {
-				t.Errorf("%s: %s is asked for by %q", file, one.Path, one.Scheme)
-			}
-			if !slices.ContainsFunc(one.Relabelings, func(r map[string]any) bool {
-				return r["targetLabel"] == "job" && r["replacement"] == "sa-controller-manager"
-			}) {
-				t.Errorf("%s: %s does not set the job that the rules ask for", file, one.Path)
-			}
-		}
-		testutil.Check(t, file, []string{"/metrics", "/metrics/slis"}, paths)
-	}
 }

@@ -7,27 +7,20 @@ import (
 	"bufio"
 	"errors"
 	"io"
-	"net"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	yamlutil "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/yaml"
 
-	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -139,41 +132,6 @@ func examinePod(t *testing.T, name string, spec *corev1.PodSpec) {
 	}
 }
 
-// TestDeploymentStandsAlone: its Pods must start without their own webhook, and it has
-// all permissions, for its own account.
-func TestDeploymentStandsAlone(t *testing.T) {
-	t.Parallel()
-	names := map[string]bool{}
-	for _, object := range rendered(t)["rendered/deployment.yaml"] {
-		accessor, err := meta.Accessor(object)
-		testutil.Must(t, err)
-		names[object.GetObjectKind().GroupVersionKind().Kind+" "+accessor.GetName()] = true
-		deployment, ok := object.(*appsv1.Deployment)
-		if !ok {
-			continue
-		}
-		spec := deployment.Spec.Template.Spec
-		if spec.ServiceAccountName == "" || len(spec.Containers[0].VolumeMounts) == 0 ||
-			spec.Containers[0].VolumeMounts[0].MountPath != "/var/run/secrets/kubernetes.io/serviceaccount" {
-			t.Errorf("account %q, mounts %v: the Pods would need an admission plugin", spec.ServiceAccountName, spec.Containers[0].VolumeMounts)
-		}
-	}
-	permissions, err := Permissions(false)
-	testutil.Must(t, err)
-	for _, object := range permissions {
-		name := object.Name + "-deployment"
-		if object.Kind == "Secret" || object.Name == podpolicy.Name {
-			name = object.Name // which the process knows
-		}
-		if !names[object.Kind+" "+name] {
-			t.Errorf("%s is not in the overlay as %s", object, name)
-		}
-	}
-	if strings.Contains(page(t, "rendered/deployment.yaml"), "name: "+User+"\n") {
-		t.Error("the user is granted what only the ServiceAccount needs")
-	}
-}
-
 // TestDaemonSetStartsFirst: its Pods must start on a node that has neither a network for Pods nor
 // kube-proxy, and be reached and reach kube-apiserver without either.
 func TestDaemonSetStartsFirst(t *testing.T) {
@@ -224,106 +182,4 @@ func TestDaemonSetStartsFirst(t *testing.T) {
 	if found != 1 {
 		t.Errorf("%d DaemonSets", found)
 	}
-}
-
-// TestNetworkPolicy: it is for our Pods and the webhook's port, and not to be applied before the
-// operator has said from where.
-func TestNetworkPolicy(t *testing.T) {
-	t.Parallel()
-	const file = "overlays/deployment/network-policy/networkpolicy.yaml"
-	policy := strictly(t, file, documents(t, file)[0]).(*networkingv1.NetworkPolicy)
-	if _, _, err := net.ParseCIDR(policy.Spec.Ingress[0].From[0].IPBlock.CIDR); err == nil {
-		t.Error("it has a CIDR, which is a stranger's network")
-	}
-	if len(policy.Spec.PolicyTypes) != 1 || policy.Spec.PolicyTypes[0] != networkingv1.PolicyTypeIngress || len(policy.Spec.Ingress) != 1 {
-		t.Errorf("%+v", policy.Spec)
-	}
-	for _, object := range rendered(t)["rendered/deployment.yaml"] {
-		deployment, ok := object.(*appsv1.Deployment)
-		if !ok {
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-		if err != nil || !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) || policy.Namespace != deployment.Namespace {
-			t.Errorf("it selects %v in %s: %v", selector, policy.Namespace, err)
-		}
-		if port := policy.Spec.Ingress[0].Ports[0].Port; port.IntVal != deployment.Spec.Template.Spec.Containers[0].Ports[0].ContainerPort {
-			t.Errorf("port %v", port)
-		}
-	}
-}
-
-// TestKindClusters: all forms set the same flags, and mount what the static pod needs.
-func TestKindClusters(t *testing.T) {
-	t.Parallel()
-	binary := ""
-	for _, volume := range readPod(t, staticPodHostBinary).Spec.Volumes {
-		if volume.Name == "binary" {
-			binary = volume.HostPath.Path
-		}
-	}
-	const v1beta3, v1beta4 = "kind/cluster-v1beta3.yaml", "kind/cluster-v1beta4.yaml"
-	for file, text := range map[string]string{
-		v1beta3: page(t, v1beta3), v1beta4: page(t, v1beta4),
-		// As test/kind/config.sh has it: 1.36 reads no files, and its KCM publishes the bundle.
-		v1beta4 + " for v1.36": regexp.MustCompile(`(?m)^.*# files\n|,-kube-apiserver-serving-clustertrustbundle-publisher-controller`).
-			ReplaceAllString(page(t, v1beta4), ""),
-	} {
-		var cluster struct {
-			Nodes []struct {
-				ExtraMounts []struct{ HostPath, ContainerPath string }
-			}
-			KubeadmConfigPatches []string
-		}
-		var patch struct{ APIServer, ControllerManager struct{ ExtraArgs any } }
-		if err := yaml.Unmarshal([]byte(text), &cluster); err != nil || len(cluster.KubeadmConfigPatches) != 1 ||
-			len(cluster.Nodes) != 1 {
-			t.Fatalf("%s: want one node and one patch: %v, %v", file, cluster, err)
-		}
-		if err := yaml.Unmarshal([]byte(cluster.KubeadmConfigPatches[0]), &patch); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		got := map[string]map[string]string{
-			"mounts": {}, "kube-apiserver": kubeadmArgs(patch.APIServer.ExtraArgs),
-			"kube-controller-manager": kubeadmArgs(patch.ControllerManager.ExtraArgs),
-		}
-		for _, mount := range cluster.Nodes[0].ExtraMounts {
-			got["mounts"][mount.HostPath] = mount.ContainerPath
-		}
-		want := map[string]map[string]string{
-			"mounts":         {"${SACM_BINARY}": binary, "${SACM_STATIC_POD}": "/etc/kubernetes/manifests/sa-controller-manager.yaml"},
-			"kube-apiserver": {"disable-admission-plugins": "ServiceAccount"},
-			"kube-controller-manager": {
-				"service-account-private-key-file": "",
-				"controllers": "*,bootstrapsigner,tokencleaner,-serviceaccount-controller,-root-ca-certificate-publisher-controller," +
-					"-legacy-serviceaccount-token-cleaner-controller",
-			},
-		}
-		if file == v1beta4 {
-			want["mounts"]["${SACM_FILES}"] = StaticDirectory + "/config"
-			want["kube-apiserver"]["admission-control-config-file"] = StaticDirectory + "/config/admission.yaml"
-			want["kube-controller-manager"]["controllers"] += ",-kube-apiserver-serving-clustertrustbundle-publisher-controller"
-		}
-		testutil.Check(t, file, want, got)
-	}
-}
-
-// kubeadmArgs reads flags that are a map (v1beta3) or a list (v1beta4), but for kind's own, which the
-// list has to repeat.
-func kubeadmArgs(extra any) map[string]string {
-	found := map[string]string{}
-	switch args := extra.(type) {
-	case map[string]any:
-		for name, value := range args {
-			found[name], _ = value.(string)
-		}
-	case []any:
-		for _, arg := range args {
-			pair, _ := arg.(map[string]any)
-			found[pair["name"].(string)], _ = pair["value"].(string)
-		}
-	}
-	delete(found, "runtime-config")
-	delete(found, "enable-hostpath-provisioner")
-	return found
 }

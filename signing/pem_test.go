@@ -199,3 +199,21 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 		t.Errorf("of two keys among blocks that are none it returned %v and %v", ids(keys), err)
 	}
 }
+
+// der returns the content of the first PEM block.
+func der(tb testing.TB, data []byte) []byte {
+	tb.Helper()
+	block, _ := pem.Decode(data)
+	if block == nil {
+		tb.Fatal("test file has no PEM block")
+	}
+	return block.Bytes
+}
+
+func ids(keys []signing.PublicKey) []string {
+	var all []string
+	for _, key := range keys {
+		all = append(all, key.ID)
+	}
+	return all
+}

@@ -4,6 +4,7 @@
 package plugins_test
 
 import (
+	"encoding/json"
 	"io"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/plugins"
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -183,6 +185,9 @@ func TestSecurityContextDeny(t *testing.T) {
 			testutil.Check(t, string(operation)+" "+spec, want, text(deniesContext(t, operation, sub, spec)))
 		}
 	}
+	trial, err := json.Marshal(registration.TrialPod().Spec)
+	testutil.Must(t, err)
+	testutil.CheckError(t, "the Pod of a proof", "", deniesContext(t, admission.Create, "", string(trial)))
 	// What cannot be read is not let through.
 	testutil.CheckError(t, "not a Pod", "read the pod: ", deniesContext(t, admission.Create, "", "[]"))
 }

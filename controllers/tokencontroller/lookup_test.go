@@ -84,6 +84,30 @@ func TestOneListForManyOrphans(t *testing.T) {
 	}
 }
 
+// TestOrphansAreCollected: those that come within 50 ms of each other share one list.
+func TestOrphansAreCollected(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const orphans = 20
+		w := worldAt(t, time.Time{})
+		w.gets.SetBurst(0)
+		testutil.Start(t, func(ctx context.Context) error { w.lookupLoop.Run(ctx); return nil })
+		testutil.Start(t, func(ctx context.Context) error { w.secretLoop.Run(ctx); return nil })
+		for i := range orphans {
+			secret := tokenSecret(fmt.Sprint("token-", i), boundTo(testUID))
+			w.Live(t, secret)
+			w.Cache(t, secret)
+			w.secretLoop.Add(named(secret.Name))
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(3 * collectPeriod)
+		synctest.Wait()
+		if got := w.Actions(t); len(got) != 1+orphans || got[0] != "list serviceaccounts" {
+			t.Errorf("%d requests, want one list and %d deletions: %q", len(got), orphans, got)
+		}
+	})
+}
+
 func (w *world) runSecretLoop(t *testing.T) {
 	t.Helper()
 	testutil.Start(t, func(ctx context.Context) error { w.secretLoop.Run(ctx); return nil })

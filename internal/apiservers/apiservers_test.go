@@ -4,6 +4,7 @@
 package apiservers
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -64,5 +65,17 @@ func TestRecent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			testutil.Check(t, tc.reason, tc.want, recent(tc.leases, now))
 		})
+	}
+}
+
+func TestReadLoaded(t *testing.T) {
+	t.Parallel()
+	const series = "# TYPE a counter\na 1\n" + loadedMetric +
+		`{apiserver_id_hash="sha256:us",hash="sha256:x",plugin="MutatingAdmissionWebhook"} 1` + "\n"
+	got, err := readLoaded(strings.NewReader(series), map[string]bool{"sha256:us": true})
+	testutil.Must(t, err)
+	testutil.Check(t, "loaded", map[string]string{"MutatingAdmissionWebhook": "sha256:x"}, got)
+	if _, err := readLoaded(strings.NewReader(series), map[string]bool{"sha256:another": true}); err == nil {
+		t.Error("the answer of another host's kube-apiserver was taken")
 	}
 }

@@ -18,10 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -145,36 +143,6 @@ func TestAFloodDropsNoOtherReason(t *testing.T) {
 					if !slices.Contains(notes, want) {
 						t.Errorf("there is no Event %q: %q", want, notes)
 					}
-				}
-			})
-		})
-	}
-}
-
-// TestARefusedEventHoldsNoOtherUp: a webhook or a policy in one namespace must not delay the Events
-// of all others.
-func TestARefusedEventHoldsNoOtherUp(t *testing.T) {
-	t.Parallel()
-	cases := map[string]error{
-		"WebhookIsDown": apierrors.NewInternalError(errors.New("failed calling webhook")),
-		"NoPermission":  apierrors.NewForbidden(schema.GroupResource{Resource: "events"}, "a", errors.New("no rule")),
-	}
-	for name, refusal := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				s := send(t)
-				s.client.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					return action.GetNamespace() == "shop", nil, refusal
-				})
-				began := time.Now()
-				s.Warn(secret("a"), "Refused", "is dropped")
-				other := secret("b")
-				other.Namespace = "bank"
-				s.Warn(other, "Refused", "another")
-				testutil.Check(t, "notes", []string{"another"}, s.notes(t))
-				if took := time.Since(began); took != 0 {
-					t.Errorf("the Event in another namespace took %v", took)
 				}
 			})
 		})

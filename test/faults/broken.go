@@ -134,13 +134,13 @@ func breakOn(ctx context.Context, address string) map[string]*tally {
 func flood(ctx context.Context, address string) (open int) {
 	ctx, cancel := context.WithTimeout(ctx, floodFor)
 	defer cancel()
-	most := uint64(floodSize)
+	most := floodSize
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err == nil {
-		most = min(most, limit.Cur/4*3)
+		most = int(min(floodSize, limit.Cur/4*3))
 	}
 	dialer := net.Dialer{Timeout: time.Second}
-	for uint64(open) < most && ctx.Err() == nil {
+	for open < most && ctx.Err() == nil {
 		conn, err := dialer.DialContext(ctx, "tcp", address)
 		if err != nil {
 			await.Sleep(ctx, 5*time.Millisecond)

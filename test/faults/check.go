@@ -142,7 +142,7 @@ func (w *World) checkTokens(ctx context.Context, now checker.Snapshot, live map[
 				checker.Violated(4, "kube-apiserver does not take the token of %s for %s: %s", q.secret, q.want, wrong[i]))
 		}
 	}
-	return errors.Join(append(errs, ctx.Err())...)
+	return errors.Join(errors.Join(errs...), ctx.Err())
 }
 
 // For so long a wrong answer is asked for again. kube-apiserver looks accounts and Secrets up in

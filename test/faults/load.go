@@ -80,7 +80,8 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (outcome che
 			outcome.Violations = append(outcome.Violations, checker.Violated(7, "%s is answered with %q", name, t.wrong))
 		}
 		if t.struck < fewestStruck && !w.Busy {
-			err = errors.Join(err, fmt.Errorf("%s came as far as its attack %d times in %d, want %d at least", name, t.struck, t.tried, fewestStruck))
+			err = errors.Join(err, fmt.Errorf("%s came as far as its attack %d times in %d, want %d at least",
+				name, t.struck, t.tried, fewestStruck))
 		}
 	}
 	if silent < fewestSilent && !w.Busy {
@@ -93,7 +94,8 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (outcome che
 	slices.Sort(took)
 	p99 := took[len(took)*99/100].Round(time.Millisecond)
 	if p99 > slowest && !w.Busy {
-		outcome.Violations = append(outcome.Violations, checker.Violated(5, "one Pod in a hundred took %v under load, want %v at most", p99, slowest))
+		outcome.Violations = append(outcome.Violations,
+			checker.Violated(5, "one Pod in a hundred took %v under load, want %v at most", p99, slowest))
 	}
 	summary = fmt.Sprintf("%d of %d calls of %d broken clients came as far as their attack, then %d silent connections; "+
 		"%d Pods, p99 %v; at most %d goroutines, %d MiB", struck, outcome.BrokenCalls-silent, brokenClients, silent,

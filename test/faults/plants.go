@@ -57,7 +57,8 @@ var races = map[string]func(w *World, ctx context.Context, in *workload.Namespac
 }
 
 // struck has one replica go through races, each in a namespace of its own, and returns all that is found.
-func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Binary, names ...string) (found []checker.Violation, err error) {
+func (w *World) struck(ctx context.Context, prefix string, binary devcluster.Binary,
+	names ...string) (found []checker.Violation, err error) {
 	defer func() { err = errors.Join(err, w.retire()) }()
 	if err := w.deploy(ctx, binary, 1); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { os.Exit(testcluster.Main(m)) }
 // start starts both clusters, and a holder that presents tokens to them.
 func start(t *testing.T) *federation.World {
 	t.Helper()
-	w, err := federation.Start(t.Context(), testcluster.Binary(t), 50*time.Second)
+	w, err := federation.Start(t.Context(), testcluster.Binary(t), 40*time.Second)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
 	t.Cleanup(func() {
@@ -48,7 +48,7 @@ func start(t *testing.T) *federation.World {
 	return w
 }
 
-// TestGate: the second kube-apiserver keeps the JWKS for 20 s, as relying parties do for longer. It has read the
+// TestGate: the second kube-apiserver keeps the JWKS for 10 s, as relying parties do for longer. It has read the
 // next key long before that signs: it refuses none of its tokens, not after a leak of the active key, and not
 // after a rotation that has waited; but those of a key that is forced to sign before.
 func TestGate(t *testing.T) {

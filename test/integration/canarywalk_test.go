@@ -40,14 +40,18 @@ func TestCanaryWalk(t *testing.T) {
 	token := string(secret.Data[corev1.ServiceAccountTokenKey])
 
 	// Secrets with wrong content.
-	for name, data := range map[string]string{"foreign": token, "cut": token[:len(token)-9],
-		"key": string(testcluster.ReadFile(t, c.SigningKeyFile()))} {
-		c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, name, account.Name,
-			testcluster.WithData(corev1.ServiceAccountTokenKey, data)))
+	for name, data := range map[string]string{
+		"foreign": token, "cut": token[:len(token)-9], "key": string(testcluster.ReadFile(t, c.SigningKeyFile())), "orphan": token,
+		"immutable": "",
+	} {
+		wrong := testcluster.TokenSecret(account.Namespace, name, account.Name)
+		wrong.Data[corev1.ServiceAccountTokenKey] = []byte(data)
+		wrong.Immutable = new(name == "immutable")
+		if name == "orphan" {
+			wrong.Annotations[corev1.ServiceAccountUIDKey] = "gone"
+		}
+		c.CreateSecret(t, wrong)
 	}
-	c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, "immutable", account.Name, testcluster.Immutable))
-	c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, "orphan", "nobody", testcluster.WithUID("gone"),
-		testcluster.WithData(corev1.ServiceAccountTokenKey, token)))
 	c.AwaitGone(t, account.Namespace, "orphan")
 
 	// Files: half a key, then another key, which signs from then on.

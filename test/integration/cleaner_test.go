@@ -33,9 +33,9 @@ func secretForEveryRule(t *testing.T, c *testcluster.ControlPlane) (namespace st
 	t.Helper()
 	namespace = c.Namespace(t)
 	now := today(t)
-	secret := func(name string, changes ...testcluster.SecretOption) *corev1.Secret {
-		return testcluster.TokenSecret(namespace, name, "app", changes...)
-	}
+	secret := func(name string) *corev1.Secret { return testcluster.TokenSecret(namespace, name, "app") }
+	optedOut := secret("opted-out")
+	optedOut.Annotations["sa-controller-manager/keep"] = "true"
 	labels := map[string]map[string]string{
 		"used-long-ago":     {lastUsedLabel: longAgo},
 		"used-today":        {lastUsedLabel: now},
@@ -51,8 +51,7 @@ func secretForEveryRule(t *testing.T, c *testcluster.ControlPlane) (namespace st
 		"marked-and-manual": {invalidSinceLabel: longAgo},
 	}
 	secrets := []*corev1.Secret{
-		secret("unused"), secret("manual"), secret("in-volume"), secret("in-variable"),
-		secret("opted-out", testcluster.WithAnnotation("sa-controller-manager/keep", "true")),
+		secret("unused"), secret("manual"), secret("in-volume"), secret("in-variable"), optedOut,
 	}
 	for name := range labels {
 		if name != "marked-and-manual" {
@@ -189,7 +188,7 @@ func filledSecrets(t *testing.T, c *testcluster.ControlPlane, namespace string, 
 			references = append(references, secret.Name)
 		}
 	}
-	c.CreateAccount(t, namespace, "app", testcluster.Referencing(references...))
+	c.CreateAccount(t, namespace, "app", references...)
 	for _, secret := range secrets {
 		c.CreateSecret(t, secret)
 	}

@@ -4,6 +4,7 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -116,7 +117,7 @@ func (e *exchange) awaitTrust(t *testing.T, want []byte) {
 	t.Helper()
 	testutil.Must(t, await.Poll(testcluster.Context(t), func(ctx context.Context) error {
 		for client := range e.tried {
-			if pem, err := e.trust(ctx, client); err != nil || string(pem) != string(want) {
+			if pem, err := e.trust(ctx, client); err != nil || !bytes.Equal(pem, want) {
 				return errors.Join(err, fmt.Errorf("client %d trusts %d bytes, want %d", client, len(pem), len(want)))
 			}
 		}

@@ -26,12 +26,15 @@ import (
 // the start, and wants that message.
 func TestFirstContact(t *testing.T) {
 	t.Parallel()
-	unreachable, dir := testcluster.UnreachableKubeconfig(t), t.TempDir()
-	kubeconfig := "--kubeconfig=" + unreachable
+	dir := t.TempDir()
 	changed := func(current string) string {
-		content := strings.Replace(string(testcluster.ReadFile(t, unreachable)), "current-context: c", current, 1)
-		return "--kubeconfig=" + testutil.WriteFile(t, "kubeconfig", []byte(content))
+		return "--kubeconfig=" + testutil.WriteFile(t, "kubeconfig", []byte(`apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c}}]
+`+current))
 	}
+	kubeconfig := changed("current-context: c") // where nothing listens
 	ca, err := devcluster.NewAuthority("serving")
 	testutil.Must(t, err)
 	cert, key, err := ca.Server("other.example")

@@ -5,19 +5,13 @@ package integration
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	authenticationv1 "k8s.io/api/authentication/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing"
-	"sa-controller-manager/tokens"
 
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"
@@ -81,37 +75,4 @@ func TestJWKSIsThatOfKubeAPIServer(t *testing.T) {
 	testcluster.Leaks.AddKeyFile(t, unknownKey)
 	testcluster.Run(t, "", append(append(jwks, "--service-account-key-file="+unknownKey), cluster...)...).ExpectCode(t, 2).ExpectTexts(t,
 		"missing", "it is not published")
-}
-
-// issuer signs as kube-controller-manager would with kube-apiserver's RSA key.
-func issuer(t *testing.T, keyFile string) *tokens.Issuer {
-	t.Helper()
-	data, err := os.ReadFile(keyFile)
-	testutil.Must(t, err)
-	key, err := signing.ParsePrivateKey(data)
-	testutil.Must(t, err)
-	return tokens.NewIssuer(key, tokens.CompatClaims)
-}
-
-// fill makes a token Secret of the account with its token.
-func fill(t *testing.T, c *testcluster.ControlPlane, issuer *tokens.Issuer, account *corev1.ServiceAccount, name string,
-	changes ...testcluster.SecretOption) *corev1.Secret {
-	t.Helper()
-	token, err := issuer.Legacy(t.Context(), tokens.Account{Namespace: account.Namespace, Name: account.Name, UID: string(account.UID)}, name)
-	testutil.Must(t, err)
-	testcluster.Leaks.AddTokens([]string{token})
-	changes = append([]testcluster.SecretOption{testcluster.WithUID(account.UID), testcluster.WithData("token", token),
-		testcluster.WithData("namespace", account.Namespace)}, changes...)
-	return c.CreateSecret(t, testcluster.TokenSecret(account.Namespace, name, account.Name, changes...))
-}
-
-func requestToken(t *testing.T, c *testcluster.ControlPlane, account *corev1.ServiceAccount, audiences ...string) string {
-	t.Helper()
-	request, err := c.API.CoreV1().ServiceAccounts(account.Namespace).CreateToken(t.Context(), account.Name,
-		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatalf("request a token: %v", err)
-	}
-	testcluster.Leaks.AddTokens([]string{request.Status.Token})
-	return request.Status.Token
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sa-controller-manager/internal/testutil"
@@ -54,11 +53,12 @@ func pluginHome(t *testing.T, c *testcluster.ControlPlane) (home string, environ
 func TestPlugin(t *testing.T) {
 	c := testcluster.Shared(t)
 	namespace, other := c.Namespace(t), c.Namespace(t)
-	robot := c.CreateAccount(t, namespace, "robot")
-	fill(t, c, issuer(t, c.SigningKeyFile()), robot, "robot-token")
-	fill(t, c, issuer(t, c.SigningKeyFile()), c.CreateAccount(t, other, "robot"), "other-token")
-	c.Grant(t, namespace+":secrets", rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: namespace},
-		rule("", "secrets", "list"))
+	c.CreateAccount(t, namespace, "robot")
+	for namespace, name := range map[string]string{namespace: "robot-token", other: "other-token"} {
+		secret := testcluster.TokenSecret(namespace, name, "robot")
+		secret.Data["token"] = []byte("wrong")
+		c.CreateSecret(t, secret)
+	}
 	home, environment := pluginHome(t, c)
 	kubectl := func(t *testing.T, input string, args ...string) testcluster.Output {
 		t.Helper()
@@ -84,7 +84,7 @@ func TestPlugin(t *testing.T) {
 			texts: []string{`User "` + namespace + `" cannot list resource`},
 		},
 		"inspect": {
-			args: []string{"inspect", inContext, "--cluster"}, input: requestToken(t, c, robot),
+			args: []string{"inspect", inContext, "--cluster"}, input: requestToken(t, c, namespace, "robot"),
 			texts: []string{"Verdict:       valid", namespace + ":robot"},
 		},
 		"doctor": {

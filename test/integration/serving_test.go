@@ -43,14 +43,10 @@ func TestWhoMayRead(t *testing.T) {
 		return err
 	})
 	const reader, scraper = "serving-reader", "serving-scraper"
-	paths := rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: append(protectedPaths, openPaths...)}
 	namespace := c.Namespace(t)
 	c.CreateAccount(t, namespace, scraper)
-	c.Grant(t, reader, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: reader}, paths)
-	c.Grant(t, scraper, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: scraper}, paths)
-	token, err := c.API.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), scraper, &authenticationv1.TokenRequest{},
-		metav1.CreateOptions{})
-	testutil.Must(t, err)
+	mayRead(t, c, reader, rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: reader})
+	mayRead(t, c, scraper, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: scraper})
 	cases := map[string]struct {
 		reason             string
 		config             *rest.Config
@@ -63,7 +59,8 @@ func TestWhoMayRead(t *testing.T) {
 		},
 		"NoPermission": {config: userConfig(t, c, "serving-nobody"), protected: 403, allowed: 200},
 		"Token": {
-			reason: "as Prometheus in the cluster has", config: &rest.Config{BearerToken: token.Status.Token}, protected: 200, allowed: 200,
+			reason: "as Prometheus in the cluster has", config: &rest.Config{BearerToken: requestToken(t, c, namespace, scraper)},
+			protected: 200, allowed: 200,
 		},
 		"Certificate": {config: userConfig(t, c, reader), protected: 200, allowed: 200},
 		"Masters":     {config: c.Config(), protected: 200, allowed: 200},
@@ -86,6 +83,31 @@ func TestWhoMayRead(t *testing.T) {
 			t.Errorf("/debug/flags/v answers %d, want 404: a level above 7 logs tokens", got.status)
 		}
 	})
+}
+
+// mayRead allows a subject to read all paths.
+func mayRead(t *testing.T, c *testcluster.ControlPlane, name string, subject rbacv1.Subject) {
+	t.Helper()
+	rbac, meta := c.API.RbacV1(), metav1.ObjectMeta{Name: name}
+	_, err := rbac.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"get"}, NonResourceURLs: append(protectedPaths, openPaths...)},
+	}}, metav1.CreateOptions{})
+	testutil.Must(t, err)
+	_, err = rbac.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
+		ObjectMeta: meta, Subjects: []rbacv1.Subject{subject},
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+	}, metav1.CreateOptions{})
+	testutil.Must(t, err)
+}
+
+// requestToken returns a bound token.
+func requestToken(t *testing.T, c *testcluster.ControlPlane, namespace, account string) string {
+	t.Helper()
+	request, err := c.API.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{},
+		metav1.CreateOptions{})
+	testutil.Must(t, err)
+	testcluster.Leaks.AddTokens([]string{request.Status.Token})
+	return request.Status.Token
 }
 
 // answer is the status and body of a response.

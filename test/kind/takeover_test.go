@@ -7,7 +7,6 @@ package kind
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -32,8 +31,7 @@ func within(t *testing.T, what string, took []time.Duration, restarts int, usual
 	}
 }
 
-// underTraffic creates Pods while do runs and returns how long kube-apiserver was away, each time. It runs
-// a sample of the Pods on a node.
+// underTraffic creates Pods while do runs and returns how long kube-apiserver was away, each time.
 func (c *cluster) underTraffic(t *testing.T, name string, do func()) (took []time.Duration) {
 	t.Helper()
 	namespace := c.namespace(t, name)
@@ -41,31 +39,10 @@ func (c *cluster) underTraffic(t *testing.T, name string, do func()) (took []tim
 	load := c.startLoad(t, namespace)
 	do()
 	load.unharmed(t)
-	c.runSample(t, load)
 	for _, outage := range load.outages("/livez") {
 		took = append(took, outage.to.Sub(outage.from))
 	}
 	return took
-}
-
-// runSample runs Pods with the accounts and volumes of some admitted Pods.
-func (c *cluster) runSample(t *testing.T, load *load) {
-	t.Helper()
-	calls := load.finish()
-	const size = 3
-	for range size {
-		one := calls[rand.IntN(len(calls))]
-		if one.Err != nil {
-			continue
-		}
-		answers := c.answers(t, load.namespace, c.asker(t, func(pod *corev1.Pod) {
-			pod.Spec.ServiceAccountName = one.Pod.Spec.ServiceAccountName
-			pod.Spec.Volumes = append(pod.Spec.Volumes, one.Pod.Spec.Volumes...)
-			main := &pod.Spec.Containers[0]
-			main.VolumeMounts = append(main.VolumeMounts, one.Pod.Spec.Containers[0].VolumeMounts...)
-		}))
-		c.isAccount(t, answers["main"].Username, answers["main"].Groups, load.namespace)
-	}
 }
 
 // isAccount checks that a Pod is authenticated as the account default, with both groups.

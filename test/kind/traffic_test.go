@@ -33,10 +33,9 @@ const (
 
 // load is Pods that are created at a steady rate, and as frequent probes of kube-apiserver.
 type load struct {
-	pods      *traffic.Traffic
-	namespace string
-	stop      context.CancelFunc
-	running   sync.WaitGroup
+	pods    *traffic.Traffic
+	stop    context.CancelFunc
+	running sync.WaitGroup
 
 	mu     sync.Mutex
 	probes []probe
@@ -53,7 +52,7 @@ type probe struct {
 func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) *load {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &load{namespace: namespace, stop: cancel}
+	l := &load{stop: cancel}
 	servers, turn := append([]*cluster{c}, others...), atomic.Uint64{}
 	l.pods = traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -100,11 +99,11 @@ func (l *load) probe(client *http.Client, host, path string) {
 	l.probes = append(l.probes, one)
 }
 
-// finish ends the load and returns every call once it has been answered.
-func (l *load) finish() []traffic.Call {
+// finish ends the load once every call has been answered.
+func (l *load) finish() {
 	l.stop()
 	l.running.Wait()
-	return l.pods.Finish()
+	l.pods.Finish()
 }
 
 // homeless is a Pod for which there is no node, so that a thousand of them cost no

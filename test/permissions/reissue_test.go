@@ -39,7 +39,7 @@ func TestReissue(t *testing.T) {
 	awaitLog(t, manager, "Published the key ring")
 	w.AwaitAccounts(t, "default", "default")
 	// The account names the Secret, so its successor has to be named as well.
-	w.CreateAccount(t, "default", "app", testcluster.Referencing("mine"))
+	w.CreateAccount(t, "default", "app", "mine")
 	w.CreateSecret(t, testcluster.TokenSecret("default", "mine", "app"))
 	w.AwaitFilled(t, "default", "mine")
 	w.PatchSecret(t, "default", "mine", `{"metadata":{"annotations":{"sa-controller-manager/reissue":"side-by-side"}}}`)

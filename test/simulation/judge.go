@@ -55,7 +55,7 @@ func byKey[T model.Object](server *model.Server, resource string) map[types.Name
 // judge compares what there is with what there must be: promises 1 to 4.
 func (w *world) judge(when string) {
 	now := w.snapshot()
-	for _, v := range checker.Judge(now, w.model, w.mode, string(rootCA()), ownKeys.Verify) {
+	for _, v := range checker.Judge(now, w.model, w.mode, string(rootCA()), w.verify) {
 		w.violated(v.Promise, "%s: %s", when, v.What)
 	}
 	live := map[types.UID]bool{}

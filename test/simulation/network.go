@@ -15,7 +15,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path"
-	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -48,6 +48,7 @@ type network struct {
 	arrived []*call
 	met     map[string]int    // how many generated names begin so
 	labels  map[string]string // of generated names
+	named   bool              // a name may have been drawn since names were seeded
 	planned []*thing          // likewise
 	closed  []*stream         // by their clients
 	calm    bool              // nothing fails any more
@@ -112,7 +113,7 @@ const (
 func newNetwork(server *model.Server, seed uint64) *network {
 	n := &network{
 		server: server, seed: seed, began: time.Now(), wake: make(chan struct{}, 1),
-		met: map[string]int{}, labels: map[string]string{}, streams: map[*model.Watch]*stream{},
+		met: map[string]int{}, labels: map[string]string{}, named: true, streams: map[*model.Watch]*stream{},
 	}
 	server.Push = n.push
 	return n
@@ -145,12 +146,12 @@ func (n *network) run(ctx context.Context) {
 			heap.Push(&n.agenda, one)
 		}
 		n.plan(arrived)
-		next := n.next()
 		var until <-chan time.Time
-		if next != nil {
+		if len(n.agenda) > 0 {
+			next := n.agenda[0]
 			left := time.Until(next.due)
 			if left <= 0 {
-				n.agenda.remove(next)
+				heap.Pop(&n.agenda)
 				if next.jitters {
 					n.shuffle(next.due)
 				}
@@ -181,15 +182,12 @@ func (n *network) shuffle(until time.Time) {
 	n.shuffled = until
 	at := draw(n.seed, until.Sub(n.began).String()).Int64()
 	mathrand.Seed(at) //nolint:staticcheck // client-go has no other source
-	utilrand.Seed(at)
-}
-
-// next is what is due first, nil if nothing is.
-func (n *network) next() *thing {
-	if len(n.agenda) == 0 {
-		return nil
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.named { // it costs as much again
+		utilrand.Seed(at)
+		n.named = false
 	}
-	return n.agenda[0]
 }
 
 func (n *network) wakeUp() {
@@ -217,13 +215,14 @@ type answer struct {
 }
 
 // plan puts calls into the agenda. Those of one name that come at once, as when two workers look the same
-// account up, are answered at once: which of them is first, the runtime of Go decides.
+// account up, are answered at once, in the order of what they ask for: which has come first, the runtime of Go decides.
 func (n *network) plan(calls []*call) {
 	byName := map[string][]*call{}
 	for _, c := range calls {
 		byName[c.name] = append(byName[c.name], c)
 	}
 	for name, calls := range byName {
+		slices.SortStableFunc(calls, func(a, b *call) int { return bytes.Compare(a.request.Body, b.request.Body) })
 		n.mu.Lock()
 		calm, reviews := n.calm, n.reviews
 		n.mu.Unlock()
@@ -353,7 +352,7 @@ var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", 
 // label is a name as the history has it. The end of a generated one is drawn in the order in which goroutines come;
 // its label counts the names that the server has met.
 func (n *network) label(name string) string {
-	base := generated.ReplaceAllString(name, "$1")
+	base := baseOf(name)
 	if base == name {
 		return name
 	}
@@ -367,7 +366,7 @@ func (n *network) label(name string) string {
 
 // meet gives a generated name its label.
 func (n *network) meet(name string) {
-	base := generated.ReplaceAllString(name, "$1")
+	base := baseOf(name)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if base != name && n.labels[name] == "" {
@@ -376,7 +375,14 @@ func (n *network) meet(name string) {
 	}
 }
 
-var generated = regexp.MustCompile(`(-token-)[a-z0-9]{5}$`)
+// baseOf is a name without its end, if that is a generated one.
+func baseOf(name string) string {
+	const end = 5
+	if at := len(name) - end; at > 0 && strings.HasSuffix(name[:at], "-token-") {
+		return name[:at]
+	}
+	return name
+}
 
 // nameIn is the name of the object in a body.
 func nameIn(sent []byte) string {
@@ -432,6 +438,7 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	n := c.network
 	n.mu.Lock()
+	n.named = n.named || info.Verb == "create"
 	if c.dead {
 		n.mu.Unlock()
 		return nil, syscall.ECONNREFUSED
@@ -475,13 +482,4 @@ func (a *agenda) Pop() any {
 	last := (*a)[len(*a)-1]
 	*a = (*a)[:len(*a)-1]
 	return last
-}
-
-func (a *agenda) remove(which *thing) {
-	for i, one := range *a {
-		if one == which {
-			heap.Remove(a, i)
-			return
-		}
-	}
 }

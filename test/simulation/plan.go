@@ -87,10 +87,11 @@ func newPlan(seed uint64) *plan {
 func (w *world) act() {
 	ends := acts
 	var acting sync.WaitGroup
+	var all []*workload.User
 	for user := range users + 3 {
 		u := w.user(user)
 		acting.Go(func() { w.churn(u, user) })
-		defer u.Add(w.model)
+		all = append(all, u)
 	}
 	for _, o := range w.plan.operations {
 		if o.user >= 0 {
@@ -102,6 +103,11 @@ func (w *world) act() {
 		w.network.later(o.at, "fault: "+o.name, func() { strikeOf(o.name)(w, random, lasts) })
 	}
 	acting.Wait()
+	w.network.now(func() {
+		for _, u := range all {
+			u.Add(w.model)
+		}
+	})
 	time.Sleep(time.Until(w.network.began.Add(ends + time.Second)))
 }
 
@@ -167,7 +173,9 @@ func (w *world) deleteBase(random *rand.Rand) {
 	account := fmt.Sprintf("account-%d", random.IntN(4))
 	for _, secret := range w.server.Objects("secrets") {
 		if secret.GetNamespace() == "base" && workload.IsOwnName(account, secret.GetName()) && time.Since(w.network.began) > 15*time.Second {
+			w.mu.Lock()
 			delete(w.model["base"].Secrets, secret.GetName())
+			w.mu.Unlock()
 			w.server.Serve(&model.Request{Verb: "delete", Resource: "secrets", Namespace: "base", Name: secret.GetName()})
 			return
 		}
@@ -308,12 +316,12 @@ func init() {
 			w.network.cutAll("", "")
 		}},
 		{"other keys", func(w *world, random *rand.Rand, lasts time.Duration) {
-			w.server.Keys = strangeKeys
+			w.server.Verify = strangeKeys.Verify
 			w.network.cutAll("", "")
 			w.network.later(time.Since(w.network.began)+lasts, "own keys", w.useOwnKeys)
 		}},
 		{"strange keys", func(w *world, random *rand.Rand, lasts time.Duration) {
-			w.server.Keys, w.unproven = strangeKeys, true
+			w.server.Verify, w.unproven = strangeKeys.Verify, true
 			w.network.review(time.Duration(random.Int64N(int64(2 * time.Second)))) // an authentication webhook is asked, too
 			w.network.later(time.Since(w.network.began)+lasts, "own keys", w.useOwnKeys)
 		}},
@@ -322,7 +330,7 @@ func init() {
 
 // useOwnKeys is a kube-apiserver that is started with the key of the product.
 func (w *world) useOwnKeys() {
-	w.server.Keys, w.unproven = ownKeys, false
+	w.server.Verify, w.unproven = w.verify, false
 	w.network.review(0)
 	w.network.cutAll("", "")
 }
@@ -342,6 +350,13 @@ func (n *network) later(at time.Duration, name string, do func()) {
 	defer n.mu.Unlock()
 	n.planned = append(n.planned, &thing{name: name, due: n.began.Add(at), do: func(fate) string { do(); return "" }})
 	n.wakeUp()
+}
+
+// now has the goroutine of run, which has the server, do a thing, and waits for it.
+func (n *network) now(do func()) {
+	done := make(chan struct{})
+	n.later(time.Since(n.began), "", func() { do(); close(done) })
+	<-done
 }
 
 // leader is the replica that has written the Lease last.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -49,6 +50,7 @@ type world struct {
 	server  *model.Server
 	model   workload.Model
 	logger  logr.Logger
+	verify  func(token string) error // with the product's key
 
 	running   sync.WaitGroup
 	processes [replicas]*process
@@ -68,6 +70,25 @@ type process struct {
 	down   bool
 }
 
+// remembering calls a function once for each token: of a world's processor time, signatures take a tenth.
+func remembering(verify func(string) error) func(string) error {
+	known := map[string]error{}
+	return func(token string) error {
+		err, ok := known[token]
+		if !ok {
+			err = verify(token)
+			known[token] = err
+		}
+		return err
+	}
+}
+
+// registry forgets what is registered. One of component-base is kept for ever, and with it the world that it is of.
+type registry struct{ metrics.KubeRegistry }
+
+func (registry) MustRegister(...metrics.Registerable)    {}
+func (registry) RawMustRegister(...prometheus.Collector) {}
+
 // keysInMemory is a signing.Store of one key.
 type keysInMemory struct{ ring *signing.Ring }
 
@@ -83,10 +104,11 @@ var (
 )
 
 func newWorld(p *plan, logger logr.Logger) *world {
-	server := model.New(ownKeys, issuer)
+	verify := remembering(ownKeys.Verify)
+	server := model.New(verify, issuer)
 	w := &world{
 		plan: p, mode: workload.ModeOf(p.seed), server: server, network: newNetwork(server, p.seed), logger: logger,
-		model: workload.Model{}, held: map[string]holding{},
+		verify: verify, model: workload.Model{}, held: map[string]holding{},
 	}
 	if p.upstream {
 		w.mode = workload.Manual // which it has had since v1.24
@@ -106,25 +128,30 @@ func (w *world) run() []checker.Violation {
 	w.act()
 	w.network.settle()
 	time.Sleep(settles)
-	w.judge("two minutes after the last operation")
-	quiet := len(w.found) == 0
-	before := w.writes()
+	quiet, before := false, 0
+	w.network.now(func() {
+		w.judge("two minutes after the last operation")
+		quiet, before = len(w.found) == 0, w.writes()
+	})
 	time.Sleep(lasts)
-	if quiet {
+	w.network.now(func() {
+		if !quiet {
+			return
+		}
 		w.judge("six minutes after the last operation")
 		if after := w.writes(); after != before {
 			w.violated(3, "the world is not stable: %d writes after it had settled", after-before)
 		}
-	}
+	})
 	for _, p := range w.processes {
 		p.stop()
 	}
 	w.running.Wait()
+	stop()
+	serving.Wait()
 	if !w.plan.upstream { // which ends with its Lease
 		w.judgeWrites()
 	}
-	stop()
-	serving.Wait()
 	return w.found
 }
 
@@ -168,7 +195,7 @@ func (w *world) work(ctx context.Context, c *client) error {
 	if err != nil {
 		return err
 	}
-	manager, err := app.New(ctx, flags, config(c, "sa-controller-manager"), metrics.NewKubeRegistry(), app.Extras{
+	manager, err := app.New(ctx, flags, config(c, "sa-controller-manager"), registry{}, app.Extras{
 		OpenKeys: func(context.Context, *app.Host) (signing.Store, error) {
 			return keysInMemory{signing.KeyFileRing(key)}, nil
 		},

@@ -10,7 +10,8 @@
 // All tests share one control plane, which is started when the first of them asks for
 // it. A webhook concerns a whole cluster, so the tests run one after the other, each
 // with managers of its own; their subtests, each in a namespace of its own, run in
-// parallel. When a test ends, its managers have ended and its registration is gone.
+// parallel. When a test ends, its managers have ended and its registration is gone. Those of files
+// have a control plane each, and run side by side.
 //
 // Waiting is done by watch, or by asking what nothing announces: health endpoints, and
 // when kube-apiserver has learned of a webhook configuration, which a Pod created with

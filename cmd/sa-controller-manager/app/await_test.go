@@ -88,8 +88,6 @@ func TestAwaitAPIServer(t *testing.T) {
 	failed := func(retryIn string) string {
 		return notYet(retryIn, `Get "https://apiserver/version": connection refused`)
 	}
-	forbidden := answer(http.StatusForbidden, "application/json",
-		`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"user x cannot get path /version"}`)
 	cases := map[string]struct {
 		reason  string
 		answers []roundTrip
@@ -117,13 +115,6 @@ func TestAwaitAPIServer(t *testing.T) {
 				notYet("500ms", "read /version: invalid character '<' looking for beginning of value"), connected,
 			}},
 		},
-		"Forbidden": {
-			reason:  "the message of the API server says what to fix",
-			answers: []roundTrip{forbidden, healthy},
-			want: contact{connected: true, took: 500 * time.Millisecond, log: []string{
-				notYet("500ms", "user x cannot get path /version"), connected,
-			}},
-		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +135,6 @@ func TestAwaitAPIServerEndsWithItsContext(t *testing.T) {
 	}{
 		"DuringBackOff":  {answer: fail, after: 20 * time.Second, lines: 12},
 		"DuringARequest": {answer: hang, after: time.Second}, // a request that the end of ctx cuts short is not logged
-		"BeforeIt":       {answer: hang},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

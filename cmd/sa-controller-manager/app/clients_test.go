@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -77,16 +76,4 @@ func TestResync(t *testing.T) {
 	if got := resync(&options.Generic{}); got != 0 {
 		t.Errorf("no resync is %v, want 0", got)
 	}
-}
-
-func TestWhatEventsAboutTheProcessRegard(t *testing.T) {
-	t.Parallel()
-	o := options.NewLeaderElection()
-	lease := &corev1.ObjectReference{
-		APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: "kube-system", Name: "sa-controller-manager",
-	}
-	testutil.Check(t, "with leader election", lease, process(&o))
-	o.LeaderElect = false
-	namespace := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "kube-system"}
-	testutil.Check(t, "without", namespace, process(&o))
 }

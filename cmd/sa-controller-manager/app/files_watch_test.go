@@ -193,17 +193,3 @@ func TestWatchKeepsThePreviousContent(t *testing.T) {
 		t.Error("the root CA was replaced")
 	}
 }
-
-// TestWatchWithoutARing: --service-account-key-file may be given without a private key.
-func TestWatchWithoutARing(t *testing.T) {
-	t.Parallel()
-	path := testutil.WriteFile(t, "sa.pub", testkeys.P256())
-	registry := metrics.NewKubeRegistry()
-	f := &files{
-		verifyKeys: []*reload.File[verifyKeys]{mustOpen(t, path, parseVerifyKeys)},
-		reloads:    newReloads(registry.MustRegister),
-	}
-	replace(t, path, testkeys.P384())
-	f.followAll(nil, nil, nil)
-	testutil.Must(t, f.watch(t.Context()))
-}

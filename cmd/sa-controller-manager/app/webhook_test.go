@@ -74,25 +74,15 @@ func TestAnyReplicaProves(t *testing.T) {
 // An error of the registration is shown once.
 func TestRegistrationLine(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		status registration.Status
-		want   string
-	}{
-		"Failing":    {registration.Status{State: registration.Proving, Detail: "nobody listens"}, "failed: proving: nobody listens"},
-		"Registered": {registration.Status{State: registration.Registered, Detail: "https://h:1"}, "ok: registered: https://h:1"},
-		"Off":        {registration.Status{State: registration.Off, Detail: "annotation"}, "ok: off: annotation"},
-		"Idle":       {registration.Status{State: registration.Idle}, "ok: idle"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			detail, err := registrationProbe(tc.status)
-			got := "ok: " + detail
-			if err != nil {
-				got = "failed: " + err.Error()
-			}
-			if got != tc.want {
-				t.Errorf("got  %q\nwant %q", got, tc.want)
-			}
-		})
+	for want, status := range map[string]registration.Status{
+		"failed: proving: nobody listens": {State: registration.Proving, Detail: "nobody listens"},
+		"registered: https://h:1":         {State: registration.Registered, Detail: "https://h:1"},
+		"off: annotation":                 {State: registration.Off, Detail: "annotation"},
+	} {
+		got, err := registrationProbe(status)
+		if err != nil {
+			got = "failed: " + err.Error()
+		}
+		testutil.Check(t, "line", want, got)
 	}
 }

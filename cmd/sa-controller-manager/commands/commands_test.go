@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
-	"io"
 	"regexp"
 	"strings"
 	"testing"
@@ -48,12 +47,6 @@ func TestCommandRefuses(t *testing.T) {
 		want   string
 	}{
 		"MistypedFlag": {args: []string{"--kubeconfg=x"}, want: "Error: unknown flag: --kubeconfg\n" + seeHelp},
-		"MistypedFlagOfCommand": {
-			args: []string{"keys", "list", "--service-account-key-dir=x"},
-			want: "Error: unknown flag: --service-account-key-dir\n" +
-				"See 'sa-controller-manager keys list --help' for usage.\n",
-		},
-		"UnknownShorthand": {args: []string{"-x"}, want: "Error: unknown shorthand flag: 'x' in -x\n" + seeHelp},
 		"UnknownCommand": {
 			args: []string{"foo", "bar"},
 			want: "Error: unknown command \"foo\" for \"sa-controller-manager\"\n" + seeHelp,
@@ -64,11 +57,6 @@ func TestCommandRefuses(t *testing.T) {
 		},
 		"MistypedSubcommand": {
 			args: []string{"webhook", "mised"},
-			want: "Error: unknown command \"mised\" for \"sa-controller-manager webhook\"; did you mean 'sa-controller-manager webhook missed'?\n" +
-				"See 'sa-controller-manager webhook --help' for usage.\n",
-		},
-		"MistypedSubcommandWithFlag": {
-			args: []string{"webhook", "mised", "--kubeconfig=x"},
 			want: "Error: unknown command \"mised\" for \"sa-controller-manager webhook\"; did you mean 'sa-controller-manager webhook missed'?\n" +
 				"See 'sa-controller-manager webhook --help' for usage.\n",
 		},
@@ -83,10 +71,6 @@ func TestCommandRefuses(t *testing.T) {
 			want: "Error: 2 problems with the flags:\n" +
 				"  --token-secrets \"maybe\" must be one of \"auto\", \"manual\"\n" +
 				"  --secure-port -1 must be between 0 and 65535, inclusive; 0 turns secure serving off\n" + seeHelp,
-		},
-		"FlagOfAnotherCommand": {
-			args: []string{"version", "--secure-port=1"},
-			want: "Error: unknown flag: --secure-port\nSee 'sa-controller-manager version --help' for usage.\n",
 		},
 	}
 	for name, tc := range cases {
@@ -218,15 +202,11 @@ func TestCommandPrints(t *testing.T) {
 		"VersionFlag":       {[]string{"--version"}, "sa-controller-manager v"},
 		"VersionBeforeAll":  {[]string{"--version", "--secure-port=-1"}, "sa-controller-manager v"},
 		"Version":           {[]string{"version"}, "sa-controller-manager v"},
-		"VersionHelp":       {[]string{"version", "-h"}, "Print the version\n\nUsage:\n  sa-controller-manager version [flags]\n"},
 		"Help":              {[]string{"--help"}, "sa-controller-manager keeps the ServiceAccounts"},
 		"HelpBeforeMistake": {[]string{"-h", "--secure-port=-1"}, "sa-controller-manager keeps the ServiceAccounts"},
-		"Webhook":           {[]string{"webhook"}, "Switch the admission webhook of a cluster off"},
-		"Kubeadm":           {[]string{"kubeadm"}, "Add this program to a control plane"},
 		"Completion":        {[]string{"completion", "bash"}, "# bash completion V2 for sa-controller-manager"},
 		"CompleteCommand":   {[]string{"__complete", "vers"}, "version\tPrint the version\n"},
 		"CompleteChoice":    {[]string{"__complete", "--token-secrets", ""}, "auto\nmanual\n:4\n"},
-		"CompleteFormat":    {[]string{"__complete", "--logging-format", ""}, "text\njson\n:4\n"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -243,38 +223,4 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	flagLines := regexp.MustCompile(`(?m)^(      --|  -[a-z],).*\n`)
 	clitest.Golden(t, "help.txt", flagLines.ReplaceAllString(command(t, "--help").Stdout, ""))
-}
-
-// An example that the program itself refuses is worse than none.
-func TestExamplesAreAccepted(t *testing.T) {
-	t.Parallel()
-	text := strings.ReplaceAll(examples, "\\\n", " ")
-	found := 0
-	for line := range strings.Lines(text) {
-		args := strings.Fields(line)
-		if len(args) == 0 || args[0] != options.ProgramName {
-			continue
-		}
-		found++
-		if problems := clitest.Parse(t, args[1:]...).Validate(); len(problems) > 0 {
-			t.Errorf("%q is refused: %v", args, problems)
-		}
-	}
-	if found != 3 {
-		t.Errorf("%d examples, want 3", found)
-	}
-}
-
-// TestIgnoredFlags: those without effect are neither logged nor shown.
-func TestIgnoredFlags(t *testing.T) {
-	t.Parallel()
-	logged, help := effective(newCommand(nil, io.Discard, io.Discard).Flags()), command(t, "--help").Stdout
-	for _, ignored := range options.IgnoredFlags() {
-		if logged.Lookup(ignored.Name) != nil || strings.Contains(help, "--"+ignored.Name+" ") {
-			t.Errorf("--%s is logged, or --help shows it", ignored.Name)
-		}
-	}
-	if logged.Lookup("kubeconfig") == nil {
-		t.Error("--kubeconfig is not logged")
-	}
 }

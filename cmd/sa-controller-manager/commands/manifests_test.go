@@ -67,28 +67,6 @@ func TestTimerFlags(t *testing.T) {
 	}
 }
 
-// TestNotesRun: what the chart tells people to run needs nothing that they have to fill in first.
-func TestNotesRun(t *testing.T) {
-	t.Parallel()
-	notes, err := os.ReadFile("../../../manifests/chart/templates/NOTES.txt")
-	testutil.Must(t, err)
-	found := 0
-	for line := range strings.Lines(strings.ReplaceAll(string(notes), "{{ .Release.Namespace }}", "x")) {
-		command, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "  sa-controller-manager ")
-		if !ok {
-			continue
-		}
-		found++
-		checkCommandLine(t, strings.Fields(command))
-		if strings.ContainsAny(command, "<{") || strings.Contains(command, "admin.conf") {
-			t.Errorf("%q names what the reader may not have", command)
-		}
-	}
-	if found != 3 {
-		t.Errorf("%d commands, want 3", found)
-	}
-}
-
 // checkCommandLine parses without running.
 func checkCommandLine(t *testing.T, args []string) {
 	t.Helper()

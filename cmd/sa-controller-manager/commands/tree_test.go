@@ -5,7 +5,6 @@ package commands
 
 import (
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,9 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing/testkeys"
 )
 
 // TestOutputFlags wants every command to explain, to complete and to take the same formats.
@@ -80,42 +76,4 @@ func allCommands(cmd *cobra.Command) []*cobra.Command {
 		all = append(all, allCommands(sub)...)
 	}
 	return all
-}
-
-// TestOneNameForOneThing: a flag is called as in kube-controller-manager, kube-apiserver, kubectl or the manager.
-func TestOneNameForOneThing(t *testing.T) {
-	t.Parallel()
-	names := map[string]string{
-		"ca-file": "published-ca-file", "issuer": "service-account-issuer", "file": "output-file", "take-over": "replace",
-	}
-	for _, cmd := range allCommands(newCommand(nil, io.Discard, io.Discard)) {
-		for wrong, right := range names {
-			if cmd.Flags().Lookup(wrong) != nil {
-				t.Errorf("%s has --%s, which is called --%s elsewhere", cmd.CommandPath(), wrong, right)
-			}
-		}
-	}
-}
-
-// TestKeysOfARing have the states that they have there.
-func TestKeysOfARing(t *testing.T) {
-	t.Parallel()
-	ring := "--service-account-key-ring=" + filepath.Join(t.TempDir(), "keys")
-	old := "--service-account-key-file=" + testutil.WriteFile(t, "old.pem", testkeys.P384())
-	init := command(t, "keys", "init", ring, "--from-private-key-file="+testutil.WriteFile(t, "sa.key", testkeys.P256()))
-	testutil.Check(t, "keys init", 0, init.Code)
-	got := command(t, "keys", "jwks", ring, old, "--check="+testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256())))
-	lines := strings.Split(got.Stdout, "\n")
-	if got.Code != 2 || len(lines) != 5 {
-		t.Fatalf("%+v", got)
-	}
-	for i, want := range []string{"active    same", "next      missing", "retired   missing"} {
-		if !strings.Contains(lines[i+1], want) {
-			t.Errorf("line %q, want %q", lines[i+1], want)
-		}
-	}
-	got = command(t, "tokens", "inspect", ring, testutil.WriteFile(t, "token", []byte(clitest.LegacyToken(t))))
-	if got.Code != 0 || !strings.Contains(got.Stdout, "(ES256), active, of --service-account-key-ring") {
-		t.Errorf("%+v", got)
-	}
 }

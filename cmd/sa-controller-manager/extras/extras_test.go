@@ -12,7 +12,6 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/testutil"
-	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -55,9 +54,4 @@ func TestPlainKeyFile(t *testing.T) {
 			t.Errorf("%s runs", part.Name)
 		}
 	}
-}
-
-func TestKeySocketsFlag(t *testing.T) {
-	t.Parallel()
-	testutil.Check(t, "flag", remote.SocketsFlag, options.KeySocketsFlag)
 }

@@ -11,78 +11,53 @@ import (
 
 // journal is the list of all requests.
 type journal struct {
-	mu      sync.Mutex
-	entries []*entry
-	changed chan struct{} // closed and replaced by every change
+	mu       sync.Mutex
+	requests []*Request
 }
 
-// entry is a request in the journal.
-type entry struct {
-	journal *journal
-	request Request
-}
-
-func newJournal() *journal {
-	return &journal{changed: make(chan struct{})}
-}
-
-func (j *journal) begin(request Request) *entry {
+func (j *journal) begin(request Request) *Request {
 	request.Began = time.Now()
-	e := &entry{journal: j, request: request}
-	j.change(func() { j.entries = append(j.entries, e) })
-	return e
-}
-
-// change runs do under the lock and wakes who awaits.
-func (j *journal) change(do func()) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	do()
-	close(j.changed)
-	j.changed = make(chan struct{})
+	j.requests = append(j.requests, &request)
+	return &request
 }
 
-func (j *journal) selected(match Match) []Request {
-	found, _ := j.snapshot(match)
+func (j *journal) selected(match Match) (found []Request) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, request := range j.requests {
+		if match(*request) {
+			found = append(found, *request)
+		}
+	}
 	return found
 }
 
-// snapshot returns the matching requests and a channel that is closed once that
-// may have changed.
-func (j *journal) snapshot(match Match) ([]Request, <-chan struct{}) {
+// answered notes that kube-apiserver has answered and the client is getting that.
+func (j *journal) answered(request *Request, code int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var found []Request
-	for _, e := range j.entries {
-		if match(e.request) {
-			found = append(found, e.request)
-		}
-	}
-	return found, j.changed
-}
-
-// answered notes that kube-apiserver has answered and the client is getting that.
-func (e *entry) answered(code int) {
-	e.journal.change(func() { e.request.Served, e.request.Code = code, code })
+	request.Served, request.Code = code, code
 }
 
 // ended notes that the exchange is over, with or without an answer.
-func (e *entry) ended() {
-	e.journal.change(func() { e.request.Open = false })
+func (j *journal) ended(request *Request) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	request.Open = false
 }
 
-// track has the entry know when the answer's body has been read to its end.
-func (e *entry) track(body io.ReadCloser) io.ReadCloser { return &trackedBody{body, e} }
-
+// trackedBody is an answer's body that notes its end.
 type trackedBody struct {
 	io.ReadCloser
 
-	entry *entry
+	ended func()
 }
 
 // Close implements io.Closer.
-func (b *trackedBody) Close() error {
+func (b trackedBody) Close() error {
 	err := b.ReadCloser.Close()
-	b.entry.ended()
+	b.ended()
 	return err
 }

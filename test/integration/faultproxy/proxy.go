@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sa-controller-manager/internal/testutil"
+
+	"sa-controller-manager/test/await"
 )
 
 // Proxy is a running proxy.
@@ -40,7 +42,7 @@ func Start(config *rest.Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a fault proxy: %w", err)
 	}
-	p := &Proxy{faults: &holdingRoundTripper{next: transport, journal: newJournal()}}
+	p := &Proxy{faults: &holdingRoundTripper{next: transport}}
 	p.server = httptest.NewUnstartedServer(&httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     p.faults,
@@ -105,20 +107,14 @@ func (p *Proxy) EndSilence() { p.wires.end() }
 // they came.
 func (p *Proxy) Requests(match Match) []Request { return p.faults.journal.selected(match) }
 
-// Await returns once enough is true of the matching requests. It checks whenever a request arrives or
-// ends, and returns an error when ctx ends first.
+// Await returns once enough is true of the matching requests, and an error when ctx ends first.
 func (p *Proxy) Await(ctx context.Context, match Match, enough func([]Request) bool) error {
-	for {
-		found, changed := p.faults.journal.snapshot(match)
-		if enough(found) {
-			return nil
+	return await.Poll(ctx, func(context.Context) error {
+		if found := p.Requests(match); !enough(found) {
+			return fmt.Errorf("await requests: there were %v", found)
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("await requests: %w; there were %v", context.Cause(ctx), found)
-		}
-	}
+		return nil
+	})
 }
 
 // ForTest starts a proxy that closes when the test ends.

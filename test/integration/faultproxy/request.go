@@ -72,11 +72,6 @@ func On(verb, resource string) Match {
 	}
 }
 
-// In narrows m to one namespace.
-func (m Match) In(namespace string) Match {
-	return func(r Request) bool { return r.Namespace == namespace && m(r) }
-}
-
 // Or selects what either selects.
 func (m Match) Or(other Match) Match {
 	return func(r Request) bool { return m(r) || other(r) }

@@ -17,7 +17,7 @@ import (
 // holdingRoundTripper writes every request down and keeps some of them.
 type holdingRoundTripper struct {
 	next    http.RoundTripper
-	journal *journal
+	journal journal
 
 	mu    sync.Mutex
 	holds []hold
@@ -49,24 +49,26 @@ func (t *holdingRoundTripper) wait(ctx context.Context, request Request) error {
 
 // RoundTrip implements http.RoundTripper.
 func (t *holdingRoundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
-	entry := t.journal.begin(readRequest(r))
+	request := t.journal.begin(readRequest(r))
+	response, err := t.pass(r, *request)
+	if err != nil {
+		t.journal.ended(request)
+		return nil, err
+	}
+	t.journal.answered(request, response.StatusCode)
+	response.Body = trackedBody{response.Body, func() { t.journal.ended(request) }}
+	return response, nil
+}
+
+func (t *holdingRoundTripper) pass(r *http.Request, read Request) (*http.Response, error) {
 	r, err := whole(r)
 	if err != nil {
-		entry.ended()
 		return nil, err
 	}
-	if err := t.wait(r.Context(), entry.request); err != nil {
-		entry.ended()
+	if err := t.wait(r.Context(), read); err != nil {
 		return nil, err
 	}
-	response, err := t.next.RoundTrip(r)
-	if err != nil {
-		entry.ended()
-		return nil, err
-	}
-	entry.answered(response.StatusCode)
-	response.Body = entry.track(response.Body)
-	return response, nil
+	return t.next.RoundTrip(r)
 }
 
 // whole is the request with a body that has come: what is kept can be passed on although

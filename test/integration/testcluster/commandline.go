@@ -7,12 +7,8 @@ import (
 	"bytes"
 	"errors"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // Output is what a command printed, and its exit code.
@@ -59,19 +55,4 @@ func (p Output) ExpectTexts(t *testing.T, texts ...string) Output {
 		}
 	}
 	return p
-}
-
-// UnreachableKubeconfig returns the path of a kubeconfig for an address without a listener.
-func UnreachableKubeconfig(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	err := clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: "https://127.0.0.1:1"}},
-		Contexts:       map[string]*clientcmdapi.Context{"c": {Cluster: "c"}},
-		CurrentContext: "c",
-	}, path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
 }

@@ -144,7 +144,7 @@ func (c *ControlPlane) purge(t *testing.T) {
 	namespaces := c.namespaces
 	c.namespaces = nil
 	c.mu.Unlock()
-	ctx := CleanupContext(t)
+	ctx := cleanupContext(t)
 	var working sync.WaitGroup
 	next := make(chan string)
 	for range 10 {

@@ -13,7 +13,6 @@ import (
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
-	"sa-controller-manager/test/integration/faultproxy"
 )
 
 // drainLimit bounds the time from SIGTERM to the exit of the manager.
@@ -91,7 +90,7 @@ func (m *Manager) keepMetrics(t *testing.T) {
 	default:
 	}
 	// The context of a test has ended when its clean-up runs.
-	metrics, err := m.Get(CleanupContext(t), "/metrics")
+	metrics, err := m.Get(cleanupContext(t), "/metrics")
 	if err != nil {
 		t.Logf("the manager's last metrics are lost: %v", err)
 	}
@@ -123,12 +122,6 @@ func (m *Manager) ExpectLog(t *testing.T, text string) {
 	testutil.Must(t, m.AwaitLog(Context(t), text))
 }
 
-// AwaitRequests waits until the matching requests that a proxy has recorded pass the check.
-func AwaitRequests(t *testing.T, proxy *faultproxy.Proxy, match faultproxy.Match, check func([]faultproxy.Request) bool) {
-	t.Helper()
-	testutil.Must(t, proxy.Await(Context(t), match, check))
-}
-
 // Metric returns the present sum of a metric over the matching series.
 func (m *Manager) Metric(t *testing.T, name string, labels devcluster.Labels) float64 {
 	t.Helper()
@@ -151,22 +144,6 @@ func (m *Manager) AwaitMetric(t *testing.T, name string, labels devcluster.Label
 		}
 		return nil
 	})
-}
-
-// ManageThrough starts a manager that reaches kube-apiserver through a fault
-// proxy. The proxy causes errors in its log.
-func (c *ControlPlane) ManageThrough(t *testing.T, proxy *faultproxy.Proxy, flags ...string) *Manager {
-	t.Helper()
-	m := c.StartManager(t, append(proxy.Flags(t), flags...)...)
-	m.ExpectErrors = true
-	m.AwaitReady(t)
-	return m
-}
-
-// Proxy starts a fault proxy in front of kube-apiserver.
-func (c *ControlPlane) Proxy(t *testing.T) *faultproxy.Proxy {
-	t.Helper()
-	return faultproxy.ForTest(t, c.Config())
 }
 
 // StartKCM starts the real kube-controller-manager. Its log and exit are not checked.

@@ -138,8 +138,8 @@ func KeyIDOf(t *testing.T, secret *corev1.Secret) string {
 // randomName returns a random part of a name.
 func randomName() string { return strings.ToLower(rand.Text()[:8]) }
 
-// CleanupContext returns a context for clean-up after the context of the test has ended.
-func CleanupContext(t *testing.T) context.Context {
+// cleanupContext returns a context for clean-up after the context of the test has ended.
+func cleanupContext(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), Timeout)
 	t.Cleanup(cancel)

@@ -12,22 +12,6 @@ import (
 	"sa-controller-manager/test/await"
 )
 
-// AtLeastFilled passes once n Secrets have a token.
-func AtLeastFilled(n int) await.Check[*corev1.Secret] {
-	return func(secrets []*corev1.Secret) error {
-		filled := 0
-		for _, secret := range secrets {
-			if hasToken(secret) == nil {
-				filled++
-			}
-		}
-		if filled < n {
-			return fmt.Errorf("%d of %d Secrets are filled, want %d", filled, len(secrets), n)
-		}
-		return nil
-	}
-}
-
 // AwaitSecrets returns the Secrets of a namespace once they pass the check.
 func (c *ControlPlane) AwaitSecrets(t *testing.T, namespace string, check await.Check[*corev1.Secret]) []*corev1.Secret {
 	t.Helper()

@@ -29,8 +29,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
-
-	"sa-controller-manager/test/faults/checker"
 )
 
 // Object is what the server stores.
@@ -98,8 +96,8 @@ type Server struct {
 	Committed func(resource string, before, after Object)
 	// Push is called with each event of a watch, in their order; the event is sent by Watch.Send.
 	Push func(w *Watch, event Event)
-	// Keys verify tokens of accounts.
-	Keys *checker.KeyRing
+	// Verify says what is wrong with the signature of a token.
+	Verify func(token string) error
 	// Issuer is that of bound tokens.
 	Issuer string
 
@@ -118,8 +116,8 @@ type page struct {
 }
 
 // New returns a server with the namespaces of the control plane.
-func New(keys *checker.KeyRing, issuer string) *Server {
-	s := &Server{Keys: keys, Issuer: issuer, revision: 1, tables: map[string]*table{}, pages: map[string]page{}}
+func New(verify func(string) error, issuer string) *Server {
+	s := &Server{Verify: verify, Issuer: issuer, revision: 1, tables: map[string]*table{}, pages: map[string]page{}}
 	for name, k := range kinds {
 		k.resource = schema.GroupResource{Group: k.gvk.Group, Resource: name}
 		s.tables[name] = &table{kind: k, objects: map[types.NamespacedName]*version{}}

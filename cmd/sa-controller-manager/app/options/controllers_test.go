@@ -25,22 +25,15 @@ func TestParseControllers(t *testing.T) {
 		want      []string
 		notRun    []string
 	}{
-		"Default":     {selectors: "*", want: []string{accounts, secrets, rootCAs, cleaner, bundles}},
-		"Empty":       {reason: "nothing is on unless something turns it on", selectors: ""},
-		"ByName":      {selectors: "serviceaccount-token-controller", want: []string{secrets}},
-		"ByAlias":     {selectors: "serviceaccount-token", want: []string{secrets}},
-		"AllButOne":   {selectors: "*,-serviceaccount-controller", want: []string{secrets, rootCAs, cleaner, bundles}},
-		"AllButAlias": {selectors: "*,-serviceaccount", want: []string{secrets, rootCAs, cleaner, bundles}},
-		"OrderOfStar": {selectors: "-serviceaccount,*", want: []string{secrets, rootCAs, cleaner, bundles}},
-		"OnlyOff":     {reason: "no star, nothing else on", selectors: "-serviceaccount"},
-		"OnlyOthers":  {selectors: "namespace", notRun: []string{"namespace-controller"}},
-		"OthersOff": {
-			reason: "turned off is what they are", selectors: "*,-namespace", want: []string{accounts, secrets, rootCAs, cleaner, bundles},
-		},
+		"Default":       {selectors: "*", want: []string{accounts, secrets, rootCAs, cleaner, bundles}},
+		"Empty":         {reason: "nothing is on unless something turns it on", selectors: ""},
+		"ByName":        {selectors: "serviceaccount-token-controller", want: []string{secrets}},
+		"AllButOne":     {selectors: "*,-serviceaccount-controller", want: []string{secrets, rootCAs, cleaner, bundles}},
+		"OrderOfStar":   {selectors: "-serviceaccount,*", want: []string{secrets, rootCAs, cleaner, bundles}},
+		"OnlyOthers":    {selectors: "namespace", notRun: []string{"namespace-controller"}},
 		"FirstOnWins":   {selectors: "serviceaccount,-serviceaccount", want: []string{accounts}},
 		"FirstOffWins":  {selectors: "-serviceaccount,serviceaccount,*", want: []string{secrets, rootCAs, cleaner, bundles}},
 		"AliasMentions": {reason: "alias and name are one mention", selectors: "-serviceaccount-controller,serviceaccount"},
-		"Twice":         {selectors: "serviceaccount,serviceaccount-controller", want: []string{accounts}},
 		"Kubeadm": {
 			selectors: "*,bootstrapsigner,tokencleaner",
 			want:      []string{accounts, secrets, rootCAs, cleaner, bundles},
@@ -52,14 +45,8 @@ func TestParseControllers(t *testing.T) {
 			want:      []string{cleaner},
 			notRun:    []string{"token-cleaner-controller"},
 		},
-		"NotRunOnce":       {selectors: "ttl,ttl-controller", notRun: []string{"ttl-controller"}},
-		"NotRunThenOff":    {selectors: "ttl,-ttl", notRun: []string{"ttl-controller"}},
-		"OffThenNotRun":    {selectors: "-ttl,ttl"},
-		"None":             {selectors: "-*"},
-		"NoneAfterAll":     {selectors: "*,-*"},
-		"NoneBeforeAll":    {selectors: "-*,*"},
-		"NoneButOne":       {selectors: "-*,serviceaccount", want: []string{accounts}},
-		"NoneButOneBefore": {selectors: "serviceaccount,-*", want: []string{accounts}},
+		"NoneAfterAll": {selectors: "*,-*"},
+		"NoneButOne":   {selectors: "-*,serviceaccount", want: []string{accounts}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -88,13 +75,9 @@ func TestParseControllersRefusesUnknownNames(t *testing.T) {
 		selectors []string
 		want      string
 	}{
-		"One":        {[]string{"*", "foo"}, `"foo" is not in the list of known controllers. Run here: `},
-		"Off":        {[]string{"*", "-foo"}, `"foo" is not in the list of known controllers. `},
-		"Several":    {[]string{"foo", "serviceaccount", "-bar"}, `"foo", "bar" are not in the list of known controllers. `},
-		"EmptyName":  {[]string{"*", ""}, `"" is not in the list`},
-		"Space":      {[]string{"*", " ttl"}, `" ttl" is not in the list`},
-		"UpperCase":  {[]string{"TTL"}, `"TTL" is not in the list`},
-		"TwoHyphens": {[]string{"--ttl"}, `"-ttl" is not in the list`},
+		"One":       {[]string{"*", "foo"}, `"foo" is not in the list of known controllers. Run here: `},
+		"Several":   {[]string{"foo", "serviceaccount", "-bar"}, `"foo", "bar" are not in the list of known controllers. `},
+		"EmptyName": {[]string{"*", ""}, `"" is not in the list`},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
 	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/internal/testutil"
 )
@@ -69,16 +67,5 @@ func TestFlagsTwice(t *testing.T) {
 	sets.FlagSet("of the caller")
 	if _, shared := o.Flags().FlagSets["of the caller"]; shared {
 		t.Error("one caller adds to the flag sets of another")
-	}
-}
-
-// TestDefaultIsTheFieldsOwnValue is what the help promises, for every group.
-func TestDefaultIsTheFieldsOwnValue(t *testing.T) {
-	t.Parallel()
-	o := parseGiven(t)
-	want := configOf(t, o)
-	for _, g := range o.groups() {
-		g.AddFlags(pflag.NewFlagSet(g.title, pflag.ContinueOnError))
-		testutil.Check(t, g.title, want, configOf(t, o))
 	}
 }

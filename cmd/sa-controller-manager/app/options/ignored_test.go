@@ -17,7 +17,6 @@ func TestIgnoredFlags(t *testing.T) {
 		given  []string
 	}{
 		"None": {},
-		"Ours": {args: []string{"--root-ca-file=x"}},
 		"WithValue": {
 			args:  []string{"--cluster-cidr=10.0.0.0/8", "--node-eviction-rate", "0.1"},
 			given: []string{"cluster-cidr", "node-eviction-rate"},
@@ -27,7 +26,6 @@ func TestIgnoredFlags(t *testing.T) {
 			args:   []string{"--allocate-node-cidrs", "--cluster-name=kind"},
 			given:  []string{"allocate-node-cidrs", "cluster-name"},
 		},
-		"Twice": {args: []string{"--cluster-name=a", "--cluster-name=b"}, given: []string{"cluster-name"}},
 		"Deprecated": {
 			reason: "KCM takes it and does not show it",
 			args:   []string{"--allow-untagged-cloud"}, given: []string{"allow-untagged-cloud"},

@@ -49,19 +49,6 @@ func TestEveryFlagHasAnOriginAndAMeaning(t *testing.T) {
 	}
 }
 
-func TestNoFlagIsInTwoGroups(t *testing.T) {
-	t.Parallel()
-	groupOf := map[string]string{}
-	for title, fs := range allFlags().FlagSets {
-		fs.VisitAll(func(f *pflag.Flag) {
-			if other, taken := groupOf[f.Name]; taken {
-				t.Errorf("--%s is in the groups %q and %q", f.Name, title, other)
-			}
-			groupOf[f.Name] = title
-		})
-	}
-}
-
 func TestRepeatableFlags(t *testing.T) {
 	t.Parallel()
 	o := parse(t,

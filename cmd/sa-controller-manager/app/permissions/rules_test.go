@@ -134,10 +134,6 @@ func TestUnusualRules(t *testing.T) {
 		change func(*options.Options)
 		want   []string
 	}{
-		"Signer": {"it proves keys with a token of an account", func(o *options.Options) { o.ExternalSigner.Socket = "/run/socket" }, []string{
-			"common: create events", "common: patch events", "token: create tokenreviews.authentication.k8s.io",
-			"token: list serviceaccounts", "token: watch serviceaccounts",
-		}},
 		"SignerWithARing": {"it publishes the ring too", func(o *options.Options) {
 			o.ExternalSigner.Socket, o.Keys.KeyRing, o.Generic.Controllers = "/run/socket", "ring.json", nil
 		}, []string{
@@ -147,7 +143,6 @@ func TestUnusualRules(t *testing.T) {
 			"token: update secrets/sa-controller-manager-key-ring in kube-system",
 			"token: watch secrets/sa-controller-manager-key-ring in kube-system", "token: watch serviceaccounts",
 		}},
-		"NoSigner": {"there is nothing to prove", func(*options.Options) {}, []string{"common: create events", "common: patch events"}},
 		"Accounts": {"they have no root CA", func(o *options.Options) { o.Generic.Controllers = []string{"serviceaccount"} }, []string{
 			"common: create events", "common: patch events", "serviceaccount: create serviceaccounts", "serviceaccount: list namespaces",
 			"serviceaccount: list serviceaccounts", "serviceaccount: watch namespaces", "serviceaccount: watch serviceaccounts",
@@ -159,20 +154,6 @@ func TestUnusualRules(t *testing.T) {
 			o := nothing()
 			tc.change(o)
 			testutil.Check(t, tc.reason, tc.want, byPart(rulesOf(t, o)))
-		})
-	}
-	for _, controller := range []string{"serviceaccount-token", options.ClusterTrustBundlePublisher} {
-		t.Run("WithoutPublisher/"+controller, func(t *testing.T) {
-			t.Parallel()
-			o := nothing()
-			o.Generic.Controllers, o.Keys.PrivateKeyFile = []string{controller}, "sa.key"
-			got := byPart(rulesOf(t, o))
-			for _, verb := range []string{"get", "update"} {
-				want := "root-ca: " + verb + " secrets/sa-controller-manager-root-ca in kube-system"
-				if !slices.Contains(got, want) {
-					t.Errorf("%q is not asked for, but the bundle is agreed on there", want)
-				}
-			}
 		})
 	}
 }

@@ -124,14 +124,6 @@ func TestWatcherGoesOnUntilGranted(t *testing.T) {
 		if !strings.Contains(logs(), "All permissions are granted now") {
 			t.Errorf("the log does not say that it is over:\n%s", logs())
 		}
-
-		// Where all is granted, each is asked for once, and there is nothing to say.
-		server = newAPIServer("system:sa-controller-manager", func(string) (bool, error) { return true, nil })
-		logger, logs = recorded()
-		testutil.Must(t, NewWatcher(server, rulesOfToken()).Run(klog.NewContext(t.Context(), logger)))
-		if want := len(Accesses(rulesOfToken())); len(server.asked) != want || logs() != "" {
-			t.Errorf("%d questions, want %d; logged: %s", len(server.asked), want, logs())
-		}
 	})
 }
 

@@ -107,14 +107,9 @@ func TestClientConfigRefusesKubeconfigs(t *testing.T) {
 	}{
 		"Missing": {path: filepath.Join(t.TempDir(), "missing"), want: "no such file"},
 		"Empty":   {path: testutil.WriteFile(t, "kubeconfig", nil), want: "it must have a current-context that names a cluster"},
-		"Garbage": {path: testutil.WriteFile(t, "kubeconfig", []byte("{{")), want: "yaml"},
 		"NoContext": {
 			path: testutil.WriteFile(t, "kubeconfig", edited("current-context: demo", "")),
 			want: `"kubectl config use-context" sets it`,
-		},
-		"NoSuchContext": {
-			path: testutil.WriteFile(t, "kubeconfig", edited("current-context: demo", "current-context: other")),
-			want: "context was not found for specified context: other",
 		},
 		"NoSuchKeyFiles": {
 			path: testutil.WriteFile(t, "kubeconfig", edited("token: from-the-kubeconfig", "client-certificate: /nowhere, client-key: /nowhere")),

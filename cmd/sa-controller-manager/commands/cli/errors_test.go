@@ -5,28 +5,18 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"testing"
+
+	"sa-controller-manager/internal/testutil"
 )
 
 func TestInvalidFlags(t *testing.T) {
 	t.Parallel()
-	cases := map[string]struct {
-		problems []error
-		want     string
-	}{
-		"None": {},
-		"One":  {problems: []error{errors.New("--a b")}, want: "--a b"},
-		"Two":  {problems: []error{errors.New("--a b"), errors.New("--c d")}, want: "2 problems with the flags:\n  --a b\n  --c d"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			got := ""
-			if err := InvalidFlags("cmd", tc.problems); err != nil {
-				got = err.Error()
-			}
-			if got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
+	one, other := errors.New("--a b"), errors.New("--c d")
+	for want, problems := range map[string][]error{
+		"<nil>": nil, "--a b": {one}, "2 problems with the flags:\n  --a b\n  --c d": {one, other},
+	} {
+		testutil.Check(t, "error", want, fmt.Sprint(InvalidFlags("cmd", problems)))
 	}
 }

@@ -43,20 +43,3 @@ func TestProgressWithoutATerminal(t *testing.T) {
 		}
 	})
 }
-
-func TestWaitingInALog(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var b strings.Builder
-		tell := NewProgress(&b).Waiting()
-		for second := range 15 {
-			tell("the cache age", time.Duration(90-second)*time.Second)
-			time.Sleep(time.Second)
-		}
-		tell("kube-apiserver", 0)
-		const want = "Waiting: the cache age\n1m20s left \nWaiting: kube-apiserver\n"
-		if b.String() != want {
-			t.Errorf("printed %q, want %q", b.String(), want)
-		}
-	})
-}

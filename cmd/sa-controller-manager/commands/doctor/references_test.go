@@ -4,7 +4,6 @@
 package doctor
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -64,21 +63,4 @@ func TestReferences(t *testing.T) {
 			failing("get", "secrets")(t, c, client)
 		}, wantErr: "look up secret shop/vault: the API is down"},
 	})
-}
-
-func TestRemedyOfReferences(t *testing.T) {
-	t.Parallel()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart"}}
-	command := (&cluster{Kubeconfig: " --kubeconfig=given.conf"}).removeReferences(account, []string{"a", "b"})
-	const want = `kubectl --namespace=shop patch serviceaccount cart --patch='{"secrets":[{"$patch":"delete","name":"a"},{"$patch":"delete",` +
-		`"name":"b"}]}' --kubeconfig=given.conf`
-	if command != want {
-		t.Errorf("got  %s\nwant %s", command, want)
-	}
-	if remedy := referencesRemedy([]string{command}); strings.Contains(remedy, "others") || !strings.Contains(remedy, want) {
-		t.Errorf("of one: %s", remedy)
-	}
-	if remedy := referencesRemedy([]string{command, "another"}); !strings.Contains(remedy, want+"; likewise for the others") {
-		t.Errorf("of two: %s", remedy)
-	}
 }

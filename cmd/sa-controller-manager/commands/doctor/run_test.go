@@ -7,13 +7,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/internal/printers"
@@ -113,35 +110,4 @@ func TestWords(t *testing.T) {
 	if row := "| `DoctorReport` `checks[].result` | `ok`, `findings`, `skipped`, `unknown` |"; !strings.Contains(contract(), row) {
 		t.Errorf("docs/cli.md lacks %s", row)
 	}
-}
-
-func TestSelect(t *testing.T) {
-	t.Parallel()
-	names := func(checks []check) []string {
-		var all []string
-		for _, check := range checks {
-			all = append(all, check.Name)
-		}
-		return all
-	}
-	testutil.Check(t, "without flags", checkNames(), names(selected(nil, nil)))
-	testutil.Check(t, "with both", []string{"keys"}, names(selected([]string{"token", "keys"}, []string{"token"})))
-	if got := names(selected(nil, []string{"token"})); slices.Contains(got, "token") || len(got) != len(checkNames())-1 {
-		t.Errorf("without token: %v", got)
-	}
-}
-
-// TestReadOnce has several checks share what they read.
-func TestReadOnce(t *testing.T) {
-	t.Parallel()
-	client := fake.NewClientset(healthyWorld()...)
-	run(t.Context(), newCluster(client), selected([]string{"token", "secrets", "namespaces"}, nil), time.Minute, func(string) {})
-	lists := map[string]int{}
-	for _, action := range client.Actions() {
-		if action.GetVerb() == "list" {
-			lists[action.GetResource().Resource]++
-		}
-	}
-	want := map[string]int{"secrets": 1, "serviceaccounts": 1, "namespaces": 1, "configmaps": 1}
-	testutil.Check(t, "lists", want, lists)
 }

@@ -5,21 +5,17 @@ package doctor
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/version"
-	fakediscovery "k8s.io/client-go/discovery/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
-	"sa-controller-manager/internal/testutil"
 )
 
 // registered are both configurations with one entry of the name each.
@@ -146,8 +142,9 @@ func TestWebhook(t *testing.T) {
 			want: []string{"pod-refused: a Pod in namespace kube-system is refused: " + denied.Error()},
 		},
 		"RefusedByFiles": {
-			reason: "nothing is registered in the API", change: admits(denied, false, false, false),
-			want: []string{"pod-refused: a Pod in namespace kube-system is refused: " + denied.Error()},
+			reason: "nothing is registered in the API, so unregister there does not reach them", change: admits(denied, false, false, false),
+			want:   []string{"pod-refused: a Pod in namespace kube-system is refused: " + denied.Error()},
+			remedy: "unregister --static-registration-dir=/etc/kubernetes/",
 		},
 		"Off": {
 			reason: "switched off", objects: off, change: admits(nil, true, true, true),
@@ -177,32 +174,4 @@ func TestWebhook(t *testing.T) {
 			want: []string{"registration-off: the MutatingWebhookConfiguration 00-sa-controller-manager is switched off by the annotation " +
 				"sa-controller-manager/registration=off"}},
 	})
-}
-
-// TestRemedyForFiles: unregister in the API does not reach them.
-func TestRemedyForFiles(t *testing.T) {
-	t.Parallel()
-	denied := errors.New(`failed calling webhook "mutate.sa-controller-manager.webhook": connection refused`)
-	got := inWorld(t, "webhook", admits(denied, false, false, false))
-	if len(got.findings) != 1 || !strings.Contains(got.findings[0].Remedy, "unregister --static-registration-dir=/etc/kubernetes/") ||
-		!strings.Contains(got.findings[0].Remedy, "webhook unregister --kubeconfig=given.conf") {
-		t.Errorf("got %+v, want the command for the host, and that for the policy", got.findings)
-	}
-}
-
-// TestURLAfterAnUpgrade: a cluster taken over by URL before its kube-apiserver could read files.
-func TestURLAfterAnUpgrade(t *testing.T) {
-	t.Parallel()
-	for running, want := range map[string]bool{"v1.36.3": false, "v1.37.2": true} {
-		got := inWorld(t, "webhook", func(t *testing.T, c *cluster, client *fake.Clientset) {
-			admits(nil, true, true, true)(t, c, client)
-			client.Discovery().(*fakediscovery.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: running}
-			for _, object := range perHost("mutate.sa-controller-manager.webhook") {
-				testutil.Must(t, client.Tracker().Add(object))
-			}
-		})
-		if strings.Contains(got.Note, "also reads it from files") != want || len(got.findings) > 0 {
-			t.Errorf("%s: %q and %+v, want a note: %t", running, got.Note, got.findings, want)
-		}
-	}
 }

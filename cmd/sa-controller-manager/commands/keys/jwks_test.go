@@ -50,7 +50,8 @@ func TestJWKS(t *testing.T) {
 		},
 		"drift": {
 			[]string{"--check=" + testutil.WriteFile(t, "keys.json", clitest.JWKS(t, testkeys.P256(), testkeys.P521())), "-o=yaml"}, 2,
-			"apiVersion: sa-controller-manager/v1\nkeys:\n...", "The published keys are not the given ones.\n",
+			"apiVersion: sa-controller-manager/v1\nkeys:\n- algorithm: ES256\n  keyID: " + p256ID +
+				"\n  result: same\n  state: active\n...", "The published keys are not the given ones.\n",
 		},
 		"nothing there": {[]string{"--check=testdata/none"}, 1, "", "Error: read keys: open testdata/none: no such file or directory\n"},
 	}

@@ -27,15 +27,13 @@ func TestCheckPlugin(t *testing.T) {
 		args []string
 		want string // part of the error, "" for none
 	}{
-		"Default":     {},
-		"OtherPlugin": {args: []string{"--enable-admission-plugins=NamespaceLifecycle"}},
+		"Default": {},
 		"Off": {
 			[]string{"--enable-admission-plugins=AlwaysAdmit", "--disable-admission-plugins=ServiceAccount"}, "its plugin ServiceAccount is off",
 		},
 		"Ignore":  {[]string{"--webhook-failure-policy=Ignore"}, "--webhook-failure-policy=Ignore"},
 		"NoPort":  {[]string{"--webhook-port=0"}, "it serves no webhook"},
 		"Unknown": {args: []string{"--of-another-version"}},
-		"Exact":   {[]string{"--admission-control=NamespaceLifecycle"}, "its plugin ServiceAccount is off"},
 		"File":    {args: []string{"--admission-control-config-file=/etc/kubernetes/pki/as-default.yaml"}},
 		"NoFile": {
 			[]string{"--admission-control-config-file=/etc/kubernetes/pki/none"},

@@ -26,61 +26,47 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-func TestRuns(t *testing.T) {
+// TestChecks is what a step awaits of the API.
+func TestChecks(t *testing.T) {
 	t.Parallel()
 	command := []string{component.APIServer, "--a=1"}
+	runs := func(c *Config) cli.Check { return c.runs(component.APIServer, command) }
+	pluginOn := func(c *Config) cli.Check { return c.pluginOn }
+	isBound := func(c *Config) cli.Check { return c.bound }
 	deleted := mirror(component.APIServer, "n", true, command...)
 	deleted.DeletionTimestamp, deleted.Finalizers = &metav1.Time{Time: time.Now()}, []string{"x/y"}
-	for name, tc := range map[string]struct {
-		pod  *corev1.Pod
-		want string
-	}{
-		"Runs":      {mirror(component.APIServer, "n", true, command...), ""},
-		"NoPod":     {mirror(component.APIServer, "other", true, command...), `pods "kube-apiserver-n" not found`},
-		"Former":    {mirror(component.APIServer, "n", true, component.APIServer), "still runs Pod kube-apiserver-n with its previous command"},
-		"NotReady":  {mirror(component.APIServer, "n", false, command...), "the Pod kube-apiserver-n is not ready yet"},
-		"OnItsLast": {deleted, "the Pod kube-apiserver-n is not ready yet"},
-	} {
-		c := Config{Node: "n", Client: fake.NewClientset(tc.pod)}
-		wantError(t, name, c.runs(component.APIServer, command)(t.Context()), tc.want)
-	}
-}
-
-func TestPluginOn(t *testing.T) {
-	t.Parallel()
 	on := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity")
 	off := mirror(component.APIServer, "n", true, component.APIServer, "--disable-admission-plugins=PodSecurity,ServiceAccount")
-	bound := clitest.Configurations(nil, 1)[1]
+	bound, switchedOff := clitest.Configurations(nil, 1), map[string]string{registration.Annotation: registration.AnnotationOff}
 	for name, tc := range map[string]struct {
-		objects []runtime.Object
-		want    string
-	}{
-		"On":            {[]runtime.Object{bound, on}, ""},
-		"Off":           {[]runtime.Object{bound, off}, "kube-apiserver has no ServiceAccount plugin"},
-		"OffAndUnbound": {[]runtime.Object{off}, ""},
-		"NotShown":      {[]runtime.Object{bound}, `pods "kube-apiserver-n" not found`},
-	} {
-		c := Config{Node: "n", Client: fake.NewClientset(tc.objects...)}
-		wantError(t, name, c.pluginOn(t.Context()), tc.want)
-	}
-}
-
-func TestBound(t *testing.T) {
-	t.Parallel()
-	off := map[string]string{registration.Annotation: registration.AnnotationOff}
-	for name, tc := range map[string]struct {
+		check     func(*Config) cli.Check
 		objects   []runtime.Object
 		want      string
 		permanent bool
 	}{
-		"Bound":    {clitest.Configurations(nil, 1), "", false},
-		"NotBound": {clitest.Configurations(nil, 0), "binds no webhook yet", false},
+		"Runs":   {check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", true, command...)}},
+		"NoPod":  {check: runs, want: `pods "kube-apiserver-n" not found`},
+		"Former": {check: runs, objects: []runtime.Object{on}, want: "still runs Pod kube-apiserver-n with its previous command"},
+		"NotReady": {
+			check: runs, objects: []runtime.Object{mirror(component.APIServer, "n", false, command...)},
+			want: "the Pod kube-apiserver-n is not ready yet",
+		},
+		"OnItsLast": {check: runs, objects: []runtime.Object{deleted}, want: "the Pod kube-apiserver-n is not ready yet"},
+		"PluginOn":  {check: pluginOn, objects: []runtime.Object{bound[1], on}},
+		"PluginOff": {
+			check: pluginOn, objects: []runtime.Object{bound[1], off}, want: "kube-apiserver has no ServiceAccount plugin", permanent: true,
+		},
+		"PluginOffAndUnbound": {check: pluginOn, objects: []runtime.Object{off}},
+		"PluginNotShown":      {check: pluginOn, objects: bound, want: `pods "kube-apiserver-n" not found`},
+		"Bound":               {check: isBound, objects: bound},
+		"NotBound":            {check: isBound, objects: clitest.Configurations(nil, 0), want: "binds no webhook yet"},
 		"SwitchedOff": {
-			clitest.Configurations(off, 0), "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again", true,
+			check: isBound, objects: clitest.Configurations(switchedOff, 0), permanent: true,
+			want: "sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf lets it in again",
 		},
 	} {
-		c := Config{Client: fake.NewClientset(tc.objects...)}
-		err := c.bound(t.Context())
+		c := Config{Node: "n", Client: fake.NewClientset(tc.objects...)}
+		err := tc.check(&c)(t.Context())
 		wantError(t, name, err, tc.want)
 		if cli.IsPermanent(err) != tc.permanent {
 			t.Errorf("%s: permanent: %t", name, !tc.permanent)
@@ -99,14 +85,12 @@ func TestManagerReady(t *testing.T) {
 		query    string
 		want     string
 	}{
-		"Ready":       {status: 200, pod: mirror(manager, "n", true)},
-		"NotReady":    {status: 500, pod: mirror(manager, "n", true), want: "500 Internal Server Error: [-]caches failed"},
-		"NoPod":       {status: 200, want: "not found"},
-		"PodNotReady": {status: 200, pod: mirror(manager, "n", false), want: "is not ready yet"},
+		"Ready":    {status: 200, pod: mirror(manager, "n", true)},
+		"NotReady": {status: 500, pod: mirror(manager, "n", true), want: "500 Internal Server Error: [-]caches failed"},
+		"NoPod":    {status: 200, want: "not found"},
 		"BeforeFilesAreRead": {
 			reason: "the kubelet asks for all checks", status: 200, pod: mirror(manager, "n", false), query: exclude,
 		},
-		"AnotherCheckFails": {status: 500, pod: mirror(manager, "n", false), query: exclude, want: "[-]caches failed"},
 		"Previous": {
 			status: 200, pod: mirror(manager, "n", true), previous: true, want: "still runs Pod sa-controller-manager-n of the previous manifest",
 		},

@@ -37,9 +37,5 @@ func TestKubeadmCommandLine(t *testing.T) {
 			Args: []string{"handback", "--node-name=n", "--kubeconfig=testdata/none"},
 			Want: "Error: --kubeconfig \"testdata/none\": ",
 		},
-		"NoTime": {
-			Args: []string{"kubeconfig", "--validity=-1s"},
-			Want: "Error: --validity -1s must be greater than 0",
-		},
 	})
 }

@@ -103,16 +103,10 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 			files: changes{"pki/old.pub": public(t, testkeys.P384())},
 			want:  verifying + " does not hold key " + keyID(t, testkeys.P384()) + " (ES384)",
 		},
-		"NoVerifyKey": {
-			own:  theRing + "\n    - " + component.Assign(component.VerifyKeyFlag, "/etc/kubernetes/pki/none.pub"),
-			want: "our --service-account-key-file: open ROOT/etc/kubernetes/pki/none.pub: no such file or directory",
-		},
-		"NoKey":      {stale: true, own: "--v=1"},
 		"OtherSteps": {reason: "it gives no key back", stale: true, steps: []string{StepWebhook}},
 		"OurManifestsGone": {
 			reason: "the rest of a handback", files: changes{ownFile: nil}, prints: []string{"the keys in use are unknown and are not compared"},
 		},
-		"OnlyItsCopy": {files: changes{ownFile: nil}, copied: true, prints: []string{"The keys in use are taken from "}},
 		"Skipped": {
 			reason: "the operator insists, and reads which tokens die", stale: true, files: changes{"pki/sa.key": nil}, skip: true,
 			prints: []string{"\nSkipped: " + missing, "\nSkipped: kube-controller-manager would sign nothing: it gets back "},
@@ -151,20 +145,6 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 					}
 				}
 			})
-		}
-	}
-}
-
-// TestNodeThatIsMounted: the manifests say where the node sees its keys.
-func TestNodeThatIsMounted(t *testing.T) {
-	t.Parallel()
-	const key, here = "/etc/kubernetes/pki/sa.key", "/mnt/node/etc/kubernetes/pki/sa.key"
-	for _, tc := range []struct{ manifests, path, want string }{
-		{"/etc/kubernetes/manifests", key, key}, {"/mnt/node/etc/kubernetes/manifests/", key, here},
-		{"/mnt/node/etc/kubernetes/manifests", here, here}, {"/srv/manifests", key, key},
-	} {
-		if got := (&Config{ManifestsDir: tc.manifests}).onNode(tc.path); got != tc.want {
-			t.Errorf("with --manifests-dir=%s %s is %s, want %s", tc.manifests, tc.path, got, tc.want)
 		}
 	}
 }

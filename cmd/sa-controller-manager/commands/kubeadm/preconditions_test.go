@@ -36,8 +36,7 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 		steps        []string
 		refused      bool
 	}{
-		"Dropped":      {now: after, rewrite: []string{file, "--bind-address=0.0.0.0"}, refused: true},
-		"ManagerAlone": {now: after, rewrite: []string{file}, steps: []string{StepManager}, refused: true},
+		"Dropped": {now: after, rewrite: []string{file, "--bind-address=0.0.0.0"}, refused: true},
 		"KeyFile": {
 			reason: "a command from before the rotation may name one", now: after,
 			rewrite: []string{file, "--service-account-private-key-file=/etc/kubernetes/pki/ours.key"}, refused: true,
@@ -47,12 +46,9 @@ func TestRewriteKeepsTheKeyRing(t *testing.T) {
 		"Moved": {
 			reason: "the flags name another one", now: after, rewrite: []string{file, noFile, "--service-account-key-ring=/etc/kubernetes/pki/keys"},
 		},
-		"GivenUp":        {reason: "the empty flag says so", now: after, rewrite: []string{file, noRing}},
-		"GivenUpEarlier": {now: []string{file, ring, noRing}, rewrite: []string{file}},
-		"NeverThere":     {now: []string{file}, rewrite: []string{file}},
-		"NoManifest":     {rewrite: []string{file}},
-		"LeftAsItIs":     {now: after, rewrite: []string{file}, leave: true},
-		"OtherSteps":     {reason: "our manifest is not written", now: after, rewrite: []string{file}, steps: []string{StepControllerManager}},
+		"GivenUp":    {reason: "the empty flag says so", now: after, rewrite: []string{file, noRing}},
+		"LeftAsItIs": {now: after, rewrite: []string{file}, leave: true},
+		"OtherSteps": {reason: "our manifest is not written", now: after, rewrite: []string{file}, steps: []string{StepControllerManager}},
 	}
 	for name, tc := range cases {
 		c := Config{ManifestsDir: "DIR", Rewrite: !tc.leave, Steps: tc.steps}
@@ -104,15 +100,10 @@ func TestBinaryStays(t *testing.T) {
 		"UsrLocalBin": {file: "/usr/local/bin/b"},
 		"Opt":         {file: "/opt/deep/er/b"},
 		"GroupOfRoot": {file: "/opt/b", mode: 0o775},
-		"SimilarName": {file: "/tmpfiles/b"},
 		"Tmp": {
 			file: "/tmp/b", want: "/tmp/b: it is below /tmp; it must survive a reboot and be writable by root only: install -m 755 ",
 		},
-		"VarTmp":         {file: "/var/tmp/x/b", want: "it is below /var/tmp"},
-		"Run":            {file: "/run/b", want: "it is below /run"},
-		"Shm":            {file: "/dev/shm/b", want: "it is below /dev"},
 		"Home":           {file: "/home/op/b", want: "it is below /home"},
-		"RootsHome":      {file: "/root/bin/b", want: "it is below /root"},
 		"LinkToTmp":      {link: "/usr/local/bin/b", file: "/tmp/b", want: "it is below /tmp"},
 		"WorldFile":      {file: "/opt/b", mode: 0o757, want: "/opt/b may be written by others"},
 		"WorldDirectory": {file: "/opt/x/b", directory: 0o777, want: "/opt/x may be written by others"},
@@ -124,7 +115,6 @@ func TestBinaryStays(t *testing.T) {
 		},
 		"AnotherProgram": {file: "/opt/b", prints: "true (GNU coreutils)\n", want: "prints no version of sa-controller-manager"},
 		"DoesNotRun":     {file: "/opt/b", prints: "none", want: "ROOT/opt/b version\": exec format error"},
-		"NotThere":       {link: "/opt/b", file: "/opt/c", want: "--binary: "},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -155,9 +145,6 @@ func TestBinaryStays(t *testing.T) {
 				testutil.Must(t, os.MkdirAll(filepath.Dir(place(tc.link)), 0o755))
 				testutil.Must(t, os.Symlink(place(tc.file), place(tc.link)))
 			}
-			if name == "NotThere" {
-				testutil.Must(t, os.Remove(place(tc.file)))
-			}
 			wantError(t, name, p.config.checkBinary(t.Context()), p.located(tc.want))
 		})
 	}
@@ -173,12 +160,10 @@ func TestAlone(t *testing.T) {
 			"kube-controller-manager.yaml.bak", kcm, "kube-controller-manager.yaml.bak is a manifest of kube-controller-manager too",
 		},
 		"Ours":         {"mine.yaml", own, "mine.yaml is a manifest of sa-controller-manager too"},
-		"ByName":       {"x.json", `{"kind": "Pod", "metadata": {"name": "kube-apiserver"}}`, "x.json is a manifest of kube-apiserver too"},
 		"UnderOurName": {"sa-controller-manager.yaml", kcm, "sa-controller-manager.yaml is a manifest of kube-controller-manager too"},
 		"BrokenLink":   {"old.yaml", "", "old.yaml leads to a file that does not exist; remove the link"},
 		"Hidden":       {".kube-controller-manager.yaml.swp", kcm, ""},
 		"Below":        {"old/kube-controller-manager.yaml", kcm, ""},
-		"Another":      {"etcd.yaml", "kind: Pod\nmetadata: {name: etcd}\nspec: {containers: [{command: [etcd]}]}\n", ""},
 		"NoManifest":   {"README", "# a: [", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

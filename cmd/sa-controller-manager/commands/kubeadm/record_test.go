@@ -53,17 +53,11 @@ func TestTakeoverAgain(t *testing.T) {
 			second: []string{"--token-secrets=manual"}, kept: client, loses: "--token-secrets=auto",
 			record: []string{"--token-secrets=manual", client},
 		},
-		"FilesForExtraArg": {
-			first: []string{"--extra-arg=--webhook-registration=none", client}, second: []string{"--static-registration"},
-			kept: client, loses: "--webhook-registration=none --webhook-registration=none", record: []string{client},
-		},
-		"Rewrite": {first: []string{template}, second: []string{"--rewrite"}, kept: template, record: []string{template}},
 		"Reset": {
 			first: []string{"--token-secrets=auto", template, client}, second: []string{"--reset", client},
 			loses: "--token-secrets=auto --account-template=/srv/a.yaml", record: []string{client},
 		},
 		"BinaryForImage": {first: []string{image("v1")}, second: []string{"--binary=/opt/new"}, record: []string{"--binary=/opt/new"}},
-		"ImageForBinary": {first: []string{"--binary=/opt/new"}, second: []string{image("v1")}, record: []string{image("v1")}},
 		"Signer": {
 			reason: "our manifest says so", first: []string{"--external-signer"}, second: []string{template}, record: []string{template},
 		},

@@ -40,7 +40,6 @@ func TestAdmissionConfig(t *testing.T) {
 		source, want string
 		refused      string
 	}{
-		"Empty": {reason: "an object without plugins", source: strings.TrimSuffix(admissionHead, "plugins:\n"), want: ours + second},
 		"RelativePath": {
 			reason: "relative to the file that it is in", source: "- name: EventRateLimit\n  path: limits.yaml\n", want: limits + ours + second,
 		},
@@ -54,16 +53,13 @@ func TestAdmissionConfig(t *testing.T) {
 		"OwnFile": {
 			reason: "a file has no other place for ours", source: "- name: MutatingAdmissionWebhook\n  path: own.yaml\n", want: theirs + second,
 		},
-		"EmptyEntry": {source: "- name: MutatingAdmissionWebhook\n", want: ours + second},
 		"HasOne": {
 			reason: "there is one directory", source: mutating + "    staticManifestsDir: /etc/theirs\n",
 			refused: "plugin MutatingAdmissionWebhook: it has staticManifestsDir: /etc/theirs already",
 		},
 		"UnknownName": {reason: "kube-apiserver would not start", source: "- nam: X\n", refused: `unknown field "plugins[0].nam"`},
-		"InnerName":   {reason: "likewise", source: mutating + "    kubeConfig: x\n", refused: "unknown field"},
 		"NotSeen":     {flag: "/etc/admission.yaml", refused: "/etc/admission.yaml is in none of its volumeMounts"},
 		"NotThere":    {flag: "/etc/kubernetes/pki/none.yaml", refused: "/etc/kubernetes/pki/none.yaml: no such file"},
-		"NotOne":      {source: "kind: ConfigMap\n", refused: "/etc/kubernetes/pki/admission.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			const file = "/etc/kubernetes/pki/admission.yaml"
@@ -130,22 +126,13 @@ func TestChooseMode(t *testing.T) {
 			reason: "nothing says that it is alone", image: "v1.36.3", want: registration.None, note: several + "[].",
 		},
 		"v1.36, asked": {image: "v1.36.3", leases: three, asked: registration.Static, want: registration.Static},
-		"v1.36, gate is on": {
-			reason: "the operator's", image: "v1.36.3", flags: []string{"--feature-gates=" + gate + "=true"}, want: registration.Static,
-		},
-		"v1.37, gate is off": {
-			flags: []string{"--feature-gates=" + gate + "=false"}, leases: one, want: registration.URL,
-		},
-		"v1.37 as v1.36": {flags: []string{"--emulated-version=1.36"}, leases: three, want: registration.None, note: several},
-		"digest":         {image: "main@sha256:abc", running: "v1.37.2", want: registration.Static},
+		"digest":       {image: "main@sha256:abc", running: "v1.37.2", want: registration.Static},
 		"v1.37, by URL": {
 			reason: "only a call that names it", asked: registration.URL, leases: three, want: registration.URL,
 			note: "The webhook stays in the API, by URL.",
 		},
-		"again":          {own: own(registration.Static), want: registration.Static},
-		"again, v1.36":   {reason: "it was asked for", image: "v1.36.3", own: own(registration.Static), rewrite: true, want: registration.Static},
-		"again, by URL":  {own: own(registration.URL), want: registration.URL, note: "The webhook stays in the API"},
-		"rewritten, URL": {own: own(registration.URL), rewrite: true, want: registration.URL, note: "The webhook stays in the API"},
+		"again":         {own: own(registration.Static), want: registration.Static},
+		"again, by URL": {own: own(registration.URL), want: registration.URL, note: "The webhook stays in the API"},
 		"again, none": {
 			own: own(registration.None), want: registration.None,
 			note: "kube-apiserver keeps its ServiceAccount plugin: our manifest registers no webhook. --rewrite decides again, " +
@@ -157,7 +144,6 @@ func TestChooseMode(t *testing.T) {
 			refused: "our manifest has --webhook-registration=url, and kube-apiserver would refuse Pods while it becomes static; " +
 				"first run: kubeadm handback",
 		},
-		"files to URL": {own: own(registration.Static), rewrite: true, asked: registration.URL, refused: "while it becomes url"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37", tc.flags...)

@@ -127,16 +127,11 @@ func TestThereAndBack(t *testing.T) {
 		}
 	}
 	for name, tc := range map[string]trip{
-		"ByURL":           {added: byURL},
-		"v1.30":           {sample: "v1.30", added: byURL},
-		"v1.33 of kind":   {sample: "kind-v1.33", added: byURL},
-		"Signer in v1.34": {sample: "v1.34", config: signs, added: []string{pluginOff, socket}},
-		"v1.37":           {config: unasked(), added: []string{config, pluginOff}},
-		"v1.36":           {reason: "it is asked for", sample: "v1.36", config: fromFiles, added: []string{gateOn, config, pluginOff}},
-		"v1.37 as v1.36":  {flags: []string{"--emulated-version=1.36"}, config: fromFiles, added: []string{gateOn, config, pluginOff}},
-		"Alone":           {sample: "v1.36", config: unasked("n"), added: byURL},
-		"OneOf2":          {sample: "v1.36", config: unasked("n", "m"), none: true},
-		"OwnFile":         {flags: []string{source}, config: fromFiles, added: []string{config, pluginOff}},
+		"ByURL":   {added: byURL},
+		"v1.37":   {config: unasked(), added: []string{config, pluginOff}},
+		"v1.36":   {reason: "it is asked for", sample: "v1.36", config: fromFiles, added: []string{gateOn, config, pluginOff}},
+		"OneOf2":  {sample: "v1.36", config: unasked("n", "m"), none: true},
+		"OwnFile": {flags: []string{source}, config: fromFiles, added: []string{config, pluginOff}},
 		"OwnGate": {
 			sample: "v1.36", flags: []string{"--feature-gates=A=true," + gate + "=true"}, config: fromFiles,
 			added: []string{config, pluginOff},
@@ -167,11 +162,6 @@ func TestThereAndBack(t *testing.T) {
 				signs(c)
 			}, added: []string{socket, config, pluginOff},
 		},
-		"SignerAfterFiles": {
-			reason: "its lines come behind those of the first takeover", config: signs,
-			before: fromFilesBefore(all),
-			added:  []string{config, pluginOff, socket},
-		},
 		"SignerEditedSince": {config: signs, added: []string{pluginOff, socket}, since: changedAndWithout(), left: []edit{more}},
 		"SignerEditedAndOurManifestIsGone": {
 			reason: "the backup has the keys", config: signs, added: []string{pluginOff, socket}, left: []edit{more},
@@ -181,18 +171,12 @@ func TestThereAndBack(t *testing.T) {
 			reason: "our manifest has the keys", config: signs, added: []string{pluginOff, socket}, left: []edit{more},
 			since: changedAndWithout("backup/kube-apiserver.yaml"),
 		},
-		"OwnOptOut":    {edits: optOut, added: byURL},
-		"OwnPluginOff": {edits: ownPluginOff},
-		"OwnPluginOffUpgraded": {
-			reason: "the takeover has recorded that it added nothing", edits: ownPluginOff, upgraded: []string{component.APIServer}, patched: true,
-		},
+		"OwnOptOut":              {edits: optOut, added: byURL},
+		"OwnPluginOff":           {edits: ownPluginOff},
 		"UpgradedWithPatches":    {edits: optOut, added: byURL, upgraded: both, patched: true},
 		"UpgradedWithoutPatches": {edits: optOut, added: byURL, upgraded: both},
 		"OurManifestIsGone":      {added: byURL, since: without(ownFile)},
-		"OurManifestIsGoneAndUpgraded": {
-			added: byURL, since: without(ownFile), upgraded: both, patched: true,
-		},
-		"OurManifestIsDamaged": {added: byURL, since: func(t *testing.T, p *controlPlane) { p.write(t, ownFile, []byte("kind: [")) }},
+		"OurManifestIsDamaged":   {added: byURL, since: func(t *testing.T, p *controlPlane) { p.write(t, ownFile, []byte("kind: [")) }},
 		"TheBackupsAreGone": {
 			edits: optOut, added: byURL, since: without("backup/kube-controller-manager.yaml", "backup/kube-apiserver.yaml"),
 		},
@@ -396,45 +380,6 @@ func inOrder(spec corev1.PodSpec) corev1.PodSpec {
 	return spec
 }
 
-// TestClusterMadeWithOurs: no record says what was there before, because nothing was.
-func TestClusterMadeWithOurs(t *testing.T) {
-	t.Parallel()
-	const key = "--service-account-private-key-file="
-	for want, given := range map[string]string{"/etc/kubernetes/pki/ours.key": "", "/srv/other.key": "/srv/other.key"} {
-		p := newControlPlane(t, "v1.37")
-		p.change(t, component.ControllerManager, "bootstrapsigner,tokencleaner", "bootstrapsigner,tokencleaner,"+controllersOff)
-		p.change(t, component.ControllerManager, theKey, key)
-		p.change(t, component.APIServer, "    image: ", "    - "+pluginOff+"\n    image: ")
-		p.write(t, ownFile, staticpodtest.Own([]string{key + "/etc/kubernetes/pki/ours.key", "--webhook-registration=url"}))
-		p.config.SigningKeyFile = given
-		p.writeSteps(t, handback, all)
-		p.change(t, component.ControllerManager, key+want, theKey)
-		testutil.Check(t, "kube-controller-manager", string(stock(t, "v1.37", component.ControllerManager)), p.files(t)[kcmFile])
-		testutil.Check(t, "kube-apiserver", string(stock(t, "v1.37", component.APIServer)), p.files(t)[apiServerFile])
-	}
-}
-
-// TestClusterMadeFromFiles: kind has brought the flags, the mounts and the file, and no record says so.
-func TestClusterMadeFromFiles(t *testing.T) {
-	t.Parallel()
-	p := newControlPlane(t, "v1.37")
-	p.config.Registration = registration.Static
-	before := p.files(t)
-	p.writeSteps(t, takeover, all)
-	for _, name := range []string{component.APIServer, component.ControllerManager} {
-		p.remove(t, "patches/"+name+"-sa-controller-manager+json.yaml", "backup/"+name+".yaml")
-	}
-	const file = "sa-controller-manager/static/config/admission.yaml"
-	p.write(t, file, []byte(admissionHead+"- name: MutatingAdmissionWebhook\n"))
-	made := p.files(t)
-	p.config.Registration, p.config.Rewrite = "", true
-	p.writeSteps(t, takeover, all)
-	testutil.Check(t, "after a takeover", made, p.files(t))
-	p.writeSteps(t, handback, all)
-	before[file] = made[file]
-	testutil.Check(t, "after a handback", before, p.files(t))
-}
-
 // TestPlan is what each step would write: "step: +file -file ~file".
 func TestPlan(t *testing.T) {
 	t.Parallel()
@@ -464,9 +409,6 @@ func TestPlan(t *testing.T) {
 				p.config.Rewrite = true
 			},
 			want: []string{"manager: +backup/sa-controller-manager.yaml ~" + ownFile, kcmAway, apiServerAway},
-		},
-		"SomeSteps": {
-			prepare: func(_ *testing.T, p *controlPlane) { p.config.Steps = []string{StepManager} }, want: []string{"manager: +" + ownFile},
 		},
 		"UpgradedWithoutPatches": {
 			reason: "the backup is that of the manifest which is replaced", in: 3,
@@ -616,7 +558,6 @@ func TestProofs(t *testing.T) {
 		"Passes": {
 			pod: here, objects: []runtime.Object{account, published(theRootCA())}, accepts: true, waiting: "step 1, manager: the identity of",
 		},
-		"NothingIsThere": {pod: here, objects: []runtime.Object{account}, accepts: true, waiting: "step 1, manager: the identity of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newControlPlane(t, "v1.37")
@@ -660,16 +601,6 @@ func TestRefuses(t *testing.T) {
 		steps    []string
 		want     string // "" if it is planned
 	}{
-		"PluginIsEnabled": {
-			old: "NodeRestriction", new: "NodeRestriction,ServiceAccount", want: "--enable-admission-plugins names ServiceAccount",
-		},
-		"FilesOfAnOldOne": {
-			mode: registration.Static, old: "kube-apiserver:v1.37", new: "kube-apiserver:v1.35",
-			want: "v1.36 is the oldest that reads webhook configurations from files",
-		},
-		"GateIsOff": {
-			mode: registration.Static, old: expiry, new: "    - --feature-gates=" + gate + "=false", want: "--feature-gates has " + gate + "=false",
-		},
 		"AnotherSigner": {
 			reason: "the operator uses another one", signer: true, old: expiry, new: "    - --service-account-signing-endpoint=/run/kms.sock",
 			want: "in use already by another signer",
@@ -680,13 +611,6 @@ func TestRefuses(t *testing.T) {
 		},
 		"NoIssuer": {
 			signer: true, old: "    - --service-account-issuer=https://kubernetes.default.svc.cluster.local\n", want: "issues no tokens",
-		},
-		"NoDuration": {
-			signer: true, old: expiry, new: "    - --service-account-max-token-expiration=x",
-			want: "--service-account-max-token-expiration=x is not a duration",
-		},
-		"SignerOfAnOldOne": {
-			reason: "the gate is off", signer: true, old: "kube-apiserver:v1.37", new: "kube-apiserver:v1.33", want: "v1.34 is the oldest",
 		},
 		"OurNameIsUsed": {
 			signer: true, old: "    name: ca-certs\n  -", new: "    name: sa-controller-manager\n  -",
@@ -753,16 +677,4 @@ func TestDryRun(t *testing.T) {
 		}
 	}
 	p.refuses(t, "handback", Handback, "")
-
-	// A name that kube-controller-manager does not know keeps it from starting, so a takeover does not guess.
-	const guess = "keeps kube-apiserver-serving-clustertrustbundle-publisher-controller"
-	digest := "@sha256:" + strings.Repeat("a", 64)
-	for tag, want := range map[string]bool{":v1.37.2": false, ":v1.37.2" + digest: false, digest: true} {
-		p := newControlPlane(t, "v1.37")
-		p.change(t, component.ControllerManager, ":v1.37.2\n", tag+"\n")
-		p.refuses(t, tag, Takeover, "")
-		if said := strings.Contains(p.out.String(), guess) && strings.Contains(p.out.String(), "NAME:v1.37.2@sha256:"); said != want {
-			t.Errorf("with the tag %s it says so: %t, want %t:\n%s", tag, said, want, &p.out)
-		}
-	}
 }

@@ -124,11 +124,9 @@ func TestMissedCommandFails(t *testing.T) {
 func TestCommandLine(t *testing.T) {
 	t.Parallel()
 	clitest.Refuses(t, func() *cobra.Command { return NewCommand(cli.Connect, nil) }, clitest.Refusals{
-		"Output":     {[]string{"missed", "-o=wide"}, "Error: --output \"wide\" must be one of \"table\", \"json\", \"yaml\"\n"},
 		"Namespaces": {[]string{"missed", "-A", "-n=shop"}, "Error: --namespace \"shop\" and --all-namespaces exclude each other\n"},
 		"PodToken":   {[]string{"missed", "--pod-token=none"}, "Error: --pod-token \"none\" must be one of \"projected\", \"secret\"\n"},
 		"File":       {[]string{"missed", "--admission-control-config-file=testdata/none"}, "Error: --admission-control-config-file: "},
-		"Connection": {[]string{"missed", "--kubeconfig=testdata/none"}, "Error: --kubeconfig \"testdata/none\": "},
 		"Register":   {[]string{"register", "--kubeconfig=testdata/none"}, "Error: --kubeconfig \"testdata/none\": "},
 	})
 }

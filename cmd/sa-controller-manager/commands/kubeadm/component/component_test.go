@@ -86,10 +86,6 @@ func TestEdits(t *testing.T) {
 			component: kcm, command: []string{"--controllers=*,bootstrapsigner," + controllersOff, noKey, "--v=2"},
 			back: []string{"--controllers=*,bootstrapsigner", noKey + "sa.key", "--v=2"},
 		},
-		"MadeWithOursInV1.37": {
-			component: kcm, command: []string{"--controllers=*,bootstrapsigner," + controllersOff + "," + trustBundleOff, noKey},
-			back: []string{"--controllers=*,bootstrapsigner", noKey + "sa.key"},
-		},
 		"MadeWithOursAndNothingElse": {component: kcm, command: []string{all + "," + trustBundleOff, noKey}, back: []string{noKey + "sa.key"}},
 		"Aliases": {
 			reason:    "that is not how a takeover calls them, so the operator has turned them off",
@@ -102,23 +98,16 @@ func TestEdits(t *testing.T) {
 			component: kcm, command: []string{"--controllers=*,serviceaccount"}, refused: "names serviceaccount-controller",
 		},
 		"FilledIn": {component: kcm, command: []string{"--controllers=$(LIST)"}, refused: "the kubelet expands a variable"},
-		"NoValue":  {component: kcm, command: []string{"--controllers"}, refused: `without "="`},
 
 		// An older kube-controller-manager would not start with the name of the fourth controller.
 		"v1.37": {
 			component: kcm, image: image + "v1.37.2", command: []string{"--controllers=*", key},
 			added: []string{three + "," + trustBundleOff, noKey},
 		},
-		"v1.36":        {component: kcm, image: image + "v1.36.3", command: []string{"--controllers=*", key}, added: []string{three, noKey}},
-		"NoVersion":    {component: kcm, image: "kcm@sha256:abc", command: []string{"--controllers=*", key}, added: []string{three, noKey}},
-		"v1.37 NoFlag": {component: kcm, image: image + "v1.37.2", command: []string{key}, added: []string{all + "," + trustBundleOff, noKey}},
+		"v1.36": {component: kcm, image: image + "v1.36.3", command: []string{"--controllers=*", key}, added: []string{three, noKey}},
 		"Upgraded": {
 			reason: "a takeover was before the upgrade to v1.37", component: kcm, image: image + "v1.37.2",
 			command: []string{"--controllers=*", three, key}, added: []string{bundle, noKey}, back: []string{"--controllers=*", key},
-		},
-		"Repeated": {
-			component: kcm, image: image + "v1.37.2", command: []string{"--controllers=*", three + "," + trustBundleOff, key},
-			added: []string{noKey}, back: []string{"--controllers=*", key},
 		},
 		"OptOut": {
 			component: kcm, image: image + "v1.37.2", command: []string{"--controllers=*," + trustBundleOff, key}, added: []string{three, noKey},
@@ -188,15 +177,12 @@ func TestGate(t *testing.T) {
 		on              bool
 		refused         string
 	}{
-		"v1.35":            {of: "kube-apiserver:v1.35.4", refused: "v1.36 is the oldest that reads webhook configurations from files"},
-		"v1.36":            {reason: "alpha, off", of: "kube-apiserver:v1.36.3"},
-		"v1.37":            {reason: "beta, on", of: "kube-apiserver:v1.37.2", on: true},
-		"v1.37 as v1.35":   {of: "v1.37.2", emulated: []string{"1.35"}, refused: "v1.35.0 is too old: v1.36 is the oldest"},
-		"v1.37 as v1.36":   {reason: "an emulated version has its own defaults", of: "v1.37.2", emulated: []string{"1.36"}},
-		"NamedComponent":   {reason: "the list may name components", of: "v1.37.2", emulated: []string{"other=1.35", "kube=1.36"}},
-		"AnotherComponent": {reason: "it is not kube-apiserver's own", of: "v1.37.2", emulated: []string{"other=1.36"}, on: true},
-		"v1.38 as v1.37":   {reason: "on there too", of: "v1.38.0", emulated: []string{"v1.37"}, on: true},
-		"TurnedOn":         {of: "v1.36.3", gates: []string{"A=true", "kube:" + staticGate + "=true"}, on: true},
+		"v1.35":          {of: "kube-apiserver:v1.35.4", refused: "v1.36 is the oldest that reads webhook configurations from files"},
+		"v1.36":          {reason: "alpha, off", of: "kube-apiserver:v1.36.3"},
+		"v1.37":          {reason: "beta, on", of: "kube-apiserver:v1.37.2", on: true},
+		"v1.37 as v1.35": {of: "v1.37.2", emulated: []string{"1.35"}, refused: "v1.35.0 is too old: v1.36 is the oldest"},
+		"NamedComponent": {reason: "the list may name components", of: "v1.37.2", emulated: []string{"other=1.35", "kube=1.36"}},
+		"TurnedOn":       {of: "v1.36.3", gates: []string{"A=true", "kube:" + staticGate + "=true"}, on: true},
 		"TurnedOff": {
 			of: "v1.37.2", gates: []string{"A=true", "kube:" + staticGate + "=false"}, refused: "--feature-gates has kube:" + staticGate + "=false",
 		},
@@ -216,12 +202,9 @@ func TestOldImage(t *testing.T) {
 	t.Parallel()
 	for image, ok := range map[string]bool{
 		"registry.k8s.io/kube-controller-manager:v1.29.16":          false,
-		"registry.k8s.io/kube-controller-manager:v1.30.0":           true,
 		"localhost:5000/kube-controller-manager:v1.36.3@sha256:abc": true,
-		"kcm:v1.29.16@sha256:abc":                                   false,
-		"kcm@sha256:abc":                                            true,
-		"example.org:5000/kcm":                                      true,
-		"kcm:v2.0.0":                                                true,
+		"kcm@sha256:abc": true,
+		"kcm:v2.0.0":     true,
 	} {
 		if err := supported(image); (err == nil) != ok {
 			t.Errorf("%s: %v", image, err)

@@ -8,9 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
-
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod/staticpodtest"
 	"sa-controller-manager/internal/testutil"
 )
@@ -42,14 +39,9 @@ func TestCarriedOver(t *testing.T) {
 		files   []string // beside those of theKey and theCA
 		refused string
 	}{
-		"Stock": {flags: []string{"--controllers=*,bootstrapsigner,tokencleaner"}},
-		"DatedKey": {
-			command: []string{noKey + "/etc/kubernetes/pki/sa-2025.key", theCA}, want: []string{noKey + "/etc/kubernetes/pki/sa-2025.key", theCA},
-			files: []string{"/etc/kubernetes/pki/sa-2025.key"},
-		},
-		"Underscores": {command: []string{"--service_account_private_key_file=/etc/kubernetes/pki/sa.key", theCA}},
-		"NoKey":       {reason: "its token controller does not run", command: []string{theCA}, want: []string{noKey, theCA}},
-		"NoRootCA":    {reason: "both take that of the kubeconfig", command: []string{theKey}, want: []string{theKey, "--root-ca-file="}},
+		"Stock":    {flags: []string{"--controllers=*,bootstrapsigner,tokencleaner"}},
+		"NoKey":    {reason: "its token controller does not run", command: []string{theCA}, want: []string{noKey, theCA}},
+		"NoRootCA": {reason: "both take that of the kubeconfig", command: []string{theKey}, want: []string{theKey, "--root-ca-file="}},
 		"KeyOfOurs": {
 			reason: "the cluster was made with ours, and our manifest knows more", command: []string{theCA, noKey}, own: []string{theKey, noKey},
 		},
@@ -70,18 +62,12 @@ func TestCarriedOver(t *testing.T) {
 			command: []string{theKey, "--root-ca-file=/certs/ca.crt"}, want: []string{theKey, "--root-ca-file=/etc/kubernetes/ssl/ca.crt"},
 			files: []string{"/etc/kubernetes/ssl/ca.crt"},
 		},
-		"InTheImage": {
-			command: []string{theKey, "--root-ca-file=/ca.crt"},
-			refused: "--root-ca-file of kube-controller-manager: /ca.crt is in none of its volumeMounts",
-		},
 		"BesideSecrets": {
 			reason: "its directory has an administrator's files", command: []string{theKey, "--root-ca-file=/kubernetes/corp.crt"},
 			refused: "our static pod cannot mount /etc/kubernetes, where it has files of its own; put the file into /etc/kubernetes/pki",
 		},
 
-		"FilledIn":  {command: []string{noKey + "$(KEY)", theCA}, refused: "the kubelet expands a variable"},
-		"ListOfEnv": {flags: []string{"--controllers=$(LIST)"}, refused: "the kubelet expands a variable"},
-		"ValueOff":  {flags: []string{"--controllers"}, refused: `without "="`},
+		"FilledIn": {command: []string{noKey + "$(KEY)", theCA}, refused: "the kubelet expands a variable"},
 		"Unknown": {
 			flags:   []string{"--service-account-magic=1"},
 			refused: "--service-account-magic of kube-controller-manager: this version does not know the flag",
@@ -107,10 +93,6 @@ func TestCarriedOver(t *testing.T) {
 		"MadeWithOurs": {
 			reason:  "by the cluster's kubeadm configuration",
 			command: []string{theCA, "--controllers=*,tokencleaner," + controllersOff, noKey}, own: []string{theKey},
-		},
-		"NoStar": {
-			flags:   []string{"--controllers=deployment"},
-			carried: []string{"--controllers=*," + controllersOff + ",-serviceaccount-token-controller"},
 		},
 	}
 	for name, tc := range cases {
@@ -150,46 +132,6 @@ func TestCarriedOver(t *testing.T) {
 	}
 }
 
-// TestOptOuts has every way to turn one of ours off, under both of its names.
-func TestOptOuts(t *testing.T) {
-	t.Parallel()
-	const image = "kcm:v1.37.2"
-	for _, one := range ourControllers(image) {
-		for _, name := range []string{one.name, one.alias} {
-			for list, off := range map[string]bool{
-				"*":                              false,
-				"*,tokencleaner":                 false,
-				"*,-" + name:                     true,
-				"-" + name + ",*":                true,
-				"*,-" + name + "," + name:        true, // the first mention counts
-				"*," + name + ",-" + name:        false,
-				"*,-tokencleaner,-" + name:       true,
-				"-" + name:                       true,
-				"deployment":                     true,
-				"deployment," + name:             false,
-				"*,-x" + name:                    false,
-				"*,-" + one.alias + one.name:     false,
-				"*,--" + name + ",tokencleaner":  false,
-				"*,-" + strings.ToUpper(name):    false,
-				"-" + one.alias + "," + one.name: true,
-			} {
-				for _, written := range [][]string{{"--controllers=" + list},
-					strings.Split("--controllers="+strings.ReplaceAll(list, ",", "\n--controllers="), "\n")} {
-					text := staticpodtest.Manifest(append([]string{ControllerManager, theKey, theCA}, written...))
-					k := Carry(parse(t, ForControllerManager(), withImage(text, image)), nil, nil)
-					got := false
-					for _, arg := range k.Args {
-						got = got || strings.HasPrefix(arg, "--controllers=*,-") && slices.Contains(strings.Split(arg, ","), "-"+one.name)
-					}
-					if got != off {
-						t.Errorf("%q: %s off: %t, want %t (%q)", written, one.name, got, off, k.Args)
-					}
-				}
-			}
-		}
-	}
-}
-
 // TestNowhere: a controller that our process would not run stays on in kube-controller-manager.
 func TestNowhere(t *testing.T) {
 	t.Parallel()
@@ -208,12 +150,8 @@ func TestNowhere(t *testing.T) {
 			args: []string{theKey, "--controllers=*,-root-ca-cert-publisher"},
 			kcm:  []string{"--controllers=*,-root-ca-certificate-publisher-controller"},
 		},
-		"NoKey":       {args: []string{theKey, "--service-account-private-key-file="}, want: "serviceaccount-token-controller"},
-		"KeyRing":     {args: []string{"--service-account-private-key-file=", "--service-account-key-ring=/etc/kubernetes/pki/ring"}},
-		"NoKeyInBoth": {args: []string{"--service-account-private-key-file="}, kcm: []string{"--service-account-private-key-file="}},
-		"OffAlready": {
-			args: []string{"--controllers="}, kcm: []string{"--controllers=*," + controllersOff, "--service-account-private-key-file="},
-		},
+		"NoKey":         {args: []string{theKey, "--service-account-private-key-file="}, want: "serviceaccount-token-controller"},
+		"KeyRing":       {args: []string{"--service-account-private-key-file=", "--service-account-key-ring=/etc/kubernetes/pki/ring"}},
 		"UnknownOfOurs": {args: []string{theKey, "--controllers=*,-x"}, want: `our --controllers: "x" is not in the list`},
 	}
 	for name, tc := range cases {
@@ -223,39 +161,4 @@ func TestNowhere(t *testing.T) {
 			t.Errorf("%s %s: error %v, want %q", name, tc.reason, err, tc.want)
 		}
 	}
-}
-
-// ownProcess has the flags that are about each process's own clients, port, metrics and log.
-const ownProcess = "kubeconfig master authentication-kubeconfig authorization-kubeconfig kube-api-content-type min-resync-period " +
-	"bind-address secure-port cert-dir disable-http2-serving http2-max-streams-per-connection permit-address-sharing " +
-	"permit-port-sharing tls-cert-file tls-cipher-suites tls-curve-preferences tls-min-version tls-private-key-file " +
-	"tls-sni-cert-key authentication-skip-lookup authentication-token-webhook-cache-ttl " +
-	"authentication-tolerate-lookup-failure client-ca-file requestheader-allowed-names requestheader-client-ca-file " +
-	"requestheader-extra-headers-prefix requestheader-group-headers requestheader-uid-headers " +
-	"requestheader-username-headers authorization-always-allow-paths authorization-webhook-cache-authorized-ttl " +
-	"authorization-webhook-cache-unauthorized-ttl contention-profiling profiling allow-metric-labels " +
-	"allow-metric-labels-manifest disabled-metrics show-hidden-metrics-for-version log-flush-frequency logging-format " +
-	"log-text-split-stream log-text-info-buffer-size log-json-split-stream log-json-info-buffer-size v vmodule help version"
-
-// TestEveryFlagIsDecided: that a flag of kube-controller-manager which our process has too is not carried
-// over is a decision.
-func TestEveryFlagIsDecided(t *testing.T) {
-	t.Parallel()
-	seen := map[string]bool{}
-	for _, flags := range append(kcmTable(), kcmFlags{names: ownProcess}) {
-		for name := range strings.FieldsSeq(flags.names) {
-			if seen[name] {
-				t.Errorf("--%s is decided twice", name)
-			}
-			seen[name] = true
-		}
-	}
-	_, all, err := options.Parse(nil)
-	testutil.Must(t, err)
-	all.VisitAll(func(f *pflag.Flag) {
-		ignored := slices.ContainsFunc(options.IgnoredFlags(), func(i options.IgnoredFlag) bool { return i.Name == f.Name })
-		if strings.HasPrefix(options.OriginOf(f), "as KCM") && !ignored && !seen[f.Name] {
-			t.Errorf("--%s is of kube-controller-manager and not decided", f.Name)
-		}
-	})
 }

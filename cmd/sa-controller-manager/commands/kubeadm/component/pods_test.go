@@ -41,15 +41,6 @@ func TestStock(t *testing.T) {
 			servers:  []string{"kube-apiserver-cp"},
 			managers: []string{"kube-controller-manager-cp" + three + ", serviceaccount-token-controller)"},
 		},
-		"No flags": {
-			pods: []corev1.Pod{mirror(ControllerManager)}, managers: []string{"kube-controller-manager-cp" + three + ")"}, looked: 1,
-		},
-		"Aliases": {
-			pods: []corev1.Pod{
-				mirror(ControllerManager, "--controllers=*,-serviceaccount,-root-ca-cert-publisher,-legacy-service-account-token-cleaner"),
-			},
-			looked: 1,
-		},
 		"Left to it": {
 			pods: []corev1.Pod{
 				mirror(ControllerManager, "--controllers=legacy-serviceaccount-token-cleaner-controller"),

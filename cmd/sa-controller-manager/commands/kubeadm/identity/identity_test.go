@@ -67,6 +67,7 @@ func TestEnsureAgain(t *testing.T) {
 		change change
 		why    string // something is written again, saying so; "" if nothing is
 		pair   bool   // client.pem is written again
+		left   string // why nothing is
 	}{
 		"Nothing":            {change: func(*testing.T, *node) {}},
 		"HalfItsLife":        {change: later(validity / 2)},
@@ -101,6 +102,20 @@ func TestEnsureAgain(t *testing.T) {
 				n.chmod(t, "identity/client.pem", 0o644)
 			},
 		},
+		"AToken": {
+			reason: "it may be all that the operator wants", left: "its user does not have client.pem",
+			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig", n.read(t, "controller-manager.conf")) },
+		},
+		"Embedded": {
+			reason: "likewise", left: "its user does not have client.pem",
+			change: inTurn(func(t *testing.T, n *node) { n.embed(t) }, later(validity)),
+		},
+		"AnotherUser": {
+			reason: "likewise", left: `it belongs to the user "kubernetes-admin"`,
+			change: func(t *testing.T, n *node) {
+				n.write(t, "identity/client.pem", n.issue(t, pkix.Name{CommonName: "kubernetes-admin"}))
+			},
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -119,60 +134,10 @@ func TestEnsureAgain(t *testing.T) {
 				t.Errorf("mode %v", info.Mode())
 			}
 			n.ensure(t)
-			if !strings.Contains(n.said.String(), "left as it is") {
+			if !strings.Contains(n.said.String(), "left as it is: "+tc.left) {
 				t.Errorf("what it has written is not good enough for it: %q", n.said.String())
 			}
 		})
-	}
-}
-
-// TestEnsureLeavesTheOperatorsKubeconfigAlone covers what has another user, which may be all that the operator wants.
-func TestEnsureLeavesTheOperatorsKubeconfigAlone(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
-		change change
-		says   string
-	}{
-		"AToken": {
-			change: func(t *testing.T, n *node) { n.write(t, "identity/kubeconfig", n.read(t, "controller-manager.conf")) },
-			says:   "its user does not have client.pem",
-		},
-		"Embedded": {
-			change: inTurn(ensured, func(t *testing.T, n *node) { n.embed(t) }, later(validity)),
-			says:   "its user does not have client.pem",
-		},
-		"AnotherUser": {
-			change: func(t *testing.T, n *node) {
-				n.ensure(t)
-				n.write(t, "identity/client.pem", n.issue(t, pkix.Name{CommonName: "kubernetes-admin"}))
-			},
-			says: `it belongs to the user "kubernetes-admin"`,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := newNode(t)
-			tc.change(t, n)
-			before := slices.Concat(n.read(t, "identity/kubeconfig"), n.find("identity/client.pem"))
-			n.ensure(t)
-			if !bytes.Equal(before, slices.Concat(n.read(t, "identity/kubeconfig"), n.find("identity/client.pem"))) {
-				t.Error("something was written")
-			}
-			if !strings.Contains(n.said.String(), "left as it is: "+tc.says) {
-				t.Errorf("it says %q", n.said.String())
-			}
-		})
-	}
-}
-
-func TestEnsureDoesNotOutliveTheCA(t *testing.T) {
-	t.Parallel()
-	n := newNode(t)
-	n.newCA(t, 24*time.Hour)
-	n.ensure(t)
-	n.ensure(t)
-	if !strings.Contains(n.said.String(),
-		"left as it is: valid for system:sa-controller-manager until "+day(n.clock.Now().Add(24*time.Hour))) {
-		t.Errorf("it says %q", n.said.String())
 	}
 }
 

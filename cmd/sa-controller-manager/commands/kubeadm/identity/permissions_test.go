@@ -5,7 +5,6 @@ package identity
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -29,9 +28,8 @@ import (
 // apiServer takes objects, each once.
 type apiServer struct {
 	mu      sync.Mutex
-	refuse  int // so many requests
 	taken   map[string]bool
-	has     map[string][]byte // by path, nil to take an object again
+	has     map[string][]byte // by path
 	callers []x509.Certificate
 }
 
@@ -39,16 +37,11 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.callers = append(a.callers, *r.TLS.PeerCertificates[0])
-	if a.refuse > 0 {
-		a.refuse--
-		http.Error(w, "starting", http.StatusServiceUnavailable)
-		return
-	}
 	body, _ := io.ReadAll(r.Body)
 	a.taken[r.Method+" "+r.Header.Get("Content-Type")+" "+r.URL.Path+" "+string(body)] = true
 	w.Header().Set("Content-Type", "application/json")
 	var object metav1.PartialObjectMetadata
-	if at := r.URL.Path; a.has != nil && r.Method == http.MethodPost && yaml.Unmarshal(body, &object) == nil {
+	if at := r.URL.Path; r.Method == http.MethodPost && yaml.Unmarshal(body, &object) == nil {
 		if at += "/" + object.Name; a.has[at] != nil {
 			w.WriteHeader(http.StatusConflict)
 			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`)
@@ -64,7 +57,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (n *node) serve(t *testing.T, a *apiServer) {
 	t.Helper()
-	a.taken = map[string]bool{}
+	a.taken, a.has = map[string]bool{}, map[string][]byte{}
 	s := httptest.NewUnstartedServer(a)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(n.read(t, "ca.crt"))
@@ -80,6 +73,7 @@ func (n *node) serve(t *testing.T, a *apiServer) {
 	n.config.Clock = clock.RealClock{}
 }
 
+// TestApplyPermissions: a restore of etcd from before a takeover has no roles of ours, so they are applied again.
 func TestApplyPermissions(t *testing.T) {
 	t.Parallel()
 	n, a := newNode(t), &apiServer{}
@@ -88,10 +82,14 @@ func TestApplyPermissions(t *testing.T) {
 
 	objects, err := manifests.Permissions(n.config.CreateSecrets)
 	testutil.Must(t, err)
+	protected := ""
 	for _, object := range objects {
 		collection, _, _ := strings.Cut(object.Path(), "/"+object.Name)
 		if request := "POST application/yaml " + collection + " " + string(object.YAML); !a.taken[request] {
 			t.Errorf("%s was not created", object)
+		}
+		if object.Kind == "ClusterRole" {
+			protected = object.Path()
 		}
 	}
 	for _, caller := range a.callers {
@@ -102,6 +100,21 @@ func TestApplyPermissions(t *testing.T) {
 	for _, file := range []string{"identity/kubeconfig", "identity/client.pem", "ca.key"} {
 		if bytes.Contains(n.read(t, file), []byte("masters")) {
 			t.Errorf("%s holds the powerful certificate", file)
+		}
+	}
+
+	clear(a.has)
+	// The role that is there gets no rule, as its annotation says.
+	own := []byte(`{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}`)
+	a.has[protected] = own
+	n.config.again = true
+	for _, says := range []bool{true, false} {
+		n.ensure(t)
+		if said := strings.Contains(n.said.String(), "Applied the permissions"); said != says {
+			t.Errorf("it says that they were applied: %t, want %t", said, says)
+		}
+		if len(a.has) != len(objects) || !bytes.Equal(a.has[protected], own) {
+			t.Errorf("%d of %d objects, and the role with the annotation is %s", len(a.has), len(objects), a.has[protected])
 		}
 	}
 }
@@ -160,86 +173,4 @@ rules:
 			testutil.Check(t, "patch", tc.want, string(change))
 		})
 	}
-}
-
-// stepped is a clock whose waits the test ends.
-type stepped struct {
-	clock.RealClock
-
-	mu    sync.Mutex
-	ahead time.Duration
-	waits chan time.Duration // gets each wait
-	ends  chan time.Time
-}
-
-func (s *stepped) Now() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return time.Now().Add(s.ahead)
-}
-
-func (s *stepped) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
-
-func (s *stepped) After(d time.Duration) <-chan time.Time {
-	s.waits <- d
-	return s.ends
-}
-
-// TestLostPermissionsComeBack: a restore of etcd from before a takeover has no roles of ours.
-func TestLostPermissionsComeBack(t *testing.T) {
-	t.Parallel()
-	n, a, said := newNode(t), &apiServer{has: map[string][]byte{}}, &lines{}
-	n.serve(t, a)
-	c := &stepped{waits: make(chan time.Duration), ends: make(chan time.Time)}
-	n.config.Clock, n.config.Say = c, said
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		Watch(ctx, n.config)
-	}()
-	passed := func() {
-		d := <-c.waits
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.ahead += d
-	}
-	passed()
-	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "Applied the permissions") {
-		t.Fatalf("first: %q", got)
-	}
-	objects := len(a.has)
-	for name := range a.has {
-		if strings.Contains(name, "/clusterroles/") || strings.Contains(name, "/clusterrolebindings/") {
-			delete(a.has, name)
-		}
-	}
-	// The role that is there gets no rule, as its annotation says.
-	own := []byte(`{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}`)
-	a.has[firstRole(t)] = own
-	for time.Until(c.Now()) < 5*time.Minute-time.Second && len(a.has) < objects {
-		c.ends <- time.Now()
-		passed()
-	}
-	if len(a.has) != objects || !bytes.Equal(a.has[firstRole(t)], own) {
-		t.Errorf("%d of %d objects after %v, and the role with the annotation is %s", len(a.has), objects, c.ahead, a.has[firstRole(t)])
-	}
-	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "Applied the permissions") {
-		t.Errorf("again: %q", got)
-	}
-	cancel()
-	<-ended
-}
-
-func firstRole(t *testing.T) string {
-	t.Helper()
-	objects, err := manifests.Permissions(false)
-	testutil.Must(t, err)
-	for _, object := range objects {
-		if object.Kind == "ClusterRole" {
-			return object.Path()
-		}
-	}
-	t.Fatal("there is no ClusterRole")
-	return ""
 }

@@ -51,22 +51,6 @@ func TestApply(t *testing.T) {
 			want: "kind: Pod\nspec: # c\n  containers:\n  -   command:\n      -   'program'\n      -   \"--one=\\\"a\\\\b\\\"\" # " +
 				"why\n      -   '--two=''3'''   \n",
 		},
-		"CarriageReturns": {
-			before: strings.ReplaceAll(plain, "\n", "\r\n"),
-			edit:   Edit{Append: []string{"--three=3"}, Remove: []int{1}},
-			want: strings.ReplaceAll(strings.Replace(strings.Replace(plain, "    - --one=1\n", "", 1), "--two=2\n", "--two=2\n    - --three=3\n",
-				1), "\n", "\r\n"),
-		},
-		"NoLineEndAtTheEnd": {
-			before: "kind: Pod\nspec:\n  containers:\n  - command:\n    - program",
-			edit:   Edit{Append: []string{"--one=1", "--two=2"}},
-			want:   "kind: Pod\nspec:\n  containers:\n  - command:\n    - program\n    - --one=1\n    - --two=2",
-		},
-		"RemoveTheLastLineOfAll": {
-			before: "kind: Pod\nspec:\n  containers:\n  - command:\n    - program\n    - --one=1\n    - --two=2",
-			edit:   Edit{Remove: []int{1, 2}},
-			want:   "kind: Pod\nspec:\n  containers:\n  - command:\n    - program",
-		},
 		"CommentsAndWideCharacters": {
 			before: "# Größe: 𝄞\nkind: Pod\nspec:\n  containers:\n  - name: é\n    command:\n    # first\n    - program # 𝄞\n\n    - " +
 				"--one=é\n    # last\n    image: x\n",

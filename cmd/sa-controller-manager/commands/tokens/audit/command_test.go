@@ -119,12 +119,9 @@ func TestAuditCommandLine(t *testing.T) {
 		"finding":     {[]string{"--finding=odd"}, "Error: --finding \"odd\" must be one of \"cluster-admin\", "},
 		"fail on":     {[]string{"--fail-on=all"}, "Error: --fail-on \"all\" must be one of \"cluster-admin\", "},
 		"reach":       {[]string{"--reach=false", "--fail-on=cluster-admin"}, "Error: --fail-on \"cluster-admin\" needs --reach\n"},
-		"reach shown": {[]string{"--reach=false", "--finding=secrets-reader"}, "Error: --finding \"secrets-reader\" needs --reach\n"},
 		"selector":    {[]string{"-l=a in"}, "Error: --selector \"a in\" must be a label selector, such as app=shop\n"},
 		"age":         {[]string{"--older-than=-1s"}, "Error: --older-than -1s must not be negative\n"},
-		"use":         {[]string{"--unused-for=-1s"}, "Error: --unused-for -1s must not be negative\n"},
 		"key":         {[]string{"--service-account-key-file=testdata/none"}, "Error: --service-account-key-file: open testdata/none: "},
-		"argument":    {[]string{"shop"}, "Error: \"sa-controller-manager audit\" does not take any arguments, got [\"shop\"]\n"},
 		"nobody":      {[]string{"--master=http://127.0.0.1:1"}, "Error: read kube-apiserver's keys at /openid/v1/jwks: "},
 	})
 	if got := clitest.Run(t, NewCommand(cli.Connect), clitest.LegacyToken(t)); got.Code != 1 || strings.Contains(got.Stderr, "eyJ") {

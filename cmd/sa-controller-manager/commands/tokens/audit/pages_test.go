@@ -6,59 +6,68 @@ package audit
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
 )
 
-// TestNamespacesOverPages: one that goes on over several pages is read once, and no namespace
-// without Secrets is.
+// TestNamespacesOverPages: one that goes on over several pages is read once, and rows are in the order of the
+// list. No other Secrets are asked for.
 func TestNamespacesOverPages(t *testing.T) {
 	t.Parallel()
-	world := &server{namespaces: 2, perSpace: 1700, token: "x"}
-	auditor := &Auditor{Client: world.start(t), Keys: testKeys(t), Rules: Rules{Now: now}, Reach: true}
-	seen := map[string]int{}
-	if _, err := auditor.Run(t.Context(), func(rows []Row) error {
-		for i := range rows {
-			seen[rows[i].Namespace+strconv.FormatBool(rows[i].Referenced)+strings.Join(rows[i].Pods, "")]++
+	client := fake.NewClientset()
+	var secrets []corev1.Secret
+	for _, namespace := range []string{"a", "b"} {
+		meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: namespace, Name: name} }
+		account := &corev1.ServiceAccount{ObjectMeta: meta("robot"), Secrets: []corev1.ObjectReference{{Name: "1"}}}
+		account.UID = "uid-robot"
+		pod := &corev1.Pod{ObjectMeta: meta("user"), Spec: corev1.PodSpec{Volumes: []corev1.Volume{{VolumeSource: corev1.VolumeSource{
+			Secret: &corev1.SecretVolumeSource{SecretName: "1"},
+		}}}}}
+		testutil.Must(t, client.Tracker().Add(account))
+		testutil.Must(t, client.Tracker().Add(pod))
+		for _, name := range []string{"1", "2", "3"} {
+			secret := tokenSecret(t, name, testkeys.P256())
+			secret.Namespace = namespace
+			secrets = append(secrets, *secret)
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
 	}
-	if world.requests["pods"] != 2 || world.requests["serviceaccounts"] != 2 || world.requests["subjectaccessreviews"] != 6 {
-		t.Errorf("requests %v, want 2, 2 and 6", world.requests)
-	}
-	if seen["ns-00000trueuser"] != 1 || seen["ns-00001trueuser"] != 1 || seen["ns-00000false"] != 1699 {
-		t.Errorf("saw %v", seen)
-	}
-}
-
-// TestManyNamespaces: each is read once, and with its neighbours, in the order of the list, also if a page is requested
-// too late.
-func TestManyNamespaces(t *testing.T) {
-	t.Parallel()
-	world := &server{namespaces: 50, perSpace: 100, late: 2_000, token: string(tokenSecret(t, "x", testkeys.RSA2048()).Data["token"])}
-	auditor := &Auditor{Client: world.start(t), Keys: testKeys(t), Rules: Rules{Now: now, UnusedFor: time.Hour}, Reach: true}
-	seen := 0
+	client.PrependReactor("list", "secrets", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		list := action.(clienttesting.ListActionImpl)
+		testutil.Check(t, "selector", "type=kubernetes.io/service-account-token", list.ListRestrictions.Fields.String())
+		page, _ := strconv.Atoi(list.ListOptions.Continue)
+		answer := &corev1.SecretList{Items: secrets[2*page : 2*page+2]}
+		if page < 2 {
+			answer.Continue = strconv.Itoa(page + 1)
+		}
+		return true, answer, nil
+	})
+	client.PrependReactor("create", "subjectaccessreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &authorizationv1.SubjectAccessReview{}, nil
+	})
+	auditor := &Auditor{Client: client, Keys: testKeys(t), Rules: Rules{Now: now}, Reach: true}
+	var got []string
 	summary, err := auditor.Run(t.Context(), func(rows []Row) error {
 		for i := range rows {
-			if want := fmt.Sprintf("ns-%05d/token-%05d", seen/100, seen%100); rows[i].Namespace+"/"+rows[i].Name != want {
-				t.Errorf("row %d is of %s/%s, want %s", seen, rows[i].Namespace, rows[i].Name, want)
-			}
-			seen++
+			got = append(got, fmt.Sprintf("%s/%s %t %v", rows[i].Namespace, rows[i].Name, rows[i].Referenced, rows[i].Pods))
 		}
 		return nil
 	})
 	testutil.Must(t, err)
-	got := []int{seen, summary.Examined, summary.Shown, summary.Findings[UnknownKey], summary.Findings[Unmounted]}
-	testutil.Check(t, "rows, examined, shown, unknown keys, unmounted", []int{5_000, 5_000, 5_000, 5_000, 4_950}, got)
-	want := map[string]int{"secrets": 11, "pods": 50, "serviceaccounts": 50, "subjectaccessreviews": 150}
-	testutil.Check(t, "requests", want, world.requests)
-	if most := world.most.Load(); most > parallel {
-		t.Errorf("%d requests at a time, want %d at most", most, parallel)
+	want := []string{"a/1 true [user]", "a/2 false []", "a/3 false []", "b/1 true [user]", "b/2 false []", "b/3 false []"}
+	testutil.Check(t, "rows", want, got)
+	testutil.Check(t, "examined and shown", []int{6, 6}, []int{summary.Examined, summary.Shown})
+	requests := map[string]int{}
+	for _, action := range client.Actions() {
+		requests[action.GetResource().Resource]++
 	}
+	testutil.Check(t, "requests", map[string]int{"secrets": 3, "pods": 2, "serviceaccounts": 2, "subjectaccessreviews": 6}, requests)
 }

@@ -129,7 +129,6 @@ func TestRow(t *testing.T) {
 			changes: changes{holding(""), named("Not a name")}, nobody: true, state: StateEmpty,
 			problem: "it names no account that could exist", want: []Finding{Orphan, Unreferenced},
 		},
-		"another UID":   {reason: "likewise", changes: changes{uid("uid-2")}, reach: Everything, want: []Finding{ClusterAdmin}},
 		"no UID":        {reason: "likewise", changes: changes{uid("")}, reach: Everything, want: []Finding{ClusterAdmin}},
 		"no UID, empty": {reason: "a user gives the name alone", changes: changes{holding(""), uid("")}, state: StateEmpty},
 		"no UID, forged": {
@@ -138,7 +137,6 @@ func TestRow(t *testing.T) {
 		"never used":      {reason: "for a year and a day", changes: changes{aged(366)}, want: []Finding{Unused}},
 		"used long ago":   {changes: changes{aged(900), lastUsed("2025-11-20")}, want: []Finding{Unused}},
 		"used a year ago": {reason: "that day may have ended just now", changes: changes{aged(900), lastUsed("2025-11-21")}},
-		"used today":      {changes: changes{aged(900), lastUsed("2026-11-21")}},
 		"strange label":   {reason: "nothing is concluded", changes: changes{aged(900), lastUsed("yesterday")}},
 		"all at once": {
 			reason: "the worst first", key: testkeys.P384(), changes: changes{aged(900), invalid}, account: &account{uid: "uid-robot"}, unused: true,
@@ -186,7 +184,6 @@ func TestIdleSince(t *testing.T) {
 	}{
 		"never used":         {"since it is there", Rules{}, nil, now.AddDate(0, 0, -10)},
 		"tracked since then": {"nobody noted it before", Rules{TrackedSince: at("2026-11-15T00:00:00Z")}, nil, at("2026-11-15T00:00:00Z")},
-		"tracked before":     {"", Rules{TrackedSince: at("2026-01-01T00:00:00Z")}, nil, now.AddDate(0, 0, -10)},
 		"used": {
 			"until the day's end", Rules{}, []func(*corev1.Secret){labelled(tokensecrets.LastUsedLabel, "2026-11-18")}, at("2026-11-19T00:00:00Z"),
 		},
@@ -217,18 +214,16 @@ func TestFilter(t *testing.T) {
 		filter Filter
 		want   bool
 	}{
-		"none":             {Filter{}, true},
-		"old enough":       {Filter{OlderThan: 100 * 24 * time.Hour}, true},
-		"too young":        {Filter{OlderThan: 101 * 24 * time.Hour}, false},
-		"unused enough":    {Filter{UnusedFor: 19 * 24 * time.Hour}, true},
-		"used meanwhile":   {Filter{UnusedFor: 20 * 24 * time.Hour}, false},
-		"key":              {Filter{KeyID: id}, true},
-		"beginning of key": {Filter{KeyID: id[:6]}, true},
-		"other key":        {Filter{KeyID: id[1:6]}, false},
-		"state":            {Filter{States: []string{"active", "retired"}}, true},
-		"other state":      {Filter{States: []string{"active"}}, false},
-		"finding":          {Filter{Findings: []string{"unmounted", "retired-key"}}, true},
-		"other finding":    {Filter{Findings: []string{"cluster-admin"}}, false},
+		"old enough":     {Filter{OlderThan: 100 * 24 * time.Hour}, true},
+		"too young":      {Filter{OlderThan: 101 * 24 * time.Hour}, false},
+		"unused enough":  {Filter{UnusedFor: 19 * 24 * time.Hour}, true},
+		"used meanwhile": {Filter{UnusedFor: 20 * 24 * time.Hour}, false},
+		"key":            {Filter{KeyID: id}, true},
+		"other key":      {Filter{KeyID: id[1:6]}, false},
+		"state":          {Filter{States: []string{"active", "retired"}}, true},
+		"other state":    {Filter{States: []string{"active"}}, false},
+		"finding":        {Filter{Findings: []string{"unmounted", "retired-key"}}, true},
+		"other finding":  {Filter{Findings: []string{"cluster-admin"}}, false},
 	}
 	rules := Rules{Now: now, UnusedFor: year}
 	observed := testKeys(t).observe(secret)

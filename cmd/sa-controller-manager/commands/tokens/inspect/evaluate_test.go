@@ -108,20 +108,13 @@ func TestEvaluate(t *testing.T) {
 			reason: "exit code 1", keys: -1, want: inspect.Untold, notes: 2,
 			because: []string{"there is no key to verify the signature with: give --service-account-key-file, --jwks or --cluster"},
 		},
-		"expired, no keys": {
-			reason: "that is certain", token: bound(t, now.Add(-3*time.Hour)), keys: -1, want: inspect.Invalid,
-			because: []string{"it has expired 120m ago"}, notes: 2,
-		},
-		"malformed":         {token: "e30.e30", want: inspect.Invalid, because: []string{"malformed token: not three segments"}},
 		"malformed payload": {reason: "and where", token: "e30.!.e30", want: inspect.Invalid, because: []string{notBase64}},
 		"spare bits":        {reason: "kube-apiserver does not mind, and others may", token: respelled, issuers: issuer, notes: 2},
 		"white space":       {reason: "likewise", token: old[:3] + "\t" + old[3:] + "\n", notes: 2},
-		"wrapped":           {reason: "likewise", token: strings.ReplaceAll(old, ".", ".\n"), notes: 2},
 		"blank in payload": {
 			reason: "kube-apiserver minds", token: old[:payloadAt+3] + " " + old[payloadAt+3:], want: inspect.Invalid, because: []string{notBase64},
 		},
-		"tampered, spaced": {token: tampered + "\n", want: inspect.Invalid, because: []string{wrong}, notes: 3},
-		"accepted":         {reason: "kube-apiserver's word counts", keys: -1, review: accepted, issuers: issuer},
+		"accepted": {reason: "kube-apiserver's word counts", keys: -1, review: accepted, issuers: issuer},
 		"accepted anyhow": {
 			reason: "an external signer may keep keys out of the JWKS", keys: 1, review: accepted, issuers: []string{"x"}, notes: 2,
 		},
@@ -159,14 +152,6 @@ func TestEvaluate(t *testing.T) {
 			testutil.Check(t, tc.reason+": reasons", tc.because, reasons)
 		})
 	}
-}
-
-func TestSigningKeyIsNamed(t *testing.T) {
-	t.Parallel()
-	got := inspect.Evaluate(legacy(t), inspect.Known{Now: now, Keys: givenKeys(t)})
-	want := givenKeys(t)[1]
-	testutil.Check(t, "result", &want, got.Key)
-	testutil.Check(t, "origin", "two", got.KeyOrigin)
 }
 
 func TestPrint(t *testing.T) {

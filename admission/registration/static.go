@@ -56,7 +56,6 @@ type StaticFiles struct {
 	bound    bool          // they are the real rules
 	caBundle []byte        // that they have
 	proven   proof         // nil before
-	lost     bool          // another process has changed a file, which kube-apiserver may have seen
 	question question      // about contents
 }
 
@@ -124,7 +123,7 @@ func (s *StaticFiles) keepFiles(ctx context.Context) error {
 
 // leave removes the files after UnregisterStatic: this process may have written them again meanwhile.
 func (s *StaticFiles) leave(ctx context.Context) error {
-	s.contents, s.bound, s.lost, s.question = [kinds][]byte{}, false, false, s.question.next()
+	s.contents, s.bound, s.question = [kinds][]byte{}, false, s.question.next()
 	s.config.ServingCA.Registered(nil, false)
 	s.show(ctx, Status{State: Off, Detail: StaticOffPath(s.config.Dir) + " is there; to switch it on, on this host: " +
 		"sa-controller-manager webhook register --static-registration-dir=" + s.config.Dir})
@@ -162,7 +161,6 @@ func (s *StaticFiles) write(ctx context.Context) error {
 		changed = true
 		path := kind(k).staticPath(s.config.Dir)
 		if bytes.Equal(s.contents[k], content) {
-			s.lost = true
 			s.config.Metrics.repaired()
 			s.show(ctx, Status{State: Repairing, Detail: path + " was changed or removed by another process"})
 		}

@@ -105,7 +105,7 @@ func (s *StaticFiles) conclude(ctx context.Context, away error, now time.Time) t
 			s.show(ctx, Status{State: state, Detail: "kube-apiserver does not answer: " + away.Error()})
 		}
 	case q.no == nil && s.bound:
-		s.lost, s.proven = false, newProof(s.caBundle)
+		s.proven = newProof(s.caBundle)
 		s.config.ServingCA.Registered([][]byte{s.caBundle}, false)
 		s.config.Metrics.loaded(true)
 		s.show(ctx, Status{State: Registered, Detail: s.config.Endpoint("") + " in " + s.config.Dir})
@@ -114,12 +114,12 @@ func (s *StaticFiles) conclude(ctx context.Context, away error, now time.Time) t
 		s.proven = newProof(s.caBundle)
 		klog.FromContext(ctx).Info("Proved that kube-apiserver reaches the webhook", "url", s.config.Endpoint(mutatePath))
 		s.queue()
-	case state == Registered && !s.lost && !late:
+	case state == Registered && !late:
 	default:
 		if late {
 			s.config.Metrics.loaded(false)
 		}
-		if s.lost || state == Registered || state == Repairing {
+		if state == Registered || state == Repairing {
 			q.failed = Repairing
 		}
 		s.show(ctx, Status{State: q.failed, Detail: q.no.Error()})

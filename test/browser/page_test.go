@@ -138,7 +138,7 @@ func TestFilters(t *testing.T) {
 			if got := len(shownRow.FindAllString(page, -1)); got != want {
 				t.Errorf("%d rows are visible, want %d", got, want)
 			}
-			if count := shown.FindStringSubmatch(page); count == nil || count[1] != fmt.Sprint(want) {
+			if count := shown.FindStringSubmatch(page); len(count) < 2 || count[1] != fmt.Sprint(want) {
 				t.Errorf("the page counts %v, want %d", count, want)
 			}
 			if console != "" {

@@ -54,7 +54,7 @@ func Start(ctx context.Context, binary devcluster.Binary, maxAge time.Duration) 
 	if w.First, err = devcluster.Start(ctx, devcluster.Options{
 		Issuer: w.Edge.URL, ExternalSigner: true, BeforeAPIServer: func(first *devcluster.Cluster) error {
 			w.First = first
-			if err = w.Keys(ctx, "init", "--from-private-key-file="+first.SigningKeyFile()); err != nil {
+			if err := w.Keys(ctx, "init", "--from-private-key-file="+first.SigningKeyFile()); err != nil {
 				return err
 			}
 			w.Manager, err = binary.StartManager(first, "--service-account-private-key-file=", w.ringFlag(), "--token-secrets=manual",

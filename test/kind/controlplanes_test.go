@@ -6,7 +6,7 @@
 package kind
 
 import (
-	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -91,7 +91,7 @@ func (c *cluster) join(t *testing.T, worker string) *cluster {
 	ip := strings.TrimSpace(run(t, "docker", "inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", worker))
 	node := *c
 	node.node, node.config = worker, rest.CopyConfig(c.config)
-	node.config.Host = fmt.Sprintf("https://%s:6443", ip)
+	node.config.Host = "https://" + net.JoinHostPort(ip, "6443")
 	var err error
 	node.client, err = kubernetes.NewForConfig(node.config)
 	testutil.Must(t, err)

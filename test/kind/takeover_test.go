@@ -58,12 +58,14 @@ func (c *cluster) isAccount(t *testing.T, name string, groups []string, namespac
 	}
 }
 
+// harmlessEdit is the default.
+const harmlessEdit = "    - --profiling=true\n"
+
 // outageOfAnEdit returns how long kube-apiserver is away after an edit of its manifest without a takeover.
 func (c *cluster) outageOfAnEdit(t *testing.T) time.Duration {
 	t.Helper()
 	took := c.underTraffic(t, "during-an-edit", func() {
-		// It is the default.
-		c.editManifest(t, "kube-apiserver", "    - --profiling=true\n")
+		c.editManifest(t, "kube-apiserver", harmlessEdit)
 		c.awaitRestart(t, "kube-apiserver", "--profiling=true")
 	})
 	if len(took) != 1 {

@@ -60,7 +60,7 @@ func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) 
 		server := servers[turn.Add(1)%uint64(len(servers))]
 		pod, err := server.client.CoreV1().Pods(namespace).Create(ctx, homeless(), metav1.CreateOptions{})
 		if err != nil {
-			err = &failedCall{err, server.config.Host}
+			err = &failedCallError{err, server.config.Host}
 		}
 		return pod, err
 	})
@@ -78,14 +78,14 @@ func (c *cluster) startLoad(t *testing.T, namespace string, others ...*cluster) 
 	return l
 }
 
-// failedCall is the error of a call, and which kube-apiserver it was for.
-type failedCall struct {
+// failedCallError is the error of a call, and which kube-apiserver it was for.
+type failedCallError struct {
 	error
 
 	host string
 }
 
-func (f *failedCall) Unwrap() error { return f.error }
+func (f *failedCallError) Unwrap() error { return f.error }
 
 func (l *load) probe(client *http.Client, host, path string) {
 	one := probe{begun: time.Now(), host: host, path: path}
@@ -156,7 +156,7 @@ func (l *load) unharmed(t *testing.T) {
 	away := l.outages("/readyz")
 	t.Logf("kube-apiserver did not answer: %v; was not ready: %v", l.outages("/livez"), away)
 	l.pods.Unharmed(t, func(one traffic.Call) bool {
-		failed, ok := errors.AsType[*failedCall](one.Err)
+		failed, ok := errors.AsType[*failedCallError](one.Err)
 		return ok && !admissionRefused(one) && slices.ContainsFunc(away, func(o outage) bool {
 			return o.host == failed.host && !one.Ended.Before(o.from.Add(-probeInterval)) && !one.Begun.After(o.to.Add(probeInterval))
 		})

@@ -57,7 +57,7 @@ type network struct {
 
 	// The goroutine of run alone uses what follows.
 	agenda   agenda
-	shuffled time.Time
+	shuffled [2]time.Duration
 	holder   int      // the replica that has written the Lease last
 	terms    []func() // what happens when the next one does
 	history  []step
@@ -174,13 +174,15 @@ func (n *network) run(ctx context.Context) {
 	}
 }
 
-// shuffle has what client-go and the product draw until then be the same in each run.
+// shuffle has what client-go and the product draw until then be the same in each run, whatever those that have just
+// ended have drawn.
 func (n *network) shuffle(until time.Time) {
-	if until.Equal(n.shuffled) {
+	between := [2]time.Duration{time.Since(n.began), until.Sub(n.began)}
+	if between == n.shuffled {
 		return // no name twice
 	}
-	n.shuffled = until
-	at := draw(n.seed, until.Sub(n.began).String()).Int64()
+	n.shuffled = between
+	at := draw(n.seed, fmt.Sprint(between)).Int64()
 	mathrand.Seed(at) //nolint:staticcheck // client-go has no other source
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -87,11 +87,14 @@ func newPlan(seed uint64) *plan {
 func (w *world) act() {
 	ends := acts
 	var acting sync.WaitGroup
-	var all []*workload.User
 	for user := range users + 3 {
 		u := w.user(user)
-		acting.Go(func() { w.churn(u, user) })
-		all = append(all, u)
+		acting.Go(func() {
+			w.churn(u, user)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			u.Add(w.model)
+		})
 	}
 	for _, o := range w.plan.operations {
 		if o.user >= 0 {
@@ -103,11 +106,6 @@ func (w *world) act() {
 		w.network.later(o.at, "fault: "+o.name, func() { strikeOf(o.name)(w, random, lasts) })
 	}
 	acting.Wait()
-	w.network.now(func() {
-		for _, u := range all {
-			u.Add(w.model)
-		}
-	})
 	time.Sleep(time.Until(w.network.began.Add(ends + time.Second)))
 }
 

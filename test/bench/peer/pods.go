@@ -55,7 +55,7 @@ func (o *Options) pods(ctx context.Context) error {
 
 // admit starts ours, and returns once each world admits Pods as it has to.
 func (o *Options) admit(ctx context.Context, bare, inTree, webhook *world) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, errors.New("Pods are not admitted as they have to be"))
+	ctx, cancel := context.WithTimeoutCause(ctx, waitTimeout, errors.New("no Pod is admitted as it has to be"))
 	defer cancel()
 	port, err := devcluster.FreePort()
 	if err != nil {
@@ -119,7 +119,7 @@ func (w *world) makePod(ctx context.Context, mutated bool) error {
 	if got := slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
 		return volume.Projected != nil && strings.HasPrefix(volume.Name, "kube-api-access-")
 	}) && pod.Spec.ServiceAccountName == "default" && len(pod.Spec.Containers[0].VolumeMounts) == 2; got != mutated {
-		return fmt.Errorf("Pod %s has a token volume: %t", pod.Name, got)
+		return fmt.Errorf("pod %s has a token volume: %t", pod.Name, got)
 	}
 	return nil
 }

@@ -32,7 +32,8 @@ type running struct {
 // are measured.
 func (o *Options) start(ctx context.Context, w *world, name string, flags ...string) (*running, error) {
 	flags = append([]string{"--kubeconfig=" + w.kubeconfig, "-v=0"}, flags...)
-	r, begun, path, err := &running{name: name}, time.Now(), "/readyz", error(nil)
+	r, begun, path := &running{name: name}, time.Now(), "/readyz"
+	var err error
 	if name == kcm {
 		path = "/healthz" // it has no other
 		r.Manager, err = w.StartKubeControllerManager(append(flags,

@@ -6,6 +6,7 @@ package peer
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -66,7 +67,7 @@ func (r *Report) Write(path string) error {
 
 var marked = regexp.MustCompile(`(?s)(<!-- results -->\n).*(<!-- end -->)`)
 
-// Fill replaces what is between the markers of a page by what the file of a report has.
+// Fill replaces what is between the markers of a page by what the file of a report has, and the chart in the folder of its name.
 func Fill(page, results string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -81,7 +82,11 @@ func Fill(page, results string) error {
 		return fmt.Errorf("read results of %s: %w", results, err)
 	}
 	filled := marked.ReplaceAllString(string(text), "${1}"+r.markdown()+"${2}")
-	return os.WriteFile(page, []byte(filled), 0o644) //nolint:gosec // G306: a file of the repository
+	chart := filepath.Join(strings.TrimSuffix(page, ".md"), "ratios.svg")
+	return errors.Join(
+		os.WriteFile(page, []byte(filled), 0o644),     //nolint:gosec // G306: a file of the repository
+		os.WriteFile(chart, []byte(r.chart()), 0o644), //nolint:gosec // G306: likewise
+	)
 }
 
 // markdown has the median of each number, the range of several repetitions, and the ratio of the medians.
@@ -93,13 +98,21 @@ func (r *Report) markdown() string {
 	}
 	out.WriteString("\n| | Kubernetes | sa-controller-manager | Ratio |\n|---|---|---|---|\n")
 	for _, row := range r.Rows {
-		ratio := ""
-		if len(row.Kubernetes) > 0 && slices.Min(row.Kubernetes) > 0 { // otherwise it is next to nothing
-			ratio = number(quantile(row.Ours, 0.5)/quantile(row.Kubernetes, 0.5)) + "x"
+		text := ""
+		if value, ok := row.ratio(); ok {
+			text = number(value) + "x"
 		}
-		fmt.Fprintf(&out, "| %s: %s | %s | %s | %s |\n", row.Scenario, row.Metric, cell(row.Kubernetes), cell(row.Ours), ratio)
+		fmt.Fprintf(&out, "| %s: %s | %s | %s | %s |\n", row.Scenario, row.Metric, cell(row.Kubernetes), cell(row.Ours), text)
 	}
 	return out.String()
+}
+
+// ratio is that of the medians. Without a number of Kubernetes, or if that is next to nothing, there is none.
+func (row *Row) ratio() (float64, bool) {
+	if len(row.Kubernetes) == 0 || slices.Min(row.Kubernetes) <= 0 {
+		return 0, false
+	}
+	return quantile(row.Ours, 0.5) / quantile(row.Kubernetes, 0.5), true
 }
 
 func cell(values []float64) string {

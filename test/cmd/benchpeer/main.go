@@ -33,13 +33,16 @@ func main() {
 }
 
 func run() (err error) {
-	quick := flag.Bool("quick", false, "a run of about 4 minutes: one repetition, fewer objects and shorter waits")
-	list := flag.String("scenarios", strings.Join(peer.Scenarios, ","), "which to measure")
-	out := flag.String("out", "bin/bench/peer.json", "where the results go")
-	page := flag.String("page", "", "the `file` to fill from the results that are given as argument")
-	flag.Parse()
+	flags := flag.NewFlagSet("benchpeer", flag.ContinueOnError)
+	quick := flags.Bool("quick", false, "a run of about 4 minutes: one repetition, fewer objects and shorter waits")
+	list := flags.String("scenarios", strings.Join(peer.Scenarios, ","), "which to measure")
+	out := flags.String("out", "bin/bench/peer.json", "where the results go")
+	page := flags.String("page", "", "the `file` to fill from the results that are given as argument")
+	if err := flags.Parse(os.Args[1:]); err != nil {
+		return err
+	}
 	if *page != "" {
-		return peer.Fill(*page, flag.Arg(0))
+		return peer.Fill(*page, flags.Arg(0))
 	}
 	scenarios := strings.Split(*list, ",")
 	for _, name := range scenarios {

@@ -13,7 +13,7 @@ import (
 	"sa-controller-manager/test/bench/peer"
 )
 
-// TestPage: no number in the table of the page was typed by hand.
+// TestPage: no number in the table and the chart of the page was typed by hand.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	const docs = "../../../docs/"
@@ -21,8 +21,15 @@ func TestPage(t *testing.T) {
 	testutil.Must(t, err)
 	page := filepath.Join(t.TempDir(), "benchmarks.md")
 	testutil.Must(t, os.WriteFile(page, want, 0o600))
+	testutil.Must(t, os.Mkdir(filepath.Join(filepath.Dir(page), "benchmarks"), 0o700))
 	testutil.Must(t, peer.Fill(page, docs+"benchmarks/peer.json"))
 	got, err := os.ReadFile(page)
 	testutil.Must(t, err)
 	testutil.Check(t, "docs/benchmarks.md", string(want), string(got))
+	const chart = "benchmarks/ratios.svg"
+	want, err = os.ReadFile(docs + chart)
+	testutil.Must(t, err)
+	got, err = os.ReadFile(filepath.Join(filepath.Dir(page), chart))
+	testutil.Must(t, err)
+	testutil.Check(t, chart, string(want), string(got))
 }

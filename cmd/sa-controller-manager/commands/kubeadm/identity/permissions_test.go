@@ -5,6 +5,7 @@ package identity
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -73,7 +74,6 @@ func (n *node) serve(t *testing.T, a *apiServer) {
 	n.config.Clock = clock.RealClock{}
 }
 
-// TestApplyPermissions: a restore of etcd from before a takeover has no roles of ours, so they are applied again.
 func TestApplyPermissions(t *testing.T) {
 	t.Parallel()
 	n, a := newNode(t), &apiServer{}
@@ -173,4 +173,86 @@ rules:
 			testutil.Check(t, "patch", tc.want, string(change))
 		})
 	}
+}
+
+// stepped is a clock whose waits the test ends.
+type stepped struct {
+	clock.RealClock
+
+	mu    sync.Mutex
+	ahead time.Duration
+	waits chan time.Duration // gets each wait
+	ends  chan time.Time
+}
+
+func (s *stepped) Now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Now().Add(s.ahead)
+}
+
+func (s *stepped) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
+
+func (s *stepped) After(d time.Duration) <-chan time.Time {
+	s.waits <- d
+	return s.ends
+}
+
+// TestLostPermissionsComeBack: a restore of etcd from before a takeover has no roles of ours.
+func TestLostPermissionsComeBack(t *testing.T) {
+	t.Parallel()
+	n, a, said := newNode(t), &apiServer{}, &lines{}
+	n.serve(t, a)
+	c := &stepped{waits: make(chan time.Duration), ends: make(chan time.Time)}
+	n.config.Clock, n.config.Say = c, said
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		Watch(ctx, n.config)
+	}()
+	passed := func() {
+		d := <-c.waits
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.ahead += d
+	}
+	passed()
+	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "Applied the permissions") {
+		t.Fatalf("first: %q", got)
+	}
+	objects := len(a.has)
+	for name := range a.has {
+		if strings.Contains(name, "/clusterroles/") || strings.Contains(name, "/clusterrolebindings/") {
+			delete(a.has, name)
+		}
+	}
+	// The role that is there gets no rule, as its annotation says.
+	own := []byte(`{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}`)
+	a.has[firstRole(t)] = own
+	for time.Until(c.Now()) < 5*time.Minute-time.Second && len(a.has) < objects {
+		c.ends <- time.Now()
+		passed()
+	}
+	if len(a.has) != objects || !bytes.Equal(a.has[firstRole(t)], own) {
+		t.Errorf("%d of %d objects after %v, and the role with the annotation is %s", len(a.has), objects, c.ahead, a.has[firstRole(t)])
+	}
+	if got := strings.Join(said.take(), "\n"); !strings.Contains(got, "Applied the permissions") {
+		t.Errorf("again: %q", got)
+	}
+	cancel()
+	<-ended
+}
+
+func firstRole(t *testing.T) string {
+	t.Helper()
+	objects, err := manifests.Permissions(false)
+	testutil.Must(t, err)
+	for _, object := range objects {
+		if object.Kind == "ClusterRole" {
+			return object.Path()
+		}
+	}
+	t.Fatal("there is no ClusterRole")
+	return ""
 }

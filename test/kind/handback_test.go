@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/await"
 )
@@ -32,11 +33,12 @@ func (c *cluster) withoutDeadUs(t *testing.T, flags ...string) {
 	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 	before := c.controlPlaneManifests(t)
 	for _, tc := range []struct {
-		name   string
-		breaks func(*testing.T)
+		name     string
+		breaks   func(*testing.T)
+		upgraded bool // as docs/takeover.md says for a process that is dead
 	}{
 		{name: "manifest-removed", breaks: func(t *testing.T) { c.onNode(t, "rm", ownManifest) }},
-		{name: "crash-looping", breaks: func(t *testing.T) {
+		{name: "crash-looping", upgraded: true, breaks: func(t *testing.T) {
 			// It ends at once, because it has no token.
 			c.onNode(t, "sh", "-c", fmt.Sprintf("cp %s/apicheck %[2]s.new && mv %[2]s.new %[2]s", nodeBinaries, product))
 			c.restartOurPod(t)
@@ -49,8 +51,13 @@ func (c *cluster) withoutDeadUs(t *testing.T, flags ...string) {
 		whole := t.Run(tc.name, func(t *testing.T) {
 			c.installProduct(t)
 			c.product(t, append([]string{"kubeadm", "takeover"}, flags...)...)
+			taken := c.controlPlaneManifests(t)
 			tc.breaks(t)
 			c.awaitRefusal(t)
+			if tc.upgraded {
+				c.upgrade(t, "--patches=/etc/kubernetes/sa-controller-manager-patches")
+				testutil.Check(t, "after an upgrade with our patches", taken, c.controlPlaneManifests(t))
+			}
 			// The installed binary may be broken or gone: run another copy.
 			t.Log(c.onNode(t, nodeBinaries+"/sa-controller-manager", "kubeadm", "handback"))
 			c.checkHandedBack(t, before, tc.name)

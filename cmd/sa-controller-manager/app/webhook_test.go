@@ -5,11 +5,19 @@ package app
 
 import (
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net"
+	"net/http"
 	"testing"
+	"time"
+
+	certutil "k8s.io/client-go/util/cert"
 
 	"sa-controller-manager/admission/certs"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/internal/pki"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -39,6 +47,50 @@ func TestWebhookTLSMinVersion(t *testing.T) {
 		config, err := (&webhook{source: &certs.Source{}}).tlsConfig(&o.Webhook, o.SecureServing.TLS.MinVersion)
 		testutil.Must(t, err)
 		testutil.Check(t, "minimum with "+flag, want, config.MinVersion)
+	}
+}
+
+// TestWebhookCallers: both flags let kube-apiserver call, and no other client of its CA. What others are told is in TestServerTLS.
+func TestWebhookCallers(t *testing.T) {
+	t.Parallel()
+	until := time.Now().Add(time.Hour)
+	ca, caKey, err := pki.Issue(&x509.Certificate{IsCA: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: until}, nil, nil)
+	testutil.Must(t, err)
+	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)
+	testutil.Must(t, err)
+	served, err := certs.NewFiles(certs.FilesConfig{
+		CertFile: testutil.WriteFile(t, "tls.crt", cert), KeyFile: testutil.WriteFile(t, "tls.key", key),
+	})
+	testutil.Must(t, err)
+	free, err := net.Listen("tcp", "127.0.0.2:0") // no test of another process is on this address
+	testutil.Must(t, err)
+	testutil.Must(t, free.Close())
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	o := parse(t, "--webhook-bind-address=127.0.0.2", "--webhook-port="+port, "--webhook-drain-delay=0",
+		"--webhook-client-ca-file="+testutil.WriteFile(t, "ca.crt", pki.CertPEM(ca)), "--webhook-client-allowed-names=kube-apiserver")
+	w := &webhook{source: served.Source}
+	testutil.Must(t, w.listen(o, http.NotFoundHandler(), nil))
+	w.follow(Connected, served.Run)
+	w.follow(Connected, w.server.Run)
+	for _, part := range w.followers {
+		testutil.Start(t, part.Run)
+	}
+	for name, want := range map[string]int{
+		"kube-apiserver": http.StatusNotFound, "system:node:n": http.StatusUnauthorized, "": http.StatusUnauthorized,
+	} {
+		config := &tls.Config{InsecureSkipVerify: true}
+		if name != "" {
+			made, clientKey, err := pki.Issue(&x509.Certificate{
+				Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}, NotAfter: until,
+			}, ca, caKey)
+			testutil.Must(t, err)
+			config.Certificates = []tls.Certificate{{Certificate: [][]byte{made.Raw}, PrivateKey: clientKey}}
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
+		answer, err := client.Get("https://" + free.Addr().String() + "/mutate")
+		testutil.Must(t, err)
+		testutil.Must(t, answer.Body.Close())
+		testutil.Check(t, "status for "+name, want, answer.StatusCode)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestStaticTakeover(t *testing.T) {
 	c.underTraffic(t, "during-restart", func() { c.killAPIServer(t) })
 	taken := c.controlPlaneManifests(t)
 	c.upgrade(t, "--patches=/etc/kubernetes/sa-controller-manager-patches")
-	for _, manifests := range []map[string]string{before, taken} { // kubeadm writes them anew
+	for _, manifests := range []map[string]string{before, taken} { // kubeadm writes them again
 		manifests["kube-apiserver"] = strings.Replace(manifests["kube-apiserver"], harmlessEdit, "", 1)
 	}
 	testutil.Check(t, "after an upgrade with our patches", taken, c.controlPlaneManifests(t))

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -149,15 +150,30 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		return 0, fmt.Errorf("load: %w", err)
 	}
 	fmt.Printf("  load: %s; %s\n", since(lap), summary)
+	// Meanwhile, because plants are mostly waited for. Two control planes are as if other programs used the machine.
+	var rotation checker.Outcome
+	rotated := make(chan error, 1)
+	rotating, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		lap := time.Now()
+		var err error
+		rotation, summary, err = faults.Rotation(rotating, devcluster.Binary{Path: s.race}, plain, s.seed, true, s.log)
+		fmt.Printf("  rotation: %s; %s\n", since(lap), summary)
+		rotated <- err
+	}()
 	missed, err := findPlants(ctx, world, plain, plants)
 	if err != nil {
+		cancel()
+	}
+	if err := errors.Join(err, <-rotated); err != nil {
 		return 0, err
 	}
-	for _, violation := range append(outcome.Violations, loaded.Violations...) {
+	for _, violation := range slices.Concat(outcome.Violations, loaded.Violations, rotation.Violations) {
 		missed++
 		fmt.Printf("  VIOLATED %v\n", violation)
 	}
-	err = faults.WriteTable(os.Stdout, []checker.Outcome{outcome, loaded})
+	err = faults.WriteTable(os.Stdout, []checker.Outcome{outcome, loaded, rotation})
 	fmt.Printf("\n%s in all, SEED=%d\n", since(begun), s.seed)
 	return missed, err
 }

@@ -14,7 +14,6 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
@@ -23,8 +22,8 @@ import (
 )
 
 const (
-	// rotateFor is how long faults come while keys are rotated. Each of them comes once.
-	rotateFor = 5 * time.Second
+	// rotateAtMost is how long faults come while keys are rotated: each rotation has the Secrets of all accounts re-issued.
+	rotateAtMost = 3 * time.Minute
 	// reissueTimeout is what is waited longer in the end: ten Secrets are begun in a second.
 	reissueTimeout = 45 * time.Second
 	// tokenPace is how often a token is requested.
@@ -39,9 +38,9 @@ func interrupting() []Entry {
 
 // Rotation has an operator rotate the keys of two replicas of its own control plane, again and again, while a workload churns
 // and faults interrupt what they do about it, and then judges. kube-apiserver has its tokens signed by the first replica. The
-// operator runs the commands of an ordinary build.
-func Rotation(ctx context.Context, replicas, commands devcluster.Binary, seed uint64, busy bool,
-	log func(format string, args ...any)) (outcome checker.Outcome, summary string, err error) {
+// operator runs the commands of an ordinary build. Others may use the machine. logs is World.Logs.
+func Rotation(ctx context.Context, replicas, commands devcluster.Binary, seed uint64,
+	length time.Duration, logs string, log func(format string, args ...any)) (outcome checker.Outcome, summary string, err error) {
 	var o *operator
 	replicas = quickPings(replicas)
 	w, err := start(ctx, log, func(w *World) error {
@@ -56,7 +55,7 @@ func Rotation(ctx context.Context, replicas, commands devcluster.Binary, seed ui
 		return outcome, "", err
 	}
 	defer func() { err = errors.Join(err, w.Stop()) }()
-	w.Busy = busy
+	w.Busy, w.Logs = true, logs
 	if err := errors.Join(o.distribute(ctx), w.launch(replicas, o.flags(1)...), w.calm(ctx)); err != nil {
 		return outcome, "", err
 	}
@@ -67,7 +66,7 @@ func Rotation(ctx context.Context, replicas, commands devcluster.Binary, seed ui
 	var rotateErr error
 	working.Go(func() { rotateErr = o.rotate(during) })
 	working.Go(func() { t.run(during) })
-	err = w.strike(ctx, rand.New(rand.NewPCG(seed, 0)), interrupting(), rotateFor)
+	err = w.strike(ctx, rand.New(rand.NewPCG(seed, 0)), interrupting(), min(length/3, rotateAtMost))
 	stop()
 	working.Wait()
 	model, calls, endErr := users.End()
@@ -90,7 +89,6 @@ func Rotation(ctx context.Context, replicas, commands devcluster.Binary, seed ui
 // tokenUser requests tokens of one account, uses each of them at once, and remembers it.
 type tokenUser struct {
 	world     *World
-	uid       types.UID
 	questions []question
 	found     []checker.Violation
 }

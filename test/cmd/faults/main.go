@@ -150,23 +150,8 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		return 0, fmt.Errorf("load: %w", err)
 	}
 	fmt.Printf("  load: %s; %s\n", since(lap), summary)
-	// Meanwhile, because plants are mostly waited for. Two control planes are as if other programs used the machine.
-	var rotation checker.Outcome
-	rotated := make(chan error, 1)
-	rotating, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		lap := time.Now()
-		var err error
-		rotation, summary, err = faults.Rotation(rotating, devcluster.Binary{Path: s.race}, plain, s.seed, true, s.log)
-		fmt.Printf("  rotation: %s; %s\n", since(lap), summary)
-		rotated <- err
-	}()
-	missed, err := findPlants(ctx, world, plain, plants)
+	missed, rotation, err := findPlantsAndRotate(ctx, s, world, plants)
 	if err != nil {
-		cancel()
-	}
-	if err := errors.Join(err, <-rotated); err != nil {
 		return 0, err
 	}
 	for _, violation := range slices.Concat(outcome.Violations, loaded.Violations, rotation.Violations) {
@@ -186,6 +171,27 @@ func (s settings) log(format string, args ...any) {
 }
 
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
+
+// findPlantsAndRotate does both at a time, because plants are mostly waited for.
+func findPlantsAndRotate(ctx context.Context, s settings, world *faults.World, plants devcluster.Binary) (missed int,
+	rotation checker.Outcome, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	plain := devcluster.Binary{Path: s.plain}
+	rotated := make(chan error, 1)
+	go func() {
+		lap := time.Now()
+		outcome, summary, err := faults.Rotation(ctx, devcluster.Binary{Path: s.race}, plain, s.seed, s.length, s.logs, s.log)
+		fmt.Printf("  rotation: %s; %s\n", since(lap), summary)
+		rotation = outcome
+		rotated <- err
+	}()
+	if missed, err = findPlants(ctx, world, plain, plants); err != nil {
+		cancel()
+	}
+	err = errors.Join(err, <-rotated)
+	return missed, rotation, err
+}
 
 // findPlants has the suite look for each plant, and for all of them in an ordinary build, and
 // returns how often it was wrong.

@@ -36,12 +36,19 @@ type scope struct {
 	calls  []workload.Call
 	// timeout is how long it may take until all is well, and lasts how long it has to stay so.
 	timeout, lasts time.Duration
+	// rotated is the ring that an operator has left, nil for that of the cluster's one key, and bound are questions about
+	// tokens that are in no Secret.
+	rotated *checker.KeyRing
+	bound   []question
 }
 
 // check awaits that all is as promised, and then looks at everything else that the run has left behind.
 func (w *World) check(ctx context.Context, scope scope) (checker.Outcome, error) {
 	outcome := checker.Outcome{Pods: len(scope.calls)}
-	ring, err := w.oneKey()
+	ring, err := scope.rotated, error(nil)
+	if ring == nil {
+		ring, err = w.oneKey()
+	}
 	if err != nil {
 		return outcome, err
 	}
@@ -62,6 +69,10 @@ func (w *World) check(ctx context.Context, scope scope) (checker.Outcome, error)
 		}
 		now = now.InNamespaces(scope.prefix)
 		outcome.Violations = checker.Judge(now, scope.model, w.mode, string(ca), ring.Verify)
+		if scope.rotated != nil {
+			found, reissued := checker.JudgeReissue(now, scope.model, func(token string) bool { return checker.SignedWith(token) != ring.Active })
+			outcome.Violations, outcome.Reissued = append(outcome.Violations, found...), reissued
+		}
 		if well || time.Since(begun) > scope.timeout {
 			break
 		}
@@ -75,7 +86,7 @@ func (w *World) check(ctx context.Context, scope scope) (checker.Outcome, error)
 		}
 	}
 	outcome.Objects = len(now.Accounts) + len(now.Secrets) + len(now.ConfigMaps)
-	if err := w.checkTokens(ctx, now, live, scope.prefix, &outcome); err != nil {
+	if err := w.checkTokens(ctx, now, live, scope, &outcome); err != nil {
 		return outcome, err
 	}
 	w.checkCalls(scope.calls, &outcome)
@@ -102,6 +113,7 @@ func (w *World) oneKey() (*checker.KeyRing, error) {
 type question struct {
 	token, secret, want string
 	uid                 types.UID
+	atOnce              bool // the first answer has to be right
 }
 
 // reviewers is how many TokenReviews are under way at a time.
@@ -110,9 +122,9 @@ const reviewers = 8
 // checkTokens has kube-apiserver judge every token that there is, and every one that was
 // ever seen there and whose account is gone. live are all accounts of the
 // cluster.
-func (w *World) checkTokens(ctx context.Context, now checker.Snapshot, live map[types.UID]bool, prefix string,
+func (w *World) checkTokens(ctx context.Context, now checker.Snapshot, live map[types.UID]bool, scope scope,
 	outcome *checker.Outcome) error {
-	var questions []question
+	questions := scope.bound
 	current := map[string]bool{}
 	for _, secret := range checker.Sorted(now.Secrets) {
 		if token := string(secret.Data[corev1.ServiceAccountTokenKey]); secret.Type == corev1.SecretTypeServiceAccountToken && token != "" {
@@ -125,7 +137,7 @@ func (w *World) checkTokens(ctx context.Context, now checker.Snapshot, live map[
 		}
 	}
 	for token, of := range w.tokens.Seen() {
-		if uid := checker.ClaimedUID(token); strings.HasPrefix(of.Namespace, prefix) && !current[token] && !live[uid] {
+		if uid := checker.ClaimedUID(token); strings.HasPrefix(of.Namespace, scope.prefix) && !current[token] && !live[uid] {
 			questions = append(questions, question{token: token, uid: uid})
 			outcome.DeadTokens++
 		}
@@ -157,8 +169,11 @@ const (
 // askAbout returns what kube-apiserver says of a token, once it stays wrong, "" if it is right.
 func (w *World) askAbout(ctx context.Context, q question) (wrong string, err error) {
 	limit := reviewAgain
-	if q.want == "" {
+	switch {
+	case q.want == "":
 		limit = reviewDeadAgain
+	case q.atOnce:
+		limit = 0
 	}
 	for begun := time.Now(); ; {
 		review, err := w.client.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{

@@ -15,15 +15,15 @@ import (
 // WriteTable prints what runs have shown of each promise: how often it was looked at, and how often
 // it was broken. That one was not looked at is an error: that nothing was found says nothing about it.
 func WriteTable(out io.Writer, outcomes []checker.Outcome) (err error) {
-	kinds, faults, calls := 0, 0, 0
+	kinds, faults, calls := map[string]bool{}, 0, 0
 	for _, o := range outcomes {
 		calls += o.BrokenCalls
-		kinds += len(o.Injected)
-		for _, n := range o.Injected {
+		for kind, n := range o.Injected {
+			kinds[kind] = true
 			faults += n
 		}
 	}
-	fmt.Fprintf(out, "\n%d faults of %d kinds, %d calls of broken clients\n\n", faults, kinds, calls)
+	fmt.Fprintf(out, "\n%d faults of %d kinds, %d calls of broken clients\n\n", faults, len(kinds), calls)
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PROMISE\tLOOKED AT\tVIOLATIONS")
 	for i, text := range checker.Promises() {

@@ -63,12 +63,24 @@ type World struct {
 
 // Start starts the control plane. log gets a line for each fault.
 func Start(ctx context.Context, log func(format string, args ...any)) (*World, error) {
+	return start(ctx, log, nil)
+}
+
+// start starts one whose kube-apiserver has its tokens signed by what before starts, unless that is nil.
+func start(ctx context.Context, log func(format string, args ...any), before func(*World) error) (*World, error) {
 	port, err := devcluster.FreePort()
 	if err != nil {
 		return nil, err
 	}
 	w := &World{port: port, mode: workload.Auto, log: log, injected: map[string]int{}}
-	if w.cluster, err = devcluster.Start(ctx, devcluster.Options{}); err != nil {
+	options := devcluster.Options{ExternalSigner: before != nil}
+	if before != nil {
+		options.BeforeAPIServer = func(cluster *devcluster.Cluster) error {
+			w.cluster = cluster
+			return before(w)
+		}
+	}
+	if w.cluster, err = devcluster.Start(ctx, options); err != nil {
 		return nil, err
 	}
 	if err := w.connect(); err != nil {
@@ -110,32 +122,38 @@ func replicaAddress(i int) string { return fmt.Sprintf("127.0.0.%d", i+2) }
 // deploy starts that many replicas of the binary, and returns once kube-apiserver asks them about Pods. Of equal flags the
 // last one counts.
 func (w *World) deploy(ctx context.Context, binary devcluster.Binary, replicas int, flags ...string) error {
-	for i := range replicas {
-		dir, err := os.MkdirTemp(w.cluster.Dir(), "replica-")
-		if err != nil {
-			return fmt.Errorf("make a directory: %w", err)
-		}
-		r := &Replica{world: w, name: fmt.Sprintf("replica %d", i), dir: dir, binary: binary}
-		r.flags = append([]string{
-			"--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
-			// A loopback address of its own, so that all replicas have the same port, as on several hosts.
-			"--webhook-bind-address=" + replicaAddress(i), "--webhook-port=" + strconv.Itoa(w.port),
-			// The balancer, which may not be at a loopback address: Linux connects to this machine.
-			"--webhook-registration=url", "--webhook-url-host=0.0.0.0", "--webhook-drain-delay=0s",
-			"--leader-elect=true",
-			"--leader-elect-lease-duration=" + leaseDuration.String(),
-			"--leader-elect-renew-deadline=" + renewDeadline.String(),
-			"--leader-elect-retry-period=" + retryPeriod.String(),
-			"-v=2",
-		}, flags...)
-		w.replicas = append(w.replicas, r)
-		if err := r.start(); err != nil {
+	for range replicas {
+		if err := w.launch(binary, flags...); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, workload.RestartTimeout)
 	defer cancel()
 	return w.awaitReady(ctx)
+}
+
+// launch starts one more replica. It does not wait.
+func (w *World) launch(binary devcluster.Binary, flags ...string) error {
+	dir, err := os.MkdirTemp(w.cluster.Dir(), "replica-")
+	if err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	i := len(w.replicas)
+	r := &Replica{world: w, name: fmt.Sprintf("replica %d", i), dir: dir, binary: binary}
+	r.flags = append([]string{
+		"--token-secrets=" + string(w.mode), "--orphan-token-grace=2s",
+		// A loopback address of its own, so that all replicas have the same port, as on several hosts.
+		"--webhook-bind-address=" + replicaAddress(i), "--webhook-port=" + strconv.Itoa(w.port),
+		// The balancer, which may not be at a loopback address: Linux connects to this machine.
+		"--webhook-registration=url", "--webhook-url-host=0.0.0.0", "--webhook-drain-delay=0s",
+		"--leader-elect=true",
+		"--leader-elect-lease-duration=" + leaseDuration.String(),
+		"--leader-elect-renew-deadline=" + renewDeadline.String(),
+		"--leader-elect-retry-period=" + retryPeriod.String(),
+		"-v=2",
+	}, flags...)
+	w.replicas = append(w.replicas, r)
+	return r.start()
 }
 
 // awaitReady returns once all replicas are ready and registered.

@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -149,15 +150,15 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		return 0, fmt.Errorf("load: %w", err)
 	}
 	fmt.Printf("  load: %s; %s\n", since(lap), summary)
-	missed, err := findPlants(ctx, world, plain, plants)
+	missed, rotation, err := findPlantsAndRotate(ctx, s, world, plants)
 	if err != nil {
 		return 0, err
 	}
-	for _, violation := range append(outcome.Violations, loaded.Violations...) {
+	for _, violation := range slices.Concat(outcome.Violations, loaded.Violations, rotation.Violations) {
 		missed++
 		fmt.Printf("  VIOLATED %v\n", violation)
 	}
-	err = faults.WriteTable(os.Stdout, []checker.Outcome{outcome, loaded})
+	err = faults.WriteTable(os.Stdout, []checker.Outcome{outcome, loaded, rotation})
 	fmt.Printf("\n%s in all, SEED=%d\n", since(begun), s.seed)
 	return missed, err
 }
@@ -170,6 +171,27 @@ func (s settings) log(format string, args ...any) {
 }
 
 func since(begun time.Time) time.Duration { return time.Since(begun).Round(100 * time.Millisecond) }
+
+// findPlantsAndRotate does both at a time, because plants are mostly waited for.
+func findPlantsAndRotate(ctx context.Context, s settings, world *faults.World, plants devcluster.Binary) (missed int,
+	rotation checker.Outcome, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	plain := devcluster.Binary{Path: s.plain}
+	rotated := make(chan error, 1)
+	go func() {
+		lap := time.Now()
+		outcome, summary, err := faults.Rotation(ctx, devcluster.Binary{Path: s.race}, plain, s.seed, s.length, s.logs, s.log)
+		fmt.Printf("  rotation: %s; %s\n", since(lap), summary)
+		rotation = outcome
+		rotated <- err
+	}()
+	if missed, err = findPlants(ctx, world, plain, plants); err != nil {
+		cancel()
+	}
+	err = errors.Join(err, <-rotated)
+	return missed, rotation, err
+}
 
 // findPlants has the suite look for each plant, and for all of them in an ordinary build, and
 // returns how often it was wrong.

@@ -18,7 +18,7 @@ import (
 // KeyRing are the public keys with which tokens have to verify, by key ID.
 type KeyRing struct {
 	Keys map[string]crypto.PublicKey
-	// active is the ID of the one that signs. The others are retired.
+	// Active is the ID of the one that signs, "" if it is all the same which one does. The others are retired.
 	Active string
 }
 
@@ -28,6 +28,15 @@ func KeyIDOf(der []byte) string {
 	digest := crypto.SHA256.New()
 	digest.Write(der)
 	return base64.RawURLEncoding.EncodeToString(digest.Sum(nil))
+}
+
+// SignedWith is the ID of the key that the token names, "" if it is none.
+func SignedWith(token string) string {
+	var header struct {
+		KeyID string `json:"kid"`
+	}
+	readSegment(strings.Split(token, ".")[0], &header)
+	return header.KeyID
 }
 
 // Verify says what is wrong with the signature of a token. It goes by the standard library alone.

@@ -12,6 +12,8 @@ type Outcome struct {
 	Injected map[string]int
 	// What was looked at: operations of users, visits of broken clients, and others.
 	Operations, BrokenCalls, Pods, Tokens, DeadTokens, Writes, Samples, LogBytes, Objects int
+	// Reissued are token Secrets that replace another one.
+	Reissued int
 	// Settled is how long it took from the end of the last fault until all was well.
 	Settled time.Duration
 }

@@ -44,6 +44,12 @@ type Namespace struct {
 	spoiled bool // its root CA was edited
 }
 
+// Edited reports whether a user has edited what the account lists, or copied a Secret of it.
+func (m Model) Edited(namespace, account string) bool {
+	n := m[namespace]
+	return n != nil && n.Accounts[account] != nil && n.Accounts[account].Edited
+}
+
 // Account is a live ServiceAccount that a user has made. Foreign and Pulls are lists of
 // the user's, and Note is an annotation.
 type Account struct {
@@ -52,6 +58,8 @@ type Account struct {
 	Pulls   []string
 	Note    string
 	Since   time.Time
+	// Edited: the user has taken references to auto-created Secrets away, or copied such a Secret.
+	Edited bool
 }
 
 // AwaitNextSecond waits until the next second. A Secret that is made before the caches of the product

@@ -24,6 +24,7 @@ const (
 // auto-created Secrets, but one of the user's own if there is any. What the list had must stay from now on.
 func (c Client) EditReferences(ctx context.Context, n *Namespace, name string) error {
 	account := n.Accounts[name]
+	account.Edited = true
 	listed, err := c.autoCreated(ctx, n.Name, name, account)
 	if err != nil {
 		return err
@@ -109,6 +110,7 @@ func (c Client) CopySecret(ctx context.Context, n *Namespace, from, to, extra st
 	if account == nil || Owner(original) != account.UID {
 		return nil // it belonged to the previous account of the name
 	}
+	account.Edited = true
 	account.AwaitNextSecond(ctx)
 	secret := &TokenSecret{Account: name, Owner: account.UID, Extra: extra}
 	n.Secrets[to] = secret

@@ -109,6 +109,41 @@ func TestStaleSocket(t *testing.T) {
 	gone("after a start that was stopped")
 }
 
+// slow is a signer that takes a while, unless the call ends.
+type slow struct {
+	signing.Signer
+
+	begun chan struct{}
+}
+
+func (s slow) Sign(ctx context.Context, style signing.HeaderStyle, payload string) (header, signature string, err error) {
+	close(s.begun)
+	select {
+	case <-ctx.Done():
+		return "", "", ctx.Err()
+	case <-time.After(100 * time.Millisecond):
+		return s.Signer.Sign(ctx, style, payload)
+	}
+}
+
+// TestGracefulEnd wants a call under way at the end to be answered.
+func TestGracefulEnd(t *testing.T) {
+	t.Parallel()
+	config := configFor(t, newRing(t))
+	signer := slow{config.Signer, make(chan struct{})}
+	config.Signer = signer
+	_, _, stop := serve(t, config)
+	remote := connect(t, config.Path)
+	answered := make(chan error, 1)
+	go func() {
+		_, _, err := remote.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0))
+		answered <- err
+	}()
+	<-signer.begun
+	stop()
+	testutil.Must(t, <-answered)
+}
+
 // TestSocketIsRestored wants a removed socket to be restored for a kube-apiserver that restarts, and
 // the socket of another process to be left alone and reported.
 func TestSocketIsRestored(t *testing.T) {

@@ -35,6 +35,11 @@ func TestPageHasEveryMetric(t *testing.T) {
 	testutil.Check(t, "metrics of the code, and of "+metricsFile, metricNames(t), ours)
 }
 
+func TestPageHasEveryEvent(t *testing.T) {
+	t.Parallel()
+	testutil.Check(t, "reasons of Events of the code, and of "+metricsFile, eventReasons(t), documented(t, "Events"))
+}
+
 // documented are the names in the first cells of the tables below a heading, sorted.
 func documented(t *testing.T, heading string) []string {
 	t.Helper()
@@ -115,4 +120,30 @@ func metricNames(t *testing.T) []string {
 		}
 	}
 	return slices.Sorted(maps.Keys(names))
+}
+
+// eventReasons are what Events are filtered by: the second arguments of calls that record one,
+// and the constants called reason..., sorted.
+func eventReasons(t *testing.T) []string {
+	t.Helper()
+	camel := regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+	reasons := map[string]bool{}
+	for directory, text := range sources(t) {
+		constants := constantsIn(text)
+		for name, value := range constants {
+			if strings.HasPrefix(name, "reason") && camel.MatchString(value) {
+				reasons[value] = true
+			}
+		}
+		for _, match := range regexp.MustCompile(`(?s)\.(?:Warn|Normal|warn)\([^;]{0,200}?,\s+(?:"(\w+)"|(\w+)),`).FindAllStringSubmatch(text,
+			-1) {
+			switch reason := match[1] + constants[match[2]]; {
+			case camel.MatchString(reason):
+				reasons[reason] = true
+			case match[2] != "reason": // handed on, or one of the constants above
+				t.Errorf("%s: %s has a reason that is neither a constant nor called reason", directory, match[0])
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(reasons))
 }

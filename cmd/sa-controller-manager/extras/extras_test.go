@@ -12,6 +12,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/testkeys"
 )
 
@@ -54,4 +55,9 @@ func TestPlainKeyFile(t *testing.T) {
 			t.Errorf("%s runs", part.Name)
 		}
 	}
+}
+
+func TestKeySocketsFlag(t *testing.T) {
+	t.Parallel()
+	testutil.Check(t, "flag", remote.SocketsFlag, options.KeySocketsFlag)
 }

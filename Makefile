@@ -47,7 +47,8 @@ build: ## Build the binary into bin/, static and with its version stamped.
 
 .PHONY: build-plugin
 build-plugin: ## Build bin/kubectl-sa_tokens, the kubectl plugin, for this machine.
-	@$(go_build) -ldflags '-s -w $(stamps)' -o bin/ ./cmd/kubectl-sa_tokens
+	@echo "building bin/kubectl-sa_tokens $(version)"
+	@test/build.sh ./cmd/kubectl-sa_tokens bin/kubectl-sa_tokens -buildvcs=false -ldflags '-s -w $(stamps)'
 
 .PHONY: image
 image: build ## Write the container image to bin/, for "docker load"; needs no engine and no registry.
@@ -250,7 +251,7 @@ bench-peer: control-plane build ## Compare with kube-controller-manager in half 
 
 .PHONY: bench-page
 bench-page: RESULTS ?= bin/bench/peer.json
-bench-page: ## Fill the table of docs/benchmarks.md from the results in RESULTS.
+bench-page: ## Fill table and chart of docs/benchmarks.md from the results in RESULTS.
 	@go -C test run -buildvcs=false ./cmd/benchpeer -page=$(CURDIR)/docs/benchmarks.md $(abspath $(RESULTS))
 
 ##@ kind

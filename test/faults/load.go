@@ -79,17 +79,20 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (outcome che
 		if t.wrong != "" {
 			outcome.Violations = append(outcome.Violations, checker.Violated(7, "%s is answered with %q", name, t.wrong))
 		}
-		if t.struck < fewestStruck && !w.Busy {
+		if t.struck == 0 || t.struck < fewestStruck && !w.Busy {
 			err = errors.Join(err, fmt.Errorf("%s came as far as its attack %d times in %d, want %d at least",
 				name, t.struck, t.tried, fewestStruck))
 		}
 	}
-	if silent < fewestSilent && !w.Busy {
+	if silent == 0 || silent < fewestSilent && !w.Busy {
 		err = errors.Join(err, fmt.Errorf("%d connections said nothing, want %d at least", silent, fewestSilent))
 	}
 	var took []time.Duration
 	for _, call := range calls {
 		took = append(took, call.Ended.Sub(call.Begun))
+	}
+	if len(took) == 0 {
+		return outcome, "", errors.Join(err, errors.New("no Pod was asked for under load"))
 	}
 	slices.Sort(took)
 	p99 := took[len(took)*99/100].Round(time.Millisecond)

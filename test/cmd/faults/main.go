@@ -158,6 +158,9 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 		missed++
 		fmt.Printf("  VIOLATED %v\n", violation)
 	}
+	for _, violation := range slices.Concat(outcome.Unsure, loaded.Unsure, rotation.Unsure) {
+		fmt.Printf("  UNSURE, other programs use the machine: %v\n", violation)
+	}
 	err = faults.WriteTable(os.Stdout, []checker.Outcome{outcome, loaded, rotation})
 	fmt.Printf("\n%s in all, SEED=%d\n", since(begun), s.seed)
 	return missed, err

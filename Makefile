@@ -177,8 +177,8 @@ test-unit: deps ## Run the unit tests with the race detector.
 	CGO_ENABLED=1 go test -race -timeout=10m ./...
 
 .PHONY: test-differential
-test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's own, on random Pods, for 20 s.
-	go -C test/differential test -count=1 -timeout=20m . -args -for=20s
+test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's own, on 30000 random Pods.
+	go -C test/differential test -count=1 -timeout=20m . -args -questions=30000
 
 SEEDS ?= 500
 .PHONY: test-simulation

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/internal/testutil"
@@ -107,6 +108,50 @@ func TestStaleSocket(t *testing.T) {
 	cancel()
 	testutil.Must(t, again.Run(ended))
 	gone("after a start that was stopped")
+}
+
+// slow is a signer that waits for a signal.
+type slow struct {
+	signing.Signer
+
+	begun, proceed chan struct{}
+}
+
+func (s slow) Sign(ctx context.Context, style signing.HeaderStyle, payload string) (header, signature string, err error) {
+	s.begun <- struct{}{}
+	<-s.proceed
+	return s.Signer.Sign(ctx, style, payload)
+}
+
+// TestGracefulEnd wants a call under way at the end to be answered.
+func TestGracefulEnd(t *testing.T) {
+	t.Parallel()
+	ring := newRing(t)
+	config := configFor(t, ring)
+	signer := slow{ring, make(chan struct{}), make(chan struct{})}
+	config.Signer = signer
+	_, _, stop := serve(t, config)
+	client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
+	answered := make(chan error, 1)
+	go func() {
+		_, err := client.Sign(t.Context(), &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})
+		answered <- err
+	}()
+	<-signer.begun
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	select {
+	case <-stopped:
+		t.Error("the server has ended with a call under way")
+	case err := <-answered:
+		t.Errorf("the call ended before it was answered: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(signer.proceed)
+	if err := <-answered; err != nil {
+		t.Errorf("the call under way: %v", err)
+	}
+	<-stopped
 }
 
 // TestSocketIsRestored wants a removed socket to be restored for a kube-apiserver that restarts, and

@@ -5,6 +5,8 @@ package admission
 
 import (
 	"context"
+	"net"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,4 +65,29 @@ func TestServerDrains(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A caller that has dialed right before the end of the delay still gets its answer, and one that is
+// silent is not waited for longer than newTimeout.
+func TestServerDrainsNewConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := start(t, func(c *ServerConfig) { c.DrainDelay, c.DrainTimeout = 5*time.Second, 10*time.Second })
+		s.client.Transport.(*http.Transport).DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := s.dial(ctx, network, address)
+			time.Sleep(900 * time.Millisecond)
+			return conn, err
+		}
+		s.stop()
+		began := time.Now()
+		time.Sleep(5*time.Second - time.Millisecond)
+		silent, err := s.listener.DialContext(t.Context())
+		testutil.Must(t, err)
+		testutil.Check(t, "the call", "200 v1 uid=u-1 "+patched+" (close)", s.review(t))
+		testutil.CheckError(t, "the end", "", <-s.ended)
+		if took := time.Since(began) - 5*time.Second; took < newTimeout || took > newTimeout+100*time.Millisecond {
+			t.Errorf("stopped %s after the delay, want %s", took, newTimeout)
+		}
+		_ = silent.Close()
+	})
 }

@@ -7,7 +7,10 @@ import (
 	"errors"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/test/bufconn"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -145,6 +148,32 @@ func TestCallers(t *testing.T) {
 	if !news[len(news)-1].conn.Begin() {
 		t.Error("there is no place after a caller has gone")
 	}
+}
+
+// TestAcceptWaits wants no more to be accepted than the server lets go of.
+func TestAcceptWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		limits := Limits{Open: 4}
+		callers := bufconn.Listen(1)
+		listener := New(limits).Wrap(callers)
+		var accepted []net.Conn
+		go func() {
+			for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+				accepted = append(accepted, conn)
+			}
+		}()
+		for range limits.Accepted() + 1 {
+			go callers.Dial() //nolint:errcheck // the last one gets no answer before another has gone
+		}
+		synctest.Wait()
+		testutil.Check(t, "accepted", limits.Accepted(), len(accepted))
+		testutil.Must(t, accepted[0].Close()) // it is evicted, and the server still holds it
+		synctest.Wait()
+		testutil.Check(t, "accepted after the server has let go of one", limits.Accepted()+1, len(accepted))
+		testutil.Must(t, callers.Close())
+		testutil.Must(t, accepted[1].Close()) // Accept goes on, and ends
+	})
 }
 
 func TestCloseNew(t *testing.T) {

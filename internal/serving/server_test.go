@@ -9,11 +9,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/internal/serving/settings"
@@ -137,6 +139,23 @@ func TestWhatIsOpen(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestDebugPagesShowWhatWasGiven(t *testing.T) {
+	t.Parallel()
+	sets := cliflag.NamedFlagSets{}
+	sets.FlagSet("pods").String("pod-token", "projected", "")
+	testutil.Must(t, sets.FlagSet("pods").Parse([]string{"--pod-token=secret"}))
+	handler := newHandler(&Config{Name: "program", Version: "v1.2.3", Flags: sets, Options: struct{ PodToken string }{"secret"}})
+	for path, want := range map[string]string{
+		"/configz": `{"program":{"PodToken":"secret"}}`, "/flagz": "pod-token", "/statusz": "1.2.3",
+	} {
+		answer := httptest.NewRecorder()
+		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, path, nil))
+		if body := answer.Body.String(); answer.Code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s answers %d without %q:\n%s", path, answer.Code, want, body)
+		}
 	}
 }
 

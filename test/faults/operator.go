@@ -90,11 +90,9 @@ func (o *operator) rotate(ctx context.Context) error {
 		if way%3 == 1 {
 			steps = append(steps, []string{"rollback"})
 		}
-		for _, step := range append(steps, []string{"prune", "--longest-token-lifetime=0s"}) {
-			if ctx.Err() != nil {
-				return nil
-			}
-			if err := o.step(ctx, append(step, "--kubeconfig="+o.world.cluster.Kubeconfig())); err != nil {
+		steps = append(steps, []string{"prune", "--longest-token-lifetime=0s"})
+		for i := 0; i < len(steps) && ctx.Err() == nil; i++ {
+			if err := o.step(ctx, append(steps[i], "--kubeconfig="+o.world.cluster.Kubeconfig())); err != nil {
 				return err
 			}
 		}

@@ -306,7 +306,7 @@ verify-format: ## Check the format with gofmt.
 	@test/verify/format.sh
 
 .PHONY: verify-vet
-verify-vet: ## Check the code with go vet.
+verify-vet: ## Check with go vet what golangci-lint does not see.
 	@test/verify/vet.sh
 
 .PHONY: verify-lint

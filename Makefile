@@ -47,7 +47,8 @@ build: ## Build the binary into bin/, static and with its version stamped.
 
 .PHONY: build-plugin
 build-plugin: ## Build bin/kubectl-sa_tokens, the kubectl plugin, for this machine.
-	@$(go_build) -ldflags '-s -w $(stamps)' -o bin/ ./cmd/kubectl-sa_tokens
+	@echo "building bin/kubectl-sa_tokens $(version)"
+	@test/build.sh ./cmd/kubectl-sa_tokens bin/kubectl-sa_tokens -buildvcs=false -ldflags '-s -w $(stamps)'
 
 .PHONY: image
 image: build ## Write the container image to bin/, for "docker load"; needs no engine and no registry.
@@ -176,8 +177,8 @@ test-unit: deps ## Run the unit tests with the race detector.
 	CGO_ENABLED=1 go test -race -timeout=10m ./...
 
 .PHONY: test-differential
-test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's own, on random Pods, for 20 s.
-	go -C test/differential test -count=1 -timeout=20m . -args -for=20s
+test-differential: ## Compare the ServiceAccount plugin with kube-apiserver's own, on 30000 random Pods.
+	go -C test/differential test -count=1 -timeout=20m . -args -questions=30000
 
 SEEDS ?= 500
 .PHONY: test-simulation
@@ -250,7 +251,7 @@ bench-peer: control-plane build ## Compare with kube-controller-manager in half 
 
 .PHONY: bench-page
 bench-page: RESULTS ?= bin/bench/peer.json
-bench-page: ## Fill the table of docs/benchmarks.md from the results in RESULTS.
+bench-page: ## Fill table and chart of docs/benchmarks.md from the results in RESULTS.
 	@go -C test run -buildvcs=false ./cmd/benchpeer -page=$(CURDIR)/docs/benchmarks.md $(abspath $(RESULTS))
 
 ##@ kind
@@ -305,7 +306,7 @@ verify-format: ## Check the format with gofmt.
 	@test/verify/format.sh
 
 .PHONY: verify-vet
-verify-vet: ## Check the code with go vet.
+verify-vet: ## Check with go vet what golangci-lint does not see.
 	@test/verify/vet.sh
 
 .PHONY: verify-lint

@@ -26,7 +26,7 @@ progress() { # number of packages to compile
 		function line(  left) {
 			left = (now - began) * ((all / n) ^ 0.8 - 1) / 60
 			return sprintf("  %s: %d of %d packages compiled%s", name, n, all,
-				n < all / 4 ? "" : sprintf(", about %.0f min left", left < 1 ? 1 : left))
+				n < all / 4 || n >= all ? "" : sprintf(", about %.0f min left", left < 1 ? 1 : left))
 		}
 		BEGIN { began = last = systime() }
 		/^go: downloading / { next }

@@ -5,6 +5,7 @@ package keyprobe
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -138,5 +139,22 @@ func TestBackOff(t *testing.T) {
 			"THIRD at 1m40s", "THIRD at 1m41s", "THIRD at 1m43s",
 			"THIRD at 1m47s", "THIRD at 1m48s", "THIRD at 1m50s", "THIRD at 1m54s",
 		}, a.reviewed())
+	})
+}
+
+// A connection that is reset has another local port in its error each time.
+func TestBackOffGrowsWhateverTheText(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server := knowing()
+		server.set(func(s *apiserver) {
+			s.reviewing = func(string) {
+				s.broken = fmt.Errorf("read tcp 127.0.0.1:%d->127.0.0.1:6443: connection reset by peer", 40000+len(s.reviews))
+			}
+		})
+		a := start(t, server)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		testutil.Check(t, "probes", []string{"OLD at 0s", "OLD at 1s", "OLD at 3s", "OLD at 7s"}, a.reviewed())
 	})
 }

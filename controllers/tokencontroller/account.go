@@ -89,7 +89,7 @@ func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccou
 // a second one away, nor the token that it leads to. Who wrote the reference does not matter, and
 // is not known of an account without managedFields.
 func (c *Controller) secretsStale(ctx context.Context, account *corev1.ServiceAccount) (bool, error) {
-	for _, key := range c.missing(account) {
+	for _, key := range c.missing(account, false) {
 		live, err := tokensecrets.LiveSecret(ctx, c.Client, key.Secret)
 		if err != nil {
 			return false, err

@@ -36,9 +36,11 @@ type referenceKey struct {
 // does not show it yet.
 var errAccountBehind = fmt.Errorf("the cached account does not show its newest token reference yet: %w", reconcile.ErrStaleCache)
 
-// syncReference removes the reference if the Secret is gone and the entry still exists.
+// syncReference removes the reference if the Secret is gone, or its name belongs to one of another account,
+// and the entry still exists.
 func (c *Controller) syncReference(ctx context.Context, key referenceKey) error {
-	if c.secrets.Get(key.Secret) != nil {
+	secret := c.secrets.Get(key.Secret)
+	if secret != nil && secret.AccountName == key.Account {
 		return nil // created again
 	}
 	name := cache.NewObjectName(key.Secret.Namespace, key.Account)
@@ -53,11 +55,11 @@ func (c *Controller) syncReference(ctx context.Context, key referenceKey) error 
 		return nil
 	}
 	written := tokensecrets.WrittenReferences(account.ManagedFields).Has(key.Secret.Name)
-	if !key.Observed && !written {
+	if !written && (!key.Observed || secret != nil) {
 		return nil
 	}
 	// A user's entry may be for the next Secret of that name, perhaps of another type.
-	if !key.Observed || !written {
+	if secret == nil && (!key.Observed || !written) {
 		if live, err := tokensecrets.LiveSecret(ctx, c.Client, key.Secret); err != nil || live != nil {
 			return err
 		}
@@ -112,7 +114,7 @@ func (c *Controller) queueDangling(account *corev1.ServiceAccount) {
 // have written. kube-apiserver keeps managedFields of no account that was created without any
 // field, as default accounts are: who wrote its references is not known.
 func (c *Controller) dangling(account *corev1.ServiceAccount) []referenceKey {
-	missing := c.missing(account)
+	missing := c.missing(account, true)
 	if len(missing) == 0 {
 		return nil
 	}
@@ -120,13 +122,14 @@ func (c *Controller) dangling(account *corev1.ServiceAccount) []referenceKey {
 	return slices.DeleteFunc(missing, func(key referenceKey) bool { return !written.Has(key.Secret.Name) })
 }
 
-// missing are the references to Secrets that the cache of token Secrets lacks. What can be no name
-// of a Secret is left out: no request can be made of it.
-func (c *Controller) missing(account *corev1.ServiceAccount) []referenceKey {
+// missing are the references to Secrets that the cache of token Secrets lacks or, with others, has for another
+// account. What can be no name of a Secret is left out: no request can be made of it.
+func (c *Controller) missing(account *corev1.ServiceAccount, others bool) []referenceKey {
 	var missing []referenceKey
 	for _, ref := range account.Secrets {
 		secret := cache.NewObjectName(account.Namespace, ref.Name)
-		if c.secrets.Get(secret) == nil && len(validation.IsDNS1123Subdomain(ref.Name)) == 0 {
+		held := c.secrets.Get(secret)
+		if (held == nil || others && held.AccountName != account.Name) && len(validation.IsDNS1123Subdomain(ref.Name)) == 0 {
 			missing = append(missing, referenceKey{Secret: secret, Account: account.Name, AccountUID: account.UID})
 		}
 	}

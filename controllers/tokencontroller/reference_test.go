@@ -28,6 +28,7 @@ func TestSyncReference(t *testing.T) {
 	removes := "patch serviceaccounts app [uid-app 10] delete token"
 	opaque := tokenSecret("token", func(secret *corev1.Secret) { secret.Type = corev1.SecretTypeOpaque })
 	ours := listed(meta.FieldManager, "token")
+	anothers := anothersToken()
 	tests := map[string]struct {
 		reason  string
 		key     referenceKey
@@ -70,6 +71,13 @@ func TestSyncReference(t *testing.T) {
 		"CreatedAgain": {
 			reason: "the reference is right again", key: observed, account: account(referencing("token")), cached: tokenSecret("token"),
 		},
+		"CreatedAgainForAnother": {
+			reason: "its deletion would not queue this key", key: observed, account: account(ours), cached: anothers, want: []string{removes},
+		},
+		"CreatedAgainForAnotherAndAUsers": {
+			reason: "the person may mean what bears the name now", key: observed, account: account(referencing("token")), cached: anothers,
+		},
+		"SweptAndAnothers": {reason: "likewise", key: swept, account: account(ours), cached: anothers, want: []string{removes}},
 		"Swept": {
 			reason: "found missing at the start and confirmed", key: swept, account: account(ours), want: []string{"get secrets token", removes},
 		},
@@ -117,6 +125,11 @@ func TestReferenceThatIsNotCachedYet(t *testing.T) {
 	}
 }
 
+// anothersToken is the Secret token of the account other.
+func anothersToken() *corev1.Secret {
+	return tokenSecret("token", func(secret *corev1.Secret) { secret.Annotations[corev1.ServiceAccountNameKey] = "other" })
+}
+
 // TestSweep checks which references to missing Secrets are looked at when the
 // controller starts.
 func TestSweep(t *testing.T) {
@@ -124,11 +137,12 @@ func TestSweep(t *testing.T) {
 	tests := map[string]struct {
 		reason  string
 		account *corev1.ServiceAccount
-		cached  string
+		cached  *corev1.Secret
 		want    bool
 	}{
 		"WrittenByUs":     {reason: "managedFields prove it", account: account(listed("sa-controller-manager", "custom")), want: true},
-		"WrittenAndThere": {reason: "not missing", account: account(listed("sa-controller-manager", "custom")), cached: "custom"},
+		"WrittenAndThere": {reason: "not missing", account: account(listed("sa-controller-manager", "custom")), cached: tokenSecret("custom")},
+		"Anothers":        {reason: "its name was taken", account: account(listed(meta.FieldManager, "token")), cached: anothersToken(), want: true},
 		"UsersOwn":        {reason: "a user may list a Secret that is yet to come", account: account(referencing("custom"))},
 		"NoName":          {reason: "no request can be made of it", account: account(listed("sa-controller-manager", "no/name"))},
 	}
@@ -136,8 +150,8 @@ func TestSweep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			w.Cache(t, tc.account)
-			if tc.cached != "" {
-				w.Cache(t, tokenSecret(tc.cached))
+			if tc.cached != nil {
+				w.Cache(t, tc.cached)
 			}
 			got := len(w.dangling(tc.account)) > 0
 			if got != tc.want {

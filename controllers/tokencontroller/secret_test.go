@@ -146,6 +146,24 @@ func TestSyncSecret(t *testing.T) {
 	}
 }
 
+func TestOneWriteFromOneVersion(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, tokenSecret("token"))
+	w.Cache(t, tokenSecret("token"), account())
+	fills := func(version string) string {
+		return "patch secrets token [uid-token " + version + "] for app/uid-app ca.crt namespace token"
+	}
+	w.syncsSecret(t, "token", "first sync", fills("20"))
+	w.syncsSecret(t, "token", "the cache lags behind our own write")
+	w.Cache(t, tokenSecret("token", atVersion("21")))
+	w.syncsSecret(t, "token", "a newer version that lacks a token", fills("21"))
+
+	another := tokenSecret("token", atVersion("21"), func(secret *corev1.Secret) { secret.UID = "uid-again" })
+	w.Live(t, another)
+	w.Cache(t, another)
+	w.syncsSecret(t, "token", "another Secret of the same name and version", strings.ReplaceAll(fills("21"), "uid-token", "uid-again"))
+}
+
 // TestAccountWatchHangs: the account exists and no watch shows it. Secrets are filled all the same
 // without a request each second, and deleted soon after an account that no watch has ever shown.
 func TestAccountWatchHangs(t *testing.T) {

@@ -12,7 +12,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/metrics"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/internal/testutil"
@@ -133,4 +137,41 @@ func TestStuckKeysAreCounted(t *testing.T) {
 		p.stop()
 		expect("after the end: another process may lead", 0)
 	})
+}
+
+// What a person reads of a key that fails: the first time, and when it is stuck. A conflict is the business of the retry.
+func TestWhatIsLoggedOfAFailingKey(t *testing.T) {
+	t.Parallel()
+	const failed, stuck = "Failed to sync, retrying", "Key is stuck and is still retried"
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "x", errBoom)
+	for name, tc := range map[string]struct {
+		err      error
+		failures int
+		want     []string
+	}{
+		"Failed":        {errBoom, 9, []string{failed}},
+		"Stuck":         {errBoom, 25, []string{failed, stuck}},
+		"Conflict":      {conflict, 9, nil},
+		"StuckConflict": {conflict, 25, []string{stuck}},
+		"StaleCache":    {fmt.Errorf("object: %w", ErrStaleCache), 9, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(0)))
+				p := newPatient(klog.NewContext(t.Context(), logger), nil, map[string]error{"a": tc.err})
+				p.Add("a")
+				for range tc.failures - 1 {
+					p.after(maxBackoff)
+				}
+				synctest.Wait()
+				p.stop()
+				var lines []string
+				for _, entry := range logger.GetSink().(ktesting.Underlier).GetBuffer().Data() {
+					lines = append(lines, entry.Message)
+					testutil.Check(t, "values of the line", []any{"queue", "patient", "key", "a"}, entry.WithKVList)
+				}
+				testutil.Check(t, "lines", tc.want, lines)
+			})
+		})
+	}
 }

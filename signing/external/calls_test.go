@@ -194,6 +194,27 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// TestRefusalsDoNotFloodTheLog: with a wrong issuer every token of the cluster is refused.
+func TestRefusalsDoNotFloodTheLog(t *testing.T) {
+	t.Parallel()
+	config := configFor(t, newRing(t))
+	metrics, registry := newMetrics()
+	config.Metrics = metrics
+	_, logged, stop := serve(t, config)
+	client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
+	began := time.Now()
+	const refusals = 200
+	for range refusals {
+		_, _ = client.Sign(t.Context(), &externaljwtv1.SignJWTRequest{Claims: "e30"}) // {}
+	}
+	most := 11 + int(time.Since(began)/time.Second)
+	stop()
+	if lines := strings.Count(logged(), "Refused a call"); lines < 10 || lines > most {
+		t.Errorf("%d lines of %d refusals, want 10 to %d", lines, refusals, most)
+	}
+	testutil.Check(t, "counted", []string{calls("Sign", "issuer", refusals)}, testutil.Series(registry, counter))
+}
+
 // TestNoKeys wants an error that kube-apiserver tries again after, not an empty answer.
 func TestNoKeys(t *testing.T) {
 	t.Parallel()

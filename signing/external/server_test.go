@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	externaljwtv1 "k8s.io/externaljwt/apis/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"sa-controller-manager/internal/testutil"
@@ -109,39 +110,48 @@ func TestStaleSocket(t *testing.T) {
 	gone("after a start that was stopped")
 }
 
-// slow is a signer that takes a while, unless the call ends.
+// slow is a signer that waits for a signal.
 type slow struct {
 	signing.Signer
 
-	begun chan struct{}
+	begun, proceed chan struct{}
 }
 
 func (s slow) Sign(ctx context.Context, style signing.HeaderStyle, payload string) (header, signature string, err error) {
-	close(s.begun)
-	select {
-	case <-ctx.Done():
-		return "", "", ctx.Err()
-	case <-time.After(100 * time.Millisecond):
-		return s.Signer.Sign(ctx, style, payload)
-	}
+	s.begun <- struct{}{}
+	<-s.proceed
+	return s.Signer.Sign(ctx, style, payload)
 }
 
 // TestGracefulEnd wants a call under way at the end to be answered.
 func TestGracefulEnd(t *testing.T) {
 	t.Parallel()
-	config := configFor(t, newRing(t))
-	signer := slow{config.Signer, make(chan struct{})}
+	ring := newRing(t)
+	config := configFor(t, ring)
+	signer := slow{ring, make(chan struct{}), make(chan struct{})}
 	config.Signer = signer
 	_, _, stop := serve(t, config)
-	remote := connect(t, config.Path)
+	client := externaljwtv1.NewExternalJWTSignerClient(connect(t, config.Path).Conn())
 	answered := make(chan error, 1)
 	go func() {
-		_, _, err := remote.Sign(t.Context(), signing.JWTHeader, signertest.Payload(0))
+		_, err := client.Sign(t.Context(), &externaljwtv1.SignJWTRequest{Claims: signertest.Payload(0)})
 		answered <- err
 	}()
 	<-signer.begun
-	stop()
-	testutil.Must(t, <-answered)
+	stopped := make(chan struct{})
+	go func() { stop(); close(stopped) }()
+	select {
+	case <-stopped:
+		t.Error("the server has ended with a call under way")
+	case err := <-answered:
+		t.Errorf("the call ended before it was answered: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(signer.proceed)
+	if err := <-answered; err != nil {
+		t.Errorf("the call under way: %v", err)
+	}
+	<-stopped
 }
 
 // TestSocketIsRestored wants a removed socket to be restored for a kube-apiserver that restarts, and

@@ -79,20 +79,18 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (outcome che
 		if t.wrong != "" {
 			outcome.Violations = append(outcome.Violations, checker.Violated(7, "%s is answered with %q", name, t.wrong))
 		}
-		if t.struck < fewestStruck && !w.Busy {
+		if t.struck == 0 || t.struck < fewestStruck && !w.Busy {
 			err = errors.Join(err, fmt.Errorf("%s came as far as its attack %d times in %d, want %d at least",
 				name, t.struck, t.tried, fewestStruck))
 		}
 	}
-	if silent < fewestSilent && !w.Busy {
+	if silent == 0 || silent < fewestSilent && !w.Busy {
 		err = errors.Join(err, fmt.Errorf("%d connections said nothing, want %d at least", silent, fewestSilent))
 	}
-	var took []time.Duration
-	for _, call := range calls {
-		took = append(took, call.Ended.Sub(call.Begun))
+	if len(calls) == 0 {
+		return outcome, "", errors.Join(err, errors.New("no Pod was asked for under load"))
 	}
-	slices.Sort(took)
-	p99 := took[len(took)*99/100].Round(time.Millisecond)
+	p99 := slowestOfMost(calls)
 	if p99 > slowest && !w.Busy {
 		outcome.Violations = append(outcome.Violations,
 			checker.Violated(5, "one Pod in a hundred took %v under load, want %v at most", p99, slowest))
@@ -101,6 +99,16 @@ func (w *World) Load(ctx context.Context, binary devcluster.Binary) (outcome che
 		"%d Pods, p99 %v; at most %d goroutines, %d MiB", struck, outcome.BrokenCalls-silent, brokenClients, silent,
 		len(calls), p99, most.Goroutines, most.RssAnon>>10)
 	return outcome, summary, err
+}
+
+// slowestOfMost is how long ninety-nine calls in a hundred took at most.
+func slowestOfMost(calls []workload.Call) time.Duration {
+	var took []time.Duration
+	for _, call := range calls {
+		took = append(took, call.Ended.Sub(call.Begun))
+	}
+	slices.Sort(took)
+	return took[len(took)*99/100].Round(time.Millisecond)
 }
 
 // awaitAdmitted returns once a Pod is admitted with all it is owed: kube-apiserver has to know where to ask now. Before that

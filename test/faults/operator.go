@@ -78,7 +78,7 @@ func (o *operator) distribute(ctx context.Context) error {
 	return err
 }
 
-// rotate rotates until ctx ends. A rotation that has begun is finished. In every third one the next key is replaced before, in
+// rotate rotates until ctx ends. A command that has begun is finished. In every third one the next key is replaced before, in
 // the one after it the previous key comes back.
 func (o *operator) rotate(ctx context.Context) error {
 	for way := o.random.IntN(3); ctx.Err() == nil; way++ {
@@ -90,8 +90,9 @@ func (o *operator) rotate(ctx context.Context) error {
 		if way%3 == 1 {
 			steps = append(steps, []string{"rollback"})
 		}
-		for _, step := range append(steps, []string{"prune", "--longest-token-lifetime=0s"}) {
-			if err := o.step(ctx, append(step, "--kubeconfig="+o.world.cluster.Kubeconfig())); err != nil {
+		steps = append(steps, []string{"prune", "--longest-token-lifetime=0s"})
+		for i := 0; i < len(steps) && ctx.Err() == nil; i++ {
+			if err := o.step(ctx, append(steps[i], "--kubeconfig="+o.world.cluster.Kubeconfig())); err != nil {
 				return err
 			}
 		}

@@ -77,7 +77,7 @@ func TestPlugin(t *testing.T) {
 		without string
 	}{
 		"audit": {
-			args: []string{"audit", inContext, "-n", namespace}, texts: []string{"robot-token", "1 token Secrets"}, without: "other-token",
+			args: []string{"audit", inContext, "-n", namespace}, texts: []string{"robot-token", "Token Secrets: 1"}, without: "other-token",
 		},
 		"as a user": {
 			args: []string{"audit", inContext, "--as", namespace, "-n", namespace}, code: 1,

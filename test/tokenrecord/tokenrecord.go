@@ -69,19 +69,6 @@ func (r *Record) see(obj any) {
 	r.tokens[token] = Owner{secret.Namespace, types.UID(secret.Annotations[corev1.ServiceAccountUIDKey]), secret.UID}
 }
 
-// Of returns the tokens that were ever seen of an account.
-func (r *Record) Of(namespace string, uid types.UID) []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var tokens []string
-	for token, of := range r.tokens {
-		if of.Namespace == namespace && of.UID == uid {
-			tokens = append(tokens, token)
-		}
-	}
-	return tokens
-}
-
 // Seen returns all tokens so far.
 func (r *Record) Seen() map[string]Owner {
 	r.mu.Lock()

@@ -50,7 +50,7 @@ func TestWebhookTLSMinVersion(t *testing.T) {
 	}
 }
 
-// TestWebhookCallers: both flags let kube-apiserver call, and no other client of its CA. What others are told is in TestServerTLS.
+// TestWebhookCallers: both flags let kube-apiserver call, and no other client of its CA. What others get is in TestServerTLS.
 func TestWebhookCallers(t *testing.T) {
 	t.Parallel()
 	until := time.Now().Add(time.Hour)

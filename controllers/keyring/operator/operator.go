@@ -114,7 +114,7 @@ func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 		}
 		if !options.Wait || permanent == maxPermanent || !o.await(ctx, err) {
 			if cause := context.Cause(ctx); cause != nil {
-				err = fmt.Errorf("%w, and the key was not rotated: %w", cause, err)
+				err = fmt.Errorf("the key was not rotated: %w (%w)", err, cause)
 			}
 			return err
 		}

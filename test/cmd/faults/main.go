@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -154,13 +153,23 @@ func suite(ctx context.Context, s settings) (found int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, violation := range slices.Concat(outcome.Violations, loaded.Violations, rotation.Violations) {
-		missed++
-		fmt.Printf("  VIOLATED %v\n", violation)
-	}
-	err = faults.WriteTable(os.Stdout, []checker.Outcome{outcome, loaded, rotation})
+	violated, err := write([]checker.Outcome{outcome, loaded, rotation})
 	fmt.Printf("\n%s in all, SEED=%d\n", since(begun), s.seed)
-	return missed, err
+	return missed + violated, err
+}
+
+// write prints what was found and the table of promises, and returns how many violations there are.
+func write(outcomes []checker.Outcome) (violated int, err error) {
+	for _, outcome := range outcomes {
+		violated += len(outcome.Violations)
+		for _, violation := range outcome.Violations {
+			fmt.Printf("  VIOLATED %v\n", violation)
+		}
+		for _, violation := range outcome.Unsure {
+			fmt.Printf("  UNSURE, other programs use the machine: %v\n", violation)
+		}
+	}
+	return violated, faults.WriteTable(os.Stdout, outcomes)
 }
 
 // log logs what happens, if that is wanted.

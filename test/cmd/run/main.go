@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"syscall"
 
@@ -74,7 +75,8 @@ func keepUp(ctx context.Context, log *os.File, flags []string) error {
 	if err := manager.Ready(ctx); err != nil {
 		return err
 	}
-	fmt.Printf(welcome, cluster.Kubeconfig(), kubectl(), manager.URL(), cluster.Config().Host, cluster.CAFile(), binary.Path)
+	fmt.Printf(welcome, cluster.Kubeconfig(), filepath.Dir(binary.Path), filepath.Dir(kubectl()), manager.URL(), cluster.Config().Host,
+		cluster.CAFile())
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
@@ -95,44 +97,49 @@ func identity(ctx context.Context, cluster *devcluster.Cluster) (kubeconfig stri
 
 // kubectl is the one that make run builds, or else the user's own.
 func kubectl() string {
-	built, err := devcluster.ControlPlaneBinary("kubectl")
-	if err != nil {
-		return "kubectl"
+	if built, err := devcluster.ControlPlaneBinary("kubectl"); err == nil {
+		return built
 	}
-	return built
+	users, _ := exec.LookPath("kubectl") // the first call says that there is none
+	return users
 }
 
-// welcome takes the kubeconfig, kubectl, the manager's URL, the API server's URL,
-// its CA file and our binary. The token is tried without the kubeconfig, whose certificate
-// would take precedence over it.
+// welcome takes the kubeconfig, the directories of our binary and of kubectl, the manager's URL, the API
+// server's URL and its CA file. The token is tried without the kubeconfig, whose certificate would take
+// precedence over it.
 const welcome = `
 The control plane is up until Ctrl-C. In another terminal:
 
   export KUBECONFIG=%[1]s
+  export PATH=%[2]s:%[3]s:$PATH
 
-Four things to try:
+Five things to try:
 
   1. A new namespace gets an account, whose token works, and a Pod gets both:
-       %[2]s create namespace trial
-       token=$(%[2]s -n trial create token default)
-       %[2]s --kubeconfig=/dev/null --server=%[4]s --certificate-authority=%[5]s --token="$token" auth whoami
-       %[2]s -n trial run web --image=web --dry-run=server -o yaml
+       kubectl create namespace trial
+       token=$(kubectl -n trial create token default)
+       kubectl --kubeconfig=/dev/null --server=%[5]s --certificate-authority=%[6]s --token="$token" auth whoami
+       kubectl -n trial run web --image=web --dry-run=server -o yaml
 
-  2. A Secret made by hand is filled, and goes with its account:
-       %[2]s -n trial create serviceaccount robot
+  2. A Secret made by hand is filled:
+       kubectl -n trial create serviceaccount robot
        echo '{"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
          "metadata": {"name": "robot", "annotations": {"kubernetes.io/service-account.name": "robot"}}}' |
-         %[2]s -n trial create -f -
-       %[2]s -n trial describe secret robot
-       %[2]s -n trial delete serviceaccount robot
-       %[2]s -n trial get secret
+         kubectl -n trial create -f -
+       kubectl -n trial describe secret robot
 
-  3. What the manager counts and whether it is well:
-       %[2]s --server=%[3]s --insecure-skip-tls-verify get --raw /metrics
-       curl --insecure '%[3]s/readyz?verbose'
+  3. The audit lists it, and it goes with its account:
+       sa-controller-manager tokens audit --sort-by=findings
+       kubectl -n trial delete serviceaccount robot
+       kubectl -n trial get secret
 
-  4. Nothing is wrong, and what is wrong once the webhook is off:
-       %[6]s doctor
-       %[6]s webhook unregister && %[6]s doctor
+  4. What the manager counts and whether it is well:
+       kubectl --server=%[4]s --insecure-skip-tls-verify get --raw /metrics
+       curl --insecure '%[4]s/readyz?verbose'
+
+  5. Nothing is wrong, and what is wrong while the webhook is off:
+       sa-controller-manager doctor
+       sa-controller-manager webhook unregister && sa-controller-manager doctor
+       sa-controller-manager webhook register
 
 `

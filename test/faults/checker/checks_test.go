@@ -106,7 +106,7 @@ func TestJudgeCall(t *testing.T) {
 		"UnwantedAndAdmitted": {call: workload.Call{Begun: second(0), Ended: second(1), Unwanted: true}, want: true},
 		"UnwantedWhileRefused": {
 			reason: "nothing else may let it in", call: workload.Call{Begun: second(5), Ended: second(6), Unwanted: true},
-			excuses: []*Interval{{From: second(4), Excuse: Refused}}, want: true,
+			excuses: []*Interval{{From: second(4), To: second(9), Excuse: Refused}}, want: true,
 		},
 	}
 	for name, tc := range cases {

@@ -8,6 +8,8 @@ import "time"
 // Outcome is what a run has shown.
 type Outcome struct {
 	Violations []Violation
+	// Unsure are those of which other programs on the machine may be the reason.
+	Unsure []Violation
 	// Injected are faults, by kind.
 	Injected map[string]int
 	// What was looked at: operations of users, visits of broken clients, and others.

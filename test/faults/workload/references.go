@@ -29,8 +29,8 @@ func (c Client) EditReferences(ctx context.Context, n *Namespace, name string) e
 	if err != nil {
 		return err
 	}
-	add := n.usersSecrets(name)
-	add = add[:min(len(add), 1)]
+	users := n.usersSecrets(name) // copies of auto-created ones among them, which the account may list
+	add := users[:min(len(users), 1)]
 	for _, secret := range listed {
 		// A successor that was never used is the one auto-created Secret that may be deleted.
 		if _, used := secret.Labels[lastUsedLabel]; used || secret.Annotations[ReplacesLabel] == "" {
@@ -43,7 +43,7 @@ func (c Client) EditReferences(ctx context.Context, n *Namespace, name string) e
 			return err
 		}
 		object.Secrets = slices.DeleteFunc(object.Secrets, func(ref corev1.ObjectReference) bool {
-			return IsOwnName(name, ref.Name) || slices.Contains(add, ref.Name)
+			return IsOwnName(name, ref.Name) || slices.Contains(users, ref.Name)
 		})
 		for _, secret := range add {
 			object.Secrets = append(object.Secrets, corev1.ObjectReference{Name: secret})

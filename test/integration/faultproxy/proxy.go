@@ -4,7 +4,6 @@
 package faultproxy
 
 import (
-	"context"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -13,15 +12,10 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"path/filepath"
-	"testing"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"sa-controller-manager/internal/testutil"
-
-	"sa-controller-manager/test/await"
 )
 
 // Proxy is a running proxy.
@@ -106,30 +100,3 @@ func (p *Proxy) EndSilence() { p.wires.end() }
 // Requests returns all requests so far that match selects, in the order in which
 // they came.
 func (p *Proxy) Requests(match Match) []Request { return p.faults.journal.selected(match) }
-
-// Await returns once enough is true of the matching requests, and an error when ctx ends first.
-func (p *Proxy) Await(ctx context.Context, match Match, enough func([]Request) bool) error {
-	return await.Poll(ctx, func(context.Context) error {
-		if found := p.Requests(match); !enough(found) {
-			return fmt.Errorf("await requests: there were %v", found)
-		}
-		return nil
-	})
-}
-
-// ForTest starts a proxy that closes when the test ends.
-func ForTest(t *testing.T, config *rest.Config) *Proxy {
-	t.Helper()
-	proxy, err := Start(config)
-	testutil.Must(t, err)
-	t.Cleanup(proxy.Close)
-	return proxy
-}
-
-// Flags returns the flags of a manager that reaches kube-apiserver through the proxy.
-func (p *Proxy) Flags(t *testing.T) []string {
-	t.Helper()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	testutil.Must(t, p.WriteKubeconfig(kubeconfig))
-	return []string{"--kubeconfig=" + kubeconfig}
-}

@@ -71,8 +71,3 @@ func On(verb, resource string) Match {
 		return (verb == "" || r.Verb == verb) && (resource == "" || r.Resource == resource)
 	}
 }
-
-// Or selects what either selects.
-func (m Match) Or(other Match) Match {
-	return func(r Request) bool { return m(r) || other(r) }
-}

@@ -108,6 +108,7 @@ func (s *Server) authenticate(token string, audiences []string) (user authentica
 	return authenticationv1.UserInfo{Username: "system:serviceaccount:" + claims.Namespace + ":" + claims.Name, UID: claims.UID}, granted, nil
 }
 
+// noteUse sets the label of kube-apiserver, without its name in managedFields, which nothing here reads for it.
 func (s *Server) noteUse(v *version) {
 	secret := v.object.DeepCopyObject().(*corev1.Secret)
 	if secret.Labels == nil {

@@ -136,9 +136,6 @@ func New(verify func(string) error, issuer string) *Server {
 	return s
 }
 
-// Revision is the newest one.
-func (s *Server) Revision() int64 { return s.revision }
-
 // Objects returns what there is of a resource, sorted.
 func (s *Server) Objects(resource string) []Object {
 	var all []Object

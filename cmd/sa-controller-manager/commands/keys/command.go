@@ -99,7 +99,7 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...str
 		"ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")
 	cmd.Flags().DurationVar(&o.policy.TokenLifetime, "longest-token-lifetime", o.policy.TokenLifetime,
 		"Longest life of a bound token: kube-apiserver's --service-account-max-token-expiration, or that of its external signer. "+
-			"Without such a limit, the longest life that users have asked for, and at least the year (8760h) that Pods get. Must be given to prune.")
+			"Without such a limit, the longest life that users have asked for, and at least the year (8760h) that Pods get. A prune needs it.")
 	o.output.AddFlag(cmd, append([]string{"table", "json", "yaml"}, formats...)...)
 	return o
 }

@@ -55,8 +55,7 @@ next key of the same kind is made, unless --next-key names another one.`,
 	check := func(p *options.Problems) {
 		key.validate(p)
 		if given := key.Algorithm != "" || key.Signer != ""; given == (from != "") {
-			*p = append(*p, errors.New("give either --from-private-key-file, the signing key to go on with, or --algorithm for a new one, "+
-				"or --key for one that another process has"))
+			*p = append(*p, errors.New("give either --from-private-key-file, the signing key to go on with, or for a new one --algorithm or --key"))
 		}
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {

@@ -87,7 +87,7 @@ left to do, and how long relying parties go on accepting the keys, is printed.`,
 		}
 		notes, err := op.Revoke(ctx, o.args, confirm, o.without...)
 		for _, note := range notes {
-			fmt.Fprintf(cmd.ErrOrStderr(), "By hand:    %s\n", note)
+			fmt.Fprintf(cmd.ErrOrStderr(), "Note:       %s\n", note)
 		}
 		return err
 	})

@@ -298,7 +298,7 @@ func (o *commandOptions) outcome(summary Summary, stderr io.Writer) error {
 		counts = append(counts, fmt.Sprintf("%s %d", name, count))
 		failed = failed || slices.Contains(o.failOn, name) || slices.Contains(o.failOn, anyFinding)
 	}
-	line := fmt.Sprintf("%d token Secrets", summary.Examined)
+	line := fmt.Sprintf("Token Secrets: %d", summary.Examined)
 	if summary.Shown != summary.Examined {
 		line += fmt.Sprintf(", %d shown", summary.Shown)
 	}

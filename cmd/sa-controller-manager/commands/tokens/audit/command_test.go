@@ -59,7 +59,7 @@ func TestAudit(t *testing.T) {
 	t.Parallel()
 	key := "--service-account-private-key-file=" + testutil.WriteFile(t, "sa.key", testkeys.P256())
 	const untracked = "kube-apiserver does not track the use of tokens: unused tokens cannot be found.\n"
-	const found = "2 token Secrets; findings: cluster-admin 1, bad-token 1, unmounted 1.\n"
+	const found = "Token Secrets: 2; findings: cluster-admin 1, bad-token 1, unmounted 1.\n"
 	cases := map[string]struct {
 		args   []string
 		code   int
@@ -75,13 +75,13 @@ func TestAudit(t *testing.T) {
 		"fails not":    {[]string{"--fail-on=orphan"}, 0, []string{"NAMESPACE", "shop", "shop"}, untracked + found},
 		"hidden": {
 			[]string{"--fail-on=cluster-admin", "--state=active"}, 0, []string{"NAMESPACE", "shop        robot-token"},
-			untracked + "2 token Secrets, 1 shown.\n",
+			untracked + "Token Secrets: 2, 1 shown.\n",
 		},
 		"without reach": {
 			[]string{"--reach=false"}, 0, []string{"NAMESPACE", "shop", "shop"},
-			untracked + "2 token Secrets; findings: bad-token 1, unmounted 1.\n",
+			untracked + "Token Secrets: 2; findings: bad-token 1, unmounted 1.\n",
 		},
-		"nothing": {[]string{"-n=empty"}, 0, nil, untracked + "0 token Secrets.\n"},
+		"nothing": {[]string{"-n=empty"}, 0, nil, untracked + "Token Secrets: 0.\n"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -134,6 +134,7 @@ func anothersToken() *corev1.Secret {
 // controller starts.
 func TestSweep(t *testing.T) {
 	t.Parallel()
+	ours := listed(meta.FieldManager, "token")
 	tests := map[string]struct {
 		reason  string
 		account *corev1.ServiceAccount
@@ -142,7 +143,7 @@ func TestSweep(t *testing.T) {
 	}{
 		"WrittenByUs":     {reason: "managedFields prove it", account: account(listed("sa-controller-manager", "custom")), want: true},
 		"WrittenAndThere": {reason: "not missing", account: account(listed("sa-controller-manager", "custom")), cached: tokenSecret("custom")},
-		"Anothers":        {reason: "its name was taken", account: account(listed(meta.FieldManager, "token")), cached: anothersToken(), want: true},
+		"Anothers":        {reason: "its name was taken", account: account(ours), cached: anothersToken(), want: true},
 		"UsersOwn":        {reason: "a user may list a Secret that is yet to come", account: account(referencing("custom"))},
 		"NoName":          {reason: "no request can be made of it", account: account(listed("sa-controller-manager", "no/name"))},
 	}

@@ -80,7 +80,7 @@ func NewPublisher(config PublisherConfig) *Publisher {
 // be synced. Registering the handlers replays the whole cache, so every namespace is synced
 // once at the start. Run may be called again once it has returned.
 func (p *Publisher) Run(ctx context.Context) error {
-	return reconcile.WithHandlers(func() { p.queue.Run(ctx) },
+	return reconcile.WithHandlers(ctx, func() { p.queue.Run(ctx) },
 		reconcile.Handled{
 			What:     "namespaces",
 			Informer: p.namespaceInformer,

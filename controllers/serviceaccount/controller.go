@@ -77,7 +77,7 @@ func New(config Config) *Controller {
 // be synced. Registering the handlers replays the whole cache, so every namespace is synced
 // once at the start.
 func (c *Controller) Run(ctx context.Context) error {
-	return reconcile.WithHandlers(func() { c.queue.Run(ctx) },
+	return reconcile.WithHandlers(ctx, func() { c.queue.Run(ctx) },
 		reconcile.Handled{What: "namespaces", Informer: c.namespaceInformer, Handler: c.namespaceHandler()},
 		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: c.accountHandler()})
 }

@@ -144,7 +144,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.created.reset()
 	c.lookups.reset()
 	c.secretLoop.Open() // for a root CA that changes after the replay
-	return reconcile.WithHandlers(func() {
+	return reconcile.WithHandlers(ctx, func() {
 		c.queueDanglingReferences()
 		var loops sync.WaitGroup
 		loops.Go(func() { c.accountLoop.Run(ctx) })

@@ -158,30 +158,17 @@ func (r *Runner[K]) Run(ctx context.Context) {
 	expired := time.AfterFunc(DrainTimeout, cancel)
 	defer expired.Stop()
 	workers.Wait()
-	discard(queue)
 }
 
-// discard empties the queue, whose depth is a metric.
-func discard[K comparable](queue workqueue.TypedDelayingInterface[K]) {
-	for {
-		key, shutdown := queue.Get()
-		if shutdown {
-			return
-		}
-		queue.Done(key)
-	}
-}
-
-// next works on one key and reports whether to go on.
+// next works on one key, unless ctx has ended, and reports whether to go on.
 func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedDelayingInterface[K]) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false
 	}
 	defer queue.Done(key)
-	// After ShutDown the queue still returns its keys, which must not be synced.
 	if ctx.Err() != nil {
-		return false
+		return true // the queue, whose depth is a metric, returns its keys also after ShutDown
 	}
 	err := r.sync(syncCtx, key)
 	if err == nil {
@@ -190,7 +177,7 @@ func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedDela
 		return true
 	}
 	if errors.Is(context.Cause(ctx), ErrAtOnce) {
-		return false // the sync was cancelled
+		return true // the sync was cancelled
 	}
 	r.retry(klog.LoggerWithValues(klog.FromContext(syncCtx), "key", key), queue, key, err)
 	return true

@@ -173,6 +173,7 @@ func TestStopAtOnce(t *testing.T) {
 		}})
 		r.Add("under way")
 		r.Add("waiting")
+		queue := r.current()
 		ctx, stop := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Second, func() { stop(ErrAtOnce) })
 		r.Run(ctx)
@@ -180,5 +181,6 @@ func TestStopAtOnce(t *testing.T) {
 			t.Errorf("it ended after %v, want 1s: what was under way is not waited for", took)
 		}
 		testutil.Check(t, "syncs", []string{"0s under way"}, d.Lines())
+		testutil.Check(t, "depth of the queue, a metric", 0, queue.Len())
 	})
 }

@@ -79,19 +79,23 @@ type Handled struct {
 
 // WithHandlers calls run while the informers have their handlers. Adding one replays the whole
 // cache to it. No handler is called before all are there: what one of them finds in the cache of another
-// resource, and is deleted after that, is an event for the other handler.
-func WithHandlers(run func(), handled ...Handled) (err error) {
+// resource, and is deleted after that, is an event for the other handler. Run is called once they have had the
+// whole replay, or ctx ends: a key that several objects queue is synced once.
+func WithHandlers(ctx context.Context, run func(), handled ...Handled) (err error) {
 	added := make(chan struct{})
 	open := sync.OnceFunc(func() { close(added) })
 	defer open()
-	for _, h := range handled {
+	replayed := make([]cache.DoneChecker, len(handled))
+	for i, h := range handled {
 		registration, failed := h.Informer.AddEventHandler(gated{h.Handler, added})
 		if failed != nil {
 			return fmt.Errorf("watch %s: %w", h.What, failed)
 		}
 		defer func() { err = errors.Join(err, h.Informer.RemoveEventHandler(registration)) }()
+		replayed[i] = registration.HasSyncedChecker()
 	}
 	open()
+	cache.WaitFor(ctx, "", replayed...)
 	run()
 	return nil
 }

@@ -122,3 +122,33 @@ func TestHandlers(t *testing.T) {
 	changes.OnDelete(secret("gone"))
 	testutil.Check(t, "changes", []string{"ns/due", "ns/due", "ns/new", "ns/newer", "ns/gone"}, objects)
 }
+
+// TestWithHandlers: two handlers take a second and two for what is in the cache.
+func TestWithHandlers(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		lasts time.Duration // of ctx
+		want  []string
+	}{
+		{"it runs after the whole replay", time.Minute, []string{"1s first", "2s second", "2s runs"}},
+		{"or when the process ends", 1500 * time.Millisecond, []string{"1s first", "1.5s runs"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				informer := corev1informers.NewConfigMapInformer(fake.NewClientset(configMap("here")), "ns", 0, cache.Indexers{})
+				testutil.Start(t, func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
+				synctest.Wait()
+				d := testutil.NewDiary()
+				handled := func(name string, takes time.Duration) Handled {
+					return Handled{name, informer, OnEvery(func(any) { time.Sleep(takes); d.Write(name) })}
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), tt.lasts)
+				defer cancel()
+				testutil.Must(t, WithHandlers(ctx, func() { d.Write("runs") }, handled("first", time.Second), handled("second", 2*time.Second)))
+				testutil.Check(t, "what happened", tt.want, d.Lines())
+			})
+		})
+	}
+}

@@ -104,11 +104,11 @@ var plants = []plant{
 	"time"
 `,
 		"controllers/tokencontroller/controller.go",
-		"	return reconcile.WithHandlers(func() {\n		c.queueDanglingReferences()\n",
+		"	return reconcile.WithHandlers(ctx, func() {\n		c.queueDanglingReferences()\n",
 		`	if isPlanted("a deletion between a cache read and a handler") {
 		c.queueDanglingReferences()
 	}
-	return reconcile.WithHandlers(func() {
+	return reconcile.WithHandlers(ctx, func() {
 		if !isPlanted("a deletion between a cache read and a handler") {
 			c.queueDanglingReferences()
 		}

@@ -148,7 +148,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	defer c.Metrics.end()
 	c.created, c.refused, c.slots = expectations{}, refusals{}, map[types.UID]time.Time{}
 	c.loop.Add(key{Work: surveying})
-	return reconcile.WithHandlers(func() { c.loop.Run(ctx) },
+	return reconcile.WithHandlers(ctx, func() { c.loop.Run(ctx) },
 		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{
 			// An account that has work has a Secret that queueSecret queues.
 			ResourceEventHandler: reconcile.OnEveryName(c.queue), Due: func(any) bool { return false },

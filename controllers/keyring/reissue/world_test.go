@@ -4,6 +4,7 @@
 package reissue
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -126,7 +127,7 @@ func newWorld(t *testing.T, objects ...runtime.Object) *world {
 		NewSuffix: func() string { w.suffixes++; return fmt.Sprintf("new%02d", w.suffixes) },
 	})
 	w.created, w.refused, w.slots = expectations{}, refusals{}, map[types.UID]time.Time{}
-	controllertest.EndQueues(t, w.Run)
+	controllertest.EndQueues(t, func(ctx context.Context) error { w.loop.Run(ctx); return nil })
 	w.Cache(t, objects...)
 	return w
 }

@@ -2,8 +2,6 @@ module sa-controller-manager/test/simulation
 
 go 1.26.0
 
-godebug randseednop=0
-
 replace (
 	sa-controller-manager => ../../
 	sa-controller-manager/test => ../

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	mathrand "math/rand"
 	"math/rand/v2"
 	"net/http"
 	"path"
@@ -24,7 +23,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -46,32 +44,27 @@ type network struct {
 	mu   sync.Mutex
 	// arrived are calls that are not in the agenda yet.
 	arrived []*call
-	met     map[string]int    // how many generated names begin so
-	labels  map[string]string // of generated names
-	named   bool              // a name may have been drawn since names were seeded
-	planned []*thing          // likewise
-	closed  []*stream         // by their clients
-	calm    bool              // nothing fails any more
-	reviews time.Duration     // which a TokenReview takes longer
+	planned []*thing      // likewise
+	closed  []*stream     // by their clients
+	calm    bool          // nothing fails any more
+	reviews time.Duration // which a TokenReview takes longer
 	faults  []*fault
 
 	// The goroutine of run alone uses what follows.
-	agenda   agenda
-	shuffled [2]time.Duration
-	holder   int      // the replica that has written the Lease last
-	terms    []func() // what happens when the next one does
-	history  []step
-	streams  map[*model.Watch]*stream
+	agenda  agenda
+	holder  int      // the replica that has written the Lease last
+	terms   []func() // what happens when the next one does
+	history []step
+	streams map[*model.Watch]*stream
 }
 
 // thing is what happens next. The name is the same in each run of a seed, and "" if it is not worth a line.
 type thing struct {
-	name string
-	due  time.Time
-	do   func(fate fate) string
-	fate fate
-	// jitters: a process may draw from math/rand because of it. reads: it changes nothing.
-	jitters, reads bool
+	name  string
+	due   time.Time
+	do    func(fate fate) string
+	fate  fate
+	reads bool // it changes nothing
 }
 
 // step is a thing that has happened.
@@ -112,10 +105,10 @@ const (
 
 func newNetwork(server *model.Server, seed uint64) *network {
 	n := &network{
-		server: server, seed: seed, began: time.Now(), wake: make(chan struct{}, 1),
-		met: map[string]int{}, labels: map[string]string{}, named: true, streams: map[*model.Watch]*stream{},
+		server: server, seed: seed, began: time.Now(), wake: make(chan struct{}, 1), streams: map[*model.Watch]*stream{},
 	}
 	server.Push = n.push
+	seedRandom(seed, n.began)
 	return n
 }
 
@@ -124,15 +117,8 @@ func (n *network) draw(name string) *rand.Rand {
 	return draw(n.seed, fmt.Sprint(name, time.Since(n.began)))
 }
 
-func draw(seed uint64, name string) *rand.Rand {
-	hash := fnv.New64a()
-	hash.Write([]byte(name))
-	return rand.New(rand.NewPCG(seed, hash.Sum64()))
-}
-
 // run does one thing after another until ctx ends.
 func (n *network) run(ctx context.Context) {
-	n.shuffle(n.began)
 	for ctx.Err() == nil {
 		synctest.Wait()
 		n.mu.Lock()
@@ -152,17 +138,11 @@ func (n *network) run(ctx context.Context) {
 			left := time.Until(next.due)
 			if left <= 0 {
 				heap.Pop(&n.agenda)
-				if next.jitters {
-					n.shuffle(next.due)
-				}
 				result := next.do(next.fate)
 				if next.name != "" && result != nothing {
 					n.history = append(n.history, step{time.Since(n.began), next.name, next.fate, result, next.reads})
 				}
 				continue
-			}
-			if left > 50*time.Millisecond {
-				n.shuffle(next.due)
 			}
 			until = time.After(left)
 		}
@@ -171,24 +151,6 @@ func (n *network) run(ctx context.Context) {
 		case <-n.wake:
 		case <-ctx.Done():
 		}
-	}
-}
-
-// shuffle has what client-go and the product draw until then be the same in each run, whatever those that have just
-// ended have drawn.
-func (n *network) shuffle(until time.Time) {
-	between := [2]time.Duration{time.Since(n.began), until.Sub(n.began)}
-	if between == n.shuffled {
-		return // no name twice
-	}
-	n.shuffled = between
-	at := draw(n.seed, fmt.Sprint(between)).Int64()
-	mathrand.Seed(at) //nolint:staticcheck // client-go has no other source
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.named { // it costs as much again
-		utilrand.Seed(at)
-		n.named = false
 	}
 }
 
@@ -260,7 +222,6 @@ func (n *network) plan(calls []*call) {
 			return result
 		}}
 		one.reads = first.request.Verb == "get" || first.request.Verb == "list"
-		one.jitters = first.request.Resource == "leases" || !first.writes() && first.request.Verb != "get"
 		heap.Push(&n.agenda, one)
 	}
 }
@@ -351,41 +312,6 @@ type client struct {
 
 var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// label is a name as the history has it. The end of a generated one is drawn in the order in which goroutines come;
-// its label counts the names that the server has met.
-func (n *network) label(name string) string {
-	base := baseOf(name)
-	if base == name {
-		return name
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if known := n.labels[name]; known != "" {
-		return known
-	}
-	return base + "?"
-}
-
-// meet gives a generated name its label.
-func (n *network) meet(name string) {
-	base := baseOf(name)
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if base != name && n.labels[name] == "" {
-		n.met[base]++
-		n.labels[name] = fmt.Sprint(base, n.met[base])
-	}
-}
-
-// baseOf is a name without its end, if that is a generated one.
-func baseOf(name string) string {
-	const end = 5
-	if at := len(name) - end; at > 0 && strings.HasSuffix(name[:at], "-token-") {
-		return name[:at]
-	}
-	return name
-}
-
 // nameIn is the name of the object in a body.
 func nameIn(sent []byte) string {
 	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(sent, nil, nil)
@@ -425,7 +351,6 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	if info.Verb == "create" && name == "" {
 		name = nameIn(sent)
 	}
-	name = c.network.label(info.Namespace + "/" + name)[len(info.Namespace)+1:]
 	asked.name = strings.Join([]string{c.name, info.Verb, path.Join(info.Resource, info.Namespace, name, info.Subresource)}, " ")
 	switch {
 	case info.Resource == "":
@@ -440,7 +365,6 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	n := c.network
 	n.mu.Lock()
-	n.named = n.named || info.Verb == "create"
 	if c.dead {
 		n.mu.Unlock()
 		return nil, syscall.ECONNREFUSED

@@ -71,8 +71,11 @@ func newPlan(seed uint64) *plan {
 		if of := draw(seed, rare); of.IntN(5) == 0 {
 			at := 20*time.Second + time.Duration(of.Int64N(int64(acts/2)))
 			p.operations = append(p.operations, operation{at: at, user: users + 1 + i, name: rare, id: 101 + i})
-			if rare == many { // which orphans are read one by one at a start, the order of goroutines decides
-				p.operations = slices.DeleteFunc(p.operations, func(o operation) bool { return o.user < 0 })
+			if rare == many { // which orphans are read one by one then, the order of goroutines decides
+				p.operations = slices.DeleteFunc(p.operations, func(o operation) bool {
+					return o.user < 0 || o.at > at+20*time.Second && o.at < at+40*time.Second
+				})
+				break
 			}
 		}
 	}
@@ -369,7 +372,6 @@ func (w *world) committed(resource string, _, after model.Object) {
 	if !ok || resource != "secrets" {
 		return
 	}
-	w.network.meet(secret.Namespace + "/" + secret.Name)
 	token := string(secret.Data[corev1.ServiceAccountTokenKey])
 	if token == "" || secret.Type != corev1.SecretTypeServiceAccountToken {
 		return

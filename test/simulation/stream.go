@@ -80,7 +80,7 @@ func (n *network) cut(s *stream, why error) {
 }
 
 func (n *network) cutAt(s *stream, at time.Time) {
-	heap.Push(&n.agenda, &thing{name: s.name + " is cut", due: at, jitters: true, do: func(fate) string {
+	heap.Push(&n.agenda, &thing{name: s.name + " is cut", due: at, do: func(fate) string {
 		if s.ended {
 			return nothing
 		}
@@ -109,7 +109,7 @@ func (n *network) push(w *model.Watch, event model.Event) {
 	n.mu.Lock()
 	calm := n.calm
 	n.mu.Unlock()
-	name := s.name + ": " + strings.Replace(event.String(), event.Name, n.label(event.Name), 1)
+	name := s.name + ": " + event.String()
 	random := n.draw(name)
 	due := time.Now().Add(time.Millisecond + time.Duration(random.Int64N(int64(10*time.Millisecond))))
 	if !calm && random.IntN(100) < 3 {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/promql"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/prometheus/prometheus/promql/promqltest"
@@ -217,9 +218,9 @@ func duration(t *testing.T, text string) time.Duration {
 	if text == "" {
 		return 0
 	}
-	d, err := time.ParseDuration(text)
+	d, err := model.ParseDuration(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d
+	return time.Duration(d)
 }

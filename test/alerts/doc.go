@@ -6,7 +6,7 @@
 // not, and has every expression of the rules and of the dashboard parsed.
 //
 // It is a module of its own, because the engine is made of some 190 packages that nothing
-// else here needs. "make test-alerts" runs it; continuous integration does not.
+// else here needs. "make test-alerts" runs it.
 //
 // A counter that is born at 1 has no increase. Where one such event matters, as with a refused
 // file, the rule asks for a gauge.

@@ -3,6 +3,7 @@ module sa-controller-manager/test/alerts
 go 1.26.0
 
 require (
+	github.com/prometheus/common v0.69.0
 	github.com/prometheus/prometheus v0.313.5
 	sigs.k8s.io/yaml v1.6.0
 )
@@ -64,7 +65,6 @@ require (
 	github.com/prometheus/client_golang v1.23.2 // indirect
 	github.com/prometheus/client_golang/exp v0.0.0-20260602051030-3537b20ac86b // indirect
 	github.com/prometheus/client_model v0.6.2 // indirect
-	github.com/prometheus/common v0.69.0 // indirect
 	github.com/prometheus/otlptranslator v1.0.0 // indirect
 	github.com/prometheus/procfs v0.16.1 // indirect
 	github.com/prometheus/sigv4 v0.4.1 // indirect

@@ -17,9 +17,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/integration/faultproxy"
+
 	"sa-controller-manager/test/simulation/model"
 )
 

@@ -26,8 +26,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
-
 	"sa-controller-manager/test/integration/faultproxy"
+
 	"sa-controller-manager/test/simulation/model"
 )
 
@@ -393,7 +393,7 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // agenda is a heap of things by their time.
-type agenda []*thing
+type agenda []*thing //nolint:recvcheck // heap.Interface asks for it
 
 func (a agenda) Len() int { return len(a) }
 func (a agenda) Less(i, j int) bool {

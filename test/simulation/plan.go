@@ -18,11 +18,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
+
 	"sa-controller-manager/test/simulation/model"
 )
 
@@ -120,7 +120,8 @@ func (w *world) churn(u *workload.User, user int) {
 		}
 		time.Sleep(time.Until(w.network.began.Add(o.at)))
 		random := draw(w.plan.seed, fmt.Sprintf("operation %d", o.id))
-		what, err := o.name, error(nil)
+		what := o.name
+		var err error
 		switch o.name {
 		case base:
 			err = w.makeBase(u.Client)
@@ -173,13 +174,14 @@ func (w *world) makeBase(c workload.Client) error {
 func (w *world) deleteBase(random *rand.Rand) {
 	account := fmt.Sprintf("account-%d", random.IntN(4))
 	for _, secret := range w.server.Objects("secrets") {
-		if secret.GetNamespace() == "base" && workload.IsOwnName(account, secret.GetName()) && time.Since(w.network.began) > 15*time.Second {
-			w.mu.Lock()
-			delete(w.model["base"].Secrets, secret.GetName())
-			w.mu.Unlock()
-			w.server.Serve(&model.Request{Verb: "delete", Resource: "secrets", Namespace: "base", Name: secret.GetName()})
-			return
+		if secret.GetNamespace() != "base" || !workload.IsOwnName(account, secret.GetName()) || time.Since(w.network.began) <= 15*time.Second {
+			continue
 		}
+		w.mu.Lock()
+		delete(w.model["base"].Secrets, secret.GetName())
+		w.mu.Unlock()
+		w.server.Serve(&model.Request{Verb: "delete", Resource: "secrets", Namespace: "base", Name: secret.GetName()})
+		return
 	}
 }
 
@@ -261,72 +263,68 @@ type namedFault struct {
 
 var watchedResources = []string{"secrets", "serviceaccounts", "namespaces", "configmaps", ""}
 
-var faults []namedFault
-
-func init() {
-	faults = []namedFault{
-		{"crash", func(w *world, random *rand.Rand, lasts time.Duration) {
-			i := random.IntN(replicas)
-			w.crash(i)
-			w.network.later(time.Since(w.network.began)+lasts, "restart", func() { w.start(i) })
-		}},
-		{"crash of the leader", func(w *world, random *rand.Rand, lasts time.Duration) {
-			i := w.leader()
-			w.crash(i)
-			w.network.later(time.Since(w.network.began)+lasts, "restart", func() { w.start(i) })
-		}},
-		{"deletion as a term begins", func(w *world, random *rand.Rand, lasts time.Duration) {
-			i := w.leader()
-			w.network.terms = append(w.network.terms, func() {
-				after := time.Duration(random.Int64N(int64(100 * time.Millisecond)))
-				w.network.later(time.Since(w.network.began)+after, "somebody deletes a Secret", func() { w.deleteBase(random) })
-			})
-			w.halt(i)
-			w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
-		}},
-		{"stop of the leader", func(w *world, random *rand.Rand, lasts time.Duration) {
-			i := w.leader()
-			w.halt(i)
-			w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
-		}},
-		{"partition", func(w *world, random *rand.Rand, lasts time.Duration) {
-			w.network.strike(&fault{client: w.network.replica(random), until: time.Now().Add(lasts), fate: refused})
-		}},
-		{"held Lease", func(w *world, random *rand.Rand, lasts time.Duration) {
-			w.network.strike(&fault{resource: "leases", until: time.Now().Add(lasts), fate: refused})
-		}},
-		{"refused writes", func(w *world, random *rand.Rand, lasts time.Duration) {
-			w.network.strike(&fault{resource: watchedResources[random.IntN(4)], until: time.Now().Add(lasts), fate: forbidden})
-		}},
-		{"silent watch", func(w *world, random *rand.Rand, lasts time.Duration) {
-			w.network.strike(&fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)})
-		}},
-		{"missed history", func(w *world, random *rand.Rand, lasts time.Duration) {
-			f := &fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)}
-			w.network.strike(f)
-			if f.resource == "" || f.resource == "secrets" {
-				w.network.later(time.Since(w.network.began)+lasts/2, "somebody deletes a Secret", func() { w.deleteBase(random) })
-			}
-			w.network.later(time.Since(w.network.began)+lasts-time.Millisecond, "compaction", func() {
-				w.server.Compact()
-				w.network.cutAll(f.client, f.resource)
-			})
-		}},
-		{"restart of the API server", func(w *world, random *rand.Rand, lasts time.Duration) {
-			w.network.strike(&fault{until: time.Now().Add(lasts / 3), fate: refused})
-			w.network.cutAll("", "")
-		}},
-		{"other keys", func(w *world, random *rand.Rand, lasts time.Duration) {
-			w.server.Verify = strangeKeys.Verify
-			w.network.cutAll("", "")
-			w.network.later(time.Since(w.network.began)+lasts, "own keys", w.useOwnKeys)
-		}},
-		{"strange keys", func(w *world, random *rand.Rand, lasts time.Duration) {
-			w.server.Verify, w.unproven = strangeKeys.Verify, true
-			w.network.review(time.Duration(random.Int64N(int64(2 * time.Second)))) // an authentication webhook is asked, too
-			w.network.later(time.Since(w.network.began)+lasts, "own keys", w.useOwnKeys)
-		}},
-	}
+var faults = []namedFault{
+	{"crash", func(w *world, random *rand.Rand, lasts time.Duration) {
+		i := random.IntN(replicas)
+		w.crash(i)
+		w.network.later(time.Since(w.network.began)+lasts, "restart", func() { w.start(i) })
+	}},
+	{"crash of the leader", func(w *world, _ *rand.Rand, lasts time.Duration) {
+		i := w.leader()
+		w.crash(i)
+		w.network.later(time.Since(w.network.began)+lasts, "restart", func() { w.start(i) })
+	}},
+	{"deletion as a term begins", func(w *world, random *rand.Rand, lasts time.Duration) {
+		i := w.leader()
+		w.network.terms = append(w.network.terms, func() {
+			after := time.Duration(random.Int64N(int64(100 * time.Millisecond)))
+			w.network.later(time.Since(w.network.began)+after, "somebody deletes a Secret", func() { w.deleteBase(random) })
+		})
+		w.halt(i)
+		w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
+	}},
+	{"stop of the leader", func(w *world, _ *rand.Rand, lasts time.Duration) {
+		i := w.leader()
+		w.halt(i)
+		w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
+	}},
+	{"partition", func(w *world, random *rand.Rand, lasts time.Duration) {
+		w.network.strike(&fault{client: w.network.replica(random), until: time.Now().Add(lasts), fate: refused})
+	}},
+	{"held Lease", func(w *world, _ *rand.Rand, lasts time.Duration) {
+		w.network.strike(&fault{resource: "leases", until: time.Now().Add(lasts), fate: refused})
+	}},
+	{"refused writes", func(w *world, random *rand.Rand, lasts time.Duration) {
+		w.network.strike(&fault{resource: watchedResources[random.IntN(4)], until: time.Now().Add(lasts), fate: forbidden})
+	}},
+	{"silent watch", func(w *world, random *rand.Rand, lasts time.Duration) {
+		w.network.strike(&fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)})
+	}},
+	{"missed history", func(w *world, random *rand.Rand, lasts time.Duration) {
+		f := &fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)}
+		w.network.strike(f)
+		if f.resource == "" || f.resource == "secrets" {
+			w.network.later(time.Since(w.network.began)+lasts/2, "somebody deletes a Secret", func() { w.deleteBase(random) })
+		}
+		w.network.later(time.Since(w.network.began)+lasts-time.Millisecond, "compaction", func() {
+			w.server.Compact()
+			w.network.cutAll(f.client, f.resource)
+		})
+	}},
+	{"restart of the API server", func(w *world, _ *rand.Rand, lasts time.Duration) {
+		w.network.strike(&fault{until: time.Now().Add(lasts / 3), fate: refused})
+		w.network.cutAll("", "")
+	}},
+	{"other keys", func(w *world, _ *rand.Rand, lasts time.Duration) {
+		w.server.Verify = strangeKeys.Verify
+		w.network.cutAll("", "")
+		w.network.later(time.Since(w.network.began)+lasts, "own keys", w.useOwnKeys)
+	}},
+	{"strange keys", func(w *world, random *rand.Rand, lasts time.Duration) {
+		w.server.Verify, w.unproven = strangeKeys.Verify, true
+		w.network.review(time.Duration(random.Int64N(int64(2 * time.Second)))) // an authentication webhook is asked, too
+		w.network.later(time.Since(w.network.began)+lasts, "own keys", w.useOwnKeys)
+	}},
 }
 
 // useOwnKeys is a kube-apiserver that is started with the key of the product.

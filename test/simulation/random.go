@@ -4,16 +4,15 @@
 package simulation
 
 import (
-	"fmt"
 	"hash/fnv"
-	mathrand "math/rand"
+	mathrand "math/rand" //nolint:depguard // apimachinery has it
 	"math/rand/v2"
 	"sync"
 	"time"
 	_ "unsafe" // for go:linkname
 
-	_ "k8s.io/apimachinery/pkg/util/rand"
-	_ "k8s.io/apimachinery/pkg/util/wait"
+	_ "k8s.io/apimachinery/pkg/util/rand" // likewise
+	_ "k8s.io/apimachinery/pkg/util/wait" // likewise
 )
 
 // draw returns random numbers of a name.
@@ -42,7 +41,7 @@ type moment struct {
 	began time.Time
 }
 
-func (m moment) Int63() int64 { return draw(m.seed, fmt.Sprint(time.Since(m.began))).Int64() }
+func (m moment) Int63() int64 { return draw(m.seed, time.Since(m.began).String()).Int64() }
 
 func (moment) Seed(int64) {}
 

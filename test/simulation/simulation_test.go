@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	goruntime "runtime"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -17,10 +17,9 @@ import (
 	"testing/synctest"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/util/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
-
 	"sa-controller-manager/test/faults/checker"
 )
 
@@ -38,8 +37,8 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	klog.SetLogger(logr.Discard())
-	runtime.ErrorHandlers = nil // one of them waits, by a clock outside of the bubble
-	debug.SetGCPercent(-1)      // a collection changes the order of goroutines; see run
+	utilruntime.ErrorHandlers = nil //nolint:reassign // one of them waits, by a clock outside of the bubble
+	debug.SetGCPercent(-1)          // a collection changes the order of goroutines; see run
 	debug.SetMemoryLimit(1500 << 20)
 	rootCA()
 	os.Exit(m.Run())
@@ -60,7 +59,7 @@ func run(t *testing.T, p *plan) (o outcome) {
 		logger = textlogger.NewLogger(textlogger.NewConfig(textlogger.Verbosity(4)))
 	}
 	if runs++; runs%8 == 0 {
-		goruntime.GC()
+		runtime.GC()
 	}
 	// A queue that gets a key after its end keeps two goroutines, until it is run again: there is no process to end.
 	defer func() {
@@ -147,7 +146,7 @@ const anotherHistory = "another history when it is run again"
 // inProcesses runs this test in processes of one processor each, where goroutines take turns in an order that is mostly
 // the same again. It divides the seeds among them, and returns what those have printed that fail.
 func inProcesses(t *testing.T, seeds uint64) string {
-	processes := uint64(goruntime.NumCPU())
+	processes := uint64(runtime.NumCPU())
 	var mu sync.Mutex
 	var printed strings.Builder
 	var running sync.WaitGroup

@@ -18,13 +18,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
-
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
+
 	"sa-controller-manager/test/simulation/model"
 )
 

@@ -12,7 +12,7 @@ go -C test/tools build -buildvcs=false -o "$linter" \
 	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 code=0
-for module in . test cmd/sa-kms-signer; do
+for module in . test test/simulation cmd/sa-kms-signer; do
 	(cd "$module" && "$linter" run --config="$config" "$@") || code=1
 done
 [ "$code" -eq 0 ] || fail "golangci-lint found something" "make update-lint, as far as a machine can"

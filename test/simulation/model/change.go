@@ -76,7 +76,7 @@ func manage(k kind, before, after Object, manager string) Object {
 	if !k.managed {
 		return after
 	}
-	var live runtime.Object = before
+	var live runtime.Object
 	if before == nil {
 		empty, err := scheme.Scheme.New(k.gvk)
 		if err != nil {

@@ -95,12 +95,14 @@ func TestExpressionsAskForMetricsThatExist(t *testing.T) {
 			t.Errorf("%s asks for no metric: %s", where, expr)
 		}
 		for _, name := range asked {
-			if !known[name] && !known[strings.TrimSuffix(name, "_bucket")] {
+			if !known[name] && !known[histogramPart.ReplaceAllString(name, "")] {
 				t.Errorf("%s asks for %s, which is not in %s", where, name, metricsFile)
 			}
 		}
 	}
 }
+
+var histogramPart = regexp.MustCompile(`_(bucket|sum|count)$`)
 
 // metricsOf takes away what is no metric in an expression: selectors, ranges, lists of
 // labels, functions, operators.
@@ -130,8 +132,9 @@ func dashboard(t *testing.T) map[string]string {
 				} `json:"defaults"`
 			} `json:"fieldConfig"`
 			Targets []struct {
-				RefID string `json:"refId"`
-				Expr  string `json:"expr"`
+				RefID   string `json:"refId"`
+				Expr    string `json:"expr"`
+				Instant bool   `json:"instant"`
 			} `json:"targets"`
 		} `json:"panels"`
 	}
@@ -147,6 +150,9 @@ func dashboard(t *testing.T) map[string]string {
 		}
 		for _, target := range panel.Targets {
 			found["panel "+panel.Title+" "+target.RefID] = target.Expr
+			if panel.Type == "stat" && !target.Instant {
+				t.Errorf("the panel %q shows the last value of the range, of a process that is down too", panel.Title)
+			}
 		}
 	}
 	return found

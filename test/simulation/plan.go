@@ -71,7 +71,7 @@ func newPlan(seed uint64) *plan {
 		if of := draw(seed, rare); of.IntN(5) == 0 {
 			at := 20*time.Second + time.Duration(of.Int64N(int64(acts/2)))
 			p.operations = append(p.operations, operation{at: at, user: users + 1 + i, name: rare, id: 101 + i})
-			if rare == many { // which orphans are read one by one then, the order of goroutines decides
+			if rare == many { // nobody else acts then: the order of goroutines decides which orphans are read one by one
 				p.operations = slices.DeleteFunc(p.operations, func(o operation) bool {
 					return o.user < 0 || o.at > at+20*time.Second && o.at < at+40*time.Second
 				})

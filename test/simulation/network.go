@@ -9,13 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"math/rand/v2"
-	"net/http"
-	"path"
 	"slices"
-	"strings"
 	"sync"
 	"syscall"
 	"testing/synctest"
@@ -23,9 +19,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/client-go/kubernetes/scheme"
 	"sa-controller-manager/test/integration/faultproxy"
 
 	"sa-controller-manager/test/simulation/model"
@@ -297,99 +290,6 @@ func (n *network) answer(c *call, doom fate) string {
 	c.journal.Code = made.Code
 	c.answer <- answer{Answer: made, body: c.body}
 	return result
-}
-
-// client is the transport of one process, or of a user.
-type client struct {
-	network *network
-	name    string
-	replica int
-	user    bool
-	journal []*faultproxy.Request
-
-	dead bool // the lock of the network guards it
-}
-
-var requestInfo = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
-
-// nameIn is the name of the object in a body.
-func nameIn(sent []byte) string {
-	decoded, _, err := scheme.Codecs.UniversalDeserializer().Decode(sent, nil, nil)
-	if object, ok := decoded.(model.Object); err == nil && ok {
-		return object.GetName()
-	}
-	return ""
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
-	var sent []byte
-	if r.Body != nil {
-		var err error
-		if sent, err = io.ReadAll(r.Body); err != nil {
-			return nil, err
-		}
-		r.Body.Close()
-	}
-	info, err := requestInfo.NewRequestInfo(r)
-	if err != nil {
-		return nil, err
-	}
-	if info.Resource == "namespaces" {
-		info.Namespace = ""
-	}
-	query := r.URL.Query()
-	manager, _, _ := strings.Cut(r.UserAgent(), "/")
-	if by := query.Get("fieldManager"); by != "" {
-		manager = by
-	}
-	asked := &call{client: c, began: time.Now(), answer: make(chan answer, 1), request: &model.Request{
-		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource, Path: r.URL.Path,
-		Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager, Body: sent,
-	}}
-	name := info.Name
-	if info.Verb == "create" && name == "" {
-		name = nameIn(sent)
-	}
-	asked.name = strings.Join([]string{c.name, info.Verb, path.Join(info.Resource, info.Namespace, name, info.Subresource)}, " ")
-	switch {
-	case info.Resource == "":
-		asked.name += r.URL.Path
-	case strings.HasPrefix(info.Resource, "selfsubject"): // many at once, which their bodies tell apart
-		hash := fnv.New32a()
-		hash.Write(sent)
-		asked.name += fmt.Sprintf("/%08x", hash.Sum32())
-	}
-	asked.journal = &faultproxy.Request{
-		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource, Began: asked.began,
-	}
-	n := c.network
-	n.mu.Lock()
-	if c.dead {
-		n.mu.Unlock()
-		return nil, syscall.ECONNREFUSED
-	}
-	c.journal = append(c.journal, asked.journal)
-	n.arrived = append(n.arrived, asked)
-	n.mu.Unlock()
-	n.wakeUp()
-	select {
-	case <-r.Context().Done():
-		return nil, r.Context().Err()
-	case a := <-asked.answer:
-		if a.err != nil {
-			return nil, a.err
-		}
-		response := &http.Response{
-			Status: http.StatusText(a.Code), StatusCode: a.Code, Proto: "HTTP/2.0", ProtoMajor: 2, Request: r,
-			Header: http.Header{"Content-Type": []string{a.ContentType}}, Body: io.NopCloser(bytes.NewReader(a.Body)),
-		}
-		if a.body != nil {
-			a.body.ends = r.Context().Done()
-			response.Body = a.body
-		}
-		return response, nil
-	}
 }
 
 // agenda is a heap of things by their time.

@@ -6,7 +6,6 @@ package simulation
 import (
 	"cmp"
 	"context"
-	"crypto"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
@@ -247,100 +245,6 @@ func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
 	}
 	deleting.Wait()
 	return nil
-}
-
-// strike has a fault begin, which lasts for a while.
-type strike func(w *world, random *rand.Rand, lasts time.Duration)
-
-func strikeOf(name string) strike {
-	return faults[slices.IndexFunc(faults, func(f namedFault) bool { return f.name == name })].strike
-}
-
-type namedFault struct {
-	name   string
-	strike strike
-}
-
-var watchedResources = []string{"secrets", "serviceaccounts", "namespaces", "configmaps", ""}
-
-var faults = []namedFault{
-	{"crash", func(w *world, random *rand.Rand, lasts time.Duration) {
-		i := random.IntN(replicas)
-		w.crash(i)
-		w.network.later(time.Since(w.network.began)+lasts, "restart", func() { w.start(i) })
-	}},
-	{"crash of the leader", func(w *world, _ *rand.Rand, lasts time.Duration) {
-		i := w.leader()
-		w.crash(i)
-		w.network.later(time.Since(w.network.began)+lasts, "restart", func() { w.start(i) })
-	}},
-	{"deletion as a term begins", func(w *world, random *rand.Rand, lasts time.Duration) {
-		i := w.leader()
-		w.network.terms = append(w.network.terms, func() {
-			after := time.Duration(random.Int64N(int64(100 * time.Millisecond)))
-			w.network.later(time.Since(w.network.began)+after, "somebody deletes a Secret", func() { w.deleteBase(random) })
-		})
-		w.halt(i)
-		w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
-	}},
-	{"stop of the leader", func(w *world, _ *rand.Rand, lasts time.Duration) {
-		i := w.leader()
-		w.halt(i)
-		w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
-	}},
-	{"partition", func(w *world, random *rand.Rand, lasts time.Duration) {
-		w.network.strike(&fault{client: w.network.replica(random), until: time.Now().Add(lasts), fate: refused})
-	}},
-	{"held Lease", func(w *world, _ *rand.Rand, lasts time.Duration) {
-		w.network.strike(&fault{resource: "leases", until: time.Now().Add(lasts), fate: refused})
-	}},
-	{"refused writes", func(w *world, random *rand.Rand, lasts time.Duration) {
-		w.network.strike(&fault{resource: watchedResources[random.IntN(4)], until: time.Now().Add(lasts), fate: forbidden})
-	}},
-	{"silent watch", func(w *world, random *rand.Rand, lasts time.Duration) {
-		w.network.strike(&fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)})
-	}},
-	{"missed history", func(w *world, random *rand.Rand, lasts time.Duration) {
-		f := &fault{client: w.network.replica(random), resource: watchedResources[random.IntN(5)], until: time.Now().Add(lasts)}
-		w.network.strike(f)
-		if f.resource == "" || f.resource == "secrets" {
-			w.network.later(time.Since(w.network.began)+lasts/2, "somebody deletes a Secret", func() { w.deleteBase(random) })
-		}
-		w.network.later(time.Since(w.network.began)+lasts-time.Millisecond, "compaction", func() {
-			w.server.Compact()
-			w.network.cutAll(f.client, f.resource)
-		})
-	}},
-	{"restart of the API server", func(w *world, _ *rand.Rand, lasts time.Duration) {
-		w.network.strike(&fault{until: time.Now().Add(lasts / 3), fate: refused})
-		w.network.cutAll("", "")
-	}},
-	{"other keys", func(w *world, _ *rand.Rand, lasts time.Duration) {
-		w.server.Verify = strangeKeys.Verify
-		w.network.cutAll("", "")
-		w.network.later(time.Since(w.network.began)+lasts, "own keys", w.useOwnKeys)
-	}},
-	{"strange keys", func(w *world, random *rand.Rand, lasts time.Duration) {
-		w.server.Verify, w.unproven = strangeKeys.Verify, true
-		w.network.review(time.Duration(random.Int64N(int64(2 * time.Second)))) // an authentication webhook is asked, too
-		w.network.later(time.Since(w.network.began)+lasts, "own keys", w.useOwnKeys)
-	}},
-}
-
-// useOwnKeys is a kube-apiserver that is started with the key of the product.
-func (w *world) useOwnKeys() {
-	w.server.Verify, w.unproven = w.verify, false
-	w.network.review(0)
-	w.network.cutAll("", "")
-}
-
-var strangeKeys = func() *checker.KeyRing {
-	other := testkeys.Parse(testkeys.P256Other())
-	return &checker.KeyRing{Keys: map[string]crypto.PublicKey{other.ID(): other.Public().Key}, Active: other.ID()}
-}()
-
-func (n *network) replica(random *rand.Rand) string {
-	return fmt.Sprintf("replica-%d", random.IntN(replicas))
 }
 
 // later plans a thing at a time of the run.

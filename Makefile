@@ -197,10 +197,10 @@ test-integration: control-plane kubectl build ## Run the integration tests on a 
 	@SACM_BINARY=$(CURDIR)/bin/$(product) test/integration.sh
 
 .PHONY: test-long
-test-long: control-plane kubectl build build-race ## Run all integration tests with a race-enabled binary; some take minutes, or need the whole machine.
+test-long: control-plane kubectl build build-race ## Run all integration tests with a race-enabled binary, where it need not be static; some take minutes, or need the whole machine.
 	@test/deps.sh release
 	SACM_BINARY=$(CURDIR)/bin/race/$(product) go -C test test -count=1 -p=1 -timeout=40m $$(go -C test list ./... | grep -v /kubeadm)
-	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 ./kubeadm # takes over with a static binary alone
+	SACM_BINARY=$(CURDIR)/bin/$(product) go -C test test -count=1 ./kubeadm
 
 # A seed of 0 draws one, which is printed. Faults of the registration come after -for, and take a
 # quarter as long.

@@ -101,7 +101,7 @@ func (c *Config) planGiveBack(o *observed, one component.Component, s *step) err
 		return nil
 	}
 	copied, err := nodefile.Read(c.onNode(component.AdmissionConfigFile))
-	if bytes.HasPrefix(copied, []byte(copyHead)) {
+	if bytes.HasPrefix(copied, []byte(copyHead)) && !bytes.Contains(after.Bytes(), []byte(component.AdmissionConfigFile)) {
 		s.writes = nodefile.Append(s.writes, c.onNode(component.AdmissionConfigFile), copied, nil)
 	}
 	return err

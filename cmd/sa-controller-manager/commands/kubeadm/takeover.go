@@ -210,10 +210,7 @@ func (c *Config) planEdit(o *observed, one component.Component, s *step) error {
 	if err := staticpod.Check(taken.After.Bytes()); err != nil {
 		return fmt.Errorf("the manifest of %s: %w", one.Name, err)
 	}
-	after := component.Files{Name: f.Name, Manifest: taken.After.Bytes(), Backup: f.Backup, Patch: taken.Patch, WithOurs: f.WithOurs}
-	if !bytes.Equal(f.Manifest, after.Manifest) {
-		after.Backup = taken.First.Bytes()
-	}
+	after := component.Files{Name: f.Name, Manifest: taken.After.Bytes(), Backup: taken.Backup, Patch: taken.Patch, WithOurs: f.WithOurs}
 	s.writes = nodefile.Append(s.writes, c.backup(one.Name), f.Backup, after.Backup)
 	// The patch comes first: if the command ends here, kubeadm upgrade does the rest.
 	s.writes = nodefile.Append(s.writes, c.patch(one.Name), f.Patch, after.Patch)

@@ -678,3 +678,63 @@ func TestDryRun(t *testing.T) {
 	}
 	p.refuses(t, "handback", Handback, "")
 }
+
+// TestTakenOverAgain: kubeadm or the operator changes manifests between two takeovers, so that the backup of the
+// first one does not fit. What takeovers have added goes nevertheless, and our process has its controllers.
+func TestTakenOverAgain(t *testing.T) {
+	t.Parallel()
+	edited := func(t *testing.T, p *controlPlane, _ bool) {
+		p.change(t, component.APIServer, "--allow-privileged=true", "--allow-privileged=false")
+	}
+	files := func(c *Config) { c.Registration = registration.Static }
+	for name, tc := range map[string]struct {
+		reason, sample string
+		first          func(*Config)
+		steps          int
+		between        func(t *testing.T, p *controlPlane, patches bool)
+		again          func(*Config)
+	}{
+		"UpgradedWithPatches": {
+			reason: "v1.37 has one more controller that is replaced", sample: "v1.36", steps: all, first: func(*Config) {},
+			between: func(t *testing.T, p *controlPlane, patches bool) {
+				for _, name := range []string{component.ControllerManager, component.APIServer} {
+					p.upgrade(t, name, stock(t, "v1.37", name), patches)
+				}
+			}, again: func(*Config) {},
+		},
+		"Interrupted": {reason: "the plugin step did not come", sample: "v1.37", steps: 3, first: files, between: edited, again: files},
+		"FilesThenSigner": {sample: "v1.37", steps: all, first: files, between: edited, again: func(c *Config) {
+			c.Registration, c.ExternalSigner, c.Rewrite = "", true, true
+		}},
+		"SignerThenFiles": {
+			reason: "files come with v1.37", sample: "v1.36", steps: all, first: func(c *Config) {
+				c.Registration, c.ExternalSigner, c.Rewrite = registration.None, true, true
+			}, between: func(t *testing.T, p *controlPlane, _ bool) {
+				p.change(t, component.APIServer, "kube-apiserver:v1.36", "kube-apiserver:v1.37")
+			}, again: func(c *Config) { c.Registration, c.ExternalSigner = registration.Static, false },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, never := newControlPlane(t, tc.sample), newControlPlane(t, tc.sample)
+			tc.first(&p.config)
+			p.writeSteps(t, takeover, tc.steps)
+			tc.between(t, p, true)
+			tc.between(t, never, false)
+			tc.again(&p.config)
+			p.writeSteps(t, takeover, all)
+			p.config.Registration, p.config.ExternalSigner, p.config.Rewrite = "", false, true
+			p.writeSteps(t, takeover, all)
+			if ours := p.files(t)[ownFile]; strings.Contains(ours, "-serviceaccount-controller") {
+				t.Errorf("%s: our process runs no controllers:\n%s", tc.reason, ours)
+			}
+			p.config.Rewrite = false
+			p.writeSteps(t, handback, all)
+			testutil.Must(t, p.config.unused(t.Context()))
+			for _, name := range []string{component.ControllerManager, component.APIServer} {
+				file := "manifests/" + name + ".yaml"
+				testutil.Check(t, tc.reason+": "+file, never.files(t)[file], p.files(t)[file])
+			}
+		})
+	}
+}

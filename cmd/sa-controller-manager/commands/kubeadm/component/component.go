@@ -186,11 +186,11 @@ func (c Component) Operators(f Files) (*staticpod.Manifest, error) {
 	return edit(now, takenOut(lines))
 }
 
-// Taken is what a takeover makes of a component: its manifest now and before any takeover, and the patch
-// for kubeadm.
+// Taken is what a takeover makes of a component: its manifest, the backup of the one before any takeover, and
+// the patch for kubeadm.
 type Taken struct {
-	After, First *staticpod.Manifest
-	Patch        []byte
+	After         *staticpod.Manifest
+	Backup, Patch []byte
 }
 
 // Takeover returns what a takeover makes of the component.
@@ -202,8 +202,12 @@ func (c Component) Takeover(f Files) (t Taken, err error) {
 	if t.After, err = edit(now, c.out...); err != nil {
 		return t, fmt.Errorf("the manifest of %s: %w", c.Name, err)
 	}
-	t.First = c.original(f, now)
-	t.Patch, err = c.patch(f, t.First, t.After)
+	first := c.original(f, now)
+	// One with lines of a takeover, as kubeadm upgrade writes it with the patch, is no backup.
+	if t.Backup = f.Backup; t.After != now && !hasRecorded(first, f.Patch) {
+		t.Backup = first.Bytes()
+	}
+	t.Patch, err = c.patch(f, first, t.After)
 	return t, err
 }
 
@@ -217,7 +221,7 @@ func sameLines(a, b []byte) bool {
 // current manifest, and otherwise the current one.
 func (c Component) original(f Files, now *staticpod.Manifest) *staticpod.Manifest {
 	backup, err := staticpod.Parse(f.Backup, c.Name)
-	if err != nil {
+	if err != nil || hasRecorded(backup, f.Patch) {
 		return now
 	}
 	for all := range 8 {

@@ -68,6 +68,12 @@ func recorded(patch []byte) (lines []string, known bool) {
 	return lines, true
 }
 
+// hasRecorded reports whether a manifest has a line that a takeover has added.
+func hasRecorded(m *staticpod.Manifest, patch []byte) bool {
+	lines, _ := recorded(patch)
+	return slices.ContainsFunc(m.Command(), func(line string) bool { return slices.Contains(lines, line) })
+}
+
 // added returns the lines of a command after a takeover that this or earlier ones have added, in order; e
 // is what takeovers add to the first manifest. known is false for a cluster that was created with our
 // process: there is nothing to add, and what was there before is unknown.

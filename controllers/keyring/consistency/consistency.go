@@ -235,6 +235,7 @@ func (c *Controller) publish(ctx context.Context, own ring.State, published *Pub
 		}), line)
 		return line, changed
 	}
+	read := slices.Clone(published.Lines)
 	line, changed := update(published)
 	if !changed {
 		return nil
@@ -244,10 +245,12 @@ func (c *Controller) publish(ctx context.Context, own ring.State, published *Pub
 		*published = *p
 		return nil
 	})
-	if err == nil {
-		klog.FromContext(ctx).V(2).Info("Published the key ring", "generation", own.Generation, "version", own.Version(), "signs", line.SignsWith)
+	if err != nil {
+		published.Lines = read // the API has no others
+		return err
 	}
-	return err
+	klog.FromContext(ctx).V(2).Info("Published the key ring", "generation", own.Generation, "version", own.Version(), "signs", line.SignsWith)
+	return nil
 }
 
 // line returns what this process publishes.

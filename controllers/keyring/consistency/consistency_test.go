@@ -11,9 +11,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/internal/testutil"
@@ -140,6 +142,24 @@ func TestLateHost(t *testing.T) {
 		for _, replica := range []*ringReplica{second, third, restored} {
 			replica.stop()
 		}
+	})
+}
+
+// TestUnpublished: a ring that cannot be published is not said to be.
+func TestUnpublished(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newAPI(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: SecretName}})
+		client.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), SecretName, nil)
+		})
+		r := startReplica(t, client, "cp-1", stateOf("main", 3, b().As(signing.Active), a().As(signing.Next)))
+		time.Sleep(settleDelay + time.Minute)
+		r.check(t, "forbidden", "is not published", map[string]float64{"unpublished": 1})
+		if r.MayReissue() == nil || r.MayFill() != nil {
+			t.Error("Secrets are to be filled, and none to be re-issued")
+		}
+		r.stop()
 	})
 }
 

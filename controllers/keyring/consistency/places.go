@@ -75,6 +75,7 @@ func (w *Watcher) RingChanged(context.Context) { w.loop.AddIfRunning(comparing) 
 
 // Run reads until ctx ends.
 func (w *Watcher) Run(ctx context.Context) error {
+	clear(w.answered) // another one may have watched since
 	w.loop.Add(comparing)
 	w.loop.Run(ctx)
 	w.drift.Reset() // the next leader has it
@@ -119,7 +120,7 @@ func (w *Watcher) sync(ctx context.Context, _ string) error {
 func (w *Watcher) see(p *Published, state ring.State, answers map[string]answer, now time.Time) (again time.Duration) {
 	again = readInterval
 	state = state.Clone()
-	state.Keys = slices.DeleteFunc(state.Keys, func(key ring.Key) bool { return p.revoked(key) }) // another host may have
+	state.Keys = slices.DeleteFunc(state.Keys, func(key ring.Key) bool { return p.Revoked(key) }) // another host may have
 	next, _ := state.Next()
 	places := map[string]Place{}
 	for name, place := range p.Places {
@@ -227,22 +228,20 @@ func (p *Published) noPlace(name string) error {
 }
 
 // follow records since when nothing signs with a retired key, where that is known: on each host of a
-// kube-apiserver a live replica signs for it.
+// kube-apiserver a live replica signs for it. What was known of an earlier retirement goes.
 func (p *Published) follow(state ring.State, hosts []string, now time.Time) {
-	followed := maps.Clone(p.Followed)
-	if followed == nil {
-		followed = map[string]time.Time{}
-	}
+	followed := map[string]time.Time{}
 	live := p.Live(now)
 	for _, key := range state.Retired() {
 		if Signer(live, key.ID) != "" {
-			delete(followed, key.ID)
 			continue
 		}
 		covered := !slices.ContainsFunc(hosts, func(host string) bool {
 			return !slices.ContainsFunc(live, func(line Line) bool { return line.Host == host && line.Signer })
 		})
-		if _, known := followed[key.ID]; !known && covered {
+		if since, known := p.Followed[key.ID]; known {
+			followed[key.ID] = since
+		} else if covered {
 			followed[key.ID] = now.UTC().Truncate(time.Second)
 		}
 	}

@@ -286,8 +286,8 @@ func (p *Published) Revoke(removed []ring.Removed) (added bool) {
 	return added
 }
 
-// revoked reports whether some host has revoked a key.
-func (p *Published) revoked(key ring.Key) bool {
+// Revoked reports whether some host has revoked a key.
+func (p *Published) Revoked(key ring.Key) bool {
 	return slices.ContainsFunc(p.Removed, func(gone ring.Removed) bool { return gone.Is(key.PublicKey) })
 }
 

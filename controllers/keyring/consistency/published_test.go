@@ -4,6 +4,7 @@
 package consistency
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
@@ -225,8 +227,7 @@ func TestCached(t *testing.T) {
 func TestPlaceAfterAnAnswer(t *testing.T) {
 	t.Parallel()
 	state := stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))
-	w := &Watcher{answered: map[string]time.Time{}, WatcherConfig: WatcherConfig{}}
-	w.drift = newDrift()
+	w := NewWatcher(WatcherConfig{MustRegister: func(...metrics.Registerable) {}})
 	has := func(keys ...*signing.PrivateKey) answer {
 		found := answer{Answer: published.Answer{CacheAge: time.Minute}}
 		for _, key := range keys {
@@ -260,6 +261,14 @@ func TestPlaceAfterAnAnswer(t *testing.T) {
 			t.Errorf("step %d: %+v, want the next key since %v and %q", i, got, want, step.problem)
 		}
 	}
+	w.see(&p, state, map[string]answer{"x": has(a(), c())}, epoch.Add(12*time.Minute))
+	term, end := context.WithCancel(t.Context())
+	end()
+	testutil.Must(t, w.Run(term))
+	w.see(&p, state, map[string]answer{"x": has(a(), c())}, epoch.Add(30*time.Minute))
+	if since := p.Places["x"].Keys[c().ID()]; !since.Equal(epoch.Add(11 * time.Minute)) {
+		t.Errorf("after a term in which another one has led, the key is there since %v", since)
+	}
 	if _, gone := p.Places["gone"]; gone || !p.Places["pool"].Manual {
 		t.Errorf("places: %v, want the manual one and what is read", p.Places)
 	}
@@ -291,6 +300,11 @@ func TestFollow(t *testing.T) {
 		if _, got := p.Followed[b().ID()]; got != step.want {
 			t.Errorf("step %d: followed %t", i, got)
 		}
+	}
+	p.Followed = map[string]time.Time{b().ID(): epoch}
+	p.follow(stateOf("main", 5, b().As(signing.Active), retired(a())), nil, epoch)
+	if _, stale := p.Followed[b().ID()]; stale {
+		t.Error("after a rollback the time of the retirement before it is kept")
 	}
 }
 

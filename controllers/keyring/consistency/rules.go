@@ -13,10 +13,39 @@ import (
 	"sa-controller-manager/signing/ring"
 )
 
+// MayChange returns a *ring.Refusal unless own is the newest ring of the live hosts but those of without. host is
+// ours.
+func (p Published) MayChange(own ring.State, host string, without []string, now time.Time) error {
+	for _, line := range p.Others(host, now) {
+		theirs := fmt.Sprintf("that of host %s (generation %d)", line.Host, line.Generation)
+		switch is := relate(own, line); {
+		case slices.Contains(without, line.Host):
+		case is == newer:
+			return &ring.Refusal{
+				Reason: fmt.Sprintf("the ring (generation %d) is older than %s", own.Generation, theirs),
+				Remedy: "bring that one here (keys import)" + line.orGone(),
+			}
+		case is == apart:
+			return &ring.Refusal{
+				Reason: fmt.Sprintf("the ring (generation %d) and %s are forked", own.Generation, theirs),
+				Remedy: "bring that one here: keys import --join-fork" + line.orGone(),
+			}
+		}
+	}
+	return nil
+}
+
+func (l Line) orGone() string {
+	return fmt.Sprintf(", or, if that host is gone for good, give --without-host=%s", l.Host)
+}
+
 // MayUse returns a *ring.Refusal unless own is the newest ring and every live host but those of without
 // has a key and can sign with it: then each may begin to use it at its own time. host is ours.
 func (p Published) MayUse(own ring.State, key ring.Key, host string, without []string, now time.Time) error {
-	if p.revoked(key) {
+	if err := p.MayChange(own, host, without, now); err != nil {
+		return err
+	}
+	if p.Revoked(key) {
 		return &ring.Refusal{
 			Reason: fmt.Sprintf("the %s key %s was revoked on another host", key.Role, key.ID),
 			Remedy: "replace the next key: keys next",
@@ -26,28 +55,16 @@ func (p Published) MayUse(own ring.State, key ring.Key, host string, without []s
 		if slices.Contains(without, line.Host) {
 			continue
 		}
-		theirs := fmt.Sprintf("that of host %s (generation %d)", line.Host, line.Generation)
-		gone := fmt.Sprintf(", or, if that host is gone for good, give --without-host=%s", line.Host)
-		switch is := relate(own, line); {
-		case line.Host != host && is == newer:
-			return &ring.Refusal{
-				Reason: fmt.Sprintf("the ring (generation %d) is older than %s", own.Generation, theirs),
-				Remedy: "bring that one here (keys import)" + gone,
-			}
-		case line.Host != host && is == apart:
-			return &ring.Refusal{
-				Reason: fmt.Sprintf("the ring (generation %d) and %s are forked", own.Generation, theirs),
-				Remedy: "bring that one here: keys import --join-fork" + gone,
-			}
+		switch {
 		case line.Keys[key.ID] == "":
 			return &ring.Refusal{
 				Reason: fmt.Sprintf("host %s does not have the %s key %s", line.Host, key.Role, key.ID),
-				Remedy: "bring the ring there (keys import)" + gone, Later: true,
+				Remedy: "bring the ring there (keys import)" + line.orGone(), Later: true,
 			}
 		case !slices.Contains(line.Signs, key.ID):
 			return &ring.Refusal{
 				Reason: fmt.Sprintf("host %s cannot sign with the %s key %s", line.Host, key.Role, key.ID),
-				Remedy: "see key-backends in its /readyz?verbose" + gone, Later: true,
+				Remedy: "see key-backends in its /readyz?verbose" + line.orGone(), Later: true,
 			}
 		}
 	}
@@ -57,7 +74,7 @@ func (p Published) MayUse(own ring.State, key ring.Key, host string, without []s
 // MayWithdraw returns a *ring.Refusal if a next key has signed on some host: there are tokens of it. A
 // revoked one may go.
 func (p Published) MayWithdraw(key ring.Key) error {
-	if p.revoked(key) {
+	if p.Revoked(key) {
 		return nil
 	}
 	for _, line := range p.Lines {

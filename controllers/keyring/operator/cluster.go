@@ -47,7 +47,7 @@ type Cluster struct {
 	// Dial connects to a kube-apiserver at its own address. Nil means that Others are all.
 	Dial func(url string) (kubernetes.Interface, error)
 
-	found bool
+	dialled bool // Others are what Find has dialled
 }
 
 // APIServer is one of several kube-apiservers.
@@ -56,29 +56,32 @@ type APIServer struct {
 	Client kubernetes.Interface
 }
 
-// Find looks up all kube-apiservers of the cluster, each at its own address, unless Others has them.
-// It returns an error with the names of the hosts if it finds fewer addresses than hosts: what one
-// kube-apiserver says about a key says nothing about the others. Hosts of without are not asked.
+// Find looks up all kube-apiservers of the cluster, each at its own address, unless Others has them. One may have
+// joined since the last time. It refuses with the names of the hosts if it finds fewer addresses than hosts: what
+// one kube-apiserver says about a key says nothing about the others. Hosts of without are not asked.
 func (c *Cluster) Find(ctx context.Context, without ...string) error {
-	if c.found {
-		return nil
-	}
 	hosts, err := apiservers.LiveHosts(ctx, c.Client, time.Now())
 	if err != nil {
 		return err
 	}
 	hosts = slices.DeleteFunc(hosts, func(host string) bool { return slices.Contains(without, host) })
 	others, asked := c.Others, 1+len(c.Others)
-	if len(hosts) > 1 && len(others) == 0 && c.Dial != nil {
+	dials := len(hosts) > 1 && (len(others) == 0 || c.dialled) && c.Dial != nil
+	if dials {
 		if others, err = c.dialAll(ctx); err != nil {
 			return err
 		}
 		asked = len(others) // the first one is among them
 	}
 	if asked < len(hosts) {
-		return fmt.Errorf("kube-apiserver runs on %d hosts (%s), and only %d can be asked", len(hosts), strings.Join(hosts, ", "), max(asked, 1))
+		return &ring.Refusal{
+			Reason: fmt.Sprintf("kube-apiserver runs on %d hosts (%s), and only %d can be asked",
+				len(hosts), strings.Join(hosts, ", "), max(asked, 1)),
+			Remedy: "name each of them with --apiserver or, if a host is gone for good, give --without-host=NAME",
+			Later:  true, // one may restart
+		}
 	}
-	c.Others, c.found = others, true
+	c.Others, c.dialled = others, dials
 	return nil
 }
 
@@ -90,28 +93,20 @@ func (c *Cluster) dialAll(ctx context.Context) ([]APIServer, error) {
 	}
 	var found []APIServer
 	for _, url := range urls {
-		client, err := c.Dial(url)
-		if err != nil {
+		server := APIServer{URL: url}
+		if i := slices.IndexFunc(c.Others, func(known APIServer) bool { return known.URL == url }); i >= 0 {
+			server = c.Others[i]
+		} else if server.Client, err = c.Dial(url); err != nil {
 			return nil, fmt.Errorf("%s: %w", url, err)
 		}
-		found = append(found, APIServer{URL: url, Client: client})
+		found = append(found, server)
 	}
 	return found, nil
 }
 
-// everyAPIServer refuses a step if a kube-apiserver would not be asked.
-func (o *Operator) everyAPIServer(ctx context.Context, without ...string) error {
-	if err := o.Cluster.Find(ctx, without...); err != nil {
-		return &ring.Refusal{
-			Reason: err.Error(), Remedy: "name each of them with --apiserver or, if a host is gone for good, give --without-host=NAME",
-		}
-	}
-	return nil
-}
-
 // all returns the kube-apiservers to ask, each at its own address if that is known.
 func (c *Cluster) all() []APIServer {
-	if len(c.Others) > 0 && c.found {
+	if len(c.Others) > 0 {
 		return append([]APIServer{{URL: "the kube-apiserver of --kubeconfig", Client: c.Client}}, c.Others...)
 	}
 	return append([]APIServer{{URL: "kube-apiserver", Client: c.Client}}, c.Others...)

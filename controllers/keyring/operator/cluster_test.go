@@ -42,7 +42,9 @@ func (w *world) serve(hosts []string, addresses ...string) {
 		Ports:     []discoveryv1.EndpointPort{{Port: new(int32(6443))}},
 		Endpoints: []discoveryv1.Endpoint{{Addresses: addresses}},
 	}
-	_, err := w.kube.DiscoveryV1().EndpointSlices("default").Create(w.t.Context(), slice, metav1.CreateOptions{})
+	slices := w.kube.DiscoveryV1().EndpointSlices("default")
+	_ = slices.Delete(w.t.Context(), slice.Name, metav1.DeleteOptions{})
+	_, err := slices.Create(w.t.Context(), slice, metav1.CreateOptions{})
 	w.must(err)
 }
 
@@ -65,6 +67,13 @@ func TestForgottenAPIServer(t *testing.T) {
 		refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}),
 			"cannot sign yet: https://10.0.0.2:6443: kube-apiserver refuses its tokens")
 		other.accepts = append(other.accepts, p256ID)
+		joined := newWorld(t)
+		w.serve([]string{"cp-3"}, "10.0.0.1", "10.0.0.2", "10.0.0.3")
+		w.Cluster.Dial = func(string) (kubernetes.Interface, error) { return joined.kube, nil }
+		joined.accepts = []string{rsaID}
+		refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}),
+			"cannot sign yet: https://10.0.0.3:6443: kube-apiserver refuses its tokens")
+		joined.accepts = append(joined.accepts, p256ID)
 		w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
 	})
 	t.Run("NotFound", func(t *testing.T) {
@@ -82,7 +91,7 @@ func TestForgottenAPIServer(t *testing.T) {
 				return err
 			},
 		} {
-			w.Cluster.Others, w.Cluster.found = nil, false // each is a process of its own
+			w.Cluster.Others, w.Cluster.dialled = nil, false // each is a process of its own
 			refusedWith(t, command(), want)
 			if err := command("cp-2"); err != nil {
 				t.Errorf("command %d without the host that is gone: %v", i, err)

@@ -104,7 +104,7 @@ type RotateOptions struct {
 // and no cache is without it.
 func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 	permanent := 0
-	for {
+	for waited := false; ; waited = true {
 		err := o.rotate(ctx, &options)
 		if err == nil {
 			return nil
@@ -112,7 +112,7 @@ func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 		if permanent++; !isPermanent(err) {
 			permanent = 0
 		}
-		if !options.Wait || permanent == maxPermanent || !o.await(ctx, err) {
+		if !options.Wait || permanent == maxPermanent || !o.await(ctx, err, waited) {
 			if cause := context.Cause(ctx); cause != nil {
 				err = fmt.Errorf("the key was not rotated: %w (%w)", err, cause)
 			}
@@ -146,17 +146,12 @@ func (o *Operator) rotate(ctx context.Context, options *RotateOptions) error {
 	return o.change(ctx, state, func(state ring.State) (ring.State, error) { return ring.Rotate(state, options.made, o.Clock.Now()) })
 }
 
-// mayWithdraw returns nil if the next key has signed nowhere.
-func (o *Operator) mayWithdraw(ctx context.Context, state ring.State) error {
-	next, ok := state.Next()
-	if !ok || o.Cluster == nil {
-		return nil
+// published returns the published rings, none without a cluster.
+func (o *Operator) published(ctx context.Context) (consistency.Published, error) {
+	if o.Cluster == nil {
+		return consistency.Published{}, nil
 	}
-	published, err := consistency.Fetch(ctx, o.Cluster.Client)
-	if err != nil {
-		return err
-	}
-	return published.MayWithdraw(next)
+	return consistency.Fetch(ctx, o.Cluster.Client)
 }
 
 // mayUse returns nil if every live host has a key and every kube-apiserver accepts it.
@@ -169,7 +164,7 @@ func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, w
 		err = published.MayUse(state, key, o.Host, without, o.Clock.Now())
 	}
 	if err == nil {
-		err = o.everyAPIServer(ctx, without...)
+		err = o.Cluster.Find(ctx, without...)
 	}
 	if err == nil {
 		err = o.Cluster.Accepts(ctx, key)
@@ -192,27 +187,34 @@ func (o *Operator) change(ctx context.Context, state ring.State, transition func
 	return o.File.Update(state.Generation, transition)
 }
 
-// Next replaces the next key. It needs nothing of the old one. If that is what is wanted, nothing changes.
-func (o *Operator) Next(ctx context.Context, wanted Successor) error {
+// Next replaces the next key, which need not be available. If that is what is wanted, nothing changes.
+func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string) error {
 	state, err := o.read()
 	if err != nil {
 		return err
 	}
-	if next, ok := state.Next(); ok && wanted.Signer == "" && next.Kind() == cmp.Or(wanted.Algorithm, state.Active().Kind(), "?") {
-		return &ring.Refusal{Reason: fmt.Sprintf("key %s (%s) is the next one", next.ID, next.Algorithm), Remedy: "nothing to do", Done: true}
+	published, err := o.published(ctx)
+	if err == nil {
+		err = published.MayChange(state, o.Host, without, o.Clock.Now())
 	}
-	if err := o.mayWithdraw(ctx, state); err != nil {
+	if err != nil {
 		return err
+	}
+	next, replaces := state.Next()
+	kind := cmp.Or(wanted.Algorithm, state.Active().Kind(), "?")
+	switch {
+	case replaces && wanted.Signer == "" && next.Kind() == kind && !published.Revoked(next):
+		return &ring.Refusal{Reason: fmt.Sprintf("key %s (%s) is the next one", next.ID, next.Algorithm), Remedy: "nothing to do", Done: true}
+	case replaces:
+		if err := published.MayWithdraw(next); err != nil {
+			return err
+		}
 	}
 	key, err := o.make(ctx, wanted, state.Active())
 	if err != nil {
 		return err
 	}
-	if o.Cluster != nil && key.Foreign() {
-		published, err := consistency.Fetch(ctx, o.Cluster.Client)
-		if err != nil {
-			return err
-		}
+	if key.Foreign() {
 		live := published.Live(o.Clock.Now())
 		if i := slices.IndexFunc(live, func(line consistency.Line) bool { return !line.Signer }); i >= 0 {
 			return &ring.Refusal{
@@ -239,14 +241,15 @@ func (o *Operator) Rollback(ctx context.Context, next Successor, without []strin
 	previous, _ := state.Key(state.Previous)
 	var key *ring.Key
 	if _, keeps := after.Next(); !keeps {
-		if err := o.mayWithdraw(ctx, state); err != nil {
-			return err
-		}
 		if key, err = o.make(ctx, next, previous); err != nil {
 			return err
 		}
 	}
-	if _, err := o.mayUse(ctx, state, previous, without); err != nil {
+	published, err := o.mayUse(ctx, state, previous, without)
+	if withdrawn, ok := state.Next(); err == nil && ok && key != nil {
+		err = published.MayWithdraw(withdrawn)
+	}
+	if err != nil {
 		return err
 	}
 	return o.change(ctx, state, func(state ring.State) (ring.State, error) { return ring.Rollback(state, key, o.Clock.Now()) })
@@ -310,8 +313,9 @@ func (o *Operator) Import(ctx context.Context, from *ring.File, join bool) (chan
 	return o.File.Import(from)
 }
 
-// await waits a while if that may help, and reports whether to try again.
-func (o *Operator) await(ctx context.Context, reason error) bool {
+// await waits a while if that may help, and reports whether to try again. A kube-apiserver that cannot be reached is
+// waited for if it could be before: it may restart.
+func (o *Operator) await(ctx context.Context, reason error, waited bool) bool {
 	if ctx.Err() != nil {
 		return false
 	}
@@ -324,7 +328,7 @@ func (o *Operator) await(ctx context.Context, reason error) bool {
 		left = refusal.Until.Sub(o.Clock.Now())
 		pause, what = min(left, pollInterval), refusal.Reason
 	case errors.As(reason, &refusal) && refusal.Later:
-	case errors.As(reason, &refused):
+	case errors.As(reason, &refused), waited && isTransient(reason):
 	default:
 		return false
 	}
@@ -354,16 +358,17 @@ func (o *Operator) sleep(ctx context.Context, pause time.Duration) bool {
 // if kube-apiserver does not accept the key yet, cannot be reached or is overloaded.
 func isPermanent(err error) bool {
 	notAccepted, ok := errors.AsType[*notAcceptedError](err)
-	if !ok || keyprobe.IsRefusal(notAccepted.err) {
-		return false
-	}
+	return ok && !keyprobe.IsRefusal(notAccepted.err) && !isTransient(err)
+}
+
+func isTransient(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		code := status.Status().Code
-		return code < http.StatusInternalServerError && code != http.StatusRequestTimeout && code != http.StatusTooManyRequests
+		return code >= http.StatusInternalServerError || code == http.StatusRequestTimeout || code == http.StatusTooManyRequests
 	}
 	_, unreachable := errors.AsType[*url.Error](err)
-	return !unreachable
+	return unreachable
 }
 
 // notAcceptedError means that kube-apiserver has not accepted a key.

@@ -157,6 +157,24 @@ func TestWaitForKubeAPIServer(t *testing.T) {
 			reason: "it is being restarted", err: &url.Error{Op: "Post", URL: "https://a", Err: errors.New("connection refused")},
 			lasts: time.Minute,
 		},
+		"all of it is away": {reason: "the restart that it waits for", change: func(w *world) {
+			w.accepts = []string{rsaID}
+			begin := time.Now()
+			w.kube.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				since := time.Since(begin)
+				if since > time.Minute {
+					w.accepts = []string{rsaID, p256ID}
+				}
+				return since > 0 && since < time.Minute, nil, &url.Error{Op: "Get", URL: "https://a", Err: errors.New("connection refused")}
+			})
+		}},
+		"it was never there": {
+			reason: "an address that is mistyped", change: func(w *world) {
+				w.kube.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, &url.Error{Op: "Get", URL: "https://a", Err: errors.New("connection refused")}
+				})
+			}, want: func(err error) bool { return strings.Contains(err.Error(), "connection refused") },
+		},
 		"it is busy": {reason: "it says so", err: apierrors.NewTooManyRequests("later", 1), lasts: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -201,6 +219,37 @@ func TestAnswersAreOfTheRingThatWasRead(t *testing.T) {
 	if _, stale := errors.AsType[*ring.StaleError](err); !stale || w.state().Active().ID != rsaID {
 		t.Errorf("%s signs after %v", w.state().Active().ID, err)
 	}
+}
+
+// TestNextAsksFirst: a next key that was revoked elsewhere is replaced by one of its kind, and a ring that is not the
+// newest is not changed.
+func TestNextAsksFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.show("cp-1", time.Hour)
+	w.edit(func(p *consistency.Published) {
+		p.Removed = append(p.Removed, ring.Removed{ID: p256ID, Digest: p256ID, Reason: ring.Revoked})
+	})
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "was revoked on another host: replace the next key: keys next")
+	w.must(w.Next(t.Context(), Successor{Algorithm: "P-256"}))
+	if next, _ := w.state().Next(); next.ID == p256ID {
+		t.Error("the revoked key stays")
+	}
+	later := *w.Operator
+	later.File, later.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
+	_, err := later.File.Import(w.File)
+	w.must(err)
+	w.must(later.Next(t.Context(), Successor{Algorithm: "P-384"}))
+	newer, err := later.File.Read()
+	w.must(err)
+	w.edit(func(p *consistency.Published) {
+		line := consistency.LineOf(newer)
+		line.Replica, line.Host, line.Renewed = "cp-2_1", "cp-2", epoch
+		p.Lines = append(p.Lines, line)
+	})
+	w.clock.Step(2 * time.Minute) // the claim of that host has ended
+	refusedWith(t, w.Next(t.Context(), Successor{Algorithm: "P-521"}), "is older than that of host cp-2")
+	w.must(w.Next(t.Context(), Successor{Algorithm: "P-521"}, "cp-2"))
 }
 
 func TestNextAndRollback(t *testing.T) {
@@ -445,8 +494,8 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 		change func()
 		still  string
 	}{
-		{func() {}, "the kube-apiserver of --kubeconfig, https://cp-2:6443: with key files, write them"},
-		{func() { w.publishes = nil }, "https://cp-2:6443: with key files, write them"},
+		{func() {}, "the kube-apiserver of --kubeconfig, https://cp-2:6443: with key files, bring the ring there"},
+		{func() { w.publishes = nil }, "https://cp-2:6443: with key files, bring the ring there"},
 		{func() { second.silent = true }, "https://cp-2:6443 (read kube-apiserver's keys at /openid/v1/jwks: "},
 	} {
 		step.change()

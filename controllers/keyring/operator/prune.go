@@ -60,7 +60,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if o.Cluster == nil {
 		return nil, errNoCluster
 	}
-	if err := o.everyAPIServer(ctx, without...); err != nil {
+	if err := o.Cluster.Find(ctx, without...); err != nil {
 		return nil, err
 	}
 	uses, err := o.Cluster.Uses(ctx, state.Ring())
@@ -75,7 +75,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if err != nil {
 		return nil, err
 	}
-	if err := published.MayLack(state); err != nil {
+	if err := cmp.Or(published.MayChange(state, o.Host, without, o.Clock.Now()), published.MayLack(state)); err != nil {
 		return nil, err
 	}
 	now := o.Clock.Now()

@@ -120,19 +120,27 @@ func (o *Operator) awaitRefused(ctx context.Context, removed []ring.Removed, wit
 		return nil
 	})
 	if err == nil {
-		err = o.everyAPIServer(ctx, without...)
+		err = o.Cluster.Find(ctx, without...)
 	}
 	if err != nil {
 		return nil, err
 	}
-	signer := slices.ContainsFunc(published.Live(o.Clock.Now()), func(line consistency.Line) bool { return line.Signer })
+	live := published.Live(o.Clock.Now())
+	signer := slices.ContainsFunc(live, func(line consistency.Line) bool { return line.Signer })
+	notes = published.StillAccept()
+	for _, line := range live {
+		if line.Host != o.Host && slices.ContainsFunc(removed, func(gone ring.Removed) bool { return line.Keys[gone.ID] != "" }) {
+			notes = append(notes, fmt.Sprintf("the file of host %s has them: bring the ring there (keys import), or a restart there accepts them again",
+				line.Host))
+		}
+	}
 	for begun := o.Clock.Now(); ; {
 		have := o.Cluster.stillHave(ctx, removed)
 		if len(have) == 0 {
-			return published.StillAccept(), nil
+			return notes, nil
 		}
 		if !signer || o.Clock.Since(begun) > revokeWait || !o.sleep(ctx, nudgeInterval) {
-			return published.StillAccept(), fmt.Errorf("still accepted by %s: with key files, write them (keys export --kubeadm) and restart it; "+
+			return notes, fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export --kubeadm) and restart it; "+
 				"with the external signer, start our process on that host; then run the command again", strings.Join(have, ", "))
 		}
 		o.progress("still accepted by "+strings.Join(have, ", "), 0)

@@ -81,7 +81,7 @@ func TestKeysCommands(t *testing.T) {
 		},
 		{[]string{"init", "--from-private-key-file=" + from}, 1, "is there already"},
 		{[]string{"list"}, 0, "ES384       retired   -"},
-		{[]string{"list"}, 0, "If leaked:  sa-controller-manager keys revoke " + rsaID + " "},
+		{[]string{"list"}, 0, "If leaked:  sa-controller-manager keys revoke --service-account-key-ring=" + ring + " " + rsaID + " "},
 		{[]string{"next"}, 0, "Nothing was changed: key "},
 		{[]string{"next", "--algorithm=P-256"}, 0, "ES256       next      file"},
 		{[]string{"next", "--algorithm=P-256"}, 0, "(ES256) is the next one: nothing to do.\n"},

@@ -3,7 +3,7 @@
 
 // Package keys implements the commands that create, show, rotate, roll back, prune, revoke, export
 // and import a key ring file, and that compare its keys with those that are published. Package
-// keyrotation has the steps.
+// operator has the steps.
 //
 // Other commands take from it which keys there are, with their states (Read), and how those that are
 // published as a JWKS differ (Compare).

@@ -31,10 +31,10 @@ func newListCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Show the keys of a ring, where each is, what is next, and the command for the case that the
 file leaks. With --kubeconfig the cluster is asked which keys it accepts, which live hosts
 lack one, where they are published, how many token Secrets bear each, and which Secrets
-hold a retired key still: those that are due, filling, switching, discarding or replaced go
-by themselves once a process with the key ring leads; user-made, never, unknown-mode,
-invalid and mismatch wait for you (annotation sa-controller-manager/reissue). One whose key
-is not in the ring is named too, as unknown-key. Nothing is changed.
+still have a token of a retired key: those that are due, filling, switching, discarding or
+replaced go by themselves once a process with the key ring leads; user-made, never,
+unknown-mode, invalid and mismatch wait for you (annotation sa-controller-manager/reissue).
+A Secret whose key is not in the ring is named too, as unknown-key. Nothing is changed.
 
 -o pem prints the public keys alone.`,
 		Example: listExamples,

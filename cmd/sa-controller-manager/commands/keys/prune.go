@@ -53,7 +53,7 @@ func newRevokeCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Take keys of any role out of the ring at once and for good: they do not come back by a
 verification key file, a copy, a backup or another ring. If the active key is among them,
 the next one signs; if that is named too, a new one. "keys list" prints the command for a
-file that has leaked. It may be run again, and only looks then what is left to do.
+file that has leaked. It may be run again, and then only checks what is left to do.
 
 On a terminal the command says which tokens will be refused, and asks for confirmation.
 Elsewhere it wants --yes.

@@ -141,8 +141,8 @@ func newForgetCommand(client cli.ClientFunc) *cobra.Command {
 	return newPlaceCommand(client, &cobra.Command{
 		Use:   "forget NAME",
 		Short: "Forget a place where the keys are published",
-		Long: `Forget a place of --published-manually, for which no step waits then any more, or what was
-seen at one that the manager reads, such as the lifetime of caches there.`,
+		Long: `Forget a place of --published-manually, so that no step waits for it, or what was observed
+at a place that the manager reads, such as the lifetime of caches there.`,
 		Example: "  sa-controller-manager keys publish forget pool --service-account-key-ring=ring.json --kubeconfig=admin.conf",
 	}, func(p *consistency.Published, _ ring.State, name string) error { return p.Forget(name) })
 }

@@ -89,19 +89,18 @@ func newReport(ctx context.Context, o *operator.Operator) (*Report, error) {
 		File: o.File.Path(), ReadOnly: o.File.Writable() != nil, Generation: state.Generation, Previous: state.Previous,
 		Findings: looseMode(o.File),
 	}
-	leaked := []string{"sa-controller-manager keys revoke"}
 	for _, key := range state.Keys {
 		line := KeyReport{Key: key}
 		if !key.PublicOnly {
 			line.Where = cmp.Or(key.Signer, "file")
 		}
 		if line.Where == "file" {
-			leaked = append(leaked, key.ID)
-			report.IfLeaked = strings.Join(leaked, " ")
+			revoke := "sa-controller-manager keys revoke --service-account-key-ring=" + report.File
+			report.IfLeaked = cmp.Or(report.IfLeaked, revoke) + " " + key.ID
 		}
 		report.Keys = append(report.Keys, line)
 	}
-	report.NextStep = "keys rotate, which looks with --kubeconfig whether that breaks anything"
+	report.NextStep = "keys rotate, which checks, with --kubeconfig, that nothing breaks"
 	if o.Cluster != nil {
 		if err := report.ask(ctx, o, state); err != nil {
 			return nil, err
@@ -135,8 +134,7 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 		}
 	}
 	if err := cluster.Find(ctx); err != nil {
-		r.Findings = append(r.Findings,
-			printers.Finding{Code: "apiserver-not-asked", Message: err.Error(), Remedy: "name each of them with --apiserver"})
+		r.Findings = append(r.Findings, printers.Finding{Code: "apiserver-not-asked", Message: err.Error()})
 	}
 	known := state.Ring()
 	uses, err := cluster.Uses(ctx, known)

@@ -110,7 +110,8 @@ func TestReport(t *testing.T) {
 	w.accepts = append(w.accepts, p256ID)
 	w.must(w.Rotate(t.Context(), operator.RotateOptions{Force: true, Next: operator.Successor{None: true}}))
 	r := report()
-	if r.NextStep != "make a next key: keys next" || r.IfLeaked != "sa-controller-manager keys revoke "+rsaID+" "+p256ID ||
+	revoke := "sa-controller-manager keys revoke --service-account-key-ring=" + w.File.Path() + " " + rsaID
+	if r.NextStep != "make a next key: keys next" || r.IfLeaked != revoke+" "+p256ID ||
 		!slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", blocked(reissue.Mismatch)}, {"shop/b", blocked(reissue.Mismatch)}}) {
 		t.Errorf("rotated: %+v", r)
 	}
@@ -203,7 +204,7 @@ func (w *world) checkPrinted(r *Report) {
 	w.t.Helper()
 	for format, words := range map[string][]string{
 		"table": {
-			"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  make a next key", "If leaked:  sa-controller-manager keys revoke " + rsaID,
+			"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  make a next key", "If leaked:  sa-controller-manager keys revoke --service-account-key-ring=",
 			"Secrets of retired key " + rsaID + ": shop/a (mismatch), shop/b (mismatch)", "1. ",
 		},
 		"json": {`"nextStep": "make a next key`, `"state": "blocked"`, `"reason": "mismatch"`, `"prunableAt": "2026-11-24T12:00:01Z"`},

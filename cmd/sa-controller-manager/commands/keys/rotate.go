@@ -34,11 +34,12 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 key of the same kind is made. Then bring the ring to the other hosts, in any order: until
 it is there, each of them signs with the key that it has.
 
-It is refused, with the way out, while another host has a newer ring or a forked one, while
-a live host does not have the next key or cannot sign with it, while a kube-apiserver
-refuses a token of it, and while a cache may have a copy of the key set without it: for
---cache-age, or as long as a place where the keys are published allows, after it was seen
-there.
+It is refused, and says what to do, while
+- another host has a newer ring or a forked one,
+- a live host does not have the next key or cannot sign with it,
+- a kube-apiserver refuses a token of the next key, or
+- a cache may have a copy of the key set without the next key. It may have one for --cache-age
+  after the key was published, or as long as a place where the keys are published allows.
 
 A next key in another process is never followed by one in the file: name it with
 --next-key. With --if-older-than a timer may run this as often as it likes: it exits with 0
@@ -54,10 +55,10 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 	cmd.Flags().BoolVar(&rotate.Wait, "wait", rotate.Wait,
 		"Wait for caches, for a host that does not have the next key yet, and for kube-apiserver.")
 	cmd.Flags().BoolVar(&rotate.Force, "force", rotate.Force,
-		"Do not wait for caches, and for nothing else that is refused: what verifies with an older copy of the key set refuses new tokens.")
+		"Do not wait for caches: what verifies with an older copy of the key set refuses new tokens. Every other refusal stays.")
 	cmd.Flags().DurationVar(&olderThan, "if-older-than", olderThan, "Do nothing while the active key signs for less than this.")
 	cmd.Flags().BoolVar(&prune, "prune", prune,
-		"Remove then the retired keys that nothing needs, as \"keys prune\" does. That one stays is no error.")
+		"Then remove the retired keys that nothing needs, as \"keys prune\" does. It is no error if one stays.")
 	check := func(p *options.Problems) {
 		rotate.Next, rotate.Without, rotate.Wait = o.successor(), o.without, rotate.Wait && !o.connection.DryRun
 		p.NotNegative("cache-age", o.policy.CacheAge)
@@ -100,14 +101,20 @@ func newNextCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Make the next key, or replace it by one of another kind: --algorithm for a key in the file,
 --key=kep740:NAME for one of another process, and without either one of the kind of the
 active key. The key that it replaces has never signed. If the next key is of that kind
-already, nothing is changed. It needs nothing of the old key.
+already, nothing is changed. The key that it replaces need not be available.
 
 Then bring the ring to the other hosts, give it to a kube-apiserver with key files ("keys
 export --kubeadm") and restart that: "keys rotate" waits for all of them.`,
 	}
 	o := newCommandOptions(cmd, client)
 	key.addFlags(cmd, "Kind of the new key; that of the active one if not given.")
-	return o.steps(cmd, key.validate, func(ctx context.Context, op *operator.Operator) error { return op.Next(ctx, key.Successor) })
+	o.addWithoutHost(cmd)
+	return o.steps(cmd, key.validate, func(ctx context.Context, op *operator.Operator) error {
+		if op.Cluster == nil {
+			fmt.Fprintln(cmd.ErrOrStderr(), "Without --kubeconfig it is not checked whether the next key signs on another host already.")
+		}
+		return op.Next(ctx, key.Successor, o.without...)
+	})
 }
 
 func newRollbackCommand(client cli.ClientFunc) *cobra.Command {

@@ -116,3 +116,32 @@ func TestAllRetriesTogetherAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// TestEventsDelayNoOtherKey: the events of an object whose syncs fail take no turns from other keys that fail.
+func TestEventsDelayNoOtherKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var healed atomic.Bool
+		var done time.Time
+		r := New(Config[string]{Name: "events", Workers: 2, Sync: func(_ context.Context, key string) error {
+			if key == "changes" || !healed.Load() {
+				return errBoom
+			}
+			done = time.Now()
+			return nil
+		}})
+		testutil.Start(t, func(ctx context.Context) error { r.Run(ctx); return nil })
+		r.Add("other")
+		for range 5 * 60 * 200 { // for five minutes
+			r.Add("changes")
+			time.Sleep(time.Second / 200)
+		}
+		healed.Store(true)
+		since := time.Now()
+		time.Sleep(maxBackoff + time.Second)
+		synctest.Wait()
+		if done.IsZero() {
+			t.Errorf("the other key was not synced within %v", time.Since(since))
+		}
+	})
+}

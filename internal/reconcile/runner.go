@@ -202,23 +202,35 @@ type backoff[K comparable] struct {
 	workqueue.TypedRateLimiter[K] // of each key
 	shared                        *rate.Limiter
 	clock                         clock.PassiveClock
+	turns                         sync.Map // of K: the time of its turn in shared
 }
 
 func newBackoff[K comparable](most time.Duration, clock clock.PassiveClock) *backoff[K] {
 	return &backoff[K]{
-		workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstBackoff, most), rate.NewLimiter(sharedRate, 1), clock,
+		workqueue.NewTypedItemExponentialFailureRateLimiter[K](firstBackoff, most), rate.NewLimiter(sharedRate, 1), clock, sync.Map{},
 	}
 }
 
-// When counts one more failure of key and returns its delay. A key has one reservation at a time,
-// so there are never more reservations than failing keys.
+// When counts one more failure of key and returns its delay. A key that an event has queued before its turn keeps
+// that turn: an object that fails and changes all the time would otherwise delay all others.
 func (b *backoff[K]) When(key K) time.Duration {
 	own := b.TypedRateLimiter.When(key)
 	if b.NumRequeues(key) <= sharedAfter {
 		return own
 	}
 	now := b.clock.Now()
-	return max(own, b.shared.ReserveN(now, 1).DelayFrom(now))
+	if turn, ok := b.turns.Load(key); ok && now.Before(turn.(time.Time)) {
+		return turn.(time.Time).Sub(now)
+	}
+	delay := max(own, b.shared.ReserveN(now, 1).DelayFrom(now))
+	b.turns.Store(key, now.Add(delay))
+	return delay
+}
+
+// Forget ends the back-off of a key that has succeeded.
+func (b *backoff[K]) Forget(key K) {
+	b.TypedRateLimiter.Forget(key)
+	b.turns.Delete(key)
 }
 
 // stuckKeys is the set of keys that had to wait for stuckDelay and have not succeeded since.

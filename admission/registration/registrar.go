@@ -148,15 +148,15 @@ func (r *Registrar) sync(ctx context.Context, key string) error {
 		r.setStatus(o.followed())
 		return nil
 	}
-	ctx, stop := context.WithCancel(ctx)
+	term, stop := context.WithCancel(r.leading) // which has the fence of the leader's writes
 	defer stop()
-	defer context.AfterFunc(r.leading, stop)()
-	after, err := r.step(ctx, o)
+	defer context.AfterFunc(ctx, stop)()
+	after, err := r.step(term, o)
 	if r.leading.Err() != nil {
 		return nil // the end of the term interrupted it
 	}
 	if err != nil {
-		return r.fail(ctx, err)
+		return r.fail(term, err)
 	}
 	r.failed, r.reported = 0, ""
 	if after > 0 {

@@ -4,6 +4,7 @@
 package registration
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -13,6 +14,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/events"
@@ -204,4 +207,56 @@ func TestProbeResponder(t *testing.T) {
 	if ask("of another", true) != 1 || !a.hasArrived("awaited") || a.hasArrived("of another") {
 		t.Error("the probe of another client is not answered, or taken for ours")
 	}
+}
+
+// probes calls saw with the context of each dry-run Pod.
+type probes struct {
+	*apiserver
+	saw func(context.Context)
+}
+
+type (
+	probesCore struct {
+		typedcorev1.CoreV1Interface
+		saw func(context.Context)
+	}
+	probesPods struct {
+		typedcorev1.PodInterface
+		saw func(context.Context)
+	}
+)
+
+func (p probes) CoreV1() typedcorev1.CoreV1Interface { return probesCore{p.apiserver.CoreV1(), p.saw} }
+
+func (p probesCore) Pods(namespace string) typedcorev1.PodInterface {
+	return probesPods{p.CoreV1Interface.Pods(namespace), p.saw}
+}
+
+func (p probesPods) Create(ctx context.Context, pod *corev1.Pod, options metav1.CreateOptions) (*corev1.Pod, error) {
+	p.saw(ctx)
+	return p.PodInterface.Create(ctx, pod, options)
+}
+
+// TestStepsAreOfTheTerm: the requests of a leader have the context of its term, in which the fence of its writes is.
+func TestStepsAreOfTheTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type term struct{}
+		a := newAPIServer(t)
+		config := a.config()
+		fenced := 0
+		config.Client = probes{a, func(ctx context.Context) {
+			if ctx.Value(term{}) == nil {
+				t.Error("a request without the fence")
+			}
+			fenced++
+		}}
+		r := New(config)
+		testutil.Start(t, r.Run)
+		testutil.Start(t, func(ctx context.Context) error { return r.Lead(context.WithValue(ctx, term{}, true)) })
+		pause(time.Second)
+		wantState(t, r, Registered)
+		if fenced == 0 {
+			t.Error("no request")
+		}
+	})
 }

@@ -145,17 +145,13 @@ func (e ChainEntry) call(ctx context.Context, path string, decide decideFunc, re
 func (e ChainEntry) guarded(ctx context.Context, decide decideFunc, request *Request, response *Response) (err error) {
 	defer recoverAs(ctx, &err, "plugin", e.Name)
 	if err := e.Plugin.Ready(ctx); err != nil {
-		return notReady(request, err)
+		// As upstream, unless the plugin chose its own status.
+		if api := apierrors.APIStatus(nil); !errors.As(err, &api) {
+			err = Forbidden(request, err)
+		}
+		return notReadyError{err}
 	}
 	return decide(ctx, request, response)
-}
-
-// notReady returns a Forbidden error, as upstream does, unless the plugin chose its own status.
-func notReady(request *Request, err error) error {
-	if api := apierrors.APIStatus(nil); !errors.As(err, &api) {
-		err = Forbidden(request, err)
-	}
-	return notReadyError{err}
 }
 
 // add appends the warnings and audit annotations of partial.

@@ -83,10 +83,7 @@ func parseConfiguration(content []byte) ([]pluginConfiguration, error) {
 
 // For returns the configuration of the named plugin, as YAML or JSON, or nil if it has none.
 func (c *Configuration) For(name string) (io.Reader, error) {
-	plugin, ok := c.find(name)
-	if !ok {
-		return nil, nil
-	}
+	plugin, _ := c.find(name)
 	if plugin.inPlace() {
 		return bytes.NewReader(plugin.Configuration), nil
 	}

@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,12 +103,7 @@ func (r *Request) displayName() string {
 	if err := json.Unmarshal(r.Object, &object); err != nil || object.Metadata == nil {
 		return "Unknown/errorGettingName"
 	}
-	for _, name := range []string{object.Metadata.Name, object.Metadata.GenerateName} {
-		if name != "" {
-			return name
-		}
-	}
-	return "Unknown"
+	return cmp.Or(object.Metadata.Name, object.Metadata.GenerateName, "Unknown")
 }
 
 // recoverAs must be deferred. It turns a panic into a refusal that names who panicked, and logs the

@@ -205,19 +205,6 @@ func (b *limitedBody) release() {
 	b.limiter.taken -= b.held
 }
 
-// readBody reads a bounded body to its end, into piece if it fits. On failure it returns the
-// envelope, as far as the beginning of the body has it.
-func readBody(rw http.ResponseWriter, bounded io.Reader, piece []byte) ([]byte, envelope, error) {
-	body, err := readPieces(bounded, piece)
-	if err != nil {
-		return nil, findEnvelope(bytes.NewReader(body)), readRefusal(err)
-	}
-	// The server keeps reading, to notice when the caller disconnects. The remaining deadline,
-	// bodyTimeout, would cancel the request's context.
-	setReadDeadline(rw, time.Time{})
-	return body, envelope{}, nil
-}
-
 // bodyPiece is the size of a read buffer, in bytes. Most bodies fit into one.
 const bodyPiece = 8 << 10
 

@@ -82,7 +82,8 @@ type envelope struct {
 // even with an error. The objects of the Request are parts of body.
 func decodeReview(body []byte) (*Request, envelope, error) {
 	var r review
-	err := decodeLeniently(body, &r)
+	// Of duplicate fields the last one wins.
+	err := withoutValues(json.Unmarshal(body, &r, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)))
 	found := r.envelope()
 	if err != nil {
 		if found.uid == "" {
@@ -226,12 +227,6 @@ func stringValue(decoder *jsontext.Decoder) (string, bool) {
 // contains no value of the object.
 func Decode(object []byte, into any) error {
 	return withoutValues(json.Unmarshal(object, into))
-}
-
-// decodeLeniently decodes as the apiserver does: the last of duplicate fields wins. It is used for
-// the review itself, which the apiserver has written.
-func decodeLeniently(body []byte, into any) error {
-	return withoutValues(json.Unmarshal(body, into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)))
 }
 
 // withoutValues removes the caller's data from err, which ends up in responses and logs.

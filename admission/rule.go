@@ -4,6 +4,7 @@
 package admission
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -67,10 +68,7 @@ func (r Rule) hasOperation(operation Operation) bool {
 }
 
 func (r Rule) version() string {
-	if r.Version == "" {
-		return Any
-	}
-	return r.Version
+	return cmp.Or(r.Version, Any)
 }
 
 func agree(pattern, value string) bool { return pattern == Any || pattern == value }

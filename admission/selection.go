@@ -89,15 +89,8 @@ func (s Selection) Validate(registry Registry) []error {
 			problems = append(problems, fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both name %q", plugin))
 		}
 	}
-	return append(problems, duplicates(s.Exact)...)
-}
-
-// duplicates returns an error for each plugin that an ordered list names more than once: the
-// intended place is unknown.
-func duplicates(exact []string) []error {
-	var problems []error
-	for i, plugin := range exact {
-		if slices.Index(exact, plugin) < i {
+	for i, plugin := range s.Exact {
+		if slices.Index(s.Exact, plugin) < i { // the intended place is unknown
 			problems = append(problems, fmt.Errorf("--admission-control names %q more than once", plugin))
 		}
 	}

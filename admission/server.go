@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -106,7 +107,7 @@ func (s *Server) Run(ctx context.Context) error {
 	logger := klog.FromContext(ctx)
 	// Requests outlive ctx, so that they can be drained.
 	s.http.BaseContext = func(net.Listener) context.Context { return context.WithoutCancel(ctx) }
-	s.http.ErrorLog = serverLog(logger)
+	s.http.ErrorLog = log.New(lineLogger{logger}, "", 0)
 	ended := make(chan error, 1)
 	go func() { ended <- s.http.ServeTLS(s.connections.Wrap(s.config.Listener), "", "") }()
 	logger.Info("Serving admission", "address", s.config.Listener.Addr().String())

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"os"
@@ -52,12 +51,8 @@ func (s *Server) trusted(next http.Handler) http.Handler {
 	})
 }
 
-// serverLog passes the log of net/http to the structured log. Most lines are failed handshakes: a
+// lineLogger passes the log of net/http to the structured log. Most lines are failed handshakes: a
 // caller with the wrong CA, or a port scanner. So they need verbosity 2.
-func serverLog(logger klog.Logger) *log.Logger {
-	return log.New(lineLogger{logger}, "", 0)
-}
-
 type lineLogger struct{ logger klog.Logger }
 
 func (l lineLogger) Write(line []byte) (int, error) {

@@ -176,14 +176,22 @@ func decideGuarded(ctx context.Context, request *Request, response *Response, de
 	return decide(ctx, request, response)
 }
 
-// read is readBody within the limit on bodies that arrive at the same time.
+// read reads a bounded body to its end, into piece if it fits, within the limit on bodies that arrive
+// at the same time. On failure it returns the envelope, as far as the beginning of the body has it.
 func (w *Webhook) read(rw http.ResponseWriter, bounded io.Reader, piece []byte) ([]byte, envelope, error) {
 	if !w.arriving.tryAcquire() {
 		setReadDeadline(rw, time.Now().Add(rejectedTimeout))
 		return nil, findEnvelope(bounded), errTooMany()
 	}
 	defer w.arriving.release()
-	return readBody(rw, bounded, piece)
+	body, err := readPieces(bounded, piece)
+	if err != nil {
+		return nil, findEnvelope(bytes.NewReader(body)), readRefusal(err)
+	}
+	// The server keeps reading, to notice when the caller disconnects. The remaining deadline,
+	// bodyTimeout, would cancel the request's context.
+	setReadDeadline(rw, time.Time{})
+	return body, envelope{}, nil
 }
 
 // writeReview writes the response. For the HTTP status see Webhook.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/x509"
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -75,12 +76,7 @@ func (m *Managed) known(ca *x509.Certificate) bool {
 // track records since when each CA has been in the caBundle of this process.
 func (m *Managed) track() {
 	maps.DeleteFunc(m.first, func(der string, _ time.Time) bool {
-		for _, ca := range m.held.certificates() {
-			if string(ca.Raw) == der {
-				return false
-			}
-		}
-		return true
+		return !slices.ContainsFunc(m.held.certificates(), func(ca *x509.Certificate) bool { return string(ca.Raw) == der })
 	})
 	for _, ca := range m.held.certificates() {
 		if _, ok := m.first[string(ca.Raw)]; !ok {

@@ -114,16 +114,9 @@ func (d *draft) ensureActive() error {
 	if d.active != nil {
 		d.because("the active CA has expired")
 	}
-	d.active = d.next
-	d.next = nil
-	if d.active == nil {
-		fresh, err := d.fresh()
-		if err != nil {
-			return err
-		}
-		d.active = fresh
-	}
-	return nil
+	err := d.announce() // a fresh one, if none was announced before
+	d.active, d.next = d.next, nil
+	return err
 }
 
 // keepInUse keeps a CA in the caBundle that has just been replaced in the Secret by another client:
@@ -150,16 +143,12 @@ func (d *draft) rollOver() error {
 	return nil
 }
 
-func (d *draft) announce() error {
-	if d.next != nil {
-		return nil
+// announce provides a next CA, unless there is one.
+func (d *draft) announce() (err error) {
+	if d.next == nil {
+		d.next, err = d.fresh()
 	}
-	fresh, err := d.fresh()
-	if err != nil {
-		return err
-	}
-	d.next = fresh
-	return nil
+	return err
 }
 
 func (d *draft) over(certificate *x509.Certificate) bool {

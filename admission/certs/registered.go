@@ -29,17 +29,12 @@ type registered struct {
 func (r *registered) observe(caBundles [][]byte, inherited bool, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.since
-	r.since = nil
-	var common []*x509.Certificate
-	if len(caBundles) == 0 {
-		if r.empty.IsZero() {
-			r.empty = now
-		}
-	} else {
+	before, common := r.since, inAll(caBundles)
+	r.since = map[string]time.Time{}
+	if len(caBundles) > 0 {
 		r.empty = time.Time{}
-		common = inAll(caBundles)
-		r.since = map[string]time.Time{}
+	} else if r.empty.IsZero() {
+		r.empty = now
 	}
 	for _, one := range common {
 		der := string(one.Raw)

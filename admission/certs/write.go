@@ -36,17 +36,21 @@ func (m *Managed) act(ctx context.Context, secret *corev1.Secret, decided decisi
 // writeSecret creates the Secret if there is none. It records an Event if it repairs what another client
 // has changed.
 func (m *Managed) writeSecret(ctx context.Context, secret *corev1.Secret, decided decision) error {
-	repairs, store := m.held != nil, m.create
-	if secret == nil {
-		secret = emptySecret()
+	repairs, exists := m.held != nil, secret != nil
+	if exists {
+		repairs = read(secret).damage != ""
 	} else {
-		repairs, store = read(secret).damage != "", m.update
+		secret = emptySecret()
 	}
 	wanted, err := decided.wanted.writeInto(secret)
 	if err != nil {
 		return err
 	}
-	err = store(ctx, wanted)
+	if secrets := m.config.Client.CoreV1().Secrets(SecretNamespace); exists {
+		_, err = secrets.Update(ctx, wanted, metav1.UpdateOptions{FieldManager: meta.FieldManager})
+	} else {
+		_, err = secrets.Create(ctx, wanted, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	}
 	if apierrors.IsAlreadyExists(err) || apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -59,14 +63,4 @@ func (m *Managed) writeSecret(ctx context.Context, secret *corev1.Secret, decide
 			"ServingCARepaired", "Wrote the serving CA again: "+decided.reason)
 	}
 	return nil
-}
-
-func (m *Managed) create(ctx context.Context, secret *corev1.Secret) error {
-	_, err := m.config.Client.CoreV1().Secrets(SecretNamespace).Create(ctx, secret, metav1.CreateOptions{FieldManager: meta.FieldManager})
-	return err
-}
-
-func (m *Managed) update(ctx context.Context, secret *corev1.Secret) error {
-	_, err := m.config.Client.CoreV1().Secrets(SecretNamespace).Update(ctx, secret, metav1.UpdateOptions{FieldManager: meta.FieldManager})
-	return err
 }

@@ -164,10 +164,5 @@ func (p *Plugin) checkMirror(request *admission.Request, pod *pod) error {
 }
 
 func (v *volume) projectsToken() bool {
-	for _, source := range v.Projected.Sources {
-		if source.ServiceAccountToken != nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.Projected.Sources, func(p projection) bool { return p.ServiceAccountToken != nil })
 }

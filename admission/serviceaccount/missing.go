@@ -4,6 +4,7 @@
 package serviceaccount
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -41,10 +42,7 @@ func (c Config) MissingFrom(existing *corev1.Pod, account *corev1.ServiceAccount
 
 // AccountOf returns the name of the account that the Pod has, or would get.
 func AccountOf(existing *corev1.Pod) string {
-	if name := readPod(existing).Spec.accountName(); name != "" {
-		return name
-	}
-	return defaultAccount
+	return cmp.Or(readPod(existing).Spec.accountName(), defaultAccount)
 }
 
 // hasToken reports whether the Pod has a mount or a volume for a token.

@@ -238,8 +238,12 @@ func (a *Activator) sync(ctx context.Context, which work) error {
 // accept notes that kube-apiserver accepts the tokens of a key, and activates a next key.
 func (a *Activator) accept(ctx context.Context, which work, key *signing.PrivateKey) {
 	a.clear(which)
-	if which == nextKey && !a.activate(ctx, key) {
-		return // it was replaced meanwhile
+	if which == nextKey {
+		if !a.Ring.Activate(key.ID()) {
+			return // it was replaced meanwhile
+		}
+		klog.FromContext(ctx).Info("Activated a new signing key", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
+		a.Recorder.Normal(a.Process, "SigningKeyActivated", fmt.Sprintf("key %q signs from now on", key.ID()))
 	}
 	first := !a.Confirmed(key.ID())
 	a.answer.Store(&answer{keyID: key.ID(), accepted: true})
@@ -303,15 +307,6 @@ func (f *failure) next(kind string) time.Duration {
 	after := f.backoff
 	f.backoff = min(2*f.backoff, maxBackoff)
 	return after
-}
-
-func (a *Activator) activate(ctx context.Context, key *signing.PrivateKey) bool {
-	if !a.Ring.Activate(key.ID()) {
-		return false
-	}
-	klog.FromContext(ctx).Info("Activated a new signing key", "keyID", key.ID(), "algorithm", key.Public().Algorithm)
-	a.Recorder.Normal(a.Process, "SigningKeyActivated", fmt.Sprintf("key %q signs from now on", key.ID()))
-	return true
 }
 
 // report logs why a key is not proven.

@@ -46,7 +46,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 // begin resets the decisions of the previous run.
 func (m *Metrics) begin(why idleness) {
 	m.secrets.Reset()
-	for _, reason := range idlenesses() {
+	for _, reason := range []idleness{trackingAbsent, trackingInvalid, trackingShort, clockWrong} {
 		value := 0.0
 		if reason == why {
 			value = 1

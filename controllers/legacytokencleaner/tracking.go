@@ -30,10 +30,6 @@ const (
 	clockWrong      idleness = "clock-differs"
 )
 
-func idlenesses() []idleness {
-	return []idleness{trackingAbsent, trackingInvalid, trackingShort, clockWrong}
-}
-
 // tracking returns the ConfigMap, nil if there is none. That it is missing or has no date is no
 // error: kube-apiserver fixes both.
 func (c *Controller) tracking(ctx context.Context) (*corev1.ConfigMap, error) {

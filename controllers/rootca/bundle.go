@@ -16,13 +16,9 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-const (
-	certificateBlock = "CERTIFICATE"
-
-	// maxBundle is the largest file in bytes that is accepted. Together with maxUnion
-	// it keeps every object that holds a bundle below the 1 MiB that the API allows.
-	maxBundle = 512 << 10
-)
+// maxBundle is the largest file in bytes that is accepted. Together with maxUnion
+// it keeps every object that holds a bundle below the 1 MiB that the API allows.
+const maxBundle = 512 << 10
 
 // Bundle is a validated PEM bundle of one or more certificates. It is immutable.
 type Bundle struct {

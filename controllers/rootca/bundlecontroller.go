@@ -135,7 +135,8 @@ func (c *BundleController) read(ctx context.Context) (*corev1.Secret, error) {
 	}
 	if damage != "" {
 		klog.FromContext(ctx).Info("Root CA state is damaged and will be repaired", "secret", stateRef(), "damage", damage)
-		c.Recorder.Warn(stateObject(), "RootCAStateRepaired", "wrote it again: "+damage)
+		c.Recorder.Warn(&corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: StateNamespace, Name: StateName},
+			"RootCAStateRepaired", "wrote it again: "+damage)
 	}
 	c.know(found)
 	return object, nil
@@ -205,7 +206,3 @@ func (c *BundleController) write(ctx context.Context, object *corev1.Secret) err
 }
 
 func stateRef() klog.ObjectRef { return klog.KRef(StateNamespace, StateName) }
-
-func stateObject() *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: StateNamespace, Name: StateName}
-}

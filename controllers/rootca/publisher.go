@@ -105,10 +105,7 @@ func (p *Publisher) configMapHandler() cache.ResourceEventHandler {
 // queueAll is called when the bundle has changed, on every replica. Run queues all namespaces
 // at its start.
 func (p *Publisher) queueAll() {
-	namespaces, err := p.namespaces.List(labels.Everything())
-	if err != nil {
-		return // a lister in memory has no error
-	}
+	namespaces, _ := p.namespaces.List(labels.Everything()) // a lister in memory has no error
 	for _, namespace := range namespaces {
 		p.queue.AddIfRunning(namespace.Name)
 	}

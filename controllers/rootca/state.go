@@ -9,9 +9,10 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/hex"
-	"encoding/pem"
 	"slices"
 	"time"
+
+	"sa-controller-manager/internal/pki"
 )
 
 // state is what a process needs after a restart to publish the right bundle. It is immutable.
@@ -64,8 +65,7 @@ func contains(certificates []*x509.Certificate, wanted *x509.Certificate) bool {
 func encodePEM(certificates ...*x509.Certificate) []byte {
 	var text bytes.Buffer
 	for _, certificate := range certificates {
-		// Writes to a Buffer do not fail.
-		_ = pem.Encode(&text, &pem.Block{Type: certificateBlock, Bytes: certificate.Raw})
+		text.Write(pki.CertPEM(certificate))
 	}
 	return text.Bytes()
 }

@@ -103,9 +103,7 @@ type Server struct {
 
 // Listen takes the socket. What is wrong with it is an error that names it.
 func Listen(config Config) (*Server, error) {
-	if config.Clock == nil {
-		config.Clock = clock.RealClock{}
-	}
+	config.Clock = cmp.Or[clock.WithTicker](config.Clock, clock.RealClock{})
 	taken, listener, err := openSocket(config.Path, cmp.Or(config.Mode, socketMode))
 	if err != nil {
 		return nil, err

@@ -158,10 +158,8 @@ func StaticOffPath(dir string) string { return filepath.Join(dir, staticOffFile)
 // UnregisterStatic removes the files of this host, and keeps them away until RegisterStatic. It needs no
 // API, and no process.
 func UnregisterStatic(dir string) error {
-	if err := atomicfile.Write(StaticOffPath(dir), []byte("webhook unregister\n"), 0o644); err != nil {
-		return err
-	}
-	return RemoveStatic(dir)
+	// Removing needs no space on the disk.
+	return errors.Join(atomicfile.Write(StaticOffPath(dir), []byte("webhook unregister\n"), 0o644), RemoveStatic(dir))
 }
 
 // RegisterStatic lets the process of this host write the files again.

@@ -15,6 +15,7 @@ import (
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/apiservers"
+	"sa-controller-manager/signing/ring"
 )
 
 const fixAPIServerKeys = "on that node: sa-controller-manager keys import with a copy of the newest key ring, and kube-apiserver " +
@@ -27,7 +28,11 @@ func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 	servers := &operator.Cluster{Client: c.Client, Dial: c.Dial, Namespace: c.Namespace, Account: c.Account}
 	if err := servers.Find(ctx); err != nil {
 		const fix = "run doctor where the addresses behind the Service default/kubernetes can be reached"
-		return answer{Findings: []finding{found("apiserver-not-asked", err.Error(), fix)}}, nil
+		reason := err.Error()
+		if refusal, ok := errors.AsType[*ring.Refusal](err); ok {
+			reason = refusal.Reason // its remedy is for "keys"
+		}
+		return answer{Findings: []finding{found("apiserver-not-asked", reason, fix)}}, nil
 	}
 	if len(servers.Others) == 0 {
 		return skipped("one kube-apiserver"), nil
@@ -66,8 +71,8 @@ func signersByKey(ctx context.Context, c *cluster, servers *operator.Cluster) (m
 		return nil, err
 	}
 	signers := map[string]string{}
-	for _, ring := range rings.Live(time.Now()) {
-		signers[ring.SignsWith] = "the replica on host " + ring.Host
+	for _, line := range rings.Live(time.Now()) {
+		signers[line.SignsWith] = "the replica on host " + line.Host
 	}
 	for id, url := range ids {
 		if strings.Contains(url, "://") { // otherwise it is one of the others

@@ -34,13 +34,15 @@ func checkControlPlane(ctx context.Context, c *cluster) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("list the Pods of kube-system: %w", err)
 	}
-	var findings []finding
 	servers, managers, count := component.Stock(pods.Items)
 	bound := bothBound(registered)
+	findings := about(component.RunNowhere(pods.Items, leads), "controller-nowhere",
+		"controllers that are off in kube-controller-manager and run in no sa-controller-manager: new namespaces lack what Pods need",
+		"have a replica lead, without these names in its --controllers; or remove them from --controllers of kube-controller-manager")
 	switch {
 	case count == 0:
 		return skipped("no static pods of kube-apiserver and kube-controller-manager"), nil
-	case !bound && !leads:
+	case !bound && !leads && len(findings) == 0:
 		return skipped("the webhook is not bound, and no replica leads"), nil
 	}
 	if len(servers) > 0 && bound {

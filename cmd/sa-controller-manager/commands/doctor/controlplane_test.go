@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -56,9 +57,14 @@ func TestControlPlane(t *testing.T) {
 	server, kcm := mirrorPod("kube-apiserver"), mirrorPod("kube-controller-manager", "--controllers=*,-serviceaccount-controller",
 		"--service-account-private-key-file=sa.key")
 	bound := append(registered("mutate.sa-controller-manager.webhook", nil), server, kcm)
+	const off = "--controllers=-serviceaccount-controller,-root-ca-certificate-publisher-controller"
+	const nowhere = "controller-nowhere: controllers that are off in kube-controller-manager and run in no sa-controller-manager: " +
+		"new namespaces lack what Pods need: "
 	const idle = "the webhook is not bound, and no replica leads"
 	try(t, "control-plane", map[string]checkCase{
-		"NoTakeover": {reason: "there was no takeover, so stock is right", objects: []runtime.Object{server, kcm}, skipped: idle},
+		"NoTakeover": {
+			reason: "there was no takeover, so stock is right", objects: []runtime.Object{server, mirrorPod("kube-controller-manager")}, skipped: idle,
+		},
 		"NoPods": {
 			reason: "they are no static pods", objects: registered("mutate.sa-controller-manager.webhook", nil),
 			skipped: "no static pods of kube-apiserver and kube-controller-manager",
@@ -70,7 +76,7 @@ func TestControlPlane(t *testing.T) {
 		},
 		"Server": {
 			reason: "the upgrade had no patches", objects: bound,
-			want: []string{"apiserver-stock: kube-apiservers that run the plugin ServiceAccount although the webhook is bound: kube-apiserver-cp"},
+			want: []string{nowhere + "serviceaccount-controller", "apiserver-stock: kube-apiservers that run the plugin ServiceAccount although the webhook is bound: kube-apiserver-cp"},
 		},
 		"Manager": {
 			reason: "both would write", objects: []runtime.Object{kcm}, change: leasing("a", time.Second),
@@ -100,8 +106,25 @@ func TestControlPlane(t *testing.T) {
 			reason: "a takeover of one of several before v1.37", objects: []runtime.Object{inVersion("v1.37.2"), ours("none")},
 			change: leasing("a", time.Second),
 		},
-		"Released": {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("", time.Second), skipped: idle},
-		"Expired":  {reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("a", 16*time.Second), skipped: idle},
+		"Released": {
+			reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("", time.Second),
+			want: []string{nowhere + "serviceaccount-controller"},
+		},
+		"Expired": {
+			reason: "our controllers do not run", objects: []runtime.Object{kcm}, change: leasing("a", 16*time.Second),
+			want: []string{nowhere + "serviceaccount-controller"},
+		},
+		"OffInOursToo": {
+			reason: "our manifest was made from a manifest with our own lines", objects: []runtime.Object{
+				mirrorPod("kube-controller-manager", off), mirrorPod("sa-controller-manager", "--controllers=*,"+strings.TrimPrefix(off, "--controllers=")),
+			},
+			change: leasing("a", time.Second),
+			want:   []string{nowhere + "serviceaccount-controller, root-ca-certificate-publisher-controller"},
+		},
+		"AfterAnIncompleteHandback": {
+			reason: "nothing of ours is there", objects: []runtime.Object{server, mirrorPod("kube-controller-manager", off)},
+			want: []string{nowhere + "serviceaccount-controller, root-ca-certificate-publisher-controller"},
+		},
 		"NoLease": {
 			reason: "an error is no finding", change: failing("get", "leases"),
 			wantErr: "read the Lease kube-system/sa-controller-manager: the API is down",

@@ -32,6 +32,9 @@ func TestPodPolicy(t *testing.T) {
 				"policy-missing: the ValidatingAdmissionPolicyBinding sa-controller-manager-pods has the actions [Warn] and not Deny" + effect,
 			},
 		},
+		"AfterAHandback": {
+			reason: "kube-apiserver has its plugin", change: admits(nil, true, true, false), skipped: "kube-apiserver has its ServiceAccount plugin",
+		},
 		"Unknown": {
 			reason: "an error is no finding", change: failing("get", "validatingadmissionpolicies"),
 			wantErr: "read ValidatingAdmissionPolicy sa-controller-manager-pods: the API is down",

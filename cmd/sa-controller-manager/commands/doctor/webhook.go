@@ -51,24 +51,18 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	answer := answer{Findings: badRegistration(c, registered), Note: "not registered"}
 	several, unknown := severalHosts(ctx, c, registered)
-	early, err := c.earlier(ctx, bothBound(registered))
-	if err != nil {
-		return answer, errors.Join(unknown, err)
-	}
-	answer.Findings = append(answer.Findings, early...)
-	answer.Findings = append(answer.Findings, several...)
-	// The Pod is tried even if the hosts are not known.
+	early, unlisted := c.earlier(ctx, bothBound(registered))
+	// The Pod is tried even if these are not known.
 	called, tried, err := tryPod(ctx, c, bothBound(registered))
+	answer := answer{Findings: slices.Concat(badRegistration(c, registered, called), early, several, tried), Note: "not registered"}
 	switch {
 	case bothBound(registered):
 		answer.Note = "kube-apiserver calls it" + c.couldReadFiles(registered)
 	case called:
 		answer.Note = "not registered in the API, kube-apiserver calls it by its files"
 	}
-	answer.Findings = append(answer.Findings, tried...)
-	return answer, errors.Join(unknown, err)
+	return answer, errors.Join(unknown, unlisted, err)
 }
 
 func bothBound(registered []registration.Inspected) bool {
@@ -91,8 +85,8 @@ func (c *cluster) couldReadFiles(registered []registration.Inspected) string {
 }
 
 // badRegistration finds configurations that are neither bound nor absent. If neither exists, the
-// webhook is not wanted.
-func badRegistration(c *cluster, registered []registration.Inspected) []finding {
+// webhook is not wanted. If it is called by files, "webhook register" has left empty ones.
+func badRegistration(c *cluster, registered []registration.Inspected, called bool) []finding {
 	var findings []finding
 	anyExists := slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.Exists })
 	for _, one := range registered {
@@ -102,7 +96,7 @@ func badRegistration(c *cluster, registered []registration.Inspected) []finding 
 				fmt.Sprintf("the %s %s is switched off by the annotation %s=%s",
 					one.Kind, registration.Name, registration.Annotation, registration.AnnotationOff),
 				c.webhookCommand("register")+", once the reason for switching it off is gone"))
-		case one.Exists && !one.Active:
+		case one.Exists && !one.Active && (one.Entries > 0 || !called):
 			findings = append(findings,
 				found("registration-unbound", fmt.Sprintf("the %s %s is not bound yet: kube-apiserver has not shown that it reaches the webhook",
 					one.Kind, registration.Name), c.fixWebhook()))

@@ -74,7 +74,9 @@ func admits(err error, named, mounted, answered bool) func(*testing.T, *cluster,
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	const entry, probe = "mutate.sa-controller-manager.webhook", "probe.sa-controller-manager.webhook"
-	off := registered(entry, nil)
+	off, empty := registered(entry, nil), registered(entry, nil)
+	empty[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks = nil
+	empty[1].(*admissionregistrationv1.ValidatingWebhookConfiguration).Webhooks = nil
 	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{
 		registration.Annotation: registration.AnnotationOff,
 	}
@@ -112,6 +114,9 @@ func TestWebhook(t *testing.T) {
 		"HostsThatDoNotMatter": {
 			reason: "all call the same address", objects: append(registered(entry, nil), clitest.IdentityLeases("cp-1", "cp-2")...),
 			change: admits(nil, true, true, true),
+		},
+		"FilesAndEmptyObjects": {
+			reason: "webhook register with --kubeconfig has left them", objects: empty, change: admits(nil, true, true, true),
 		},
 		"InTree": {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
 		"Nobody": {

@@ -84,3 +84,22 @@ func (p *controlPlane) kubelet(t *testing.T, client *fake.Clientset) {
 		return true, show(name), nil
 	})
 }
+
+// TestHandbackOfLeftovers: with files, "webhook unregister" and "webhook register" leave empty configurations in the API.
+func TestHandbackOfLeftovers(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	p.config.Client, p.config.Registration = fake.NewClientset(), registration.Static
+	p.writeSteps(t, takeover, all)
+	testutil.Must(t, errors.Join(registration.Unregister(t.Context(), p.config.Client), registration.Register(t.Context(), p.config.Client)))
+	o, err := p.config.observe()
+	testutil.Must(t, err)
+	testutil.Must(t, errors.Join(p.config.unregister(o)(t.Context()), p.config.deleteRegistration(t.Context())))
+	found, err := registration.Inspect(t.Context(), p.config.Client)
+	testutil.Must(t, err)
+	for _, one := range found {
+		if one.Exists {
+			t.Errorf("the %s is still there", one.Kind)
+		}
+	}
+}

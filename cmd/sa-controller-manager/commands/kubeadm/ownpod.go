@@ -56,8 +56,8 @@ func (p *podFlags) addTo(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&p.extraArgs, extraArgFlag, p.extraArgs, "Further flag of our process, --name=value, after the ones "+
 		"that our manifest has anyway: --service-account-private-key-file= removes the key file. A file that it names is mounted. "+
 		"May be given more than once.")
-	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Replace our manifest if it exists. Implied by --binary, --image, --token-secrets "+
-		"and --extra-arg. It keeps what the last takeover was given and this one is not.")
+	fs.BoolVar(&p.rewrite, "rewrite", p.rewrite, "Replace our manifest if it exists. Implied by --binary, --image, --token-secrets, "+
+		"--extra-arg, --external-signer, --static-registration and --reset. It keeps what the last takeover was given and this one is not.")
 }
 
 // given reports whether an existing manifest is to be replaced.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -161,11 +162,14 @@ func (c *Config) pluginOn(ctx context.Context) error {
 		StepAPIServer, StepControllerManager))
 }
 
-// unregister removes the webhook from the API. With files nothing is there, and nothing is to be left.
+// unregister removes the webhook from the API. With files nothing is there, unless a person has unregistered and
+// registered it there, and nothing is to be left.
 func (c *Config) unregister(o *observed) cli.Check {
 	return func(ctx context.Context) error {
-		if o.fromFiles() && registration.IsInactive(ctx, c.Client) == nil {
-			return nil
+		found, err := registration.Inspect(ctx, c.Client)
+		exists := slices.ContainsFunc(found, func(one registration.Inspected) bool { return one.Exists })
+		if err != nil || o.fromFiles() && !exists {
+			return err
 		}
 		return registration.Unregister(ctx, c.Client)
 	}

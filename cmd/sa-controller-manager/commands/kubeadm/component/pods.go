@@ -59,6 +59,29 @@ func stockControllers(pod *corev1.Pod, own []string) []string {
 	return names
 }
 
+// RunNowhere returns the controllers without which a namespace can have no Pods, and which are off in every mirror pod
+// of kube-controller-manager and do not run in ours. led says that a replica leads, which need not be a mirror pod.
+func RunNowhere(pods []corev1.Pod, led bool) (names []string) {
+	for _, controller := range replacedControllers("")[:2] {
+		kcm, inKCM := running(pods, ControllerManager, controller)
+		ours, inOurs := running(pods, Manager, controller)
+		if kcm && !inKCM && (!led || ours && !inOurs) {
+			names = append(names, controller.name)
+		}
+	}
+	return names
+}
+
+// running reports whether there are mirror pods of a component, and whether one runs a controller.
+func running(pods []corev1.Pod, component string, c replacedController) (there, runs bool) {
+	for i := range pods {
+		if IsMirror(&pods[i], component) {
+			there, runs = true, runs || runsController(listIn(podCommand(&pods[i]), ControllersFlag), c)
+		}
+	}
+	return there, runs
+}
+
 // runsController reports whether a process with this list runs a controller. Without a list it runs all.
 func runsController(list []string, c replacedController) bool {
 	on, _ := isEnabled(list, c)

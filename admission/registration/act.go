@@ -6,6 +6,7 @@ package registration
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -51,10 +52,27 @@ func (r *Registrar) probe(ctx context.Context, caBundle []byte) error {
 	if err := prove(ctx, r.config.Client, r.config.Endpoint(mutatePath), r.config.Responder); err != nil {
 		return err
 	}
-	r.proven = newProof(caBundle)
+	r.proven, r.due = newProof(caBundle), r.config.Clock.Now().Add(hostsInterval)
 	klog.FromContext(ctx).Info("Proved that kube-apiserver reaches the webhook", "url", r.config.Endpoint(mutatePath))
 	r.loop.Add(Name)
 	return nil
+}
+
+// proveAgain has kube-apiserver call what is registered, each minute, and reports two failures, one after the other.
+func (r *Registrar) proveAgain(ctx context.Context, now time.Time, d *decision) {
+	if !now.Before(r.due) {
+		r.lost = prove(ctx, r.config.Client, r.config.Endpoint(mutatePath), nil)
+		// An error of kube-apiserver says nothing of the webhook. One without a cause is a Pod without our answer.
+		if r.lost != nil && (Concerns(r.lost) || errors.Unwrap(r.lost) == nil) {
+			r.missed, r.due = r.missed+1, now.Add(loadDelay)
+		} else {
+			r.missed, r.due = 0, now.Add(hostsInterval)
+		}
+	}
+	d.after = r.due.Sub(now)
+	if r.missed > 1 {
+		d.status = Status{State: Repairing, Detail: r.lost.Error()}
+	}
 }
 
 // write executes the decision, within the rate limit. A lost race is no error: the other write

@@ -118,9 +118,6 @@ func (o observation) complete() bool {
 // host calls a process that is not there.
 func (o observation) registered() decision {
 	d := decision{status: Status{State: Registered, Detail: o.spec.Endpoint("")}}
-	if o.hosts.checked {
-		d.after = hostsInterval
-	}
 	if problem := o.hosts.problem(); problem != "" {
 		d.status.Detail += "; " + problem
 		d.status.Failing = len(o.hosts.live) > 1

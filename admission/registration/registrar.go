@@ -74,6 +74,10 @@ type Registrar struct {
 	failed   int    // consecutive steps
 	reported string // the last failure in an Event
 	hosts    hosts
+
+	due    time.Time // when to prove again what is registered
+	missed int       // how often that has failed, one after the other
+	lost   error     // the last time
 }
 
 // New returns a Registrar that does not run yet. The spec must be valid.
@@ -133,6 +137,7 @@ func (r *Registrar) term(ctx context.Context, status Status) {
 	r.hosts = hosts{}
 	r.config.Metrics.urlHosts(0)
 	r.leading, r.first = ctx, true
+	r.due, r.missed = time.Time{}, 0
 	r.setStatus(status)
 	r.loop.AddIfRunning(Name)
 }
@@ -173,6 +178,9 @@ func (r *Registrar) step(ctx context.Context, o observation) (time.Duration, err
 	r.first = false
 	o.hosts = r.checkHosts(ctx, o.now)
 	decided := plan(o)
+	if decided.status.State == Registered {
+		r.proveAgain(ctx, o.now, &decided)
+	}
 	r.show(ctx, decided.status)
 	if decided.probe {
 		return 0, r.probe(ctx, o.caBundle)

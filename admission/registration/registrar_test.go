@@ -144,6 +144,31 @@ func TestNothingBindsThatIsNotReached(t *testing.T) {
 	}
 }
 
+// TestProvedAgain: what is registered stays registered only as long as kube-apiserver reaches it.
+func TestProvedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAPIServer(t)
+		r := run(t, a)
+		pause(time.Second)
+		for _, step := range []struct {
+			reason string
+			err    error // of a Pod
+			want   State
+		}{
+			{"an answer", nil, Registered},
+			{"kube-apiserver itself fails", errors.New("etcdserver: request timed out"), Registered},
+			{"a firewall", errors.New(`failed calling webhook "` + mutateName + `": connection refused`), Repairing},
+			{"it is gone", nil, Registered},
+		} {
+			a.breaks(step.err)
+			pause(2 * time.Minute)
+			if got := r.Status(); got.State != step.want || (got.Check() == nil) != (step.want == Registered) {
+				t.Errorf("%s: %s", step.reason, got)
+			}
+		}
+	})
+}
+
 // Without a caBundle nothing is written. One that changes in steps needs no new proof; another does.
 func TestCABundleChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

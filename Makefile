@@ -322,7 +322,7 @@ verify-licence: ## Check that source files carry the licence lines.
 	@test/verify/licence.sh
 
 .PHONY: verify-modules
-verify-modules: ## Check that go.mod and go.sum of all modules but test/alerts and test/peers/v* are tidy.
+verify-modules: ## Check that go.mod and go.sum of all modules but test/alerts, test/backends and test/peers/v* are tidy.
 	@test/verify/modules.sh
 
 .PHONY: verify-flags
@@ -363,8 +363,8 @@ update-lint: ## Fix what golangci-lint can fix by itself.
 	@test/verify/lint.sh --fix
 
 .PHONY: update-modules
-update-modules: ## Tidy go.mod and go.sum of all modules but test/alerts.
-	for module in . test test/chart test/differential test/simulation test/conformance test/tools test/peers test/peers/v1.35 test/peers/v1.36; do go -C $$module mod tidy; done
+update-modules: ## Tidy go.mod and go.sum of all modules but test/alerts and test/backends.
+	for module in . cmd/sa-kms-signer test test/chart test/differential test/simulation test/conformance test/tools test/peers test/peers/v1.35 test/peers/v1.36; do go -C $$module mod tidy; done
 
 .PHONY: update-flags
 update-flags: ## Write docs/flags.md from the flags.

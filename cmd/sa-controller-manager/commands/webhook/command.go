@@ -185,7 +185,7 @@ func (s onOff) command(client cli.ClientFunc) *cobra.Command {
 	if s.asks != "" {
 		cmd.Flags().BoolVar(&yes, "yes", yes, "Do not ask for confirmation.")
 		cmd.Flags().BoolVar(&ifPlugin, "if-plugin-on", ifPlugin, "Change nothing while the plugin ServiceAccount of kube-apiserver is off. "+
-			"For the ServiceAccount of the manager: a Pod with dryRun of its own shows it.")
+			"Only for the manager's own ServiceAccount, which checks with a dry-run Pod.")
 	}
 	cmd.Flags().StringVar(&dir, options.StaticDirFlag, "",
 		"Act on the files of this host in this `directory`, that of the manager, instead of the API.")

@@ -114,7 +114,7 @@ build-race: deps ## Build the binary with the race detector into bin/race/, for 
 	@CGO_ENABLED=1 $(go_build) -race -ldflags '$(stamps)' -o bin/race/$(product) ./cmd/$(product)
 
 .PHONY: deps
-deps: ## Install missing Debian packages: gcc and libc6-dev for the race detector, git, openssl, curl.
+deps: ## Install missing Debian packages: gcc and libc6-dev for the race detector, git, openssl, curl, jq.
 	@test/deps.sh
 
 .PHONY: control-plane
@@ -193,7 +193,7 @@ test-alerts: ## Test the alert rules and the dashboard's queries with Prometheus
 
 # Without the race detector, which doubles CPU time: faults and test-long have it.
 .PHONY: test-integration
-test-integration: control-plane kubectl build ## Run the integration tests on a real control plane, without the long ones.
+test-integration: deps control-plane kubectl build ## Run the integration tests on a real control plane, without the long ones.
 	@SACM_BINARY=$(CURDIR)/bin/$(product) test/integration.sh
 
 .PHONY: test-long

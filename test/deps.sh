@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 # Installs what a bare Debian lacks: a C compiler and headers for the race detector,
-# git, and openssl and curl, which the documents use. It installs only what is
+# git, and openssl, curl and jq, which the documents use. It installs only what is
 # missing; where nothing is, it takes no time and needs no rights. With the argument
 # "backends" it installs what the tests of sa-kms-signer use, too, with "browser" a browser,
 # with "release" what signs one.
@@ -13,6 +13,7 @@ missing=()
 command -v git >/dev/null || missing+=(git)
 command -v openssl >/dev/null || missing+=(openssl)
 command -v curl >/dev/null || missing+=(curl ca-certificates)
+command -v jq >/dev/null || missing+=(jq)
 command -v gcc >/dev/null || missing+=(gcc)
 # The headers come in a package of their own, which gcc only recommends.
 echo '#include <stdlib.h>' | gcc -E - >/dev/null 2>&1 || missing+=(libc6-dev)

@@ -43,13 +43,15 @@ type operation struct {
 	user int    // -1 for a fault
 	name string // of the fault
 	id   int
+	// number is its place in the plan of the seed.
+	number int
 }
 
 func (o operation) String() string {
 	if o.user < 0 {
-		return fmt.Sprintf("%7.3fs  fault %d: %s", o.at.Seconds(), o.id, o.name)
+		return fmt.Sprintf("%3d  %7.3fs  fault %d: %s", o.number, o.at.Seconds(), o.id, o.name)
 	}
-	return fmt.Sprintf("%7.3fs  operation %d of user %d", o.at.Seconds(), o.id, o.user)
+	return fmt.Sprintf("%3d  %7.3fs  operation %d of user %d", o.number, o.at.Seconds(), o.id, o.user)
 }
 
 func newPlan(seed uint64) *plan {
@@ -81,6 +83,9 @@ func newPlan(seed uint64) *plan {
 		p.operations = append(p.operations, operation{user: -1, name: "strange keys", id: 103})
 	}
 	slices.SortFunc(p.operations, func(a, b operation) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id)) })
+	for i := range p.operations {
+		p.operations[i].number = i
+	}
 	return p
 }
 

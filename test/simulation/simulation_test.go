@@ -6,11 +6,14 @@ package simulation
 import (
 	"flag"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +34,8 @@ var (
 	shorten = flag.Bool("shorten", true, "drop operations of a failing seed as long as it fails, and print its history")
 	first   = flag.Bool("first", false, "end after the first seed that fails")
 	against = flag.Bool("upstream", false, "run kube-controller-manager's controllers in place of the product's")
+	only    = flag.String("only", "", "numbers of the operations of a seed that happen; all without it")
+	follow  = flag.String("follow", "", "the hash of a history, which a failure prints: run a seed until it has that")
 	verbose = flag.Bool("history", false, "print the history of each seed, and what the processes log")
 )
 
@@ -78,7 +83,30 @@ func run(t *testing.T, p *plan) (o outcome) {
 func planOf(seed uint64) *plan {
 	p := newPlan(seed)
 	p.upstream = *against
+	if *only != "" {
+		numbers := strings.Split(*only, ",")
+		p.operations = slices.DeleteFunc(p.operations, func(o operation) bool { return !slices.Contains(numbers, strconv.Itoa(o.number)) })
+	}
 	return p
+}
+
+// replay runs a plan until it has the history with a hash: of a hundred runs a few have another one.
+func replay(t *testing.T, p *plan, wanted string) outcome {
+	t.Helper()
+	for range 50 {
+		if o := run(t, p); wanted == "" || hashOf(o.history) == wanted {
+			return o
+		}
+	}
+	t.Fatalf("of 50 runs of seed %d none has the history %s", p.seed, wanted)
+	return outcome{}
+}
+
+// hashOf names a history, without its reads.
+func hashOf(history []step) string {
+	hash := fnv.New64a()
+	hash.Write([]byte(printed(changes(history))))
+	return strconv.FormatUint(hash.Sum64(), 36)
 }
 
 // TestSimulation wants all promises kept by all seeds.
@@ -91,7 +119,7 @@ func TestSimulation(t *testing.T) {
 	}
 	for at := *seed; at < *seed+*seeds; at += max(1, *every) {
 		p := planOf(at)
-		o := run(t, p)
+		o := replay(t, p, *follow)
 		if *verbose {
 			t.Log(printed(o.history))
 		}
@@ -104,9 +132,40 @@ func TestSimulation(t *testing.T) {
 		}
 		if len(o.found) > 0 && *shorten {
 			short, o := shortened(t, p, o)
-			t.Errorf("seed %d is left with these operations:\n%s\n%v\nand has this history:\n%s",
-				at, operationsOf(short), o.found, printed(o.history))
+			t.Errorf("seed %d is left with these operations:\n%s\n%v\nand has this history:\n%s\nAgain: %s",
+				at, operationsOf(short), o.found, printed(o.history), short.command(o))
 		}
+	}
+}
+
+// command runs a plan with the history of an outcome again.
+func (p *plan) command(o outcome) string {
+	var numbers []string
+	for _, one := range p.operations {
+		numbers = append(numbers, strconv.Itoa(one.number))
+	}
+	return fmt.Sprintf("go -C test/simulation test -run='^TestSimulation$' . -args -upstream=%t -shorten=false -seeds=1 -seed=%d -only=%s -follow=%s",
+		p.upstream, p.seed, strings.Join(numbers, ","), hashOf(o.history))
+}
+
+// TestReplay drops operations, and wants the same history of a run that follows it.
+func TestReplay(t *testing.T) {
+	if *every == 0 {
+		if output := inProcesses(t, 6); output != "" {
+			t.Error(output)
+		}
+		return
+	}
+	for at := *seed; at < *seed+*seeds; at += max(1, *every) {
+		p := planOf(at)
+		p.operations = p.operations[len(p.operations)/2:]
+		first := run(t, p)
+		*only = strings.TrimPrefix(regexp.MustCompile("-only=[0-9,]+").FindString(p.command(first)), "-only=")
+		again := replay(t, planOf(at), hashOf(first.history))
+		if len(first.history) == 0 || printed(changes(first.history)) != printed(changes(again.history)) {
+			t.Errorf("seed %d has another history", at)
+		}
+		*only = ""
 	}
 }
 
@@ -154,7 +213,7 @@ func inProcesses(t *testing.T, seeds uint64) string {
 		running.Go(func() {
 			command := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.timeout=0",
 				fmt.Sprintf("-seed=%d", *seed+i), fmt.Sprintf("-seeds=%d", seeds-i), fmt.Sprintf("-step=%d", processes),
-				fmt.Sprintf("-shorten=%t", *shorten), fmt.Sprintf("-upstream=%t", *against))
+				fmt.Sprintf("-shorten=%t", *shorten), fmt.Sprintf("-upstream=%t", *against), "-only="+*only, "-follow="+*follow)
 			command.Env = append(os.Environ(), "GOMAXPROCS=1")
 			if output, err := command.CombinedOutput(); err != nil {
 				mu.Lock()

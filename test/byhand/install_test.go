@@ -33,8 +33,8 @@ cat ca.crt >>`+c.ClientCAFile()+` && cat `+c.CAFile()+` >>ca.crt && cp `+c.Signi
 	s.dir = dir
 	root, err := filepath.Abs("../..")
 	testutil.Must(t, err)
-	testutil.Must(t, prepare(dir, "mkdir bin && ln -s "+testcluster.Binary(t).Path+" bin/sa-controller-manager && ln -s bin/sa-controller-manager new && "+
-		"ln -s "+filepath.Join(root, "manifests")+" manifests"))
+	testutil.Must(t, prepare(dir, "mkdir bin; ln -s "+testcluster.Binary(t).Path+" bin/sa-controller-manager; "+
+		"ln -s bin/sa-controller-manager new; ln -s "+filepath.Join(root, "manifests")+" manifests"))
 	here := strings.NewReplacer(
 		"--kubeconfig=/etc/kubernetes/admin.conf", `--kubeconfig="$KUBECONFIG"`,
 		"/etc/kubernetes/sa-controller-manager/kubeconfig", "sacm.conf",
@@ -94,7 +94,7 @@ func blockOf(t *testing.T, page, begins string) string {
 	t.Helper()
 	content, err := os.ReadFile(page)
 	testutil.Must(t, err)
-	for _, block := range regexp.MustCompile("(?ms)^ *```sh test\\n(.*?)^ *```$").FindAllStringSubmatch(string(content), -1) {
+	for _, block := range regexp.MustCompile("(?s)```sh test\\n(.*?\\n) *```\\n").FindAllStringSubmatch(string(content), -1) {
 		if strings.HasPrefix(strings.TrimSpace(block[1]), begins) {
 			return block[1]
 		}

@@ -144,8 +144,8 @@ func (p *plan) command(o outcome) string {
 	for _, one := range p.operations {
 		numbers = append(numbers, strconv.Itoa(one.number))
 	}
-	return fmt.Sprintf("go -C test/simulation test -run='^TestSimulation$' . -args -upstream=%t -shorten=false -seeds=1 -seed=%d -only=%s -follow=%s",
-		p.upstream, p.seed, strings.Join(numbers, ","), hashOf(o.history))
+	return fmt.Sprintf("go -C test/simulation test -run='^TestSimulation$' . -args -upstream=%t -shorten=false "+
+		"-seeds=1 -seed=%d -only=%s -follow=%s", p.upstream, p.seed, strings.Join(numbers, ","), hashOf(o.history))
 }
 
 // TestReplay drops operations, and wants the same history of a run that follows it.

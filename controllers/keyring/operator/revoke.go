@@ -130,8 +130,7 @@ func (o *Operator) awaitRefused(ctx context.Context, removed []ring.Removed, wit
 	notes = published.StillAccept()
 	for _, line := range live {
 		if line.Host != o.Host && slices.ContainsFunc(removed, func(gone ring.Removed) bool { return line.Keys[gone.ID] != "" }) {
-			notes = append(notes, fmt.Sprintf("the file of host %s has them: bring the ring there (keys import), or a restart there accepts them again",
-				line.Host))
+			notes = append(notes, "the file of host "+line.Host+" has them, and a restart there accepts them again: bring the ring there")
 		}
 	}
 	for begun := o.Clock.Now(); ; {
@@ -140,8 +139,8 @@ func (o *Operator) awaitRefused(ctx context.Context, removed []ring.Removed, wit
 			return notes, nil
 		}
 		if !signer || o.Clock.Since(begun) > revokeWait || !o.sleep(ctx, nudgeInterval) {
-			return notes, fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export --kubeadm) and restart it; "+
-				"with the external signer, start our process on that host; then run the command again", strings.Join(have, ", "))
+			return notes, fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export --kubeadm) and "+
+				"restart it; with the external signer, start our process on that host; then run the command again", strings.Join(have, ", "))
 		}
 		o.progress("still accepted by "+strings.Join(have, ", "), 0)
 	}

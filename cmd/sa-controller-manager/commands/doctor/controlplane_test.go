@@ -63,7 +63,8 @@ func TestControlPlane(t *testing.T) {
 	const idle = "the webhook is not bound, and no replica leads"
 	try(t, "control-plane", map[string]checkCase{
 		"NoTakeover": {
-			reason: "there was no takeover, so stock is right", objects: []runtime.Object{server, mirrorPod("kube-controller-manager")}, skipped: idle,
+			reason: "there was no takeover, so stock is right", skipped: idle,
+			objects: []runtime.Object{server, mirrorPod("kube-controller-manager")},
 		},
 		"NoPods": {
 			reason: "they are no static pods", objects: registered("mutate.sa-controller-manager.webhook", nil),
@@ -76,7 +77,8 @@ func TestControlPlane(t *testing.T) {
 		},
 		"Server": {
 			reason: "the upgrade had no patches", objects: bound,
-			want: []string{nowhere + "serviceaccount-controller", "apiserver-stock: kube-apiservers that run the plugin ServiceAccount although the webhook is bound: kube-apiserver-cp"},
+			want: []string{nowhere + "serviceaccount-controller",
+				"apiserver-stock: kube-apiservers that run the plugin ServiceAccount although the webhook is bound: kube-apiserver-cp"},
 		},
 		"Manager": {
 			reason: "both would write", objects: []runtime.Object{kcm}, change: leasing("a", time.Second),
@@ -116,7 +118,8 @@ func TestControlPlane(t *testing.T) {
 		},
 		"OffInOursToo": {
 			reason: "our manifest was made from a manifest with our own lines", objects: []runtime.Object{
-				mirrorPod("kube-controller-manager", off), mirrorPod("sa-controller-manager", "--controllers=*,"+strings.TrimPrefix(off, "--controllers=")),
+				mirrorPod("kube-controller-manager", off),
+				mirrorPod("sa-controller-manager", "--controllers=*,"+strings.TrimPrefix(off, "--controllers=")),
 			},
 			change: leasing("a", time.Second),
 			want:   []string{nowhere + "serviceaccount-controller, root-ca-certificate-publisher-controller"},

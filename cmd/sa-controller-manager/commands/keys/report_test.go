@@ -204,7 +204,8 @@ func (w *world) checkPrinted(r *Report) {
 	w.t.Helper()
 	for format, words := range map[string][]string{
 		"table": {
-			"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  make a next key", "If leaked:  sa-controller-manager keys revoke --service-account-key-ring=",
+			"KEY ID", rsaID, "retired", p256ID, "active", "Next step:  make a next key",
+			"If leaked:  sa-controller-manager keys revoke --service-account-key-ring=",
 			"Secrets of retired key " + rsaID + ": shop/a (mismatch), shop/b (mismatch)", "1. ",
 		},
 		"json": {`"nextStep": "make a next key`, `"state": "blocked"`, `"reason": "mismatch"`, `"prunableAt": "2026-11-24T12:00:01Z"`},

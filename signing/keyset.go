@@ -57,11 +57,14 @@ func (k PublicKey) Digest() string {
 }
 
 // Equal reports whether two keys have the same ID and are the same key.
-func (k PublicKey) Equal(other PublicKey) bool {
+func (k PublicKey) Equal(other PublicKey) bool { return k.ID == other.ID && k.SameKey(other) }
+
+// SameKey reports whether both are the same key, under whatever IDs.
+func (k PublicKey) SameKey(other PublicKey) bool {
 	same, ok := k.Key.(interface {
 		Equal(other crypto.PublicKey) bool
 	})
-	return ok && k.ID == other.ID && same.Equal(other.Key)
+	return ok && same.Equal(other.Key)
 }
 
 // Verify returns an error if the key has not signed header.payload. All three are segments.

@@ -193,7 +193,7 @@ func TestCABundleChanges(t *testing.T) {
 		third := caPEM(t)
 		a.accepts(third)
 		testutil.Must(t, Register(t.Context(), a))
-		pause(time.Second)
+		pause(2 * requeueAfter) // a step that has seen the annotation before a write comes again
 		a.expect(t, "another CA", "mutate", "validate")
 		if probes, _ := a.counts(); probes != 2 {
 			t.Errorf("%d probes for another CA, want one more than the first", probes-1)

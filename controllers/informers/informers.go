@@ -151,9 +151,8 @@ func trimAccount(obj any) (any, error) {
 // observeTokenSecret keeps no bytes of a token. Like all transforms here it must accept its own
 // result, because a resync calls it again.
 func observeTokenSecret(obj any) (any, error) {
-	secret, ok := obj.(*corev1.Secret)
-	if !ok {
-		return obj, nil
+	if secret, ok := obj.(*corev1.Secret); ok {
+		return tokensecrets.Observe(secret), nil
 	}
-	return tokensecrets.Observe(secret), nil
+	return obj, nil
 }

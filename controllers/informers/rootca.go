@@ -45,11 +45,10 @@ func (r *RootCA) Reference() *corev1.ObjectReference {
 // observeRootCA is the informer's transform. It must accept its own result, because a resync calls
 // it again.
 func observeRootCA(obj any) (any, error) {
-	configMap, ok := obj.(*corev1.ConfigMap)
-	if !ok {
-		return obj, nil
+	if configMap, ok := obj.(*corev1.ConfigMap); ok {
+		return ObserveRootCA(configMap), nil
 	}
-	return ObserveRootCA(configMap), nil
+	return obj, nil
 }
 
 // ObserveRootCA returns the part of a ConfigMap that is cached.

@@ -346,7 +346,10 @@ func (a *Activator) set(which work, problem string) {
 }
 
 func (a *Activator) show() {
-	status := "key " + a.Ring.Ring().ActiveID() + " signs"
+	status := "no key signs"
+	if id := a.Ring.Ring().ActiveID(); id != "" {
+		status = "key " + id + " signs"
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, which := range []work{nextKey, activeKey} {

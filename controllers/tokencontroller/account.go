@@ -137,14 +137,9 @@ func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccou
 	if err != nil {
 		return nil, err
 	}
-	plan := secretPlan{token: true, ca: ca, namespace: true}
-	data, err := c.data(ctx, name, account, plan)
-	if err != nil {
-		return nil, err
-	}
 	secret := tokensecrets.New(account, name)
-	secret.Data = data
-	return secret, nil
+	secret.Data, err = c.data(ctx, name, account, secretPlan{token: true, ca: ca, namespace: true})
+	return secret, err
 }
 
 // reference adds the Secret to the account's list. If the account has changed, the watch brings the

@@ -255,11 +255,10 @@ func (s *stuckKeys[K]) add(key K) bool {
 func (s *stuckKeys[K]) remove(key K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.keys[key]; !ok {
-		return
+	if _, ok := s.keys[key]; ok {
+		delete(s.keys, key)
+		s.report(len(s.keys))
 	}
-	delete(s.keys, key)
-	s.report(len(s.keys))
 }
 
 func (s *stuckKeys[K]) clear() {

@@ -4,7 +4,6 @@
 package published
 
 import (
-	"crypto"
 	"fmt"
 	"slices"
 
@@ -50,20 +49,11 @@ func Find(key signing.PublicKey, published []signing.PublicKey) (result Result, 
 
 // IsAbout reports whether a published key has the ID of a key of the ring, or is that key.
 func IsAbout(published, key signing.PublicKey) bool {
-	return published.ID == key.ID || equal(published.Key, key.Key)
+	return published.ID == key.ID || published.SameKey(key)
 }
 
 func rank(result Result) int {
-	switch result {
-	case Leaked:
-		return 3
-	case Differs:
-		return 2
-	case Same:
-		return 1
-	default:
-		return 0
-	}
+	return slices.Index([]Result{Missing, Same, Differs, Leaked}, result)
 }
 
 func compare(key, published signing.PublicKey) (result Result, detail string) {
@@ -72,7 +62,7 @@ func compare(key, published signing.PublicKey) (result Result, detail string) {
 		return Leaked, published.Problem
 	case published.Problem != "":
 		return Differs, "what is published under its ID cannot be read: " + published.Problem
-	case !equal(published.Key, key.Key):
+	case !published.SameKey(key):
 		return Differs, "another key is published under its ID"
 	case published.ID == "":
 		return Differs, "it is published without a key ID"
@@ -82,11 +72,4 @@ func compare(key, published signing.PublicKey) (result Result, detail string) {
 		return Differs, fmt.Sprintf("it is published with the algorithm %q", published.Algorithm)
 	}
 	return Same, ""
-}
-
-func equal(a, b crypto.PublicKey) bool {
-	equatable, ok := a.(interface {
-		Equal(other crypto.PublicKey) bool
-	})
-	return ok && equatable.Equal(b)
 }

@@ -4,6 +4,7 @@
 package reload
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -60,12 +61,7 @@ type parsed[T any] struct {
 // error of the file system or of parse. parse may be called again by Watch and must not keep the
 // slice.
 func Open[T any](path string, parse func([]byte) (T, error), options Options) (*File[T], error) {
-	if options.Poll <= 0 {
-		options.Poll = defaultPoll
-	}
-	if options.Settle <= 0 {
-		options.Settle = defaultSettle
-	}
+	options.Poll, options.Settle = cmp.Or(options.Poll, defaultPoll), cmp.Or(options.Settle, defaultSettle)
 	if options.newNotifier == nil {
 		options.newNotifier = newDirNotifier
 	}

@@ -142,13 +142,7 @@ func (s State) Obeying(orders Orders) *signing.Ring {
 func (k Key) Foreign() bool { return k.Signer != "" && !k.PublicKey.Derived() }
 
 // Key finds a key by its ID.
-func (s State) Key(id string) (Key, bool) {
-	i := s.index(id)
-	if i < 0 {
-		return Key{}, false
-	}
-	return s.Keys[i], true
-}
+func (s State) Key(id string) (Key, bool) { return s.find(func(key Key) bool { return key.ID == id }) }
 
 // Active returns the key that signs. A valid state has one.
 func (s State) Active() Key {
@@ -161,12 +155,7 @@ func (s State) Next() (Key, bool) { return s.first(signing.Next) }
 
 // Retired returns the keys that only verify, the one that was retired last first.
 func (s State) Retired() []Key {
-	var retired []Key
-	for _, key := range s.Keys {
-		if key.Role == signing.Retired {
-			retired = append(retired, key)
-		}
-	}
+	retired := slices.DeleteFunc(slices.Clone(s.Keys), func(key Key) bool { return key.Role != signing.Retired })
 	slices.SortStableFunc(retired, func(a, b Key) int { return b.RetiredAt.Compare(a.RetiredAt) })
 	return retired
 }
@@ -179,7 +168,11 @@ func (s State) Clone() State {
 }
 
 func (s State) first(role signing.Role) (Key, bool) {
-	i := slices.IndexFunc(s.Keys, func(key Key) bool { return key.Role == role })
+	return s.find(func(key Key) bool { return key.Role == role })
+}
+
+func (s State) find(wanted func(Key) bool) (Key, bool) {
+	i := slices.IndexFunc(s.Keys, wanted)
 	if i < 0 {
 		return Key{}, false
 	}

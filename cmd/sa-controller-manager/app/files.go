@@ -223,10 +223,7 @@ type verifyKeys struct {
 // parseVerifyKeys takes both from one read, because the file may change at any time.
 func parseVerifyKeys(data []byte) (verifyKeys, error) {
 	keys, err := signing.ParsePublicKeys(data)
-	if err != nil {
-		return verifyKeys{}, err
-	}
-	return verifyKeys{keys: keys, unusable: signing.UnusableKey(data)}, nil
+	return verifyKeys{keys: keys, unusable: signing.UnusableKey(data)}, err
 }
 
 // logSkippedKeys logs a key that is not supported here. kube-apiserver may verify with it, but

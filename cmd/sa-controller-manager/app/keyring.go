@@ -57,7 +57,7 @@ func (m *Manager) ringChanged(ctx context.Context, stored *signing.Ring) {
 	}
 	previous := m.Keyring.Ring().ActiveID()
 	m.Keyring.Set(stored)
-	if id := m.Keyring.Ring().ActiveID(); id != previous {
+	if id := m.Keyring.Ring().ActiveID(); id != previous && id != "" {
 		m.Recorder.Normal(m.Process, "SigningKeyActivated", fmt.Sprintf("key %q signs from now on, as the key ring says", id))
 	}
 	for _, changed := range m.OnRing {

@@ -103,13 +103,8 @@ func accountOf(config *rest.Config) (namespace, name string) {
 	if err != nil {
 		return "", ""
 	}
-	read, err := tokens.Inspect(strings.TrimSpace(string(token)))
-	if err != nil {
-		return "", ""
-	}
-	if namespace, name, err = serviceaccount.SplitUsername(read.Subject); err != nil {
-		return "", ""
-	}
+	read, _ := tokens.Inspect(strings.TrimSpace(string(token))) // without a subject if it fails
+	namespace, name, _ = serviceaccount.SplitUsername(read.Subject)
 	return namespace, name
 }
 

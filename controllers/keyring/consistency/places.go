@@ -57,17 +57,13 @@ type Watcher struct {
 
 // NewWatcher returns one that does not run yet.
 func NewWatcher(config WatcherConfig) *Watcher {
-	w := &Watcher{WatcherConfig: config, answered: map[string]time.Time{}, drift: newDrift()}
+	w := &Watcher{WatcherConfig: config, answered: map[string]time.Time{}, drift: metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name: "sacm_published_issuer_drift",
+		Help: "1 while a --published-issuer lacks a key of the ring that may have signed, or cannot be read, else 0. Only the leader has it.",
+	}, []string{"issuer"})}
 	config.MustRegister(w.drift)
 	w.loop = reconcile.New(reconcile.Config[string]{Name: "published_places", Workers: 1, Sync: w.sync, Metrics: config.Loops})
 	return w
-}
-
-func newDrift() *metrics.GaugeVec {
-	return metrics.NewGaugeVec(&metrics.GaugeOpts{
-		Name: "sacm_published_issuer_drift",
-		Help: "1 while a --published-issuer lacks a key of the ring that may have signed, or cannot be read, else 0. Only the leader has it.",
-	}, []string{"issuer"})
 }
 
 // RingChanged must be called after the ring has changed. It does not block.

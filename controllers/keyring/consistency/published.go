@@ -196,7 +196,7 @@ func Read(secret *corev1.Secret) (Published, error) {
 		}
 	}
 	if damage := fields.Damage(); damage != "" {
-		return p, fmt.Errorf("%s: %s", ringSecret, damage)
+		return p, fmt.Errorf("%s: %s: another release wrote it; if its replica is gone for good, remove that line", ringSecret, damage)
 	}
 	return p, nil
 }

@@ -127,6 +127,8 @@ func (s standing) describe(own ring.State) string {
 		return mine + " is not published in " + ringSecret
 	case s.drift == late:
 		return mine + " is older than " + theirs + "; until that is here, key " + s.signs + " signs here"
+	case s.drift == unreadable && s.other.Replica == "":
+		return ringSecret + " has a schema-version that this release does not know"
 	case s.drift == unreadable:
 		return "the line " + linePrefix + s.other.Replica + " of " + ringSecret + " cannot be read"
 	case s.drift == missing:
@@ -145,6 +147,9 @@ func (s standing) remedy() string {
 	case forked:
 		return ": keys import --join-fork"
 	case unreadable:
+		if s.other.Replica == "" {
+			return ": run the newer release on every host"
+		}
 		return ": another release wrote it; if its replica is gone for good, remove it: kubectl -n " + metav1.NamespaceSystem +
 			" patch secret " + SecretName + ` --type=json -p '[{"op":"remove","path":"/data/` +
 			strings.ReplaceAll(linePrefix+s.other.Replica, "/", "~1") + `"}]'`

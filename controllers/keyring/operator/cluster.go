@@ -115,9 +115,9 @@ func (c *Cluster) all() []APIServer {
 // Accepts returns nil if every kube-apiserver accepts a short token that is signed with key (package
 // keyprobe). The error says what to do.
 func (c *Cluster) Accepts(ctx context.Context, key ring.Key) error {
-	account, err := c.account(ctx)
+	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, c.Account, metav1.GetOptions{})
 	if err != nil {
-		return notAccepted(key, err)
+		return notAccepted(key, fmt.Errorf("get service account %s/%s to prove a key with: %w", c.Namespace, c.Account, err))
 	}
 	if err := keyprobe.Prove(ctx, c.Client, c.Issuer, account, key.Private); err != nil {
 		return notAccepted(key, err)
@@ -128,14 +128,6 @@ func (c *Cluster) Accepts(ctx context.Context, key ring.Key) error {
 		}
 	}
 	return nil
-}
-
-func (c *Cluster) account(ctx context.Context) (*corev1.ServiceAccount, error) {
-	account, err := c.Client.CoreV1().ServiceAccounts(c.Namespace).Get(ctx, c.Account, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("get service account %s/%s to prove a key with: %w", c.Namespace, c.Account, err)
-	}
-	return account, nil
 }
 
 // SigningKeyIDs returns the IDs of the keys that kube-apiservers sign bound tokens with, and which of them
@@ -202,16 +194,12 @@ func (c *Cluster) Uses(ctx context.Context, ring *signing.Ring) (*Uses, error) {
 		FieldSelector: fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String(),
 	}
 	const what = "token secrets, to see which keys they need"
-	err := paging.Each(ctx, what, c.Client.CoreV1().Secrets(metav1.NamespaceAll).List, options, func(page *corev1.SecretList) error {
+	return uses, paging.Each(ctx, what, c.Client.CoreV1().Secrets(metav1.NamespaceAll).List, options, func(page *corev1.SecretList) error {
 		for i := range page.Items {
 			uses.add(&page.Items[i], ring)
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return uses, nil
 }
 
 func (u *Uses) add(secret *corev1.Secret, ring *signing.Ring) {
@@ -257,7 +245,7 @@ func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenS
 	}
 	const what = "service accounts, to see whose token secrets hold a retired key"
 	list := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List
-	err := paging.Each(ctx, what, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
+	return accounts, paging.Each(ctx, what, list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
 		for i := range page.Items {
 			name := cache.MetaObjectToName(&page.Items[i])
 			if _, wanted := accounts[name]; wanted {
@@ -266,10 +254,6 @@ func (c *Cluster) accountsOf(ctx context.Context, secrets []*tokensecrets.TokenS
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return accounts, nil
 }
 
 // keyIDOf returns the ID of the key that a token needs, or "" if it is unknown. ok is false if

@@ -257,25 +257,23 @@ func (o *Operator) Rollback(ctx context.Context, next Successor, without []strin
 
 // Init makes a ring beside no other one. What was revoked there does not come back. next comes after active.
 func (o *Operator) Init(ctx context.Context, active *signing.PrivateKey, retired []signing.PublicKey, next Successor) error {
-	if o.Cluster != nil {
-		published, err := consistency.Fetch(ctx, o.Cluster.Client)
-		if err != nil {
-			return err
-		}
-		if live := published.Live(o.Clock.Now()); len(live) > 0 {
-			return &ring.Refusal{
-				Reason: fmt.Sprintf("host %s has a live key ring, and a second one would be forked from it", live[0].Host),
-				Remedy: "copy that file here and import it (keys import)",
-			}
-		}
-		revoked := func(key signing.PublicKey) bool {
-			return slices.ContainsFunc(published.Removed, func(gone ring.Removed) bool { return gone.Is(key) })
-		}
-		if revoked(active.Public()) {
-			return &ring.Refusal{Reason: fmt.Sprintf("key %s was revoked", active.ID()), Remedy: "begin with another key"}
-		}
-		retired = slices.DeleteFunc(slices.Clone(retired), revoked)
+	published, err := o.published(ctx)
+	if err != nil {
+		return err
 	}
+	if live := published.Live(o.Clock.Now()); len(live) > 0 {
+		return &ring.Refusal{
+			Reason: fmt.Sprintf("host %s has a live key ring, and a second one would be forked from it", live[0].Host),
+			Remedy: "copy that file here and import it (keys import)",
+		}
+	}
+	revoked := func(key signing.PublicKey) bool {
+		return slices.ContainsFunc(published.Removed, func(gone ring.Removed) bool { return gone.Is(key) })
+	}
+	if revoked(active.Public()) {
+		return &ring.Refusal{Reason: fmt.Sprintf("key %s was revoked", active.ID()), Remedy: "begin with another key"}
+	}
+	retired = slices.DeleteFunc(slices.Clone(retired), revoked)
 	key, err := o.make(ctx, next, ring.KeyOf(active))
 	if err != nil {
 		return err
@@ -293,17 +291,15 @@ func (o *Operator) Import(ctx context.Context, from *ring.File, join bool) (chan
 	if err != nil {
 		return false, err
 	}
-	if o.Cluster != nil {
-		published, err := consistency.Fetch(ctx, o.Cluster.Client)
-		if err != nil {
-			return false, err
-		}
-		for _, gone := range published.Removed {
-			if i := slices.IndexFunc(copied.Keys, func(key ring.Key) bool { return gone.Is(key.PublicKey) }); i >= 0 && !join {
-				return false, &ring.Refusal{
-					Reason: fmt.Sprintf("%s has key %s, which was revoked since", from.Path(), copied.Keys[i].ID),
-					Remedy: "bring the ring of a host that has not",
-				}
+	published, err := o.published(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, gone := range published.Removed {
+		if i := slices.IndexFunc(copied.Keys, func(key ring.Key) bool { return gone.Is(key.PublicKey) }); i >= 0 && !join {
+			return false, &ring.Refusal{
+				Reason: fmt.Sprintf("%s has key %s, which was revoked since", from.Path(), copied.Keys[i].ID),
+				Remedy: "bring the ring of a host that has not",
 			}
 		}
 	}
@@ -379,9 +375,6 @@ type notAcceptedError struct {
 }
 
 func notAccepted(key ring.Key, err error) error {
-	if err == nil {
-		return nil
-	}
 	return &notAcceptedError{id: key.ID, foreign: key.Foreign(), err: err}
 }
 

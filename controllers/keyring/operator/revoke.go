@@ -62,12 +62,7 @@ func (o *Operator) Revoke(ctx context.Context, ids []string, confirm func(ctx co
 	if o.File.IsDryRun() {
 		return notes, nil // nothing is published, so no kube-apiserver begins to refuse a key
 	}
-	var removed []ring.Removed
-	for _, gone := range state.Removed {
-		if slices.Contains(ids, gone.ID) {
-			removed = append(removed, gone)
-		}
-	}
+	removed := slices.DeleteFunc(slices.Clone(state.Removed), func(gone ring.Removed) bool { return !slices.Contains(ids, gone.ID) })
 	left, err := o.awaitRefused(ctx, removed, without)
 	if err != nil {
 		err = fmt.Errorf("revoked in the ring of this host, but: %w", err)

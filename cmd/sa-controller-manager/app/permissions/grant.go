@@ -54,13 +54,7 @@ func rolesOf(rules []Rule, missing []Access) []roleKey {
 
 // rules are those of the role.
 func (k roleKey) rules(all []Rule) []Rule {
-	var own []Rule
-	for _, rule := range all {
-		if rule.Part == k.part && rule.Namespace == k.namespace {
-			own = append(own, rule)
-		}
-	}
-	return own
+	return slices.DeleteFunc(slices.Clone(all), func(rule Rule) bool { return roleKey{rule.Part, rule.Namespace} != k })
 }
 
 func (k roleKey) role(rules []Rule) runtime.Object {

@@ -62,7 +62,7 @@ func webhookRules() []Rule {
 				Why: "Only for --webhook-registration=url or service.",
 			})
 	}
-	rules = append(rules,
+	return append(rules,
 		Rule{
 			If: registers, Verbs: verbs("get"), Group: registrationGroup, Resource: "validatingadmissionpolicies", Name: podpolicy.Name,
 			Why: "Whether Pods without an account are refused while the webhook is away.",
@@ -72,7 +72,6 @@ func webhookRules() []Rule {
 			Name: podpolicy.Name,
 			Why:  `The same. patch: for "webhook unregister" and "webhook register".`,
 		})
-	return rules
 }
 
 // webhookOptionRules are for what no manifest turns on.

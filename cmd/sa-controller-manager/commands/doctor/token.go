@@ -26,12 +26,11 @@ const fixUnknownKey = "give every kube-apiserver the public key again with --ser
 
 // checkToken checks a bound token and the keys of legacy tokens.
 func checkToken(ctx context.Context, c *cluster) (answer, error) {
-	var answer answer
 	findings, err := tryBoundToken(ctx, c)
 	if err != nil {
-		return answer, err
+		return answer{}, err
 	}
-	answer.Findings = findings
+	answer := answer{Findings: findings}
 	ids, err := c.knownKeyIDs(ctx)
 	if err != nil {
 		return answer, err

@@ -11,11 +11,8 @@
 package tokensecrets
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"fmt"
-	"hash/maphash"
-	"slices"
 	"strconv"
 	"strings"
 	"unique"
@@ -202,55 +199,6 @@ func (s *TokenSecret) Account() cache.ObjectName {
 	return cache.NewObjectName(s.Namespace, s.AccountName)
 }
 
-// OldestFirst orders token Secrets by creation time, which has whole seconds, and then by name, so
-// that a choice among several is the same each time.
-func OldestFirst(a, b *TokenSecret) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
-}
-
-// Replacement returns the Secret that a re-issue has put in the place of another one of the same
-// account, nil if none has.
-type Replacement func(*TokenSecret) *TokenSecret
-
-// NotReplaced is the Replacement without re-issue.
-func NotReplaced(*TokenSecret) *TokenSecret { return nil }
-
-// Own returns the token Secret that --token-secrets=auto counts as the account's own, nil if one has
-// to be created. The legacy token cleaner leaves it alone: otherwise the cleaner and auto would delete
-// and create Secrets without end. After a re-issue it is the Secret that replacement returns, or the
-// old one would stay and the new one be deleted.
-func Own(account *corev1.ServiceAccount, secrets []*TokenSecret, replacement Replacement) *TokenSecret {
-	var own *TokenSecret
-	for _, secret := range secrets {
-		if !secret.InService(account) || replacement(secret) != nil {
-			continue
-		}
-		if own == nil || preferred(secret, own) {
-			own = secret
-		}
-	}
-	return own
-}
-
-// preferred puts a Secret with our marker first and an older one before a younger one, so that the
-// choice stays the same as long as the Secret exists.
-func preferred(a, b *TokenSecret) bool {
-	if a.AutoCreated() != b.AutoCreated() {
-		return a.AutoCreated()
-	}
-	return OldestFirst(a, b) < 0
-}
-
-// InService reports whether the Secret can give the account a token and is referenced.
-func (s *TokenSecret) InService(account *corev1.ServiceAccount) bool {
-	return account != nil && s.Serves(account) && References(account, s.Name)
-}
-
-// Serves reports whether the Secret can give the account a token.
-func (s *TokenSecret) Serves(account *corev1.ServiceAccount) bool {
-	return !s.Terminating() && !s.InvalidSince() && s.AccountUID == account.UID
-}
-
 // Reference returns a reference to the Secret for an Event.
 func (s *TokenSecret) Reference() *corev1.ObjectReference {
 	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.Namespace, Name: s.Name, UID: s.UID}
@@ -337,65 +285,4 @@ func keepLabels(labels map[string]string) (kept map[string]string) {
 		}
 	}
 	return kept
-}
-
-// byAccount indexes token Secrets by a hash of the account that their annotation names: a set for each
-// account, mostly of one Secret, would take as much memory as half of the Secrets.
-const (
-	byAccount = "account"
-	buckets   = 1 << 14
-)
-
-var seed = maphash.MakeSeed()
-
-func bucket(account cache.ObjectName) string {
-	return strconv.FormatUint(maphash.Comparable(seed, account)%buckets, 36)
-}
-
-// Lister reads the cached token Secrets.
-type Lister struct {
-	indexer cache.Indexer
-}
-
-// Indexers returns the indexers that ListerOf needs.
-func Indexers() cache.Indexers { return cache.Indexers{byAccount: indexByAccount} }
-
-// ListerOf returns a Lister of an indexer with Indexers that holds *TokenSecret.
-func ListerOf(indexer cache.Indexer) Lister { return Lister{indexer} }
-
-// Get returns the cached token Secret of that name, nil if there is none.
-func (l Lister) Get(name cache.ObjectName) *TokenSecret {
-	obj, exists, err := l.indexer.GetByKey(name.String())
-	if err != nil || !exists {
-		return nil
-	}
-	return obj.(*TokenSecret)
-}
-
-// OfAccount returns the token Secrets that name the account, with any UID.
-func (l Lister) OfAccount(account cache.ObjectName) []*TokenSecret {
-	objs, err := l.indexer.ByIndex(byAccount, bucket(account))
-	if err != nil {
-		return nil // the index exists: see Indexers
-	}
-	return slices.DeleteFunc(typed(objs), func(secret *TokenSecret) bool { return secret.Account() != account })
-}
-
-// All returns all cached token Secrets.
-func (l Lister) All() []*TokenSecret { return typed(l.indexer.List()) }
-
-func typed(objs []any) []*TokenSecret {
-	secrets := make([]*TokenSecret, len(objs))
-	for i, obj := range objs {
-		secrets[i] = obj.(*TokenSecret)
-	}
-	return secrets
-}
-
-func indexByAccount(obj any) ([]string, error) {
-	secret, ok := obj.(*TokenSecret)
-	if !ok || secret.AccountName == "" {
-		return nil, nil
-	}
-	return []string{bucket(secret.Account())}, nil
 }

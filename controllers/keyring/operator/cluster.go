@@ -65,8 +65,12 @@ func (c *Cluster) Find(ctx context.Context, without ...string) error {
 		return err
 	}
 	hosts = slices.DeleteFunc(hosts, func(host string) bool { return slices.Contains(without, host) })
-	others, asked := c.Others, 1+len(c.Others)
-	dials := len(hosts) > 1 && (len(others) == 0 || c.dialled) && c.Dial != nil
+	others := c.Others
+	if c.dialled {
+		others = nil
+	}
+	asked := 1 + len(others)
+	dials := len(hosts) > 1 && len(others) == 0 && c.Dial != nil
 	if dials {
 		if others, err = c.dialAll(ctx); err != nil {
 			return err

@@ -34,7 +34,7 @@ type ringReplica struct {
 	state    atomic.Pointer[ring.State]
 	orders   atomic.Pointer[ring.Orders]
 	stop     func()
-	compared int // how often Compared was called
+	compared atomic.Int64 // how often Compared was called
 }
 
 func newAPI(objects ...runtime.Object) *fake.Clientset {
@@ -55,7 +55,7 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 		CanSign:   func(key ring.Key) bool { return key.Private != nil },
 		Obey:      func(orders ring.Orders) { r.orders.Store(&orders) },
 		// The fake API server loses what changes between a list and its watch.
-		Compared: func() { time.Sleep(time.Millisecond); r.compared++ },
+		Compared: func() { time.Sleep(time.Millisecond); r.compared.Add(1) },
 		Recorder: w.Recorder(),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(w.Registry.MustRegister),
 	})
@@ -105,9 +105,9 @@ func TestLateHost(t *testing.T) {
 		if lines := read(t, client).Lines; len(lines) != 2 || lines[0].Host != "cp-1" || len(lines[1].Signs) != 2 || lines[1].NextSince.IsZero() {
 			t.Errorf("published: %+v", lines)
 		}
-		compared := second.compared
+		compared := second.compared.Load()
 		first.set(after)
-		if second.compared == compared {
+		if second.compared.Load() == compared {
 			t.Error("re-issue is not told of another published ring")
 		}
 		if signs := second.SignsWith(); signs != a().ID() || second.MayFill() != nil || second.MayReissue() != nil || second.MaySign() != nil {

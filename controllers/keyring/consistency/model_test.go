@@ -203,7 +203,7 @@ func (m *model) sign(h *modelHost) {
 		h.fetched.compare(h.loaded, h.name, active.ID(), m.now).drift == lost {
 		return
 	}
-	if !m.begun[active.ID()] && h.fetched.Revoked(h.loaded.Active()) {
+	if !m.begun[active.ID()] && h.fetched.Revoked(h.loaded.Active().PublicKey) {
 		m.excuseAll(active.ID()) // each host goes on with its own next key
 	}
 	m.tokens = append(slices.DeleteFunc(m.tokens, func(t modelToken) bool { return t.key.ID == active.ID() || !t.expires.After(m.now) }),
@@ -244,7 +244,7 @@ func (m *model) check() error {
 			}
 		}
 		for _, token := range m.tokens {
-			if m.p.Revoked(ring.Key{Key: token.key.As(signing.Active)}) || !token.expires.After(m.now) || h.excused[token.key.ID] {
+			if m.p.Revoked(token.key) || !token.expires.After(m.now) || h.excused[token.key.ID] {
 				continue
 			}
 			if _, verifies := h.keys.Lookup(token.key.ID); !verifies {

@@ -116,7 +116,7 @@ func (w *Watcher) sync(ctx context.Context, _ string) error {
 func (w *Watcher) see(p *Published, state ring.State, answers map[string]answer, now time.Time) (again time.Duration) {
 	again = readInterval
 	state = state.Clone()
-	state.Keys = slices.DeleteFunc(state.Keys, func(key ring.Key) bool { return p.Revoked(key) }) // another host may have
+	state.Keys = slices.DeleteFunc(state.Keys, func(key ring.Key) bool { return p.Revoked(key.PublicKey) }) // another host may have
 	next, _ := state.Next()
 	places := map[string]Place{}
 	for name, place := range p.Places {

@@ -287,8 +287,8 @@ func (p *Published) Revoke(removed []ring.Removed) (added bool) {
 }
 
 // Revoked reports whether some host has revoked a key.
-func (p *Published) Revoked(key ring.Key) bool {
-	return slices.ContainsFunc(p.Removed, func(gone ring.Removed) bool { return gone.Is(key.PublicKey) })
+func (p *Published) Revoked(key signing.PublicKey) bool {
+	return slices.ContainsFunc(p.Removed, func(gone ring.Removed) bool { return gone.Is(key) })
 }
 
 // ClaimRing keeps other hosts from making the generation that follows on a ring.

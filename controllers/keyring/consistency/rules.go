@@ -45,7 +45,7 @@ func (p Published) MayUse(own ring.State, key ring.Key, host string, without []s
 	if err := p.MayChange(own, host, without, now); err != nil {
 		return err
 	}
-	if p.Revoked(key) {
+	if p.Revoked(key.PublicKey) {
 		return &ring.Refusal{
 			Reason: fmt.Sprintf("the %s key %s was revoked on another host", key.Role, key.ID),
 			Remedy: "replace the next key: keys next",
@@ -74,7 +74,7 @@ func (p Published) MayUse(own ring.State, key ring.Key, host string, without []s
 // MayWithdraw returns a *ring.Refusal if a next key has signed on some host: there are tokens of it. A
 // revoked one may go.
 func (p Published) MayWithdraw(key ring.Key) error {
-	if p.Revoked(key) {
+	if p.Revoked(key.PublicKey) {
 		return nil
 	}
 	for _, line := range p.Lines {

@@ -191,7 +191,7 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 	next, replaces := state.Next()
 	kind := cmp.Or(wanted.Algorithm, state.Active().Kind(), "?")
 	switch {
-	case replaces && wanted.Signer == "" && next.Kind() == kind && !published.Revoked(next):
+	case replaces && wanted.Signer == "" && next.Kind() == kind && !published.Revoked(next.PublicKey):
 		return &ring.Refusal{Reason: fmt.Sprintf("key %s (%s) is the next one", next.ID, next.Algorithm), Remedy: "nothing to do", Done: true}
 	case replaces:
 		if err := published.MayWithdraw(next); err != nil {
@@ -255,13 +255,10 @@ func (o *Operator) Init(ctx context.Context, active *signing.PrivateKey, retired
 			Remedy: "copy that file here and import it (keys import)",
 		}
 	}
-	revoked := func(key signing.PublicKey) bool {
-		return slices.ContainsFunc(published.Removed, func(gone ring.Removed) bool { return gone.Is(key) })
-	}
-	if revoked(active.Public()) {
+	if published.Revoked(active.Public()) {
 		return &ring.Refusal{Reason: fmt.Sprintf("key %s was revoked", active.ID()), Remedy: "begin with another key"}
 	}
-	retired = slices.DeleteFunc(slices.Clone(retired), revoked)
+	retired = slices.DeleteFunc(slices.Clone(retired), published.Revoked)
 	key, err := o.make(ctx, next, ring.KeyOf(active))
 	if err != nil {
 		return err

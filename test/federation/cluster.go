@@ -59,7 +59,7 @@ func Start(ctx context.Context, binary devcluster.Binary, maxAge time.Duration) 
 			}
 			w.Manager, err = binary.StartManager(first, "--service-account-private-key-file=", w.ringFlag(), "--token-secrets=manual",
 				"--external-signer-socket="+first.SignerSocket(), "--external-signer-refresh-hint=1s",
-				"--publish-keys=file://"+w.Served(), "--published-issuer="+w.Edge.URL, "--published-ca-file="+w.Edge.CAFile)
+				"--publish-keys=file://"+w.Served())
 			return err
 		},
 	}); err != nil {
@@ -140,8 +140,16 @@ func (w *World) Keys(ctx context.Context, words ...string) error {
 	if words[0] != "init" {
 		args = append(args, "--kubeconfig="+w.First.Kubeconfig())
 	}
+	if words[0] == "rotate" {
+		args = append(args, w.RelyingFlags()...)
+	}
 	_, err := w.binary.Run(ctx, args...)
 	return err
+}
+
+// RelyingFlags are those of "keys rotate".
+func (w *World) RelyingFlags() []string {
+	return []string{"--published-issuer=" + w.Edge.URL, "--published-ca-file=" + w.Edge.CAFile}
 }
 
 // trusting starts a cluster whose kube-apiserver accepts the tokens of an issuer, whose documents it

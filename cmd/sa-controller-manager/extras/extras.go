@@ -52,7 +52,7 @@ func (e *extras) parts(h *app.Host) []app.Part {
 		{Name: "key-backends", Phase: app.AtOnce, Build: e.buildBackends},
 		{Name: "published-files", Phase: app.AtOnce, Build: e.buildPublisher},
 		{Name: "key-ring", Phase: app.Connected, Build: e.buildRing},
-		{Name: "published-places", Phase: app.Leading, Build: e.buildPlaces},
+		{Name: "retired-keys", Phase: app.Leading, Build: e.buildRetired},
 		{Name: "token-reissue", Phase: app.Leading, Build: e.buildReissue},
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/reissue"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ring"
@@ -170,21 +169,12 @@ func (e *extras) registerRingMetrics() {
 	)
 }
 
-// buildPlaces reads the keys where relying parties do, on the leader.
-func (e *extras) buildPlaces(p *app.Part) error {
+// buildRetired watches, on the leader, what still signs with a retired key.
+func (e *extras) buildRetired(p *app.Part) error {
 	if e.consistency == nil {
 		return nil
 	}
-	o := e.Options
-	read := &o.Publishing.Published
-	reader, err := published.NewReader(read.CAFile, read.JWKSHosts)
-	if err != nil {
-		return fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
-	}
-	watcher := consistency.NewWatcher(consistency.WatcherConfig{
-		Client: e.Client, State: e.store.State, Issuers: read.Issuers, Optional: read.Optional(o.Keys.Issuers...), Read: reader.Issuer,
-		MustRegister: e.Registry.MustRegister, Loops: e.Loops,
-	})
+	watcher := consistency.NewWatcher(consistency.WatcherConfig{Client: e.Client, State: e.store.State, Loops: e.Loops})
 	e.OnRing = append(e.OnRing, watcher.RingChanged)
 	p.Run = watcher.Run
 	return nil

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/ring"
 )
 
@@ -153,8 +152,6 @@ func (m *model) sync(h *modelHost) {
 	m.p.Revoke(h.loaded.Removed)
 	m.obey(h)
 	if h == m.leader() {
-		answers := map[string]answer{AtAPIServer: {Answer: published.Answer{Keys: h.keys.All()}}}
-		(&Watcher{answered: map[string]time.Time{}}).see(&m.p, h.loaded, answers, m.now)
 		m.follow(h.loaded)
 	}
 }
@@ -358,9 +355,6 @@ func (m *model) revoke(h *modelHost, ids ...string) error {
 }
 
 func (m *model) pruneAll(h *modelHost) error {
-	if err := m.p.MayLack(h.file); err != nil {
-		return err
-	}
 	m.follow(h.file)
 	for _, key := range h.file.Retired() {
 		usage := ring.Usage{Signer: Signer(m.p.Live(m.now), key.ID), Since: m.p.Followed[key.ID]}
@@ -552,7 +546,7 @@ func (m *model) clone() *model {
 		same.excused = maps.Clone(h.excused)
 		other.hosts = append(other.hosts, &same)
 	}
-	other.p.Places, other.p.Followed = maps.Clone(m.p.Places), maps.Clone(m.p.Followed)
+	other.p.Followed = maps.Clone(m.p.Followed)
 	other.p.Removed, other.p.Lines = slices.Clone(m.p.Removed), slices.Clone(m.p.Lines)
 	other.begun, other.files, other.trace = maps.Clone(m.begun), slices.Clone(m.files), slices.Clone(m.trace)
 	other.random = rand.New(rand.NewPCG(uint64(len(m.trace)), 1))

@@ -53,8 +53,6 @@ type Published struct { //nolint:recvcheck // what changes it has a pointer
 	Lines []Line
 	// Removed are the keys that some ring has revoked. It only grows.
 	Removed []ring.Removed
-	// Places are where relying parties read the keys, by name.
-	Places map[string]Place
 	// Followed is since when no host and no kube-apiserver signs with a retired key, by key ID.
 	Followed map[string]time.Time
 	// Claim keeps two hosts from changing the ring at once.
@@ -63,7 +61,7 @@ type Published struct { //nolint:recvcheck // what changes it has a pointer
 
 // parts are the fields besides the lines, by their keys in the Secret.
 func (p *Published) parts() map[string]any {
-	return map[string]any{"removed": &p.Removed, "places": &p.Places, "followed": &p.Followed, "claim": &p.Claim}
+	return map[string]any{"removed": &p.Removed, "followed": &p.Followed, "claim": &p.Claim}
 }
 
 // Line describes the key ring of a replica.
@@ -87,18 +85,6 @@ type Line struct {
 	NextSince time.Time `json:"nextSince,omitzero"`
 	// Signer is set if the replica signs the tokens of kube-apiserver on that host.
 	Signer bool `json:"signer,omitempty"`
-}
-
-// Place is one where relying parties read the keys.
-type Place struct {
-	// Manual means that a person publishes there and says so; otherwise the leader reads it.
-	Manual bool `json:"manual,omitempty"`
-	// Keys is since when each key is there without a break.
-	Keys map[string]time.Time `json:"keys"`
-	// CacheSeconds is how long a cache may keep what it has read.
-	CacheSeconds int64 `json:"cacheSeconds,omitempty"`
-	// Problem is why it cannot be read, or "".
-	Problem string `json:"problem,omitempty"`
 }
 
 // Claim names the host that is about to make a generation.

@@ -4,7 +4,6 @@
 package consistency
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,12 +12,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/testkeys"
 )
@@ -165,54 +162,36 @@ func TestMayUse(t *testing.T) {
 	}
 }
 
-// TestCached: the wait counts from when a place showed the key, not from when it was made.
+// TestCached: the wait counts from when the last host showed the key, not from when it was made.
 func TestCached(t *testing.T) {
 	t.Parallel()
 	own := stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))
-	id := c().ID()
-	shown := func(since time.Duration) Line {
-		line := lineOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next))
+	shown := func(host string, since time.Duration) Line {
+		line := lineOf(host, "main", 4, a().As(signing.Active), c().As(signing.Next))
 		line.NextSince = epoch.Add(since)
 		return line
 	}
-	at := func(since time.Duration, cache int64) Place {
-		return Place{Keys: map[string]time.Time{id: epoch.Add(since)}, CacheSeconds: cache}
-	}
-	hidden := shown(0)
-	hidden.NextSince = time.Time{}
+	hidden := lineOf("cp-2", "main", 4, a().As(signing.Active), c().As(signing.Next))
 	for name, tc := range map[string]struct {
-		lines  []Line
-		places map[string]Place
-		want   string
-		until  time.Duration
+		lines   []Line
+		without []string
+		want    string
+		until   time.Duration
 	}{
-		"long enough": {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Hour, 60)}},
+		"long enough": {lines: []Line{shown("cp-1", -time.Hour)}},
 		"vault#11438: a second before it is due": {
-			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(time.Second-time.Hour, 0)}, want: "x shows it since",
-			until: time.Second,
+			lines: []Line{shown("cp-1", time.Second-time.Hour)}, want: "host cp-1 publishes it since", until: time.Second,
 		},
-		"published a minute ago": {
-			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Minute, 0)}, want: "x shows it since",
-			until: 59 * time.Minute,
+		"another host is later": {
+			lines: []Line{shown("cp-1", -time.Hour), shown("cp-2", -time.Minute), shown("cp-3", -time.Hour)},
+			want:  "host cp-2 publishes it since", until: 59 * time.Minute,
 		},
-		"a longer cache": {
-			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": at(-time.Hour, 7200)}, want: "a copy may be 2h0m0s old",
-			until: time.Hour,
-		},
-		"a host shows it lately": {
-			lines: []Line{shown(-time.Hour), shown(-time.Minute)}, want: "host cp-1 shows it since", until: 59 * time.Minute,
-		},
-		"a directory fails": {lines: []Line{hidden}, want: "is not shown at host cp-1"},
-		"nobody shows it":   {want: "is not shown at any live host"},
-		"not there":         {lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": {}}, want: "is not shown at x"},
-		"nobody has confirmed it": {
-			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"pool": {Manual: true}}, want: "keys publish confirm pool --key-id=" + id,
-		},
-		"it cannot be read": {
-			lines: []Line{shown(-time.Hour)}, places: map[string]Place{"x": {Problem: "gone", Keys: at(-time.Hour, 0).Keys}}, want: "x: gone",
-		},
+		"a directory fails":        {lines: []Line{shown("cp-1", -time.Hour), hidden}, want: "is not published by host cp-2"},
+		"one that is given up":     {lines: []Line{shown("cp-1", -time.Hour), hidden}, without: []string{"cp-2"}},
+		"nobody shows it":          {want: "is not published by any live host"},
+		"all of them are given up": {lines: []Line{hidden}, without: []string{"cp-2"}, want: "is not published by any live host"},
 	} {
-		err := Published{Lines: tc.lines, Places: tc.places}.Cached(own, nil, time.Hour, epoch)
+		err := Published{Lines: tc.lines}.Cached(own, tc.without, time.Hour, epoch)
 		refusal, _ := errors.AsType[*ring.Refusal](err)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
@@ -220,61 +199,6 @@ func TestCached(t *testing.T) {
 			tc.until != 0 && !refusal.Until.Equal(epoch.Add(tc.until))) {
 			t.Errorf("%s: %+v, want it until %s", name, refusal, tc.until)
 		}
-	}
-}
-
-// TestPlaceAfterAnAnswer: an interruption of a place is a break, and so its time starts again.
-func TestPlaceAfterAnAnswer(t *testing.T) {
-	t.Parallel()
-	state := stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))
-	w := NewWatcher(WatcherConfig{MustRegister: func(...metrics.Registerable) {}})
-	has := func(keys ...*signing.PrivateKey) answer {
-		found := answer{Answer: published.Answer{CacheAge: time.Minute}}
-		for _, key := range keys {
-			found.Keys = append(found.Keys, key.Public())
-		}
-		return found
-	}
-	down := answer{err: errors.New("refused")}
-	p := Published{Places: map[string]Place{"pool": {Manual: true}, "gone": {}}}
-	for i, step := range []struct {
-		after   time.Duration
-		answer  answer
-		since   time.Duration // of the next key, 0 for none
-		problem string
-	}{
-		{time.Minute, has(a()), 0, ""},
-		{2 * time.Minute, has(a(), c()), 2 * time.Minute, ""},
-		{3 * time.Minute, down, 2 * time.Minute, "refused"},
-		{4 * time.Minute, has(a(), c()), 2 * time.Minute, ""},
-		{9 * time.Minute, has(a(), c()), 9 * time.Minute, ""}, // nobody knows what was there meanwhile
-		{10 * time.Minute, has(a()), 0, ""},
-		{11 * time.Minute, has(c()), 11 * time.Minute, "active key " + a().ID() + ": it is not published"},
-	} {
-		w.see(&p, state, map[string]answer{"x": step.answer}, epoch.Add(step.after))
-		got := p.Places["x"]
-		want := time.Time{}
-		if step.since != 0 {
-			want = epoch.Add(step.since)
-		}
-		if !got.Keys[c().ID()].Equal(want) || got.Problem != step.problem || i > 0 && got.CacheSeconds != 60 {
-			t.Errorf("step %d: %+v, want the next key since %v and %q", i, got, want, step.problem)
-		}
-	}
-	w.see(&p, state, map[string]answer{"x": has(a(), c())}, epoch.Add(12*time.Minute))
-	term, end := context.WithCancel(t.Context())
-	end()
-	testutil.Must(t, w.Run(term))
-	w.see(&p, state, map[string]answer{"x": has(a(), c())}, epoch.Add(30*time.Minute))
-	if since := p.Places["x"].Keys[c().ID()]; !since.Equal(epoch.Add(11 * time.Minute)) {
-		t.Errorf("after a term in which another one has led, the key is there since %v", since)
-	}
-	if _, gone := p.Places["gone"]; gone || !p.Places["pool"].Manual {
-		t.Errorf("places: %v, want the manual one and what is read", p.Places)
-	}
-	w.see(&p, state, map[string]answer{"optional": {err: errors.New("no such host"), optional: true}}, epoch)
-	if _, there := p.Places["optional"]; there {
-		t.Error("an optional place counts before its first answer")
 	}
 }
 
@@ -332,20 +256,6 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
-}
-
-func TestManualPlaces(t *testing.T) {
-	t.Parallel()
-	var p Published
-	testutil.Must(t, p.AddManual("pool"))
-	testutil.Must(t, p.Confirm("pool", "k", epoch))
-	if !ring.IsDone(p.AddManual("pool")) || !ring.IsDone(p.Confirm("pool", "k", epoch.Add(1))) || !p.Places["pool"].Keys["k"].Equal(epoch) {
-		t.Error("a second time counts")
-	}
-	if p.AddManual("a/b") == nil || p.Confirm("other", "k", epoch) == nil || p.Forget("other") == nil {
-		t.Error("a bad name, or a place that is not there, is taken")
-	}
-	testutil.Must(t, p.Forget("pool"))
 }
 
 func TestRead(t *testing.T) {

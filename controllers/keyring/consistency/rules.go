@@ -5,7 +5,6 @@ package consistency
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -88,83 +87,38 @@ func (p Published) MayWithdraw(key ring.Key) error {
 	return nil
 }
 
-// Cached returns a *ring.Refusal while a cache may have a copy of the key set without the next key. It names
-// what lasts longest.
+// Cached returns a *ring.Refusal while a cache may have a copy of the key set without the next key: for
+// cacheAge after the last host has begun to publish it.
 func (p Published) Cached(own ring.State, without []string, cacheAge time.Duration, now time.Time) error {
 	next, _ := own.Next()
-	since := map[string]time.Time{}
-	ages := map[string]time.Duration{}
+	refusal := &ring.Refusal{
+		Reason: fmt.Sprintf("key %s is not published by any live host", next.ID), Later: true,
+		Remedy: "start a manager with this --service-account-key-ring",
+		Breaks: "every verifier with a copy of the key set from before refuses new tokens until it renews the copy",
+	}
+	var last Line
 	for _, line := range p.Live(now) {
-		if !slices.Contains(without, line.Host) {
-			since["host "+line.Host] = line.NextSince
+		switch {
+		case slices.Contains(without, line.Host):
+		case line.NextSince.IsZero():
+			refusal.Reason = fmt.Sprintf("key %s is not published by host %s", next.ID, line.Host)
+			refusal.Remedy = "see published-files in its /readyz?verbose" + line.orGone()
+			return refusal
+		case line.NextSince.After(last.NextSince):
+			last = line
 		}
 	}
-	if len(since) == 0 {
-		since["any live host"] = time.Time{}
+	if last.Host == "" {
+		return refusal
 	}
-	for name, place := range p.Places {
-		since[name] = place.Keys[next.ID]
-		ages[name] = time.Duration(place.CacheSeconds) * time.Second
-	}
-	last := &ring.Refusal{Breaks: "every verifier with a copy of the key set from before refuses new tokens until it renews the copy"}
-	for _, name := range slices.Sorted(maps.Keys(since)) {
-		at, age := since[name], max(cacheAge, ages[name])
-		switch place := p.Places[name]; {
-		case place.Problem != "":
-			last.Reason = name + ": " + place.Problem
-			last.Remedy = "have the keys of the ring published there"
-		case at.IsZero() && place.Manual:
-			last.Reason = fmt.Sprintf("nobody has confirmed that key %s is published at %s", next.ID, name)
-			last.Remedy = fmt.Sprintf("publish it there, and then: keys publish confirm %s --key-id=%s", name, next.ID)
-		case at.IsZero():
-			last.Reason = fmt.Sprintf("key %s is not shown at %s", next.ID, name)
-			last.Remedy = "start a manager with this --service-account-key-ring, or have its keys published there"
-		case at.Add(age).After(now) && at.Add(age).After(last.Until):
-			last.Until = at.Add(age)
-			last.Reason = fmt.Sprintf("copies of the key set may be without key %s until %s: %s shows it since %s, and a copy may be %s old",
-				next.ID, clockTime(last.Until), name, clockTime(at), age)
-			last.Remedy = "wait until then, or give --wait"
-			continue
-		default:
-			continue
-		}
-		last.Until, last.Later = time.Time{}, true
-		return last
-	}
-	if last.Reason == "" {
+	until := last.NextSince.Add(cacheAge)
+	if !until.After(now) {
 		return nil
 	}
-	return last
-}
-
-// MayLack returns a *ring.Refusal while a place lacks the active key: verifiers that read the keys there
-// need a retired one.
-func (p Published) MayLack(own ring.State) error {
-	active := own.Active().ID
-	for _, name := range slices.Sorted(maps.Keys(p.Places)) {
-		if p.Places[name].Keys[active].IsZero() {
-			return &ring.Refusal{
-				Reason: fmt.Sprintf("key %s, which signs, is not shown at %s", active, name), Later: true,
-				Remedy: "have the keys of the ring published there first, or: keys publish forget " + name,
-			}
-		}
-	}
-	return nil
-}
-
-// StillAccept says how long relying parties go on accepting revoked keys.
-func (p Published) StillAccept() (notes []string) {
-	for _, name := range slices.Sorted(maps.Keys(p.Places)) {
-		switch place := p.Places[name]; {
-		case place.Manual:
-			notes = append(notes, "relying parties of "+name+" accept them until you publish the keys there again")
-		case name != AtAPIServer || place.CacheSeconds > 0:
-			notes = append(notes, fmt.Sprintf("relying parties of %s accept them for up to %s once they are not published there any more",
-				name, time.Duration(place.CacheSeconds)*time.Second))
-		}
-	}
-	return append(notes, "what caches the keys of kube-apiserver accepts them for up to an hour, "+
-		"and kube-apiserver a token that it has just seen for 10 s")
+	refusal.Until, refusal.Later, refusal.Remedy = until, false, "wait until then, or give --wait"
+	refusal.Reason = fmt.Sprintf("copies of the key set may be without key %s until %s: host %s publishes it since %s, and a copy may be %s old",
+		next.ID, clockTime(until), last.Host, clockTime(last.NextSince), cacheAge)
+	return refusal
 }
 
 // Problem is one of the published rings.

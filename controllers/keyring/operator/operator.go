@@ -33,6 +33,8 @@ type Operator struct {
 	Cluster *Cluster
 	// Host is the name of this host, as in its line of the published rings.
 	Host string
+	// Relying is what relying parties outside of the cluster read.
+	Relying Relying
 	// Progress, if not nil, is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)
@@ -125,10 +127,10 @@ func (o *Operator) rotate(ctx context.Context, options *RotateOptions) error {
 		options.madeFor = key.ID
 	}
 	published, err := o.mayUse(ctx, state, key, options.Without)
-	if err != nil {
-		return err
+	if err == nil && !options.Force {
+		err = o.cached(ctx, published, state, options.Without)
 	}
-	if err := published.Cached(state, options.Without, o.Policy.CacheAge, o.Clock.Now()); err != nil && !options.Force {
+	if err != nil {
 		return err
 	}
 	return o.change(ctx, state, func(state ring.State) (ring.State, error) { return ring.Rotate(state, options.made, o.Clock.Now()) })

@@ -75,7 +75,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if err != nil {
 		return nil, err
 	}
-	if err := cmp.Or(published.MayChange(state, o.Host, without, o.Clock.Now()), published.MayLack(state)); err != nil {
+	if err := published.MayChange(state, o.Host, without, o.Clock.Now()); err != nil {
 		return nil, err
 	}
 	now := o.Clock.Now()

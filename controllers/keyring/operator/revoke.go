@@ -122,7 +122,8 @@ func (o *Operator) awaitRefused(ctx context.Context, removed []ring.Removed, wit
 	}
 	live := published.Live(o.Clock.Now())
 	signer := slices.ContainsFunc(live, func(line consistency.Line) bool { return line.Signer })
-	notes = published.StillAccept()
+	notes = []string{"relying parties outside of the cluster accept them until they read the key set again, those that read " +
+		"kube-apiserver's for up to an hour; and kube-apiserver accepts a token that it has just seen for 10 s"}
 	for _, line := range live {
 		if line.Host != o.Host && slices.ContainsFunc(removed, func(gone ring.Removed) bool { return line.Keys[gone.ID] != "" }) {
 			notes = append(notes, "the file of host "+line.Host+" has them, and a restart there accepts them again: bring the ring there")

@@ -27,7 +27,9 @@ type trust struct {
 	stale string // a copy of what was published before the directory was gone
 }
 
-const rotateAt = "rotate --cache-age=5s"
+func (d *trust) rotateAt() string {
+	return "rotate --cache-age=5s " + strings.Join(d.world.RelyingFlags(), " ")
+}
 
 func showFederation(ctx context.Context, s *story) (err error) {
 	s.linef("Published keys, which a second cluster verifies with while they rotate\n")
@@ -63,11 +65,10 @@ func (d *trust) steps() []step {
 		{"The directory is gone, and the next key, which is replaced, does not sign", d.unmounted},
 		{"The directory is back, and a cache serves what it had before: it does not sign", func(ctx context.Context) error {
 			d.world.Edge.Serve(d.stale)
-			return d.refuses(ctx, "is not shown at https://")
+			return d.refuses(ctx, "do not have key")
 		}},
 		{"The issuer's URL has our documents again", func(ctx context.Context) error {
 			d.world.Edge.Serve(d.world.Served())
-			// The leader looks every 30 s, so it is to see the key at once.
 			return errors.Join(d.world.AwaitPublished(ctx), d.rotates(ctx))
 		}},
 	}
@@ -79,7 +80,7 @@ func (d *trust) published(ctx context.Context) error {
 }
 
 func (d *trust) rotates(ctx context.Context) error {
-	return errors.Join(d.keys(ctx, rotateAt+" --wait"), d.sign(ctx))
+	return errors.Join(d.keys(ctx, d.rotateAt()+" --wait"), d.sign(ctx))
 }
 
 // leaks revokes the active key. The next one signs at once, and the second cluster has it.
@@ -119,16 +120,16 @@ func (d *trust) unmounted(ctx context.Context) (err error) {
 	if err := d.keys(ctx, "next --algorithm=P-384"); err != nil {
 		return err
 	}
-	return d.refuses(ctx, "is not shown at")
+	return d.refuses(ctx, "is not published by host")
 }
 
 // refuses has a command refuse to have the next key sign because of what the issuer's URL answers.
 func (d *trust) refuses(ctx context.Context, reason string) error {
-	d.notef("command", "sa-controller-manager keys %s", rotateAt)
+	d.notef("command", "sa-controller-manager keys %s", d.rotateAt())
 	var refusal error
 	if err := await.Poll(ctx, func(ctx context.Context) error {
 		// It may be refused because it is too early, too.
-		if refusal = d.try(ctx, rotateAt); refusal != nil && !strings.Contains(refusal.Error(), reason) {
+		if refusal = d.try(ctx, d.rotateAt()); refusal != nil && !strings.Contains(refusal.Error(), reason) {
 			return refusal
 		}
 		return nil

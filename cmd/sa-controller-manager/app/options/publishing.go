@@ -20,8 +20,6 @@ const PublishKeysFlag = "publish-keys"
 type Publishing struct {
 	// Destinations are the flags as given; see Directories.
 	Destinations []string
-	// Published says where relying parties read the keys, for rotation by policy.
-	Published Published
 }
 
 // AddFlags binds the group to fs.
@@ -31,7 +29,6 @@ func (o *Publishing) AddFlags(fs *pflag.FlagSet) {
 			"Connect discovery document and JWKS, "+
 			"for relying parties outside of the cluster: serve it, or copy it to where it is served. May be given several times.")
 	SetOrigin(fs, ours, PublishKeysFlag)
-	o.Published.AddFlags(fs)
 }
 
 // Validate returns every problem of the group.
@@ -45,7 +42,7 @@ func (o *Publishing) Validate() []error {
 			p.Add(PublishKeysFlag, destination, "must not be given twice")
 		}
 	}
-	return append(p, o.Published.Validate()...)
+	return p
 }
 
 // Directories returns the paths of the destinations.
@@ -95,7 +92,7 @@ const (
 	PublishedCAFileFlag = "published-ca-file"
 )
 
-// Published has the flags that say where relying parties read the keys.
+// Published has the flags of a command that say where relying parties read the keys.
 type Published struct {
 	Issuers []string
 	// JWKSHosts are hosts besides that of the issuer.
@@ -107,15 +104,13 @@ type Published struct {
 // AddFlags binds the group to fs.
 func (o *Published) AddFlags(fs *pflag.FlagSet) {
 	fs.StringArrayVar(&o.Issuers, PublishedIssuerFlag, o.Issuers,
-		"Issuer `URL` at which relying parties outside of the cluster read the keys. "+
-			"A rotation waits until no cache there can be without the next key, and prunes only if every other key is there. "+
-			"May be given several times. Without it, each --service-account-issuer that is an https URL, once it has answered.")
+		"Issuer `URL` at which relying parties outside of the cluster read the keys: they must have the next key. "+
+			"May be given several times. Without it, that of the cluster's issuer, if it answers.")
 	fs.StringArrayVar(&o.JWKSHosts, PublishedHostFlag, o.JWKSHosts,
 		"`Host` (with its port unless that is 443) where a --published-issuer may have its JWKS, or redirect to, besides the host of the "+
 			"issuer. May be given several times.")
 	fs.StringVar(&o.CAFile, PublishedCAFileFlag, o.CAFile,
 		"PEM `file` with the CAs to trust at --published-issuer. Without it, those of the machine.")
-	SetOrigin(fs, ours, PublishedIssuerFlag, PublishedHostFlag, PublishedCAFileFlag)
 }
 
 // Validate returns every problem of the group.
@@ -135,13 +130,4 @@ func (o *Published) Validate() []error {
 		}
 	}
 	return p
-}
-
-// Optional returns those of --service-account-issuer whose keys a relying party may read, if no other
-// ones are given.
-func (o *Published) Optional(issuers ...string) []string {
-	if len(o.Issuers) > 0 {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(issuers), func(issuer string) bool { return !strings.HasPrefix(issuer, "https://") })
 }

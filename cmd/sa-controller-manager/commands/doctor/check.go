@@ -16,7 +16,6 @@ import (
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/published"
 )
 
 // defaultGrace is the default of cluster.Grace.
@@ -72,10 +71,6 @@ type cluster struct {
 	// --service-account-key-ring.
 	Keys []signing.Key
 
-	// PublishedIssuers are --published-issuer, and ReadPublished reads one.
-	PublishedIssuers []string
-	ReadPublished    func(ctx context.Context, issuer string) (published.Answer, error)
-
 	// Kubeconfig are the flags --kubeconfig and --context, each after a blank, that commands in a
 	// remedy need to reach the same cluster; empty if none was given.
 	Kubeconfig string
@@ -111,7 +106,6 @@ func checks() []check {
 		{Name: "keys", About: "kube-apiserver knows the keys of the given key files", run: checkKeys},
 		{Name: "apiservers", About: "every kube-apiserver knows the keys that the others and the replicas sign with", run: checkAPIServers},
 		{Name: "key-rings", About: "each live host has the active and the next key of the newest key ring", run: checkKeyRings},
-		{Name: "published", About: "relying parties outside of the cluster have kube-apiserver's keys", run: checkPublished},
 		{Name: "permissions", About: "the manager has the permissions that it needs", run: checkPermissions},
 		{Name: "webhook", About: "the webhook is registered, called and first, and a Pod gets its account and token", run: checkWebhook},
 		{Name: "policy", About: "while the webhook is away, Pods without an account are refused", run: checkPodPolicy},

@@ -17,10 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/published"
-	"sa-controller-manager/signing/testkeys"
 )
 
 var errDown = errors.New("the API is down")
@@ -87,37 +84,6 @@ func TestKeys(t *testing.T) {
 			"key-unknown: kube-apiserver does not know key mine of --service-account-key-file=mine.pem: it refuses the tokens that are " +
 				"signed with it",
 		}},
-	})
-}
-
-func TestPublished(t *testing.T) {
-	t.Parallel()
-	at := func(keys func(known signing.PublicKey) []signing.PublicKey, err error) func(*testing.T, *cluster, *fake.Clientset) {
-		return func(t *testing.T, c *cluster, _ *fake.Clientset) {
-			t.Helper()
-			key := testkeys.Parse(testkeys.P256()).Public()
-			document, failed := signing.MarshalJWKS([]signing.PublicKey{key})
-			testutil.Must(t, failed)
-			c.Get = func(context.Context, string) ([]byte, error) { return document, nil }
-			c.PublishedIssuers = []string{"https://issuer.example"}
-			c.ReadPublished = func(context.Context, string) (published.Answer, error) {
-				return published.Answer{Keys: keys(signing.PublicKey{ID: key.ID, Algorithm: key.Algorithm, Key: key.Key})}, err
-			}
-		}
-	}
-	id := testkeys.Parse(testkeys.P256()).Public().ID
-	try(t, "published", map[string]checkCase{
-		"None": {reason: "nothing to read", skipped: "no --published-issuer"},
-		"Same": {reason: "all is well", change: at(func(known signing.PublicKey) []signing.PublicKey { return []signing.PublicKey{known} }, nil)},
-		"Other": {reason: "another key alone", change: at(func(signing.PublicKey) []signing.PublicKey { return []signing.PublicKey{{ID: "x"}} },
-			nil), want: []string{
-			`published-key-wrong: https://issuer.example: key "` + id + `": it is not published`,
-			`published-key-foreign: https://issuer.example: key "x": it is none of the given keys`,
-		}},
-		"Down": {
-			reason: "an error is no finding", change: at(func(signing.PublicKey) []signing.PublicKey { return nil }, errors.New("no answer")),
-			wantErr: "no answer",
-		},
 	})
 }
 

@@ -23,7 +23,6 @@ import (
 	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/printers"
-	"sa-controller-manager/signing/published"
 )
 
 const description = `Check the ServiceAccounts of a cluster, their tokens and the webhook, and print each
@@ -57,7 +56,6 @@ type commandOptions struct {
 	admission  options.Admission
 	keys       options.Keys
 	election   options.LeaderElection
-	published  options.Published
 	account    string
 	user       string
 	only, skip []string
@@ -111,11 +109,7 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 		"service-account-key-file":         "PEM `file` with keys, public or private, that kube-apiserver must know. May be given several times.",
 		"service-account-private-key-file": "PEM `file` with the private key that signs tokens. Only its key ID is used.",
 		options.KeyRingFlag:                "Key ring `file`. Only its key IDs are used.",
-		options.PublishedIssuerFlag: "Issuer `URL` at which relying parties outside of the cluster read the keys. " +
-			"May be given several times.",
-		options.PublishedHostFlag:   "",
-		options.PublishedCAFileFlag: "",
-	}, &o.admission, &o.keys, &o.election, &o.published)
+	}, &o.admission, &o.keys, &o.election)
 	cmd.Flags().StringVar(&o.account, "account", o.account, "ServiceAccount, as `namespace/name`, that a token is requested for. "+
 		"The Pod with dryRun is created in its namespace.")
 	cmd.Flags().StringVar(&o.user, "user", o.user, "User `name` of the manager. Without it, the subject of its ClusterRoleBinding.")
@@ -141,8 +135,7 @@ func (o *commandOptions) validate() []error {
 	if len(p) == 0 && len(selected(o.only, o.skip)) == 0 {
 		p.Add("skip", strings.Join(o.skip, ","), "leaves no check of --only")
 	}
-	p = append(append(p, o.keys.Validate()...), o.election.Validate()...)
-	return append(append(p, o.published.Validate()...), o.admission.Validate()...)
+	return append(append(append(p, o.keys.Validate()...), o.election.Validate()...), o.admission.Validate()...)
 }
 
 func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout, stderr io.Writer) error {
@@ -220,10 +213,5 @@ func (o *commandOptions) cluster() (*cluster, error) {
 	if cluster.Keys, err = keys.Read(&o.keys); err != nil {
 		return nil, err
 	}
-	reader, err := published.NewReader(o.published.CAFile, o.published.JWKSHosts)
-	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
-	}
-	cluster.PublishedIssuers, cluster.ReadPublished = o.published.Issuers, reader.Issuer
 	return cluster, nil
 }

@@ -42,7 +42,6 @@ func TestMissingPath(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"kubeconfig": nil, "admission-control-config-file": nil, "root-ca-file": nil,
 		"service-account-key-file": nil, "service-account-key-ring": nil, "service-account-private-key-file": nil,
-		"published-ca-file": {"--published-issuer=https://issuer.example"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := clitest.Run(t, NewCommand(cli.Connect), append(flags, "--"+name+"="+none)...)

@@ -76,7 +76,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Args:  cli.NoArguments,
 	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newNextCommand(client), newRollbackCommand(client),
 		newPruneCommand(client), newRevokeCommand(client),
-		newExportCommand(), newImportCommand(client), newPublishCommand(client), NewJWKSCommand(client))
+		newExportCommand(), newImportCommand(client), newPublishCommand(), NewJWKSCommand(client))
 }
 
 // newCommandOptions adds the flags to cmd. formats are output formats besides the common ones.

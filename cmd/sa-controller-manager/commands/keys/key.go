@@ -147,9 +147,9 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 		}
 		return OfCluster(ctx, apiservers.Getter(connected))
 	}
-	reader, err := published.NewReader(caFile, nil)
+	reader, err := readerOf(&options.Published{CAFile: caFile})
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
+		return nil, err
 	}
 	if strings.Contains(place, "://") {
 		answer, err := reader.JWKS(ctx, place)
@@ -164,6 +164,14 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 		return nil, fmt.Errorf("read the keys of %s: %w", place, err)
 	}
 	return keys, nil
+}
+
+func readerOf(o *options.Published) (*published.Reader, error) {
+	reader, err := published.NewReader(o.CAFile, o.JWKSHosts)
+	if err != nil {
+		return nil, fmt.Errorf("--%s: %w", options.PublishedCAFileFlag, err)
+	}
+	return reader, nil
 }
 
 // OfCluster reads the keys that kube-apiserver publishes. get asks it for a path.

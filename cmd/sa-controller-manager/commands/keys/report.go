@@ -8,9 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,8 +32,6 @@ type Report struct {
 	Keys       []KeyReport `json:"keys"`
 	// OtherKeys are the keys of token Secrets that the ring does not have, if the cluster was asked.
 	OtherKeys []KeyReport `json:"otherKeys,omitempty"`
-	// Places are where relying parties read the keys, if the cluster was asked.
-	Places map[string]consistency.Place `json:"places,omitempty"`
 	// NextStep says what may be done next, and when.
 	NextStep string `json:"nextStep"`
 	// IfLeaked is the command for the case that the file has leaked, "" if it has no private key.
@@ -122,7 +118,6 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	if err != nil {
 		return err
 	}
-	r.Places = rings.Places
 	for _, problem := range rings.Problems(o.Clock.Now()) {
 		r.Findings = append(r.Findings, printers.Finding{Code: problem.Code, Message: problem.Message, Remedy: problem.Remedy})
 	}
@@ -226,9 +221,6 @@ func (r *Report) table() string {
 	if r.IfLeaked != "" {
 		fmt.Fprintf(&b, "If leaked:  %s\n", r.IfLeaked)
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Places)) {
-		fmt.Fprintf(&b, "Published:  %s\n", printers.Printable(r.place(name)))
-	}
 	for _, key := range r.Pruned {
 		if key.Pruned {
 			fmt.Fprintln(&b, pruned+key.KeyID)
@@ -267,33 +259,6 @@ func (k KeyReport) since() time.Time {
 	case signing.Next, signing.VerifyOnly:
 	}
 	return k.PublishedAt
-}
-
-// place says which keys a place has, and since when the next one.
-func (r *Report) place(name string) string {
-	place := r.Places[name]
-	lacks, next := []string{}, ""
-	for _, key := range r.Keys {
-		switch since := place.Keys[key.ID]; {
-		case since.IsZero():
-			lacks = append(lacks, key.ID)
-		case key.Role == signing.Next:
-			next = ", the next one since " + timeWord(since)
-		}
-	}
-	text := name + " has every key" + next
-	if len(lacks) > 0 {
-		text = name + " lacks " + strings.Join(lacks, ", ") + next
-	}
-	if place.Manual {
-		text += ", as you have confirmed"
-	} else {
-		text += fmt.Sprintf("; caches may keep a copy for %s", time.Duration(place.CacheSeconds)*time.Second)
-	}
-	if place.Problem != "" {
-		text += "; " + place.Problem
-	}
-	return text
 }
 
 func timeWord(at time.Time) string {

@@ -98,7 +98,7 @@ func TestReport(t *testing.T) {
 		w.must(err)
 		return r
 	}
-	if r := report(); !strings.HasPrefix(r.NextStep, "keys rotate, not yet: key "+p256ID+" is not shown at any live host") ||
+	if r := report(); !strings.HasPrefix(r.NextStep, "keys rotate, not yet: key "+p256ID+" is not published by any live host") ||
 		len(r.Findings) > 0 ||
 		*r.Keys[0].Secrets != 2 || r.Keys[0].Accepted != "yes" || r.Keys[1].Accepted != "no" {
 		t.Errorf("a new ring: %+v", r)

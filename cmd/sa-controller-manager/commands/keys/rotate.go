@@ -27,6 +27,7 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 	var rotate operator.RotateOptions
 	var olderThan time.Duration
 	var prune bool
+	var published options.Published
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "Sign with the next key, and make the one after it",
@@ -37,9 +38,10 @@ it is there, each of them signs with the key that it has.
 It is refused, and says what to do, while
 - another host has a newer ring or a forked one,
 - a live host does not have the next key or cannot sign with it,
-- a kube-apiserver refuses a token of the next key, or
-- a cache may have a copy of the key set without the next key. It may have one for --cache-age
-  after the key was published, or as long as a place where the keys are published allows.
+- a kube-apiserver refuses a token of the next key,
+- a cache may have a copy of the key set without the next key: for --cache-age after the key
+  was published, or longer if the headers at the issuer's URL allow that, or
+- relying parties outside of the cluster do not have the next key: --published-issuer.
 
 A next key in another process is never followed by one in the file: name it with
 --next-key. With --if-older-than a timer may run this as often as it likes: it exits with 0
@@ -52,6 +54,7 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 		"How long a key is published before it may sign: the greatest age of a cached copy of the key set.")
 	o.addNextKey(cmd, "the key after the next one")
 	o.addWithoutHost(cmd)
+	published.AddFlags(cmd.Flags())
 	cmd.Flags().BoolVar(&rotate.Wait, "wait", rotate.Wait,
 		"Wait for caches, for a host that does not have the next key yet, and for kube-apiserver.")
 	cmd.Flags().BoolVar(&rotate.Force, "force", rotate.Force,
@@ -63,11 +66,17 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 		rotate.Next, rotate.Without, rotate.Wait = o.successor(), o.without, rotate.Wait && !o.connection.DryRun
 		p.NotNegative("cache-age", o.policy.CacheAge)
 		p.NotNegative("if-older-than", olderThan)
+		*p = append(*p, published.Validate()...)
 		if prune {
 			o.needsLifetime(p, cmd)
 		}
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
+		reader, err := readerOf(&published)
+		if err != nil {
+			return err
+		}
+		op.Relying = operator.Relying{Issuers: published.Issuers, Read: reader.Issuer}
 		state, err := op.File.Read()
 		if err != nil {
 			return err

@@ -1,0 +1,94 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package consistency
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"sa-controller-manager/internal/apiservers"
+	"sa-controller-manager/internal/reconcile"
+	"sa-controller-manager/signing/ring"
+)
+
+// watchInterval is how often a Watcher looks up the kube-apiservers.
+const watchInterval = 30 * time.Second
+
+// WatcherConfig is what a Watcher needs.
+type WatcherConfig struct {
+	Client kubernetes.Interface
+	State  func() ring.State
+	Loops  *reconcile.Metrics
+}
+
+// Watcher publishes, on the leader, since when nothing signs with a retired key: what a prune waits for, so
+// that it outlives every process.
+type Watcher struct {
+	WatcherConfig
+	loop *reconcile.Runner[string]
+}
+
+// NewWatcher returns one that does not run yet.
+func NewWatcher(config WatcherConfig) *Watcher {
+	w := &Watcher{WatcherConfig: config}
+	w.loop = reconcile.New(reconcile.Config[string]{Name: "retired_keys", Workers: 1, Sync: w.sync, Metrics: config.Loops})
+	return w
+}
+
+// RingChanged must be called after the ring has changed. It does not block.
+func (w *Watcher) RingChanged(context.Context) { w.loop.AddIfRunning(comparing) }
+
+// Run works until ctx ends.
+func (w *Watcher) Run(ctx context.Context) error {
+	w.loop.Add(comparing)
+	w.loop.Run(ctx)
+	return nil
+}
+
+func (w *Watcher) sync(ctx context.Context, _ string) error {
+	hosts, err := apiservers.LiveHosts(ctx, w.Client, time.Now())
+	if err != nil {
+		return err
+	}
+	err = Edit(ctx, w.Client, func(p *Published) error {
+		p.follow(w.State(), hosts, time.Now())
+		return nil
+	})
+	w.loop.AddAfter(comparing, watchInterval)
+	return err
+}
+
+// follow records since when nothing signs with a retired key, where that is known: on each host of a
+// kube-apiserver a live replica signs for it. What was known of an earlier retirement goes.
+func (p *Published) follow(state ring.State, hosts []string, now time.Time) {
+	followed := map[string]time.Time{}
+	live := p.Live(now)
+	for _, key := range state.Retired() {
+		if Signer(live, key.ID) != "" {
+			continue
+		}
+		covered := !slices.ContainsFunc(hosts, func(host string) bool {
+			return !slices.ContainsFunc(live, func(line Line) bool { return line.Host == host && line.Signer })
+		})
+		if since, known := p.Followed[key.ID]; known {
+			followed[key.ID] = since
+		} else if covered {
+			followed[key.ID] = now.UTC().Truncate(time.Second)
+		}
+	}
+	p.Followed = followed
+}
+
+// Signer returns the host of a line that signs with a key, "" if none does.
+func Signer(lines []Line, id string) string {
+	for _, line := range lines {
+		if line.SignsWith == id {
+			return "host " + line.Host
+		}
+	}
+	return ""
+}

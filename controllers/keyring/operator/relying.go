@@ -1,0 +1,58 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"sa-controller-manager/controllers/keyprobe"
+	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/signing/published"
+	"sa-controller-manager/signing/ring"
+)
+
+// Relying says where relying parties outside of the cluster read the keys.
+type Relying struct {
+	// Issuers are the URLs that must have them. Without any, that of the cluster's issuer counts if it answers.
+	Issuers []string
+	// Read reads one. If it is nil, none is asked.
+	Read func(ctx context.Context, issuer string) (published.Answer, error)
+}
+
+// cached returns a *ring.Refusal while a cache may have a copy of the key set without the next key. Issuers
+// are read once every host has published the key for long enough.
+func (o *Operator) cached(ctx context.Context, rings consistency.Published, state ring.State, without []string) error {
+	age := o.Policy.CacheAge
+	if err := rings.Cached(state, without, age, o.Clock.Now()); err != nil || o.Relying.Read == nil {
+		return err
+	}
+	issuers := o.Relying.Issuers
+	if len(issuers) == 0 {
+		issuers = []string{o.Issuer}
+		if actual, err := keyprobe.LookUpIssuer(ctx, o.Cluster.Client); o.Issuer == "" && err == nil {
+			issuers[0] = actual
+		}
+	}
+	next, _ := state.Next()
+	for _, issuer := range issuers {
+		answer, err := o.Relying.Read(ctx, issuer)
+		if err != nil && len(o.Relying.Issuers) == 0 {
+			continue // it is not public
+		}
+		result, detail := published.Find(next.PublicKey, answer.Keys)
+		if err != nil {
+			result, detail = published.Missing, err.Error()
+		}
+		if result != published.Same {
+			return &ring.Refusal{
+				Reason: fmt.Sprintf("relying parties of %s do not have key %s: %s", issuer, next.ID, detail),
+				Remedy: "have the keys of the ring published there (keys jwks --check)", Later: true,
+				Breaks: "they refuse new tokens",
+			}
+		}
+		age = max(age, answer.CacheAge)
+	}
+	return rings.Cached(state, without, age, o.Clock.Now())
+}

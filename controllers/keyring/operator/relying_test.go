@@ -1,0 +1,75 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"sa-controller-manager/signing"
+	"sa-controller-manager/signing/published"
+	"sa-controller-manager/signing/testkeys"
+)
+
+// TestRelyingParties: what they read is asked once the hosts have published the key for long enough.
+func TestRelyingParties(t *testing.T) {
+	t.Parallel()
+	has := func(keys ...signing.PublicKey) published.Answer { return published.Answer{Keys: keys} }
+	next, other := testkeys.Parse(testkeys.P256()).Public(), testkeys.Parse(testkeys.RSA2048()).Public()
+	longCached := has(other, next)
+	longCached.CacheAge = 2 * time.Hour
+	for name, tc := range map[string]struct {
+		reason  string
+		shown   time.Duration
+		issuers []string
+		answer  published.Answer
+		err     error
+		force   bool
+		asked   string
+		want    string
+	}{
+		"Has":      {shown: time.Hour, answer: has(other, next), asked: "https://issuer.example"},
+		"TooEarly": {reason: "it is not asked in vain", answer: has(other, next), want: "copies of the key set may be without key"},
+		"Lacks": {
+			shown: time.Hour, answer: has(other), asked: "https://issuer.example",
+			want: "relying parties of https://issuer.example do not have key " + p256ID + ": it is not published",
+		},
+		"Forced": {reason: "the user knows", answer: has(other), force: true},
+		"Private": {
+			reason: "most clusters have an issuer that nobody else can read", shown: time.Hour, err: errors.New("no such host"),
+			asked: "https://issuer.example",
+		},
+		"NamedAndAway": {
+			reason: "the user says that it is public", shown: time.Hour, issuers: []string{"https://b"}, err: errors.New("no such host"),
+			asked: "https://b", want: "relying parties of https://b do not have key " + p256ID + ": no such host",
+		},
+		"LongCached": {
+			reason: "its headers allow longer copies than --cache-age", shown: time.Hour, answer: longCached, asked: "https://issuer.example",
+			want: "a copy may be 2h0m0s old",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.show("cp-1", tc.shown)
+			asked := ""
+			w.Relying = Relying{Issuers: tc.issuers, Read: func(_ context.Context, issuer string) (published.Answer, error) {
+				asked += issuer
+				return tc.answer, tc.err
+			}}
+			w.Issuer = "https://issuer.example"
+			err := w.Rotate(t.Context(), RotateOptions{Force: tc.force})
+			if asked != tc.asked {
+				t.Errorf("%s: asked %q, want %q", tc.reason, asked, tc.asked)
+			}
+			if tc.want != "" {
+				refusedWith(t, err, tc.want)
+			} else if err != nil {
+				t.Errorf("%s: %v", tc.reason, err)
+			}
+		})
+	}
+}

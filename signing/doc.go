@@ -16,16 +16,11 @@
 //     adds the name of the file.
 //  2. A Ring gives it a role: the active key signs, the next key is published and does not sign yet,
 //     a retired key signed before, a verify-only key comes from a verification key file. Keys of
-//     every role verify. A Store persists rings.
+//     every role verify. A Store has the ring.
 //  3. A Keyring holds the current Ring of the process. The key that the store has at startup signs
 //     immediately, as in kube-controller-manager.
 //  4. Keyring.Set takes a later ring from the store. A key ring file decides which key signs and when
-//     a key is pruned. A single key file does not: its new key
-//     becomes the next key, because kube-apiserver reads its key files only at startup, and would
-//     refuse tokens of a key that it has not read.
-//  5. Keyring.Activate makes the next key active, once the caller has proof that kube-apiserver
-//     accepts it. The previous key is retired and verifies until the process ends, because tokens
-//     with its key ID are still in use.
+//     a key is pruned. A single key file is read once, as by kube-apiserver.
 //
 // It is the home of the rule whether a key may sign: a Guard (guard.go) stands before the Keyring, and
 // a part that knows a reason against its key adds a check there.

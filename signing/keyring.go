@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 )
 
-// Store persists the keys of a ring, in a single key file or in a key ring file.
+// Store has the keys of a ring: a single key file, or a key ring file.
 type Store interface {
 	// Load returns the ring that was read last. It has an active key. Load does not block.
 	Load() *Ring
@@ -25,15 +25,15 @@ type Store interface {
 
 // StoreStatus is the status of a store.
 type StoreStatus struct {
-	// Detail describes the content in use for people. It is "" for a key file.
+	// Detail describes the content in use for people. It is "" for a key file that has not changed.
 	Detail string
 	// Refused says why the current content is not used, or is nil.
 	Refused error
 }
 
 // Keyring holds the current Ring of the process: it signs with the active key, and is the KeySource
-// of all keys. The ring changes when the Store has another one (Set), when kube-apiserver has
-// accepted the next key (Activate), and with the verification key files (SetVerifyOnly).
+// of all keys. The ring changes when the Store has another one (Set), and with the verification key files
+// (SetVerifyOnly).
 //
 // Readers load an immutable Ring and never wait. Writers are serialized.
 type Keyring struct {
@@ -79,39 +79,10 @@ func (r *Keyring) Sign(ctx context.Context, style HeaderStyle, payload string) (
 	return active.Sign(ctx, style, payload)
 }
 
-// Set takes the ring that the store holds now. The keys of verification key files stay.
-//
-// The ring of a store that says which key signs replaces the current one. Keys that it lacks no longer
-// verify, because its store decides when a key is pruned.
-//
-// The ring of a key file only has the wanted key. If that is not the
-// active key, it becomes the next key and replaces any other next key: kube-apiserver reads its key
-// files only at startup, and refuses tokens of a key that it has not read. If it is the active key,
-// the next key is withdrawn and no longer verifies: it has signed nothing but probes.
+// Set takes the ring that the store holds now. The keys of verification key files stay. Keys that the ring
+// lacks no longer verify, because the store decides when a key is pruned.
 func (r *Keyring) Set(ring *Ring) {
-	r.change(func(current *Ring) *Ring {
-		if ring.ProofActivates() {
-			return current.withNext(ring.Active())
-		}
-		return ring.withVerifyOnly(current.verifyOnly())
-	})
-}
-
-// Activate makes the next key with this ID the active key and reports whether it did. The previous
-// active key is retired: it verifies until the process ends, because tokens with its ID are in use.
-//
-// It returns false if the next key has another ID, because the proven key was withdrawn or replaced
-// meanwhile, and if the store decides which key signs.
-func (r *Keyring) Activate(id string) bool {
-	activated := false
-	r.change(func(current *Ring) *Ring {
-		next := current.Next()
-		if activated = current.ProofActivates() && next != nil && next.ID() == id; activated {
-			return current.activated()
-		}
-		return current
-	})
-	return activated
+	r.change(func(current *Ring) *Ring { return ring.withVerifyOnly(current.verifyOnly()) })
 }
 
 // SetVerifyOnly replaces the keys of the verification key files.

@@ -48,11 +48,9 @@ type Ring struct {
 	// role, it keeps the others.
 	keys []Key
 	set  *KeySet
-	// proofActivates is set in the ring of a key file.
-	proofActivates bool
 }
 
-// NewRing returns the ring of a store that says which key signs. Keys of the same role keep their order.
+// NewRing returns a ring. Keys of the same role keep their order.
 func NewRing(keys ...Key) *Ring {
 	keys = slices.Clone(keys)
 	slices.SortStableFunc(keys, func(a, b Key) int { return cmp.Compare(weights[a.Role], weights[b.Role]) })
@@ -63,23 +61,18 @@ func NewRing(keys ...Key) *Ring {
 	return &Ring{keys: keys, set: NewKeySet(public...)}
 }
 
-// KeyFileRing returns the ring of a single key file, which has one key and says nothing about others, or
-// the ring of none if wanted is nil.
-func KeyFileRing(wanted *PrivateKey) *Ring {
-	var keys []Key
-	if wanted != nil {
-		keys = []Key{wanted.As(Active)}
+// KeyFileRing returns the ring of a single key file, or of none if key is nil.
+func KeyFileRing(key *PrivateKey) *Ring {
+	if key == nil {
+		return NewRing()
 	}
-	ring := NewRing(keys...)
-	ring.proofActivates = true
-	return ring
+	return NewRing(key.As(Active))
 }
 
 // Active returns the key that signs, or nil.
 func (r *Ring) Active() *PrivateKey { return r.private(Active) }
 
-// Next returns the key that will sign, or nil. The caller can sign a token with it to see whether
-// kube-apiserver accepts the key.
+// Next returns the key that will sign, or nil.
 func (r *Ring) Next() *PrivateKey { return r.private(Next) }
 
 func (r *Ring) private(role Role) *PrivateKey {
@@ -98,10 +91,6 @@ func (r *Ring) ActiveID() string {
 	}
 	return ""
 }
-
-// ProofActivates reports whether the next key becomes active as soon as kube-apiserver accepts it. That
-// is so for a key file, which cannot say which of two keys signs.
-func (r *Ring) ProofActivates() bool { return r.proofActivates }
 
 // All returns each key once, in its first role: active, next, retired, verify-only.
 func (r *Ring) All() []Key {
@@ -133,19 +122,10 @@ func (r *Ring) without(role Role) []Key {
 	return slices.DeleteFunc(slices.Clone(r.keys), func(key Key) bool { return key.Role == role })
 }
 
-// withNext returns the ring with another next key, or without one if key is nil or the active key.
-func (r *Ring) withNext(key *PrivateKey) *Ring {
-	keys := r.without(Next)
-	if active := r.Active(); key != nil && (active == nil || key.ID() != active.ID()) {
-		keys = append(keys, key.As(Next))
-	}
-	return r.with(keys)
-}
-
 // with returns the ring with other keys.
 func (r *Ring) with(keys []Key) *Ring {
 	ring := NewRing(keys...)
-	ring.proofActivates, ring.set.removed = r.proofActivates, r.set.removed
+	ring.set.removed = r.set.removed
 	return ring
 }
 
@@ -155,22 +135,6 @@ func (r *Ring) Without(removed map[string]bool) *Ring {
 	ring := r.with(r.keys)
 	ring.set.removed = removed
 	return ring
-}
-
-// activated returns the ring with the next key active and the previous active key retired.
-func (r *Ring) activated() *Ring {
-	next := r.Next()
-	keys := []Key{next.As(Active)}
-	if previous := r.Active(); previous != nil {
-		keys = append(keys, previous.Public().As(Retired))
-	}
-	for _, key := range r.keys {
-		// Otherwise changing back and forth between two keys would add a retired key each time.
-		if key.Role == VerifyOnly || (key.Role == Retired && !slices.ContainsFunc(keys, func(k Key) bool { return k.ID == key.ID })) {
-			keys = append(keys, key)
-		}
-	}
-	return r.with(keys)
 }
 
 // verifyOnly returns the keys of the verification key files.

@@ -44,7 +44,7 @@ func IsRefusal(err error) bool {
 
 // prove returns nil if kube-apiserver accepts a token of key. It refuses a token of an account that is
 // gone whatever its key, so a refusal counts only if the account in the cache is still there.
-func (a *Activator) prove(ctx context.Context, key *signing.PrivateKey) error {
+func (a *Prober) prove(ctx context.Context, key *signing.PrivateKey) error {
 	account, err := a.anyAccount()
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func review(ctx context.Context, client kubernetes.Interface, token string, hold
 }
 
 // anyAccount returns a live account for the probe: kube-system's default if it exists.
-func (a *Activator) anyAccount() (*corev1.ServiceAccount, error) {
+func (a *Prober) anyAccount() (*corev1.ServiceAccount, error) {
 	if account, err := a.accounts.ServiceAccounts(metav1.NamespaceSystem).Get("default"); err == nil && account.DeletionTimestamp == nil {
 		return account, nil
 	}

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) { testutil.Main(m) }
 
 const testIssuer = "https://issuer.example.com"
 
-// keys of the tests: one signs at the start, the others are set later.
+// keys of the tests: one signs at the start, the others sign later.
 type keys struct{ old, next, third *signing.PrivateKey }
 
 func testKeys() keys {
@@ -61,9 +61,9 @@ func (k keys) all(lines []string) []string {
 	return named
 }
 
-// trial is an Activator that runs in a synctest bubble, and all that it can be seen by.
+// trial is a Prober that runs in a synctest bubble, and all that it can be seen by.
 type trial struct {
-	*Activator
+	*Prober
 	keys
 	server *apiserver
 	logger klog.Logger
@@ -85,7 +85,7 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 	for _, change := range changes {
 		change(&config)
 	}
-	trial.Activator = New(config)
+	trial.Prober = New(config)
 
 	trial.ctx = klog.NewContext(t.Context(), trial.logger)
 	trial.stop = server.Start(t, func(ctx context.Context) error { return trial.Run(klog.NewContext(ctx, trial.logger)) })
@@ -93,29 +93,15 @@ func start(t *testing.T, server *apiserver, changes ...func(*Config)) *trial {
 	return trial
 }
 
-// set is what a key file does whose content has changed.
-func (t *trial) set(ctx context.Context, key *signing.PrivateKey) {
-	t.Ring.Set(signing.KeyFileRing(key))
-	t.RingChanged(ctx)
-}
-
-// give sets a key and waits until it has been dealt with.
+// give has another key sign, and waits until it has been dealt with.
 func (t *trial) give(key *signing.PrivateKey) {
-	t.set(t.ctx, key)
+	t.Ring.Set(signing.KeyFileRing(key))
+	t.RingChanged(t.ctx)
 	synctest.Wait()
 }
 
 // signs is the name of the active key.
 func (t *trial) signs() string { return t.named(t.Ring.Ring().ActiveID()) }
-
-// waits is the name of the next key.
-func (t *trial) waits() string {
-	next := t.Ring.Ring().Next()
-	if next == nil {
-		return "nobody"
-	}
-	return t.named(next.ID())
-}
 
 // said are the messages in the log with their key and reason.
 func (t *trial) said() []string {

@@ -3,13 +3,21 @@
 
 package reload
 
-import "sa-controller-manager/signing"
+import (
+	"context"
+
+	"sa-controller-manager/signing"
+)
 
 // keyFile is the signing.Store of a PEM file.
-type keyFile struct{ *File[*signing.Ring] }
+type keyFile struct {
+	*File[*signing.Ring]
+	opened *signing.Ring
+}
 
-// OpenKeyFile opens a PEM file that has one private key. The file says which key is wanted, and nothing
-// about previous keys.
+// OpenKeyFile opens a PEM file that has one private key. As in kube-controller-manager, the key that it has
+// now signs until the process ends: kube-apiserver reads its key files when it starts, too, and the file says
+// nothing about previous keys.
 func OpenKeyFile(path string, options Options) (signing.Store, error) {
 	file, err := Open(path, func(data []byte) (*signing.Ring, error) {
 		key, err := signing.ParsePrivateKey(data)
@@ -18,11 +26,22 @@ func OpenKeyFile(path string, options Options) (signing.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return keyFile{file}, nil
+	return keyFile{file, file.Get()}, nil
 }
 
 // Load implements signing.Store.
-func (k keyFile) Load() *signing.Ring { return k.Get() }
+func (k keyFile) Load() *signing.Ring { return k.opened }
+
+// Watch implements signing.Store. It follows the file for Status alone.
+func (k keyFile) Watch(ctx context.Context, _ func(*signing.Ring), refused func(error)) {
+	k.File.Watch(ctx, func(*signing.Ring) {}, refused)
+}
 
 // Status implements signing.Store.
-func (k keyFile) Status() signing.StoreStatus { return signing.StoreStatus{Refused: k.Refused()} }
+func (k keyFile) Status() signing.StoreStatus {
+	status := signing.StoreStatus{Refused: k.Refused()}
+	if id := k.Get().ActiveID(); id != k.opened.ActiveID() {
+		status.Detail = "the file has key " + id + " now, which signs after a restart"
+	}
+	return status
+}

@@ -54,13 +54,19 @@ func TestCanaryWalk(t *testing.T) {
 	}
 	c.AwaitGone(t, account.Namespace, "orphan")
 
-	// Files: half a key, then another key, which signs from then on.
+	// Files: half a key, then another key, which signs after a restart.
 	good := testcluster.ReadFile(t, testcluster.ECDSAKeyFile())
 	key.Replace(t, good[:len(good)*2/3])
 	m.AwaitRefusals(t, "service-account-private-key-file", 1)
 	key.Replace(t, good)
-	m.AwaitSigner(t, testcluster.KeyIDOfPEM(t, good))
-	c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, good))
+	testcluster.Poll(t, "a word about the changed key file", func() error {
+		got, err := request(t.Context(), m.URL(), "/readyz/key-store?verbose", c.Config())
+		if said := "the file has key " + testcluster.KeyIDOfPEM(t, good) + " now"; err == nil && !strings.Contains(got.body, said) {
+			err = fmt.Errorf("want %q, got %s", said, got.body)
+		}
+		return err
+	})
+	c.IssueSignedBy(t, account, testcluster.KeyIDOfPEM(t, testcluster.ReadFile(t, c.SigningKeyFile())))
 
 	walkSigner(t, socket, c.Issuer())
 	for _, credentials := range []string{token, token[:len(token)-9] + "AAAAAAAAA", string(good)} {

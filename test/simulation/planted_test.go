@@ -116,7 +116,7 @@ var plants = []plant{
 	)}, 3},
 	{planted.Plant{Name: "a Secret filled before the first answer about its key", Shows: regexp.MustCompile(
 		`^promise 4: .* was filled before kube-apiserver had accepted the key$`), Edits: edits(
-		"controllers/keyprobe/activator.go",
+		"controllers/keyprobe/prober.go",
 		"	if last.keyID != id {\n", "	if last.keyID != id && !isPlanted(\"a Secret filled before the first answer about its key\") {\n",
 	)}, 31},
 }

@@ -78,7 +78,7 @@ type Host struct {
 	Loops     *reconcile.Metrics
 	// Each of these is nil if the flags disable its part.
 	Permissions *permissions.Watcher
-	Probe       *keyprobe.Activator
+	Probe       *keyprobe.Prober
 
 	// What follows is called by the core. Parts add to it when they are built.
 
@@ -86,8 +86,6 @@ type Host struct {
 	OnRing []func(context.Context)
 	// OnProven is called when kube-apiserver has accepted another key than before.
 	OnProven []func()
-	// Kept, if not nil, reports whether a key verifies after a restart too.
-	Kept func(keyID string) bool
 
 	files *files
 }

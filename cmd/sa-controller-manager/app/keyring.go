@@ -74,7 +74,6 @@ func (m *Manager) buildKeyProbe(p *Part) error {
 		Informers: m.Informers,
 		Ring:      m.Keyring,
 		Issuer:    m.Options.Keys.Issuer(),
-		Kept:      m.Kept,
 		Proven: func() {
 			for _, proven := range m.OnProven {
 				proven()

@@ -5,12 +5,10 @@ package extras
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/external"
 	"sa-controller-manager/tokens/policy"
 )
@@ -40,7 +38,6 @@ func (e *extras) buildSigner(p *app.Part) error {
 	if err != nil {
 		return fmt.Errorf("--external-signer-socket: %w", err)
 	}
-	e.Kept = e.keptForSigner
 	p.Run, p.Check = server.Run, server.Status
 	return nil
 }
@@ -50,10 +47,4 @@ func (e *extras) buildSigner(p *app.Part) error {
 // the flag was lowered it still asks for the old maximum, or for the year that Pods get.
 func signerPolicy(o *options.Options) (*policy.Policy, error) {
 	return policy.New(o.Keys.Issuers, max(o.ExternalSigner.MaxTokenExpiration, 365*24*time.Hour), nil)
-}
-
-// keptForSigner reports whether kube-apiserver will get a key on the socket after a restart of this
-// process too: a key that the private key file held once has to be in a verification key file.
-func (e *extras) keptForSigner(keyID string) bool {
-	return slices.ContainsFunc(e.VerifyOnly(), func(key signing.PublicKey) bool { return key.ID == keyID })
 }

@@ -8,38 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
-	"sa-controller-manager/signing/testkeys"
 	"sa-controller-manager/tokens/policy"
 )
-
-func TestKeptForSigner(t *testing.T) {
-	t.Parallel()
-	o := newOptions()
-	o.Keys.PrivateKeyFile = testutil.WriteFile(t, "sa.key", testkeys.P256())
-	o.Keys.VerifyKeyFiles = []string{testutil.WriteFile(t, "old.key", testkeys.P384()), testutil.WriteFile(t, "older.key", testkeys.P521())}
-	e := &extras{}
-	testutil.Must(t, start(t, o, app.Extras{Parts: e.parts}))
-	if e.Kept != nil {
-		t.Error("without a socket a key file is asked for")
-	}
-	for name, tc := range map[string]struct {
-		key  []byte
-		want bool
-	}{
-		"of the first file":        {testkeys.P384(), true},
-		"of the second file":       {testkeys.P521(), true},
-		"of the private key file":  {testkeys.P256(), false}, // which will hold another one
-		"of a file that was there": {testkeys.RSA2048(), false},
-	} {
-		if got := e.keptForSigner(testkeys.Parse(tc.key).ID()); got != tc.want {
-			t.Errorf("a key %s is kept: %t, want %t", name, got, tc.want)
-		}
-	}
-}
 
 func TestSignerPolicy(t *testing.T) {
 	t.Parallel()

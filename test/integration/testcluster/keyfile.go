@@ -75,12 +75,6 @@ func KeyIDOfPEM(t *testing.T, pem []byte) string {
 	return base64.RawURLEncoding.EncodeToString(digest[:])
 }
 
-// AwaitSigner returns once the key with this ID is the active one.
-func (m *Manager) AwaitSigner(t *testing.T, id string) {
-	t.Helper()
-	m.AwaitMetric(t, "sacm_signing_key", devcluster.Labels{"key_id": id, "state": "active"}, 1)
-}
-
 // IssueSignedBy creates a token Secret, waits for its token and checks which key has signed it.
 func (c *ControlPlane) IssueSignedBy(t *testing.T, account *corev1.ServiceAccount, by string) *corev1.Secret {
 	t.Helper()

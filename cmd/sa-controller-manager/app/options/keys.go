@@ -72,7 +72,7 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PrivateKeyFile, PrivateKeyFileFlag, o.PrivateKeyFile,
 		"PEM `file` with the private RSA or ECDSA key that signs ServiceAccount tokens. "+
 			"Without it and --service-account-key-ring, no tokens are signed and the token controller does not run. "+
-			"The file is reloaded when it changes; a new key signs once kube-apiserver accepts a token that it has signed.")
+			"The file is read at the start; /readyz/key-store says when it has changed since.")
 	fs.StringVar(&o.KeyRing, KeyRingFlag, o.KeyRing,
 		"Key ring `file` made by \"sa-controller-manager keys init\", in place of --service-account-private-key-file. "+
 			"Its active key signs, and all its keys verify. The file is reloaded when it is replaced, so a container must mount its directory.")

@@ -12,11 +12,13 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/tokens"
 
 	"sa-controller-manager/test/await"
 )
@@ -66,6 +68,50 @@ func TestControlPlanes(t *testing.T) {
 	await.Sleep(t.Context(), 2*time.Second)
 	load.unharmed(t)
 	c.checkHandedBack(t, before[c.controlPlane()], "handed-back")
+}
+
+// TestJoinAfterRotation: kubeadm compares sa.key with the first key of sa.pub when a control-plane node joins. Both
+// are of another kind here than the key from before the rotation. Each kube-apiserver accepts the other one's tokens.
+func TestJoinAfterRotation(t *testing.T) {
+	c := create(t, stock(t, 1))
+	c.awaitPods(t, metav1.NamespaceSystem, allReady)
+	const pki, kubeconfig = "/etc/kubernetes/pki", "--kubeconfig=/etc/kubernetes/admin.conf"
+	const ring = "--service-account-key-ring=" + pki + "/sa-keys/ring.json"
+	for _, command := range [][]string{
+		{"keys", "init", ring, kubeconfig, "--from-private-key-file=" + pki + "/sa.key", "--service-account-key-file=" + pki + "/sa.pub"},
+		{"keys", "export", ring, "--kubeadm"},
+		{"kubeadm", "takeover", "--extra-arg=--service-account-private-key-file=", "--extra-arg=" + ring},
+		{"keys", "next", ring, kubeconfig, "--algorithm=P-256"},
+		{"keys", "export", ring, "--kubeadm"},
+		nil, // its kube-apiserver gets to know the next key
+		{"keys", "rotate", ring, kubeconfig, "--wait", "--force"},
+		{"keys", "export", ring, "--kubeadm"},
+		nil, // and signs with it
+	} {
+		if command == nil {
+			c.killAPIServer(t)
+			continue
+		}
+		t.Log(c.product(t, command...))
+	}
+	second := c.join(t, c.name+"-worker")
+	for _, from := range []*cluster{c, second} {
+		answer, err := from.client.CoreV1().ServiceAccounts(metav1.NamespaceSystem).CreateToken(t.Context(), "default",
+			&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		testutil.Must(t, err)
+		token, err := tokens.Inspect(answer.Status.Token)
+		testutil.Must(t, err)
+		testutil.Check(t, "algorithm of "+from.controlPlane(), "ES256", token.Algorithm)
+		for _, to := range []*cluster{c, second} {
+			review, err := to.client.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{
+				Spec: authenticationv1.TokenReviewSpec{Token: answer.Status.Token},
+			}, metav1.CreateOptions{})
+			testutil.Must(t, err)
+			if !review.Status.Authenticated {
+				t.Errorf("%s refuses a token of %s: %s", to.controlPlane(), from.controlPlane(), review.Status.Error)
+			}
+		}
+	}
 }
 
 // takesOver takes one node over from files.

@@ -303,7 +303,7 @@ func TestKeysExport(t *testing.T) {
 		t.Errorf("replace: %+v", got)
 	}
 	testutil.Must(t, os.Chmod(to, 0o644))
-	if got := keysCommand(t, ring, append(export, "--replace")...); got.Code != 1 || !strings.Contains(got.Stderr, "chmod 600 "+to) {
+	if got := keysCommand(t, ring, append(export, "--replace")...); got.Code != 1 || !strings.Contains(got.Stderr, "chmod o= "+to) {
 		t.Errorf("into a file that others may read: %+v", got)
 	}
 	if got := clitest.Run(t, NewCommand(cli.Connect), "export", "--private",
@@ -312,7 +312,9 @@ func TestKeysExport(t *testing.T) {
 	}
 }
 
-// TestExportKubeadm: sa.pub has the next key, too, and sa.key the one that signs, unless that is elsewhere.
+// TestExportKubeadm: sa.pub has the next key, too, and sa.key the one that signs, unless that is elsewhere. kubeadm
+// compares sa.key with the first key of sa.pub when a control-plane node joins. A rootless control plane has given
+// sa.key to a group.
 func TestExportKubeadm(t *testing.T) {
 	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "ring.json")
@@ -329,13 +331,40 @@ func TestExportKubeadm(t *testing.T) {
 	if private := testkeys.Parse(read("sa.key")).ID(); err != nil || len(public) != 2 || private != public[0].ID {
 		t.Errorf("sa.pub has %d keys (%v), and sa.key %s", len(public), err, private)
 	}
+	modes := map[string]os.FileMode{"sa.key": 0o640, "sa.pub": 0o600}
+	for name, mode := range modes {
+		testutil.Must(t, os.Chmod(filepath.Join(dir, name), mode))
+	}
+	// Other kinds than that of the first key, which is retired in the end, and written before the others.
+	old := ring.At(file)
+	state, err := old.Read()
+	testutil.Must(t, err)
+	rotated, err := ring.Next(state, ring.KeyOf(testkeys.Parse(testkeys.RSA2048())), time.Now())
+	testutil.Must(t, err)
+	if rotated, err = ring.Rotate(rotated, new(ring.KeyOf(testkeys.Parse(testkeys.P384()))), time.Now()); err == nil {
+		err = old.Update(state.Generation, func(ring.State) (ring.State, error) { return rotated, nil })
+	}
+	testutil.Must(t, err)
+	if got := keysCommand(t, file, "export", "--kubeadm="+dir); got.Code != 0 {
+		t.Fatalf("after a rotation: %+v", got)
+	}
+	if public, err = signing.ParsePublicKeys(read("sa.pub")); err != nil || len(public) != 3 || public[0].ID != testkeys.Parse(read("sa.key")).ID() {
+		t.Errorf("after a rotation the first of %d keys (%v) is not that of sa.key", len(public), err)
+	}
+	for name, mode := range modes {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode() != mode {
+			t.Errorf("%s has mode %v, want %v", name, info.Mode(), mode)
+		}
+	}
 	key := testkeys.Parse(testkeys.P384()).Public()
 	key.ID = "hsm/1"
 	remote := ring.At(filepath.Join(t.TempDir(), "ring.json"))
-	testutil.Must(t, remote.Init(signing.RemoteKey("hsm", key, nil), public, nil, time.Now()))
+	retired := []signing.PublicKey{testkeys.Parse(testkeys.P521()).Public(), public[0]}
+	testutil.Must(t, remote.Init(signing.RemoteKey("hsm", key, nil), retired, nil, time.Now()))
 	before := read("sa.key")
 	got := keysCommand(t, remote.Path(), "export", "--kubeadm="+dir)
 	if public, err := signing.ParsePublicKeys(read("sa.pub")); got.Code != 0 || err != nil || len(public) != 2 ||
+		public[0].ID != testkeys.Parse(before).ID() ||
 		!bytes.Equal(read("sa.key"), before) ||
 		!strings.Contains(got.Stderr, "sa.key stays as it is: kep740:hsm has the private half of key hsm/1") ||
 		!strings.Contains(got.Stderr, "key hsm/1 is left out") {

@@ -39,8 +39,9 @@ half unless --private asks for the private key. With --output-file it is written
 list -o pem" prints all public keys.
 
 --kubeadm writes kubeadm's two files: all public keys, so that a kube-apiserver that is
-restarted accepts the next key before it signs, and then the key that signs. If another
-process has that one, sa.key stays as it is.`,
+restarted accepts the next key before it signs, and then the key that signs. The first key of
+sa.pub is that of sa.key, because kubeadm compares them when a control-plane node joins. If
+another process has the key that signs, sa.key stays as it is. Modes and owners stay.`,
 		Example: exportExamples,
 		Args:    cli.NoArguments,
 	}
@@ -147,8 +148,8 @@ func (export Export) write(stdout io.Writer, from *ring.File) error {
 		return err
 	case !export.Replace:
 		return fmt.Errorf("%s is there already: --replace replaces it", export.Path)
-	case export.Private && info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("%s has mode %#o and others could read the key: chmod 600 %s", export.Path, info.Mode().Perm(), export.Path)
+	case export.Private && info.Mode().Perm()&0o007 != 0: // a group may be on purpose: a rootless control plane has 0640
+		return fmt.Errorf("%s has mode %#o and every user could read the key: chmod o= %s", export.Path, info.Mode().Perm(), export.Path)
 	}
 	return atomicfile.Write(export.Path, data, 0o600)
 }
@@ -174,15 +175,21 @@ func exportKubeadm(stderr io.Writer, from *ring.File, directory string) error {
 	if err != nil {
 		return err
 	}
-	public, notes, err := publicKeyFile(state)
+	active, key := state.Active(), filepath.Join(directory, "sa.key")
+	first := active.ID
+	if active.Signer != "" {
+		if stays, err := cli.ReadFile("kubeadm", key, signing.ParsePrivateKey); err == nil {
+			first = stays.ID()
+		}
+	}
+	public, notes, err := publicKeyFile(state, first)
 	if err != nil {
 		return err
 	}
 	if err := atomicfile.Write(filepath.Join(directory, "sa.pub"), public, 0o644); err != nil {
 		return err
 	}
-	key := filepath.Join(directory, "sa.key")
-	if active := state.Active(); active.Signer != "" {
+	if active.Signer != "" {
 		notes = append(notes, fmt.Sprintf("%s stays as it is: %s has the private half of key %s", key, active.Signer, active.ID))
 	} else if err := (Export{Private: true, Path: key, Replace: true}).write(io.Discard, from); err != nil {
 		return err

@@ -6,6 +6,7 @@ package keys
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +48,7 @@ func printPublicKeys(stdout, stderr io.Writer, file *ring.File) error {
 	if err != nil {
 		return err
 	}
-	data, foreign, err := publicKeyFile(state)
+	data, foreign, err := publicKeyFile(state, state.Active().ID)
 	if err != nil {
 		return err
 	}
@@ -60,9 +61,9 @@ func printPublicKeys(stdout, stderr io.Writer, file *ring.File) error {
 	return nil
 }
 
-// publicKeyFile returns the keys of a ring for kube-apiserver's key file. It would not find a key there whose
-// signer has chosen its ID: the notes name those.
-func publicKeyFile(state ring.State) (data []byte, notes []string, err error) {
+// publicKeyFile returns the keys of a ring for kube-apiserver's key file, one of them first. It would not find a
+// key there whose signer has chosen its ID: the notes name those.
+func publicKeyFile(state ring.State, first string) (data []byte, notes []string, err error) {
 	var keys []signing.PublicKey
 	for _, key := range state.Keys {
 		if key.Foreign() {
@@ -71,6 +72,10 @@ func publicKeyFile(state ring.State) (data []byte, notes []string, err error) {
 			continue
 		}
 		keys = append(keys, key.PublicKey)
+	}
+	if i := slices.IndexFunc(keys, func(key signing.PublicKey) bool { return key.ID == first }); i > 0 {
+		key := keys[i]
+		keys = slices.Insert(slices.Delete(keys, i, i+1), 0, key)
 	}
 	data, err = signing.EncodePublicKeys(keys...)
 	return data, notes, err

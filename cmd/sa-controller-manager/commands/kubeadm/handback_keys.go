@@ -198,7 +198,7 @@ func (c *Config) writeNewKey(keys *inUse, s *step, private, public string) error
 		return err
 	}
 	known, _ := signing.ParsePublicKeys(verified) // a file without keys gets them
-	missing := keys.lackedBy(known)
+	missing, first := keys.lackedBy(known), []byte(nil)
 	if present, err := signing.ParsePrivateKey(before); err != nil || contains(keys.own, present.ID()) || !contains(known, present.ID()) {
 		pair, err := signing.GenerateKey("RSA-2048")
 		if err != nil {
@@ -209,12 +209,15 @@ func (c *Config) writeNewKey(keys *inUse, s *step, private, public string) error
 			s.writes = append(s.writes, nodefile.Write{Path: copied, After: before, Secret: true})
 		}
 		s.writes = append(s.writes, nodefile.Write{Path: private, Before: before, After: pair.PEM(), Secret: true})
-		missing = append(missing, pair.Public())
+		// kubeadm compares the first key with the private one when a control-plane node joins.
+		if first, err = signing.EncodePublicKeys(pair.Public()); err != nil {
+			return err
+		}
 	}
 	encoded, err := signing.EncodePublicKeys(signing.NewKeySet(missing...).All()...)
-	if err != nil || len(missing) == 0 {
+	if err != nil || len(missing)+len(first) == 0 {
 		return err
 	}
-	s.writes = nodefile.Append(s.writes, public, verified, slices.Concat(verified, []byte("\n"), encoded))
+	s.writes = nodefile.Append(s.writes, public, verified, slices.Concat(first, verified, []byte("\n"), encoded))
 	return nil
 }

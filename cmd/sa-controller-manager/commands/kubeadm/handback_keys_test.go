@@ -215,6 +215,9 @@ func TestHandbackOfARemoteKey(t *testing.T) {
 			keys, err := signing.ParsePublicKeys(staticpodtest.Read(t, p.dir+"/pki/sa.pub"))
 			testutil.Must(t, err)
 			verifies := map[string]bool{}
+			if keys[0].ID != signer.ID {
+				t.Error("the first key of sa.pub is not that of sa.key, and no control-plane node could join")
+			}
 			for _, key := range keys {
 				verifies[key.ID] = true
 			}

@@ -16,14 +16,17 @@ import (
 	"slices"
 )
 
+// maxJWKs is how many keys a document may have. Those of large providers have ten.
+const maxJWKs = 1000
+
 // ProblemPrivate is the Problem of a key whose private or symmetric half is in the document.
 const ProblemPrivate = "the document contains the private key, with which every reader can sign tokens: rotate now"
 
 // ParseJWKS reads a JSON Web Key Set (RFC 7517, section 5) from any source, with the IDs and the
 // algorithms that it says, "" if it says none. As that section demands, a key that cannot be read, or
 // whose kind signs no ServiceAccount tokens, does not affect the others: it is returned with a Problem
-// and without its Key. It is an error if the document is no JWKS or has no key; the error contains
-// nothing of the document.
+// and without its Key. It is an error if the document is no JWKS, or has no key or more than a thousand; the error
+// contains nothing of the document.
 func ParseJWKS(document []byte) ([]PublicKey, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -33,6 +36,9 @@ func ParseJWKS(document []byte) ([]PublicKey, error) {
 	}
 	if len(set.Keys) == 0 {
 		return nil, errors.New("the document holds no key: want a JSON object with a list of keys")
+	}
+	if len(set.Keys) > maxJWKs {
+		return nil, fmt.Errorf("the document holds %d keys: want %d at most", len(set.Keys), maxJWKs)
 	}
 	keys := make([]PublicKey, 0, len(set.Keys))
 	for _, raw := range set.Keys {

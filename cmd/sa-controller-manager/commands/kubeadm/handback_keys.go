@@ -38,7 +38,8 @@ func (c *Config) keysInUse(o *observed) (*inUse, error) {
 			return nil, fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
 		}
 		for _, key := range state.Keys {
-			if key.Role == signing.Next {
+			// Other hosts may sign with the next key already. What they sign with a foreign one is not in a file anyway.
+			if key.Role == signing.Next && key.Foreign() {
 				continue
 			}
 			k.own = append(k.own, key.PublicKey)

@@ -57,6 +57,7 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 	cases := map[string]struct {
 		reason string
 		stale  bool // the two files have missed the rotation
+		next   bool // the ring has a next key
 		files  changes
 		own    string // arguments of our manifest in place of that of the ring
 		copied bool   // a copy of our manifest is in the backup
@@ -70,6 +71,10 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 		"RetiredKeyMissing": {
 			reason: "its tokens live", files: changes{"pki/sa.pub": public(t, testkeys.P256())},
 			want: verifying + " does not hold key " + rsa + " (RS256)",
+		},
+		"LateHost": {
+			reason: "other hosts sign with the next key", next: true,
+			want: verifying + " does not hold key " + keyID(t, testkeys.P384()) + " (ES384)",
 		},
 		"FormerPrivateKey": {
 			reason: "it would sign again", files: changes{"pki/sa.key": testkeys.RSA2048()}, want: otherKey(rsa, component.APIServer),
@@ -120,6 +125,11 @@ func TestHandbackOfStaleKeys(t *testing.T) {
 				if !tc.stale { // what docs/rotation.md says
 					p.write(t, "pki/sa.key", testkeys.P256())
 					p.write(t, "pki/sa.pub", slices.Concat(public(t, testkeys.P256()), public(t, testkeys.RSA2048())))
+				}
+				if tc.next {
+					testutil.Must(t, p.ring.Update(2, func(s ring.State) (ring.State, error) {
+						return ring.Next(s, ring.KeyOf(testkeys.Parse(testkeys.P384())), time.Now())
+					}))
 				}
 				if tc.own != "" {
 					p.write(t, ownFile, replaced(t, []byte(p.files(t)[ownFile]), theRing, tc.own))

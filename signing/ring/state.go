@@ -87,8 +87,8 @@ type State struct { //nolint:recvcheck // what changes it has a pointer
 	// has the private half of no other retired key.
 	Previous string    `json:"previous,omitempty"`
 	Removed  []Removed `json:"removed,omitempty"`
-	// History has all versions of the ring, its own at the end. A copy whose version is not among
-	// them was changed somewhere else.
+	// History has the last versions of the ring, at most maxHistory, its own at the end. A copy whose version is
+	// not among them was changed somewhere else.
 	History []string `json:"history"`
 }
 
@@ -201,8 +201,12 @@ func (s State) Version() string {
 // Knows reports whether the version is that of the ring or in its history.
 func (s State) Knows(version string) bool { return slices.Contains(s.History, version) }
 
+// maxHistory is how many versions a ring remembers: three a day for a year. Each host publishes them.
+const maxHistory = 1000
+
 // sealed returns the state with its version at the end of the history, and the error of Validate.
 func (s State) sealed() (State, error) {
+	s.History = s.History[max(0, len(s.History)+1-maxHistory):]
 	s.History = append(s.History, s.version())
 	return s, s.Validate()
 }

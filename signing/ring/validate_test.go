@@ -140,6 +140,28 @@ func TestTransitions(t *testing.T) {
 func second2(_ ring.State, err error) error { return err }
 
 // TestObeying: a late host follows with its own next key, and obeys every revocation.
+// TestHistory: what every host publishes does not grow for ever, and a copy that is not too old is known.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	state := must(t)(ring.New(newKey(0), nil, nil, epoch))
+	var first, later string
+	for i := range 1100 {
+		state = must(t)(ring.Next(state, newKey(i+1), epoch))
+		if state, err := decode(encode(t, state)); err != nil || len(state.History) > 1000 {
+			t.Fatalf("change %d: %d versions, %v", i, len(state.History), err)
+		}
+		switch i {
+		case 0:
+			first = state.Version()
+		case 500:
+			later = state.Version()
+		}
+	}
+	if len(state.History) != 1000 || state.Knows(first) || !state.Knows(later) {
+		t.Errorf("%d versions, the first one known: %t, a later one: %t", len(state.History), state.Knows(first), state.Knows(later))
+	}
+}
+
 func TestObeying(t *testing.T) {
 	t.Parallel()
 	state := must(t)(ring.New(newKey(0), nil, new(newKey(1)), epoch))

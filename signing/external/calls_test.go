@@ -215,13 +215,21 @@ func TestRefusalsDoNotFloodTheLog(t *testing.T) {
 	testutil.Check(t, "counted", []string{calls("Sign", "issuer", refusals)}, testutil.Series(registry, counter))
 }
 
-// TestNoKeys wants an error that kube-apiserver tries again after, not an empty answer.
+// TestNoKeys: all keys are revoked. kube-apiserver goes on with the keys that it has after an error and after an empty
+// answer, so it gets one that nobody can sign with.
 func TestNoKeys(t *testing.T) {
 	t.Parallel()
-	config := configFor(t, newRing(t))
+	ring := newRing(t)
+	config := configFor(t, ring)
 	config.Keys = broken{}
 	serve(t, config)
-	fetch(t, connect(t, config.Path), codes.Unavailable)
+	answer, err := connect(t, config.Path).Fetch(t.Context())
+	testutil.Must(t, err)
+	if keys := answer.All(); len(keys) != 1 {
+		t.Errorf("%d keys, want one", len(keys))
+	} else if _, ours := ring.Keys().Lookup(keys[0].ID); ours {
+		t.Error("a key that somebody can sign with")
+	}
 }
 
 // TestRate wants more calls than the bound to wait for their turn, a call whose time would be up before

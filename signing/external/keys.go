@@ -4,9 +4,12 @@
 package external
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
-	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,8 +20,15 @@ import (
 	"sa-controller-manager/signing"
 )
 
-// errNoKeys means that the key set is empty. kube-apiserver treats an answer without keys as an error.
-var errNoKeys = errors.New("there is no verification key")
+// decoy is a key whose private half was never kept. It is the answer when revocations have left no key:
+// kube-apiserver takes an answer without keys for an error, and then goes on with the revoked ones.
+var decoy = sync.OnceValues(func() (signing.PublicKey, error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return signing.PublicKey{}, err
+	}
+	return signing.NewPublicKey(private.Public())
+})
 
 // snapshot is an immutable key set with its encoded answer.
 type snapshot struct {
@@ -64,7 +74,11 @@ func (c *keyCache) get() (*externaljwtv1.FetchKeysResponse, error) {
 func encodeKeys(set *signing.KeySet) ([]*externaljwtv1.Key, error) {
 	all := set.All()
 	if len(all) == 0 {
-		return nil, errNoKeys
+		key, err := decoy()
+		if err != nil {
+			return nil, err
+		}
+		all = []signing.PublicKey{key}
 	}
 	keys := make([]*externaljwtv1.Key, 0, len(all))
 	for _, key := range all {

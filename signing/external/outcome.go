@@ -58,8 +58,6 @@ func outcomeOf(err error) outcome {
 	case isUnavailable:
 		return outcome{"backend", codes.Unavailable,
 			"the process that has the signing key does not sign; the log of sa-controller-manager says why", false}
-	case errors.Is(err, errNoKeys):
-		return outcome{"no_keys", codes.Unavailable, err.Error(), false}
 	case errors.Is(err, context.DeadlineExceeded):
 		return outcome{"canceled", codes.DeadlineExceeded, "the caller's time is up", false}
 	case errors.Is(err, context.Canceled):

@@ -66,6 +66,25 @@ func LiveHosts(ctx context.Context, client kubernetes.Interface, now time.Time) 
 	return recent(leases, now), err
 }
 
+// Renewals returns the hosts of all kube-apiservers that have an identity Lease, which lives for an hour, and
+// when each of them was renewed. Whether one has changed says more than how old it is: clocks differ.
+func Renewals(ctx context.Context, client kubernetes.Interface) (map[string]string, error) {
+	leases, err := identities(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	renewals := map[string]string{}
+	for i := range leases {
+		host, renewed := cmp.Or(leases[i].Labels[corev1.LabelHostname], leases[i].Name), "never"
+		if at := leases[i].Spec.RenewTime; at != nil {
+			renewed = at.UTC().Format(time.RFC3339Nano)
+		}
+		// A host has one Lease for each kube-apiserver that it has had within the hour.
+		renewals[host] = max(renewals[host], renewed)
+	}
+	return renewals, nil
+}
+
 // identities returns the identity Leases.
 func identities(ctx context.Context, client kubernetes.Interface) ([]coordinationv1.Lease, error) {
 	list, err := client.CoordinationV1().Leases(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: identitySelector})

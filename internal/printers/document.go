@@ -19,6 +19,8 @@ import (
 	"unicode"
 
 	"sigs.k8s.io/yaml"
+
+	"sa-controller-manager/internal/check"
 )
 
 // APIVersion is that of every document. Under one version fields and codes are added, and none is
@@ -39,17 +41,8 @@ func (h Head) kind() string { return h.Kind }
 // headed is any document that embeds a Head.
 type headed interface{ kind() string }
 
-// Finding is a problem that the user has to act on.
-type Finding struct {
-	// Code identifies the problem. Unlike the sentences it never changes.
-	Code    string `json:"code"`
-	Message string `json:"message"`
-	// Objects are the affected ones, if there may be several.
-	Objects []string `json:"objects,omitempty"`
-	Remedy  string   `json:"remedy,omitempty"`
-	// Commands belong to the remedy, one for each object.
-	Commands []string `json:"commands,omitempty"`
-}
+// Finding is one of package check.
+type Finding = check.Finding
 
 // Document writes document as "json" or "yaml", and the result of text for any other format. It
 // writes nothing if the document cannot be encoded.

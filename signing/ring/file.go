@@ -24,6 +24,8 @@ const (
 	directoryMode = 0o700
 	fileMode      = 0o600
 	lockSuffix    = ".lock"
+	// previousSuffix is of the file as it was before the last change.
+	previousSuffix = ".previous"
 )
 
 // File is a key ring in a file. It keeps no file open.
@@ -144,38 +146,56 @@ func (f *File) Update(generation int64, transition func(State) (State, error)) e
 		if err != nil {
 			return err
 		}
+		next.Revoked = Union(next.Revoked, state.Revoked)
 		return f.write(next)
 	})
 }
 
 // Import replaces the ring by another copy of it, such as that of another node, and reports whether
-// their contents differ. It refuses a copy whose history does not contain the present ring.
-func (f *File) Import(from *File) (changed bool, err error) {
+// that changes anything. It refuses a copy whose history does not contain the present ring. What either
+// has revoked, and what published has, stays revoked.
+func (f *File) Import(from *File, published []Removed) (changed bool, err error) {
 	state, err := from.Read()
 	if err != nil {
 		return false, err
 	}
 	err = f.locked(func() error {
 		present, err := f.Read()
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil:
-			return err
-		case present.Version() == state.Version():
-			return nil
-		default:
-			if err := follows(&present, state); err != nil {
-				return fmt.Errorf("%s: %w", from.path, err)
-			}
+		if errors.Is(err, fs.ErrNotExist) {
+			present, err = state, nil
+			changed = true
 		}
-		changed = true
+		if err != nil {
+			return err
+		}
+		if err := follows(&present, state); err != nil {
+			return fmt.Errorf("%s: %w", from.path, err)
+		}
+		state.Revoked = Union(Union(present.Revoked, state.Revoked), published)
+		changed = changed || present.Version() != state.Version() || len(state.Revoked) > len(present.Revoked)
+		if !changed {
+			return nil
+		}
 		return f.write(state)
 	})
 	return changed, err
 }
 
-// Join ends a fork: the ring keeps its keys and gets those of the other one (Join).
-func (f *File) Join(from *File, now time.Time) error {
+// Replace puts a ring in place of the present one, whatever that is. What is revoked stays so.
+func (f *File) Replace(state State) error {
+	return f.locked(func() error {
+		present, err := f.Read()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		state.Revoked = Union(state.Revoked, present.Revoked)
+		return f.write(state)
+	})
+}
+
+// Join ends a fork: the ring keeps its keys and gets those of the other one (Join). What is published as revoked is
+// revoked in it.
+func (f *File) Join(from *File, published []Removed, now time.Time) error {
 	other, err := from.Read()
 	if err != nil {
 		return err
@@ -185,6 +205,7 @@ func (f *File) Join(from *File, now time.Time) error {
 		return err
 	}
 	return f.Update(present.Generation, func(state State) (State, error) {
+		state.Revoked = Union(state.Revoked, published)
 		return Join(state, other, now)
 	})
 }
@@ -257,6 +278,15 @@ func (f *File) write(state State) error {
 	if err := os.Chmod(f.path, fileMode); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	switch before, err := reload.ReadFile(f.path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		if err := atomicfile.Write(f.path+previousSuffix, before, fileMode); err != nil {
+			return err
+		}
+	}
 	return atomicfile.Write(f.path, data, fileMode)
 }
 
@@ -268,9 +298,8 @@ func follows(last *State, next State) error {
 	case next.Knows(last.Version()):
 		return nil
 	case last.Knows(next.Version()):
-		return fmt.Errorf("generation %d is older than %d, which is in use: was an old copy put back? Bring the newer one, "+
-			"or restart to go back to this one",
-			next.Generation, last.Generation)
+		return fmt.Errorf("generation %d is older than %d, which is in use: was an old copy put back? Bring the newer one "+
+			"(keys import); keys list says what to do if there is none", next.Generation, last.Generation)
 	}
 	return &ForkedError{Read: next.Generation, InUse: last.Generation}
 }
@@ -288,6 +317,7 @@ func (e *ForkedError) Error() string {
 // Store is the signing.Store of a ring file.
 type Store struct {
 	file   *reload.File[State]
+	sign   signing.RemoteSign
 	orders atomic.Pointer[Orders]
 	obeyed chan struct{}
 }
@@ -313,7 +343,7 @@ func Open(path string, sign signing.RemoteSign, options reload.Options) (*Store,
 	if err != nil {
 		return nil, withHint(err)
 	}
-	s := &Store{file: file, obeyed: make(chan struct{}, 1)}
+	s := &Store{file: file, sign: sign, obeyed: make(chan struct{}, 1)}
 	s.orders.Store(&Orders{})
 	return s, nil
 }
@@ -327,8 +357,11 @@ func (s *Store) Obey(orders Orders) {
 	}
 }
 
-// State returns what the file has, whatever other rings want. It does not block.
+// State returns what is in use of the file, whatever other rings want. It does not block.
 func (s *Store) State() State { return s.file.Get() }
+
+// Read reads the file, which may have something else than what is in use.
+func (s *Store) Read() (State, error) { return At(s.file.Path()).Signing(s.sign).Read() }
 
 // Load implements signing.Store.
 func (s *Store) Load() *signing.Ring { return s.State().Obeying(*s.orders.Load()) }

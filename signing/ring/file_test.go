@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -179,7 +180,7 @@ func TestGone(t *testing.T) {
 		reason Reason
 	}{{testkeys.P256(), Withdrawn}, {testkeys.P384(), Pruned}, {testkeys.RSA2048(), Revoked}} {
 		key := testkeys.Parse(gone.pem)
-		if got := read(t, f).Removed[i]; got != (Removed{ID: key.ID(), Digest: key.ID(), Reason: gone.reason}) {
+		if got := slices.Concat(read(t, f).Removed, read(t, f).Revoked)[i]; got != (Removed{ID: key.ID(), Digest: key.ID(), Reason: gone.reason}) {
 			t.Errorf("on record: %+v, want key %s as %s", got, key.ID(), gone.reason)
 		}
 		if err := f.Update(read(t, f).Generation, publish(key)); err == nil ||
@@ -197,19 +198,49 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestPrevious: the ring before the last change is beside it. Put back, it does not bring a revoked key with it, because a
+// copy and a change keep what the ring has revoked.
+func TestPrevious(t *testing.T) {
+	t.Parallel()
+	f := newRing(t)
+	before := bytesOf(t, f)
+	update(t, f, publish(testkeys.Parse(testkeys.P256())))
+	previous := At(f.path + previousSuffix)
+	if !bytes.Equal(bytesOf(t, previous), before) {
+		t.Error("it is not the ring before the change")
+	}
+	update(t, f, rotate, revokeOf(rsaID))
+	revoked := read(t, f)
+	update(t, f, func(s State) (State, error) { s.Revoked = nil; return s, nil })
+	if after := read(t, f); !slices.Equal(after.Revoked, revoked.Revoked) || len(after.Revoked) != 1 {
+		t.Errorf("a change has lost a revocation: %+v", after.Revoked)
+	}
+	testutil.Must(t, f.Replace(read(t, previous)))
+	if keyring := signing.NewKeyring(read(t, f).Ring()); !keyring.Keys().Revoked(rsaID) {
+		t.Error("an older ring brings the revoked key back")
+	}
+	other := At(filepath.Join(t.TempDir(), "ring.json"))
+	testutil.Must(t, os.WriteFile(other.path, before, 0o600))
+	gone := []Removed{{ID: p384ID, Digest: p384ID, Reason: Revoked}}
+	changed, err := other.Import(At(other.path), gone)
+	if err != nil || !changed || !slices.Equal(read(t, other).Revoked, gone) {
+		t.Errorf("the same ring with another revocation: changed %t, %v, %+v", changed, err, read(t, other).Revoked)
+	}
+}
+
 // TestFork: a rotation on one node, and on the other one a rotation that was taken back. The second
 // ring has the higher generation and lacks the key that signs in the first one.
 func TestFork(t *testing.T) {
 	t.Parallel()
 	first, second := newRing(t), At(filepath.Join(t.TempDir(), "ring.json"))
-	if _, err := second.Import(first); err != nil {
+	if _, err := second.Import(first, nil); err != nil {
 		t.Fatal(err)
 	}
 	update(t, first, publish(testkeys.Parse(testkeys.P256())), rotate)
 	update(t, second, publish(testkeys.Parse(testkeys.P521())), rotate, rollback)
 	for from, to := range map[*File]*File{first: second, second: first} {
 		before := bytesOf(t, to)
-		_, err := to.Import(from)
+		_, err := to.Import(from, nil)
 		if forked, ok := errors.AsType[*ForkedError](err); !ok || forked.Read != read(t, from).Generation ||
 			forked.InUse != read(t, to).Generation {
 			t.Errorf("imported a forked ring: %v", err)
@@ -220,7 +251,7 @@ func TestFork(t *testing.T) {
 	}
 
 	followed := follow(t, first.path)
-	testutil.Must(t, first.Join(second, epoch.Add(5*time.Hour)))
+	testutil.Must(t, first.Join(second, nil, epoch.Add(5*time.Hour)))
 	followed.expect(t, "+5")
 	joined := read(t, first)
 	for _, id := range []string{rsaID, p256ID, p384ID, testkeys.Parse(testkeys.P521()).ID()} {
@@ -228,10 +259,10 @@ func TestFork(t *testing.T) {
 			t.Errorf("after the join key %s is %q", id, key.Role)
 		}
 	}
-	if changed, err := second.Import(first); err != nil || !changed {
+	if changed, err := second.Import(first, nil); err != nil || !changed {
 		t.Errorf("the joined ring is not newer than the other one: %v", err)
 	}
-	if err := first.Join(second, epoch); err == nil || !strings.Contains(err.Error(), "are not forked") {
+	if err := first.Join(second, nil, epoch); err == nil || !strings.Contains(err.Error(), "are not forked") {
 		t.Errorf("joined twice: %v", err)
 	}
 }
@@ -242,7 +273,7 @@ func TestImport(t *testing.T) {
 	source, copied := newRing(t), At(filepath.Join(t.TempDir(), "pki", "ring.json"))
 	bring := func(from *File, want bool) {
 		t.Helper()
-		if changed, err := copied.Import(from); err != nil || changed != want {
+		if changed, err := copied.Import(from, nil); err != nil || changed != want {
 			t.Errorf("changed %t, error %v; want %t", changed, err, want)
 		}
 		if !bytes.Equal(bytesOf(t, from), bytesOf(t, copied)) {
@@ -263,7 +294,7 @@ func TestImport(t *testing.T) {
 	for from, want := range map[*File]string{
 		old: old.path + ": generation 1 is older than 3", damaged: "the key ring is not JSON",
 	} {
-		if changed, err := copied.Import(from); err == nil || changed || !strings.Contains(err.Error(), want) {
+		if changed, err := copied.Import(from, nil); err == nil || changed || !strings.Contains(err.Error(), want) {
 			t.Errorf("changed %t, error %v; want %q", changed, err, want)
 		}
 	}
@@ -286,7 +317,7 @@ func TestDryRun(t *testing.T) {
 	}
 	fresh := At(filepath.Join(t.TempDir(), "keys", "ring.json"))
 	testutil.Must(t, fresh.DryRun().Init(testkeys.Parse(testkeys.RSA2048()), nil, nil, epoch))
-	if changed, err := fresh.DryRun().Import(f); err != nil || !changed {
+	if changed, err := fresh.DryRun().Import(f, nil); err != nil || !changed {
 		t.Errorf("import: %t, %v", changed, err)
 	}
 	if _, err := os.Stat(filepath.Dir(fresh.path)); !errors.Is(err, fs.ErrNotExist) {
@@ -348,7 +379,10 @@ func pruneOf(id string) transition {
 }
 
 func revokeOf(id string) transition {
-	return func(s State) (State, error) { return Revoke(s, []string{id}, nil, nil, epoch) }
+	return func(s State) (State, error) {
+		gone, _ := s.Revocation(id)
+		return Revoke(s, []Removed{gone}, nil, nil, epoch)
+	}
 }
 
 // files lists the directory but for the lock, with modes.
@@ -360,7 +394,7 @@ func files(t testing.TB, f *File) map[string]fs.FileMode {
 	for _, entry := range entries {
 		info, err := entry.Info()
 		testutil.Must(t, err)
-		if entry.Name() != filepath.Base(f.path)+lockSuffix {
+		if !slices.Contains([]string{lockSuffix, previousSuffix}, strings.TrimPrefix(entry.Name(), filepath.Base(f.path))) {
 			all[entry.Name()] = info.Mode()
 		}
 	}

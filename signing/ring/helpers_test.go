@@ -24,6 +24,13 @@ func newKey(i int) ring.Key {
 	return ring.Key{Key: signing.PublicKey{ID: fmt.Sprintf("key-%d", i), Algorithm: algorithms[i%2]}.As(signing.Next)}
 }
 
+func revocations(ids ...string) (gone []ring.Removed) {
+	for _, id := range ids {
+		gone = append(gone, ring.Removed{ID: id, Digest: id, Reason: ring.Revoked})
+	}
+	return gone
+}
+
 func ids(state ring.State) []string {
 	var all []string
 	for _, key := range state.Keys {

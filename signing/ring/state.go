@@ -34,6 +34,8 @@ type Key struct {
 	// ActivatedAt is when the key last became the active one. It is zero for a key that has never
 	// signed here.
 	ActivatedAt time.Time `json:"activatedAt,omitzero"`
+	// ByRevocation means that it signs because the key before it was revoked.
+	ByRevocation bool `json:"byRevocation,omitempty"`
 	// RetiredAt is when another key became active. Some process may have signed with it for longer.
 	RetiredAt time.Time `json:"retiredAt,omitzero"`
 }
@@ -64,7 +66,7 @@ const (
 	Revoked Reason = "revoked"
 )
 
-// Removed records a key that has left the ring. The record is never removed.
+// Removed records a key that has left the ring, or that was revoked. The record is never removed.
 type Removed struct {
 	ID string `json:"id"`
 	// Digest is that of the public half, because the same key may come back under another ID.
@@ -85,17 +87,22 @@ type State struct { //nolint:recvcheck // what changes it has a pointer
 	Keys []Key `json:"keys"`
 	// Previous is the ID of the retired key that Rollback goes back to, "" if there is none. The ring
 	// has the private half of no other retired key.
-	Previous string    `json:"previous,omitempty"`
-	Removed  []Removed `json:"removed,omitempty"`
+	Previous string `json:"previous,omitempty"`
+	// Removed are the keys that were pruned or withdrawn.
+	Removed []Removed `json:"removed,omitempty"`
+	// Revoked are the keys that nothing may verify with. The set only grows, whatever the generation is, and
+	// counts for Keys too: one may have been revoked on another host.
+	Revoked []Removed `json:"revoked,omitempty"`
 	// History has the last versions of the ring, at most maxHistory, its own at the end. A copy whose version is
 	// not among them was changed somewhere else.
 	History []string `json:"history"`
 }
 
-// Ring returns the keys for signing and verifying. No removed key comes back by a verification file.
-func (s State) Ring() *signing.Ring { return s.ring(nil) }
+// Ring returns the keys of Effective for signing and verifying. No removed key comes back by a verification
+// file.
+func (s State) Ring() *signing.Ring { return s.Effective().ring() }
 
-func (s State) ring(revoked []Removed) *signing.Ring {
+func (s State) ring() *signing.Ring {
 	var keys []signing.Key
 	for _, key := range s.Keys {
 		if key.Role != signing.Retired {
@@ -106,7 +113,7 @@ func (s State) ring(revoked []Removed) *signing.Ring {
 		keys = append(keys, key.Key)
 	}
 	removed := map[string]bool{}
-	for _, gone := range slices.Concat(s.Removed, revoked) {
+	for _, gone := range slices.Concat(s.Removed, s.Revoked) {
 		for _, id := range []string{gone.ID, gone.Digest} {
 			removed[id] = removed[id] || gone.Reason == Revoked
 		}
@@ -123,18 +130,39 @@ type Orders struct {
 }
 
 // Obeying returns the keys of the ring as other rings want them: without revoked ones, and with the next
-// key active if it is that in the newest ring, or if the active one is revoked. Nothing is added, so the
-// worst that forged orders do is to use a key too early, or none.
+// key active if it is that in the newest ring. Nothing is added, so the worst that forged orders do is to
+// use a key too early, or none.
 func (s State) Obeying(orders Orders) *signing.Ring {
 	obeying := s.Clone()
-	obeying.Keys = slices.DeleteFunc(obeying.Keys, func(key Key) bool {
-		return slices.ContainsFunc(orders.Revoked, func(gone Removed) bool { return gone.Is(key.PublicKey) })
-	})
-	next, ok := obeying.Next()
-	if _, signs := obeying.first(signing.Active); ok && (!signs || next.ID == orders.Active) {
+	obeying.Revoked = Union(s.Revoked, orders.Revoked)
+	obeying = obeying.Effective()
+	if next, ok := obeying.Next(); ok && next.ID == orders.Active {
 		obeying.promote(next.ID, next.PublishedAt)
 	}
-	return obeying.ring(orders.Revoked)
+	return obeying.ring()
+}
+
+// Effective returns the ring without the revoked keys. If the active one is among them, the next key is
+// active. It may have no active key, and is for reading only.
+func (s State) Effective() State {
+	s = s.Clone()
+	s.dropRevoked()
+	if next, ok := s.Next(); ok && s.Active().ID == "" {
+		s.promote(next.ID, next.PublishedAt)
+		s.Keys[s.index(next.ID)].ByRevocation = true
+	}
+	return s
+}
+
+// Union returns the revocations of two sets.
+func Union(a, b []Removed) []Removed {
+	union := slices.Clone(a)
+	for _, gone := range b {
+		if !slices.ContainsFunc(union, func(known Removed) bool { return known.ID == gone.ID && known.Digest == gone.Digest }) {
+			union = append(union, gone)
+		}
+	}
+	return union
 }
 
 // Foreign reports whether the key has the ID that its signer has chosen, which only this ring knows: in
@@ -144,7 +172,7 @@ func (k Key) Foreign() bool { return k.Signer != "" && !k.PublicKey.Derived() }
 // Key finds a key by its ID.
 func (s State) Key(id string) (Key, bool) { return s.find(func(key Key) bool { return key.ID == id }) }
 
-// Active returns the key that signs. A valid state has one.
+// Active returns the key that signs, unless it is revoked. A valid state has one.
 func (s State) Active() Key {
 	key, _ := s.first(signing.Active)
 	return key
@@ -163,7 +191,7 @@ func (s State) Retired() []Key {
 // Clone returns a state that shares nothing with this one.
 func (s State) Clone() State {
 	s.Keys = slices.Clone(s.Keys)
-	s.Removed, s.History = slices.Clone(s.Removed), slices.Clone(s.History)
+	s.Removed, s.Revoked, s.History = slices.Clone(s.Removed), slices.Clone(s.Revoked), slices.Clone(s.History)
 	return s
 }
 
@@ -190,7 +218,8 @@ func (s State) next() State {
 	return next
 }
 
-// Version returns a hash of the public content of the ring and of its history. No other ring has it.
+// Version returns a hash of the public content of the ring, but for revocations, and of its history. No other
+// ring has it.
 func (s State) Version() string {
 	if len(s.History) == 0 {
 		return ""
@@ -237,7 +266,25 @@ func stamp(at time.Time) time.Time {
 	return at
 }
 
-// Revoked reports whether the ring has revoked a key, under whatever ID it comes.
-func (s State) Revoked(key signing.PublicKey) bool {
-	return slices.ContainsFunc(s.Removed, func(gone Removed) bool { return gone.Reason == Revoked && gone.Is(key) })
+// Revocation is the record of a key that is revoked.
+func Revocation(key signing.PublicKey) Removed {
+	return Removed{ID: key.ID, Digest: key.Digest(), Reason: Revoked}
+}
+
+// Revocation is the record of a key of the ring or of one that has left it, and ok is false for another one.
+func (s State) Revocation(id string) (gone Removed, ok bool) {
+	if key, ok := s.Key(id); ok {
+		return Revocation(key.PublicKey), true
+	}
+	all := slices.Concat(s.Removed, s.Revoked)
+	i := slices.IndexFunc(all, func(gone Removed) bool { return gone.ID == id })
+	if i < 0 {
+		return Removed{}, false
+	}
+	return Removed{ID: id, Digest: all[i].Digest, Reason: Revoked}, true
+}
+
+// IsRevoked reports whether a key is revoked, under whatever ID it comes.
+func (s State) IsRevoked(key signing.PublicKey) bool {
+	return slices.ContainsFunc(s.Revoked, func(gone Removed) bool { return gone.Is(key) })
 }

@@ -15,6 +15,9 @@ import (
 // HoldDown is how long the key that Rollback goes back to is not pruned: the time to notice a mistake.
 const HoldDown = 24 * time.Hour
 
+// ClockSkew is added to the life of tokens: the clocks of hosts may differ by as much.
+const ClockSkew = time.Hour
+
 // Policy has the waiting times of a rotation. The zero Policy waits for nothing.
 type Policy struct {
 	// CacheAge is the greatest age of a copy of the key set that a verifier uses. kube-apiserver
@@ -117,27 +120,18 @@ func Rollback(state State, next *Key, now time.Time) (State, error) {
 	return after.withNext(next, now)
 }
 
-// Revoke removes keys of any role, and those that were removed before, for good. If the active key is
-// among them, the next one signs, or else active. If there is no next key then, next becomes it, unless
-// it is nil.
-func Revoke(state State, ids []string, active, next *Key, now time.Time) (State, error) {
+// Revoke adds revocations, and removes the revoked keys from the ring. If the active key is among them, the
+// next one signs, or else active. If there is no next key then, next becomes it, unless it is nil. A ring
+// that has none of the keys stays of its generation.
+func Revoke(state State, gone []Removed, active, next *Key, now time.Time) (State, error) {
 	after := state.next()
-	changed := false
-	for _, id := range ids {
-		if key, ok := after.Key(id); ok {
-			after.remove(key, Revoked)
-			changed = true
-			continue
+	after.Revoked = Union(state.Revoked, gone)
+	if !after.dropRevoked() {
+		if len(after.Revoked) == len(state.Revoked) {
+			return State{}, &Refusal{Reason: "the keys are revoked", Remedy: "nothing to do", Done: true}
 		}
-		i := slices.IndexFunc(after.Removed, func(gone Removed) bool { return gone.ID == id })
-		if i < 0 {
-			return State{}, refuse("the ring has no key "+id, "name keys that keys list shows")
-		}
-		changed = changed || after.Removed[i].Reason != Revoked
-		after.Removed[i].Reason = Revoked
-	}
-	if !changed {
-		return State{}, &Refusal{Reason: fmt.Sprintf("%q are revoked", ids), Remedy: "nothing to do", Done: true}
+		after.Generation = state.Generation
+		return after, nil
 	}
 	if _, signs := after.first(signing.Active); !signs {
 		after.Previous = "" // it may have leaked with the active key, and nothing is gained by it
@@ -153,11 +147,33 @@ func Revoke(state State, ids []string, active, next *Key, now time.Time) (State,
 			}
 		}
 		after.promote(successor.ID, stamp(now))
+		after.Keys[after.index(successor.ID)].ByRevocation = true
 	}
 	if _, ok := after.Next(); ok {
 		next = nil
 	}
 	return after.withNext(next, now)
+}
+
+// AcceptOlder makes an older ring the newest one. generation, history and active are those of the ring that
+// is given up: what only that one had is lost. Its active key signs if it is next here.
+func AcceptOlder(state State, generation int64, history []string, active string, now time.Time) (State, error) {
+	after := state.next()
+	after.Generation = max(state.Generation, generation) + 1
+	if next, ok := state.Next(); ok && next.ID == active {
+		after.promote(next.ID, stamp(now))
+	}
+	after.addHistory(history)
+	return after.withNext(nil, now)
+}
+
+// addHistory adds the versions of another ring, so that this one is newer.
+func (s *State) addHistory(history []string) {
+	for _, version := range history {
+		if !s.Knows(version) {
+			s.History = append(s.History, version)
+		}
+	}
 }
 
 // Prune removes a retired key from the ring. It refuses while tokens may need the key.
@@ -199,7 +215,7 @@ func needed(key Key, usage Usage, now time.Time, policy Policy) error {
 	if usage.Since.After(unused) {
 		unused = usage.Since
 	}
-	if lives := unused.Add(policy.TokenLifetime); now.Before(lives) {
+	if lives := unused.Add(policy.TokenLifetime + ClockSkew); policy.TokenLifetime > 0 && now.Before(lives) {
 		return until(lives, fmt.Sprintf("bound tokens signed with %s may live for %s after %s, since when nothing was seen to sign with it",
 			keyText(key), policy.TokenLifetime, clockTime(unused)))
 	}
@@ -220,12 +236,11 @@ func Join(state, other State, now time.Time) (State, error) {
 	now = stamp(now)
 	after := state.next()
 	after.Generation = max(state.Generation, other.Generation) + 1
+	after.Revoked = Union(state.Revoked, other.Revoked)
 	for _, key := range other.Keys {
 		i := after.index(key.ID)
 		gone := slices.IndexFunc(after.Removed, func(gone Removed) bool { return gone.Is(key.PublicKey) })
 		switch {
-		case gone >= 0 && after.Removed[gone].Reason == Revoked:
-			continue
 		case gone >= 0:
 			after.Removed = slices.Delete(after.Removed, gone, gone+1)
 		case i >= 0 && after.Keys[i].Role == signing.Retired:
@@ -237,17 +252,12 @@ func Join(state, other State, now time.Time) (State, error) {
 		}
 	}
 	for _, gone := range other.Removed {
-		present, kept := after.Key(gone.ID)
-		known := slices.IndexFunc(after.Removed, func(ours Removed) bool { return ours.ID == gone.ID })
-		switch {
-		case gone.Reason == Revoked && kept:
-			after.remove(present, Revoked)
-		case known >= 0 && gone.Reason == Revoked:
-			after.Removed[known].Reason = Revoked
-		case known < 0 && !kept:
+		_, kept := after.Key(gone.ID)
+		if !kept && !slices.ContainsFunc(after.Removed, func(ours Removed) bool { return ours.ID == gone.ID }) {
 			after.Removed = append(after.Removed, gone)
 		}
 	}
+	after.dropRevoked()
 	if _, signs := after.first(signing.Active); !signs {
 		next, ok := after.Next()
 		if !ok {
@@ -255,11 +265,7 @@ func Join(state, other State, now time.Time) (State, error) {
 		}
 		after.promote(next.ID, now)
 	}
-	for _, version := range other.History {
-		if !after.Knows(version) {
-			after.History = append(after.History, version)
-		}
-	}
+	after.addHistory(other.History)
 	return after.withNext(nil, now)
 }
 
@@ -289,7 +295,7 @@ func (s *State) promote(id string, now time.Time) {
 		s.Previous = key.ID
 	}
 	key := &s.Keys[s.index(id)]
-	key.Role, key.ActivatedAt, key.RetiredAt = signing.Active, now, time.Time{}
+	key.Role, key.ActivatedAt, key.RetiredAt, key.ByRevocation = signing.Active, now, time.Time{}, false
 }
 
 // remove records that a key has left the ring.
@@ -300,6 +306,16 @@ func (s *State) remove(key Key, why Reason) {
 	if s.Previous == key.ID {
 		s.Previous = ""
 	}
+}
+
+// dropRevoked removes the revoked keys, and reports whether there were any.
+func (s *State) dropRevoked() bool {
+	before := len(s.Keys)
+	s.Keys = slices.DeleteFunc(s.Keys, func(key Key) bool { return s.IsRevoked(key.PublicKey) })
+	if s.index(s.Previous) < 0 {
+		s.Previous = ""
+	}
+	return len(s.Keys) < before
 }
 
 // withNext ends a transition: it drops the private halves that nothing needs any more, adds a next key
@@ -334,7 +350,7 @@ func (s *State) admit(key *Key, now time.Time) error {
 				"give the new key a name and a socket of its own")
 		}
 	}
-	for _, gone := range s.Removed {
+	for _, gone := range slices.Concat(s.Removed, s.Revoked) {
 		if gone.Is(key.PublicKey) {
 			return refuse(fmt.Sprintf("%s was %s before, and copies of the ring remember that", keyText(*key), gone.Reason), "name a new key")
 		}

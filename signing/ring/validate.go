@@ -6,7 +6,6 @@ package ring
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"sa-controller-manager/signing"
@@ -50,8 +49,13 @@ func (s State) Validate() error {
 		if ids[gone.ID] || signing.CheckKeyID(gone.ID) != nil || gone.Digest == "" {
 			return fmt.Errorf("removed[%d]: %q is a key of the ring, no key ID, or without a digest", i, gone.ID)
 		}
-		if !slices.Contains([]Reason{Pruned, Withdrawn, Revoked}, gone.Reason) {
-			return fmt.Errorf("removed[%d]: reason %q is none of pruned, withdrawn, revoked", i, gone.Reason)
+		if gone.Reason != Pruned && gone.Reason != Withdrawn {
+			return fmt.Errorf("removed[%d]: reason %q is neither pruned nor withdrawn", i, gone.Reason)
+		}
+	}
+	for i, gone := range s.Revoked {
+		if signing.CheckKeyID(gone.ID) != nil || gone.Digest == "" || gone.Reason != Revoked {
+			return fmt.Errorf("revoked[%d]: %q is no key ID, without a digest, or not revoked", i, gone.ID)
 		}
 	}
 	return s.validateHistory()

@@ -5,6 +5,7 @@ package ring_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -13,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
@@ -74,7 +75,7 @@ func moves(w world) []move {
 			move{name: "next", do: func(w world) (ring.State, error) { return ring.Next(w.state, *fresh(0), w.now) }})
 	}
 	next, _ := w.state.Next()
-	revoked := [][]string{{w.state.Active().ID, next.ID}}
+	revoked := [][]string{{w.state.Active().ID, cmp.Or(next.ID, "nobody")}}
 	for _, id := range append(ids(w.state), "nobody") {
 		revoked = append(revoked, []string{id})
 		for _, usage := range []ring.Usage{{}, {Secrets: 2}, {Signer: "host a"}, {Since: w.now}} {
@@ -86,7 +87,7 @@ func moves(w world) []move {
 	}
 	for _, ids := range revoked {
 		all = append(all, move{name: fmt.Sprintf("revoke %q", ids), revokes: ids, do: func(w world) (ring.State, error) {
-			return ring.Revoke(w.state, ids, fresh(0), spare(1), w.now)
+			return ring.Revoke(w.state, revocations(ids...), fresh(0), spare(1), w.now)
 		}})
 	}
 	return all
@@ -110,14 +111,14 @@ func TestEveryReachableState(t *testing.T) {
 		w := queue[0]
 		queue = queue[1:]
 		if again, err := decode(encode(t, w.state)); err != nil || !reflect.DeepEqual(w.state, again) {
-			t.Errorf("%s: reads otherwise than it was written (%v): -want +got:\n%s", w.path, err, cmp.Diff(w.state, again))
+			t.Errorf("%s: reads otherwise than it was written (%v): -want +got:\n%s", w.path, err, gocmp.Diff(w.state, again))
 		}
 		for _, m := range moves(w) {
 			transitions++
 			before := w.state.Clone()
 			after, err := m.do(w)
 			if !reflect.DeepEqual(before, w.state) {
-				t.Fatalf("%s, %s: changed the state it was given: -want +got:\n%s", w.path, m.name, cmp.Diff(before, w.state))
+				t.Fatalf("%s, %s: changed the state it was given: -want +got:\n%s", w.path, m.name, gocmp.Diff(before, w.state))
 			}
 			if err != nil {
 				checkRefusal(t, w, m, err)
@@ -147,6 +148,12 @@ func checkStep(t *testing.T, w world, m move, after ring.State) {
 	if err := after.Validate(); err != nil {
 		bad("the state is invalid: %v", err)
 	}
+	if has := slices.ContainsFunc(m.revokes, func(id string) bool { return slices.Contains(ids(w.state), id) }); m.revokes != nil && !has {
+		if after.Version() != w.state.Version() {
+			bad("a revocation of no key of the ring has made another version")
+		}
+		return
+	}
 	if after.Generation != w.state.Generation+1 {
 		bad("generation is %d after %d", after.Generation, w.state.Generation)
 	}
@@ -162,7 +169,7 @@ func checkStep(t *testing.T, w world, m move, after ring.State) {
 		switch {
 		case !stays && reason == ring.Withdrawn && key.Role != signing.Next:
 			bad("key %s, which is %s, is gone", key.ID, key.Role)
-		case !stays && !slices.Contains(after.Removed, ring.Removed{ID: key.ID, Digest: key.ID, Reason: reason}):
+		case !stays && !slices.Contains(slices.Concat(after.Removed, after.Revoked), ring.Removed{ID: key.ID, Digest: key.ID, Reason: reason}):
 			bad("it is not on record that key %s was %s", key.ID, reason)
 		case stays && reason == ring.Revoked:
 			bad("key %s was revoked and is there", key.ID)
@@ -219,7 +226,7 @@ func checkRefusal(t *testing.T, w world, m move, err error) {
 func FuzzTransitions(f *testing.F) {
 	first := must(f)(ring.New(newKey(0), []ring.Key{newKey(1)}, new(newKey(2)), epoch))
 	rotated := must(f)(ring.Rotate(first, new(newKey(3)), epoch))
-	for _, state := range []ring.State{first, rotated, must(f)(ring.Revoke(rotated, []string{"key-0"}, nil, nil, epoch))} {
+	for _, state := range []ring.State{first, rotated, must(f)(ring.Revoke(rotated, revocations("key-0"), nil, nil, epoch))} {
 		data := encode(f, state)
 		f.Add(data)
 		f.Add(bytes.ReplaceAll(data, []byte("retired"), []byte("active")))

@@ -16,6 +16,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/reissue"
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/reload"
 	"sa-controller-manager/signing/remote"
@@ -108,19 +109,29 @@ func (e *extras) buildRing(p *app.Part) error {
 	if e.Keyring == nil || e.signers == nil {
 		return nil
 	}
-	host, err := os.Hostname()
+	host, err := consistency.HostName()
 	if err != nil {
-		return fmt.Errorf("find the name of this host: %w", err)
+		return err
 	}
+	writer, _ := os.Hostname() // HostName has it
 	config := consistency.Config{
 		Client:    e.Client,
+		Read:      e.store.Read,
 		State:     e.store.State,
 		SignsWith: func() string { return e.Keyring.Ring().ActiveID() },
 		CanSign: func(key ring.Key) bool {
 			return key.Private != nil && (key.Signer == "" || e.signers.Signs(key.ID))
 		},
+		KeySet: func(ctx context.Context) ([]signing.PublicKey, error) {
+			document, err := apiservers.Getter(e.Client)(ctx, signing.JWKSPath)
+			if err != nil {
+				return nil, err
+			}
+			return signing.ParseJWKS(document)
+		},
 		Obey:     e.store.Obey,
 		Host:     host,
+		Writer:   writer,
 		Signer:   e.Options.ExternalSigner.Socket != "",
 		Recorder: e.Recorder,
 		Process:  e.Process,

@@ -1,19 +1,25 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package consistency compares the key rings of the replicas. Each host has a key ring file of its
-// own, and a rotation changes one after the other.
+// Package consistency compares the key rings of the hosts. Each host has a key ring file of its own, and a
+// rotation changes one after the other.
 //
-// The rule "may this key sign" has its home in signing.Guard. This package adds what the rings of other
-// hosts say (MaySign, MayFill), and Package keyprobe what kube-apiserver says.
+// The rule "may this key sign" has its home in signing.Guard. This package adds what the published rings
+// say (MaySign, MayFill), and package keyprobe what kube-apiserver says.
 //
-// Every replica publishes its ring, without the keys, as a line of Secret
-// kube-system/sa-controller-manager-key-ring, renews it, and reads the lines of the others there. A host
-// that is late signs with its own next key once that is active in the newest ring, and no host uses a
-// revoked key. No published ring adds a key.
+// Each host publishes its ring, without the keys, as an entry of Secret
+// kube-system/sa-controller-manager-key-ring, and reads the others there. One function, Stand, says how a
+// ring file stands to them, for readiness, the commands, doctor and metrics. A host that is late signs with
+// its own next key once that is active in the newest ring, and no host uses a revoked key. No published ring
+// adds a key.
+//
+// A host that has published an entry counts until it is forgotten, and so does a kube-apiserver that was once
+// seen: no clock decides. An entry keeps the newest ring that the host has used, so that an older file is
+// noticed.
 package consistency
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,13 +30,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/events"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/stateobject"
@@ -38,9 +44,15 @@ import (
 	"sa-controller-manager/signing/ring"
 )
 
-// settleDelay is how long rings may differ before it is reported: a change reaches the
-// replicas one after the other.
-const settleDelay = 10 * time.Second
+const (
+	// settleDelay is how long rings may differ before it is reported: a change reaches the hosts one after the
+	// other.
+	settleDelay = 10 * time.Second
+	// renewal is how often a process renews the entry of its host. One that was not renewed for takeover, by the
+	// clock of another process of that host, is written by that.
+	renewal  = time.Minute
+	takeover = 3*renewal + settleDelay
+)
 
 const reasonMismatch = "KeyRingMismatch"
 
@@ -50,22 +62,25 @@ const comparing = "compare"
 // Config is what a Controller needs.
 type Config struct {
 	Client kubernetes.Interface
-	// State returns the ring file of this process, and SignsWith the key that it signs with, "" if it may
-	// use none. They must not block.
+	// Read reads the ring file. State returns what this process uses of it, and SignsWith the key that it signs
+	// with, "" if it may use none. These two must not block.
+	Read      func() (ring.State, error)
 	State     func() ring.State
 	SignsWith func() string
 	// CanSign reports whether a key of the ring signs now. It must not block.
 	CanSign func(ring.Key) bool
 	// Shown, if not nil, reports whether every directory of --publish-keys has a key.
 	Shown func(id string) bool
+	// KeySet reads the keys that kube-apiserver accepts.
+	KeySet func(ctx context.Context) ([]signing.PublicKey, error)
 	// Obey has the ring follow the other ones.
 	Obey func(ring.Orders)
 	// Compared, if not nil, is called after each comparison of the rings. It must not block.
 	Compared func()
-	// Host is the name of this host, as kube-apiserver on it would write it into its
-	// identity Lease.
-	Host string
-	// Signer is set if this process is the external signer of kube-apiserver.
+	// Host is the name of this host, as kube-apiserver on it would write it into its identity Lease, and Writer
+	// that of this process on it, the same after a restart.
+	Host, Writer string
+	// Signer is set if this process is the external signer of kube-apiserver. Then it writes the entry.
 	Signer   bool
 	Recorder *events.Recorder
 	// Process is the object that Events about this process regard.
@@ -79,30 +94,38 @@ type Config struct {
 type Controller struct {
 	Config
 
-	informer  cache.SharedIndexInformer
-	loop      *reconcile.Runner[string]
-	status    atomic.Pointer[string]
-	published atomic.Pointer[Published] // nil before the first comparison
+	informer cache.SharedIndexInformer
+	loop     *reconcile.Runner[string]
+	status   atomic.Pointer[string]
+	stands   atomic.Pointer[Standing] // nil before the first comparison
 
 	// Only the one worker of the loop uses the fields below.
 
-	replica  string // the name of this process's line
-	started  time.Time
-	next     string // the next key that is shown, and since when
-	since    time.Time
-	orders   ring.Orders
-	found    drift
-	foundAt  time.Time // when it was first found
-	reported drift
+	started time.Time
+	next    string        // the next key that is shown,
+	shown   time.Duration // for how long before since
+	since   time.Time
+	orders  ring.Orders
+	// entry is that of this host as it was seen last, when it was another one before, and wrote when this process
+	// has written it.
+	entry   string
+	entryAt time.Time
+	wrote   time.Time
+
+	accepted  []check.KeyFact // revoked keys that kube-apiserver has
+	askedAt   time.Time
+	found     string
+	foundAt   time.Time // when it was first found
+	worstSeen string
 }
 
 // New returns one that does not run yet.
 func New(config Config) *Controller {
-	c := &Controller{Config: config, replica: config.Host + "_" + utilrand.String(5)}
+	c := &Controller{Config: config}
 	c.informer = coreinformers.NewFilteredSecretInformer(
 		config.Client, metav1.NamespaceSystem, 0, cache.Indexers{}, reconcile.OnlyNamed(SecretName))
 	c.loop = reconcile.New(reconcile.Config[string]{Name: "key_ring", Workers: 1, Sync: c.sync, Metrics: config.Loops})
-	c.show("the key rings of the replicas are not compared yet")
+	c.show("the key rings of the hosts are not compared yet")
 	return c
 }
 
@@ -125,31 +148,26 @@ func (c *Controller) Status() string { return *c.status.Load() }
 // it was revoked, so that its tokens are invalid or soon will be. It does not block. Before the first
 // comparison it forbids nothing: kube-apiserver may need its tokens in order to start.
 func (c *Controller) MaySign() error {
-	if c.published.Load() == nil {
+	if c.stands.Load() == nil {
 		return nil
 	}
-	return c.unless(lost)
+	return c.unless(check.Signs)
 }
 
 // MayFill is MaySign for long-lived tokens. They also wait for the first comparison.
-func (c *Controller) MayFill() error { return c.unless(lost) }
+func (c *Controller) MayFill() error { return c.unless(check.Signs) }
 
 // MayReissue returns an error if no token Secret may be re-issued: the ring of this process is not
 // published, or another one is forked or unreadable or has an active key that is not here. A host that is
 // late re-issues to the key that all follow.
-func (c *Controller) MayReissue() error {
-	return c.unless(unpublished, unreadable, forked, missing, lost)
-}
+func (c *Controller) MayReissue() error { return c.unless(check.Reissues) }
 
-func (c *Controller) unless(forbidden ...drift) error {
-	own, published := c.State(), c.published.Load()
-	if published == nil {
+func (c *Controller) unless(blocked check.Blocks) error {
+	stands := c.stands.Load()
+	if stands == nil {
 		return fmt.Errorf("%s: %w", c.Status(), reconcile.ErrStaleCache)
 	}
-	if found := published.compare(own, c.Host, c.SignsWith(), time.Now()); slices.Contains(forbidden, found.drift) {
-		return errors.New(found.describe(own))
-	}
-	return nil
+	return stands.Refuses(blocked)
 }
 
 // Run works until ctx ends.
@@ -157,35 +175,69 @@ func (c *Controller) Run(ctx context.Context) error {
 	return c.loop.RunWatching(ctx, comparing, reconcile.Watch{Informer: c.informer})
 }
 
-// sync reports a new drift only after it has lasted for settleDelay.
+// sync reports a new fact only after it has lasted for settleDelay, unless tokens are refused because of it.
 func (c *Controller) sync(ctx context.Context, _ string) error {
-	own := c.State()
-	published, err := Read(c.secret())
-	_, foreign := errors.AsType[*stateobject.UnknownVersionError](err)
-	if err = nil; !foreign {
-		err = c.publish(ctx, own, &published)
-		c.obey(ctx, published.Orders(own, c.Host))
+	published, readErr := Read(c.secret())
+	_, foreign := errors.AsType[*stateobject.UnknownVersionError](readErr)
+	// The file is read after the Secret, so that it is not older than what another process has published of it.
+	file := File{Host: c.Host, Writer: c.Writer, Process: true}
+	file.State, file.Err = c.Read()
+	var err error
+	if !foreign {
+		err = c.publish(ctx, file, &published)
+		c.obey(ctx, published.Orders(c.State()))
 	}
-	c.published.Store(&published)
+	file.SignsWith = c.SignsWith()
+	stands := Stand(file, published)
+	if err != nil {
+		stands.add(check.RingUnpublished, check.KeyArgs{Why: err.Error()})
+	}
+	if readErr != nil {
+		stands.add(check.RingUnreadable, check.KeyArgs{Why: readErr.Error()})
+	}
+	c.ask(ctx, published)
+	stands.Facts = append(stands.Facts, c.accepted...)
+	c.stands.Store(stands)
 	if c.Compared != nil {
 		c.Compared()
 	}
 	c.loop.AddAfter(comparing, renewal)
-	found := published.compare(own, c.Host, c.SignsWith(), time.Now())
-	if foreign {
-		found.drift = unreadable
-	}
-	if found.drift != c.found {
-		c.found, c.foundAt = found.drift, time.Now()
+	worst, _ := stands.Worst()
+	if worst.Code != c.found {
+		c.found, c.foundAt = worst.Code, time.Now()
 	}
 	left := settleDelay - time.Since(c.foundAt)
-	if found.drift != inSync && !found.drift.worse(forked) && found.drift != c.reported && left > 0 {
+	if worst.Code != "" && check.RingWorse(check.RingMissing, worst.Code) && worst.Code != c.worstSeen && left > 0 {
 		c.loop.AddAfter(comparing, left)
 		return err
 	}
-	c.reported = found.drift
-	c.report(ctx, own, found)
+	c.worstSeen = worst.Code
+	c.report(ctx, stands, worst)
 	return err
+}
+
+// ask finds out whether the kube-apiserver of this process accepts a revoked key.
+func (c *Controller) ask(ctx context.Context, p Published) {
+	if len(p.Removed) == 0 || !c.askedAt.IsZero() && time.Since(c.askedAt) < renewal {
+		return
+	}
+	c.askedAt = time.Now()
+	keys, err := c.KeySet(ctx)
+	if err != nil {
+		klog.FromContext(ctx).V(2).Info("Could not ask which keys kube-apiserver accepts", "err", err.Error())
+		return
+	}
+	c.accepted = AcceptedRevoked("kube-apiserver of host "+c.Host, keys, p.Removed)
+}
+
+// AcceptedRevoked returns the facts about the revoked keys that a kube-apiserver accepts.
+func AcceptedRevoked(server string, keys []signing.PublicKey, revoked []ring.Removed) (facts []check.KeyFact) {
+	for _, gone := range revoked {
+		if slices.ContainsFunc(keys, gone.Is) {
+			facts = append(facts, check.Key(check.RevokedKeyAccepted, check.KeyArgs{Host: server, Key: gone.ID}))
+		}
+	}
+	return facts
 }
 
 func (c *Controller) obey(ctx context.Context, orders ring.Orders) {
@@ -202,42 +254,50 @@ func (c *Controller) obey(ctx context.Context, orders ring.Orders) {
 	klog.FromContext(ctx).Info("Followed the published key rings", "active", orders.Active, "revoked", len(orders.Revoked))
 }
 
-func (c *Controller) report(ctx context.Context, own ring.State, found standing) {
-	note := found.describe(own)
+func (c *Controller) report(ctx context.Context, stands *Standing, worst check.KeyFact) {
+	c.Metrics.show(stands.Facts)
+	note := fmt.Sprintf("the key ring of this host (generation %d, version %s) is the one that is published, and no other host has a newer one",
+		stands.file.State.Generation, stands.file.State.Version())
+	if worst.Code != "" {
+		note = worst.Message
+	}
 	if c.Status() == note {
 		return
 	}
 	c.show(note)
-	c.Metrics.mismatch(found.drift)
-	klog.FromContext(ctx).Info("Compared the key rings of the replicas", "verdict", found.drift, "note", note)
-	if found.drift.worse(unpublished) {
-		c.Recorder.Warn(c.Process, reasonMismatch, note+found.remedy())
+	klog.FromContext(ctx).Info("Compared the key rings of the hosts", "fact", worst.Code, "note", note)
+	if worst.Code != "" {
+		c.Recorder.Warn(c.Process, reasonMismatch, note+": "+worst.Remedy)
 	}
 }
 
 func (c *Controller) show(status string) { c.status.Store(&status) }
 
-// publish writes the line of this process if it has changed or is due to be renewed, and adds what the ring
-// has revoked. It removes the lines of previous processes of this host, and those that are long dead.
-func (c *Controller) publish(ctx context.Context, own ring.State, published *Published) error {
+// publish writes the entry of this host if it has changed or is due to be renewed, and adds what the ring has
+// revoked.
+func (c *Controller) publish(ctx context.Context, file File, published *Published) error {
 	now := time.Now().UTC().Truncate(time.Second)
-	update := func(p *Published) (line Line, changed bool) {
-		line = c.line(own, p, now)
-		present := slices.IndexFunc(p.Lines, func(line Line) bool { return line.Replica == c.replica })
-		changed = p.Revoke(slices.Concat(own.Removed, c.orders.Revoked))
-		if present >= 0 && now.Sub(p.Lines[present].Renewed) < renewal {
-			line.Renewed = p.Lines[present].Renewed
+	update := func(p *Published) (changed bool) {
+		changed = p.Revoke(slices.Concat(file.State.Revoked, c.State().Revoked, c.orders.Revoked))
+		present, known := p.Entry(c.Host)
+		if !c.writes(present, known) {
+			return changed
 		}
-		changed = changed || present < 0 || !reflect.DeepEqual(line, p.Lines[present])
-		p.Lines = append(slices.DeleteFunc(p.Lines, func(line Line) bool {
-			previous := line.Host == c.Host && (line.Replica == c.replica || line.Renewed.Before(c.started))
-			return previous || line.version() != "" && now.Sub(line.Renewed) > forgetAge
-		}), line)
-		return line, changed
+		entry := c.entryFor(file, present, known, now)
+		if known && time.Since(c.wrote) < renewal {
+			entry.Renewed = present.Renewed
+			if entry.ShowsNext == present.ShowsNext && entry.NextSeconds >= present.NextSeconds {
+				entry.NextSeconds = present.NextSeconds
+			}
+		}
+		if known && reflect.DeepEqual(entry, present) {
+			return changed
+		}
+		p.Entries = append(slices.DeleteFunc(slices.Clone(p.Entries), func(entry Entry) bool { return entry.Host == c.Host }), entry)
+		return true
 	}
-	read := slices.Clone(published.Lines)
-	line, changed := update(published)
-	if !changed {
+	read := *published
+	if !update(published) {
 		return nil
 	}
 	err := Edit(ctx, c.Client, func(p *Published) error {
@@ -246,65 +306,86 @@ func (c *Controller) publish(ctx context.Context, own ring.State, published *Pub
 		return nil
 	})
 	if err != nil {
-		published.Lines = read // the API has no others
+		*published = read // the API has nothing else
 		return err
 	}
-	klog.FromContext(ctx).V(2).Info("Published the key ring", "generation", own.Generation, "version", own.Version(), "signs", line.SignsWith)
+	c.wrote = time.Now()
+	klog.FromContext(ctx).V(2).Info("Published the key ring", "generation", file.State.Generation, "version", file.State.Version())
 	return nil
 }
 
-// line returns what this process publishes.
-func (c *Controller) line(own ring.State, p *Published, now time.Time) Line {
-	line := LineOf(own)
-	line.Replica, line.Host, line.Signer, line.Renewed = c.replica, c.Host, c.Signer, now
-	line.Signs, line.SignsWith = []string{}, c.SignsWith()
-	for _, key := range own.Keys {
-		if c.CanSign(key) {
-			line.Signs = append(line.Signs, key.ID)
-		}
+// writes reports whether this process writes the entry of its host. Of two processes the one with the socket of
+// the external signer does, and otherwise the first one, while it renews it.
+func (c *Controller) writes(present Entry, known bool) bool {
+	if seen := present.Writer + present.Renewed.String(); c.entry != seen || c.entryAt.IsZero() {
+		c.entry, c.entryAt = seen, time.Now()
 	}
-	if c.started.IsZero() {
-		c.started = now
-		for _, previous := range p.Lines { // a restart is no break
-			if previous.Host == c.Host && !previous.NextSince.IsZero() {
-				c.next, c.since = previous.key(signing.Next), previous.NextSince
-			}
-		}
-	}
-	switch next := line.key(signing.Next); {
-	case next == "" || c.Shown != nil && !c.Shown(next):
-		if now.Sub(c.started) > renewal {
-			c.next = ""
-		}
-		return line
-	case c.next != next:
-		c.next, c.since = next, now
-	}
-	line.NextSince = c.since
-	return line
+	return !known || c.Signer && !present.Signer || present.Writer == c.Writer && present.Signer == c.Signer ||
+		time.Since(c.entryAt) > takeover
 }
 
-// Metrics show whether the replicas have the same ring.
+// entryFor returns what this process publishes. An entry that has been of a newer ring than the file keeps that.
+func (c *Controller) entryFor(file File, present Entry, known bool, now time.Time) Entry {
+	entry := EntryOf(file.State)
+	if known && (file.Err != nil || relate(file.State, present) != older) {
+		has := entry.Has
+		entry = present
+		entry.Has, entry.File = has, cmp.Or(file.State.Version(), "none")
+	}
+	entry.Host, entry.Writer, entry.Signer, entry.Renewed = c.Host, c.Writer, c.Signer, now
+	entry.Signs, entry.SignsWith = []string{}, c.SignsWith()
+	for _, key := range file.State.Keys {
+		if c.CanSign(key) {
+			entry.Signs = append(entry.Signs, key.ID)
+		}
+	}
+	next, _ := file.State.Next()
+	c.countNext(&entry, next.ID, present)
+	return entry
+}
+
+// countNext counts for how long the next key is shown. A restart is no break, and neither is the time until the
+// directories are written again after it.
+func (c *Controller) countNext(entry *Entry, next string, present Entry) {
+	now := time.Now()
+	if c.started.IsZero() {
+		c.started, c.since = now, now
+		if present.ShowsNext {
+			c.next, c.shown = present.key(signing.Next), time.Duration(present.NextSeconds)*time.Second
+		}
+	}
+	entry.ShowsNext = next != "" && (c.Shown == nil || c.Shown(next))
+	switch {
+	case !entry.ShowsNext && now.Sub(c.started) > renewal:
+		c.next = ""
+	case entry.ShowsNext && c.next != next:
+		c.next, c.shown, c.since = next, 0, now
+	}
+	entry.NextSeconds = 0
+	if entry.ShowsNext {
+		entry.NextSeconds = int64((c.shown + now.Sub(c.since)).Seconds())
+	}
+}
+
+// Metrics show what is wrong with the key ring of this host.
 type Metrics struct{ mismatches *metrics.GaugeVec }
 
 // NewMetrics registers the series with mustRegister, such as legacyregistry.MustRegister.
 func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 	m := &Metrics{mismatches: metrics.NewGaugeVec(&metrics.GaugeOpts{
 		Name: "sacm_key_ring_mismatch",
-		Help: "1 if the key ring of this replica is not the newest of those that the replicas have published, by how it stands to another one: " +
-			"late (it signs on), missing (the active key of another ring is not here), forked, lost (another ring does not " +
-			"have the key that signs here: nothing is signed with it), unreadable, or unpublished.",
+		Help: "1 while something is wrong with the key ring of this host, by what that is, as in the findings of keys list.",
 	}, []string{"verdict"})}
 	mustRegister(m.mismatches)
 	return m
 }
 
-func (m *Metrics) mismatch(found drift) {
-	for _, each := range drifts()[1:] {
+func (m *Metrics) show(facts []check.KeyFact) {
+	for _, code := range append(check.RingCodes(), check.RevokedKeyAccepted) {
 		value := 0.0
-		if each == found {
+		if slices.ContainsFunc(facts, func(fact check.KeyFact) bool { return fact.Code == code }) {
 			value = 1
 		}
-		m.mismatches.WithLabelValues(string(each)).Set(value)
+		m.mismatches.WithLabelValues(code).Set(value)
 	}
 }

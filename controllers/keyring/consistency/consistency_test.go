@@ -4,6 +4,10 @@
 package consistency
 
 import (
+	"context"
+	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -32,7 +36,9 @@ type ringReplica struct {
 	*controllertest.World
 
 	state    atomic.Pointer[ring.State]
+	disk     atomic.Pointer[ring.State] // what the file has, if that is something else
 	orders   atomic.Pointer[ring.Orders]
+	keySet   atomic.Pointer[[]signing.PublicKey] // of kube-apiserver
 	stop     func()
 	compared atomic.Int64 // how often Compared was called
 }
@@ -43,14 +49,26 @@ func newAPI(objects ...runtime.Object) *fake.Clientset {
 	return w.Client
 }
 
-func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.State) *ringReplica {
+func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.State, change ...func(*Config)) *ringReplica {
 	t.Helper()
 	w := controllertest.NewWorld(time.Time{})
 	r := &ringReplica{World: w}
 	r.state.Store(&state)
 	r.orders.Store(&ring.Orders{})
-	c := New(Config{
-		Client: client, State: func() ring.State { return *r.state.Load() }, Host: host,
+	r.keySet.Store(&[]signing.PublicKey{})
+	config := Config{
+		Client: client, State: func() ring.State { return *r.state.Load() }, Host: host, Writer: host,
+		Read: func() (ring.State, error) {
+			switch disk := r.disk.Load(); {
+			case disk == nil:
+				return *r.state.Load(), nil
+			case disk.Generation == 0:
+				return ring.State{}, fs.ErrNotExist
+			default:
+				return *disk, nil
+			}
+		},
+		KeySet:    func(context.Context) ([]signing.PublicKey, error) { return *r.keySet.Load(), nil },
 		SignsWith: func() string { return r.state.Load().Obeying(*r.orders.Load()).ActiveID() },
 		CanSign:   func(key ring.Key) bool { return key.Private != nil },
 		Obey:      func(orders ring.Orders) { r.orders.Store(&orders) },
@@ -58,7 +76,11 @@ func startReplica(t *testing.T, client *fake.Clientset, host string, state ring.
 		Compared: func() { time.Sleep(time.Millisecond); r.compared.Add(1) },
 		Recorder: w.Recorder(),
 		Process:  &corev1.ObjectReference{Kind: "Lease", Name: "process"}, Metrics: NewMetrics(w.Registry.MustRegister),
-	})
+	}
+	for _, change := range change {
+		change(&config)
+	}
+	c := New(config)
 	if c.MayFill() == nil || c.MayReissue() == nil || c.MaySign() != nil {
 		t.Error("before the first comparison nothing is to be filled, and signing goes on")
 	}
@@ -81,7 +103,9 @@ func (r *ringReplica) check(t *testing.T, when, status string, mismatch map[stri
 	if !strings.Contains(r.Status(), status) {
 		t.Errorf("%s: the status is %q, want %q", when, r.Status(), status)
 	}
-	testutil.Check(t, when+": mismatch", mismatch, r.World.Series(t, "sacm_key_ring_mismatch"))
+	series := r.World.Series(t, "sacm_key_ring_mismatch")
+	maps.DeleteFunc(series, func(_ string, value float64) bool { return value == 0 })
+	testutil.Check(t, when+": mismatch", mismatch, series)
 	testutil.Check(t, when+": events", told, r.World.Events())
 }
 
@@ -92,18 +116,22 @@ func read(t *testing.T, client *fake.Clientset) Published {
 	return p
 }
 
+func secret() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: SecretName}}
+}
+
 // TestLateHost: a host without the copy signs with its own next key once that is active elsewhere, says so
 // once it has lasted, and obeys a revocation. One without the active key says so at once.
 func TestLateHost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client := newAPI(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: SecretName}})
+		client := newAPI(secret())
 		before := stateOf("main", 3, b().As(signing.Active), a().As(signing.Next))
 		after := stateOf("main", 4, retired(b()), a().As(signing.Active), c().As(signing.Next))
 		first, second := startReplica(t, client, "cp-1", before), startReplica(t, client, "cp-2", before)
 		first.check(t, "at the start", "is the one that is published", map[string]float64{})
-		if lines := read(t, client).Lines; len(lines) != 2 || lines[0].Host != "cp-1" || len(lines[1].Signs) != 2 || lines[1].NextSince.IsZero() {
-			t.Errorf("published: %+v", lines)
+		if entries := read(t, client).Entries; len(entries) != 2 || entries[0].Host != "cp-1" || len(entries[1].Signs) != 2 || !entries[1].ShowsNext {
+			t.Errorf("published: %+v", entries)
 		}
 		compared := second.compared.Load()
 		first.set(after)
@@ -115,33 +143,92 @@ func TestLateHost(t *testing.T) {
 		}
 		second.check(t, "a moment late", "is the one that is published", map[string]float64{})
 		time.Sleep(settleDelay + time.Second)
-		second.check(t, "late", "is older than that of host cp-1 (generation 4", map[string]float64{"late": 1}, "Warning KeyRingMismatch")
+		second.check(t, "late", "is older than that of host cp-1 (generation 4", map[string]float64{"ring-late": 1}, "Warning KeyRingMismatch")
 		second.RingChanged()
 		time.Sleep(2 * time.Second)
-		if lines := read(t, client).Lines; lines[1].SignsWith != a().ID() || lines[1].key(signing.Active) != b().ID() {
-			t.Errorf("published: %+v, want what it has and what it signs with", lines[1])
+		if entries := read(t, client).Entries; entries[1].SignsWith != a().ID() || entries[1].key(signing.Active) != b().ID() {
+			t.Errorf("published: %+v, want what it has and what it signs with", entries[1])
 		}
 
-		revoked := stateOf("main", 5, a().As(signing.Active), c().As(signing.Next))
-		revoked.Removed = []ring.Removed{{ID: b().ID(), Digest: b().ID(), Reason: ring.Revoked}}
-		first.set(revoked)
+		gone := stateOf("main", 5, a().As(signing.Active), c().As(signing.Next))
+		gone.Revoked = revoked(b())
+		first.set(gone)
 		if orders := second.orders.Load(); len(orders.Revoked) != 1 || orders.Revoked[0].ID != b().ID() {
 			t.Errorf("without a copy it obeys %+v, want the revocation", orders)
 		}
 		first.stop()
-		time.Sleep(time.Hour)
+		time.Sleep(25 * time.Hour)
+		if p := read(t, client); len(p.Entries) != 2 {
+			t.Errorf("after a day: %+v, want both hosts", p.Entries)
+		}
 		testutil.Must(t, client.CoreV1().Secrets("kube-system").Delete(t.Context(), SecretName, metav1.DeleteOptions{}))
 		time.Sleep(time.Hour)
-		if p := read(t, client); len(p.Lines) != 1 || len(p.Removed) != 1 || len(second.orders.Load().Revoked) != 1 {
-			t.Errorf("after the host is dead and the Secret was deleted: %+v, want the revocation", p)
+		if p := read(t, client); len(p.Entries) != 1 || len(p.Removed) != 1 || len(second.orders.Load().Revoked) != 1 {
+			t.Errorf("after the Secret was deleted: %+v, want the revocation", p)
 		}
 
 		third := startReplica(t, client, "cp-3", stateOf("main", 6, a().As(signing.Active), testkeys.Parse(testkeys.P521()).As(signing.Next)))
-		restored := startReplica(t, client, "cp-4", stateOf("main", 1, testkeys.Parse(testkeys.RSA2048()).As(signing.Active)))
-		restored.check(t, "restored", "does not have that key", map[string]float64{"lost": 1}, "Warning KeyRingMismatch")
-		for _, replica := range []*ringReplica{second, third, restored} {
+		older := startReplica(t, client, "cp-4", stateOf("main", 1, testkeys.Parse(testkeys.RSA2048()).As(signing.Active)))
+		older.check(t, "an old copy", "does not have it", map[string]float64{"ring-late": 1, "ring-lacks-active-key": 1, "ring-signs-dropped-key": 1},
+			"Warning KeyRingMismatch")
+		for _, replica := range []*ringReplica{second, third, older} {
 			replica.stop()
 		}
+	})
+}
+
+// TestRestored: an older file than the one that the host has used. All checks were green, before and after the restart.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := newAPI(secret())
+		older := stateOf("main", 1, b().As(signing.Active), a().As(signing.Next))
+		newer := stateOf("main", 3, retired(a()), c().As(signing.Active))
+		host := startReplica(t, client, "cp-1", newer)
+		host.disk.Store(&older)
+		host.RingChanged()
+		time.Sleep(time.Second)
+		host.check(t, "an old copy is put back", "is not the one that it has used (generation 3)", map[string]float64{"ring-restored": 1},
+			"Warning KeyRingMismatch")
+		if entry := read(t, client).Entries[0]; entry.Generation != 3 || entry.File != "1:main" || len(entry.Has) != 2 {
+			t.Errorf("published: %+v, want what the host has used, and what is in the file", entry)
+		}
+		host.disk.Store(&ring.State{})
+		host.RingChanged()
+		time.Sleep(time.Second)
+		host.check(t, "the file is lost", "its file cannot be read", map[string]float64{"ring-lost": 1}, "Warning KeyRingMismatch")
+		testutil.Must(t, host.MaySign()) // it has the keys in memory
+		host.stop()
+
+		again := startReplica(t, client, "cp-1", older)
+		again.check(t, "after a restart", "does not have it: nothing is signed", map[string]float64{"ring-restored": 1, "ring-signs-dropped-key": 1},
+			"Warning KeyRingMismatch")
+		if again.MaySign() == nil || again.MayReissue() == nil || read(t, client).Entries[0].Generation != 3 {
+			t.Error("the older ring is used, or has replaced the newer one")
+		}
+		accepted := stateOf("main", 4, b().As(signing.Active), a().As(signing.Next))
+		again.set(accepted)
+		time.Sleep(time.Second)
+		again.check(t, "accepted", "is the one that is published", map[string]float64{})
+		if entry := read(t, client).Entries[0]; entry.Generation != 4 || entry.File != "" || again.MaySign() != nil {
+			t.Errorf("published: %+v, want the ring that was accepted", entry)
+		}
+		again.stop()
+	})
+}
+
+// TestRevokedKeyAccepted: kube-apiserver of a host that was away has a revoked key in its key file.
+func TestRevokedKeyAccepted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		state := stateOf("main", 3, a().As(signing.Active), c().As(signing.Next))
+		state.Revoked = revoked(b())
+		host := startReplica(t, newAPI(secret()), "cp-1", state)
+		host.check(t, "refused", "is the one that is published", map[string]float64{})
+		host.keySet.Store(&[]signing.PublicKey{a().Public(), b().Public()})
+		time.Sleep(2 * renewal)
+		host.check(t, "accepted", "is the one that is published", map[string]float64{"revoked-key-accepted": 1})
+		host.stop()
 	})
 }
 
@@ -149,13 +236,13 @@ func TestLateHost(t *testing.T) {
 func TestUnpublished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client := newAPI(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: SecretName}})
+		client := newAPI(secret())
 		client.PrependReactor("update", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, nil, apierrors.NewForbidden(corev1.Resource("secrets"), SecretName, nil)
 		})
 		r := startReplica(t, client, "cp-1", stateOf("main", 3, b().As(signing.Active), a().As(signing.Next)))
 		time.Sleep(settleDelay + time.Minute)
-		r.check(t, "forbidden", "is not published", map[string]float64{"unpublished": 1})
+		r.check(t, "forbidden", "is not published", map[string]float64{"ring-unpublished": 1}, "Warning KeyRingMismatch")
 		if r.MayReissue() == nil || r.MayFill() != nil {
 			t.Error("Secrets are to be filled, and none to be re-issued")
 		}
@@ -163,29 +250,48 @@ func TestUnpublished(t *testing.T) {
 	})
 }
 
-// TestRenewal: a live line is renewed, one of a process before on the host goes, and one that is long dead.
-func TestRenewal(t *testing.T) {
+// TestRollout: the entry is of the node. Another Pod there takes it over once its process is gone, with the time for which
+// the next key is shown, and adds no host. The process with the socket of the external signer takes it at once.
+func TestRollout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		client := newAPI()
+		client := newAPI(secret())
 		state := stateOf("main", 3, b().As(signing.Active), a().As(signing.Next))
-		first, dead := startReplica(t, client, "cp-1", state), startReplica(t, client, "cp-2", state)
-		shown := read(t, client).Lines[0].NextSince
-		dead.stop()
-		time.Sleep(lineAge + 2*renewal)
-		if p := read(t, client); len(p.Lines) != 2 || len(p.Live(time.Now())) != 1 {
-			t.Errorf("%d lines, %d of them live; want 2 and 1", len(p.Lines), len(p.Live(time.Now())))
+		pod := func(name string, signer bool) func(*Config) {
+			return func(config *Config) { config.Writer, config.Signer = name, signer }
+		}
+		entry := func() Entry {
+			t.Helper()
+			p := read(t, client)
+			if len(p.Entries) != 1 || p.Entries[0].Host != "node-1" {
+				t.Fatalf("published: %+v, want one entry, of the node", p.Entries)
+			}
+			return p.Entries[0]
+		}
+		first := startReplica(t, client, "node-1", state, pod("pod-1", false))
+		time.Sleep(time.Hour)
+		second := startReplica(t, client, "node-1", state, pod("pod-2", false))
+		time.Sleep(takeover + renewal)
+		if writer := entry().Writer; writer != "pod-1" {
+			t.Errorf("%s writes the entry of a process that lives", writer)
 		}
 		first.stop()
-		first = startReplica(t, client, "cp-1", state)
-		time.Sleep(forgetAge + 2*renewal)
-		p := read(t, client)
-		if len(p.Lines) != 1 || !p.Lines[0].NextSince.Equal(shown) {
-			t.Errorf("after a restart: %+v, want one line, and the next key shown since %s", p.Lines, shown)
+		time.Sleep(takeover + renewal)
+		if got := entry(); got.Writer != "pod-2" || got.NextSeconds < 3600 || got.NextSeconds > 3600+20*60 {
+			t.Errorf("after a rollout: %+v, want that of the new Pod, with the time of the old one", got)
 		}
-		first.stop()
-		restored := startReplica(t, client, "cp-1", stateOf("main", 2, c().As(signing.Active), retired(a())))
-		testutil.Must(t, restored.MaySign()) // a process with an older ring than that of the process before it on this host
-		restored.stop()
+		signer := startReplica(t, client, "node-1", state, pod("node-1", true))
+		second.RingChanged()
+		time.Sleep(2 * renewal)
+		if got := entry(); got.Writer != "node-1" || !got.Signer {
+			t.Errorf("beside the external signer: %+v, want its entry", got)
+		}
+		signer.stop()
+		second.stop()
+		signer = startReplica(t, client, "node-1", state, pod("node-1", true))
+		if got := entry(); got.Writer != "node-1" || !slices.Equal(got.Has, got.Signs) {
+			t.Errorf("after a restart: %+v", got)
+		}
+		signer.stop()
 	})
 }

@@ -32,85 +32,101 @@ const (
 	// users may write ConfigMaps. In manifests/permissions, too.
 	SecretName = "sa-controller-manager-key-ring"
 
-	// linePrefix is the prefix of a replica's key in the Secret. The other keys are those of Published.
-	linePrefix = "replica."
+	// entryPrefix is the prefix of a host's key in the Secret. The other keys are those of Published.
+	entryPrefix = "host."
 
 	ringSecret = "secret " + metav1.NamespaceSystem + "/" + SecretName
-
-	// renewal is how often a replica renews its line. One that was not renewed for lineAge is dead, one of
-	// forgetAge is removed.
-	renewal   = time.Minute
-	lineAge   = 5 * time.Minute
-	forgetAge = 24 * time.Hour
-
-	// claimAge is how long a generation stays claimed if no ring of it appears.
-	claimAge = time.Minute
 )
 
-// Published is what the replicas and the commands know of all key rings of a cluster. It contains no key.
+// Published is what the hosts and the commands know of all key rings of a cluster. It contains no key.
 type Published struct { //nolint:recvcheck // what changes it has a pointer
-	// Lines are those of all replicas, live or not. One without a History cannot be read.
-	Lines []Line
+	// Entries are those of all hosts that have ever published one, until they are forgotten. One without a
+	// History cannot be read.
+	Entries []Entry
 	// Removed are the keys that some ring has revoked. It only grows.
 	Removed []ring.Removed
+	// Hosts are what else is known of hosts, by name.
+	Hosts map[string]Host
 	// Followed is since when no host and no kube-apiserver signs with a retired key, by key ID.
 	Followed map[string]time.Time
 	// Claim keeps two hosts from changing the ring at once.
 	Claim Claim
 }
 
-// parts are the fields besides the lines, by their keys in the Secret.
+// parts are the fields besides the entries, by their keys in the Secret.
 func (p *Published) parts() map[string]any {
-	return map[string]any{"removed": &p.Removed, "followed": &p.Followed, "claim": &p.Claim}
+	return map[string]any{"removed": &p.Removed, "hosts": &p.Hosts, "followed": &p.Followed, "claim": &p.Claim}
 }
 
-// Line describes the key ring of a replica.
-type Line struct {
-	// Replica is the name of the line.
-	Replica string `json:"-"`
-	Host    string `json:"host"`
-	// Renewed is when the replica has written it, by its clock.
-	Renewed    time.Time `json:"renewed"`
-	Generation int64     `json:"generation"`
-	// History has the versions of the ring, its own at the end.
-	History []string `json:"history"`
-	// Changed is when its active or its next key was replaced last.
-	Changed time.Time `json:"changed"`
-	// Keys are the roles of the keys in the file.
-	Keys map[string]signing.Role `json:"keys"`
-	// Signs are the keys that it can sign with, and SignsWith the one that it signs with now.
+// Host is what is known of a host besides its entry.
+type Host struct {
+	// APIServer means that a kube-apiserver was seen there.
+	APIServer bool `json:"apiServer,omitempty"`
+	// Node means that a Node of that name was seen. When that is gone, the host is.
+	Node bool `json:"node,omitempty"`
+	// Forgotten is when the identity Lease of a kube-apiserver that was forgotten had been renewed: it lives on
+	// for an hour. One that is renewed is back.
+	Forgotten string `json:"forgotten,omitempty"`
+}
+
+// Entry describes the key ring of a host. No decision rests on a time in it.
+type Entry struct {
+	Host string `json:"-"`
+	// Writer is the process that writes the entry, and Renewed changes while it lives.
+	Writer  string    `json:"writer"`
+	Renewed time.Time `json:"renewed"`
+	// Generation, History, with the version of the ring at the end, and Keys are of the newest ring that the
+	// host has used.
+	Generation int64                   `json:"generation"`
+	History    []string                `json:"history"`
+	Keys       map[string]signing.Role `json:"keys"`
+	// File is the version of the file if that ring is not in it, or "none".
+	File string `json:"file,omitempty"`
+	// Changed is when its active or its next key was replaced last, and ByRevocation that the active key signs
+	// because another one was revoked.
+	Changed      time.Time `json:"changed"`
+	ByRevocation bool      `json:"byRevocation,omitempty"`
+	// Has are the keys of the file, Signs those that the host can sign with, and SignsWith the one that it signs
+	// with now.
+	Has       []string `json:"has"`
 	Signs     []string `json:"signs"`
 	SignsWith string   `json:"signsWith"`
-	// NextSince is since when it shows the next key wherever it publishes keys, without a break.
-	NextSince time.Time `json:"nextSince,omitzero"`
-	// Signer is set if the replica signs the tokens of kube-apiserver on that host.
+	// ShowsNext is set while the host shows the next key wherever it publishes keys, and NextSeconds for how long
+	// it has, by the process's own clock.
+	ShowsNext   bool  `json:"showsNext,omitempty"`
+	NextSeconds int64 `json:"nextSeconds,omitempty"`
+	// Signer is set if the process signs the tokens of kube-apiserver on that host.
 	Signer bool `json:"signer,omitempty"`
 }
 
-// Claim names the host that is about to make a generation.
+// Claim names the host that is about to make a generation. It lasts until a ring of that generation is
+// published there.
 type Claim struct {
-	Generation int64     `json:"generation"`
-	Host       string    `json:"host"`
-	At         time.Time `json:"at"`
+	Generation int64  `json:"generation"`
+	Host       string `json:"host"`
 }
 
-// LineOf describes a ring.
-func LineOf(state ring.State) Line {
-	line := Line{Generation: state.Generation, History: state.History, Keys: map[string]signing.Role{}}
+// EntryOf describes a ring.
+func EntryOf(state ring.State) Entry {
+	entry := Entry{
+		Generation: state.Generation, History: state.History, Keys: map[string]signing.Role{}, Has: []string{},
+		ByRevocation: state.Active().ByRevocation,
+	}
 	for _, key := range state.Keys {
-		line.Keys[key.ID] = key.Role
+		entry.Keys[key.ID] = key.Role
+		entry.Has = append(entry.Has, key.ID)
 		for _, at := range []time.Time{key.PublishedAt, key.ActivatedAt} {
-			if key.Role != signing.Retired && at.After(line.Changed) {
-				line.Changed = at
+			if key.Role != signing.Retired && at.After(entry.Changed) {
+				entry.Changed = at
 			}
 		}
 	}
-	return line
+	return entry
 }
 
 // key returns the ID of the key with a role, "" if there is none.
-func (l Line) key(role signing.Role) string {
-	for id, is := range l.Keys {
+func (e Entry) key(role signing.Role) string {
+	for id, is := range e.Keys {
 		if is == role {
 			return id
 		}
@@ -118,41 +134,46 @@ func (l Line) key(role signing.Role) string {
 	return ""
 }
 
-// version is that of the ring.
-func (l Line) version() string {
-	if len(l.History) == 0 {
-		return ""
-	}
-	return l.History[len(l.History)-1]
-}
-
-// Live returns the lines that were renewed lately. One counts as old only if it is so by our clock and by
-// the newest line: one fast clock, ours or that of a host, must not hide the others.
-func (p Published) Live(now time.Time) []Line {
-	var newest time.Time
-	for _, line := range p.Lines {
-		if line.Renewed.After(newest) {
-			newest = line.Renewed
+// active returns the key that signs with the ring, which is the next one if the active one is revoked, or "".
+func (e Entry) active(removed []ring.Removed) string {
+	p := Published{Removed: removed}
+	for _, role := range []signing.Role{signing.Active, signing.Next} {
+		if id := e.key(role); id != "" && !p.RevokedID(id) {
+			return id
 		}
 	}
-	if newest.Before(now) {
-		now = newest
+	return ""
+}
+
+// version is that of the ring.
+func (e Entry) version() string {
+	if len(e.History) == 0 {
+		return ""
 	}
-	return slices.DeleteFunc(slices.Clone(p.Lines), func(line Line) bool { return now.Sub(line.Renewed) > lineAge })
+	return e.History[len(e.History)-1]
 }
 
-// Others is Live without the lines of a host.
-func (p Published) Others(host string, now time.Time) []Line {
-	return slices.DeleteFunc(p.Live(now), func(line Line) bool { return line.Host == host })
+// Entry returns the readable entry of a host.
+func (p Published) Entry(host string) (Entry, bool) {
+	i := slices.IndexFunc(p.Entries, func(entry Entry) bool { return entry.Host == host && entry.version() != "" })
+	if i < 0 {
+		return Entry{}, false
+	}
+	return p.Entries[i], true
 }
 
-// Orders are what the ring of a host is to obey. The ring of a host that is gone counts, too: what it has
-// active every host had that lived then.
-func (p Published) Orders(own ring.State, host string) ring.Orders {
+// APIServers returns the hosts on which a kube-apiserver was seen, sorted.
+func (p Published) APIServers() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(p.Hosts)), func(name string) bool { return !p.Hosts[name].APIServer })
+}
+
+// Orders are what the ring of a host is to obey. A host counts until it is forgotten: what it has active every host
+// had.
+func (p Published) Orders(own ring.State) ring.Orders {
 	orders, newest := ring.Orders{Revoked: p.Removed}, own.Generation
-	for _, line := range p.Lines {
-		if line.Host != host && relate(own, line) == newer && line.Generation > newest {
-			newest, orders.Active = line.Generation, line.key(signing.Active)
+	for _, entry := range p.Entries {
+		if relate(own, entry) == newer && entry.Generation > newest {
+			newest, orders.Active = entry.Generation, entry.active(p.Removed)
 		}
 	}
 	return orders
@@ -168,13 +189,13 @@ func Read(secret *corev1.Secret) (Published, error) {
 	if err != nil {
 		return p, fmt.Errorf("%s: %w", ringSecret, err)
 	}
-	for _, replica := range fields.Between(linePrefix, "") {
-		line := Line{Replica: replica}
-		if err := json.Unmarshal(fields.Get(linePrefix+replica), &line); err != nil || line.version() == "" {
-			line = Line{Replica: replica}
-			fields.Damaged(linePrefix+replica, errors.New("it is no published key ring"))
+	for _, host := range fields.Between(entryPrefix, "") {
+		entry := Entry{Host: host}
+		if err := json.Unmarshal(fields.Get(entryPrefix+host), &entry); err != nil || entry.version() == "" {
+			entry = Entry{Host: host}
+			fields.Damaged(entryPrefix+host, errors.New("it is no published key ring"))
 		}
-		p.Lines = append(p.Lines, line)
+		p.Entries = append(p.Entries, entry)
 	}
 	for key, part := range p.parts() {
 		if data := fields.Get(key); len(data) > 0 && json.Unmarshal(data, part) != nil {
@@ -182,7 +203,7 @@ func Read(secret *corev1.Secret) (Published, error) {
 		}
 	}
 	if damage := fields.Damage(); damage != "" {
-		return p, fmt.Errorf("%s: %s: another release wrote it; if its replica is gone for good, remove that line", ringSecret, damage)
+		return p, fmt.Errorf("%s: %s: another release wrote it; if that host is gone for good: keys forget HOST", ringSecret, damage)
 	}
 	return p, nil
 }
@@ -236,21 +257,21 @@ func Edit(ctx context.Context, client kubernetes.Interface, change func(*Publish
 	return fmt.Errorf("publish in %s, which comes with manifests/permissions: %w", ringSecret, err)
 }
 
-// data returns the data of the Secret. What else was there stays, but for lines that are gone.
+// data returns the data of the Secret. What else was there stays, but for entries that are gone.
 func (p *Published) data(before map[string][]byte) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	maps.Copy(data, before)
-	maps.DeleteFunc(data, func(key string, _ []byte) bool { return strings.HasPrefix(key, linePrefix) })
-	for _, line := range p.Lines {
-		if line.version() == "" {
-			data[linePrefix+line.Replica] = before[linePrefix+line.Replica] // another release wrote it
+	maps.DeleteFunc(data, func(key string, _ []byte) bool { return strings.HasPrefix(key, entryPrefix) })
+	for _, entry := range p.Entries {
+		if entry.version() == "" {
+			data[entryPrefix+entry.Host] = before[entryPrefix+entry.Host] // another release wrote it
 			continue
 		}
-		encoded, err := json.Marshal(line)
+		encoded, err := json.Marshal(entry)
 		if err != nil {
 			return nil, err
 		}
-		data[linePrefix+line.Replica] = encoded
+		data[entryPrefix+entry.Host] = encoded
 	}
 	for key, part := range p.parts() {
 		encoded, err := json.Marshal(part)
@@ -263,13 +284,10 @@ func (p *Published) data(before map[string][]byte) (map[string][]byte, error) {
 }
 
 // Revoke adds keys that are revoked, and reports whether one was not published yet.
-func (p *Published) Revoke(removed []ring.Removed) (added bool) {
-	for _, gone := range removed {
-		if gone.Reason == ring.Revoked && !slices.Contains(p.Removed, gone) {
-			p.Removed, added = append(p.Removed, gone), true
-		}
-	}
-	return added
+func (p *Published) Revoke(revoked []ring.Removed) (added bool) {
+	before := len(p.Removed)
+	p.Removed = ring.Union(p.Removed, revoked)
+	return len(p.Removed) > before
 }
 
 // Revoked reports whether some host has revoked a key.
@@ -277,15 +295,22 @@ func (p *Published) Revoked(key signing.PublicKey) bool {
 	return slices.ContainsFunc(p.Removed, func(gone ring.Removed) bool { return gone.Is(key) })
 }
 
-// ClaimRing keeps other hosts from making the generation that follows on a ring.
-func (p *Published) ClaimRing(own ring.State, host string, now time.Time) error {
+// RevokedID is Revoked for a key of which only the ID is known.
+func (p *Published) RevokedID(id string) bool {
+	return slices.ContainsFunc(p.Removed, func(gone ring.Removed) bool { return gone.ID == id || gone.Digest == id })
+}
+
+// ClaimRing keeps other hosts from making the generation that follows on a ring. A claim of another host lasts until
+// its ring is published, or the host is in without.
+func (p *Published) ClaimRing(own ring.State, host string, without []string) error {
 	next := own.Generation + 1
-	if c := p.Claim; c.Generation >= next && c.Host != host && now.Sub(c.At) < claimAge {
+	if c := p.Claim; c.Generation >= next && c.Host != host && !slices.Contains(without, c.Host) {
 		return &ring.Refusal{
-			Reason: fmt.Sprintf("generation %d is claimed by host %s since %s", c.Generation, c.Host, c.At.Format(time.RFC3339)),
-			Remedy: "one host at a time: bring its ring here, or try again in a minute if it has not changed", Later: true,
+			Reason: fmt.Sprintf("host %s is making generation %d of the ring", c.Host, c.Generation),
+			Remedy: fmt.Sprintf("bring its ring here (keys import); if it has not changed, make the change there; if that host is gone for good, "+
+				"give --without-host=%s or keys forget %s", c.Host, c.Host), Later: true,
 		}
 	}
-	p.Claim = Claim{Generation: next, Host: host, At: now.UTC().Truncate(time.Second)}
+	p.Claim = Claim{Generation: next, Host: host}
 	return nil
 }

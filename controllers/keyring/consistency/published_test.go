@@ -4,15 +4,19 @@
 package consistency
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/stateobject"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
@@ -40,158 +44,224 @@ func stateOf(branch string, generation int64, keys ...signing.Key) ring.State {
 	return state
 }
 
-// lineOf is a live line of a host whose ring was changed on one branch, and that can sign with all its keys.
-func lineOf(host, branch string, generation int64, keys ...signing.Key) Line {
-	line := LineOf(stateOf(branch, generation, keys...))
-	line.Replica, line.Host, line.Renewed = host+"_1", host, epoch
-	for _, key := range keys {
-		line.Signs = append(line.Signs, key.ID)
-	}
-	line.SignsWith = line.key(signing.Active)
-	return line
+// entryOf is the entry of a host whose ring was changed on one branch, and that can sign with all its keys.
+func entryOf(host, branch string, generation int64, keys ...signing.Key) Entry {
+	entry := EntryOf(stateOf(branch, generation, keys...))
+	entry.Host, entry.Signs = host, entry.Has
+	entry.SignsWith = entry.key(signing.Active)
+	return entry
 }
 
-// TestCompare: the ring of this process is of generation 4, "main"; A signs, B is retired.
-func TestCompare(t *testing.T) {
+func revoked(keys ...*signing.PrivateKey) (gone []ring.Removed) {
+	for _, key := range keys {
+		gone = append(gone, ring.Revocation(key.Public()))
+	}
+	return gone
+}
+
+// TestStand: the ring file of cp-1 is of generation 4, "main"; A signs, B is retired, C is next.
+func TestStand(t *testing.T) {
 	t.Parallel()
 	a, b, c := a(), b(), c()
-	mine := lineOf("me", "main", 4, a.As(signing.Active), retired(b))
-	dead := lineOf("cp-2", "main", 9, c.As(signing.Active))
-	dead.Renewed = epoch.Add(-lineAge - time.Second)
-	cases := map[string]struct {
-		reason string
-		others []Line
-		want   drift
-		signs  string // "" for A
-		// What is not done then.
-		noFilling, noReissue bool
+	same := []signing.Key{a.As(signing.Active), retired(b), c.As(signing.Next)}
+	own := entryOf("cp-1", "main", 4, same...)
+	newest := func(host string) Entry { return entryOf(host, "main", 6, c.As(signing.Active), b.As(signing.Next)) }
+	blind, other, restored, signer := own, own, own, own
+	blind.Host, blind.Signs = "cp-2", []string{a.ID()}
+	other.Host, restored.Host, restored.File = "cp-2", "cp-2", "1:main"
+	signer.Signer = true
+	missing := fmt.Errorf("read: %w", fs.ErrNotExist)
+	for name, tc := range map[string]struct {
+		reason  string
+		entries []Entry
+		revoked []ring.Removed
+		hosts   map[string]Host
+		err     error  // of the file
+		signs   string // "" for A, "-" for none
+		writer  string // another process of the host has written the entry
+		want    []string
+		blocks  check.Blocks
 	}{
-		"Nobody": {want: inSync},
-		"Same":   {others: []Line{lineOf("cp-2", "main", 4, a.As(signing.Active))}, want: inSync},
-		"Older":  {reason: "that replica reports it", others: []Line{lineOf("cp-2", "main", 3, b.As(signing.Active))}, want: inSync},
-		"EqualFork": {
-			reason: "one side signs on", others: []Line{lineOf("cp-2", "other", 4, a.As(signing.Active))}, want: forked, noReissue: true,
+		"nobody":   {reason: "the first start"},
+		"the same": {entries: []Entry{own, other}},
+		"older": {
+			reason:  "that host says so itself, and it has all keys but the next one",
+			entries: []Entry{own, entryOf("cp-2", "main", 3, b.As(signing.Active), a.As(signing.Next))},
+			want:    []string{check.HostLacksKey}, blocks: check.Uses,
 		},
-		"Missing": {others: []Line{lineOf("cp-2", "other", 3, c.As(signing.Active))}, want: missing, noReissue: true},
-		"Late": {
-			reason: "a host that has missed a copy fills, re-issues and signs",
-			others: []Line{lineOf("cp-2", "main", 5, a.As(signing.Active), retired(b), c.As(signing.Next))}, want: late,
+		"late": {
+			reason:  "a host that has missed a copy fills, re-issues and signs",
+			entries: []Entry{own, entryOf("cp-2", "main", 5, a.As(signing.Active), retired(b), c.As(signing.Next))},
+			want:    []string{check.RingLate}, blocks: check.Changes | check.Makes,
 		},
-		"Pruned": {
-			reason: "this host was away during two rotations",
-			others: []Line{lineOf("cp-2", "main", 9, c.As(signing.Active))}, want: lost, noFilling: true, noReissue: true,
+		"late by two rotations": {
+			entries: []Entry{own, newest("cp-2")},
+			want:    []string{check.RingLate, check.RingDropped}, blocks: check.Changes | check.Makes | check.Signs | check.Reissues,
 		},
-		"NewerFork": {others: []Line{lineOf("cp-2", "other", 5, b.As(signing.Active))}, want: lost, noFilling: true, noReissue: true},
-		"Dead":      {reason: "it blocks nothing", others: []Line{dead}, want: inSync},
-		"MyOwn": {
-			reason: "a process before, with another file", others: []Line{lineOf("me", "main", 9, c.As(signing.Active))}, want: inSync,
+		"forked": {
+			reason: "one side signs on", entries: []Entry{own, entryOf("cp-2", "other", 4, same...)},
+			want: []string{check.RingForked}, blocks: check.Changes | check.Makes | check.Reissues,
 		},
-		"Revoked":    {signs: "-", want: lost, noFilling: true, noReissue: true},
-		"Unreadable": {others: []Line{{Replica: "x"}}, want: unreadable, noReissue: true},
-	}
-	for name, tc := range cases {
+		"forked, and the key there is not here": {
+			entries: []Entry{own, entryOf("cp-2", "other", 3, testkeys.Parse(testkeys.P521()).As(signing.Active), retired(a), c.As(signing.Next))},
+			want:    []string{check.RingForked, check.RingMissing}, blocks: check.Changes | check.Makes | check.Reissues,
+		},
+		"restored": {
+			reason: "an older file than the one that this host has used: every check was green", entries: []Entry{newest("cp-1")},
+			want:   []string{check.RingRestored, check.RingDropped},
+			blocks: check.Changes | check.Makes | check.Reissues | check.Signs,
+		},
+		"a host of another process": {
+			reason: "the kubelet may have updated its volume first", entries: []Entry{entryOf("cp-1", "main", 5, same...)}, writer: "pod-2",
+			want: []string{check.RingLate}, blocks: check.Changes | check.Makes,
+		},
+		"another ring in its place": {
+			entries: []Entry{entryOf("cp-1", "other", 4, same...)}, want: []string{check.RingRestored},
+			blocks: check.Changes | check.Makes | check.Reissues,
+		},
+		"lost":             {err: missing, entries: []Entry{own}, want: []string{check.RingLost}, blocks: check.Changes | check.Makes | check.Reissues},
+		"never there":      {err: missing, entries: []Entry{other}},
+		"just changed":     {reason: "the process has not published it yet", entries: []Entry{entryOf("cp-1", "main", 3, same...), other}},
+		"restored there":   {entries: []Entry{own, restored}, want: []string{check.HostRestored}, blocks: check.Uses},
+		"blind there":      {entries: []Entry{own, blind}, want: []string{check.HostCannotSign}, blocks: check.Uses},
+		"unreadable there": {entries: []Entry{own, {Host: "cp-2"}}, want: []string{check.HostUnreadable}, blocks: check.Uses},
+		"joined without a ring": {
+			reason: "its certificates were uploaded before", entries: []Entry{signer}, hosts: map[string]Host{"cp-3": {APIServer: true}},
+			want: []string{check.HostWithoutRing}, blocks: check.Uses,
+		},
+		"kube-apiservers with key files": {
+			reason: "they are asked themselves", entries: []Entry{own}, hosts: map[string]Host{"cp-3": {APIServer: true}},
+		},
+		"revoked on another host": {
+			entries: []Entry{own, other}, revoked: revoked(b), want: []string{check.RevokedInFile}, blocks: check.Changes,
+		},
+		"all revoked": {
+			entries: []Entry{own}, revoked: revoked(a, c), signs: "-", want: []string{check.RevokedInFile, check.RingRevoked},
+			blocks: check.Changes | check.Signs | check.Reissues,
+		},
+		"no next key": {
+			entries: []Entry{entryOf("cp-2", "main", 7, a.As(signing.Active), retired(b), retired(c)), own},
+			want:    []string{check.RingLate, check.NoNextKey}, blocks: check.Changes | check.Makes,
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
-			state := stateOf("main", 4, a.As(signing.Active), retired(b))
-			signs := a.ID()
+			t.Parallel()
+			file := File{Host: "cp-1", State: stateOf("main", 4, same...), Err: tc.err, Process: true, SignsWith: cmp.Or(tc.signs, a.ID())}
 			if tc.signs == "-" {
-				signs = ""
+				file.SignsWith = ""
 			}
-			p := Published{Lines: append([]Line{mine}, tc.others...)}
-			found := p.compare(state, "me", signs, epoch)
-			if found.drift != tc.want {
-				t.Errorf("%s: %q, want %q", tc.reason, found.drift, tc.want)
+			if file.Err != nil {
+				file.State = ring.State{}
 			}
-			if text := found.describe(state) + found.remedy(); strings.Contains(text, "%!") || strings.Contains(text, "\n") {
-				t.Errorf("it says %q", text)
+			p := Published{Entries: slices.Clone(tc.entries), Removed: tc.revoked, Hosts: tc.hosts}
+			if len(p.Entries) > 0 {
+				p.Entries[0].Writer = tc.writer
 			}
-			for i := range p.Lines {
-				p.Lines[i].Renewed = p.Lines[i].Renewed.Add(time.Since(epoch))
-			}
-			c := &Controller{Config: Config{State: func() ring.State { return state }, SignsWith: func() string { return signs }, Host: "me"}}
-			c.published.Store(&p)
-			for what, tc := range map[string]struct {
-				err  error
-				want bool
-			}{"fill": {c.MayFill(), tc.noFilling}, "sign": {c.MaySign(), tc.noFilling}, "re-issue": {c.MayReissue(), tc.noReissue}} {
-				if (tc.err != nil) != tc.want {
-					t.Errorf("may %s: %v", what, tc.err)
+			stands := Stand(file, p)
+			var codes []string
+			var blocks check.Blocks
+			for _, fact := range stands.Facts {
+				codes = append(codes, fact.Code)
+				blocks |= fact.Blocks &^ check.Later
+				if text := fact.Message + fact.Remedy; strings.ContainsAny(text, "{}\n") || fact.Remedy == "" {
+					t.Errorf("it says %q", text)
 				}
+			}
+			codes = slices.Compact(codes)
+			testutil.Check(t, tc.reason+": facts", tc.want, codes)
+			if blocks != tc.blocks {
+				t.Errorf("%s: blocked is %b, want %b", tc.reason, blocks, tc.blocks)
+			}
+			for i := range p.Entries { // clocks decide nothing, an hour fast or slow
+				p.Entries[i].Renewed = epoch.Add(time.Duration(2*i-1) * time.Hour)
+			}
+			if again := Stand(file, p); len(again.Facts) != len(stands.Facts) {
+				t.Errorf("with other clocks: %+v", again.Facts)
 			}
 		})
 	}
 }
 
-// TestMayUse: A signs and C is next. Rings compare by their keys: a newer generation alone refuses
-// nothing on a host that has all of it.
-func TestMayUse(t *testing.T) {
+// TestFindings: a new next key has a day to arrive, unless it is not known how old it is.
+func TestFindings(t *testing.T) {
 	t.Parallel()
-	own := stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))
-	current := lineOf("cp-2", "main", 4, a().As(signing.Active), c().As(signing.Next))
-	blind := lineOf("cp-2", "main", 4, a().As(signing.Active), c().As(signing.Next))
-	blind.Signs = []string{a().ID()}
-	dead := lineOf("cp-3", "main", 2, a().As(signing.Active))
-	dead.Renewed = epoch.Add(-lineAge - time.Second)
-	for name, tc := range map[string]struct {
-		lines   []Line
-		without []string
-		want    string // "" if C may be used
-		later   bool
-	}{
-		"nobody":          {},
-		"each has it":     {lines: []Line{current, lineOf("me", "main", 4, a().As(signing.Active), c().As(signing.Next))}},
-		"dead":            {lines: []Line{current, dead}},
-		"late by a prune": {lines: []Line{lineOf("cp-2", "main", 3, b().As(signing.Active), c().As(signing.Next))}},
-		"without it": {
-			lines: []Line{lineOf("cp-2", "main", 3, a().As(signing.Active))}, want: "host cp-2 does not have the next key", later: true,
-		},
-		"lost for good":          {lines: []Line{lineOf("cp-2", "main", 3, a().As(signing.Active))}, without: []string{"cp-2"}},
-		"our own process, late":  {lines: []Line{lineOf("me", "main", 3, a().As(signing.Active))}, want: "host me does not have", later: true},
-		"it cannot sign with it": {lines: []Line{blind}, want: "host cp-2 cannot sign with the next key", later: true},
-		"newer":                  {lines: []Line{lineOf("cp-2", "main", 5, c().As(signing.Active))}, want: "is older than that of host cp-2"},
-		"forked": {
-			lines: []Line{lineOf("cp-2", "other", 4, a().As(signing.Active), c().As(signing.Next))}, want: "are forked",
-		},
-		"our own, before a restore": {lines: []Line{lineOf("me", "main", 9, c().As(signing.Active))}},
-	} {
-		next, _ := own.Next()
-		err := Published{Lines: tc.lines}.MayUse(own, next, "me", tc.without, epoch)
-		refusal, _ := errors.AsType[*ring.Refusal](err)
-		if (err == nil) != (tc.want == "") || err != nil && (!strings.Contains(err.Error(), tc.want) || refusal.Later != tc.later) {
-			t.Errorf("%s: %v, want %q", name, err, tc.want)
+	for changed, want := range map[time.Duration]int{-settled - time.Second: 1, -time.Hour: 0, time.Hour: 1} {
+		newest := entryOf("cp-1", "main", 5, b().As(signing.Active), a().As(signing.Next))
+		newest.Changed = epoch.Add(changed)
+		p := Published{Entries: []Entry{newest, entryOf("cp-2", "main", 4, b().As(signing.Active), c().As(signing.Next))}}
+		if got := Stand(File{}, p).Findings(epoch); len(got) != want {
+			t.Errorf("changed %s ago: %+v, want %d findings", -changed, got, want)
 		}
 	}
 }
 
-// TestCached: the wait counts from when the last host showed the key, not from when it was made.
+// TestRefuses: a host that is gone for good is left out, and only by its name.
+func TestRefuses(t *testing.T) {
+	t.Parallel()
+	state := stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))
+	p := Published{Entries: []Entry{
+		entryOf("cp-1", "main", 4, a().As(signing.Active), c().As(signing.Next)), entryOf("cp-2", "main", 5, a().As(signing.Active)),
+	}}
+	stands := Stand(File{Host: "cp-1", State: state}, p)
+	if err := stands.Refuses(check.Changes); err == nil || !strings.Contains(err.Error(), "older than that of host cp-2") {
+		t.Errorf("a newer ring: %v", err)
+	}
+	if err := stands.Refuses(check.Changes|check.Uses, "cp-3"); err == nil {
+		t.Error("without another host it is not refused")
+	}
+	testutil.Must(t, stands.Refuses(check.Changes|check.Uses, "cp-2"))
+}
+
+// TestActive: the key that the newest ring signs with, also when the file is late, and once a revocation has made it active.
+func TestActive(t *testing.T) {
+	t.Parallel()
+	late := File{Host: "cp-2", State: stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))}
+	p := Published{Entries: []Entry{entryOf("cp-1", "main", 5, retired(a()), c().As(signing.Active), b().As(signing.Next))}}
+	if s := Stand(late, p); s.Active() != c().ID() || s.ByRevocation() {
+		t.Errorf("%s signs, by a revocation: %t", s.Active(), s.ByRevocation())
+	}
+	p.Removed = revoked(c())
+	if s := Stand(late, p); s.Active() != b().ID() || !s.ByRevocation() {
+		t.Errorf("once it is revoked %s signs, by a revocation: %t", s.Active(), s.ByRevocation())
+	}
+	after := stateOf("main", 6, b().As(signing.Active))
+	after.Keys[0].ByRevocation = true
+	p.Entries[0] = EntryOf(after)
+	p.Entries[0].Host = "cp-1"
+	if s := Stand(late, p); s.Active() != b().ID() || !s.ByRevocation() {
+		t.Errorf("once the file is changed %s signs, by a revocation: %t", s.Active(), s.ByRevocation())
+	}
+}
+
+// TestCached: the wait counts for how long each host has shown the key, by the clock of that host.
 func TestCached(t *testing.T) {
 	t.Parallel()
 	own := stateOf("main", 4, a().As(signing.Active), c().As(signing.Next))
-	shown := func(host string, since time.Duration) Line {
-		line := lineOf(host, "main", 4, a().As(signing.Active), c().As(signing.Next))
-		line.NextSince = epoch.Add(since)
-		return line
+	shown := func(host string, since time.Duration) Entry {
+		entry := entryOf(host, "main", 4, a().As(signing.Active), c().As(signing.Next))
+		entry.ShowsNext, entry.NextSeconds = true, int64(since.Seconds())
+		return entry
 	}
-	hidden := lineOf("cp-2", "main", 4, a().As(signing.Active), c().As(signing.Next))
+	hidden := shown("cp-3", time.Hour)
+	hidden.ShowsNext = false
 	for name, tc := range map[string]struct {
-		lines   []Line
+		entries []Entry
 		without []string
 		want    string
 		until   time.Duration
 	}{
-		"long enough": {lines: []Line{shown("cp-1", -time.Hour)}},
+		"long enough": {entries: []Entry{shown("cp-1", time.Hour), shown("cp-2", 2*time.Hour)}},
 		"vault#11438: a second before it is due": {
-			lines: []Line{shown("cp-1", time.Second-time.Hour)}, want: "host cp-1 publishes it since", until: time.Second,
+			entries: []Entry{shown("cp-1", time.Hour-time.Second)}, want: "has published it for 59m59s", until: time.Second,
 		},
-		"another host is later": {
-			lines: []Line{shown("cp-1", -time.Hour), shown("cp-2", -time.Minute), shown("cp-3", -time.Hour)},
-			want:  "host cp-2 publishes it since", until: 59 * time.Minute,
+		"a host shows it lately": {
+			entries: []Entry{shown("cp-1", time.Minute), shown("cp-2", time.Hour)}, want: "host cp-1 has published it for 1m0s", until: 59 * time.Minute,
 		},
-		"a directory fails":        {lines: []Line{shown("cp-1", -time.Hour), hidden}, want: "is not published by host cp-2"},
-		"one that is given up":     {lines: []Line{shown("cp-1", -time.Hour), hidden}, without: []string{"cp-2"}},
-		"nobody shows it":          {want: "is not published by any live host"},
-		"all of them are given up": {lines: []Line{hidden}, without: []string{"cp-2"}, want: "is not published by any live host"},
+		"a directory fails": {entries: []Entry{shown("cp-1", time.Hour), hidden}, want: "is not published by host cp-3"},
+		"that host is gone": {entries: []Entry{shown("cp-1", time.Hour), hidden}, without: []string{"cp-3"}},
+		"nobody shows it":   {want: "is not published by any host"},
 	} {
-		err := Published{Lines: tc.lines}.Cached(own, tc.without, time.Hour, epoch)
+		err := Published{Entries: tc.entries}.Cached(own, tc.without, time.Hour, epoch)
 		refusal, _ := errors.AsType[*ring.Refusal](err)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
@@ -206,63 +276,84 @@ func TestCached(t *testing.T) {
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	state := stateOf("main", 4, a().As(signing.Active), retired(b()))
-	signer, late := lineOf("cp-1", "main", 4, a().As(signing.Active)), lineOf("cp-2", "main", 3, b().As(signing.Active))
+	signer, late := entryOf("cp-1", "main", 4, a().As(signing.Active)), entryOf("cp-2", "main", 3, b().As(signing.Active))
 	signer.Signer, late.Signer = true, true
 	var p Published
+	both := map[string]Host{"cp-1": {APIServer: true}, "cp-2": {APIServer: true}}
 	for i, step := range []struct {
-		lines []Line
-		hosts []string
-		want  bool
+		entries []Entry
+		hosts   map[string]Host
+		want    bool
 	}{
-		{[]Line{signer, late}, []string{"cp-1", "cp-2"}, false},
-		{[]Line{signer}, []string{"cp-1", "cp-2"}, false}, // what that one signs with is unknown
-		{[]Line{signer}, []string{"cp-1"}, true},
-		{[]Line{signer, late}, []string{"cp-1", "cp-2"}, false}, // it came back
+		{[]Entry{signer, late}, both, false},
+		{[]Entry{signer}, both, false}, // what that one signs with is unknown
+		{[]Entry{signer}, map[string]Host{"cp-1": {APIServer: true}}, true},
+		{[]Entry{signer, late}, both, false}, // it came back
 	} {
-		p.Lines = step.lines
-		p.follow(state, step.hosts, epoch)
+		p.Entries, p.Hosts = step.entries, step.hosts
+		p.follow(state, epoch)
 		if _, got := p.Followed[b().ID()]; got != step.want {
 			t.Errorf("step %d: followed %t", i, got)
 		}
 	}
 	p.Followed = map[string]time.Time{b().ID(): epoch}
-	p.follow(stateOf("main", 5, b().As(signing.Active), retired(a())), nil, epoch)
+	p.follow(stateOf("main", 5, b().As(signing.Active), retired(a())), epoch)
 	if _, stale := p.Followed[b().ID()]; stale {
 		t.Error("after a rollback the time of the retirement before it is kept")
 	}
 }
 
-func TestProblems(t *testing.T) {
+// TestMeet: a kube-apiserver that was once seen counts until it is forgotten, or its Node is deleted. One that lives is back.
+func TestMeet(t *testing.T) {
 	t.Parallel()
-	newest := lineOf("cp-1", "main", 5, c().As(signing.Active), a().As(signing.Next))
-	newest.Changed = epoch.Add(-settled - time.Second)
-	lately := newest
-	lately.Changed = epoch
-	for name, tc := range map[string]struct {
-		lines []Line
-		want  string
+	lease := func(host, renewed string) Seen {
+		return Seen{Leases: map[string]string{host: renewed}, Nodes: map[string]bool{"cp-1": true}}
+	}
+	p := Published{
+		Entries: []Entry{entryOf("cp-1", "main", 4, a().As(signing.Active)), entryOf("cp-2", "main", 4, a().As(signing.Active))},
+		Claim:   Claim{Generation: 5, Host: "cp-2"},
+	}
+	for i, step := range []struct {
+		do   func()
+		want string
 	}{
-		"all have it":    {[]Line{newest, newest}, ""},
-		"restored":       {[]Line{newest, lineOf("cp-2", "main", 1, b().As(signing.Active), a().As(signing.Next))}, "host-lacks-active-key"},
-		"late":           {[]Line{newest, lineOf("cp-2", "main", 4, b().As(signing.Active), c().As(signing.Next))}, "host-lacks-next-key"},
-		"not copied yet": {[]Line{lately, lineOf("cp-2", "main", 4, b().As(signing.Active), c().As(signing.Next))}, ""},
-		"no next key":    {[]Line{lineOf("cp-1", "main", 5, c().As(signing.Active))}, "no-next-key"},
+		{func() { p.Meet(lease("cp-2", "1")) }, "cp-1 cp-2; servers cp-2"},
+		{func() { p.Meet(Seen{}) }, "cp-1 cp-2; servers cp-2"}, // its Lease has expired
+		{func() { p.Forget("cp-2", "1") }, "cp-1; servers "},
+		{func() { p.Meet(lease("cp-2", "1")) }, "cp-1; servers "},                                   // the Lease of the dead one
+		{func() { p.Meet(lease("cp-2", "2")) }, "cp-1 cp-2; servers cp-2"},                          // it lives
+		{func() { p.Meet(Seen{Nodes: map[string]bool{"cp-2": false}}) }, "cp-1 cp-2; servers cp-2"}, // it has never had a Node of that name
+		{func() { p.Meet(Seen{Nodes: map[string]bool{"cp-1": false}}) }, "cp-2; servers cp-2"},
 	} {
-		var codes []string
-		for _, problem := range (Published{Lines: tc.lines}).Problems(epoch) {
-			codes = append(codes, problem.Code)
-		}
-		if got := strings.Join(codes, " "); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		step.do()
+		if got := strings.Join(p.names(), " ") + "; servers " + strings.Join(p.APIServers(), " "); got != step.want {
+			t.Errorf("step %d: %s, want %s", i, got, step.want)
 		}
 	}
+	if p.Claim != (Claim{}) {
+		t.Errorf("the claim of a host that was forgotten is left: %+v", p.Claim)
+	}
+}
+
+// TestClaim: a claim of another host lasts, whatever its clock says, until that is left out.
+func TestClaim(t *testing.T) {
+	t.Parallel()
+	var p Published
+	own := stateOf("main", 4, a().As(signing.Active))
+	testutil.Must(t, p.ClaimRing(own, "cp-1", nil))
+	testutil.Must(t, p.ClaimRing(own, "cp-1", nil))
+	if err := p.ClaimRing(own, "cp-2", nil); err == nil || !strings.Contains(err.Error(), "host cp-1 is making generation 5") {
+		t.Errorf("two hosts make a generation: %v", err)
+	}
+	testutil.Must(t, p.ClaimRing(stateOf("main", 5, a().As(signing.Active)), "cp-2", nil))
+	testutil.Must(t, p.ClaimRing(own, "cp-3", []string{"cp-2"}))
 }
 
 func TestRead(t *testing.T) {
 	t.Parallel()
-	line, err := json.Marshal(lineOf("cp-1", "main", 3, a().As(signing.Active)))
+	line, err := json.Marshal(entryOf("cp-1", "main", 3, a().As(signing.Active)))
 	testutil.Must(t, err)
-	good := &corev1.Secret{Data: stateobject.Stamp(map[string][]byte{linePrefix + "replica-0": line})}
+	good := &corev1.Secret{Data: stateobject.Stamp(map[string][]byte{entryPrefix + "cp-1": line})}
 	with := func(key, value string) *corev1.Secret {
 		secret := good.DeepCopy()
 		secret.Data[key] = []byte(value)
@@ -277,14 +368,14 @@ func TestRead(t *testing.T) {
 		"Empty":       {secret: &corev1.Secret{}}, // as it comes with the permissions
 		"One":         {secret: good, lines: 1},
 		"OtherSchema": {secret: with(stateobject.VersionKey, "2"), want: `schema-version is "2"`},
-		"NoJSON":      {secret: with("replica.x", "{"), lines: 2, want: "replica.x: it is no published key ring"},
-		"NoHistory":   {secret: with("replica.x", `{"host":"x"}`), lines: 2, want: "replica.x: it is no published key ring"},
+		"NoJSON":      {secret: with("host.x", "{"), lines: 2, want: "host.x: it is no published key ring"},
+		"NoHistory":   {secret: with("host.x", `{"writer":"x"}`), lines: 2, want: "host.x: it is no published key ring"},
 		"BadPart":     {secret: with("removed", `{`), lines: 1, want: "removed: it is not as this program writes it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p, err := Read(tc.secret)
-			if len(p.Lines) != tc.lines || (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%d lines, %v; want %d and %q", len(p.Lines), err, tc.lines, tc.want)
+			if len(p.Entries) != tc.lines || (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%d lines, %v; want %d and %q", len(p.Entries), err, tc.lines, tc.want)
 			}
 		})
 	}

@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/signing/ring"
 )
@@ -25,8 +24,8 @@ type WatcherConfig struct {
 	Loops  *reconcile.Metrics
 }
 
-// Watcher publishes, on the leader, since when nothing signs with a retired key: what a prune waits for, so
-// that it outlives every process.
+// Watcher publishes, on the leader, which kube-apiservers there are, so that one that is down is not forgotten, and
+// since when nothing signs with a retired key: what a prune waits for, so that it outlives every process.
 type Watcher struct {
 	WatcherConfig
 	loop *reconcile.Runner[string]
@@ -50,12 +49,11 @@ func (w *Watcher) Run(ctx context.Context) error {
 }
 
 func (w *Watcher) sync(ctx context.Context, _ string) error {
-	hosts, err := apiservers.LiveHosts(ctx, w.Client, time.Now())
-	if err != nil {
+	if _, err := Refresh(ctx, w.Client, true); err != nil {
 		return err
 	}
-	err = Edit(ctx, w.Client, func(p *Published) error {
-		p.follow(w.State(), hosts, time.Now())
+	err := Edit(ctx, w.Client, func(p *Published) error {
+		p.follow(w.State(), time.Now())
 		return nil
 	})
 	w.loop.AddAfter(comparing, watchInterval)
@@ -63,16 +61,16 @@ func (w *Watcher) sync(ctx context.Context, _ string) error {
 }
 
 // follow records since when nothing signs with a retired key, where that is known: on each host of a
-// kube-apiserver a live replica signs for it. What was known of an earlier retirement goes.
-func (p *Published) follow(state ring.State, hosts []string, now time.Time) {
+// kube-apiserver a process signs for it. What was known of an earlier retirement goes.
+func (p *Published) follow(state ring.State, now time.Time) {
 	followed := map[string]time.Time{}
-	live := p.Live(now)
 	for _, key := range state.Retired() {
-		if Signer(live, key.ID) != "" {
+		if p.Signer(key.ID) != "" {
 			continue
 		}
-		covered := !slices.ContainsFunc(hosts, func(host string) bool {
-			return !slices.ContainsFunc(live, func(line Line) bool { return line.Host == host && line.Signer })
+		covered := !slices.ContainsFunc(p.APIServers(), func(host string) bool {
+			entry, known := p.Entry(host)
+			return !known || !entry.Signer
 		})
 		if since, known := p.Followed[key.ID]; known {
 			followed[key.ID] = since
@@ -83,11 +81,11 @@ func (p *Published) follow(state ring.State, hosts []string, now time.Time) {
 	p.Followed = followed
 }
 
-// Signer returns the host of a line that signs with a key, "" if none does.
-func Signer(lines []Line, id string) string {
-	for _, line := range lines {
-		if line.SignsWith == id {
-			return "host " + line.Host
+// Signer returns the host that signs with a key, "" if none does but those of without.
+func (p Published) Signer(id string, without ...string) string {
+	for _, entry := range p.Entries {
+		if entry.SignsWith == id && !slices.Contains(without, entry.Host) {
+			return "host " + entry.Host
 		}
 	}
 	return ""

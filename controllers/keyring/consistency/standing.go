@@ -6,14 +6,248 @@ package consistency
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 )
+
+// File is the ring file of a host, as it was just read.
+type File struct {
+	// Host is its name, "" to ask about other hosts alone.
+	Host  string
+	State ring.State
+	// Err is why the file cannot be read.
+	Err error
+	// Process is set for the file of a process with the name Writer, which signs with SignsWith, "" for none.
+	Process           bool
+	Writer, SignsWith string
+}
+
+// Standing is how a ring file stands to what is published: the facts.
+type Standing struct {
+	Facts []check.KeyFact
+
+	file   File
+	p      Published
+	newest Entry
+}
+
+// Stand compares a ring file with all published rings, also with that of its own host, and the hosts with
+// each other. use are the keys that are to sign, or the next one. It reads no clock. Package check says what
+// each fact means:
+//
+//	this host's file lacks what this host has published    ring-restored; ring-lost if it cannot be read
+//	another host's ring has come from the file              ring-late
+//	neither has come from the other                         ring-forked
+//	and the file lacks the key that signs there             ring-lacks-active-key
+//	a newer ring lacks the key that signs here              ring-signs-dropped-key
+//	revocations have left no key that signs                 ring-revoked
+//	the file has a revoked key                              revoked-key-in-file
+//	the entry of a host is of another file than its last    host-restored
+//	an entry is none that this program writes               host-unreadable
+//	a kube-apiserver with our signer has no entry           host-without-ring
+//	a host's file lacks the active key, or one of use       host-lacks-active-key, host-lacks-next-key
+//	it has it, and its process cannot sign with it          host-cannot-sign
+func Stand(file File, p Published, use ...ring.Key) *Standing {
+	s := &Standing{file: file, p: p}
+	if file.Host != "" && file.Err == nil {
+		s.newest = EntryOf(file.State)
+		s.newest.Host = file.Host
+	}
+	for _, entry := range p.Entries {
+		if entry.Generation > s.newest.Generation {
+			s.newest = entry
+		}
+	}
+	if file.Host != "" {
+		s.ownFile()
+	}
+	s.hosts(use)
+	return s
+}
+
+func (s *Standing) add(code string, args check.KeyArgs) {
+	args.Our = s.file.State.Generation
+	s.Facts = append(s.Facts, check.Key(code, args))
+}
+
+// ownFile compares the file with every entry.
+func (s *Standing) ownFile() {
+	own, known := s.p.Entry(s.file.Host)
+	known = known && s.mine(own)
+	state := s.file.State
+	fallen := false
+	switch {
+	case s.file.Err != nil && known:
+		fallen = true
+		s.add(check.RingLost, check.KeyArgs{Their: own.Generation, Why: s.file.Err.Error(), Way: s.wayBack()})
+	case s.file.Err != nil:
+	case known && relate(state, own) != older:
+		fallen = true
+		s.add(check.RingRestored, check.KeyArgs{Their: own.Generation, Way: s.wayBack()})
+	}
+	for _, entry := range s.p.Entries {
+		if s.file.Err != nil || entry.version() == "" {
+			continue
+		}
+		is := relate(state, entry)
+		args := check.KeyArgs{Host: entry.Host, Their: entry.Generation, Key: entry.active(s.p.Removed)}
+		switch other := !s.mine(entry); {
+		case is == older:
+			continue
+		case other && !fallen && is == newer:
+			s.add(check.RingLate, args)
+		case other && !fallen:
+			s.add(check.RingForked, args)
+		}
+		if _, ok := state.Key(args.Key); !ok && args.Key != "" && !s.mine(entry) {
+			s.add(check.RingMissing, args)
+		}
+		// Of two rings that are forked one goes on signing.
+		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && entry.Generation > state.Generation {
+			args.Key = signs
+			s.add(check.RingDropped, args)
+		}
+	}
+	for _, key := range state.Keys {
+		if s.p.Revoked(key.PublicKey) || state.IsRevoked(key.PublicKey) {
+			s.add(check.RevokedInFile, check.KeyArgs{Key: key.ID})
+		}
+	}
+	if s.file.Process && s.file.SignsWith == "" {
+		s.add(check.RingRevoked, check.KeyArgs{Key: state.Active().ID})
+	}
+}
+
+// Ahead reports whether the file is newer than what its host has published of it: a command has just changed it.
+func (s *Standing) Ahead() bool {
+	own, known := s.p.Entry(s.file.Host)
+	return known && own.version() != s.file.State.Version() && relate(s.file.State, own) == older
+}
+
+// mine reports whether the entry is of this file. One of another process of this host may be of another file, such as
+// that of a volume that the kubelet has updated first.
+func (s *Standing) mine(entry Entry) bool {
+	return entry.Host == s.file.Host && (!s.file.Process || entry.Writer == s.file.Writer)
+}
+
+// wayBack says how a host gets the ring back that it has used.
+func (s *Standing) wayBack() string {
+	if host := s.Holder(); host != "" {
+		return fmt.Sprintf("bring the ring of host %s here (keys import)", host)
+	}
+	return "no other host has it: put the newest copy back (keys import), such as the file beside it that ends with .previous; if there is none, keys " +
+		"import --accept-older of a copy, or of the file itself, makes that the newest"
+}
+
+// Holder returns another host that has the ring that this one has used, "" if there is none.
+func (s *Standing) Holder() string {
+	own, _ := s.p.Entry(s.file.Host)
+	for _, entry := range s.p.Entries {
+		if entry.Host != own.Host && entry.File == "" && slices.Contains(entry.History, own.version()) {
+			return entry.Host
+		}
+	}
+	return ""
+}
+
+// hosts finds what keeps a host from following the newest ring.
+func (s *Standing) hosts(use []ring.Key) {
+	active, signers := s.newest.active(s.p.Removed), false
+	if next := s.newest.key(signing.Next); len(use) == 0 && next != "" {
+		use = []ring.Key{{Key: signing.PublicKey{ID: next}.As(signing.Next)}}
+	}
+	for _, entry := range s.p.Entries {
+		args := check.KeyArgs{Host: entry.Host, Key: active, Other: s.newest.Host}
+		signers = signers || entry.Signer
+		switch {
+		case entry.version() == "":
+			s.add(check.HostUnreadable, args)
+			continue
+		case entry.File != "" && entry.Host != s.file.Host:
+			s.add(check.HostRestored, args)
+		}
+		if active != "" && !slices.Contains(entry.Has, active) && entry.Host != s.file.Host {
+			s.add(check.HostLacksActiveKey, args)
+		}
+		for _, key := range use {
+			args.Key, args.Role = key.ID, string(key.Role)
+			switch {
+			case !slices.Contains(entry.Has, key.ID):
+				s.add(check.HostLacksKey, args)
+			case !slices.Contains(entry.Signs, key.ID) && key.Role != signing.Active:
+				s.add(check.HostCannotSign, args)
+			}
+		}
+	}
+	for _, host := range s.p.APIServers() {
+		if _, known := s.p.Entry(host); signers && !known {
+			s.add(check.HostWithoutRing, check.KeyArgs{Host: host})
+		}
+	}
+	if s.newest.Generation > 0 && s.newest.key(signing.Next) == "" {
+		s.add(check.NoNextKey, check.KeyArgs{})
+	}
+}
+
+// Refuses returns a *ring.Refusal for the first fact that blocks something, unless that is about a host of
+// without.
+func (s *Standing) Refuses(what check.Blocks, without ...string) error {
+	for _, fact := range s.Facts {
+		if fact.Blocks&what != 0 && (fact.Host == "" || !slices.Contains(without, fact.Host)) {
+			return &ring.Refusal{Reason: fact.Message, Remedy: fact.Remedy, Later: fact.Blocks&check.Later != 0}
+		}
+	}
+	return nil
+}
+
+// Worst returns the worst fact about the file of this host, ok is false if there is none.
+func (s *Standing) Worst() (worst check.KeyFact, ok bool) {
+	for _, fact := range s.Facts {
+		if check.RingWorse(fact.Code, worst.Code) {
+			worst, ok = fact, true
+		}
+	}
+	return worst, ok
+}
+
+// settled is how long a host may lack the next key before that is a finding.
+const settled = 24 * time.Hour
+
+// Findings returns the facts that the user has to act on. A copy of a ring with a new next key has a day to arrive.
+func (s *Standing) Findings(now time.Time) []check.Finding {
+	var findings []check.Finding
+	age := now.Sub(s.newest.Changed)
+	for _, fact := range s.Facts {
+		code := fact.Code
+		if lately := age >= 0 && age <= settled; code == check.HostCannotSign || lately && code == check.HostLacksKey {
+			continue
+		}
+		if !slices.ContainsFunc(findings, func(f check.Finding) bool { return f.Message == fact.Message }) {
+			findings = append(findings, fact.Finding)
+		}
+	}
+	return findings
+}
+
+// Active returns the key that the newest ring signs with, "" if it has none.
+func (s *Standing) Active() string { return s.newest.active(s.p.Removed) }
+
+// ByRevocation reports whether Active signs because another key was revoked.
+func (s *Standing) ByRevocation() bool {
+	return s.newest.ByRevocation || s.Active() != s.newest.key(signing.Active)
+}
+
+// Fallen returns the fact that the file is not the ring that this host has used, nor a newer one.
+func (s *Standing) Fallen() (fact check.KeyFact, fallen bool) {
+	i := slices.IndexFunc(s.Facts, func(fact check.KeyFact) bool { return fact.Code == check.RingRestored || fact.Code == check.RingLost })
+	if i < 0 {
+		return check.KeyFact{}, false
+	}
+	return s.Facts[i], true
+}
 
 // relation is how a published ring stands to another one.
 type relation int
@@ -22,140 +256,15 @@ const (
 	older relation = iota // or the same
 	newer
 	apart // neither has come from the other
-	unknown
 )
 
-// relate compares a published ring with own, by their histories.
-func relate(own ring.State, theirs Line) relation {
+// relate compares a published ring with a state, by their histories.
+func relate(own ring.State, theirs Entry) relation {
 	switch {
-	case theirs.version() == "":
-		return unknown
 	case own.Knows(theirs.version()):
 		return older
 	case slices.Contains(theirs.History, own.Version()):
 		return newer
 	}
 	return apart
-}
-
-// drift is how the ring of this process stands to those of the other hosts.
-type drift string
-
-const (
-	// inSync: no other ring is newer.
-	inSync drift = "agreed"
-	// unpublished: the ring of this process is not published.
-	unpublished drift = "unpublished"
-	// late: another ring is newer, and this one has the key that signs there.
-	late drift = "late"
-	// unreadable: the published entry is not one that this program writes.
-	unreadable drift = "unreadable"
-	// forked: neither has come from the other.
-	forked drift = "forked"
-	// missing: this host does not have the active key of another ring, so its kube-apiserver refuses tokens.
-	missing drift = "missing"
-	// lost: another ring does not have the key that signs here, or it was revoked.
-	lost drift = "lost"
-)
-
-// drifts lists them all, the worst last.
-func drifts() []drift {
-	return []drift{inSync, unpublished, late, unreadable, forked, missing, lost}
-}
-
-func (d drift) worse(than drift) bool {
-	return slices.Index(drifts(), d) > slices.Index(drifts(), than)
-}
-
-// standing is the relation of the ring of this process to all published ones.
-type standing struct {
-	drift drift
-	// other is what drift is about, and signs the key that signs here.
-	other Line
-	signs string
-}
-
-// compare compares the ring of a host that signs with a key with the live rings of other hosts.
-func (p Published) compare(own ring.State, host, signs string, now time.Time) standing {
-	s := standing{drift: inSync, signs: signs}
-	found := func(is drift, about Line) {
-		if is.worse(s.drift) {
-			s.drift, s.other = is, about
-		}
-	}
-	if signs == "" {
-		found(lost, Line{})
-	}
-	if !slices.ContainsFunc(p.Lines, func(line Line) bool { return line.Host == host && line.version() == own.Version() }) {
-		found(unpublished, Line{})
-	}
-	for _, line := range p.Lines {
-		if line.version() == "" {
-			found(unreadable, line)
-		}
-	}
-	for _, line := range p.Others(host, now) {
-		switch relate(own, line) {
-		case newer:
-			found(late, line)
-		case apart:
-			found(forked, line)
-		case older, unknown:
-			continue
-		}
-		if _, ok := own.Key(line.key(signing.Active)); !ok {
-			found(missing, line)
-		}
-		// Of two rings that are forked one goes on signing.
-		if line.Keys[signs] == "" && line.Generation > own.Generation {
-			found(lost, line)
-		}
-	}
-	return s
-}
-
-// describe returns what was found, and remedy what to do about it.
-func (s standing) describe(own ring.State) string {
-	mine := fmt.Sprintf("the key ring of this process (generation %d, version %s)", own.Generation, own.Version())
-	theirs := fmt.Sprintf("that of host %s (generation %d, version %s)", s.other.Host, s.other.Generation, s.other.version())
-	switch {
-	case s.signs == "":
-		return mine + " has no key left that may sign: its active key was revoked"
-	case s.drift == inSync:
-		return mine + " is the one that is published, and no other host has a newer one"
-	case s.drift == unpublished:
-		return mine + " is not published in " + ringSecret
-	case s.drift == late:
-		return mine + " is older than " + theirs + "; until that is here, key " + s.signs + " signs here"
-	case s.drift == unreadable && s.other.Replica == "":
-		return ringSecret + " has a schema-version that this release does not know"
-	case s.drift == unreadable:
-		return "the line " + linePrefix + s.other.Replica + " of " + ringSecret + " cannot be read"
-	case s.drift == missing:
-		return mine + " does not have key " + s.other.key(signing.Active) + ", which signs with " + theirs +
-			": a kube-apiserver that verifies with it refuses those tokens"
-	case s.drift == lost:
-		return mine + " signs with key " + s.signs + ", and " + theirs + " does not have that key: nothing is signed with it"
-	}
-	return mine + " and " + theirs + " are forked: neither has come from the other"
-}
-
-func (s standing) remedy() string {
-	switch s.drift {
-	case late, missing, lost:
-		return ": bring the newer one here (keys import, or keys import --join-fork if that is refused)"
-	case forked:
-		return ": keys import --join-fork"
-	case unreadable:
-		if s.other.Replica == "" {
-			return ": run the newer release on every host"
-		}
-		return ": another release wrote it; if its replica is gone for good, remove it: kubectl -n " + metav1.NamespaceSystem +
-			" patch secret " + SecretName + ` --type=json -p '[{"op":"remove","path":"/data/` +
-			strings.ReplaceAll(linePrefix+s.other.Replica, "/", "~1") + `"}]'`
-	case unpublished:
-		return ": apply manifests/permissions"
-	case inSync:
-	}
-	return ""
 }

@@ -7,9 +7,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -57,14 +57,11 @@ type APIServer struct {
 }
 
 // Find looks up all kube-apiservers of the cluster, each at its own address, unless Others has them. One may have
-// joined since the last time. It refuses with the names of the hosts if it finds fewer addresses than hosts: what
-// one kube-apiserver says about a key says nothing about the others. Hosts of without are not asked.
-func (c *Cluster) Find(ctx context.Context, without ...string) error {
-	hosts, err := apiservers.LiveHosts(ctx, c.Client, time.Now())
-	if err != nil {
-		return err
-	}
-	hosts = slices.DeleteFunc(hosts, func(host string) bool { return slices.Contains(without, host) })
+// joined since the last time. hosts are those on which one was ever seen. If fewer addresses are found, the error names
+// the hosts that are not asked: what one kube-apiserver says about a key says nothing about the others. Those that
+// are found can be asked nevertheless. Hosts of without do not count.
+func (c *Cluster) Find(ctx context.Context, hosts []string, without ...string) error {
+	hosts = slices.DeleteFunc(slices.Clone(hosts), func(host string) bool { return slices.Contains(without, host) })
 	others := c.Others
 	if c.dialled {
 		others = nil
@@ -72,21 +69,39 @@ func (c *Cluster) Find(ctx context.Context, without ...string) error {
 	asked := 1 + len(others)
 	dials := len(hosts) > 1 && len(others) == 0 && c.Dial != nil
 	if dials {
+		var err error
 		if others, err = c.dialAll(ctx); err != nil {
 			return err
 		}
 		asked = len(others) // the first one is among them
 	}
+	c.Others, c.dialled = others, dials
 	if asked < len(hosts) {
 		return &ring.Refusal{
-			Reason: fmt.Sprintf("kube-apiserver runs on %d hosts (%s), and only %d can be asked",
-				len(hosts), strings.Join(hosts, ", "), max(asked, 1)),
-			Remedy: "name each of them with --apiserver or, if a host is gone for good, give --without-host=NAME",
+			Reason: fmt.Sprintf("kube-apiserver runs on %d hosts, and only %d can be asked: not on %s",
+				len(hosts), max(asked, 1), strings.Join(c.unasked(ctx, hosts), ", ")),
+			Remedy: "name each of them with --apiserver or, if a host is gone for good, give --without-host=NAME once, keys forget NAME for ever",
 			Later:  true, // one may restart
 		}
 	}
-	c.Others, c.dialled = others, dials
 	return nil
+}
+
+// unasked returns the hosts whose Node has none of the addresses that are asked, or all if that leaves none.
+func (c *Cluster) unasked(ctx context.Context, hosts []string) []string {
+	away := slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
+		node, err := c.Client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
+		return err == nil && slices.ContainsFunc(node.Status.Addresses, func(address corev1.NodeAddress) bool {
+			return slices.ContainsFunc(c.Others, func(server APIServer) bool {
+				at, err := url.Parse(server.URL)
+				return err == nil && at.Hostname() == address.Address
+			})
+		})
+	})
+	if len(away) == 0 {
+		return []string{"one of " + strings.Join(hosts, ", ")}
+	}
+	return away
 }
 
 // dialAll returns the kube-apiservers behind the Service kubernetes.

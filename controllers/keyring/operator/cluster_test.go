@@ -19,14 +19,16 @@ import (
 
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/signing/remote"
+	"sa-controller-manager/signing/ring"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
 )
 
-// serve runs a kube-apiserver on each host; the Service kubernetes has these addresses.
+// serve runs a kube-apiserver and our process on each host; the Service kubernetes has these addresses.
 func (w *world) serve(hosts []string, addresses ...string) {
 	w.t.Helper()
 	for _, host := range hosts {
+		w.show(host, time.Hour)
 		lease := &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "apiserver-" + host, Labels: map[string]string{
 				"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host,
@@ -81,13 +83,13 @@ func TestForgottenAPIServer(t *testing.T) {
 		w := newWorld(t)
 		w.serve(hosts, "10.0.0.1")
 		w.Cluster.Dial = func(string) (kubernetes.Interface, error) { return w.kube, nil }
-		const want = "kube-apiserver runs on 2 hosts (cp-1, cp-2), and only 1 can be asked: name each of them with --apiserver"
+		const want = "kube-apiserver runs on 2 hosts, and only 1 can be asked: not on cp-1, cp-2: name each of them with --apiserver"
 		refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
 		w.must(w.Rotate(t.Context(), RotateOptions{Force: true, Without: []string{"cp-2"}}))
 		for i, command := range []func(without ...string) error{
 			func(without ...string) error { _, err := w.Prune(t.Context(), without...); return err },
 			func(without ...string) error {
-				_, err := w.Revoke(t.Context(), []string{rsaID}, nil, without...)
+				_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}, Without: without})
 				return err
 			},
 		} {
@@ -98,6 +100,98 @@ func TestForgottenAPIServer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHostThatIsAway: a kube-apiserver that was once seen counts although its identity Lease has expired: it comes back with
+// the keys that it had. It is named by its Node's address.
+func TestHostThatIsAway(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.serve([]string{"cp-1", "cp-2"}, "10.0.0.1")
+	w.Cluster.Dial = func(string) (kubernetes.Interface, error) { return w.kube, nil }
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "10.0.0.1"}}}}
+	_, err := w.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
+	w.must(err)
+	const want = "kube-apiserver runs on 2 hosts, and only 1 can be asked: not on cp-2: "
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
+	w.must(w.kube.CoordinationV1().Leases("kube-system").Delete(t.Context(), "apiserver-cp-2", metav1.DeleteOptions{}))
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), want)
+	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
+	refusedWith(t, err, "revoked, but: "+want)
+	if w.state().Active().ID != p256ID || len(w.published().Removed) != 1 {
+		t.Error("the key is not revoked")
+	}
+	// The same command again revokes nothing more: not the fresh key.
+	notes, err := w.Revoke(t.Context(), RevokeOptions{Active: true})
+	refusedWith(t, err, want)
+	if p := w.published(); len(p.Removed) != 1 || !strings.HasPrefix(notes[0], "nothing more is revoked: key "+p256ID) {
+		t.Errorf("a second time: revoked %+v, %q", p.Removed, notes)
+	}
+	w.must(w.Forget(t.Context(), "cp-2"))
+	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
+	w.must(err)
+	w.serve([]string{"cp-3"}, "10.0.0.1", "10.0.0.3")
+	w.edit(func(p *consistency.Published) { p.Entries = p.Entries[:1] })
+	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
+	refusedWith(t, err, "kube-apiserver runs on host cp-3, which publishes no key ring")
+	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true, Without: []string{"cp-3"}})
+	w.must(err)
+}
+
+// TestRevokeOnALateHost: the file says that another key is active than the one that signs. The page's own block revoked that
+// one, and forked the ring.
+func TestRevokeOnALateHost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.show("cp-1", time.Hour)
+	late := *w.Operator
+	late.File, late.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
+	_, err := late.File.Import(w.File, nil)
+	w.must(err)
+	w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
+	w.show("cp-1", time.Hour)
+	before, err := late.File.Read()
+	w.must(err)
+	notes, err := late.Revoke(t.Context(), RevokeOptions{Active: true})
+	w.must(err)
+	after, err := late.File.Read()
+	w.must(err)
+	if !after.IsRevoked(testkeys.Parse(testkeys.P256()).Public()) || after.Version() != before.Version() ||
+		!strings.Contains(strings.Join(notes, "\n"), "no key was made here, because this is not the newest ring") {
+		t.Errorf("revoked %+v, generation %d after %d, notes %q", after.Revoked, after.Generation, before.Generation, notes)
+	}
+	if ring := after.Ring(); ring.ActiveID() != rsaID {
+		t.Errorf("%s signs here", ring.ActiveID())
+	}
+	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
+	w.must(err)
+	if state := w.state(); len(state.Revoked) != 1 || state.Active().Kind() != "P-256" || state.Active().ID == p256ID {
+		t.Errorf("where the newest ring is: %s signs, revoked %+v", state.Active().ID, state.Revoked)
+	}
+}
+
+// TestRevokeWithoutAFile: a file that cannot be written keeps the revocation from nobody.
+func TestRevokeWithoutAFile(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(*world){
+		"a link, as in a mounted Secret": func(w *world) {
+			w.must(os.Rename(w.File.Path(), w.File.Path()+".real"))
+			w.must(os.Symlink(w.File.Path()+".real", w.File.Path()))
+		},
+		"no place for another file": func(w *world) { w.must(os.Mkdir(w.File.Path()+".previous", 0o700)) },
+		"it cannot be read":         func(w *world) { w.must(os.WriteFile(w.File.Path(), []byte("{"), 0o600)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			spoil(w)
+			_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
+			refusedWith(t, err, "revoked, but: the ring file of this host is as it was: ")
+			if p := w.published(); len(p.Removed) != 1 || p.Removed[0].ID != rsaID {
+				t.Errorf("published as revoked: %+v", p.Removed)
+			}
+		})
+	}
 }
 
 const hsmID = "hsm/1:sa"
@@ -118,7 +212,7 @@ func TestRotateToASigner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	foreign := w.withSigner(testkeys.P256Other())
-	w.edit(func(p *consistency.Published) { p.Lines[0].Signer = false })
+	w.edit(func(p *consistency.Published) { p.Entries[0].Signer = false })
 	refusedWith(t, w.Next(t.Context(), Successor{Signer: "kep740:hsm"}), "kube-apiserver on host cp-1 has key files")
 	w.show("cp-1", 0)
 	w.must(w.Next(t.Context(), Successor{Signer: "kep740:hsm"}))
@@ -146,7 +240,7 @@ func TestRotateToASigner(t *testing.T) {
 	}
 	w.show("cp-1", 0)
 	w.must(w.Next(t.Context(), Successor{Algorithm: "P-521"}))
-	notes, err := w.Revoke(t.Context(), []string{hsmID}, nil)
+	notes, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{hsmID}})
 	if err != nil || !strings.Contains(strings.Join(notes, "\n"), "kep740:hsm has the private half of key "+hsmID+" still: destroy it there") {
 		t.Errorf("revoke: %v, %v", notes, err)
 	}

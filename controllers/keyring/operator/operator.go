@@ -9,12 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ring"
@@ -90,7 +92,7 @@ type RotateOptions struct {
 	madeFor string
 }
 
-// Rotate makes the next key the active one, once every live host has it, every kube-apiserver accepts it
+// Rotate makes the next key the active one, once every known host has it, every kube-apiserver accepts it
 // and no cache is without it.
 func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 	permanent := 0
@@ -133,28 +135,34 @@ func (o *Operator) rotate(ctx context.Context, options *RotateOptions) error {
 	if err != nil {
 		return err
 	}
-	return o.change(ctx, state, func(state ring.State) (ring.State, error) { return ring.Rotate(state, options.made, o.Clock.Now()) })
+	return o.change(ctx, state, options.Without, func(state ring.State) (ring.State, error) { return ring.Rotate(state, options.made, o.Clock.Now()) })
 }
 
-// published returns the published rings, none without a cluster.
-func (o *Operator) published(ctx context.Context) (consistency.Published, error) {
+// look returns the published rings and which hosts there are, nothing without a cluster. A command that changes
+// something records the hosts.
+func (o *Operator) look(ctx context.Context, record bool) (consistency.Published, error) {
 	if o.Cluster == nil {
 		return consistency.Published{}, nil
 	}
-	return consistency.Fetch(ctx, o.Cluster.Client)
+	return consistency.Refresh(ctx, o.Cluster.Client, record && !o.File.IsDryRun())
 }
 
-// mayUse returns nil if every live host has a key and every kube-apiserver accepts it.
+// stand compares the ring of this host with what is published.
+func (o *Operator) stand(state ring.State, p consistency.Published, use ...ring.Key) *consistency.Standing {
+	return consistency.Stand(consistency.File{Host: o.Host, State: state}, p, use...)
+}
+
+// mayUse returns nil if every known host has a key and every kube-apiserver accepts it.
 func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, without []string) (consistency.Published, error) {
 	if o.Cluster == nil {
 		return consistency.Published{}, errNoCluster
 	}
-	published, err := consistency.Fetch(ctx, o.Cluster.Client)
+	published, err := o.look(ctx, true)
 	if err == nil {
-		err = published.MayUse(state, key, o.Host, without, o.Clock.Now())
+		err = o.stand(state, published, key).Refuses(check.Changes|check.Uses, without...)
 	}
 	if err == nil {
-		err = o.Cluster.Find(ctx, without...)
+		err = o.Cluster.Find(ctx, published.APIServers(), without...)
 	}
 	if err == nil {
 		err = o.Cluster.Accepts(ctx, key)
@@ -164,17 +172,21 @@ func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, w
 
 // change makes a transition, unless another host is about to make one. The ring file is changed only if it
 // is still the one that was read.
-func (o *Operator) change(ctx context.Context, state ring.State, transition func(ring.State) (ring.State, error)) error {
+func (o *Operator) change(ctx context.Context, state ring.State, without []string, transition func(ring.State) (ring.State, error)) error {
 	if _, err := transition(state); err != nil {
 		return err
 	}
-	if o.Cluster != nil {
-		claim := func(p *consistency.Published) error { return p.ClaimRing(state, o.Host, o.Clock.Now()) }
-		if err := consistency.Edit(ctx, o.Cluster.Client, claim); err != nil {
-			return err
-		}
+	if err := o.claim(ctx, state, without); err != nil {
+		return err
 	}
 	return o.File.Update(state.Generation, transition)
+}
+
+func (o *Operator) claim(ctx context.Context, state ring.State, without []string) error {
+	if o.Cluster == nil || o.File.IsDryRun() {
+		return nil
+	}
+	return consistency.Edit(ctx, o.Cluster.Client, func(p *consistency.Published) error { return p.ClaimRing(state, o.Host, without) })
 }
 
 // Next replaces the next key, which need not be available. If that is what is wanted, nothing changes.
@@ -183,9 +195,9 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 	if err != nil {
 		return err
 	}
-	published, err := o.published(ctx)
+	published, err := o.look(ctx, true)
 	if err == nil {
-		err = published.MayChange(state, o.Host, without, o.Clock.Now())
+		err = o.stand(state, published).Refuses(check.Changes, without...)
 	}
 	if err != nil {
 		return err
@@ -193,7 +205,7 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 	next, replaces := state.Next()
 	kind := cmp.Or(wanted.Algorithm, state.Active().Kind(), "?")
 	switch {
-	case replaces && wanted.Signer == "" && next.Kind() == kind && !published.Revoked(next.PublicKey):
+	case replaces && wanted.Signer == "" && next.Kind() == kind:
 		return &ring.Refusal{Reason: fmt.Sprintf("key %s (%s) is the next one", next.ID, next.Algorithm), Remedy: "nothing to do", Done: true}
 	case replaces:
 		if err := published.MayWithdraw(next); err != nil {
@@ -205,16 +217,15 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 		return err
 	}
 	if key.Foreign() {
-		live := published.Live(o.Clock.Now())
-		if i := slices.IndexFunc(live, func(line consistency.Line) bool { return !line.Signer }); i >= 0 {
+		if i := slices.IndexFunc(published.Entries, func(entry consistency.Entry) bool { return !entry.Signer }); i >= 0 {
 			return &ring.Refusal{
 				Reason: fmt.Sprintf("key %s has an ID that %s has chosen, and kube-apiserver on host %s has key files, in which it finds no such key",
-					key.ID, key.Signer, live[i].Host),
+					key.ID, key.Signer, published.Entries[i].Host),
 				Remedy: "have every kube-apiserver use our external signer first",
 			}
 		}
 	}
-	return o.change(ctx, state, func(state ring.State) (ring.State, error) { return ring.Next(state, *key, o.Clock.Now()) })
+	return o.change(ctx, state, without, func(state ring.State) (ring.State, error) { return ring.Next(state, *key, o.Clock.Now()) })
 }
 
 // Rollback goes back to the key that the last rotation retired. next is for a ring whose next key is of
@@ -242,19 +253,26 @@ func (o *Operator) Rollback(ctx context.Context, next Successor, without []strin
 	if err != nil {
 		return err
 	}
-	return o.change(ctx, state, func(state ring.State) (ring.State, error) { return ring.Rollback(state, key, o.Clock.Now()) })
+	return o.change(ctx, state, without, func(state ring.State) (ring.State, error) { return ring.Rollback(state, key, o.Clock.Now()) })
 }
 
-// Init makes a ring beside no other one. What was revoked there does not come back. next comes after active.
+// Init makes a ring where no host has one. What was revoked there does not come back. next comes after active.
 func (o *Operator) Init(ctx context.Context, active *signing.PrivateKey, retired []signing.PublicKey, next Successor) error {
-	published, err := o.published(ctx)
+	published, err := o.look(ctx, false)
 	if err != nil {
 		return err
 	}
-	if live := published.Live(o.Clock.Now()); len(live) > 0 {
+	lost := consistency.Stand(consistency.File{Host: o.Host, Err: fs.ErrNotExist}, published)
+	if fact, fallen := lost.Fallen(); fallen {
 		return &ring.Refusal{
-			Reason: fmt.Sprintf("host %s has a live key ring, and a second one would be forked from it", live[0].Host),
-			Remedy: "copy that file here and import it (keys import)",
+			Reason: fact.Message, Remedy: fact.Remedy + "; keys forget " + o.Host + " gives it up, and all tokens of its keys are refused then",
+		}
+	}
+	if len(published.Entries) > 0 {
+		host := published.Entries[0].Host
+		return &ring.Refusal{
+			Reason: fmt.Sprintf("host %s has a key ring, and a second one would be forked from it", host),
+			Remedy: "copy that file here and import it (keys import) or, if that host is gone for good: keys forget " + host,
 		}
 	}
 	if published.Revoked(active.Public()) {
@@ -268,32 +286,72 @@ func (o *Operator) Init(ctx context.Context, active *signing.PrivateKey, retired
 	return o.File.Init(active, retired, key, o.Clock.Now())
 }
 
-// Import takes the ring of another host, or joins it with this one, and reports whether anything changed.
-// A copy from before a revocation is refused.
-func (o *Operator) Import(ctx context.Context, from *ring.File, join bool) (changed bool, err error) {
+// ImportOptions select what Import does with a ring that is not simply newer.
+type ImportOptions struct {
+	Join        bool // take only the keys of a forked ring
+	AcceptOlder bool // make a ring the newest that is older than the one that this host has used, and that is lost
+}
+
+// Import takes the ring of another host or a backup, and reports whether anything changed. What is revoked stays
+// revoked. The notes say what is lost.
+func (o *Operator) Import(ctx context.Context, from *ring.File, options ImportOptions) (changed bool, notes []string, err error) {
 	copied, err := from.Read()
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("%s does not exist", from.Path()) // Read advises to make a ring
+		return false, nil, fmt.Errorf("%s does not exist", from.Path()) // Read advises to make a ring
 	}
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
-	published, err := o.published(ctx)
+	published, err := o.look(ctx, false)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
-	for _, gone := range published.Removed {
-		if i := slices.IndexFunc(copied.Keys, func(key ring.Key) bool { return gone.Is(key.PublicKey) }); i >= 0 && !join {
-			return false, &ring.Refusal{
-				Reason: fmt.Sprintf("%s has key %s, which was revoked since", from.Path(), copied.Keys[i].ID),
-				Remedy: "bring the ring of a host that has not",
-			}
+	if options.Join {
+		return true, nil, o.File.Join(from, published.Removed, o.Clock.Now())
+	}
+	stands := o.stand(copied, published)
+	fact, fallen := stands.Fallen()
+	switch {
+	case fallen && !options.AcceptOlder:
+		return false, nil, &ring.Refusal{Reason: from.Path() + ": " + fact.Message, Remedy: fact.Remedy}
+	case !fallen && options.AcceptOlder:
+		return false, nil, &ring.Refusal{Reason: from.Path() + " is not older than the ring that this host has used", Remedy: "leave out --accept-older"}
+	case fallen:
+		return o.acceptOlder(copied, published, stands)
+	}
+	changed, err = o.File.Import(from, published.Removed)
+	return changed, nil, err
+}
+
+// acceptOlder makes a copy the newest ring, unless another host still has the one that this host has used.
+func (o *Operator) acceptOlder(copied ring.State, p consistency.Published, stands *consistency.Standing) (bool, []string, error) {
+	if host := stands.Holder(); host != "" {
+		return false, nil, &ring.Refusal{Reason: "host " + host + " has the ring that this host has used", Remedy: "bring that one here (keys import)"}
+	}
+	own, _ := p.Entry(o.Host)
+	accepted, err := ring.AcceptOlder(copied, own.Generation, own.History, stands.Active(), o.Clock.Now())
+	if err != nil {
+		return false, nil, err
+	}
+	accepted.Revoked = ring.Union(accepted.Revoked, p.Removed)
+	var notes []string
+	for _, id := range slices.Sorted(maps.Keys(own.Keys)) {
+		if _, kept := accepted.Key(id); !kept && !p.RevokedID(id) {
+			notes = append(notes, fmt.Sprintf("the %s key %s is lost: its tokens are refused from now on", own.Keys[id], id))
 		}
 	}
-	if join {
-		return true, o.File.Join(from, o.Clock.Now())
+	return true, notes, o.File.Replace(accepted)
+}
+
+// Forget has no step wait for a host any more.
+func (o *Operator) Forget(ctx context.Context, host string) error {
+	if o.Cluster == nil {
+		return errNoCluster
 	}
-	return o.File.Import(from)
+	if o.File.IsDryRun() {
+		return nil
+	}
+	return consistency.Forget(ctx, o.Cluster.Client, host)
 }
 
 // read reads the ring for a command that writes it. It returns an error if the file is read-only.

@@ -46,9 +46,9 @@ func TestRotateAsksFirst(t *testing.T) {
 	t.Parallel()
 	late := func(w *world) {
 		w.edit(func(p *consistency.Published) {
-			line := p.Lines[0]
-			line.Replica, line.Host, line.Keys = "cp-2_1", "cp-2", map[string]signing.Role{rsaID: signing.Active}
-			p.Lines = append(p.Lines, line)
+			entry := p.Entries[0]
+			entry.Host, entry.Has = "cp-2", []string{rsaID}
+			p.Entries = append(p.Entries, entry)
 		})
 	}
 	for name, tc := range map[string]struct {
@@ -71,8 +71,8 @@ func TestRotateAsksFirst(t *testing.T) {
 		},
 		"no cluster": {shown: time.Hour, change: func(w *world) { w.Cluster = nil }, want: "give --kubeconfig"},
 		"another host is at it": {shown: time.Hour, change: func(w *world) {
-			w.edit(func(p *consistency.Published) { p.Claim = consistency.Claim{Generation: 2, Host: "cp-2", At: epoch} })
-		}, want: "generation 2 is claimed by host cp-2"},
+			w.edit(func(p *consistency.Published) { p.Claim = consistency.Claim{Generation: 2, Host: "cp-2"} })
+		}, want: "host cp-2 is making generation 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -230,24 +230,24 @@ func TestNextAsksFirst(t *testing.T) {
 	w.edit(func(p *consistency.Published) {
 		p.Removed = append(p.Removed, ring.Removed{ID: p256ID, Digest: p256ID, Reason: ring.Revoked})
 	})
-	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "was revoked on another host: replace the next key: keys next")
-	w.must(w.Next(t.Context(), Successor{Algorithm: "P-256"}))
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "is revoked, and in the ring file of this host still: bring a newer ring here (keys import), or: keys revoke "+p256ID)
+	_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{p256ID}})
+	w.must(err)
 	if next, _ := w.state().Next(); next.ID == p256ID {
 		t.Error("the revoked key stays")
 	}
 	later := *w.Operator
 	later.File, later.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
-	_, err := later.File.Import(w.File)
+	_, err = later.File.Import(w.File, nil)
 	w.must(err)
 	w.must(later.Next(t.Context(), Successor{Algorithm: "P-384"}))
 	newer, err := later.File.Read()
 	w.must(err)
 	w.edit(func(p *consistency.Published) {
-		line := consistency.LineOf(newer)
-		line.Replica, line.Host, line.Renewed = "cp-2_1", "cp-2", epoch
-		p.Lines = append(p.Lines, line)
+		entry := consistency.EntryOf(newer)
+		entry.Host = "cp-2"
+		p.Entries = append(p.Entries, entry)
 	})
-	w.clock.Step(2 * time.Minute) // the claim of that host has ended
 	refusedWith(t, w.Next(t.Context(), Successor{Algorithm: "P-521"}), "is older than that of host cp-2")
 	w.must(w.Next(t.Context(), Successor{Algorithm: "P-521"}, "cp-2"))
 }
@@ -272,11 +272,11 @@ func TestNextAndRollback(t *testing.T) {
 	w.show("cp-1", 0)
 	refusedWith(t, w.Rollback(t.Context(), Successor{}, nil), "key "+rsaID+" cannot sign yet")
 	w.accepts = append(w.accepts, rsaID)
-	w.edit(func(p *consistency.Published) { p.Lines[0].Signs = nil })
+	w.edit(func(p *consistency.Published) { p.Entries[0].Signs = nil })
 	refusedWith(t, w.Rollback(t.Context(), Successor{}, nil), "host cp-1 cannot sign with the retired key "+rsaID)
 	w.show("cp-1", 0)
 	next, _ = w.state().Next()
-	w.edit(func(p *consistency.Published) { p.Lines[0].SignsWith = next.ID })
+	w.edit(func(p *consistency.Published) { p.Entries[0].SignsWith = next.ID })
 	refusedWith(t, w.Rollback(t.Context(), Successor{}, nil), "the next key "+next.ID+" has signed on host cp-1")
 	w.show("cp-1", 0)
 	w.must(w.Rollback(t.Context(), Successor{}, nil))
@@ -295,10 +295,12 @@ func TestInit(t *testing.T) {
 	begin := func(active []byte) error {
 		return w.Init(t.Context(), testkeys.Parse(active), []signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()}, Successor{})
 	}
-	refusedWith(t, begin(testkeys.RSA2048()), "host cp-1 has a live key ring")
+	refusedWith(t, begin(testkeys.RSA2048()), "this host has used a key ring (generation 1), and its file cannot be read: file does not exist: no other host has it")
+	w.Host = "cp-2"
+	refusedWith(t, begin(testkeys.RSA2048()), "host cp-1 has a key ring, and a second one would be forked from it")
 	revoked := func(ids ...string) {
 		w.edit(func(p *consistency.Published) {
-			p.Lines = nil
+			p.Entries = nil
 			for _, id := range ids {
 				p.Removed = append(p.Removed, ring.Removed{ID: "x", Digest: id, Reason: ring.Revoked})
 			}
@@ -313,8 +315,53 @@ func TestInit(t *testing.T) {
 	copied := w.File
 	w.File = ring.At(filepath.Join(t.TempDir(), "ring.json"))
 	revoked(rsaID)
-	_, err := w.Import(t.Context(), copied, false)
-	refusedWith(t, err, "has key "+rsaID+", which was revoked since")
+	_, _, err := w.Import(t.Context(), copied, ImportOptions{})
+	w.must(err)
+	if ring := w.state().Ring(); ring.ActiveID() == rsaID || !ring.KeySet().Revoked(rsaID) {
+		t.Error("a key that was revoked since has come back by a copy")
+	}
+}
+
+// TestLost: the ring file of the only host that has it is gone. init, rotate and an old copy do not take its place in silence.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	backup := ring.At(filepath.Join(t.TempDir(), "backup.json"))
+	_, err := backup.Import(w.File, nil)
+	w.must(err)
+	w.show("cp-1", time.Hour)
+	w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
+	w.show("cp-1", time.Hour)
+	lost := w.state()
+	w.File = ring.At(filepath.Join(t.TempDir(), "ring.json"))
+	old := func() *ring.File { return backup }
+	const restored = "is not the one that it has used (generation 2), and not a newer one"
+	_, _, err = w.Import(t.Context(), old(), ImportOptions{})
+	refusedWith(t, err, restored)
+	_, err = w.File.Import(backup, nil) // as a restore of the node does
+	w.must(err)
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{Force: true}), restored)
+	refusedWith(t, w.Next(t.Context(), Successor{Algorithm: "P-384"}), restored)
+	_, err = w.Prune(t.Context())
+	w.must(err) // it has no retired key
+	w.edit(func(p *consistency.Published) {
+		entry := p.Entries[0]
+		entry.Host = "cp-2"
+		p.Entries = append(p.Entries, entry)
+	})
+	_, _, err = w.Import(t.Context(), old(), ImportOptions{AcceptOlder: true})
+	refusedWith(t, err, "host cp-2 has the ring that this host has used: bring that one here")
+	w.must(w.Forget(t.Context(), "cp-2"))
+	changed, notes, err := w.Import(t.Context(), old(), ImportOptions{AcceptOlder: true})
+	next, _ := lost.Next()
+	if state := w.state(); err != nil || !changed || !state.Knows(lost.Version()) || state.Active().ID != p256ID ||
+		len(notes) != 1 || !strings.Contains(notes[0], "the next key "+next.ID+" is lost") {
+		t.Errorf("generation %d, %s signs, notes %q, %v", state.Generation, state.Active().ID, notes, err)
+	}
+	w.show("cp-1", time.Hour)
+	w.must(w.Next(t.Context(), Successor{Algorithm: "P-384"}))
+	_, _, err = w.Import(t.Context(), w.File, ImportOptions{AcceptOlder: true})
+	refusedWith(t, err, "is not older")
 }
 
 func TestPruneAsksFirst(t *testing.T) {
@@ -346,7 +393,7 @@ func TestPruneAsksFirst(t *testing.T) {
 		"a host": {
 			later: 100 * time.Hour, change: func(w *world) {
 				w.show("cp-2", 0)
-				w.edit(func(p *consistency.Published) { p.Lines[1].SignsWith = rsaID })
+				w.edit(func(p *consistency.Published) { p.Entries[1].SignsWith = rsaID })
 			}, want: "host cp-2 still signs with key",
 		},
 		"nobody to ask": {later: 100 * time.Hour, change: func(w *world) { w.Cluster = nil }, err: "give --kubeconfig"},
@@ -415,7 +462,7 @@ func TestPruneFindsALateSigner(t *testing.T) {
 	prune("still signs with")
 	w.signer = testkeys.P256()
 	prune("may live for 48h0m0s after 2026-11-27T15:00:00Z")
-	w.clock.Step(48 * time.Hour)
+	w.clock.Step(49 * time.Hour)
 	prune("")
 	if again, err := w.Prune(t.Context()); len(again) > 0 || err != nil {
 		t.Errorf("once nothing is retired: %+v, %v", again, err)
@@ -433,9 +480,11 @@ func TestRevoke(t *testing.T) {
 		other := testkeys.Parse(testkeys.RSA2048()).Public()
 		other.ID = "vendor/1" // the same key, as another file has it
 		w.publishes = []signing.PublicKey{other}
-		_, err := w.Revoke(t.Context(), []string{"nobody"}, nil)
-		refusedWith(t, err, "the ring has no key nobody")
-		_, err = w.Revoke(t.Context(), []string{rsaID}, func(_ context.Context, warning string) error { return errors.New(warning) })
+		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{"nobody"}})
+		refusedWith(t, err, "no ring has a key nobody")
+		_, err = w.Revoke(t.Context(), RevokeOptions{
+			IDs: []string{rsaID}, Confirm: func(_ context.Context, warning string) error { return errors.New(warning) },
+		})
 		refusedWith(t, err, "those of 1 Secrets")
 		if w.state().Active().ID != rsaID {
 			t.Fatal("the key has gone without a yes")
@@ -449,11 +498,11 @@ func TestRevoke(t *testing.T) {
 				w.publishes = nil
 			}
 		}
-		notes, err := w.Revoke(t.Context(), []string{rsaID}, nil)
+		notes, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
 		w.must(err)
 		state := w.state()
 		next, _ := state.Next()
-		if state.Active().ID != p256ID || next.Kind() != "RSA-2048" || !state.Revoked(other) {
+		if state.Active().ID != p256ID || next.Kind() != "RSA-2048" || !state.IsRevoked(other) {
 			t.Errorf("%s signs, the next key is a %s, removed: %+v", state.Active().ID, next.Kind(), state.Removed)
 		}
 		if p := w.published(); len(p.Removed) != 1 || p.Removed[0].ID != rsaID {
@@ -463,12 +512,12 @@ func TestRevoke(t *testing.T) {
 			!strings.Contains(strings.Join(notes, "\n"), "relying parties outside of the cluster accept them until") {
 			t.Errorf("it took %v, said %q, and left %q", took, said, notes)
 		}
-		_, err = w.Revoke(t.Context(), []string{rsaID}, nil)
+		_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
 		w.must(err)
 		if w.state().Version() != state.Version() {
 			t.Error("a second time has changed the ring")
 		}
-		_, err = w.Revoke(t.Context(), []string{p256ID, next.ID}, nil)
+		_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{p256ID, next.ID}})
 		w.must(err)
 		if fresh := w.state().Active().ID; fresh == p256ID || fresh == next.ID {
 			t.Errorf("%s signs, which was revoked", fresh)
@@ -480,7 +529,7 @@ func TestRevoke(t *testing.T) {
 func TestRevokeWithKeyFiles(t *testing.T) {
 	t.Parallel()
 	w, second := newWorld(t), newWorld(t)
-	w.edit(func(p *consistency.Published) { p.Lines[0].Signer = false })
+	w.edit(func(p *consistency.Published) { p.Entries[0].Signer = false })
 	w.Cluster.Others = []APIServer{{URL: "https://cp-2:6443", Client: second.kube}}
 	leaked := []signing.PublicKey{testkeys.Parse(testkeys.RSA2048()).Public()}
 	w.publishes, second.publishes = leaked, leaked
@@ -490,20 +539,20 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 	}{
 		{func() {}, "the kube-apiserver of --kubeconfig, https://cp-2:6443: with key files, bring the ring there"},
 		{func() { w.publishes = nil }, "https://cp-2:6443: with key files, bring the ring there"},
-		{func() { second.silent = true }, "https://cp-2:6443 (read kube-apiserver's keys at /openid/v1/jwks: "},
+		{func() { second.silent = true }, "https://cp-2:6443: it is not known which keys it accepts: read kube-apiserver's keys at /openid/v1/jwks: "},
 	} {
 		step.change()
-		_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
-		refusedWith(t, err, "revoked in the ring of this host, but: still accepted by "+step.still)
+		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
+		refusedWith(t, err, "revoked, but: still accepted by "+step.still)
 		if w.state().Active().ID != p256ID {
 			t.Error("the key is in the ring")
 		}
 	}
 	second.publishes, second.silent = nil, false
-	_, err := w.Revoke(t.Context(), []string{rsaID}, nil)
+	_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
 	w.must(err)
 	w.Cluster = nil
-	_, err = w.Revoke(t.Context(), []string{rsaID}, nil)
+	_, err = w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})
 	refusedWith(t, err, "give --kubeconfig")
 }
 

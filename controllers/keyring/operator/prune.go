@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing/ring"
 )
 
@@ -42,7 +43,7 @@ func (o *Operator) Prune(ctx context.Context, without ...string) ([]Pruned, erro
 		if state, err = o.read(); err != nil {
 			return pruned, err
 		}
-		err = o.change(ctx, state, prune)
+		err = o.change(ctx, state, without, prune)
 		line := Pruned{KeyID: key.ID, Pruned: err == nil}
 		if refusal, ok := errors.AsType[*ring.Refusal](err); ok {
 			line.Reason = refusal.Error()
@@ -60,7 +61,14 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if o.Cluster == nil {
 		return nil, errNoCluster
 	}
-	if err := o.Cluster.Find(ctx, without...); err != nil {
+	published, err := o.look(ctx, true)
+	if err == nil {
+		err = o.stand(state, published, state.Active()).Refuses(check.Changes|check.Uses, without...)
+	}
+	if err == nil {
+		err = o.Cluster.Find(ctx, published.APIServers(), without...)
+	}
+	if err != nil {
 		return nil, err
 	}
 	uses, err := o.Cluster.Uses(ctx, state.Ring())
@@ -71,20 +79,13 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if err != nil {
 		return nil, err
 	}
-	published, err := consistency.Fetch(ctx, o.Cluster.Client)
-	if err != nil {
-		return nil, err
-	}
-	if err := published.MayChange(state, o.Host, without, o.Clock.Now()); err != nil {
-		return nil, err
-	}
 	now := o.Clock.Now()
 	follow := func(p *consistency.Published) error {
 		if p.Followed == nil {
 			p.Followed = map[string]time.Time{}
 		}
 		for _, key := range state.Retired() {
-			signs := consistency.Signer(p.Live(now), key.ID) != "" || servers[key.ID] != ""
+			signs := p.Signer(key.ID, without...) != "" || servers[key.ID] != ""
 			if _, known := p.Followed[key.ID]; signs {
 				delete(p.Followed, key.ID)
 			} else if !known {
@@ -94,12 +95,17 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 		published = *p
 		return nil
 	}
-	if err := consistency.Edit(ctx, o.Cluster.Client, follow); err != nil {
+	if o.File.IsDryRun() {
+		err = follow(&published)
+	} else {
+		err = consistency.Edit(ctx, o.Cluster.Client, follow)
+	}
+	if err != nil {
 		return nil, err
 	}
 	usages := map[string]ring.Usage{}
 	for _, key := range state.Retired() {
-		signer := cmp.Or(consistency.Signer(published.Live(now), key.ID), servers[key.ID])
+		signer := cmp.Or(published.Signer(key.ID, without...), servers[key.ID])
 		usages[key.ID] = ring.Usage{Secrets: uses.Count(key.ID), Signer: signer, Since: published.Followed[key.ID]}
 	}
 	return usages, nil

@@ -18,6 +18,7 @@ import (
 
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/apiservers"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
 )
@@ -29,59 +30,146 @@ const (
 	revokeWait    = 30 * time.Second
 )
 
-// Revoke takes keys out of every ring for good, whatever needs them, and returns when no kube-apiserver
-// has them. The file is changed first, and nothing is asked before. confirm is called with what the step
-// breaks, and an error of it ends the step; nil confirms. Hosts of without are gone for good. The notes say
-// what is left to do.
-func (o *Operator) Revoke(ctx context.Context, ids []string, confirm func(ctx context.Context, warning string) error,
-	without ...string) (notes []string, err error) {
-	state, err := o.read()
-	if err != nil {
-		return nil, err
-	}
-	after, err := o.revoked(ctx, state, ids)
-	if err != nil && !ring.IsDone(err) {
-		return nil, err
-	}
-	if err == nil {
-		if confirm != nil {
-			if err := confirm(ctx, o.affectedBy(ctx, state, ids)); err != nil {
-				return nil, err
-			}
+// RevokeOptions select keys, and what is asked.
+type RevokeOptions struct {
+	IDs []string
+	// Active is for the key that the newest published ring signs with, unless that signs because another one was
+	// revoked: then nothing more is revoked.
+	Active bool
+	// Confirm is called with what the step breaks, and an error of it ends the step; nil confirms.
+	Confirm func(ctx context.Context, warning string) error
+	Without []string // hosts that are gone for good
+}
+
+// Revoke has nothing accept keys any more, whatever needs them, and returns nil when no kube-apiserver of a known
+// host does. The revocation is published first, so that a file that cannot be written keeps it from nobody; then
+// the ring file of this host is changed, as far as it is the newest. The notes say what is left to do.
+func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []string, err error) {
+	published, lookErr := o.look(ctx, true)
+	state, fileErr := o.File.Read()
+	stands := consistency.Stand(consistency.File{Host: o.Host, State: state, Err: fileErr}, published)
+	ids := options.IDs
+	if options.Active {
+		active := stands.Active()
+		switch {
+		case lookErr != nil:
+			return nil, fmt.Errorf("it is not known which key signs: %w", lookErr)
+		case active == "":
+			return nil, errors.New("no key signs: there is none left, or no key ring")
+		case stands.ByRevocation():
+			notes = append(notes, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked; if it has leaked too: keys revoke %s",
+				active, active))
+		default:
+			ids = []string{active}
+			notes = append(notes, "the key that signs is "+active)
 		}
-		if err := o.File.Update(state.Generation, func(ring.State) (ring.State, error) { return after, nil }); err != nil {
+	}
+	gone, err := revocations(ids, state, published)
+	if err != nil {
+		return nil, errors.Join(err, fileErr, lookErr)
+	}
+	if added := len(ring.Union(ring.Union(state.Revoked, published.Removed), gone)) > len(ring.Union(state.Revoked, published.Removed)); added &&
+		options.Confirm != nil {
+		if err := options.Confirm(ctx, o.affectedBy(ctx, state, ids)); err != nil {
 			return nil, err
 		}
-		for _, key := range state.Keys {
-			if slices.Contains(ids, key.ID) && key.Signer != "" {
-				notes = append(notes, fmt.Sprintf("%s has the private half of key %s still: destroy it there", key.Signer, key.ID))
-			}
+	}
+	errs := []error{lookErr}
+	if o.Cluster != nil && !o.File.IsDryRun() {
+		errs = append(errs, consistency.Edit(ctx, o.Cluster.Client, func(p *consistency.Published) error {
+			p.Revoke(slices.Concat(state.Revoked, gone))
+			published = *p
+			return nil
+		}))
+	}
+	if err := fileErr; err == nil {
+		left, err := o.revokeInFile(ctx, state, ring.Union(published.Removed, gone), stands, options.Without)
+		notes = append(notes, left...)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the ring file of this host is as it was: %w; then run the command again", err))
 		}
-		state = after
+	} else {
+		errs = append(errs, fmt.Errorf("the ring file of this host is as it was: %w", err))
 	}
 	if o.File.IsDryRun() {
-		return notes, nil // nothing is published, so no kube-apiserver begins to refuse a key
+		return notes, errors.Join(errs...) // nothing is published, so no kube-apiserver begins to refuse a key
 	}
-	removed := slices.DeleteFunc(slices.Clone(state.Removed), func(gone ring.Removed) bool { return !slices.Contains(ids, gone.ID) })
-	left, err := o.awaitRefused(ctx, removed, without)
-	if err != nil {
-		err = fmt.Errorf("revoked in the ring of this host, but: %w", err)
+	left, err := o.awaitRefused(ctx, ring.Union(published.Removed, gone), options.Without)
+	if err = oneLine(append(errs, err)...); err != nil {
+		err = fmt.Errorf("revoked, but: %w", err)
 	}
 	return append(notes, left...), err
 }
 
-// revoked returns the ring without the keys. What they leave empty gets a new key of the same kind, unless
-// another process would have to have it.
-func (o *Operator) revoked(ctx context.Context, state ring.State, ids []string) (ring.State, error) {
+// oneLine joins errors in one line.
+func oneLine(errs ...error) error {
+	var joined error
+	for _, err := range errs {
+		switch {
+		case err != nil && joined != nil:
+			joined = fmt.Errorf("%w; and %w", joined, err)
+		case err != nil:
+			joined = err
+		}
+	}
+	return joined
+}
+
+// revocations returns the records of keys, of the file or of a published ring.
+func revocations(ids []string, state ring.State, p consistency.Published) ([]ring.Removed, error) {
+	var gone []ring.Removed
+	for _, id := range ids {
+		record, ok := state.Revocation(id)
+		if !ok && (p.RevokedID(id) || slices.ContainsFunc(p.Entries, func(entry consistency.Entry) bool { return entry.Keys[id] != "" })) {
+			record, ok = ring.Removed{ID: id, Digest: id, Reason: ring.Revoked}, true
+		}
+		if !ok {
+			return nil, &ring.Refusal{Reason: "no ring has a key " + id, Remedy: "name keys that keys list shows"}
+		}
+		gone = append(gone, record)
+	}
+	return gone, nil
+}
+
+// revokeInFile takes revoked keys out of the ring of this host. What they leave empty gets a new key of the same kind,
+// unless another process would have to have it. A ring that is not the newest only gets the revocation.
+func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone []ring.Removed, stands *consistency.Standing,
+	without []string) (notes []string, err error) {
+	if err := o.File.Writable(); err != nil {
+		return nil, err
+	}
+	why := stands.Refuses(check.Makes, without...)
+	if why == nil {
+		why = o.claim(ctx, state, without)
+	}
+	if why != nil {
+		if len(ring.Union(state.Revoked, gone)) == len(state.Revoked) {
+			return nil, nil
+		}
+		notes = append(notes, "no key was made here, because this is not the newest ring: "+why.Error())
+		return notes, o.File.Update(state.Generation, func(state ring.State) (ring.State, error) {
+			state.Revoked = ring.Union(state.Revoked, gone)
+			return state, nil
+		})
+	}
 	var fresh [2]*ring.Key
 	for i := range fresh {
-		key, err := o.make(ctx, Successor{None: state.Active().Kind() == ""}, state.Active())
-		if err != nil {
-			return ring.State{}, err
+		if fresh[i], err = o.make(ctx, Successor{None: state.Active().Kind() == ""}, state.Active()); err != nil {
+			return nil, err
 		}
-		fresh[i] = key
 	}
-	return ring.Revoke(state, ids, fresh[0], fresh[1], o.Clock.Now())
+	for _, key := range state.Keys {
+		if key.Signer != "" && slices.ContainsFunc(gone, func(gone ring.Removed) bool { return gone.Is(key.PublicKey) }) {
+			notes = append(notes, fmt.Sprintf("%s has the private half of key %s still: destroy it there", key.Signer, key.ID))
+		}
+	}
+	err = o.File.Update(state.Generation, func(state ring.State) (ring.State, error) {
+		return ring.Revoke(state, gone, fresh[0], fresh[1], o.Clock.Now())
+	})
+	if ring.IsDone(err) {
+		err = nil
+	}
+	return notes, err
 }
 
 // affectedBy says which tokens are signed with keys.
@@ -101,63 +189,69 @@ func (o *Operator) affectedBy(ctx context.Context, state ring.State, ids []strin
 	return fmt.Sprintf("%s, those of %d Secrets among them, until they are filled again", warning, count)
 }
 
-// awaitRefused publishes the revocation, makes every kube-apiserver with an external signer fetch the key set
-// immediately, and returns when none has the keys. It asks for what each publishes, because the private
-// half may be gone. A kube-apiserver with key files has them until it is restarted: the error names it.
-func (o *Operator) awaitRefused(ctx context.Context, removed []ring.Removed, without []string) (notes []string, err error) {
+// awaitRefused makes every kube-apiserver with an external signer fetch the key set immediately, and returns when none
+// has the keys. It asks for what each publishes, because the private half may be gone. A kube-apiserver with key
+// files has them until it is restarted. The error names each that has them, and each that could not be asked.
+func (o *Operator) awaitRefused(ctx context.Context, revoked []ring.Removed, without []string) (notes []string, err error) {
 	if o.Cluster == nil {
 		return nil, errors.New("it is not known whether a kube-apiserver still accepts them: give --kubeconfig")
 	}
-	var published consistency.Published
-	err = consistency.Edit(ctx, o.Cluster.Client, func(p *consistency.Published) error {
-		p.Revoke(removed)
-		published = *p
-		return nil
-	})
-	if err == nil {
-		err = o.Cluster.Find(ctx, without...)
-	}
+	published, err := o.look(ctx, false)
 	if err != nil {
 		return nil, err
 	}
-	live := published.Live(o.Clock.Now())
-	signer := slices.ContainsFunc(live, func(line consistency.Line) bool { return line.Signer })
+	unasked := o.Cluster.Find(ctx, published.APIServers(), without...)
+	for _, fact := range consistency.Stand(consistency.File{}, published).Facts {
+		if fact.Code == check.HostWithoutRing && !slices.Contains(without, fact.Host) {
+			unasked = oneLine(unasked, fmt.Errorf("%s: %s", fact.Message, fact.Remedy))
+		}
+	}
+	signer := slices.ContainsFunc(published.Entries, func(entry consistency.Entry) bool { return entry.Signer })
 	notes = []string{"relying parties outside of the cluster accept them until they read the key set again, those that read " +
 		"kube-apiserver's for up to an hour; and kube-apiserver accepts a token that it has just seen for 10 s"}
-	for _, line := range live {
-		if line.Host != o.Host && slices.ContainsFunc(removed, func(gone ring.Removed) bool { return line.Keys[gone.ID] != "" }) {
-			notes = append(notes, "the file of host "+line.Host+" has them, and a restart there accepts them again: bring the ring there")
+	for _, entry := range published.Entries {
+		if entry.Host != o.Host && slices.ContainsFunc(revoked, func(gone ring.Removed) bool { return slices.Contains(entry.Has, gone.ID) }) {
+			notes = append(notes, "the file of host "+entry.Host+" has them: bring the ring there, or run the command there if its ring is newer")
 		}
 	}
 	for begun := o.Clock.Now(); ; {
-		have := o.Cluster.stillHave(ctx, removed)
-		if len(have) == 0 {
-			return notes, nil
+		var names []string
+		for _, fact := range o.Cluster.Accepting(ctx, revoked, true) {
+			if fact.Code == check.APIServerNotAsked {
+				fact.Host = fact.Message
+			}
+			names = append(names, fact.Host)
 		}
+		if len(names) == 0 {
+			return notes, unasked
+		}
+		still := strings.Join(slices.Compact(names), ", ")
 		if !signer || o.Clock.Since(begun) > revokeWait || !o.sleep(ctx, nudgeInterval) {
-			return notes, fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export --kubeadm) and "+
-				"restart it; with the external signer, start our process on that host; then run the command again", strings.Join(have, ", "))
+			return notes, oneLine(fmt.Errorf("still accepted by %s: with key files, bring the ring there, write them (keys export --kubeadm) and "+
+				"restart it; with the external signer, start our process on that host; then run the command again", still), unasked)
 		}
-		o.progress("still accepted by "+strings.Join(have, ", "), 0)
+		o.progress("still accepted by "+still, 0)
 	}
 }
 
-// stillHave returns the kube-apiservers that publish one of the keys. It makes each of them fetch the key
-// set first.
-func (c *Cluster) stillHave(ctx context.Context, removed []ring.Removed) (have []string) {
-	for _, server := range c.all() {
-		nudge(ctx, server)
-		keys, err := PublishedBy(ctx, apiservers.Getter(server.Client))
-		switch {
-		case err != nil:
-			have = append(have, fmt.Sprintf("%s (%v)", server.URL, err))
-		case slices.ContainsFunc(keys, func(key signing.PublicKey) bool {
-			return slices.ContainsFunc(removed, func(gone ring.Removed) bool { return gone.Is(key) })
-		}):
-			have = append(have, server.URL)
-		}
+// Accepting returns the facts about the kube-apiservers that accept a revoked key, and about those that could not be
+// asked. If now is set, each fetches the key set first.
+func (c *Cluster) Accepting(ctx context.Context, revoked []ring.Removed, now bool) (facts []check.KeyFact) {
+	if len(revoked) == 0 {
+		return nil
 	}
-	return have
+	for _, server := range c.all() {
+		if now {
+			nudge(ctx, server)
+		}
+		keys, err := PublishedBy(ctx, apiservers.Getter(server.Client))
+		if err != nil {
+			facts = append(facts, check.Key(check.APIServerNotAsked, check.KeyArgs{Host: server.URL, Why: err.Error()}))
+			continue
+		}
+		facts = append(facts, consistency.AcceptedRevoked(server.URL, keys, revoked)...)
+	}
+	return facts
 }
 
 // PublishedBy reads the keys that a kube-apiserver publishes. get asks it for a path.

@@ -89,16 +89,16 @@ func (w *world) document(path string) string {
 func (w *world) show(host string, since time.Duration) {
 	w.t.Helper()
 	state := w.state()
-	line := consistency.LineOf(state)
-	line.Replica, line.Host, line.Renewed, line.Signer = host+"_1", host, w.Clock.Now(), true
-	line.SignsWith, line.NextSince = state.Active().ID, w.Clock.Now().Add(-since)
+	entry := consistency.EntryOf(state)
+	entry.Host, entry.Signer = host, true
+	entry.SignsWith, entry.ShowsNext, entry.NextSeconds = state.Active().ID, true, int64(since.Seconds())
 	for _, key := range state.Keys {
 		if !key.PublicOnly {
-			line.Signs = append(line.Signs, key.ID)
+			entry.Signs = append(entry.Signs, key.ID)
 		}
 	}
 	w.edit(func(p *consistency.Published) {
-		p.Lines = append(slices.DeleteFunc(p.Lines, func(line consistency.Line) bool { return line.Host == host }), line)
+		p.Entries = append(slices.DeleteFunc(p.Entries, func(entry consistency.Entry) bool { return entry.Host == host }), entry)
 	})
 }
 

@@ -10,11 +10,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/internal/apiservers"
+	facts "sa-controller-manager/internal/check"
 	"sa-controller-manager/signing/ring"
 )
 
@@ -26,22 +26,33 @@ const fixAPIServerKeys = "on that node: sa-controller-manager keys import with a
 // signs with, such as the kube-apiserver of a node that joined after a rotation.
 func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 	servers := &operator.Cluster{Client: c.Client, Dial: c.Dial, Namespace: c.Namespace, Account: c.Account}
-	if err := servers.Find(ctx); err != nil {
-		const fix = "run doctor where the addresses behind the Service default/kubernetes can be reached"
+	rings, err := consistency.Refresh(ctx, c.Client, false)
+	if err != nil {
+		return answer{}, err
+	}
+	var result answer
+	if err := servers.Find(ctx, rings.APIServers()); err != nil {
+		const fix = "run doctor where the addresses behind the Service default/kubernetes can be reached; keys forget NAME if a host is gone for good"
 		reason := err.Error()
 		if refusal, ok := errors.AsType[*ring.Refusal](err); ok {
 			reason = refusal.Reason // its remedy is for "keys"
 		}
-		return answer{Findings: []finding{found("apiserver-not-asked", reason, fix)}}, nil
+		result.Findings = []finding{found(facts.APIServerNotAsked, reason, fix)}
+	}
+	for _, fact := range servers.Accepting(ctx, rings.Removed, false) {
+		result.Findings = append(result.Findings, finding{Finding: fact.Finding})
+	}
+	if len(result.Findings) > 0 {
+		return result, nil
 	}
 	if len(servers.Others) == 0 {
 		return skipped("one kube-apiserver"), nil
 	}
-	signers, err := signersByKey(ctx, c, servers)
+	signers, err := signersByKey(ctx, rings, servers)
 	if err != nil {
 		return answer{}, err
 	}
-	result := answer{Note: fmt.Sprintf("kube-apiservers asked: %d", len(servers.Others))}
+	result.Note = fmt.Sprintf("kube-apiservers asked: %d", len(servers.Others))
 	var unknown error
 	for _, server := range servers.Others {
 		ids, err := publishedIDs(ctx, apiservers.Getter(server.Client))
@@ -61,18 +72,16 @@ func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 }
 
 // signersByKey names, for each key in use, a kube-apiserver or a replica that signs with it.
-func signersByKey(ctx context.Context, c *cluster, servers *operator.Cluster) (map[string]string, error) {
+func signersByKey(ctx context.Context, rings consistency.Published, servers *operator.Cluster) (map[string]string, error) {
 	ids, err := servers.SigningKeyIDs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rings, err := consistency.Fetch(ctx, c.Client)
-	if err != nil {
-		return nil, err
-	}
 	signers := map[string]string{}
-	for _, line := range rings.Live(time.Now()) {
-		signers[line.SignsWith] = "the replica on host " + line.Host
+	for _, entry := range rings.Entries {
+		if !rings.RevokedID(entry.SignsWith) {
+			signers[entry.SignsWith] = "the process on host " + entry.Host
+		}
 	}
 	for id, url := range ids {
 		if strings.Contains(url, "://") { // otherwise it is one of the others
@@ -83,19 +92,18 @@ func signersByKey(ctx context.Context, c *cluster, servers *operator.Cluster) (m
 	return signers, nil
 }
 
-// checkKeyRings finds hosts whose key ring lacks a key of the newest one.
+// checkKeyRings finds hosts whose key ring lacks a key of the newest one, or was restored.
 func checkKeyRings(ctx context.Context, c *cluster) (answer, error) {
-	rings, err := consistency.Fetch(ctx, c.Client)
+	rings, err := consistency.Refresh(ctx, c.Client, false)
 	if err != nil {
 		return answer{}, err
 	}
-	live := rings.Live(time.Now())
-	if len(live) == 0 {
+	if len(rings.Entries) == 0 {
 		return skipped("no key ring"), nil
 	}
-	result := answer{Note: fmt.Sprintf("live key rings: %d", len(live))}
-	for _, problem := range rings.Problems(time.Now()) {
-		result.Findings = append(result.Findings, found(problem.Code, problem.Message, problem.Remedy))
+	result := answer{Note: fmt.Sprintf("key rings: %d", len(rings.Entries))}
+	for _, finding := range consistency.Stand(consistency.File{}, rings).Findings(c.Clock.Now()) {
+		result.Findings = append(result.Findings, found(finding.Code, finding.Message, finding.Remedy))
 	}
 	return result, nil
 }

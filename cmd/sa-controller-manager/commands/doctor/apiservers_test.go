@@ -6,7 +6,6 @@ package doctor
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -75,9 +74,8 @@ func TestAPIServers(t *testing.T) {
 	old, next := testkeys.Parse(testkeys.RSA2048()), testkeys.Parse(testkeys.P256())
 	published := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: consistency.SecretName},
-		Data: map[string][]byte{"schema-version": []byte("1"), "replica.cp-1_x": fmt.Appendf(nil,
-			`{"host":"cp-1","renewed":%q,"generation":3,"history":["v"],"keys":{%q:"active",%q:"retired"},"signsWith":%q,"signer":true}`,
-			time.Now().UTC().Format(time.RFC3339), next.ID(), old.ID(), next.ID())},
+		Data: map[string][]byte{"schema-version": []byte("1"), "host.cp-1": fmt.Appendf(nil,
+			`{"generation":3,"history":["v"],"keys":{%q:"active",%q:"retired"},"signsWith":%q,"signer":true}`, next.ID(), old.ID(), next.ID())},
 	}
 	ha := controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1", "10.0.0.2")
 	with := func(first, second *clitest.KubeClient) func(*testing.T, *cluster, *fake.Clientset) {
@@ -104,7 +102,7 @@ func TestAPIServers(t *testing.T) {
 		"KeyFiles": {
 			reason:  "both kube-apiservers sign with the key from before the rotation, the token controller does not",
 			objects: append(ha, published), change: with(newAPIServer(t, old, old, next), newAPIServer(t, old, old)),
-			want: []string{lacks(next, second, "the replica on host cp-1")},
+			want: []string{lacks(next, second, "the process on host cp-1")},
 		},
 		"OwnKey": {
 			reason:  "the second one has a key of its own",
@@ -114,7 +112,7 @@ func TestAPIServers(t *testing.T) {
 		"NotReached": {
 			reason:  "only one address is known",
 			objects: controlPlane([]string{"cp-1", "cp-2"}, "10.0.0.1"), change: with(newAPIServer(t, old, old), nil),
-			want: []string{"apiserver-not-asked: kube-apiserver runs on 2 hosts (cp-1, cp-2), and only 1 can be asked"},
+			want: []string{"apiserver-not-asked: kube-apiserver runs on 2 hosts, and only 1 can be asked: not on cp-1, cp-2"},
 		},
 		"NoJWKS": {
 			reason:  "the issuer is no https URL",

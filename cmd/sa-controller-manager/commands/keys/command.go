@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -18,8 +17,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/signing/remote"
 	"sa-controller-manager/signing/ring"
@@ -35,7 +36,8 @@ One key is always ahead: the next key is published long before it signs. So
   keys next       replaces the next key, such as by one of another kind
   keys rollback   goes back to the previous key
   keys prune      removes a retired key that nothing needs
-  keys revoke     takes keys that have leaked out of every ring
+  keys revoke     has nothing accept keys that have leaked
+  keys forget     has no step wait for a host that is gone for good
   keys list       shows the keys, what is wrong, and what is next
 
 What others verify tokens with, and whether that is right: keys jwks.
@@ -62,6 +64,7 @@ type commandOptions struct {
 	argument   string // what the only argument is, "" if there is none
 	args       []string
 	asks       bool // kube-apiserver is asked first, if need be one that is found
+	seeks      bool // kube-apiserver is asked if one is found
 	next       string
 	without    []string
 	pruned     []operator.Pruned
@@ -75,7 +78,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Long:  description,
 		Args:  cli.NoArguments,
 	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newNextCommand(client), newRollbackCommand(client),
-		newPruneCommand(client), newRevokeCommand(client),
+		newPruneCommand(client), newRevokeCommand(client), newForgetCommand(client),
 		newExportCommand(), newImportCommand(client), newPublishCommand(), NewJWKSCommand(client))
 }
 
@@ -129,8 +132,10 @@ func (o *commandOptions) needsLifetime(p *options.Problems, cmd *cobra.Command) 
 func (o *commandOptions) validate() options.Problems {
 	p := append(options.Problems(o.output.Validate()), o.validateRing()...)
 	p.Account(o.account)
-	if len(o.apiServers) > 0 && o.connection.Kubeconfig == "" && !o.asks {
+	if found := o.connection.Kubeconfig == "" && !o.asks && !o.seeks; found && len(o.apiServers) > 0 {
 		p.Add("apiserver", o.apiServers[0], "must come with --kubeconfig, which says as whom to ask")
+	} else if found && o.connection.Context != "" {
+		p.Add("context", o.connection.Context, "must come with --kubeconfig: without it no cluster is asked")
 	}
 	p.NotNegative("longest-token-lifetime", o.policy.TokenLifetime)
 	if next := o.successor().Signer; next != "" {
@@ -149,9 +154,9 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 		}
 	}
 	signers := remote.NewClient(func() remote.Sockets { return sockets }, nil)
-	host, err := os.Hostname()
+	host, err := consistency.HostName()
 	if err != nil {
-		return nil, fmt.Errorf("find the name of this host: %w", err)
+		return nil, err
 	}
 	file := ring.At(o.ring).Signing(signers.Sign)
 	if o.connection.DryRun {
@@ -159,10 +164,14 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 	}
 	op := &operator.Operator{Host: host, File: file, Signers: signers, Issuer: o.issuer, Policy: o.policy,
 		Clock: clock.RealClock{}, Progress: cli.NewProgress(stderr).Waiting()}
-	if o.connection.Kubeconfig == "" && o.connection.Master == "" && !o.asks {
+	given := o.connection.Kubeconfig != "" || o.connection.Master != ""
+	if !given && !o.asks && !o.seeks {
 		return op, nil
 	}
 	client, err := o.client(&o.connection)
+	if err != nil && !given && !o.asks {
+		return op, nil //nolint:nilerr // the command says what it could not ask
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +240,7 @@ func (o *commandOptions) runs(cmd *cobra.Command, check func(*options.Problems),
 }
 
 func (o *commandOptions) print(cmd *cobra.Command, operator *operator.Operator) (*Report, error) {
-	report, err := newReport(cmd.Context(), operator)
+	report, err := newReport(cmd.Context(), operator, podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context))
 	if err != nil {
 		return nil, err
 	}

@@ -81,13 +81,13 @@ func TestKeysCommands(t *testing.T) {
 		},
 		{[]string{"init", "--from-private-key-file=" + from}, 1, "is there already"},
 		{[]string{"list"}, 0, "ES384       retired   -"},
-		{[]string{"list"}, 0, "If leaked:  sa-controller-manager keys revoke --service-account-key-ring=" + ring + " " + rsaID + " "},
+		{[]string{"list"}, 0, "If leaked:  sa-controller-manager keys revoke --service-account-key-ring=" + ring + " --yes " + rsaID + " "},
 		{[]string{"next"}, 0, "Nothing was changed: key "},
 		{[]string{"next", "--algorithm=P-256"}, 0, "ES256       next      file"},
 		{[]string{"next", "--algorithm=P-256"}, 0, "(ES256) is the next one: nothing to do.\n"},
 		{[]string{"rotate"}, 1, "there is no cluster"},
 		{[]string{"rollback"}, 1, "there is no cluster"},
-		{[]string{"revoke", "--yes", "nobody"}, 1, "the ring has no key nobody"},
+		{[]string{"revoke", "--yes", "nobody"}, 1, "no ring has a key nobody"},
 		{[]string{"revoke", "--yes", rsaID}, 1, "but: it is not known whether a kube-apiserver still accepts them"},
 		{[]string{"list"}, 0, "ES256       active    file"},
 	})
@@ -207,7 +207,7 @@ func TestKeysCommandsRefuse(t *testing.T) {
 func TestKeysRevoke(t *testing.T) {
 	t.Parallel()
 	const question = "every token signed with [\"" + rsaID + "\"] will be refused"
-	const revoked = "revoked in the ring of this host, but: it is not known"
+	const revoked = "revoked, but: it is not known"
 	cases := map[string]struct {
 		reason  string
 		typed   string // on the terminal; "" is none

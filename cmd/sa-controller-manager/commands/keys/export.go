@@ -82,7 +82,7 @@ const importExamples = `  # On the second node, with a copy of the first one's r
 
 // newImportCommand imports the ring of another node.
 func newImportCommand(client cli.ClientFunc) *cobra.Command {
-	var join bool
+	var options operator.ImportOptions
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Replace the ring by a newer copy of it, such as that of another node",
@@ -96,15 +96,24 @@ and goes on signing with its key; the keys that only the copy has come in as ret
 with their public halves. Nothing is lost but what was revoked: what was signed in either
 place verifies. Bring the result to the place that the copy is from.
 
+With --kubeconfig a copy is refused too that is older than the ring that this host has used,
+such as a backup from before a rotation. If no host has that ring any more, --accept-older
+makes the copy the newest ring.
+
 The FILE has private keys. Remove it when it is imported.`,
 		Example: importExamples,
 		Args:    cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)
-	cmd.Flags().BoolVar(&join, "join-fork", join, "Keep the ring, and take the keys that only FILE has as retired ones.")
+	cmd.Flags().BoolVar(&options.Join, "join-fork", options.Join, "Keep the ring, and take the keys that only FILE has as retired ones.")
+	cmd.Flags().BoolVar(&options.AcceptOlder, "accept-older", options.AcceptOlder,
+		"Take FILE although this host has used a newer ring, which no host has any more. Tokens of the keys that FILE lacks are refused then.")
 	o.argument = "one FILE to import"
 	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
-		changed, err := operator.Import(ctx, ring.At(o.args[0]), join)
+		changed, notes, err := operator.Import(ctx, ring.At(o.args[0]), options)
+		for _, note := range notes {
+			fmt.Fprintf(cmd.ErrOrStderr(), "Note:       %s\n", note)
+		}
 		if err == nil && !changed {
 			fmt.Fprintln(cmd.ErrOrStderr(), "The ring is the same already; nothing was changed.")
 		}
@@ -127,6 +136,7 @@ func (export Export) write(stdout io.Writer, from *ring.File) error {
 	if err != nil {
 		return err
 	}
+	state = state.Effective()
 	key := state.Active()
 	if export.KeyID != "" {
 		var ok bool
@@ -175,6 +185,7 @@ func exportKubeadm(stderr io.Writer, from *ring.File, directory string) error {
 	if err != nil {
 		return err
 	}
+	state = state.Effective()
 	active, key := state.Active(), filepath.Join(directory, "sa.key")
 	first := active.ID
 	if active.Signer != "" {
@@ -191,6 +202,8 @@ func exportKubeadm(stderr io.Writer, from *ring.File, directory string) error {
 	}
 	if active.Signer != "" {
 		notes = append(notes, fmt.Sprintf("%s stays as it is: %s has the private half of key %s", key, active.Signer, active.ID))
+	} else if active.ID == "" {
+		notes = append(notes, key+" stays as it is: no key is left that signs")
 	} else if err := (Export{Private: true, Path: key, Replace: true}).write(io.Discard, from); err != nil {
 		return err
 	}

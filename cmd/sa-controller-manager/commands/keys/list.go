@@ -65,7 +65,7 @@ func printPublicKeys(stdout, stderr io.Writer, file *ring.File) error {
 // key there whose signer has chosen its ID: the notes name those.
 func publicKeyFile(state ring.State, first string) (data []byte, notes []string, err error) {
 	var keys []signing.PublicKey
-	for _, key := range state.Keys {
+	for _, key := range state.Effective().Keys {
 		if key.Foreign() {
 			notes = append(notes, fmt.Sprintf("key %s is left out: %s has chosen its ID, and kube-apiserver would not find it in a key file: "+
 				"its tokens need the external signer", key.ID, key.Signer))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	flags "sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/operator"
 )
@@ -35,7 +35,7 @@ files of its own accepts them until it is restarted without the key.`,
 	o := newCommandOptions(cmd, client)
 	o.asks = true
 	o.addWithoutHost(cmd)
-	check := func(p *options.Problems) { o.needsLifetime(p, cmd) }
+	check := func(p *flags.Problems) { o.needsLifetime(p, cmd) }
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {
 		if o.pruned, err = op.Prune(ctx, o.without...); err == nil && len(o.pruned) == 0 {
 			fmt.Fprintln(cmd.ErrOrStderr(), "Nothing to prune: the ring has no retired key.")
@@ -47,35 +47,42 @@ files of its own accepts them until it is restarted without the key.`,
 // newRevokeCommand takes keys that have leaked out of every ring.
 func newRevokeCommand(client cli.ClientFunc) *cobra.Command {
 	var yes bool
+	var options operator.RevokeOptions
 	cmd := &cobra.Command{
-		Use:   "revoke KEY-ID...",
+		Use:   "revoke KEY-ID...|--active",
 		Short: "Have nothing accept keys that have leaked",
-		Long: `Take keys of any role out of the ring at once and for good: they do not come back by a
-verification key file, a copy, a backup or another ring. If the active key is among them,
-the next one signs; if that is named too, a new one. "keys list" prints the command for a
-file that has leaked. It may be run again, and then only checks what is left to do.
+		Long: `Have nothing accept keys of any role, for good: they do not come back by a verification key
+file, a copy, a backup or another ring. If the active key is among them, the next one signs;
+if that is named too, a new one. --active names the key that the newest published ring signs
+with; once that is one which signs because another one was revoked, nothing more is revoked.
+"keys list" prints the command for a file that has leaked. Either may be run again, and then
+only checks what is left to do.
 
 On a terminal the command says which tokens will be refused, and asks for confirmation.
 Elsewhere it wants --yes.
 
-The file is changed first. Through the published rings every host with the external signer
-follows without a copy, and the command returns when no kube-apiserver has the keys. It
-names those that do: one with key files has them until it is restarted without them.
+The revocation is published first, and every host with the external signer follows without a
+copy. Then the file is changed, if it is the newest ring. The command exits with 0 when each
+known kube-apiserver was asked and none has the keys. It names those that have them, one with
+key files until it is restarted without them, and those that it could not ask.
 kube-apiserver may accept a token that it has seen before for 10 s more, and a kubelet for
 two minutes; open watches stay open. Token Secrets of the keys are filled again. What is
 left to do, and how long relying parties go on accepting the keys, is printed.`,
 		Args: cobra.ArbitraryArgs,
 	}
 	o := newCommandOptions(cmd, client)
+	o.seeks = true
 	cmd.Flags().BoolVar(&yes, "yes", yes, "Do not ask for confirmation.")
+	cmd.Flags().BoolVar(&options.Active, "active", options.Active, "Revoke the key that the newest published ring signs with.")
 	o.addWithoutHost(cmd)
-	check := func(p *options.Problems) {
-		if len(o.args) == 0 {
-			*p = append(*p, errors.New("want the KEY-ID of each key to revoke"))
+	check := func(p *flags.Problems) {
+		if (len(o.args) == 0) != options.Active {
+			*p = append(*p, errors.New("want the KEY-ID of each key to revoke, or --active"))
 		}
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) error {
-		confirm := func(ctx context.Context, warning string) error {
+		options.IDs, options.Without = o.args, o.without
+		options.Confirm = func(ctx context.Context, warning string) error {
 			if o.connection.DryRun {
 				fmt.Fprintf(cmd.ErrOrStderr(), "In a dry run %s.\n", warning)
 				return nil
@@ -83,14 +90,29 @@ left to do, and how long relying parties go on accepting the keys, is printed.`,
 			return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
 		}
 		if yes && !o.connection.DryRun {
-			confirm = nil
+			options.Confirm = nil
 		}
-		notes, err := op.Revoke(ctx, o.args, confirm, o.without...)
+		notes, err := op.Revoke(ctx, options)
 		for _, note := range notes {
 			fmt.Fprintf(cmd.ErrOrStderr(), "Note:       %s\n", note)
 		}
 		return err
 	})
+}
+
+func newForgetCommand(client cli.ClientFunc) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "forget HOST",
+		Short: "Forget a host that is gone for good, so that no step waits for it",
+		Long: `Forget a host that is gone for good: its published key ring and its kube-apiserver. Until then
+"rotate", "revoke" and "prune" want to hear from it, however long it is away, because it may
+come back with the keys that it had. A host whose Node is deleted is forgotten by itself. One
+that lives is back within a minute.`,
+		Args: cobra.ArbitraryArgs,
+	}
+	o := newCommandOptions(cmd, client)
+	o.asks, o.argument = true, "one HOST, as keys list names it"
+	return o.steps(cmd, nil, func(ctx context.Context, op *operator.Operator) error { return op.Forget(ctx, o.args[0]) })
 }
 
 // confirmed asks the user on a terminal. Its error says that nothing was changed.

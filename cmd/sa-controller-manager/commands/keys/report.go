@@ -17,6 +17,7 @@ import (
 	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/controllers/keyring/operator"
 	"sa-controller-manager/controllers/keyring/reissue"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/printers"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
@@ -74,9 +75,12 @@ type Holder struct {
 // own, and otherwise dead.
 var UnknownKey = reissue.Progress{State: reissue.Blocked, Reason: "unknown-key"}
 
-// newReport reads the ring, and asks the cluster if there is one.
-func newReport(ctx context.Context, o *operator.Operator) (*Report, error) {
+// newReport reads the ring, and asks the cluster if there is one. flags lead a command to that cluster.
+func newReport(ctx context.Context, o *operator.Operator, flags string) (*Report, error) {
 	state, err := o.File.Read()
+	if err != nil && o.Cluster != nil {
+		return lostReport(ctx, o, err)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +95,7 @@ func newReport(ctx context.Context, o *operator.Operator) (*Report, error) {
 			line.Where = cmp.Or(key.Signer, "file")
 		}
 		if line.Where == "file" {
-			revoke := "sa-controller-manager keys revoke --service-account-key-ring=" + report.File
+			revoke := "sa-controller-manager keys revoke --service-account-key-ring=" + report.File + flags + " --yes"
 			report.IfLeaked = cmp.Or(report.IfLeaked, revoke) + " " + key.ID
 		}
 		report.Keys = append(report.Keys, line)
@@ -111,25 +115,47 @@ func newReport(ctx context.Context, o *operator.Operator) (*Report, error) {
 	return report, nil
 }
 
+// lostReport is about a ring that this host has used and whose file cannot be read. If it has used none, the error is
+// that of the file.
+func lostReport(ctx context.Context, o *operator.Operator, unreadable error) (*Report, error) {
+	rings, err := consistency.Refresh(ctx, o.Cluster.Client, false)
+	if err != nil {
+		return nil, fmt.Errorf("%w; and %w", unreadable, err)
+	}
+	fact, fallen := consistency.Stand(consistency.File{Host: o.Host, Err: unreadable}, rings).Fallen()
+	if !fallen {
+		return nil, unreadable
+	}
+	return &Report{
+		Head: printers.Of("KeyRingReport"), File: o.File.Path(), Keys: []KeyReport{}, NextStep: fact.Remedy, Findings: []check.Finding{fact.Finding},
+	}, nil
+}
+
 // ask adds what the cluster says.
 func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State) error {
 	cluster := o.Cluster
-	rings, err := consistency.Fetch(ctx, cluster.Client)
+	rings, err := consistency.Refresh(ctx, cluster.Client, false)
 	if err != nil {
 		return err
 	}
-	for _, problem := range rings.Problems(o.Clock.Now()) {
-		r.Findings = append(r.Findings, printers.Finding{Code: problem.Code, Message: problem.Message, Remedy: problem.Remedy})
+	now := o.Clock.Now()
+	stands := consistency.Stand(consistency.File{Host: o.Host, State: state}, rings)
+	r.Findings = append(r.Findings, stands.Findings(now)...)
+	r.NextStep = "keys rotate"
+	if err := cmp.Or(stands.Refuses(check.Changes|check.Uses), rings.Cached(state, nil, o.Policy.CacheAge, now)); err != nil {
+		r.NextStep = "keys rotate, not yet: " + err.Error()
 	}
-	if next, ok := state.Next(); ok {
-		r.NextStep = "keys rotate"
-		now := o.Clock.Now()
-		if err := cmp.Or(rings.MayUse(state, next, o.Host, nil, now), rings.Cached(state, nil, o.Policy.CacheAge, now)); err != nil {
+	if stands.Ahead() { // a command has just changed the ring: this host has no problem with it
+		r.NextStep = fmt.Sprintf("keys rotate, once each host has published the next key for %s", o.Policy.CacheAge)
+		if err := stands.Refuses(check.Changes|check.Uses, o.Host); err != nil {
 			r.NextStep = "keys rotate, not yet: " + err.Error()
 		}
 	}
-	if err := cluster.Find(ctx); err != nil {
-		r.Findings = append(r.Findings, printers.Finding{Code: "apiserver-not-asked", Message: err.Error()})
+	if err := cluster.Find(ctx, rings.APIServers()); err != nil {
+		r.Findings = append(r.Findings, check.Finding{Code: check.APIServerNotAsked, Message: err.Error()})
+	}
+	for _, fact := range cluster.Accepting(ctx, ring.Union(rings.Removed, state.Revoked), false) {
+		r.Findings = append(r.Findings, fact.Finding)
 	}
 	known := state.Ring()
 	uses, err := cluster.Uses(ctx, known)
@@ -152,7 +178,7 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 		key.Secrets = new(uses.Count(key.ID))
 		if key.Role == signing.Retired {
 			if since := rings.Followed[key.ID]; !since.IsZero() {
-				key.PrunableAt = since.Add(o.Policy.TokenLifetime)
+				key.PrunableAt = since.Add(o.Policy.TokenLifetime + ring.ClockSkew)
 			}
 			for _, name := range uses.Names(key.ID) {
 				key.Holders = append(key.Holders, Holder{name, reissues[name]})
@@ -210,7 +236,7 @@ func (r *Report) table() string {
 			secrets = strconv.Itoa(*key.Secrets)
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", key.ID, key.Algorithm, key.Role, cmp.Or(key.Where, "-"),
-			timeWord(key.since()), timeWord(key.PrunableAt), cmp.Or(key.Accepted, "-"), secrets)
+			timeWord(key.since()), prunable(key.PrunableAt), cmp.Or(key.Accepted, "-"), secrets)
 	}
 	table.Flush()
 	unchanged, pruned := "", "Pruned:     "
@@ -240,12 +266,7 @@ func (r *Report) table() string {
 		}
 		fmt.Fprintf(&b, "Secrets of %s, which is not in this ring: %s\n", unknownKey(other.ID), shorten(other.Holders, *other.Secrets))
 	}
-	for i, finding := range r.Findings {
-		fmt.Fprintf(&b, "\n%d. %s\n", i+1, finding.Message)
-		if finding.Remedy != "" {
-			fmt.Fprintf(&b, "   remedy: %s\n", finding.Remedy)
-		}
-	}
+	check.Print(&b, r.Findings)
 	return b.String()
 }
 
@@ -261,7 +282,19 @@ func (k KeyReport) since() time.Time {
 	return k.PublishedAt
 }
 
+// timeWord formats a time. One in the future was taken by a wrong clock, and says nothing.
 func timeWord(at time.Time) string {
+	switch {
+	case at.IsZero():
+		return "-"
+	case at.After(time.Now().Add(time.Hour)):
+		return "unknown: a clock was ahead"
+	}
+	return at.UTC().Format(time.RFC3339)
+}
+
+// prunable formats a time that is mostly in the future.
+func prunable(at time.Time) string {
 	if at.IsZero() {
 		return "-"
 	}

@@ -94,11 +94,11 @@ func TestReport(t *testing.T) {
 	w := newWorld(t, secretOf("a", tokenOf(t, testkeys.RSA2048())), secretOf("b", tokenOf(t, testkeys.RSA2048())))
 	report := func() *Report {
 		t.Helper()
-		r, err := newReport(t.Context(), w.Operator)
+		r, err := newReport(t.Context(), w.Operator, " --kubeconfig=k")
 		w.must(err)
 		return r
 	}
-	if r := report(); !strings.HasPrefix(r.NextStep, "keys rotate, not yet: key "+p256ID+" is not published by any live host") ||
+	if r := report(); !strings.HasPrefix(r.NextStep, "keys rotate, not yet: key "+p256ID+" is not published by any host") ||
 		len(r.Findings) > 0 ||
 		*r.Keys[0].Secrets != 2 || r.Keys[0].Accepted != "yes" || r.Keys[1].Accepted != "no" {
 		t.Errorf("a new ring: %+v", r)
@@ -110,7 +110,7 @@ func TestReport(t *testing.T) {
 	w.accepts = append(w.accepts, p256ID)
 	w.must(w.Rotate(t.Context(), operator.RotateOptions{Force: true, Next: operator.Successor{None: true}}))
 	r := report()
-	revoke := "sa-controller-manager keys revoke --service-account-key-ring=" + w.File.Path() + " " + rsaID
+	revoke := "sa-controller-manager keys revoke --service-account-key-ring=" + w.File.Path() + " --kubeconfig=k --yes " + rsaID
 	if r.NextStep != "make a next key: keys next" || r.IfLeaked != revoke+" "+p256ID ||
 		!slices.Equal(r.Keys[0].Holders, []Holder{{"shop/a", blocked(reissue.Mismatch)}, {"shop/b", blocked(reissue.Mismatch)}}) {
 		t.Errorf("rotated: %+v", r)
@@ -119,7 +119,7 @@ func TestReport(t *testing.T) {
 		p.Followed = map[string]time.Time{rsaID: w.clock.Now()}
 		return nil
 	}))
-	if r := report(); !r.Keys[0].PrunableAt.Equal(w.clock.Now().Add(48 * time.Hour)) {
+	if r := report(); !r.Keys[0].PrunableAt.Equal(w.clock.Now().Add(49 * time.Hour)) {
 		t.Errorf("prunable at %s", r.Keys[0].PrunableAt)
 	}
 	path := w.File.Path()
@@ -159,7 +159,7 @@ func TestReportSaysWhoHoldsARetiredKey(t *testing.T) {
 			w := newWorld(t, secret, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "someone", UID: "2"}})
 			w.accepts = append(w.accepts, p256ID)
 			w.must(w.Rotate(t.Context(), operator.RotateOptions{Force: true}))
-			r, err := newReport(t.Context(), w.Operator)
+			r, err := newReport(t.Context(), w.Operator, " --kubeconfig=k")
 			w.must(err)
 			if got, want := r.Keys[0].Holders, []Holder{{"shop/mine", tc.want}}; !slices.Equal(got, want) {
 				t.Errorf("%s: held by %v, want %v", tc.reason, got, want)
@@ -184,7 +184,7 @@ func TestReportSaysWhoHoldsAKeyOutsideOfTheRing(t *testing.T) {
 	secrets = append(secrets, secretOf("nameless", header(`{"alg":"ES512"}`)), secretOf("evil", header(`{"alg":"ES512","kid":"\u001b[2J"}`)),
 		secretOf("ours", tokenOf(t, testkeys.RSA2048())), secretOf("empty", ""), secretOf("garbage", "x"))
 	w := newWorld(t, secrets...)
-	r, err := newReport(t.Context(), w.Operator)
+	r, err := newReport(t.Context(), w.Operator, " --kubeconfig=k")
 	w.must(err)
 	var b bytes.Buffer
 	w.must(r.Print(&b, "table"))
@@ -208,7 +208,7 @@ func (w *world) checkPrinted(r *Report) {
 			"If leaked:  sa-controller-manager keys revoke --service-account-key-ring=",
 			"Secrets of retired key " + rsaID + ": shop/a (mismatch), shop/b (mismatch)", "1. ",
 		},
-		"json": {`"nextStep": "make a next key`, `"state": "blocked"`, `"reason": "mismatch"`, `"prunableAt": "2026-11-24T12:00:01Z"`},
+		"json": {`"nextStep": "make a next key`, `"state": "blocked"`, `"reason": "mismatch"`, `"prunableAt": "2026-11-24T13:00:01Z"`},
 		"yaml": {"nextStep: 'make a next key", "secret: shop/a", "generation: "},
 	} {
 		var b bytes.Buffer

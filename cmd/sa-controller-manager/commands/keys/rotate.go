@@ -36,8 +36,11 @@ key of the same kind is made. Then bring the ring to the other hosts, in any ord
 it is there, each of them signs with the key that it has.
 
 It is refused, and says what to do, while
-- another host has a newer ring or a forked one,
-- a live host does not have the next key or cannot sign with it,
+- another host has a newer ring or a forked one, or the file is older than one that this host
+  has used,
+- a host that was ever seen does not have the next key or cannot sign with it: a host that is
+  away may come back, until "keys forget" or --without-host says that it does not,
+- a kube-apiserver that was ever seen cannot be asked,
 - a kube-apiserver refuses a token of the next key,
 - a cache may have a copy of the key set without the next key: for --cache-age after the key
   was published, or longer if the headers at the issuer's URL allow that, or
@@ -81,7 +84,9 @@ while the active key is young, and with 1 if a rotation is due and refused.`,
 		if err != nil {
 			return err
 		}
-		if active := state.Active(); olderThan > 0 && op.Clock.Since(active.ActivatedAt) < olderThan {
+		// A key that was activated in the future is of a wrong clock: it may be as old as any.
+		active := state.Active()
+		if age := op.Clock.Since(active.ActivatedAt); olderThan > 0 && age < olderThan && age > -ring.ClockSkew {
 			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: key %s is active since %s, which is less than %s.\n",
 				active.ID, timeWord(active.ActivatedAt), olderThan)
 		} else if err := op.Rotate(ctx, rotate); err != nil {
@@ -131,7 +136,7 @@ func newRollbackCommand(client cli.ClientFunc) *cobra.Command {
 		Use:   "rollback",
 		Short: "Go back to the key that signed before the last rotation",
 		Long: `Go back to the key that the last "keys rotate" retired, once. The key that signs now is
-retired: its tokens stay valid. As for a rotation, every live host must have the key and be
+retired: its tokens stay valid. As for a rotation, every known host must have the key and be
 able to sign with it, and every kube-apiserver must accept it. If the next key is of
 another kind, it is replaced too: it would lead to what was just undone.`,
 	}

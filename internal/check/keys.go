@@ -1,0 +1,133 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Facts about the ring file of this host, the worst last.
+const (
+	RingUnpublished = "ring-unpublished"
+	RingLate        = "ring-late"
+	RingUnreadable  = "ring-unreadable"
+	RingForked      = "ring-forked"
+	RingMissing     = "ring-lacks-active-key"
+	RingRestored    = "ring-restored"
+	RingLost        = "ring-lost"
+	RingDropped     = "ring-signs-dropped-key"
+	RingRevoked     = "ring-revoked"
+)
+
+// Facts about other hosts, and about all of them.
+const (
+	RevokedInFile      = "revoked-key-in-file"
+	HostRestored       = "host-restored"
+	HostUnreadable     = "host-unreadable"
+	HostWithoutRing    = "host-without-ring"
+	HostLacksActiveKey = "host-lacks-active-key"
+	HostLacksKey       = "host-lacks-next-key"
+	HostCannotSign     = "host-cannot-sign"
+	NoNextKey          = "no-next-key"
+	RevokedKeyAccepted = "revoked-key-accepted"
+	APIServerNotAsked  = "apiserver-not-asked"
+)
+
+// RingCodes are the facts about the ring file of this host, the worst last.
+func RingCodes() []string {
+	return []string{RingUnpublished, RingLate, RingUnreadable, RingForked, RingMissing, RingRestored, RingLost, RingDropped, RingRevoked}
+}
+
+// RingWorse reports whether a fact about the ring file is worse than another one.
+func RingWorse(code, than string) bool {
+	return slices.Index(RingCodes(), code) > slices.Index(RingCodes(), than)
+}
+
+// Blocks are what must not happen while a fact holds.
+type Blocks uint8
+
+const (
+	// Signs is every signature of this host.
+	Signs Blocks = 1 << iota
+	// Reissues is the re-issue of token Secrets by this host.
+	Reissues
+	// Changes are those of this host's ring file, but for a revocation and an import.
+	Changes
+	// Makes is to make keys in a revocation, which is never blocked itself.
+	Makes
+	// Uses is to begin to sign with a key, and to prune one.
+	Uses
+	// Later blocks nothing: the fact may pass by itself, so that --wait waits.
+	Later
+)
+
+// KeyFact is a fact about key rings.
+type KeyFact struct {
+	Finding
+
+	Blocks Blocks
+	// Host is the one that must be gone for good for the fact not to count, "" for none.
+	Host string
+}
+
+// KeyArgs are what the sentences name: {host}, {key} and its {role}, {other}, another host, the generations {our} and
+// {their}, {why} and {way}, a way out.
+type KeyArgs struct {
+	Host, Key, Role, Other, Why, Way string
+	Our, Their                       int64
+}
+
+const ifGone = " or, if that host is gone for good: --without-host={host} once, keys forget {host} for ever"
+
+// keyFacts says what each fact blocks, what it is called, and the way out.
+var keyFacts = map[string]struct {
+	blocks          Blocks
+	message, remedy string
+}{
+	RingUnpublished: {Reissues, "the key ring of this host (generation {our}) is not published: {why}", "apply manifests/permissions"},
+	RingLate: {Changes | Makes, "the key ring of this host (generation {our}) is older than that of host {host} (generation {their})",
+		"bring that one here (keys import)" + ifGone},
+	RingUnreadable: {Reissues, "the published key rings cannot be read: {why}", "run the newer release on every host"},
+	RingForked: {Changes | Makes | Reissues, "the key ring of this host (generation {our}) and that of host {host} (generation {their}) are forked: " +
+		"neither has come from the other", "bring that one here (keys import --join-fork)" + ifGone},
+	RingMissing: {Reissues, "this host does not have key {key}, with which host {host} signs: kube-apiserver here refuses those tokens",
+		"bring the ring of that host here (keys import, or keys import --join-fork if that is refused)"},
+	RingRestored: {Changes | Makes | Reissues, "the key ring file of this host (generation {our}) is not the one that it has used (generation {their}), " +
+		"and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused", "{way}"},
+	RingLost: {Changes | Makes | Reissues, "this host has used a key ring (generation {their}), and its file cannot be read: {why}", "{way}"},
+	RingDropped: {Signs | Reissues, "key {key} signs here, and the ring of host {host} (generation {their}) does not have it: nothing is signed",
+		"bring that one here (keys import, or keys import --join-fork if that is refused)"},
+	RingRevoked: {Signs | Reissues, "this host has no key left that may sign: its active key was revoked",
+		"bring a newer ring here (keys import), or: keys revoke {key}"},
+
+	RevokedInFile: {Changes, "key {key} is revoked, and in the ring file of this host still",
+		"bring a newer ring here (keys import), or: keys revoke {key}"},
+	HostRestored: {Uses, "the ring file of host {host} is not the one that it has used, and not a newer one, or it is lost",
+		"keys list there says what to do" + ifGone},
+	HostUnreadable: {Uses, "the published ring of host {host} cannot be read", "run one release on every host" + ifGone},
+	HostWithoutRing: {Uses, "kube-apiserver runs on host {host}, which publishes no key ring: nobody knows which keys it has",
+		"bring the ring there (keys import) and start the process" + ifGone},
+	HostLacksActiveKey: {0, "host {host} does not have key {key}, which signs on host {other}", "bring the ring of that host there (keys import)"},
+	HostLacksKey:       {Uses | Later, "host {host} does not have the {role} key {key}", "bring the ring there (keys import)" + ifGone},
+	HostCannotSign: {Uses | Later, "host {host} cannot sign with the {role} key {key}",
+		"see key-backends in its /readyz?verbose" + ifGone},
+	NoNextKey: {0, "the key ring has no next key, so keys rotate is refused", "keys next"},
+	RevokedKeyAccepted: {0, "{host} accepts key {key}, which is revoked", "with key files, bring the ring there, write them " +
+		"(keys export --kubeadm) and restart it; with the external signer, start our process there"},
+	APIServerNotAsked: {Uses | Later, "{host}: it is not known which keys it accepts: {why}",
+		"name it with --apiserver or, if it is gone for good: --without-host, or keys forget"},
+}
+
+// Key returns a fact.
+func Key(code string, args KeyArgs) KeyFact {
+	fact := keyFacts[code]
+	text := strings.NewReplacer("{host}", args.Host, "{key}", args.Key, "{role}", args.Role, "{other}", args.Other, "{why}", args.Why,
+		"{way}", args.Way, "{our}", strconv.FormatInt(args.Our, 10), "{their}", strconv.FormatInt(args.Their, 10)).Replace
+	return KeyFact{
+		Finding: Finding{Code: code, Message: text(fact.message), Remedy: text(fact.remedy)},
+		Blocks:  fact.blocks, Host: args.Host,
+	}
+}

@@ -170,10 +170,13 @@ func TestDaemonSetStartsFirst(t *testing.T) {
 			strings.Contains(strings.Join(container.Args, " "), "--webhook-service") {
 			t.Errorf("arguments %v", container.Args)
 		}
-		if len(container.Env) != 2 || container.Env[0].Name != "KUBERNETES_SERVICE_HOST" ||
+		if len(container.Env) < 2 || container.Env[0].Name != "KUBERNETES_SERVICE_HOST" ||
 			container.Env[0].ValueFrom.FieldRef.FieldPath != "status.hostIP" ||
 			container.Env[1].Name != "KUBERNETES_SERVICE_PORT" || container.Env[1].Value == "" {
 			t.Errorf("the API server's address is %v", container.Env)
+		}
+		if last := container.Env[len(container.Env)-1]; last.Name != "NODE_NAME" || last.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
+			t.Errorf("its host is %v, want the name of its node", last)
 		}
 		if probe := container.ReadinessProbe.HTTPGet; probe.Host != "127.0.0.1" {
 			t.Errorf("the probe asks %q, and the webhook listens on loopback", probe.Host)

@@ -28,9 +28,6 @@ func (o *Operator) Prune(ctx context.Context, without ...string) ([]Pruned, erro
 	if err != nil {
 		return nil, err
 	}
-	if len(state.Retired()) == 0 {
-		return nil, nil
-	}
 	usages, err := o.usages(ctx, state, without)
 	if err != nil {
 		return nil, err
@@ -65,10 +62,10 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if err == nil {
 		err = o.stand(state, published, state.Active()).Refuses(check.Changes|check.Uses, without...)
 	}
-	if err == nil {
+	if err == nil && len(state.Retired()) > 0 {
 		err = o.Cluster.Find(ctx, published.APIServers(), without...)
 	}
-	if err != nil {
+	if err != nil || len(state.Retired()) == 0 {
 		return nil, err
 	}
 	uses, err := o.Cluster.Uses(ctx, state.Ring())

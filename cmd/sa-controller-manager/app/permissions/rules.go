@@ -134,6 +134,7 @@ const (
 	configMaps = "configmaps"
 	leases     = "leases"
 	namespaces = "namespaces"
+	nodes      = "nodes"
 	pods       = "pods"
 	secrets    = "secrets"
 
@@ -214,7 +215,12 @@ func keyRingRules() []Rule {
 		},
 		{
 			If: rotates, Part: token, Verbs: verbs("get"), Path: "/openid/v1/jwks",
-			Why: "Only for --service-account-key-ring: since when kube-apiserver publishes the next key.",
+			Why: "Only for --service-account-key-ring: whether kube-apiserver accepts a key that is revoked.",
+		},
+		{
+			If: rotates, Part: token, Verbs: verbs("get"), Resource: nodes,
+			Why: "Only for --service-account-key-ring: whether the Node of a host whose key ring is published was deleted, so that no rotation " +
+				"waits for it.",
 		},
 		{
 			If: rotates, Part: token, Verbs: verbs("list"), Group: leasesGroup, Resource: leases, Namespace: system,

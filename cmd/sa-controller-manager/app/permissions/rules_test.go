@@ -17,7 +17,7 @@ var static = []string{"get /metrics"}
 
 // publishedRing is what only a key ring asks for.
 var publishedRing = []string{
-	"get /openid/v1/jwks", "get secrets/sa-controller-manager-key-ring in kube-system",
+	"get /openid/v1/jwks", "get nodes", "get secrets/sa-controller-manager-key-ring in kube-system",
 	"list secrets/sa-controller-manager-key-ring in kube-system",
 	"update secrets/sa-controller-manager-key-ring in kube-system", "watch secrets/sa-controller-manager-key-ring in kube-system",
 }
@@ -138,6 +138,7 @@ func TestUnusualRules(t *testing.T) {
 			o.ExternalSigner.Socket, o.Keys.KeyRing, o.Generic.Controllers = "/run/socket", "ring.json", nil
 		}, []string{
 			"common: create events", "common: patch events", "token: create tokenreviews.authentication.k8s.io", "token: get /openid/v1/jwks",
+			"token: get nodes",
 			"token: get secrets/sa-controller-manager-key-ring in kube-system", "token: list leases.coordination.k8s.io in kube-system",
 			"token: list secrets/sa-controller-manager-key-ring in kube-system", "token: list serviceaccounts",
 			"token: update secrets/sa-controller-manager-key-ring in kube-system",

@@ -37,6 +37,7 @@ func (c *Config) keysInUse(o *observed) (*inUse, error) {
 		if err != nil {
 			return nil, fmt.Errorf("our --%s: %w", component.KeyRingFlag, err)
 		}
+		state = state.Effective()
 		for _, key := range state.Keys {
 			// Other hosts may sign with the next key already. What they sign with a foreign one is not in a file anyway.
 			if key.Role == signing.Next && key.Foreign() {

@@ -105,7 +105,7 @@ func checks() []check {
 		{Name: "token", About: "kube-apiserver accepts a fresh token, and knows the keys of the tokens in Secrets", run: checkToken},
 		{Name: "keys", About: "kube-apiserver knows the keys of the given key files", run: checkKeys},
 		{Name: "apiservers", About: "every kube-apiserver knows the keys that the others and the replicas sign with", run: checkAPIServers},
-		{Name: "key-rings", About: "each live host has the active and the next key of the newest key ring", run: checkKeyRings},
+		{Name: "key-rings", About: "each host has the active and the next key of the newest key ring", run: checkKeyRings},
 		{Name: "permissions", About: "the manager has the permissions that it needs", run: checkPermissions},
 		{Name: "webhook", About: "the webhook is registered, called and first, and a Pod gets its account and token", run: checkWebhook},
 		{Name: "policy", About: "while the webhook is away, Pods without an account are refused", run: checkPodPolicy},

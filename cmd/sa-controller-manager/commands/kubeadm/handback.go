@@ -14,6 +14,8 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/nodefile"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/staticpod"
+	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/signing/ring"
 )
 
 // Handback undoes Takeover.
@@ -57,8 +59,20 @@ func (c *Config) planHandback(o *observed) ([]step, error) {
 			c.unused, func(ctx context.Context) error { return registration.IsInactive(ctx, c.Client) }, c.isNode(o),
 		},
 		writes: nodefile.Append(nil, c.manifest(manager), o.manager, nil),
-		waits:  []cli.Check{c.managerGone(o), c.deleteRegistration, c.unrestricted},
+		waits:  []cli.Check{c.managerGone(o), c.deleteRegistration, c.unrestricted, c.forgetRing},
 	}), nil
+}
+
+// forgetRing has no rotation on other nodes wait for the key ring of this one.
+func (c *Config) forgetRing(ctx context.Context) error {
+	host, err := consistency.HostName()
+	if err == nil {
+		err = consistency.Forget(ctx, c.Client, host)
+	}
+	if ring.IsDone(err) {
+		return nil
+	}
+	return err
 }
 
 // planGiveBack plans the writes and waits of a handback's step.

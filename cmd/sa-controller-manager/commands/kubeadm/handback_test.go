@@ -20,6 +20,7 @@ import (
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+	"sa-controller-manager/controllers/keyring/consistency"
 	"sa-controller-manager/internal/testutil"
 )
 
@@ -101,5 +102,28 @@ func TestHandbackOfLeftovers(t *testing.T) {
 		if one.Exists {
 			t.Errorf("the %s is still there", one.Kind)
 		}
+	}
+}
+
+// TestHandbackForgetsTheRing: no rotation waits for a host without our process.
+func TestHandbackForgetsTheRing(t *testing.T) {
+	t.Parallel()
+	p := newControlPlane(t, "v1.37")
+	host, err := consistency.HostName()
+	testutil.Must(t, err)
+	client := fake.NewClientset()
+	p.config.Client = client
+	testutil.Must(t, consistency.Edit(t.Context(), client, func(p *consistency.Published) error {
+		for _, name := range []string{host, "another"} {
+			p.Entries = append(p.Entries, consistency.Entry{Host: name, History: []string{"1:x"}})
+		}
+		return nil
+	}))
+	for range 2 {
+		testutil.Must(t, p.config.forgetRing(t.Context()))
+	}
+	left, err := consistency.Fetch(t.Context(), client)
+	if err != nil || len(left.Entries) != 1 || left.Entries[0].Host != "another" {
+		t.Errorf("left are %+v, %v", left.Entries, err)
 	}
 }

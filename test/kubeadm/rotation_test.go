@@ -35,13 +35,17 @@ const (
 	goingBack      = "Going back"
 	severalNodes   = "Several control-plane nodes"
 	afterLeak      = "After a leak"
+	restoring      = "Restore from a backup"
 	beforeHandback = "Before a handback"
 )
+
+const ringFile = "/etc/kubernetes/pki/sa-keys/ring.json"
 
 // headings are all: commands stand below no other one.
 func headings() []string {
 	return []string{
-		pasteFirst, makeRing, takeSigner, leaveFiles, rotating, pruning, restarting, goingBack, severalNodes, afterLeak, beforeHandback,
+		pasteFirst, makeRing, takeSigner, leaveFiles, rotating, pruning, restarting, goingBack, severalNodes, afterLeak, restoring,
+		beforeHandback,
 	}
 }
 
@@ -53,6 +57,7 @@ func TestRotationWithSigner(t *testing.T) {
 	n := p.node
 	p.follow(t, makeRing)
 	n.copyPKI(t) // before all rotations
+	old := n.read(t, ringFile)
 	p.follow(t, takeSigner)
 	rsa := p.calls(t, "RS256")
 	p.hold(t)
@@ -78,6 +83,9 @@ func TestRotationWithSigner(t *testing.T) {
 
 	p.follow(t, severalNodes)
 	p.copiesAreEqual(t)
+	n.write(t, ringFile, old)
+	p.follow(t, restoring)
+	p.copiesAreEqual(t)
 
 	former := p.takeTokensOf(t, previous)
 	p.follow(t, afterLeak)
@@ -85,8 +93,13 @@ func TestRotationWithSigner(t *testing.T) {
 		t.Error("kube-apiserver was restarted by a rotation")
 	}
 	n.reviewed(t, "after the leak", former, false)
-	if now := p.calls(t, "RS256"); now == previous || now == rsa || now == ecdsa {
+	now := p.calls(t, "RS256")
+	if now == previous || now == rsa || now == ecdsa {
 		t.Errorf("key %s signs after the leak, want the next one", now)
+	}
+	p.follow(t, afterLeak)
+	if again := p.calls(t, "RS256"); again != now {
+		t.Errorf("pasted again, it has revoked key %s", now)
 	}
 	n.allAccepted(t, "after the leak", p.good)
 
@@ -115,7 +128,7 @@ func TestRotationWithoutSigner(t *testing.T) {
 	former := p.takeTokensOf(t, previous)
 	p.follow(t, afterLeak)
 	p.restart(t)
-	p.run(t, afterLeak, "sa-controller-manager keys revoke $FLAGS --yes "+previous)
+	p.follow(t, afterLeak)
 	n.reviewed(t, "after the leak", former, false)
 	if now := p.calls(t, "ES256"); now == previous || now == rsa {
 		t.Errorf("key %s signs after the leak, want the next one", now)
@@ -157,6 +170,7 @@ func (n *node) copyPKI(t *testing.T) {
 	copied := filepath.Join(n.another(), pki)
 	testutil.Must(t, os.MkdirAll(copied, 0o700))
 	testutil.Must(t, exec.CommandContext(t.Context(), "cp", "-a", n.path(pki)+"/.", copied).Run())
+	testutil.Must(t, os.WriteFile(filepath.Join(n.another(), "/etc/kubernetes/admin.conf"), n.read(t, "/etc/kubernetes/admin.conf"), 0o600))
 	t.Cleanup(func() { _ = os.RemoveAll(n.another()) })
 }
 
@@ -214,7 +228,7 @@ func (n *node) apiServerStart(t *testing.T) string {
 // copiesAreEqual compares the key rings of the two nodes.
 func (p *rotationPage) copiesAreEqual(t *testing.T) {
 	t.Helper()
-	for _, path := range []string{"/etc/kubernetes/pki/sa-keys/ring.json", "/etc/kubernetes/pki/sa.key", "/etc/kubernetes/pki/sa.pub"} {
+	for _, path := range []string{ringFile, "/etc/kubernetes/pki/sa.key", "/etc/kubernetes/pki/sa.pub"} {
 		there, err := os.ReadFile(filepath.Join(p.node.another(), path))
 		if err != nil || !bytes.Equal(there, p.node.read(t, path)) {
 			t.Errorf("%s is another file on the second node: %v", path, err)

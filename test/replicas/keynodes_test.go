@@ -26,9 +26,9 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// keyNodes are two, with what they have issued.
+// keyNodes are two or three, with what they have issued.
 type keyNodes struct {
-	first, second *keyNode
+	first, second, third *keyNode // the third may be nil
 
 	binary devcluster.Binary
 	step   int
@@ -42,6 +42,7 @@ type keyNode struct {
 	name    string
 	client  kubernetes.Interface
 	manager *devcluster.Manager
+	down    bool
 }
 
 func (n *keyNode) pki(name string) string { return filepath.Join(n.Dir(), "pki", name) }
@@ -52,9 +53,11 @@ type issued struct {
 	bound              bool
 }
 
-func newKeyNodes(t *testing.T) *keyNodes {
+func newKeyNodes(t *testing.T, more ...string) *keyNodes {
 	t.Helper()
-	p := &keyNodes{first: &keyNode{name: "cp-1"}, second: &keyNode{name: "cp-2"}, binary: currentBinary(t)}
+	host, err := os.Hostname()
+	testutil.Must(t, err)
+	p := &keyNodes{first: &keyNode{name: host}, second: &keyNode{name: "cp-2"}, binary: currentBinary(t)}
 	node := p.first
 	cluster, err := devcluster.Start(t.Context(), devcluster.Options{
 		ExternalSigner: true,
@@ -65,13 +68,19 @@ func newKeyNodes(t *testing.T) *keyNodes {
 	})
 	testutil.Must(t, err)
 	stops(t, cluster)
-	node = p.second
-	joined, err := cluster.Join(t.Context(), "cp-2")
-	if errors.Is(err, os.ErrPermission) {
-		t.Skipf("only root can make hosts: %v", err)
+	joining := []*keyNode{p.second}
+	for _, name := range more {
+		p.third = &keyNode{name: name}
+		joining = append(joining, p.third)
 	}
-	testutil.Must(t, err)
-	stops(t, joined)
+	for _, node = range joining {
+		joined, err := cluster.Join(t.Context(), node.name)
+		if errors.Is(err, os.ErrPermission) {
+			t.Skipf("only root can make hosts: %v", err)
+		}
+		testutil.Must(t, err)
+		stops(t, joined)
+	}
 	for _, node := range p.nodes() {
 		node.client = client(t, node.Cluster)
 		testutil.Must(t, node.manager.Ready(limited(t)))
@@ -87,10 +96,10 @@ func newKeyNodes(t *testing.T) *keyNodes {
 	return p
 }
 
-func (p *keyNodes) nodes() []*keyNode { return []*keyNode{p.first, p.second} }
-
-// other is the flag for the kube-apiserver that is not asked by itself.
-func (p *keyNodes) other() string { return "--apiserver=" + p.second.Config().Host }
+// nodes are those that are up.
+func (p *keyNodes) nodes() []*keyNode {
+	return slices.DeleteFunc([]*keyNode{p.first, p.second, p.third}, func(n *keyNode) bool { return n == nil || n.down })
+}
 
 // prepare is what is done on a node before kube-apiserver is started there.
 func (p *keyNodes) prepare(t *testing.T, n *keyNode) error {
@@ -101,9 +110,12 @@ func (p *keyNodes) prepare(t *testing.T, n *keyNode) error {
 	if n == p.first {
 		p.keys(t, n, "init", "--from-private-key-file="+n.SigningKeyFile())
 	} else {
-		p.copyRing(t)
+		p.copyRing(t, n)
 	}
-	var err error
+	return p.startManager(n)
+}
+
+func (p *keyNodes) startManager(n *keyNode) (err error) {
 	n.manager, err = p.binary.StartManager(n.Cluster, "--token-secrets=manual", "--leader-elect=true",
 		"--service-account-private-key-file=", "--service-account-key-ring="+n.ring(),
 		"--external-signer-socket="+n.SignerSocket(), "--external-signer-refresh-hint=2s")
@@ -147,9 +159,12 @@ type keyRing struct {
 
 type ringKey struct{ ID, Role, Accepted string }
 
-// next returns the ID of the next key.
-func (r keyRing) next() string {
-	i := slices.IndexFunc(r.Keys, func(key ringKey) bool { return key.Role == "next" })
+// next returns the ID of the next key, and active that of the active one.
+func (r keyRing) next() string   { return r.of("next") }
+func (r keyRing) active() string { return r.of("active") }
+
+func (r keyRing) of(role string) string {
+	i := slices.IndexFunc(r.Keys, func(key ringKey) bool { return key.Role == role })
 	return r.Keys[i].ID
 }
 
@@ -174,16 +189,20 @@ func (p *keyNodes) refuses(t *testing.T, sentence string, n *keyNode, words ...s
 	}
 }
 
+// run runs a command on a node, which asks every kube-apiserver that is up.
 func (p *keyNodes) run(t *testing.T, n *keyNode, words ...string) (stdout, stderr []byte, err error) {
 	t.Helper()
 	args := append(append([]string{"keys"}, words...), "--service-account-key-ring="+n.ring(), "-o=json")
 	if words[0] != "init" {
 		args = append(args, "--kubeconfig="+n.Kubeconfig())
-	}
-	if words[0] == "list" {
-		args = append(args, p.other()) // or it would be a finding that one is not asked
+		for _, other := range p.nodes() {
+			if other != n && other.Cluster != nil {
+				args = append(args, "--apiserver="+other.Config().Host)
+			}
+		}
 	}
 	command := exec.CommandContext(limited(t), p.binary.Path, args...)
+	command.Env = append(os.Environ(), "NODE_NAME="+n.name)
 	var out, complaint bytes.Buffer
 	command.Stdout, command.Stderr = &out, &complaint
 	err = command.Run()
@@ -193,11 +212,11 @@ func (p *keyNodes) run(t *testing.T, n *keyNode, words ...string) (stdout, stder
 // ring is the ring file of a node.
 func (n *keyNode) ring() string { return n.pki("sa-keys/ring.json") }
 
-// copyRing brings the ring of the first node to the second one.
-func (p *keyNodes) copyRing(t *testing.T) {
+// copyRing brings the ring of the first node to another one.
+func (p *keyNodes) copyRing(t *testing.T, to *keyNode) {
 	t.Helper()
-	testutil.Must(t, os.MkdirAll(p.second.pki(""), 0o700))
-	command := exec.CommandContext(limited(t), p.binary.Path, "keys", "import", "--service-account-key-ring="+p.second.ring(), p.first.ring())
+	testutil.Must(t, os.MkdirAll(to.pki(""), 0o700))
+	command := exec.CommandContext(limited(t), p.binary.Path, "keys", "import", "--service-account-key-ring="+to.ring(), p.first.ring())
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("keys import: %v\n%s", err, out)
 	}

@@ -40,6 +40,8 @@ type Operator struct {
 	// Progress, if not nil, is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)
+
+	seen map[string]sighting // by host
 }
 
 // errNoCluster refuses a step that has to ask the cluster.

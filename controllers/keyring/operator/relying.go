@@ -6,6 +6,9 @@ package operator
 import (
 	"context"
 	"fmt"
+	"reflect"
+	"slices"
+	"time"
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
@@ -21,10 +24,35 @@ type Relying struct {
 	Read func(ctx context.Context, issuer string) (published.Answer, error)
 }
 
+// sighting is an entry that this command has read first at a time.
+type sighting struct {
+	entry consistency.Entry
+	at    time.Time
+}
+
+// addSince adds to how long each host has published the next key the time since this command has read that: a host
+// renews its entry once a minute, or at once if it stops publishing the key.
+func (o *Operator) addSince(rings *consistency.Published) {
+	if o.seen == nil {
+		o.seen = map[string]sighting{}
+	}
+	rings.Entries = slices.Clone(rings.Entries)
+	for i := range rings.Entries {
+		entry := &rings.Entries[i]
+		first, known := o.seen[entry.Host]
+		if !known || !reflect.DeepEqual(first.entry, *entry) {
+			first = sighting{*entry, o.Clock.Now()}
+			o.seen[entry.Host] = first
+		}
+		entry.NextSeconds += int64(o.Clock.Since(first.at).Seconds())
+	}
+}
+
 // cached returns a *ring.Refusal while a cache may have a copy of the key set without the next key. Issuers
 // are read once every host has published the key for long enough.
 func (o *Operator) cached(ctx context.Context, rings consistency.Published, state ring.State, without []string) error {
 	age := o.Policy.CacheAge
+	o.addSince(&rings)
 	if err := rings.Cached(state, without, age, o.Clock.Now()); err != nil || o.Relying.Read == nil {
 		return err
 	}

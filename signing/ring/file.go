@@ -195,7 +195,7 @@ func (f *File) Replace(state State) error {
 
 // Join ends a fork: the ring keeps its keys and gets those of the other one (Join). What is published as revoked is
 // revoked in it.
-func (f *File) Join(from *File, published []Removed, now time.Time) error {
+func (f *File) Join(from *File, published []Removed, active *Key, now time.Time) error {
 	other, err := from.Read()
 	if err != nil {
 		return err
@@ -206,7 +206,7 @@ func (f *File) Join(from *File, published []Removed, now time.Time) error {
 	}
 	return f.Update(present.Generation, func(state State) (State, error) {
 		state.Revoked = Union(state.Revoked, published)
-		return Join(state, other, now)
+		return Join(state, other, active, now)
 	})
 }
 

@@ -251,7 +251,7 @@ func TestFork(t *testing.T) {
 	}
 
 	followed := follow(t, first.path)
-	testutil.Must(t, first.Join(second, nil, epoch.Add(5*time.Hour)))
+	testutil.Must(t, first.Join(second, nil, nil, epoch.Add(5*time.Hour)))
 	followed.expect(t, "+5")
 	joined := read(t, first)
 	for _, id := range []string{rsaID, p256ID, p384ID, testkeys.Parse(testkeys.P521()).ID()} {
@@ -262,7 +262,7 @@ func TestFork(t *testing.T) {
 	if changed, err := second.Import(first, nil); err != nil || !changed {
 		t.Errorf("the joined ring is not newer than the other one: %v", err)
 	}
-	if err := first.Join(second, nil, epoch); err == nil || !strings.Contains(err.Error(), "are not forked") {
+	if err := first.Join(second, nil, nil, epoch); err == nil || !strings.Contains(err.Error(), "are not forked") {
 		t.Errorf("joined twice: %v", err)
 	}
 }

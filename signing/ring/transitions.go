@@ -135,19 +135,9 @@ func Revoke(state State, gone []Removed, active, next *Key, now time.Time) (Stat
 	}
 	if _, signs := after.first(signing.Active); !signs {
 		after.Previous = "" // it may have leaked with the active key, and nothing is gained by it
-		successor, ok := after.Next()
-		if !ok {
-			if active == nil {
-				return State{}, refuse("no key would be left that signs, and the next one must be in another process as the active one is",
-					"first keys next --key=kep740:NAME with another name or, for a key in the file, keys next --algorithm=KIND")
-			}
-			successor = *active
-			if err := after.admit(&successor, now); err != nil {
-				return State{}, err
-			}
+		if err := after.succeed(active, now); err != nil {
+			return State{}, err
 		}
-		after.promote(successor.ID, stamp(now))
-		after.Keys[after.index(successor.ID)].ByRevocation = true
 	}
 	if _, ok := after.Next(); ok {
 		next = nil
@@ -229,7 +219,9 @@ func until(at time.Time, reason string) error {
 // Join ends a fork. The ring keeps its keys and gets those that only the other one has as retired keys,
 // with their public halves. Its history contains both rings, so that it is newer than either. What
 // either side has revoked stays revoked; what was pruned or withdrawn on one side alone comes back.
-func Join(state, other State, now time.Time) (State, error) {
+//
+// If revocations leave no key that signs, active does, unless it is nil.
+func Join(state, other State, active *Key, now time.Time) (State, error) {
 	if state.Knows(other.Version()) || other.Knows(state.Version()) {
 		return State{}, refuse("the two rings are not forked: one has come from the other", "import the newer one")
 	}
@@ -259,11 +251,9 @@ func Join(state, other State, now time.Time) (State, error) {
 	}
 	after.dropRevoked()
 	if _, signs := after.first(signing.Active); !signs {
-		next, ok := after.Next()
-		if !ok {
-			return State{}, refuse("the key that signs here was revoked there", "join the rings there")
+		if err := after.succeed(active, now); err != nil {
+			return State{}, err
 		}
-		after.promote(next.ID, now)
 	}
 	after.addHistory(other.History)
 	return after.withNext(nil, now)
@@ -296,6 +286,24 @@ func (s *State) promote(id string, now time.Time) {
 	}
 	key := &s.Keys[s.index(id)]
 	key.Role, key.ActivatedAt, key.RetiredAt, key.ByRevocation = signing.Active, now, time.Time{}, false
+}
+
+// succeed makes the next key active, or else active, in place of one that is revoked.
+func (s *State) succeed(active *Key, now time.Time) error {
+	successor, ok := s.Next()
+	if !ok && active == nil {
+		return refuse("no key would be left that signs, and the next one must be in another process as the active one is",
+			"first keys next --key=kep740:NAME with another name or, for a key in the file, keys next --algorithm=KIND")
+	}
+	if !ok {
+		successor = *active
+		if err := s.admit(&successor, now); err != nil {
+			return err
+		}
+	}
+	s.promote(successor.ID, stamp(now))
+	s.Keys[s.index(successor.ID)].ByRevocation = true
+	return nil
 }
 
 // remove records that a key has left the ring.

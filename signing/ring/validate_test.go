@@ -228,7 +228,7 @@ func TestJoin(t *testing.T) {
 	}
 	common := must(ring.New(newKey(0), []ring.Key{newKey(9)}, new(newKey(1)), epoch))
 	ours, theirs := rotated(common, 2), rotated(rotated(common, 3), 4)
-	joined := must(ring.Join(ours, theirs, later))
+	joined := must(ring.Join(ours, theirs, nil, later))
 	for id, role := range map[string]signing.Role{
 		"key-0": signing.Retired, "key-1": signing.Active, "key-2": signing.Next, "key-3": signing.Retired, "key-4": signing.Retired,
 	} {
@@ -242,10 +242,10 @@ func TestJoin(t *testing.T) {
 	}
 
 	pruned := must(ring.Prune(ours, "key-9", ring.Usage{}, later, policy))
-	if again := must(ring.Join(pruned, theirs, later)); again.Active().ID != "key-1" || len(again.Removed) != 0 {
+	if again := must(ring.Join(pruned, theirs, nil, later)); again.Active().ID != "key-1" || len(again.Removed) != 0 {
 		t.Errorf("what one side alone has pruned is gone: %+v", again)
 	}
-	if _, err := ring.Join(pruned, common, later); err == nil || !strings.Contains(err.Error(), "one has come from the other") {
+	if _, err := ring.Join(pruned, common, nil, later); err == nil || !strings.Contains(err.Error(), "one has come from the other") {
 		t.Errorf("joined: %v", err)
 	}
 
@@ -253,14 +253,14 @@ func TestJoin(t *testing.T) {
 		return must(ring.Revoke(state, revocations(ids...), nil, nil, later))
 	}
 	for name, joined := range map[string]ring.State{
-		"by us": must(ring.Join(revoke(ours, "key-0"), theirs, later)), "by them": must(ring.Join(ours, revoke(theirs, "key-0"), later)),
+		"by us": must(ring.Join(revoke(ours, "key-0"), theirs, nil, later)), "by them": must(ring.Join(ours, revoke(theirs, "key-0"), nil, later)),
 	} {
 		_, there := joined.Key("key-0")
 		if there || !slices.Contains(joined.Revoked, ring.Removed{ID: "key-0", Digest: "key-0", Reason: ring.Revoked}) {
 			t.Errorf("revoked %s, and it came back", name)
 		}
 	}
-	if joined := must(ring.Join(ours, revoke(theirs, "key-1"), later)); joined.Active().ID != "key-2" {
+	if joined := must(ring.Join(ours, revoke(theirs, "key-1"), nil, later)); joined.Active().ID != "key-2" {
 		t.Errorf("%s signs, want the next key, since the active one was revoked there", joined.Active().ID)
 	}
 }

@@ -5,6 +5,7 @@ package consistency
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -80,6 +81,8 @@ type Entry struct {
 	Generation int64                   `json:"generation"`
 	History    []string                `json:"history"`
 	Keys       map[string]signing.Role `json:"keys"`
+	// Digests are those of the keys whose signer has chosen their ID.
+	Digests map[string]string `json:"digests,omitempty"`
 	// File is the version of the file if that ring is not in it, or "none".
 	File string `json:"file,omitempty"`
 	// Changed is when its active or its next key was replaced last, and ByRevocation that the active key signs
@@ -115,6 +118,12 @@ func EntryOf(state ring.State) Entry {
 	for _, key := range state.Keys {
 		entry.Keys[key.ID] = key.Role
 		entry.Has = append(entry.Has, key.ID)
+		if key.Foreign() {
+			if entry.Digests == nil {
+				entry.Digests = map[string]string{}
+			}
+			entry.Digests[key.ID] = key.Digest()
+		}
 		for _, at := range []time.Time{key.PublishedAt, key.ActivatedAt} {
 			if key.Role != signing.Retired && at.After(entry.Changed) {
 				entry.Changed = at
@@ -298,6 +307,20 @@ func (p *Published) Revoked(key signing.PublicKey) bool {
 // RevokedID is Revoked for a key of which only the ID is known.
 func (p *Published) RevokedID(id string) bool {
 	return slices.ContainsFunc(p.Removed, func(gone ring.Removed) bool { return gone.ID == id || gone.Digest == id })
+}
+
+// Revocation is the record of a key of a published ring, and ok is false for another one.
+func (p *Published) Revocation(id string) (gone ring.Removed, ok bool) {
+	for _, entry := range p.Entries {
+		if entry.Keys[id] != "" {
+			return ring.Removed{ID: id, Digest: cmp.Or(entry.Digests[id], id), Reason: ring.Revoked}, true
+		}
+	}
+	i := slices.IndexFunc(p.Removed, func(gone ring.Removed) bool { return gone.ID == id })
+	if i < 0 {
+		return ring.Removed{}, false
+	}
+	return p.Removed[i], true
 }
 
 // ClaimRing keeps other hosts from making the generation that follows on a ring. A claim of another host lasts until

@@ -97,12 +97,15 @@ func (s *Standing) ownFile() {
 		switch other := !s.mine(entry); {
 		case is == older:
 			continue
+		case other && !fallen && is == newer && entry.File != "":
+			s.add(check.HostRestored, args) // the newer ring is not there any more
+			s.Facts[len(s.Facts)-1].Blocks |= check.Changes | check.Makes
 		case other && !fallen && is == newer:
 			s.add(check.RingLate, args)
 		case other && !fallen:
 			s.add(check.RingForked, args)
 		}
-		if _, ok := state.Key(args.Key); !ok && args.Key != "" && !s.mine(entry) {
+		if _, ok := state.Key(args.Key); !ok && args.Key != "" && !fallen {
 			s.add(check.RingMissing, args)
 		}
 		// Of two rings that are forked one goes on signing.
@@ -169,7 +172,7 @@ func (s *Standing) hosts(use []ring.Key) {
 		case entry.File != "" && entry.Host != s.file.Host:
 			s.add(check.HostRestored, args)
 		}
-		if active != "" && !slices.Contains(entry.Has, active) && entry.Host != s.file.Host {
+		if active != "" && !slices.Contains(entry.Has, active) && entry.File == "" && entry.Host != s.file.Host {
 			s.add(check.HostLacksActiveKey, args)
 		}
 		for _, key := range use {

@@ -309,7 +309,15 @@ func (o *Operator) Import(ctx context.Context, from *ring.File, options ImportOp
 		return false, nil, err
 	}
 	if options.Join {
-		return true, nil, o.File.Join(from, published.Removed, o.Clock.Now())
+		present, err := o.read()
+		if err != nil {
+			return false, nil, err
+		}
+		fresh, err := o.make(ctx, Successor{None: present.Active().Kind() == ""}, present.Active())
+		if err != nil {
+			return false, nil, err
+		}
+		return true, nil, o.File.Join(from, published.Removed, fresh, o.Clock.Now())
 	}
 	stands := o.stand(copied, published)
 	fact, fallen := stands.Fallen()

@@ -120,8 +120,8 @@ func revocations(ids []string, state ring.State, p consistency.Published) ([]rin
 	var gone []ring.Removed
 	for _, id := range ids {
 		record, ok := state.Revocation(id)
-		if !ok && (p.RevokedID(id) || slices.ContainsFunc(p.Entries, func(entry consistency.Entry) bool { return entry.Keys[id] != "" })) {
-			record, ok = ring.Removed{ID: id, Digest: id, Reason: ring.Revoked}, true
+		if !ok {
+			record, ok = p.Revocation(id)
 		}
 		if !ok {
 			return nil, &ring.Refusal{Reason: "no ring has a key " + id, Remedy: "name keys that keys list shows"}

@@ -1,7 +1,7 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package check has what is found wrong: how a finding looks, and the sentences of the facts. Readiness, the
+// Package check has what is found wrong: how a finding is printed, and the sentences of the facts. Readiness, the
 // commands, doctor, Events and metrics that report the same fact take it from here, with the same words.
 package check
 

@@ -86,7 +86,7 @@ type modelHost struct {
 	live   bool
 	clock  time.Duration // how fast it is
 	used   ring.State    // the newest ring that it has published
-	seen   bool          // by a leader or a command
+	met    bool          // by a leader or a command
 	gone   bool          // forgotten
 
 	loaded  ring.State // by the process
@@ -201,7 +201,7 @@ func (m *model) meet() {
 	seen := Seen{Leases: map[string]string{}}
 	for _, h := range m.hosts {
 		if h.live {
-			h.seen = true
+			h.met = true
 			seen.Leases[h.name] = m.now.Add(h.clock).String()
 		}
 	}
@@ -268,7 +268,7 @@ func (m *model) began(id string, without []string) {
 // heard returns an error if a command has ended with success although a host was not heard that was never forgotten.
 func (m *model) heard(what string, without []string) {
 	for _, h := range m.hosts {
-		if !h.live && h.seen && !h.gone && !slices.Contains(without, h.name) {
+		if !h.live && h.met && !h.gone && !slices.Contains(without, h.name) {
 			m.broken = fmt.Errorf("%s ended with success while %s is away", what, h.name)
 		}
 	}
@@ -577,7 +577,7 @@ func (m *model) restoreEtcd(p Published) {
 	m.p = p
 	m.loseRevocations()
 	for _, h := range m.hosts {
-		h.used, h.seen = ring.State{}, slices.Contains(p.APIServers(), h.name) // what etcd knows is older, too
+		h.used, h.met = ring.State{}, slices.Contains(p.APIServers(), h.name) // what etcd knows is older, too
 		if own, known := p.Entry(h.name); known {
 			h.used.Generation, h.used.History = own.Generation, own.History
 		}

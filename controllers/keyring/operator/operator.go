@@ -140,9 +140,9 @@ func (o *Operator) rotate(ctx context.Context, options *RotateOptions) error {
 	return o.change(ctx, state, options.Without, func(state ring.State) (ring.State, error) { return ring.Rotate(state, options.made, o.Clock.Now()) })
 }
 
-// look returns the published rings and which hosts there are, nothing without a cluster. A command that changes
+// fetch returns the published rings and which hosts there are, nothing without a cluster. A command that changes
 // something records the hosts.
-func (o *Operator) look(ctx context.Context, record bool) (consistency.Published, error) {
+func (o *Operator) fetch(ctx context.Context, record bool) (consistency.Published, error) {
 	if o.Cluster == nil {
 		return consistency.Published{}, nil
 	}
@@ -159,7 +159,7 @@ func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, w
 	if o.Cluster == nil {
 		return consistency.Published{}, errNoCluster
 	}
-	published, err := o.look(ctx, true)
+	published, err := o.fetch(ctx, true)
 	if err == nil {
 		err = o.stand(state, published, key).Refuses(check.Changes|check.Uses, without...)
 	}
@@ -197,7 +197,7 @@ func (o *Operator) Next(ctx context.Context, wanted Successor, without ...string
 	if err != nil {
 		return err
 	}
-	published, err := o.look(ctx, true)
+	published, err := o.fetch(ctx, true)
 	if err == nil {
 		err = o.stand(state, published).Refuses(check.Changes, without...)
 	}
@@ -260,7 +260,7 @@ func (o *Operator) Rollback(ctx context.Context, next Successor, without []strin
 
 // Init makes a ring where no host has one. What was revoked there does not come back. next comes after active.
 func (o *Operator) Init(ctx context.Context, active *signing.PrivateKey, retired []signing.PublicKey, next Successor) error {
-	published, err := o.look(ctx, false)
+	published, err := o.fetch(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func (o *Operator) Import(ctx context.Context, from *ring.File, options ImportOp
 	if err != nil {
 		return false, nil, err
 	}
-	published, err := o.look(ctx, false)
+	published, err := o.fetch(ctx, false)
 	if err != nil {
 		return false, nil, err
 	}

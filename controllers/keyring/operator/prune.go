@@ -58,7 +58,7 @@ func (o *Operator) usages(ctx context.Context, state ring.State, without []strin
 	if o.Cluster == nil {
 		return nil, errNoCluster
 	}
-	published, err := o.look(ctx, true)
+	published, err := o.fetch(ctx, true)
 	if err == nil {
 		err = o.stand(state, published, state.Active()).Refuses(check.Changes|check.Uses, without...)
 	}

@@ -45,15 +45,15 @@ type RevokeOptions struct {
 // host does. The revocation is published first, so that a file that cannot be written keeps it from nobody; then
 // the ring file of this host is changed, as far as it is the newest. The notes say what is left to do.
 func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []string, err error) {
-	published, lookErr := o.look(ctx, true)
+	published, fetchErr := o.fetch(ctx, true)
 	state, fileErr := o.File.Read()
 	stands := consistency.Stand(consistency.File{Host: o.Host, State: state, Err: fileErr}, published)
 	ids := options.IDs
 	if options.Active {
 		active := stands.Active()
 		switch {
-		case lookErr != nil:
-			return nil, fmt.Errorf("it is not known which key signs: %w", lookErr)
+		case fetchErr != nil:
+			return nil, fmt.Errorf("it is not known which key signs: %w", fetchErr)
 		case active == "":
 			return nil, errors.New("no key signs: there is none left, or no key ring")
 		case stands.ByRevocation():
@@ -66,7 +66,7 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 	}
 	gone, err := revocations(ids, state, published)
 	if err != nil {
-		return nil, errors.Join(err, fileErr, lookErr)
+		return nil, errors.Join(err, fileErr, fetchErr)
 	}
 	if added := len(ring.Union(ring.Union(state.Revoked, published.Removed), gone)) > len(ring.Union(state.Revoked, published.Removed)); added &&
 		options.Confirm != nil {
@@ -74,7 +74,7 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 			return nil, err
 		}
 	}
-	errs := []error{lookErr}
+	errs := []error{fetchErr}
 	if o.Cluster != nil && !o.File.IsDryRun() {
 		errs = append(errs, consistency.Edit(ctx, o.Cluster.Client, func(p *consistency.Published) error {
 			p.Revoke(slices.Concat(state.Revoked, gone))
@@ -196,7 +196,7 @@ func (o *Operator) awaitRefused(ctx context.Context, revoked []ring.Removed, wit
 	if o.Cluster == nil {
 		return nil, errors.New("it is not known whether a kube-apiserver still accepts them: give --kubeconfig")
 	}
-	published, err := o.look(ctx, false)
+	published, err := o.fetch(ctx, false)
 	if err != nil {
 		return nil, err
 	}

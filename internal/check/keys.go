@@ -80,7 +80,7 @@ type KeyArgs struct {
 	Our, Their                       int64
 }
 
-const ifGone = " or, if that host is gone for good: --without-host={host} once, keys forget {host} for ever"
+const ifGone = " or, if that host is gone for good: --without-host={host} once, keys forget {host} forever"
 
 // keyFacts says what each fact blocks, what it is called, and the way out.
 var keyFacts = map[string]struct {

@@ -159,7 +159,7 @@ func TestAcceptOlder(t *testing.T) {
 func second2(_ ring.State, err error) error { return err }
 
 // TestObeying: a late host follows with its own next key, and obeys every revocation.
-// TestHistory: what every host publishes does not grow for ever, and a copy that is not too old is known.
+// TestHistory: what every host publishes is bounded, and a copy that is not too old is known.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	state := must(t)(ring.New(newKey(0), nil, nil, epoch))

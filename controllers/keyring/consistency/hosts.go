@@ -29,21 +29,21 @@ func HostName() (string, error) {
 	return cmp.Or(os.Getenv("NODE_NAME"), host), nil
 }
 
-// Seen is which hosts there are, as the API has it.
-type Seen struct {
+// Observed is which hosts there are, as the API has it.
+type Observed struct {
 	// Leases are the hosts of kube-apiservers, with when each has renewed its identity Lease.
 	Leases map[string]string
 	// Nodes reports whether a Node of a name exists, for those of which that is known.
 	Nodes map[string]bool
 }
 
-// See looks up the kube-apiservers and the Nodes of the hosts that are known.
-func See(ctx context.Context, client kubernetes.Interface, p Published) (Seen, error) {
+// Observe looks up the kube-apiservers and the Nodes of the hosts that are known.
+func Observe(ctx context.Context, client kubernetes.Interface, p Published) (Observed, error) {
 	leases, err := apiservers.Renewals(ctx, client)
 	if err != nil {
-		return Seen{}, err
+		return Observed{}, err
 	}
-	seen := Seen{Leases: leases, Nodes: map[string]bool{}}
+	seen := Observed{Leases: leases, Nodes: map[string]bool{}}
 	names := maps.Clone(leases)
 	for _, entry := range p.Entries {
 		names[entry.Host] = ""
@@ -62,7 +62,7 @@ func See(ctx context.Context, client kubernetes.Interface, p Published) (Seen, e
 
 // Meet records the kube-apiservers and the Nodes that were seen. A host whose Node was seen and is gone is
 // forgotten, with its entry.
-func (p *Published) Meet(seen Seen) {
+func (p *Published) Meet(seen Observed) {
 	hosts := maps.Clone(p.Hosts)
 	if hosts == nil {
 		hosts = map[string]Host{}
@@ -135,7 +135,7 @@ func Refresh(ctx context.Context, client kubernetes.Interface, record bool) (Pub
 	if err != nil {
 		return p, err
 	}
-	seen, err := See(ctx, client, p)
+	seen, err := Observe(ctx, client, p)
 	if err != nil {
 		return p, err
 	}

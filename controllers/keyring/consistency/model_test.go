@@ -198,7 +198,7 @@ func (m *model) sync(h *modelHost) {
 
 // meet is what the leader and the commands see of kube-apiservers.
 func (m *model) meet() {
-	seen := Seen{Leases: map[string]string{}}
+	seen := Observed{Leases: map[string]string{}}
 	for _, h := range m.hosts {
 		if h.live {
 			h.met = true

@@ -306,8 +306,8 @@ func TestFollow(t *testing.T) {
 // TestMeet: a kube-apiserver that was once seen counts until it is forgotten, or its Node is deleted. One that lives is back.
 func TestMeet(t *testing.T) {
 	t.Parallel()
-	lease := func(host, renewed string) Seen {
-		return Seen{Leases: map[string]string{host: renewed}, Nodes: map[string]bool{"cp-1": true}}
+	lease := func(host, renewed string) Observed {
+		return Observed{Leases: map[string]string{host: renewed}, Nodes: map[string]bool{"cp-1": true}}
 	}
 	p := Published{
 		Entries: []Entry{entryOf("cp-1", "main", 4, a().As(signing.Active)), entryOf("cp-2", "main", 4, a().As(signing.Active))},
@@ -318,12 +318,12 @@ func TestMeet(t *testing.T) {
 		want string
 	}{
 		{func() { p.Meet(lease("cp-2", "1")) }, "cp-1 cp-2; servers cp-2"},
-		{func() { p.Meet(Seen{}) }, "cp-1 cp-2; servers cp-2"}, // its Lease has expired
+		{func() { p.Meet(Observed{}) }, "cp-1 cp-2; servers cp-2"}, // its Lease has expired
 		{func() { p.Forget("cp-2", "1") }, "cp-1; servers "},
-		{func() { p.Meet(lease("cp-2", "1")) }, "cp-1; servers "},                                   // the Lease of the dead one
-		{func() { p.Meet(lease("cp-2", "2")) }, "cp-1 cp-2; servers cp-2"},                          // it lives
-		{func() { p.Meet(Seen{Nodes: map[string]bool{"cp-2": false}}) }, "cp-1 cp-2; servers cp-2"}, // it has never had a Node of that name
-		{func() { p.Meet(Seen{Nodes: map[string]bool{"cp-1": false}}) }, "cp-2; servers cp-2"},
+		{func() { p.Meet(lease("cp-2", "1")) }, "cp-1; servers "},                                       // the Lease of the dead one
+		{func() { p.Meet(lease("cp-2", "2")) }, "cp-1 cp-2; servers cp-2"},                              // it lives
+		{func() { p.Meet(Observed{Nodes: map[string]bool{"cp-2": false}}) }, "cp-1 cp-2; servers cp-2"}, // it has never had a Node of that name
+		{func() { p.Meet(Observed{Nodes: map[string]bool{"cp-1": false}}) }, "cp-2; servers cp-2"},
 	} {
 		step.do()
 		if got := strings.Join(p.names(), " ") + "; servers " + strings.Join(p.APIServers(), " "); got != step.want {

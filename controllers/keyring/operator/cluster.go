@@ -80,7 +80,7 @@ func (c *Cluster) Find(ctx context.Context, hosts []string, without ...string) e
 		return &ring.Refusal{
 			Reason: fmt.Sprintf("kube-apiserver runs on %d hosts, and only %d can be asked: not on %s",
 				len(hosts), max(asked, 1), strings.Join(c.unasked(ctx, hosts), ", ")),
-			Remedy: "name each of them with --apiserver or, if a host is gone for good, give --without-host=NAME once, keys forget NAME for ever",
+			Remedy: "name each of them with --apiserver or, if a host is gone for good, give --without-host=NAME once, keys forget NAME forever",
 			Later:  true, // one may restart
 		}
 	}

@@ -41,7 +41,7 @@ type Operator struct {
 	// known.
 	Progress func(what string, left time.Duration)
 
-	seen map[string]sighting // by host
+	sighted map[string]sighting // by host
 }
 
 // errNoCluster refuses a step that has to ask the cluster.

@@ -33,16 +33,16 @@ type sighting struct {
 // addSince adds to how long each host has published the next key the time since this command has read that: a host
 // renews its entry once a minute, or at once if it stops publishing the key.
 func (o *Operator) addSince(rings *consistency.Published) {
-	if o.seen == nil {
-		o.seen = map[string]sighting{}
+	if o.sighted == nil {
+		o.sighted = map[string]sighting{}
 	}
 	rings.Entries = slices.Clone(rings.Entries)
 	for i := range rings.Entries {
 		entry := &rings.Entries[i]
-		first, known := o.seen[entry.Host]
+		first, known := o.sighted[entry.Host]
 		if !known || !reflect.DeepEqual(first.entry, *entry) {
 			first = sighting{*entry, o.Clock.Now()}
-			o.seen[entry.Host] = first
+			o.sighted[entry.Host] = first
 		}
 		entry.NextSeconds += int64(o.Clock.Since(first.at).Seconds())
 	}

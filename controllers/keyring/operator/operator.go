@@ -41,7 +41,7 @@ type Operator struct {
 	// known.
 	Progress func(what string, left time.Duration)
 
-	sighted map[string]sighting // by host
+	firstReads map[string]firstRead // by host
 }
 
 // errNoCluster refuses a step that has to ask the cluster.

@@ -24,8 +24,8 @@ type Relying struct {
 	Read func(ctx context.Context, issuer string) (published.Answer, error)
 }
 
-// sighting is an entry that this command has read first at a time.
-type sighting struct {
+// firstRead is an entry that this command has read first at a time.
+type firstRead struct {
 	entry consistency.Entry
 	at    time.Time
 }
@@ -33,16 +33,16 @@ type sighting struct {
 // addSince adds to how long each host has published the next key the time since this command has read that: a host
 // renews its entry once a minute, or at once if it stops publishing the key.
 func (o *Operator) addSince(rings *consistency.Published) {
-	if o.sighted == nil {
-		o.sighted = map[string]sighting{}
+	if o.firstReads == nil {
+		o.firstReads = map[string]firstRead{}
 	}
 	rings.Entries = slices.Clone(rings.Entries)
 	for i := range rings.Entries {
 		entry := &rings.Entries[i]
-		first, known := o.sighted[entry.Host]
+		first, known := o.firstReads[entry.Host]
 		if !known || !reflect.DeepEqual(first.entry, *entry) {
-			first = sighting{*entry, o.Clock.Now()}
-			o.sighted[entry.Host] = first
+			first = firstRead{*entry, o.Clock.Now()}
+			o.firstReads[entry.Host] = first
 		}
 		entry.NextSeconds += int64(o.Clock.Since(first.at).Seconds())
 	}

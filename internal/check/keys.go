@@ -91,14 +91,17 @@ var keyFacts = map[string]struct {
 	RingLate: {Changes | Makes, "the key ring of this host (generation {our}) is older than that of host {host} (generation {their})",
 		"bring that one here (keys import)" + ifGone},
 	RingUnreadable: {Reissues, "the published key rings cannot be read: {why}", "run the newer release on every host"},
-	RingForked: {Changes | Makes | Reissues, "the key ring of this host (generation {our}) and that of host {host} (generation {their}) are forked: " +
+	RingForked: {Changes | Makes | Reissues, "the key ring of this host (generation {our}) and that of host {host} (generation {their}) " +
+		"are forked: " +
 		"neither has come from the other", "bring that one here (keys import --join-fork)" + ifGone},
 	RingMissing: {Reissues, "this host does not have key {key}, with which host {host} signs: kube-apiserver here refuses those tokens",
 		"bring the ring of that host here (keys import, or keys import --join-fork if that is refused)"},
-	RingRestored: {Changes | Makes | Reissues, "the key ring file of this host (generation {our}) is not the one that it has used (generation {their}), " +
+	RingRestored: {Changes | Makes | Reissues, "the key ring file of this host (generation {our}) is not the one that it has used " +
+		"(generation {their}), " +
 		"and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused", "{way}"},
 	RingLost: {Changes | Makes | Reissues, "this host has used a key ring (generation {their}), and its file cannot be read: {why}", "{way}"},
-	RingDropped: {Signs | Reissues, "key {key} signs here, and the ring of host {host} (generation {their}) does not have it: nothing is signed",
+	RingDropped: {Signs | Reissues, "key {key} signs here, and the ring of host {host} (generation {their}) does not have it: nothing is " +
+		"signed",
 		"bring that one here (keys import, or keys import --join-fork if that is refused)"},
 	RingRevoked: {Signs | Reissues, "this host has no key left that may sign: its active key was revoked",
 		"bring a newer ring here (keys import), or: keys revoke {key}"},
@@ -110,8 +113,9 @@ var keyFacts = map[string]struct {
 	HostUnreadable: {Uses, "the published ring of host {host} cannot be read", "run one release on every host" + ifGone},
 	HostWithoutRing: {Uses, "kube-apiserver runs on host {host}, which publishes no key ring: nobody knows which keys it has",
 		"bring the ring there (keys import) and start the process" + ifGone},
-	HostLacksActiveKey: {0, "host {host} does not have key {key}, which signs on host {other}", "bring the ring of that host there (keys import)"},
-	HostLacksKey:       {Uses | Later, "host {host} does not have the {role} key {key}", "bring the ring there (keys import)" + ifGone},
+	HostLacksActiveKey: {0, "host {host} does not have key {key}, which signs on host {other}",
+		"bring the ring of that host there (keys import)"},
+	HostLacksKey: {Uses | Later, "host {host} does not have the {role} key {key}", "bring the ring there (keys import)" + ifGone},
 	HostCannotSign: {Uses | Later, "host {host} cannot sign with the {role} key {key}",
 		"see key-backends in its /readyz?verbose" + ifGone},
 	NoNextKey: {0, "the key ring has no next key, so keys rotate is refused", "keys next"},

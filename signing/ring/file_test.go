@@ -180,7 +180,8 @@ func TestGone(t *testing.T) {
 		reason Reason
 	}{{testkeys.P256(), Withdrawn}, {testkeys.P384(), Pruned}, {testkeys.RSA2048(), Revoked}} {
 		key := testkeys.Parse(gone.pem)
-		if got := slices.Concat(read(t, f).Removed, read(t, f).Revoked)[i]; got != (Removed{ID: key.ID(), Digest: key.ID(), Reason: gone.reason}) {
+		if got := slices.Concat(read(t, f).Removed, read(t, f).Revoked)[i]; got != (Removed{ID: key.ID(), Digest: key.ID(),
+			Reason: gone.reason}) {
 			t.Errorf("on record: %+v, want key %s as %s", got, key.ID(), gone.reason)
 		}
 		if err := f.Update(read(t, f).Generation, publish(key)); err == nil ||

@@ -126,7 +126,8 @@ func TestTransitions(t *testing.T) {
 	if _, ok := back.Next(); ok || back.Active().ID != "key-0" {
 		t.Errorf("after a rollback from an HSM its next key is next: %+v", back)
 	}
-	if withdrawn := must(ring.Revoke(back, revocations("key-2"), nil, nil, epoch)); len(withdrawn.Revoked) != 1 || withdrawn.Version() != back.Version() {
+	if withdrawn := must(ring.Revoke(back, revocations("key-2"), nil, nil, epoch)); len(withdrawn.Revoked) != 1 ||
+		withdrawn.Version() != back.Version() {
 		t.Errorf("a withdrawn key cannot be revoked, or the ring is of another generation: %+v", withdrawn)
 	}
 	if key, _ := third.Key("key-0"); !key.PublicOnly || third.Previous != "key-1" {
@@ -253,7 +254,8 @@ func TestJoin(t *testing.T) {
 		return must(ring.Revoke(state, revocations(ids...), nil, nil, later))
 	}
 	for name, joined := range map[string]ring.State{
-		"by us": must(ring.Join(revoke(ours, "key-0"), theirs, nil, later)), "by them": must(ring.Join(ours, revoke(theirs, "key-0"), nil, later)),
+		"by us": must(ring.Join(revoke(ours, "key-0"), theirs, nil, later)), "by them": must(ring.Join(ours, revoke(theirs, "key-0"), nil,
+			later)),
 	} {
 		_, there := joined.Key("key-0")
 		if there || !slices.Contains(joined.Revoked, ring.Removed{ID: "key-0", Digest: "key-0", Reason: ring.Revoked}) {

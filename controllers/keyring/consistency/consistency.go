@@ -256,7 +256,8 @@ func (c *Controller) obey(ctx context.Context, orders ring.Orders) {
 
 func (c *Controller) report(ctx context.Context, stands *Standing, worst check.KeyFact) {
 	c.Metrics.show(stands.Facts)
-	note := fmt.Sprintf("the key ring of this host (generation %d, version %s) is the one that is published, and no other host has a newer one",
+	note := fmt.Sprintf("the key ring of this host (generation %d, version %s) is the one that is published, and no other host has a "+
+		"newer one",
 		stands.file.State.Generation, stands.file.State.Version())
 	if worst.Code != "" {
 		note = worst.Message

@@ -130,7 +130,8 @@ func TestLateHost(t *testing.T) {
 		after := stateOf("main", 4, retired(b()), a().As(signing.Active), c().As(signing.Next))
 		first, second := startReplica(t, client, "cp-1", before), startReplica(t, client, "cp-2", before)
 		first.check(t, "at the start", "is the one that is published", map[string]float64{})
-		if entries := read(t, client).Entries; len(entries) != 2 || entries[0].Host != "cp-1" || len(entries[1].Signs) != 2 || !entries[1].ShowsNext {
+		if entries := read(t, client).Entries; len(entries) != 2 || entries[0].Host != "cp-1" || len(entries[1].Signs) != 2 ||
+			!entries[1].ShowsNext {
 			t.Errorf("published: %+v", entries)
 		}
 		compared := second.compared.Load()
@@ -169,7 +170,8 @@ func TestLateHost(t *testing.T) {
 
 		third := startReplica(t, client, "cp-3", stateOf("main", 6, a().As(signing.Active), testkeys.Parse(testkeys.P521()).As(signing.Next)))
 		older := startReplica(t, client, "cp-4", stateOf("main", 1, testkeys.Parse(testkeys.RSA2048()).As(signing.Active)))
-		older.check(t, "an old copy", "does not have it", map[string]float64{"ring-late": 1, "ring-lacks-active-key": 1, "ring-signs-dropped-key": 1},
+		older.check(t, "an old copy", "does not have it", map[string]float64{"ring-late": 1, "ring-lacks-active-key": 1,
+			"ring-signs-dropped-key": 1},
 			"Warning KeyRingMismatch")
 		for _, replica := range []*ringReplica{second, third, older} {
 			replica.stop()
@@ -201,7 +203,8 @@ func TestRestored(t *testing.T) {
 		host.stop()
 
 		again := startReplica(t, client, "cp-1", older)
-		again.check(t, "after a restart", "does not have it: nothing is signed", map[string]float64{"ring-restored": 1, "ring-signs-dropped-key": 1},
+		again.check(t, "after a restart", "does not have it: nothing is signed", map[string]float64{"ring-restored": 1,
+			"ring-signs-dropped-key": 1},
 			"Warning KeyRingMismatch")
 		if again.MaySign() == nil || again.MayReissue() == nil || read(t, client).Entries[0].Generation != 3 {
 			t.Error("the older ring is used, or has replaced the newer one")

@@ -289,7 +289,8 @@ func (m *model) check() error {
 	}
 	for _, h := range m.hosts {
 		if fact, fallen := m.stand(h.fileOf(), m.p).Fallen(); h.used.Generation > 0 && !h.gone && fallen == h.file.Knows(h.used.Version()) {
-			return fmt.Errorf("%s has used generation %d, and its file has %d: noticed %t %s", h.name, h.used.Generation, h.file.Generation, fallen, fact.Message)
+			return fmt.Errorf("%s has used generation %d, and its file has %d: noticed %t %s", h.name, h.used.Generation, h.file.Generation, fallen,
+				fact.Message)
 		}
 		if !h.live || h.ring == nil {
 			continue
@@ -468,9 +469,9 @@ func (m *model) revoke(h *modelHost, without []string, ids ...string) error {
 	if m.why = stands.Refuses(check.Makes, without...); m.why == nil {
 		m.why = m.p.ClaimRing(h.file, h.name, without)
 	}
-	if m.why != nil { // it is a note
+	if m.why != nil {
 		h.file.Revoked = ring.Union(h.file.Revoked, gone)
-		return nil
+		return nil //nolint:nilerr // it is a note
 	}
 	after, err := ring.Revoke(h.file, gone, m.newKey(), m.newKey(), m.now.Add(h.clock))
 	if err != nil {
@@ -753,7 +754,8 @@ func (m *model) wayOut() error {
 			}
 			err = m.acceptOlder(h)
 		case strings.Contains(err.Error(), "keys list there says what to do"):
-			err = attempt(func() error { return m.copyRing(h, about) }, func() error { return m.acceptOlder(about) }, func() error { return m.join(h, about) })
+			err = attempt(func() error { return m.copyRing(h, about) }, func() error { return m.acceptOlder(about) },
+				func() error { return m.join(h, about) })
 		case strings.Contains(err.Error(), "bring the ring of host"):
 			err = attempt(func() error { return m.copyRing(about, h) }, func() error { return m.join(about, h) })
 		case strings.Contains(err.Error(), "make the change there"):
@@ -761,11 +763,15 @@ func (m *model) wayOut() error {
 				h, err = about, nil
 			}
 		case strings.Contains(err.Error(), "keys revoke "):
-			if err = m.revoke(h, without); m.why != nil {
+			err = m.revoke(h, without)
+			if m.why != nil {
 				about = m.named(m.why)
 				if !about.live {
 					without = append(without, about.name)
-				} else if _ = attempt(func() error { return m.copyRing(about, h) }, func() error { return m.join(about, h) }); h.file.Generation == generation {
+				} else if _ = attempt(func() error { return m.copyRing(about, h) }, func() error {
+					return m.join(about,
+						h)
+				}); h.file.Generation == generation {
 					h = about
 				}
 			}

@@ -45,7 +45,8 @@ func (p Published) Cached(own ring.State, without []string, cacheAge time.Durati
 		case slices.Contains(without, entry.Host):
 		case !entry.ShowsNext || entry.key(signing.Next) != next.ID:
 			refusal.Reason = fmt.Sprintf("key %s is not published by host %s", next.ID, entry.Host)
-			refusal.Remedy = fmt.Sprintf("see published-files in its /readyz?verbose or, if that host is gone for good, give --without-host=%s", entry.Host)
+			refusal.Remedy = fmt.Sprintf("see published-files in its /readyz?verbose or, if that host is gone for good, give --without-host=%s",
+				entry.Host)
 			return refusal
 		case last.Host == "" || entry.NextSeconds < last.NextSeconds:
 			last = entry
@@ -59,7 +60,8 @@ func (p Published) Cached(own ring.State, without []string, cacheAge time.Durati
 		return nil
 	}
 	refusal.Until, refusal.Later, refusal.Remedy = now.Add(cacheAge-shown), false, "wait until then, or give --wait"
-	refusal.Reason = fmt.Sprintf("copies of the key set may be without key %s until %s: host %s has published it for %s, and a copy may be %s old",
+	refusal.Reason = fmt.Sprintf("copies of the key set may be without key %s until %s: host %s has published it for %s, and a copy may "+
+		"be %s old",
 		next.ID, clockTime(refusal.Until), last.Host, shown, cacheAge)
 	return refusal
 }

@@ -124,6 +124,9 @@ func (s *Standing) ownFile() {
 	}
 }
 
+// Host is the host of the file.
+func (s *Standing) Host() string { return s.file.Host }
+
 // Ahead reports whether the file is newer than what its host has published of it: a command has just changed it.
 func (s *Standing) Ahead() bool {
 	own, known := s.p.Entry(s.file.Host)
@@ -141,7 +144,8 @@ func (s *Standing) wayBack() string {
 	if host := s.Holder(); host != "" {
 		return fmt.Sprintf("bring the ring of host %s here (keys import)", host)
 	}
-	return "no other host has it: put the newest copy back (keys import), such as the file beside it that ends with .previous; if there is none, keys " +
+	return "no other host has it: put the newest copy back (keys import), such as the file beside it that ends with .previous; if there " +
+		"is none, keys " +
 		"import --accept-older of a copy, or of the file itself, makes that the newest"
 }
 

@@ -109,7 +109,8 @@ func TestHostThatIsAway(t *testing.T) {
 	w := newWorld(t)
 	w.serve([]string{"cp-1", "cp-2"}, "10.0.0.1")
 	w.Cluster.Dial = func(string) (kubernetes.Interface, error) { return w.kube, nil }
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "10.0.0.1"}}}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp-1"},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "10.0.0.1"}}}}
 	_, err := w.kube.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{})
 	w.must(err)
 	const want = "kube-apiserver runs on 2 hosts, and only 1 can be asked: not on cp-2: "

@@ -137,7 +137,10 @@ func (o *Operator) rotate(ctx context.Context, options *RotateOptions) error {
 	if err != nil {
 		return err
 	}
-	return o.change(ctx, state, options.Without, func(state ring.State) (ring.State, error) { return ring.Rotate(state, options.made, o.Clock.Now()) })
+	return o.change(ctx, state, options.Without, func(state ring.State) (ring.State, error) {
+		return ring.Rotate(state, options.made,
+			o.Clock.Now())
+	})
 }
 
 // fetch returns the published rings and which hosts there are, nothing without a cluster. A command that changes
@@ -325,7 +328,8 @@ func (o *Operator) Import(ctx context.Context, from *ring.File, options ImportOp
 	case fallen && !options.AcceptOlder:
 		return false, nil, &ring.Refusal{Reason: from.Path() + ": " + fact.Message, Remedy: fact.Remedy}
 	case !fallen && options.AcceptOlder:
-		return false, nil, &ring.Refusal{Reason: from.Path() + " is not older than the ring that this host has used", Remedy: "leave out --accept-older"}
+		return false, nil, &ring.Refusal{Reason: from.Path() + " is not older than the ring that this host has used",
+			Remedy: "leave out --accept-older"}
 	case fallen:
 		return o.acceptOlder(copied, published, stands)
 	}
@@ -336,7 +340,8 @@ func (o *Operator) Import(ctx context.Context, from *ring.File, options ImportOp
 // acceptOlder makes a copy the newest ring, unless another host still has the one that this host has used.
 func (o *Operator) acceptOlder(copied ring.State, p consistency.Published, stands *consistency.Standing) (bool, []string, error) {
 	if host := stands.Holder(); host != "" {
-		return false, nil, &ring.Refusal{Reason: "host " + host + " has the ring that this host has used", Remedy: "bring that one here (keys import)"}
+		return false, nil, &ring.Refusal{Reason: "host " + host + " has the ring that this host has used",
+			Remedy: "bring that one here (keys import)"}
 	}
 	own, _ := p.Entry(o.Host)
 	accepted, err := ring.AcceptOlder(copied, own.Generation, own.History, stands.Active(), o.Clock.Now())

@@ -230,7 +230,8 @@ func TestNextAsksFirst(t *testing.T) {
 	w.edit(func(p *consistency.Published) {
 		p.Removed = append(p.Removed, ring.Removed{ID: p256ID, Digest: p256ID, Reason: ring.Revoked})
 	})
-	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "is revoked, and in the ring file of this host still: bring a newer ring here (keys import), or: keys revoke "+p256ID)
+	refusedWith(t, w.Rotate(t.Context(), RotateOptions{}), "is revoked, and in the ring file of this host still: bring a newer ring here "+
+		"(keys import), or: keys revoke "+p256ID)
 	_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{p256ID}})
 	w.must(err)
 	if next, _ := w.state().Next(); next.ID == p256ID {
@@ -295,7 +296,8 @@ func TestInit(t *testing.T) {
 	begin := func(active []byte) error {
 		return w.Init(t.Context(), testkeys.Parse(active), []signing.PublicKey{testkeys.Parse(testkeys.P384()).Public()}, Successor{})
 	}
-	refusedWith(t, begin(testkeys.RSA2048()), "this host has used a key ring (generation 1), and its file cannot be read: file does not exist: no other host has it")
+	refusedWith(t, begin(testkeys.RSA2048()), "this host has used a key ring (generation 1), and its file cannot be read: file does not "+
+		"exist: no other host has it")
 	w.Host = "cp-2"
 	refusedWith(t, begin(testkeys.RSA2048()), "host cp-1 has a key ring, and a second one would be forked from it")
 	revoked := func(ids ...string) {
@@ -539,7 +541,8 @@ func TestRevokeWithKeyFiles(t *testing.T) {
 	}{
 		{func() {}, "the kube-apiserver of --kubeconfig, https://cp-2:6443: with key files, bring the ring there"},
 		{func() { w.publishes = nil }, "https://cp-2:6443: with key files, bring the ring there"},
-		{func() { second.silent = true }, "https://cp-2:6443: it is not known which keys it accepts: read kube-apiserver's keys at /openid/v1/jwks: "},
+		{func() { second.silent = true }, "https://cp-2:6443: it is not known which keys it accepts: read kube-apiserver's keys at " +
+			"/openid/v1/jwks: "},
 	} {
 		step.change()
 		_, err := w.Revoke(t.Context(), RevokeOptions{IDs: []string{rsaID}})

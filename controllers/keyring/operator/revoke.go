@@ -57,7 +57,8 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 		case active == "":
 			return nil, errors.New("no key signs: there is none left, or no key ring")
 		case stands.ByRevocation():
-			notes = append(notes, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked; if it has leaked too: keys revoke %s",
+			notes = append(notes, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked; if it has leaked too: "+
+				"keys revoke %s",
 				active, active))
 		default:
 			ids = []string{active}
@@ -68,7 +69,8 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 	if err != nil {
 		return nil, errors.Join(err, fileErr, fetchErr)
 	}
-	if added := len(ring.Union(ring.Union(state.Revoked, published.Removed), gone)) > len(ring.Union(state.Revoked, published.Removed)); added &&
+	if added := len(ring.Union(ring.Union(state.Revoked, published.Removed), gone)) > len(ring.Union(state.Revoked,
+		published.Removed)); added &&
 		options.Confirm != nil {
 		if err := options.Confirm(ctx, o.affectedBy(ctx, state, ids)); err != nil {
 			return nil, err

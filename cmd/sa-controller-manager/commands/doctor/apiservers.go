@@ -32,7 +32,8 @@ func checkAPIServers(ctx context.Context, c *cluster) (answer, error) {
 	}
 	var result answer
 	if err := servers.Find(ctx, rings.APIServers()); err != nil {
-		const fix = "run doctor where the addresses behind the Service default/kubernetes can be reached; keys forget NAME if a host is gone for good"
+		const fix = "run doctor where the addresses behind the Service default/kubernetes can be reached; keys forget NAME if a host is " +
+			"gone for good"
 		reason := err.Error()
 		if refusal, ok := errors.AsType[*ring.Refusal](err); ok {
 			reason = refusal.Reason // its remedy is for "keys"

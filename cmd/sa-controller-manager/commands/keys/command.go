@@ -170,7 +170,7 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 	}
 	client, err := o.client(&o.connection)
 	if err != nil && !given && !o.asks {
-		return op, nil //nolint:nilerr // the command says what it could not ask
+		return op, nil // the command says what it could not ask
 	}
 	if err != nil {
 		return nil, err

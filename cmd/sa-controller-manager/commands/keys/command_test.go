@@ -348,7 +348,8 @@ func TestExportKubeadm(t *testing.T) {
 	if got := keysCommand(t, file, "export", "--kubeadm="+dir); got.Code != 0 {
 		t.Fatalf("after a rotation: %+v", got)
 	}
-	if public, err = signing.ParsePublicKeys(read("sa.pub")); err != nil || len(public) != 3 || public[0].ID != testkeys.Parse(read("sa.key")).ID() {
+	if public, err = signing.ParsePublicKeys(read("sa.pub")); err != nil || len(public) != 3 ||
+		public[0].ID != testkeys.Parse(read("sa.key")).ID() {
 		t.Errorf("after a rotation the first of %d keys (%v) is not that of sa.key", len(public), err)
 	}
 	for name, mode := range modes {

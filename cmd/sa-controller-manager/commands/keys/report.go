@@ -127,7 +127,8 @@ func lostReport(ctx context.Context, o *operator.Operator, unreadable error) (*R
 		return nil, unreadable
 	}
 	return &Report{
-		Head: printers.Of("KeyRingReport"), File: o.File.Path(), Keys: []KeyReport{}, NextStep: fact.Remedy, Findings: []check.Finding{fact.Finding},
+		Head: printers.Of("KeyRingReport"), File: o.File.Path(), Keys: []KeyReport{}, NextStep: fact.Remedy,
+		Findings: []check.Finding{fact.Finding},
 	}, nil
 }
 
@@ -141,16 +142,7 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 	now := o.Clock.Now()
 	stands := consistency.Stand(consistency.File{Host: o.Host, State: state}, rings)
 	r.Findings = append(r.Findings, stands.Findings(now)...)
-	r.NextStep = "keys rotate"
-	if err := cmp.Or(stands.Refuses(check.Changes|check.Uses), rings.Cached(state, nil, o.Policy.CacheAge, now)); err != nil {
-		r.NextStep = "keys rotate, not yet: " + err.Error()
-	}
-	if stands.Ahead() { // a command has just changed the ring: this host has no problem with it
-		r.NextStep = fmt.Sprintf("keys rotate, once each host has published the next key for %s", o.Policy.CacheAge)
-		if err := stands.Refuses(check.Changes|check.Uses, o.Host); err != nil {
-			r.NextStep = "keys rotate, not yet: " + err.Error()
-		}
-	}
+	r.NextStep = nextStep(stands, rings, state, o.Policy.CacheAge, now)
 	if err := cluster.Find(ctx, rings.APIServers()); err != nil {
 		r.Findings = append(r.Findings, check.Finding{Code: check.APIServerNotAsked, Message: err.Error()})
 	}
@@ -197,6 +189,21 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 		}
 	}
 	return nil
+}
+
+// nextStep says whether the ring can be rotated, and otherwise why not.
+func nextStep(stands *consistency.Standing, rings consistency.Published, state ring.State, cacheAge time.Duration, now time.Time) string {
+	err := cmp.Or(stands.Refuses(check.Changes|check.Uses), rings.Cached(state, nil, cacheAge, now))
+	// A command has just changed the ring: its own host has no problem with it.
+	if stands.Ahead() {
+		if err = stands.Refuses(check.Changes|check.Uses, stands.Host()); err == nil {
+			return fmt.Sprintf("keys rotate, once each host has published the next key for %s", cacheAge)
+		}
+	}
+	if err != nil {
+		return "keys rotate, not yet: " + err.Error()
+	}
+	return "keys rotate"
 }
 
 // looseMode finds a file with private keys that other users may read. The mode of a file in a mounted

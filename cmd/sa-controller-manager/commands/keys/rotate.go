@@ -23,15 +23,7 @@ const rotateExamples = `  # Sign with the next key, as soon as that breaks nothi
   sa-controller-manager keys rotate --service-account-key-ring=ring.json --kubeconfig=admin.conf \
     --if-older-than=2160h --prune --longest-token-lifetime=8760h`
 
-func newRotateCommand(client cli.ClientFunc) *cobra.Command {
-	var rotate operator.RotateOptions
-	var olderThan time.Duration
-	var prune bool
-	var published options.Published
-	cmd := &cobra.Command{
-		Use:   "rotate",
-		Short: "Sign with the next key, and make the one after it",
-		Long: `Sign with the next key from now on. The active key is retired and verifies only; a new next
+const rotateDescription = `Sign with the next key from now on. The active key is retired and verifies only; a new next
 key of the same kind is made. Then bring the ring to the other hosts, in any order: until
 it is there, each of them signs with the key that it has.
 
@@ -48,7 +40,17 @@ It is refused, and says what to do, while
 
 A next key in another process is never followed by one in the file: name it with
 --next-key. With --if-older-than a timer may run this as often as it likes: it exits with 0
-while the active key is young, and with 1 if a rotation is due and refused.`,
+while the active key is young, and with 1 if a rotation is due and refused.`
+
+func newRotateCommand(client cli.ClientFunc) *cobra.Command {
+	var rotate operator.RotateOptions
+	var olderThan time.Duration
+	var prune bool
+	var published options.Published
+	cmd := &cobra.Command{
+		Use:     "rotate",
+		Short:   "Sign with the next key, and make the one after it",
+		Long:    rotateDescription,
 		Example: rotateExamples,
 	}
 	o := newCommandOptions(cmd, client)

@@ -29,8 +29,12 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
-// callTimeout bounds one call.
-const callTimeout = 30 * time.Second
+const (
+	// callTimeout bounds one call.
+	callTimeout = 30 * time.Second
+	// fileTimeout bounds the wait for the ring file after a refusal.
+	fileTimeout = 10 * time.Second
+)
 
 // ErrLost is the answer of a Party that was lost.
 var ErrLost = errors.New("lost")
@@ -163,7 +167,7 @@ func (l *Load) Run(ctx context.Context, interval time.Duration) {
 		for _, party := range l.parties {
 			reviewing.Go(func() {
 				for _, token := range present {
-					l.count(party, token, party.Review(ctx, token))
+					l.count(ctx, party, token, party.Review(ctx, token))
 				}
 			})
 		}
@@ -194,8 +198,8 @@ func (l *Load) begin(token Token, err error) (present []Token) {
 	return append(present, token)
 }
 
-func (l *Load) count(party *Party, token Token, err error) {
-	if errors.Is(err, ErrLost) || err != nil && l.removed(token) {
+func (l *Load) count(ctx context.Context, party *Party, token Token, err error) {
+	if errors.Is(err, ErrLost) || err != nil && l.removed(ctx, token) {
 		return
 	}
 	l.mu.Lock()
@@ -208,9 +212,19 @@ func (l *Load) count(party *Party, token Token, err error) {
 	l.tally.First = cmp.Or(l.tally.First, err)
 }
 
-func (l *Load) removed(token Token) bool {
-	state, err := ring.At(l.ringFile).Read()
-	if err != nil || !slices.ContainsFunc(state.Removed, func(key ring.Removed) bool { return key.ID == token.KeyID }) {
+// removed reports whether the key of a token was removed from the ring file. A revocation is published before the file
+// is changed, so a refusal may come first.
+func (l *Load) removed(ctx context.Context, token Token) bool {
+	ctx, cancel := context.WithTimeout(ctx, fileTimeout)
+	defer cancel()
+	if err := await.Poll(ctx, func(context.Context) error {
+		state, err := ring.At(l.ringFile).Read()
+		gone := slices.Concat(state.Removed, state.Revoked)
+		if err == nil && !slices.ContainsFunc(gone, func(key ring.Removed) bool { return key.ID == token.KeyID }) {
+			err = errors.New("it was not removed")
+		}
+		return err
+	}); err != nil {
 		return false
 	}
 	l.Forget(token.KeyID)

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,8 +28,9 @@ type trust struct {
 	stale string // a copy of what was published before the directory was gone
 }
 
-func (d *trust) rotateAt() string {
-	return "rotate --cache-age=5s " + strings.Join(d.world.RelyingFlags(), " ")
+// rotateAt is the command for a cache age in seconds.
+func (d *trust) rotateAt(age int) string {
+	return fmt.Sprintf("rotate --cache-age=%ds %s", age, strings.Join(d.world.RelyingFlags(), " "))
 }
 
 func showFederation(ctx context.Context, s *story) (err error) {
@@ -80,7 +82,7 @@ func (d *trust) published(ctx context.Context) error {
 }
 
 func (d *trust) rotates(ctx context.Context) error {
-	return errors.Join(d.keys(ctx, d.rotateAt()+" --wait"), d.sign(ctx))
+	return errors.Join(d.keys(ctx, d.rotateAt(5)+" --wait"), d.sign(ctx))
 }
 
 // leaks revokes the active key. The next one signs at once, and the second cluster has it.
@@ -123,13 +125,13 @@ func (d *trust) unmounted(ctx context.Context) (err error) {
 	return d.refuses(ctx, "is not published by host")
 }
 
-// refuses has a command refuse to have the next key sign because of what the issuer's URL answers.
+// refuses has a command refuse to have the next key sign because of what is published, however long.
 func (d *trust) refuses(ctx context.Context, reason string) error {
-	d.notef("command", "sa-controller-manager keys %s", d.rotateAt())
+	d.notef("command", "sa-controller-manager keys %s", d.rotateAt(0))
 	var refusal error
 	if err := await.Poll(ctx, func(ctx context.Context) error {
-		// It may be refused because it is too early, too.
-		if refusal = d.try(ctx, d.rotateAt()); refusal != nil && !strings.Contains(refusal.Error(), reason) {
+		// The process may not have seen the directory yet.
+		if refusal = d.try(ctx, d.rotateAt(0)); refusal != nil && !strings.Contains(refusal.Error(), reason) {
 			return refusal
 		}
 		return nil

@@ -85,7 +85,8 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 // newCommandOptions adds the flags to cmd. formats are output formats besides the common ones.
 func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc, formats ...string) *commandOptions {
 	o := &commandOptions{client: client, account: metav1.NamespaceSystem + "/default",
-		policy: ring.Policy{CacheAge: 24 * time.Hour, TokenLifetime: 365 * 24 * time.Hour}}
+		connection: options.Connection{QPS: -1}, // some dozens of requests, for which a user waits
+		policy:     ring.Policy{CacheAge: 24 * time.Hour, TokenLifetime: 365 * 24 * time.Hour}}
 	if cmd.Args == nil {
 		cmd.Args = cli.NoArguments
 	}

@@ -60,84 +60,69 @@ func NewReader(caFile string, hosts []string) (*Reader, error) {
 	return reader, nil
 }
 
-// Answer is what was read.
-type Answer struct {
-	Keys []signing.PublicKey
-	// CacheAge is how long a cache may use the answer.
-	CacheAge time.Duration
-}
-
 // JWKS reads the JWKS at an https URL. It follows redirects to any host. The error names the URL
 // without its query, which may give access to it.
-func (r *Reader) JWKS(ctx context.Context, address string) (Answer, error) {
+func (r *Reader) JWKS(ctx context.Context, address string) ([]signing.PublicKey, error) {
 	return r.jwks(ctx, address, nil)
 }
 
 // Issuer reads the discovery document of an issuer and the JWKS that it leads to, within 10 s. Both
 // must be on the host of the issuer or on one of r.Hosts.
-func (r *Reader) Issuer(ctx context.Context, issuer string) (Answer, error) {
+func (r *Reader) Issuer(ctx context.Context, issuer string) ([]signing.PublicKey, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	base, err := url.Parse(issuer)
 	if err != nil {
-		return Answer{}, reason(err)
+		return nil, reason(err)
 	}
 	hosts := append([]string{base.Host}, r.Hosts...)
-	document, err := r.load(ctx, strings.TrimSuffix(issuer, "/")+signing.DiscoveryPath, hosts)
+	name, content, err := r.load(ctx, strings.TrimSuffix(issuer, "/")+signing.DiscoveryPath, hosts)
 	if err != nil {
-		return Answer{}, err
+		return nil, err
 	}
 	var discovery struct {
 		Issuer  string `json:"issuer"`
 		JWKSURI string `json:"jwks_uri"`
 	}
-	if err := json.Unmarshal(document.content, &discovery); err != nil || discovery.Issuer == "" || discovery.JWKSURI == "" {
-		return Answer{}, fmt.Errorf("%s is no discovery document: want a JSON object with issuer and jwks_uri", document.name)
+	if err := json.Unmarshal(content, &discovery); err != nil || discovery.Issuer == "" || discovery.JWKSURI == "" {
+		return nil, fmt.Errorf("%s is no discovery document: want a JSON object with issuer and jwks_uri", name)
 	}
 	if discovery.Issuer != issuer {
-		return Answer{}, fmt.Errorf("%s is of another issuer, %.100q", document.name, discovery.Issuer)
+		return nil, fmt.Errorf("%s is of another issuer, %.100q", name, discovery.Issuer)
 	}
-	answer, err := r.jwks(ctx, discovery.JWKSURI, hosts)
+	keys, err := r.jwks(ctx, discovery.JWKSURI, hosts)
 	if err != nil {
-		return Answer{}, fmt.Errorf("the jwks_uri of %s: %w", document.name, err)
+		return nil, fmt.Errorf("the jwks_uri of %s: %w", name, err)
 	}
-	answer.CacheAge = max(answer.CacheAge, document.cacheAge)
-	return answer, nil
+	return keys, nil
 }
 
-func (r *Reader) jwks(ctx context.Context, address string, hosts []string) (Answer, error) {
-	document, err := r.load(ctx, address, hosts)
+func (r *Reader) jwks(ctx context.Context, address string, hosts []string) ([]signing.PublicKey, error) {
+	name, content, err := r.load(ctx, address, hosts)
 	if err != nil {
-		return Answer{}, err
+		return nil, err
 	}
-	keys, err := signing.ParseJWKS(document.content)
+	keys, err := signing.ParseJWKS(content)
 	if err != nil {
-		return Answer{}, fmt.Errorf("read the keys of %s: %w", document.name, err)
+		return nil, fmt.Errorf("read the keys of %s: %w", name, err)
 	}
-	return Answer{Keys: keys, CacheAge: document.cacheAge}, nil
+	return keys, nil
 }
 
-// document is one that was read.
-type document struct {
-	name     string // the URL without its query
-	content  []byte
-	cacheAge time.Duration
-}
-
-// load gets a document of one of hosts, or of any if that is nil.
-func (r *Reader) load(ctx context.Context, address string, hosts []string) (document, error) {
+// load gets a document of one of hosts, or of any if that is nil. The name is the URL without its query.
+func (r *Reader) load(ctx context.Context, address string, hosts []string) (name string, content []byte, err error) {
 	parsed, err := url.Parse(address)
 	if err == nil {
 		err = permitted(parsed, hosts)
 	}
 	if err != nil {
-		return document{}, fmt.Errorf("get keys: %w", reason(err))
+		return "", nil, fmt.Errorf("get keys: %w", reason(err))
 	}
-	d := document{name: (&url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}).String()}
-	if d.content, d.cacheAge, err = r.fetch(ctx, address, hosts); err != nil {
-		return document{}, fmt.Errorf("get the keys of %s: %w", d.name, reason(err))
+	name = (&url.URL{Scheme: parsed.Scheme, Host: parsed.Host, Path: parsed.Path}).String()
+	if content, err = r.fetch(ctx, address, hosts); err != nil {
+		return "", nil, fmt.Errorf("get the keys of %s: %w", name, reason(err))
 	}
-	return d, nil
+	return name, content, nil
 }
 
 // permitted keeps every request to https and to hosts, and credentials out of it.
@@ -153,7 +138,7 @@ func permitted(address *url.URL, hosts []string) error {
 	return nil
 }
 
-func (r *Reader) fetch(ctx context.Context, address string, hosts []string) (content []byte, age time.Duration, err error) {
+func (r *Reader) fetch(ctx context.Context, address string, hosts []string) ([]byte, error) {
 	transport := &http.Transport{
 		Proxy:             http.ProxyFromEnvironment,
 		TLSClientConfig:   &tls.Config{RootCAs: r.Roots, MinVersion: tls.VersionTLS12},
@@ -172,26 +157,26 @@ func (r *Reader) fetch(ctx context.Context, address string, hosts []string) (con
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	request.Header.Set("Accept", "application/jwk-set+json, application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return nil, 0, fmt.Errorf("the answer is %d %s, want 200", response.StatusCode, http.StatusText(response.StatusCode))
+		return nil, fmt.Errorf("the answer is %d %s, want 200", response.StatusCode, http.StatusText(response.StatusCode))
 	}
-	content, err = io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxDocument+1))
 	if ctx.Err() != nil {
 		// A body that was cut off at the deadline is no answer.
-		return nil, 0, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 	if len(content) > maxDocument {
-		return nil, 0, fmt.Errorf("it is larger than %d bytes", maxDocument)
+		return nil, fmt.Errorf("it is larger than %d bytes", maxDocument)
 	}
-	return content, cacheAge(response.Header, time.Now()), err
+	return content, err
 }
 
 // reason is an error without the URL, which net/http repeats with its query.

@@ -72,10 +72,10 @@ func TestJWKS(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
-			answer, err := (&Reader{Roots: tc.roots}).JWKS(ctx, tc.place)
+			keys, err := (&Reader{Roots: tc.roots}).JWKS(ctx, tc.place)
 			if tc.want == "" {
-				if err != nil || len(answer.Keys) != 1 || answer.Keys[0].ID != "a" {
-					t.Errorf("%s: %v, %v", tc.reason, answer, err)
+				if err != nil || len(keys) != 1 || keys[0].ID != "a" {
+					t.Errorf("%s: %v, %v", tc.reason, keys, err)
 				}
 				return
 			}
@@ -98,43 +98,38 @@ func TestIssuer(t *testing.T) {
 	t.Cleanup(server.Close)
 	t.Cleanup(other.Close)
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Cache-Control", "max-age=600")
 		_, _ = w.Write([]byte(oneKey))
 	})
 	mux.Handle("/moved", http.RedirectHandler(other.URL+"/keys", http.StatusFound))
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	cases := map[string]struct {
-		reason            string
-		document, control string // the discovery document with $ISSUER, $SERVER and $OTHER
-		hosts             []string
-		age               time.Duration
-		want              string
+		reason   string
+		document string // the discovery document with $ISSUER, $SERVER and $OTHER
+		hosts    []string
+		want     string
 	}{
-		"good": {"", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/keys"}`, "", nil, 10 * time.Minute, ""},
-		"cached longer": {
-			"a proxy that keeps everything for a day", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/keys"}`, "max-age=86400", nil, 24 * time.Hour, "",
-		},
+		"good": {"", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/keys"}`, nil, ""},
 		"other host": {
-			"others could publish keys of theirs there", `{"issuer":"$ISSUER","jwks_uri":"$OTHER/keys"}`, "", nil, 0,
+			"others could publish keys of theirs there", `{"issuer":"$ISSUER","jwks_uri":"$OTHER/keys"}`, nil,
 			"--published-jwks-host allows another one",
 		},
 		"allowed host": {
-			"", `{"issuer":"$ISSUER","jwks_uri":"$OTHER/keys"}`, "", []string{other.Listener.Addr().String()}, 10 * time.Minute, "",
+			"", `{"issuer":"$ISSUER","jwks_uri":"$OTHER/keys"}`, []string{other.Listener.Addr().String()}, "",
 		},
-		"moved": {"as the jwks_uri", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/moved"}`, "", nil, 0, "redirected: it is on host"},
+		"moved": {"as the jwks_uri", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/moved"}`, nil, "redirected: it is on host"},
 		"other issuer": {
-			"its tokens are not ours", `{"issuer":"https://example.com","jwks_uri":"$SERVER/keys"}`, "", nil, 0,
+			"its tokens are not ours", `{"issuer":"https://example.com","jwks_uri":"$SERVER/keys"}`, nil,
 			`is of another issuer, "https://example.com"`,
 		},
 		"with a slash": {
-			"relying parties compare letter by letter", `{"issuer":"$ISSUER/","jwks_uri":"$SERVER/keys"}`, "", nil, 0, "is of another issuer",
+			"relying parties compare letter by letter", `{"issuer":"$ISSUER/","jwks_uri":"$SERVER/keys"}`, nil, "is of another issuer",
 		},
-		"plain":          {"", `{"issuer":"$ISSUER","jwks_uri":"http://$HOST/keys"}`, "", nil, 0, "want an https URL"},
-		"no discovery":   {"", oneKey, "", nil, 0, "is no discovery document"},
-		"2 MiB":          {"", strings.Repeat(" ", 2<<20) + "{}", "", nil, 0, "it is larger than 1048576 bytes"},
-		"nothing there":  {"", "", "", nil, 0, "the answer is 404 Not Found"},
-		"keys not there": {"", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/none"}`, "", nil, 0, "the jwks_uri of"},
+		"plain":          {"", `{"issuer":"$ISSUER","jwks_uri":"http://$HOST/keys"}`, nil, "want an https URL"},
+		"no discovery":   {"", oneKey, nil, "is no discovery document"},
+		"2 MiB":          {"", strings.Repeat(" ", 2<<20) + "{}", nil, "it is larger than 1048576 bytes"},
+		"nothing there":  {"", "", nil, "the answer is 404 Not Found"},
+		"keys not there": {"", `{"issuer":"$ISSUER","jwks_uri":"$SERVER/none"}`, nil, "the jwks_uri of"},
 	}
 	for title, tc := range cases {
 		path := "/" + strings.ReplaceAll(title, " ", "-")
@@ -143,61 +138,20 @@ func TestIssuer(t *testing.T) {
 			document := strings.NewReplacer("$ISSUER", issuer, "$SERVER", server.URL, "$OTHER", other.URL, "$HOST",
 				server.Listener.Addr().String()).Replace(tc.document)
 			mux.HandleFunc(path+"/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Cache-Control", tc.control)
 				_, _ = w.Write([]byte(document))
 			})
 		}
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			answer, err := (&Reader{Roots: roots, Hosts: tc.hosts}).Issuer(t.Context(), issuer)
+			keys, err := (&Reader{Roots: roots, Hosts: tc.hosts}).Issuer(t.Context(), issuer)
 			if tc.want == "" {
-				if err != nil || len(answer.Keys) != 1 || answer.CacheAge != tc.age {
-					t.Errorf("%s: %+v, %v; want one key for %s", tc.reason, answer, err, tc.age)
+				if err != nil || len(keys) != 1 {
+					t.Errorf("%s: %+v, %v; want one key", tc.reason, keys, err)
 				}
 				return
 			}
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: error %v, want %q", tc.reason, err, tc.want)
-			}
-		})
-	}
-}
-
-func TestCacheAge(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	at := func(after time.Duration) string { return now.Add(after).Format(http.TimeFormat) }
-	cases := map[string]struct {
-		reason string
-		header http.Header
-		want   time.Duration
-	}{
-		"nothing": {"", http.Header{}, 0},
-		"max-age": {"", http.Header{"Cache-Control": {"public, Max-Age=300"}}, 5 * time.Minute},
-		"quoted":  {"", http.Header{"Cache-Control": {`max-age="300"`}}, 5 * time.Minute},
-		"s-maxage": {
-			"a shared cache has a time of its own", http.Header{"Cache-Control": {"max-age=300", "s-maxage=600"}}, 10 * time.Minute,
-		},
-		"stale-while-revalidate": {
-			"it begins when the answer has become stale", http.Header{"Cache-Control": {"max-age=300, stale-while-revalidate=60"}}, 6 * time.Minute,
-		},
-		"Expires": {"", http.Header{"Expires": {at(time.Hour)}, "Date": {at(0)}}, time.Hour},
-		"fast server": {
-			"a client that has our clock keeps it longer", http.Header{"Expires": {at(65 * time.Minute)}, "Date": {at(time.Hour)}}, 65 * time.Minute,
-		},
-		"slow server": {
-			"a client that has the server's clock keeps it longer", http.Header{"Expires": {at(-55 * time.Minute)}, "Date": {at(-time.Hour)}},
-			5 * time.Minute,
-		},
-		"expired":       {"as a program says that wants no cache", http.Header{"Expires": {"0"}, "Cache-Control": {"no-store"}}, 0},
-		"no number":     {"", http.Header{"Cache-Control": {"max-age=soon, s-maxage=-1, stale-while-revalidate"}}, 0},
-		"more than fit": {"", http.Header{"Cache-Control": {"max-age=99999999999999999999"}}, (1<<31 - 1) * time.Second},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if got := cacheAge(tc.header, now); got != tc.want {
-				t.Errorf("%s: got %s, want %s", tc.reason, got, tc.want)
 			}
 		})
 	}

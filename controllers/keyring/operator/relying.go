@@ -12,6 +12,7 @@ import (
 
 	"sa-controller-manager/controllers/keyprobe"
 	"sa-controller-manager/controllers/keyring/consistency"
+	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/ring"
 )
@@ -21,7 +22,7 @@ type Relying struct {
 	// Issuers are the URLs that must have them. Without any, that of the cluster's issuer counts if it answers.
 	Issuers []string
 	// Read reads one. If it is nil, none is asked.
-	Read func(ctx context.Context, issuer string) (published.Answer, error)
+	Read func(ctx context.Context, issuer string) ([]signing.PublicKey, error)
 }
 
 // firstRead is an entry that this command has read first at a time.
@@ -51,9 +52,8 @@ func (o *Operator) addSince(rings *consistency.Published) {
 // cached returns a *ring.Refusal while a cache may have a copy of the key set without the next key. Issuers
 // are read once every host has published the key for long enough.
 func (o *Operator) cached(ctx context.Context, rings consistency.Published, state ring.State, without []string) error {
-	age := o.Policy.CacheAge
 	o.addSince(&rings)
-	if err := rings.Cached(state, without, age, o.Clock.Now()); err != nil || o.Relying.Read == nil {
+	if err := rings.Cached(state, without, o.Policy.CacheAge, o.Clock.Now()); err != nil || o.Relying.Read == nil {
 		return err
 	}
 	issuers := o.Relying.Issuers
@@ -65,11 +65,11 @@ func (o *Operator) cached(ctx context.Context, rings consistency.Published, stat
 	}
 	next, _ := state.Next()
 	for _, issuer := range issuers {
-		answer, err := o.Relying.Read(ctx, issuer)
+		keys, err := o.Relying.Read(ctx, issuer)
 		if err != nil && len(o.Relying.Issuers) == 0 {
 			continue // it is not public
 		}
-		result, detail := published.Find(next.PublicKey, answer.Keys)
+		result, detail := published.Find(next.PublicKey, keys)
 		if err != nil {
 			result, detail = published.Missing, err.Error()
 		}
@@ -80,7 +80,6 @@ func (o *Operator) cached(ctx context.Context, rings consistency.Published, stat
 				Breaks: "they refuse new tokens",
 			}
 		}
-		age = max(age, answer.CacheAge)
 	}
-	return rings.Cached(state, without, age, o.Clock.Now())
+	return nil
 }

@@ -13,22 +13,19 @@ import (
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/signing"
-	"sa-controller-manager/signing/published"
 	"sa-controller-manager/signing/testkeys"
 )
 
 // TestRelyingParties: what they read is asked once the hosts have published the key for long enough.
 func TestRelyingParties(t *testing.T) {
 	t.Parallel()
-	has := func(keys ...signing.PublicKey) published.Answer { return published.Answer{Keys: keys} }
+	has := func(keys ...signing.PublicKey) []signing.PublicKey { return keys }
 	next, other := testkeys.Parse(testkeys.P256()).Public(), testkeys.Parse(testkeys.RSA2048()).Public()
-	longCached := has(other, next)
-	longCached.CacheAge = 2 * time.Hour
 	for name, tc := range map[string]struct {
 		reason  string
 		shown   time.Duration
 		issuers []string
-		answer  published.Answer
+		answer  []signing.PublicKey
 		err     error
 		force   bool
 		asked   string
@@ -49,17 +46,13 @@ func TestRelyingParties(t *testing.T) {
 			reason: "the user says that it is public", shown: time.Hour, issuers: []string{"https://b"}, err: errors.New("no such host"),
 			asked: "https://b", want: "relying parties of https://b do not have key " + p256ID + ": no such host",
 		},
-		"LongCached": {
-			reason: "its headers allow longer copies than --cache-age", shown: time.Hour, answer: longCached, asked: "https://issuer.example",
-			want: "a copy may be 2h0m0s old",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.show("cp-1", tc.shown)
 			asked := ""
-			w.Relying = Relying{Issuers: tc.issuers, Read: func(_ context.Context, issuer string) (published.Answer, error) {
+			w.Relying = Relying{Issuers: tc.issuers, Read: func(_ context.Context, issuer string) ([]signing.PublicKey, error) {
 				asked += issuer
 				return tc.answer, tc.err
 			}}

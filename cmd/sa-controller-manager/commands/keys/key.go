@@ -152,8 +152,7 @@ func ReadPublished(ctx context.Context, client cli.ClientFunc, connection *optio
 		return nil, err
 	}
 	if strings.Contains(place, "://") {
-		answer, err := reader.JWKS(ctx, place)
-		return answer.Keys, err
+		return reader.JWKS(ctx, place)
 	}
 	document, err := os.ReadFile(place)
 	if err != nil {

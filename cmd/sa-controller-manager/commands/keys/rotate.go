@@ -35,7 +35,7 @@ It is refused, and says what to do, while
 - a kube-apiserver that was ever seen cannot be asked,
 - a kube-apiserver refuses a token of the next key,
 - a cache may have a copy of the key set without the next key: for --cache-age after the key
-  was published, or longer if the headers at the issuer's URL allow that, or
+  was published, or
 - relying parties outside of the cluster do not have the next key: --published-issuer.
 
 A next key in another process is never followed by one in the file: name it with

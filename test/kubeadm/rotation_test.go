@@ -170,7 +170,8 @@ func (n *node) copyPKI(t *testing.T) {
 	copied := filepath.Join(n.another(), pki)
 	testutil.Must(t, os.MkdirAll(copied, 0o700))
 	testutil.Must(t, exec.CommandContext(t.Context(), "cp", "-a", n.path(pki)+"/.", copied).Run())
-	testutil.Must(t, os.WriteFile(filepath.Join(n.another(), "/etc/kubernetes/admin.conf"), n.read(t, "/etc/kubernetes/admin.conf"), 0o600))
+	const admin = "/etc/kubernetes/admin.conf"
+	testutil.Must(t, os.WriteFile(n.another()+admin, n.read(t, admin), 0o600))
 	t.Cleanup(func() { _ = os.RemoveAll(n.another()) })
 }
 

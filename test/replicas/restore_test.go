@@ -4,6 +4,7 @@
 package replicas
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -157,7 +158,8 @@ func (p *keyNodes) fallen(t *testing.T, code, way string) {
 	poll(t, code, func(context.Context) error { // the processes look every 10 s
 		stdout, stderr, err := p.run(t, p.first, "list")
 		said := string(stdout) + string(stderr)
-		if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 2 || !strings.Contains(said, code) || !strings.Contains(said, way) {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok || exit.ExitCode() != 2 || !strings.Contains(said, code) || !strings.Contains(said, way) {
 			return fmt.Errorf("%w, want exit code 2, %s and %q:\n%s", err, code, way, said)
 		}
 		return nil
@@ -167,7 +169,7 @@ func (p *keyNodes) fallen(t *testing.T, code, way string) {
 			t.Errorf("%s: keys %v ends with 0:\n%s%s", code, words, stdout, stderr)
 		}
 	}
-	if after, _ := os.ReadFile(p.first.ring()); string(before) != string(after) {
+	if after, _ := os.ReadFile(p.first.ring()); !bytes.Equal(before, after) {
 		t.Errorf("%s: the file was changed", code)
 	}
 }

@@ -26,8 +26,9 @@ type Damping[K comparable] struct {
 
 // damped is the last write of an object.
 type damped struct {
-	next  time.Time
-	delay time.Duration
+	next   time.Time
+	delay  time.Duration
+	writes int // without a pause
 }
 
 // NewDamping returns a Damping with these delays.
@@ -43,14 +44,14 @@ func (d *Damping[K]) Delay(key K) time.Duration {
 	return 0
 }
 
-// Wrote notes a write of key that has succeeded. It reports whether it repeats a recent one, which
-// another client must have undone.
+// Wrote notes a write of key that has succeeded. It reports whether other clients have undone the last two, too: to
+// do so once is anybody's right.
 func (d *Damping[K]) Wrote(key K) (again bool) {
-	delay := d.first
-	last, again := d.writes.Get(key)
-	if again {
-		delay = min(2*last.(damped).delay, d.most)
+	this := damped{delay: d.first, writes: 1}
+	if last, ok := d.writes.Get(key); ok {
+		this = damped{delay: min(2*last.(damped).delay, d.most), writes: last.(damped).writes + 1}
 	}
-	d.writes.Add(key, damped{d.clock.Now().Add(delay), delay}, delay+d.most)
-	return again
+	this.next = d.clock.Now().Add(this.delay)
+	d.writes.Add(key, this, this.delay+d.most)
+	return this.writes > 2
 }

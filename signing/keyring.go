@@ -84,14 +84,14 @@ func (r *Keyring) Sign(ctx context.Context, style HeaderStyle, payload string) (
 // The ring of a store that says which key signs replaces the current one. Keys that it lacks no longer
 // verify, because its store decides when a key is pruned.
 //
-// The ring of a key file only has the wanted key. If that is not the
+// The ring of a key file has the wanted key, and further ones that verify from now on. If the wanted key is not the
 // active key, it becomes the next key and replaces any other next key: kube-apiserver reads its key
 // files only at startup, and refuses tokens of a key that it has not read. If it is the active key,
 // the next key is withdrawn and no longer verifies: it has signed nothing but probes.
 func (r *Keyring) Set(ring *Ring) {
 	r.change(func(current *Ring) *Ring {
 		if ring.ProofActivates() {
-			return current.withNext(ring.Active())
+			return current.withNext(ring.Active()).withRetired(ring)
 		}
 		return ring.withVerifyOnly(current.verifyOnly())
 	})

@@ -57,6 +57,15 @@ func TestKeyringSteps(t *testing.T) {
 				{activate(c, true), "c active, b retired, a retired"},
 			},
 		},
+		"further keys of the file": {
+			"kube-apiserver verifies with all keys of such a file",
+			signing.NewKeyring(signing.KeyFileRing(a, a.Public(), other)), []step{
+				{offer(a), "a active, other retired"},
+				{func(r *signing.Keyring) { r.Set(signing.KeyFileRing(b, b.Public(), a.Public(), c.Public())) },
+					"a active, b next, other retired, c retired"},
+				{activate(b, true), "b active, a retired, other retired, c retired"},
+			},
+		},
 		"roll back": {
 			"a previously active key may come back, and is listed once",
 			signing.NewKeyring(signing.KeyFileRing(a)), []step{

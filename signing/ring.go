@@ -63,12 +63,17 @@ func NewRing(keys ...Key) *Ring {
 	return &Ring{keys: keys, set: NewKeySet(public...)}
 }
 
-// KeyFileRing returns the ring of a single key file, which has one key and says nothing about others, or
-// the ring of none if wanted is nil.
-func KeyFileRing(wanted *PrivateKey) *Ring {
+// KeyFileRing returns the ring of a single key file, or the ring of none if wanted is nil. The further keys of the
+// file verify.
+func KeyFileRing(wanted *PrivateKey, further ...PublicKey) *Ring {
 	var keys []Key
 	if wanted != nil {
 		keys = []Key{wanted.As(Active)}
+		for _, key := range further {
+			if key.ID != wanted.ID() {
+				keys = append(keys, key.As(Retired))
+			}
+		}
 	}
 	ring := NewRing(keys...)
 	ring.proofActivates = true
@@ -138,6 +143,17 @@ func (r *Ring) withNext(key *PrivateKey) *Ring {
 	keys := r.without(Next)
 	if active := r.Active(); key != nil && (active == nil || key.ID() != active.ID()) {
 		keys = append(keys, key.As(Next))
+	}
+	return r.with(keys)
+}
+
+// withRetired returns the ring with the retired keys of another one.
+func (r *Ring) withRetired(other *Ring) *Ring {
+	keys := slices.Clone(r.keys)
+	for _, key := range other.keys {
+		if key.Role == Retired && r.Role(key.ID) == "" {
+			keys = append(keys, key)
+		}
 	}
 	return r.with(keys)
 }

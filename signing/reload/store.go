@@ -8,12 +8,12 @@ import "sa-controller-manager/signing"
 // keyFile is the signing.Store of a PEM file.
 type keyFile struct{ *File[*signing.Ring] }
 
-// OpenKeyFile opens a PEM file that has one private key. The file says which key is wanted, and nothing
-// about previous keys.
+// OpenKeyFile opens a PEM file whose first private key signs. All others verify, as kube-apiserver reads the file.
 func OpenKeyFile(path string, options Options) (signing.Store, error) {
 	file, err := Open(path, func(data []byte) (*signing.Ring, error) {
 		key, err := signing.ParsePrivateKey(data)
-		return signing.KeyFileRing(key), err
+		further, _ := signing.ParsePublicKeys(data) // the first one at least, or err says why not
+		return signing.KeyFileRing(key, further...), err
 	}, options)
 	if err != nil {
 		return nil, err

@@ -100,3 +100,9 @@ func (h *Host) SignsLegacyTokens() bool {
 
 // VerifyOnly returns the keys of the verification key files.
 func (h *Host) VerifyOnly() []signing.PublicKey { return h.files.publicKeys() }
+
+// KeyFileVerifies reports whether a key is one of the private key file that verifies and does not sign.
+func (h *Host) KeyFileVerifies(keyID string) bool {
+	stored := h.files.store.Load()
+	return stored.ProofActivates() && stored.Role(keyID) == signing.Retired
+}

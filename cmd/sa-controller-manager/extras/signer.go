@@ -53,7 +53,8 @@ func signerPolicy(o *options.Options) (*policy.Policy, error) {
 }
 
 // keptForSigner reports whether kube-apiserver will get a key on the socket after a restart of this
-// process too: a key that the private key file held once has to be in a verification key file.
+// process too: a key that signed has to be in a verification key file, or further down in the private key file.
 func (e *extras) keptForSigner(keyID string) bool {
-	return slices.ContainsFunc(e.VerifyOnly(), func(key signing.PublicKey) bool { return key.ID == keyID })
+	return e.KeyFileVerifies(keyID) ||
+		slices.ContainsFunc(e.VerifyOnly(), func(key signing.PublicKey) bool { return key.ID == keyID })
 }

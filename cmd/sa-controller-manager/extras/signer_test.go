@@ -5,6 +5,7 @@ package extras
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 func TestKeptForSigner(t *testing.T) {
 	t.Parallel()
 	o := newOptions()
-	o.Keys.PrivateKeyFile = testutil.WriteFile(t, "sa.key", testkeys.P256())
+	o.Keys.PrivateKeyFile = testutil.WriteFile(t, "sa.key", slices.Concat(testkeys.P256(), testkeys.RSA2048Other()))
 	o.Keys.VerifyKeyFiles = []string{testutil.WriteFile(t, "old.key", testkeys.P384()), testutil.WriteFile(t, "older.key", testkeys.P521())}
 	e := &extras{}
 	testutil.Must(t, start(t, o, app.Extras{Parts: e.parts}))
@@ -33,6 +34,7 @@ func TestKeptForSigner(t *testing.T) {
 		"of the first file":        {testkeys.P384(), true},
 		"of the second file":       {testkeys.P521(), true},
 		"of the private key file":  {testkeys.P256(), false}, // which will hold another one
+		"further down in it":       {testkeys.RSA2048Other(), true},
 		"of a file that was there": {testkeys.RSA2048(), false},
 	} {
 		if got := e.keptForSigner(testkeys.Parse(tc.key).ID()); got != tc.want {

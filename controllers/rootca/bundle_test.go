@@ -74,10 +74,6 @@ func TestParseBundle(t *testing.T) {
 			reason: "three files put together without a line break between two", pem: join(one, bytes.TrimSpace(two), one),
 			refused: "3 PEM blocks, 1 of which",
 		},
-		"TooLarge": {
-			reason: "a ConfigMap would not hold it beside its predecessor", pem: bytes.Repeat(one, 1+(512<<10)/len(one)),
-			refused: "want 524288 at most",
-		},
 		"KeyBesides": {
 			reason: "everybody who may read a token Secret would have it",
 			pem:    join(one, testkeys.P256()), refused: "private key",

@@ -118,7 +118,7 @@ func (p *Publisher) sync(ctx context.Context, namespace string, turn bool) error
 	return err
 }
 
-// publish does nothing before the bundle is known: then all namespaces are queued. Where there is a
+// publish changes nothing before the bundle is known: then all namespaces are queued. Where there is a
 // bundle it writes only if it has its turn.
 func (p *Publisher) publish(ctx context.Context, name string, turn bool) error {
 	namespace, err := p.namespaces.Get(name)
@@ -129,9 +129,13 @@ func (p *Publisher) publish(ctx context.Context, name string, turn bool) error {
 		return fmt.Errorf("look up namespace %q: %w", name, err)
 	}
 	found := p.configMaps.Get(name)
-	bundle, _ := p.Source.Current()
+	bundle, unread := p.Source.Current()
+	if unread != nil && found == nil {
+		bundle = p.Source.alone.Load()
+	}
 	action := planConfigMap(namespace.Status.Phase == corev1.NamespaceActive, found, bundle)
-	if delay := p.Source.Delay(corev1.ResourceConfigMaps, cache.NewObjectName(name, informers.RootCAName)); delay > 0 && (action == create || action == update) {
+	delay := p.Source.Delay(corev1.ResourceConfigMaps, cache.NewObjectName(name, informers.RootCAName))
+	if delay > 0 && (action == create || action == update) {
 		p.queue.AddAfter(name, delay)
 		return nil
 	}

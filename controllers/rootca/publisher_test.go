@@ -192,6 +192,24 @@ func TestNothingIsPublishedWhileTheBundleIsUnknown(t *testing.T) {
 	})
 }
 
+// TestNewNamespacesWhileTheStateCannotBeRead: their Pods need a root CA, and what is there may hold more than the file.
+func TestNewNamespacesWhileTheStateCannotBeRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthorities(t, "AB")
+		w := prepare(t, a, unknown, active("new"), active("old"), right("old", a.bundle(t, "B")), active("emptied"), right("emptied", a.bundle(t, "B"), emptied))
+		w.Start(t, w.Run)
+		synctest.Wait()
+		w.Source.publishAlone(a.bundle(t, "A"))
+		testutil.Check(t, "requests", []string{"create new"}, w.requests())
+		w.Live(t, active("late"))
+		testutil.Check(t, "requests for a later one", []string{"create late"}, w.requests())
+		testutil.Check(t, "bundle", "A", w.read([]byte(w.get("late").Data["ca.crt"])))
+		w.Source.Set(a.bundle(t, "AB"))
+		testutil.Check(t, "requests once it is known", []string{"update emptied", "update late", "update new", "update old"}, w.requests())
+	})
+}
+
 func TestReplacementsAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -59,6 +59,8 @@ type Writer struct {
 // at one rate for all kinds of objects.
 type Source struct {
 	current atomic.Pointer[Bundle]
+	// alone is the file, for new namespaces while current is unknown because the state cannot be read.
+	alone   atomic.Pointer[Bundle]
 	rollout *reconcile.Runner[turn]
 	limiter *rate.Limiter
 	writers map[corev1.ResourceName]Writer
@@ -102,6 +104,15 @@ func (s *Source) Current() (*Bundle, error) {
 func (s *Source) Set(bundle *Bundle) {
 	s.current.Store(bundle)
 	for _, writer := range s.writers {
+		writer.Changed()
+	}
+}
+
+// publishAlone has the file published in namespaces that have no bundle, although a root CA in overlap may belong beside
+// it: without any their Pods cannot start.
+func (s *Source) publishAlone(file *Bundle) {
+	writer, registered := s.writers[corev1.ResourceConfigMaps]
+	if file != nil && file.CheckSize() == nil && s.alone.Swap(file) != file && registered {
 		writer.Changed()
 	}
 }

@@ -146,7 +146,7 @@ func (m *Manager) buildRootCAOverlap(p *Part) error {
 		Process:  m.Process,
 		Loops:    m.Loops,
 	})
-	p.Run = m.bundles.Run
+	p.Run, p.Check = m.bundles.Run, m.bundles.Check
 	return nil
 }
 

@@ -9,10 +9,9 @@
 // gives accounts one token Secret of their own (Kubernetes <= 1.23). It is the home of the rule which
 // accounts get none: planAccount decides it.
 //
-// Four queues have four kinds of key. An account key queues the account's Secrets and, with
+// Three queues have three kinds of key. An account key queues the account's Secrets and, with
 // Auto, ensures that it has one of its own. A secret key fills or deletes one Secret. A reference
-// key removes one entry of an account's secrets list. The lookup key lists accounts for many Secrets
-// that may have to be deleted. Every sync decides from the cache, by a
+// key removes one entry of an account's secrets list. Every sync decides from the cache, by a
 // pure plan function, and then writes at most once, with UID and resourceVersion of what it has
 // read as preconditions. After a conflict the watch brings the newer version, which queues the
 // key again.
@@ -25,10 +24,8 @@ package tokencontroller
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
@@ -53,7 +50,6 @@ const (
 	accountQueue   = "serviceaccount_tokens_service"
 	secretQueue    = "serviceaccount_tokens_secret"
 	referenceQueue = "serviceaccount_tokens_reference"
-	lookupQueue    = "serviceaccount_tokens_lookup"
 )
 
 // Config is what a Controller needs. Clock and NewSuffix may be nil.
@@ -96,16 +92,11 @@ type Controller struct {
 	accountLoop   *reconcile.Runner[cache.ObjectName]
 	secretLoop    *reconcile.Runner[cache.ObjectName]
 	referenceLoop *reconcile.Runner[referenceKey]
-	lookupLoop    *reconcile.Runner[lookupKey]
 
 	written writeExpectations
 	waiting byVersion[time.Time]         // since when Secrets wait for their account
 	created byVersion[createExpectation] // of accounts, whose versions are their UIDs
 
-	gets      *rate.Limiter
-	lookups   byVersion[lookup]
-	asked     atomic.Int64                   // how often a Secret was put into lookups
-	collected struct{ asked, periods int64 } // of lookupLoop alone
 	// deleted are the UIDs of accounts that a watch has shown being deleted, as many as fit.
 	deleted *lru.Cache
 }
@@ -118,14 +109,12 @@ func New(config Config) *Controller {
 	if config.NewSuffix == nil {
 		config.NewSuffix = tokensecrets.NewSuffix
 	}
-	c := &Controller{Config: config, gets: rate.NewLimiter(gets, gets), deleted: lru.New(deletedAccounts)}
+	c := &Controller{Config: config, deleted: lru.New(deletedAccounts)}
 	c.accounts, c.accountInformer = config.Informers.Accounts()
 	c.secrets, c.secretInformer = config.Informers.TokenSecrets()
 	c.accountLoop = newLoop(config, accountQueue, c.syncAccount)
 	c.secretLoop = newLoop(config, secretQueue, c.syncSecret)
 	c.referenceLoop = newLoop(config, referenceQueue, c.syncReference)
-	c.lookupLoop = newLoop(config, lookupQueue, c.syncLookups)
-	c.lookupLoop.Workers = 1
 	config.RootCA.Register(corev1.ResourceSecrets, rootca.Writer{Changed: c.queueAllSecrets, Write: c.replaceCA})
 	return c
 }
@@ -142,7 +131,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.written.reset()
 	c.waiting.reset()
 	c.created.reset()
-	c.lookups.reset()
 	c.secretLoop.Open() // for a root CA that changes after the replay
 	return reconcile.WithHandlers(ctx, func() {
 		c.queueDanglingReferences()
@@ -150,7 +138,6 @@ func (c *Controller) Run(ctx context.Context) error {
 		loops.Go(func() { c.accountLoop.Run(ctx) })
 		loops.Go(func() { c.secretLoop.Run(ctx) })
 		loops.Go(func() { c.referenceLoop.Run(ctx) })
-		loops.Go(func() { c.lookupLoop.Run(ctx) })
 		loops.Wait()
 	},
 		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{

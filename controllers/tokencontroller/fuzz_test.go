@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -114,7 +113,6 @@ func newFuzzedWorld(t testing.TB) *fuzzedWorld {
 	w := &fuzzedWorld{world: newWorld(t), live: &api{}, ownToken: controllertest.Token(t, testkeys.P256(), testUID, "token")}
 	w.withRootCA = w.RootCA
 	w.OrphanGrace, w.Controller.Recorder = 0, nil
-	w.gets.SetLimit(rate.Inf)
 	w.Client.PrependReactor("*", "*", w.live.answer)
 	return w
 }

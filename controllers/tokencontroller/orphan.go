@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/meta"
 )
 
 // requeueAfter is the delay of the next sync after kube-apiserver has shown that the cache is
@@ -39,8 +40,8 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 		c.secretLoop.AddAfter(name, left)
 		return nil
 	}
-	live, known, err := c.lookUp(ctx, secret)
-	if err != nil || !known {
+	live, err := meta.LiveAccount(ctx, c.Client, secret.Account())
+	if err != nil {
 		return err
 	}
 	if secret.BelongsTo(live) {

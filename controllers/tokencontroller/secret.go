@@ -6,7 +6,6 @@ package tokencontroller
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -25,7 +24,6 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 	if secret == nil {
 		c.written.forget(name)
 		c.waiting.forget(name)
-		c.lookups.forget(name)
 		return nil
 	}
 	if secret.Terminating() || c.written.stale(secret) {
@@ -41,7 +39,6 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 		return c.syncOrphan(ctx, secret)
 	}
 	c.waiting.forget(name)
-	c.lookups.forget(name)
 	return c.fill(ctx, secret, account)
 }
 
@@ -161,18 +158,6 @@ func (b *byVersion[T]) set(name cache.ObjectName, version string, value T) {
 	b.all[name] = versioned[T]{version, value}
 }
 
-// replace sets the value for this version if it has one, and reports whether it did. Another goroutine
-// than the worker of the key may call it: the value of a newer version stays.
-func (b *byVersion[T]) replace(name cache.ObjectName, version string, value T) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if found, ok := b.all[name]; !ok || found.version != version {
-		return false
-	}
-	b.all[name] = versioned[T]{version, value}
-	return true
-}
-
 // get returns the value for this version and drops that of another one.
 func (b *byVersion[T]) get(name cache.ObjectName, version string) (value T, ok bool) {
 	b.mu.Lock()
@@ -183,13 +168,6 @@ func (b *byVersion[T]) get(name cache.ObjectName, version string) (value T, ok b
 		return value, false
 	}
 	return found.value, ok
-}
-
-// copied returns all that is kept.
-func (b *byVersion[T]) copied() map[cache.ObjectName]versioned[T] {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return maps.Clone(b.all)
 }
 
 func (b *byVersion[T]) reset() {

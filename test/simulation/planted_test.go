@@ -79,14 +79,6 @@ var plants = []plant{
 	}
 	return changeReferences(account, accountPatch{Secrets: entries}, added)`,
 	)}, 1},
-	{planted.Plant{Name: "an orphan that changes while accounts are listed", Shows: regexp.MustCompile(
-		`^promise 1: .* token Secret many/\S+ outlives its account `), Edits: edits(
-		"controllers/tokencontroller/lookup.go",
-		"	if c.lookups.replace(", `	if isPlanted("an orphan that changes while accounts are listed") {
-		_, _ = c.lookups.get(secret.ObjectName(), version(secret)) // drops that of another version
-	}
-	if c.lookups.replace(`,
-	)}, 73},
 	// Registering a handler takes as long as in a large cluster, with the plant and without it.
 	{planted.Plant{Name: "a deletion between a cache read and a handler", Shows: regexp.MustCompile(
 		`^promise (1: .* references no token Secret|3: .* references \S+, which is gone)$`), Edits: edits(

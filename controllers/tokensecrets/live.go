@@ -64,7 +64,7 @@ func Delete(
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), meta.SecretError(err))
+		return false, fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), refusal(ctx, client, secret, nil, err))
 	}
 	klog.FromContext(ctx).Info("Deleted token secret", "secret", klog.KObj(secret), "uid", secret.UID, "reason", reason, "why", why)
 	recorder.Normal(secret.Reference(), reason, "deleted: "+why)
@@ -78,7 +78,7 @@ type Change struct {
 }
 
 // Patch changes this very version of the Secret (RFC 7386) and reports whether it did: a changed
-// Secret stays as it is.
+// Secret stays as it is. The error is meta.ErrUnchanged if kube-apiserver has stored nothing.
 func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret, change Change) (patched bool, _ error) {
 	patch := struct {
 		Metadata meta.PatchMetadata `json:"metadata"`
@@ -89,12 +89,29 @@ func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret
 	if err != nil {
 		return false, err
 	}
-	_, err = client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, body,
+	answer, err := client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, body,
 		metav1.PatchOptions{FieldManager: meta.FieldManager})
-	if isStale(err) {
+	switch {
+	case isStale(err):
 		return false, nil
+	case err != nil:
+		return false, refusal(ctx, client, secret, change.Data, err)
 	}
-	return err == nil, meta.SecretError(err)
+	err = meta.CheckChanged(secret, answer)
+	return err == nil, err
+}
+
+// refusal returns the error of a refused write of a Secret as it may be logged. A policy may quote what the Secret holds, so that
+// is read.
+func refusal(ctx context.Context, client kubernetes.Interface, secret *TokenSecret, sent map[string][]byte, err error) error {
+	if !meta.Refused(err) {
+		return meta.SecretError(err)
+	}
+	live, unread := LiveSecret(ctx, client, secret.ObjectName())
+	if unread != nil || live == nil {
+		return meta.SecretError(err)
+	}
+	return meta.SecretError(err, live.Data, sent)
 }
 
 // isStale reports whether kube-apiserver has another version of the object, or none.

@@ -24,6 +24,7 @@ func TestTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secret := tokenSecret("token", filled(t), autoCreated)
 		w := worldAt(t, time.Time{}, account(listed(meta.FieldManager, "token", "gone")), secret)
+		w.NumberVersions("secrets")
 		w.Auto = true
 		references := func(when string, want ...corev1.ObjectReference) {
 			t.Helper()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
@@ -76,12 +77,15 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.Toke
 		why = fmt.Sprintf("it has UID %q, and ServiceAccount %q has another one", secret.AccountUID, secret.AccountName)
 	}
 	recorder := c.Recorder
-	if _, shown := c.deleted.Get(secret.AccountUID); shown && live == nil {
-		recorder = nil
+	if at, shown := c.deleted.Get(secret.AccountUID); shown && live == nil {
+		// A later Secret was restored, and whoever did that has to be told. Both versions are etcd's revisions.
+		if order, err := resourceversion.CompareResourceVersion(secret.ResourceVersion, at.(string)); err == nil && order < 0 {
+			recorder = nil
+		}
 	}
 	deleted, err := tokensecrets.Delete(ctx, c.Client, recorder, secret, reasonOrphan, why)
 	if err != nil {
-		return err
+		return c.refused(secret.Reference(), err)
 	}
 	if !deleted {
 		c.requeue(secret)

@@ -95,7 +95,7 @@ func (c *Controller) write(ctx context.Context, secret *tokensecrets.TokenSecret
 		Data: data,
 	})
 	if err != nil {
-		return fmt.Errorf("populate token secret %s: %w", name, err)
+		return c.refused(secret.Reference(), fmt.Errorf("populate token secret %s: %w", name, err))
 	}
 	logger := klog.FromContext(ctx)
 	if !patched {

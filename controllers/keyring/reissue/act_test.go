@@ -58,7 +58,7 @@ func TestReissue(t *testing.T) {
 			told: []string{"Normal TokenSecretReplaced"}, counted: map[string]float64{"done": 1},
 		},
 		"Reference": {
-			objects: objects{account(referencing("a")), a(old), b()}, want: []string{getAccount, "patch serviceaccounts app [uid-app 10] first b"},
+			objects: objects{account(referencing("a")), a(old), b()}, want: []string{getAccount, "patch serviceaccounts app [uid-app 10] references b a"},
 			told: []string{"Normal TokenSecretReplaced"}, counted: map[string]float64{"done": 1},
 		},
 		"Discard": {

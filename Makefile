@@ -245,7 +245,7 @@ bench: ## Measure the hot paths.
 	@test/bench/run.sh
 
 .PHONY: bench-peer
-bench-peer: control-plane build ## Compare with kube-controller-manager in half an hour (FLAGS=-quick: 4 minutes), into bin/bench/peer.json.
+bench-peer: control-plane build ## Compare with kube-controller-manager in half an hour (FLAGS=-quick: 6 minutes), into bin/bench/peer.json.
 	@go -C test build -buildvcs=false -o ../bin/benchpeer ./cmd/benchpeer
 	@SACM_BINARY=$(CURDIR)/bin/$(product) bin/benchpeer $(FLAGS)
 

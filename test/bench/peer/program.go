@@ -29,7 +29,7 @@ type running struct {
 }
 
 // start returns once the program is ready: kube-controller-manager with the four controllers that sa-controller-manager
-// replaces and no other, or sa-controller-manager in mode manual. It is asked every few milliseconds, because times of some hundred
+// replaces and no other, or sa-controller-manager, in mode manual unless the flags say otherwise. It is asked every few milliseconds, because times of some hundred
 // are measured.
 func (o *Options) start(ctx context.Context, w *world, name string, flags ...string) (*running, error) {
 	flags = append([]string{"--kubeconfig=" + w.kubeconfig, "-v=0"}, flags...)
@@ -42,7 +42,7 @@ func (o *Options) start(ctx context.Context, w *world, name string, flags ...str
 			"--controllers=serviceaccount-controller,serviceaccount-token-controller,"+
 				"root-ca-certificate-publisher-controller,legacy-serviceaccount-token-cleaner-controller")...)
 	} else {
-		r.Manager, err = o.Binary.StartManager(w.Cluster, append(flags, "--token-secrets=manual")...)
+		r.Manager, err = o.Binary.StartManager(w.Cluster, append([]string{"--token-secrets=manual"}, flags...)...)
 	}
 	if err != nil {
 		return nil, err

@@ -148,7 +148,7 @@ func (o *Options) suffer(ctx context.Context, w *world, objects worst) error {
 	if err != nil {
 		return err
 	}
-	spent, scenario := after.since(before), "a user's "+objects.name
+	spent, scenario := after.since(before), "user: "+objects.name
 	minutes := after.at.Sub(before.at).Minutes()
 	o.statusf("%s: %v in %.1f minutes", scenario, spent.methods, minutes)
 	o.add(scenario, "slowest token Secret of others, s", ours, slowest.Seconds())
@@ -172,7 +172,7 @@ func (o *Options) keepChanging(ctx context.Context, w *world, change func(contex
 	return nil
 }
 
-// slowest makes accounts of others, one after the other, until ctx ends, and returns the longest time that one waited for its
+// slowest makes accounts of others, one after the other with a pause, until ctx ends, and returns the longest time that one waited for its
 // token Secret. One that has none by the end has waited that long at least.
 func (o *Options) slowest(ctx context.Context, w *world, r *running) (longest time.Duration, err error) {
 	for i := 0; ctx.Err() == nil; i++ {
@@ -187,6 +187,7 @@ func (o *Options) slowest(ctx context.Context, w *world, r *running) (longest ti
 			return 0, err
 		}
 		longest = max(longest, took)
+		_ = sleep(ctx, changePeriod/4) // the loop ends with ctx
 	}
 	return longest, nil
 }

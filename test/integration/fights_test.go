@@ -56,18 +56,7 @@ func TestRewrittenRootCA(t *testing.T) {
 		}
 		return nil
 	})
-	testcluster.Poll(t, "await the Event", func() error {
-		events, err := c.API.EventsV1().Events(namespace).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, event := range events.Items {
-			if event.Regarding.Kind == "ConfigMap" && event.Reason == "RootCAReplaced" {
-				return nil
-			}
-		}
-		return errors.New("there is no RootCAReplaced")
-	})
+	awaitWarning(t, c, namespace, "ConfigMap", rootCAName, "again and again")
 }
 
 // TestTokenSecretDeletedAgainAndAgain: another client deletes the token Secret of an account whenever there is one. A new one comes

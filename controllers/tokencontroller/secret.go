@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/tokens"
@@ -59,6 +60,12 @@ func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret,
 		c.RootCA.QueueWrite(corev1.ResourceSecrets, secret.ObjectName())
 		return nil
 	}
+	if plan.ca != nil && !plan.token {
+		if delay := c.RootCA.Delay(corev1.ResourceSecrets, secret.ObjectName()); delay > 0 {
+			c.secretLoop.AddAfter(secret.ObjectName(), delay) // another client removes it again and again
+			return nil
+		}
+	}
 	return c.write(ctx, secret, account, plan)
 }
 
@@ -94,11 +101,14 @@ func (c *Controller) write(ctx context.Context, secret *tokensecrets.TokenSecret
 		},
 		Data: data,
 	})
+	if err == nil && patched != nil && plan.token && patched.Token == nil {
+		err = meta.ErrUnchanged // but for the rest
+	}
 	if err != nil {
 		return c.refused(secret.Reference(), fmt.Errorf("populate token secret %s: %w", name, err))
 	}
 	logger := klog.FromContext(ctx)
-	if !patched {
+	if patched == nil {
 		logger.V(4).Info("Secret has changed since it was cached, waiting for the watch", "secret", klog.KObj(secret))
 		c.requeue(secret)
 		return nil
@@ -108,6 +118,15 @@ func (c *Controller) write(ctx context.Context, secret *tokensecrets.TokenSecret
 		"secret", klog.KObj(secret), "serviceAccount", klog.KObj(account), "token", plan.token, "ca", plan.ca != nil)
 	if plan.token {
 		c.Metrics.issued.WithLabelValues(issuedFilled).Inc()
+	}
+	if plan.ca == nil {
+		return nil
+	}
+	if c.RootCA.Wrote(corev1.ResourceSecrets, name) {
+		c.Recorder.Warn(secret.Reference(), rootca.ReasonReplaced, rootca.NoteReplaced)
+	}
+	if plan.ca.NeedsUpdate(patched.HasCA, patched.CAHash) { // the handler counts what is replaced later
+		c.RootCAMetrics.Replaced(corev1.ResourceSecrets)
 	}
 	return nil
 }

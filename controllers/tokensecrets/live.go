@@ -77,9 +77,9 @@ type Change struct {
 	Data                map[string][]byte
 }
 
-// Patch changes this very version of the Secret (RFC 7386) and reports whether it did: a changed
-// Secret stays as it is. The error is meta.ErrUnchanged if kube-apiserver has stored nothing.
-func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret, change Change) (patched bool, _ error) {
+// Patch changes this very version of the Secret (RFC 7386) and returns what is stored then, or nil: a changed
+// Secret stays as it is. The error is meta.ErrUnchanged if nothing was stored.
+func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret, change Change) (patched *TokenSecret, _ error) {
 	patch := struct {
 		Metadata meta.PatchMetadata `json:"metadata"`
 		Data     map[string][]byte  `json:"data,omitempty"`
@@ -87,18 +87,17 @@ func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret
 	patch.Metadata.Labels, patch.Metadata.Annotations = change.Labels, change.Annotations
 	body, err := json.Marshal(patch)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	answer, err := client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, body,
 		metav1.PatchOptions{FieldManager: meta.FieldManager})
 	switch {
 	case isStale(err):
-		return false, nil
+		return nil, nil
 	case err != nil:
-		return false, refusal(ctx, client, secret, change.Data, err)
+		return nil, refusal(ctx, client, secret, change.Data, err)
 	}
-	err = meta.CheckChanged(secret, answer)
-	return err == nil, err
+	return Observe(answer), meta.CheckChanged(secret, answer)
 }
 
 // refusal returns the error of a refused write of a Secret as it may be logged. A policy may quote what the Secret holds, so that

@@ -95,7 +95,7 @@ var plants = []plant{
 			handler = h.Handler
 		}
 		registration, failed := h.Informer.AddEventHandler(handler)
-		time.Sleep(100 * time.Millisecond)`,
+		time.Sleep(time.Second)`,
 		"internal/reconcile/watch.go",
 		`	"sync"
 `, `	"sync"

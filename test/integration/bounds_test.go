@@ -45,23 +45,23 @@ func TestWhatOneUserCosts(t *testing.T) {
 			func(t *testing.T, u *userWorld) {
 				u.createAccounts(t, accounts, func(string) []string { return names("made-up-", entries) })
 			},
-			ownSecrets(entries),
+			ownSecrets(accounts, entries),
 			map[string]float64{"GET": 20, "POST": 40, "PATCH": 3 * accounts},
 		},
 		"TokenNames": {
-			"a token controller can have written each of them: the Secrets of the namespace are listed, for all accounts together",
+			"a token controller can have written each of them: the Secrets of the namespace are listed, once in ten seconds",
 			func(t *testing.T, u *userWorld) {
 				u.createAccounts(t, accounts, func(account string) []string { return tokenNames(account, entries) })
 			},
-			ownSecrets(entries),
-			map[string]float64{"GET": 20 + 3*accounts, "POST": 40, "PATCH": 3 * accounts},
+			ownSecrets(1, entries), // the user's others have to wait, nobody else's
+			map[string]float64{"GET": 20, "POST": 40, "PATCH": 3 * accounts},
 		},
 		"OneLongList": {
 			"the longest list that fits into an object, more or less",
 			func(t *testing.T, u *userWorld) {
 				u.createAccounts(t, 1, func(account string) []string { return tokenNames(account, 10_000) })
 			},
-			ownSecrets(10_000),
+			ownSecrets(1, 10_000),
 			map[string]float64{"GET": 20, "POST": 20, "PATCH": 6},
 		},
 		"ForgedReferences": {
@@ -138,14 +138,18 @@ func requestsOf(t *testing.T, m *testcluster.Manager) map[string]float64 {
 	return requests
 }
 
-// ownSecrets: each account has one reference more than the user has written.
-func ownSecrets(entries int) func(t *testing.T, u *userWorld) error {
+// ownSecrets: so many accounts have one reference more than the user has written.
+func ownSecrets(accounts, entries int) func(t *testing.T, u *userWorld) error {
 	return func(t *testing.T, u *userWorld) error {
 		t.Helper()
+		have := 0
 		for _, name := range u.accounts {
-			if n := len(u.GetAccount(t, u.namespace, name).Secrets); n != entries+1 {
-				return fmt.Errorf("account %s has %d references, want %d", name, n, entries+1)
+			if len(u.GetAccount(t, u.namespace, name).Secrets) == entries+1 {
+				have++
 			}
+		}
+		if have < accounts {
+			return fmt.Errorf("%d accounts have a token Secret of their own, want %d", have, accounts)
 		}
 		return nil
 	}

@@ -120,7 +120,7 @@ func (c *Controller) secretsStale(ctx context.Context, account *corev1.ServiceAc
 	}
 	there, left, err := c.liveTypes(ctx, account, names)
 	for _, kind := range there {
-		if kind == corev1.SecretTypeServiceAccountToken {
+		if kind == corev1.SecretTypeServiceAccountToken || kind == "" {
 			left = cacheSyncGrace
 		}
 	}

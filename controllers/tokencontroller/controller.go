@@ -30,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -55,6 +56,7 @@ const (
 // Config is what a Controller needs. Clock and NewSuffix may be nil.
 type Config struct {
 	Client    kubernetes.Interface
+	Metadata  metadata.Interface
 	Informers *informers.Informers
 	Issuer    *tokens.Issuer
 	Keys      *signing.Keyring

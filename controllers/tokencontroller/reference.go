@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -32,6 +31,7 @@ const (
 	// fewReferences is how many Secrets a sync reads one by one. More are listed, once in listPeriod for each namespace.
 	fewReferences = 8
 	listPeriod    = 10 * time.Second
+	listPage      = 50
 )
 
 // errAccountBehind: the reference was written so recently that the cached account
@@ -152,8 +152,8 @@ func (c *Controller) missing(account *corev1.ServiceAccount) iter.Seq2[string, *
 }
 
 // liveTypes returns the types of those of the secrets, named by the account, that kube-apiserver has, or how long to wait before it may be
-// asked. Of more than a few it is asked with one list, which has only token Secrets. What it lacks is not asked for again for this version of
-// the account.
+// asked. Of more than a few it is asked with one list, which does not say the types: they are "". What it lacks is not asked for again
+// for this version of the account.
 func (c *Controller) liveTypes(ctx context.Context, account *corev1.ServiceAccount, secrets []string) (
 	there map[string]corev1.SecretType, left time.Duration, err error,
 ) {
@@ -195,15 +195,15 @@ func (c *Controller) readSecrets(ctx context.Context, namespace string, secrets 
 	return secrets, nil
 }
 
-// listSecrets does the same with a list.
+// listSecrets does the same with a list of the metadata of all Secrets of the namespace. Their data and annotations are their
+// users' to choose, so they would decide how much memory a longer page takes.
 func (c *Controller) listSecrets(ctx context.Context, namespace string, secrets []string, there map[string]corev1.SecretType) ([]string, error) {
 	ask := sets.New(secrets...)
-	onlyTokens := fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
-	err := paging.Each(ctx, "token secrets", c.Client.CoreV1().Secrets(namespace).List, metav1.ListOptions{FieldSelector: onlyTokens},
-		func(page *corev1.SecretList) error {
+	err := paging.Each(ctx, "secrets", c.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace).List,
+		metav1.ListOptions{Limit: listPage}, func(page *metav1.PartialObjectMetadataList) error {
 			for i := range page.Items {
 				if ask.Has(page.Items[i].Name) {
-					there[page.Items[i].Name] = page.Items[i].Type
+					there[page.Items[i].Name] = ""
 				}
 			}
 			return nil

@@ -84,6 +84,10 @@ func TestSyncReferences(t *testing.T) {
 			reason: "one list for all, which has what was created again", deleted: deleted(many...), account: account(referencing(many...)),
 			live: secrets{tokenSecret(many[3])}, want: []string{"list secrets", kept + " " + many[3]},
 		},
+		"ManyObservedAndReplaced": {
+			reason: "a Secret of any type is what the user means", deleted: deleted(many...), account: account(referencing(many...)),
+			live: secrets{opaque(many[3])}, want: []string{"list secrets", kept + " " + many[3]},
+		},
 		"ManyWritten": {
 			reason: "anybody can write managedFields", account: account(listed(meta.FieldManager, many...)), want: []string{"list secrets", kept},
 		},

@@ -192,6 +192,7 @@ func (m *Manager) buildTokenController(p *Part) error {
 	}
 	controller := tokencontroller.New(tokencontroller.Config{
 		Client:        m.Client,
+		Metadata:      m.Metadata,
 		Informers:     p.Informers,
 		Issuer:        tokens.NewIssuer(m.Fills, o.Tokens.LegacyTokenClaims),
 		Keys:          m.Keyring,

@@ -47,12 +47,10 @@ type watched struct {
 	informer cache.SharedIndexInformer
 }
 
-// The names of watches, as package watchhealth has them.
+// Names of watches, as package watchhealth has them.
 const (
-	namespaces = "v1/namespaces"
-	accounts   = "v1/serviceaccounts"
-	configMaps = "v1/configmaps"
-	secrets    = "v1/secrets"
+	Namespaces = "v1/namespaces"
+	Accounts   = "v1/serviceaccounts"
 )
 
 // New returns Informers that use client. At each resync, handlers get every object again without
@@ -67,14 +65,14 @@ func (i *Informers) View() *Informers { return &Informers{all: i.all, whole: i} 
 // Namespaces returns the lister of all namespaces and its informer.
 func (i *Informers) Namespaces() (corev1listers.NamespaceLister, cache.SharedIndexInformer) {
 	informer := i.all.Core().V1().Namespaces()
-	i.watch(namespaces, informer.Informer(), trimNamespace)
+	i.watch(Namespaces, informer.Informer(), trimNamespace)
 	return informer.Lister(), informer.Informer()
 }
 
 // Accounts returns the lister of all ServiceAccounts and its informer.
 func (i *Informers) Accounts() (corev1listers.ServiceAccountLister, cache.SharedIndexInformer) {
 	informer := i.all.Core().V1().ServiceAccounts()
-	i.watch(accounts, informer.Informer(), trimAccount)
+	i.watch(Accounts, informer.Informer(), trimAccount)
 	return informer.Lister(), informer.Informer()
 }
 
@@ -86,7 +84,7 @@ func (i *Informers) TokenSecrets() (tokensecrets.Lister, cache.SharedIndexInform
 		return coreinformers.NewFilteredSecretInformer(client, metav1.NamespaceAll, resync, tokensecrets.Indexers(),
 			func(options *metav1.ListOptions) { options.FieldSelector = onlyTokens })
 	})
-	i.watch(secrets+" ("+onlyTokens+")", informer, observeTokenSecret)
+	i.watch("v1/secrets ("+onlyTokens+")", informer, observeTokenSecret)
 	return tokensecrets.ListerOf(informer.GetIndexer()), informer
 }
 
@@ -96,7 +94,7 @@ func (i *Informers) RootCAs() (RootCALister, cache.SharedIndexInformer) {
 	informer := i.all.InformerFor(&corev1.ConfigMap{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewFilteredConfigMapInformer(client, metav1.NamespaceAll, resync, cache.Indexers{}, reconcile.OnlyNamed(RootCAName))
 	})
-	i.watch(configMaps+" (metadata.name="+RootCAName+")", informer, observeRootCA)
+	i.watch("v1/configmaps (metadata.name="+RootCAName+")", informer, observeRootCA)
 	return RootCALister{informer.GetIndexer()}, informer
 }
 
@@ -134,21 +132,13 @@ func (i *Informers) Missing() []string {
 	return missing
 }
 
-// Await blocks until all caches are synced and reports whether they were before ctx ended. Nil has none.
-func (i *Informers) Await(ctx context.Context) bool {
-	return i.await(ctx, func(string) bool { return true })
-}
-
-// AwaitAccounts is Await for the caches of namespaces and accounts alone.
-func (i *Informers) AwaitAccounts(ctx context.Context) bool {
-	return i.await(ctx, func(name string) bool { return name == namespaces || name == accounts })
-}
-
-func (i *Informers) await(ctx context.Context, wanted func(name string) bool) bool {
+// Await blocks until all caches, or those of the given names alone, are synced, and reports whether they were before
+// ctx ended. Nil has none.
+func (i *Informers) Await(ctx context.Context, names ...string) bool {
 	var lists []cache.DoneChecker
 	if i != nil {
 		for _, w := range i.watched {
-			if wanted(w.name) {
+			if len(names) == 0 || slices.Contains(names, w.name) {
 				lists = append(lists, w.informer.HasSyncedChecker())
 			}
 		}

@@ -149,7 +149,7 @@ func TestViews(t *testing.T) {
 		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		testutil.Check(t, "those that need no Secrets wait", []bool{true, true, true},
-			[]bool{one.Await(soon), v.AwaitAccounts(soon), none.Await(soon)})
+			[]bool{one.Await(soon), v.Await(soon, Namespaces, Accounts), none.Await(soon)})
 		testutil.Check(t, "those that do are ready", []bool{false, false}, []bool{other.Await(soon), v.Await(soon)})
 		var all [][]string
 		for _, i := range []*Informers{one, other, v} {

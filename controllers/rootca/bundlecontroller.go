@@ -165,6 +165,8 @@ func (c *BundleController) publish(ctx context.Context) error {
 	}
 	c.known = &decided.state
 	if decided.published.hash != c.Source.current.Load().hash {
+		klog.FromContext(ctx).V(2).Info("Publishing another root CA bundle",
+			"certificates", len(decided.published.certificates), "bytes", len(decided.published.pem))
 		c.Source.Set(decided.published)
 	}
 	c.report(ctx, decided)

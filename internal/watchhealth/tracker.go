@@ -67,10 +67,11 @@ type Tracker struct {
 	// connected, if not nil, is called when a watch has begun, because another API server may answer now.
 	connected func()
 
+	// failures are the last errors of the requests of informers, by the name of the watch, until one succeeds.
+	failures sync.Map
+
 	mu      sync.Mutex
 	watches map[string]*watch
-	// failures are the last errors of the requests of informers, by the name of the watch, until one succeeds.
-	failures map[string]string
 }
 
 // watch is the watch of one resource with one selector.
@@ -93,7 +94,7 @@ func (w *watch) limit(short time.Duration) time.Duration {
 
 // New returns a Tracker with that limit for watches that get bookmarks.
 func New(c clock.PassiveClock, limit time.Duration) *Tracker {
-	return &Tracker{clock: c, limit: limit, watches: map[string]*watch{}, failures: map[string]string{}}
+	return &Tracker{clock: c, limit: limit, watches: map[string]*watch{}}
 }
 
 // Wrap wraps a transport; pass it to rest.Config.Wrap.
@@ -125,22 +126,8 @@ func (t *Tracker) Check() error {
 
 // Failure returns why the last request for a watch or its list has failed, empty if it has not.
 func (t *Tracker) Failure(name string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.failures[name]
-}
-
-// failed notes an error, and reports whether it is another one than before. An empty one is none.
-func (t *Tracker) failed(name, failure string) (changed bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	changed = t.failures[name] != failure
-	if failure == "" {
-		delete(t.failures, name)
-	} else {
-		t.failures[name] = failure
-	}
-	return changed
+	failure, _ := t.failures.LoadOrStore(name, "")
+	return failure.(string)
 }
 
 // nameOf returns the name of the watch that a request is for.
@@ -214,13 +201,14 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	name := nameOf(request)
 	switch {
 	case err != nil:
-		t.tracker.failed(name, err.Error())
+		t.tracker.failures.Store(name, err.Error())
 	case response.StatusCode != http.StatusOK:
-		if why := refusal(response); t.tracker.failed(name, why) {
+		why := refusal(response)
+		if last, _ := t.tracker.failures.Swap(name, why); last != why {
 			klog.FromContext(request.Context()).Error(errors.New(why), "Failed to list or watch", "watch", name)
 		}
 	case isWatch(request):
-		t.tracker.failed(name, "")
+		t.tracker.failures.Store(name, "")
 		t.tracker.begin(name, request)
 		if t.tracker.connected != nil {
 			t.tracker.connected()

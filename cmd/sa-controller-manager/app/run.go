@@ -34,6 +34,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/reconcile"
 )
@@ -160,7 +161,7 @@ func (m *Manager) work(ctx context.Context, start func(Phase)) error {
 		return nil
 	}
 	start(Connected)
-	if !m.informers.AwaitAccounts(ctx) {
+	if !m.informers.Await(ctx, informers.Namespaces, informers.Accounts) {
 		return nil
 	}
 	if !m.Options.LeaderElection.LeaderElect {

@@ -62,6 +62,20 @@ func webhookRules() []Rule {
 				Why: "Only for --webhook-registration=url or service.",
 			})
 	}
+	for _, resource := range []string{
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
+	} {
+		names := []string{podpolicy.CompletionName}
+		if resource == "mutatingadmissionpolicybindings" {
+			names = []string{podpolicy.CompletionName + "-default", podpolicy.CompletionName + "-kube-system"}
+		}
+		for _, name := range names {
+			rules = append(rules, Rule{
+				If: registers, Verbs: verbs("get"), Group: registrationGroup, Resource: resource, Name: name,
+				Why: "Whether kube-apiserver completes ordinary Pods itself.",
+			})
+		}
+	}
 	return append(rules,
 		Rule{
 			If: registers, Verbs: verbs("get"), Group: registrationGroup, Resource: "validatingadmissionpolicies", Name: podpolicy.Name,

@@ -51,7 +51,7 @@ func TestWebhookCommand(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			binding, problem := podpolicytest.Binding(admissionregistrationv1.Deny), "the actions [Warn]"
+			binding, problem := podpolicytest.Binding(admissionregistrationv1.Deny), "spec.validationActions is [Warn]"
 			if tc.command == "register" {
 				binding, problem = podpolicytest.Binding(admissionregistrationv1.Warn), ""
 			}
@@ -59,7 +59,7 @@ func TestWebhookCommand(t *testing.T) {
 			if got := runWith(t, client, tc.command); got.Code != 0 || !strings.Contains(got.Stdout, registration.Name) {
 				t.Errorf("%s\n%+v, want code 0 and what it has done", tc.reason, got)
 			}
-			if got, err := podpolicy.Problem(t.Context(), client); err != nil || (got == "") != (problem == "") || !strings.Contains(got, problem) {
+			if _, got, err := podpolicy.Refusal.Problem(t.Context(), client); err != nil || (got == "") != (problem == "") || !strings.Contains(got, problem) {
 				t.Errorf("%s\nthe problem with the policy is %q, %v; want %q", tc.reason, got, err, problem)
 			}
 			api := client.AdmissionregistrationV1()

@@ -21,8 +21,8 @@ import (
 )
 
 // consequence is what unregister leads to.
-const consequence = "Until it is on again, Pods are admitted without account, token, image pull secrets and limit on Secrets, " +
-	"unless the plugin ServiceAccount of kube-apiserver is on"
+const consequence = "Until it is on again, Pods that the policy " + podpolicy.CompletionName + " does not complete are admitted without " +
+	"account, token, image pull secrets and limit on Secrets, unless the plugin ServiceAccount of kube-apiserver is on"
 
 // unregister switches the webhook off and lets Pods without an account in.
 func unregister(ctx context.Context, client kubernetes.Interface) error {
@@ -55,7 +55,7 @@ func checkPlugin(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return fmt.Errorf("--if-plugin-on is for the ServiceAccount of the manager: %w", err)
 	}
-	pod := registration.TrialPod()
+	pod := registration.ProbePod("plugin") // which no policy of ours completes
 	pod.Spec.ServiceAccountName, pod.Spec.AutomountServiceAccountToken = name, new(true)
 	pod, err = client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {

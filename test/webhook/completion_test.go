@@ -4,17 +4,21 @@
 package webhook
 
 import (
+	stdcmp "cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,10 +27,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
 
 	"sa-controller-manager/test/devcluster"
+	"sa-controller-manager/test/traffic"
 )
 
 // completes applies the policy that completes Pods, as an administrator does, and returns once it acts. It goes
@@ -289,15 +295,7 @@ func (c *cluster) outcome(t *testing.T, way, namespace string, pod odd) (o outco
 // inTree starts a control plane with kube-apiserver's own plugin.
 func inTree(t *testing.T) *cluster {
 	t.Helper()
-	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: map[string][]string{"disable-admission-plugins": nil}})
-	testutil.Must(t, err)
-	c := &cluster{Cluster: started}
-	c.connect(t)
-	t.Cleanup(func() {
-		c.idle()
-		testutil.Must(t, c.Stop())
-	})
-	return c
+	return startCluster(t, map[string][]string{"disable-admission-plugins": nil})
 }
 
 // TestAsInTree creates each odd Pod, for each kind of its account, in each way, with the webhook alone and with the
@@ -371,7 +369,12 @@ func known(name string, policy bool) bool {
 // ownCluster starts a control plane that only one test uses.
 func ownCluster(t *testing.T) *cluster {
 	t.Helper()
-	started, err := devcluster.Start(t.Context(), devcluster.Options{})
+	return startCluster(t, map[string][]string{"enable-aggregator-routing": {"true"}})
+}
+
+func startCluster(t *testing.T, flags map[string][]string) *cluster {
+	t.Helper()
+	started, err := devcluster.Start(t.Context(), devcluster.Options{APIServerFlags: flags})
 	testutil.Must(t, err)
 	c := &cluster{Cluster: started}
 	c.connect(t)
@@ -380,4 +383,197 @@ func ownCluster(t *testing.T) *cluster {
 		testutil.Must(t, c.Stop())
 	})
 	return c
+}
+
+// TestLaterWebhook has a webhook of others change Pods that the policy has completed, and holds what becomes of them
+// to what becomes of them with kube-apiserver's own plugin.
+func TestLaterWebhook(t *testing.T) {
+	t.Parallel()
+	own, other := ownCluster(t), inTree(t)
+	own.manage(t)
+	own.completes(t)
+	const limited = `{"metadata":{"annotations":{"kubernetes.io/enforce-mountable-secrets":"1"}}}`
+	for name, tc := range map[string]struct {
+		patch  string
+		limits bool // the account, meanwhile
+		code   int
+	}{
+		"AddsContainer": {patch: `[{"op":"add","path":"/spec/containers/-","value":{"name":"sidecar","image":"image"}}]`, code: 201},
+		"AddsInitContainer": {
+			patch: `[{"op":"add","path":"/spec/initContainers","value":[{"name":"init","image":"image"}]}]`, code: 201,
+		},
+		"MakesMirror": {patch: `[{"op":"add","path":"/metadata/annotations","value":{"kubernetes.io/config.mirror":""}},` +
+			`{"op":"add","path":"/spec/nodeName","value":"node"}]`, code: 403},
+		"ChangesAccount": {
+			patch: `[{"op":"add","path":"/spec/serviceAccountName","value":"other"},{"op":"add","path":"/spec/serviceAccount","value":"other"}]`, code: 201,
+		},
+		"ToLimitedAccount": {
+			patch: `[{"op":"add","path":"/spec/serviceAccountName","value":"limited"},{"op":"add","path":"/spec/serviceAccount","value":"limited"}]`,
+			code:  403,
+		},
+		"ToNoAccount": {
+			patch: `[{"op":"add","path":"/spec/serviceAccountName","value":"nobody"},{"op":"add","path":"/spec/serviceAccount","value":"nobody"}]`,
+			code:  403,
+		},
+		"RemovesMark":   {patch: `[{"op":"add","path":"/metadata/uid","value":""},{"op":"add","path":"/metadata/selfLink","value":""}]`, code: 201},
+		"RemovesVolume": {patch: `[{"op":"remove","path":"/spec/volumes/1"},{"op":"remove","path":"/spec/containers/0/volumeMounts"}]`, code: 201},
+		"LimitsAccount": {patch: `[]`, limits: true, code: 403},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var outcomes []outcome
+			for _, c := range []*cluster{other, own} {
+				namespace := strings.ToLower(name)
+				_, err := c.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+					metav1.CreateOptions{})
+				testutil.Must(t, err)
+				c.defaultAccount(t, namespace)
+				c.createAccount(t, namespace, "other")
+				c.createAccount(t, namespace, "limited", func(account *corev1.ServiceAccount) {
+					account.Annotations = map[string]string{"kubernetes.io/enforce-mountable-secrets": "t"}
+				})
+				called := 0
+				c.hook(t, namespace, func() string {
+					called++
+					if tc.limits {
+						_, err := c.client.CoreV1().ServiceAccounts(namespace).Patch(t.Context(), "default", types.MergePatchType, []byte(limited),
+							metav1.PatchOptions{})
+						if err != nil {
+							t.Error(err)
+						}
+					}
+					return tc.patch
+				})
+				var got outcome
+				poll(t, "await that kube-apiserver calls the webhook", func(context.Context) error {
+					if got = c.outcome(t, "POST", namespace, odd{spec: oneContainer + `,"volumes":[{"name":"s","secret":{"secretName":"s"}}]`}); called == 0 {
+						return errors.New("it was not called")
+					}
+					return nil
+				})
+				outcomes = append(outcomes, got)
+			}
+			if outcomes[0].Code != tc.code {
+				t.Errorf("with the plugin of kube-apiserver: %+v, want %d", outcomes[0], tc.code)
+			}
+			if tc.limits { // in other words
+				outcomes[1].Message = outcomes[0].Message
+			}
+			if diff := cmp.Diff(outcomes[0], outcomes[1]); diff != "" {
+				t.Errorf("(-in-tree +ours):\n%s", diff)
+			}
+		})
+	}
+}
+
+// deadFor is how long TestWithoutUs creates Pods without our process: 5m by hand.
+func deadFor(t *testing.T) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(stdcmp.Or(os.Getenv("SACM_DEAD_FOR"), "3s"))
+	testutil.Must(t, err)
+	return d
+}
+
+// TestWithoutUs kills our process. Pods of the account default of twenty namespaces, and of an account of kube-system,
+// are created as before, and also by a kube-apiserver that starts then; those of other accounts are refused, and
+// nothing is taken for our answer.
+func TestWithoutUs(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(t *testing.T) (*cluster, []*manager){
+		"url": func(t *testing.T) (*cluster, []*manager) {
+			t.Helper()
+			c := ownCluster(t)
+			return c, []*manager{c.manage(t)}
+		},
+		"service": func(t *testing.T) (*cluster, []*manager) {
+			t.Helper()
+			s := newService(t, ownCluster(t))
+			for i := range s.replicas {
+				s.replace(t, i)
+			}
+			s.cluster.awaitBound(t)
+			return s.cluster, s.replicas[:]
+		},
+		"files": func(t *testing.T) (*cluster, []*manager) {
+			t.Helper()
+			c, dir := staticCluster(t)
+			return c, []*manager{c.manageStatic(t, dir)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, managers := start(t)
+			c.completes(t)
+			namespaces := []string{metav1.NamespaceSystem}
+			for range 20 {
+				namespaces = append(namespaces, c.namespace(t))
+			}
+			for _, namespace := range namespaces {
+				c.defaultAccount(t, namespace)
+				c.createAccount(t, namespace, "named")
+			}
+			c.eight(t, namespaces)
+			probe := func(works bool) {
+				t.Helper()
+				for _, namespace := range namespaces[:2] {
+					_, called, err := registration.TryPod(t.Context(), c.client, namespace)
+					if called != works || registration.Concerns(err) == works {
+						t.Errorf("a probe Pod in %s: called %t, %v; want it called: %t", namespace, called, err, works)
+					}
+				}
+			}
+			probe(true)
+			for _, m := range managers {
+				m.kill(t)
+			}
+			probe(false)
+			next := 0
+			load := traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
+				next++
+				return c.client.CoreV1().Pods(namespaces[next%len(namespaces)]).Create(ctx, newPod(), metav1.CreateOptions{})
+			})
+			_, err := c.client.CoreV1().Pods(namespaces[1]).Create(t.Context(), newPod(of("named")), metav1.CreateOptions{})
+			if !registration.Concerns(err) {
+				t.Errorf("a Pod of another account: %v, want that the webhook is missed", err)
+			}
+			complete(t, c.create(t, metav1.NamespaceSystem, newPod(of("named"))), "named")
+			load.Lasts(t, deadFor(t))
+			load.Unharmed(t)
+
+			restart := traffic.Start(t, func(ctx context.Context) (*corev1.Pod, error) {
+				return c.client.CoreV1().Pods(namespaces[1]).Create(ctx, newPod(), metav1.CreateOptions{})
+			})
+			testutil.Must(t, errors.Join(c.KillAPIServer(), c.StartAPIServer(t.Context())))
+			restart.Lasts(t, time.Second)
+			restart.Unharmed(t, func(one traffic.Call) bool {
+				unanswered := traffic.Unanswered(one) || apierrors.IsTimeout(one.Err)
+				return unanswered && !registration.Concerns(one.Err) && !strings.Contains(one.Err.Error(), "There can be a delay")
+			})
+		})
+	}
+}
+
+// eight has a user whom nothing limits create 800 Pods at once.
+func (c *cluster) eight(t *testing.T, namespaces []string) {
+	t.Helper()
+	var all errgroup.Group
+	for i := range 800 {
+		all.Go(func() error {
+			pod, err := c.client.CoreV1().Pods(namespaces[i%len(namespaces)]).Create(t.Context(), newPod(), metav1.CreateOptions{})
+			if err != nil {
+				return err
+			}
+			return traffic.Complete(pod)
+		})
+	}
+	if err := all.Wait(); err != nil {
+		t.Errorf("one of 800 Pods at once: %v", err)
+	}
+}
+
+// kill ends the manager without a last word.
+func (m *manager) kill(t *testing.T) {
+	t.Helper()
+	m.stopped = true
+	_, err := m.Kill()
+	testutil.Must(t, err)
 }

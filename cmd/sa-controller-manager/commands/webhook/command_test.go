@@ -88,6 +88,27 @@ func TestWebhookCommandFails(t *testing.T) {
 	testutil.Check(t, "result", want, runWith(t, client, "unregister", "--yes"))
 }
 
+// TestRegisterNamesAWrongPolicy: what is registered again is not all that it takes.
+func TestRegisterNamesAWrongPolicy(t *testing.T) {
+	t.Parallel()
+	completion := podpolicytest.Objects(podpolicy.Completion)
+	completion[0].(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConditions = nil
+	policy := podpolicytest.Policy()
+	policy.Spec.MatchConstraints.ResourceRules = nil
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		want    string
+	}{
+		"completion": {completion, "MutatingAdmissionPolicy sa-controller-manager-completion is not that of this version: its spec.matchConditions is"},
+		"refusal":    {[]runtime.Object{policy, podpolicytest.Binding(admissionregistrationv1.Deny)}, "ValidatingAdmissionPolicy sa-controller-manager-pods is not that of this version: its spec.matchConstraints is"},
+	} {
+		got := runWith(t, fake.NewClientset(append(tc.objects, clitest.Configurations(nil, 1)...)...), "register")
+		if got.Code != 1 || !strings.Contains(got.Stderr, "the webhook may be registered again, but") || !strings.Contains(got.Stderr, tc.want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // TestDryRun: nothing is asked and nothing proved, files stay, and the API server stores nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,16 @@ func register(ctx context.Context, client kubernetes.Interface) error {
 		return err
 	}
 	return podpolicy.SetAction(ctx, client, admissionregistrationv1.Deny)
+}
+
+// policiesAreOurs returns an error for a policy for Pods that is there and wrong. Users may do without them.
+func policiesAreOurs(ctx context.Context, client kubernetes.Interface) error {
+	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {
+		if exists, problem, err := policy.Problem(ctx, client); err != nil || exists && problem != "" {
+			return cmp.Or(err, fmt.Errorf("the webhook may be registered again, but %s", problem))
+		}
+	}
+	return nil
 }
 
 // checkPlugin returns an error unless the plugin ServiceAccount of kube-apiserver is on, or the webhook is

@@ -61,6 +61,9 @@ type Spec struct {
 	// AllowBroadRules accepts rules that match resources which they do not name.
 	AllowBroadRules bool
 
+	// Ordinary says that the plugins do for a Pod what the policy podpolicy.Completion does, and nothing else.
+	Ordinary bool
+
 	// Own objects are excluded from rules that match them.
 	Own []Object
 	// Account in Namespace is that of our Pods, which need nothing from the webhook, and must be able to

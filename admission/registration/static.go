@@ -164,10 +164,13 @@ func (s *StaticFiles) write(ctx context.Context) error {
 			s.config.Metrics.repaired()
 			s.show(ctx, Status{State: Repairing, Detail: path + " was changed or removed by another process"})
 		}
-		if err := kind(k).writeStatic(s.config.Dir, content); err != nil {
+		if err := writeStatic(path, content); err != nil {
 			return err
 		}
 		klog.FromContext(ctx).Info("Wrote the webhook configuration", "file", path, "bytesBefore", len(found[k]), "bound", bound)
+	}
+	if err := s.config.keepPolicy(s.config.Dir, bound); err != nil {
+		return err
 	}
 	s.contents, s.bound, s.caBundle = wanted, bound, caBundle
 	if changed {
@@ -188,8 +191,8 @@ func (s *StaticFiles) show(ctx context.Context, status Status) {
 
 // readStatic returns the files below dir, nil for one that does not exist.
 func readStatic(dir string) (found [kinds][]byte, err error) {
-	for k, path := range StaticPaths(dir) {
-		if found[k], err = os.ReadFile(path); err != nil && !os.IsNotExist(err) {
+	for k := range kinds {
+		if found[k], err = os.ReadFile(k.staticPath(dir)); err != nil && !os.IsNotExist(err) {
 			return found, err // it names the path
 		}
 	}

@@ -35,11 +35,14 @@ func staticCluster(t *testing.T) (c *cluster, dir string) {
 	}
 	dir = t.TempDir()
 	config := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
-	for plugin, kind := range map[string]string{"MutatingAdmissionWebhook": "mutating", "ValidatingAdmissionWebhook": "validating"} {
-		testutil.Must(t, os.Mkdir(filepath.Join(dir, kind), 0o755))
-		config += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: "+
-			"WebhookAdmissionConfiguration\n    staticManifestsDir: %s\n",
-			plugin, filepath.Join(dir, kind))
+	for _, one := range []struct{ plugin, kind, directory string }{
+		{"MutatingAdmissionWebhook", "WebhookAdmission", "mutating"},
+		{"ValidatingAdmissionWebhook", "WebhookAdmission", "validating"},
+		{"MutatingAdmissionPolicy", "MutatingAdmissionPolicy", "policies"},
+	} {
+		testutil.Must(t, os.Mkdir(filepath.Join(dir, one.directory), 0o755))
+		config += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: %sConfiguration\n"+
+			"    staticManifestsDir: %s\n", one.plugin, one.kind, filepath.Join(dir, one.directory))
 	}
 	file := filepath.Join(t.TempDir(), "admission.yaml")
 	testutil.Must(t, os.WriteFile(file, []byte(config), 0o600))

@@ -21,6 +21,7 @@ import (
 	"sa-controller-manager/admission/certs"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/controllers/informers"
 )
 
@@ -174,6 +175,10 @@ func (m *Manager) webhookSpec(chain admission.Chain) (registration.Spec, error) 
 	}
 	if o.Registration == registration.Service {
 		spec.Port = 443 // of the Service; its target port is ours
+	}
+	var err error
+	if spec.Ordinary, err = resolve.Ordinary(&m.Options.Admission); err != nil {
+		return spec, err
 	}
 	return spec, spec.Validate()
 }

@@ -31,15 +31,16 @@ const (
 type Sizes struct {
 	Repetitions int `json:"repetitions"`
 	Namespaces  int `json:"namespaces"`
-	Secrets     int `json:"secrets"` // token Secrets, each of an account of its own
-	Foreign     int `json:"foreign"` // Secrets of others
-	Pods        int `json:"pods"`    // created by one client, for each kind of admission and repetition
+	Secrets     int `json:"secrets"`  // token Secrets, each of an account of its own
+	Foreign     int `json:"foreign"`  // Secrets of others
+	Pods        int `json:"pods"`     // created by one client, for each kind of admission and repetition
+	Accounts    int `json:"accounts"` // in the namespace of the last Pods
 }
 
 // String is the line of the page.
 func (s Sizes) String() string {
-	return fmt.Sprintf("repetitions %d, namespaces %d, token Secrets %d, foreign Secrets %d, Pods %d",
-		s.Repetitions, s.Namespaces, s.Secrets, s.Foreign, s.Pods)
+	return fmt.Sprintf("repetitions %d, namespaces %d, token Secrets %d, foreign Secrets %d, Pods %d, accounts beside them %d",
+		s.Repetitions, s.Namespaces, s.Secrets, s.Foreign, s.Pods, s.Accounts)
 }
 
 // Options of a run.
@@ -59,7 +60,7 @@ type Options struct {
 // Full is the run of the page, Quick one of minutes: one repetition, and less of everything.
 func Full() *Options {
 	return &Options{
-		Sizes:    Sizes{Repetitions: 3, Namespaces: 1000, Secrets: 1000, Foreign: 5000, Pods: 500},
+		Sizes:    Sizes{Repetitions: 3, Namespaces: 1000, Secrets: 1000, Foreign: 5000, Pods: 500, Accounts: 15000},
 		Settling: 130 * time.Second, Window: time.Minute, Deleted: []int{100, 5000}, OfAccount: 5000,
 	}
 }
@@ -67,7 +68,7 @@ func Full() *Options {
 // Quick is such a run.
 func Quick() *Options {
 	return &Options{
-		Sizes:    Sizes{Repetitions: 1, Namespaces: 50, Secrets: 100, Foreign: 1000, Pods: 100},
+		Sizes:    Sizes{Repetitions: 1, Namespaces: 50, Secrets: 100, Foreign: 1000, Pods: 100, Accounts: 1000},
 		Settling: 10 * time.Second, Window: 30 * time.Second, Deleted: []int{100, 1000}, OfAccount: 1000,
 	}
 }

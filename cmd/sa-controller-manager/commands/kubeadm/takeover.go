@@ -174,10 +174,11 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		api.summary = "kube-apiserver keeps its ServiceAccount plugin"
 	}
 	if o.mode != registration.None && c.includes(StepAPIServer) {
-		if err := c.checkPlugin(c.ownManifest(o)); err != nil {
+		ordinary, err := c.checkPlugin(c.ownManifest(o))
+		if err != nil {
 			return nil, err
 		}
-		api.guards = append(api.guards, c.restricted)
+		api.guards = append(api.guards, c.restricted(ordinary))
 	}
 	if o.note != "" {
 		api.notes = []string{o.note}

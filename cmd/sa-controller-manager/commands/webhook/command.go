@@ -56,8 +56,9 @@ These are removed on each control-plane host, without any API:
 
   ` + onHost + `
 
-Pods that are created while the webhook is off stay without account and token. To list
-them once it is on again, with the commands that create them again:
+Pods that are created while the webhook is off stay without account and token, unless
+the policy ` + podpolicy.CompletionName + ` completes them. To list them once it
+is on again, with the commands that create them again:
 
   sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf`
 
@@ -87,6 +88,7 @@ func switches() []onOff {
 				"so that kube-apiserver does not call it and no replica registers it again. They are\n" +
 				"created if they do not exist. New Pods are then admitted without the webhook, as a Pod\n" +
 				"with dryRun shows in the end: if kube-apiserver still calls it, by files, the code is 1.\n" +
+				"The policy " + podpolicy.CompletionName + " goes on to complete ordinary Pods.\n" +
 				"The policy for Pods (" + podpolicy.Name + ") warns from then on instead of refusing Pods\n" +
 				"without an account.\n" +
 				"With --" + options.StaticDirFlag + " it removes the files of this host and keeps them away. That\n" +
@@ -113,6 +115,7 @@ func switches() []onOff {
 				"service, as soon as kube-apiserver has shown that it reaches it.\n" +
 				"With --" + options.StaticDirFlag + " it lets the process of this host write its files again.",
 			act:    register,
+			proves: policiesAreOurs,
 			static: registration.RegisterStatic,
 			doneStatic: "The process of this host writes its files again within ten seconds, and binds the webhook once\n" +
 				"kube-apiserver reaches it; its /readyz/webhook-registration shows the state.\n",

@@ -51,7 +51,7 @@ func TestWebhookCommand(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			binding, problem := podpolicytest.Binding(admissionregistrationv1.Deny), "the actions [Warn]"
+			binding, problem := podpolicytest.Binding(admissionregistrationv1.Deny), "spec.validationActions is [Warn]"
 			if tc.command == "register" {
 				binding, problem = podpolicytest.Binding(admissionregistrationv1.Warn), ""
 			}
@@ -59,7 +59,7 @@ func TestWebhookCommand(t *testing.T) {
 			if got := runWith(t, client, tc.command); got.Code != 0 || !strings.Contains(got.Stdout, registration.Name) {
 				t.Errorf("%s\n%+v, want code 0 and what it has done", tc.reason, got)
 			}
-			if got, err := podpolicy.Problem(t.Context(), client); err != nil || (got == "") != (problem == "") || !strings.Contains(got, problem) {
+			if _, got, err := podpolicy.Refusal.Problem(t.Context(), client); err != nil || (got == "") != (problem == "") || !strings.Contains(got, problem) {
 				t.Errorf("%s\nthe problem with the policy is %q, %v; want %q", tc.reason, got, err, problem)
 			}
 			api := client.AdmissionregistrationV1()
@@ -86,6 +86,27 @@ func TestWebhookCommandFails(t *testing.T) {
 	want := clitest.Outcome{Code: 1, Stderr: "Cluster:    demo https://a\n" +
 		"Error: switch off the ValidatingWebhookConfiguration 00-sa-controller-manager: boom\n"}
 	testutil.Check(t, "result", want, runWith(t, client, "unregister", "--yes"))
+}
+
+// TestRegisterNamesAWrongPolicy: what is registered again is not all that it takes.
+func TestRegisterNamesAWrongPolicy(t *testing.T) {
+	t.Parallel()
+	completion := podpolicytest.Objects(podpolicy.Completion)
+	completion[0].(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConditions = nil
+	policy := podpolicytest.Policy()
+	policy.Spec.MatchConstraints.ResourceRules = nil
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		want    string
+	}{
+		"completion": {completion, "MutatingAdmissionPolicy sa-controller-manager-completion is not that of this version: its spec.matchConditions is"},
+		"refusal":    {[]runtime.Object{policy, podpolicytest.Binding(admissionregistrationv1.Deny)}, "ValidatingAdmissionPolicy sa-controller-manager-pods is not that of this version: its spec.matchConstraints is"},
+	} {
+		got := runWith(t, fake.NewClientset(append(tc.objects, clitest.Configurations(nil, 1)...)...), "register")
+		if got.Code != 1 || !strings.Contains(got.Stderr, "the webhook may be registered again, but") || !strings.Contains(got.Stderr, tc.want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
 }
 
 // TestDryRun: nothing is asked and nothing proved, files stay, and the API server stores nothing.

@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,8 +22,8 @@ import (
 )
 
 // consequence is what unregister leads to.
-const consequence = "Until it is on again, Pods are admitted without account, token, image pull secrets and limit on Secrets, " +
-	"unless the plugin ServiceAccount of kube-apiserver is on"
+const consequence = "Until it is on again, Pods that the policy " + podpolicy.CompletionName + " does not complete are admitted without " +
+	"account, token, image pull secrets and limit on Secrets, unless the plugin ServiceAccount of kube-apiserver is on"
 
 // unregister switches the webhook off and lets Pods without an account in.
 func unregister(ctx context.Context, client kubernetes.Interface) error {
@@ -40,6 +41,16 @@ func register(ctx context.Context, client kubernetes.Interface) error {
 	return podpolicy.SetAction(ctx, client, admissionregistrationv1.Deny)
 }
 
+// policiesAreOurs returns an error for a policy for Pods that is there and wrong. Users may do without them.
+func policiesAreOurs(ctx context.Context, client kubernetes.Interface) error {
+	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {
+		if exists, problem, err := policy.Problem(ctx, client); err != nil || exists && problem != "" {
+			return cmp.Or(err, fmt.Errorf("the webhook may be registered again, but %s", problem))
+		}
+	}
+	return nil
+}
+
 // checkPlugin returns an error unless the plugin ServiceAccount of kube-apiserver is on, or the webhook is
 // off already. It creates a Pod of its own account with dryRun, for which the webhook is not called.
 func checkPlugin(ctx context.Context, client kubernetes.Interface) error {
@@ -55,7 +66,7 @@ func checkPlugin(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return fmt.Errorf("--if-plugin-on is for the ServiceAccount of the manager: %w", err)
 	}
-	pod := registration.TrialPod()
+	pod := registration.ProbePod("plugin") // which no policy of ours completes
 	pod.Spec.ServiceAccountName, pod.Spec.AutomountServiceAccountToken = name, new(true)
 	pod, err = client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {

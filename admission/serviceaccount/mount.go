@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// tokenPath is where programs in a Pod expect a token (client-go, rest.InClusterConfig).
-	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // G101: a path, no credential
+	// TokenPath is where programs in a Pod expect a token (client-go, rest.InClusterConfig).
+	TokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // G101: a path, no credential
 
 	// projectedPrefix begins the name of every projected token volume. Any volume with this prefix
 	// counts as one.
@@ -78,7 +78,7 @@ func (s *podSpec) lacksMount() bool {
 
 // lacksMount compares paths as they are written, as upstream does.
 func (c *container) lacksMount() bool {
-	return !slices.ContainsFunc(c.VolumeMounts, func(m volumeMount) bool { return m.MountPath == tokenPath })
+	return !slices.ContainsFunc(c.VolumeMounts, func(m volumeMount) bool { return m.MountPath == TokenPath })
 }
 
 // mount adds the volume, unless the Pod has it, and the mounts that are missing.
@@ -86,8 +86,8 @@ func (e *edits) mount(v addedVolume, exists bool) {
 	if !exists {
 		e.addVolume(v)
 	}
-	mount := volumeMount{Name: v.Name, MountPath: tokenPath}
-	encoded := e.encode(&addedMount{Name: v.Name, ReadOnly: true, MountPath: tokenPath})
+	mount := volumeMount{Name: v.Name, MountPath: TokenPath}
+	encoded := e.encode(&addedMount{Name: v.Name, ReadOnly: true, MountPath: TokenPath})
 	for _, list := range e.pod.Spec.containerLists() {
 		// Ephemeral containers join a complete Pod and bring their own mounts.
 		if list.role == roleEphemeral {

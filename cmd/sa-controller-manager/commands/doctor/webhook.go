@@ -14,10 +14,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/manifests"
@@ -191,12 +192,14 @@ func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, bound, 
 		return []finding{found("webhook-not-called", "kube-apiserver admits Pods without calling the registered webhook, "+
 			"or reaches another server at its address", c.fixWebhook())}
 	}
-	missing := c.Plugin.MissingFrom(pod, account)
+	wantsToken := c.Plugin.MountServiceAccountToken && (c.Plugin.Mode == serviceaccount.Projected || c.Plugin.RequireAPIToken) &&
+		ptr.Deref(account.AutomountServiceAccountToken, true)
 	var lacking string
 	switch {
-	case missing.Account:
+	case pod.Spec.ServiceAccountName == "":
 		lacking = "account"
-	case missing.Token && !missing.TokenElsewhere:
+	case wantsToken && !slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts,
+		func(m corev1.VolumeMount) bool { return m.MountPath == serviceaccount.TokenPath }):
 		lacking = "token"
 	default:
 		return nil
@@ -210,23 +213,5 @@ func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, bound, 
 			"--admission-control-config-file, or give this command that file too if it is meant"
 	}
 	return []finding{found("pod-without-"+lacking, "a new Pod gets no "+lacking+": "+why,
-		fix+". Then list the Pods to create again: "+c.webhookCommand("missed"))}
-}
-
-// checkMissed finds Pods without account or token.
-func checkMissed(ctx context.Context, c *cluster) (answer, error) {
-	all, err := podscan.Finder{Client: c.Client, Config: c.Plugin}.Find(ctx, metav1.NamespaceAll)
-	if err != nil {
-		return answer{}, fmt.Errorf("look for Pods that were admitted without the webhook: %w", err)
-	}
-	if all.Looked == 0 {
-		return skipped("no running Pods"), nil
-	}
-	var names []string
-	for i := range all.Missed {
-		names = append(names, all.Missed[i].String())
-	}
-	missed := about(names, "pods-missed", "Pods that were admitted without the webhook and lack an account or a token",
-		"have them created again; this prints the commands: "+c.webhookCommand("missed"))
-	return answer{Findings: missed, Note: fmt.Sprintf("Pods: %d, %d uncertain", all.Looked, len(all.Uncertain))}, nil
+		fix)}
 }

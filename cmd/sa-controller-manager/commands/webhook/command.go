@@ -1,9 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook implements the commands that switch the admission webhook off and on, that find
-// the Pods admitted without it, and that write its configurations as files. They need no running
-// manager.
+// Package webhook implements the commands that switch the admission webhook off and on, and that write
+// its configurations as files. They need no running manager.
 package webhook
 
 import (
@@ -56,10 +55,7 @@ These are removed on each control-plane host, without any API:
 
   ` + onHost + `
 
-Pods that are created while the webhook is off stay without account and token. To list
-them once it is on again, with the commands that create them again:
-
-  sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf`
+Pods that are created while the webhook is off stay without account and token.`
 
 // onHost is the way out of files, with the directory of the takeover.
 const onHost = options.ProgramName + " webhook unregister --" + options.StaticDirFlag + "=" + manifests.StaticDirectory
@@ -132,10 +128,10 @@ func NewCommand(client cli.ClientFunc, write WriteManifestsFunc) *cobra.Command 
 	}
 	return cli.Parent(&cobra.Command{
 		Use:   "webhook",
-		Short: "Switch the admission webhook off and on, and find the Pods that it missed",
+		Short: "Switch the admission webhook off and on",
 		Long:  description,
 		Args:  cli.NoArguments,
-	}, append(children, newMissedCommand(client), newManifestsCommand(write))...)
+	}, append(children, newManifestsCommand(write))...)
 }
 
 func (s onOff) command(client cli.ClientFunc) *cobra.Command {

@@ -157,6 +157,7 @@ func (e ChainEntry) guarded(ctx context.Context, decide decideFunc, request *Req
 // add appends the warnings and audit annotations of partial.
 func (r *Response) add(partial *Response) {
 	r.Warnings = append(r.Warnings, partial.Warnings...)
+	r.Close = r.Close || partial.Close
 	for key, value := range partial.AuditAnnotations {
 		r.Annotate(key, value)
 	}

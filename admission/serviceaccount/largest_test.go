@@ -21,7 +21,9 @@ import (
 // TestLargestCalls has what any one call may cost, whatever it sends: memory with all garbage, and time.
 func TestLargestCalls(t *testing.T) {
 	const most, longest = 64 << 20, time.Second
-	list := func(element string, n int) string { return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]" }
+	list := func(element string, n int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
+	}
 	// As many lists of that field as there may be containers, with all parts that an object may have.
 	fill := func(field, element string, parts int) string {
 		return list(`{"`+field+`":`+list(element, (400_000/1000-8)/parts)+"}", 1000)

@@ -62,15 +62,6 @@ func mutatingRules(mutator Mutator) []Rule {
 	return mutator.Rules()
 }
 
-// Names returns the names of the plugins in call order.
-func (c Chain) Names() []string {
-	names := make([]string, len(c))
-	for i, entry := range c {
-		names[i] = entry.Name
-	}
-	return names
-}
-
 // Ready returns nil once every plugin is ready. Admit and Validate do not use it: they wait for the
 // plugins that match.
 func (c Chain) Ready(ctx context.Context) error {

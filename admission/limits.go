@@ -5,7 +5,6 @@ package admission
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -61,11 +60,6 @@ const (
 	bodyTimeout  = 10 * time.Second
 	largeTimeout = 2 * time.Second
 
-	// rejectedTimeout limits how long the uid of a rejected review may take to arrive, and rejectedBody
-	// how far into the body it may be: no semaphore bounds how many of these are read.
-	rejectedTimeout = time.Second
-	rejectedBody    = 4 << 10
-
 	// maxTimeout is the maximum timeout of a webhook configuration. It bounds calls without a
 	// timeout in the URL.
 	maxTimeout = 30 * time.Second
@@ -77,32 +71,6 @@ func orDefault(maxInFlight int) int { return cmp.Or(max(maxInFlight, 0), Default
 // same time.
 func connectionLimits(maxInFlight int) connlimit.Limits {
 	return connlimit.Limits{Open: 2*orDefault(maxInFlight) + otherConnections}
-}
-
-// places limits how many calls are being decided.
-type places struct {
-	taken chan struct{}
-	count func(more float64)
-}
-
-func newPlaces(limit int, count func(more float64)) places {
-	return places{make(chan struct{}, limit), count}
-}
-
-// tryAcquire takes a place and reports whether there was one.
-func (p places) tryAcquire() bool {
-	select {
-	case p.taken <- struct{}{}:
-		p.count(1)
-		return true
-	default:
-		return false
-	}
-}
-
-func (p places) release() {
-	<-p.taken
-	p.count(-1)
 }
 
 // share is what a call holds of largeCalls.
@@ -118,18 +86,13 @@ func (s *share) grow(size int64, parts int) error {
 		return nil
 	}
 	if !s.of.TryAcquire(more) {
-		return errTooMany("too many large admission requests")
+		return TooManyRequests("too many large admission requests at the same time, please try again")
 	}
 	s.held += more
 	return nil
 }
 
 func (s *share) release() { s.of.Release(s.held) }
-
-// errTooMany rejects a call when a semaphore is full.
-func errTooMany(what string) error {
-	return TooManyRequests(what + " at the same time, please try again")
-}
 
 // errTooLarge rejects a call that would cost too much.
 func errTooLarge(format string, args ...any) error {
@@ -155,10 +118,11 @@ func read(rw http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// readEnvelope returns the envelope of a call that is rejected before its body is read.
+// readEnvelope returns the envelope of a call that is rejected before its body is read, if it comes soon: no
+// semaphore bounds how many of these are read.
 func readEnvelope(rw http.ResponseWriter, r *http.Request) envelope {
-	setReadDeadline(rw, time.Now().Add(rejectedTimeout))
-	return findEnvelope(io.LimitReader(r.Body, rejectedBody))
+	setReadDeadline(rw, time.Now().Add(time.Second))
+	return findEnvelope(io.LimitReader(r.Body, 4<<10))
 }
 
 // setReadDeadline ignores errors: a writer that is no connection has no deadlines, and a closed one
@@ -167,15 +131,9 @@ func setReadDeadline(rw http.ResponseWriter, at time.Time) {
 	_ = http.NewResponseController(rw).SetReadDeadline(at)
 }
 
-// withDeadline returns the request's context with a deadline that leaves the apiserver time to
-// receive the response. Cancel must be called when the request is decided.
-func withDeadline(r *http.Request) (_ context.Context, cancel func()) {
-	return context.WithTimeout(r.Context(), timeToDecide(r.URL.Query().Get("timeout")))
-}
-
 // timeToDecide returns the timeout in the URL, such as "10s", less answerMargin, but at least a
-// quarter of it: of one second the margin would leave nothing. A missing or invalid timeout counts
-// as maxTimeout.
+// quarter of it: of one second the margin would leave nothing. The apiserver needs the rest to receive the
+// response. A missing or invalid timeout counts as maxTimeout.
 func timeToDecide(parameter string) time.Duration {
 	timeout, err := time.ParseDuration(parameter)
 	if err != nil || timeout <= 0 || timeout > maxTimeout {

@@ -92,12 +92,11 @@ func (m *Metrics) requestEnds(path, outcome string, start time.Time) {
 	m.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
 }
 
-// deciding returns the counter of the calls that are being decided.
-func (m *Metrics) deciding() func(more float64) {
-	if m == nil {
-		return func(float64) {}
+// deciding counts a call that begins or ends to be decided.
+func (m *Metrics) deciding(more float64) {
+	if m != nil {
+		m.inFlight.Add(more)
 	}
-	return m.inFlight.Add
 }
 
 func (m *Metrics) evicts() {

@@ -257,32 +257,10 @@ func Decode(object []byte, into any) error {
 func withoutValues(err error) error {
 	if wrongType, ok := errors.AsType[*json.SemanticError](err); ok {
 		// Field names may be as long as the body.
-		return fmt.Errorf("%.100q is %s, which does not belong there", wrongType.JSONPointer, described(wrongType))
+		return fmt.Errorf("%.100q has a value that does not belong there", wrongType.JSONPointer)
 	}
 	if malformed, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		return fmt.Errorf("%w at byte %d", malformed.Err, malformed.ByteOffset)
 	}
 	return err
-}
-
-// described names the JSON type that was found, if the type is the problem.
-func described(found *json.SemanticError) string {
-	kind := found.JSONKind
-	if found.Err != nil {
-		kind = 0
-	}
-	switch kind {
-	case '{':
-		return "an object"
-	case '[':
-		return "a list"
-	case '"':
-		return "a string"
-	case '0':
-		return "a number"
-	case 'n', 't', 'f':
-		return kind.String() // null, true or false
-	default:
-		return "a value"
-	}
 }

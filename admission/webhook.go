@@ -47,8 +47,8 @@ type WebhookConfig struct {
 // failurePolicy. Only if the uid is unknown does the HTTP status repeat the code of the refusal.
 type Webhook struct {
 	chain    Chain
-	deciding places
-	large    *semaphore.Weighted
+	deciding *semaphore.Weighted // how many
+	large    *semaphore.Weighted // how much memory, see share
 	metrics  *Metrics
 }
 
@@ -57,7 +57,7 @@ func NewWebhook(config WebhookConfig) *Webhook {
 	return &Webhook{
 		chain: config.Chain,
 		// A body that is on its way takes no place: slow ones do not keep others out.
-		deciding: newPlaces(orDefault(config.MaxInFlight), config.Metrics.deciding()),
+		deciding: semaphore.NewWeighted(int64(orDefault(config.MaxInFlight))),
 		large:    semaphore.NewWeighted(largeCalls),
 		metrics:  config.Metrics,
 	}
@@ -87,7 +87,7 @@ func (w *Webhook) serve(rw http.ResponseWriter, r *http.Request, path string, de
 
 // answer takes a call through its stages. Each stage may end it.
 func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideFunc) (*admissionv1.AdmissionReview, string) {
-	ctx, cancel := withDeadline(r)
+	ctx, cancel := context.WithTimeout(r.Context(), timeToDecide(r.URL.Query().Get("timeout")))
 	defer cancel()
 	if err := checkCall(r); err != nil {
 		return refusedReview(envelope{}, &Response{}, err), outcomeInvalid
@@ -104,10 +104,12 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideF
 	if err != nil {
 		return refusedReview(findEnvelope(bytes.NewReader(body)), &Response{}, err), outcomeInvalid
 	}
-	if !w.deciding.tryAcquire() {
-		return refusedReview(findEnvelope(bytes.NewReader(body)), &Response{}, errTooMany("too many admission requests")), outcomeOverload
+	if !w.deciding.TryAcquire(1) {
+		err = TooManyRequests("too many admission requests at the same time, please try again")
+		return refusedReview(findEnvelope(bytes.NewReader(body)), &Response{}, err), outcomeOverload
 	}
-	defer w.deciding.release()
+	w.metrics.deciding(1)
+	defer func() { w.metrics.deciding(-1); w.deciding.Release(1) }()
 	request, found, err := decodeReview(body)
 	if err != nil {
 		return refusedReview(found, &Response{}, err), outcomeInvalid

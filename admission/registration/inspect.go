@@ -40,7 +40,8 @@ func Inspect(ctx context.Context, client kubernetes.Interface) ([]Inspected, err
 	var all []Inspected
 	for k, o := range found {
 		one := Inspected{
-			Kind: kind(k).String(), Exists: o != nil, Off: o.isOff(), Active: o.binds(), ByURL: slices.ContainsFunc(o.webhooks(), func(e entry) bool { return e.ClientConfig.URL != nil }),
+			Kind: kind(k).String(), Exists: o != nil, Off: o.isOff(), Active: o.binds(),
+			ByURL:   slices.ContainsFunc(o.webhooks(), func(e entry) bool { return e.ClientConfig.URL != nil }),
 			Entries: len(o.webhooks()),
 		}
 		all = append(all, one)

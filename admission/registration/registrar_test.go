@@ -183,8 +183,11 @@ func TestProvedByNewConnections(t *testing.T) {
 		want   State
 		detail string
 	}{
-		"it can make one":    {idle: 25, want: Registered},
-		"it cannot":          {idle: 25, dial: errors.New(`failed calling webhook "` + mutateName + `": unknown authority`), want: Unreachable, detail: "unknown authority"},
+		"it can make one": {idle: 25, want: Registered},
+		"it cannot": {
+			idle: 25, dial: errors.New(`failed calling webhook "` + mutateName + `": unknown authority`),
+			want: Unreachable, detail: "unknown authority",
+		},
 		"others make enough": {idle: 100_000, want: Unknown, detail: "40 times on connections that it had before"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -51,6 +51,10 @@ func large(pod *corev1.Pod) {
 	}
 }
 
+func list(element string, n int) string {
+	return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
+}
+
 // attack does one thing again and again until ctx ends, on as many goroutines.
 type attack struct {
 	clients int
@@ -102,9 +106,8 @@ func TestAttacks(t *testing.T) {
 		attack
 		refusesLarge bool
 	}{
-		{"8 MiB of empty containers", attack{4, post(attackReview(`{"spec":{"containers":[{}` + strings.Repeat(",{}", 8<<20/3) + `]}}`))}, false},
-		{"1,000 containers with 390 mounts each", attack{4, post(attackReview(`{"spec":{"containers":[` +
-			strings.TrimSuffix(strings.Repeat(`{"volumeMounts":[`+strings.TrimSuffix(strings.Repeat("{},", 190), ",")+`]},`, 1000), ",") + `]}}`))}, true},
+		{"8 MiB of empty containers", attack{4, post(attackReview(`{"spec":{"containers":` + list("{}", 8<<20/3) + `}}`))}, false},
+		{"1,000 containers with 190 mounts each", attack{4, post(attackReview(`{"spec":{"containers":` + list(`{"volumeMounts":`+list("{}", 190)+`}`, 1000) + `}}`))}, true},
 		{"complete bodies of 4.2 MiB", attack{4, post(attackReview(`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 4_400_000) + `"}},"spec":{}}`))}, true},
 		{"bodies of 16 MiB that stop", attack{8, func(ctx context.Context) { slowBody(ctx, m.port, 16<<20) }}, true},
 		{"bodies of 2 KiB that stop", attack{300, func(ctx context.Context) { slowBody(ctx, m.port, 2<<10) }}, false},
@@ -144,7 +147,7 @@ func (c *cluster) underAttack(t *testing.T, m *manager, namespace string, a atta
 	}
 	most := 0
 	running.Go(func() {
-		for ctx.Err() == nil { 
+		for ctx.Err() == nil {
 			if now, err := measure.MemoryOf(m.PID()); err == nil {
 				most = max(most, now.Anon)
 			}

@@ -60,7 +60,7 @@ func (c *cluster) burst(t *testing.T, namespace string, pods int) (refused int, 
 }
 
 // TestProofExpires exchanges the CA of clients, so that kube-apiserver goes on to use the connections that it has, and can
-// make no new ones. That is seen, and after the webhook was taken out it does not come back before it is mended.
+// make no new ones. That is seen, and after the webhook was taken out it does not come back before that is undone.
 func TestProofExpires(t *testing.T) {
 	t.Parallel() // it mostly waits, on control planes of its own
 	for name, static := range map[string]bool{"Static": true, "URL": false} {

@@ -277,6 +277,7 @@ func (c *cluster) outcome(t *testing.T, way, namespace string, pod odd) (o outco
 	testutil.Must(t, err)
 	raw = requestTime.ReplaceAll(volumeSuffix.ReplaceAll(raw, []byte("VOLUME")), []byte(`"time":""`))
 	testutil.Must(t, json.Unmarshal(raw, &o.Pod))
+	delete(o.Pod, "status") // it has times
 	metadata := o.Pod["metadata"].(map[string]any)
 	name := metadata["name"].(string)
 	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp"} {

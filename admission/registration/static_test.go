@@ -4,6 +4,7 @@
 package registration
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +15,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 )
 
 // host is one with a kube-apiserver that loads files below dir whenever something asks it.
@@ -276,6 +279,47 @@ func TestStaticFilesAreKeptMeanwhile(t *testing.T) {
 		)
 		testutil.Check(t, "loaded", []string{loaded + " 1"}, testutil.Series(registry, loaded))
 	})
+}
+
+// TestStaticPolicy: the policy that names accounts is there while the real rules are, if they refuse what they miss.
+func TestStaticPolicy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Spec)
+		want   bool
+	}{
+		"Ordinary": {change: func(s *Spec) { s.Ordinary = true }, want: true},
+		"Ignore": {change: func(s *Spec) {
+			s.Ordinary, s.FailurePolicy = true, admissionregistrationv1.Ignore
+		}},
+		"OtherPlugins": {change: func(*Spec) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			static(t, func(t *testing.T, h *host) {
+				tc.change(&h.spec)
+				h.down = errors.New("connection refused")
+				s := h.run()
+				has := func(what string, want bool) {
+					t.Helper()
+					s.keep.Add(h.dir)
+					pause(time.Second)
+					content, err := os.ReadFile(staticPolicyPath(h.dir))
+					if exists := err == nil && bytes.Equal(content, manifests.StaticPolicy); exists != want {
+						t.Errorf("%s the policy is there: %t, want %t; %v", what, exists, want, err)
+					}
+				}
+				h.walk(s, step{after: time.Minute, state: Proving})
+				has("before the proof", false)
+				h.walk(s, step{do: func() { h.down = nil }, after: maxPause, state: Registered})
+				has("once registered", tc.want)
+				if tc.want {
+					testutil.Must(t, os.WriteFile(staticPolicyPath(h.dir), []byte("x"), 0o600))
+					has("after a change", true)
+				}
+				testutil.Must(t, UnregisterStatic(h.dir))
+				has("switched off", false)
+			})
+		})
+	}
 }
 
 // TestUnregisterStatic: the files go, also those that a process writes, and stay away until register.

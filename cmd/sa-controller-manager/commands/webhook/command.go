@@ -54,7 +54,8 @@ These are removed on each control-plane host, without any API:
 
   ` + onHost + `
 
-Pods that are created while the webhook is off stay without account and token.`
+Pods that are created while the webhook is off stay without account and token, unless
+the policy ` + podpolicy.CompletionName + ` completes them.`
 
 // onHost is the way out of files, with the directory of the takeover.
 const onHost = options.ProgramName + " webhook unregister --" + options.StaticDirFlag + "=" + manifests.StaticDirectory
@@ -82,7 +83,8 @@ func switches() []onOff {
 			long: "Empty both webhook configurations and annotate them with " + registration.Annotation + "=" + registration.AnnotationOff + ",\n" +
 				"so that kube-apiserver does not call it and no replica registers it again. They are\n" +
 				"created if they do not exist. New Pods are then admitted without the webhook, as a Pod\n" +
-				"with dryRun shows: if kube-apiserver still calls it, by files, the code is 1. Otherwise the\n" +
+				"with dryRun shows: if kube-apiserver still calls it, by files, the code is 1.\n" +
+				"The policy " + podpolicy.CompletionName + " goes on to complete ordinary Pods. Otherwise the\n" +
 				"policy for Pods (" + podpolicy.Name + ") warns from then on instead of refusing Pods\n" +
 				"without an account.\n" +
 				"With --" + options.StaticDirFlag + " it removes the files of this host and keeps them away. That\n" +
@@ -211,5 +213,8 @@ func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, ifPlugin, dr
 	if err := s.proves(ctx, client); err != nil {
 		return err
 	}
-	return podpolicy.SetAction(ctx, client, s.policy)
+	if err := podpolicy.SetAction(ctx, client, s.policy); err != nil || s.policy == admissionregistrationv1.Warn {
+		return err
+	}
+	return policiesAreOurs(ctx, client)
 }

@@ -90,6 +90,29 @@ func TestWebhookCommandFails(t *testing.T) {
 	testutil.Check(t, "result", want, runWith(t, client, "unregister", "--yes"))
 }
 
+// TestRegisterNamesAWrongPolicy: what is registered again is not all that it takes.
+func TestRegisterNamesAWrongPolicy(t *testing.T) {
+	t.Parallel()
+	completion := podpolicytest.Objects(podpolicy.Completion)
+	completion[0].(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConditions = nil
+	policy := podpolicytest.Policy()
+	policy.Spec.MatchConstraints.ResourceRules = nil
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		want    string
+	}{
+		"completion": {completion, "MutatingAdmissionPolicy sa-controller-manager-completion is not that of this version: its spec.matchConditions is"},
+		"refusal":    {[]runtime.Object{policy, podpolicytest.Binding(admissionregistrationv1.Deny)}, "ValidatingAdmissionPolicy sa-controller-manager-pods is not that of this version: its spec.matchConstraints is"},
+	} {
+		client := fake.NewClientset(append(tc.objects, clitest.Configurations(nil, 1)...)...)
+		answers(client, true, true, nil)
+		got := runWith(t, client, "register")
+		if got.Code != 1 || !strings.Contains(got.Stderr, "the webhook is registered again, but") || !strings.Contains(got.Stderr, tc.want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // TestDryRun: nothing is asked and nothing proved, files stay, and the API server stores nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
@@ -193,7 +216,7 @@ func TestRegisterWaits(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				binding := podpolicytest.Binding(admissionregistrationv1.Warn)
 				binding.Spec.ValidationActions = append(binding.Spec.ValidationActions, admissionregistrationv1.Audit)
-				client := fake.NewClientset(append(tc.objects, binding)...)
+				client := fake.NewClientset(append(tc.objects, podpolicytest.Policy(), binding)...)
 				answers(client, tc.called, tc.named, nil)
 				got := runWith(t, client, "register")
 				if (got.Code == 0) != (tc.want == "") || !strings.Contains(got.Stderr, tc.want) {

@@ -4,6 +4,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,6 +82,16 @@ func calledAgain(ctx context.Context, client kubernetes.Interface) error {
 			"The policy for Pods (%s) is as it was. Run this again once /readyz/webhook-registration says registered; if the webhook\n"+
 			"comes from files, on each control-plane host: %s webhook register --%s=DIRECTORY", err, podpolicy.Name,
 			options.ProgramName, options.StaticDirFlag)
+	}
+	return nil
+}
+
+// policiesAreOurs returns an error for a policy for Pods that is there and wrong. Users may do without them.
+func policiesAreOurs(ctx context.Context, client kubernetes.Interface) error {
+	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {
+		if exists, problem, err := policy.Problem(ctx, client); err != nil || exists && problem != "" {
+			return cmp.Or(err, fmt.Errorf("the webhook is registered again, but %s", problem))
+		}
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ package podpolicy
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -149,10 +150,26 @@ func difference(found runtime.Object, manifest manifests.Object) (string, error)
 	return "", nil
 }
 
-// SetAction has Refusal deny or warn. It is a no-op if there is no binding.
+// SetAction has Refusal deny or warn, and leaves its other actions. It is a no-op if there is no binding.
 func SetAction(ctx context.Context, client kubernetes.Interface, action admissionregistrationv1.ValidationAction) error {
-	patch := fmt.Appendf(nil, `{"spec":{"validationActions":[%q]}}`, action)
-	_, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Patch(ctx, Name, types.MergePatchType, patch,
+	binding, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && slices.Contains(binding.Spec.ValidationActions, action) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read ValidatingAdmissionPolicyBinding %s: %w", Name, err)
+	}
+	actions := []admissionregistrationv1.ValidationAction{action}
+	for _, other := range binding.Spec.ValidationActions {
+		if other == admissionregistrationv1.Audit {
+			actions = append(actions, other)
+		}
+	}
+	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"validationActions": actions}})
+	if err != nil {
+		return err
+	}
+	_, err = client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Patch(ctx, Name, types.MergePatchType, patch,
 		metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("change ValidatingAdmissionPolicyBinding %s to %s: %w", Name, action, err)

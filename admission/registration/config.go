@@ -71,6 +71,11 @@ type Spec struct {
 	Namespace, Account string
 }
 
+// PerHost reports whether each kube-apiserver reaches only the process on its own host.
+func (s Spec) PerHost() bool {
+	return (s.Mode == URL || s.Mode == Static) && (s.Host == "localhost" || net.ParseIP(s.Host).IsLoopback())
+}
+
 // Validate returns an error for rules that are too broad. The flags have been validated before.
 func (s Spec) Validate() error {
 	var errs []error

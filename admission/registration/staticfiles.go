@@ -107,9 +107,9 @@ func (s Spec) staticContents(caBundle []byte) ([kinds][]byte, error) {
 	return encodeStatic(entries)
 }
 
-// stagedContents returns the files for the proof: what is bound by those that are found stays. What
-// kube-apiserver would not load binds nothing.
-func (s Spec) stagedContents(ctx context.Context, found [kinds][]byte, caBundle []byte) ([kinds][]byte, error) {
+// stagedContents returns the files for the proof: what is bound by those that are found stays, and it reports
+// whether anything is. What kube-apiserver would not load binds nothing.
+func (s Spec) stagedContents(ctx context.Context, found [kinds][]byte, caBundle []byte) (_ [kinds][]byte, bound bool, _ error) {
 	var entries [kinds][]entry
 	for k, content := range found {
 		o, err := kind(k).decodeStatic(content)
@@ -117,9 +117,11 @@ func (s Spec) stagedContents(ctx context.Context, found [kinds][]byte, caBundle 
 			klog.FromContext(ctx).Error(err, "Replacing a file that kube-apiserver does not load", "file", kind(k).String())
 		}
 		entries[k] = staged(o.webhooks())
+		bound = bound || binds(entries[k])
 	}
 	entries[mutating] = append(entries[mutating], s.probeEntry(caBundle))
-	return encodeStatic(entries)
+	contents, err := encodeStatic(entries)
+	return contents, bound, err
 }
 
 // encodeStatic returns the files. kube-apiserver must load them: a file that it refuses is ignored while

@@ -59,7 +59,6 @@ func TestRBAC(t *testing.T) {
 	shell.must(t, "sa-controller-manager preflight "+strings.Join(flags, " ")+" --service-account-private-key-file="+cluster.SigningKeyFile())
 
 	awaitLogs(t, manager, `state="registered"`)
-	shell.must(t, "sa-controller-manager webhook missed --kubeconfig='"+cluster.Kubeconfig()+"'")
 
 	awaitLogs(t, manager, `"Marked legacy token invalid"`, `reason="LegacyTokenDeleted"`)
 	shell.must(t, "kubectl create namespace trial", "kubectl -n trial run nginx --image=nginx")

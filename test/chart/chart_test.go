@@ -45,6 +45,9 @@ func render(t *testing.T, namespace, values string) (objects, hooks map[string]o
 	if err != nil {
 		t.Fatal(err)
 	}
+	if given["networkPolicy"] == nil {
+		given["networkPolicy"] = object{"enabled": false}
+	}
 	all, err := util.ToRenderValues(loaded, given, common.ReleaseOptions{Name: "any", Namespace: namespace, IsInstall: true},
 		&common.Capabilities{APIVersions: append(slices.Clone(common.DefaultCapabilities.APIVersions), apiVersions...)})
 	if err != nil {
@@ -193,6 +196,17 @@ func TestValues(t *testing.T) {
 			subject := field(all["ClusterRoleBinding x system:sa-controller-manager:token-deployment"], "subjects").([]any)[0]
 			return !elsewhere && slices.Contains(container(all)["args"].([]any), any("--webhook-service-namespace=x")) &&
 				strings.Contains(field(policy, "expression").(string), "system:serviceaccount:x:") && field(subject, "namespace") == "x"
+		}},
+		"who may call the webhook": {
+			values: "{networkPolicy: {cidrs: [10.0.0.0/28, 10.1.0.0/28]}, monitoring: {enabled: true}}", is: func(all map[string]object) bool {
+				ingress := field(all["NetworkPolicy x sa-controller-manager"], "spec", "ingress").([]any)
+				from := field(ingress[0], "from").([]any)
+				return len(from) == 2 && field(from[1], "ipBlock", "cidr") == "10.1.0.0/28" && len(ingress) == 2
+			},
+		},
+		"nobody has said who": {values: "networkPolicy: {enabled: true}", refused: "networkPolicy.cidrs"},
+		"everybody, on purpose": {values: "networkPolicy: {enabled: false}", is: func(all map[string]object) bool {
+			return all["NetworkPolicy x sa-controller-manager"] == nil
 		}},
 		"image": {values: "image: {repository: r/p, tag: v1, pullSecrets: [{name: s}]}", is: func(all map[string]object) bool {
 			secrets, _ := field(all[deployment], "spec", "template", "spec", "imagePullSecrets").([]any)

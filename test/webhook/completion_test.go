@@ -200,6 +200,7 @@ func oddPods() map[string]odd {
 		"a hundred and one":       {spec: `"containers":[` + many(101) + `]`},
 		"a hundred init and more": {spec: oneContainer + `,"initContainers":[` + many(100) + `]`},
 	}
+	maps.Copy(pods, refusedPods())
 	return pods
 }
 
@@ -363,8 +364,8 @@ func TestAsInTree(t *testing.T) {
 }
 
 // known are the differences that docs/comparison.md names.
-func known(name string, policy bool) bool {
-	return false
+func known(name string, _ bool) bool {
+	return name == "mirror pod, token" // the API refuses it first, with 422
 }
 
 // ownCluster starts a control plane that only one test uses.
@@ -496,7 +497,7 @@ func TestWithoutUs(t *testing.T) {
 		},
 		"files": func(t *testing.T) (*cluster, []*manager) {
 			t.Helper()
-			c, dir := staticCluster(t)
+			c, dir := staticCluster(t, "")
 			return c, []*manager{c.manageStatic(t, dir)}
 		},
 	} {

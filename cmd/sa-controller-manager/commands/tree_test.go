@@ -27,7 +27,6 @@ func TestOutputFlags(t *testing.T) {
 		"tokens inspect": {text, []string{"text", "json", "yaml"}},
 		"tokens audit":   {`Format: "table", "wide", "json", "yaml" or "html".`, []string{"table", "wide", "json", "yaml", "html"}},
 		"doctor":         {table, []string{"table", "json", "yaml"}},
-		"webhook missed": {table, []string{"table", "json", "yaml"}},
 		"keys init":      {table, []string{"table", "json", "yaml"}},
 		"keys list":      {`Format: "table", "json", "yaml" or "pem".`, []string{"table", "json", "yaml", "pem"}},
 		"keys rotate":    {table, []string{"table", "json", "yaml"}},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -153,7 +153,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	if cluster.Client, err = client(&o.connection); err != nil {
 		return err
 	}
-	cluster.Kubeconfig = podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context)
+	cluster.Kubeconfig = clusterFlags(o.connection.Kubeconfig, o.connection.Context)
 	// One error is clearer than one for each check.
 	if _, err = apiservers.Version(ctx, cluster.Client); err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
@@ -226,4 +226,24 @@ func (o *commandOptions) cluster() (*cluster, error) {
 	}
 	cluster.PublishedIssuers, cluster.ReadPublished = o.published.Issuers, reader.Issuer
 	return cluster, nil
+}
+
+// plain matches text without characters that are special to a shell.
+var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
+
+// clusterFlags returns the flags for the same cluster, each with a leading blank; those that are empty
+// are left out.
+func clusterFlags(kubeconfig, context string) string {
+	var flags string
+	for _, flag := range [][2]string{{"kubeconfig", kubeconfig}, {"context", context}} {
+		value := flag[1]
+		if value == "" {
+			continue
+		}
+		if !plain.MatchString(value) {
+			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+		}
+		flags += " --" + flag[0] + "=" + value
+	}
+	return flags
 }

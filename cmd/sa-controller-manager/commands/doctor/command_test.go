@@ -80,3 +80,12 @@ func TestDoctorOutcome(t *testing.T) {
 		})
 	}
 }
+
+func TestClusterFlags(t *testing.T) {
+	t.Parallel()
+	for kubeconfig, want := range map[string]string{
+		"": "", "/etc/admin.conf": " --kubeconfig=/etc/admin.conf", "it's mine": ` --kubeconfig='it'\''s mine'`,
+	} {
+		testutil.Check(t, kubeconfig, want+" --context=b@c", clusterFlags(kubeconfig, "b@c"))
+	}
+}

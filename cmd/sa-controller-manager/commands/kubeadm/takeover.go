@@ -180,8 +180,10 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		}
 		api.guards = append(api.guards, c.restricted(ordinary))
 	}
-	if o.note != "" {
-		api.notes = []string{o.note}
+	for _, note := range []string{o.note, c.checkInFlight(o)} {
+		if note != "" {
+			api.notes = append(api.notes, note)
+		}
 	}
 	if err := c.planEdit(o, component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())), &api); err != nil {
 		return nil, err

@@ -50,9 +50,6 @@ func (c *Cluster) KillAPIServer() error {
 	return err
 }
 
-// APIServerPID is the process ID of kube-apiserver.
-func (c *Cluster) APIServerPID() int { return c.apiServer.PID() }
-
 // APIServerMetrics reads kube-apiserver's metrics.
 func (c *Cluster) APIServerMetrics(ctx context.Context) (Metrics, error) {
 	probe, err := newProbe(c.admin)

@@ -19,7 +19,8 @@ import (
 )
 
 // TestHandbackByHand: the way back as the page says, with an editor and kubectl, on a node whose process is dead for
-// good: its binary ends at once, its kubeconfig is damaged, and the key of the CA is not on the node. Pods of other accounts than default are refused.
+// good: its binary ends at once, its kubeconfig is damaged, and the key of the CA is not on the node. Pods of
+// other accounts than default are refused.
 func TestHandbackByHand(t *testing.T) {
 	await.Long(t)
 	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done

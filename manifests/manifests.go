@@ -37,7 +37,8 @@ import (
 // User is whom the permissions are for: the common name of the client certificate.
 const User = "system:sa-controller-manager"
 
-//go:embed permissions/*.yaml permissions/completion/*.yaml permissions/policy/*.yaml permissions/state/*.yaml permissions/token-secrets/*.yaml
+//go:embed permissions/*.yaml permissions/policy/*.yaml permissions/state/*.yaml permissions/token-secrets/*.yaml
+//go:embed permissions/completion/*.yaml
 var permissions embed.FS
 
 // StaticPolicy is the file for staticManifestsDir of the plugin MutatingAdmissionPolicy.

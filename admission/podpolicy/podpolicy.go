@@ -144,7 +144,8 @@ func difference(found runtime.Object, manifest manifests.Object) (string, error)
 	maps.Copy(all, specs[0])
 	for _, field := range slices.Sorted(maps.Keys(all)) {
 		if is, want := specs[0][field], specs[1][field]; !reflect.DeepEqual(is, want) {
-			return fmt.Sprintf("the %s is not that of this version: its spec.%s is %.60s, want %.60s", manifest, field, fmt.Sprint(is), fmt.Sprint(want)), nil
+			return fmt.Sprintf("the %s is not that of this version: its spec.%s is %.60s, want %.60s",
+				manifest, field, fmt.Sprint(is), fmt.Sprint(want)), nil
 		}
 	}
 	return "", nil

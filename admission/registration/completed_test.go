@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	apiadmission "k8s.io/apiserver/pkg/admission"
 
 	"sa-controller-manager/internal/testutil"
@@ -19,11 +20,18 @@ func TestCompletedPodsAreSkipped(t *testing.T) {
 	const mark = "sa-controller-manager:default"
 	marked := func(change func(*podRequest)) podRequest {
 		r := podRequest{operation: apiadmission.Create, pod: corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{UID: mark, SelfLink: mark},
+			ObjectMeta: metav1.ObjectMeta{UID: mark},
 			Spec:       corev1.PodSpec{ServiceAccountName: "default", Containers: []corev1.Container{{}}},
 		}}
+		r.pod.SetSelfLink(mark)
 		change(&r)
 		return r
+	}
+	marks := func(uid types.UID, link string, dryRun bool) func(*podRequest) {
+		return func(r *podRequest) {
+			r.pod.UID, r.dryRun = uid, dryRun
+			r.pod.SetSelfLink(link)
+		}
 	}
 	annotated := func(key string) func(*podRequest) {
 		return func(r *podRequest) { r.pod.Annotations = map[string]string{key: ""} }
@@ -34,14 +42,14 @@ func TestCompletedPodsAreSkipped(t *testing.T) {
 	}{
 		"Marked":         {request: marked(func(*podRequest) {}), mutating: true, validating: true},
 		"BeforeTheUID":   {request: marked(func(r *podRequest) { r.pod.UID = "3f2c" }), validating: true},
-		"WithoutLink":    {request: marked(func(r *podRequest) { r.pod.SelfLink = "" }), mutating: true},
-		"Unmarked":       {request: marked(func(r *podRequest) { r.pod.UID, r.pod.SelfLink = "", "" })},
+		"WithoutLink":    {request: marked(marks(mark, "", false)), mutating: true},
+		"Unmarked":       {request: marked(marks("", "", false))},
 		"OtherAccount":   {request: marked(func(r *podRequest) { r.pod.Spec.ServiceAccountName = "other" })},
 		"NoAccount":      {request: marked(func(r *podRequest) { r.pod.Spec.ServiceAccountName = "" })},
-		"OtherPrefix":    {request: marked(func(r *podRequest) { r.pod.UID, r.pod.SelfLink = "default", "default" })},
-		"PrefixAlone":    {request: marked(func(r *podRequest) { r.pod.UID, r.pod.SelfLink = "sa-controller-manager:", "sa-controller-manager:" })},
-		"DryRun":         {request: marked(func(r *podRequest) { r.dryRun, r.pod.SelfLink = true, "" }), mutating: true, validating: true},
-		"UnmarkedDryRun": {request: marked(func(r *podRequest) { r.dryRun, r.pod.UID, r.pod.SelfLink = true, "", "" }), validating: true},
+		"OtherPrefix":    {request: marked(marks("default", "default", false))},
+		"PrefixAlone":    {request: marked(marks("sa-controller-manager:", "sa-controller-manager:", false))},
+		"DryRun":         {request: marked(marks(mark, "", true)), mutating: true, validating: true},
+		"UnmarkedDryRun": {request: marked(marks("", "", true)), validating: true},
 		"Probe": {request: marked(func(r *podRequest) {
 			r.dryRun = true
 			annotated(probeAnnotation)(r)

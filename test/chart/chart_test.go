@@ -142,7 +142,8 @@ patches:
   patch: '[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--token-secrets=auto"}]'`,
 		},
 		"monitoring": {
-			"monitoring: {enabled: true}", "resources: [../../overlays/deployment, ../../monitoring, ../../permissions/completion]\ncomponents: [../../monitoring/deployment]",
+			"monitoring: {enabled: true}",
+			"resources: [../../overlays/deployment, ../../monitoring, ../../permissions/completion]\ncomponents: [../../monitoring/deployment]",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

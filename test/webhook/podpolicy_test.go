@@ -60,7 +60,8 @@ func TestPodPolicy(t *testing.T) {
 	c := controlPlane(t)
 	namespace := c.namespace(t)
 	older := c.create(t, namespace, newPod())
-	if _, problem, err := podpolicy.Refusal.Problem(t.Context(), c.client); err != nil || !strings.Contains(problem, "no ValidatingAdmissionPolicy ") {
+	_, problem, err := podpolicy.Refusal.Problem(t.Context(), c.client)
+	if err != nil || !strings.Contains(problem, "no ValidatingAdmissionPolicyBinding ") {
 		t.Errorf("without a policy the problem is %q, %v", problem, err)
 	}
 	c.restrict(t)
@@ -94,7 +95,8 @@ func TestPodPolicy(t *testing.T) {
 
 	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Warn))
 	c.awaitBare(t, true)
-	if _, problem, err := podpolicy.Refusal.Problem(t.Context(), c.client); err != nil || !strings.Contains(problem, "spec.validationActions is [Warn], want [Deny]") {
+	_, problem, err = podpolicy.Refusal.Problem(t.Context(), c.client)
+	if err != nil || !strings.Contains(problem, "spec.validationActions is [Warn], want [Deny]") {
 		t.Errorf("the problem is %q, %v", problem, err)
 	}
 	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Deny))

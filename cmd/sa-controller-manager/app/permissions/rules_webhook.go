@@ -4,9 +4,12 @@
 package permissions
 
 import (
+	"path"
+
 	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/manifests"
 )
 
 const (
@@ -62,19 +65,15 @@ func webhookRules() []Rule {
 				Why: "Only for --webhook-registration=url or service.",
 			})
 	}
-	for _, resource := range []string{
-		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "validatingadmissionpolicies", "validatingadmissionpolicybindings",
-	} {
-		names := []string{podpolicy.CompletionName}
-		if resource == "mutatingadmissionpolicybindings" {
-			names = []string{podpolicy.CompletionName + "-default", podpolicy.CompletionName + "-kube-system"}
-		}
-		for _, name := range names {
-			rules = append(rules, Rule{
-				If: registers, Verbs: verbs("get"), Group: registrationGroup, Resource: resource, Name: name,
-				Why: "Whether kube-apiserver completes ordinary Pods itself.",
-			})
-		}
+	completion, err := manifests.Completion()
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	for _, object := range completion {
+		rules = append(rules, Rule{
+			If: registers, Verbs: verbs("get"), Group: registrationGroup, Resource: path.Base(path.Dir(object.Path())), Name: object.Name,
+			Why: "Whether kube-apiserver completes ordinary Pods itself.",
+		})
 	}
 	return append(rules,
 		Rule{

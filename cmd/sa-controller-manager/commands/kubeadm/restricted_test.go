@@ -63,6 +63,7 @@ func (a *policyAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestRestricted(t *testing.T) {
 	t.Parallel()
 	const api = "/apis/admissionregistration.k8s.io/v1/"
+	both := []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion}
 	all := func(t *testing.T, policies ...podpolicy.Policy) map[string]string {
 		t.Helper()
 		has := map[string]string{}
@@ -87,41 +88,42 @@ func TestRestricted(t *testing.T) {
 		writes   int
 		want     string // part of the error, "" for none
 	}{
-		"Right":   {policies: []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion}},
+		"Right":   {policies: both},
 		"Missing": {writes: 7},
 		"Old":     {old: true, writes: 2},
 		"NoBinding": {
-			policies: []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion}, without: "validatingadmissionpolicybindings/" + podpolicy.Name, writes: 1,
+			policies: both, without: "validatingadmissionpolicybindings/" + podpolicy.Name, writes: 1,
 		},
 		"Warns": {
-			policies: []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion},
-			at:       "validatingadmissionpolicybindings/" + podpolicy.Name, from: "Deny", to: "Warn", want: "spec.validationActions is [Warn], want [Deny]",
+			policies: both,
+			at:       "validatingadmissionpolicybindings/" + podpolicy.Name, from: "Deny", to: "Warn",
+			want: "spec.validationActions is [Warn], want [Deny]",
 		},
 		"Audits": {
-			policies: []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion},
+			policies: both,
 			at:       "validatingadmissionpolicybindings/" + podpolicy.Name, from: `"Deny"`, to: `"Deny","Audit"`,
 		},
 		"NoRule": {
-			policies: []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion},
+			policies: both,
 			at:       "validatingadmissionpolicies/" + podpolicy.Name, from: `"pods"`, to: `"nothing"`, want: "spec.matchConstraints is",
 		},
 		"NoNamespace": {
-			policies: []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion},
+			policies: both,
 			at:       "validatingadmissionpolicybindings/" + podpolicy.Name, from: `"spec":{`,
 			to: `"spec":{"matchResources":{"namespaceSelector":{"matchLabels":{"a":"b"}}},`, want: "spec.matchResources is",
 		},
 		"OtherCompletion": {
-			policies: []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion},
+			policies: both,
 			at:       "mutatingadmissionpolicies/" + podpolicy.CompletionName, from: "3607", to: "36070", want: "spec.variables is",
 		},
 		"CompletionOfAllAccounts": {
-			policies: []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion},
-			at:       "mutatingadmissionpolicybindings/" + podpolicy.CompletionName + "-kube-system", from: `"kube-system"]`, to: `"kube-system","b"]`,
-			want: "spec.matchResources is",
+			policies: both,
+			at:       "mutatingadmissionpolicybindings/" + podpolicy.CompletionName + "-kube-system",
+			from:     `"kube-system"]`, to: `"kube-system","b"]`, want: "spec.matchResources is",
 		},
 		"Secret": {policies: []podpolicy.Policy{podpolicy.Refusal}, set: true},
 		"SecretAndCompletion": {
-			policies: []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion}, set: true, want: "completes Pods in another way than our plugin",
+			policies: both, set: true, want: "completes Pods in another way than our plugin",
 		},
 		"Forbidden": {refuses: true, want: "read ValidatingAdmissionPolicy"},
 	} {
@@ -138,7 +140,9 @@ func TestRestricted(t *testing.T) {
 			}
 			server := httptest.NewServer(served)
 			t.Cleanup(server.Close)
-			client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+			client, err := kubernetes.NewForConfig(&rest.Config{
+				Host: server.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"},
+			})
 			testutil.Must(t, err)
 			err = (&Config{Client: client}).restricted(!tc.set)(t.Context())
 			wantError(t, name, err, tc.want)

@@ -61,7 +61,8 @@ func TestWebhookCommand(t *testing.T) {
 			if got := runWith(t, client, tc.command); got.Code != 0 || !strings.Contains(got.Stdout, registration.Name) {
 				t.Errorf("%s\n%+v, want code 0 and what it has done", tc.reason, got)
 			}
-			if _, got, err := podpolicy.Refusal.Problem(t.Context(), client); err != nil || (got == "") != (problem == "") || !strings.Contains(got, problem) {
+			_, got, err := podpolicy.Refusal.Problem(t.Context(), client)
+			if err != nil || (got == "") != (problem == "") || !strings.Contains(got, problem) {
 				t.Errorf("%s\nthe problem with the policy is %q, %v; want %q", tc.reason, got, err, problem)
 			}
 			api := client.AdmissionregistrationV1()
@@ -69,11 +70,11 @@ func TestWebhookCommand(t *testing.T) {
 			testutil.Must(t, err)
 			validating, err := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
 			testutil.Must(t, err)
-			got := []any{
+			configured := []any{
 				mutating.Annotations[registration.Annotation], len(mutating.Webhooks), validating.Annotations[registration.Annotation],
 				len(validating.Webhooks),
 			}
-			testutil.Check(t, tc.reason+"\nannotation and webhooks of both", []any{tc.off, tc.webhooks, tc.off, tc.webhooks}, got)
+			testutil.Check(t, tc.reason+"\nannotation and webhooks of both", []any{tc.off, tc.webhooks, tc.off, tc.webhooks}, configured)
 		})
 	}
 }
@@ -101,8 +102,13 @@ func TestRegisterNamesAWrongPolicy(t *testing.T) {
 		objects []runtime.Object
 		want    string
 	}{
-		"completion": {completion, "MutatingAdmissionPolicy sa-controller-manager-completion is not that of this version: its spec.matchConditions is"},
-		"refusal":    {[]runtime.Object{policy, podpolicytest.Binding(admissionregistrationv1.Deny)}, "ValidatingAdmissionPolicy sa-controller-manager-pods is not that of this version: its spec.matchConstraints is"},
+		"completion": {
+			completion, "MutatingAdmissionPolicy sa-controller-manager-completion is not that of this version: its spec.matchConditions is",
+		},
+		"refusal": {
+			[]runtime.Object{policy, podpolicytest.Binding(admissionregistrationv1.Deny)},
+			"ValidatingAdmissionPolicy sa-controller-manager-pods is not that of this version: its spec.matchConstraints is",
+		},
 	} {
 		client := fake.NewClientset(append(tc.objects, clitest.Configurations(nil, 1)...)...)
 		answers(client, true, true, nil)

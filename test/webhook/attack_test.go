@@ -18,7 +18,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -73,14 +72,7 @@ func TestAttacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A namespace whose account default does not come back.
-	none := corev1.ResourceList{"count/serviceaccounts": resource.MustParse("0")}
-	quota, err := c.client.CoreV1().ResourceQuotas(tenant).Create(t.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "accounts"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
-	}, metav1.CreateOptions{})
-	testutil.Must(t, err)
-	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none}
-	_, err = c.client.CoreV1().ResourceQuotas(tenant).UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
-	testutil.Must(t, err)
+	c.noAccounts(t, tenant)
 	testutil.Must(t, c.client.CoreV1().ServiceAccounts(tenant).Delete(t.Context(), "default", metav1.DeleteOptions{}))
 
 	url := "https://127.0.0.1:" + strconv.Itoa(m.port) + "/mutate?timeout=10s"
@@ -111,7 +103,7 @@ func TestAttacks(t *testing.T) {
 		{"complete bodies of 4.2 MiB", attack{4, post(attackReview(`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 4_400_000) + `"}},"spec":{}}`))}, true},
 		{"bodies of 16 MiB that stop", attack{8, func(ctx context.Context) { slowBody(ctx, m.port, 16<<20) }}, true},
 		{"bodies of 2 KiB that stop", attack{300, func(ctx context.Context) { slowBody(ctx, m.port, 2<<10) }}, false},
-		{"a tenant's dry runs of 696 KiB", attack{12, func(ctx context.Context) {
+		{"a tenant's dry runs of 240 KiB", attack{12, func(ctx context.Context) {
 			_, _ = tenants.CoreV1().Pods(tenant).Create(ctx, newPod(padded(180_000), large), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		}}, false},
 	} {

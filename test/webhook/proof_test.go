@@ -159,29 +159,40 @@ func TestRefusalsAreThoseOfThePod(t *testing.T) {
 	for _, account := range []string{"a/b", "a%b", "..", "."} {
 		c.refuse(t, namespace, newPod(of(account)), "error looking up service account "+namespace+"/"+account+": ")
 	}
-	none := corev1.ResourceList{"count/serviceaccounts": resource.MustParse("0")}
-	quota, err := c.client.CoreV1().ResourceQuotas(namespace).Create(t.Context(), &corev1.ResourceQuota{
-		ObjectMeta: metav1.ObjectMeta{Name: "accounts"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
-	}, metav1.CreateOptions{})
-	testutil.Must(t, err)
-	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as its controller does
-	_, err = c.client.CoreV1().ResourceQuotas(namespace).UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
-	testutil.Must(t, err)
+	c.noAccounts(t, namespace)
 	poll(t, "await that the account stays away", func(ctx context.Context) error {
 		if err := c.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
 			return ignoreNotFound(err)
 		}
 		return errors.New("it was there")
 	})
+	var last error
 	poll(t, "await the quota", func(ctx context.Context) error {
-		_, err = c.client.CoreV1().Pods(namespace).Create(ctx, newPod(), metav1.CreateOptions{})
-		if err == nil || !strings.Contains(err.Error(), "exceeded quota") {
-			return fmt.Errorf("the Pod: %w", err)
+		_, last = c.client.CoreV1().Pods(namespace).Create(ctx, newPod(), metav1.CreateOptions{})
+		if last == nil || !strings.Contains(last.Error(), "exceeded quota") {
+			return fmt.Errorf("the Pod: %w", last)
 		}
 		return nil
 	})
-	refused(t, err, "error looking up service account "+namespace+"/default: ")
+	refused(t, last, "error looking up service account "+namespace+"/default: ")
 	if errs := m.metric(t, "sacm_webhook_requests_total", devcluster.Labels{"outcome": "error"}); errs != 0 {
 		t.Errorf("%g calls count as errors of the webhook", errs)
 	}
+}
+
+// noAccounts gives the namespace a quota by which no ServiceAccount can be created until the test ends.
+func (c *cluster) noAccounts(t *testing.T, namespace string) {
+	t.Helper()
+	none := corev1.ResourceList{"count/serviceaccounts": resource.MustParse("0")}
+	quotas := c.client.CoreV1().ResourceQuotas(namespace)
+	quota, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "accounts"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
+	}, metav1.CreateOptions{})
+	testutil.Must(t, err)
+	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as its controller does
+	_, err = quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
+	testutil.Must(t, err)
+	t.Cleanup(func() { // or the managers of other tests would go on to try
+		testutil.Must(t, quotas.Delete(context.WithoutCancel(t.Context()), "accounts", metav1.DeleteOptions{}))
+	})
 }

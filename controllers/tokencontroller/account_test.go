@@ -169,9 +169,11 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 		live   []runtime.Object
 		want   []string
 	}{
-		"There":         {reason: "it will show", live: []runtime.Object{theirs}, want: []string{looksUp}},
-		"Gone":          {reason: "its reference dangles", want: []string{looksUp, createsOwn, referencesOwn + " app-token-frstz"}},
-		"NoneOfOurs":    {reason: "it never will show", live: []runtime.Object{opaque}, want: []string{looksUp, createsOwn, referencesOwn + " app-token-frstz"}},
+		"There": {reason: "it will show", live: []runtime.Object{theirs}, want: []string{looksUp}},
+		"Gone":  {reason: "its reference dangles", want: []string{looksUp, createsOwn, referencesOwn + " app-token-frstz"}},
+		"NoneOfOurs": {
+			reason: "it never will show", live: []runtime.Object{opaque}, want: []string{looksUp, createsOwn, referencesOwn + " app-token-frstz"},
+		},
 		"ThereAdopting": {reason: "one is enough", ours: ours, live: []runtime.Object{theirs}, want: []string{looksUp}},
 		"GoneMade":      {reason: "ours takes its place", ours: ours, made: true, want: []string{looksUp, referencesOwn + " app-token-frstz"}},
 	}

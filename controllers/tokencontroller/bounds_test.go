@@ -218,7 +218,8 @@ func TestNoSignatureAfterARefusal(t *testing.T) {
 // TestOrphanEvents: the watch has shown the deletion of the account. Its Secrets go with it; one that was restored later is news.
 func TestOrphanEvents(t *testing.T) {
 	t.Parallel()
-	for deletedAt, want := range map[string][]string{"15": {"Normal OrphanedTokenSecretDeleted"}, "25": nil, "": {"Normal OrphanedTokenSecretDeleted"}} {
+	recorded := []string{"Normal OrphanedTokenSecretDeleted"}
+	for deletedAt, want := range map[string][]string{"15": recorded, "25": nil, "": recorded} {
 		secret := tokenSecret("token", filled(t))
 		w := newWorld(t, secret)
 		w.Cache(t, secret)

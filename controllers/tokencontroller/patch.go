@@ -20,7 +20,9 @@ import (
 // patchReferences replaces the secrets list of exactly this version of account; kube-apiserver answers 409 for any other. A
 // patch that is merged by name would be no safer, it fails for a list with an entry that has no name, and to merge
 // a long list takes kube-apiserver seconds (k8s.io/apimachinery pkg/util/strategicpatch).
-func patchReferences(ctx context.Context, client kubernetes.Interface, account *corev1.ServiceAccount, list []corev1.ObjectReference) error {
+func patchReferences(
+	ctx context.Context, client kubernetes.Interface, account *corev1.ServiceAccount, list []corev1.ObjectReference,
+) error {
 	body, err := json.Marshal(struct {
 		Metadata meta.PatchMetadata       `json:"metadata"`
 		Secrets  []corev1.ObjectReference `json:"secrets"`

@@ -37,8 +37,8 @@ func crowded(n int) (*corev1.ServiceAccount, []*tokensecrets.TokenSecret) {
 	return app, secrets
 }
 
-// TestPlansAreLinear: twice as much costs 2.5 times the reads and allocations at most. Comparisons of each with each are not counted, but 20,000
-// would take the CPU for ten seconds and more, and this takes a tenth of one.
+// TestPlansAreLinear: twice as much costs 2.5 times the reads and allocations at most. Comparisons of each with each are not counted, but
+// those of 20,000 would take the CPU for ten seconds and more, and this takes a tenth of one.
 func TestPlansAreLinear(t *testing.T) {
 	w := newWorld(t)
 	w.Auto = true

@@ -128,8 +128,8 @@ func (c *Controller) dangling(account *corev1.ServiceAccount, seen map[string]ty
 	return gone, ask
 }
 
-// mayDangle reports whether the account may have references to remove although no deletion was seen. kube-apiserver keeps managedFields of no
-// account that was created without any field, as default accounts are: who wrote its references is not known.
+// mayDangle reports whether the account may have references to remove although no deletion was seen. kube-apiserver keeps
+// managedFields of no account that was created without any field, as default accounts are: who wrote its references is not known.
 func (c *Controller) mayDangle(account *corev1.ServiceAccount) bool {
 	if len(account.ManagedFields) == 0 {
 		return false
@@ -151,67 +151,56 @@ func (c *Controller) missing(account *corev1.ServiceAccount) iter.Seq2[string, *
 	}
 }
 
-// liveTypes returns the types of those of the secrets, named by the account, that kube-apiserver has, or how long to wait before it may be
-// asked. Of more than a few it is asked with one list, which does not say the types: they are "". What it lacks is not asked for again
-// for this version of the account.
+// liveTypes returns the types of those of the Secrets, which the account names, that kube-apiserver has, or how long to wait before it
+// may be asked. Of more than a few it is asked with one list, which does not say the types: they are "". What it lacks is not asked
+// for again for this version of the account.
 func (c *Controller) liveTypes(ctx context.Context, account *corev1.ServiceAccount, secrets []string) (
 	there map[string]corev1.SecretType, left time.Duration, err error,
 ) {
 	name, version := cache.MetaObjectToName(account), string(account.UID)+"/"+account.ResourceVersion
 	known, _ := c.gone.get(name, version)
-	ask := sets.List(sets.New(secrets...).Difference(known))
-	if len(ask) == 0 {
-		return nil, 0, nil
-	}
-	read := c.readSecrets
-	if len(ask) > fewReferences {
+	ask, gone := sets.List(sets.New(secrets...).Difference(known)), sets.New[string]()
+	there = map[string]corev1.SecretType{}
+	if len(ask) <= fewReferences {
+		for _, secret := range ask {
+			live, failed := tokensecrets.LiveSecret(ctx, c.Client, cache.NewObjectName(account.Namespace, secret))
+			if err = failed; err != nil {
+				break // what was read before is kept
+			}
+			if gone.Insert(secret); live != nil {
+				there[secret] = live.Type
+			}
+		}
+	} else {
 		if left = c.lists.Delay(account.Namespace); left > 0 {
 			return nil, left, nil
 		}
 		c.lists.Wrote(account.Namespace)
-		read = c.listSecrets
+		if err = c.listTypes(ctx, account.Namespace, there); err != nil {
+			return nil, 0, err
+		}
+		gone.Insert(ask...)
+		maps.DeleteFunc(there, func(secret string, _ corev1.SecretType) bool { return !gone.Has(secret) })
 	}
-	there = map[string]corev1.SecretType{}
-	asked, err := read(ctx, account.Namespace, ask, there)
-	gone := sets.New(asked...).Union(known)
-	for secret := range there {
-		gone.Delete(secret)
+	if len(gone) > 0 {
+		for secret := range there {
+			gone.Delete(secret)
+		}
+		c.gone.set(name, version, gone.Union(known))
 	}
-	c.gone.set(name, version, gone)
 	return there, 0, err
 }
 
-// readSecrets reads Secrets one by one, and returns those that it has read before an error.
-func (c *Controller) readSecrets(ctx context.Context, namespace string, secrets []string, there map[string]corev1.SecretType) ([]string, error) {
-	for i, secret := range secrets {
-		live, err := tokensecrets.LiveSecret(ctx, c.Client, cache.NewObjectName(namespace, secret))
-		if err != nil {
-			return secrets[:i], err
+// listTypes lists the metadata of all Secrets of the namespace. Their data and annotations are their users' to choose, so they
+// would decide how much memory a longer page takes.
+func (c *Controller) listTypes(ctx context.Context, namespace string, types map[string]corev1.SecretType) error {
+	secrets := c.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace)
+	return paging.Each(ctx, "secrets", secrets.List, metav1.ListOptions{Limit: listPage}, func(page *metav1.PartialObjectMetadataList) error {
+		for i := range page.Items {
+			types[page.Items[i].Name] = ""
 		}
-		if live != nil {
-			there[secret] = live.Type
-		}
-	}
-	return secrets, nil
-}
-
-// listSecrets does the same with a list of the metadata of all Secrets of the namespace. Their data and annotations are their
-// users' to choose, so they would decide how much memory a longer page takes.
-func (c *Controller) listSecrets(ctx context.Context, namespace string, secrets []string, there map[string]corev1.SecretType) ([]string, error) {
-	ask := sets.New(secrets...)
-	err := paging.Each(ctx, "secrets", c.Metadata.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace(namespace).List,
-		metav1.ListOptions{Limit: listPage}, func(page *metav1.PartialObjectMetadataList) error {
-			for i := range page.Items {
-				if ask.Has(page.Items[i].Name) {
-					there[page.Items[i].Name] = ""
-				}
-			}
-			return nil
-		})
-	if err != nil {
-		return nil, err
-	}
-	return secrets, nil
+		return nil
+	})
 }
 
 // dereference removes entries. A conflict is an error here, so that the key is retried: no later

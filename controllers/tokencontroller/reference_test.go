@@ -61,8 +61,8 @@ func TestSyncReferences(t *testing.T) {
 			deleted: deleted(ours), account: account(referencing("first"), written, referencing("last")), want: []string{kept + " first last"},
 		},
 		"ObservedAndAUsers": {
-			reason: "as upstream does, if nothing bears its name", deleted: deleted("token"), account: account(referencing("first", "token", "last")),
-			want: []string{"get secrets token", kept + " first last"},
+			reason: "as upstream does, if nothing bears its name", deleted: deleted("token"),
+			account: account(referencing("first", "token", "last")), want: []string{"get secrets token", kept + " first last"},
 		},
 		"ObservedAndReplaced": {
 			reason: "what bears its name now is what the person means, and it may never come into this cache", deleted: deleted("token"),

@@ -85,7 +85,8 @@ func RetryWrite(retriable func(error) bool, write func() error) error {
 }
 
 // ErrUnchanged is the error of a write that kube-apiserver has accepted and that has changed nothing.
-var ErrUnchanged = errors.New("kube-apiserver accepted the change and stored nothing: a mutating admission policy or webhook took it out again")
+var ErrUnchanged = errors.New("kube-apiserver accepted the change and stored nothing: " +
+	"a mutating admission policy or webhook took it out again")
 
 // CheckChanged returns ErrUnchanged if the answer to a write of an object is the version that was to be changed.
 func CheckChanged(before, answer metav1.Object) error {

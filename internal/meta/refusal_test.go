@@ -23,7 +23,7 @@ const (
 	policy    = `secrets "x" is forbidden: ValidatingAdmissionPolicy 'only-operator' with binding 'all' denied request`
 	webhook   = `admission webhook "guard.example.com" denied the request`
 	quota     = `secrets "x" is forbidden: exceeded quota: few, requested: count/secrets=1, used: count/secrets=1, limited: count/secrets=1`
-	missing   = `secrets "x" is forbidden: User "system:sa-controller-manager" cannot patch resource "secrets" in API group "" in the namespace "op"`
+	missing   = `secrets "x" is forbidden: User "system:sa-controller-manager" cannot patch resource "secrets" in the namespace "op"`
 	notCalled = `Internal error occurred: failed calling webhook "guard.example.com": failed to call webhook: Post "https://10.0.0.1": EOF`
 )
 
@@ -40,7 +40,11 @@ func refusedWith(code int32, reason metav1.StatusReason, text string) error {
 // TestSecretError: a refusal says who has refused, and nothing of a Secret, whatever the author of a policy makes it say.
 func TestSecretError(t *testing.T) {
 	t.Parallel()
-	const rest = "; its audit log has the rest, which may quote the Secret"
+	const (
+		rest  = "; its audit log has the rest, which may quote the Secret"
+		all   = "400 BadRequest; its audit log has the text, which may quote the Secret"
+		label = ": no such label"
+	)
 	for name, tc := range map[string]struct {
 		code    int32
 		reason  metav1.StatusReason
@@ -49,15 +53,15 @@ func TestSecretError(t *testing.T) {
 		want    string
 		refused bool
 	}{
-		"Policy":             {422, "Invalid", policy + ": only the operator may", testHeld, "422 Invalid: " + policy + ": only the operator may", true},
-		"PolicyOfUnreadData": {422, "Invalid", policy + ": only the operator may", nil, "422 Invalid: " + policy + rest, true},
-		"Webhook":            {403, "Forbidden", webhook + ": no such label", testHeld, "403 Forbidden: " + webhook + ": no such label", true},
+		"Policy":             {422, "Invalid", policy + label, testHeld, "422 Invalid: " + policy + label, true},
+		"PolicyOfUnreadData": {422, "Invalid", policy + label, nil, "422 Invalid: " + policy + rest, true},
+		"Webhook":            {403, "Forbidden", webhook + label, testHeld, "403 Forbidden: " + webhook + label, true},
 		"SecondDenial":       {403, "Forbidden", webhook + ": denied request: " + testToken, testHeld, "403 Forbidden: " + webhook + rest, true},
 		"WebhookIsDown":      {500, "InternalError", notCalled, testHeld, "500 InternalError: " + notCalled, true},
 		"Quota":              {403, "Forbidden", quota, nil, "403 Forbidden: " + quota, true},
 		"Permission":         {403, "Forbidden", missing, testHeld, "403 Forbidden: " + missing, false},
-		"Other":              {400, "BadRequest", "cannot decode", nil, "400 BadRequest; its audit log has the text, which may quote the Secret", false},
-		"OtherThatQuotes":    {400, "BadRequest", "cannot decode " + testToken, testHeld, "400 BadRequest; its audit log has the text, which may quote the Secret", false},
+		"Other":              {400, "BadRequest", "cannot decode", nil, all, false},
+		"OtherThatQuotes":    {400, "BadRequest", "cannot decode " + testToken, testHeld, all, false},
 		"Long":               {403, "Forbidden", webhook + ": " + strings.Repeat("é", longestText), testHeld, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +122,8 @@ func TestQuotedSecrets(t *testing.T) {
 			}
 		}
 	}
-	if harmless := policy + ": a Secret in op needs the label team"; quotes(harmless, testHeld) || quotes("", testHeld) || quotes(harmless, nil) {
+	harmless := policy + ": a Secret in op needs the label team"
+	if quotes(harmless, testHeld) || quotes("", testHeld) || quotes(harmless, nil) {
 		t.Error("a text that quotes nothing is cut")
 	}
 }

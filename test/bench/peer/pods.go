@@ -175,13 +175,21 @@ func (o *Options) create(ctx context.Context, variant string, clients, times int
 		}
 		server[i], own[i] = (usedServer-server[i])*1000/float64(times*clients), (usedOwn-own[i])*1000/float64(times*clients)
 	}
-	for way, suffix := range map[int]string{webhook: "", policy: ", completion policy"} {
-		for program, i := range map[string]int{kcm: inTree, ours: way} {
-			o.add("Pods, "+variant+suffix, "p50, ms", program, quantile(took[i], 0.5))
-			o.add("Pods, "+variant+suffix, "added to p50, ms", program, quantile(took[i], 0.5)-quantile(took[bare], 0.5))
-			o.add("Pods, "+variant+suffix, "p99, ms", program, quantile(took[i], 0.99))
-			o.add("Pods, "+variant+suffix, "CPU of kube-apiserver for each, ms", program, server[i])
-			o.add("Pods, "+variant+suffix, "CPU of ours for each, ms", program, own[i])
+	for _, way := range []int{webhook, policy} {
+		scenario := "Pods, " + variant
+		if way == policy {
+			scenario += ", completion policy"
+		}
+		for _, i := range []int{inTree, way} {
+			program := ours
+			if i == inTree {
+				program = kcm
+			}
+			o.add(scenario, "p50, ms", program, quantile(took[i], 0.5))
+			o.add(scenario, "added to p50, ms", program, quantile(took[i], 0.5)-quantile(took[bare], 0.5))
+			o.add(scenario, "p99, ms", program, quantile(took[i], 0.99))
+			o.add(scenario, "CPU of kube-apiserver for each, ms", program, server[i])
+			o.add(scenario, "CPU of ours for each, ms", program, own[i])
 		}
 	}
 	return nil

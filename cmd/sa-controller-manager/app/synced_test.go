@@ -17,10 +17,12 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/component-base/metrics"
 
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/testkeys"
@@ -169,4 +171,40 @@ func TestPartsStartWhenTheirInformersHaveSynced(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLeadAwaitsTheInformersOfEachPart: also a part that has no handler, which would wait by itself, acts on no empty cache.
+func TestLeadAwaitsTheInformersOfEachPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://apiserver", QPS: -1, Transport: &halfAPIServer{unlisted: "secrets"}})
+		testutil.Must(t, err)
+		all, diary := informers.New(client, 0), testutil.NewDiary()
+		part := func(name string, phase Phase, ask func(*informers.Informers)) Part {
+			view := all.View()
+			ask(view)
+			return Part{Name: name, Phase: phase, Informers: view, Run: func(ctx context.Context) error {
+				diary.Write(name)
+				<-ctx.Done()
+				return nil
+			}}
+		}
+		m := &Manager{parts: []Part{
+			part("asks for accounts", Leading, func(i *informers.Informers) { i.Accounts() }),
+			part("asks for Secrets", Leading, func(i *informers.Informers) { i.TokenSecrets() }),
+			part("asks for both", Leading, func(i *informers.Informers) { i.Accounts(); i.TokenSecrets() }),
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		all.Start(ctx)
+		testutil.Start(t, m.lead)
+		time.Sleep(time.Minute)
+		testutil.Check(t, "started", []string{"0s asks for accounts"}, diary.Lines())
+		follower := part("asks for Secrets and follows", Connected, func(i *informers.Informers) { i.TokenSecrets() })
+		soon, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		testutil.Must(t, follower.whenSynced(soon))
+		testutil.Check(t, "started", []string{"0s asks for accounts"}, diary.Lines())
+		cancel()
+		all.Stop()
+		time.Sleep(time.Minute) // client-go sleeps between two tries
+	})
 }

@@ -168,7 +168,9 @@ func TestTheStateCannotBeRead(t *testing.T) {
 				if tc.told == "" && events != "" || !strings.Contains(events, tc.told) {
 					t.Errorf("Events are %q, want %q", events, tc.told)
 				}
-				if tc.told != "" && !strings.Contains(events, "until that is fixed new namespaces get the root CA file alone, what is published stays, and no token Secret is filled") {
+				const consequence = "until that is fixed new namespaces get the root CA file alone, what is published stays, " +
+					"and no token Secret is filled"
+				if tc.told != "" && !strings.Contains(events, consequence) {
 					t.Errorf("Events do not name the consequence: %q", events)
 				}
 

@@ -197,7 +197,8 @@ func TestNewNamespacesWhileTheStateCannotBeRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newAuthorities(t, "AB")
-		w := prepare(t, a, unknown, active("new"), active("old"), right("old", a.bundle(t, "B")), active("emptied"), right("emptied", a.bundle(t, "B"), emptied))
+		w := prepare(t, a, unknown, active("new"), active("old"), right("old", a.bundle(t, "B")),
+			active("emptied"), right("emptied", a.bundle(t, "B"), emptied))
 		w.Start(t, w.Run)
 		synctest.Wait()
 		w.Source.publishAlone(a.bundle(t, "A"))

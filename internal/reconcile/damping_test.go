@@ -19,7 +19,10 @@ func TestDamping(t *testing.T) {
 		first, most time.Duration
 		want        []time.Duration // between two writes
 	}{
-		"Doubles":  {"kube-root-ca.crt comes back soon, and costs hardly any load", time.Second, 10 * time.Second, []time.Duration{1e9, 2e9, 4e9, 8e9, 10e9, 10e9}},
+		"Doubles": {
+			"kube-root-ca.crt comes back soon, and costs hardly any load", time.Second, 10 * time.Second,
+			[]time.Duration{1e9, 2e9, 4e9, 8e9, 10e9, 10e9},
+		},
 		"Constant": {"one creation for an account in ten seconds", 10 * time.Second, 10 * time.Second, []time.Duration{10e9, 10e9, 10e9}},
 	} {
 		t.Run(name, func(t *testing.T) {

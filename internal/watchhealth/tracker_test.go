@@ -158,7 +158,8 @@ func emptyBody() *io.PipeReader {
 // TestFailures: client-go repeats a request that gets 429 without a word, and the reason is in its answer.
 func TestFailures(t *testing.T) {
 	t.Parallel()
-	const list, other = "https://api/api/v1/secrets?resourceVersion=0&limit=500&fieldSelector=type%3Dx", "https://api/api/v1/secrets?fieldSelector=type%3Dx"
+	const list = "https://api/api/v1/secrets?resourceVersion=0&limit=500&fieldSelector=type%3Dx"
+	const other = "https://api/api/v1/secrets?fieldSelector=type%3Dx"
 	const status = `{"kind":"Status","apiVersion":"v1","message":"storage is (re)initializing: cannot decrypt","code":429}`
 	cases := map[string]struct {
 		reason  string
@@ -166,10 +167,14 @@ func TestFailures(t *testing.T) {
 		answers []server
 		want    string
 	}{
-		"None":    {url: streaming, answers: []server{{status: 200}}},
-		"Refused": {url: streaming, answers: []server{{status: 429, refusal: status}}, want: "kube-apiserver answered 429: storage is (re)initializing: cannot decrypt"},
+		"None": {url: streaming, answers: []server{{status: 200}}},
+		"Refused": {
+			url: streaming, answers: []server{{status: 429, refusal: status}},
+			want: "kube-apiserver answered 429: storage is (re)initializing: cannot decrypt",
+		},
 		"NoStatus": {
-			reason: "a proxy answers", url: streaming, answers: []server{{status: 502, refusal: "<html>"}}, want: "kube-apiserver answered 502: Bad Gateway",
+			reason: "a proxy answers", url: streaming, answers: []server{{status: 502, refusal: "<html>"}},
+			want: "kube-apiserver answered 502: Bad Gateway",
 		},
 		"NoAnswer":   {url: streaming, answers: []server{{err: errors.New("no route")}}, want: "no route"},
 		"List":       {reason: "of an informer", url: list, answers: []server{{status: 403}}, want: "kube-apiserver answered 403: Forbidden"},

@@ -54,20 +54,22 @@ var listed = map[string][]string{
 	"configmaps": nil,
 }
 
-var kinds = map[string]string{"namespaces": "Namespace", "serviceaccounts": "ServiceAccount", "secrets": "Secret", "configmaps": "ConfigMap"}
+var kinds = map[string]string{
+	"namespaces": "Namespace", "serviceaccounts": "ServiceAccount", "secrets": "Secret", "configmaps": "ConfigMap",
+}
 
 func (s *halfAPIServer) RoundTrip(r *http.Request) (*http.Response, error) {
 	resource := strings.TrimPrefix(r.URL.Path, "/api/v1/")
 	watched := r.Method == http.MethodGet && kinds[resource] != ""
 	switch {
 	case watched && resource == s.unlisted:
-		return answer(http.StatusForbidden, "application/json", `{"kind":"Status","apiVersion":"v1","message":"no `+resource+` today"}`)(r)
+		return status(http.StatusForbidden, "Forbidden", "no "+resource+" today")(r)
 	case watched:
 		return s.watch(r, resource), nil
 	case r.URL.Path == "/version":
 		return healthy(r)
 	case r.Method == http.MethodGet:
-		return answer(http.StatusNotFound, "application/json", `{"kind":"Status","apiVersion":"v1","reason":"NotFound","code":404}`)(r)
+		return status(http.StatusNotFound, "NotFound", "")(r)
 	case strings.HasSuffix(r.URL.Path, "/tokenreviews"):
 		return answer(http.StatusCreated, "application/json", accepted(r))(r)
 	case !strings.Contains(r.URL.Path, "/events") && !strings.HasPrefix(r.URL.Path, "/apis/auth"):
@@ -75,7 +77,12 @@ func (s *halfAPIServer) RoundTrip(r *http.Request) (*http.Response, error) {
 		defer s.mu.Unlock()
 		s.writes[r.Method+" "+strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/")] = true
 	}
-	return answer(http.StatusInternalServerError, "application/json", `{"kind":"Status","apiVersion":"v1","reason":"InternalError","code":500}`)(r)
+	return status(http.StatusInternalServerError, "InternalError", "")(r)
+}
+
+func status(code int, reason, message string) roundTrip {
+	return answer(code, "application/json",
+		fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","reason":%q,"message":%q,"code":%d}`, reason, message, code))
 }
 
 // watch streams the first list as events, and then nothing.
@@ -127,8 +134,10 @@ func TestPartsStartWhenTheirInformersHaveSynced(t *testing.T) {
 		want   []string
 		caches string
 	}{
-		"":                {want: []string{fill, rootCA, own, account}},
-		"secrets":         {reason: "a namespace needs none", want: []string{rootCA, account}, caches: "v1/secrets (type=kubernetes.io/service-account-token)"},
+		"": {want: []string{fill, rootCA, own, account}},
+		"secrets": {
+			reason: "a namespace needs none", want: []string{rootCA, account}, caches: "v1/secrets (type=kubernetes.io/service-account-token)",
+		},
 		"configmaps":      {want: []string{fill, own, account}, caches: "v1/configmaps (metadata.name=kube-root-ca.crt)"},
 		"serviceaccounts": {reason: "another replica may lead", want: []string{}, caches: "v1/serviceaccounts"},
 		"namespaces":      {reason: "another replica may lead", want: []string{}, caches: "v1/namespaces"},

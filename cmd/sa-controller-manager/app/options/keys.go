@@ -86,7 +86,8 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 		"Issuer of bound tokens, as for kube-apiserver; needed to check that kube-apiserver accepts a key. "+
 			"If given several times, the first one counts. Without it, it is read from the OIDC discovery document of kube-apiserver.")
 	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile,
-		"PEM `file` of at most 768 KiB with the root CA bundle for every kube-root-ca.crt and token Secret, and for the ClusterTrustBundle of kube-apiserver. "+
+		"PEM `file` of at most 768 KiB with the root CA bundle for every kube-root-ca.crt and token Secret, "+
+			"and for the ClusterTrustBundle of kube-apiserver. "+
 			"Without it, the CA of the kubeconfig is published. "+
 			"The file is reloaded when it changes.")
 

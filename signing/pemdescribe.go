@@ -13,6 +13,11 @@ import (
 // byteOrderMarks are those of UTF-8 and UTF-16.
 var byteOrderMarks = []string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"}
 
+// hidesKey reports whether a byte order mark hides the first block of the file. The next one would be used in its place.
+func hidesKey(data []byte) bool {
+	return bytes.HasPrefix(data, []byte(byteOrderMarks[0]+"-----BEGIN "))
+}
+
 // describeFile says what was found in a file without a usable key. block is its most telling PEM
 // block, or nil.
 func describeFile(data []byte, block *pem.Block) string {

@@ -67,7 +67,7 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 }
 
 // deletedAccounts is how many deleted accounts are kept.
-const deletedAccounts = 4096
+const deletedAccounts = 16384
 
 // deleteOrphan records no Event if the watch has shown the account being deleted: its user asked for
 // that, and the Events of a mass deletion would be as many requests as the deletions.
@@ -77,7 +77,7 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.Toke
 		why = fmt.Sprintf("it has UID %q, and ServiceAccount %q has another one", secret.AccountUID, secret.AccountName)
 	}
 	recorder := c.Recorder
-	if at, shown := c.deleted.Get(secret.AccountUID); shown && live == nil {
+	if at, shown := c.deleted.Get(secret.AccountUID); shown {
 		// A later Secret was restored, and whoever did that has to be told. Both versions are etcd's revisions.
 		if order, err := resourceversion.CompareResourceVersion(secret.ResourceVersion, at.(string)); err == nil && order < 0 {
 			recorder = nil

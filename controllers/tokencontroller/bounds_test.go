@@ -163,7 +163,7 @@ func TestAWriteThatChangedNothing(t *testing.T) {
 	}
 }
 
-// TestOthersDeleteEachSecret: an account gets one in ten seconds, and its users and the operator are told from the third one on.
+// TestOthersDeleteEachSecret: an account gets one in ten seconds, with an Event and a counter from the third one on.
 func TestOthersDeleteEachSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, account())

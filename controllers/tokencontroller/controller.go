@@ -99,8 +99,8 @@ type Controller struct {
 	waiting byVersion[time.Time]         // since when Secrets wait for their account
 	created byVersion[createExpectation] // of accounts, whose versions are their UIDs
 
-	// seen are the deletions of Secrets that a watch has shown, until the references are removed.
-	seen deletions
+	// observed are the deletions of Secrets that a watch has shown, until the references are removed.
+	observed deletions
 	// gone are the names that the secrets list of one version of an account has and that kube-apiserver has no Secret of.
 	gone byVersion[sets.Set[string]]
 	// lists paces the lists of the Secrets of a namespace, and undone the Secrets that accounts, by UID, are given.
@@ -224,7 +224,7 @@ func (c *Controller) secretHandler() cache.ResourceEventHandler {
 		DeleteFunc: reconcile.OnDelete(func(obj any) {
 			if secret, ok := obj.(*tokensecrets.TokenSecret); ok {
 				c.queueSecret(secret)
-				c.seen.add(secret)
+				c.observed.add(secret)
 				c.referenceLoop.Add(secret.Account())
 			}
 		}),

@@ -139,7 +139,7 @@ func TestNothingIsKept(t *testing.T) {
 		w.Auto, w.OrphanGrace = true, time.Hour
 		w.NumberVersions("secrets")
 		kept := func() []int {
-			return []int{len(w.written.all), len(w.waiting.all), len(w.created.all), len(w.gone.all), len(w.seen.all)}
+			return []int{len(w.written.all), len(w.waiting.all), len(w.created.all), len(w.gone.all), len(w.observed.all)}
 		}
 		stop := w.Start(t, w.Run)
 		time.Sleep(time.Minute)
@@ -147,7 +147,7 @@ func TestNothingIsKept(t *testing.T) {
 		testutil.Check(t, "kept of a Secret that waits for its account", []int{0, 1, 0, 0, 0}, kept())
 		w.gone.set(named("app"), "any", nil)
 		w.created.set(named("app"), testUID, createExpectation{secret: "expected"})
-		w.seen.add(tokensecrets.Observe(tokenSecret("gone", boundTo(testUID))))
+		w.observed.add(tokensecrets.Observe(tokenSecret("gone", boundTo(testUID))))
 		w.Delete(t, account(), tokenSecret("waits")) // the others are orphans, and deleted by the controller
 		time.Sleep(time.Minute)
 		synctest.Wait()

@@ -78,7 +78,7 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.Toke
 	}
 	recorder := c.Recorder
 	if at, shown := c.deleted.Get(secret.AccountUID); shown {
-		// A later Secret was restored, and whoever did that has to be told. Both versions are etcd's revisions.
+		// A later Secret was restored, and an Event says why it goes. Both versions are revisions of etcd.
 		if order, err := resourceversion.CompareResourceVersion(secret.ResourceVersion, at.(string)); err == nil && order < 0 {
 			recorder = nil
 		}

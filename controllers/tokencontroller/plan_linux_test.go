@@ -6,6 +6,7 @@ package tokencontroller
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -18,10 +19,12 @@ import (
 	"sa-controller-manager/internal/testutil"
 )
 
-// crowded is an account with n references that token controllers seem to have written, and n token Secrets, each of which
+// worstAccount is an account with n references that token controllers seem to have written, and n token Secrets, each of which
 // replaces the next: what a user can make so that a sync takes a worker from everybody.
-func crowded(n int) (*corev1.ServiceAccount, []*tokensecrets.TokenSecret) {
-	app, template, written := account(), tokensecrets.Observe(tokenSecret("", boundTo(testUID), autoCreated)), `{"f:secrets":{".":{}`
+func worstAccount(n int) (*corev1.ServiceAccount, []*tokensecrets.TokenSecret) {
+	app, template := account(), tokensecrets.Observe(tokenSecret("", boundTo(testUID), autoCreated))
+	written := strings.Builder{}
+	written.WriteString(`{"f:secrets":{".":{}`)
 	listed(meta.FieldManager, "gone")(app)
 	secrets := make([]*tokensecrets.TokenSecret, n)
 	for i := range n {
@@ -31,9 +34,9 @@ func crowded(n int) (*corev1.ServiceAccount, []*tokensecrets.TokenSecret) {
 		secret.Predecessor = tokensecrets.Predecessor{Name: next, UID: types.UID("uid-" + next)}
 		secrets[i] = &secret
 		app.Secrets = append(app.Secrets, corev1.ObjectReference{Name: "gone-" + secret.Name})
-		written += `,"k:{\"name\":\"gone-` + secret.Name + `\"}":{}`
+		written.WriteString(`,"k:{\"name\":\"gone-` + secret.Name + `\"}":{}`)
 	}
-	app.ManagedFields[0].FieldsV1.SetRawBytes([]byte(written + "}}"))
+	app.ManagedFields[0].FieldsV1.SetRawBytes([]byte(written.String() + "}}"))
 	return app, secrets
 }
 
@@ -45,7 +48,7 @@ func TestPlansAreLinear(t *testing.T) {
 	counting := &countingIndexer{Indexer: w.secretInformer.GetIndexer()}
 	w.secrets = tokensecrets.ListerOf(counting)
 	plans := func(n int) func() {
-		app, secrets := crowded(n)
+		app, secrets := worstAccount(n)
 		return func() {
 			if satisfied, adopt := planAccount(app, secrets); satisfied || adopt != nil {
 				t.Fatal("it is planned otherwise")

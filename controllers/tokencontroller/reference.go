@@ -75,20 +75,20 @@ func (d *deletions) take(account cache.ObjectName) map[string]types.UID {
 // syncReferences removes all references of an account to Secrets that are gone, or whose names Secrets of other accounts have
 // now, with one patch. What could not be done yet is kept for the next sync.
 func (c *Controller) syncReferences(ctx context.Context, name cache.ObjectName) error {
-	seen := c.seen.take(name)
+	observed := c.observed.take(name)
 	account := meta.CachedAccount(c.accounts, name)
 	if account == nil {
 		return nil
 	}
 	referenced := tokensecrets.ReferencedBy(account)
 	made, _ := c.created.get(name, string(account.UID))
-	maps.DeleteFunc(seen, func(secret string, uid types.UID) bool {
+	maps.DeleteFunc(observed, func(secret string, uid types.UID) bool {
 		return uid != account.UID || !referenced.Has(secret) && secret != made.secret
 	})
-	_, deleted := seen[made.secret]
+	_, deleted := observed[made.secret]
 	behind := deleted && !referenced.Has(made.secret)
 
-	gone, ask := c.dangling(account, seen)
+	gone, ask := c.dangling(account, observed)
 	there, left, err := c.liveTypes(ctx, account, ask)
 	if err == nil && left == 0 {
 		for _, secret := range ask {
@@ -102,7 +102,7 @@ func (c *Controller) syncReferences(ctx context.Context, name cache.ObjectName) 
 		err = errAccountBehind
 	}
 	if err != nil || left > 0 {
-		c.seen.merge(name, seen)
+		c.observed.merge(name, observed)
 	}
 	if left > 0 {
 		c.referenceLoop.AddAfter(name, left)
@@ -111,13 +111,13 @@ func (c *Controller) syncReferences(ctx context.Context, name cache.ObjectName) 
 }
 
 // dangling returns the references to remove, and those to remove unless there is a Secret of the name. A secrets list also names
-// Secrets of other types and some that are not created yet. So the deletion of the Secret was seen, or token controllers alone
+// Secrets of other types and some that are not created yet. So the deletion of the Secret was observed, or token controllers alone
 // have written the entry; the doctor command shows the rest (tokensecrets.UnattributedReferences). A user's entry may be for the next
 // Secret of that name, perhaps of another type.
-func (c *Controller) dangling(account *corev1.ServiceAccount, seen map[string]types.UID) (gone, ask []string) {
+func (c *Controller) dangling(account *corev1.ServiceAccount, observed map[string]types.UID) (gone, ask []string) {
 	written := tokensecrets.WrittenReferences(account.ManagedFields)
 	for secret, held := range c.missing(account) {
-		_, deleted := seen[secret]
+		_, deleted := observed[secret]
 		switch ours := written.Has(secret); {
 		case ours && (deleted || held != nil):
 			gone = append(gone, secret)

@@ -132,7 +132,7 @@ func TestSyncReferences(t *testing.T) {
 				w.Live(t, secret)
 			}
 			for _, secret := range tc.deleted {
-				w.seen.add(tokensecrets.Observe(secret))
+				w.observed.add(tokensecrets.Observe(secret))
 			}
 			w.FailNext("patch", "serviceaccounts", tc.refusal)
 			if err := w.syncReferences(t.Context(), named("app")); !errors.Is(err, tc.refusal) {
@@ -144,7 +144,7 @@ func TestSyncReferences(t *testing.T) {
 				events = []string{"Normal TokenReferenceRemoved"}
 			}
 			testutil.Check(t, tc.reason+": events", events, w.Events())
-			if left := len(w.seen.all) > 0; left != (tc.refusal != nil) {
+			if left := len(w.observed.all) > 0; left != (tc.refusal != nil) {
 				t.Errorf("%s: deletions are kept: %t, want them kept for a retry only", tc.reason, left)
 			}
 			if swept := len(tc.deleted) == 0 && len(tc.want) > 0; swept && !w.mayDangle(tc.account) {
@@ -206,7 +206,7 @@ func TestReferenceThatIsNotCachedYet(t *testing.T) {
 	w.Auto = true
 	w.Cache(t, account())
 	w.syncsAccount(t, "a new account", createsOwn, referencesOwn)
-	w.seen.add(tokensecrets.Observe(tokenSecret("app-token-bcdfg", boundTo(testUID))))
+	w.observed.add(tokensecrets.Observe(tokenSecret("app-token-bcdfg", boundTo(testUID))))
 	for range 2 {
 		if err := w.syncReferences(t.Context(), named("app")); !errors.Is(err, errAccountBehind) {
 			t.Errorf("our own reference does not show yet and would dangle forever: got %v, want %v", err, errAccountBehind)

@@ -153,8 +153,9 @@ func TestNothingIsKept(t *testing.T) {
 		synctest.Wait()
 		testutil.Check(t, "kept of deleted objects", make([]int, 5), kept())
 
-		w.Live(t, account(), tokenSecret("empty"))
 		stop()
+		w.Live(t, account(), tokenSecret("empty"))
+		synctest.Wait()
 		now := w.Config.Clock.Now()
 		w.created.set(named("app"), testUID, createExpectation{secret: "of-another-term", created: true, referenced: true, at: now})
 		w.written.set(named("empty"), "uid-empty/20", struct{}{})

@@ -92,7 +92,7 @@ func TestParsePrivateKeyRefuses(t *testing.T) {
 		"cut off":         {"half written", truncated, "a damaged or cut off PEM block"},
 		"byte order mark": {"of an editor", slices.Concat([]byte("\xef\xbb\xbf"), block("PRIVATE KEY", pkcs8)), "a byte order mark"},
 		"byte order mark, two keys": {
-			"the second would sign", slices.Concat([]byte("\xef\xbb\xbf"), bytes.TrimSpace(testkeys.P256()), testkeys.RSA2048()), "a byte order mark",
+			"the second would sign", slices.Concat([]byte("\xef\xbb\xbf"), block("PRIVATE KEY", pkcs8), testkeys.RSA2048()), "a byte order mark",
 		},
 		"UTF-16":              {"of an editor", []byte("\xff\xfe-\x00"), "a byte order mark"},
 		"OpenSSH public key":  {"id_rsa.pub", []byte("ssh-rsa AAAAB3NzaC1yc2E me@here"), "a public key in OpenSSH form, which ssh-keygen -e"},

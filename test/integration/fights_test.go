@@ -67,7 +67,7 @@ func TestTokenSecretDeletedAgainAndAgain(t *testing.T) {
 	c.Manage(t, "--token-secrets=auto", "-v=2")
 	namespace := c.Namespace(t)
 	var last *corev1.Secret
-	for range 3 {
+	for range 2 {
 		var next *corev1.Secret
 		c.AwaitSecrets(t, namespace, func(secrets []*corev1.Secret) error {
 			for _, secret := range secrets {

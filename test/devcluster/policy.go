@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -17,26 +17,28 @@ import (
 func RewriteRootCA(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	policies := client.AdmissionregistrationV1()
 	name := metav1.ObjectMeta{Name: namespace}
-	_, err1 := policies.MutatingAdmissionPolicies().Create(ctx, &admissionv1.MutatingAdmissionPolicy{
+	_, err1 := policies.MutatingAdmissionPolicies().Create(ctx, &admissionregistrationv1.MutatingAdmissionPolicy{
 		ObjectMeta: name,
-		Spec: admissionv1.MutatingAdmissionPolicySpec{
-			FailurePolicy: new(admissionv1.Ignore), ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Update},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			FailurePolicy: new(admissionregistrationv1.Ignore), ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}},
 				},
 			}}},
-			MatchConditions: []admissionv1.MatchCondition{{Name: "namespace", Expression: "object.metadata.namespace == '" + namespace + "'"}},
-			Mutations: []admissionv1.Mutation{{
-				PatchType: admissionv1.PatchTypeApplyConfiguration,
-				ApplyConfiguration: &admissionv1.ApplyConfiguration{Expression: "Object{metadata: Object.metadata{annotations: " +
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "namespace", Expression: "object.metadata.namespace == '" + namespace + "'",
+			}},
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
+				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: "Object{metadata: Object.metadata{annotations: " +
 					"{'example.com/stamp': oldObject.metadata.resourceVersion}}, data: {'ca.crt': 'of somebody else'}}"},
 			}},
 		},
 	}, metav1.CreateOptions{})
-	_, err2 := policies.MutatingAdmissionPolicyBindings().Create(ctx, &admissionv1.MutatingAdmissionPolicyBinding{
-		ObjectMeta: name, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name.Name},
+	_, err2 := policies.MutatingAdmissionPolicyBindings().Create(ctx, &admissionregistrationv1.MutatingAdmissionPolicyBinding{
+		ObjectMeta: name, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name.Name},
 	}, metav1.CreateOptions{})
 	return errors.Join(err1, err2)
 }

@@ -187,7 +187,8 @@ func (u *userWorld) forgeAccount(t *testing.T, name string, secrets []string) {
 	for _, secret := range secrets {
 		account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: secret})
 	}
-	_, err := u.API.CoreV1().ServiceAccounts(u.namespace).Create(t.Context(), account, metav1.CreateOptions{FieldManager: "sa-controller-manager"})
+	_, err := u.API.CoreV1().ServiceAccounts(u.namespace).Create(t.Context(), account,
+		metav1.CreateOptions{FieldManager: "sa-controller-manager"})
 	testutil.Must(t, err)
 	u.accounts = append(u.accounts, name)
 }

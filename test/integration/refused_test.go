@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,24 +68,28 @@ func TestRefusedWriteSaysWhy(t *testing.T) {
 func refuseUpdates(t *testing.T, c *testcluster.ControlPlane, namespace string) (allow func()) {
 	t.Helper()
 	policies, name := c.API.AdmissionregistrationV1(), metav1.ObjectMeta{Name: namespace}
-	_, err := policies.ValidatingAdmissionPolicies().Create(t.Context(), &admissionv1.ValidatingAdmissionPolicy{
+	_, err := policies.ValidatingAdmissionPolicies().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicy{
 		ObjectMeta: name,
-		Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
-				RuleWithOperations: admissionv1.RuleWithOperations{
-					Operations: []admissionv1.OperationType{admissionv1.Update},
-					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Update},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}},
 				},
 			}}},
-			MatchConditions: []admissionv1.MatchCondition{{Name: "namespace", Expression: "object.metadata.namespace == '" + namespace + "'"}},
-			Validations:     []admissionv1.Validation{{Expression: "request.userInfo.username == 'operator'", Message: "only-by-the-operator"}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "namespace", Expression: "object.metadata.namespace == '" + namespace + "'",
+			}},
+			Validations: []admissionregistrationv1.Validation{{
+				Expression: "request.userInfo.username == 'operator'", Message: "only-by-the-operator",
+			}},
 		},
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)
-	_, err = policies.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionv1.ValidatingAdmissionPolicyBinding{
+	_, err = policies.ValidatingAdmissionPolicyBindings().Create(t.Context(), &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
 		ObjectMeta: name,
-		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: namespace, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: namespace, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 		},
 	}, metav1.CreateOptions{})
 	testutil.Must(t, err)
@@ -121,7 +125,8 @@ func awaitWarning(t *testing.T, c *testcluster.ControlPlane, namespace, kind, na
 			return err
 		}
 		for _, event := range events.Items {
-			if event.Regarding.Kind == kind && event.Regarding.Name == name && event.Type == corev1.EventTypeWarning && strings.Contains(event.Note, text) {
+			about := event.Regarding
+			if about.Kind == kind && about.Name == name && event.Type == corev1.EventTypeWarning && strings.Contains(event.Note, text) {
 				return nil
 			}
 		}

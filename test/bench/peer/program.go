@@ -29,8 +29,8 @@ type running struct {
 }
 
 // start returns once the program is ready: kube-controller-manager with the four controllers that sa-controller-manager
-// replaces and no other, or sa-controller-manager, in mode manual unless the flags say otherwise. It is asked every few milliseconds, because times of some hundred
-// are measured.
+// replaces and no other, or sa-controller-manager, in mode manual unless the flags say otherwise. It is asked
+// every few milliseconds, because times of some hundred are measured.
 func (o *Options) start(ctx context.Context, w *world, name string, flags ...string) (*running, error) {
 	flags = append([]string{"--kubeconfig=" + w.kubeconfig, "-v=0"}, flags...)
 	r, begun, path := &running{name: name, world: w}, time.Now(), "/readyz"

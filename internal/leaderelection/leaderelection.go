@@ -158,10 +158,10 @@ func leadOnce(ctx context.Context, config *Config, inner resourcelock.Interface,
 // neverLed returns the result of an election without work: nil if the process ends. The elector may also have lost the Lease
 // before OnStartedLeading ran, because the process was suspended in between: that must not end it.
 func neverLed(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return errLeaseLost
 	}
-	return errLeaseLost
+	return nil
 }
 
 func newLock(ctx context.Context, config *Config) (resourcelock.Interface, error) {

@@ -89,10 +89,16 @@ func (c *cluster) awaitCompletion(t *testing.T) {
 // evaluations counts how often kube-apiserver has evaluated the policy without an error.
 func (c *cluster) evaluations(t *testing.T) float64 {
 	t.Helper()
+	return c.checks(t, "no_error")
+}
+
+// checks counts the evaluations of the policy that ended so.
+func (c *cluster) checks(t *testing.T, errorType string) float64 {
+	t.Helper()
 	metrics, err := c.APIServerMetrics(t.Context())
 	testutil.Must(t, err)
 	return metrics.Sum("apiserver_mutating_admission_policy_check_total",
-		devcluster.Labels{"policy": podpolicy.CompletionName, "error_type": "no_error"})
+		devcluster.Labels{"policy": podpolicy.CompletionName, "error_type": errorType})
 }
 
 // defaultAccount waits for the account of a namespace, or makes it where nobody does.
@@ -372,6 +378,9 @@ func TestAsInTree(t *testing.T) {
 	own.completes(t)
 	before, calls := own.evaluations(t), m.metric(t, "sacm_webhook_requests_total", nil)
 	t.Run("policy", func(t *testing.T) { differ(t, true) })
+	if failed := own.checks(t, "invalid_error"); failed > 0 { // the webhook would hide it
+		t.Errorf("the policy failed %.0f times", failed)
+	}
 	t.Logf("the policy was evaluated %.0f times, the webhook called %.0f times", own.evaluations(t)-before,
 		m.metric(t, "sacm_webhook_requests_total", nil)-calls)
 }
@@ -529,10 +538,16 @@ func TestWithoutUs(t *testing.T) {
 			for range 20 {
 				namespaces = append(namespaces, c.namespace(t))
 			}
-			for _, namespace := range namespaces {
-				c.defaultAccount(t, namespace)
+			for i, namespace := range namespaces {
+				pulls := func(account *corev1.ServiceAccount) {
+					account.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}, {}}[:i%2*2]
+				}
+				c.defaultAccount(t, namespace, pulls)
 				c.createAccount(t, namespace, "named")
 			}
+			c.createAccount(t, metav1.NamespaceSystem, "pulls", func(account *corev1.ServiceAccount) {
+				account.ImagePullSecrets = []corev1.LocalObjectReference{{Name: "pull"}}
+			})
 			c.eight(t, namespaces)
 			probe := func(works bool) {
 				t.Helper()
@@ -559,6 +574,7 @@ func TestWithoutUs(t *testing.T) {
 				t.Errorf("a Pod of another account: %v, want that the webhook is missed", err)
 			}
 			complete(t, c.create(t, metav1.NamespaceSystem, newPod(of("named"))), "named")
+			complete(t, c.create(t, metav1.NamespaceSystem, newPod(of("pulls"))), "pulls")
 			load.Lasts(t, deadFor(t))
 			load.Unharmed(t)
 

@@ -180,10 +180,10 @@ func (r *Registrar) step(ctx context.Context, o observation) (time.Duration, err
 		r.proven = newProof(o.caBundle)
 	}
 	decided := plan(o)
-	switch decided.status.State {
-	case Registered:
+	if decided.status.State == Registered {
 		r.proveAgain(ctx, o, &decided)
-	case Off:
+	}
+	if decided.status.State == Off {
 		r.forget()
 	}
 	if decided.probe {

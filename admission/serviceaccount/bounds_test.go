@@ -22,7 +22,8 @@ func TestContainers(t *testing.T) {
 	const one = `{"name":"a"}`
 	pod := func(containers, inits int) []byte {
 		list := func(n int) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
-		return fmt.Appendf(nil, `{"spec":{"serviceAccountName":"default","containers":[%s],"initContainers":[%s]}}`, list(containers), list(inits))
+		return fmt.Appendf(nil, `{"spec":{"serviceAccountName":"default","containers":[%s],"initContainers":[%s]}}`,
+			list(containers), list(inits))
 	}
 	for name, tc := range map[string]struct {
 		containers, inits int

@@ -59,7 +59,8 @@ func TestLargestCalls(t *testing.T) {
 		"Unread":          {object: `{"spec":{"args":` + list(list(`""`, 9_000), 40) + "}}", admits: true},
 	} {
 		review := strings.Replace(string(review), `"object":{`, `"dryRun":false,"object":`+tc.object+`,"options":{"x":{`, 1)
-		review = review[:strings.Index(review, `,"options":`)] + "}}"
+		review, _, _ = strings.Cut(review, `,"options":`)
+		review += "}}"
 		for _, path := range []string{"/mutate", "/validate"} {
 			runtime.GC()
 			var before, after runtime.MemStats
@@ -72,8 +73,8 @@ func TestLargestCalls(t *testing.T) {
 			took := processorTime(t) - start
 			runtime.ReadMemStats(&after)
 			taken := after.TotalAlloc - before.TotalAlloc
-			t.Logf("%s %s: %d KiB sent, %d KiB taken, %s, %d KiB answered, %.200s", name, path, len(review)>>10, taken>>10, took, recorder.Body.Len()>>10,
-				recorder.Body)
+			t.Logf("%s %s: %d KiB sent, %d KiB taken, %s, %d KiB answered, %.200s",
+				name, path, len(review)>>10, taken>>10, took, recorder.Body.Len()>>10, recorder.Body)
 			if taken > most || took > longest {
 				t.Errorf("%s %s took %d MiB and %s, want %d MiB and %s at most", name, path, taken>>20, took, most>>20, longest)
 			}

@@ -27,7 +27,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/admission"
@@ -171,20 +171,20 @@ func accountRefusal(request *admission.Request, name cache.ObjectName, err error
 	if errors.Is(err, errTooManyWaiters) {
 		return tooManyWaiters()
 	}
-	refused := len(path.IsValidPathSegmentName(name.Name)) > 0 // client-go does not ask
+	refused := len(content.IsPathSegmentName(name.Name)) > 0 // client-go does not ask
 	if api := apierrors.APIStatus(nil); errors.As(err, &api) {
 		code := api.Status().Code
 		refused = code < http.StatusInternalServerError && code != http.StatusTooManyRequests && code != http.StatusUnauthorized
 	}
 	err = fmt.Errorf("error looking up service account %s: %w", name, err)
 	if refused {
-		return admission.Forbidden(request, textOnly{err})
+		return admission.Forbidden(request, textOnlyError{err})
 	}
 	return admission.Internal(err)
 }
 
-// textOnly hides the status of an error, so that it is not the answer's.
-type textOnly struct{ error }
+// textOnlyError hides the status of an error, so that it is not the answer's.
+type textOnlyError struct{ error }
 
 // automounts reports whether the Pod wants a token mounted. The Pod's field takes precedence over
 // the account's.

@@ -176,7 +176,7 @@ func (c *Controller) liveTypes(ctx context.Context, account *corev1.ServiceAccou
 			return nil, left, nil
 		}
 		c.lists.Wrote(account.Namespace)
-		if err = c.listTypes(ctx, account.Namespace, there); err != nil {
+		if err := c.listTypes(ctx, account.Namespace, there); err != nil {
 			return nil, 0, err
 		}
 		gone.Insert(ask...)

@@ -111,7 +111,8 @@ func (m onlyMetadata) Namespace(namespace string) metadata.ResourceInterface {
 
 func (m onlyMetadata) List(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
 	if o.FieldSelector != "" || o.Limit == 0 || o.Limit > 50 {
-		return nil, fmt.Errorf("a list of metadata with selector %q and limit %d: it would miss Secrets, or take much memory", o.FieldSelector, o.Limit)
+		return nil, fmt.Errorf("a list of metadata with selector %q and limit %d: it would miss Secrets, or take much memory",
+			o.FieldSelector, o.Limit)
 	}
 	secrets, err := m.client.CoreV1().Secrets(m.ns).List(ctx, o)
 	if err != nil {

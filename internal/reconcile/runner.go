@@ -7,7 +7,8 @@
 // A key is never given up. A sync that returns an error is requeued with a back-off that
 // doubles up to a cap. Keys that keep failing share a rate limit, so that a cause which all keys
 // of a large cluster have in common does not load kube-apiserver, and they leave half of the workers to the others. An
-// event syncs such a key once in ten seconds. A metric counts keys as stuck until they succeed. The log shows the first ten errors of a queue and then one a second.
+// event syncs such a key once in ten seconds. A metric counts keys as stuck until they succeed. The log shows the first
+// ten errors of a queue and then one a second.
 // Keys are compared by value, and one key is never in two workers at a time.
 package reconcile
 
@@ -72,7 +73,7 @@ type Config[K comparable] struct {
 type Runner[K comparable] struct {
 	Config[K]
 	stuck   stuckKeys[K]
-	failing atomic.Int32   // workers with keys that have failed
+	failing atomic.Int64   // workers with keys that have failed
 	errors  rate.Sometimes // limits logged errors: a cause that many keys share is not logged for each
 
 	mu      sync.Mutex
@@ -182,7 +183,7 @@ func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedDela
 	wait := r.backoff.wait(key)
 	if r.backoff.NumRequeues(key) > 0 && wait == 0 {
 		defer r.failing.Add(-1)
-		if r.failing.Add(1) > int32(max(1, r.Workers/2)) {
+		if r.failing.Add(1) > int64(max(1, r.Workers/2)) {
 			wait = busyDelay
 		}
 	}

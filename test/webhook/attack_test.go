@@ -29,15 +29,16 @@ import (
 
 // attackReview is a review of a dry run in a namespace that does not exist.
 func attackReview(object string) []byte {
-	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","kind":{"group":"","version":"v1","kind":"Pod"},` +
-		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":"nowhere","operation":"CREATE","dryRun":true,"object":` + object + `}}`)
+	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u",` +
+		`"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},` +
+		`"namespace":"nowhere","operation":"CREATE","dryRun":true,"object":` + object + `}}`)
 }
 
 // padded is a Pod of that size.
 func padded(size int) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
-		for len := 0; len < size; len += 200_000 {
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "kubernetes.io/padding-"+strconv.Itoa(len), strings.Repeat("x", min(size-len, 200_000)))
+		for at := 0; at < size; at += 200_000 {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "kubernetes.io/padding-"+strconv.Itoa(at), strings.Repeat("x", min(size-at, 200_000)))
 		}
 	}
 }
@@ -76,7 +77,7 @@ func TestAttacks(t *testing.T) {
 	testutil.Must(t, c.client.CoreV1().ServiceAccounts(tenant).Delete(t.Context(), "default", metav1.DeleteOptions{}))
 
 	url := "https://127.0.0.1:" + strconv.Itoa(m.port) + "/mutate?timeout=10s"
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 50} //nolint:gosec // an attacker
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 50}
 	defer transport.CloseIdleConnections()
 	post := func(body []byte) func(context.Context) {
 		return func(ctx context.Context) {
@@ -99,12 +100,15 @@ func TestAttacks(t *testing.T) {
 		refusesLarge bool
 	}{
 		{"8 MiB of empty containers", attack{4, post(attackReview(`{"spec":{"containers":` + list("{}", 8<<20/3) + `}}`))}, false},
-		{"1,000 containers with 190 mounts each", attack{4, post(attackReview(`{"spec":{"containers":` + list(`{"volumeMounts":`+list("{}", 190)+`}`, 1000) + `}}`))}, true},
-		{"complete bodies of 4.2 MiB", attack{4, post(attackReview(`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 4_400_000) + `"}},"spec":{}}`))}, true},
+		{"1,000 containers with 190 mounts each", attack{4, post(attackReview(
+			`{"spec":{"containers":` + list(`{"volumeMounts":`+list("{}", 190)+`}`, 1000) + `}}`))}, true},
+		{"complete bodies of 4.2 MiB", attack{4, post(attackReview(
+			`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 4_400_000) + `"}},"spec":{}}`))}, true},
 		{"bodies of 16 MiB that stop", attack{8, func(ctx context.Context) { slowBody(ctx, m.port, 16<<20) }}, true},
 		{"bodies of 2 KiB that stop", attack{300, func(ctx context.Context) { slowBody(ctx, m.port, 2<<10) }}, false},
 		{"a tenant's dry runs of 240 KiB", attack{12, func(ctx context.Context) {
-			_, _ = tenants.CoreV1().Pods(tenant).Create(ctx, newPod(padded(180_000), large), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			_, _ = tenants.CoreV1().Pods(tenant).Create(ctx, newPod(padded(180_000), large),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		}}, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) { c.underAttack(t, m, namespace, tc.attack, tc.refusesLarge) })
@@ -162,8 +166,8 @@ func (c *cluster) underAttack(t *testing.T, m *manager, namespace string, a atta
 	for _, n := range calls {
 		sum += n
 	}
-	t.Logf("%d calls; %s of CPU in 20 s; RssAnon %d MiB, %d MiB at rest; refused: %d of %d small Pods, %d of %d large ones", sum, (now - cpu).Round(time.Millisecond), most>>10, rest.Anon>>10,
-		refused[0], created[0], refused[1], created[1])
+	t.Logf("%d calls; %s of CPU in 20 s; RssAnon %d MiB, %d MiB at rest; refused: %d of %d small Pods, %d of %d large ones",
+		sum, (now - cpu).Round(time.Millisecond), most>>10, rest.Anon>>10, refused[0], created[0], refused[1], created[1])
 	if refused[0] > 0 {
 		t.Error("small Pods were refused")
 	}
@@ -177,7 +181,7 @@ func (c *cluster) underAttack(t *testing.T, m *manager, namespace string, a atta
 
 // slowBody begins a review of that size and sends no more than its beginning.
 func slowBody(ctx context.Context, port, size int) {
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // an attacker
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return

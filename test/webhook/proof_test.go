@@ -30,7 +30,8 @@ func proofCluster(t *testing.T) (c *cluster, dir, callers string) {
 	t.Helper()
 	identity := t.TempDir()
 	cert, key := filepath.Join(identity, "webhook.crt"), filepath.Join(identity, "webhook.key")
-	config := fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nusers:\n- name: '*'\n  user: {client-certificate: %s, client-key: %s}\n", cert, key)
+	config := fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nusers:\n- name: '*'\n  user: {client-certificate: %s, client-key: %s}\n",
+		cert, key)
 	c, dir = staticCluster(t, testutil.WriteFile(t, "webhooks.kubeconfig", config))
 	_, identified, err := c.Identity("webhook-caller")
 	testutil.Must(t, err)
@@ -144,7 +145,8 @@ func (m *manager) wantState(t *testing.T, want string) {
 
 func (c *cluster) wantAction(t *testing.T, want admissionregistrationv1.ValidationAction) {
 	t.Helper()
-	binding, err := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
+	bindings := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	binding, err := bindings.Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
 	testutil.Must(t, err)
 	testutil.Check(t, "actions of the policy", []admissionregistrationv1.ValidationAction{want}, binding.Spec.ValidationActions)
 }

@@ -57,7 +57,8 @@ func TestCommandRefuses(t *testing.T) {
 		},
 		"MistypedSubcommand": {
 			args: []string{"webhook", "registre"},
-			want: "Error: unknown command \"registre\" for \"sa-controller-manager webhook\"; did you mean 'sa-controller-manager webhook register'?\n" +
+			want: "Error: unknown command \"registre\" for \"sa-controller-manager webhook\"; " +
+				"did you mean 'sa-controller-manager webhook register'?\n" +
 				"See 'sa-controller-manager webhook --help' for usage.\n",
 		},
 		"Argument": {

@@ -234,7 +234,7 @@ var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
 // clusterFlags returns the flags for the same cluster, each with a leading blank; those that are empty
 // are left out.
 func clusterFlags(kubeconfig, context string) string {
-	var flags string
+	var flags strings.Builder
 	for _, flag := range [][2]string{{"kubeconfig", kubeconfig}, {"context", context}} {
 		value := flag[1]
 		if value == "" {
@@ -243,7 +243,7 @@ func clusterFlags(kubeconfig, context string) string {
 		if !plain.MatchString(value) {
 			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
 		}
-		flags += " --" + flag[0] + "=" + value
+		flags.WriteString(" --" + flag[0] + "=" + value)
 	}
-	return flags
+	return flags.String()
 }

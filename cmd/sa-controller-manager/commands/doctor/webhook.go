@@ -189,8 +189,8 @@ func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, bound, 
 	}
 	why := "neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it"
 	fix := "if it was unregistered: " + c.webhookCommand("register") + ", where it comes from files the same on each host with --" +
-		options.StaticDirFlag + "=" + manifests.StaticDirectory + " instead; otherwise start sa-controller-manager with --webhook-registration, or kube-apiserver without " +
-		"--disable-admission-plugins=ServiceAccount"
+		options.StaticDirFlag + "=" + manifests.StaticDirectory + " instead; otherwise start sa-controller-manager with " +
+		"--webhook-registration, or kube-apiserver without --disable-admission-plugins=ServiceAccount"
 	if called {
 		why = "kube-apiserver calls the webhook, which does not add it"
 		fix = "start sa-controller-manager with its plugin ServiceAccount, and without mountServiceAccountToken: false in " +

@@ -39,8 +39,9 @@ func newInitCommand(client cli.ClientFunc) *cobra.Command {
 another host has a ring: that one is to be copied and imported.
 
 With --from-private-key-file the first private key of that file signs, as it did before:
-every token goes on being valid. Further keys of the file become retired keys. Without it a new key is made, which kube-apiserver must be given
-first. With --key=kep740:NAME a process of this host has the key, such as sa-kms-signer; it
+every token goes on being valid. Further keys of the file become retired keys. Without it a
+new key is made, which kube-apiserver must be given first. With --key=kep740:NAME a process of
+this host has the key, such as sa-kms-signer; it
 is tried before. Keys of --service-account-key-file become retired keys: they verify. A
 next key of the same kind is made, unless --next-key names another one.`,
 		Example: initExamples,

@@ -28,11 +28,12 @@ func (c *Config) checkInFlight(o *observed) string {
 	}
 	// The defaults are kube-apiserver's.
 	server := o.apiServer().Manifest
-	theirs := number(component.OwnFlag(server, "max-requests-inflight"), 400) + number(component.OwnFlag(server, "max-mutating-requests-inflight"), 200)
+	theirs := number(component.OwnFlag(server, "max-requests-inflight"), 400) +
+		number(component.OwnFlag(server, "max-mutating-requests-inflight"), 200)
 	ours := number(component.OwnFlag(own, ourFlag), options.New().Webhook.MaxInFlight)
 	if theirs <= ours {
 		return ""
 	}
-	return fmt.Sprintf("kube-apiserver may have %d requests in flight, and our webhook answers %d at a time: in a burst it would refuse Pods. "+
-		"--extra-arg=--%s=%d is enough.", theirs, ours, ourFlag, theirs)
+	return fmt.Sprintf("kube-apiserver may have %d requests in flight, and our webhook answers %d at a time: in a burst "+
+		"it would refuse Pods. --extra-arg=--%s=%d is enough.", theirs, ours, ourFlag, theirs)
 }

@@ -213,7 +213,7 @@ func TestRegisterWaits(t *testing.T) {
 		want          string // the reason on standard error, "" for success
 	}{
 		"Called":     {reason: "by files, say", objects: clitest.Configurations(off, 0), called: true, named: true},
-		"NotCalled":  {reason: "no leader", objects: clitest.Configurations(off, 0), named: true, want: "kube-apiserver does not call the webhook"},
+		"NotCalled":  {reason: "no leader", objects: clitest.Configurations(off, 0), named: true, want: "does not call the webhook"},
 		"NotBound":   {reason: "only the probe is", objects: staged, called: true, named: true, want: "the leader has not proved that"},
 		"NoAccounts": {reason: "its plugin is off", objects: clitest.Configurations(off, 0), called: true, want: "gives a Pod no account"},
 	} {

@@ -8,9 +8,11 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/podpolicy/podpolicytest"
+	"sa-controller-manager/admission/serviceaccount"
 )
 
 func TestPodPolicy(t *testing.T) {
@@ -42,6 +44,15 @@ func TestPodPolicy(t *testing.T) {
 			want: []string{
 				"policy-missing: there is no MutatingAdmissionPolicy sa-controller-manager-completion, so that ordinary Pods, too, need the webhook",
 			},
+		},
+		"CompletesOtherwise": {
+			reason: "with token Secrets the policy must go", objects: with(policy, binding(admissionregistrationv1.Deny)),
+			change: func(_ *testing.T, c *cluster, _ *fake.Clientset) { c.Plugin.Mode = serviceaccount.Secret },
+			want: []string{
+				"policy-missing: there is the MutatingAdmissionPolicy sa-controller-manager-completion, which completes Pods in another way than " +
+					"our plugin is configured to",
+			},
+			remedy: "kubectl delete mutatingadmissionpolicybindings sa-controller-manager-completion-default",
 		},
 		"AfterAHandback": {
 			reason: "kube-apiserver has its plugin", change: admits(nil, true, true, false), skipped: "kube-apiserver has its ServiceAccount plugin",

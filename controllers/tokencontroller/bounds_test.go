@@ -272,3 +272,26 @@ func TestAnotherNamespacesAccount(t *testing.T) {
 	w.Cache(t, account(elsewhere), secret)
 	w.syncsSecret(t, "token", "its own namespace has no such account", asksAccount, deletesIt)
 }
+
+// TestARefusedFill: the users of a Secret read in an Event who refuses the write. The author of a policy may quote what the Secret holds
+// besides, which is in no cache.
+func TestARefusedFill(t *testing.T) {
+	t.Parallel()
+	const policy = `secrets "token" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request`
+	for said, want := range map[string]string{
+		": only the operator may change this Secret": policy + ": only the operator may change this Secret",
+		": its password is hunter2":                  policy + "; its audit log has the rest, which may quote the Secret",
+	} {
+		secret := tokenSecret("token", withData("password", "hunter2"))
+		w := newWorld(t, secret)
+		w.Cache(t, secret, account())
+		refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "token", nil)
+		refused.ErrStatus.Message = policy + said
+		w.FailNext("patch", "secrets", refused)
+		if err := w.syncSecret(t.Context(), named("token")); !apierrors.IsForbidden(err) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		testutil.Check(t, "Events", []string{"token: Warning TokenSecretRefused: populate token secret ns/token: " +
+			"kube-apiserver answered 403 Forbidden: " + want}, w.Recorded.Lines())
+	}
+}

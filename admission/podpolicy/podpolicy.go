@@ -44,7 +44,7 @@ type Policy struct {
 var (
 	Refusal = Policy{manifests.PodPolicy, "so that Pods without an account are admitted while the webhook is away"}
 
-	Completion = Policy{manifests.Completion, "so that ordinary Pods, too, need the webhook"}
+	Completion = Policy{manifests.Completion, "so that ordinary Pods may need the webhook, or be refused"}
 )
 
 // access reads and deletes the objects of one kind.

@@ -42,7 +42,8 @@ func TestPodPolicy(t *testing.T) {
 		"NoCompletion": {
 			reason: "a failure of ours refuses all Pods", objects: []runtime.Object{policy, binding(admissionregistrationv1.Deny)},
 			want: []string{
-				"policy-missing: there is no MutatingAdmissionPolicy sa-controller-manager-completion, so that ordinary Pods, too, need the webhook",
+				"policy-missing: there is no MutatingAdmissionPolicy sa-controller-manager-completion, " +
+					"so that ordinary Pods may need the webhook, or be refused",
 			},
 		},
 		"CompletesOtherwise": {

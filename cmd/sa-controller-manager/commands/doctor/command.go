@@ -104,6 +104,7 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	options.AddSome(cmd.Flags(), map[string]string{
 		"admission-control-config-file":   options.AsManager,
 		"pod-token":                       options.AsManager,
+		"limit-secret-references":         options.AsManager,
 		"leader-elect-resource-name":      options.AsManager,
 		"leader-elect-resource-namespace": options.AsManager,
 		"root-ca-file": "PEM `file` with the root CA bundle that namespaces and token Secrets must have. Without it, " +

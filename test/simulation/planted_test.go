@@ -85,23 +85,6 @@ var plants = []plant{
 
 // reference adds the Secret`,
 	)}, 1},
-	// Registering a handler takes as long as in a large cluster, with the plant and without it.
-	{planted.Plant{Name: "a deletion between a cache read and a handler", Shows: regexp.MustCompile(
-		`^promise (1: .* references no token Secret|3: .* references \S+, which is gone)$`), Edits: edits(
-		"internal/reconcile/watch.go",
-		"		registration, failed := h.Informer.AddEventHandler(gated{h.Handler, added})",
-		`		var handler cache.ResourceEventHandler = gated{h.Handler, added}
-		if isPlanted("a deletion between a cache read and a handler") {
-			handler = h.Handler
-		}
-		registration, failed := h.Informer.AddEventHandler(handler)
-		time.Sleep(time.Second)`,
-		"internal/reconcile/watch.go",
-		`	"sync"
-`, `	"sync"
-	"time"
-`,
-	)}, 3},
 	{planted.Plant{Name: "a Secret filled before the first answer about its key", Shows: regexp.MustCompile(
 		`^promise 4: .* was filled before kube-apiserver had accepted the key$`), Edits: edits(
 		"controllers/keyprobe/activator.go",

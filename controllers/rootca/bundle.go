@@ -87,8 +87,13 @@ func (b *Bundle) CheckSize() error {
 // PEM returns the bundle's text. Callers must not modify it.
 func (b *Bundle) PEM() []byte { return b.pem }
 
-// Hash returns the SHA-256 of PEM.
-func (b *Bundle) Hash() [sha256.Size]byte { return b.hash }
+// Hash returns the SHA-256 of PEM, zeros for a nil Bundle.
+func (b *Bundle) Hash() (hash [sha256.Size]byte) {
+	if b != nil {
+		hash = b.hash
+	}
+	return hash
+}
 
 // NeedsUpdate reports whether an object must get this bundle: it has none (has is false), or one with
 // another hash. It is false for a nil Bundle.

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
@@ -103,5 +105,13 @@ func TestParseBundle(t *testing.T) {
 				t.Errorf("the hash is not that of the PEM")
 			}
 		})
+	}
+}
+
+// TestDelayWithoutRootCA: a process without a root CA syncs namespaces all the same.
+func TestDelayWithoutRootCA(t *testing.T) {
+	t.Parallel()
+	if delay := NewSource(nil, nil).Delay(corev1.ResourceConfigMaps, cache.NewObjectName("shop", "kube-root-ca.crt")); delay != 0 {
+		t.Errorf("delayed by %v", delay)
 	}
 }

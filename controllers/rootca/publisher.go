@@ -203,6 +203,6 @@ func (p *Publisher) wrote(ctx context.Context, answer *corev1.ConfigMap, bundle 
 		return fmt.Errorf("write configmap %s/%s: kube-apiserver has stored another content than was sent, "+
 			"look for an admission policy or webhook that changes it", answer.Namespace, answer.Name)
 	}
-	klog.FromContext(ctx).V(2).Info("Published the root CA", "configMap", klog.KObj(answer))
+	klog.FromContext(ctx).V(2).Info("Published the root CA", "configMap", klog.KObj(answer), "again", !created)
 	return nil
 }

@@ -62,15 +62,6 @@ func mutatingRules(mutator Mutator) []Rule {
 	return mutator.Rules()
 }
 
-// Names returns the names of the plugins in call order.
-func (c Chain) Names() []string {
-	names := make([]string, len(c))
-	for i, entry := range c {
-		names[i] = entry.Name
-	}
-	return names
-}
-
 // Ready returns nil once every plugin is ready. Admit and Validate do not use it: they wait for the
 // plugins that match.
 func (c Chain) Ready(ctx context.Context) error {
@@ -157,6 +148,7 @@ func (e ChainEntry) guarded(ctx context.Context, decide decideFunc, request *Req
 // add appends the warnings and audit annotations of partial.
 func (r *Response) add(partial *Response) {
 	r.Warnings = append(r.Warnings, partial.Warnings...)
+	r.Close = r.Close || partial.Close
 	for key, value := range partial.AuditAnnotations {
 		r.Annotate(key, value)
 	}

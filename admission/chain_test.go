@@ -183,7 +183,7 @@ func TestChainMutatesSelectively(t *testing.T) {
 	testutil.Check(t, "mutating rules", []Rule{podRule(), podRule()}, chain.MutatingRules())
 	testutil.Check(t, "validating rules", []Rule{podRule(), services, podRule()}, chain.ValidatingRules())
 	testutil.Check(t, "all rules", []Rule{podRule(), podRule(), podRule(), services, podRule()}, chain.Rules())
-	testutil.Check(t, "names", []string{"a", "b", "c"}, chain.Names())
+	testutil.Check(t, "names", []string{"a", "b", "c"}, names(chain))
 }
 
 func TestChainReady(t *testing.T) {

@@ -98,3 +98,11 @@ func chainOf(plugins ...Plugin) Chain {
 	}
 	return chain
 }
+
+// names are those of the plugins, in the order in which they are called.
+func names(chain Chain) (all []string) {
+	for _, entry := range chain {
+		all = append(all, entry.Name)
+	}
+	return all
+}

@@ -23,12 +23,6 @@ const (
 	outcomeOverload = "overload"
 )
 
-// Stages of a call in progress: its body is arriving, or it is being decided.
-const (
-	stageArriving = "arriving"
-	stageDeciding = "deciding"
-)
-
 // Metrics are the metrics of the webhook and of its plugins. A nil Metrics is a no-op. It is safe
 // for concurrent use.
 type Metrics struct {
@@ -36,7 +30,8 @@ type Metrics struct {
 	duration *metrics.HistogramVec
 	plugins  *metrics.CounterVec
 	latency  *metrics.HistogramVec
-	inFlight *metrics.GaugeVec
+	inFlight *metrics.Gauge
+	evicted  *metrics.Counter
 	tls      *metrics.CounterVec
 }
 
@@ -62,19 +57,20 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Help:    "Time an admission plugin took to decide, including the wait until it was ready.",
 			Buckets: buckets,
 		}, []string{"path", "plugin"}),
-		inFlight: metrics.NewGaugeVec(&metrics.GaugeOpts{
+		inFlight: metrics.NewGauge(&metrics.GaugeOpts{
 			Name: "sacm_webhook_requests_in_flight",
-			Help: "Webhook calls in progress by stage: arriving while the body is read, deciding while plugins run.",
-		}, []string{"stage"}),
+			Help: "Webhook calls that are being decided, after their body has arrived.",
+		}),
+		evicted: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "sacm_webhook_connections_evicted_total",
+			Help: "Connections to the webhook that were closed for a new one, because there were too many. A call on one of them fails.",
+		}),
 		tls: metrics.NewCounterVec(&metrics.CounterOpts{
 			Name: "sacm_webhook_tls_handshake_errors_total",
 			Help: "Failed TLS handshakes by reason. With certificate_refused the caller refused the serving certificate, and its call failed.",
 		}, []string{"reason"}),
 	}
-	mustRegister(m.requests, m.duration, m.plugins, m.latency, m.inFlight, m.tls)
-	for _, stage := range []string{stageArriving, stageDeciding} {
-		m.inFlight.WithLabelValues(stage).Set(0)
-	}
+	mustRegister(m.requests, m.duration, m.plugins, m.latency, m.inFlight, m.evicted, m.tls)
 	return m
 }
 
@@ -96,12 +92,17 @@ func (m *Metrics) requestEnds(path, outcome string, start time.Time) {
 	m.duration.WithLabelValues(path).Observe(time.Since(start).Seconds())
 }
 
-// counterOf returns the counter of a stage. Callers look it up once and not for each call.
-func (m *Metrics) counterOf(stage string) func(more float64) {
-	if m == nil {
-		return func(float64) {}
+// deciding counts a call that begins or ends to be decided.
+func (m *Metrics) deciding(more float64) {
+	if m != nil {
+		m.inFlight.Add(more)
 	}
-	return m.inFlight.WithLabelValues(stage).Add
+}
+
+func (m *Metrics) evicts() {
+	if m != nil {
+		m.evicted.Inc()
+	}
 }
 
 func (m *Metrics) handshakeFails(reason string) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,7 @@ func TestWebhookMaxInFlight(t *testing.T) {
 		testutil.CheckContains(t, "without a uid", "v1 uid= 429 ", said(ask(t, webhook, post("/mutate", "garbage"))))
 
 		want := []string{
-			`sacm_webhook_requests_in_flight{stage="arriving"} 0`, `sacm_webhook_requests_in_flight{stage="deciding"} 2`,
+			`sacm_webhook_requests_in_flight 2`,
 			`sacm_webhook_requests_total{outcome="overload",path="mutate"} 2`, `sacm_webhook_requests_total{outcome="overload",path="validate"} 1`,
 		}
 		testutil.Check(t, "metrics", want, testutil.Series(registry, "sacm_webhook_requests_"))
@@ -50,30 +51,76 @@ func TestWebhookMaxInFlight(t *testing.T) {
 	})
 }
 
-// TestSlowBodiesKeepNobodyOut has as many bodies arrive without end as there may be connections.
+// longReview is the creation of a Pod whose review has that many bytes.
+func longReview(size int) string {
+	review := createReview("v1")
+	return strings.Replace(review, `"name":`, `"padding":"`+strings.Repeat("x", size-len(review)-len(`"padding":"",`))+`","name":`, 1)
+}
+
+// TestSlowBodiesKeepNobodyOut has many bodies arrive without end, which take no place of those that are decided;
+// large ones keep out large ones alone, until they are cut off.
 func TestSlowBodiesKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const limit = 2
-		connections := connectionLimits(limit).Accepted()
-		webhook := NewWebhook(WebhookConfig{Chain: patchEverything(), MaxInFlight: limit})
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		begin := func(bodies int) {
+		s := start(t, func(c *ServerConfig) { c.Webhook = NewWebhook(WebhookConfig{Chain: patchEverything(), MaxInFlight: 2}) })
+		defer s.end(t)
+		begin := func(bodies int, whole string) (cutOff chan string) {
+			cutOff = make(chan string, bodies)
 			for range bodies {
-				half, ends := io.Pipe()
-				context.AfterFunc(ctx, func() { _ = ends.Close() })
-				go webhook.ServeHTTP(httptest.NewRecorder(), postFrom("/mutate", half))
+				body, sender := io.Pipe()
+				go sender.Write([]byte(whole[:200])) //nolint:errcheck // the reader may go
+				go func() {
+					cutOff <- s.postSized(t, body, int64(len(whole)))
+					_ = sender.Close()
+				}()
 			}
 			synctest.Wait()
+			return cutOff
 		}
-		begin(connections - 1)
-		if answer := ask(t, webhook, post("/mutate", createReview("v1"))); !answer.Response.Allowed {
-			t.Errorf("got %q, want yes: nothing is being decided", said(answer))
+		const tooMany = "200 v1 uid=u-1 429 TooManyRequests: too many large admission requests at the same time, please try again"
+		yes := "200 v1 uid=u-1 " + patched
+		small := begin(20, createReview("v1"))
+		testutil.Check(t, "beside small ones", yes, s.review(t))
+		large := begin(2, longReview(16<<20))
+		testutil.Check(t, "a small one beside large ones", yes, s.review(t))
+		testutil.Check(t, "a large one beside large ones", tooMany, s.post(t, strings.NewReader(longReview(100<<10))))
+		began := time.Now()
+		for range 2 {
+			testutil.CheckContains(t, "large", "408 Timeout", <-large)
 		}
-		begin(1)
-		const want = "v1 uid=u-1 429 TooManyRequests: too many admission requests at the same time, please try again"
-		testutil.Check(t, "with as many bodies on their way", want, said(ask(t, webhook, post("/mutate", createReview("v1")))))
+		testutil.Check(t, "time of a large one", largeTimeout, time.Since(began))
+		testutil.Check(t, "a large one after them", yes, s.post(t, strings.NewReader(longReview(maxBody-1<<10))))
+		for range 20 {
+			testutil.CheckContains(t, "small", "408 Timeout", <-small)
+		}
+	})
+}
+
+// TestCallsThatCost: a call whose parts take much memory holds a share of it until it is decided, and
+// is not waited for.
+func TestCallsThatCost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		goOn, noWait := make(chan struct{}), make(chan bool, 10)
+		chain := chainOf(mutates(func(_ context.Context, r *Request, _ *Response) error { noWait <- r.NoWait; <-goOn; return nil }))
+		webhook := NewWebhook(WebhookConfig{Chain: chain})
+		dense := reviewOf("v1", `,"operation":"CREATE","object":[0`+strings.Repeat(`,[0`+strings.Repeat(",0", 90)+`]`, 4000)+`]`)
+		go webhook.ServeHTTP(httptest.NewRecorder(), post("/mutate", createReview("v1")))
+		for range 2 {
+			go webhook.ServeHTTP(httptest.NewRecorder(), post("/mutate", dense))
+		}
+		synctest.Wait()
+		testutil.CheckContains(t, "a third one", "429 TooManyRequests: too many large", said(ask(t, webhook, post("/mutate", dense))))
+		close(goOn)
+		synctest.Wait()
+		got := map[bool]int{}
+		for range 3 {
+			got[<-noWait]++
+		}
+		testutil.Check(t, "calls by NoWait", map[bool]int{false: 1, true: 2}, got)
+		if answer := ask(t, webhook, post("/mutate", dense)); !answer.Response.Allowed {
+			t.Errorf("afterwards: got %q, want yes", said(answer))
+		}
 	})
 }
 

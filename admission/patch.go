@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/go-json-experiment/json/jsontext"
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
@@ -19,29 +18,14 @@ type PatchOperation struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// encodePatch encodes operations as a JSON patch, with the fields in the order of the struct.
-// Values are copied unchanged once they are known to be JSON.
+// encodePatch encodes operations as a JSON patch, with the fields in the order of the struct. It returns an
+// error if a value is not JSON.
 func encodePatch(operations []PatchOperation) ([]byte, error) {
-	size := 2
-	for _, operation := range operations {
-		size += len(`{"op":"","path":"","value":},`) + len(operation.Op) + len(operation.Path) + len(operation.Value)
+	patch, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("encode the patch: %w", err)
 	}
-	patch := append(make([]byte, 0, size), '[')
-	for i, operation := range operations {
-		if !jsontext.Value(operation.Value).IsValid() {
-			return nil, fmt.Errorf("the value for %s is not JSON", operation.Path)
-		}
-		if i > 0 {
-			patch = append(patch, ',')
-		}
-		patch = append(patch, `{"op":`...)
-		patch, _ = jsontext.AppendQuote(patch, operation.Op) // an error means invalid UTF-8, which it has replaced
-		patch = append(patch, `,"path":`...)
-		patch, _ = jsontext.AppendQuote(patch, operation.Path)
-		patch = append(patch, `,"value":`...)
-		patch = append(append(patch, operation.Value...), '}')
-	}
-	return append(patch, ']'), nil
+	return patch, nil
 }
 
 // applyPatch returns object with operations applied. All other fields keep their value, even

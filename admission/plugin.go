@@ -6,7 +6,6 @@ package admission
 import (
 	"context"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -31,14 +30,18 @@ type Request struct {
 	Name        string // empty for generateName
 	Namespace   string // empty for cluster-scoped objects
 	Operation   Operation
-	User        authenticationv1.UserInfo
 	DryRun      bool
+	// NoWait asks plugins to decide by what is there: nobody waits for a dry run, and a large request keeps
+	// others out while it waits.
+	NoWait bool
+	// First reports that it is the first request of its connection, which has just been made.
+	First bool
 
-	// Object, OldObject and Options are JSON as the apiserver sent it, nil if the review omits them
-	// or has null. Object includes the patches of earlier plugins in the chain.
-	Object    []byte
-	OldObject []byte
-	Options   []byte
+	// Object is JSON as the apiserver sent it, nil if the review omits it or has null. It includes the
+	// patches of earlier plugins in the chain.
+	Object []byte
+
+	parts int // see span
 }
 
 // Response collects what plugins return besides the decision.
@@ -50,6 +53,8 @@ type Response struct {
 	// AuditAnnotations go into the apiserver's audit log. Keys are qualified by the
 	// webhook's name there.
 	AuditAnnotations map[string]string
+	// Close has the connection closed, so that the next request makes a new one.
+	Close bool
 }
 
 // Annotate adds an audit annotation.

@@ -88,7 +88,7 @@ func TestBuild(t *testing.T) {
 			if tc.refusal != "" {
 				return
 			}
-			testutil.Check(t, tc.reason+": order", []string{"B", "A"}, chain.Names())
+			testutil.Check(t, tc.reason+": order", []string{"B", "A"}, names(chain))
 			testutil.Check(t, tc.reason+": B", "none", chain[0].Plugin.(configuredPlugin).config)
 			testutil.Check(t, tc.reason+": A", tc.want, chain[1].Plugin.(configuredPlugin).config)
 		})

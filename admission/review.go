@@ -14,7 +14,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -44,22 +43,46 @@ type reviewRequest struct {
 	Name        string                      `json:"name"`
 	Namespace   string                      `json:"namespace"`
 	Operation   Operation                   `json:"operation"`
-	UserInfo    authenticationv1.UserInfo   `json:"userInfo"`
 	Object      span                        `json:"object"`
-	OldObject   span                        `json:"oldObject"`
 	DryRun      bool                        `json:"dryRun"`
-	Options     span                        `json:"options"`
 }
 
 // span is where a value is in the review: a copy of the value would take as much memory again.
-type span struct{ from, to int64 }
+type span struct {
+	from, to int64
+	parts    int // the names, values and ends that decoding it goes through
+}
+
+// errParts is the error of a value that is refused before it is decoded.
+var errParts = fmt.Errorf("the object has a list or map of more than %d elements, or more than %d names and values", maxLength, maxParts)
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
 func (s *span) UnmarshalJSONFrom(decoder *jsontext.Decoder) error {
-	value, err := decoder.ReadValue()
+	*s = span{}
+	if kind := decoder.PeekKind(); kind != '{' && kind != '[' {
+		value, err := decoder.ReadValue()
+		s.to = decoder.InputOffset()
+		s.from = s.to - int64(len(value))
+		return err
+	}
+	outer := decoder.StackDepth()
+	for s.parts == 0 || decoder.StackDepth() > outer {
+		if _, err := decoder.ReadToken(); err != nil {
+			return err
+		}
+		if s.parts == 0 {
+			s.from = decoder.InputOffset() - 1
+		}
+		kind, length := decoder.StackIndex(decoder.StackDepth())
+		if kind == '{' {
+			length /= 2 // names and values
+		}
+		if s.parts++; length > maxLength || s.parts > maxParts {
+			return errParts
+		}
+	}
 	s.to = decoder.InputOffset()
-	s.from = s.to - int64(len(value))
-	return err
+	return nil
 }
 
 // of returns the value, nil if the review omits it or has null.
@@ -83,14 +106,17 @@ type envelope struct {
 func decodeReview(body []byte) (*Request, envelope, error) {
 	var r review
 	// Of duplicate fields the last one wins.
-	err := withoutValues(json.Unmarshal(body, &r, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)))
+	err := json.Unmarshal(body, &r, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	found := r.envelope()
+	if err != nil && found.uid == "" {
+		found = findEnvelope(bytes.NewReader(body))
+	}
+	if errors.Is(err, errParts) {
+		return nil, found, errTooLarge("%v", errParts)
+	}
 	if err != nil {
-		if found.uid == "" {
-			found = findEnvelope(bytes.NewReader(body))
-		}
 		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest,
-			"the body is not an AdmissionReview in JSON: %v", err)
+			"the body is not an AdmissionReview in JSON: %v", withoutValues(err))
 	}
 	if r.Kind != reviewKind || !slices.Contains(reviewVersions(), r.APIVersion) {
 		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest,
@@ -122,11 +148,9 @@ func (r *reviewRequest) decoded(body []byte) *Request {
 		Name:        r.Name,
 		Namespace:   r.Namespace,
 		Operation:   r.Operation,
-		User:        r.UserInfo,
 		DryRun:      r.DryRun,
 		Object:      r.Object.of(body),
-		OldObject:   r.OldObject.of(body),
-		Options:     r.Options.of(body),
+		parts:       r.Object.parts,
 	}
 }
 
@@ -233,32 +257,10 @@ func Decode(object []byte, into any) error {
 func withoutValues(err error) error {
 	if wrongType, ok := errors.AsType[*json.SemanticError](err); ok {
 		// Field names may be as long as the body.
-		return fmt.Errorf("%.100q is %s, which does not belong there", wrongType.JSONPointer, described(wrongType))
+		return fmt.Errorf("%.100q has a value that does not belong there", wrongType.JSONPointer)
 	}
 	if malformed, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		return fmt.Errorf("%w at byte %d", malformed.Err, malformed.ByteOffset)
 	}
 	return err
-}
-
-// described names the JSON type that was found, if the type is the problem.
-func described(found *json.SemanticError) string {
-	kind := found.JSONKind
-	if found.Err != nil {
-		kind = 0
-	}
-	switch kind {
-	case '{':
-		return "an object"
-	case '[':
-		return "a list"
-	case '"':
-		return "a string"
-	case '0':
-		return "a number"
-	case 'n', 't', 'f':
-		return kind.String() // null, true or false
-	default:
-		return "a value"
-	}
 }

@@ -73,7 +73,9 @@ type Server struct {
 
 // NewServer returns a Server that does not serve yet.
 func NewServer(config ServerConfig) *Server {
-	s := &Server{config: config, connections: connlimit.New(connectionLimits(config.MaxInFlight))}
+	limits := connectionLimits(config.MaxInFlight)
+	limits.Evicted = config.Metrics.evicts
+	s := &Server{config: config, connections: connlimit.New(limits)}
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(true)
 	// No HTTP/2: the apiserver uses it only for loopback URLs, and one client could have many calls on
@@ -89,15 +91,29 @@ func NewServer(config ServerConfig) *Server {
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, connectionKey{}, conn.(*tls.Conn).NetConn())
+			limited, _ := conn.(*tls.Conn).NetConn().(*connlimit.Conn)
+			return context.WithValue(ctx, connectionKey{}, &connection{Conn: limited})
 		},
 		ConnState: s.countHandshake,
 	}
 	return s
 }
 
-// connectionKey is the context key of a request's *connlimit.Conn.
+// connectionKey is the context key of a request's *connection.
 type connectionKey struct{}
+
+// connection has one request at a time.
+type connection struct {
+	*connlimit.Conn
+
+	requests int // that it has brought
+}
+
+// isFirst reports whether r is the first request of its connection.
+func isFirst(r *http.Request) bool {
+	conn, ok := r.Context().Value(connectionKey{}).(*connection)
+	return ok && conn.requests == 1
+}
 
 // Run serves until ctx ends and then drains: /readyz fails at once, calls are answered for
 // DrainDelay, and then no more connections are accepted. Connections close when their calls are
@@ -162,7 +178,8 @@ func (s *Server) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("/", s.trusted(s.config.Webhook))
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if conn, ok := r.Context().Value(connectionKey{}).(*connlimit.Conn); ok && conn.Begin() {
+		conn := r.Context().Value(connectionKey{}).(*connection) //nolint:forcetypeassert // of ConnContext
+		if conn.requests++; conn.Begin() {
 			defer conn.End()
 		}
 		if s.draining.Load() {

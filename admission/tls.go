@@ -7,13 +7,10 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -65,10 +62,7 @@ func (l lineLogger) Write(line []byte) (int, error) {
 const (
 	handshakeRefused  = "certificate_refused"
 	handshakeStranger = "client_certificate" // the client certificate is not of one of our CAs
-	handshakeNotTLS   = "not_tls"
-	handshakeTimeout  = "timeout"
-	handshakeClosed   = "closed" // such as a TCP probe of the port
-	handshakeOther    = "other"  // such as no common TLS version
+	handshakeOther    = "other"              // such as no TLS, or a TCP probe of the port
 )
 
 // countHandshake counts a connection that closes before its handshake is complete. net/http only
@@ -86,22 +80,11 @@ func (s *Server) countHandshake(conn net.Conn, state http.ConnState) {
 
 // handshakeReason returns the value of the metric's label.
 func handshakeReason(err error) string {
-	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
-		return handshakeNotTLS
-	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return handshakeStranger
 	}
 	if refusesCertificate(err) {
 		return handshakeRefused
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return handshakeTimeout
-	}
-	for _, gone := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE} {
-		if errors.Is(err, gone) {
-			return handshakeClosed
-		}
 	}
 	return handshakeOther
 }

@@ -7,13 +7,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"mime"
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 )
@@ -47,20 +46,19 @@ type WebhookConfig struct {
 // status is 200, because the apiserver ignores the body of any other status and applies
 // failurePolicy. Only if the uid is unknown does the HTTP status repeat the code of the refusal.
 type Webhook struct {
-	chain              Chain
-	arriving, deciding semaphore
-	bodies             bodyLimiter
-	metrics            *Metrics
+	chain    Chain
+	deciding *semaphore.Weighted // how many
+	large    *semaphore.Weighted // how much memory, see share
+	metrics  *Metrics
 }
 
 // NewWebhook returns a Webhook. It is safe for concurrent use.
 func NewWebhook(config WebhookConfig) *Webhook {
 	return &Webhook{
 		chain: config.Chain,
-		// Reading has a limit of its own, so that slow bodies do not block the decision on small
-		// ones: over HTTP/1.1 a connection has one body at a time.
-		arriving: newSemaphore(connectionLimits(config.MaxInFlight).Accepted(), config.Metrics.counterOf(stageArriving)),
-		deciding: newSemaphore(orDefault(config.MaxInFlight), config.Metrics.counterOf(stageDeciding)),
+		// A body that is on its way takes no place: slow ones do not keep others out.
+		deciding: semaphore.NewWeighted(int64(orDefault(config.MaxInFlight))),
+		large:    semaphore.NewWeighted(largeCalls),
 		metrics:  config.Metrics,
 	}
 }
@@ -89,35 +87,43 @@ func (w *Webhook) serve(rw http.ResponseWriter, r *http.Request, path string, de
 
 // answer takes a call through its stages. Each stage may end it.
 func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, decide decideFunc) (*admissionv1.AdmissionReview, string) {
-	ctx, cancel := withDeadline(r)
+	ctx, cancel := context.WithTimeout(r.Context(), timeToDecide(r.URL.Query().Get("timeout")))
 	defer cancel()
 	if err := checkCall(r); err != nil {
 		return refusedReview(envelope{}, &Response{}, err), outcomeInvalid
 	}
-	bounded := &limitedBody{
-		from: http.MaxBytesReader(rw, r.Body, maxBody), limiter: &w.bodies,
-		setDeadline: func(at time.Time) { setReadDeadline(rw, at) },
+	if err := checkLength(r); err != nil {
+		return refusedReview(readEnvelope(rw, r), &Response{}, err), outcomeInvalid
 	}
-	defer bounded.release()
-	piece := pieces.Get().(*[bodyPiece]byte)
-	defer pieces.Put(piece) // the answer has no part of the body
-	body, found, err := w.read(rw, bounded, piece[:0])
+	held := share{of: w.large}
+	defer held.release()
+	if err := held.grow(r.ContentLength, 0); err != nil {
+		return refusedReview(readEnvelope(rw, r), &Response{}, err), outcomeOverload
+	}
+	body, err := read(rw, r)
 	if err != nil {
-		outcome := outcomeInvalid
-		if apierrors.IsTooManyRequests(err) {
-			outcome = outcomeOverload
-		}
-		return refusedReview(found, &Response{}, err), outcome
+		return refusedReview(findEnvelope(bytes.NewReader(body)), &Response{}, err), outcomeInvalid
 	}
-	if !w.deciding.tryAcquire() {
-		return refusedReview(findEnvelope(bytes.NewReader(body)), &Response{}, errTooMany()), outcomeOverload
+	if !w.deciding.TryAcquire(1) {
+		err = TooManyRequests("too many admission requests at the same time, please try again")
+		return refusedReview(findEnvelope(bytes.NewReader(body)), &Response{}, err), outcomeOverload
 	}
-	defer w.deciding.release()
+	w.metrics.deciding(1)
+	defer func() { w.metrics.deciding(-1); w.deciding.Release(1) }()
 	request, found, err := decodeReview(body)
 	if err != nil {
 		return refusedReview(found, &Response{}, err), outcomeInvalid
 	}
-	return runChain(ctx, found, request, decide)
+	if err := held.grow(r.ContentLength, request.parts); err != nil {
+		return refusedReview(found, &Response{}, err), outcomeOverload
+	}
+	request.NoWait, request.First = request.DryRun || held.held > 0, isFirst(r)
+	response := &Response{}
+	answer, outcome := runChain(ctx, found, request, response, decide)
+	if response.Close {
+		rw.Header().Set("Connection", "close")
+	}
+	return answer, outcome
 }
 
 // checkCall refuses calls that an apiserver never makes, before it reads the body.
@@ -138,6 +144,17 @@ func checkCall(r *http.Request) error {
 	return nil
 }
 
+// checkLength refuses reviews of objects that etcd never stores.
+func checkLength(r *http.Request) error {
+	if r.ContentLength < 0 {
+		return invalidReview(http.StatusLengthRequired, metav1.StatusReasonBadRequest, "the call has no Content-Length")
+	}
+	if r.ContentLength > maxBody {
+		return errTooLarge("the AdmissionReview is larger than %d MiB", maxBody>>20)
+	}
+	return nil
+}
+
 func isJSON(contentType string) bool {
 	if contentType == mediaType {
 		return true
@@ -147,8 +164,8 @@ func isJSON(contentType string) bool {
 }
 
 // runChain calls the plugins and turns their decision into a response.
-func runChain(ctx context.Context, found envelope, request *Request, decide decideFunc) (*admissionv1.AdmissionReview, string) {
-	response := &Response{}
+func runChain(ctx context.Context, found envelope, request *Request, response *Response,
+	decide decideFunc) (*admissionv1.AdmissionReview, string) {
 	err := decideGuarded(ctx, request, response, decide)
 	var answer *admissionv1.AdmissionReview
 	if err == nil {
@@ -174,24 +191,6 @@ func decideGuarded(ctx context.Context, request *Request, response *Response, de
 	}
 	defer recoverAs(ctx, &err, "the admission", "webhook")
 	return decide(ctx, request, response)
-}
-
-// read reads a bounded body to its end, into piece if it fits, within the limit on bodies that arrive
-// at the same time. On failure it returns the envelope, as far as the beginning of the body has it.
-func (w *Webhook) read(rw http.ResponseWriter, bounded io.Reader, piece []byte) ([]byte, envelope, error) {
-	if !w.arriving.tryAcquire() {
-		setReadDeadline(rw, time.Now().Add(rejectedTimeout))
-		return nil, findEnvelope(bounded), errTooMany()
-	}
-	defer w.arriving.release()
-	body, err := readPieces(bounded, piece)
-	if err != nil {
-		return nil, findEnvelope(bytes.NewReader(body)), readRefusal(err)
-	}
-	// The server keeps reading, to notice when the caller disconnects. The remaining deadline,
-	// bodyTimeout, would cancel the request's context.
-	setReadDeadline(rw, time.Time{})
-	return body, envelope{}, nil
 }
 
 // writeReview writes the response. For the HTTP status see Webhook.

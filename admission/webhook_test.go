@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"sa-controller-manager/internal/testutil"
 )
@@ -104,7 +104,7 @@ func TestWebhook(t *testing.T) {
 	t.Parallel()
 	const notJSON = "400 BadRequest: the body is not an AdmissionReview in JSON: "
 	deep := strings.Repeat(`[`, 20000)
-	big := `{"metadata":{"name":"web","annotations":{"x":"` + strings.Repeat("x", 3<<20) + `"}}}`
+	big := `{"metadata":{"name":"web","annotations":{"x":"` + strings.Repeat(`\u003c`, 3<<19) + `"}}}`
 	header := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
 	}
@@ -128,17 +128,52 @@ func TestWebhook(t *testing.T) {
 		},
 		"null object": {reason: "nothing to decide on", body: reviewOf("v1", `,"operation":"CREATE","object":null`), want: "v1 uid=u-1 yes "},
 		"case of keys": {
-			reason: "case matters, so this object is none", body: reviewOf("v1", `,"operation":"CREATE","OBJECT":{}`), want: "v1 uid=u-1 yes ",
+			reason: "case matters, so this object is none",
+			body:   reviewOf("v1", `,"operation":"CREATE","OBJECT":{}`), want: "v1 uid=u-1 yes ",
 		},
 		"duplicate keys": {
-			reason: "the last one counts", body: reviewOf("v1", `,"operation":"CREATE","object":null,"object":{},"uid":"u-2"`),
-			want: "v1 uid=u-2 " + patched,
+			reason: "the last one counts",
+			body:   reviewOf("v1", `,"operation":"CREATE","object":null,"object":{},"uid":"u-2"`),
+			want:   "v1 uid=u-2 " + patched,
+		},
+		"escaped": {
+			reason: "etcd stores both objects",
+			body:   reviewOf("v1", `,"operation":"CREATE","object":`+big+`,"oldObject":`+big),
+			want:   "v1 uid=u-1 yes",
 		},
 		"too large": {
-			reason: "refused, with the uid", body: reviewOf("v1", `,"operation":"UPDATE","object":`+big+`,"oldObject":`+big+`,"options":`+big),
-			want: "v1 uid=u-1 413 RequestEntityTooLarge: the AdmissionReview is larger than 8 MiB",
+			reason: "refused, with the uid",
+			body:   reviewOf("v1", `,"operation":"UPDATE","object":`+big+`,"oldObject":`+big+`,"options":`+big),
+			want:   "v1 uid=u-1 413 RequestEntityTooLarge: the AdmissionReview is larger than 19 MiB",
 		},
-		"too large, no uid": {body: strings.Repeat(" ", 8<<20+1), want: "v1 uid= 413 RequestEntityTooLarge: "},
+		"too large, no uid": {body: strings.Repeat(" ", maxBody+1), want: "v1 uid= 413 RequestEntityTooLarge: "},
+		"long list": {
+			reason: "before it is decoded",
+			body:   reviewOf("v1", `,"operation":"CREATE","object":{"spec":{"volumes":[{}`+strings.Repeat(",{}", maxLength)+"]}}"),
+			want: "v1 uid=u-1 413 RequestEntityTooLarge: " +
+				"the object has a list or map of more than 10000 elements, or more than 400000 names and values",
+		},
+		"longest list": {
+			reason: "the limit itself",
+			body: reviewOf("v1", `,"operation":"CREATE","object":{"spec":{"volumes":[{}`+
+				strings.Repeat(",{}", maxLength-1)+"]}}"),
+			want: "v1 uid=u-1 yes",
+		},
+		"long map": {
+			reason: "a map too",
+			body:   reviewOf("v1", `,"operation":"CREATE","object":{"a":{"x":""`+strings.Repeat(`,"x":""`, maxLength)+"}}"),
+			want:   "v1 uid=u-1 413 RequestEntityTooLarge: ",
+		},
+		"many lists": {
+			reason: "each of them short",
+			body: reviewOf("v1", `,"operation":"CREATE","object":[0`+
+				strings.Repeat(`,[{},{}`+strings.Repeat(`,{}`, 98)+`]`, maxParts/200)+"]"),
+			want: "v1 uid=u-1 413 RequestEntityTooLarge: ",
+		},
+		"no length": {
+			reason: "kube-apiserver always gives it", change: func(r *http.Request) { r.ContentLength = -1 },
+			want: "v1 uid=u-1 411 BadRequest: the call has no Content-Length",
+		},
 		"no uid": {
 			reason: "the apiserver would not take an answer", body: strings.Replace(createReview("v1"), `"uid":"u-1",`, "", 1),
 			want: "v1 uid= 400 BadRequest: the request of the AdmissionReview has no uid",
@@ -152,11 +187,13 @@ func TestWebhook(t *testing.T) {
 		"truncated":     {reason: "the uid came before", body: createReview("v1beta1")[:150], want: "v1beta1 uid=u-1 " + notJSON},
 		"trailing data": {reason: "one review, no more", body: createReview("v1") + "{}", want: "v1 uid=u-1 " + notJSON},
 		"deep nesting": {
-			reason: "no stack is used up", body: reviewOf("v1", `,"operation":"CREATE","object":`+deep), want: "v1 uid=u-1 " + notJSON,
+			reason: "no stack is used up",
+			body:   reviewOf("v1", `,"operation":"CREATE","object":`+deep), want: "v1 uid=u-1 " + notJSON,
 		},
 		"deep before the uid": {reason: "the search for the uid ends too", body: `{"x":` + deep, want: "v1 uid= 400 BadRequest: "},
 		"wrong types": {
-			reason: "the uid is still known", body: reviewOf("v1", `,"operation":7,"object":{}`), want: "v1 uid=u-1 " + notJSON,
+			reason: "the uid is still known",
+			body:   reviewOf("v1", `,"operation":7,"object":{}`), want: "v1 uid=u-1 " + notJSON,
 		},
 		"uid of an outer field": {
 			reason: "only that of the request counts",
@@ -246,12 +283,10 @@ func TestWebhookHandsOverTheRequest(t *testing.T) {
 			`"userInfo":{"username":"jane","groups":["dev"],"extra":{"k":["v"]}},"object":{"a" : 1},"oldObject":{"b":2},"options":{"c":3}`)))
 	want := createPod("")
 	*want = Request{UID: "u-1", Resource: pods, SubResource: "ephemeralcontainers", Name: "web", Namespace: "ns", Operation: Update,
-		DryRun: true,
-		Object: []byte(`{"a" : 1}`), OldObject: []byte(`{"b":2}`), Options: []byte(`{"c":3}`)}
+		DryRun: true, NoWait: true, // nobody waits for a dry run
+		Object: []byte(`{"a" : 1}`), parts: 4}
 	want.Kind.Version, want.Kind.Kind = "v1", "Pod"
-	want.User.Username, want.User.Groups = "jane", []string{"dev"}
-	want.User.Extra = map[string]authenticationv1.ExtraValue{"k": {"v"}}
-	testutil.Check(t, "result", want, got)
+	testutil.Check(t, "result", want, got, gocmp.AllowUnexported(Request{}))
 }
 
 type panickingRules struct{ Mutator }

@@ -38,7 +38,13 @@ import (
 const User = "system:sa-controller-manager"
 
 //go:embed permissions/*.yaml permissions/policy/*.yaml permissions/state/*.yaml permissions/token-secrets/*.yaml
+//go:embed permissions/completion/*.yaml
 var permissions embed.FS
+
+// StaticPolicy is the file for staticManifestsDir of the plugin MutatingAdmissionPolicy.
+//
+//go:embed static/policy.yaml
+var StaticPolicy []byte
 
 // Object is one object of the Kubernetes API, as YAML with comments.
 type Object struct {
@@ -86,6 +92,12 @@ func Permissions(createSecrets bool) ([]Object, error) {
 	}
 	return all, nil
 }
+
+// PodPolicy returns the policy that refuses Pods without an account, which is one of the permissions, and its binding.
+func PodPolicy() ([]Object, error) { return objects(permissions, "permissions/policy") }
+
+// Completion returns the policy that completes Pods, and what belongs to it: for Kubernetes 1.36 and newer.
+func Completion() ([]Object, error) { return objects(permissions, "permissions/completion") }
 
 // objects reads the YAML files of one directory.
 func objects(files fs.FS, directory string) ([]Object, error) {

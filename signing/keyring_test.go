@@ -38,6 +38,12 @@ func TestKeyringSteps(t *testing.T) {
 		steps  []step
 	}{
 		"key file": {
+			"kube-apiserver verifies with all keys of such a file, too",
+			signing.NewKeyring(signing.KeyFileRing(a, a.Public(), other)), []step{
+				{func(*signing.Keyring) {}, "a active, other retired"},
+			},
+		},
+		"verify only": {
 			"verification files are replaced as a whole, and never in the way of the key that signs",
 			signing.NewKeyring(signing.KeyFileRing(a), other, a.Public()), []step{
 				{func(*signing.Keyring) {}, "a active, other verify-only"},

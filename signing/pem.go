@@ -34,6 +34,9 @@ const acceptedPrivatePEM = "an unencrypted private key in PEM form (PKCS#1, SEC 
 // adds the name of the file.
 func ParsePrivateKey(data []byte) (*PrivateKey, error) {
 	var passedOver *pem.Block
+	if hidesKey(data) {
+		return nil, fmt.Errorf("found %s; accepted is %s", describeFile(data, nil), acceptedPrivatePEM)
+	}
 	for block, rest := pem.Decode(data); block != nil; block, rest = pem.Decode(rest) {
 		key, err := parsePrivateBlock(block)
 		if err != nil {

@@ -85,11 +85,17 @@ func TestParsePrivateKeyRefuses(t *testing.T) {
 		data   []byte
 		found  string
 	}{
-		"empty":               {"0-byte file", nil, "nothing, the file is empty"},
-		"white space":         {"as good as empty", []byte(" \r\n\t\n"), "nothing, the file is empty"},
-		"no PEM":              {"DER in place of PEM", pkcs1, "no PEM block"},
-		"text":                {"a wrong file", []byte("hello"), "no PEM block"},
-		"cut off":             {"half written", truncated, "a damaged or cut off PEM block"},
+		"empty":           {"0-byte file", nil, "nothing, the file is empty"},
+		"white space":     {"as good as empty", []byte(" \r\n\t\n"), "nothing, the file is empty"},
+		"no PEM":          {"DER in place of PEM", pkcs1, "no PEM block"},
+		"text":            {"a wrong file", []byte("hello"), "no PEM block"},
+		"cut off":         {"half written", truncated, "a damaged or cut off PEM block"},
+		"byte order mark": {"of an editor", slices.Concat([]byte("\xef\xbb\xbf"), block("PRIVATE KEY", pkcs8)), "a byte order mark"},
+		"byte order mark, two keys": {
+			"the second would sign", slices.Concat([]byte("\xef\xbb\xbf"), block("PRIVATE KEY", pkcs8), testkeys.RSA2048()), "a byte order mark",
+		},
+		"UTF-16":              {"of an editor", []byte("\xff\xfe-\x00"), "a byte order mark"},
+		"OpenSSH public key":  {"id_rsa.pub", []byte("ssh-rsa AAAAB3NzaC1yc2E me@here"), "a public key in OpenSSH form, which ssh-keygen -e"},
 		"certificate":         {"the usual mix-up", file(t, "rsa-certificate"), "a certificate"},
 		"certificate request": {"another mix-up", file(t, "request"), "a certificate request"},
 		"public key":          {"sa.pub for sa.key", file(t, "rsa-pkix"), "a public key"},
@@ -161,9 +167,18 @@ func TestParsePublicKeysRefuses(t *testing.T) {
 		data  []byte
 		found string
 	}{
-		"empty":     {nil, "nothing, the file is empty"},
-		"no PEM":    {der(t, file(t, "rsa-pkix")), "no PEM block"},
-		"cut off":   {file(t, "rsa-pkix")[:100], "a damaged or cut off PEM block"},
+		"empty":   {nil, "nothing, the file is empty"},
+		"no PEM":  {der(t, file(t, "rsa-pkix")), "no PEM block"},
+		"cut off": {file(t, "rsa-pkix")[:100], "a damaged or cut off PEM block"},
+		"BOM":     {slices.Concat([]byte("\xef\xbb\xbf"), file(t, "rsa-pkix")), "a byte order mark"},
+		"BOM, two keys": {
+			slices.Concat([]byte("\xef\xbb\xbf"), file(t, "rsa-pkix"), file(t, "rsa-pkix")), "a byte order mark",
+		},
+		"ssh-rsa": {[]byte("ssh-rsa AAAAB3NzaC1yc2E me@here"), "a public key in OpenSSH form"},
+		"ecdsa":   {[]byte("ecdsa-sha2-nistp256 AAAAE2VjZHNh me@here"), "a public key in OpenSSH form"},
+		"SSH2": {
+			[]byte("---- BEGIN SSH2 PUBLIC KEY ----\nAAAAB3NzaC1yc2E\n---- END SSH2 PUBLIC KEY ----\n"), "a public key in OpenSSH form",
+		},
 		"encrypted": {file(t, "encrypted-pkcs8"), "an encrypted private key"},
 		"request":   {file(t, "request"), "a certificate request"},
 		"garbage":   {block("PUBLIC KEY", []byte("garbage")), "a public key that cannot be read"},

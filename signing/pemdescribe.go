@@ -6,13 +6,26 @@ package signing
 import (
 	"bytes"
 	"encoding/pem"
+	"slices"
 	"strings"
 )
+
+// byteOrderMarks are those of UTF-8 and UTF-16.
+var byteOrderMarks = []string{"\xef\xbb\xbf", "\xff\xfe", "\xfe\xff"}
+
+// hidesKey reports whether a byte order mark hides the first block of the file. The next one would be used in its place.
+func hidesKey(data []byte) bool {
+	return bytes.HasPrefix(data, []byte(byteOrderMarks[0]+"-----BEGIN "))
+}
 
 // describeFile says what was found in a file without a usable key. block is its most telling PEM
 // block, or nil.
 func describeFile(data []byte, block *pem.Block) string {
 	switch {
+	case slices.ContainsFunc(byteOrderMarks, func(mark string) bool { return bytes.HasPrefix(data, []byte(mark)) }):
+		return "a byte order mark at the beginning of the file, which hides what follows: save the file as plain ASCII"
+	case bytes.HasPrefix(data, []byte("ssh-")), bytes.HasPrefix(data, []byte("ecdsa-sha2-")), bytes.Contains(data, []byte("---- BEGIN SSH2")):
+		return "a public key in OpenSSH form, which ssh-keygen -e -m PKCS8 -f FILE converts"
 	case block != nil:
 		return describeBlock(block)
 	case len(bytes.TrimSpace(data)) == 0:

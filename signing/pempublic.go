@@ -37,7 +37,7 @@ func ParsePublicKeys(data []byte) ([]PublicKey, error) {
 			keys = append(keys, key)
 		}
 	}
-	if len(keys) > 0 {
+	if len(keys) > 0 && !hidesKey(data) {
 		return keys, nil
 	}
 	if err := UnusableKey(data); err != nil {

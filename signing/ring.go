@@ -61,12 +61,19 @@ func NewRing(keys ...Key) *Ring {
 	return &Ring{keys: keys, set: NewKeySet(public...)}
 }
 
-// KeyFileRing returns the ring of a single key file, or of none if key is nil.
-func KeyFileRing(key *PrivateKey) *Ring {
-	if key == nil {
-		return NewRing()
+// KeyFileRing returns the ring of a single key file, or the ring of none if wanted is nil. The further keys of the
+// file verify.
+func KeyFileRing(wanted *PrivateKey, further ...PublicKey) *Ring {
+	var keys []Key
+	if wanted != nil {
+		keys = []Key{wanted.As(Active)}
+		for _, key := range further {
+			if key.ID != wanted.ID() {
+				keys = append(keys, key.As(Retired))
+			}
+		}
 	}
-	return NewRing(key.As(Active))
+	return NewRing(keys...)
 }
 
 // Active returns the key that signs, or nil.

@@ -4,7 +4,7 @@
 
 # Runs on each kube-apiserver of the support table in docs/comparison.md the demonstration, a rotation
 # of its keys by the external signer, and the tests of the webhook's registration, those of files from
-# v1.36 on, and of the policy for Pods:
+# v1.36 on, and of the policies for Pods:
 #
 #	skew.sh CONTROL_PLANE
 #
@@ -17,7 +17,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 newest=$(cd "$1" && pwd)
 mkdir -p bin/skew
 
-registration='^(TestPods|TestStaticRegistration|TestStaticIsProved|TestPodPolicy)$'
+registration='^(TestPods|TestStaticRegistration|TestStaticIsProved|TestPodPolicy|TestAsInTree|TestLaterWebhook|TestWithoutUs)$'
 
 # run prints the last line of a command's output, or all of it if the command fails.
 failed=()

@@ -20,8 +20,9 @@
 //  3. The previous CA stays in the caBundle, without its key, until it expires or the next one
 //     takes its place.
 //
-// The Secret has room for one previous CA. One that leaves it earlier stays in the caBundle of a
-// replica that has served with a leaf of it until every other replica has changed.
+// A Secret that another client replaces by one with another CA is used. Each replica keeps its leaf, and
+// the CA of that in its caBundle, until callers have the new one; if the leader ends within that half
+// minute, the calls of the others may fail until it has passed.
 //
 // With ManagedConfig.File a host has a serving CA of its own in a file, in the form of the Secret, and
 // the same steps. It needs no API.

@@ -41,10 +41,6 @@ const (
 	// watches take less than a second.
 	propagation = 30 * time.Second
 
-	// hold is how long a leaf stays in use after its CA was replaced without announcement, unless
-	// callers are known to have the new CA.
-	hold = 5 * time.Minute
-
 	// These checks send no requests, so frequent ones are cheap. The longer interval limits the
 	// effect of a clock that jumps.
 	checkDuringChange = 5 * time.Second
@@ -87,13 +83,9 @@ type Managed struct {
 	writes   *rate.Limiter
 
 	// Only the goroutine of Run uses what follows.
-	held       *state
-	leaf       *tls.Certificate
-	issuer     *x509.Certificate    // of leaf
-	lastIssuer *x509.Certificate    // of the leaf before, if it was another; nil after a while
-	first      map[string]time.Time // when a CA of held was first seen, by its DER
-	// promoted is the CA that was last announced and then became the active one.
-	promoted *x509.Certificate
+	held   *state
+	leaf   *tls.Certificate
+	issuer *x509.Certificate // of leaf
 }
 
 // NewManaged returns a Managed whose Source is empty until Run has seen the Secret.
@@ -106,7 +98,6 @@ func NewManaged(config ManagedConfig) *Managed {
 		Source: newSource(config.Clock, config.Metrics),
 		config: config,
 		writes: rate.NewLimiter(rate.Every(writeInterval), writeBurst),
-		first:  map[string]time.Time{},
 	}
 	if config.File == "" {
 		m.informer = corev1informers.NewFilteredSecretInformer(
@@ -148,7 +139,6 @@ func (m *Managed) sync(ctx context.Context, key string) error {
 	decided, err := plan(observation{
 		secret: secret,
 		held:   m.held,
-		inUse:  m.issuer,
 		now:    m.config.Clock.Now(),
 		known:  m.known,
 		fresh:  func() (*authority, error) { return newAuthority(m.config.Clock.Now(), m.config.CALifetime) },
@@ -192,9 +182,6 @@ func (m *Managed) adopt(found reading) {
 	usable := found.active != nil && m.config.Clock.Now().Before(found.active.cert.NotAfter)
 	if !usable || !found.whole() && m.held != nil {
 		return
-	}
-	if m.held != nil && m.held.next != nil && m.held.next.cert.Equal(found.active.cert) {
-		m.promoted = found.active.cert
 	}
 	m.held = &found.state
 }

@@ -13,9 +13,8 @@ import (
 
 // observation is the input of plan.
 type observation struct {
-	secret *corev1.Secret    // nil if there is none
-	held   *state            // the state that this process has used last, nil at first
-	inUse  *x509.Certificate // the CA of this process's leaf, nil at first
+	secret *corev1.Secret // nil if there is none
+	held   *state         // the state that this process has used last, nil at first
 	now    time.Time
 	// known reports whether callers have had a CA long enough to accept its leaves.
 	known func(*x509.Certificate) bool
@@ -61,7 +60,7 @@ func plan(o observation) (decision, error) {
 			d.because(found.damage)
 		}
 	}
-	for _, step := range []func() error{d.restore, d.expire, d.ensureActive, d.keepInUse, d.rollOver} {
+	for _, step := range []func() error{d.restore, d.expire, d.ensureActive, d.rollOver} {
 		if err := step(); err != nil {
 			return decision{}, err
 		}
@@ -117,16 +116,6 @@ func (d *draft) ensureActive() error {
 	err := d.announce() // a fresh one, if none was announced before
 	d.active, d.next = d.next, nil
 	return err
-}
-
-// keepInUse keeps a CA in the caBundle that has just been replaced in the Secret by another client:
-// the leaf of this process was issued by it.
-func (d *draft) keepInUse() error {
-	if d.inUse != nil && d.previous == nil && !d.has(d.inUse) && !d.over(d.inUse) {
-		d.previous = d.inUse
-		d.because("the CA of leaves in use was missing")
-	}
-	return nil
 }
 
 // rollOver takes the next step of a rollover once it is due. It never announces and promotes a CA

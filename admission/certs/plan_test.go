@@ -109,16 +109,16 @@ func TestPlan(t *testing.T) {
 	testutil.Must(t, err)
 	keyOfB := string(c.secret(t, "b").Data[keyActiveKey])
 	for name, tc := range map[string]struct {
-		reason      string
-		secret      string // there is none if empty
-		key, value  string // put into it
-		held, inUse string
-		day         int
-		known       bool
-		want        string // the action and the state
+		reason     string
+		secret     string // there is none if empty
+		key, value string // put into it
+		held       string
+		day        int
+		known      bool
+		want       string // the action and the state
 	}{
 		"no Secret":           {reason: "the replica that starts first makes the CA", want: "write fresh"},
-		"whole":               {reason: "what is right is not written", secret: "a", held: "a", inUse: "a", want: "keep a"},
+		"whole":               {reason: "what is right is not written", secret: "a", held: "a", want: "keep a"},
 		"deleted":             {reason: "leaves in use stay valid and a successor is announced", held: "a<b", want: "write a>fresh<b"},
 		"deleted while known": {reason: "what nobody can read in the API is not promoted", held: "a>b", known: true, want: "write a>b"},
 		"deleted and expired": {
@@ -147,12 +147,8 @@ func TestPlan(t *testing.T) {
 			reason: "an older program must not destroy what a newer one wrote",
 			secret: "a", key: stateobject.VersionKey, value: "2", held: "a", want: "refuse ",
 		},
-		"replaced by hand": {
-			reason: "leaves in use are of a CA that another client has put another in place of",
-			secret: "b", held: "b", inUse: "a", want: "write b<a",
-		},
-		"replaced, and ours expired": {reason: "no caller accepts leaves of an expired CA", secret: "b", inUse: "older", want: "keep b"},
-		"one day before two thirds":  {reason: "too early for a rollover", secret: "a", day: 242, want: "keep a"},
+		"replaced by hand":          {reason: "it is used as it is", secret: "b", held: "a", want: "keep b"},
+		"one day before two thirds": {reason: "too early for a rollover", secret: "a", day: 242, want: "keep a"},
 		"two thirds": {
 			reason: "a rollover begins, nothing else changes", secret: "a", day: 244, known: true, want: "write a>fresh",
 		},
@@ -161,7 +157,7 @@ func TestPlan(t *testing.T) {
 			reason: "the next one signs, the previous one stays in the caBundle", secret: "a>b<old", known: true, want: "write b<a",
 		},
 		"announced and never known": {reason: "at last a CA is better than none", secret: "a>late", day: 363, want: "write late<a"},
-		"active expired":            {reason: "there is no overlap to keep", secret: "a", held: "a", inUse: "a", day: 365, want: "write fresh"},
+		"active expired":            {reason: "there is no overlap to keep", secret: "a", held: "a", day: 365, want: "write fresh"},
 		"active expired during a rollover": {
 			reason: "the announced one is in the caBundle", secret: "a>late", day: 365, want: "write late",
 		},
@@ -171,7 +167,6 @@ func TestPlan(t *testing.T) {
 			now, cast := start.Add(time.Duration(tc.day)*day), maps.Clone(c)
 			cast["fresh"] = madeAt(t, now, 365*day)
 			o := observation{
-				inUse: c.cert(tc.inUse),
 				now:   now,
 				known: func(*x509.Certificate) bool { return tc.known },
 				fresh: func() (*authority, error) { return cast["fresh"], nil },

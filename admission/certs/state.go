@@ -5,7 +5,6 @@ package certs
 
 import (
 	"crypto/x509"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,10 +79,6 @@ func (s state) certificates() []*x509.Certificate {
 		all = append(all, s.previous)
 	}
 	return all
-}
-
-func (s state) has(certificate *x509.Certificate) bool {
-	return slices.ContainsFunc(s.certificates(), certificate.Equal)
 }
 
 // bundle returns the caBundle, with those of extra that are not nil.

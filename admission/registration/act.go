@@ -6,9 +6,9 @@ package registration
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/internal/reconcile"
 )
 
@@ -23,8 +24,19 @@ import (
 // it uses a new configuration.
 const quietFailures = 3
 
-// requeueAfter is when to check again if the watch is about to deliver a change.
-const requeueAfter = time.Second
+const (
+	// requeueAfter is when to check again if the watch is about to deliver a change.
+	requeueAfter = time.Second
+
+	// provenFor is how long the proof of what is registered in the API holds. Then it is repeated.
+	provenFor = time.Minute
+
+	// loadDelay is when to ask again after a failure: a kube-apiserver may be about to start, or to load
+	// a change.
+	loadDelay = 10 * time.Second
+
+	hostsTimeout = 5 * time.Second
+)
 
 // proof holds the certificates of the caBundle with which the apiserver has reached the webhook.
 type proof []*x509.Certificate
@@ -46,33 +58,55 @@ func (p proof) covers(caBundle []byte) bool {
 	})
 }
 
-// probe runs the proof and requeues. The next decision starts from the current state: a user may
-// have switched the registration off during the proof.
-func (r *Registrar) probe(ctx context.Context, caBundle []byte) error {
-	if err := prove(ctx, r.config.Client, r.config.Endpoint(mutatePath), r.config.Responder); err != nil {
-		return err
+// prove has kube-apiserver prove that it reaches the webhook. With a loopback URL there may be no other one.
+func (r *Registrar) prove(ctx context.Context, responder *ProbeResponder) *failure {
+	if r.config.Mode == URL && r.config.PerHost() {
+		asking, cancel := context.WithTimeout(ctx, hostsTimeout)
+		defer cancel()
+		hosts, err := apiservers.LiveHosts(asking, r.config.Client, r.config.Clock.Now())
+		if err != nil {
+			return &failure{error: err, stage: Waiting, unasked: true}
+		}
+		if len(hosts) > 1 {
+			return &failure{stage: Waiting, error: fmt.Errorf("a loopback URL leads each kube-apiserver to its own host, and they run on "+
+				"several: %s; use --webhook-registration=static or service", strings.Join(hosts, ", "))}
+		}
 	}
-	r.proven, r.due = newProof(caBundle), r.config.Clock.Now().Add(hostsInterval)
+	return r.config.prove(ctx, r.config.Client, responder)
+}
+
+// bindOnceProved runs the proof and requeues. The next decision starts from the current state: a user may
+// have switched the registration off during the proof.
+func (r *Registrar) bindOnceProved(ctx context.Context, o observation) error {
+	if failed := r.prove(ctx, r.config.Responder); failed != nil {
+		r.proven = nil
+		r.setStatus(Status{State: failed.state(o.active()), Detail: failed.Error()})
+		return failed
+	}
+	r.proven, r.missed, r.due = newProof(o.caBundle), 0, r.config.Clock.Now().Add(provenFor)
 	klog.FromContext(ctx).Info("Proved that kube-apiserver reaches the webhook", "url", r.config.Endpoint(mutatePath))
 	r.loop.Add(Name)
 	return nil
 }
 
-// proveAgain has kube-apiserver call what is registered, each minute, and reports two failures, one after the other.
-func (r *Registrar) proveAgain(ctx context.Context, now time.Time, d *decision) {
-	if !now.Before(r.due) {
-		r.lost = prove(ctx, r.config.Client, r.config.Endpoint(mutatePath), nil)
-		// An error of kube-apiserver says nothing of the webhook. One without a cause is a Pod without our answer.
-		if r.lost != nil && (Concerns(r.lost) || errors.Unwrap(r.lost) == nil) {
-			r.missed, r.due = r.missed+1, now.Add(loadDelay)
-		} else {
-			r.missed, r.due = 0, now.Add(hostsInterval)
+// proveAgain has kube-apiserver call what is registered, each minute. A proof is lost with the second failure, one after
+// the other.
+func (r *Registrar) proveAgain(ctx context.Context, o observation, d *decision) {
+	if !o.now.Before(r.due) {
+		r.lost = r.prove(ctx, nil)
+		r.missed, r.due = r.missed+1, o.now.Add(loadDelay)
+		if r.lost == nil {
+			r.proven, r.missed, r.due = newProof(o.caBundle), 0, o.now.Add(provenFor)
 		}
 	}
-	d.after = r.due.Sub(now)
-	if r.missed > 1 {
-		d.status = Status{State: Repairing, Detail: r.lost.Error()}
+	d.after = r.due.Sub(o.now)
+	if r.missed < 2 {
+		return
 	}
+	if !r.lost.unasked {
+		r.proven = nil
+	}
+	d.status = Status{State: r.lost.state(true), Detail: r.lost.Error()}
 }
 
 // write executes the decision, within the rate limit. A lost race is no error: the other write

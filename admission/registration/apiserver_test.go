@@ -5,6 +5,7 @@ package registration
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -16,7 +17,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +46,8 @@ type apiserver struct {
 	ca       *servingCA
 	responds ProbeResponder
 	warnings []string
-	noLeases atomic.Bool // listing them is forbidden
+	idle     int   // connections that it has and would use first
+	dial     error // what a new one fails with
 }
 
 // servingCA is a source of caBundles. It keeps which of them are registered.
@@ -118,16 +119,18 @@ func (a *apiserver) admit(action clienttesting.CreateActionImpl) (*corev1.Pod, e
 		if !bytes.Equal(one.ClientConfig.CABundle, a.accepted) {
 			return nil, apierrors.NewInternalError(errors.New(`failed calling webhook "` + one.Name + `": x509: unknown authority`))
 		}
-		if a.down != nil {
-			return nil, apierrors.NewInternalError(a.down)
+		first := a.idle == 0
+		if a.down != nil || first && a.dial != nil {
+			return nil, apierrors.NewInternalError(cmp.Or(a.down, a.dial))
 		}
+		a.idle = max(0, a.idle-1) // each answer closes one
 		if a.url != "" && *one.ClientConfig.URL != a.url {
 			return nil, apierrors.NewInternalError(errors.New(`failed calling webhook "` + one.Name + `": connection refused`))
 		}
 		if wants := pod.Spec.AutomountServiceAccountToken; a.noToken != nil && (wants == nil || *wants) {
 			return nil, a.noToken
 		}
-		a.answer(pod)
+		a.answer(pod, first)
 	}
 	return pod, nil
 }
@@ -147,13 +150,16 @@ func exempt(one entry) bool {
 	return slices.ContainsFunc(one.MatchConditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == exceptProbeName })
 }
 
-func (a *apiserver) answer(pod *corev1.Pod) {
+func (a *apiserver) answer(pod *corev1.Pod, first bool) {
 	encoded, err := json.Marshal(pod)
 	if err != nil {
 		panic(err)
 	}
 	response := &admission.Response{}
-	_ = a.responds.Admit(context.Background(), &admission.Request{DryRun: true, Object: encoded}, response)
+	_ = a.responds.Admit(context.Background(), &admission.Request{DryRun: true, First: first, Object: encoded}, response)
+	if !response.Close {
+		panic("the connection stays")
+	}
 	for _, operation := range response.Patch {
 		var value string
 		if err := json.Unmarshal(operation.Value, &value); err != nil {
@@ -167,6 +173,13 @@ func (a *apiserver) breaks(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.down = err
+}
+
+// lets sets what a does from now on.
+func (a *apiserver) lets(now func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now()
 }
 
 func (a *apiserver) accepts(caBundle []byte) {

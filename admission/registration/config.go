@@ -61,11 +61,19 @@ type Spec struct {
 	// AllowBroadRules accepts rules that match resources which they do not name.
 	AllowBroadRules bool
 
+	// Ordinary says that the plugins do for a Pod what the policy podpolicy.Completion does, and nothing else.
+	Ordinary bool
+
 	// Own objects are excluded from rules that match them.
 	Own []Object
 	// Account in Namespace is that of our Pods, which need nothing from the webhook, and must be able to
 	// start when none of them is there to answer it. Empty for a process without one.
 	Namespace, Account string
+}
+
+// PerHost reports whether each kube-apiserver reaches only the process on its own host.
+func (s Spec) PerHost() bool {
+	return (s.Mode == URL || s.Mode == Static) && (s.Host == "localhost" || net.ParseIP(s.Host).IsLoopback())
 }
 
 // Validate returns an error for rules that are too broad. The flags have been validated before.

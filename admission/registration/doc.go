@@ -10,11 +10,12 @@
 // a cluster. So the first entry matches probe Pods only, one of which is then created with dryRun=All;
 // the real rules are written once that call has returned our answer. The answer of another replica
 // counts too, unless a replica of another cluster could have given it (Config.Responder). Meanwhile
-// entries that are bound already stay, and exempt probes. The proof holds while the caBundle has
-// a certificate in common with the proved one.
+// entries that are bound already stay, and exempt probes. With a loopback URL (Spec.PerHost) the identity
+// Leases must show kube-apiservers on one host only.
 //
-// A loopback URL is for one host (Spec.PerHost). While identity Leases show kube-apiservers on several it
-// does not bind, and fails once it is bound.
+// A proof expires. It is repeated, counts only as the first request of its connection, and is forgotten when
+// the webhook is switched off, when it fails, and when a term ends. What is bound stays bound without
+// one. It holds while the caBundle has a certificate in common with the proved one.
 //
 // Break-glass wins. The annotation sa-controller-manager/registration=off on either object stops
 // all writing until it is removed, no matter which client has set it. It is read from the API

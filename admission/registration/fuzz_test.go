@@ -39,10 +39,10 @@ func FuzzPlan(f *testing.F) {
 		m.Annotations = map[string]string{Annotation: annotation}
 		given := o
 		if exists {
-			given.last[mutating].object = fromMutating(&m)
+			given.last[mutating].object = asObject(&m)
 		}
 		if validatingExists {
-			given.last[validating].object = fromValidating(&v)
+			given.last[validating].object = asObject(&v)
 		}
 		if annotation == AnnotationOff && exists {
 			for _, proven := range []bool{false, true} {

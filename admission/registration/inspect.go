@@ -25,8 +25,8 @@ type Inspected struct {
 	Off bool
 	// Active reports that it holds more than the entry of the probe.
 	Active bool
-	// PerHost reports that it leads each kube-apiserver to its own host.
-	PerHost bool
+	// ByURL reports that it has a URL and not a Service.
+	ByURL bool
 	// Entries counts its webhooks, that of the probe included.
 	Entries int
 }
@@ -40,7 +40,8 @@ func Inspect(ctx context.Context, client kubernetes.Interface) ([]Inspected, err
 	var all []Inspected
 	for k, o := range found {
 		one := Inspected{
-			Kind: kind(k).String(), Exists: o != nil, Off: o.isOff(), Active: o.binds(), PerHost: slices.ContainsFunc(o.webhooks(), isPerHost),
+			Kind: kind(k).String(), Exists: o != nil, Off: o.isOff(), Active: o.binds(),
+			ByURL:   slices.ContainsFunc(o.webhooks(), func(e entry) bool { return e.ClientConfig.URL != nil }),
 			Entries: len(o.webhooks()),
 		}
 		all = append(all, one)
@@ -50,7 +51,7 @@ func Inspect(ctx context.Context, client kubernetes.Interface) ([]Inspected, err
 
 // Answered reports whether a replica has answered the probe Pod.
 func Answered(pod *corev1.Pod, id string) bool {
-	return id != "" && pod.Annotations[answerAnnotation] == id
+	return id != "" && strings.TrimPrefix(pod.Annotations[answerAnnotation], againPrefix) == id
 }
 
 // Concerns reports whether err is a refusal because of our webhook: it refused the request, or

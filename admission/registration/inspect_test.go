@@ -52,10 +52,10 @@ func TestActiveInactiveDelete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var objects []runtime.Object
 			if tc.mutating != nil {
-				objects = append(objects, tc.mutating.mutating())
+				objects = append(objects, kind(0).typed(tc.mutating))
 			}
 			if tc.validating != nil {
-				objects = append(objects, tc.validating.validating())
+				objects = append(objects, kind(1).typed(tc.validating))
 			}
 			client := fake.NewClientset(objects...)
 			says(t, "IsActive", IsActive, client, tc.active)

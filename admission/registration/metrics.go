@@ -7,9 +7,7 @@ import "k8s.io/component-base/metrics"
 
 // Metrics holds the state of the registration. A nil Metrics is a no-op.
 type Metrics struct {
-	states *metrics.GaugeVec
-	hosts  *metrics.Gauge
-
+	states       *metrics.GaugeVec
 	staticLoaded *metrics.GaugeVec
 	repairs      *metrics.Counter
 }
@@ -20,14 +18,10 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 		states: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_webhook_registration_state",
 			Help: "State of the webhook registration, unless --webhook-registration is none: 1 for the current state, 0 for " +
-				"every other. On the leader it is starting, waiting, proving, repairing, registered, off or deleted; on other replicas idle. " +
+				"every other. On the leader it is starting, waiting, proving, repairing, registered, unreachable, unknown, off or deleted; " +
+				"on other replicas idle. " +
 				"With --webhook-registration=static every replica has all of them but deleted and idle.",
 		}, []string{"state"}),
-		hosts: metrics.NewGauge(&metrics.GaugeOpts{
-			Name: "sacm_webhook_url_hosts",
-			Help: "Hosts on which kube-apiservers run, with --webhook-registration=url and a loopback address, which is for one host. " +
-				"On the leader; 0 if they are unknown or do not matter.",
-		}),
 		staticLoaded: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name: "sacm_webhook_static_loaded",
 			Help: "Whether kube-apiserver of this host has loaded our files and calls this process by them, with " +
@@ -39,7 +33,7 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 				"a file of it.",
 		}),
 	}
-	mustRegister(m.states, m.hosts, m.staticLoaded, m.repairs)
+	mustRegister(m.states, m.staticLoaded, m.repairs)
 	return m
 }
 
@@ -47,14 +41,8 @@ func (m *Metrics) state(current State) {
 	if m == nil {
 		return
 	}
-	for _, state := range []State{Starting, Waiting, Proving, Repairing, Registered, Off, Deleted, Idle} {
+	for _, state := range states() {
 		m.states.WithLabelValues(string(state)).Set(gauge(state == current))
-	}
-}
-
-func (m *Metrics) urlHosts(hosts int) {
-	if m != nil {
-		m.hosts.Set(float64(hosts))
 	}
 }
 

@@ -47,6 +47,7 @@ type podRequest struct {
 	user        user.DefaultInfo
 	operation   apiadmission.Operation
 	subresource string
+	dryRun      bool
 	pod         corev1.Pod
 }
 
@@ -55,7 +56,7 @@ func (c conditions) exempts(t *testing.T, r podRequest) bool {
 	t.Helper()
 	kind, resource := corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithResource("pods")
 	attributes := apiadmission.NewAttributesRecord(&r.pod, nil, kind, "kube-system", "p", resource, r.subresource, r.operation,
-		&metav1.CreateOptions{}, false, &r.user)
+		&metav1.CreateOptions{}, r.dryRun, &r.user)
 	result := c.Match(t.Context(),
 		&apiadmission.VersionedAttributes{Attributes: attributes, VersionedKind: kind, VersionedObject: apiadmission.NewLazyObject(&r.pod)}, nil,
 		nil)

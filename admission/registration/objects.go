@@ -5,6 +5,7 @@ package registration
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -61,40 +62,16 @@ func (o *object) annotated(value string) *object {
 	return copied
 }
 
-func fromMutating(c *admissionregistrationv1.MutatingWebhookConfiguration) *object {
-	return &object{exists: true, meta: c.ObjectMeta, entries: c.Webhooks}
-}
-
-func fromValidating(c *admissionregistrationv1.ValidatingWebhookConfiguration) *object {
-	o := &object{exists: true, meta: c.ObjectMeta}
-	for _, webhook := range c.Webhooks {
-		o.entries = append(o.entries, entry{
-			Name: webhook.Name, ClientConfig: webhook.ClientConfig, Rules: webhook.Rules,
-			FailurePolicy: webhook.FailurePolicy, MatchPolicy: webhook.MatchPolicy,
-			NamespaceSelector: webhook.NamespaceSelector, ObjectSelector: webhook.ObjectSelector,
-			SideEffects: webhook.SideEffects, TimeoutSeconds: webhook.TimeoutSeconds,
-			AdmissionReviewVersions: webhook.AdmissionReviewVersions, MatchConditions: webhook.MatchConditions,
-		})
+// converted returns webhooks as those of the other kind, which has the same fields but reinvocationPolicy.
+func converted[To, From any](webhooks []From) (result []To) {
+	data, err := json.Marshal(webhooks)
+	if err == nil {
+		err = json.Unmarshal(data, &result)
 	}
-	return o
-}
-
-func (o *object) mutating() *admissionregistrationv1.MutatingWebhookConfiguration {
-	return &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: mutating.typeMeta(), ObjectMeta: o.meta, Webhooks: o.entries}
-}
-
-func (o *object) validating() *admissionregistrationv1.ValidatingWebhookConfiguration {
-	c := &admissionregistrationv1.ValidatingWebhookConfiguration{TypeMeta: validating.typeMeta(), ObjectMeta: o.meta}
-	for _, one := range o.entries {
-		c.Webhooks = append(c.Webhooks, admissionregistrationv1.ValidatingWebhook{
-			Name: one.Name, ClientConfig: one.ClientConfig, Rules: one.Rules,
-			FailurePolicy: one.FailurePolicy, MatchPolicy: one.MatchPolicy,
-			NamespaceSelector: one.NamespaceSelector, ObjectSelector: one.ObjectSelector,
-			SideEffects: one.SideEffects, TimeoutSeconds: one.TimeoutSeconds,
-			AdmissionReviewVersions: one.AdmissionReviewVersions, MatchConditions: one.MatchConditions,
-		})
+	if err != nil {
+		panic(err) // they come from JSON
 	}
-	return c
+	return result
 }
 
 func (k kind) typeMeta() metav1.TypeMeta {
@@ -104,9 +81,11 @@ func (k kind) typeMeta() metav1.TypeMeta {
 // typed returns o as what the API and files have.
 func (k kind) typed(o *object) runtime.Object {
 	if k == mutating {
-		return o.mutating()
+		return &admissionregistrationv1.MutatingWebhookConfiguration{TypeMeta: k.typeMeta(), ObjectMeta: o.meta, Webhooks: o.entries}
 	}
-	return o.validating()
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		TypeMeta: k.typeMeta(), ObjectMeta: o.meta, Webhooks: converted[admissionregistrationv1.ValidatingWebhook](o.entries),
+	}
 }
 
 // api reads and writes one of the two configurations. Errors of get say what was read.

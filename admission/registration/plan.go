@@ -39,7 +39,6 @@ type observation struct {
 	// caBundle is the one to register, empty while it is unknown.
 	caBundle []byte
 	proven   bool
-	hosts    hosts
 	now      time.Time
 }
 
@@ -78,10 +77,7 @@ func plan(o observation) decision {
 		return decision{status: Status{State: Waiting, Detail: "there is no caBundle to register yet"}}
 	}
 	if o.complete() {
-		return o.registered()
-	}
-	if waits := o.hosts.problem(); waits != "" && !o.active() {
-		return decision{status: Status{State: Waiting, Detail: waits}, after: hostsInterval}
+		return decision{status: Status{State: Registered, Detail: o.spec.Endpoint("")}}
 	}
 	if !o.proven {
 		return o.prove()
@@ -89,9 +85,7 @@ func plan(o observation) decision {
 	return o.bind(o.wanted())
 }
 
-// active reports whether kube-apiserver calls the webhook already, even if the configuration is
-// wrong. Then it is repaired, however many hosts there are: refused Pods on one host are better than
-// Pods without a token on all.
+// active reports whether kube-apiserver calls the webhook already, even if the configuration is wrong.
 func (o observation) active() bool { return binds(o.entries()) }
 
 // entries returns the webhooks of both configurations.
@@ -112,17 +106,6 @@ func (o observation) caBundles() [][]byte {
 func (o observation) complete() bool {
 	wanted := o.wanted()
 	return len(o.caBundle) > 0 && o.right(mutating, wanted) && o.right(validating, wanted)
-}
-
-// registered returns the decision for a correct registration. It fails while a kube-apiserver on another
-// host calls a process that is not there.
-func (o observation) registered() decision {
-	d := decision{status: Status{State: Registered, Detail: o.spec.Endpoint("")}}
-	if problem := o.hosts.problem(); problem != "" {
-		d.status.Detail += "; " + problem
-		d.status.Failing = len(o.hosts.live) > 1
-	}
-	return d
 }
 
 // followed returns the status on a replica that does not lead.

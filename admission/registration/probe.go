@@ -69,19 +69,59 @@ func staged(found []entry) []entry {
 	return result
 }
 
-// probeTimeout is longer than the apiserver's timeout for the webhook.
-const probeTimeout = maxProbeTimeout + 5*time.Second
+// maxProbes is how many probes a proof may take, each of which closes a connection: kube-apiserver keeps 25
+// idle ones.
+const maxProbes = 40
 
 // probeNamespace always exists: kube-apiserver creates it.
 const probeNamespace = metav1.NamespaceSystem
 
-// prove creates a probe Pod with dryRun. It returns nil if kube-apiserver has called the webhook at
-// endpoint and used its answer: that of responder, or of any replica if it is nil. A refusal by anything
-// that comes after our answer is no failure.
-func prove(ctx context.Context, client kubernetes.Interface, endpoint string, responder *ProbeResponder) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+// failure is why there is no proof.
+type failure struct {
+	error
+
+	stage State // of a webhook that is not bound
+	// unasked reports that the question itself failed, which says nothing of the webhook.
+	unasked bool
+}
+
+func (f *failure) Unwrap() error { return f.error }
+
+// state returns the state that a failure leaves the registration in.
+func (f *failure) state(bound bool) State {
+	switch {
+	case !bound || f.stage == Waiting && !f.unasked:
+		return f.stage
+	case f.unasked:
+		return Unknown
+	default:
+		return Unreachable
+	}
+}
+
+// prove returns nil if kube-apiserver has called the webhook on a new connection and used its answer: that
+// of responder, or of any replica if it is nil. A connection that kube-apiserver had before would prove
+// nothing of its certificates, of ours, or of what is between us.
+func (s Spec) prove(ctx context.Context, client kubernetes.Interface, responder *ProbeResponder) *failure {
+	for range maxProbes {
+		first, failed := s.probe(ctx, client, responder)
+		if failed != nil || first {
+			return failed
+		}
+	}
+	return &failure{
+		error: fmt.Errorf("kube-apiserver has called %s %d times on connections that it had before", s.Endpoint(mutatePath), maxProbes),
+		stage: Proving, unasked: true,
+	}
+}
+
+// probe creates a probe Pod with dryRun. first reports whether it was the first request of its connection. A
+// refusal by anything that comes after our answer is no failure.
+func (s Spec) probe(ctx context.Context, client kubernetes.Interface, responder *ProbeResponder) (first bool, _ *failure) {
+	// kube-apiserver may call both entries, and then says which one failed.
+	ctx, cancel := context.WithTimeout(ctx, s.Timeout+2*maxProbeTimeout)
 	defer cancel()
-	id := rand.Text()
+	id, endpoint := rand.Text(), s.Endpoint(mutatePath)
 	responder.await(id)
 	wanted := ProbePod(id)
 	// With --pod-token=secret the webhook waits for the token Secret of a Pod that wants a token,
@@ -92,19 +132,23 @@ func prove(ctx context.Context, client kubernetes.Interface, endpoint string, re
 	pod, err := client.CoreV1().Pods(probeNamespace).Create(ctx, wanted, metav1.CreateOptions{
 		DryRun: []string{metav1.DryRunAll}, FieldManager: meta.FieldManager,
 	})
-	arrived := responder.hasArrived(id)
+	answer := responder.answer()
 	switch {
-	case err != nil && arrived && !Concerns(err):
+	case err != nil && answer != "" && !Concerns(err):
+		return answer == id, nil
 	case err != nil:
-		return fmt.Errorf("kube-apiserver has not proved that it reaches %s: create the probe Pod in namespace %s with dryRun: %w",
+		err = fmt.Errorf("kube-apiserver has not proved that it reaches %s: create the probe Pod in namespace %s with dryRun: %w",
 			endpoint, probeNamespace, err)
+		return false, &failure{error: err, stage: Proving, unasked: !Concerns(err)}
 	case !Answered(pod, id):
-		return fmt.Errorf("kube-apiserver has created the probe Pod without an answer from %s: it has not called it yet, "+
+		err = fmt.Errorf("kube-apiserver has created the probe Pod without an answer from %s: it has not called it yet, "+
 			"or another server answers there", endpoint)
-	case responder != nil && !arrived:
-		return errors.New("kube-apiserver reaches another replica at " + endpoint + ", and not yet this one")
+	case responder != nil && answer == "":
+		err = errors.New("kube-apiserver reaches another replica at " + endpoint + ", and not yet this one")
+	default:
+		return pod.Annotations[answerAnnotation] == id, nil
 	}
-	return nil
+	return false, &failure{error: err, stage: Proving}
 }
 
 // TryPod creates a ProbePod with dryRun. called reports whether the webhook has answered.

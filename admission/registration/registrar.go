@@ -70,14 +70,13 @@ type Registrar struct {
 	leading context.Context //nolint:containedctx // the term in which Run's loop takes steps; nil if not leading
 	first   bool            // the next step is the first one of this term
 
-	proven   proof  // nil before
+	proven   proof  // nil before, and from the end of a term, a switch-off or a lost proof on
 	failed   int    // consecutive steps
 	reported string // the last failure in an Event
-	hosts    hosts
 
 	due    time.Time // when to prove again what is registered
 	missed int       // how often that has failed, one after the other
-	lost   error     // the last time
+	lost   *failure  // the last time
 }
 
 // New returns a Registrar that does not run yet. The spec must be valid.
@@ -134,13 +133,14 @@ func (r *Registrar) term(ctx context.Context, status Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.watched.forget()
-	r.hosts = hosts{}
-	r.config.Metrics.urlHosts(0)
 	r.leading, r.first = ctx, true
-	r.due, r.missed = time.Time{}, 0
+	r.forget()
 	r.setStatus(status)
 	r.loop.AddIfRunning(Name)
 }
+
+// forget drops the proof.
+func (r *Registrar) forget() { r.proven, r.due, r.missed = nil, time.Time{}, 0 }
 
 // sync takes one step and returns its error.
 func (r *Registrar) sync(ctx context.Context, key string) error {
@@ -176,17 +176,22 @@ func (r *Registrar) step(ctx context.Context, o observation) (time.Duration, err
 	o.proven = r.proven.covers(o.caBundle)
 	r.config.ServingCA.Registered(o.caBundles(), r.first)
 	r.first = false
-	o.hosts = r.checkHosts(ctx, o.now)
-	decided := plan(o)
-	if decided.status.State == Registered {
-		r.proveAgain(ctx, o.now, &decided)
-	}
-	r.show(ctx, decided.status)
-	if decided.probe {
-		return 0, r.probe(ctx, o.caBundle)
-	}
 	if o.proven {
 		r.proven = newProof(o.caBundle)
 	}
+	decided := plan(o)
+	if decided.status.State == Registered {
+		r.proveAgain(ctx, o, &decided)
+	}
+	if decided.status.State == Off {
+		r.forget()
+	}
+	if decided.probe {
+		if r.failed == 0 {
+			r.show(ctx, decided.status)
+		}
+		return 0, r.bindOnceProved(ctx, o)
+	}
+	r.show(ctx, decided.status)
 	return r.write(ctx, o.last, decided)
 }

@@ -4,18 +4,23 @@
 package registration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/internal/events"
@@ -156,8 +161,8 @@ func TestProvedAgain(t *testing.T) {
 			want   State
 		}{
 			{"an answer", nil, Registered},
-			{"kube-apiserver itself fails", errors.New("etcdserver: request timed out"), Registered},
-			{"a firewall", errors.New(`failed calling webhook "` + mutateName + `": connection refused`), Repairing},
+			{"kube-apiserver itself fails, or our permissions", errors.New("etcdserver: request timed out"), Unknown},
+			{"a firewall", errors.New(`failed calling webhook "` + mutateName + `": connection refused`), Unreachable},
 			{"it is gone", nil, Registered},
 		} {
 			a.breaks(step.err)
@@ -167,6 +172,152 @@ func TestProvedAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestProvedByNewConnections: kube-apiserver goes on to use the connections that it has, whatever has changed
+// since it made them.
+func TestProvedByNewConnections(t *testing.T) {
+	for name, tc := range map[string]struct {
+		idle   int
+		dial   error
+		want   State
+		detail string
+	}{
+		"it can make one": {idle: 25, want: Registered},
+		"it cannot": {
+			idle: 25, dial: errors.New(`failed calling webhook "` + mutateName + `": unknown authority`),
+			want: Unreachable, detail: "unknown authority",
+		},
+		"others make enough": {idle: 100_000, want: Unknown, detail: "40 times on connections that it had before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPIServer(t)
+				r := run(t, a)
+				pause(time.Second)
+				wantState(t, r, Registered)
+				a.lets(func() { a.idle, a.dial = tc.idle, tc.dial })
+				pause(2 * provenFor)
+				wantState(t, r, tc.want)
+				testutil.CheckError(t, "Check", tc.detail, r.Status().Check())
+			})
+		})
+	}
+}
+
+// TestProofExpires: nothing binds by a proof of the past.
+func TestProofExpires(t *testing.T) {
+	broken := errors.New(`failed calling webhook "` + mutateName + `": unknown authority`)
+	leaveOut := func(o *object) *object { return o.with(nil) }
+	for name, tc := range map[string]struct {
+		reason    string
+		meanwhile func(*testing.T, *apiserver)
+	}{
+		"SwitchedOff": {"an operator takes it out and tries again", func(t *testing.T, a *apiserver) {
+			testutil.Must(t, Unregister(t.Context(), a))
+			pause(time.Second)
+			a.breaks(broken)
+			testutil.Must(t, Register(t.Context(), a))
+		}},
+		"LostAndSwitchedOff": {"the same, once it is known", func(t *testing.T, a *apiserver) {
+			a.breaks(broken)
+			pause(2 * provenFor)
+			testutil.Must(t, Unregister(t.Context(), a))
+			pause(time.Second)
+			testutil.Must(t, Register(t.Context(), a))
+		}},
+		"LostAndEmptied": {"another client ends the outage", func(t *testing.T, a *apiserver) {
+			a.breaks(broken)
+			pause(2 * provenFor)
+			for k := range kinds {
+				a.change(t, k, leaveOut)
+				pause(time.Minute)
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPIServer(t)
+				r := run(t, a)
+				pause(time.Second)
+				tc.meanwhile(t, a)
+				pause(time.Minute)
+				wantState(t, r, Proving)
+				a.expect(t, tc.reason, "probe", "")
+				a.breaks(nil)
+				pause(time.Minute)
+				wantState(t, r, Registered)
+			})
+		})
+	}
+	t.Run("NextTerm", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAPIServer(t)
+			r := New(a.config())
+			testutil.Start(t, r.Run)
+			end := testutil.Start(t, r.Lead)
+			pause(time.Second)
+			end()
+			a.breaks(broken)
+			a.change(t, mutating, leaveOut)
+			testutil.Start(t, r.Lead)
+			pause(time.Second)
+			// The validating one is bound, but not for the probe.
+			wantState(t, r, Unreachable)
+			a.expect(t, "the next term", "probe", "validate")
+		})
+	})
+}
+
+// TestURLOnSeveralHosts: a loopback URL is for one kube-apiserver.
+func TestURLOnSeveralHosts(t *testing.T) {
+	const several = "a loopback URL leads each kube-apiserver to its own host, and they run on several: cp-1, cp-2"
+	for name, tc := range map[string]struct {
+		hosts, later  string // of identity Leases
+		forbidden     bool
+		url           string // its host, loopback if empty
+		state         State
+		fails, reason string
+	}{
+		"OneHostTwoServers": {hosts: "cp-1 cp-1", state: Registered},
+		"TwoHosts":          {hosts: "cp-1 cp-2", state: Waiting, fails: several},
+		"TwoHostsByAName":   {hosts: "cp-1 cp-2", url: "webhook.example.org", state: Registered},
+		"JoinsLater":        {hosts: "cp-1", later: "cp-2", state: Waiting, fails: several, reason: "it stays bound"},
+		"Unknown":           {forbidden: true, state: Waiting, fails: "leases is forbidden"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newAPIServer(t)
+				a.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return tc.forbidden, nil, errors.New("leases is forbidden")
+				})
+				for i, host := range strings.Fields(tc.hosts) {
+					a.lives(t, string(rune('a'+i)), host)
+				}
+				r := run(t, a, func(c *Config) { c.Host = cmp.Or(tc.url, c.Host) })
+				pause(time.Second)
+				if tc.later != "" {
+					a.lives(t, "later", tc.later)
+					pause(2 * provenFor)
+					a.expect(t, "later", "mutate", "validate")
+				}
+				wantState(t, r, tc.state)
+				testutil.CheckError(t, "Check", tc.fails, r.Status().Check())
+			})
+		})
+	}
+}
+
+// lives has a kube-apiserver renew its identity Lease once, now.
+func (a *apiserver) lives(t *testing.T, name, host string) {
+	t.Helper()
+	testutil.Must(t, a.Tracker().Add(&coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: name,
+			Labels: map[string]string{"apiserver.kubernetes.io/identity": "kube-apiserver", corev1.LabelHostname: host},
+		},
+		Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(time.Now()))},
+	}))
 }
 
 // Without a caBundle nothing is written. One that changes in steps needs no new proof; another does.
@@ -216,21 +367,29 @@ func TestProbeResponder(t *testing.T) {
 	t.Parallel()
 	a := &ProbeResponder{}
 	a.await("awaited")
-	ask := func(id string, dryRun bool) int {
+	ask := func(id string, dryRun, first bool) string {
 		response := &admission.Response{}
 		object, err := json.Marshal(ProbePod(id))
 		testutil.Must(t, err)
-		testutil.Must(t, a.Admit(t.Context(), &admission.Request{DryRun: dryRun, Object: object}, response))
-		return len(response.Patch)
+		testutil.Must(t, a.Admit(t.Context(), &admission.Request{DryRun: dryRun, First: first, Object: object}, response))
+		testutil.Check(t, id+": closes the connection", len(response.Patch) > 0, response.Close)
+		if len(response.Patch) == 0 {
+			return ""
+		}
+		return string(response.Patch[0].Value)
 	}
-	if ask("awaited", false) != 0 || a.hasArrived("awaited") {
-		t.Error("a Pod that is really created passes for a probe")
-	}
-	if ask("awaited", true) != 1 || !a.hasArrived("awaited") {
-		t.Error("a probe is not answered")
-	}
-	if ask("of another", true) != 1 || !a.hasArrived("awaited") || a.hasArrived("of another") {
-		t.Error("the probe of another client is not answered, or taken for ours")
+	for _, tc := range []struct {
+		reason, id     string
+		dryRun, first  bool
+		answer, awaits string
+	}{
+		{reason: "a Pod that is really created is no probe", id: "awaited", first: true},
+		{reason: "a probe", id: "awaited", dryRun: true, first: true, answer: `"awaited"`, awaits: "awaited"},
+		{reason: "that of another client", id: "of another", dryRun: true, first: true, answer: `"of another"`, awaits: "awaited"},
+		{reason: "on an old connection", id: "awaited", dryRun: true, answer: `"again/awaited"`, awaits: "again/awaited"},
+	} {
+		testutil.Check(t, tc.reason, tc.answer, ask(tc.id, tc.dryRun, tc.first))
+		testutil.Check(t, tc.reason+": this process has answered", tc.awaits, a.answer())
 	}
 }
 

@@ -40,12 +40,12 @@ func (s Spec) entries(caBundle []byte) (mutating, validating []entry) {
 	if len(s.MutatingRules) > 0 {
 		one := s.entry(mutateName, mutatePath, s.MutatingRules, caBundle)
 		one.ReinvocationPolicy = new(admissionregistrationv1.IfNeededReinvocationPolicy)
-		one.MatchConditions = slices.Insert(one.MatchConditions, 0, notAMirror())
+		one.MatchConditions = slices.Concat(s.notCompleted(isComplete, notAMirror()), one.MatchConditions)
 		mutating = append(mutating, one)
 	}
 	if len(s.ValidatingRules) > 0 {
 		one := s.entry(validateName, validatePath, s.ValidatingRules, caBundle)
-		one.MatchConditions = slices.Insert(one.MatchConditions, 0, notAHarmlessMirror())
+		one.MatchConditions = slices.Concat(s.notCompleted(isSettled, notAHarmlessMirror()), one.MatchConditions)
 		validating = append(validating, one)
 	}
 	return mutating, validating

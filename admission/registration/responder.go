@@ -17,8 +17,12 @@ import (
 // every replica, but not into the registered rules. Every user may send a probe: it is a dry run, and
 // returns only its own annotation.
 type ProbeResponder struct {
-	awaited, arrived atomic.Value // IDs
+	awaited, arrived atomic.Pointer[string] // an ID, and the answer to it
 }
+
+// againPrefix begins the answer to a probe that came on a connection which had brought a request before:
+// whether kube-apiserver can make a new one is not proved by it.
+const againPrefix = "again/"
 
 var _ admission.Mutator = (*ProbeResponder)(nil)
 
@@ -32,7 +36,7 @@ func podCreation() admission.Rule {
 // Ready returns nil.
 func (*ProbeResponder) Ready(context.Context) error { return nil }
 
-// Admit answers a probe and ignores all other Pods.
+// Admit answers a probe and ignores all other Pods. The next probe comes on another connection.
 func (p *ProbeResponder) Admit(_ context.Context, request *admission.Request, response *admission.Response) error {
 	// Very few Pods are probes, and searching for a word is cheaper than decoding JSON.
 	if !request.DryRun || !bytes.Contains(request.Object, []byte(probeAnnotation)) {
@@ -50,25 +54,36 @@ func (p *ProbeResponder) Admit(_ context.Context, request *admission.Request, re
 	if id == "" {
 		return nil
 	}
-	value, err := json.Marshal(id)
+	answer := id
+	if !request.First {
+		answer = againPrefix + id
+	}
+	value, err := json.Marshal(answer)
 	if err != nil {
 		return admission.Internal(err)
 	}
-	if id == p.awaited.Load() {
-		p.arrived.Store(id)
+	if awaited := p.awaited.Load(); awaited != nil && id == *awaited {
+		p.arrived.Store(&answer)
 	}
+	response.Close = true
 	response.Patch = append(response.Patch, admission.PatchOperation{
 		Op: "add", Path: "/metadata/annotations/" + strings.ReplaceAll(answerAnnotation, "/", "~1"), Value: value,
 	})
 	return nil
 }
 
-// await makes the probe with that ID the one that hasArrived is about.
+// await makes the probe with that ID the one that answer is about.
 func (p *ProbeResponder) await(id string) {
 	if p != nil {
-		p.awaited.Store(id)
+		p.awaited.Store(&id)
+		p.arrived.Store(nil)
 	}
 }
 
-// hasArrived reports whether this process has received the probe with that ID.
-func (p *ProbeResponder) hasArrived(id string) bool { return p != nil && p.arrived.Load() == id }
+// answer returns the answer of this process to the awaited probe, "" if it has not arrived.
+func (p *ProbeResponder) answer() string {
+	if p == nil || p.arrived.Load() == nil {
+		return ""
+	}
+	return *p.arrived.Load()
+}

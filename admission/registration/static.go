@@ -54,8 +54,9 @@ type StaticFiles struct {
 	mu       sync.Mutex    // of what follows
 	contents [kinds][]byte // last written or found right; nil before
 	bound    bool          // they are the real rules
+	binds    bool          // they have rules, if only those of a previous process
 	caBundle []byte        // that they have
-	proven   proof         // nil before
+	proven   proof         // nil before, and from a switch-off or a lost proof on
 	question question      // about contents
 }
 
@@ -123,8 +124,9 @@ func (s *StaticFiles) keepFiles(ctx context.Context) error {
 
 // leave removes the files after UnregisterStatic: this process may have written them again meanwhile.
 func (s *StaticFiles) leave(ctx context.Context) error {
-	s.contents, s.bound, s.question = [kinds][]byte{}, false, s.question.next()
+	s.contents, s.bound, s.proven, s.question = [kinds][]byte{}, false, nil, s.question.next()
 	s.config.ServingCA.Registered(nil, false)
+	s.config.Metrics.loaded(false)
 	s.show(ctx, Status{State: Off, Detail: StaticOffPath(s.config.Dir) + " is there; to switch it on, on this host: " +
 		"sa-controller-manager webhook register --static-registration-dir=" + s.config.Dir})
 	return RemoveStatic(s.config.Dir)
@@ -147,8 +149,9 @@ func (s *StaticFiles) write(ctx context.Context) error {
 		return err
 	}
 	bound := s.proven.covers(caBundle) || bytes.Equal(found[mutating], wanted[mutating]) && bytes.Equal(found[validating], wanted[validating])
+	binds := bound
 	if !bound {
-		if wanted, err = s.config.stagedContents(ctx, found, caBundle); err != nil {
+		if wanted, binds, err = s.config.stagedContents(ctx, found, caBundle); err != nil {
 			return err
 		}
 	}
@@ -164,12 +167,15 @@ func (s *StaticFiles) write(ctx context.Context) error {
 			s.config.Metrics.repaired()
 			s.show(ctx, Status{State: Repairing, Detail: path + " was changed or removed by another process"})
 		}
-		if err := kind(k).writeStatic(s.config.Dir, content); err != nil {
+		if err := writeStatic(path, content); err != nil {
 			return err
 		}
 		klog.FromContext(ctx).Info("Wrote the webhook configuration", "file", path, "bytesBefore", len(found[k]), "bound", bound)
 	}
-	s.contents, s.bound, s.caBundle = wanted, bound, caBundle
+	if err := s.config.keepPolicy(s.config.Dir, bound); err != nil {
+		return err
+	}
+	s.contents, s.bound, s.binds, s.caBundle = wanted, bound, binds, caBundle
 	if changed {
 		s.question = s.question.next()
 		s.asks.AddIfRunning(s.config.Dir)
@@ -188,8 +194,8 @@ func (s *StaticFiles) show(ctx context.Context, status Status) {
 
 // readStatic returns the files below dir, nil for one that does not exist.
 func readStatic(dir string) (found [kinds][]byte, err error) {
-	for k, path := range StaticPaths(dir) {
-		if found[k], err = os.ReadFile(path); err != nil && !os.IsNotExist(err) {
+	for k := range kinds {
+		if found[k], err = os.ReadFile(k.staticPath(dir)); err != nil && !os.IsNotExist(err) {
 			return found, err // it names the path
 		}
 	}

@@ -4,6 +4,7 @@
 package registration
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,10 +15,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apiserver/pkg/admission/plugin/manifest"
 	"k8s.io/component-base/metrics"
 
 	"sa-controller-manager/internal/testutil"
+	"sa-controller-manager/manifests"
 )
 
 // host is one with a kube-apiserver that loads files below dir whenever something asks it.
@@ -158,6 +161,7 @@ func static(t *testing.T, test func(*testing.T, *host)) {
 // TestStaticIsProved: the real rules are written once kube-apiserver has called this process by the
 // entry of the probe. The proof is repeated.
 func TestStaticIsProved(t *testing.T) {
+	const both = "mutate,probe;validate"
 	static(t, func(t *testing.T, h *host) {
 		h.hides = map[string]bool{"MutatingAdmissionWebhook": true}
 		s := h.run()
@@ -185,15 +189,25 @@ func TestStaticIsProved(t *testing.T) {
 		testutil.Check(t, "kube-apiserver has sent its metrics, times in four minutes", 0, h.asked-asked)
 		h.walk(s,
 			step{
-				do: func() { h.down = errors.New("x509: unknown authority") }, after: provenFor + loadDelay + time.Second,
-				state: Repairing, detail: "x509: unknown authority",
+				do:    func() { h.down = errors.New(`failed calling webhook "` + probeName + `": x509: unknown authority`) },
+				after: askEach + 16*time.Second, state: Unreachable, detail: "x509: unknown authority", files: both,
 			},
 			step{do: func() { h.down = nil }, after: maxPause, state: Registered},
 			step{
-				do: func() { h.stale = true }, after: loadedFor + loadDelay + time.Second,
-				state: Repairing, detail: "has not loaded the present files",
+				do: func() { h.stale = true }, after: loadedEach*askEach + 16*time.Second,
+				state: Waiting, detail: "has not loaded the present files", files: both,
 			},
 			step{do: func() { h.stale = false }, after: maxPause, state: Registered},
+			step{
+				do: func() { h.down = errors.New("pods is forbidden") }, after: askEach + 16*time.Second,
+				state: Unknown, detail: "pods is forbidden", files: both,
+			},
+			step{do: func() { h.down = nil }, after: maxPause, state: Registered},
+			step{
+				do: func() { h.idle, h.dial = 25, errors.New(`failed calling webhook "`+probeName+`": unknown authority`) }, after: time.Minute,
+				state: Unreachable, detail: "unknown authority",
+			},
+			step{do: func() { h.dial = nil }, after: maxPause, state: Registered},
 			step{do: func() { h.away = errors.New("it restarts") }, after: time.Minute, state: Registered},
 		)
 	})
@@ -205,9 +219,9 @@ func TestStaticAfterARestart(t *testing.T) {
 		h.walk(h.run(), step{after: 3 * time.Second, state: Registered})
 		right, err := readStatic(h.dir)
 		testutil.Must(t, err)
-		h.from(func() { h.down = errors.New("tls: internal error") })
+		h.from(func() { h.down = errors.New(`failed calling webhook "` + probeName + `": tls: internal error`) })
 		next := h.run(func(c *StaticFilesConfig) { c.Responder = &ProbeResponder{} })
-		h.walk(next, step{after: time.Minute, state: Proving, detail: "tls: internal error"})
+		h.walk(next, step{after: time.Minute, state: Unreachable, detail: "tls: internal error", files: "mutate,probe;validate"})
 		after, err := readStatic(h.dir)
 		testutil.Must(t, err)
 		testutil.Check(t, "right files", right, after)
@@ -219,9 +233,11 @@ func TestStaticOnAnotherPort(t *testing.T) {
 	static(t, func(t *testing.T, h *host) {
 		const both = "mutate,probe;validate"
 		h.walk(h.run(), step{after: 3 * time.Second, state: Registered})
-		h.from(func() { h.spec.Port, h.down = h.spec.Port+1, errors.New("connection refused") })
+		h.from(func() {
+			h.spec.Port, h.down = h.spec.Port+1, errors.New(`failed calling webhook "`+probeName+`": connection refused`)
+		})
 		s := h.run()
-		h.walk(s, step{after: time.Minute, state: Proving, detail: "connection refused", files: both})
+		h.walk(s, step{after: time.Minute, state: Unreachable, detail: "connection refused", files: both})
 		if !exempt(h.loads(mutating)[0]) {
 			t.Error("the previous rules do not exempt the probe")
 		}
@@ -258,11 +274,52 @@ func TestStaticFilesAreKeptMeanwhile(t *testing.T) {
 		const repairs, loaded = "sacm_webhook_registration_repairs_total", "sacm_webhook_static_loaded"
 		testutil.Check(t, "repairs", []string{repairs + " 2"}, testutil.Series(registry, repairs))
 		h.walk(s,
-			step{after: loadDelay + askTimeout, state: Repairing, detail: "which webhook configurations it has loaded: context deadline exceeded"},
+			step{after: 3 * askTimeout, state: Waiting, detail: "which webhook configurations it has loaded: context deadline exceeded"},
 			step{do: func() { hang.Store(false) }, after: maxPause + askTimeout, state: Registered},
 		)
 		testutil.Check(t, "loaded", []string{loaded + " 1"}, testutil.Series(registry, loaded))
 	})
+}
+
+// TestStaticPolicy: the policy that names accounts is there while the real rules are, if they refuse what they miss.
+func TestStaticPolicy(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*Spec)
+		want   bool
+	}{
+		"Ordinary": {change: func(s *Spec) { s.Ordinary = true }, want: true},
+		"Ignore": {change: func(s *Spec) {
+			s.Ordinary, s.FailurePolicy = true, admissionregistrationv1.Ignore
+		}},
+		"OtherPlugins": {change: func(*Spec) {}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			static(t, func(t *testing.T, h *host) {
+				tc.change(&h.spec)
+				h.down = errors.New("connection refused")
+				s := h.run()
+				has := func(what string, want bool) {
+					t.Helper()
+					s.keep.Add(h.dir)
+					pause(time.Second)
+					content, err := os.ReadFile(staticPolicyPath(h.dir))
+					if exists := err == nil && bytes.Equal(content, manifests.StaticPolicy); exists != want {
+						t.Errorf("%s the policy is there: %t, want %t; %v", what, exists, want, err)
+					}
+				}
+				h.walk(s, step{after: time.Minute, state: Proving})
+				has("before the proof", false)
+				h.walk(s, step{do: func() { h.down = nil }, after: maxPause, state: Registered})
+				has("once registered", tc.want)
+				if tc.want {
+					testutil.Must(t, os.WriteFile(staticPolicyPath(h.dir), []byte("x"), 0o600))
+					has("after a change", true)
+				}
+				testutil.Must(t, UnregisterStatic(h.dir))
+				has("switched off", false)
+			})
+		})
+	}
 }
 
 // TestUnregisterStatic: the files go, also those that a process writes, and stay away until register.
@@ -285,6 +342,36 @@ func TestUnregisterStatic(t *testing.T) {
 		s.keep.Add(h.dir)
 		h.walk(s, step{after: 3 * time.Second, state: Registered})
 	})
+}
+
+// TestStaticProofExpires: after a switch-off nothing binds by a proof of the past, and the metric does not say
+// that kube-apiserver calls us.
+func TestStaticProofExpires(t *testing.T) {
+	const loaded = "sacm_webhook_static_loaded"
+	for name, lost := range map[string]bool{"Lost": true, "NotYetLost": false} {
+		t.Run(name, func(t *testing.T) {
+			static(t, func(t *testing.T, h *host) {
+				registry := metrics.NewKubeRegistry()
+				s := h.run(func(c *StaticFilesConfig) { c.Metrics = NewMetrics(registry.MustRegister) })
+				h.walk(s, step{after: 3 * time.Second, state: Registered})
+				testutil.Check(t, "loaded", []string{loaded + " 1"}, testutil.Series(registry, loaded))
+				breaks := func() { h.down = errors.New(`failed calling webhook "` + probeName + `": unknown authority`) }
+				if lost {
+					h.walk(s, step{do: breaks, after: time.Minute, state: Unreachable})
+				}
+				testutil.Must(t, UnregisterStatic(h.dir))
+				s.keep.Add(h.dir)
+				h.walk(s, step{do: breaks, after: time.Second, state: Off, files: ";"})
+				testutil.Check(t, "loaded, switched off", []string{loaded + " 0"}, testutil.Series(registry, loaded))
+				testutil.Must(t, RegisterStatic(h.dir))
+				s.keep.Add(h.dir)
+				h.walk(s,
+					step{after: time.Minute, state: Proving, detail: "unknown authority", files: "probe;"},
+					step{do: func() { h.down = nil }, after: maxPause, state: Registered, files: "mutate,probe;validate"},
+				)
+			})
+		})
+	}
 }
 
 // TestEncodeStatic: what would stop kube-apiserver at its next start is not written.

@@ -4,12 +4,14 @@
 package registration
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/internal/atomicfile"
+	"sa-controller-manager/manifests"
 )
 
 // StaticName is the name of both configurations in files; kube-apiserver requires the suffix, and calls
@@ -34,10 +37,10 @@ const (
 )
 
 // StaticDirs returns the directories below dir that kube-apiserver reads: staticManifestsDir of
-// MutatingAdmissionWebhook and of ValidatingAdmissionWebhook. The two plugins must not share one,
-// because each refuses the other's kind.
+// MutatingAdmissionWebhook, ValidatingAdmissionWebhook and MutatingAdmissionPolicy. The plugins must not
+// share one, because each refuses the others' kinds.
 func StaticDirs(dir string) []string {
-	return []string{mutating.staticDir(dir), validating.staticDir(dir)}
+	return []string{mutating.staticDir(dir), validating.staticDir(dir), filepath.Dir(staticPolicyPath(dir))}
 }
 
 func (k kind) staticDir(dir string) string {
@@ -46,9 +49,11 @@ func (k kind) staticDir(dir string) string {
 
 func (k kind) staticPath(dir string) string { return filepath.Join(k.staticDir(dir), staticFile) }
 
-// StaticPaths returns the files below dir.
+func staticPolicyPath(dir string) string { return filepath.Join(dir, "policies", staticFile) }
+
+// StaticPaths returns the files below dir, that of the policy first.
 func StaticPaths(dir string) []string {
-	return []string{mutating.staticPath(dir), validating.staticPath(dir)}
+	return []string{staticPolicyPath(dir), mutating.staticPath(dir), validating.staticPath(dir)}
 }
 
 // plugin returns the admission plugin of kube-apiserver that calls webhooks of this kind.
@@ -56,28 +61,41 @@ func (k kind) plugin() string {
 	return [kinds]string{"MutatingAdmissionWebhook", "ValidatingAdmissionWebhook"}[k]
 }
 
-// WriteStatic writes both configurations below dir, which must exist, and returns the paths of the
-// files. kube-apiserver must accept the caBundle: while it is wrong, every Pod is refused.
+// WriteStatic writes both configurations and the policy below dir, which must exist, and returns the paths
+// of the files. kube-apiserver must accept the caBundle: while it is wrong, every Pod is refused.
 func (s Spec) WriteStatic(dir string, caBundle []byte) ([]string, error) {
 	contents, err := s.staticContents(caBundle)
 	if err != nil {
 		return nil, err
 	}
 	for k, content := range contents {
-		if err := kind(k).writeStatic(dir, content); err != nil {
+		if err := writeStatic(kind(k).staticPath(dir), content); err != nil {
 			return nil, err
 		}
 	}
-	return StaticPaths(dir), nil
+	return StaticPaths(dir), s.keepPolicy(dir, true)
 }
 
 // writeStatic replaces the file atomically: kube-apiserver loads what is there at any time.
-func (k kind) writeStatic(dir string, content []byte) error {
+func writeStatic(path string, content []byte) error {
 	//nolint:gosec // it holds nothing secret, and kube-apiserver may run as another user
-	if err := os.Mkdir(k.staticDir(dir), 0o755); err != nil && !os.IsExist(err) {
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil && !os.IsExist(err) {
 		return err // it names the path
 	}
-	return atomicfile.Write(k.staticPath(dir), content, 0o644)
+	return atomicfile.Write(path, content, 0o644)
+}
+
+// keepPolicy writes the policy that names the account of Pods, or removes it. It is there only while Pods
+// that it has named are completed or refused.
+func (s Spec) keepPolicy(dir string, bound bool) error {
+	path := staticPolicyPath(dir)
+	if !bound || !s.Ordinary || s.FailurePolicy != admissionregistrationv1.Fail {
+		return atomicfile.Remove(path)
+	}
+	if found, err := os.ReadFile(path); err == nil && bytes.Equal(found, manifests.StaticPolicy) {
+		return nil
+	}
+	return writeStatic(path, manifests.StaticPolicy)
 }
 
 // staticContents returns the files with the real rules. The entry of the probe stays beside them, so that
@@ -89,9 +107,9 @@ func (s Spec) staticContents(caBundle []byte) ([kinds][]byte, error) {
 	return encodeStatic(entries)
 }
 
-// stagedContents returns the files for the proof: what is bound by those that are found stays. What
-// kube-apiserver would not load binds nothing.
-func (s Spec) stagedContents(ctx context.Context, found [kinds][]byte, caBundle []byte) ([kinds][]byte, error) {
+// stagedContents returns the files for the proof: what is bound by those that are found stays, and it reports
+// whether anything is. What kube-apiserver would not load binds nothing.
+func (s Spec) stagedContents(ctx context.Context, found [kinds][]byte, caBundle []byte) (_ [kinds][]byte, bound bool, _ error) {
 	var entries [kinds][]entry
 	for k, content := range found {
 		o, err := kind(k).decodeStatic(content)
@@ -99,9 +117,11 @@ func (s Spec) stagedContents(ctx context.Context, found [kinds][]byte, caBundle 
 			klog.FromContext(ctx).Error(err, "Replacing a file that kube-apiserver does not load", "file", kind(k).String())
 		}
 		entries[k] = staged(o.webhooks())
+		bound = bound || binds(entries[k])
 	}
 	entries[mutating] = append(entries[mutating], s.probeEntry(caBundle))
-	return encodeStatic(entries)
+	contents, err := encodeStatic(entries)
+	return contents, bound, err
 }
 
 // encodeStatic returns the files. kube-apiserver must load them: a file that it refuses is ignored while

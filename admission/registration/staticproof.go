@@ -13,20 +13,19 @@ import (
 )
 
 const (
-	// provenFor is how long a proof holds. Then it is repeated.
-	provenFor = 10 * time.Second
+	// askEach is how long the answer to a question holds, and the least time between two.
+	askEach = 10 * time.Second
 
-	// loadedFor is how long it is not asked again which files are loaded: the metrics of kube-apiserver
+	// loadedEach is how many proofs pass until it is asked again which files are loaded: the metrics of kube-apiserver
 	// are megabytes in a large cluster.
-	loadedFor = 5 * time.Minute
+	loadedEach = 30
+
+	// tolerated is how many failures, one after the other, do not end what is registered: kube-apiserver is
+	// notified of what this process writes and mostly needs milliseconds. They take seven seconds.
+	tolerated = 4
 
 	// maxPause limits the back-off of questions that are answered with no.
 	maxPause = time.Minute
-
-	// loadDelay is how long kube-apiserver may take to load what this process has written, or the answer
-	// to a question be no, before that is a failure. kube-apiserver is notified and mostly needs
-	// milliseconds.
-	loadDelay = 10 * time.Second
 
 	askTimeout = 10 * time.Second
 )
@@ -34,13 +33,11 @@ const (
 // question is whether kube-apiserver of this host calls this process by the present files: it has loaded
 // them, and a Pod with dryRun has our answer. A write and an outage of kube-apiserver begin another one.
 type question struct {
-	number int
-	loaded time.Time     // when kube-apiserver last had the files
-	due    time.Time     // when to ask
-	pause  time.Duration // before that, after a no
-	no     error         // why the last answer was no
-	since  time.Time     // when the first no came
-	failed State         // what it keeps from being Registered
+	number   int
+	due      time.Time // when to ask
+	answers  int       // that were yes
+	failures int       // one after the other
+	last     *failure  // nil after a yes
 }
 
 func (q question) next() question { return question{number: q.number + 1} }
@@ -55,13 +52,11 @@ func (s *StaticFiles) ask(ending context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ending, askTimeout)
 	defer cancel()
-	now := s.config.Clock.Now()
 	away := s.config.Answers(ctx)
-	switch {
-	case away != nil:
+	if now := s.config.Clock.Now(); away != nil {
 		q = question{number: q.number}
-	case !now.Before(q.due):
-		q = s.answer(ctx, q, now)
+	} else if !now.Before(q.due) {
+		q = s.answer(ending, q, now)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,84 +64,82 @@ func (s *StaticFiles) ask(ending context.Context) error {
 		return nil // the end, or a write has queued
 	}
 	s.question = q
-	s.asks.AddAfter(s.config.Dir, s.conclude(ctx, away, now))
+	s.asks.AddAfter(s.config.Dir, s.conclude(ctx, away))
 	return nil
 }
 
 // answer asks, and decides when to ask again.
 func (s *StaticFiles) answer(ctx context.Context, q question, now time.Time) question {
-	q.no, q.failed = nil, Waiting
-	if now.Sub(q.loaded) >= loadedFor {
-		q.no, q.loaded = s.missing(ctx), now
+	q.last = nil
+	if q.failures > 0 || q.answers%loadedEach == 0 {
+		q.last = s.missing(ctx)
 	}
-	if q.no == nil {
-		q.failed = Proving
-		q.no = prove(ctx, s.config.Client, s.config.Endpoint(mutatePath), s.config.Responder)
+	if q.last == nil {
+		q.last = s.config.prove(ctx, s.config.Client, s.config.Responder)
 	}
-	if q.no == nil {
-		return question{number: q.number, loaded: q.loaded, due: now.Add(provenFor)}
+	if q.last == nil {
+		q.answers, q.failures, q.due = q.answers+1, 0, now.Add(askEach)
+		return q
 	}
-	if q.since.IsZero() {
-		q.since = now
-	}
-	q.loaded, q.pause = time.Time{}, min(max(2*q.pause, requeueAfter), maxPause)
-	q.due = now.Add(q.pause)
+	q.due = now.Add(min(requeueAfter<<min(q.failures, 10), maxPause))
+	q.failures++
 	return q
 }
 
 // conclude shows what the answer means, and returns when to check again.
-func (s *StaticFiles) conclude(ctx context.Context, away error, now time.Time) time.Duration {
+func (s *StaticFiles) conclude(ctx context.Context, away error) time.Duration {
 	q, state := s.question, s.Status().State
-	late := now.Sub(q.since) >= loadDelay
 	switch {
 	case away != nil:
 		// Without kube-apiserver nobody creates Pods, and what was registered still is.
 		if state != Registered {
 			s.show(ctx, Status{State: state, Detail: "kube-apiserver does not answer: " + away.Error()})
 		}
-	case q.no == nil && s.bound:
+	case q.last == nil && s.bound:
 		s.proven = newProof(s.caBundle)
 		s.config.ServingCA.Registered([][]byte{s.caBundle}, false)
 		s.config.Metrics.loaded(true)
 		s.show(ctx, Status{State: Registered, Detail: s.config.Endpoint("") + " in " + s.config.Dir})
-		return provenFor
-	case q.no == nil:
+		return askEach
+	case q.last == nil:
 		s.proven = newProof(s.caBundle)
 		klog.FromContext(ctx).Info("Proved that kube-apiserver reaches the webhook", "url", s.config.Endpoint(mutatePath))
 		s.queue()
-	case state == Registered && !late:
+	case q.failures <= tolerated && (state == Registered || s.proven != nil):
 	default:
-		if late {
+		if !q.last.unasked {
+			s.proven = nil
 			s.config.Metrics.loaded(false)
 		}
-		if state == Registered || state == Repairing {
-			q.failed = Repairing
-		}
-		s.show(ctx, Status{State: q.failed, Detail: q.no.Error()})
+		s.show(ctx, Status{State: q.last.state(s.binds), Detail: q.last.Error()})
 	}
 	return requeueAfter
 }
 
 // missing returns why the present files are not in force, nil if kube-apiserver has loaded them.
-func (s *StaticFiles) missing(ctx context.Context) error {
+func (s *StaticFiles) missing(ctx context.Context) *failure {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
 	loaded, err := s.config.Loaded(ctx)
 	if err != nil {
-		return fmt.Errorf("ask kube-apiserver which webhook configurations it has loaded: %w", err)
+		err = fmt.Errorf("ask kube-apiserver which webhook configurations it has loaded: %w", err)
+		return &failure{error: err, stage: Waiting, unasked: true}
 	}
 	for k := range kinds {
 		dir := k.staticDir(s.config.Dir)
 		_, want, err := manifest.LoadFiles(dir)
-		if err != nil {
-			return err
-		}
 		found, reads := loaded[k.plugin()]
 		switch {
+		case err != nil:
 		case !reads:
-			return fmt.Errorf("kube-apiserver reads no static manifests: its plugin %s needs staticManifestsDir: %s", k.plugin(), dir)
+			err = fmt.Errorf("kube-apiserver reads no static manifests: its plugin %s needs staticManifestsDir: %s", k.plugin(), dir)
 		case found == "":
-			return fmt.Errorf("kube-apiserver has loaded no file from %s", dir)
+			err = fmt.Errorf("kube-apiserver has loaded no file from %s", dir)
 		case found != want:
-			return fmt.Errorf("kube-apiserver has not loaded the present files of %s: its log says why", dir)
+			err = fmt.Errorf("kube-apiserver has not loaded the present files of %s: its log says why", dir)
+		}
+		if err != nil {
+			return &failure{error: err, stage: Waiting}
 		}
 	}
 	return nil

@@ -13,22 +13,26 @@ type State string
 
 // The states.
 const (
-	Starting   State = "starting"
-	Waiting    State = "waiting"
-	Proving    State = "proving"
-	Repairing  State = "repairing"
-	Registered State = "registered"
-	Off        State = "off"     // a user has switched it off
-	Deleted    State = "deleted" // a user has deleted it twice
-	Idle       State = "idle"    // mode none, or another replica leads
+	Starting    State = "starting"
+	Waiting     State = "waiting"
+	Proving     State = "proving"
+	Repairing   State = "repairing"
+	Registered  State = "registered"
+	Unreachable State = "unreachable" // it is bound, and kube-apiserver does not reach it: Pods are refused
+	Unknown     State = "unknown"     // it is bound, and whether kube-apiserver reaches it cannot be asked
+	Off         State = "off"         // a user has switched it off
+	Deleted     State = "deleted"     // a user has deleted it twice
+	Idle        State = "idle"        // mode none, or another replica leads
 )
+
+func states() []State {
+	return []State{Starting, Waiting, Proving, Repairing, Registered, Unreachable, Unknown, Off, Deleted, Idle}
+}
 
 // Status is the state with details in words.
 type Status struct {
 	State  State
 	Detail string
-	// Failing means that what is registered fails on another host, as Detail says.
-	Failing bool
 }
 
 func (s Status) String() string {
@@ -40,8 +44,8 @@ func (s Status) String() string {
 
 // Check returns an error if the registration is not as intended. A user may intend that it is off.
 func (s Status) Check() error {
-	if s.Failing || slices.Contains([]State{Starting, Waiting, Proving, Repairing}, s.State) {
-		return errors.New(s.String())
+	if slices.Contains([]State{Registered, Off, Deleted, Idle}, s.State) {
+		return nil
 	}
-	return nil
+	return errors.New(s.String())
 }

@@ -84,9 +84,9 @@ func (r *Registrar) watch(k kind, informer cache.SharedIndexInformer) reconcile.
 func asObject(obj any) *object {
 	switch c := obj.(type) {
 	case *admissionregistrationv1.MutatingWebhookConfiguration:
-		return fromMutating(c)
+		return &object{exists: true, meta: c.ObjectMeta, entries: c.Webhooks}
 	case *admissionregistrationv1.ValidatingWebhookConfiguration:
-		return fromValidating(c)
+		return &object{exists: true, meta: c.ObjectMeta, entries: converted[entry](c.Webhooks)}
 	default:
 		return nil
 	}

@@ -7,15 +7,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/client-go/tools/cache"
-	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
 	"sa-controller-manager/admission"
@@ -161,43 +158,4 @@ func decodePatch(t *testing.T, operations []admission.PatchOperation) []map[stri
 	var decoded []map[string]any
 	testutil.Must(t, json.Unmarshal(encoded, &decoded))
 	return decoded
-}
-
-// TestMissingIsWhatAdmitAdds compares MissingFrom with the plugin in every case of testdata/create:
-// before admission it names what Admit adds, and afterwards nothing.
-func TestMissingIsWhatAdmitAdds(t *testing.T) {
-	t.Parallel()
-	forEachCase(t, "create", func(t *testing.T, tc podCase) {
-		plugin := tc.plugin(t)
-		response, patched, err := admitTwice(t, plugin, creation(tc.Pod))
-		if err != nil || patched == nil {
-			return
-		}
-		before, after := typedPod(t, tc.Pod), typedPod(t, patched)
-		account, err := plugin.from.cachedAccount(cache.NewObjectName(testNamespace, AccountOf(before)))
-		if err != nil {
-			return // a Pod without account has nothing to compare, such as a mirror pod
-		}
-		want := Missing{
-			Account: patches(response, "/spec/serviceAccountName") && patches(response, "/spec/serviceAccount"),
-			Token: slices.ContainsFunc(response.Patch,
-				func(o admission.PatchOperation) bool { return strings.Contains(o.Path, "/volumeMounts") }),
-			TokenElsewhere: plugin.config.MissingFrom(before, account).TokenElsewhere,
-		}
-		testutil.Check(t, tc.Reason+"\nbefore", want, plugin.config.MissingFrom(before, account))
-		if got := plugin.config.MissingFrom(after, account); got.Account || got.Token {
-			t.Errorf("%s\nstill missing after admission: %+v", tc.Reason, got)
-		}
-	})
-}
-
-func patches(response *admission.Response, path string) bool {
-	return slices.ContainsFunc(response.Patch, func(o admission.PatchOperation) bool { return o.Path == path })
-}
-
-func typedPod(t *testing.T, object []byte) *corev1.Pod {
-	t.Helper()
-	var pod corev1.Pod
-	testutil.Must(t, kjson.UnmarshalCaseSensitivePreserveInts(object, &pod))
-	return &pod
 }

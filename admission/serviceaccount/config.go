@@ -45,6 +45,11 @@ func DefaultConfig() Config {
 	return Config{MountServiceAccountToken: true, RequireAPIToken: true, Mode: Projected}
 }
 
+// Ordinary reports whether the plugin does what the policy does that completes Pods (podpolicy.Completion).
+func (c Config) Ordinary() bool {
+	return c.MountServiceAccountToken && !c.LimitSecretReferences && c.Mode == Projected
+}
+
 // ParseConfig decodes YAML or JSON over the defaults. Field names are case-sensitive; unknown and
 // duplicate ones are errors. Empty data returns the defaults.
 func ParseConfig(data []byte) (Config, error) {

@@ -66,10 +66,18 @@ func (e *edits) addMount(list containerList, index int, mount volumeMount, encod
 	c.VolumeMounts = append(c.VolumeMounts, mount)
 }
 
+// addPullSecrets adds the pull secrets of the account to a Pod that has none.
 func (e *edits) addPullSecrets(references []corev1.LocalObjectReference) {
+	const path = "/spec/imagePullSecrets"
 	spec := e.pod.Spec
+	whole := spec.ImagePullSecrets == nil && len(references) > 0
+	if whole {
+		e.add(path, e.encode(references)) // in one operation: a user may have given the account any number
+	}
 	for _, reference := range references {
-		e.appendTo("/spec/imagePullSecrets", spec.ImagePullSecrets != nil, e.encode(&reference))
+		if !whole {
+			e.add(path+"/-", e.encode(&reference))
+		}
 		spec.ImagePullSecrets = append(spec.ImagePullSecrets, named{reference.Name})
 	}
 }

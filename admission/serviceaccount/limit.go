@@ -4,11 +4,13 @@
 package serviceaccount
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"sa-controller-manager/admission"
 )
@@ -41,15 +43,28 @@ type secretReference struct {
 
 // limitSecrets refuses a Pod that refers to a Secret its account does not list, if limits are
 // enforced.
-func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.ServiceAccount, spec *podSpec) error {
+func (p *Plugin) limitSecrets(ctx context.Context, request *admission.Request, account *corev1.ServiceAccount, spec *podSpec) error {
 	if !p.config.LimitSecretReferences && !enforces(account) {
 		return nil
+	}
+	mountable, pullable := sets.New[string](), sets.New[string]()
+	for _, one := range account.Secrets {
+		mountable.Insert(one.Name)
+	}
+	for _, one := range account.ImagePullSecrets {
+		pullable.Insert(one.Name)
 	}
 	// An update can only add ephemeral containers, and a creation cannot have any.
 	update := addsEphemeralContainer(request)
 	for _, reference := range spec.secretReferences() {
-		limited := reference.usage != otherVolume && update == (reference.role == roleEphemeral)
-		if limited && !reference.listedBy(account) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		limited, listed := reference.usage != otherVolume && update == (reference.role == roleEphemeral), mountable
+		if reference.usage == pullSecret {
+			listed = pullable
+		}
+		if limited && !listed.Has(reference.secret) {
 			return admission.Forbidden(request, errors.New(reference.refusal(account.Name)))
 		}
 	}
@@ -60,14 +75,6 @@ func (p *Plugin) limitSecrets(request *admission.Request, account *corev1.Servic
 func enforces(account *corev1.ServiceAccount) bool {
 	enforce, err := strconv.ParseBool(account.Annotations[enforceAnnotation])
 	return err == nil && enforce
-}
-
-// listedBy reports whether the account lists the Secret for such a use.
-func (r secretReference) listedBy(account *corev1.ServiceAccount) bool {
-	if r.usage == pullSecret {
-		return slices.Contains(account.ImagePullSecrets, corev1.LocalObjectReference{Name: r.secret})
-	}
-	return slices.ContainsFunc(account.Secrets, func(one corev1.ObjectReference) bool { return one.Name == r.secret })
 }
 
 // refusal has upstream's text, because users match on it. Like upstream it does not escape names.

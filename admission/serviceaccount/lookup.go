@@ -24,8 +24,7 @@ type lookupMode int
 
 const (
 	lookupOnly lookupMode = iota
-	await
-	// create is the same as await if this process does not create accounts.
+	// create waits for the account if this process does not create accounts.
 	create
 )
 

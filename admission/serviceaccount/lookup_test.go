@@ -6,6 +6,7 @@ package serviceaccount
 import (
 	"cmp"
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
 
@@ -47,6 +49,9 @@ func TestLookup(t *testing.T) {
 		webDeadline = "Internal error occurred: error looking up service account shop/web: context deadline exceeded"
 	)
 	fails := func(context.Context, string, string) (bool, error) { return false, errBoom }
+	refusesWith := func(err error) func(context.Context, string, string) (bool, error) {
+		return func(context.Context, string, string) (bool, error) { return false, err }
+	}
 	createsNothing := func(context.Context, string, string) (bool, error) { return false, nil }
 	cases := map[string]struct {
 		reason string
@@ -63,6 +68,7 @@ func TestLookup(t *testing.T) {
 		during   func(*world)
 		deadline time.Duration
 		dryRun   bool
+		noWait   bool
 		want     want
 	}{
 		"Cached": {reason: "the cache is all it takes", cached: "default", creates: true},
@@ -71,8 +77,33 @@ func TestLookup(t *testing.T) {
 			want: want{gets: 1, ensured: 1, annotate: "shop/default"},
 		},
 		"NotCreatedForDryRun": {
-			reason: "a dry run leaves nothing behind", creates: true, dryRun: true,
-			want: want{code: 403, message: missing, gets: 1, after: accountTimeout},
+			reason: "a dry run leaves nothing behind, and does not wait", creates: true, dryRun: true,
+			want: want{code: 403, message: missing, gets: 1},
+		},
+		"NotAwaitedByALargeOne": {
+			reason: "it would keep others out", noWait: true, want: want{code: 403, message: missing, gets: 1},
+		},
+		"CreatedByALargeOne": {
+			reason: "that is no waiting", noWait: true, creates: true, want: want{gets: 1, ensured: 1, annotate: "shop/default"},
+		},
+		"QuotaExhausted": {
+			reason: "the user's own quota or policy, as in kube-apiserver", ensure: refusesWith(apierrors.NewForbidden(
+				corev1.Resource("serviceaccounts"), "default", errors.New("exceeded quota: q"))),
+			want: want{code: 403, gets: 1, message: `pods "web" is forbidden: error looking up service account shop/default: ` +
+				`serviceaccounts "default" is forbidden: exceeded quota: q`},
+		},
+		"PolicyInvalid": {
+			reason: "a policy chooses its code", ensure: refusesWith(apierrors.NewInvalid(schema.GroupKind{Kind: "ServiceAccount"}, "default", nil)),
+			want: want{code: 403, gets: 1, message: `pods "web" is forbidden: error looking up service account shop/default: ` +
+				`ServiceAccount "default" is invalid`},
+		},
+		"Slash": {
+			reason: "client-go does not even ask", pod: `{"metadata": {"name": "web"}, "spec": {"serviceAccountName": "a/b"}}`,
+			apiErr: errBoom, want: want{code: 403, gets: 1, message: `pods "web" is forbidden: error looking up service account shop/a/b: boom`},
+		},
+		"ApiserverOverloaded": {
+			reason: "it fails, and not the Pod", pod: otherPod, apiErr: apierrors.NewTooManyRequests("slow down", 1),
+			want: want{code: 500, gets: 1, message: "Internal error occurred: error looking up service account shop/web: slow down"},
 		},
 		"CreateRefused": {
 			reason: "what keeps the account from being created is the reason of the refusal", ensure: fails,
@@ -142,7 +173,7 @@ func TestLookup(t *testing.T) {
 					w.requests = make(chan struct{})
 				}
 				request := creation([]byte(cmp.Or(tc.pod, defaultPod)))
-				request.DryRun = tc.dryRun
+				request.DryRun, request.NoWait = tc.dryRun, tc.dryRun || tc.noWait
 				ctx := t.Context()
 				if tc.deadline > 0 {
 					deadlined, cancel := context.WithTimeout(ctx, tc.deadline)
@@ -239,6 +270,15 @@ func TestTokenAwaited(t *testing.T) {
 		testutil.CheckError(t, "refused", "", <-admitted)
 		testutil.Check(t, "operations", 4, len(response.Patch))
 		w.mustBeEmpty(t)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		request := creation(object)
+		request.NoWait = true
+		start := time.Now()
+		err := newWorld(listing).plugin(config).Admit(t.Context(), request, &admission.Response{})
+		if _, retry := apierrors.SuggestsClientDelay(err); !retry || time.Since(start) > 0 {
+			t.Errorf("a large one: got %v after %s, want a retry at once", err, time.Since(start))
+		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(listing)

@@ -17,11 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"sa-controller-manager/admission"
 )
 
 const (
-	// tokenPath is where programs in a Pod expect a token (client-go, rest.InClusterConfig).
-	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // G101: a path, no credential
+	// TokenPath is where programs in a Pod expect a token (client-go, rest.InClusterConfig).
+	TokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // G101: a path, no credential
 
 	// projectedPrefix begins the name of every projected token volume. Any volume with this prefix
 	// counts as one.
@@ -41,6 +43,8 @@ type addedVolume struct {
 	Name      string                     `json:"name"`
 	Secret    *corev1.SecretVolumeSource `json:"secret,omitempty"`
 	Projected jsontext.Value             `json:"projected,omitempty"` // a corev1.ProjectedVolumeSource
+
+	exists bool // in the Pod, which has it already
 }
 
 // addedMount is a mount of an addedVolume.
@@ -57,17 +61,16 @@ func (c Config) wantsToken(pod *pod, account *corev1.ServiceAccount) bool {
 
 // mountToken mounts a token in every container and init container that has no mount at the token's
 // path. It returns the account, or a newer version of it that lists the token.
-func (p *Plugin) mountToken(ctx context.Context, edits *edits, account *corev1.ServiceAccount) (*corev1.ServiceAccount, error) {
+func (p *Plugin) mountToken(ctx context.Context, request *admission.Request, edits *edits,
+	account *corev1.ServiceAccount) (*corev1.ServiceAccount, error) {
 	if p.config.Mode == Projected {
-		edits.mount(p.projectedVolume(edits.pod.Spec))
-		return account, nil
+		return account, edits.mount(ctx, p.projectedVolume(edits.pod.Spec))
 	}
-	account, secret, err := p.token(ctx, account)
+	account, secret, err := p.token(ctx, request, account)
 	if err != nil || secret == "" {
 		return account, err
 	}
-	edits.mount(p.secretVolume(edits.pod.Spec, secret))
-	return account, nil
+	return account, edits.mount(ctx, p.secretVolume(edits.pod.Spec, secret))
 }
 
 // lacksMount reports whether a container mounts nothing at the token's path.
@@ -78,38 +81,42 @@ func (s *podSpec) lacksMount() bool {
 
 // lacksMount compares paths as they are written, as upstream does.
 func (c *container) lacksMount() bool {
-	return !slices.ContainsFunc(c.VolumeMounts, func(m volumeMount) bool { return m.MountPath == tokenPath })
+	return !slices.ContainsFunc(c.VolumeMounts, func(m volumeMount) bool { return m.MountPath == TokenPath })
 }
 
 // mount adds the volume, unless the Pod has it, and the mounts that are missing.
-func (e *edits) mount(v addedVolume, exists bool) {
-	if !exists {
+func (e *edits) mount(ctx context.Context, v addedVolume) error {
+	if !v.exists {
 		e.addVolume(v)
 	}
-	mount := volumeMount{Name: v.Name, MountPath: tokenPath}
-	encoded := e.encode(&addedMount{Name: v.Name, ReadOnly: true, MountPath: tokenPath})
+	mount := volumeMount{Name: v.Name, MountPath: TokenPath}
+	encoded := e.encode(&addedMount{Name: v.Name, ReadOnly: true, MountPath: TokenPath})
 	for _, list := range e.pod.Spec.containerLists() {
 		// Ephemeral containers join a complete Pod and bring their own mounts.
 		if list.role == roleEphemeral {
 			continue
 		}
 		for i, c := range list.containers {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			if c.lacksMount() {
 				e.addMount(list, i, mount, encoded)
 			}
 		}
 	}
+	return nil
 }
 
 // projectedVolume returns the Pod's own token volume, or a new one.
-func (p *Plugin) projectedVolume(spec *podSpec) (_ addedVolume, exists bool) {
+func (p *Plugin) projectedVolume(spec *podSpec) addedVolume {
 	for i := range spec.Volumes {
 		if name := spec.Volumes[i].Name; strings.HasPrefix(name, projectedPrefix) {
-			return addedVolume{Name: name}, true
+			return addedVolume{Name: name, exists: true}
 		}
 	}
 	name := projectedPrefix + p.from.Suffix()
-	return addedVolume{Name: name, Projected: p.projection}, false
+	return addedVolume{Name: name, Projected: p.projection}
 }
 
 // tokenProjection provides the same files as a token Secret: token, CA and namespace. Defaults are
@@ -143,14 +150,14 @@ func encodedProjection() jsontext.Value {
 }
 
 // secretVolume returns the Pod's own volume of that Secret, or a new one.
-func (p *Plugin) secretVolume(spec *podSpec, secret string) (_ addedVolume, exists bool) {
+func (p *Plugin) secretVolume(spec *podSpec, secret string) addedVolume {
 	for i := range spec.Volumes {
 		if own := spec.Volumes[i].Secret; own != nil && own.SecretName == secret {
-			return addedVolume{Name: spec.Volumes[i].Name}, true
+			return addedVolume{Name: spec.Volumes[i].Name, exists: true}
 		}
 	}
 	source := &corev1.SecretVolumeSource{SecretName: secret, DefaultMode: ptr.To(corev1.SecretVolumeSourceDefaultMode)}
-	return addedVolume{Name: p.secretVolumeName(spec, secret), Secret: source}, false
+	return addedVolume{Name: p.secretVolumeName(spec, secret), Secret: source}
 }
 
 // secretVolumeName derives a volume name from the Secret's name: without dots and with at most 63
@@ -169,9 +176,13 @@ const tokenTimeout = 10 * time.Second
 
 // token returns the name of the account's token Secret, and the version of the account that lists
 // it. The name is "" if there is none and none is required.
-func (p *Plugin) token(ctx context.Context, account *corev1.ServiceAccount) (*corev1.ServiceAccount, string, error) {
+func (p *Plugin) token(ctx context.Context, request *admission.Request,
+	account *corev1.ServiceAccount) (*corev1.ServiceAccount, string, error) {
 	if secret := p.from.usableSecret(account); secret != "" || !p.config.RequireAPIToken {
 		return account, secret, nil
+	}
+	if request.NoWait {
+		return nil, "", noToken(account)
 	}
 	if !p.from.Waiters.enter(account.Namespace) {
 		return nil, "", tooManyWaiters()

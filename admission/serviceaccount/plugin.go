@@ -22,10 +22,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"github.com/go-json-experiment/json/jsontext"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/admission"
@@ -94,7 +96,7 @@ func (p *Plugin) Admit(ctx context.Context, request *admission.Request, response
 	if err != nil {
 		return err
 	}
-	if err := p.limitSecrets(request, account, pod.Spec); err != nil {
+	if err := p.limitSecrets(ctx, request, account, pod.Spec); err != nil {
 		return err
 	}
 	operations, err := edits.result()
@@ -114,7 +116,7 @@ func (p *Plugin) complete(ctx context.Context, request *admission.Request, edits
 		return nil, err
 	}
 	if p.config.wantsToken(edits.pod, account) {
-		if account, err = p.mountToken(ctx, edits, account); err != nil {
+		if account, err = p.mountToken(ctx, request, edits, account); err != nil {
 			return nil, err
 		}
 	}
@@ -143,15 +145,15 @@ func (p *Plugin) Validate(ctx context.Context, request *admission.Request, respo
 	if err != nil {
 		return err
 	}
-	return p.limitSecrets(request, account, pod.Spec)
+	return p.limitSecrets(ctx, request, account, pod.Spec)
 }
 
 // account returns the account that the Pod names, or a refusal.
 func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *pod, response *admission.Response,
 	mode lookupMode) (*corev1.ServiceAccount, error) {
 	name := cache.NewObjectName(request.Namespace, pod.Spec.accountName())
-	if request.DryRun && mode == create {
-		mode = await // a dry run must not create anything
+	if request.DryRun || request.NoWait && p.from.Ensure == nil {
+		mode = lookupOnly // a dry run must not create anything
 	}
 	account, made, err := p.from.findAccount(ctx, name, mode)
 	if made {
@@ -163,18 +165,26 @@ func (p *Plugin) account(ctx context.Context, request *admission.Request, pod *p
 	return account, nil
 }
 
-// accountRefusal has upstream's text. A missing account is the Pod's fault, or exists when the
-// Pod's controller retries; any other error is internal.
+// accountRefusal has upstream's text, and its status unless the API fails: then the Pod may be fine. What
+// else the API says is about the name or the namespace, such as a quota that keeps the account away.
 func accountRefusal(request *admission.Request, name cache.ObjectName, err error) error {
 	if errors.Is(err, errTooManyWaiters) {
 		return tooManyWaiters()
 	}
+	refused := len(content.IsPathSegmentName(name.Name)) > 0 // client-go does not ask
+	if api := apierrors.APIStatus(nil); errors.As(err, &api) {
+		code := api.Status().Code
+		refused = code < http.StatusInternalServerError && code != http.StatusTooManyRequests && code != http.StatusUnauthorized
+	}
 	err = fmt.Errorf("error looking up service account %s: %w", name, err)
-	if apierrors.IsNotFound(err) {
-		return admission.Forbidden(request, err)
+	if refused {
+		return admission.Forbidden(request, textOnlyError{err})
 	}
 	return admission.Internal(err)
 }
+
+// textOnlyError hides the status of an error, so that it is not the answer's.
+type textOnlyError struct{ error }
 
 // automounts reports whether the Pod wants a token mounted. The Pod's field takes precedence over
 // the account's.

@@ -119,7 +119,13 @@ func decodePod(object []byte) (*pod, error) {
 	return p, p.Spec.checkContainers()
 }
 
+// maxContainers is the maximum number of containers of all kinds: the patch has an operation for each.
+const maxContainers = 1000
+
 func (s *podSpec) checkContainers() error {
+	if n := len(s.InitContainers) + len(s.Containers) + len(s.EphemeralContainers); n > maxContainers {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the Pod has %d containers, at most %d are allowed", n, maxContainers))
+	}
 	for _, list := range s.containerLists() {
 		for i, c := range list.containers {
 			if c == nil {

@@ -51,7 +51,7 @@ type connection struct{ *httptest.ResponseRecorder }
 // SetReadDeadline is found by http.ResponseController.
 func (connection) SetReadDeadline(time.Time) error { return nil }
 
-func newWebhook(b *testing.B) *admission.Webhook {
+func newWebhook(b testing.TB) *admission.Webhook {
 	b.Helper()
 	accounts := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	testutil.Must(b, accounts.Add(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "web", Name: "default", UID: "1"}}))

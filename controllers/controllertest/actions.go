@@ -88,15 +88,10 @@ func describeSecret(secret *corev1.Secret) string {
 // describePatch fails the test if the patch has fields that no controller may write.
 func describePatch(t testing.TB, body []byte) string {
 	t.Helper()
-	type entry struct {
-		Name      string `json:"name"`
-		Directive string `json:"$patch"`
-	}
 	var patch struct {
-		Metadata meta.PatchMetadata `json:"metadata"`
-		Data     map[string]*string `json:"data"`
-		Secrets  []entry            `json:"secrets"`
-		Order    []entry            `json:"$setElementOrder/secrets"`
+		Metadata meta.PatchMetadata        `json:"metadata"`
+		Data     map[string]*string        `json:"data"`
+		Secrets  *[]corev1.ObjectReference `json:"secrets"`
 	}
 	decoder := json.NewDecoder(strings.NewReader(string(body)))
 	decoder.DisallowUnknownFields()
@@ -120,15 +115,11 @@ func describePatch(t testing.TB, body []byte) string {
 		}
 		line.WriteString(" " + key)
 	}
-	for _, entry := range patch.Secrets {
-		how := entry.Directive
-		if how == "" {
-			how = "add"
+	if patch.Secrets != nil {
+		line.WriteString(" references")
+		for _, ref := range *patch.Secrets {
+			line.WriteString(" " + ref.Name)
 		}
-		if len(patch.Order) > 0 && patch.Order[0].Name == entry.Name {
-			how = "first"
-		}
-		line.WriteString(" " + how + " " + entry.Name)
 	}
 	return line.String()
 }

@@ -54,7 +54,30 @@ func NewWorld(now time.Time, live ...runtime.Object) *World {
 		w.Clock = clocktesting.NewFakeClock(now)
 	}
 	w.Informers = informers.New(w.Client, 0)
+	w.Client.PrependReactor("patch", "*", w.answerPatch)
 	return w
+}
+
+// answerPatch does what the fake API server does, and answers with another version. Only with informers the version is kept, and a patch of
+// another one refused: other tests name versions.
+func (w *World) answerPatch(action clienttesting.Action) (bool, runtime.Object, error) {
+	tracker, patch := w.Client.Tracker(), action.(clienttesting.PatchActionImpl)
+	if present, err := tracker.Get(patch.Resource, patch.Namespace, patch.Name); err == nil && w.started {
+		version := fmt.Sprintf(`"resourceVersion":%q`, present.(metav1.Object).GetResourceVersion())
+		if !strings.Contains(string(patch.Patch), version) {
+			return true, nil, Conflict(patch.Resource.Resource)
+		}
+	}
+	_, object, err := clienttesting.ObjectReaction(tracker)(action)
+	if err != nil {
+		return true, object, err
+	}
+	object = object.DeepCopyObject()
+	w.Number(object.(metav1.Object))
+	if w.started {
+		err = tracker.Update(patch.Resource, object.DeepCopyObject(), patch.Namespace)
+	}
+	return true, object, err
 }
 
 // Recorder records into the world.

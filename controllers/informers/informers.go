@@ -3,9 +3,10 @@
 
 // Package informers decides which objects the process watches and what it caches of them.
 //
-// Every part of the process asks one Informers value for the listers it needs before Start;
-// there is one watch per resource and selector, however many parts ask, and none that no part
-// has asked for. Transforms drop unused fields before an object is cached. Of Secrets only the token
+// Every part of the process asks a View of one Informers value for the listers that it needs, before Start. There is
+// one watch per resource and selector, however many parts ask, and none that no part has asked for. A part
+// starts once the watches of its own View have listed what there is, so it never acts on an empty cache, and never waits
+// for what others need. Transforms drop unused fields before an object is cached. Of Secrets only the token
 // type is watched, and a token's bytes never enter the cache: what remains of them is a key ID and a
 // finding. Who needs more of one named object watches that by itself (reconcile.Watch).
 //
@@ -36,6 +37,7 @@ import (
 type Informers struct {
 	all     informers.SharedInformerFactory
 	watched []watched
+	whole   *Informers // nil if this is no View
 }
 
 var onlyTokens = fields.OneTermEqualSelector("type", string(corev1.SecretTypeServiceAccountToken)).String()
@@ -45,23 +47,32 @@ type watched struct {
 	informer cache.SharedIndexInformer
 }
 
+// Names of watches, as package watchhealth has them.
+const (
+	Namespaces = "v1/namespaces"
+	Accounts   = "v1/serviceaccounts"
+)
+
 // New returns Informers that use client. At each resync, handlers get every object again without
 // a request to kube-apiserver.
 func New(client kubernetes.Interface, resync time.Duration) *Informers {
 	return &Informers{all: informers.NewSharedInformerFactory(client, resync)}
 }
 
+// View returns the same Informers for one part: Missing and Await are about those that it asks this View for.
+func (i *Informers) View() *Informers { return &Informers{all: i.all, whole: i} }
+
 // Namespaces returns the lister of all namespaces and its informer.
 func (i *Informers) Namespaces() (corev1listers.NamespaceLister, cache.SharedIndexInformer) {
 	informer := i.all.Core().V1().Namespaces()
-	i.watch("namespaces", informer.Informer(), trimNamespace)
+	i.watch(Namespaces, informer.Informer(), trimNamespace)
 	return informer.Lister(), informer.Informer()
 }
 
 // Accounts returns the lister of all ServiceAccounts and its informer.
 func (i *Informers) Accounts() (corev1listers.ServiceAccountLister, cache.SharedIndexInformer) {
 	informer := i.all.Core().V1().ServiceAccounts()
-	i.watch("serviceaccounts", informer.Informer(), trimAccount)
+	i.watch(Accounts, informer.Informer(), trimAccount)
 	return informer.Lister(), informer.Informer()
 }
 
@@ -73,7 +84,7 @@ func (i *Informers) TokenSecrets() (tokensecrets.Lister, cache.SharedIndexInform
 		return coreinformers.NewFilteredSecretInformer(client, metav1.NamespaceAll, resync, tokensecrets.Indexers(),
 			func(options *metav1.ListOptions) { options.FieldSelector = onlyTokens })
 	})
-	i.watch("secrets (type "+string(corev1.SecretTypeServiceAccountToken)+")", informer, observeTokenSecret)
+	i.watch("v1/secrets ("+onlyTokens+")", informer, observeTokenSecret)
 	return tokensecrets.ListerOf(informer.GetIndexer()), informer
 }
 
@@ -83,7 +94,7 @@ func (i *Informers) RootCAs() (RootCALister, cache.SharedIndexInformer) {
 	informer := i.all.InformerFor(&corev1.ConfigMap{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewFilteredConfigMapInformer(client, metav1.NamespaceAll, resync, cache.Indexers{}, reconcile.OnlyNamed(RootCAName))
 	})
-	i.watch("configmaps (name "+RootCAName+")", informer, observeRootCA)
+	i.watch("v1/configmaps (metadata.name="+RootCAName+")", informer, observeRootCA)
 	return RootCALister{informer.GetIndexer()}, informer
 }
 
@@ -93,6 +104,10 @@ func (i *Informers) watch(name string, informer cache.SharedIndexInformer, trans
 		return
 	}
 	i.watched = append(i.watched, watched{name, informer})
+	if i.whole != nil {
+		i.whole.watch(name, informer, transform)
+		return
+	}
 	// It fails only on an informer that runs already. To ask for one after Start is a
 	// programming error.
 	if err := informer.SetTransform(transform); err != nil {
@@ -117,13 +132,18 @@ func (i *Informers) Missing() []string {
 	return missing
 }
 
-// Await blocks until all caches are synced and reports whether they were before ctx ended.
-func (i *Informers) Await(ctx context.Context) bool {
-	lists := make([]cache.DoneChecker, 0, len(i.watched))
-	for _, w := range i.watched {
-		lists = append(lists, w.informer.HasSyncedChecker())
+// Await blocks until all caches, or those of the given names alone, are synced, and reports whether they were before
+// ctx ended. Nil has none.
+func (i *Informers) Await(ctx context.Context, names ...string) bool {
+	var lists []cache.DoneChecker
+	if i != nil {
+		for _, w := range i.watched {
+			if len(names) == 0 || slices.Contains(names, w.name) {
+				lists = append(lists, w.informer.HasSyncedChecker())
+			}
+		}
 	}
-	return cache.WaitFor(ctx, "the first lists", lists...)
+	return cache.WaitFor(ctx, "", lists...)
 }
 
 // Stop waits until every watch has ended; the context given to Start must have.

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // The tests run in synctest bubbles, which also fail if a watch is left behind.
 
 const (
-	secretsName = "secrets (type kubernetes.io/service-account-token)"
+	secretsName = "v1/secrets (type=kubernetes.io/service-account-token)"
 	resync      = time.Hour
 )
 
@@ -85,7 +85,7 @@ func TestOnlyWhatIsAskedForIsWatched(t *testing.T) {
 			v.Namespaces()
 			v.RootCAs()
 		}
-		all := []string{"serviceaccounts", secretsName, "namespaces", "configmaps (name kube-root-ca.crt)"}
+		all := []string{"v1/serviceaccounts", secretsName, "v1/namespaces", "v1/configmaps (metadata.name=kube-root-ca.crt)"}
 		testutil.Check(t, "missing before the start", all, v.Missing())
 		ctx, cancel := context.WithCancel(t.Context())
 		v.Start(ctx)
@@ -127,6 +127,36 @@ func TestMissingNamesWhatIsNotListed(t *testing.T) {
 		if !v.Await(t.Context()) || len(v.Missing()) > 0 {
 			t.Errorf("not synced although the list is allowed now: missing %v", v.Missing())
 		}
+	})
+}
+
+// TestViews: a part does not wait for what another one needs.
+func TestViews(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, nil, errors.New("boom")
+		})
+		var one, other, none *Informers
+		v, stop := started(t.Context(), client, func(v *Informers) {
+			one, other = v.View(), v.View()
+			one.Accounts()
+			other.TokenSecrets()
+			other.Accounts()
+		})
+		defer stop()
+		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		testutil.Check(t, "those that need no Secrets wait", []bool{true, true, true},
+			[]bool{one.Await(soon), v.Await(soon, Namespaces, Accounts), none.Await(soon)})
+		testutil.Check(t, "those that do are ready", []bool{false, false}, []bool{other.Await(soon), v.Await(soon)})
+		var all [][]string
+		for _, i := range []*Informers{one, other, v} {
+			all = append(all, i.Missing())
+		}
+		testutil.Check(t, "missing", [][]string{nil, {secretsName}, {secretsName}}, all)
+		testutil.Check(t, "watches", 2, len(v.watched))
 	})
 }
 

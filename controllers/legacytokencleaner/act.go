@@ -30,7 +30,7 @@ func (c *Controller) mark(ctx context.Context, o observed) (decision, error) {
 	if err != nil {
 		return "", fmt.Errorf("mark token secret %s invalid: %w", secret.ObjectName(), err)
 	}
-	if !patched {
+	if patched == nil {
 		return keepChanged, nil
 	}
 	logger.Info("Marked legacy token invalid", "invalidSince", today)

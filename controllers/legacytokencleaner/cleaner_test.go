@@ -72,8 +72,7 @@ func TestARefusingAPI(t *testing.T) {
 		"MarkConflict": {verb: "patch", resource: "secrets", answer: conflict, decisions: map[string]float64{"changed": 1}},
 		"Mark": {
 			verb: "patch", resource: "secrets", answer: forbidden,
-			want: "mark token secret ns/app-token invalid: kube-apiserver answered 403 Forbidden; " +
-				"its audit log has the text, which may quote the Secret",
+			want: "mark token secret ns/app-token invalid: kube-apiserver answered 403 Forbidden: secrets is forbidden: no",
 		},
 		"LiveSecret": {
 			verb: "get", resource: "secrets", answer: forbidden, marked: true,
@@ -82,7 +81,7 @@ func TestARefusingAPI(t *testing.T) {
 		"DeleteConflict": {verb: "delete", resource: "secrets", answer: conflict, marked: true, decisions: map[string]float64{"changed": 1}},
 		"Delete": {
 			verb: "delete", resource: "secrets", answer: forbidden, marked: true,
-			want: "delete token secret ns/app-token: kube-apiserver answered 403 Forbidden; its audit log has the text, which may quote the Secret",
+			want: "delete token secret ns/app-token: kube-apiserver answered 403 Forbidden: secrets is forbidden: no",
 		},
 	}
 	for name, tc := range cases {

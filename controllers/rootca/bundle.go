@@ -16,10 +16,6 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// maxBundle is the largest file in bytes that is accepted. Together with maxUnion
-// it keeps every object that holds a bundle below the 1 MiB that the API allows.
-const maxBundle = 512 << 10
-
 // Bundle is a validated PEM bundle of one or more certificates. It is immutable.
 type Bundle struct {
 	pem          []byte
@@ -36,9 +32,6 @@ type Bundle struct {
 func ParseBundle(data []byte) (*Bundle, error) {
 	if len(data) == 0 {
 		return nil, errors.New("is empty, want PEM with at least one certificate")
-	}
-	if len(data) > maxBundle {
-		return nil, fmt.Errorf("has %d bytes, want %d at most", len(data), maxBundle)
 	}
 	certificates, err := cert.ParseCertsPEM(data)
 	if err != nil {
@@ -82,11 +75,25 @@ func (b *Bundle) with(certificates []*x509.Certificate) *Bundle {
 	return newBundle(append(text, encodePEM(certificates...)...), slices.Concat(b.certificates, certificates))
 }
 
+// CheckSize returns an error if objects cannot hold the bundle.
+func (b *Bundle) CheckSize() error {
+	if len(b.pem) <= maxUnion {
+		return nil
+	}
+	return fmt.Errorf("%w: %d bytes, want %d at most; what was published last stays, remove certificates from the file",
+		errTooLarge, len(b.pem), maxUnion)
+}
+
 // PEM returns the bundle's text. Callers must not modify it.
 func (b *Bundle) PEM() []byte { return b.pem }
 
-// Hash returns the SHA-256 of PEM.
-func (b *Bundle) Hash() [sha256.Size]byte { return b.hash }
+// Hash returns the SHA-256 of PEM, zeros for a nil Bundle.
+func (b *Bundle) Hash() (hash [sha256.Size]byte) {
+	if b != nil {
+		hash = b.hash
+	}
+	return hash
+}
 
 // NeedsUpdate reports whether an object must get this bundle: it has none (has is false), or one with
 // another hash. It is false for a nil Bundle.

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/testkeys"
@@ -74,10 +76,6 @@ func TestParseBundle(t *testing.T) {
 			reason: "three files put together without a line break between two", pem: join(one, bytes.TrimSpace(two), one),
 			refused: "3 PEM blocks, 1 of which",
 		},
-		"TooLarge": {
-			reason: "a ConfigMap would not hold it beside its predecessor", pem: bytes.Repeat(one, 1+(512<<10)/len(one)),
-			refused: "want 524288 at most",
-		},
 		"KeyBesides": {
 			reason: "everybody who may read a token Secret would have it",
 			pem:    join(one, testkeys.P256()), refused: "private key",
@@ -107,5 +105,13 @@ func TestParseBundle(t *testing.T) {
 				t.Errorf("the hash is not that of the PEM")
 			}
 		})
+	}
+}
+
+// TestDelayWithoutRootCA: a process without a root CA syncs namespaces all the same.
+func TestDelayWithoutRootCA(t *testing.T) {
+	t.Parallel()
+	if delay := NewSource(nil, nil).Delay(corev1.ResourceConfigMaps, cache.NewObjectName("shop", "kube-root-ca.crt")); delay != 0 {
+		t.Errorf("delayed by %v", delay)
 	}
 }

@@ -4,6 +4,7 @@
 package rootca
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ const (
 	resyncInterval = 10 * time.Minute
 )
 
-var errTooLarge = errors.New("the root CA file and the root CAs in overlap are too large together")
+var errTooLarge = errors.New("the root CA file is too large")
 
 // BundleControllerConfig is what a BundleController needs. Clock may be nil.
 type BundleControllerConfig struct {
@@ -86,10 +87,14 @@ func (c *BundleController) Set(bundle *Bundle) {
 	c.queue.AddIfRunning(StateName) // otherwise Run begins with the file
 }
 
+// Check returns an error while the file is too large to be published.
+func (c *BundleController) Check() (detail string, err error) { return "", c.file.Load().CheckSize() }
+
 // Run works until ctx ends. It may be called again once it has returned: it then reads the state
 // again, which another process may have written.
 func (c *BundleController) Run(ctx context.Context) error {
 	c.known = nil
+	defer c.Source.alone.Store(nil)
 	defer c.Source.current.Store(unknown)
 	c.Source.rollout.Open() // for the first bundle
 	c.queue.Add(StateName)
@@ -108,6 +113,8 @@ func (c *BundleController) sync(ctx context.Context, _ string) error {
 	object, err := c.read(ctx)
 	if c.known != nil {
 		err = errors.Join(c.publish(ctx), err)
+	} else {
+		c.Source.publishAlone(c.file.Load())
 	}
 	if object != nil {
 		err = errors.Join(err, c.write(ctx, object))
@@ -158,6 +165,8 @@ func (c *BundleController) publish(ctx context.Context) error {
 	}
 	c.known = &decided.state
 	if decided.published.hash != c.Source.current.Load().hash {
+		klog.FromContext(ctx).V(2).Info("Publishing another root CA bundle",
+			"certificates", len(decided.published.certificates), "bytes", len(decided.published.pem))
 		c.Source.Set(decided.published)
 	}
 	c.report(ctx, decided)
@@ -181,8 +190,8 @@ func (c *BundleController) decide(now time.Time) (*decision, error) {
 		if size <= maxUnion {
 			return decided, err
 		}
-		err = fmt.Errorf("%w: %d bytes, want %d at most; the file is not published before others have ended: remove certificates from it, "+
-			"or start with --root-ca-overlap=0", errTooLarge, size, maxUnion)
+		err = cmp.Or(file.CheckSize(), fmt.Errorf("%w together with the root CAs in overlap: %d bytes, want %d at most; it is not published "+
+			"before others have ended: remove certificates from it, or start with --root-ca-overlap=0", errTooLarge, size, maxUnion))
 	}
 	return nil, err
 }

@@ -168,7 +168,9 @@ func TestTheStateCannotBeRead(t *testing.T) {
 				if tc.told == "" && events != "" || !strings.Contains(events, tc.told) {
 					t.Errorf("Events are %q, want %q", events, tc.told)
 				}
-				if tc.told != "" && !strings.Contains(events, "until that is fixed this process publishes no root CA and fills no token Secret") {
+				const consequence = "until that is fixed new namespaces get the root CA file alone, what is published stays, " +
+					"and no token Secret is filled"
+				if tc.told != "" && !strings.Contains(events, consequence) {
 					t.Errorf("Events do not name the consequence: %q", events)
 				}
 
@@ -187,8 +189,8 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 		for i := 0; i < 40 && yield(certificate(t, fmt.Sprintf("%4000d", i))); i++ {
 		}
 	}), nil)
-	testutil.Check(t, "many certificates fit into a file, and not beside the largest", true, len(many) < maxBundle &&
-		len(many) > maxUnion-maxBundle)
+	const large = 512 << 10
+	testutil.Check(t, "many certificates fit into a file, and not beside a large one", true, len(many) < large && len(many) > maxUnion-large)
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, "ABC")
 		parse := func(text []byte) *Bundle {
@@ -201,15 +203,40 @@ func TestTheUnionIsTooLarge(t *testing.T) {
 		p.offer("B")
 		time.Sleep(time.Second)
 		text := []byte(c.pem("C"))
-		p.Set(parse(append(text, bytes.Repeat([]byte("#"), maxBundle-len(text))...)))
+		p.Set(parse(append(text, bytes.Repeat([]byte("#"), large-len(text))...)))
 		published := func() string { return regexp.MustCompile(`\?+`).ReplaceAllString(p.published(), "M") }
 		testutil.Check(t, "published at once", "BM", published())
 		testutil.Check(t, "the Event says so", true, strings.Contains(strings.Join(c.recorded(), "\n"),
-			"Warning RootCAOverlapTooLarge: the root CA file and the root CAs in overlap are too large together: "))
+			"Warning RootCAOverlapTooLarge: the root CA file is too large together with the root CAs in overlap: "))
+		_, err := p.Check()
+		testutil.Must(t, err)               // it is there in an hour
 		time.Sleep(time.Hour + time.Minute) // a failed sync is retried within a minute
 		testutil.Check(t, "published in an hour", "CB", published())
 		time.Sleep(time.Hour + time.Minute)
 		testutil.Check(t, "published in two hours", "C", published())
+	})
+}
+
+// TestTheFileIsTooLarge: what was published last stays, also after a restart.
+func TestTheFileIsTooLarge(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, "A")
+		first := c.start("A", time.Hour)
+		synctest.Wait()
+		first.stop()
+		huge, err := ParseBundle(append([]byte(c.pem("A")), bytes.Repeat([]byte("#"), maxUnion)...))
+		testutil.Must(t, err)
+		p := c.startWith(huge, time.Hour)
+		testutil.Check(t, "published", "A", p.published())
+		_, err = p.Check()
+		want := fmt.Sprintf("the root CA file is too large: %d bytes, want 786432 at most; what was published last stays, "+
+			"remove certificates from the file", len(huge.pem))
+		testutil.Check(t, "readiness", want, fmt.Sprint(err))
+		testutil.Check(t, "Events", []string{"process: Warning RootCAOverlapTooLarge: " + want}, c.recorded())
+		p.offer("A")
+		_, err = p.Check()
+		testutil.Must(t, err)
 	})
 }
 

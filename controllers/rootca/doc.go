@@ -12,7 +12,8 @@
 //
 // The previous certificates and the ends of their overlaps are kept in a Secret in kube-system, the
 // state. They are never read back from kube-root-ca.crt, which every editor of a namespace can
-// write. No bundle is ever empty or invalid. Nothing is published before the state was read.
+// write. No bundle is ever empty or invalid. Nothing is replaced before the state was read; while it cannot be, only
+// new namespaces get the file.
 //
 // A Source is safe for concurrent use once its Writers are registered.
 package rootca

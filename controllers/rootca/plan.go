@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// maxUnion is the largest union in bytes. The rest of the 1 MiB that the API allows is for the other
-// fields of the object.
+// maxUnion is the largest bundle in bytes, that of the file with those in overlap. The rest of the 1 MiB that
+// the API allows is for the other fields of the object.
 const maxUnion = 768 << 10
 
 // decision is the result of plan.

@@ -118,7 +118,7 @@ func (p *Publisher) sync(ctx context.Context, namespace string, turn bool) error
 	return err
 }
 
-// publish does nothing before the bundle is known: then all namespaces are queued. Where there is a
+// publish changes nothing before the bundle is known: then all namespaces are queued. Where there is a
 // bundle it writes only if it has its turn.
 func (p *Publisher) publish(ctx context.Context, name string, turn bool) error {
 	namespace, err := p.namespaces.Get(name)
@@ -129,8 +129,17 @@ func (p *Publisher) publish(ctx context.Context, name string, turn bool) error {
 		return fmt.Errorf("look up namespace %q: %w", name, err)
 	}
 	found := p.configMaps.Get(name)
-	bundle, _ := p.Source.Current()
-	switch planConfigMap(namespace.Status.Phase == corev1.NamespaceActive, found, bundle) {
+	bundle, unread := p.Source.Current()
+	if unread != nil && found == nil {
+		bundle = p.Source.alone.Load()
+	}
+	action := planConfigMap(namespace.Status.Phase == corev1.NamespaceActive, found, bundle)
+	delay := p.Source.Delay(corev1.ResourceConfigMaps, cache.NewObjectName(name, informers.RootCAName))
+	if delay > 0 && (action == create || action == update) {
+		p.queue.AddAfter(name, delay)
+		return nil
+	}
+	switch action {
 	case create:
 		return p.create(ctx, name, bundle)
 	case update:
@@ -150,12 +159,11 @@ func (p *Publisher) publish(ctx context.Context, name string, turn bool) error {
 // while the watch is interrupted causes no event. A namespace that is gone or terminating needs none.
 func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle) error {
 	configMap := render(metav1.ObjectMeta{Namespace: namespace, Name: informers.RootCAName}, bundle)
-	_, err := p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap, metav1.CreateOptions{FieldManager: meta.FieldManager})
+	answer, err := p.Client.CoreV1().ConfigMaps(namespace).Create(ctx, configMap, metav1.CreateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).V(2).Info("Published the root CA", "configMap", klog.KObj(configMap))
 		p.queue.AddAfter(namespace, createdCheck)
-		return nil
+		return p.wrote(ctx, answer, bundle, true)
 	case apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("%w: %w", reconcile.ErrStaleCache, err)
 	case apierrors.IsNotFound(err), apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
@@ -168,14 +176,33 @@ func (p *Publisher) create(ctx context.Context, namespace string, bundle *Bundle
 // update overwrites the cached version: a newer one is a conflict, and the watch brings a deletion.
 func (p *Publisher) update(ctx context.Context, found *informers.RootCA, bundle *Bundle) error {
 	configMap := render(found.ObjectMeta, bundle)
-	_, err := p.Client.CoreV1().ConfigMaps(found.Namespace).Update(ctx, configMap, metav1.UpdateOptions{FieldManager: meta.FieldManager})
+	answer, err := p.Client.CoreV1().ConfigMaps(found.Namespace).Update(ctx, configMap, metav1.UpdateOptions{FieldManager: meta.FieldManager})
 	switch {
 	case err == nil:
-		klog.FromContext(ctx).V(2).Info("Published the root CA again", "configMap", klog.KObj(configMap))
-		return nil
+		return p.wrote(ctx, answer, bundle, false)
 	case apierrors.IsNotFound(err):
 		return nil
 	default:
 		return fmt.Errorf("update configmap %s/%s: %w", found.Namespace, found.Name, err)
 	}
+}
+
+// wrote checks the answer to a write: an admission policy of others may have changed it. The handler counts what other
+// clients replace later, and does not see that they delete it.
+func (p *Publisher) wrote(ctx context.Context, answer *corev1.ConfigMap, bundle *Bundle, created bool) error {
+	stored := informers.ObserveRootCA(answer)
+	again := p.Source.Wrote(corev1.ResourceConfigMaps, cache.MetaObjectToName(answer))
+	kept := planConfigMap(true, stored, bundle) == none
+	if again || !kept {
+		p.Recorder.Warn(stored.Reference(), ReasonReplaced, NoteReplaced)
+	}
+	if again && created || !kept {
+		p.Metrics.Replaced(corev1.ResourceConfigMaps)
+	}
+	if !kept {
+		return fmt.Errorf("write configmap %s/%s: kube-apiserver has stored another content than was sent, "+
+			"look for an admission policy or webhook that changes it", answer.Namespace, answer.Name)
+	}
+	klog.FromContext(ctx).V(2).Info("Published the root CA", "configMap", klog.KObj(answer), "again", !created)
+	return nil
 }

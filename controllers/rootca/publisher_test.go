@@ -192,6 +192,25 @@ func TestNothingIsPublishedWhileTheBundleIsUnknown(t *testing.T) {
 	})
 }
 
+// TestNewNamespacesWhileTheStateCannotBeRead: their Pods need a root CA, and what is there may hold more than the file.
+func TestNewNamespacesWhileTheStateCannotBeRead(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := newAuthorities(t, "AB")
+		w := prepare(t, a, unknown, active("new"), active("old"), right("old", a.bundle(t, "B")),
+			active("emptied"), right("emptied", a.bundle(t, "B"), emptied))
+		w.Start(t, w.Run)
+		synctest.Wait()
+		w.Source.publishAlone(a.bundle(t, "A"))
+		testutil.Check(t, "requests", []string{"create new"}, w.requests())
+		w.Live(t, active("late"))
+		testutil.Check(t, "requests for a later one", []string{"create late"}, w.requests())
+		testutil.Check(t, "bundle", "A", w.read([]byte(w.get("late").Data["ca.crt"])))
+		w.Source.Set(a.bundle(t, "AB"))
+		testutil.Check(t, "requests once it is known", []string{"update emptied", "update late", "update new", "update old"}, w.requests())
+	})
+}
+
 func TestReplacementsAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -211,6 +230,95 @@ func TestReplacementsAreCounted(t *testing.T) {
 		w.edit("shop", data("ca.crt", "mine"))
 		check("a replacement", 1)
 	})
+}
+
+// TestAnotherWriterIsDamped: two writers of one object do not load kube-apiserver, the fight is reported for as long as it
+// goes on, and no other namespace waits.
+func TestAnotherWriterIsDamped(t *testing.T) {
+	t.Parallel()
+	store := func(w *world, object *corev1.ConfigMap, changes ...func(*corev1.ConfigMap)) (bool, runtime.Object, error) {
+		for _, change := range changes {
+			change(object)
+		}
+		w.Number(object)
+		w.Live(w.t, object)
+		return true, object, nil
+	}
+	cases := map[string]struct {
+		reason string
+		verb   string
+		answer func(*world, *corev1.ConfigMap) (bool, runtime.Object, error) // to our writes in shop
+		counts bool
+	}{
+		"Mutated": {
+			reason: "an admission policy writes its own bundle and stamps the object, so each write is an event", verb: "update", counts: true,
+			answer: func(w *world, sent *corev1.ConfigMap) (bool, runtime.Object, error) {
+				return store(w, sent, data("ca.crt", "corporate"))
+			},
+		},
+		"Stripped": {
+			reason: "an admission policy takes the change away: the version stays, and no event comes", verb: "update", counts: true,
+			answer: func(w *world, _ *corev1.ConfigMap) (bool, runtime.Object, error) {
+				stored, err := w.Client.Tracker().Get(configMapResource, "shop", informers.RootCAName)
+				return true, stored, err
+			},
+		},
+		"Emptied": {
+			reason: "a user may empty it to have it written again, but not all day", verb: "update",
+			answer: func(w *world, sent *corev1.ConfigMap) (bool, runtime.Object, error) {
+				time.AfterFunc(time.Millisecond, func() { w.edit("shop", emptied) })
+				return store(w, sent)
+			},
+		},
+		"Deleted": {
+			verb: "create", counts: true,
+			answer: func(w *world, sent *corev1.ConfigMap) (bool, runtime.Object, error) {
+				time.AfterFunc(time.Millisecond, func() { w.Delete(w.t, sent) })
+				return store(w, sent)
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "A", active("shop"), active("other"))
+				testutil.Check(t, "requests at first", []string{"create other", "create shop"}, w.requests())
+				time.Sleep(time.Hour)
+				w.Client.PrependReactor(tc.verb, "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					if action.GetNamespace() != "shop" {
+						return false, nil, nil
+					}
+					return tc.answer(w, action.(interface{ GetObject() runtime.Object }).GetObject().DeepCopyObject().(*corev1.ConfigMap))
+				})
+				if tc.verb == "create" {
+					w.remove("shop")
+				} else {
+					w.edit("shop", emptied)
+				}
+				synctest.Wait()
+				testutil.Check(t, tc.reason+"\nrequests at once", []string{tc.verb + " shop"}, w.requests())
+				w.edit("other", data("ca.crt", "mine"))
+				testutil.Check(t, "requests for another namespace", []string{"update other"}, w.requests())
+				time.Sleep(time.Minute)
+				if n := len(w.requests()); n < 4 || n > 6 {
+					t.Errorf("%s: %d writes in the first minute, want 5: after 1, 3, 7, 15 and 31 seconds", tc.reason, n)
+				}
+				w.Recorded.Lines()
+				before := w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"]
+				time.Sleep(time.Hour)
+				n := len(w.requests())
+				if n < 55 || n > 61 {
+					t.Errorf("%s: %d writes in the next hour, want one a minute", tc.reason, n)
+				}
+				want := 0.0
+				if tc.counts {
+					want = float64(n)
+				}
+				testutil.Check(t, "replacements counted", want, w.Series(t, "sacm_root_ca_replaced_by_others_total")["configmaps"]-before)
+				testutil.Check(t, "Events", []string{"kube-root-ca.crt: Warning RootCAReplaced: " + NoteReplaced}, slices.Compact(w.recorded()))
+			})
+		})
+	}
 }
 
 // A user deletes it while the watch is interrupted, which shows neither then.

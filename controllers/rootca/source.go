@@ -5,12 +5,15 @@ package rootca
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/reconcile"
 )
@@ -26,6 +29,16 @@ const (
 
 	// rolloutWorkers keep the rate up while a write takes less than 160 ms.
 	rolloutWorkers = 8
+
+	// An object that another client replaces again and again is written after a second, and then less and less often.
+	firstDelay, longestDelay = time.Second, time.Minute
+)
+
+// ReasonReplaced and NoteReplaced are of the Event about an object in which the bundle does not stay.
+const (
+	ReasonReplaced = "RootCAReplaced"
+	NoteReplaced   = "another client, or an admission policy, removes the root CA bundle again and again: it is written again, " +
+		"less and less often, up to once a minute"
 )
 
 // errUnknown is an error of syncs that need the bundle before the state was read.
@@ -46,9 +59,12 @@ type Writer struct {
 // at one rate for all kinds of objects.
 type Source struct {
 	current atomic.Pointer[Bundle]
+	// alone is the file, for new namespaces while current is unknown because the state cannot be read.
+	alone   atomic.Pointer[Bundle]
 	rollout *reconcile.Runner[turn]
 	limiter *rate.Limiter
 	writers map[corev1.ResourceName]Writer
+	damping *reconcile.Damping[written]
 }
 
 // turn is an object that waits for its write.
@@ -57,9 +73,19 @@ type turn struct {
 	Object   cache.ObjectName
 }
 
+// written is an object and the bundle in it.
+type written struct {
+	turn
+
+	hash [sha256.Size]byte
+}
+
 // NewSource returns a Source of bundle, which is nil if there is no root CA to publish.
 func NewSource(bundle *Bundle, loops *reconcile.Metrics) *Source {
-	s := &Source{limiter: rate.NewLimiter(rolloutRate, rolloutBurst), writers: map[corev1.ResourceName]Writer{}}
+	s := &Source{
+		limiter: rate.NewLimiter(rolloutRate, rolloutBurst), writers: map[corev1.ResourceName]Writer{},
+		damping: reconcile.NewDamping[written](firstDelay, longestDelay, clock.RealClock{}),
+	}
 	s.rollout = reconcile.New(reconcile.Config[turn]{Name: rolloutQueue, Workers: rolloutWorkers, Sync: s.write, Metrics: loops})
 	s.current.Store(bundle)
 	return s
@@ -82,15 +108,42 @@ func (s *Source) Set(bundle *Bundle) {
 	}
 }
 
+// publishAlone has the file published in namespaces that have no bundle, although a root CA in overlap may belong beside
+// it: without any their Pods cannot start.
+func (s *Source) publishAlone(file *Bundle) {
+	writer, registered := s.writers[corev1.ResourceConfigMaps]
+	if file != nil && file.CheckSize() == nil && s.alone.Swap(file) != file && registered {
+		writer.Changed()
+	}
+}
+
 // Register adds the Writer of a resource. All must be registered before the first Set.
 func (s *Source) Register(resource corev1.ResourceName, writer Writer) { s.writers[resource] = writer }
 
-// QueueWrite has Write called for an object in its turn. Objects without a bundle need none.
+// QueueWrite has Write called for an object in its turn, later if Delay asks for it. Objects without a bundle need
+// no turn.
 func (s *Source) QueueWrite(resource corev1.ResourceName, object cache.ObjectName) {
 	s.rollout.AddIfRunning(turn{resource, object})
 }
 
+// Delay returns how long the next write of the bundle into an object must wait, 0 if it may be sent now.
+func (s *Source) Delay(resource corev1.ResourceName, object cache.ObjectName) time.Duration {
+	return s.damping.Delay(s.written(turn{resource, object}))
+}
+
+// Wrote notes that kube-apiserver has accepted a write of the bundle into an object. It reports whether
+// other clients have undone the last two, too.
+func (s *Source) Wrote(resource corev1.ResourceName, object cache.ObjectName) (again bool) {
+	return s.damping.Wrote(s.written(turn{resource, object}))
+}
+
+func (s *Source) written(object turn) written { return written{object, s.current.Load().Hash()} }
+
 func (s *Source) write(ctx context.Context, next turn) error {
+	if delay := s.Delay(next.Resource, next.Object); delay > 0 {
+		s.rollout.AddAfter(next, delay)
+		return nil
+	}
 	if err := s.limiter.Wait(ctx); err != nil {
 		return fmt.Errorf("wait to write the root CA into %s %s: %w", next.Resource, next.Object, err)
 	}

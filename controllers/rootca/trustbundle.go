@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +24,7 @@ import (
 	certificatesinformers "k8s.io/client-go/informers/certificates/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/internal/reconcile"
@@ -62,7 +62,7 @@ type TrustBundlePublisher struct {
 	// lost is set when another client deletes the bundle. If that happens again within retryInterval, a second
 	// publisher runs, and recreate delays the next creation.
 	lost     atomic.Bool
-	recreate *rate.Limiter
+	recreate *reconcile.Damping[string] // by name
 
 	// Only the one worker of the queue uses these.
 	bundles cache.Store
@@ -71,7 +71,9 @@ type TrustBundlePublisher struct {
 
 // NewTrustBundlePublisher builds a TrustBundlePublisher that does not run yet. Informers and Clock are not used.
 func NewTrustBundlePublisher(config PublisherConfig) *TrustBundlePublisher {
-	p := &TrustBundlePublisher{PublisherConfig: config, recreate: rate.NewLimiter(rate.Every(retryInterval), 1)}
+	p := &TrustBundlePublisher{
+		PublisherConfig: config, recreate: reconcile.NewDamping[string](retryInterval, retryInterval, clock.RealClock{}),
+	}
 	p.queue = reconcile.New(reconcile.Config[string]{Name: trustBundleQueue, Workers: 1, Metrics: config.Loops, Sync: p.sync})
 	config.Source.Register(trustBundles, Writer{Changed: func() { p.queue.AddIfRunning(ServingSigner) }})
 	return p
@@ -136,12 +138,12 @@ func (p *TrustBundlePublisher) publish(ctx context.Context, name string, bundle 
 	api, now := p.Client.CertificatesV1().ClusterTrustBundles(), time.Now()
 	found, previous := p.find(name)
 	switch {
-	case found == nil && p.lost.Load() && !p.recreate.AllowN(now, 1):
+	case found == nil && p.lost.Load() && p.recreate.Delay(name) > 0:
 		problem := "another client keeps deleting the ClusterTrustBundle " + name + ", which is created again once a minute: if that is " +
 			"kube-controller-manager, take the controller away from it with sa-controller-manager kubeadm takeover"
 		p.problem.Store(&problem)
 		p.Recorder.Warn(trustBundleReference(name), "SecondTrustBundlePublisher", problem)
-		p.queue.AddAfter(ServingSigner, retryInterval)
+		p.queue.AddAfter(ServingSigner, p.recreate.Delay(name))
 		return nil
 	case found == nil:
 		if err := p.delete(ctx, previous[:max(len(previous)-1, 0)]); err != nil {
@@ -154,6 +156,9 @@ func (p *TrustBundlePublisher) publish(ctx context.Context, name string, bundle 
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       certificatesv1.ClusterTrustBundleSpec{SignerName: ServingSigner, TrustBundle: string(bundle.pem)},
 		}, metav1.CreateOptions{FieldManager: meta.FieldManager})
+		if err == nil && p.lost.Load() {
+			p.recreate.Wrote(name)
+		}
 		return err
 	case found.Spec.TrustBundle != string(bundle.pem):
 		found = found.DeepCopy()

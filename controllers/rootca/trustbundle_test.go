@@ -263,7 +263,7 @@ func TestSecondTrustBundlePublisher(t *testing.T) {
 		w.Source.Set(a.bundle(t, "BA"))
 		time.Sleep(time.Second)
 		testutil.Check(t, "requests at first", []string{"create BA", "create BA"}, w.requests())
-		const attempts = 59 // each one takes a moment
+		const attempts = 60
 		time.Sleep(time.Hour)
 		testutil.Check(t, "requests in an hour", slices.Repeat([]string{"create BA"}, attempts), w.requests())
 		w.checkCounts()

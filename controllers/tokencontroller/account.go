@@ -22,20 +22,32 @@ import (
 // cacheSyncGrace is how long a sync of the account waits for the caches to show the last write.
 const cacheSyncGrace = 10 * time.Second
 
-// syncAccount queues every Secret that names the account and ensures that the account has one of its
+// undonePeriod is how often an account is given a token Secret while another client deletes each.
+const undonePeriod = 10 * time.Second
+
+// syncAccount queues the Secrets that name the account and need a sync, and ensures that the account has one of its
 // own if planAccount says so.
 func (c *Controller) syncAccount(ctx context.Context, name cache.ObjectName) error {
 	secrets := c.secrets.OfAccount(name)
 	for _, secret := range secrets {
-		c.secretLoop.Add(secret.ObjectName())
+		if c.secretDue(secret) {
+			c.secretLoop.Add(secret.ObjectName())
+		}
 	}
 	account := meta.CachedAccount(c.accounts, name)
 	if account == nil {
 		c.created.forget(name)
+		c.gone.forget(name)
 		return nil
 	}
-	c.queueDangling(account)
-	satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)
+	if c.mayDangle(account) {
+		// Mostly the cache of Secrets is stale: it has time to catch up.
+		c.referenceLoop.AddAfter(name, cacheSyncGrace)
+	}
+	if !c.getsOwn(account) {
+		return c.deleteUnused(ctx, account)
+	}
+	satisfied, adopt := planAccount(account, secrets)
 	if satisfied {
 		return c.deleteUnused(ctx, account)
 	}
@@ -54,11 +66,12 @@ func (c *Controller) deleteUnused(ctx context.Context, account *corev1.ServiceAc
 		}
 	}
 	c.created.forget(name)
+	c.gone.forget(name)
 	return nil
 }
 
 // ensureOwn references adopt, or a new Secret if there is none to adopt. It finishes what an
-// earlier sync has begun, and then gives the caches time to show it.
+// earlier sync has begun, and then gives the caches time to show it. What another client undoes is done again after a while.
 func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccount, adopt *tokensecrets.TokenSecret) error {
 	name := cache.MetaObjectToName(account)
 	made, _ := c.created.get(name, string(account.UID))
@@ -71,8 +84,17 @@ func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccou
 		c.accountLoop.Add(name)
 		return nil
 	}
-	if stale, err := c.secretsStale(ctx, account); err != nil || stale {
+	if left := c.undone.Delay(string(account.UID)); left > 0 {
+		c.accountLoop.AddAfter(name, left)
+		return nil
+	}
+	left, err := c.secretsStale(ctx, account)
+	if err != nil {
 		return err
+	}
+	if left > 0 {
+		c.accountLoop.AddAfter(name, left)
+		return nil
 	}
 	switch {
 	case made.created:
@@ -83,31 +105,35 @@ func (c *Controller) ensureOwn(ctx context.Context, account *corev1.ServiceAccou
 	return c.createOwn(ctx, account, made.secret)
 }
 
-// secretsStale reports whether the account references a token Secret that is there and that
+// secretsStale returns how long to wait if the account may reference a token Secret that is there and that
 // the cache lacks: another leader made it, and the cache of Secrets is stale. It is asked of
 // each version of the account before a reference is added to that version: nothing would take
-// a second one away, nor the token that it leads to. Who wrote the reference does not matter, and
-// is not known of an account without managedFields.
-func (c *Controller) secretsStale(ctx context.Context, account *corev1.ServiceAccount) (bool, error) {
-	for _, key := range c.missing(account, false) {
-		live, err := tokensecrets.LiveSecret(ctx, c.Client, key.Secret)
-		if err != nil {
-			return false, err
-		}
-		if live != nil && live.Type == corev1.SecretTypeServiceAccountToken {
-			c.accountLoop.AddAfter(cache.MetaObjectToName(account), cacheSyncGrace)
-			return true, nil
+// a second one away, nor the token that it leads to. Names that no token controller chooses are not asked for: a user may list any number.
+// Who wrote a reference is not known of an account without managedFields.
+func (c *Controller) secretsStale(ctx context.Context, account *corev1.ServiceAccount) (time.Duration, error) {
+	written := tokensecrets.WrittenReferences(account.ManagedFields)
+	var names []string
+	for name, held := range c.missing(account) {
+		if held == nil && (written.Has(name) || tokensecrets.IsName(account.Name, name)) {
+			names = append(names, name)
 		}
 	}
-	return false, nil
+	there, left, err := c.liveTypes(ctx, account, names)
+	for _, kind := range there {
+		if kind == corev1.SecretTypeServiceAccountToken || kind == "" {
+			left = cacheSyncGrace
+		}
+	}
+	return left, err
 }
 
 // createOwn creates a complete token Secret with one request and references it with a second.
 // tried is the name in an earlier request that failed or whose answer was lost: with the same name
-// both requests create one Secret.
+// both requests create one Secret. The later one has no token: a quota that refuses it again and again costs no signature, and the
+// Secret is filled as those of users are.
 func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccount, tried string) error {
 	name := cmp.Or(tried, tokensecrets.NewName(account.Name, c.NewSuffix()))
-	secret, err := c.ownSecret(ctx, account, name)
+	secret, err := c.ownSecret(ctx, account, name, tried == "")
 	if err != nil {
 		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, err)
 	}
@@ -122,34 +148,33 @@ func (c *Controller) createOwn(ctx context.Context, account *corev1.ServiceAccou
 		if !apierrors.IsAlreadyExists(err) {
 			c.created.set(cache.MetaObjectToName(account), string(account.UID), createExpectation{secret: name})
 		}
-		return fmt.Errorf("create token secret for service account %s/%s: %w", account.Namespace, account.Name, meta.SecretError(err))
+		return c.refused(referenceTo(account), fmt.Errorf("create token secret for service account %s/%s: %w",
+			account.Namespace, account.Name, meta.SecretError(err, secret.Data)))
 	default:
 		expected.unused = tokensecrets.Observe(created)
 	}
-	c.Metrics.issued.WithLabelValues(issuedAuto).Inc()
+	if tried == "" {
+		c.Metrics.issued.WithLabelValues(issuedAuto).Inc()
+	}
 	klog.FromContext(ctx).V(2).Info("Created token secret", "secret", klog.KObj(secret), "serviceAccount", klog.KObj(account))
 	c.created.set(cache.MetaObjectToName(account), string(account.UID), expected)
 	return c.reference(ctx, account, name)
 }
 
-func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccount, name string) (*corev1.Secret, error) {
+func (c *Controller) ownSecret(ctx context.Context, account *corev1.ServiceAccount, name string, token bool) (*corev1.Secret, error) {
 	ca, err := c.RootCA.Current()
 	if err != nil {
 		return nil, err
 	}
 	secret := tokensecrets.New(account, name)
-	secret.Data, err = c.data(ctx, name, account, secretPlan{token: true, ca: ca, namespace: true})
+	secret.Data, err = c.data(ctx, name, account, secretPlan{token: token, ca: ca, namespace: true})
 	return secret, err
 }
 
 // reference adds the Secret to the account's list. If the account has changed, the watch brings the
 // newer version, and the next sync continues from there.
 func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccount, secret string) error {
-	patch, err := addReference(account, secret)
-	if err != nil {
-		return err
-	}
-	err = c.patchAccount(ctx, account, patch)
+	err := patchReferences(ctx, c.Client, account, append([]corev1.ObjectReference{{Name: secret}}, account.Secrets...))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		// As with a Secret, a watch event may not follow a conflict.
 		c.accountLoop.AddAfter(cache.MetaObjectToName(account), requeueAfter)
@@ -160,15 +185,23 @@ func (c *Controller) reference(ctx context.Context, account *corev1.ServiceAccou
 			made.unused = nil // the answer may be lost, and the reference written
 			c.created.set(cache.MetaObjectToName(account), string(account.UID), made)
 		}
-		return fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, err)
+		return c.refused(referenceTo(account),
+			fmt.Errorf("reference token secret %q from service account %s/%s: %w", secret, account.Namespace, account.Name, err))
+	}
+	if c.undone.Wrote(string(account.UID)) {
+		c.Metrics.undone.Inc()
+		c.Recorder.Warn(referenceTo(account), reasonUndone, "another client deletes the token Secrets that this program creates for the "+
+			"account, or their references, again and again: it gets one in ten seconds")
 	}
 	c.created.set(cache.MetaObjectToName(account), string(account.UID),
 		createExpectation{secret: secret, created: true, referenced: true, at: c.Clock.Now()})
 	return nil
 }
 
-func (c *Controller) patchAccount(ctx context.Context, account *corev1.ServiceAccount, patch ReferencePatch) error {
-	_, err := c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, patch.Type, patch.Body,
-		metav1.PatchOptions{FieldManager: meta.FieldManager})
+// refused records an Event if a policy, webhook or quota has refused a write, and returns err.
+func (c *Controller) refused(regarding *corev1.ObjectReference, err error) error {
+	if meta.Refused(err) {
+		c.Recorder.Warn(regarding, reasonRefused, err.Error())
+	}
 	return err
 }

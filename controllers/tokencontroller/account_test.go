@@ -22,7 +22,7 @@ import (
 
 const (
 	createsOwn    = "create secrets app-token-bcdfg for app/uid-app labels sa-controller-manager/auto-created data ca.crt namespace token"
-	referencesOwn = "patch serviceaccounts app [uid-app 10] add app-token-bcdfg"
+	referencesOwn = "patch serviceaccounts app [uid-app 10] references app-token-bcdfg"
 )
 
 func TestSyncAccountAuto(t *testing.T) {
@@ -35,7 +35,7 @@ func TestSyncAccountAuto(t *testing.T) {
 	fresh := func(change ...func(*corev1.Secret)) *corev1.Secret {
 		return own("app-token-new", append(change, replacing("app-token-old"))...)
 	}
-	const references = "patch serviceaccounts app [uid-app 10] add app-token-"
+	const references = "patch serviceaccounts app [uid-app 10] references app-token-"
 	tests := map[string]struct {
 		reason  string
 		change  func(*corev1.ServiceAccount)
@@ -47,8 +47,8 @@ func TestSyncAccountAuto(t *testing.T) {
 		"New":       {reason: "two requests: a complete Secret and the reference", want: []string{createsOwn, referencesOwn}},
 		"Satisfied": {reason: "one is enough", change: referencing("app-token-frstz"), secrets: list{own("app-token-frstz")}},
 		"ReferenceToMissingSecret": {
-			reason: "a reference alone is no token", change: referencing("gone", "opaque"),
-			want: []string{"get secrets gone", "get secrets opaque", createsOwn, referencesOwn},
+			reason: "a reference alone is no token, and no token controller chooses such names", change: referencing("gone", "app-token-long"),
+			want: []string{createsOwn, referencesOwn + " gone app-token-long"},
 		},
 		"CrashedBeforeReferencing": {
 			reason: "what was created is adopted: no duplicate, no orphan", secrets: list{own("app-token-frstz")},
@@ -64,7 +64,8 @@ func TestSyncAccountAuto(t *testing.T) {
 		},
 		"SuccessorOfOneThatIsGone": {reason: "it is as good as any other", secrets: list{fresh()}, want: []string{references + "new"}},
 		"SuccessorOfOneThatIsInvalid": {
-			change: referencing("app-token-old"), secrets: list{fresh(), own("app-token-old", invalidSince)}, want: []string{references + "new"},
+			change: referencing("app-token-old"), secrets: list{fresh(), own("app-token-old", invalidSince)},
+			want: []string{references + "new app-token-old"},
 		},
 		"CrashedAndUseless": {
 			reason:  "none of them gives the account a token",
@@ -139,15 +140,17 @@ func TestAutoWhileCachesLag(t *testing.T) {
 	w.Uncache(t, first)
 	w.Delete(t, first)
 	w.NewSuffix = func() string { return "fresh" }
-	const looksUp = "get secrets app-token-bcdfg"
+	const looksUp, old = "get secrets app-token-bcdfg", " app-token-bcdfg"
+	w.syncsAccount(t, "the Secret is deleted at once: one in ten seconds")
+	w.Clock.Step(undonePeriod)
 	w.syncsAccount(t, "a user deletes the Secret: a new name, so that the old token stays dead",
-		looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "fresh"), strings.ReplaceAll(referencesOwn, "bcdfg", "fresh"))
+		looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "fresh"), strings.ReplaceAll(referencesOwn, "bcdfg", "fresh")+old)
 
 	w.Clock.Step(cacheSyncGrace)
 	w.NewSuffix = func() string { return "again" }
 	w.syncsAccount(t, "the caches never show it: synced again later")
-	w.syncsAccount(t, "and then taken at their word", looksUp, strings.ReplaceAll(createsOwn, "bcdfg", "again"),
-		strings.ReplaceAll(referencesOwn, "bcdfg", "again"))
+	w.syncsAccount(t, "and then taken at their word", strings.ReplaceAll(createsOwn, "bcdfg", "again"),
+		strings.ReplaceAll(referencesOwn, "bcdfg", "again")+old)
 }
 
 // TestAutoAfterALeaderWhoseSecretIsLate: the former leader has made a Secret and referenced
@@ -166,11 +169,13 @@ func TestAutoAfterALeaderWhoseSecretIsLate(t *testing.T) {
 		live   []runtime.Object
 		want   []string
 	}{
-		"There":         {reason: "it will show", live: []runtime.Object{theirs}, want: []string{looksUp}},
-		"Gone":          {reason: "its reference dangles", want: []string{looksUp, createsOwn, referencesOwn}},
-		"NoneOfOurs":    {reason: "it never will show", live: []runtime.Object{opaque}, want: []string{looksUp, createsOwn, referencesOwn}},
+		"There": {reason: "it will show", live: []runtime.Object{theirs}, want: []string{looksUp}},
+		"Gone":  {reason: "its reference dangles", want: []string{looksUp, createsOwn, referencesOwn + " app-token-frstz"}},
+		"NoneOfOurs": {
+			reason: "it never will show", live: []runtime.Object{opaque}, want: []string{looksUp, createsOwn, referencesOwn + " app-token-frstz"},
+		},
 		"ThereAdopting": {reason: "one is enough", ours: ours, live: []runtime.Object{theirs}, want: []string{looksUp}},
-		"GoneMade":      {reason: "ours takes its place", ours: ours, made: true, want: []string{looksUp, referencesOwn}},
+		"GoneMade":      {reason: "ours takes its place", ours: ours, made: true, want: []string{looksUp, referencesOwn + " app-token-frstz"}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -52,5 +52,5 @@ func (idleCore) Secrets(string) corev1client.SecretInterface { return idleSecret
 type idleSecrets struct{ corev1client.SecretInterface }
 
 func (idleSecrets) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*corev1.Secret, error) {
-	return nil, nil
+	return &corev1.Secret{}, nil
 }

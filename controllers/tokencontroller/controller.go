@@ -9,10 +9,9 @@
 // gives accounts one token Secret of their own (Kubernetes <= 1.23). It is the home of the rule which
 // accounts get none: planAccount decides it.
 //
-// Four queues have four kinds of key. An account key queues the account's Secrets and, with
+// Three queues have three kinds of key. An account key queues the account's Secrets and, with
 // Auto, ensures that it has one of its own. A secret key fills or deletes one Secret. A reference
-// key removes one entry of an account's secrets list. The lookup key lists accounts for many Secrets
-// that may have to be deleted. Every sync decides from the cache, by a
+// key removes from an account's secrets list what names deleted Secrets. Every sync decides from the cache, by a
 // pure plan function, and then writes at most once, with UID and resourceVersion of what it has
 // read as preconditions. After a conflict the watch brings the newer version, which queues the
 // key again.
@@ -25,14 +24,13 @@ package tokencontroller
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	corev1listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
@@ -53,12 +51,12 @@ const (
 	accountQueue   = "serviceaccount_tokens_service"
 	secretQueue    = "serviceaccount_tokens_secret"
 	referenceQueue = "serviceaccount_tokens_reference"
-	lookupQueue    = "serviceaccount_tokens_lookup"
 )
 
 // Config is what a Controller needs. Clock and NewSuffix may be nil.
 type Config struct {
 	Client    kubernetes.Interface
+	Metadata  metadata.Interface
 	Informers *informers.Informers
 	Issuer    *tokens.Issuer
 	Keys      *signing.Keyring
@@ -95,18 +93,19 @@ type Controller struct {
 
 	accountLoop   *reconcile.Runner[cache.ObjectName]
 	secretLoop    *reconcile.Runner[cache.ObjectName]
-	referenceLoop *reconcile.Runner[referenceKey]
-	lookupLoop    *reconcile.Runner[lookupKey]
+	referenceLoop *reconcile.Runner[cache.ObjectName]
 
 	written writeExpectations
 	waiting byVersion[time.Time]         // since when Secrets wait for their account
 	created byVersion[createExpectation] // of accounts, whose versions are their UIDs
 
-	gets      *rate.Limiter
-	lookups   byVersion[lookup]
-	asked     atomic.Int64                   // how often a Secret was put into lookups
-	collected struct{ asked, periods int64 } // of lookupLoop alone
-	// deleted are the UIDs of accounts that a watch has shown being deleted, as many as fit.
+	// observed are the deletions of Secrets that a watch has shown, until the references are removed.
+	observed deletions
+	// gone are the names that the secrets list of one version of an account has and that kube-apiserver has no Secret of.
+	gone byVersion[sets.Set[string]]
+	// lists paces the lists of the Secrets of a namespace, and undone the Secrets that accounts, by UID, are given.
+	lists, undone *reconcile.Damping[string]
+	// deleted are the UIDs of accounts that a watch has shown being deleted and the versions of that, as many as fit.
 	deleted *lru.Cache
 }
 
@@ -118,14 +117,14 @@ func New(config Config) *Controller {
 	if config.NewSuffix == nil {
 		config.NewSuffix = tokensecrets.NewSuffix
 	}
-	c := &Controller{Config: config, gets: rate.NewLimiter(gets, gets), deleted: lru.New(deletedAccounts)}
+	c := &Controller{Config: config, deleted: lru.New(deletedAccounts)}
+	c.lists = reconcile.NewDamping[string](listPeriod, listPeriod, config.Clock)
+	c.undone = reconcile.NewDamping[string](undonePeriod, undonePeriod, config.Clock)
 	c.accounts, c.accountInformer = config.Informers.Accounts()
 	c.secrets, c.secretInformer = config.Informers.TokenSecrets()
 	c.accountLoop = newLoop(config, accountQueue, c.syncAccount)
 	c.secretLoop = newLoop(config, secretQueue, c.syncSecret)
-	c.referenceLoop = newLoop(config, referenceQueue, c.syncReference)
-	c.lookupLoop = newLoop(config, lookupQueue, c.syncLookups)
-	c.lookupLoop.Workers = 1
+	c.referenceLoop = newLoop(config, referenceQueue, c.syncReferences)
 	config.RootCA.Register(corev1.ResourceSecrets, rootca.Writer{Changed: c.queueAllSecrets, Write: c.replaceCA})
 	return c
 }
@@ -142,15 +141,13 @@ func (c *Controller) Run(ctx context.Context) error {
 	c.written.reset()
 	c.waiting.reset()
 	c.created.reset()
-	c.lookups.reset()
+	c.gone.reset()
 	c.secretLoop.Open() // for a root CA that changes after the replay
 	return reconcile.WithHandlers(ctx, func() {
-		c.queueDanglingReferences()
 		var loops sync.WaitGroup
 		loops.Go(func() { c.accountLoop.Run(ctx) })
 		loops.Go(func() { c.secretLoop.Run(ctx) })
 		loops.Go(func() { c.referenceLoop.Run(ctx) })
-		loops.Go(func() { c.lookupLoop.Run(ctx) })
 		loops.Wait()
 	},
 		reconcile.Handled{What: "serviceaccounts", Informer: c.accountInformer, Handler: reconcile.OnChanges{
@@ -161,13 +158,22 @@ func (c *Controller) Run(ctx context.Context) error {
 		}})
 }
 
-// accountDue reports whether the sync of an account has more to do than to queue its Secrets.
+// accountDue reports whether the sync of an account may have more to do than to queue its Secrets. It runs on the goroutine of
+// the informer's handler, so it reads only a few references of a list that may be long.
 func (c *Controller) accountDue(obj any) bool {
 	account := obj.(*corev1.ServiceAccount)
-	if len(c.dangling(account)) > 0 {
+	if len(account.Secrets) > fewReferences {
 		return true
 	}
-	satisfied, _ := planAccount(account, c.secrets.OfAccount(cache.MetaObjectToName(account)), c.Auto, c.AutoExcluded)
+	satisfied := !c.getsOwn(account)
+	for _, ref := range account.Secrets {
+		secret := c.secrets.Get(cache.NewObjectName(account.Namespace, ref.Name))
+		if ours := secret != nil && secret.AccountName == account.Name; ours {
+			satisfied = satisfied || secret.Serves(account)
+		} else if len(account.ManagedFields) > 0 { // a token controller may have written it
+			return true
+		}
+	}
 	return !satisfied
 }
 
@@ -199,7 +205,7 @@ func (c *Controller) accountHandler() cache.ResourceEventHandler {
 	handler.DeleteFunc = func(obj any) {
 		reconcile.OnDelete(func(obj any) {
 			if account, ok := obj.(*corev1.ServiceAccount); ok {
-				c.deleted.Add(account.UID, nil)
+				c.deleted.Add(account.UID, account.ResourceVersion)
 			}
 		})(obj)
 		queue(obj)
@@ -218,7 +224,8 @@ func (c *Controller) secretHandler() cache.ResourceEventHandler {
 		DeleteFunc: reconcile.OnDelete(func(obj any) {
 			if secret, ok := obj.(*tokensecrets.TokenSecret); ok {
 				c.queueSecret(secret)
-				c.queueReference(secret)
+				c.observed.add(secret)
+				c.referenceLoop.Add(secret.Account())
 			}
 		}),
 	}
@@ -235,14 +242,4 @@ func (c *Controller) queueAccountOf(secret *tokensecrets.TokenSecret) {
 	if c.Auto && secret.AccountName != "" {
 		c.accountLoop.Add(secret.Account())
 	}
-}
-
-// queueReference queues the reference to a Secret whose deletion the watch has shown.
-func (c *Controller) queueReference(secret *tokensecrets.TokenSecret) {
-	if secret.AccountName == "" {
-		return
-	}
-	c.referenceLoop.Add(referenceKey{
-		Secret: secret.ObjectName(), Account: secret.AccountName, AccountUID: secret.AccountUID, Observed: secret.AccountUID != "",
-	})
 }

@@ -4,6 +4,7 @@
 package tokencontroller
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,6 +25,7 @@ func TestTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		secret := tokenSecret("token", filled(t), autoCreated)
 		w := worldAt(t, time.Time{}, account(listed(meta.FieldManager, "token", "gone")), secret)
+		w.NumberVersions("secrets")
 		w.Auto = true
 		references := func(when string, want ...corev1.ObjectReference) {
 			t.Helper()
@@ -111,3 +113,59 @@ func (w *world) rotate(t *testing.T) {
 	w.ring.Set(signing.NewRing(testkeys.Parse(testkeys.P256Other()).As(signing.Active),
 		w.ring.Ring().Active().Public().As(signing.Retired)))
 }
+
+// TestARecreatedAccount: the watch may show it as a change of the previous one, whose token Secrets go.
+func TestARecreatedAccount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := worldAt(t, time.Time{}, account(), tokenSecret("token", filled(t)))
+		w.Start(t, w.Run)
+		synctest.Wait()
+		w.Actions(t)
+		w.Live(t, account(recreated, func(a *corev1.ServiceAccount) { a.ResourceVersion = "11" }))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		testutil.Check(t, "requests", []string{asksAccount, deletesIt}, w.Actions(t))
+	})
+}
+
+// TestNothingIsKept: what is expected of an object is forgotten with it, and all of it with a term.
+func TestNothingIsKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := worldAt(t, time.Time{}, account(), tokenSecret("empty"), tokenSecret("waits", func(secret *corev1.Secret) {
+			secret.Annotations[corev1.ServiceAccountNameKey] = "nobody"
+		}))
+		w.Auto, w.OrphanGrace = true, time.Hour
+		w.NumberVersions("secrets")
+		kept := func() []int {
+			return []int{len(w.written.all), len(w.waiting.all), len(w.created.all), len(w.gone.all), len(w.observed.all)}
+		}
+		stop := w.Start(t, w.Run)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		testutil.Check(t, "kept of a Secret that waits for its account", []int{0, 1, 0, 0, 0}, kept())
+		w.gone.set(named("app"), "any", nil)
+		w.created.set(named("app"), testUID, createExpectation{secret: "expected"})
+		w.observed.add(tokensecrets.Observe(tokenSecret("gone", boundTo(testUID))))
+		w.Delete(t, account(), tokenSecret("waits")) // the others are orphans, and deleted by the controller
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		testutil.Check(t, "kept of deleted objects", make([]int, 5), kept())
+
+		stop()
+		w.Live(t, account(), tokenSecret("empty"))
+		synctest.Wait()
+		now := w.Config.Clock.Now()
+		w.created.set(named("app"), testUID, createExpectation{secret: "of-another-term", created: true, referenced: true, at: now})
+		w.written.set(named("empty"), "uid-empty/20", struct{}{})
+		w.Actions(t)
+		testutil.Start(t, w.Run)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		testutil.Check(t, "a term does not expect what an earlier one did", []string{createsOwn,
+			"patch secrets empty [uid-empty 20] for app/uid-app ca.crt namespace token", referencesOwn}, sorted(w.Actions(t)))
+	})
+}
+
+func sorted(lines []string) []string { slices.Sort(lines); return lines }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -49,6 +48,7 @@ type api struct {
 	secret  *corev1.Secret
 	account *corev1.ServiceAccount
 	writes  []clienttesting.Action
+	t       testing.TB
 }
 
 func (a *api) answer(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -56,6 +56,11 @@ func (a *api) answer(action clienttesting.Action) (bool, runtime.Object, error) 
 	switch {
 	case !reads:
 		a.writes = append(a.writes, action)
+		if patch, ok := action.(clienttesting.PatchActionImpl); ok {
+			after := controllertest.Merged(a.t, a.secret, patch.Patch)
+			after.ResourceVersion += "0"
+			return true, after, nil
+		}
 		return true, nil, nil
 	case get.Resource.Resource == "secrets" && get.Name == a.secret.Name:
 		return true, a.secret.DeepCopy(), nil
@@ -104,17 +109,16 @@ func TestSyncSecretOfManyKinds(t *testing.T) {
 // fuzzedWorld is a world in front of an API that holds one Secret and one account.
 type fuzzedWorld struct {
 	*world
-	live       *api
-	withRootCA *rootca.Source
-	ownToken   string
+	live     *api
+	bundle   *rootca.Bundle
+	ownToken string
 }
 
 func newFuzzedWorld(t testing.TB) *fuzzedWorld {
 	t.Helper()
-	w := &fuzzedWorld{world: newWorld(t), live: &api{}, ownToken: controllertest.Token(t, testkeys.P256(), testUID, "token")}
-	w.withRootCA = w.RootCA
+	w := &fuzzedWorld{world: newWorld(t), live: &api{}, bundle: testBundle(t)}
+	w.ownToken = controllertest.Token(t, testkeys.P256(), testUID, "token")
 	w.OrphanGrace, w.Controller.Recorder = 0, nil
-	w.gets.SetLimit(rate.Inf)
 	w.Client.PrependReactor("*", "*", w.live.answer)
 	return w
 }
@@ -123,10 +127,11 @@ func (w *fuzzedWorld) syncUntilNothingIsWritten(t *testing.T, name, uid, token, 
 	if flags&hasOwnToken != 0 {
 		token = w.ownToken
 	}
+	w.live.t = t
 	w.live.secret = secretOf(t, name, uid, token, ca, namespace, key, value, flags)
 	w.live.account = accountOf(flags >> liveAccount)
 	cached := accountOf(flags >> cachedAccount)
-	w.RootCA = w.withRootCA
+	w.RootCA = rootca.NewSource(w.bundle, nil) // which has written nothing yet
 	if flags&withoutRootCA != 0 {
 		w.RootCA = rootca.NewSource(nil, nil)
 	}

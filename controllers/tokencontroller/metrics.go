@@ -21,6 +21,7 @@ type Metrics struct {
 	issued       *metrics.CounterVec
 	deleted      *metrics.Counter
 	dereferenced *metrics.Counter
+	undone       *metrics.Counter
 
 	filledByOthers *metrics.Counter
 }
@@ -40,12 +41,16 @@ func NewMetrics(mustRegister func(...metrics.Registerable)) *Metrics {
 			Name: "sacm_token_references_removed_total",
 			Help: "Entries removed from the secrets list of a ServiceAccount because their token Secret is deleted.",
 		}),
+		undone: metrics.NewCounter(&metrics.CounterOpts{
+			Name: "sacm_token_secrets_deleted_by_others_total",
+			Help: "Token Secrets made by this program for an account soon after another client had deleted the previous one.",
+		}),
 		filledByOthers: metrics.NewCounter(&metrics.CounterOpts{
 			Name: "sacm_token_secrets_filled_by_others_total",
 			Help: "Token Secrets that another process filled while the leader watched, with a token of another key than the active one.",
 		}),
 	}
-	mustRegister(m.issued, m.deleted, m.dereferenced, m.filledByOthers)
+	mustRegister(m.issued, m.deleted, m.dereferenced, m.undone, m.filledByOthers)
 	return m
 }
 

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"sa-controller-manager/controllers/tokensecrets"
+	"sa-controller-manager/internal/meta"
 )
 
 // requeueAfter is the delay of the next sync after kube-apiserver has shown that the cache is
@@ -39,8 +41,8 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 		c.secretLoop.AddAfter(name, left)
 		return nil
 	}
-	live, known, err := c.lookUp(ctx, secret)
-	if err != nil || !known {
+	live, err := meta.LiveAccount(ctx, c.Client, secret.Account())
+	if err != nil {
 		return err
 	}
 	if secret.BelongsTo(live) {
@@ -65,7 +67,7 @@ func (c *Controller) syncOrphan(ctx context.Context, secret *tokensecrets.TokenS
 }
 
 // deletedAccounts is how many deleted accounts are kept.
-const deletedAccounts = 4096
+const deletedAccounts = 16384
 
 // deleteOrphan records no Event if the watch has shown the account being deleted: its user asked for
 // that, and the Events of a mass deletion would be as many requests as the deletions.
@@ -75,12 +77,15 @@ func (c *Controller) deleteOrphan(ctx context.Context, secret *tokensecrets.Toke
 		why = fmt.Sprintf("it has UID %q, and ServiceAccount %q has another one", secret.AccountUID, secret.AccountName)
 	}
 	recorder := c.Recorder
-	if _, shown := c.deleted.Get(secret.AccountUID); shown && live == nil {
-		recorder = nil
+	if at, shown := c.deleted.Get(secret.AccountUID); shown {
+		// A later Secret was restored, and an Event says why it goes. Both versions are revisions of etcd.
+		if order, err := resourceversion.CompareResourceVersion(secret.ResourceVersion, at.(string)); err == nil && order < 0 {
+			recorder = nil
+		}
 	}
 	deleted, err := tokensecrets.Delete(ctx, c.Client, recorder, secret, reasonOrphan, why)
 	if err != nil {
-		return err
+		return c.refused(secret.Reference(), err)
 	}
 	if !deleted {
 		c.requeue(secret)

@@ -5,7 +5,6 @@ package tokencontroller
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -24,6 +23,8 @@ const (
 	reasonUnknownKey   = "UnknownSigningKey"
 	reasonInvalidSince = "TokenMarkedInvalid"
 	reasonBadAccount   = "InvalidServiceAccountName"
+	reasonRefused      = "TokenSecretRefused"
+	reasonUndone       = "TokenSecretsDeletedByOthers"
 )
 
 // shownKeyID is how many characters of an unknown key ID an Event quotes; ours have 43.
@@ -111,28 +112,32 @@ func mayWait(secret *tokensecrets.TokenSecret) bool {
 	return secret.AccountUID == "" && secret.Token == nil
 }
 
-// planAccount decides from the account's reference list and the token Secrets that name it:
-// satisfied if it references a live one or gets none, or else which Secret to reference, nil for a
-// new one. Without auto no account gets one, and with it none in the excluded namespaces.
+// getsOwn reports whether the account has to have a token Secret of its own: without Auto none has, and with it none in the
+// excluded namespaces.
+func (c *Controller) getsOwn(account *corev1.ServiceAccount) bool {
+	return c.Auto && !c.AutoExcluded.Has(account.Namespace) && account.DeletionTimestamp == nil
+}
+
+// planAccount decides for an account that gets a token Secret, from its reference list and the token Secrets that name it:
+// satisfied if it references a live one, or else which Secret to reference, nil for a new one. A user may have made
+// thousands of both.
 //
 // An unreferenced Secret is adopted only if it bears our marker: a crash between creating and
 // referencing has left it behind, or a user has removed its reference. A Secret that is not needed
 // stays, because a client may be using it.
-func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret, auto bool, excluded sets.Set[string]) (
-	satisfied bool, adopt *tokensecrets.TokenSecret,
-) {
-	if !auto || excluded.Has(account.Namespace) || account.DeletionTimestamp != nil {
-		return true, nil
-	}
+func planAccount(account *corev1.ServiceAccount, secrets []*tokensecrets.TokenSecret) (satisfied bool, adopt *tokensecrets.TokenSecret) {
 	if tokensecrets.Own(account, secrets, tokensecrets.NotReplaced) != nil {
 		return true, nil
 	}
+	referenced, working := tokensecrets.ReferencedBy(account), sets.Set[tokensecrets.Predecessor]{}
+	for _, secret := range secrets {
+		if !secret.Terminating() && !secret.InvalidSince() {
+			working.Insert(tokensecrets.Predecessor{Name: secret.Name, UID: secret.UID})
+		}
+	}
 	for _, secret := range secrets {
 		// The successor of a Secret that still works is referenced by who created it, once it is filled.
-		replacesWorking := slices.ContainsFunc(secrets, func(other *tokensecrets.TokenSecret) bool {
-			return secret.Replaces(other) && !other.Terminating() && !other.InvalidSince()
-		})
-		if secret.Serves(account) && secret.AutoCreated() && !tokensecrets.References(account, secret.Name) && !replacesWorking &&
+		if secret.Serves(account) && secret.AutoCreated() && !referenced.Has(secret.Name) && !working.Has(secret.Predecessor) &&
 			(adopt == nil || tokensecrets.OldestFirst(secret, adopt) < 0) {
 			adopt = secret
 		}

@@ -4,103 +4,138 @@
 package tokencontroller
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/component-base/metrics"
+	"k8s.io/utils/clock"
 
 	"sa-controller-manager/controllers/controllertest"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
+	"sa-controller-manager/internal/reconcile"
 	"sa-controller-manager/internal/testutil"
 )
 
-func TestSyncReference(t *testing.T) {
+func TestSyncReferences(t *testing.T) {
 	t.Parallel()
-	observed := referenceKey{Secret: named("token"), Account: "app", AccountUID: testUID, Observed: true}
-	swept := referenceKey{Secret: named("token"), Account: "app", AccountUID: testUID}
-	removes := "patch serviceaccounts app [uid-app 10] delete token"
-	opaque := tokenSecret("token", func(secret *corev1.Secret) { secret.Type = corev1.SecretTypeOpaque })
-	ours := listed(meta.FieldManager, "token")
-	anothers := anothersToken()
+	const ours, kept = "app-token-bcdfg", "patch serviceaccounts app [uid-app 10] references"
+	opaque := func(name string) *corev1.Secret {
+		return tokenSecret(name, func(secret *corev1.Secret) { secret.Type = corev1.SecretTypeOpaque })
+	}
+	written := listed(meta.FieldManager, ours)
+	deleted := func(names ...string) (all []*corev1.Secret) {
+		for _, name := range names {
+			all = append(all, tokenSecret(name, boundTo(testUID)))
+		}
+		return all
+	}
+	many := make([]string, fewReferences+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("app-token-many%d", i)
+	}
+	type secrets = []*corev1.Secret
 	tests := map[string]struct {
 		reason  string
-		key     referenceKey
+		deleted secrets // as the watch has shown
 		account *corev1.ServiceAccount
-		cached  *corev1.Secret
-		live    *corev1.Secret
+		cached  secrets
+		live    secrets
 		refusal error
 		want    []string
 	}{
 		"Observed": {
 			reason:  "a delete that was seen needs no second check, if the entry is a token controller's",
-			key:     referenceKey{Secret: named("app-token-bcdfg"), Account: "app", AccountUID: testUID, Observed: true},
-			account: account(referencing("first"), listed(meta.FieldManager, "app-token-bcdfg"), referencing("last")),
-			want:    []string{"patch serviceaccounts app [uid-app 10] delete app-token-bcdfg"},
+			deleted: deleted(ours), account: account(referencing("first"), written, referencing("last")), want: []string{kept + " first last"},
 		},
 		"ObservedAndAUsers": {
-			reason: "as upstream does, if nothing bears its name", key: observed, account: account(referencing("first", "token", "last")),
-			want: []string{"get secrets token", removes},
+			reason: "as upstream does, if nothing bears its name", deleted: deleted("token"),
+			account: account(referencing("first", "token", "last")), want: []string{"get secrets token", kept + " first last"},
 		},
 		"ObservedAndReplaced": {
-			reason: "what bears its name now is what the person means, and it may never come into this cache", key: observed,
-			account: account(referencing("token")), live: opaque, want: []string{"get secrets token"},
+			reason: "what bears its name now is what the person means, and it may never come into this cache", deleted: deleted("token"),
+			account: account(referencing("token")), live: secrets{opaque("token")}, want: []string{"get secrets token"},
 		},
 		"ObservedWithoutUID": {
-			reason: "a Secret that was never filled was nobody's, and the entry is for one to come",
-			key:    referenceKey{Secret: named("token"), Account: "app"}, account: account(referencing("token")),
-		},
-		"ObservedWithoutUIDAndOurs": {
-			reason: "who wrote the entry is known", key: referenceKey{Secret: named("token"), Account: "app"}, account: account(ours),
-			want: []string{"get secrets token", removes},
-		},
-		"Conflict": {
-			reason: "no later event would queue this key", key: observed, account: account(ours), want: []string{removes},
-			refusal: controllertest.Conflict("serviceaccounts"),
-		},
-		"NotReferenced": {reason: "nothing to remove", key: observed, account: account(referencing("other"))},
-		"AccountRecreated": {
-			reason: "the new account's entry is for a Secret to come", key: observed, account: account(recreated, referencing("token")),
-		},
-		"CreatedAgain": {
-			reason: "the reference is right again", key: observed, account: account(referencing("token")), cached: tokenSecret("token"),
-		},
-		"CreatedAgainForAnother": {
-			reason: "its deletion would not queue this key", key: observed, account: account(ours), cached: anothers, want: []string{removes},
-		},
-		"CreatedAgainForAnotherAndAUsers": {
-			reason: "the person may mean what bears the name now", key: observed, account: account(referencing("token")), cached: anothers,
-		},
-		"SweptAndAnothers": {reason: "likewise", key: swept, account: account(ours), cached: anothers, want: []string{removes}},
-		"Swept": {
-			reason: "found missing at the start and confirmed", key: swept, account: account(ours), want: []string{"get secrets token", removes},
-		},
-		"SweptButOfAnotherType": {
-			reason: "it was never in this cache", key: swept, account: account(ours), live: opaque, want: []string{"get secrets token"},
-		},
-		"SweptButNobodys": {
-			reason: "when it was queued the entry was a token controller's; a user has written it since", key: swept,
+			reason: "a Secret that was never filled was nobody's, and the entry is for one to come", deleted: secrets{tokenSecret("token")},
 			account: account(referencing("token")),
 		},
+		"ObservedWithoutUIDAndOurs": {
+			reason: "who wrote the entry is known", deleted: secrets{tokenSecret(ours)}, account: account(written),
+			want: []string{"get secrets " + ours, kept},
+		},
+		"SeveralAtOnce": {
+			reason: "one patch for all", deleted: deleted(ours, "token"), account: account(written, referencing("first", "token", "token")),
+			want: []string{"get secrets token", kept + " first"},
+		},
+		"ManyObservedAndAUsers": {
+			reason: "one list for all, which has what was created again", deleted: deleted(many...), account: account(referencing(many...)),
+			live: secrets{tokenSecret(many[3])}, want: []string{"list secrets", kept + " " + many[3]},
+		},
+		"ManyObservedAndReplaced": {
+			reason: "a Secret of any type is what the user means", deleted: deleted(many...), account: account(referencing(many...)),
+			live: secrets{opaque(many[3])}, want: []string{"list secrets", kept + " " + many[3]},
+		},
+		"ManyWritten": {
+			reason: "anybody can write managedFields", account: account(listed(meta.FieldManager, many...)), want: []string{"list secrets", kept},
+		},
+		"Conflict": {
+			reason: "no later event would queue this key", deleted: deleted(ours), account: account(written), want: []string{kept},
+			refusal: controllertest.Conflict("serviceaccounts"),
+		},
+		"NotReferenced": {reason: "nothing to remove", deleted: deleted("token"), account: account(referencing("other"))},
+		"AccountRecreated": {
+			reason: "the new account's entry is for a Secret to come", deleted: deleted("token"), account: account(recreated, referencing("token")),
+		},
+		"CreatedAgain": {
+			reason: "the reference is right again", deleted: deleted("token"), account: account(referencing("token")),
+			cached: secrets{tokenSecret("token")},
+		},
+		"CreatedAgainForAnother": {
+			reason: "its deletion would not queue this key", deleted: deleted(ours), account: account(written), cached: secrets{anothersToken(ours)},
+			want: []string{kept},
+		},
+		"CreatedAgainForAnotherAndAUsers": {
+			reason: "the person may mean what bears the name now", deleted: deleted("token"), account: account(referencing("token")),
+			cached: secrets{anothersToken("token")},
+		},
+		"SweptAndAnothers": {
+			reason: "likewise", account: account(written), cached: secrets{anothersToken(ours)}, want: []string{kept},
+		},
+		"Swept": {reason: "found missing and confirmed", account: account(written), want: []string{"get secrets " + ours, kept}},
+		"SweptButOfAnotherType": {
+			reason: "it was never in this cache", account: account(written), live: secrets{opaque(ours)}, want: []string{"get secrets " + ours},
+		},
+		"SweptButNobodys": {reason: "a user may list a Secret that is yet to come", account: account(referencing(ours))},
+		"NoName":          {reason: "no request can be made of it", account: account(listed(meta.FieldManager, "no/name"))},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.account)
 			w.Cache(t, tc.account)
-			if tc.cached != nil {
-				w.Cache(t, tc.cached)
+			for _, secret := range tc.cached {
+				w.Cache(t, secret)
 			}
-			if tc.live != nil {
-				w.Live(t, tc.live)
+			for _, secret := range tc.live {
+				w.Live(t, secret)
+			}
+			for _, secret := range tc.deleted {
+				w.observed.add(tokensecrets.Observe(secret))
 			}
 			w.FailNext("patch", "serviceaccounts", tc.refusal)
-			if err := w.syncReference(t.Context(), tc.key); !errors.Is(err, tc.refusal) {
+			if err := w.syncReferences(t.Context(), named("app")); !errors.Is(err, tc.refusal) {
 				t.Fatalf("%s: %v", tc.reason, err)
 			}
 			testutil.Check(t, tc.reason+": actions", tc.want, w.Actions(t))
@@ -109,8 +144,60 @@ func TestSyncReference(t *testing.T) {
 				events = []string{"Normal TokenReferenceRemoved"}
 			}
 			testutil.Check(t, tc.reason+": events", events, w.Events())
+			if left := len(w.observed.all) > 0; left != (tc.refusal != nil) {
+				t.Errorf("%s: deletions are kept: %t, want them kept for a retry only", tc.reason, left)
+			}
+			if swept := len(tc.deleted) == 0 && len(tc.want) > 0; swept && !w.mayDangle(tc.account) {
+				t.Errorf("%s: no sync of the account queues it", tc.reason)
+			}
 		})
 	}
+}
+
+// TestReadsAreNotRepeated: what was read is kept for this version of the account, and one namespace is listed once in ten
+// seconds, whatever its users write.
+func TestReadsAreNotRepeated(t *testing.T) {
+	t.Parallel()
+	names := make([]string, 3000)
+	for i := range names {
+		names[i] = fmt.Sprint("made-up-", i)
+	}
+	boom := errors.New("boom")
+	app := account(listed(meta.FieldManager, names[:fewReferences]...))
+	w := newWorld(t, app)
+	w.Cache(t, app)
+	w.FailNext("get", "secrets", nil, nil, boom)
+	syncs := func(when string, fails error, want ...string) {
+		t.Helper()
+		if err := w.syncReferences(t.Context(), named("app")); !errors.Is(err, fails) {
+			t.Errorf("%s: error %v, want %v", when, err, fails)
+		}
+		testutil.Check(t, when, want, w.Actions(t))
+	}
+	var reads []string
+	for _, name := range names[:fewReferences] {
+		reads = append(reads, "get secrets "+name)
+	}
+	const removes = "patch serviceaccounts app [uid-app 10] references"
+	syncs("the third read fails", boom, reads[:3]...)
+	w.FailNext("patch", "serviceaccounts", boom)
+	syncs("it goes on there", boom, append(reads[2:], removes)...)
+	syncs("the patch has failed", nil, removes)
+
+	forged := account(listed(meta.FieldManager, names...), func(a *corev1.ServiceAccount) { a.ResourceVersion = "11" })
+	w.Cache(t, forged)
+	w.Live(t, forged.DeepCopy()) // the fake API server takes managedFields away
+	w.FailNext("list", "secrets", boom)
+	syncs("3000 made-up entries", boom, "list secrets")
+	syncs("at once", nil)
+	w.Clock.Step(listPeriod)
+	w.FailNext("patch", "serviceaccounts", controllertest.Conflict("serviceaccounts"))
+	const removesAll = "patch serviceaccounts app [uid-app 11] references"
+	if err := w.syncReferences(t.Context(), named("app")); !apierrors.IsConflict(err) {
+		t.Errorf("a conflict: error %v", err)
+	}
+	testutil.Check(t, "ten seconds later", []string{"list secrets", removesAll}, w.Actions(t))
+	syncs("the version of the account is still the same", nil, removesAll)
 }
 
 func TestReferenceThatIsNotCachedYet(t *testing.T) {
@@ -119,51 +206,21 @@ func TestReferenceThatIsNotCachedYet(t *testing.T) {
 	w.Auto = true
 	w.Cache(t, account())
 	w.syncsAccount(t, "a new account", createsOwn, referencesOwn)
-	err := w.syncReference(t.Context(), referenceKey{Secret: named("app-token-bcdfg"), Account: "app", Observed: true})
-	if !errors.Is(err, errAccountBehind) {
-		t.Errorf("our own reference does not show yet and would dangle forever: got %v, want %v", err, errAccountBehind)
+	w.observed.add(tokensecrets.Observe(tokenSecret("app-token-bcdfg", boundTo(testUID))))
+	for range 2 {
+		if err := w.syncReferences(t.Context(), named("app")); !errors.Is(err, errAccountBehind) {
+			t.Errorf("our own reference does not show yet and would dangle forever: got %v, want %v", err, errAccountBehind)
+		}
 	}
 }
 
-// anothersToken is the Secret token of the account other.
-func anothersToken() *corev1.Secret {
-	return tokenSecret("token", func(secret *corev1.Secret) { secret.Annotations[corev1.ServiceAccountNameKey] = "other" })
-}
-
-// TestSweep checks which references to missing Secrets are looked at when the
-// controller starts.
-func TestSweep(t *testing.T) {
-	t.Parallel()
-	ours := listed(meta.FieldManager, "token")
-	tests := map[string]struct {
-		reason  string
-		account *corev1.ServiceAccount
-		cached  *corev1.Secret
-		want    bool
-	}{
-		"WrittenByUs":     {reason: "managedFields prove it", account: account(listed("sa-controller-manager", "custom")), want: true},
-		"WrittenAndThere": {reason: "not missing", account: account(listed("sa-controller-manager", "custom")), cached: tokenSecret("custom")},
-		"Anothers":        {reason: "its name was taken", account: account(ours), cached: anothersToken(), want: true},
-		"UsersOwn":        {reason: "a user may list a Secret that is yet to come", account: account(referencing("custom"))},
-		"NoName":          {reason: "no request can be made of it", account: account(listed("sa-controller-manager", "no/name"))},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			w.Cache(t, tc.account)
-			if tc.cached != nil {
-				w.Cache(t, tc.cached)
-			}
-			got := len(w.dangling(tc.account)) > 0
-			if got != tc.want {
-				t.Errorf("%s: looked at: %v, want %v", tc.reason, got, tc.want)
-			}
-		})
-	}
+// anothersToken is a token Secret of the account other.
+func anothersToken(name string) *corev1.Secret {
+	return tokenSecret(name, func(secret *corev1.Secret) { secret.Annotations[corev1.ServiceAccountNameKey] = "other" })
 }
 
 // FuzzReferences changes lists of references as kube-apiserver does. Of what is not meant
-// nothing changes, nor its order, unless it repeats a name.
+// nothing changes, nor its order.
 func FuzzReferences(f *testing.F) {
 	for _, list := range []string{"", "new", "b,a,c", "b,a,new", "b,,new", ",a,", "a!,b", "new!,a", "a,a,new,new"} {
 		for which := range uint8(3) {
@@ -175,59 +232,57 @@ func FuzzReferences(f *testing.F) {
 		if secret == "" {
 			return // no Secret is called that
 		}
-		before := referencingAll(t, list)
-		var patch ReferencePatch
-		var err error
-		want := withoutReference(before, secret)
+		before, accounts := referencingAll(t, list), &recordedAccounts{}
+		c := &Controller{Config: Config{Client: accounts, Metrics: NewMetrics(func(...metrics.Registerable) {}), Clock: clock.RealClock{}}}
+		c.undone = reconcile.NewDamping[string](0, 0, c.Clock)
+		want := slices.DeleteFunc(slices.Clone(before.Secrets), func(ref corev1.ObjectReference) bool { return ref.Name == secret })
+		first := slices.Insert(slices.Clone(want), 0, corev1.ObjectReference{Name: secret})
 		switch which % 3 {
 		case 0:
 			if tokensecrets.References(before, secret) {
-				return // nobody adds it then
+				return // it is not added then
 			}
-			patch, err = addReference(before, secret)
-			want = slices.Insert(want, 0, corev1.ObjectReference{Name: secret})
+			want = first
+			testutil.Must(t, c.reference(t.Context(), before, secret))
 		case 1:
-			patch, err = ReferenceFirst(before, secret)
-			want = slices.Insert(want, 0, corev1.ObjectReference{Name: secret})
+			want = first
+			testutil.Must(t, ReferenceFirst(t.Context(), accounts, before, secret))
 		default:
-			patch, err = removeReference(before, secret)
+			testutil.Must(t, c.dereference(t.Context(), before, []string{secret}))
 		}
-		testutil.Must(t, err)
-		after := applied(t, before, patch)
+		if accounts.patch == nil && slices.Equal(want, before.Secrets) {
+			return
+		}
+		after := applied(t, before, accounts.patch)
 		if after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
-			t.Errorf("the patch is for another version: %s", patch.Body)
+			t.Errorf("the patch is for another version: %s", accounts.patch)
 		}
-		got := slices.Clone(after.Secrets)
-		for i := range got {
-			if got[i].Name == secret {
-				got[i] = corev1.ObjectReference{Name: secret} // what else it says may stay
-			}
-		}
-		for len(got) > 1 && got[0].Name == secret && got[1] == got[0] {
-			got = got[1:] // and one that was there twice may be so yet
-		}
-		if repeats(want) {
-			// A merge puts what is repeated together.
-			slices.SortStableFunc(want, byName)
-			slices.SortStableFunc(got, byName)
-		}
-		if len(want)+len(got) > 0 && !slices.Equal(want, got) {
-			t.Errorf("%q, changed by %s: got %v, want %v", list, patch.Body, got, want)
+		if len(want)+len(after.Secrets) > 0 && !slices.Equal(want, after.Secrets) {
+			t.Errorf("%q, changed by %s: got %v, want %v", list, accounts.patch, after.Secrets, want)
 		}
 		after.Secrets = before.Secrets
 		testutil.Check(t, "changed besides", controllertest.Encoded(t, before), controllertest.Encoded(t, after))
 	})
 }
 
-func byName(a, b corev1.ObjectReference) int { return strings.Compare(a.Name, b.Name) }
+// recordedAccounts is a client that keeps the patch of an account.
+type recordedAccounts struct {
+	kubernetes.Interface
+	corev1client.CoreV1Interface
+	corev1client.ServiceAccountInterface
 
-func repeats(references []corev1.ObjectReference) bool {
-	seen := map[string]bool{}
-	return slices.ContainsFunc(references, func(ref corev1.ObjectReference) bool {
-		again := seen[ref.Name]
-		seen[ref.Name] = true
-		return again
-	})
+	patch []byte
+}
+
+func (r *recordedAccounts) CoreV1() corev1client.CoreV1Interface { return r }
+
+func (r *recordedAccounts) ServiceAccounts(string) corev1client.ServiceAccountInterface { return r }
+
+func (r *recordedAccounts) Patch(
+	_ context.Context, _ string, _ types.PatchType, patch []byte, _ metav1.PatchOptions, _ ...string,
+) (*corev1.ServiceAccount, error) {
+	r.patch = patch
+	return account(func(a *corev1.ServiceAccount) { a.ResourceVersion = "11" }), nil
 }
 
 // referencingAll is an account with the names of the list, of which those with a "!" say
@@ -253,17 +308,11 @@ func referencingAll(t *testing.T, list string) *corev1.ServiceAccount {
 }
 
 // applied does as kube-apiserver with a patch of an account.
-func applied(t *testing.T, before *corev1.ServiceAccount, patch ReferencePatch) *corev1.ServiceAccount {
+func applied(t *testing.T, before *corev1.ServiceAccount, patch []byte) *corev1.ServiceAccount {
 	t.Helper()
-	apply := jsonpatch.MergePatch
-	if patch.Type == types.StrategicMergePatchType {
-		apply = func(before, patch []byte) ([]byte, error) {
-			return strategicpatch.StrategicMergePatch(before, patch, corev1.ServiceAccount{})
-		}
-	}
-	body, err := apply([]byte(controllertest.Encoded(t, before)), patch.Body)
+	body, err := jsonpatch.MergePatch([]byte(controllertest.Encoded(t, before)), patch)
 	if err != nil {
-		t.Fatalf("%s: %v", patch.Body, err)
+		t.Fatalf("%s: %v", patch, err)
 	}
 	after := &corev1.ServiceAccount{}
 	if err := json.Unmarshal(body, after); err != nil {

@@ -6,7 +6,6 @@ package tokencontroller
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"sa-controller-manager/controllers/rootca"
 	"sa-controller-manager/controllers/tokensecrets"
 	"sa-controller-manager/internal/meta"
 	"sa-controller-manager/tokens"
@@ -25,7 +25,6 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 	if secret == nil {
 		c.written.forget(name)
 		c.waiting.forget(name)
-		c.lookups.forget(name)
 		return nil
 	}
 	if secret.Terminating() || c.written.stale(secret) {
@@ -41,7 +40,6 @@ func (c *Controller) syncSecret(ctx context.Context, name cache.ObjectName) erro
 		return c.syncOrphan(ctx, secret)
 	}
 	c.waiting.forget(name)
-	c.lookups.forget(name)
 	return c.fill(ctx, secret, account)
 }
 
@@ -61,6 +59,12 @@ func (c *Controller) fill(ctx context.Context, secret *tokensecrets.TokenSecret,
 	if plan.onlyReplacesCA(secret) {
 		c.RootCA.QueueWrite(corev1.ResourceSecrets, secret.ObjectName())
 		return nil
+	}
+	if plan.ca != nil && !plan.token {
+		if delay := c.RootCA.Delay(corev1.ResourceSecrets, secret.ObjectName()); delay > 0 {
+			c.secretLoop.AddAfter(secret.ObjectName(), delay) // another client removes it again and again
+			return nil
+		}
 	}
 	return c.write(ctx, secret, account, plan)
 }
@@ -97,11 +101,14 @@ func (c *Controller) write(ctx context.Context, secret *tokensecrets.TokenSecret
 		},
 		Data: data,
 	})
+	if err == nil && patched != nil && plan.token && patched.Token == nil {
+		err = meta.ErrUnchanged // but for the rest
+	}
 	if err != nil {
-		return fmt.Errorf("populate token secret %s: %w", name, err)
+		return c.refused(secret.Reference(), fmt.Errorf("populate token secret %s: %w", name, err))
 	}
 	logger := klog.FromContext(ctx)
-	if !patched {
+	if patched == nil {
 		logger.V(4).Info("Secret has changed since it was cached, waiting for the watch", "secret", klog.KObj(secret))
 		c.requeue(secret)
 		return nil
@@ -111,6 +118,15 @@ func (c *Controller) write(ctx context.Context, secret *tokensecrets.TokenSecret
 		"secret", klog.KObj(secret), "serviceAccount", klog.KObj(account), "token", plan.token, "ca", plan.ca != nil)
 	if plan.token {
 		c.Metrics.issued.WithLabelValues(issuedFilled).Inc()
+	}
+	if plan.ca == nil {
+		return nil
+	}
+	if c.RootCA.Wrote(corev1.ResourceSecrets, name) {
+		c.Recorder.Warn(secret.Reference(), rootca.ReasonReplaced, rootca.NoteReplaced)
+	}
+	if plan.ca.NeedsUpdate(patched.HasCA, patched.CAHash) { // the handler counts what is replaced later
+		c.RootCAMetrics.Replaced(corev1.ResourceSecrets)
 	}
 	return nil
 }
@@ -161,18 +177,6 @@ func (b *byVersion[T]) set(name cache.ObjectName, version string, value T) {
 	b.all[name] = versioned[T]{version, value}
 }
 
-// replace sets the value for this version if it has one, and reports whether it did. Another goroutine
-// than the worker of the key may call it: the value of a newer version stays.
-func (b *byVersion[T]) replace(name cache.ObjectName, version string, value T) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if found, ok := b.all[name]; !ok || found.version != version {
-		return false
-	}
-	b.all[name] = versioned[T]{version, value}
-	return true
-}
-
 // get returns the value for this version and drops that of another one.
 func (b *byVersion[T]) get(name cache.ObjectName, version string) (value T, ok bool) {
 	b.mu.Lock()
@@ -183,13 +187,6 @@ func (b *byVersion[T]) get(name cache.ObjectName, version string) (value T, ok b
 		return value, false
 	}
 	return found.value, ok
-}
-
-// copied returns all that is kept.
-func (b *byVersion[T]) copied() map[cache.ObjectName]versioned[T] {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return maps.Clone(b.all)
 }
 
 func (b *byVersion[T]) reset() {

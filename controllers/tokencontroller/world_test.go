@@ -6,12 +6,16 @@ package tokencontroller
 import (
 	"context"
 	_ "embed"
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
 	"sa-controller-manager/controllers/controllertest"
@@ -70,6 +74,7 @@ func worldAt(t testing.TB, now time.Time, live ...runtime.Object) *world {
 		ring: signing.NewKeyring(signing.KeyFileRing(testkeys.Parse(testkeys.P256())))}
 	config := Config{
 		Client:        w.Client,
+		Metadata:      onlyMetadata{client: w.Client},
 		Informers:     w.Informers,
 		Issuer:        tokens.NewIssuer(w.ring, tokens.CompatClaims),
 		Keys:          w.ring,
@@ -87,6 +92,37 @@ func worldAt(t testing.TB, now time.Time, live ...runtime.Object) *world {
 	}
 	w.Controller = New(config)
 	return w
+}
+
+// onlyMetadata lists the Secrets of a client as its List of metadata.
+type onlyMetadata struct {
+	metadata.Interface
+	metadata.ResourceInterface
+	client kubernetes.Interface
+	ns     string
+}
+
+func (m onlyMetadata) Resource(schema.GroupVersionResource) metadata.Getter { return m }
+
+func (m onlyMetadata) Namespace(namespace string) metadata.ResourceInterface {
+	m.ns = namespace
+	return m
+}
+
+func (m onlyMetadata) List(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	if o.FieldSelector != "" || o.Limit == 0 || o.Limit > 50 {
+		return nil, fmt.Errorf("a list of metadata with selector %q and limit %d: it would miss Secrets, or take much memory",
+			o.FieldSelector, o.Limit)
+	}
+	secrets, err := m.client.CoreV1().Secrets(m.ns).List(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	list := &metav1.PartialObjectMetadataList{ListMeta: secrets.ListMeta}
+	for i := range secrets.Items {
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: secrets.Items[i].ObjectMeta})
+	}
+	return list, nil
 }
 
 // syncsAccount has the account be looked at, and wants these actions.

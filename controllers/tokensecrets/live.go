@@ -64,7 +64,7 @@ func Delete(
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), meta.SecretError(err))
+		return false, fmt.Errorf("delete token secret %s: %w", secret.ObjectName(), refusal(ctx, client, secret, nil, err))
 	}
 	klog.FromContext(ctx).Info("Deleted token secret", "secret", klog.KObj(secret), "uid", secret.UID, "reason", reason, "why", why)
 	recorder.Normal(secret.Reference(), reason, "deleted: "+why)
@@ -77,9 +77,9 @@ type Change struct {
 	Data                map[string][]byte
 }
 
-// Patch changes this very version of the Secret (RFC 7386) and reports whether it did: a changed
-// Secret stays as it is.
-func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret, change Change) (patched bool, _ error) {
+// Patch changes this very version of the Secret (RFC 7386) and returns what is stored then, or nil: a changed
+// Secret stays as it is. The error is meta.ErrUnchanged if nothing was stored.
+func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret, change Change) (patched *TokenSecret, _ error) {
 	patch := struct {
 		Metadata meta.PatchMetadata `json:"metadata"`
 		Data     map[string][]byte  `json:"data,omitempty"`
@@ -87,14 +87,30 @@ func Patch(ctx context.Context, client kubernetes.Interface, secret *TokenSecret
 	patch.Metadata.Labels, patch.Metadata.Annotations = change.Labels, change.Annotations
 	body, err := json.Marshal(patch)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	_, err = client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, body,
+	answer, err := client.CoreV1().Secrets(secret.Namespace).Patch(ctx, secret.Name, types.MergePatchType, body,
 		metav1.PatchOptions{FieldManager: meta.FieldManager})
-	if isStale(err) {
-		return false, nil
+	switch {
+	case isStale(err):
+		return nil, nil
+	case err != nil:
+		return nil, refusal(ctx, client, secret, change.Data, err)
 	}
-	return err == nil, meta.SecretError(err)
+	return Observe(answer), meta.CheckChanged(secret, answer)
+}
+
+// refusal returns the error of a refused write of a Secret as it may be logged. A policy may quote what the Secret holds, so that
+// is read.
+func refusal(ctx context.Context, client kubernetes.Interface, secret *TokenSecret, sent map[string][]byte, err error) error {
+	if !meta.Refused(err) {
+		return meta.SecretError(err)
+	}
+	live, unread := LiveSecret(ctx, client, secret.ObjectName())
+	if unread != nil || live == nil {
+		return meta.SecretError(err)
+	}
+	return meta.SecretError(err, live.Data, sent)
 }
 
 // isStale reports whether kube-apiserver has another version of the object, or none.

@@ -29,8 +29,9 @@ func NotReplaced(*TokenSecret) *TokenSecret { return nil }
 // old one would stay and the new one be deleted.
 func Own(account *corev1.ServiceAccount, secrets []*TokenSecret, replacement Replacement) *TokenSecret {
 	var own *TokenSecret
+	referenced := ReferencedBy(account)
 	for _, secret := range secrets {
-		if !secret.InService(account) || replacement(secret) != nil {
+		if !secret.Serves(account) || !referenced.Has(secret.Name) || replacement(secret) != nil {
 			continue
 		}
 		if own == nil || preferred(secret, own) {

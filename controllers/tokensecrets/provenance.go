@@ -40,6 +40,15 @@ func References(account *corev1.ServiceAccount, secret string) bool {
 	return slices.ContainsFunc(account.Secrets, func(ref corev1.ObjectReference) bool { return ref.Name == secret })
 }
 
+// ReferencedBy returns the names in the account's secrets list.
+func ReferencedBy(account *corev1.ServiceAccount) sets.Set[string] {
+	names := make(sets.Set[string], len(account.Secrets))
+	for _, ref := range account.Secrets {
+		names.Insert(ref.Name)
+	}
+	return names
+}
+
 // WrittenReferences returns the names in a ServiceAccount's secrets list that token controllers
 // alone have written, as managedFields say. Invalid names are left out: kube-apiserver accepts
 // them in the list, but no request can use them.

@@ -105,8 +105,8 @@ type TokenSecret struct {
 	// Every user who may write the Secret can set managedFields to anything.
 	TokenWriter string
 
-	// Finding is "" or says in a few words what in the data does not fit the Secret: the token's
-	// claims or data.namespace.
+	// Finding is "" or says in a few words what in the data does not fit the Secret: data.namespace, the
+	// token's claims, or both.
 	Finding string
 }
 
@@ -183,6 +183,11 @@ func NewName(account, suffix string) string {
 	return account[:min(len(account), longest)] + middle + suffix
 }
 
+// IsName reports whether NewName may have returned secret for the account.
+func IsName(account, secret string) bool {
+	return len(secret) > suffixLength && secret == NewName(account, secret[len(secret)-suffixLength:])
+}
+
 // AutoCreated reports whether the Secret bears our marker.
 func (s *TokenSecret) AutoCreated() bool { return s.Labels[AutoCreatedLabel] != "" }
 
@@ -230,23 +235,24 @@ func Observe(secret *corev1.Secret) *TokenSecret {
 	if ca := secret.Data[corev1.ServiceAccountRootCAKey]; len(ca) > 0 {
 		observed.HasCA, observed.CAHash = true, sha256.Sum256(ca)
 	}
-	if observed.HasNamespace && string(secret.Data[corev1.ServiceAccountNamespaceKey]) != secret.Namespace {
-		observed.Finding = "data.namespace does not name the namespace of the Secret"
-	}
 	// Many Secrets share a few names: each is in memory once.
 	observed.TokenWriter = unique.Make(tokenWriter(secret.ManagedFields)).Value()
-	observed.observeToken(string(secret.Data[corev1.ServiceAccountTokenKey]))
+	observed.Finding = observed.observeToken(string(secret.Data[corev1.ServiceAccountTokenKey]))
+	if observed.HasNamespace && string(secret.Data[corev1.ServiceAccountNamespaceKey]) != secret.Namespace {
+		observed.Finding = strings.TrimPrefix(observed.Finding+"; data.namespace does not name the namespace of the Secret", "; ")
+	}
 	return observed
 }
 
-func (s *TokenSecret) observeToken(data string) {
+// observeToken returns what does not fit the Secret.
+func (s *TokenSecret) observeToken(data string) (finding string) {
 	if data == "" {
-		return
+		return ""
 	}
 	s.Token = &Token{keyID: unique.Make("")}
 	token, err := tokens.Inspect(data)
 	if err != nil {
-		s.Finding, s.Token.Malformed = fmt.Sprintf("data.token is not a service account token: %v", err), true
+		finding, s.Token.Malformed = fmt.Sprintf("data.token is not a service account token: %v", err), true
 		token, _ = tokens.Inspect(tokens.Canonical(data))
 	}
 	s.Token.keyID = unique.Make(cut(token.KeyID, longestKeyID))
@@ -255,13 +261,14 @@ func (s *TokenSecret) observeToken(data string) {
 		s.Token.AccountUID = s.AccountUID // one string in memory instead of two
 	}
 	if err != nil {
-		return
+		return finding
 	}
 	// The UID is compared with that of the account later, here with itself.
 	account := tokens.Account{Namespace: s.Namespace, Name: s.AccountName, UID: token.AccountUID}
 	if mismatch := token.Mismatch(account, s.Name); mismatch != "" {
-		s.Finding = "data.token is not for this Secret: " + mismatch
+		return "data.token is not for this Secret: " + mismatch
 	}
+	return ""
 }
 
 // wantsKeeping reports whether the annotation has any value that is not false: a Secret that is

@@ -131,8 +131,8 @@ func TestObserveToken(t *testing.T) {
 		},
 		"WrongNamespace": {change: withData(corev1.ServiceAccountNamespaceKey, "kube-system"), finding: otherNamespace},
 		"WrongNamespaceBadToken": {
-			reason: "the token matters more", token: "changeme", change: withData(corev1.ServiceAccountNamespaceKey, "kube-system"),
-			finding: notAToken + "not three segments",
+			reason: "both, and the token first", token: "changeme", change: withData(corev1.ServiceAccountNamespaceKey, "kube-system"),
+			finding: notAToken + "not three segments; " + otherNamespace,
 		},
 	} {
 		secret, want := tokenSecret(withToken(tc.token)), observation()

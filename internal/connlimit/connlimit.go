@@ -28,6 +28,8 @@ type Limits struct {
 	// evicted, and the first call on a further one is rejected: so the first caller survives a
 	// flood of calls.
 	Callers int
+	// Evicted, unless nil, is called for each connection that another one evicts.
+	Evicted func()
 }
 
 // Accepted returns the maximum of connections including closed ones that the server still holds.
@@ -82,6 +84,9 @@ func (l limited) Accept() (net.Conn, error) {
 	}
 	conn := &Conn{Conn: accepted, limiter: l.limiter}
 	if surplus := l.limiter.add(conn); surplus != nil {
+		if surplus != conn && l.limiter.limits.Evicted != nil {
+			l.limiter.limits.Evicted()
+		}
 		surplus.hangUp()
 	}
 	return conn, nil

@@ -145,7 +145,7 @@ func leadOnce(ctx context.Context, config *Config, inner resourcelock.Interface,
 	watched.watches.Wait()
 	switch state.Load() {
 	case ended:
-		return nil // stopped before it led
+		return neverLed(ctx)
 	case released:
 		return errLeaseReleased
 	}
@@ -153,6 +153,15 @@ func leadOnce(ctx context.Context, config *Config, inner resourcelock.Interface,
 		return err
 	}
 	return errLeaseLost
+}
+
+// neverLed returns the result of an election without work: nil if the process ends. The elector may also have lost the Lease
+// before OnStartedLeading ran, because the process was suspended in between: that must not end it.
+func neverLed(ctx context.Context) error {
+	if ctx.Err() == nil {
+		return errLeaseLost
+	}
+	return nil
 }
 
 func newLock(ctx context.Context, config *Config) (resourcelock.Interface, error) {

@@ -202,6 +202,42 @@ func TestTheEndWhileTheLeaseIsAcquired(t *testing.T) {
 	})
 }
 
+// TestNeverLed: a process that is suspended between acquiring the Lease and its work goes on, and does not end with 0.
+func TestNeverLed(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if before, after := neverLed(t.Context()), neverLed(ended); !errors.Is(before, errLeaseLost) || after != nil {
+		t.Errorf("got %v while the process runs, and %v at its end", before, after)
+	}
+}
+
+// TestADeletedLease: its holder may work on until its next renewal fails, so it is no release, after which another process
+// leads at once.
+func TestADeletedLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, diary := newLeases(foreignLease()), testutil.NewDiary()
+		waits := candidate(t, client, diary, "A", 0)
+		time.Sleep(5 * time.Second) // it watches by now, and tries in a moment
+		client.breaks(func(verb string) error {
+			if verb != "watch" {
+				diary.Write("A asks with " + verb)
+			}
+			return errors.New("not now")
+		})
+		testutil.Must(t, client.Tracker().Delete(leaseResource(), "kube-system", "sa-controller-manager"))
+		synctest.Wait()
+		expect(t, diary)
+		client.breaks(func(string) error { return nil })
+		time.Sleep(tick)
+		if got := diary.Lines(); len(got) != 1 || !strings.HasSuffix(got[0], " A works") {
+			t.Errorf("at its next try A finds no Lease and leads: %v", got)
+		}
+		waits.stop(t)
+	})
+}
+
 func TestLeadRefuses(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -84,23 +84,14 @@ func RetryWrite(retriable func(error) bool, write func() error) error {
 	return last
 }
 
-// SecretError returns an error that may be logged, for the error of a write of a Secret: it has the
-// code and the reason of kube-apiserver's answer, but not its text, in which a policy may quote
-// the Secret. errors.As still finds the original error.
-func SecretError(err error) error {
-	if answer := apierrors.APIStatus(nil); errors.As(err, &answer) {
-		return &secretError{answer.Status(), err}
+// ErrUnchanged is the error of a write that kube-apiserver has accepted and that has changed nothing.
+var ErrUnchanged = errors.New("kube-apiserver accepted the change and stored nothing: " +
+	"a mutating admission policy or webhook took it out again")
+
+// CheckChanged returns ErrUnchanged if the answer to a write of an object is the version that was to be changed.
+func CheckChanged(before, answer metav1.Object) error {
+	if answer.GetUID() == before.GetUID() && answer.GetResourceVersion() == before.GetResourceVersion() {
+		return ErrUnchanged
 	}
-	return err
+	return nil
 }
-
-type secretError struct {
-	answer metav1.Status
-	err    error
-}
-
-func (e *secretError) Error() string {
-	return fmt.Sprintf("kube-apiserver answered %d %s; its audit log has the text, which may quote the Secret", e.answer.Code, e.answer.Reason)
-}
-
-func (e *secretError) Unwrap() error { return e.err }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,23 +57,6 @@ func TestPreconditions(t *testing.T) {
 	patch, err := json.Marshal(metadata)
 	if err != nil || string(patch) != `{"uid":"uid","resourceVersion":"7","labels":{"gone":null,"set":"yes"}}` {
 		t.Errorf("patch: %s, %v", patch, err)
-	}
-}
-
-func TestSecretError(t *testing.T) {
-	t.Parallel()
-	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("policy: the token is eyJhbGciOi"))
-	err := fmt.Errorf("fill: %w", SecretError(fmt.Errorf("patch: %w", refused)))
-	const want = "fill: kube-apiserver answered 403 Forbidden; its audit log has the text, which may quote the Secret"
-	if err.Error() != want || !apierrors.IsForbidden(err) {
-		t.Errorf("%v, forbidden is %t, want %s", err, apierrors.IsForbidden(err), want)
-	}
-	down := errors.New("connection refused")
-	if got := SecretError(down); !errors.Is(got, down) || got.Error() != down.Error() {
-		t.Errorf("an error that is no answer: %v", got)
-	}
-	if got := SecretError(nil); got != nil {
-		t.Errorf("no error: %v", got)
 	}
 }
 

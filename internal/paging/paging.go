@@ -9,6 +9,7 @@
 package paging
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Size is how many objects a page has.
+// Size is how many objects a page has, unless the options have a limit.
 const Size = 500
 
 // Each calls visit with every page of a list; errors name the list as what. All pages have one
@@ -27,7 +28,7 @@ func Each[L metav1.ListInterface](
 	ctx context.Context, what string, list func(context.Context, metav1.ListOptions) (L, error), options metav1.ListOptions,
 	visit func(L) error,
 ) error {
-	options.Limit = Size
+	options.Limit = cmp.Or(options.Limit, Size)
 	for {
 		page, err := list(ctx, options)
 		if err != nil {

@@ -175,3 +175,53 @@ func TestWhatIsLoggedOfAFailingKey(t *testing.T) {
 		})
 	}
 }
+
+// TestEventsOfAFailingKey has an event come every 100 ms, as from a policy that undoes each write and changes the object.
+func TestEventsOfAFailingKey(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPatient(t.Context(), nil, map[string]error{"a": errBoom})
+		defer p.stop()
+		p.Add("a")
+		for range 600 {
+			p.Add("a")
+			p.after(100 * time.Millisecond)
+		}
+		if got := p.after(0); got < sharedAfter+5 || got > sharedAfter+16 {
+			t.Errorf("%d syncs within a minute, want few retries at once, and then one in ten seconds besides those that are due", got)
+		}
+		p.repair("a")
+		p.Add("a")
+		before := p.after(0)
+		if got := p.after(eventPeriod); got != before+1 {
+			t.Errorf("%d syncs within ten seconds of the event that brings the remedy, want 1", got-before)
+		}
+	})
+}
+
+// TestFailingKeysLeaveWorkers has kube-apiserver refuse the keys of one user slowly, while another user's key is new.
+func TestFailingKeysLeaveWorkers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var began, synced time.Time
+		r := run(t.Context(), Config[string]{Name: "slow", Workers: 4, Sync: func(_ context.Context, key string) error {
+			if key == "other" {
+				synced = time.Now()
+				return nil
+			}
+			time.Sleep(time.Second)
+			return errBoom
+		}})
+		defer r.stop()
+		for n := range 400 {
+			r.Add(fmt.Sprint(n))
+		}
+		time.Sleep(2 * time.Minute) // all have failed once
+		began = time.Now()
+		r.Add("other")
+		time.Sleep(time.Minute)
+		if wait := synced.Sub(began); synced.IsZero() || wait > time.Second {
+			t.Errorf("the other key waited for %v, want no longer than a worker needs to look past those that failed", wait)
+		}
+	})
+}

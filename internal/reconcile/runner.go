@@ -6,8 +6,9 @@
 //
 // A key is never given up. A sync that returns an error is requeued with a back-off that
 // doubles up to a cap. Keys that keep failing share a rate limit, so that a cause which all keys
-// of a large cluster have in common does not load kube-apiserver, and a metric counts them as
-// stuck until they succeed. The log shows the first ten errors of a queue and then one a second.
+// of a large cluster have in common does not load kube-apiserver, and they leave half of the workers to the others. An
+// event syncs such a key once in ten seconds. A metric counts keys as stuck until they succeed. The log shows the first
+// ten errors of a queue and then one a second.
 // Keys are compared by value, and one key is never in two workers at a time.
 package reconcile
 
@@ -16,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -36,6 +38,13 @@ const (
 	// or its own back-off if that is longer.
 	sharedAfter = 5
 	sharedRate  = 50
+
+	// eventPeriod is how often events may have a key synced before its turn: another client that undoes each write of an object
+	// sends one for each.
+	eventPeriod = 10 * time.Second
+
+	// busyDelay is the delay of a failed key while others take all the workers that failed keys may have.
+	busyDelay = 100 * time.Millisecond
 
 	// stuckDelay is the back-off from which a key counts as stuck: longer than conflicts or a leader
 	// change of etcd last, shorter than an outage. A key that fails alone reaches it after ten failures.
@@ -63,8 +72,9 @@ type Config[K comparable] struct {
 // once it has returned.
 type Runner[K comparable] struct {
 	Config[K]
-	stuck  stuckKeys[K]
-	errors rate.Sometimes // limits logged errors: a cause that many keys share is not logged for each
+	stuck   stuckKeys[K]
+	failing atomic.Int64   // workers with keys that have failed
+	errors  rate.Sometimes // limits logged errors: a cause that many keys share is not logged for each
 
 	mu      sync.Mutex
 	queue   workqueue.TypedDelayingInterface[K] // nil until it is needed
@@ -170,6 +180,17 @@ func (r *Runner[K]) next(ctx, syncCtx context.Context, queue workqueue.TypedDela
 	if ctx.Err() != nil {
 		return true // the queue, whose depth is a metric, returns its keys also after ShutDown
 	}
+	wait := r.backoff.wait(key)
+	if r.backoff.NumRequeues(key) > 0 && wait == 0 {
+		defer r.failing.Add(-1)
+		if r.failing.Add(1) > int64(max(1, r.Workers/2)) {
+			wait = busyDelay
+		}
+	}
+	if wait > 0 {
+		queue.AddAfter(key, wait)
+		return true
+	}
 	err := r.sync(syncCtx, key)
 	if err == nil {
 		r.backoff.Forget(key)
@@ -202,8 +223,11 @@ type backoff[K comparable] struct {
 	workqueue.TypedRateLimiter[K] // of each key
 	shared                        *rate.Limiter
 	clock                         clock.PassiveClock
-	turns                         sync.Map // of K: the time of its turn in shared
+	turns                         sync.Map // of K: turn, once they share
 }
+
+// turn is the time of a key's turn in the shared rate, and when it has failed last.
+type turn struct{ at, failed time.Time }
 
 func newBackoff[K comparable](most time.Duration, clock clock.PassiveClock) *backoff[K] {
 	return &backoff[K]{
@@ -219,12 +243,24 @@ func (b *backoff[K]) When(key K) time.Duration {
 		return own
 	}
 	now := b.clock.Now()
-	if turn, ok := b.turns.Load(key); ok && now.Before(turn.(time.Time)) {
-		return turn.(time.Time).Sub(now)
+	last, ok := b.turns.Load(key)
+	if ok && now.Before(last.(turn).at) {
+		b.turns.Store(key, turn{last.(turn).at, now})
+		return last.(turn).at.Sub(now)
 	}
 	delay := max(own, b.shared.ReserveN(now, 1).DelayFrom(now))
-	b.turns.Store(key, now.Add(delay))
+	b.turns.Store(key, turn{now.Add(delay), now})
 	return delay
+}
+
+// wait returns how long a key must wait that an event has queued before its turn.
+func (b *backoff[K]) wait(key K) time.Duration {
+	last, ok := b.turns.Load(key)
+	if !ok {
+		return 0
+	}
+	now := b.clock.Now()
+	return max(0, min(last.(turn).at.Sub(now), last.(turn).failed.Add(eventPeriod).Sub(now)))
 }
 
 // Forget ends the back-off of a key that has succeeded.

@@ -123,6 +123,60 @@ func TestHandlers(t *testing.T) {
 	testutil.Check(t, "changes", []string{"ns/due", "ns/due", "ns/new", "ns/newer", "ns/gone"}, objects)
 }
 
+// TestHandlersOfAnOldTermAreRemoved: a process that leads for the tenth time has one handler for each informer.
+func TestHandlersOfAnOldTermAreRemoved(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		informer := corev1informers.NewConfigMapInformer(client, "ns", 0, cache.Indexers{})
+		testutil.Start(t, func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
+		synctest.Wait()
+		d := testutil.NewDiary()
+		for _, name := range []string{"first", "second"} {
+			handled := Handled{name, informer, OnEveryName(func(object cache.ObjectName) { d.Write(name + " gets " + object.Name) })}
+			testutil.Must(t, WithHandlers(t.Context(), func() {
+				_, err := client.CoreV1().ConfigMaps("ns").Create(t.Context(), configMap("of the "+name), metav1.CreateOptions{})
+				testutil.Must(t, err)
+				synctest.Wait()
+			}, handled))
+		}
+		testutil.Check(t, "events", []string{
+			"0s first gets of the first", "0s second gets of the first", "0s second gets of the second",
+		}, d.Lines())
+	})
+}
+
+// slowInformer takes a second to register a handler, as in a large cluster.
+type slowInformer struct{ cache.SharedIndexInformer }
+
+func (s slowInformer) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	time.Sleep(time.Second)
+	return s.SharedIndexInformer.AddEventHandler(handler)
+}
+
+// TestNoDeletionIsMissedBetweenHandlers: what the first handler finds in the cache of the second one's resource, and is
+// deleted then, is an event for the second.
+func TestNoDeletionIsMissedBetweenHandlers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset(configMap("here"))
+		informer := corev1informers.NewConfigMapInformer(client, "ns", 0, cache.Indexers{})
+		testutil.Start(t, func(ctx context.Context) error { informer.RunWithContext(ctx); return nil })
+		synctest.Wait()
+		d := testutil.NewDiary()
+		first := cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+			if _, there, _ := informer.GetIndexer().GetByKey("ns/here"); there {
+				d.Write("the first finds it")
+				_ = client.CoreV1().ConfigMaps("ns").Delete(t.Context(), "here", metav1.DeleteOptions{})
+			}
+		}}
+		second := cache.ResourceEventHandlerFuncs{DeleteFunc: func(any) { d.Write("the second sees it deleted") }}
+		testutil.Must(t, WithHandlers(t.Context(), func() { time.Sleep(time.Minute) },
+			Handled{"first", informer, first}, Handled{"second", slowInformer{informer}, second}))
+		testutil.Check(t, "what happened", []string{"1s the first finds it", "1s the second sees it deleted"}, d.Lines())
+	})
+}
+
 // TestWithHandlers: two handlers take a second and two for what is in the cache.
 func TestWithHandlers(t *testing.T) {
 	t.Parallel()

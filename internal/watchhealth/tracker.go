@@ -11,6 +11,9 @@
 // once with kubeadm's etcd, after ten minutes or the first event with etcd's defaults. Bodies pass
 // through unread and uncopied.
 //
+// It also notes why an informer has no list: client-go repeats some requests for minutes without a word, for example
+// while kube-apiserver cannot decrypt a Secret.
+//
 // A silent watch fails /readyz and never /livez, because a restart would not repair a network. The
 // webhook's own /readyz does not depend on it: all replicas would leave their Service together.
 //
@@ -24,7 +27,9 @@
 package watchhealth
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,6 +38,9 @@ import (
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
 
@@ -47,6 +55,9 @@ const (
 	// initialListTime is how long a watch may take to send the first list. Data after that is an
 	// event or a bookmark, and bookmarks follow.
 	initialListTime = 50 * time.Second
+
+	// maxRefusal is how much of a refusal is read, in bytes.
+	maxRefusal = 4 << 10
 )
 
 // Tracker knows the watches of a client. Build it with New.
@@ -55,6 +66,9 @@ type Tracker struct {
 	limit time.Duration
 	// connected, if not nil, is called when a watch has begun, because another API server may answer now.
 	connected func()
+
+	// failures are the last errors of the requests of informers, by the name of the watch, until one succeeds.
+	failures sync.Map
 
 	mu      sync.Mutex
 	watches map[string]*watch
@@ -110,13 +124,25 @@ func (t *Tracker) Check() error {
 	return fmt.Errorf("no data received from %s", strings.Join(silent, ", "))
 }
 
-// begin notes a watch that the API server has accepted, and returns its name.
-func (t *Tracker) begin(request *http.Request) string {
+// Failure returns why the last request for a watch or its list has failed, empty if it has not.
+func (t *Tracker) Failure(name string) string {
+	failure, _ := t.failures.LoadOrStore(name, "")
+	return failure.(string)
+}
+
+// nameOf returns the name of the watch that a request is for.
+func nameOf(request *http.Request) string {
 	query := request.URL.Query()
 	name := strings.TrimPrefix(strings.TrimPrefix(request.URL.Path, "/apis/"), "/api/")
 	if selector := query.Get("fieldSelector") + query.Get("labelSelector"); selector != "" {
 		name += " (" + selector + ")"
 	}
+	return name
+}
+
+// begin notes a watch that the API server has accepted.
+func (t *Tracker) begin(name string, request *http.Request) {
+	query := request.URL.Query()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w := t.watches[name]
@@ -131,7 +157,6 @@ func (t *Tracker) begin(request *http.Request) string {
 	// Only a watch cache can send the first list as events; later watches do not ask for it.
 	w.cached = w.cached || query.Get("sendInitialEvents") == "true"
 	w.stop = context.AfterFunc(request.Context(), func() { t.forget(name, w) })
-	return name
 }
 
 func (t *Tracker) received(name string) {
@@ -156,6 +181,11 @@ func isWatch(request *http.Request) bool {
 	return request.Method == http.MethodGet && (value == "true" || value == "1")
 }
 
+// isInformers reports whether an informer sends a request: only these lists name a resourceVersion.
+func isInformers(request *http.Request) bool {
+	return request.Method == http.MethodGet && (isWatch(request) || request.URL.Query().Has("resourceVersion"))
+}
+
 // transport notes watches.
 type transport struct {
 	base    http.RoundTripper
@@ -165,15 +195,46 @@ type transport struct {
 // RoundTrip is http.RoundTripper's.
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := t.base.RoundTrip(request)
-	if err != nil || response.StatusCode != http.StatusOK || !isWatch(request) {
+	if !isInformers(request) || request.Context().Err() != nil {
 		return response, err
 	}
-	name := t.tracker.begin(request)
-	if t.tracker.connected != nil {
-		t.tracker.connected()
+	name := nameOf(request)
+	switch {
+	case err != nil:
+		t.tracker.failures.Store(name, err.Error())
+	case response.StatusCode != http.StatusOK:
+		why := refusal(response)
+		if last, _ := t.tracker.failures.Swap(name, why); last != why {
+			klog.FromContext(request.Context()).Error(errors.New(why), "Failed to list or watch", "watch", name)
+		}
+	case isWatch(request):
+		t.tracker.failures.Store(name, "")
+		t.tracker.begin(name, request)
+		if t.tracker.connected != nil {
+			t.tracker.connected()
+		}
+		response.Body = &body{ReadCloser: response.Body, received: func() { t.tracker.received(name) }}
 	}
-	response.Body = &body{ReadCloser: response.Body, received: func() { t.tracker.received(name) }}
-	return response, nil
+	return response, err
+}
+
+// refusal returns what kube-apiserver answers. The body can still be read.
+func refusal(response *http.Response) string {
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxRefusal)) // the caller meets the error, too
+	response.Body = &restored{io.MultiReader(bytes.NewReader(text), response.Body), response.Body}
+	message := response.Status
+	if object, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil); err == nil {
+		if status, ok := object.(*metav1.Status); ok && status.Message != "" {
+			message = status.Message
+		}
+	}
+	return fmt.Sprintf("kube-apiserver answered %d: %s", response.StatusCode, message)
+}
+
+// restored is a body whose begin was read.
+type restored struct {
+	io.Reader
+	io.Closer
 }
 
 // WrappedRoundTripper lets client-go close idle connections

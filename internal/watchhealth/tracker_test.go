@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,11 +23,16 @@ type server struct {
 	status int
 	err    error
 	pipe   *io.PipeReader
+	// refusal is the body of an answer that is not OK.
+	refusal string
 }
 
 func (s *server) RoundTrip(*http.Request) (*http.Response, error) {
 	if s.err != nil {
 		return nil, s.err
+	}
+	if s.status != http.StatusOK {
+		return &http.Response{StatusCode: s.status, Status: http.StatusText(s.status), Body: io.NopCloser(strings.NewReader(s.refusal))}, nil
 	}
 	return &http.Response{StatusCode: s.status, Body: s.pipe}, nil
 }
@@ -147,4 +153,56 @@ func emptyBody() *io.PipeReader {
 	reader, writer := io.Pipe()
 	_ = writer.Close() // a pipe's never fails
 	return reader
+}
+
+// TestFailures: client-go repeats a request that gets 429 without a word, and the reason is in its answer.
+func TestFailures(t *testing.T) {
+	t.Parallel()
+	const list = "https://api/api/v1/secrets?resourceVersion=0&limit=500&fieldSelector=type%3Dx"
+	const other = "https://api/api/v1/secrets?fieldSelector=type%3Dx"
+	const status = `{"kind":"Status","apiVersion":"v1","message":"storage is (re)initializing: cannot decrypt","code":429}`
+	cases := map[string]struct {
+		reason  string
+		url     string
+		answers []server
+		want    string
+	}{
+		"None": {url: streaming, answers: []server{{status: 200}}},
+		"Refused": {
+			url: streaming, answers: []server{{status: 429, refusal: status}},
+			want: "kube-apiserver answered 429: storage is (re)initializing: cannot decrypt",
+		},
+		"NoStatus": {
+			reason: "a proxy answers", url: streaming, answers: []server{{status: 502, refusal: "<html>"}},
+			want: "kube-apiserver answered 502: Bad Gateway",
+		},
+		"NoAnswer":   {url: streaming, answers: []server{{err: errors.New("no route")}}, want: "no route"},
+		"List":       {reason: "of an informer", url: list, answers: []server{{status: 403}}, want: "kube-apiserver answered 403: Forbidden"},
+		"OthersList": {reason: "it is no watch that is missing", url: other, answers: []server{{status: 403}}},
+		"Over":       {url: streaming, answers: []server{{status: 403}, {status: 200}}},
+		"Newest": {
+			url: streaming, answers: []server{{status: 403}, {err: errors.New("no route")}}, want: "no route",
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tracker := New(clock.RealClock{}, Limit)
+			for _, backend := range tc.answers {
+				backend.pipe = emptyBody()
+				response, err := tracker.Wrap(&backend).RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, tc.url, http.NoBody))
+				if err != nil {
+					continue
+				}
+				body, _ := io.ReadAll(response.Body)
+				response.Body.Close()
+				if string(body) != backend.refusal {
+					t.Errorf("the caller reads %q, want %q", body, backend.refusal)
+				}
+			}
+			if got := tracker.Failure("v1/secrets (type=x)"); got != tc.want {
+				t.Errorf("%s\ngot %q, want %q", tc.reason, got, tc.want)
+			}
+		})
+	}
 }

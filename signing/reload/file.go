@@ -198,7 +198,7 @@ func (f *follower[T]) act(got reading) {
 
 // maxSize is the size in bytes beyond which a file is refused unread. A Secret or ConfigMap cannot
 // be larger, and no bundle of keys or certificates comes near it.
-const maxSize = 1 << 20
+const maxSize = 8 << 20
 
 // reading is the result of reading the file once: its content or an error.
 type reading struct {
@@ -224,7 +224,7 @@ func (f *File[T]) readNow() reading {
 	return reading{data: data, sum: sha256.Sum256(data)}
 }
 
-// ReadFile returns the content of the regular file at path, of 1 MiB at most. The error names the
+// ReadFile returns the content of the regular file at path, of 8 MiB at most. The error names the
 // path.
 func ReadFile(path string) ([]byte, error) {
 	data, err := read(path)

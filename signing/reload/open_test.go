@@ -52,7 +52,7 @@ func TestOpenRefuses(t *testing.T) {
 		"link to itself": {
 			"no endless loop", func(path string) error { return os.Symlink("f", path) }, "read PATH: too many levels of symbolic links", nil,
 		},
-		"too large":   {"1 MiB and a byte", content(strings.Repeat("x", maxSize+1)), "read PATH: is larger than 1048576 bytes", nil},
+		"too large":   {"8 MiB and a byte", content(strings.Repeat("x", maxSize+1)), "read PATH: is larger than 8388608 bytes", nil},
 		"bad content": {"the error of parse", content("bad secret"), "PATH: boom", errParse},
 	}
 	for name, tc := range cases {

@@ -15,13 +15,14 @@ type keyFile struct {
 	opened *signing.Ring
 }
 
-// OpenKeyFile opens a PEM file that has one private key. As in kube-controller-manager, the key that it has
-// now signs until the process ends: kube-apiserver reads its key files when it starts, too, and the file says
-// nothing about previous keys.
+// OpenKeyFile opens a PEM file whose first private key signs. All others verify, as kube-apiserver reads the file.
+// As in kube-controller-manager, the keys that it has now are those until the process ends: kube-apiserver reads its
+// key files when it starts, too, and the file says nothing about previous keys.
 func OpenKeyFile(path string, options Options) (signing.Store, error) {
 	file, err := Open(path, func(data []byte) (*signing.Ring, error) {
 		key, err := signing.ParsePrivateKey(data)
-		return signing.KeyFileRing(key), err
+		further, _ := signing.ParsePublicKeys(data) // the first one at least, or err says why not
+		return signing.KeyFileRing(key, further...), err
 	}, options)
 	if err != nil {
 		return nil, err

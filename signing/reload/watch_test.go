@@ -90,7 +90,7 @@ func TestRefusedOncePerContent(t *testing.T) {
 			{"the first bad one again", func() { write(t, path, "bad 1") }, []string{"-PATH: not good"}},
 			{"the good one in between", func() { write(t, path, "one") }, nil},
 			{"and the bad one once more", func() { write(t, path, "bad 1") }, []string{"-PATH: not good"}},
-			{"too large", func() { testutil.Must(t, os.Truncate(path, maxSize+1)) }, []string{"-read PATH: is larger than 1048576 bytes"}},
+			{"too large", func() { testutil.Must(t, os.Truncate(path, maxSize+1)) }, []string{"-read PATH: is larger than 8388608 bytes"}},
 			{"empty", func() { testutil.Must(t, os.Truncate(path, 0)) }, []string{"-PATH: nothing there"}},
 			{"back again", func() { write(t, path, "one") }, nil},
 		}

@@ -59,7 +59,6 @@ func TestRBAC(t *testing.T) {
 	shell.must(t, "sa-controller-manager preflight "+strings.Join(flags, " ")+" --service-account-private-key-file="+cluster.SigningKeyFile())
 
 	awaitLogs(t, manager, `state="registered"`)
-	shell.must(t, "sa-controller-manager webhook missed --kubeconfig='"+cluster.Kubeconfig()+"'")
 
 	awaitLogs(t, manager, `"Marked legacy token invalid"`, `reason="LegacyTokenDeleted"`)
 	shell.must(t, "kubectl create namespace trial", "kubectl -n trial run nginx --image=nginx")
@@ -74,7 +73,7 @@ func TestRBAC(t *testing.T) {
 		"kubectl -n kube-system patch secret sa-controller-manager-webhook-ca --type=merge -p '{\"data\":null}'")
 	awaitLogs(t, manager, `secret="kube-system/sa-controller-manager-webhook-ca" reason="schema-version is missing`)
 	shell.must(t, "kubectl -n trial patch configmap kube-root-ca.crt --type=merge -p '{\"data\":null}'")
-	awaitLogs(t, manager, `"Published the root CA again"`, `"Wrote the state of the root CA"`)
+	awaitLogs(t, manager, `configMap="trial/kube-root-ca.crt" again=true`, `"Wrote the state of the root CA"`)
 	testutil.Must(t, os.WriteFile(rootCA, testcluster.ReadFile(t, filepath.Join(cluster.Dir(), "client-ca.crt")), 0o600))
 	awaitLogs(t, manager, "inOverlap=1")
 	shell.must(t, "sa-controller-manager webhook unregister --kubeconfig='"+kubeconfig+"'")

@@ -31,6 +31,9 @@ const (
 
 type object = map[string]any
 
+// apiVersions are those of Kubernetes 1.36 and newer.
+var apiVersions = []string{"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"}
+
 // render returns the objects of the chart by kind, namespace and name, those of hooks apart.
 func render(t *testing.T, namespace, values string) (objects, hooks map[string]object, err error) {
 	t.Helper()
@@ -42,8 +45,11 @@ func render(t *testing.T, namespace, values string) (objects, hooks map[string]o
 	if err != nil {
 		t.Fatal(err)
 	}
+	if given["networkPolicy"] == nil {
+		given["networkPolicy"] = object{"enabled": false}
+	}
 	all, err := util.ToRenderValues(loaded, given, common.ReleaseOptions{Name: "any", Namespace: namespace, IsInstall: true},
-		common.DefaultCapabilities)
+		&common.Capabilities{APIVersions: append(slices.Clone(common.DefaultCapabilities.APIVersions), apiVersions...)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,16 +132,18 @@ func kustomized(t *testing.T, namespace, kustomization string) map[string]object
 func TestChartIsTheOverlay(t *testing.T) {
 	const namespace = "sa-controller-manager"
 	for name, tc := range map[string]struct{ values, kustomization string }{
-		"default": {"", "resources: [../../overlays/deployment]"},
+		"default":              {"", "resources: [../../overlays/deployment, ../../permissions/completion]"},
+		"no completion policy": {"completionPolicy: false", "resources: [../../overlays/deployment]"},
 		"token Secrets": {
 			"extraArgs: [--token-secrets=auto]", `
-resources: [../../overlays/deployment, ../../overlays/deployment/token-secrets]
+resources: [../../overlays/deployment, ../../overlays/deployment/token-secrets, ../../permissions/completion]
 patches:
 - target: {kind: Deployment}
   patch: '[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--token-secrets=auto"}]'`,
 		},
 		"monitoring": {
-			"monitoring: {enabled: true}", "resources: [../../overlays/deployment, ../../monitoring]\ncomponents: [../../monitoring/deployment]",
+			"monitoring: {enabled: true}",
+			"resources: [../../overlays/deployment, ../../monitoring, ../../permissions/completion]\ncomponents: [../../monitoring/deployment]",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,6 +198,17 @@ func TestValues(t *testing.T) {
 			return !elsewhere && slices.Contains(container(all)["args"].([]any), any("--webhook-service-namespace=x")) &&
 				strings.Contains(field(policy, "expression").(string), "system:serviceaccount:x:") && field(subject, "namespace") == "x"
 		}},
+		"who may call the webhook": {
+			values: "{networkPolicy: {cidrs: [10.0.0.0/28, 10.1.0.0/28]}, monitoring: {enabled: true}}", is: func(all map[string]object) bool {
+				ingress := field(all["NetworkPolicy x sa-controller-manager"], "spec", "ingress").([]any)
+				from := field(ingress[0], "from").([]any)
+				return len(from) == 2 && field(from[1], "ipBlock", "cidr") == "10.1.0.0/28" && len(ingress) == 2
+			},
+		},
+		"nobody has said who": {values: "networkPolicy: {enabled: true}", refused: "networkPolicy.cidrs"},
+		"everybody, on purpose": {values: "networkPolicy: {enabled: false}", is: func(all map[string]object) bool {
+			return all["NetworkPolicy x sa-controller-manager"] == nil
+		}},
 		"image": {values: "image: {repository: r/p, tag: v1, pullSecrets: [{name: s}]}", is: func(all map[string]object) bool {
 			secrets, _ := field(all[deployment], "spec", "template", "spec", "imagePullSecrets").([]any)
 			return container(all)["image"] == "r/p:v1" && len(secrets) == 1
@@ -210,6 +229,12 @@ func TestValues(t *testing.T) {
 				return all["ClusterRole x system:sa-controller-manager:token-secrets-deployment"] == nil
 			},
 		},
+		"no completion policy beside another plugin": {values: "extraArgs: [--pod-token=secret]", is: func(all map[string]object) bool {
+			return all["MutatingAdmissionPolicy x sa-controller-manager-completion"] == nil
+		}},
+		"no completion policy beside limits": {values: "extraArgs: [--limit-secret-references]", is: func(all map[string]object) bool {
+			return all["MutatingAdmissionPolicy x sa-controller-manager-completion"] == nil
+		}},
 		"nodes": {values: "{nodeSelector: {a: b}, tolerations: []}", is: func(all map[string]object) bool {
 			spec := field(all[deployment], "spec", "template", "spec").(object)
 			return field(spec, "nodeSelector", "a") == "b" && spec["tolerations"] == nil

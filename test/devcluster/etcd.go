@@ -3,7 +3,14 @@
 
 package devcluster
 
-import "errors"
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+)
 
 // StartEtcd starts etcd on the cluster's data. It does not wait: kube-apiserver
 // does.
@@ -38,3 +45,30 @@ func (c *Cluster) KillEtcd() error {
 }
 
 func (c *Cluster) etcdURL() string { return "http://" + address(c.etcdPort) }
+
+// PutIntoEtcd writes a key of etcd without kube-apiserver, and deletes it if value is "".
+func (c *Cluster) PutIntoEtcd(ctx context.Context, key, value string) error {
+	call, body := "put", map[string][]byte{"key": []byte(key), "value": []byte(value)}
+	if value == "" {
+		call = "deleterange"
+		delete(body, "value")
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.etcdURL()+"/v3/kv/"+call, bytes.NewReader(text))
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	defer http.DefaultClient.CloseIdleConnections()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s into etcd: %s", call, key, answer.Status)
+	}
+	return nil
+}

@@ -6,8 +6,8 @@
 package kind
 
 import (
-	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +67,7 @@ func boots(t *testing.T) *cluster {
 }
 
 // bootsLate covers Pods that are admitted while our process is not there. They do not
-// heal by themselves: a command finds them and prints what to type.
+// heal by themselves, but their controllers create them again.
 func bootsLate(t *testing.T) {
 	c := create(t, ours(t, false))
 	await.Sleep(t.Context(), delay)
@@ -77,14 +77,11 @@ func bootsLate(t *testing.T) {
 	if len(missed) == 0 {
 		t.Error("no Pod was found that was admitted without us")
 	}
-	t.Logf("admitted without us: %v", missed)
-	typed, old := map[string]bool{}, map[types.UID]bool{}
+	old := map[types.UID]bool{}
 	for _, pod := range missed {
+		t.Logf("admitted without us: %s/%s", pod.Namespace, pod.Name)
 		old[pod.UID] = true
-		if pod.Command != "" && !typed[pod.Command] {
-			typed[pod.Command] = true
-			t.Log(c.onNode(t, "sh", "-c", pod.Command))
-		}
+		testutil.Must(t, c.client.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}))
 	}
 	c.awaitPods(t, "", func(pods []*corev1.Pod) error {
 		for _, pod := range pods {
@@ -95,25 +92,25 @@ func bootsLate(t *testing.T) {
 		return allReady(pods)
 	})
 	if missed := c.missed(t); len(missed) > 0 {
-		t.Errorf("after the commands there are still Pods that were admitted without us: %v", missed)
+		t.Errorf("after their deletion there are still Pods that were admitted without us: %v", missed)
 	}
 }
 
-// missedPod is one that "webhook missed" finds.
-type missedPod struct {
-	Namespace, Name string
-	UID             types.UID
-	Command         string
-}
-
-func (c *cluster) missed(t *testing.T) []missedPod {
+// missed returns the Pods of which no container mounts a token, though they want one.
+func (c *cluster) missed(t *testing.T) (missed []*corev1.Pod) {
 	t.Helper()
-	// It exits with 2 if it finds some.
-	out := c.onNode(t, "sh", "-c", nodeBinaries+"/sa-controller-manager webhook missed -o json --kubeconfig=/etc/kubernetes/admin.conf || "+
-		"test $? = 2")
-	var found struct{ Missed *[]missedPod }
-	if err := json.Unmarshal([]byte(out), &found); err != nil || found.Missed == nil {
-		t.Fatalf("webhook missed: %v in %s", err, out)
+	for _, pod := range c.awaitPods(t, "", func([]*corev1.Pod) error { return nil }) {
+		_, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]
+		wants := !mirror && (pod.Spec.AutomountServiceAccountToken == nil || *pod.Spec.AutomountServiceAccountToken)
+		if wants && !slices.ContainsFunc(pod.Spec.Containers, mountsToken) {
+			missed = append(missed, pod)
+		}
 	}
-	return *found.Missed
+	return missed
+}
+
+func mountsToken(c corev1.Container) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount"
+	})
 }

@@ -31,7 +31,8 @@ func TestChart(t *testing.T) {
 	}
 	install := func(flags ...string) {
 		t.Helper()
-		helm(append([]string{"install", "sacm", "../../manifests/chart", "--set-string=image.repository=" + repository + ",image.tag=" + tag},
+		helm(append([]string{"install", "sacm", "../../manifests/chart", "--set-string=image.repository=" + repository + ",image.tag=" + tag,
+			"--set=networkPolicy.cidrs={0.0.0.0/0}"},
 			flags...)...)
 	}
 	install("--take-ownership", "--force-conflicts")

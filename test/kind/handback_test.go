@@ -92,23 +92,32 @@ func (c *cluster) checkHandedBack(t *testing.T, before map[string]string, namesp
 	c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
 }
 
-// checkNothingOfUs checks that neither the webhook nor the policy for Pods is there.
+// checkNothingOfUs checks that neither the webhook nor a policy for Pods is there.
 func (c *cluster) checkNothingOfUs(t *testing.T) {
 	t.Helper()
 	api := c.client.AdmissionregistrationV1()
 	_, mutating := api.MutatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
 	_, validating := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
-	_, policy := api.ValidatingAdmissionPolicies().Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
-	_, binding := api.ValidatingAdmissionPolicyBindings().Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
-	for _, err := range []error{mutating, validating, policy, binding} {
+	for _, err := range []error{mutating, validating} {
 		if !apierrors.IsNotFound(err) {
-			t.Errorf("the configurations of the webhook, the policy and its binding: %v, want none", err)
+			t.Errorf("the configurations of the webhook: %v, want none", err)
+		}
+	}
+	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {
+		if exists, _, err := policy.Problem(t.Context(), c.client); exists || err != nil {
+			t.Errorf("a policy for Pods is there, %v", err)
 		}
 	}
 }
 
 // restartOurPod has the kubelet restart our Pod with its init containers and the current files.
 func (c *cluster) restartOurPod(t *testing.T) {
+	t.Helper()
+	c.without(t, func() {})
+}
+
+// without does something while our Pod is away.
+func (c *cluster) without(t *testing.T, do func()) {
 	t.Helper()
 	const away = "/root/sa-controller-manager.yaml"
 	c.onNode(t, "mv", ownManifest, away)
@@ -118,15 +127,18 @@ func (c *cluster) restartOurPod(t *testing.T) {
 		}
 		return nil
 	})
+	do()
 	c.onNode(t, "mv", away, ownManifest)
 }
 
-// awaitRefusal waits until Pods are refused because the webhook does not answer.
+// awaitRefusal waits until Pods are refused because the webhook does not answer. From v1.36 on those of the account
+// default do not need it.
 func (c *cluster) awaitRefusal(t *testing.T) {
 	t.Helper()
 	poll(t, "that Pods are refused", func(ctx context.Context) error {
-		_, err := c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, homeless(),
-			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		pod := homeless()
+		pod.Spec.ServiceAccountName = "another"
+		_, err := c.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 			return errors.Join(errors.New("the webhook is not missed"), err)
 		}

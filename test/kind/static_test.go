@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sa-controller-manager/internal/testutil"
 
@@ -23,6 +25,7 @@ import (
 const deleteAll = `export KUBECONFIG=/etc/kubernetes/admin.conf
 kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations --all
 kubectl delete validatingadmissionpolicybindings,validatingadmissionpolicies --all
+kubectl delete mutatingadmissionpolicybindings,mutatingadmissionpolicies --all
 kubectl --namespace kube-system delete pods --selector component=sa-controller-manager --wait=false
 kubectl --namespace kube-system get leases,secrets,configmaps --output name | grep sa-controller-manager |
 	xargs kubectl --namespace kube-system delete`
@@ -44,6 +47,7 @@ func TestStaticTakeover(t *testing.T) {
 	maps.DeleteFunc(now, func(name, _ string) bool { return untouched[name] == "" })
 	testutil.Check(t, "resourceVersions of what there was", untouched, now)
 	t.Run("Calls", func(t *testing.T) { c.callTheAPI(t, c.name+"-worker") })
+	t.Run("Heals", c.healsWithoutUs)
 	c.undeletable(t, "undeletable")
 	c.underTraffic(t, "during-restart", func() { c.killAPIServer(t) })
 	taken := c.controlPlaneManifests(t)
@@ -55,6 +59,35 @@ func TestStaticTakeover(t *testing.T) {
 	within(t, "handback", c.underTraffic(t, "during-handback", func() { t.Log(c.product(t, "kubeadm", "handback")) }), 1, usual)
 	c.checkHandedBack(t, before, "handed-back")
 	c.withoutDeadUs(t, flags...)
+}
+
+// healsWithoutUs rolls CoreDNS and a Deployment of an account default out while our process is away: kube-apiserver
+// completes their Pods, and accepts the tokens with which they run.
+func (c *cluster) healsWithoutUs(t *testing.T) {
+	namespace := c.namespace(t, "heals")
+	c.awaitDefaultAccount(t, namespace)
+	asker := c.asker(t)
+	asker.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	asker.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "STAY", Value: "1"}} // if the token is accepted
+	labels := map[string]string{"app": "asker"}
+	c.without(t, func() {
+		c.awaitRefusal(t)
+		_, err := c.client.AppsV1().Deployments(namespace).Create(t.Context(), &appsv1.Deployment{
+			ObjectMeta: metav1.ObjectMeta{Name: "asker"},
+			Spec: appsv1.DeploymentSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels}, MinReadySeconds: 3,
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: asker.Spec},
+			},
+		}, metav1.CreateOptions{})
+		testutil.Must(t, err)
+		c.kubectl(t, "-n", metav1.NamespaceSystem, "rollout", "restart", "deployment/coredns")
+		// CoreDNS is ready once it has listed Services by its token.
+		c.kubectl(t, "-n", metav1.NamespaceSystem, "rollout", "status", "deployment/coredns", "--timeout=3m")
+		c.kubectl(t, "-n", namespace, "rollout", "status", "deployment/asker", "--timeout=3m")
+		answers := c.answers(t, namespace, c.asker(t))
+		c.isAccount(t, answers["main"].Username, answers["main"].Groups, namespace)
+	})
+	c.awaitPods(t, metav1.NamespaceSystem, allReady)
 }
 
 // undeletable deletes all of ours that is in the API, which no Pod passes by.

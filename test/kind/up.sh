@@ -25,8 +25,12 @@ image=$("$here/config.sh" "$files")
 "$kind" create cluster --name "$name" --image "$image" --config "$files/kind.yaml" --wait 3m
 
 node=$name-control-plane
-kubectl=(docker exec "$node" kubectl --kubeconfig /etc/kubernetes/admin.conf)
+kubectl=(docker exec -i "$node" kubectl --kubeconfig /etc/kubernetes/admin.conf)
 "${kubectl[@]}" --namespace kube-system wait pod "sa-controller-manager-$node" --for=condition=Ready --timeout=2m
+# From v1.36 on kube-apiserver completes ordinary Pods itself.
+if "${kubectl[@]}" get mutatingadmissionpolicies.v1.admissionregistration.k8s.io >/dev/null 2>&1; then
+	"${kubectl[@]}" apply -f - <"$here/../../manifests/permissions/completion/completion.yaml"
+fi
 "${kubectl[@]}" get serviceaccounts,configmaps --all-namespaces --field-selector metadata.name!=x |
 	grep -E '^NAMESPACE|serviceaccount/default|configmap/kube-root-ca.crt'
 cat <<EOF

@@ -19,7 +19,8 @@ import (
 )
 
 // TestHandbackByHand: the way back as the page says, with an editor and kubectl, on a node whose process is dead for
-// good: its binary ends at once, its kubeconfig is damaged, and the key of the CA is not on the node. No Pod is admitted.
+// good: its binary ends at once, its kubeconfig is damaged, and the key of the CA is not on the node. Pods of
+// other accounts than default are refused.
 func TestHandbackByHand(t *testing.T) {
 	await.Long(t)
 	t.Parallel() // a kube-apiserver takes half a minute to stop, in which nothing is to be done
@@ -36,7 +37,9 @@ func TestHandbackByHand(t *testing.T) {
 	n.write(t, "/etc/kubernetes/sa-controller-manager/kubeconfig", []byte("kind: ["))
 	testutil.Must(t, os.Remove(n.path("/etc/kubernetes/pki/ca.key")))
 	poll(t, "Pods are refused", func(ctx context.Context) error {
-		_, err := n.client.CoreV1().Pods("default").Create(ctx, traffic.Pod(), metav1.CreateOptions{})
+		pod := traffic.Pod()
+		pod.Spec.ServiceAccountName = "another" // kube-apiserver completes those of the account default itself
+		_, err := n.client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
 		if err == nil || !strings.Contains(err.Error(), "failed calling webhook") {
 			return errors.Join(errors.New("the webhook is not missed"), err)
 		}

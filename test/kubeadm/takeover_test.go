@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/internal/testutil"
 
 	"sa-controller-manager/test/traffic"
@@ -51,6 +52,11 @@ func weAreGone(t *testing.T, n *node) {
 	if _, err := api.ValidatingWebhookConfigurations().Get(t.Context(), "00-sa-controller-manager",
 		metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the validating configuration: %v", err)
+	}
+	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {
+		if exists, _, err := policy.Problem(t.Context(), n.client); exists || err != nil {
+			t.Errorf("a policy for Pods is there, %v", err)
+		}
 	}
 	for _, name := range []string{manifestOf("sa-controller-manager"),
 		"/etc/kubernetes/sa-controller-manager-patches/kube-apiserver-sa-controller-manager+json.yaml"} {

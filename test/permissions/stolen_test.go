@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/manifests"
@@ -127,6 +128,10 @@ func TestStolenCertificate(t *testing.T) {
 		{"another signer's bundle: delete", onlyBundles, remove(bundles.Delete, others.Name)},
 		{"a Pod anywhere else", byRBAC, write(core.Pods(shop).Create, stolen)},
 		{"the policy for itself", byRBAC, remove(hooks.ValidatingAdmissionPolicyBindings().Delete, "sa-controller-manager-writes")},
+		{"the completion policy: delete", byRBAC, remove(hooks.MutatingAdmissionPolicies().Delete, podpolicy.CompletionName)},
+		{"its binding: delete", byRBAC, remove(hooks.MutatingAdmissionPolicyBindings().Delete, podpolicy.CompletionName+"-default")},
+		{"another policy that marks Pods", byRBAC, write(hooks.MutatingAdmissionPolicies().Create,
+			&admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta("", "x")})},
 		{"a role", byRBAC, write(client.RbacV1().ClusterRoles().Create, &rbacv1.ClusterRole{ObjectMeta: meta("", "x")})},
 		{"a bound token", byRBAC, func(ctx context.Context) error {
 			_, err := core.ServiceAccounts(system).CreateToken(ctx, "powerful", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})

@@ -60,8 +60,8 @@ var plants = []plant{
 	{planted.Plant{Name: "deletion of what nothing references", Shows: regexp.MustCompile(
 		`^promise 1: .* token Secret \S+ was deleted, and its account lives$`), Edits: edits(
 		"controllers/tokencontroller/account.go",
-		"satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)\n",
-		`satisfied, adopt := planAccount(account, secrets, c.Auto, c.AutoExcluded)
+		"satisfied, adopt := planAccount(account, secrets)\n",
+		`satisfied, adopt := planAccount(account, secrets)
 	for _, secret := range secrets {
 		referenced := tokensecrets.References(account, secret.Name)
 		if isPlanted("deletion of what nothing references") && satisfied && secret.AutoCreated() && !referenced {
@@ -72,48 +72,19 @@ var plants = []plant{
 	)}, 1},
 	{planted.Plant{Name: "patch that rewrites a list", Shows: regexp.MustCompile(
 		`^promise 1: .* was rewritten where it is the user's`), Edits: edits(
-		"controllers/tokencontroller/patch.go",
-		"return changeReferences(account, accountPatch{Secrets: []entryPatch{{Name: secret}}}, added)", `entries := []entryPatch{{Name: secret}}
+		"controllers/tokencontroller/account.go",
+		"append([]corev1.ObjectReference{{Name: secret}}, account.Secrets...)", "planted(account, secret)",
+		"controllers/tokencontroller/account.go",
+		"// reference adds the Secret", `func planted(account *corev1.ServiceAccount, secret string) []corev1.ObjectReference {
+	list := []corev1.ObjectReference{{Name: secret}}
 	if isPlanted("patch that rewrites a list") {
-		entries = []entryPatch{{Directive: "replace"}, {Name: secret}}
+		return list
 	}
-	return changeReferences(account, accountPatch{Secrets: entries}, added)`,
+	return append(list, account.Secrets...)
+}
+
+// reference adds the Secret`,
 	)}, 1},
-	{planted.Plant{Name: "an orphan that changes while accounts are listed", Shows: regexp.MustCompile(
-		`^promise 1: .* token Secret many/\S+ outlives its account `), Edits: edits(
-		"controllers/tokencontroller/lookup.go",
-		"	if c.lookups.replace(", `	if isPlanted("an orphan that changes while accounts are listed") {
-		_, _ = c.lookups.get(secret.ObjectName(), version(secret)) // drops that of another version
-	}
-	if c.lookups.replace(`,
-	)}, 73},
-	// Registering a handler takes as long as in a large cluster, with the plant and without it.
-	{planted.Plant{Name: "a deletion between a cache read and a handler", Shows: regexp.MustCompile(
-		`^promise (1: .* references no token Secret|3: .* references \S+, which is gone)$`), Edits: edits(
-		"internal/reconcile/watch.go",
-		"		registration, failed := h.Informer.AddEventHandler(gated{h.Handler, added})",
-		`		var handler cache.ResourceEventHandler = gated{h.Handler, added}
-		if isPlanted("a deletion between a cache read and a handler") {
-			handler = h.Handler
-		}
-		registration, failed := h.Informer.AddEventHandler(handler)
-		time.Sleep(100 * time.Millisecond)`,
-		"internal/reconcile/watch.go",
-		`	"sync"
-`, `	"sync"
-	"time"
-`,
-		"controllers/tokencontroller/controller.go",
-		"	return reconcile.WithHandlers(ctx, func() {\n		c.queueDanglingReferences()\n",
-		`	if isPlanted("a deletion between a cache read and a handler") {
-		c.queueDanglingReferences()
-	}
-	return reconcile.WithHandlers(ctx, func() {
-		if !isPlanted("a deletion between a cache read and a handler") {
-			c.queueDanglingReferences()
-		}
-`,
-	)}, 3},
 	{planted.Plant{Name: "a Secret filled before the first answer about its key", Shows: regexp.MustCompile(
 		`^promise 4: .* was filled before kube-apiserver had accepted the key$`), Edits: edits(
 		"controllers/keyprobe/prober.go",

@@ -51,6 +51,14 @@ func TestInjectorAfterUs(t *testing.T) {
 // inject registers a webhook that adds a container "sidecar" to the Pods of a namespace.
 func (c *cluster) inject(t *testing.T, namespace string) {
 	t.Helper()
+	c.hook(t, namespace, func() string {
+		return `[{"op":"add","path":"/spec/containers/-","value":{"name":"sidecar","image":"image"}}]`
+	})
+}
+
+// hook registers a webhook, called after ours, that changes the Pods of a namespace by a JSON patch.
+func (c *cluster) hook(t *testing.T, namespace string, patch func() string) {
+	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		var review admissionv1.AdmissionReview
 		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
@@ -59,7 +67,7 @@ func (c *cluster) inject(t *testing.T, namespace string) {
 		}
 		review.Response = &admissionv1.AdmissionResponse{
 			UID: review.Request.UID, Allowed: true, PatchType: new(admissionv1.PatchTypeJSONPatch),
-			Patch: []byte(`[{"op":"add","path":"/spec/containers/-","value":{"name":"sidecar","image":"image"}}]`),
+			Patch: []byte(patch()),
 		}
 		review.Request = nil
 		rw.Header().Set("Content-Type", "application/json")

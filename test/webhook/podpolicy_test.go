@@ -25,19 +25,13 @@ const withoutAccount = "the Pod has no ServiceAccount"
 // restrict creates the policy for Pods, as the manifests have it, and returns once it acts.
 func (c *cluster) restrict(t *testing.T) {
 	t.Helper()
-	objects, err := manifests.Permissions(false)
+	objects, err := manifests.PodPolicy()
 	testutil.Must(t, err)
-	for _, object := range objects {
-		if object.Name == podpolicy.Name {
-			err := c.client.CoreV1().RESTClient().Post().AbsPath(strings.TrimSuffix(object.Path(), "/"+object.Name)).
-				SetHeader("Content-Type", "application/yaml").Body(object.YAML).Do(t.Context()).Error()
-			testutil.Must(t, err)
-		}
-	}
+	c.apply(t, objects)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), timeout)
 		defer cancel()
-		testutil.Must(t, podpolicy.Delete(ctx, c.client))
+		testutil.Must(t, podpolicy.Refusal.Delete(ctx, c.client))
 		// It acts for a moment more, and the next test is not to meet it.
 		testutil.Must(t, await.Poll(ctx, func(ctx context.Context) error {
 			if _, err := c.try(ctx, metav1.NamespaceDefault, newPod()); err != nil && strings.Contains(err.Error(), withoutAccount) {
@@ -66,11 +60,12 @@ func TestPodPolicy(t *testing.T) {
 	c := controlPlane(t)
 	namespace := c.namespace(t)
 	older := c.create(t, namespace, newPod())
-	if problem, err := podpolicy.Problem(t.Context(), c.client); err != nil || !strings.Contains(problem, "no ValidatingAdmissionPolicy ") {
+	_, problem, err := podpolicy.Refusal.Problem(t.Context(), c.client)
+	if err != nil || !strings.Contains(problem, "no ValidatingAdmissionPolicyBinding ") {
 		t.Errorf("without a policy the problem is %q, %v", problem, err)
 	}
 	c.restrict(t)
-	if problem, err := podpolicy.Problem(t.Context(), c.client); err != nil || problem != "" {
+	if _, problem, err := podpolicy.Refusal.Problem(t.Context(), c.client); err != nil || problem != "" {
 		t.Errorf("the problem is %q, %v", problem, err)
 	}
 
@@ -100,7 +95,8 @@ func TestPodPolicy(t *testing.T) {
 
 	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Warn))
 	c.awaitBare(t, true)
-	if problem, err := podpolicy.Problem(t.Context(), c.client); err != nil || !strings.Contains(problem, "has the actions [Warn]") {
+	_, problem, err = podpolicy.Refusal.Problem(t.Context(), c.client)
+	if err != nil || !strings.Contains(problem, "spec.validationActions is [Warn], want [Deny]") {
 		t.Errorf("the problem is %q, %v", problem, err)
 	}
 	testutil.Must(t, podpolicy.SetAction(t.Context(), c.client, admissionregistrationv1.Deny))

@@ -35,9 +35,8 @@ type service struct {
 	ports              []int
 }
 
-func newService(t *testing.T) *service {
+func newService(t *testing.T, c *cluster) *service {
 	t.Helper()
-	c := controlPlane(t)
 	s := &service{cluster: c, namespace: c.namespace(t)}
 	var err error
 	if s.address, err = devcluster.OwnAddress(); err != nil {
@@ -100,7 +99,7 @@ func (s *service) replace(t *testing.T, i int) {
 // kube-apiserver looks the endpoints up for each call and keeps connections by address, so both
 // replicas are called, and the next call after the word that one goes is for the other.
 func TestServiceDrain(t *testing.T) {
-	s := newService(t)
+	s := newService(t, controlPlane(t))
 	for i := range s.replicas {
 		s.replace(t, i)
 	}

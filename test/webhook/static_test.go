@@ -25,8 +25,9 @@ import (
 )
 
 // staticCluster starts a control plane whose kube-apiserver reads webhook configurations from files
-// below the directory: from v1.37 on it has the gate on, in v1.36 it has it.
-func staticCluster(t *testing.T) (c *cluster, dir string) {
+// below the directory: from v1.37 on it has the gate on, in v1.36 it has it. It calls webhooks with the identity
+// of kubeConfig, a file, unless that is empty.
+func staticCluster(t *testing.T, kubeConfig string) (c *cluster, dir string) {
 	t.Helper()
 	minor, err := devcluster.APIServerMinor(t.Context())
 	testutil.Must(t, err)
@@ -35,11 +36,17 @@ func staticCluster(t *testing.T) (c *cluster, dir string) {
 	}
 	dir = t.TempDir()
 	config := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"
-	for plugin, kind := range map[string]string{"MutatingAdmissionWebhook": "mutating", "ValidatingAdmissionWebhook": "validating"} {
-		testutil.Must(t, os.Mkdir(filepath.Join(dir, kind), 0o755))
-		config += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: "+
-			"WebhookAdmissionConfiguration\n    staticManifestsDir: %s\n",
-			plugin, filepath.Join(dir, kind))
+	for _, one := range []struct{ plugin, kind, directory string }{
+		{"MutatingAdmissionWebhook", "WebhookAdmission", "mutating"},
+		{"ValidatingAdmissionWebhook", "WebhookAdmission", "validating"},
+		{"MutatingAdmissionPolicy", "MutatingAdmissionPolicy", "policies"},
+	} {
+		testutil.Must(t, os.Mkdir(filepath.Join(dir, one.directory), 0o755))
+		config += fmt.Sprintf("- name: %s\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n    kind: %sConfiguration\n"+
+			"    staticManifestsDir: %s\n", one.plugin, one.kind, filepath.Join(dir, one.directory))
+		if kubeConfig != "" && one.kind == "WebhookAdmission" {
+			config += "    kubeConfigFile: " + kubeConfig + "\n"
+		}
 	}
 	file := filepath.Join(t.TempDir(), "admission.yaml")
 	testutil.Must(t, os.WriteFile(file, []byte(config), 0o600))
@@ -74,7 +81,7 @@ func (c *cluster) manageStatic(t *testing.T, dir string) *manager {
 // TestStaticRegistration is the life of one control-plane host, in order.
 func TestStaticRegistration(t *testing.T) {
 	t.Parallel() // it mostly waits, on a control plane of its own
-	c, dir := staticCluster(t)
+	c, dir := staticCluster(t, "")
 	m := c.manageStatic(t, dir)
 	t.Run("LeavesNothingInTheAPI", func(t *testing.T) {
 		c.unregistered(t)
@@ -113,7 +120,7 @@ func TestStaticRegistration(t *testing.T) {
 // nothing binds, and readiness says why.
 func TestStaticIsProved(t *testing.T) {
 	t.Parallel() // it mostly waits, on a control plane of its own
-	c, dir := staticCluster(t)
+	c, dir := staticCluster(t, "")
 	load := c.traffic(t, c.namespace(t))
 	m := c.start(t, "--webhook-registration=static", "--static-registration-dir="+dir, "--webhook-client-ca-file="+c.ClientCAFile())
 	m.faulty = true
@@ -156,15 +163,7 @@ func (m *manager) awaitNotReady(t *testing.T, text string) {
 // unregisters takes the webhook out in the API, which says that it binds by files, and on the host.
 func (c *cluster) unregisters(t *testing.T, m *manager, dir string) {
 	t.Helper()
-	binary, err := shared.binary()
-	testutil.Must(t, err)
-	run := func(fails string, args ...string) {
-		t.Helper()
-		out, err := exec.CommandContext(t.Context(), binary.Path, append([]string{"webhook"}, args...)...).CombinedOutput()
-		if (err != nil) != (fails != "") || !strings.Contains(string(out), fails) {
-			t.Errorf("webhook %v: %v, want %q:\n%s", args, err, fails, out)
-		}
-	}
+	run := func(fails string, args ...string) { t.Helper(); runWebhook(t, fails, args...) }
 	onHost := "--static-registration-dir=" + dir
 	run("webhook unregister --static-registration-dir=", "unregister", "--kubeconfig="+c.Kubeconfig())
 	for _, alive := range []bool{true, false} {
@@ -183,4 +182,15 @@ func (c *cluster) unregisters(t *testing.T, m *manager, dir string) {
 		}
 	}
 	run("", "unregister", "--kubeconfig="+c.Kubeconfig())
+}
+
+// runWebhook runs a command of the webhook, which must fail with a text if that is not empty.
+func runWebhook(t *testing.T, fails string, args ...string) {
+	t.Helper()
+	binary, err := shared.binary()
+	testutil.Must(t, err)
+	out, err := exec.CommandContext(t.Context(), binary.Path, append([]string{"webhook"}, args...)...).CombinedOutput()
+	if (err != nil) != (fails != "") || !strings.Contains(string(out), fails) {
+		t.Errorf("webhook %v: %v, want %q:\n%s", args, err, fails, out)
+	}
 }

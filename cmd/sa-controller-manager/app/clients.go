@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -18,6 +19,8 @@ import (
 // Clients are those of one API server.
 type Clients struct {
 	Client kubernetes.Interface
+	// Metadata reads objects without what users put into them.
+	Metadata metadata.Interface
 	// Election is for leader election alone, which must not wait for other requests.
 	Election kubernetes.Interface
 	// Dial returns a client of one kube-apiserver at its own address.
@@ -31,6 +34,10 @@ func newClients(config *rest.Config, renewDeadline time.Duration) (Clients, erro
 	if err != nil {
 		return Clients{}, fmt.Errorf("build the API client: %w", err)
 	}
+	onlyMetadata, err := metadata.NewForConfig(config)
+	if err != nil {
+		return Clients{}, fmt.Errorf("build the client of metadata: %w", err)
+	}
 	electionConfig := rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	electionConfig.Timeout = renewDeadline / 2
 	election, err := kubernetes.NewForConfig(electionConfig)
@@ -42,7 +49,7 @@ func newClients(config *rest.Config, renewDeadline time.Duration) (Clients, erro
 		one.Host = url
 		return kubernetes.NewForConfig(one)
 	}
-	return Clients{Client: main, Election: election, Dial: dial}, nil
+	return Clients{Client: main, Metadata: onlyMetadata, Election: election, Dial: dial}, nil
 }
 
 const (

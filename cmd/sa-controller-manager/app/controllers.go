@@ -26,10 +26,10 @@ func (m *Manager) table() []Part {
 		{Name: "event-recorder", Phase: AtOnce, Run: m.Recorder.Run},
 		{Name: "client-certificate", Phase: AtOnce, Build: m.buildClientCertificate},
 		{Name: "permissions", Phase: Connected, Build: m.buildPermissions},
-		{Name: "caches", Phase: Connected, Run: m.runCaches, Check: func() (string, error) { return "", m.cachesReady() }},
+		{Name: "caches", Phase: Connected, Run: m.runCaches, Check: func() (string, error) { return "", m.synced(m.informers) }},
 		{Name: "watches", Phase: Connected, Check: func() (string, error) { return "", m.watches.Check() }},
 		{Name: "key-store", Phase: AtOnce, Build: m.buildKeyStore},
-		{Name: "signing-key", Phase: Synced, Build: m.buildKeyProbe},
+		{Name: "signing-key", Phase: Connected, Build: m.buildKeyProbe},
 		{Name: options.ServiceAccountController, Phase: Leading, Build: m.buildServiceAccounts},
 		{Name: options.LegacyServiceAccountTokenCleaner, Phase: Leading, Build: m.buildTokenCleaner},
 		{Name: "root-ca-overlap", Phase: Leading, Build: m.buildRootCAOverlap},
@@ -51,6 +51,9 @@ func (m *Manager) build(wanted func(Phase) bool) error {
 	for _, p := range m.table() {
 		if !wanted(p.Phase) {
 			continue
+		}
+		if m.informers != nil {
+			p.Informers = m.informers.View()
 		}
 		if p.Build != nil {
 			if err := p.Build(&p); err != nil {
@@ -75,7 +78,7 @@ func (m *Manager) buildPermissions(p *Part) error {
 }
 
 func (m *Manager) runCaches(ctx context.Context) error {
-	m.Informers.Start(ctx)
+	m.informers.Start(ctx)
 	<-ctx.Done()
 	return nil
 }
@@ -86,7 +89,7 @@ func (m *Manager) buildServiceAccounts(p *Part) error {
 	}
 	config := serviceaccount.Config{
 		Client:    m.Client,
-		Informers: m.Informers,
+		Informers: p.Informers,
 		Names:     m.Options.Tokens.ServiceAccounts,
 		Loops:     m.Loops,
 	}
@@ -114,7 +117,7 @@ func (m *Manager) buildTokenCleaner(p *Part) error {
 	}
 	p.Run = legacytokencleaner.New(legacytokencleaner.Config{
 		Client:    m.Client,
-		Informers: m.Informers,
+		Informers: p.Informers,
 		Recorder:  m.Recorder,
 		Metrics:   legacytokencleaner.NewMetrics(m.Registry.MustRegister),
 		Loops:     m.Loops,
@@ -143,7 +146,7 @@ func (m *Manager) buildRootCAOverlap(p *Part) error {
 		Process:  m.Process,
 		Loops:    m.Loops,
 	})
-	p.Run = m.bundles.Run
+	p.Run, p.Check = m.bundles.Run, m.bundles.Check
 	return nil
 }
 
@@ -158,7 +161,7 @@ func (m *Manager) buildRootCAPublisher(p *Part) error {
 	}
 	config := rootca.PublisherConfig{
 		Client:    m.Client,
-		Informers: m.Informers,
+		Informers: p.Informers,
 		Source:    m.rootCA,
 		Recorder:  m.Recorder,
 		Metrics:   m.rootCAMetrics,
@@ -189,7 +192,8 @@ func (m *Manager) buildTokenController(p *Part) error {
 	}
 	controller := tokencontroller.New(tokencontroller.Config{
 		Client:        m.Client,
-		Informers:     m.Informers,
+		Metadata:      m.Metadata,
+		Informers:     p.Informers,
 		Issuer:        tokens.NewIssuer(m.Fills, o.Tokens.LegacyTokenClaims),
 		Keys:          m.Keyring,
 		RootCA:        m.rootCA,

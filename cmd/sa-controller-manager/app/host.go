@@ -28,8 +28,7 @@ const (
 	Early     Phase = iota // before there is a kubeconfig
 	AtOnce                 // kube-apiserver may need it in order to start
 	Connected              // once the API server answers
-	Synced                 // once the caches are filled too
-	Leading                // as Synced, but only while this process leads
+	Leading                // while this process leads
 )
 
 // Part is a part that the process runs, or whose health it reports.
@@ -39,7 +38,10 @@ type Part struct {
 	Phase Phase
 	// Build sets Run and Check, or neither if the flags disable the part.
 	Build func(*Part) error
-	Run   func(ctx context.Context) error
+	// Informers are set before Build is called, except in the phase Early. Run is called once those that Build has
+	// asked for have synced.
+	Informers *informers.Informers
+	Run       func(ctx context.Context) error
 	// Check is a check of /readyz. It returns at once, without a request.
 	Check func() (detail string, err error)
 }
@@ -73,9 +75,8 @@ type Host struct {
 
 	Clients
 
-	Informers *informers.Informers
-	Recorder  *events.Recorder
-	Loops     *reconcile.Metrics
+	Recorder *events.Recorder
+	Loops    *reconcile.Metrics
 	// Each of these is nil if the flags disable its part.
 	Permissions *permissions.Watcher
 	Probe       *keyprobe.Prober

@@ -71,7 +71,7 @@ func (m *Manager) buildKeyProbe(p *Part) error {
 	}
 	m.Probe = keyprobe.New(keyprobe.Config{
 		Client:    m.Client,
-		Informers: m.Informers,
+		Informers: p.Informers,
 		Ring:      m.Keyring,
 		Issuer:    m.Options.Keys.Issuer(),
 		Proven: func() {

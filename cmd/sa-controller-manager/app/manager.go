@@ -40,6 +40,7 @@ type Manager struct {
 	// The account of this process, empty outside of Pods.
 	ownNamespace, ownAccount string
 	watches                  *watchhealth.Tracker
+	informers                *informers.Informers
 	watchdog                 *leaderelection.HealthzAdaptor
 	rootCA                   *rootca.Source
 
@@ -91,7 +92,7 @@ func newManager(ctx context.Context, o *options.Options, registry metrics.KubeRe
 
 // wire builds all other parts.
 func (m *Manager) wire(config *rest.Config) error {
-	m.Informers = informers.New(m.Client, resync(&m.Options.Generic))
+	m.informers = informers.New(m.Client, resync(&m.Options.Generic))
 	m.Recorder = events.NewRecorder(m.Client, options.ProgramName)
 	m.Loops = reconcile.NewMetrics(m.Registry.MustRegister)
 	bundle, err := m.files.openRootCA(&m.Options.Keys, config)
@@ -154,9 +155,16 @@ func (m *Manager) openSecurePort(
 	})
 }
 
-func (m *Manager) cachesReady() error {
-	if missing := m.Informers.Missing(); len(missing) > 0 {
-		return fmt.Errorf("not listed yet: %s", strings.Join(missing, ", "))
+// synced returns an error that names the caches which are not filled yet, and why.
+func (m *Manager) synced(caches *informers.Informers) error {
+	missing := caches.Missing()
+	for i, name := range missing {
+		if why := m.watches.Failure(name); why != "" {
+			missing[i] += ": " + why
+		}
+	}
+	if len(missing) > 0 {
+		return fmt.Errorf("not listed yet: %s", strings.Join(missing, "; "))
 	}
 	return nil
 }

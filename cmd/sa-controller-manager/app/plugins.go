@@ -16,29 +16,30 @@ import (
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/controllers/tokensecrets"
 )
 
 // volumeSuffixLength is how many random characters end the name of a token volume.
 const volumeSuffixLength = 5
 
-// registry returns the factories of all admission plugins. A factory requests the informers of its
+// registry returns the factories of all admission plugins. A factory asks caches for the informers of its
 // plugin, and is called only if the plugin is enabled.
-func (m *Manager) registry() admission.Registry {
+func (m *Manager) registry(caches *informers.Informers) admission.Registry {
 	return admission.Registry{
 		plugins.AlwaysAdmit:         plugins.NewAlwaysAdmit,
-		plugins.NamespaceLifecycle:  m.newNamespaceLifecycle,
+		plugins.NamespaceLifecycle:  func(c io.Reader) (admission.Plugin, error) { return m.newNamespaceLifecycle(c, caches) },
 		plugins.SecurityContextDeny: plugins.NewSecurityContextDeny,
-		serviceaccount.Name:         m.newServiceAccountPlugin,
+		serviceaccount.Name:         func(c io.Reader) (admission.Plugin, error) { return m.newServiceAccountPlugin(c, caches) },
 		plugins.DenyEscalatingExec:  plugins.NewDenyEscalatingExec(m.Client.CoreV1()),
 		plugins.AlwaysDeny:          plugins.NewAlwaysDeny,
 	}
 }
 
 // buildChain builds the plugins that the flags enable.
-func (m *Manager) buildChain(metrics *admission.Metrics) (admission.Chain, error) {
+func (m *Manager) buildChain(caches *informers.Informers, metrics *admission.Metrics) (admission.Chain, error) {
 	o := &m.Options.Admission
-	registry := m.registry()
+	registry := m.registry(caches)
 	if problems := o.Selection.Validate(registry); len(problems) > 0 {
 		return nil, errors.Join(problems...)
 	}
@@ -52,14 +53,14 @@ func (m *Manager) buildChain(metrics *admission.Metrics) (admission.Chain, error
 	return registry.Build(o.Enabled(), configuration, metrics)
 }
 
-func (m *Manager) newServiceAccountPlugin(configuration io.Reader) (admission.Plugin, error) {
+func (m *Manager) newServiceAccountPlugin(configuration io.Reader, caches *informers.Informers) (admission.Plugin, error) {
 	config, err := m.Options.Admission.PluginConfig(configuration)
 	if err != nil {
 		return nil, err
 	}
 	metrics := serviceaccount.NewMetrics(m.Registry.MustRegister)
 	waiters := serviceaccount.NewWaiters(max(1, m.Options.Webhook.MaxInFlight/2), metrics)
-	accounts, informer := m.Informers.Accounts()
+	accounts, informer := caches.Accounts()
 	if _, err := waiters.Follow(informer, serviceaccount.AccountItself); err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (m *Manager) newServiceAccountPlugin(configuration io.Reader) (admission.Pl
 	}
 	synced := []<-chan struct{}{informer.HasSyncedChecker().Done()}
 	if config.Mode == serviceaccount.Secret {
-		secrets, informer := m.Informers.TokenSecrets()
+		secrets, informer := caches.TokenSecrets()
 		if _, err := waiters.Follow(informer, accountOfToken); err != nil {
 			return nil, err
 		}
@@ -104,8 +105,8 @@ func usableToken(secrets tokensecrets.Lister) func(*corev1.ServiceAccount, strin
 	}
 }
 
-func (m *Manager) newNamespaceLifecycle(configuration io.Reader) (admission.Plugin, error) {
-	namespaces, informer := m.Informers.Namespaces()
+func (m *Manager) newNamespaceLifecycle(configuration io.Reader, caches *informers.Informers) (admission.Plugin, error) {
+	namespaces, informer := caches.Namespaces()
 	factory := plugins.NewNamespaceLifecycle(plugins.NamespaceLifecycleDeps{
 		Lister: namespaces,
 		Synced: informer.HasSyncedChecker().Done(),

@@ -15,22 +15,37 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/podpolicy/podpolicytest"
 	"sa-controller-manager/internal/testutil"
 )
 
-// TestPodPolicyDetail: /readyz says what is wrong with the policy for Pods, and does not fail for it.
+// TestPodPolicyDetail: /readyz says what is wrong with the policies for Pods, and does not fail for it.
 func TestPodPolicyDetail(t *testing.T) {
 	t.Parallel()
 	policy, binding := podpolicytest.Policy(), podpolicytest.Binding
+	deny, completion := binding(admissionregistrationv1.Deny), podpolicytest.Objects(podpolicy.Completion)
+	both := append([]runtime.Object{policy, deny}, completion...)
 	for name, tc := range map[string]struct {
+		flags   []string
 		objects []runtime.Object
 		err     error
 		want    string // part of the detail, "" for none
 	}{
-		"Denies":  {objects: []runtime.Object{policy, binding(admissionregistrationv1.Deny)}},
-		"Warns":   {objects: []runtime.Object{policy, binding(admissionregistrationv1.Warn)}, want: "has the actions [Warn] and not Deny"},
-		"Unknown": {err: errors.New("boom"), want: "read ValidatingAdmissionPolicy sa-controller-manager-pods: boom"},
+		"Right": {objects: both},
+		"Warns": {
+			objects: append([]runtime.Object{policy, binding(admissionregistrationv1.Warn)}, completion...),
+			want:    "its spec.validationActions is [Warn], want [Deny]",
+		},
+		"NoCompletion": {objects: []runtime.Object{policy, deny}, want: "there is no MutatingAdmissionPolicy sa-controller-manager-completion"},
+		"Secret":       {flags: []string{"--pod-token=secret"}, objects: []runtime.Object{policy, deny}},
+		"SecretAndCompletion": {
+			flags: []string{"--pod-token=secret"}, objects: both, want: "completes Pods in another way than our plugin is configured to",
+		},
+		"LimitsAndCompletion": {
+			flags: []string{"--limit-secret-references"}, objects: both, want: "completes Pods in another way than our plugin is configured to",
+		},
+		"Unknown": {err: errors.New("boom"), want: "read ValidatingAdmissionPolicyBinding sa-controller-manager-pods: boom"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,7 +54,7 @@ func TestPodPolicyDetail(t *testing.T) {
 				if tc.err != nil {
 					client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, tc.err })
 				}
-				m := &Manager{Host: Host{Options: parse(t, "--webhook-registration=url"), Clients: Clients{Client: client}}}
+				m := &Manager{Host: Host{Options: parse(t, append(tc.flags, "--webhook-registration=url")...), Clients: Clients{Client: client}}}
 				var p Part
 				testutil.Must(t, m.buildPodPolicy(&p))
 				if detail, err := p.Check(); detail != "not checked yet" || err != nil {

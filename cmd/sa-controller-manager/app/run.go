@@ -34,6 +34,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/controllers/informers"
 	"sa-controller-manager/internal/leaderelection"
 	"sa-controller-manager/internal/reconcile"
 )
@@ -83,7 +84,7 @@ func (m *Manager) run(ctx context.Context) error {
 	start := func(phase Phase) {
 		for _, p := range m.of(phase) {
 			running.Go(func() {
-				if err := p.Run(support); err != nil {
+				if err := p.whenSynced(support); err != nil {
 					stop(err)
 				}
 			})
@@ -108,7 +109,7 @@ func (m *Manager) run(ctx context.Context) error {
 	cancel()
 	serving.Wait()
 	stop(err)
-	m.Informers.Stop() // meanwhile the others stop
+	m.informers.Stop() // meanwhile the others stop
 	running.Wait()
 	if cause := context.Cause(support); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -144,16 +145,25 @@ func (m *Manager) whileEarly(ctx context.Context, work func(context.Context) err
 	return cmp.Or(first, err)
 }
 
-// work waits for the API server and then runs the controllers until ctx ends.
+// whenSynced runs the part once the caches that it reads are filled. Those of others it does not wait for: one Secret that
+// kube-apiserver cannot decrypt must not stop the accounts of new namespaces.
+func (p *Part) whenSynced(ctx context.Context) error {
+	if !p.Informers.Await(ctx) {
+		return nil
+	}
+	return p.Run(ctx)
+}
+
+// work waits for the API server and then runs the controllers until ctx ends. A process that cannot list namespaces
+// and accounts leaves the Lease to another one.
 func (m *Manager) work(ctx context.Context, start func(Phase)) error {
 	if !awaitAPIServer(ctx, m.Client) {
 		return nil
 	}
 	start(Connected)
-	if !m.Informers.Await(ctx) {
+	if !m.informers.Await(ctx, informers.Namespaces, informers.Accounts) {
 		return nil
 	}
-	start(Synced)
 	if !m.Options.LeaderElection.LeaderElect {
 		return m.lead(ctx)
 	}
@@ -175,6 +185,9 @@ func (m *Manager) lead(ctx context.Context) error {
 	for _, c := range m.of(Leading) {
 		running.Go(func() {
 			logger := klog.FromContext(ctx).WithValues("controller", c.Name)
+			if !c.Informers.Await(ctx) {
+				return
+			}
 			logger.Info("Starting controller")
 			started.ControllerStarted(c.Name)
 			defer started.ControllerStopped(c.Name)

@@ -50,9 +50,9 @@ func WriteWebhookManifests(o *options.Options, dir string, caBundle []byte) ([]s
 		return nil, err
 	}
 	m := &Manager{Host: Host{
-		Options: o, Clients: unused, Informers: informers.New(unused.Client, 0), Registry: metrics.NewKubeRegistry(),
+		Options: o, Clients: unused, Registry: metrics.NewKubeRegistry(),
 	}}
-	chain, err := m.buildChain(nil)
+	chain, err := m.buildChain(informers.New(unused.Client, 0), nil)
 	if err != nil {
 		return nil, err
 	}

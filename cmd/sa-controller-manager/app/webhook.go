@@ -21,6 +21,8 @@ import (
 	"sa-controller-manager/admission/certs"
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
+	"sa-controller-manager/controllers/informers"
 )
 
 // webhook is the admission webhook. Every replica serves one; the leader registers it.
@@ -29,6 +31,7 @@ type webhook struct {
 	source    *certs.Source
 	registrar *registration.Registrar   // nil with --webhook-registration=static
 	static    *registration.StaticFiles // nil without
+	informers *informers.Informers      // of the plugins
 	ready     func() error              // returns nil when calls can be answered
 	// followers maintain certificates and the registration of every replica.
 	followers []Part
@@ -46,15 +49,15 @@ func (m *Manager) buildWebhook(p *Part) error {
 	}
 	o := &m.Options.Webhook
 	metrics := admission.NewMetrics(m.Registry.MustRegister)
-	chain, err := m.buildChain(metrics)
+	chain, err := m.buildChain(p.Informers, metrics)
 	if err != nil {
 		return err
 	}
-	w := &webhook{}
+	w := &webhook{informers: p.Informers}
 	if err := w.certify(m, o); err != nil {
 		return err
 	}
-	w.ready = func() error { return errors.Join(w.source.Ready(), m.cachesReady()) }
+	w.ready = func() error { return errors.Join(w.source.Ready(), m.synced(w.informers)) }
 	responder := &registration.ProbeResponder{}
 	if err := w.register(m, o, chain, responder); err != nil {
 		return err
@@ -74,6 +77,7 @@ func (m *Manager) buildRegistration(p *Part) error {
 	if m.webhook == nil {
 		return nil
 	}
+	p.Informers = m.webhook.informers // nothing is registered before it can answer
 	status := m.webhook.static.Status
 	if registrar := m.webhook.registrar; registrar != nil {
 		p.Run, status = registrar.Lead, registrar.Status
@@ -171,6 +175,10 @@ func (m *Manager) webhookSpec(chain admission.Chain) (registration.Spec, error) 
 	}
 	if o.Registration == registration.Service {
 		spec.Port = 443 // of the Service; its target port is ours
+	}
+	var err error
+	if spec.Ordinary, err = resolve.Ordinary(&m.Options.Admission); err != nil {
+		return spec, err
 	}
 	return spec, spec.Validate()
 }

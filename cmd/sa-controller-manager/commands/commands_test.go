@@ -56,8 +56,9 @@ func TestCommandRefuses(t *testing.T) {
 			want: "Error: unknown command \"verison\" for \"sa-controller-manager\"; did you mean 'sa-controller-manager version'?\n" + seeHelp,
 		},
 		"MistypedSubcommand": {
-			args: []string{"webhook", "mised"},
-			want: "Error: unknown command \"mised\" for \"sa-controller-manager webhook\"; did you mean 'sa-controller-manager webhook missed'?\n" +
+			args: []string{"webhook", "registre"},
+			want: "Error: unknown command \"registre\" for \"sa-controller-manager webhook\"; " +
+				"did you mean 'sa-controller-manager webhook register'?\n" +
 				"See 'sa-controller-manager webhook --help' for usage.\n",
 		},
 		"Argument": {

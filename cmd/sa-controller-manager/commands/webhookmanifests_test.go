@@ -22,14 +22,15 @@ func TestWebhookManifests(t *testing.T) {
 	testutil.Must(t, err)
 	dir, ca := t.TempDir(), testutil.WriteFile(t, "ca.crt", oneCA)
 	paths := []string{
+		filepath.Join(dir, "policies", "sa-controller-manager.yaml"),
 		filepath.Join(dir, "mutating", "sa-controller-manager.yaml"), filepath.Join(dir, "validating", "sa-controller-manager.yaml"),
 	}
 	args := []string{"webhook", "manifests", "--out-dir=" + dir, "--ca-bundle-file=" + ca, "--webhook-port=1234"}
 	if got := command(t, args...); got.Code != 0 || got.Stdout != strings.Join(paths, "\n")+"\n" {
-		t.Fatalf("%+v, want the paths of both files", got)
+		t.Fatalf("%+v, want the paths of the files", got)
 	}
 	for i, name := range []string{"mutate", "validate"} {
-		content, err := os.ReadFile(paths[i])
+		content, err := os.ReadFile(paths[i+1])
 		testutil.Must(t, err)
 		// A validating webhook has no field that a mutating one lacks.
 		var found admissionregistrationv1.MutatingWebhookConfiguration

@@ -203,7 +203,7 @@ func (e *extras) buildReissue(p *app.Part) error {
 	}
 	reissuer := reissue.New(reissue.Config{
 		Client:     e.Client,
-		Informers:  e.Informers,
+		Informers:  p.Informers,
 		Ring:       e.Keyring,
 		MayReissue: e.consistency.MayReissue,
 		Confirmed:  e.Probe.Confirmed,

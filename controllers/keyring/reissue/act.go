@@ -131,12 +131,7 @@ func (c *Controller) reference(ctx context.Context, secret, successor *tokensecr
 	if err != nil || account == nil || account.UID != secret.AccountUID || account.DeletionTimestamp != nil {
 		return err
 	}
-	patch, err := tokencontroller.ReferenceFirst(account, successor.Name)
-	if err != nil {
-		return err
-	}
-	_, err = c.Client.CoreV1().ServiceAccounts(account.Namespace).Patch(ctx, account.Name, patch.Type, patch.Body,
-		metav1.PatchOptions{FieldManager: meta.FieldManager})
+	err = tokencontroller.ReferenceFirst(ctx, c.Client, account, successor.Name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -58,8 +58,9 @@ func TestReissue(t *testing.T) {
 			told: []string{"Normal TokenSecretReplaced"}, counted: map[string]float64{"done": 1},
 		},
 		"Reference": {
-			objects: objects{account(referencing("a")), a(old), b()}, want: []string{getAccount, "patch serviceaccounts app [uid-app 10] first b"},
-			told: []string{"Normal TokenSecretReplaced"}, counted: map[string]float64{"done": 1},
+			objects: objects{account(referencing("a")), a(old), b()},
+			want:    []string{getAccount, "patch serviceaccounts app [uid-app 10] references b a"},
+			told:    []string{"Normal TokenSecretReplaced"}, counted: map[string]float64{"done": 1},
 		},
 		"Discard": {
 			objects: objects{account(), b()}, want: []string{getB, getAccount, "delete secrets b [uid-b 20]"},

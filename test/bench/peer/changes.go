@@ -16,6 +16,9 @@ import (
 	"sa-controller-manager/test/devcluster"
 )
 
+// unlimited are the flags of a program that limits no requests of its own.
+var unlimited = []string{"--kube-api-qps=1e6", "--kube-api-burst=1000000"}
+
 // tokenNamespaces is over how many namespaces the token Secrets are spread.
 const tokenNamespaces = 100
 
@@ -29,7 +32,7 @@ func (o *Options) changes(ctx context.Context) error {
 			key   devcluster.KeyType
 		}{
 			{"default flags, RSA", nil, devcluster.RSA},
-			{"unlimited QPS, P-256", []string{"--kube-api-qps=1e6", "--kube-api-burst=1000000"}, devcluster.ECDSA},
+			{"unlimited QPS, P-256", unlimited, devcluster.ECDSA},
 		} {
 			for _, program := range []string{kcm, ours} {
 				o.statusf("changes, %s, %s", v.name, program)
@@ -38,7 +41,7 @@ func (o *Options) changes(ctx context.Context) error {
 					if err != nil {
 						return err
 					}
-					return o.fill(ctx, w, r, v.name)
+					return o.fill(ctx, w, r, ", "+v.name)
 				}); err != nil {
 					return fmt.Errorf("%s, %s: %w", v.name, program, err)
 				}
@@ -58,7 +61,13 @@ func (o *Options) fill(ctx context.Context, w *world, r *running, variant string
 		namespace, name := o.place(i)
 		accounts, secrets = append(accounts, accountOf(namespace, name)), append(secrets, filled(namespace, name))
 	}
-	if err := o.measured(ctx, w, r, "namespaces", variant, namespaces, o.Sizes.Namespaces, func(ctx context.Context, i int) error {
+	scenario := func(of string) string {
+		if variant == "" {
+			return ""
+		}
+		return of + variant
+	}
+	if err := o.measured(ctx, w, r, scenario("namespaces"), namespaces, o.Sizes.Namespaces, func(ctx context.Context, i int) error {
 		return w.makeNamespace(ctx, bench(i))
 	}); err != nil {
 		return err
@@ -69,7 +78,7 @@ func (o *Options) fill(ctx context.Context, w *world, r *running, variant string
 	}); err != nil {
 		return err
 	}
-	return errors.Join(o.measured(ctx, w, r, "token Secrets", variant, secrets, o.Sizes.Secrets, func(ctx context.Context, i int) error {
+	return errors.Join(o.measured(ctx, w, r, scenario("token Secrets"), secrets, o.Sizes.Secrets, func(ctx context.Context, i int) error {
 		namespace, name := o.place(i)
 		return w.makeTokenSecret(ctx, namespace, name, name)
 	}), w.accepted(ctx, o))
@@ -80,7 +89,8 @@ func (o *Options) place(i int) (namespace, name string) {
 	return bench(i % min(tokenNamespaces, o.Sizes.Namespaces)), fmt.Sprintf("t-%06d", i)
 }
 
-func (o *Options) measured(ctx context.Context, w *world, r *running, scenario, variant string, names []string, size int,
+// measured loads objects and measures what completing them costs. Without a scenario nothing is kept.
+func (o *Options) measured(ctx context.Context, w *world, r *running, scenario string, names []string, size int,
 	load func(ctx context.Context, i int) error) error {
 	if err := sleep(ctx, between); err != nil {
 		return err
@@ -89,13 +99,15 @@ func (o *Options) measured(ctx context.Context, w *world, r *running, scenario, 
 	took, err2 := w.complete(ctx, r, names, size, load)
 	err3 := sleep(ctx, time.Second) // Events are sent later
 	after, err4 := r.cost(ctx)
-	if err := errors.Join(err1, err2, err3, err4); err != nil || variant == "" {
+	if err := errors.Join(err1, err2, err3, err4); err != nil || scenario == "" {
 		return err
 	}
-	scenario += ", " + variant
+	spent := after.since(before)
+	o.statusf("%s, %s: %v", scenario, r.name, map[string]float64(spent.methods))
 	o.add(scenario, "time, s", r.name, took.Seconds())
-	o.add(scenario, "CPU, s", r.name, after.cpu-before.cpu)
-	o.add(scenario, "requests for each", r.name, (after.requests-before.requests)/float64(size))
+	o.add(scenario, "CPU, s", r.name, spent.cpu)
+	o.add(scenario, "CPU of kube-apiserver, s", r.name, spent.apiServer)
+	o.add(scenario, "requests for each", r.name, spent.methods.sum()/float64(size))
 	return nil
 }
 

@@ -31,15 +31,16 @@ const (
 type Sizes struct {
 	Repetitions int `json:"repetitions"`
 	Namespaces  int `json:"namespaces"`
-	Secrets     int `json:"secrets"` // token Secrets, each of an account of its own
-	Foreign     int `json:"foreign"` // Secrets of others
-	Pods        int `json:"pods"`    // created by one client, for each kind of admission and repetition
+	Secrets     int `json:"secrets"`  // token Secrets, each of an account of its own
+	Foreign     int `json:"foreign"`  // Secrets of others
+	Pods        int `json:"pods"`     // created by one client, for each kind of admission and repetition
+	Accounts    int `json:"accounts"` // in the namespace of the last Pods
 }
 
 // String is the line of the page.
 func (s Sizes) String() string {
-	return fmt.Sprintf("repetitions %d, namespaces %d, token Secrets %d, foreign Secrets %d, Pods %d",
-		s.Repetitions, s.Namespaces, s.Secrets, s.Foreign, s.Pods)
+	return fmt.Sprintf("repetitions %d, namespaces %d, token Secrets %d, foreign Secrets %d, Pods %d, accounts beside them %d",
+		s.Repetitions, s.Namespaces, s.Secrets, s.Foreign, s.Pods, s.Accounts)
 }
 
 // Options of a run.
@@ -47,9 +48,11 @@ type Options struct {
 	Binary devcluster.Binary
 	Sizes  Sizes
 	// Settling is how long programs come to rest: the Go runtime collects garbage unasked for after two minutes.
-	Settling time.Duration
-	Window   time.Duration // in which nothing happens
-	Report   *Report
+	Settling  time.Duration
+	Window    time.Duration // in which nothing happens, or a user's objects change
+	Deleted   []int         // how many accounts are deleted at once
+	OfAccount int           // token Secrets of one account
+	Report    *Report
 	// Out gets a line for each value, Progress one for what is under way.
 	Out, Progress io.Writer
 }
@@ -57,21 +60,21 @@ type Options struct {
 // Full is the run of the page, Quick one of minutes: one repetition, and less of everything.
 func Full() *Options {
 	return &Options{
-		Sizes:    Sizes{Repetitions: 3, Namespaces: 1000, Secrets: 1000, Foreign: 5000, Pods: 500},
-		Settling: 130 * time.Second, Window: time.Minute,
+		Sizes:    Sizes{Repetitions: 3, Namespaces: 1000, Secrets: 1000, Foreign: 5000, Pods: 500, Accounts: 15000},
+		Settling: 130 * time.Second, Window: time.Minute, Deleted: []int{100, 5000}, OfAccount: 5000,
 	}
 }
 
 // Quick is such a run.
 func Quick() *Options {
 	return &Options{
-		Sizes:    Sizes{Repetitions: 1, Namespaces: 50, Secrets: 100, Foreign: 1000, Pods: 100},
-		Settling: 10 * time.Second, Window: 30 * time.Second,
+		Sizes:    Sizes{Repetitions: 1, Namespaces: 50, Secrets: 100, Foreign: 1000, Pods: 100, Accounts: 1000},
+		Settling: 10 * time.Second, Window: 30 * time.Second, Deleted: []int{100, 1000}, OfAccount: 1000,
 	}
 }
 
 // Scenarios are the names of all there are.
-var Scenarios = []string{"changes", "rest", "pods", "failover"}
+var Scenarios = []string{"changes", "deletions", "users", "rest", "pods", "failover"}
 
 // Measure measures some scenarios and writes the results after each. It goes on after one that cannot be measured, because
 // each takes long and none needs another one.
@@ -82,7 +85,7 @@ func (o *Options) Measure(ctx context.Context, scenarios []string, out string) e
 	}
 	fmt.Fprintln(o.Out, o.Report.Machine)
 	var errs []error
-	for i, measure := range []func(context.Context) error{o.changes, o.rest, o.pods, o.failover} {
+	for i, measure := range []func(context.Context) error{o.changes, o.deletions, o.users, o.rest, o.pods, o.failover} {
 		before := slices.Clone(o.Report.Rows)
 		if !slices.Contains(scenarios, Scenarios[i]) {
 			o.Report.Missing = append(o.Report.Missing, Scenarios[i])

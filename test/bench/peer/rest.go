@@ -82,9 +82,9 @@ func (o *Options) settled(ctx context.Context, w *world) error {
 	var errs []error
 	for _, r := range all {
 		after, err := r.cost(ctx)
-		minutes := after.at.Sub(before[r].at).Minutes()
-		o.add("at rest", "CPU a minute, s", r.name, (after.cpu-before[r].cpu)/minutes)
-		o.add("at rest", "requests a minute", r.name, (after.requests-before[r].requests)/minutes)
+		spent, minutes := after.since(before[r]), after.at.Sub(before[r].at).Minutes()
+		o.add("at rest", "CPU a minute, s", r.name, spent.cpu/minutes)
+		o.add("at rest", "requests a minute", r.name, spent.methods.sum()/minutes)
 		_, stopped := r.Stop()
 		errs = append(errs, err, stopped)
 	}

@@ -78,7 +78,7 @@ func (w *world) watch(ctx context.Context) error {
 		core.ServiceAccounts().Informer(), core.ConfigMaps().Informer(), core.Secrets().Informer(),
 	} {
 		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc: w.see, UpdateFunc: func(_, object any) { w.see(object) },
+			AddFunc: w.see, UpdateFunc: func(_, object any) { w.see(object) }, DeleteFunc: w.seeDeleted,
 		}); err != nil {
 			return err
 		}
@@ -92,28 +92,44 @@ func (w *world) watch(ctx context.Context) error {
 	return nil
 }
 
-// What is awaited, by name: that a ServiceAccount exists, that a namespace has its kube-root-ca.crt, and that a token
-// Secret has all of its data.
+// What is awaited, by name: that a ServiceAccount exists, that a namespace has its kube-root-ca.crt, that a token
+// Secret has all of its data, or one of an account, and that a Secret is deleted.
 func accountOf(namespace, name string) string { return "account " + namespace + "/" + name }
 func rootCA(namespace string) string          { return "root CA of " + namespace }
 func filled(namespace, name string) string    { return "filled Secret " + namespace + "/" + name }
+func filledOf(namespace, name string) string {
+	return "filled Secret of account " + namespace + "/" + name
+}
+func deletedSecret(namespace, name string) string { return "deleted Secret " + namespace + "/" + name }
 
 // see notes what an object makes true.
 func (w *world) see(object any) {
-	var name string
 	switch o := object.(type) {
 	case *corev1.ServiceAccount:
-		name = accountOf(o.Namespace, o.Name)
+		w.note(accountOf(o.Namespace, o.Name))
 	case *corev1.ConfigMap:
 		if o.Name == "kube-root-ca.crt" && o.Data[corev1.ServiceAccountRootCAKey] != "" {
-			name = rootCA(o.Namespace)
+			w.note(rootCA(o.Namespace))
 		}
 	case *corev1.Secret:
 		if o.Type == corev1.SecretTypeServiceAccountToken && len(o.Data[corev1.ServiceAccountTokenKey]) > 0 &&
 			len(o.Data[corev1.ServiceAccountRootCAKey]) > 0 && len(o.Data[corev1.ServiceAccountNamespaceKey]) > 0 {
-			name = filled(o.Namespace, o.Name)
+			w.note(filled(o.Namespace, o.Name))
+			w.note(filledOf(o.Namespace, o.Annotations[corev1.ServiceAccountNameKey]))
 		}
 	}
+}
+
+func (w *world) seeDeleted(object any) {
+	if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = last.Obj
+	}
+	if secret, ok := object.(*corev1.Secret); ok {
+		w.note(deletedSecret(secret.Namespace, secret.Name))
+	}
+}
+
+func (w *world) note(name string) {
 	now := time.Now()
 	w.mu.Lock()
 	defer w.mu.Unlock()

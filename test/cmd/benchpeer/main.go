@@ -34,7 +34,7 @@ func main() {
 
 func run() (err error) {
 	flags := flag.NewFlagSet("benchpeer", flag.ContinueOnError)
-	quick := flags.Bool("quick", false, "a run of about 4 minutes: one repetition, fewer objects and shorter waits")
+	quick := flags.Bool("quick", false, "a run of about 6 minutes: one repetition, fewer objects and shorter waits")
 	list := flags.String("scenarios", strings.Join(peer.Scenarios, ","), "which to measure")
 	out := flags.String("out", "bin/bench/peer.json", "where the results go")
 	page := flags.String("page", "", "the `file` to fill from the results that are given as argument")

@@ -87,9 +87,11 @@ func keepUp(ctx context.Context, log *os.File, flags []string) error {
 
 // identity returns the kubeconfig of the manager's user, who has what manifests/permissions give.
 func identity(ctx context.Context, cluster *devcluster.Cluster) (kubeconfig string, err error) {
-	apply := exec.CommandContext(ctx, kubectl(), "--kubeconfig="+cluster.Kubeconfig(), "apply", "-k", "manifests/permissions")
-	if output, err := apply.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", apply, err, output)
+	for _, directory := range []string{"manifests/permissions", "manifests/permissions/completion"} {
+		apply := exec.CommandContext(ctx, kubectl(), "--kubeconfig="+cluster.Kubeconfig(), "apply", "-k", directory)
+		if output, err := apply.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%s: %w\n%s", apply, err, output)
+		}
 	}
 	kubeconfig, _, err = cluster.Identity("system:sa-controller-manager")
 	return kubeconfig, err

@@ -11,11 +11,11 @@ import (
 
 // Limits of promise 8.
 const (
-	// mostGoroutines is what it has beside calls of the webhook: two more for each connection to that, of which 528 may be
+	// mostGoroutines is what it has beside calls of the webhook: two more for each connection to that, of which 1,328 may be
 	// open and a quarter as many on their way out.
-	mostGoroutines = devcluster.RestGoroutines + 2*(528+528/4)
+	mostGoroutines = devcluster.RestGoroutines + 2*(1328+1328/4)
 	perRequest     = 3
-	memorySlack    = 64 << 10 // KiB
+	memorySlack    = 128 << 10 // KiB: 64 MiB of calls, and some 40 KiB for each of these connections
 )
 
 // Sample is a process at one moment.

@@ -59,10 +59,10 @@ func WrongKey() Plant {
 func TokenInLog() Plant {
 	return Plant{"token in a log line", "fills", regexp.MustCompile(`^promise 6: a log holds a token in base64$`), []Edit{{
 		"controllers/tokensecrets/live.go",
-		"	_, err = client.CoreV1().Secrets(secret.Namespace).Patch(", `	if isPlanted("token in a log line") {
+		"	answer, err := client.CoreV1().Secrets(secret.Namespace).Patch(", `	if isPlanted("token in a log line") {
 		klog.FromContext(ctx).Info("Patch", "body", string(body))
 	}
-	_, err = client.CoreV1().Secrets(secret.Namespace).Patch(`,
+	answer, err := client.CoreV1().Secrets(secret.Namespace).Patch(`,
 	}}}
 }
 

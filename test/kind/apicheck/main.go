@@ -34,6 +34,9 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	if os.Getenv("STAY") != "" { // as a Deployment's Pod does
+		select {}
+	}
 }
 
 func whoAmI() (authenticationv1.UserInfo, error) {

@@ -70,7 +70,7 @@ func (o *Keys) Issuer() string {
 // AddFlags binds the group to fs.
 func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.PrivateKeyFile, PrivateKeyFileFlag, o.PrivateKeyFile,
-		"PEM `file` with the private RSA or ECDSA key that signs ServiceAccount tokens. "+
+		"PEM `file` whose first private key, RSA or ECDSA, signs ServiceAccount tokens; all its keys verify. "+
 			"Without it and --service-account-key-ring, no tokens are signed and the token controller does not run. "+
 			"The file is read at the start; /readyz/key-store says when it has changed since.")
 	fs.StringVar(&o.KeyRing, KeyRingFlag, o.KeyRing,
@@ -86,7 +86,8 @@ func (o *Keys) AddFlags(fs *pflag.FlagSet) {
 		"Issuer of bound tokens, as for kube-apiserver; needed to check that kube-apiserver accepts a key. "+
 			"If given several times, the first one counts. Without it, it is read from the OIDC discovery document of kube-apiserver.")
 	fs.StringVar(&o.RootCAFile, "root-ca-file", o.RootCAFile,
-		"PEM `file` with the root CA bundle for every kube-root-ca.crt and token Secret, and for the ClusterTrustBundle of kube-apiserver. "+
+		"PEM `file` of at most 768 KiB with the root CA bundle for every kube-root-ca.crt and token Secret, "+
+			"and for the ClusterTrustBundle of kube-apiserver. "+
 			"Without it, the CA of the kubeconfig is published. "+
 			"The file is reloaded when it changes.")
 

@@ -64,7 +64,7 @@ func newWebhook() Webhook {
 		ServiceNamespace: metav1.NamespaceSystem,
 		FailurePolicy:    string(admissionregistrationv1.Fail),
 		Timeout:          10 * time.Second,
-		MaxInFlight:      400,
+		MaxInFlight:      600,
 		DrainDelay:       2 * time.Second,
 	}
 }

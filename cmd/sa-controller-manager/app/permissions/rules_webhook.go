@@ -4,9 +4,12 @@
 package permissions
 
 import (
+	"path"
+
 	"sa-controller-manager/admission/plugins"
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/manifests"
 )
 
 const (
@@ -61,6 +64,16 @@ func webhookRules() []Rule {
 				If: registersInAPI, Verbs: verbs("update"), Group: registrationGroup, Resource: resource, Name: configuration,
 				Why: "Only for --webhook-registration=url or service.",
 			})
+	}
+	completion, err := manifests.Completion()
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	for _, object := range completion {
+		rules = append(rules, Rule{
+			If: registers, Verbs: verbs("get"), Group: registrationGroup, Resource: path.Base(path.Dir(object.Path())), Name: object.Name,
+			Why: "Whether kube-apiserver completes ordinary Pods itself.",
+		})
 	}
 	return append(rules,
 		Rule{

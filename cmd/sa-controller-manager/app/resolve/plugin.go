@@ -5,6 +5,7 @@ package resolve
 
 import (
 	"fmt"
+	"slices"
 
 	"sa-controller-manager/admission"
 	"sa-controller-manager/admission/serviceaccount"
@@ -26,4 +27,10 @@ func PluginConfig(o *options.Admission) (serviceaccount.Config, error) {
 		return config, configuration.Error(serviceaccount.Name, err)
 	}
 	return config, nil
+}
+
+// Ordinary reports whether our webhook has nothing to add to what podpolicy.Completion does for a Pod.
+func Ordinary(o *options.Admission) (bool, error) {
+	config, err := PluginConfig(o)
+	return err == nil && config.Ordinary() && slices.Equal(o.Enabled(), []string{serviceaccount.Name}), err
 }

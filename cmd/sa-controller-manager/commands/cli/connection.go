@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -106,4 +108,25 @@ func NewClient(config *rest.Config) (kubernetes.Interface, error) {
 // AnswerWithin bounds all requests of a command.
 func AnswerWithin(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
+}
+
+
+// plain matches text without characters that are special to a shell.
+var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
+
+// ClusterFlags returns the flags for the same cluster, each with a leading blank; those that are empty
+// are left out.
+func ClusterFlags(o options.Connection) string {
+	var flags strings.Builder
+	for _, flag := range [][2]string{{"kubeconfig", o.Kubeconfig}, {"context", o.Context}} {
+		value := flag[1]
+		if value == "" {
+			continue
+		}
+		if !plain.MatchString(value) {
+			value = "'" + strings.ReplaceAll(value, "'", `'\''`) + "'"
+		}
+		flags.WriteString(" --" + flag[0] + "=" + value)
+	}
+	return flags.String()
 }

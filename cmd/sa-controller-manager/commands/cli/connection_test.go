@@ -78,3 +78,12 @@ contexts: [{name: demo, context: {cluster: demo}}]
 		}
 	}
 }
+
+func TestClusterFlags(t *testing.T) {
+	t.Parallel()
+	for kubeconfig, want := range map[string]string{
+		"": "", "/etc/admin.conf": " --kubeconfig=/etc/admin.conf", "it's mine": ` --kubeconfig='it'\''s mine'`,
+	} {
+		testutil.Check(t, kubeconfig, want+" --context=b@c", ClusterFlags(options.Connection{Kubeconfig: kubeconfig, Context: "b@c"}))
+	}
+}

@@ -122,22 +122,3 @@ func TestPermissions(t *testing.T) {
 		},
 	})
 }
-
-func TestMissed(t *testing.T) {
-	t.Parallel()
-	pod := func(name, account string) *corev1.Pod {
-		return &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name},
-			Spec:       corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{Name: "main"}}},
-		}
-	}
-	off := pod("off", "default")
-	off.Spec.AutomountServiceAccountToken = new(false)
-	try(t, "missed", map[string]checkCase{
-		"NoPods": {reason: "nothing to look at", skipped: "no running Pods"},
-		"None":   {reason: "wants no token", objects: []runtime.Object{off}},
-		"Some": {reason: "no account, no token", objects: []runtime.Object{pod("bare", ""), pod("tokenless", "default"), off},
-			want: []string{"pods-missed: Pods that were admitted without the webhook and lack an account or a token: shop/bare, shop/tokenless"}},
-		"Down": {reason: "not asked", change: failing("list", "pods"), wantErr: "list Pods: the API is down"},
-	})
-}

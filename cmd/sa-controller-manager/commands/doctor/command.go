@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
@@ -102,6 +101,7 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 	options.AddSome(cmd.Flags(), map[string]string{
 		"admission-control-config-file":   options.AsManager,
 		"pod-token":                       options.AsManager,
+		"limit-secret-references":         options.AsManager,
 		"leader-elect-resource-name":      options.AsManager,
 		"leader-elect-resource-namespace": options.AsManager,
 		"root-ca-file": "PEM `file` with the root CA bundle that namespaces and token Secrets must have. Without it, " +
@@ -146,7 +146,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	if cluster.Client, err = client(&o.connection); err != nil {
 		return err
 	}
-	cluster.Kubeconfig = podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context)
+	cluster.Kubeconfig = cli.ClusterFlags(o.connection)
 	// One error is clearer than one for each check.
 	if _, err = apiservers.Version(ctx, cluster.Client); err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)

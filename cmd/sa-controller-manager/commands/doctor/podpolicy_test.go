@@ -8,29 +8,52 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 
+	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/podpolicy/podpolicytest"
+	"sa-controller-manager/admission/serviceaccount"
 )
 
 func TestPodPolicy(t *testing.T) {
 	t.Parallel()
 	const effect = ", so that Pods without an account are admitted while the webhook is away"
 	policy, binding := podpolicytest.Policy(), podpolicytest.Binding
+	with := func(objects ...runtime.Object) []runtime.Object {
+		return append(objects, podpolicytest.Objects(podpolicy.Completion)...)
+	}
 	try(t, "policy", map[string]checkCase{
-		"Denies": {reason: "all is well", objects: []runtime.Object{policy, binding(admissionregistrationv1.Deny)}},
+		"Denies": {reason: "all is well", objects: with(policy, binding(admissionregistrationv1.Deny))},
 		"NoPolicy": {
-			reason: "the binding alone refuses nothing", objects: []runtime.Object{binding(admissionregistrationv1.Deny)},
+			reason: "the binding alone refuses nothing", objects: with(binding(admissionregistrationv1.Deny)),
 			want: []string{"policy-missing: there is no ValidatingAdmissionPolicy sa-controller-manager-pods" + effect},
 		},
 		"NoBinding": {
-			reason: "the policy alone refuses nothing", objects: []runtime.Object{policy},
+			reason: "the policy alone refuses nothing", objects: with(policy),
 			want: []string{"policy-missing: there is no ValidatingAdmissionPolicyBinding sa-controller-manager-pods" + effect},
 		},
 		"Warns": {
-			reason: "the webhook was unregistered", objects: []runtime.Object{policy, binding(admissionregistrationv1.Warn)},
+			reason: "the webhook was unregistered", objects: with(policy, binding(admissionregistrationv1.Warn)),
 			want: []string{
-				"policy-missing: the ValidatingAdmissionPolicyBinding sa-controller-manager-pods has the actions [Warn] and not Deny" + effect,
+				"policy-missing: the ValidatingAdmissionPolicyBinding sa-controller-manager-pods is not that of this version: " +
+					"its spec.validationActions is [Warn], want [Deny]" + effect,
 			},
+		},
+		"NoCompletion": {
+			reason: "a failure of ours refuses all Pods", objects: []runtime.Object{policy, binding(admissionregistrationv1.Deny)},
+			want: []string{
+				"policy-missing: there is no MutatingAdmissionPolicy sa-controller-manager-completion, " +
+					"so that ordinary Pods may need the webhook, or be refused",
+			},
+		},
+		"CompletesOtherwise": {
+			reason: "with token Secrets the policy must go", objects: with(policy, binding(admissionregistrationv1.Deny)),
+			change: func(_ *testing.T, c *cluster, _ *fake.Clientset) { c.Plugin.Mode = serviceaccount.Secret },
+			want: []string{
+				"policy-missing: there is the MutatingAdmissionPolicy sa-controller-manager-completion, which completes Pods in another way than " +
+					"our plugin is configured to",
+			},
+			remedy: "kubectl delete mutatingadmissionpolicybindings sa-controller-manager-completion-default",
 		},
 		"AfterAHandback": {
 			reason: "kube-apiserver has its plugin", change: admits(nil, true, true, false), skipped: "kube-apiserver has its ServiceAccount plugin",

@@ -55,7 +55,7 @@ func TestTerminal(t *testing.T) {
 			found("c", "a message that goes on and on", "do this, that, and that too", "a/b", "c/d"),
 		}}, errors.New("no answer within one second\nof waiting")),
 		newResult("keys", answer{}, errors.New("down")),
-		newResult("missed", skipped("no Pods"), nil),
+		newResult("roots", skipped("no Pods"), nil),
 	})
 	const want = `CHECK     RESULT     DETAIL
 token     ok         seen
@@ -63,7 +63,7 @@ webhook   RED(findings)   no answer within
                      one second of
                      waiting
 keys      BOLD(unknown)    down
-missed    skipped    no Pods
+roots     skipped    no Pods
 
 1. webhook: a message that goes on and
    on

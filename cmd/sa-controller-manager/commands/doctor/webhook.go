@@ -14,12 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/admission/podpolicy"
-	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/serviceaccount"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
-	"sa-controller-manager/internal/apiservers"
 	"sa-controller-manager/manifests"
 )
 
@@ -51,18 +51,17 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	several, unknown := severalHosts(ctx, c, registered)
 	early, unlisted := c.earlier(ctx, bothBound(registered))
 	// The Pod is tried even if these are not known.
 	called, tried, err := tryPod(ctx, c, bothBound(registered))
-	answer := answer{Findings: slices.Concat(badRegistration(c, registered, called), early, several, tried), Note: "not registered"}
+	answer := answer{Findings: slices.Concat(badRegistration(c, registered), early, tried), Note: "not registered"}
 	switch {
 	case bothBound(registered):
 		answer.Note = "kube-apiserver calls it" + c.couldReadFiles(registered)
 	case called:
 		answer.Note = "not registered in the API, kube-apiserver calls it by its files"
 	}
-	return answer, errors.Join(unknown, unlisted, err)
+	return answer, errors.Join(unlisted, err)
 }
 
 func bothBound(registered []registration.Inspected) bool {
@@ -72,10 +71,10 @@ func bothBound(registered []registration.Inspected) bool {
 // readsFiles is the first version of kube-apiserver that reads webhooks from files without a feature gate.
 var readsFiles = version.MustParseSemantic("1.37.0-0")
 
-// couldReadFiles says that a loopback URL is no longer needed, such as after an upgrade.
+// couldReadFiles says that a URL is no longer needed, such as after an upgrade.
 func (c *cluster) couldReadFiles(registered []registration.Inspected) string {
 	running, err := c.Client.Discovery().ServerVersion()
-	if err != nil || !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.PerHost }) {
+	if err != nil || !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.ByURL }) {
 		return ""
 	}
 	if v, err := version.ParseSemantic(running.GitVersion); err != nil || v.LessThan(readsFiles) {
@@ -85,8 +84,8 @@ func (c *cluster) couldReadFiles(registered []registration.Inspected) string {
 }
 
 // badRegistration finds configurations that are neither bound nor absent. If neither exists, the
-// webhook is not wanted. If it is called by files, "webhook register" has left empty ones.
-func badRegistration(c *cluster, registered []registration.Inspected, called bool) []finding {
+// webhook is not wanted. "webhook register" leaves empty ones where it comes from files; a Pod shows whether it does.
+func badRegistration(c *cluster, registered []registration.Inspected) []finding {
 	var findings []finding
 	anyExists := slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.Exists })
 	for _, one := range registered {
@@ -96,7 +95,7 @@ func badRegistration(c *cluster, registered []registration.Inspected, called boo
 				fmt.Sprintf("the %s %s is switched off by the annotation %s=%s",
 					one.Kind, registration.Name, registration.Annotation, registration.AnnotationOff),
 				c.webhookCommand("register")+", once the reason for switching it off is gone"))
-		case one.Exists && !one.Active && (one.Entries > 0 || !called):
+		case one.Entries > 0 && !one.Active:
 			findings = append(findings,
 				found("registration-unbound", fmt.Sprintf("the %s %s is not bound yet: kube-apiserver has not shown that it reaches the webhook",
 					one.Kind, registration.Name), c.fixWebhook()))
@@ -146,21 +145,6 @@ func changesPods(webhook admissionregistrationv1.MutatingWebhook) bool {
 	})
 }
 
-// severalHosts finds a loopback URL in a cluster with several hosts.
-func severalHosts(ctx context.Context, c *cluster, registered []registration.Inspected) ([]finding, error) {
-	if !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.PerHost }) {
-		return nil, nil
-	}
-	hosts, err := apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
-	if err != nil || len(hosts) < 2 {
-		return nil, err
-	}
-	return []finding{found("url-on-several-hosts",
-		"the webhook is registered with a loopback URL, which leads each kube-apiserver to its own host, and they run on several: "+
-			"where no sa-controller-manager listens, Pods are refused",
-		"register it from files on each host (docs/static-registration.md), or by a Service; "+c.lastResort(), hosts...)}, nil
-}
-
 // tryPod creates a Pod with dryRun and checks what kube-apiserver returns. called reports whether our
 // webhook has answered.
 func tryPod(ctx context.Context, c *cluster, bound bool) (called bool, findings []finding, err error) {
@@ -191,42 +175,27 @@ func badPod(c *cluster, pod *corev1.Pod, account *corev1.ServiceAccount, bound, 
 		return []finding{found("webhook-not-called", "kube-apiserver admits Pods without calling the registered webhook, "+
 			"or reaches another server at its address", c.fixWebhook())}
 	}
-	missing := c.Plugin.MissingFrom(pod, account)
+	wantsToken := c.Plugin.MountServiceAccountToken && (c.Plugin.Mode == serviceaccount.Projected || c.Plugin.RequireAPIToken) &&
+		ptr.Deref(account.AutomountServiceAccountToken, true)
 	var lacking string
 	switch {
-	case missing.Account:
+	case pod.Spec.ServiceAccountName == "":
 		lacking = "account"
-	case missing.Token && !missing.TokenElsewhere:
+	case wantsToken && !slices.ContainsFunc(pod.Spec.Containers[0].VolumeMounts,
+		func(m corev1.VolumeMount) bool { return m.MountPath == serviceaccount.TokenPath }):
 		lacking = "token"
 	default:
 		return nil
 	}
 	why := "neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it"
-	fix := "run webhook register if it was unregistered, start sa-controller-manager with --webhook-registration, " +
-		"or kube-apiserver without --disable-admission-plugins=ServiceAccount"
+	fix := "if it was unregistered: " + c.webhookCommand("register") + ", where it comes from files the same on each host with --" +
+		options.StaticDirFlag + "=" + manifests.StaticDirectory + " instead; otherwise start sa-controller-manager with " +
+		"--webhook-registration, or kube-apiserver without --disable-admission-plugins=ServiceAccount"
 	if called {
 		why = "kube-apiserver calls the webhook, which does not add it"
 		fix = "start sa-controller-manager with its plugin ServiceAccount, and without mountServiceAccountToken: false in " +
 			"--admission-control-config-file, or give this command that file too if it is meant"
 	}
 	return []finding{found("pod-without-"+lacking, "a new Pod gets no "+lacking+": "+why,
-		fix+". Then list the Pods to create again: "+c.webhookCommand("missed"))}
-}
-
-// checkMissed finds Pods without account or token.
-func checkMissed(ctx context.Context, c *cluster) (answer, error) {
-	all, err := podscan.Finder{Client: c.Client, Config: c.Plugin}.Find(ctx, metav1.NamespaceAll)
-	if err != nil {
-		return answer{}, fmt.Errorf("look for Pods that were admitted without the webhook: %w", err)
-	}
-	if all.Looked == 0 {
-		return skipped("no running Pods"), nil
-	}
-	var names []string
-	for i := range all.Missed {
-		names = append(names, all.Missed[i].String())
-	}
-	missed := about(names, "pods-missed", "Pods that were admitted without the webhook and lack an account or a token",
-		"have them created again; this prints the commands: "+c.webhookCommand("missed"))
-	return answer{Findings: missed, Note: fmt.Sprintf("Pods: %d, %d uncertain", all.Looked, len(all.Uncertain))}, nil
+		fix)}
 }

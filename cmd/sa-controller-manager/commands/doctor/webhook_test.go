@@ -15,7 +15,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/admission/registration"
-	"sa-controller-manager/cmd/sa-controller-manager/commands/cli/clitest"
 )
 
 // registered are both configurations with one entry of the name each.
@@ -41,13 +40,6 @@ func early(name, resource string, again admissionregistrationv1.ReinvocationPoli
 			Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
 		}}}},
 	}
-}
-
-// perHost returns what --webhook-registration=url registers.
-func perHost(entry string) []runtime.Object {
-	objects := registered(entry, nil)
-	objects[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks[0].ClientConfig.URL = new("https://127.0.0.1:10262/mutate")
-	return objects
 }
 
 // admits answers the creation of Pods: with an error, or with a Pod that has these parts.
@@ -80,9 +72,6 @@ func TestWebhook(t *testing.T) {
 	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{
 		registration.Annotation: registration.AnnotationOff,
 	}
-	const several = "url-on-several-hosts: the webhook is registered with a loopback URL, which leads each kube-apiserver to its own host, " +
-		"and they run on several: where no sa-controller-manager listens, Pods are refused: cp-1, cp-2"
-	twoHosts := append(perHost(entry), clitest.IdentityLeases("cp-1", "cp-2")...)
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
 		"Called": {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
@@ -97,26 +86,15 @@ func TestWebhook(t *testing.T) {
 			reason: "the plugin is before all of them", objects: []runtime.Object{early("00-first", "*", "")},
 			change: admits(nil, true, true, false),
 		},
-		"SeveralHosts": {objects: twoHosts, change: admits(nil, true, true, true), want: []string{several}},
-		"OneHost": {
-			reason: "with two kube-apiservers", objects: append(perHost(entry), clitest.IdentityLeases("cp-1")...),
-			change: admits(nil, true, true, true),
-		},
-		"HostsUnknown": {
-			reason: "unknown is not one, and the Pod is tried nevertheless", objects: twoHosts,
-			change: func(t *testing.T, c *cluster, client *fake.Clientset) {
-				admits(nil, false, false, true)(t, c, client)
-				failing("list", "leases")(t, c, client)
-			},
-			wantErr: "list the identity Leases of kube-apiserver",
-			want:    []string{"pod-without-account: a new Pod gets no account: kube-apiserver calls the webhook, which does not add it"},
-		},
-		"HostsThatDoNotMatter": {
-			reason: "all call the same address", objects: append(registered(entry, nil), clitest.IdentityLeases("cp-1", "cp-2")...),
-			change: admits(nil, true, true, true),
-		},
 		"FilesAndEmptyObjects": {
 			reason: "webhook register with --kubeconfig has left them", objects: empty, change: admits(nil, true, true, true),
+		},
+		"SwitchedOffHost": {
+			reason: "a Pod shows it, and the way back is on the host", objects: empty, change: admits(nil, false, false, false),
+			want: []string{
+				"pod-without-account: a new Pod gets no account: neither the webhook nor the plugin ServiceAccount of kube-apiserver adds it",
+			},
+			remedy: "on each host with --static-registration-dir=/etc/kubernetes/",
 		},
 		"InTree": {reason: "not registered, and kube-apiserver does it", change: admits(nil, true, true, false)},
 		"Nobody": {

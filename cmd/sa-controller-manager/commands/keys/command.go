@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"sa-controller-manager/admission/podscan"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/controllers/keyring/consistency"
@@ -241,7 +240,7 @@ func (o *commandOptions) runs(cmd *cobra.Command, check func(*options.Problems),
 }
 
 func (o *commandOptions) print(cmd *cobra.Command, operator *operator.Operator) (*Report, error) {
-	report, err := newReport(cmd.Context(), operator, podscan.ClusterFlags(o.connection.Kubeconfig, o.connection.Context))
+	report, err := newReport(cmd.Context(), operator, cli.ClusterFlags(o.connection))
 	if err != nil {
 		return nil, err
 	}

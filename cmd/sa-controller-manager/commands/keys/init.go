@@ -38,9 +38,10 @@ func newInitCommand(client cli.ClientFunc) *cobra.Command {
 		Long: `Make a key ring. The file must not be there yet. With --kubeconfig it is refused while
 another host has a ring: that one is to be copied and imported.
 
-With --from-private-key-file the key of that file signs, as it did before: every token
-goes on being valid. Without it a new key is made, which kube-apiserver must be given
-first. With --key=kep740:NAME a process of this host has the key, such as sa-kms-signer; it
+With --from-private-key-file the first private key of that file signs, as it did before:
+every token goes on being valid. Further keys of the file become retired keys. Without it a
+new key is made, which kube-apiserver must be given first. With --key=kep740:NAME a process of
+this host has the key, such as sa-kms-signer; it
 is tried before. Keys of --service-account-key-file become retired keys: they verify. A
 next key of the same kind is made, unless --next-key names another one.`,
 		Example: initExamples,
@@ -60,9 +61,12 @@ next key of the same kind is made, unless --next-key names another one.`,
 	}
 	return o.steps(cmd, check, func(ctx context.Context, op *operator.Operator) (err error) {
 		var pair *signing.PrivateKey
+		var retired []signing.PublicKey
 		switch {
 		case from != "":
-			pair, err = cli.ReadFile("from-private-key-file", from, signing.ParsePrivateKey)
+			if pair, err = cli.ReadFile("from-private-key-file", from, signing.ParsePrivateKey); err == nil {
+				retired, err = cli.ReadFile("from-private-key-file", from, signing.ParseAllPublicKeys)
+			}
 		case key.Signer != "":
 			pair, err = op.Pin(ctx, key.Signer, key.BoundOnly)
 		default:
@@ -71,7 +75,6 @@ next key of the same kind is made, unless --next-key names another one.`,
 		if err != nil {
 			return err
 		}
-		var retired []signing.PublicKey
 		for _, path := range verify {
 			more, err := cli.ReadFile("service-account-key-file", path, signing.ParseAllPublicKeys)
 			if err != nil {

@@ -23,18 +23,19 @@ import (
 
 // checkPlugin refuses to turn kube-apiserver's plugin off if our process, by the flags of our manifest, does
 // not do all of its work, nor by the file that they name. Flags that only another version knows do not matter.
-func (c *Config) checkPlugin(manifest []byte) error {
+// Otherwise it reports whether ours is ordinary, see resolve.Ordinary.
+func (c *Config) checkPlugin(manifest []byte) (ordinary bool, _ error) {
 	o, err := ownOptions(manifest, "admission-control", "enable-admission-plugins", "disable-admission-plugins",
-		component.AdmissionConfigFlag, "webhook-port", "webhook-failure-policy")
+		component.AdmissionConfigFlag, "webhook-port", "webhook-failure-policy", "pod-token", "limit-secret-references")
 	if err != nil {
-		return err
+		return false, err
 	}
 	if o.Admission.ConfigFile != "" {
 		o.Admission.ConfigFile = c.onNode(o.Admission.ConfigFile)
 	}
 	plugin, err := resolve.PluginConfig(&o.Admission)
 	if err != nil {
-		return fmt.Errorf("our %w", err)
+		return false, fmt.Errorf("our %w", err)
 	}
 	var lacks string
 	switch {
@@ -47,29 +48,46 @@ func (c *Config) checkPlugin(manifest []byte) error {
 	case o.Webhook.FailurePolicy != string(admissionregistrationv1.Fail):
 		lacks = "Pods pass it by while it does not answer (--webhook-failure-policy=" + o.Webhook.FailurePolicy + ")"
 	default:
-		return nil
+		return resolve.Ordinary(&o.Admission)
 	}
-	return fmt.Errorf("our process would not do the work of kube-apiserver's ServiceAccount plugin: %s; change that, "+
+	return false, fmt.Errorf("our process would not do the work of kube-apiserver's ServiceAccount plugin: %s; change that, "+
 		"or give --steps without %s", lacks, StepAPIServer)
 }
 
-// restricted creates the policy for Pods if it is missing, and refuses to go on if it does not deny. A
-// kube-apiserver that restarts admits nothing before it knows it.
-func (c *Config) restricted(ctx context.Context) error {
-	problem, err := podpolicy.Problem(ctx, c.Client)
-	if err != nil || problem == "" {
+// restricted creates what is missing of the policies for Pods, Completion only if our plugin is ordinary, and
+// refuses to go on if they are wrong. A kube-apiserver that restarts admits nothing before it knows them.
+func (c *Config) restricted(ordinary bool) cli.Check {
+	return func(ctx context.Context) error {
+		wanted := []podpolicy.Policy{podpolicy.Refusal}
+		if ordinary {
+			wanted = append(wanted, podpolicy.Completion)
+		}
+		for _, policy := range wanted {
+			_, problem, err := policy.Problem(ctx, c.Client)
+			if err != nil {
+				return err
+			}
+			if problem == "" {
+				continue
+			}
+			objects, err := policy.Objects()
+			if err != nil {
+				return err
+			}
+			if _, err := identity.ApplyObjects(ctx, c.Client.CoreV1().RESTClient(), objects); err != nil {
+				return err
+			}
+		}
+		problem, err := podpolicy.Problems(ctx, c.Client, ordinary)
+		if err == nil && problem != "" {
+			err = cli.Permanent(errors.New(problem + "; docs/troubleshooting.md has what to do about the policies for Pods; one that warns " +
+				"since \"webhook unregister\": sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf"))
+		}
 		return err
 	}
-	if _, err := identity.Apply(ctx, c.Client.CoreV1().RESTClient(), false); err != nil {
-		return err
-	}
-	if problem, err = podpolicy.Problem(ctx, c.Client); err == nil && problem != "" {
-		err = cli.Permanent(errors.New(problem + "; sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf changes that"))
-	}
-	return err
 }
 
-// unrestricted deletes the policy for Pods, unless a kube-apiserver has no plugin yet.
+// unrestricted deletes the policies for Pods, unless a kube-apiserver has no plugin yet.
 func (c *Config) unrestricted(ctx context.Context) error {
 	servers, err := c.Client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx,
 		metav1.ListOptions{LabelSelector: "component=" + component.APIServer})
@@ -81,7 +99,7 @@ func (c *Config) unrestricted(ctx context.Context) error {
 			return nil
 		}
 	}
-	return podpolicy.Delete(ctx, c.Client)
+	return errors.Join(podpolicy.Completion.Delete(ctx, c.Client), podpolicy.Refusal.Delete(ctx, c.Client))
 }
 
 // unbind switches the webhook off again after a first step that failed: its process may end at any time,

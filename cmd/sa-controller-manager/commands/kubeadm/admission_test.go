@@ -4,11 +4,11 @@
 package kubeadm
 
 import (
-	"strings"
+	"slices"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"sa-controller-manager/admission/podpolicy"
@@ -24,24 +24,28 @@ import (
 func TestCheckPlugin(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		args []string
-		want string // part of the error, "" for none
+		args     []string
+		want     string // part of the error, "" for none
+		ordinary bool
 	}{
-		"Default": {},
+		"Default": {ordinary: true},
+		"Secret":  {args: []string{"--pod-token=secret"}},
+		"Limits":  {args: []string{"--limit-secret-references=true"}},
 		"Off": {
-			[]string{"--enable-admission-plugins=AlwaysAdmit", "--disable-admission-plugins=ServiceAccount"}, "its plugin ServiceAccount is off",
+			args: []string{"--enable-admission-plugins=AlwaysAdmit", "--disable-admission-plugins=ServiceAccount"},
+			want: "its plugin ServiceAccount is off",
 		},
-		"Ignore":  {[]string{"--webhook-failure-policy=Ignore"}, "--webhook-failure-policy=Ignore"},
-		"NoPort":  {[]string{"--webhook-port=0"}, "it serves no webhook"},
-		"Unknown": {args: []string{"--of-another-version"}},
-		"File":    {args: []string{"--admission-control-config-file=/etc/kubernetes/pki/as-default.yaml"}},
+		"Ignore":  {args: []string{"--webhook-failure-policy=Ignore"}, want: "--webhook-failure-policy=Ignore"},
+		"NoPort":  {args: []string{"--webhook-port=0"}, want: "it serves no webhook"},
+		"Unknown": {args: []string{"--of-another-version"}, ordinary: true},
+		"File":    {args: []string{"--admission-control-config-file=/etc/kubernetes/pki/as-default.yaml"}, ordinary: true},
 		"NoFile": {
-			[]string{"--admission-control-config-file=/etc/kubernetes/pki/none"},
-			"our --admission-control-config-file: read admission configuration: open ROOT/etc/kubernetes/pki/none: no such file",
+			args: []string{"--admission-control-config-file=/etc/kubernetes/pki/none"},
+			want: "our --admission-control-config-file: read admission configuration: open ROOT/etc/kubernetes/pki/none: no such file",
 		},
 		"NoToken": {
-			[]string{"--admission-control-config-file=/etc/kubernetes/pki/no-token.yaml"},
-			"Pods would get no token (mountServiceAccountToken: false in ROOT/",
+			args: []string{"--admission-control-config-file=/etc/kubernetes/pki/no-token.yaml"},
+			want: "Pods would get no token (mountServiceAccountToken: false in ROOT/",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,8 +55,11 @@ func TestCheckPlugin(t *testing.T) {
 				p.write(t, "pki/"+file+".yaml", []byte(admissionHead+
 					"- name: ServiceAccount\n  configuration:\n    mountServiceAccountToken: "+mount+"\n"))
 			}
-			err := p.config.checkPlugin(staticpodtest.Own(append([]string{theKey}, tc.args...)))
+			ordinary, err := p.config.checkPlugin(staticpodtest.Own(append([]string{theKey}, tc.args...)))
 			wantError(t, name, err, p.located(tc.want))
+			if ordinary != tc.ordinary {
+				t.Errorf("ordinary: %t, want %t", ordinary, tc.ordinary)
+			}
 		})
 	}
 	p := newControlPlane(t, "v1.37")
@@ -74,7 +81,8 @@ func TestUnbind(t *testing.T) {
 func TestUnrestricted(t *testing.T) {
 	t.Parallel()
 	server := mirror(component.APIServer, "m", true, pluginOff)
-	c := Config{Client: fake.NewClientset(server, podpolicytest.Policy(), podpolicytest.Binding(admissionregistrationv1.Deny))}
+	objects := slices.Concat([]runtime.Object{server}, podpolicytest.Objects(podpolicy.Refusal), podpolicytest.Objects(podpolicy.Completion))
+	c := Config{Client: fake.NewClientset(objects...)}
 	testutil.Must(t, c.unrestricted(t.Context()))
 	policies := c.Client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
 	if _, err := policies.Get(t.Context(), podpolicy.Name, metav1.GetOptions{}); err != nil {
@@ -82,7 +90,9 @@ func TestUnrestricted(t *testing.T) {
 	}
 	testutil.Must(t, c.Client.CoreV1().Pods(metav1.NamespaceSystem).Delete(t.Context(), server.Name, metav1.DeleteOptions{}))
 	testutil.Must(t, c.unrestricted(t.Context()))
-	if problem, err := podpolicy.Problem(t.Context(), c.Client); err != nil || !strings.Contains(problem, "no ValidatingAdmissionPolicy ") {
-		t.Errorf("afterwards the problem is %q, %v", problem, err)
+	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {
+		if exists, problem, err := policy.Problem(t.Context(), c.Client); err != nil || exists {
+			t.Errorf("afterwards the problem is %q, %v", problem, err)
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	policyconfigv1 "k8s.io/apiserver/pkg/admission/plugin/policy/config/apis/policyconfig/v1"
 	webhookconfig "k8s.io/apiserver/pkg/admission/plugin/webhook/config"
 	webhookadmissionv1 "k8s.io/apiserver/pkg/admission/plugin/webhook/config/apis/webhookadmission/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
@@ -61,7 +62,7 @@ func (c *Config) admissionConfig(m *staticpod.Manifest) ([]byte, error) {
 		}
 	}
 	directories := registration.StaticDirs(manifests.StaticDirectory)
-	for i, name := range component.WebhookPlugins() {
+	for i, name := range append(component.WebhookPlugins(), policyPlugin) {
 		if plugins, err = c.extend(m, plugins, name, directories[i]); err != nil {
 			return nil, fmt.Errorf("%s: plugin %s: %w", file, name, err)
 		}
@@ -95,6 +96,9 @@ func pluginsOf(data []byte) ([]plugin, error) {
 
 type plugin = apiserver.AdmissionPluginConfiguration
 
+// policyPlugin reads the policy that names the account of Pods.
+const policyPlugin = "MutatingAdmissionPolicy"
+
 // extend gives a plugin our directory. kube-apiserver reads the first entry of a plugin.
 func (c *Config) extend(m *staticpod.Manifest, plugins []plugin, name, directory string) ([]plugin, error) {
 	i := slices.IndexFunc(plugins, func(p plugin) bool { return p.Name == name })
@@ -122,6 +126,8 @@ func (c *Config) extend(m *staticpod.Manifest, plugins []plugin, name, directory
 			return nil, fmt.Errorf("it has staticManifestsDir: %s already, and kube-apiserver reads one; docs/static-registration.md has "+
 				"what to do by hand; --extra-arg=--webhook-registration=url uses none", has.StaticManifestsDir)
 		}
+	}
+	if len(own) > 0 && name != policyPlugin {
 		loaded, err := webhookconfig.LoadConfig(bytes.NewReader(own))
 		if err != nil {
 			return nil, err
@@ -129,6 +135,11 @@ func (c *Config) extend(m *staticpod.Manifest, plugins []plugin, name, directory
 		made.KubeConfigFile = loaded.KubeConfigFile
 	}
 	raw, err := json.Marshal(made)
+	if name == policyPlugin { // which knows that field alone
+		policies := policyconfigv1.MutatingAdmissionPolicyConfiguration{StaticManifestsDir: directory}
+		policies.SetGroupVersionKind(policyconfigv1.SchemeGroupVersion.WithKind(policyPlugin + "Configuration"))
+		raw, err = json.Marshal(policies)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("encode its configuration: %w", err)
 	}

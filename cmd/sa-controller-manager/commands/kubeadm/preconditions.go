@@ -103,6 +103,9 @@ func (c *Config) prove(ctx context.Context, o *observed) error {
 	if o.rootCA, err = cli.ReadFile(component.RootCAFlag, c.onNode(file), rootca.ParseBundle); err != nil {
 		return fmt.Errorf("our %w", err)
 	}
+	if err := o.rootCA.CheckSize(); err != nil {
+		return fmt.Errorf("our --%s: %w", component.RootCAFlag, err)
+	}
 	return nil
 }
 

@@ -31,7 +31,10 @@ func TestAdmissionConfig(t *testing.T) {
 		ours      = mutating + "    kubeConfigFile: \"\"\n    staticManifestsDir: " + directory + "mutating\n"
 		theirs    = mutating + "    kubeConfigFile: /etc/kubernetes/pki/webhooks.conf\n    staticManifestsDir: " + directory + "mutating\n"
 		second    = "- name: ValidatingAdmissionWebhook\n  path: \"\"\n  configuration:\n" + webhook +
-			"    kubeConfigFile: \"\"\n    staticManifestsDir: " + directory + "validating\n"
+			"    kubeConfigFile: \"\"\n    staticManifestsDir: " + directory + "validating\n" +
+			// With another field kube-apiserver would not start.
+			"- name: MutatingAdmissionPolicy\n  path: \"\"\n  configuration:\n    apiVersion: apiserver.config.k8s.io/v1\n" +
+			"    kind: MutatingAdmissionPolicyConfiguration\n    staticManifestsDir: " + directory + "policies\n"
 		limits = "- name: EventRateLimit\n  path: /etc/kubernetes/pki/limits.yaml\n  configuration: null\n"
 	)
 	for name, tc := range map[string]struct {
@@ -56,6 +59,11 @@ func TestAdmissionConfig(t *testing.T) {
 		"HasOne": {
 			reason: "there is one directory", source: mutating + "    staticManifestsDir: /etc/theirs\n",
 			refused: "plugin MutatingAdmissionWebhook: it has staticManifestsDir: /etc/theirs already",
+		},
+		"HasPolicies": {
+			reason:  "there is one directory",
+			source:  "- name: MutatingAdmissionPolicy\n  configuration: {staticManifestsDir: /etc/theirs}\n",
+			refused: "plugin MutatingAdmissionPolicy: it has staticManifestsDir: /etc/theirs already",
 		},
 		"UnknownName": {reason: "kube-apiserver would not start", source: "- nam: X\n", refused: `unknown field "plugins[0].nam"`},
 		"NotSeen":     {flag: "/etc/admission.yaml", refused: "/etc/admission.yaml is in none of its volumeMounts"},

@@ -174,13 +174,16 @@ func (c *Config) planTakeover(o *observed) ([]step, error) { //nolint:funlen // 
 		api.summary = "kube-apiserver keeps its ServiceAccount plugin"
 	}
 	if o.mode != registration.None && c.includes(StepAPIServer) {
-		if err := c.checkPlugin(c.ownManifest(o)); err != nil {
+		ordinary, err := c.checkPlugin(c.ownManifest(o))
+		if err != nil {
 			return nil, err
 		}
-		api.guards = append(api.guards, c.restricted)
+		api.guards = append(api.guards, c.restricted(ordinary))
 	}
-	if o.note != "" {
-		api.notes = []string{o.note}
+	for _, note := range []string{o.note, c.checkInFlight(o)} {
+		if note != "" {
+			api.notes = append(api.notes, note)
+		}
 	}
 	if err := c.planEdit(o, component.ForAPIServer(changes, o.apiServer().SigningKeys(o.own())), &api); err != nil {
 		return nil, err

@@ -292,7 +292,7 @@ func (tc *trip) isTaken(t *testing.T, p *controlPlane, first []byte, command []s
 		})
 	}
 	if readsFiles {
-		for _, directory := range []string{"config", "mutating", "validating"} {
+		for _, directory := range []string{"config", "mutating", "policies", "validating"} {
 			mounts = append(mounts, path.Join(manifests.StaticDirectory, directory))
 		}
 	}

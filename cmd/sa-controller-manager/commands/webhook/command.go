@@ -1,9 +1,8 @@
 // Copyright The sa-controller-manager Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package webhook implements the commands that switch the admission webhook off and on, that find
-// the Pods admitted without it, and that write its configurations as files. They need no running
-// manager.
+// Package webhook implements the commands that switch the admission webhook off and on, and that write
+// its configurations as files. They need no running manager.
 package webhook
 
 import (
@@ -14,9 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
@@ -56,10 +54,8 @@ These are removed on each control-plane host, without any API:
 
   ` + onHost + `
 
-Pods that are created while the webhook is off stay without account and token. To list
-them once it is on again, with the commands that create them again:
-
-  sa-controller-manager webhook missed --kubeconfig=/etc/kubernetes/admin.conf`
+Pods that are created while the webhook is off stay without account and token, unless
+the policy ` + podpolicy.CompletionName + ` completes them.`
 
 // onHost is the way out of files, with the directory of the takeover.
 const onHost = options.ProgramName + " webhook unregister --" + options.StaticDirFlag + "=" + manifests.StaticDirectory
@@ -71,8 +67,9 @@ type onOff struct {
 	done              string // the message on success
 	// asks is what the user is asked on a terminal; nothing if it is empty.
 	asks string
-	// proves checks in the end that it holds; nil if nothing can be checked.
+	// proves checks that it holds. Only then the policy for Pods gets the action.
 	proves func(context.Context, kubernetes.Interface) error
+	policy admissionregistrationv1.ValidationAction
 	// static is act for the files of this host, and doneStatic its message.
 	static     func(dir string) error
 	doneStatic string
@@ -86,15 +83,17 @@ func switches() []onOff {
 			long: "Empty both webhook configurations and annotate them with " + registration.Annotation + "=" + registration.AnnotationOff + ",\n" +
 				"so that kube-apiserver does not call it and no replica registers it again. They are\n" +
 				"created if they do not exist. New Pods are then admitted without the webhook, as a Pod\n" +
-				"with dryRun shows in the end: if kube-apiserver still calls it, by files, the code is 1.\n" +
-				"The policy for Pods (" + podpolicy.Name + ") warns from then on instead of refusing Pods\n" +
+				"with dryRun shows: if kube-apiserver still calls it, by files, the code is 1.\n" +
+				"The policy " + podpolicy.CompletionName + " goes on to complete ordinary Pods. Otherwise the\n" +
+				"policy for Pods (" + podpolicy.Name + ") warns from then on instead of refusing Pods\n" +
 				"without an account.\n" +
 				"With --" + options.StaticDirFlag + " it removes the files of this host and keeps them away. That\n" +
 				"needs no API and no running process, and leaves the policy as it is.\n" +
 				"On a terminal the command asks for confirmation.",
-			act:    unregister,
+			act:    registration.Unregister,
 			asks:   consequence,
 			proves: notCalled,
+			policy: admissionregistrationv1.Warn,
 			static: registration.UnregisterStatic,
 			doneStatic: "The webhook is off on this host: its files are gone, and stay away until\n" +
 				options.ProgramName + " webhook register with the same flag. Other hosts have files of their own.\n" +
@@ -110,16 +109,21 @@ func switches() []onOff {
 			short: "Switch the webhook on again after unregister",
 			long: "Remove the annotation " + registration.Annotation + " from both webhook configurations. This command\n" +
 				"writes no webhooks. The leader does, if it runs with --webhook-registration=url or\n" +
-				"service, as soon as kube-apiserver has shown that it reaches it.\n" +
+				"service, as soon as kube-apiserver has shown that it reaches it. The command waits for that,\n" +
+				"and makes the policy for Pods (" + podpolicy.Name + ") deny again; otherwise the code is 1.\n" +
 				"With --" + options.StaticDirFlag + " it lets the process of this host write its files again.",
-			act:    register,
+			act:    registration.Register,
+			proves: calledAgain,
+			policy: admissionregistrationv1.Deny,
 			static: registration.RegisterStatic,
 			doneStatic: "The process of this host writes its files again within ten seconds, and binds the webhook once\n" +
-				"kube-apiserver reaches it; its /readyz/webhook-registration shows the state.\n",
-			done: "The leader may register the webhook again: " + registration.Name + ", the\n" +
+				"kube-apiserver reaches it; its /readyz/webhook-registration shows the state. If the policy for Pods\n" +
+				"(" + podpolicy.Name + ") was made to warn, it still does: then, after all hosts,\n" +
+				options.ProgramName + " webhook register without that flag.\n",
+			done: "The webhook is registered again: " + registration.Name + ", the\n" +
 				"MutatingWebhookConfiguration and the ValidatingWebhookConfiguration, no longer has\n" +
-				registration.Annotation + "=" + registration.AnnotationOff + ". It does so with --webhook-registration=url or service, once\n" +
-				"kube-apiserver reaches it; its /readyz/webhook-registration shows the state.\n",
+				registration.Annotation + "=" + registration.AnnotationOff + ". kube-apiserver calls it, and the policy for Pods\n" +
+				"(" + podpolicy.Name + ") refuses those without an account again.\n",
 		},
 	}
 }
@@ -132,10 +136,10 @@ func NewCommand(client cli.ClientFunc, write WriteManifestsFunc) *cobra.Command 
 	}
 	return cli.Parent(&cobra.Command{
 		Use:   "webhook",
-		Short: "Switch the admission webhook off and on, and find the Pods that it missed",
+		Short: "Switch the admission webhook off and on",
 		Long:  description,
 		Args:  cli.NoArguments,
-	}, append(children, newMissedCommand(client), newManifestsCommand(write))...)
+	}, append(children, newManifestsCommand(write))...)
 }
 
 func (s onOff) command(client cli.ClientFunc) *cobra.Command {
@@ -203,32 +207,14 @@ func (s onOff) run(cmd *cobra.Command, client kubernetes.Interface, ifPlugin, dr
 	if err := s.act(ctx, client); err != nil {
 		return err
 	}
-	if s.proves == nil || dryRun {
+	if dryRun {
 		return nil
 	}
-	return s.proves(ctx, client)
-}
-
-// followDelay is how long kube-apiserver may take to follow a change in the API.
-const followDelay = 5 * time.Second
-
-// notCalled returns nil once kube-apiserver does not call the webhook, as a Pod with dryRun shows. What
-// else refuses the Pod shows nothing.
-func notCalled(ctx context.Context, client kubernetes.Interface) error {
-	err := cli.Await{Clock: clock.RealClock{}, Timeout: followDelay}.Until(ctx, func(ctx context.Context) error {
-		_, called, err := registration.TryPod(ctx, client, metav1.NamespaceSystem)
-		if registration.Concerns(err) {
-			return fmt.Errorf("kube-apiserver still calls the webhook: %w", err)
-		}
-		if called {
-			return errors.New("kube-apiserver still calls the webhook, which has answered a Pod with dryRun")
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("the configurations in the API are switched off, but %w\n"+
-			"If it has the webhook from files, on each control-plane host:\n  %s",
-			err, onHost)
+	if err := s.proves(ctx, client); err != nil {
+		return err
 	}
-	return nil
+	if err := podpolicy.SetAction(ctx, client, s.policy); err != nil || s.policy == admissionregistrationv1.Warn {
+		return err
+	}
+	return policiesAreOurs(ctx, client)
 }

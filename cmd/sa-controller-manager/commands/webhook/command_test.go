@@ -5,6 +5,7 @@ package webhook
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,15 +52,17 @@ func TestWebhookCommand(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			binding, problem := podpolicytest.Binding(admissionregistrationv1.Deny), "the actions [Warn]"
+			binding, problem := podpolicytest.Binding(admissionregistrationv1.Deny), "spec.validationActions is [Warn]"
 			if tc.command == "register" {
 				binding, problem = podpolicytest.Binding(admissionregistrationv1.Warn), ""
 			}
 			client := fake.NewClientset(append(tc.objects, podpolicytest.Policy(), binding)...)
+			answers(client, tc.command == "register", tc.command == "register", nil)
 			if got := runWith(t, client, tc.command); got.Code != 0 || !strings.Contains(got.Stdout, registration.Name) {
 				t.Errorf("%s\n%+v, want code 0 and what it has done", tc.reason, got)
 			}
-			if got, err := podpolicy.Problem(t.Context(), client); err != nil || (got == "") != (problem == "") || !strings.Contains(got, problem) {
+			_, got, err := podpolicy.Refusal.Problem(t.Context(), client)
+			if err != nil || (got == "") != (problem == "") || !strings.Contains(got, problem) {
 				t.Errorf("%s\nthe problem with the policy is %q, %v; want %q", tc.reason, got, err, problem)
 			}
 			api := client.AdmissionregistrationV1()
@@ -67,11 +70,11 @@ func TestWebhookCommand(t *testing.T) {
 			testutil.Must(t, err)
 			validating, err := api.ValidatingWebhookConfigurations().Get(t.Context(), registration.Name, metav1.GetOptions{})
 			testutil.Must(t, err)
-			got := []any{
+			configured := []any{
 				mutating.Annotations[registration.Annotation], len(mutating.Webhooks), validating.Annotations[registration.Annotation],
 				len(validating.Webhooks),
 			}
-			testutil.Check(t, tc.reason+"\nannotation and webhooks of both", []any{tc.off, tc.webhooks, tc.off, tc.webhooks}, got)
+			testutil.Check(t, tc.reason+"\nannotation and webhooks of both", []any{tc.off, tc.webhooks, tc.off, tc.webhooks}, configured)
 		})
 	}
 }
@@ -88,6 +91,34 @@ func TestWebhookCommandFails(t *testing.T) {
 	testutil.Check(t, "result", want, runWith(t, client, "unregister", "--yes"))
 }
 
+// TestRegisterNamesAWrongPolicy: what is registered again is not all that it takes.
+func TestRegisterNamesAWrongPolicy(t *testing.T) {
+	t.Parallel()
+	completion := podpolicytest.Objects(podpolicy.Completion)
+	completion[0].(*admissionregistrationv1.MutatingAdmissionPolicy).Spec.MatchConditions = nil
+	policy := podpolicytest.Policy()
+	policy.Spec.MatchConstraints.ResourceRules = nil
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		want    string
+	}{
+		"completion": {
+			completion, "MutatingAdmissionPolicy sa-controller-manager-completion is not that of this version: its spec.matchConditions is",
+		},
+		"refusal": {
+			[]runtime.Object{policy, podpolicytest.Binding(admissionregistrationv1.Deny)},
+			"ValidatingAdmissionPolicy sa-controller-manager-pods is not that of this version: its spec.matchConstraints is",
+		},
+	} {
+		client := fake.NewClientset(append(tc.objects, clitest.Configurations(nil, 1)...)...)
+		answers(client, true, true, nil)
+		got := runWith(t, client, "register")
+		if got.Code != 1 || !strings.Contains(got.Stderr, "the webhook is registered again, but") || !strings.Contains(got.Stderr, tc.want) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
 // TestDryRun: nothing is asked and nothing proved, files stay, and the API server stores nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
@@ -98,7 +129,7 @@ func TestDryRun(t *testing.T) {
 		want string
 	}{
 		{[]string{"unregister"}, "Without --dry-run: The webhook is off."},
-		{[]string{"register"}, "Without --dry-run: The leader may register"},
+		{[]string{"register"}, "Without --dry-run: The webhook is registered again"},
 		{[]string{"register", "--static-registration-dir=" + dir}, "Without --dry-run: The process of this host writes"},
 		{[]string{"unregister", "--static-registration-dir=" + dir + "/none"}, "no such file or directory"},
 	} {
@@ -134,20 +165,70 @@ func TestUnregisterWhileFilesBind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				client := fake.NewClientset(clitest.Configurations(nil, 1)...)
-				client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
-					pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
-					if tc.answered {
-						pod.Annotations["sa-controller-manager/probe-answer"] = pod.Annotations["sa-controller-manager/probe"]
-					}
-					return true, pod, tc.err
-				})
+				client := fake.NewClientset(append(clitest.Configurations(nil, 1), podpolicytest.Binding(admissionregistrationv1.Deny))...)
+				answers(client, tc.answered, tc.answered, tc.err)
 				const way = "sa-controller-manager webhook unregister --static-registration-dir=/etc/kubernetes/sa-controller-manager/static"
 				got := runWith(t, client, "unregister")
 				if got.Code != tc.wantCode || strings.Contains(got.Stderr, way) != (tc.wantCode == 1) ||
 					strings.Contains(got.Stdout, "is off") != (tc.wantCode == 0) {
 					t.Errorf("%+v, want code %d", got, tc.wantCode)
 				}
+				wantActions(t, client, map[int]string{0: "[Warn]", 1: "[Deny]"}[tc.wantCode])
+			})
+		})
+	}
+}
+
+// answers has kube-apiserver call the webhook for Pods, which names their account.
+func answers(client *fake.Clientset, called, named bool, err error) {
+	client.PrependReactor("create", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		pod := action.(clienttesting.CreateAction).GetObject().(*corev1.Pod).DeepCopy()
+		if id, probe := pod.Annotations["sa-controller-manager/probe"]; called && probe {
+			pod.Annotations["sa-controller-manager/probe-answer"] = id
+		}
+		if named {
+			pod.Spec.ServiceAccountName = "default"
+		}
+		return true, pod, err
+	})
+}
+
+func wantActions(t *testing.T, client kubernetes.Interface, want string) {
+	t.Helper()
+	binding, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
+	testutil.Must(t, err)
+	testutil.Check(t, "actions of the policy", want, fmt.Sprint(binding.Spec.ValidationActions))
+}
+
+// TestRegisterWaits: the policy for Pods refuses Pods again once the webhook gives them what they need, and not before.
+func TestRegisterWaits(t *testing.T) {
+	t.Parallel()
+	off := map[string]string{registration.Annotation: registration.AnnotationOff}
+	staged := clitest.Configurations(nil, 1)
+	staged[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Webhooks[0].Name = "probe.sa-controller-manager.webhook"
+	for name, tc := range map[string]struct {
+		reason        string
+		objects       []runtime.Object
+		called, named bool
+		want          string // the reason on standard error, "" for success
+	}{
+		"Called":     {reason: "by files, say", objects: clitest.Configurations(off, 0), called: true, named: true},
+		"NotCalled":  {reason: "no leader", objects: clitest.Configurations(off, 0), named: true, want: "does not call the webhook"},
+		"NotBound":   {reason: "only the probe is", objects: staged, called: true, named: true, want: "the leader has not proved that"},
+		"NoAccounts": {reason: "its plugin is off", objects: clitest.Configurations(off, 0), called: true, want: "gives a Pod no account"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				binding := podpolicytest.Binding(admissionregistrationv1.Warn)
+				binding.Spec.ValidationActions = append(binding.Spec.ValidationActions, admissionregistrationv1.Audit)
+				client := fake.NewClientset(append(tc.objects, podpolicytest.Policy(), binding)...)
+				answers(client, tc.called, tc.named, nil)
+				got := runWith(t, client, "register")
+				if (got.Code == 0) != (tc.want == "") || !strings.Contains(got.Stderr, tc.want) {
+					t.Errorf("%s: %+v, want %q", tc.reason, got, tc.want)
+				}
+				wantActions(t, client, map[int]string{0: "[Deny Audit]", 1: "[Warn Audit]"}[got.Code])
 			})
 		})
 	}
@@ -177,7 +258,7 @@ func TestUnregisterOnAHost(t *testing.T) {
 	if _, err := os.Stat(registration.StaticOffPath(dir)); err != nil {
 		t.Error(err)
 	}
-	if got := alone("register"); got.Code != 0 {
+	if got := alone("register"); got.Code != 0 || !strings.Contains(got.Stdout, "webhook register without that flag") {
 		t.Errorf("register: %+v", got)
 	}
 	if _, err := os.Stat(registration.StaticOffPath(dir)); !os.IsNotExist(err) {

@@ -14,10 +14,11 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
-const manifestsDescription = `Write both webhook configurations once, as files for kube-apiserver's static
-registration (KEP-5793): below --out-dir, in the directories mutating and validating,
-which are for staticManifestsDir of the plugins MutatingAdmissionWebhook and
-ValidatingAdmissionWebhook. Nobody can delete such a configuration through the API.
+const manifestsDescription = `Write both webhook configurations, and a policy that names the account of Pods, once, as
+files for kube-apiserver's static registration (KEP-5793): below --out-dir, in the
+directories mutating, validating and policies, which are for staticManifestsDir of the
+plugins MutatingAdmissionWebhook, ValidatingAdmissionWebhook and
+MutatingAdmissionPolicy. Nobody can delete such a configuration through the API.
 The files do not follow the serving CA: when it changes, write them again, first.`
 
 const manifestsExample = `  sa-controller-manager webhook manifests --out-dir=/etc/kubernetes/sa-controller-manager/static \

@@ -4,40 +4,96 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 )
 
 // consequence is what unregister leads to.
-const consequence = "Until it is on again, Pods are admitted without account, token, image pull secrets and limit on Secrets, " +
-	"unless the plugin ServiceAccount of kube-apiserver is on"
+const consequence = "Until it is on again, Pods that the policy " + podpolicy.CompletionName + " does not complete are admitted without " +
+	"account, token, image pull secrets and limit on Secrets, unless the plugin ServiceAccount of kube-apiserver is on"
 
-// unregister switches the webhook off and lets Pods without an account in.
-func unregister(ctx context.Context, client kubernetes.Interface) error {
-	if err := registration.Unregister(ctx, client); err != nil {
-		return err
+const (
+	// followDelay is how long kube-apiserver may take to follow a change in the API.
+	followDelay = 5 * time.Second
+
+	// proofDelay is how long the leader may take to prove that kube-apiserver reaches it, and to bind.
+	proofDelay = 20 * time.Second
+)
+
+// notCalled returns nil once kube-apiserver does not call the webhook, as a Pod with dryRun shows. What
+// else refuses the Pod shows nothing.
+func notCalled(ctx context.Context, client kubernetes.Interface) error {
+	err := cli.Await{Clock: clock.RealClock{}, Timeout: followDelay}.Until(ctx, func(ctx context.Context) error {
+		_, called, err := registration.TryPod(ctx, client, metav1.NamespaceSystem)
+		if registration.Concerns(err) {
+			return fmt.Errorf("kube-apiserver still calls the webhook: %w", err)
+		}
+		if called {
+			return errors.New("kube-apiserver still calls the webhook, which has answered a Pod with dryRun")
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("the configurations in the API are switched off, but %w\n"+
+			"The policy for Pods (%s) is as it was. If kube-apiserver has the webhook from files, on each control-plane\n"+
+			"host, and then this command again:\n  %s", err, podpolicy.Name, onHost)
 	}
-	return podpolicy.SetAction(ctx, client, admissionregistrationv1.Warn)
+	return nil
 }
 
-// register undoes unregister.
-func register(ctx context.Context, client kubernetes.Interface) error {
-	if err := registration.Register(ctx, client); err != nil {
-		return err
+// calledAgain returns nil once kube-apiserver calls the webhook, and it gives a Pod its account.
+func calledAgain(ctx context.Context, client kubernetes.Interface) error {
+	err := cli.Await{Clock: clock.RealClock{}, Timeout: proofDelay}.Until(ctx, func(ctx context.Context) error {
+		found, err := registration.Inspect(ctx, client)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(found, func(one registration.Inspected) bool { return one.Entries > 0 && !one.Active }) {
+			return errors.New("the webhook is not bound: the leader has not proved that kube-apiserver reaches it")
+		}
+		switch pod, called, err := registration.TryPod(ctx, client, metav1.NamespaceSystem); {
+		case err != nil:
+			return err
+		case !called:
+			return errors.New("kube-apiserver does not call the webhook")
+		case pod.Spec.ServiceAccountName == "":
+			return errors.New("the webhook gives a Pod no account")
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("the leader may register the webhook again, but yet %w\n"+
+			"The policy for Pods (%s) is as it was. Run this again once /readyz/webhook-registration says registered; if the webhook\n"+
+			"comes from files, on each control-plane host: %s webhook register --%s=DIRECTORY", err, podpolicy.Name,
+			options.ProgramName, options.StaticDirFlag)
 	}
-	return podpolicy.SetAction(ctx, client, admissionregistrationv1.Deny)
+	return nil
+}
+
+// policiesAreOurs returns an error for a policy for Pods that is there and wrong. Users may do without them.
+func policiesAreOurs(ctx context.Context, client kubernetes.Interface) error {
+	for _, policy := range []podpolicy.Policy{podpolicy.Refusal, podpolicy.Completion} {
+		if exists, problem, err := policy.Problem(ctx, client); err != nil || exists && problem != "" {
+			return cmp.Or(err, fmt.Errorf("the webhook is registered again, but %s", problem))
+		}
+	}
+	return nil
 }
 
 // checkPlugin returns an error unless the plugin ServiceAccount of kube-apiserver is on, or the webhook is
@@ -55,7 +111,7 @@ func checkPlugin(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return fmt.Errorf("--if-plugin-on is for the ServiceAccount of the manager: %w", err)
 	}
-	pod := registration.TrialPod()
+	pod := registration.ProbePod("plugin") // which no policy of ours completes
 	pod.Spec.ServiceAccountName, pod.Spec.AutomountServiceAccountToken = name, new(true)
 	pod, err = client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {

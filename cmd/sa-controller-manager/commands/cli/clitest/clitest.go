@@ -168,7 +168,7 @@ func NewKubeClient(answer func(path string) string, objects ...runtime.Object) *
 		_, err := response.WriteString(document)
 		return response.Result(), err
 	})
-	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://apiserver", Transport: transport})
+	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "https://apiserver", Transport: transport, QPS: -1})
 	return &KubeClient{fake.NewClientset(objects...), client.Discovery()}
 }
 

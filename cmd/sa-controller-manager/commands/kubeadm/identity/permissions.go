@@ -45,6 +45,11 @@ func Apply(ctx context.Context, client rest.Interface, createSecrets bool) (chan
 	if err != nil {
 		return false, err
 	}
+	return ApplyObjects(ctx, client, objects)
+}
+
+// ApplyObjects is Apply for some objects.
+func ApplyObjects(ctx context.Context, client rest.Interface, objects []manifests.Object) (changed bool, err error) {
 	for _, object := range objects {
 		wrote, err := apply(ctx, client, object)
 		if err != nil {

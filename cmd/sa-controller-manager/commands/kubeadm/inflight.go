@@ -1,0 +1,39 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kubeadm
+
+import (
+	"fmt"
+	"strconv"
+
+	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/cmd/sa-controller-manager/app/options"
+	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
+)
+
+// checkInFlight returns a note if kube-apiserver may have more requests in flight than our webhook calls: it would
+// refuse Pods of a burst.
+func (c *Config) checkInFlight(o *observed) string {
+	const ourFlag = "webhook-max-in-flight"
+	own := c.ownManifest(o)
+	if o.mode == registration.None || own == nil {
+		return ""
+	}
+	number := func(text string, otherwise int) int {
+		if n, err := strconv.Atoi(text); err == nil {
+			return n
+		}
+		return otherwise
+	}
+	// The defaults are kube-apiserver's.
+	server := o.apiServer().Manifest
+	theirs := number(component.OwnFlag(server, "max-requests-inflight"), 400) +
+		number(component.OwnFlag(server, "max-mutating-requests-inflight"), 200)
+	ours := number(component.OwnFlag(own, ourFlag), options.New().Webhook.MaxInFlight)
+	if theirs <= ours {
+		return ""
+	}
+	return fmt.Sprintf("kube-apiserver may have %d requests in flight, and our webhook answers %d at a time: in a burst "+
+		"it would refuse Pods. --extra-arg=--%s=%d is enough.", theirs, ours, ourFlag, theirs)
+}

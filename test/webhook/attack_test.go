@@ -1,0 +1,194 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sa-controller-manager/internal/testutil"
+
+	"sa-controller-manager/test/await"
+	"sa-controller-manager/test/measure"
+)
+
+// attackReview is a review of a dry run in a namespace that does not exist.
+func attackReview(object string) []byte {
+	return []byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u",` +
+		`"kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},` +
+		`"namespace":"nowhere","operation":"CREATE","dryRun":true,"object":` + object + `}}`)
+}
+
+// padded is a Pod of that size.
+func padded(size int) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		for at := 0; at < size; at += 200_000 {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "kubernetes.io/padding-"+strconv.Itoa(at), strings.Repeat("x", min(size-at, 200_000)))
+		}
+	}
+}
+
+// large is a Pod whose review is above what is free for every call.
+func large(pod *corev1.Pod) {
+	for i := range 600 {
+		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env,
+			corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", i), Value: strings.Repeat("x", 60)})
+	}
+}
+
+func list(element string, n int) string {
+	return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
+}
+
+// attack does one thing again and again until ctx ends, on as many goroutines.
+type attack struct {
+	clients int
+	once    func(ctx context.Context)
+}
+
+// TestAttacks is the table of attacks in docs/reliability.md: the attackers reach the port, or are users of
+// kube-apiserver. It counts the good Pods that are refused meanwhile.
+func TestAttacks(t *testing.T) {
+	await.Long(t)
+	c := controlPlane(t)
+	m := c.manage(t)
+	m.faulty = true
+	namespace, tenant := c.namespace(t), c.namespace(t)
+	if refused, err := c.burst(t, namespace, 50); refused > 0 {
+		t.Fatal(err)
+	}
+	// A namespace whose account default does not come back.
+	c.noAccounts(t, tenant)
+	testutil.Must(t, c.client.CoreV1().ServiceAccounts(tenant).Delete(t.Context(), "default", metav1.DeleteOptions{}))
+
+	url := "https://127.0.0.1:" + strconv.Itoa(m.port) + "/mutate?timeout=10s"
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 50}
+	defer transport.CloseIdleConnections()
+	post := func(body []byte) func(context.Context) {
+		return func(ctx context.Context) {
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+			testutil.Must(t, err)
+			request.Header.Set("Content-Type", "application/json")
+			if response, err := transport.RoundTrip(request); err == nil {
+				_, _ = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+			}
+		}
+	}
+	asTenant := c.Config()
+	asTenant.Impersonate = rest.ImpersonationConfig{UserName: "tenant", Groups: []string{"system:masters"}}
+	tenants, err := kubernetes.NewForConfig(asTenant)
+	testutil.Must(t, err)
+	for _, tc := range []struct {
+		name string
+		attack
+		refusesLarge bool
+	}{
+		{"8 MiB of empty containers", attack{4, post(attackReview(`{"spec":{"containers":` + list("{}", 8<<20/3) + `}}`))}, false},
+		{"1,000 containers with 190 mounts each", attack{4, post(attackReview(
+			`{"spec":{"containers":` + list(`{"volumeMounts":`+list("{}", 190)+`}`, 1000) + `}}`))}, true},
+		{"complete bodies of 4.2 MiB", attack{4, post(attackReview(
+			`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 4_400_000) + `"}},"spec":{}}`))}, true},
+		{"bodies of 16 MiB that stop", attack{8, func(ctx context.Context) { slowBody(ctx, m.port, 16<<20) }}, true},
+		{"bodies of 2 KiB that stop", attack{300, func(ctx context.Context) { slowBody(ctx, m.port, 2<<10) }}, false},
+		{"a tenant's dry runs of 240 KiB", attack{12, func(ctx context.Context) {
+			_, _ = tenants.CoreV1().Pods(tenant).Create(ctx, newPod(padded(180_000), large),
+				metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		}}, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) { c.underAttack(t, m, namespace, tc.attack, tc.refusesLarge) })
+	}
+	for _, pods := range []int{400, 800} {
+		refused, err := c.burst(t, namespace, pods)
+		t.Logf("%d Pods at once by an exempt user: %d refused, %v; %g connections evicted", pods, refused, err,
+			m.metric(t, "sacm_webhook_connections_evicted_total", nil))
+		if evicted := m.metric(t, "sacm_webhook_connections_evicted_total", nil); evicted > 0 {
+			t.Errorf("%g of kube-apiserver's own connections were evicted", evicted)
+		}
+	}
+}
+
+// underAttack creates small and large Pods while the attack goes on.
+func (c *cluster) underAttack(t *testing.T, m *manager, namespace string, a attack, refusesLarge bool) {
+	t.Helper()
+	rest, err := measure.MemoryOf(m.PID())
+	testutil.Must(t, err)
+	cpu, err := measure.CPU(m.PID())
+	testutil.Must(t, err)
+	ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	var running sync.WaitGroup
+	calls := make([]int, a.clients)
+	for i := range a.clients {
+		running.Go(func() {
+			for ; ctx.Err() == nil; calls[i]++ {
+				a.once(ctx)
+			}
+		})
+	}
+	most := 0
+	running.Go(func() {
+		for ctx.Err() == nil {
+			if now, err := measure.MemoryOf(m.PID()); err == nil {
+				most = max(most, now.Anon)
+			}
+			await.Sleep(ctx, 50*time.Millisecond)
+		}
+	})
+	var refused, created [2]int
+	for ctx.Err() == nil {
+		for kind, pod := range []*corev1.Pod{newPod(), newPod(large)} {
+			_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+			if created[kind]++; err != nil {
+				refused[kind]++
+			}
+		}
+	}
+	running.Wait()
+	now, err := measure.CPU(m.PID())
+	testutil.Must(t, err)
+	sum := 0
+	for _, n := range calls {
+		sum += n
+	}
+	t.Logf("%d calls; %s of CPU in 20 s; RssAnon %d MiB, %d MiB at rest; refused: %d of %d small Pods, %d of %d large ones",
+		sum, (now - cpu).Round(time.Millisecond), most>>10, rest.Anon>>10, refused[0], created[0], refused[1], created[1])
+	if refused[0] > 0 {
+		t.Error("small Pods were refused")
+	}
+	if refused[1] > 0 && !refusesLarge {
+		t.Error("large Pods were refused")
+	}
+	if most > rest.Anon+128<<10 {
+		t.Errorf("RssAnon has grown by %d MiB", (most-rest.Anon)>>10)
+	}
+}
+
+// slowBody begins a review of that size and sends no more than its beginning.
+func slowBody(ctx context.Context, port, size int) {
+	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}}
+	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	fmt.Fprintf(conn, "POST /mutate?timeout=10s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", size,
+		attackReview("{")[:200])
+	_, _ = io.Copy(io.Discard, conn) // until it is cut off
+}

@@ -1,0 +1,200 @@
+// Copyright The sa-controller-manager Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sa-controller-manager/admission/podpolicy"
+	"sa-controller-manager/internal/testutil"
+
+	"sa-controller-manager/test/devcluster"
+)
+
+// proofCluster starts a control plane whose kube-apiserver shows a client certificate to webhooks. callers is the
+// file with the CA of that.
+func proofCluster(t *testing.T) (c *cluster, dir, callers string) {
+	t.Helper()
+	identity := t.TempDir()
+	cert, key := filepath.Join(identity, "webhook.crt"), filepath.Join(identity, "webhook.key")
+	config := fmt.Appendf(nil, "apiVersion: v1\nkind: Config\nusers:\n- name: '*'\n  user: {client-certificate: %s, client-key: %s}\n",
+		cert, key)
+	c, dir = staticCluster(t, testutil.WriteFile(t, "webhooks.kubeconfig", config))
+	_, identified, err := c.Identity("webhook-caller")
+	testutil.Must(t, err)
+	testutil.Must(t, errors.Join(os.WriteFile(cert, identified.CertData, 0o600), os.WriteFile(key, identified.KeyData, 0o600)))
+	ca, err := os.ReadFile(c.ClientCAFile())
+	testutil.Must(t, err)
+	return c, dir, testutil.WriteFile(t, "callers.crt", ca)
+}
+
+// burst creates as many Pods at the same time, and returns how many were refused, and the last reason.
+func (c *cluster) burst(t *testing.T, namespace string, pods int) (refused int, last error) {
+	t.Helper()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for range pods {
+		all.Go(func() {
+			_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), newPod(), metav1.CreateOptions{})
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				refused, last = refused+1, err
+			}
+		})
+	}
+	all.Wait()
+	return refused, last
+}
+
+// TestProofExpires exchanges the CA of clients, so that kube-apiserver goes on to use the connections that it has, and can
+// make no new ones. That is seen, and after the webhook was taken out it does not come back before that is undone.
+func TestProofExpires(t *testing.T) {
+	t.Parallel() // it mostly waits, on control planes of its own
+	for name, static := range map[string]bool{"Static": true, "URL": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, dir, callers := proofCluster(t)
+			namespace := c.namespace(t)
+			c.restrict(t)
+			flags := []string{"--webhook-client-ca-file=" + callers, "--webhook-registration=url"}
+			args := []string{"--kubeconfig=" + c.Kubeconfig()}
+			if static {
+				flags[1] = "--webhook-registration=static"
+				flags = append(flags, "--static-registration-dir="+dir)
+				args = []string{"--static-registration-dir=" + dir}
+			}
+			m := c.start(t, flags...)
+			m.faulty = true
+			m.awaitReady(t)
+			m.awaitRegistration(t, "registered")
+			c.awaitBound(t)
+			if refused, err := c.burst(t, namespace, 24); refused > 0 {
+				t.Fatalf("%d Pods were refused: %v", refused, err)
+			}
+
+			right, err := os.ReadFile(callers)
+			testutil.Must(t, err)
+			other, err := os.ReadFile(c.CAFile())
+			testutil.Must(t, err)
+			testutil.Must(t, os.WriteFile(callers, other, 0o600))
+			began := time.Now()
+			m.awaitNotReady(t, "unreachable: ")
+			t.Logf("noticed after %s", time.Since(began).Round(time.Second))
+			m.wantState(t, "unreachable")
+			if refused, _ := c.burst(t, namespace, 24); refused == 0 {
+				t.Error("no Pod was refused, so that this shows nothing")
+			}
+
+			// Out, and in again too early.
+			runWebhook(t, "", append([]string{"unregister"}, args...)...)
+			poll(t, "await that Pods are admitted", func(ctx context.Context) error {
+				_, err := c.client.CoreV1().Pods(namespace).Create(ctx, newPod(of("default")), metav1.CreateOptions{})
+				return err
+			})
+			m.awaitRegistration(t, "off")
+			m.wantState(t, "off")
+			if static {
+				runWebhook(t, "", append([]string{"register"}, args...)...)
+			} else {
+				c.wantAction(t, admissionregistrationv1.Warn)
+				runWebhook(t, "the leader has not proved that kube-apiserver reaches it", append([]string{"register"}, args...)...)
+				c.wantAction(t, admissionregistrationv1.Warn)
+			}
+			m.awaitNotReady(t, "proving: ")
+			for range 20 {
+				_, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), newPod(of("default")), metav1.CreateOptions{})
+				testutil.Must(t, err)
+			}
+
+			testutil.Must(t, os.WriteFile(callers, right, 0o600))
+			m.awaitRegistration(t, "registered")
+			m.wantState(t, "registered")
+			c.awaitBound(t)
+			if !static {
+				runWebhook(t, "", append([]string{"register"}, args...)...)
+				c.wantAction(t, admissionregistrationv1.Deny)
+			}
+		})
+	}
+}
+
+// wantState compares the metrics: whether a static registration is loaded follows from the state.
+func (m *manager) wantState(t *testing.T, want string) {
+	t.Helper()
+	if got := m.metric(t, "sacm_webhook_registration_state", devcluster.Labels{"state": want}); got != 1 {
+		t.Errorf("the metric does not show the state %s", want)
+	}
+	if loaded := m.metric(t, "sacm_webhook_static_loaded", nil); want != "registered" && loaded != 0 {
+		t.Errorf("in the state %s the metric says that kube-apiserver calls us", want)
+	}
+}
+
+func (c *cluster) wantAction(t *testing.T, want admissionregistrationv1.ValidationAction) {
+	t.Helper()
+	bindings := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
+	binding, err := bindings.Get(t.Context(), podpolicy.Name, metav1.GetOptions{})
+	testutil.Must(t, err)
+	testutil.Check(t, "actions of the policy", []admissionregistrationv1.ValidationAction{want}, binding.Spec.ValidationActions)
+}
+
+// TestRefusalsAreThoseOfThePod: what is wrong with the Pod or its namespace is a 403, as in kube-apiserver, and
+// no error of the webhook.
+func TestRefusalsAreThoseOfThePod(t *testing.T) {
+	c := controlPlane(t)
+	m := c.manage(t)
+	m.faulty = true // the controller cannot create the account either
+	namespace := c.namespace(t)
+	for _, account := range []string{"a/b", "a%b", "..", "."} {
+		c.refuse(t, namespace, newPod(of(account)), "error looking up service account "+namespace+"/"+account+": ")
+	}
+	c.noAccounts(t, namespace)
+	poll(t, "await that the account stays away", func(ctx context.Context) error {
+		if err := c.client.CoreV1().ServiceAccounts(namespace).Delete(ctx, "default", metav1.DeleteOptions{}); err != nil {
+			return ignoreNotFound(err)
+		}
+		return errors.New("it was there")
+	})
+	var last error
+	poll(t, "await the quota", func(ctx context.Context) error {
+		_, last = c.client.CoreV1().Pods(namespace).Create(ctx, newPod(), metav1.CreateOptions{})
+		if last == nil || !strings.Contains(last.Error(), "exceeded quota") {
+			return fmt.Errorf("the Pod: %w", last)
+		}
+		return nil
+	})
+	refused(t, last, "error looking up service account "+namespace+"/default: ")
+	if errs := m.metric(t, "sacm_webhook_requests_total", devcluster.Labels{"outcome": "error"}); errs != 0 {
+		t.Errorf("%g calls count as errors of the webhook", errs)
+	}
+}
+
+// noAccounts gives the namespace a quota by which no ServiceAccount can be created until the test ends.
+func (c *cluster) noAccounts(t *testing.T, namespace string) {
+	t.Helper()
+	none := corev1.ResourceList{"count/serviceaccounts": resource.MustParse("0")}
+	quotas := c.client.CoreV1().ResourceQuotas(namespace)
+	quota, err := quotas.Create(t.Context(), &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Name: "accounts"}, Spec: corev1.ResourceQuotaSpec{Hard: none},
+	}, metav1.CreateOptions{})
+	testutil.Must(t, err)
+	quota.Status = corev1.ResourceQuotaStatus{Hard: none, Used: none} // as its controller does
+	_, err = quotas.UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
+	testutil.Must(t, err)
+	t.Cleanup(func() { // or the managers of other tests would go on to try
+		testutil.Must(t, quotas.Delete(context.WithoutCancel(t.Context()), "accounts", metav1.DeleteOptions{}))
+	})
+}

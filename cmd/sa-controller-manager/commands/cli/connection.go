@@ -110,7 +110,6 @@ func AnswerWithin(ctx context.Context, limit time.Duration) (context.Context, co
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %s", limit))
 }
 
-
 // plain matches text without characters that are special to a shell.
 var plain = regexp.MustCompile(`^[\w./:@%+,=-]+$`)
 

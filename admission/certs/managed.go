@@ -133,9 +133,7 @@ func (m *Managed) sync(ctx context.Context, key string) error {
 	if err != nil {
 		return err
 	}
-	if secret != nil {
-		m.adopt(read(secret))
-	}
+	m.adopt(secret)
 	decided, err := plan(observation{
 		secret: secret,
 		held:   m.held,
@@ -145,6 +143,8 @@ func (m *Managed) sync(ctx context.Context, key string) error {
 	})
 	if err == nil {
 		err = m.act(ctx, secret, decided)
+	} else {
+		err = fmt.Errorf("use %s: %w", m.where(), err)
 	}
 	if err = errors.Join(m.serve(ctx), err); err != nil {
 		if m.leaf == nil {
@@ -152,7 +152,7 @@ func (m *Managed) sync(ctx context.Context, key string) error {
 		}
 		return err
 	}
-	m.loop.AddAfter(key, m.requeueAfter(decided.action == keep))
+	m.loop.AddAfter(key, m.requeueAfter(decided.reason == ""))
 	return nil
 }
 
@@ -176,12 +176,13 @@ func (m *Managed) stored() (*corev1.Secret, error) {
 	return obj.(*corev1.Secret), nil
 }
 
-// adopt uses what was read from now on. A damaged Secret is used only if there is nothing in
-// memory.
-func (m *Managed) adopt(found reading) {
-	usable := found.active != nil && m.config.Clock.Now().Before(found.active.cert.NotAfter)
-	if !usable || !found.whole() && m.held != nil {
+// adopt uses the Secret from now on, if it has a valid CA. A damaged one is used only if there is nothing in memory.
+func (m *Managed) adopt(secret *corev1.Secret) {
+	if secret == nil {
 		return
 	}
-	m.held = &found.state
+	found, err := read(secret)
+	if found.active != nil && m.config.Clock.Now().Before(found.active.cert.NotAfter) && (err == nil || m.held == nil) {
+		m.held = &found
+	}
 }

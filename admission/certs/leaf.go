@@ -5,7 +5,6 @@ package certs
 
 import (
 	"context"
-	"crypto/x509"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -27,11 +26,6 @@ func (m *Managed) serve(ctx context.Context) error {
 	}
 	m.set(&snapshot{serving: m.leaf, bundle: m.held.bundle(), caEnds: active.cert.NotAfter})
 	return nil
-}
-
-// known reports whether callers have had a CA long enough to accept its leaves.
-func (m *Managed) known(ca *x509.Certificate) bool {
-	return m.registered.verify(ca, nil, m.config.Clock.Now())
 }
 
 // requeueAfter returns when to check again if nothing happens. A write that was due may have been

@@ -46,8 +46,6 @@ const (
 	checkDuringChange = 5 * time.Second
 	checkAtRest       = time.Hour
 
-	// queueName is the name of the queue in metrics.
-	queueName  = "webhook_serving_ca"
 	maxBackoff = 30 * time.Second
 
 	// If another client reverts our writes, a few repairs are immediate and then there is one per
@@ -104,7 +102,7 @@ func NewManaged(config ManagedConfig) *Managed {
 			config.Client, SecretNamespace, 0, cache.Indexers{}, reconcile.OnlyNamed(SecretName))
 	}
 	m.loop = reconcile.New(reconcile.Config[string]{
-		Name: queueName, Workers: 1, Sync: m.sync,
+		Name: "webhook_serving_ca", Workers: 1, Sync: m.sync,
 		Metrics: config.Loops, MaxBackoff: maxBackoff, Clock: config.Clock,
 	})
 	return m
@@ -138,7 +136,7 @@ func (m *Managed) sync(ctx context.Context, key string) error {
 		secret: secret,
 		held:   m.held,
 		now:    m.config.Clock.Now(),
-		known:  m.known,
+		known:  func(ca *x509.Certificate) bool { return m.registered.verify(ca, nil, m.config.Clock.Now()) },
 		fresh:  func() (*authority, error) { return newAuthority(m.config.Clock.Now(), m.config.CALifetime) },
 	})
 	if err == nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"sa-controller-manager/admission"
 )
 
@@ -42,15 +44,11 @@ func (p *ProbeResponder) Admit(_ context.Context, request *admission.Request, re
 	if !request.DryRun || !bytes.Contains(request.Object, []byte(probeAnnotation)) {
 		return nil
 	}
-	var pod struct {
-		Metadata struct {
-			Annotations map[string]string `json:"annotations"`
-		} `json:"metadata"`
-	}
+	var pod metav1.PartialObjectMetadata
 	if err := admission.Decode(request.Object, &pod); err != nil {
 		return nil //nolint:nilerr // not a probe; plugins that need the Pod report the error
 	}
-	id := pod.Metadata.Annotations[probeAnnotation]
+	id := pod.Annotations[probeAnnotation]
 	if id == "" {
 		return nil
 	}

@@ -43,7 +43,8 @@ type alertCase struct {
 	Name string `json:"name"`
 	// Alert is the one that is asked about.
 	Alert string `json:"alert"`
-	// After is the time of the question, counted from the first sample.
+	// After is the time of the question, counted from the second sample: the first one is of the minute before, so that
+	// what has changed since can be seen.
 	After string `json:"after"`
 	// Fires is how many alerts of that name there are to be then. If none, there has been
 	// none all the time, unless one has Ended.

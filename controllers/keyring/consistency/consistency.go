@@ -141,8 +141,16 @@ func (c *Controller) secret() *corev1.Secret {
 // RingChanged queues another publication and comparison of the ring. It does not block.
 func (c *Controller) RingChanged() { c.loop.AddIfRunning(comparing) }
 
-// Status describes whether the rings are the same. It does not block.
-func (c *Controller) Status() string { return *c.status.Load() }
+// Check describes whether the rings are the same, for readiness. It fails while the file of this host is not the ring
+// that the host has used: after a restart tokens would be refused. It does not block.
+func (c *Controller) Check() (string, error) {
+	if stands := c.stands.Load(); stands != nil {
+		if fact, fallen := stands.Fallen(); fallen {
+			return "", fmt.Errorf("%s: %s", fact.Message, fact.Remedy)
+		}
+	}
+	return *c.status.Load(), nil
+}
 
 // MaySign returns an error if nothing may be signed, because another ring does not have the active key or
 // it was revoked, so that its tokens are invalid or soon will be. It does not block. Before the first
@@ -165,7 +173,7 @@ func (c *Controller) MayReissue() error { return c.unless(check.Reissues) }
 func (c *Controller) unless(blocked check.Blocks) error {
 	stands := c.stands.Load()
 	if stands == nil {
-		return fmt.Errorf("%s: %w", c.Status(), reconcile.ErrStaleCache)
+		return fmt.Errorf("%s: %w", *c.status.Load(), reconcile.ErrStaleCache)
 	}
 	return stands.Refuses(blocked)
 }
@@ -262,7 +270,7 @@ func (c *Controller) report(ctx context.Context, stands *Standing, worst check.K
 	if worst.Code != "" {
 		note = worst.Message
 	}
-	if c.Status() == note {
+	if *c.status.Load() == note {
 		return
 	}
 	c.show(note)

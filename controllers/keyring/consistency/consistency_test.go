@@ -22,6 +22,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"sa-controller-manager/controllers/controllertest"
+	"sa-controller-manager/internal/check"
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing"
 	"sa-controller-manager/signing/ring"
@@ -97,11 +98,18 @@ func (r *ringReplica) set(state ring.State) {
 	synctest.Wait()
 }
 
+// check wants readiness to fail for a file that is not the one that the host has used, and for nothing else.
 func (r *ringReplica) check(t *testing.T, when, status string, mismatch map[string]float64, told ...string) {
 	t.Helper()
 	synctest.Wait()
-	if !strings.Contains(r.Status(), status) {
-		t.Errorf("%s: the status is %q, want %q", when, r.Status(), status)
+	got, err := r.Check()
+	if fallen := mismatch[check.RingRestored]+mismatch[check.RingLost] > 0; fallen != (err != nil) {
+		t.Errorf("%s: the check answers %v, fails: want %t", when, err, fallen)
+	} else if fallen {
+		got = err.Error()
+	}
+	if !strings.Contains(got, status) {
+		t.Errorf("%s: the status is %q, want %q", when, got, status)
 	}
 	series := r.World.Series(t, "sacm_key_ring_mismatch")
 	maps.DeleteFunc(series, func(_ string, value float64) bool { return value == 0 })
@@ -203,7 +211,7 @@ func TestRestored(t *testing.T) {
 		host.stop()
 
 		again := startReplica(t, client, "cp-1", older)
-		again.check(t, "after a restart", "does not have it: nothing is signed", map[string]float64{"ring-restored": 1,
+		again.check(t, "after a restart", "is not the one that it has used (generation 3)", map[string]float64{"ring-restored": 1,
 			"ring-signs-dropped-key": 1},
 			"Warning KeyRingMismatch")
 		if again.MaySign() == nil || again.MayReissue() == nil || read(t, client).Entries[0].Generation != 3 {

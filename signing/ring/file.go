@@ -278,16 +278,26 @@ func (f *File) write(state State) error {
 	if err := os.Chmod(f.path, fileMode); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	switch before, err := reload.ReadFile(f.path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	if err := f.keepPrevious(state); err != nil {
 		return err
-	default:
-		if err := atomicfile.Write(f.path+previousSuffix, before, fileMode); err != nil {
-			return err
-		}
 	}
 	return atomicfile.Write(f.path, data, fileMode)
+}
+
+// keepPrevious copies the present file, unless the copy that is there is of a newer ring: then an older file was put
+// back, and that copy may be the newest one that there is.
+func (f *File) keepPrevious(next State) error {
+	copied := At(f.path + previousSuffix)
+	before, err := At(f.path).Read()
+	if previous, unreadable := copied.Read(); err != nil || before.Version() == next.Version() ||
+		unreadable == nil && !before.Knows(previous.Version()) && previous.Knows(before.Version()) {
+		return nil
+	}
+	data, err := encode(before)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(copied.path, data, fileMode)
 }
 
 // follows returns an error unless the history of next contains last.

@@ -210,6 +210,15 @@ func TestPrevious(t *testing.T) {
 	if !bytes.Equal(bytesOf(t, previous), before) {
 		t.Error("it is not the ring before the change")
 	}
+	update(t, f, rotate)
+	newest := bytesOf(t, previous)
+	testutil.Must(t, os.WriteFile(f.path, before, 0o600)) // restored, and a leaked key is revoked
+	update(t, f, func(s State) (State, error) { s.Revoked = []Removed{{ID: "x", Digest: "x", Reason: Revoked}}; return s, nil })
+	update(t, f, publish(testkeys.Parse(testkeys.P521())))
+	if !bytes.Equal(bytesOf(t, previous), newest) {
+		t.Error("a newer ring than the one that is changed is lost")
+	}
+	testutil.Must(t, os.WriteFile(f.path, newest, 0o600))
 	update(t, f, rotate, revokeOf(rsaID))
 	revoked := read(t, f)
 	update(t, f, func(s State) (State, error) { s.Revoked = nil; return s, nil })

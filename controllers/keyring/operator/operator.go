@@ -40,8 +40,6 @@ type Operator struct {
 	// Progress, if not nil, is called with what a step waits for, and for how long at most if that is
 	// known.
 	Progress func(what string, left time.Duration)
-
-	firstReads map[string]firstRead // by host
 }
 
 // errNoCluster refuses a step that has to ask the cluster.
@@ -89,25 +87,27 @@ type RotateOptions struct {
 	Wait    bool
 	Force   bool     // ignore caches
 	Without []string // hosts that are gone for good
-
-	made    *ring.Key // of Next, after the key madeFor
-	madeFor string
 }
 
 // Rotate makes the next key the active one, once every known host has it, every kube-apiserver accepts it
 // and no cache is without it.
 func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
-	permanent := 0
-	for waited := false; ; waited = true {
-		err := o.rotate(ctx, &options)
-		if err == nil {
-			return nil
-		}
-		if permanent++; !isPermanent(err) {
-			permanent = 0
-		}
-		if !options.Wait || permanent == maxPermanent || !o.await(ctx, err, waited) {
-			if cause := context.Cause(ctx); cause != nil {
+	state, err := o.read()
+	if err != nil {
+		return err
+	}
+	if _, err := ring.Rotate(state, nil, o.Clock.Now()); err != nil {
+		return err
+	}
+	key, _ := state.Next()
+	made, err := o.make(ctx, options.Next, key)
+	if err != nil {
+		return err
+	}
+	for wait := (waiting{}); ; {
+		err := o.rotate(ctx, key, made, options)
+		if err == nil || !options.Wait || !o.await(ctx, err, &wait) {
+			if cause := context.Cause(ctx); err != nil && cause != nil {
 				err = fmt.Errorf("the key was not rotated: %w (%w)", err, cause)
 			}
 			return err
@@ -115,20 +115,13 @@ func (o *Operator) Rotate(ctx context.Context, options RotateOptions) error {
 	}
 }
 
-func (o *Operator) rotate(ctx context.Context, options *RotateOptions) error {
+func (o *Operator) rotate(ctx context.Context, key ring.Key, made *ring.Key, options RotateOptions) error {
 	state, err := o.read()
 	if err != nil {
 		return err
 	}
-	key, _ := state.Next()
-	if _, err := ring.Rotate(state, nil, o.Clock.Now()); err != nil {
-		return err
-	}
-	if options.madeFor != key.ID {
-		if options.made, err = o.make(ctx, options.Next, key); err != nil {
-			return err
-		}
-		options.madeFor = key.ID
+	if next, _ := state.Next(); next.ID != key.ID {
+		return &ring.Refusal{Reason: "the ring was changed meanwhile, and key " + key.ID + " is not next", Remedy: "run the command again"}
 	}
 	published, err := o.mayUse(ctx, state, key, options.Without)
 	if err == nil && !options.Force {
@@ -138,8 +131,7 @@ func (o *Operator) rotate(ctx context.Context, options *RotateOptions) error {
 		return err
 	}
 	return o.change(ctx, state, options.Without, func(state ring.State) (ring.State, error) {
-		return ring.Rotate(state, options.made,
-			o.Clock.Now())
+		return ring.Rotate(state, made, o.Clock.Now())
 	})
 }
 
@@ -170,7 +162,7 @@ func (o *Operator) mayUse(ctx context.Context, state ring.State, key ring.Key, w
 		err = o.Cluster.Find(ctx, published.APIServers(), without...)
 	}
 	if err == nil {
-		err = o.Cluster.Accepts(ctx, key)
+		err = notAccepted(key, o.Cluster.Accepts(ctx, key.Key))
 	}
 	return published, err
 }
@@ -325,31 +317,40 @@ func (o *Operator) Import(ctx context.Context, from *ring.File, options ImportOp
 	stands := o.stand(copied, published)
 	fact, fallen := stands.Fallen()
 	switch {
+	case !fallen && !stands.Follows():
+		return false, nil, &ring.Refusal{
+			Reason: from.Path() + " has not come from any ring that is published: it is an old copy, or of another cluster",
+			Remedy: "bring the ring of host " + published.Entries[0].Host + " here; keys forget gives up a host that is gone for good",
+		}
 	case fallen && !options.AcceptOlder:
 		return false, nil, &ring.Refusal{Reason: from.Path() + ": " + fact.Message, Remedy: fact.Remedy}
 	case !fallen && options.AcceptOlder:
 		return false, nil, &ring.Refusal{Reason: from.Path() + " is not older than the ring that this host has used",
 			Remedy: "leave out --accept-older"}
 	case fallen:
-		return o.acceptOlder(copied, published, stands)
+		return o.acceptOlder(ctx, copied, published, stands)
 	}
 	changed, err = o.File.Import(from, published.Removed)
 	return changed, nil, err
 }
 
 // acceptOlder makes a copy the newest ring, unless another host still has the one that this host has used.
-func (o *Operator) acceptOlder(copied ring.State, p consistency.Published, stands *consistency.Standing) (bool, []string, error) {
+func (o *Operator) acceptOlder(ctx context.Context, copied ring.State, p consistency.Published, stands *consistency.Standing) (bool, []string, error) {
 	if host := stands.Holder(); host != "" {
 		return false, nil, &ring.Refusal{Reason: "host " + host + " has the ring that this host has used",
 			Remedy: "bring that one here (keys import)"}
 	}
 	own, _ := p.Entry(o.Host)
-	accepted, err := ring.AcceptOlder(copied, own.Generation, own.History, stands.Active(), o.Clock.Now())
+	fresh, err := o.make(ctx, Successor{None: copied.Active().Kind() == ""}, copied.Active())
 	if err != nil {
 		return false, nil, err
 	}
-	accepted.Revoked = ring.Union(accepted.Revoked, p.Removed)
-	var notes []string
+	copied.Revoked = ring.Union(copied.Revoked, p.Removed)
+	accepted, err := ring.AcceptOlder(copied, own.Generation, own.History, stands.Active(), fresh, o.Clock.Now())
+	if err != nil {
+		return false, nil, err
+	}
+	notes := []string{"bring the ring to the other hosts now: one that signs with a key that is not in it signs nothing until then"}
 	for _, id := range slices.Sorted(maps.Keys(own.Keys)) {
 		if _, kept := accepted.Key(id); !kept && !p.RevokedID(id) {
 			notes = append(notes, fmt.Sprintf("the %s key %s is lost: its tokens are refused from now on", own.Keys[id], id))

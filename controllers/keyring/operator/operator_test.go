@@ -47,7 +47,7 @@ func TestRotateAsksFirst(t *testing.T) {
 	late := func(w *world) {
 		w.edit(func(p *consistency.Published) {
 			entry := p.Entries[0]
-			entry.Host, entry.Has = "cp-2", []string{rsaID}
+			entry.Host, entry.Keys = "cp-2", map[string]signing.Role{rsaID: signing.Active}
 			p.Entries = append(p.Entries, entry)
 		})
 	}
@@ -357,13 +357,44 @@ func TestLost(t *testing.T) {
 	changed, notes, err := w.Import(t.Context(), old(), ImportOptions{AcceptOlder: true})
 	next, _ := lost.Next()
 	if state := w.state(); err != nil || !changed || !state.Knows(lost.Version()) || state.Active().ID != p256ID ||
-		len(notes) != 1 || !strings.Contains(notes[0], "the next key "+next.ID+" is lost") {
+		len(notes) != 2 || !strings.Contains(notes[1], "the next key "+next.ID+" is lost") {
 		t.Errorf("generation %d, %s signs, notes %q, %v", state.Generation, state.Active().ID, notes, err)
 	}
 	w.show("cp-1", time.Hour)
 	w.must(w.Next(t.Context(), Successor{Algorithm: "P-384"}))
 	_, _, err = w.Import(t.Context(), w.File, ImportOptions{AcceptOlder: true})
 	refusedWith(t, err, "is not older")
+}
+
+// TestImportOfAStranger: a host without a ring takes none that comes from nowhere, such as that of another cluster, and
+// nothing is revoked by guess while there is one.
+func TestImportOfAStranger(t *testing.T) {
+	t.Parallel()
+	w, other := newWorld(t), newWorld(t)
+	old := ring.At(filepath.Join(t.TempDir(), "old.json"))
+	_, err := old.Import(w.File, nil)
+	w.must(err)
+	w.show("cp-1", time.Hour)
+	w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
+	w.show("cp-1", time.Hour)
+	fresh := *w.Operator
+	fresh.File, fresh.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
+	for _, file := range []*ring.File{old, other.File} {
+		_, _, err := fresh.Import(t.Context(), file, ImportOptions{})
+		refusedWith(t, err, "has not come from any ring that is published")
+	}
+	_, _, err = fresh.Import(t.Context(), w.File, ImportOptions{})
+	w.must(err)
+	w.edit(func(p *consistency.Published) {
+		entry := consistency.EntryOf(other.state())
+		entry.Host, entry.Generation, entry.History = "cp-3", 11, []string{"11:other"}
+		p.Entries = append(p.Entries, entry)
+	})
+	_, err = w.Revoke(t.Context(), RevokeOptions{Active: true})
+	refusedWith(t, err, "rings are forked, and several keys sign, by host: map[cp-1:"+p256ID+" cp-3:"+rsaID+"]")
+	if p := w.published(); len(p.Removed) > 0 {
+		t.Errorf("revoked: %+v", p.Removed)
+	}
 }
 
 func TestPruneAsksFirst(t *testing.T) {

@@ -145,6 +145,22 @@ func Revoke(state State, gone []Removed, active, next *Key, now time.Time) (Stat
 	return after.withNext(next, now)
 }
 
+// Import replaces the ring, which is zero if there is none, by another copy of it, such as that of another node. It refuses
+// a copy whose history does not contain the present ring. What either has revoked, and what revoked has, stays revoked.
+func Import(state, copied State, revoked []Removed) (State, error) {
+	if state.Generation > 0 {
+		if err := follows(&state, copied); err != nil {
+			return State{}, err
+		}
+	}
+	after := copied.Clone()
+	after.Revoked = Union(Union(state.Revoked, copied.Revoked), revoked)
+	if after.Version() == state.Version() && len(after.Revoked) == len(state.Revoked) {
+		return State{}, &Refusal{Reason: "the ring is the same already", Remedy: "nothing to do", Done: true}
+	}
+	return after, nil
+}
+
 // AcceptOlder makes an older ring the newest one. generation, history and active are those of the ring that
 // is given up: what only that one had is lost. Its active key signs if it is next here. If revocations leave no key
 // that signs, fresh does, unless it is nil.

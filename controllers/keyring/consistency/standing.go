@@ -292,7 +292,7 @@ func (s *Standing) Follows() bool {
 // Lately reports whether the active or the next key of the newest ring was replaced within a day.
 func (s *Standing) Lately(now time.Time) bool {
 	age := now.Sub(s.newest.Changed)
-	return age >= 0 && age <= settled
+	return age > -time.Minute && age <= settled // times are rounded up
 }
 
 // ByRevocation reports whether Active signs because another key was revoked.

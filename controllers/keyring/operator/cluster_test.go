@@ -212,7 +212,7 @@ func TestRevokeOnALateHost(t *testing.T) {
 	w.show("cp-1", time.Hour)
 	late := *w.Operator
 	late.File, late.Host = ring.At(filepath.Join(t.TempDir(), "ring.json")), "cp-2"
-	_, err := late.File.Import(w.File, nil)
+	err := copyFile(w.File, late.File)
 	w.must(err)
 	w.must(w.Rotate(t.Context(), RotateOptions{Force: true}))
 	w.show("cp-1", time.Hour)
@@ -244,7 +244,7 @@ func TestRevokeWithoutAFile(t *testing.T) {
 			w.must(os.Rename(w.File.Path(), w.File.Path()+".real"))
 			w.must(os.Symlink(w.File.Path()+".real", w.File.Path()))
 		},
-		"no place for another file": func(w *world) { w.must(os.Mkdir(w.File.Path()+".previous", 0o700)) },
+		"no place for another file": func(w *world) { w.must(os.MkdirAll(w.File.Path()+".previous/x", 0o700)) },
 		"it cannot be read":         func(w *world) { w.must(os.WriteFile(w.File.Path(), []byte("{"), 0o600)) },
 	} {
 		t.Run(name, func(t *testing.T) {

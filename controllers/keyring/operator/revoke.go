@@ -4,6 +4,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -56,8 +57,8 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 	if options.Active {
 		active, forks := stands.Active(), stands.Forks()
 		switch {
-		case fetchErr != nil:
-			return nil, fmt.Errorf("it is not known which key signs: %w", fetchErr)
+		case fetchErr != nil || o.Cluster == nil:
+			return nil, fmt.Errorf("it is not known which key signs: %w", cmp.Or(fetchErr, errNoCluster))
 		case forks != nil:
 			return nil, &ring.Refusal{
 				Reason: fmt.Sprintf("rings are forked, and several keys sign, by host: %v", forks), Remedy: "name those that have leaked (keys revoke KEY-ID)",
@@ -68,7 +69,7 @@ func (o *Operator) Revoke(ctx context.Context, options RevokeOptions) (notes []s
 				Remedy: "if it has leaked too: keys revoke " + active,
 			}
 		case active == "":
-			return nil, errors.New("no key signs: there is none left, or no key ring")
+			return nil, cmp.Or(fileErr, errors.New("no key signs: there is none left, or no key ring"))
 		case stands.ByRevocation():
 			notes = append(notes, fmt.Sprintf("nothing more is revoked: key %s signs because another one was revoked; if it has leaked too: "+
 				"keys revoke %s",
@@ -173,7 +174,7 @@ func (o *Operator) revokeInFile(ctx context.Context, state ring.State, gone []ri
 	}
 	var fresh [2]*ring.Key
 	for i := range fresh {
-		if fresh[i], err = o.make(ctx, Successor{None: state.Active().Kind() == ""}, state.Active()); err != nil {
+		if fresh[i], err = o.fresh(ctx, state); err != nil {
 			return nil, err
 		}
 	}

@@ -325,7 +325,7 @@ func TestKeysImport(t *testing.T) {
 	old := testutil.WriteFile(t, "old.json", data)
 	goThrough(t, noCluster, second, []step{
 		{[]string{"import", first}, 0, "generation 1\n"},
-		{[]string{"import", first}, 0, "The ring is the same already; nothing was changed."},
+		{[]string{"import", first}, 0, "Nothing was changed: the ring is the same already"},
 		{[]string{"next", "--algorithm=P-384"}, 0, "generation 2\n"},
 		{[]string{"import", old}, 1, old + ": generation 1 is older than 2"},
 		{[]string{"import", old + "er"}, 1, "Error: " + old + "er does not exist\n"},

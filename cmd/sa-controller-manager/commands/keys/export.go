@@ -87,12 +87,9 @@ The FILE has private keys. Remove it when it is imported.`,
 		"Take FILE although this host has used a newer ring, which no host has any more. Tokens of the keys that FILE lacks are refused then.")
 	o.argument = "one FILE to import"
 	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
-		changed, notes, err := operator.Import(ctx, ring.At(o.args[0]), options)
+		notes, err := operator.Import(ctx, ring.At(o.args[0]), options)
 		for _, note := range notes {
 			fmt.Fprintf(cmd.ErrOrStderr(), "Note:       %s\n", note)
-		}
-		if err == nil && !changed {
-			fmt.Fprintln(cmd.ErrOrStderr(), "The ring is the same already; nothing was changed.")
 		}
 		return err
 	})

@@ -42,11 +42,16 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 	if err != nil {
 		return nil, err
 	}
-	oldJWKS, err := to.read(signing.JWKSPath)
+	root, err := to.open()
 	if err != nil {
 		return nil, err
 	}
-	oldDiscovery, err := to.read(signing.DiscoveryPath)
+	defer func() { _ = root.Close() }()
+	oldJWKS, err := read(root, signing.JWKSPath)
+	if err != nil {
+		return nil, err
+	}
+	oldDiscovery, err := read(root, signing.DiscoveryPath)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +66,7 @@ func (p *Publisher) Pass(to Directory, ring *signing.Ring) (wrote []string, err 
 			continue // so that its age stays
 		}
 		if !p.DryRun {
-			if err := to.write(document.path, document.body); err != nil {
+			if err := write(root, document.path, document.body); err != nil {
 				return wrote, err
 			}
 		}

@@ -122,7 +122,7 @@ func TestNotMounted(t *testing.T) {
 	}
 }
 
-// TestHostileDirectory: the owner of the directory makes a process of root read and write nothing else, nor wait for ever.
+// TestHostileDirectory: the owner of the directory makes a process of root read and write nothing else, nor wait without end.
 func TestHostileDirectory(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]func(outside, document string) error{

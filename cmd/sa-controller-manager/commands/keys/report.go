@@ -194,6 +194,9 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 // nextStep says whether the ring can be rotated, and otherwise why not.
 func nextStep(stands *consistency.Standing, rings consistency.Published, state ring.State, cacheAge time.Duration, now time.Time) string {
 	err := cmp.Or(stands.Refuses(check.Changes|check.Uses), rings.Cached(state, nil, cacheAge, now))
+	if rings.Lost(state.Active().ID, nil) {
+		err = stands.Refuses(check.Changes | check.Uses)
+	}
 	// A command has just changed the ring: its own host has no problem with it.
 	if stands.Ahead() {
 		if err = stands.Refuses(check.Changes|check.Uses, stands.Host()); err == nil {

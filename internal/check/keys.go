@@ -30,6 +30,7 @@ const (
 	HostLacksActiveKey = "host-lacks-active-key"
 	HostLacksKey       = "host-lacks-next-key"
 	HostCannotSign     = "host-cannot-sign"
+	ActiveKeyAway      = "active-key-away"
 	NoNextKey          = "no-next-key"
 	RevokedKeyAccepted = "revoked-key-accepted"
 	APIServerNotAsked  = "apiserver-not-asked"
@@ -114,7 +115,9 @@ var keyFacts = map[string]struct {
 	HostLacksActiveKey: {0, "host {host} does not have key {key}, which signs on host {other}",
 		"bring the ring of that host there (keys import)"},
 	HostLacksKey: {Uses | Later, "host {host} does not have the {role} key {key}", "bring the ring there (keys import)" + ifGone},
-	HostCannotSign: {Uses | Later, "host {host} cannot sign with the {role} key {key}",
+	ActiveKeyAway: {0, "host {host} cannot sign with key {key}, which is active: {why}",
+		"repair the process that has it or, if it is gone for good: keys rollback, or keys rotate to a key in a file"},
+	HostCannotSign: {Uses | Later, "host {host} cannot sign with the {role} key {key}: {why}",
 		"see key-backends in its /readyz?verbose" + ifGone},
 	NoNextKey: {0, "the key ring has no next key, so keys rotate is refused", "keys next"},
 	RevokedKeyAccepted: {0, "{host} accepts key {key}, which is revoked", "with key files, bring the ring there, write them " +

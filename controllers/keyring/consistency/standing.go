@@ -49,7 +49,7 @@ type Standing struct {
 //	an entry is none that this program writes               ring-unreadable
 //	a kube-apiserver with our signer has no entry           host-without-ring
 //	a host's file lacks the active key, or one of use       host-lacks-active-key, host-lacks-next-key
-//	it has it, and its process cannot sign with it          host-cannot-sign
+//	it has it, and its process cannot sign with it          active-key-away, host-cannot-sign
 func Stand(file File, p Published, use ...ring.Key) *Standing {
 	s := &Standing{file: file, p: p}
 	if file.Host != "" && file.Err == nil {
@@ -205,8 +205,12 @@ func (s *Standing) hosts(use []ring.Key) {
 		if active != "" && entry.Keys[active] == "" && entry.Host != s.file.Host {
 			s.add(check.HostLacksActiveKey, args)
 		}
+		if away, ok := entry.Away[active]; ok {
+			args.Why = away.Reason
+			s.add(check.ActiveKeyAway, args)
+		}
 		for _, key := range use {
-			args.Key, args.Role = key.ID, string(key.Role)
+			args.Key, args.Role, args.Why = key.ID, string(key.Role), entry.Away[key.ID].Reason
 			switch {
 			case entry.Keys[key.ID] == "":
 				s.add(check.HostLacksKey, args)

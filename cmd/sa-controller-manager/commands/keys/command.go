@@ -78,7 +78,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 		Args:  cli.NoArguments,
 	}, newInitCommand(client), newListCommand(client), newRotateCommand(client), newNextCommand(client), newRollbackCommand(client),
 		newPruneCommand(client), newRevokeCommand(client), newForgetCommand(client),
-		newExportCommand(), newImportCommand(client), NewJWKSCommand(client))
+		newExportCommand(), newImportCommand(client), newPublishCommand(), NewJWKSCommand(client))
 }
 
 // newCommandOptions adds the flags to cmd.

@@ -38,6 +38,9 @@ It is refused, and says what to do, while
   was published, or
 - relying parties outside of the cluster do not have the next key: --published-issuer.
 
+While no host could sign with the active key for ten minutes, caches do not count, as with
+--force, unless a timer gives --if-older-than.
+
 A next key in another process is never followed by one in the file: name it with
 --next-key. With --if-older-than a timer may run this as often as it likes: it exits with 0
 while the active key is young, and with 1 if a rotation is due and refused.`
@@ -85,6 +88,11 @@ func newRotateCommand(client cli.ClientFunc) *cobra.Command {
 		state, err := op.File.Read()
 		if err != nil {
 			return err
+		}
+		if olderThan == 0 { // a timer never rotates under relying parties
+			rotate.Lost = func(caches error) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "As with --force: no host could sign with the active key for ten minutes, and %v.\n", caches)
+			}
 		}
 		// A key that was activated in the future is of a wrong clock: it may be as old as any.
 		active := state.Active()

@@ -363,6 +363,9 @@ func TestProbeResponder(t *testing.T) {
 		testutil.Must(t, err)
 		testutil.Must(t, a.Admit(t.Context(), &admission.Request{DryRun: dryRun, First: first, Object: object}, response))
 		testutil.Check(t, id+": closes the connection", len(response.Patch) > 0, response.Close)
+		validated := &admission.Response{}
+		testutil.Must(t, a.Validate(t.Context(), &admission.Request{DryRun: dryRun, Object: object}, validated))
+		testutil.Check(t, id+": so does the other call", response.Close, validated.Close)
 		if len(response.Patch) == 0 {
 			return ""
 		}

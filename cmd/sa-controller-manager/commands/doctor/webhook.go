@@ -13,7 +13,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 
 	"sa-controller-manager/admission/podpolicy"
@@ -57,7 +56,7 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 	answer := answer{Findings: slices.Concat(badRegistration(c, registered), early, tried), Note: "not registered"}
 	switch {
 	case bothBound(registered):
-		answer.Note = "kube-apiserver calls it" + c.couldReadFiles(registered)
+		answer.Note = "kube-apiserver calls it"
 	case called:
 		answer.Note = "not registered in the API, kube-apiserver calls it by its files"
 	}
@@ -66,21 +65,6 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 
 func bothBound(registered []registration.Inspected) bool {
 	return !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return !one.Active })
-}
-
-// readsFiles is the first version of kube-apiserver that reads webhooks from files without a feature gate.
-var readsFiles = version.MustParseSemantic("1.37.0-0")
-
-// couldReadFiles says that a URL is no longer needed, such as after an upgrade.
-func (c *cluster) couldReadFiles(registered []registration.Inspected) string {
-	running, err := c.Client.Discovery().ServerVersion()
-	if err != nil || !slices.ContainsFunc(registered, func(one registration.Inspected) bool { return one.ByURL }) {
-		return ""
-	}
-	if v, err := version.ParseSemantic(running.GitVersion); err != nil || v.LessThan(readsFiles) {
-		return ""
-	}
-	return " by URL; " + running.GitVersion + " also reads it from files, which no client of the API can delete (docs/upgrade.md)"
 }
 
 // badRegistration finds configurations that are neither bound nor absent. If neither exists, the

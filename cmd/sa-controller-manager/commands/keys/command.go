@@ -41,10 +41,8 @@ One key is always ahead: the next key is published long before it signs. So
 
 What others verify tokens with, and whether that is right: keys jwks.
 
-Every command may be interrupted and run again. One that refuses says what to do.
-Where there are several control-plane nodes, change the ring on one of them and bring the
-file to the others with "keys import". A container must mount the directory of the file,
-which is replaced whenever it changes.
+Every command may be interrupted and run again. One that refuses says what to do. Change the
+ring on one control-plane node and bring the file to the others with "keys import".
 
 Exit code: 0 if it is done or nothing is to be done, 1 if it was refused or could not be
 done, and 2 if "list" has found something that is wrong.`

@@ -94,7 +94,7 @@ func newCommandOptions(cmd *cobra.Command, client cli.ClientFunc) *commandOption
 	cmd.Flags().StringVar(&o.issuer, "service-account-issuer", o.issuer,
 		"Issuer of the cluster's bound tokens. Without it kube-apiserver's OIDC discovery document is asked.")
 	cmd.Flags().StringArrayVar(&o.apiServers, "apiserver", o.apiServers,
-		"`URL` of one more kube-apiserver that must accept a key, as in --master. Without it those behind the Service kubernetes are asked, "+
+		"`URL` of a kube-apiserver, as in --master; name each of them once. Without it those behind the Service kubernetes are asked, "+
 			"each at its own address.")
 	cmd.Flags().StringVar(&o.account, "account", o.account,
 		"ServiceAccount, as `namespace/name`, for which tokens are signed to see whether kube-apiserver accepts them.")

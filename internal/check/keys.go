@@ -101,8 +101,7 @@ var keyFacts = map[string]struct {
 		"and not a newer one: was an old copy put back? Tokens of the keys that it lacks are refused", "{way}"},
 	RingLost: {Changes | Makes | Reissues, "this host has used a key ring (generation {their}), and its file cannot be read: {why}", "{way}"},
 	RingDropped: {Signs | Reissues, "key {key} signs here, and the ring of host {host} (generation {their}) does not have it: nothing is " +
-		"signed",
-		"bring that one here (keys import, or keys import --join-fork if that is refused)"},
+		"signed", "{way}"},
 	RingRevoked: {Signs | Reissues, "this host has no key left that may sign: its active key was revoked",
 		"bring a newer ring here (keys import), or: keys revoke {key}"},
 

@@ -141,7 +141,10 @@ func (s *Standing) ownFile() {
 		// Of two rings that are forked one goes on signing.
 		if signs := s.file.SignsWith; s.file.Process && signs != "" && entry.Keys[signs] == "" && entry.Generation > state.Generation &&
 			related(state.History, entry.History) {
-			args.Key = signs
+			args.Key, args.Way = signs, "bring that one here (keys import, or keys import --join-fork if that is refused)"
+			if fallen {
+				args.Way = s.wayBack()
+			}
 			s.add(check.RingDropped, args)
 		}
 	}

@@ -539,7 +539,7 @@ func TestRevoke(t *testing.T) {
 		_, err = w.Revoke(t.Context(), RevokeOptions{
 			IDs: []string{rsaID}, Confirm: func(_ context.Context, warning string) error { return errors.New(warning) },
 		})
-		refusedWith(t, err, "those of 1 Secrets")
+		refusedWith(t, err, "those in Secrets")
 		if w.state().Active().ID != rsaID {
 			t.Fatal("the key has gone without a yes")
 		}

@@ -63,19 +63,15 @@ func newImportCommand(client cli.ClientFunc) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE",
 		Short: "Replace the ring by a newer copy of it, such as that of another node",
-		Long: `Replace the ring by another copy of it, such as that of the node on which it is rotated. A
-copy that is older is refused, and so is one that has not come from the ring that is
-here: then the ring was changed in two places, and a key that signs here may be missing
-there. If the ring is not there yet, it is made. If both are the same, nothing is changed.
+		Long: `Replace the ring by a newer copy of it, such as that of the node on which it is rotated. If there is
+none, it is made. A copy is refused that is older, or that has not come from the ring that is
+here; with --kubeconfig also one that is older than the ring that this host has used, or that
+has come from no ring that is published.
 
---join-fork is the way out of a ring that was changed in two places. The ring here stays
-and goes on signing with its key; the keys that only the copy has come in as retired ones,
-with their public halves. Nothing is lost but what was revoked: what was signed in either
-place verifies. Bring the result to the place that the copy is from.
-
-With --kubeconfig a copy is refused too that is older than the ring that this host has used,
-such as a backup from before a rotation. If no host has that ring any more, --accept-older
-makes the copy the newest ring.
+--join-fork is the way out of a ring that was changed in two places: the ring here goes on
+signing with its key, and the keys that only the copy has become retired ones. Bring the
+result to the place that the copy is from. --accept-older makes a backup the newest ring
+where no host has a newer one.
 
 The FILE has private keys. Remove it when it is imported.`,
 		Example: importExamples,

@@ -14,10 +14,9 @@ import (
 
 // checkInFlight returns a note if kube-apiserver may have more requests in flight than our webhook calls: it would
 // refuse Pods of a burst.
-func (c *Config) checkInFlight(o *observed) string {
+func checkInFlight(o *observed, d *desired) string {
 	const ourFlag = "webhook-max-in-flight"
-	own := c.ownManifest(o)
-	if o.mode == registration.None || own == nil {
+	if d.mode == registration.None || d.own == nil {
 		return ""
 	}
 	number := func(text string, otherwise int) int {
@@ -27,10 +26,10 @@ func (c *Config) checkInFlight(o *observed) string {
 		return otherwise
 	}
 	// The defaults are kube-apiserver's.
-	server := o.apiServer().Manifest
-	theirs := number(component.OwnFlag(server, "max-requests-inflight"), 400) +
-		number(component.OwnFlag(server, "max-mutating-requests-inflight"), 200)
-	ours := number(component.OwnFlag(own, ourFlag), options.New().Webhook.MaxInFlight)
+	server := component.OwnCommand(o.apiServer().Manifest)
+	theirs := number(server.Last("max-requests-inflight"), 400) +
+		number(server.Last("max-mutating-requests-inflight"), 200)
+	ours := number(d.own.Last(ourFlag), options.New().Webhook.MaxInFlight)
 	if theirs <= ours {
 		return ""
 	}

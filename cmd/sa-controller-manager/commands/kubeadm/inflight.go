@@ -6,11 +6,24 @@ package kubeadm
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 )
+
+// noteEarlier names what changes Pods before our webhook, and with kube-apiserver's plugin does so after it.
+func noteEarlier(o *observed, d *desired) string {
+	early := o.byURL
+	if d.fromFiles() {
+		early = o.earlier
+	}
+	if len(early) == 0 || d.mode == registration.None {
+		return ""
+	}
+	return "These change Pods before our webhook gives them account, token and pull secrets (docs/comparison.md): " + strings.Join(early, ", ") + "."
+}
 
 // checkInFlight returns a note if kube-apiserver may have more requests in flight than our webhook calls: it would
 // refuse Pods of a burst.

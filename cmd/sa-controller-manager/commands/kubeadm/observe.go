@@ -32,6 +32,8 @@ type observed struct {
 	asked   bool
 	running string
 	hosts   []string
+	// earlier are what changes Pods before a webhook of ours from files, and byURL one of the API.
+	earlier, byURL []string
 }
 
 func (c *Config) observe() (*observed, error) {
@@ -99,9 +101,15 @@ func (c *Config) observeServer(ctx context.Context, o *observed) error {
 		}
 		o.running = running.GitVersion
 	}
-	if _, kept := c.keepsMode(o); !kept && !o.readsFilesUnasked(m) {
-		o.hosts, err = apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
+	for fromFiles, early := range map[bool]*[]string{true: &o.earlier, false: &o.byURL} {
+		if *early, err = registration.Earlier(ctx, c.Client, fromFiles); err != nil {
+			*early = []string{"unknown, " + err.Error()} // a note, and nothing depends on it
+		}
 	}
+	if _, kept := c.keepsMode(o); kept || o.readsFilesUnasked(m) {
+		return nil
+	}
+	o.hosts, err = apiservers.LiveHosts(ctx, c.Client, c.Clock.Now())
 	return err
 }
 

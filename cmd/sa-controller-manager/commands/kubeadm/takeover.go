@@ -173,7 +173,7 @@ func (c *Config) planAPIServer(o *observed, d *desired, w *written) ([]step, err
 		}
 		last.guards = append(last.guards, c.restricted(ordinary))
 	}
-	for _, note := range []string{d.note, checkInFlight(o, d)} {
+	for _, note := range []string{d.note, checkInFlight(o, d), noteEarlier(o, d)} {
 		if note != "" {
 			last.notes = append(last.notes, note)
 		}

@@ -68,7 +68,7 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	asked := &call{client: c, began: time.Now(), answer: make(chan answer, 1), request: &model.Request{
 		Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name, Subresource: info.Subresource, Path: r.URL.Path,
-		Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager, Body: sent,
+		Query: query, ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), Manager: manager, Body: sent, Client: c.name,
 	}}
 	name := info.Name
 	if info.Verb == "create" && name == "" {
@@ -106,6 +106,9 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 		response := &http.Response{
 			Status: http.StatusText(a.Code), StatusCode: a.Code, Proto: "HTTP/2.0", ProtoMajor: 2, Request: r,
 			Header: http.Header{"Content-Type": []string{a.ContentType}}, Body: io.NopCloser(bytes.NewReader(a.Body)),
+		}
+		if a.RetryAfter != "" {
+			response.Header.Set("Retry-After", a.RetryAfter)
 		}
 		if a.body != nil {
 			a.body.ends = r.Context().Done()

@@ -75,8 +75,8 @@ func (w *world) judge(when string) {
 	}
 }
 
-// writes is how many changes the processes have made but for Leases and Events.
-func (w *world) writes() (writes int) {
+// changes is how many the processes have made but for Leases and Events.
+func (w *world) changes() (writes int) {
 	for _, r := range w.journal() {
 		if r.Served/100 == 2 && r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" &&
 			slices.Contains([]string{"secrets", "serviceaccounts", "configmaps", "namespaces"}, r.Resource) {

@@ -44,11 +44,14 @@ type network struct {
 	faults  []*fault
 
 	// The goroutine of run alone uses what follows.
-	agenda  agenda
-	holder  int      // the replica that has written the Lease last
-	terms   []func() // what happens when the next one does
-	history []step
-	streams map[*model.Watch]*stream
+	agenda agenda
+	holder int // the replica that has written the Lease last
+	// answered sees each request and its answer, told each event that comes to a watch.
+	answered func(c *call, made model.Answer)
+	told     func(client, resource string, event model.Event)
+	terms    []func() // what happens when the next one does
+	history  []step
+	streams  map[*model.Watch]*stream
 }
 
 // thing is what happens next. The name is the same in each run of a seed, and "" if it is not worth a line.
@@ -253,6 +256,7 @@ func (n *network) answer(c *call, doom fate) string {
 	about := schema.GroupResource{Resource: c.request.Resource}
 	switch doom {
 	case refused:
+		n.answered(c, made)
 		c.answer <- answer{err: syscall.ECONNREFUSED}
 		return "0"
 	case failed:
@@ -282,6 +286,7 @@ func (n *network) answer(c *call, doom fate) string {
 		}
 		c.body = n.stream(c, made.Watch)
 	}
+	n.answered(c, made)
 	result := fmt.Sprint(made.Code)
 	if doom == lost {
 		c.answer <- answer{err: io.ErrUnexpectedEOF}

@@ -13,12 +13,10 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sa-controller-manager/test/await"
-	"sa-controller-manager/test/faults/checker"
 	"sa-controller-manager/test/faults/workload"
 
 	"sa-controller-manager/test/simulation/model"
@@ -269,22 +267,3 @@ func (n *network) now(do func()) {
 
 // leader is the replica that has written the Lease last.
 func (w *world) leader() int { return w.network.holder }
-
-// holding is whose token it is.
-type holding struct{ secret, account types.UID }
-
-// committed sees each change.
-func (w *world) committed(resource string, _, after model.Object) {
-	secret, ok := after.(*corev1.Secret)
-	if !ok || resource != "secrets" {
-		return
-	}
-	token := string(secret.Data[corev1.ServiceAccountTokenKey])
-	if token == "" || secret.Type != corev1.SecretTypeServiceAccountToken {
-		return
-	}
-	if _, known := w.held[token]; !known && w.unproven && !w.plan.upstream { // which does not ask
-		w.violated(4, "token Secret %s/%s was filled before kube-apiserver had accepted the key", secret.Namespace, secret.Name)
-	}
-	w.held[token] = holding{secret.UID, checker.ClaimedUID(token)}
-}

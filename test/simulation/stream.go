@@ -131,6 +131,7 @@ func (n *network) push(w *model.Watch, event model.Event) {
 			return nothing
 		}
 		s.body.write(s.watch.Encode(event))
+		n.told(s.client.name, s.watch.Resource(), event)
 		if event.What == watch.Error {
 			n.cut(s, io.EOF)
 		}

@@ -57,10 +57,13 @@ type world struct {
 	past      []*process
 
 	held     map[string]holding // tokens that were ever in a Secret
+	revoked  map[string]bool    // IDs of keys
 	unproven bool               // kube-apiserver has never accepted the key
 
-	mu    sync.Mutex
-	found []checker.Violation
+	writes writes
+	price  price
+	mu     sync.Mutex
+	found  []checker.Violation
 }
 
 // process is one life of a replica.
@@ -113,7 +116,10 @@ func newWorld(p *plan, logger logr.Logger) *world {
 	if p.upstream {
 		w.mode = workload.Manual // which it has had since v1.24
 	}
+	w.writes = newWrites()
+	w.price = newPrice()
 	server.Committed = w.committed
+	w.network.answered, w.network.told = w.answered, w.told
 	return w
 }
 
@@ -131,16 +137,18 @@ func (w *world) run() []checker.Violation {
 	quiet, before := false, 0
 	w.network.now(func() {
 		w.judge("two minutes after the last operation")
-		quiet, before = len(w.found) == 0, w.writes()
+		quiet, before = len(w.found) == 0, w.changes()
 	})
 	time.Sleep(lasts)
 	w.network.now(func() {
 		if quiet {
 			w.judge("six minutes after the last operation")
 		}
-		if after := w.writes(); quiet && after != before {
+		if after := w.changes(); quiet && after != before {
 			w.violated(3, "the world is not stable: %d writes after it had settled", after-before)
 		}
+		w.judgeQuiet(time.Now().Add(-lasts))
+		w.judgeEvents()
 	})
 	for _, p := range w.processes {
 		p.stop()

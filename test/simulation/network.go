@@ -50,8 +50,10 @@ type network struct {
 	answered func(c *call, made model.Answer)
 	told     func(client, resource string, event model.Event)
 	terms    []func() // what happens when the next one does
-	history  []step
-	streams  map[*model.Watch]*stream
+
+	revisions []revised
+	history   []step
+	streams   map[*model.Watch]*stream
 }
 
 // thing is what happens next. The name is the same in each run of a seed, and "" if it is not worth a line.
@@ -95,8 +97,11 @@ const (
 	refused   fate = "the connection is refused"
 	failed    fate = "the API server fails"
 	throttle  fate = "the API server is busy"
+	shed      fate = "the API server asks for patience"
 	clashed   fate = "a conflict is made up"
 	forbidden fate = "a policy refuses it"
+	unknown   fate = "the credentials are refused"
+	held      fate = "the process is paused" // between its decision and the request
 )
 
 func newNetwork(server *model.Server, seed uint64) *network {
@@ -234,9 +239,11 @@ func (c *call) doom(dice int) fate {
 		return failed
 	case dice < 25:
 		return throttle
-	case dice < 45 && c.writes():
+	case dice < 30 && c.request.Resource != "leases":
+		return shed
+	case dice < 50 && c.writes():
 		return lost
-	case dice < 55 && c.writes() && c.request.Verb != "create" && c.request.Resource != "leases":
+	case dice < 60 && c.writes() && c.request.Verb != "create" && c.request.Resource != "leases":
 		return clashed
 	}
 	return served
@@ -248,6 +255,11 @@ func (n *network) answer(c *call, doom fate) string {
 	for _, f := range n.faults {
 		if f.hits(c) {
 			doom = f.fate
+		}
+		if doom == held {
+			n.mu.Unlock()
+			heap.Push(&n.agenda, &thing{name: c.name, due: f.until, do: func(doom fate) string { return n.answer(c, doom) }})
+			return nothing
 		}
 	}
 	dead := c.client.dead
@@ -263,6 +275,10 @@ func (n *network) answer(c *call, doom fate) string {
 		made = model.Failure(apierrors.NewInternalError(errors.New("etcdserver: request timed out")), c.request.Accept)
 	case throttle:
 		made = model.Failure(apierrors.NewServiceUnavailable("the API server is shutting down"), c.request.Accept)
+	case shed:
+		made = model.Failure(apierrors.NewTooManyRequests("too many requests", 1), c.request.Accept)
+	case unknown:
+		made = model.Failure(apierrors.NewUnauthorized("Unauthorized"), c.request.Accept)
 	case forbidden:
 		made = model.Failure(apierrors.NewForbidden(about, c.request.Name, errors.New("a policy refuses it")), c.request.Accept)
 	case clashed:
@@ -270,7 +286,7 @@ func (n *network) answer(c *call, doom fate) string {
 	default:
 		made = n.server.Serve(c.request)
 		c.journal.Served = made.Code
-		if c.request.Resource == "leases" && c.writes() && made.Code/100 == 2 {
+		if c.request.Resource == "leases" && c.client.replica >= 0 && c.writes() && made.Code/100 == 2 {
 			if n.holder != c.client.replica {
 				for _, begins := range n.terms {
 					begins()

@@ -32,6 +32,12 @@ const acts = 150 * time.Second
 type plan struct {
 	seed       uint64
 	upstream   bool // kube-controller-manager's controllers are judged
+	replicas   int
+	workers    string
+	rotates    bool // the key is retired
+	cleans     bool // some token Secrets are a year old
+	oldLists   bool // kube-apiserver has no lists in watches
+	ahead      int  // the replica whose clock is an hour ahead, -1 for none
 	operations []operation
 }
 
@@ -41,6 +47,7 @@ type operation struct {
 	user int    // -1 for a fault
 	name string // of the fault
 	id   int
+	long bool // it lasts for minutes
 	// number is its place in the plan of the seed.
 	number int
 }
@@ -53,14 +60,39 @@ func (o operation) String() string {
 }
 
 func newPlan(seed uint64) *plan {
+	p := &plan{seed: seed, replicas: 2, ahead: -1}
+	worlds := draw(seed, "world")
 	random := draw(seed, "plan")
-	p := &plan{seed: seed}
 	moment := func() time.Duration { return time.Duration(random.Int64N(int64(acts))) }
+	if worlds.IntN(4) == 0 {
+		p.replicas = 3
+	}
+	p.workers = []string{"5", "40"}[worlds.IntN(2)]
+	p.rotates = worlds.IntN(6) == 0
+	p.cleans = !p.rotates && worlds.IntN(4) == 0
+	if p.rotates {
+		p.operations = append(p.operations, operation{at: acts / 2, user: -1, name: []string{"rotation", "revocation"}[worlds.IntN(2)], id: 301})
+	}
+	if worlds.IntN(5) == 0 {
+		p.operations = append(p.operations, operation{at: moment(), user: -1, name: "another root CA", id: 302})
+	}
+	p.oldLists = worlds.IntN(5) == 0
+	if worlds.IntN(8) == 0 {
+		p.ahead = worlds.IntN(p.replicas)
+	}
 	for id := range 24 + random.IntN(24) {
 		p.operations = append(p.operations, operation{at: moment(), user: random.IntN(users), id: id})
 	}
 	for id := range 2 + random.IntN(6) {
 		p.operations = append(p.operations, operation{at: moment(), user: -1, name: faults[random.IntN(len(faults)-1)].name, id: id})
+	}
+	for id := range worlds.IntN(5) {
+		one := others[worlds.IntN(len(others)-3)]
+		p.operations = append(p.operations, operation{at: moment(), user: -1, name: one.name, id: 200 + id})
+	}
+	if worlds.IntN(10) == 0 {
+		long := faults[worlds.IntN(len(faults)-1)]
+		p.operations = append(p.operations, operation{at: moment(), user: -1, name: long.name, id: 300, long: true})
 	}
 	// The first user after the others has accounts that nobody edits. What the rest do is rarer, because it costs more or
 	// leaves less to be seen of the rest.
@@ -106,6 +138,9 @@ func (w *world) act() {
 		}
 		random := draw(w.plan.seed, fmt.Sprintf("fault %d", o.id))
 		lasts := time.Second + time.Duration(random.Int64N(int64(24*time.Second)))
+		if o.long {
+			lasts *= 25
+		}
 		ends = max(ends, o.at+lasts)
 		w.network.later(o.at, "fault: "+o.name, func() { strikeOf(o.name)(w, random, lasts) })
 	}
@@ -266,4 +301,4 @@ func (n *network) now(do func()) {
 }
 
 // leader is the replica that has written the Lease last.
-func (w *world) leader() int { return w.network.holder }
+func (w *world) leader() int { return max(0, w.network.holder) }

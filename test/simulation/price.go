@@ -33,13 +33,14 @@ type price struct {
 	changes    map[string][]time.Time // by object
 	reported   map[string]bool
 	lostEvents map[string]bool
-	last       time.Time // when something was asked for besides what is asked for again and again
+	failed     map[string]bool // writes of objects
+	last       time.Time       // when something was asked for besides what is asked for again and again
 }
 
 func newPrice() price {
 	return price{
 		budgets: map[string]int{}, earned: map[string]int{}, recent: map[string][]time.Time{}, changes: map[string][]time.Time{},
-		reported: map[string]bool{}, lostEvents: map[string]bool{},
+		reported: map[string]bool{}, lostEvents: map[string]bool{}, failed: map[string]bool{},
 	}
 }
 
@@ -75,6 +76,7 @@ func (w *world) answered(c *call, made model.Answer) {
 		namespace = r.Name
 	}
 	p.last = time.Now()
+	p.failed[r.Resource+" "+r.Namespace+"/"+r.Name] = p.failed[r.Resource+" "+r.Namespace+"/"+r.Name] || c.writes() && made.Code/100 != 2
 	key := r.Client + " " + namespace
 	p.budgets[key]++
 	if made.Code/100 != 2 && made.Code != 404 {

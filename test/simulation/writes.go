@@ -37,7 +37,9 @@ type writes struct {
 	deleted     map[types.UID]deletion
 	holder      string // who has written the Lease last
 	terms       map[string]int
-	dead        map[types.UID]bool // accounts that were deleted
+	times       map[types.UID][]time.Time // when Secrets were made for an account
+	dead        map[types.UID]bool        // accounts that were deleted
+	others      map[types.UID]bool        // Secrets that neither users nor replicas have deleted
 }
 
 // sight is what a process knows of the account of a name: its UID, "" if there is none.
@@ -54,7 +56,7 @@ type deletion struct{ client, secret string }
 func newWrites() writes {
 	return writes{
 		seen: map[string]sight{}, asked: map[string]sight{}, made: map[types.UID]string{}, gone: map[string]bool{},
-		released: map[string]time.Time{}, deleted: map[types.UID]deletion{}, terms: map[string]int{}, dead: map[types.UID]bool{},
+		released: map[string]time.Time{}, deleted: map[types.UID]deletion{}, terms: map[string]int{}, times: map[types.UID][]time.Time{}, dead: map[types.UID]bool{}, others: map[types.UID]bool{},
 	}
 }
 
@@ -95,13 +97,21 @@ func (w *world) looked(c *call) {
 // committed sees each change.
 func (w *world) committed(by *model.Request, resource string, before, after model.Object) {
 	if secret, ok := after.(*corev1.Secret); ok {
-		w.hold(secret)
+		w.hold(secret, by != nil && isReplica(by.Client))
 	}
 	if secret, ok := before.(*corev1.Secret); ok && after == nil {
 		w.writes.gone[goneKey(secret)] = true
+		w.writes.others[secret.UID] = by == nil || !isReplica(by.Client) && !strings.HasPrefix(by.Client, "user-")
 	}
 	if account, ok := before.(*corev1.ServiceAccount); ok && after == nil {
 		w.writes.dead[account.UID] = true
+	}
+	w.commits++
+	if namespace, ok := after.(*corev1.Namespace); ok && namespace.DeletionTimestamp != nil && before.GetDeletionTimestamp() == nil {
+		w.empty(namespace.Name, time.Second<<w.network.draw("slow "+namespace.Name).IntN(4))
+	}
+	if revision := w.server.Revision(); resource != "events" {
+		w.network.revisions = append(w.network.revisions, revised{time.Now(), revision - 1})
 	}
 	if by != nil && by.Resource == "leases" {
 		w.leased(by.Client, after)
@@ -117,12 +127,12 @@ func goneKey(secret *corev1.Secret) string {
 	return fmt.Sprint(secret.Namespace, "/", secret.Name, " ", workload.Owner(secret))
 }
 
-func (w *world) hold(secret *corev1.Secret) {
+func (w *world) hold(secret *corev1.Secret, ours bool) {
 	token := string(secret.Data[corev1.ServiceAccountTokenKey])
 	if token == "" || secret.Type != corev1.SecretTypeServiceAccountToken {
 		return
 	}
-	if _, known := w.held[token]; !known && w.unproven && !w.plan.upstream { // which does not ask
+	if _, known := w.held[token]; !known && ours && w.unproven && !w.plan.upstream { // which does not ask
 		w.violated(4, "token Secret %s/%s was filled before kube-apiserver had accepted the key", secret.Namespace, secret.Name)
 	}
 	w.held[token] = holding{secret.UID, checker.ClaimedUID(token)}
@@ -167,15 +177,22 @@ func (w *world) judgeWrite(by *model.Request, resource string, before, after mod
 			w.judgeFilled(what, by.Client, was, after)
 		} else {
 			w.writes.made[after.UID] = by.Client
+			w.judgeUndone(what, after)
 			w.judgeMade(what, by.Client, after)
 		}
 	case *corev1.ServiceAccount:
 		if was, ok := before.(*corev1.ServiceAccount); ok {
 			w.judgeReferences(what, was, after)
-		} else if after.Name != workload.DefaultAccount {
-			w.violated(1, "%s, which no user has asked for", what)
+		} else if after.Name != workload.DefaultAccount || after.Labels["team"] != "ours" {
+			w.violated(1, "%s, which no user has asked for, or not as the template has it", what)
 		}
 	case *corev1.ConfigMap:
+		if before == nil && w.undoes != nil {
+			w.undoes(after)
+		}
+		if before != nil {
+			w.judgeCA(what, after.Data["ca.crt"])
+		}
 		if after.Name != workload.RootCAConfigMap {
 			w.violated(1, "%s, which is not the product's", what)
 		}
@@ -236,6 +253,19 @@ func (w *world) judgeMade(what, client string, secret *corev1.Secret) {
 	}
 }
 
+// judgeUndone wants no more than one token Secret for an account in ten seconds, besides the first ones.
+func (w *world) judgeUndone(what string, secret *corev1.Secret) {
+	owner := workload.Owner(secret)
+	last := append(w.writes.times[owner], time.Now())
+	w.writes.times[owner] = last
+	if n := len(last); n > 3 && last[n-1].Sub(last[n-3]) < 9*time.Second {
+		w.violated(10, "%s: the third one for the account in %v", what, last[n-1].Sub(last[n-3]))
+	}
+	if w.undoes != nil {
+		w.undoes(secret)
+	}
+}
+
 // judgeFilled judges a Secret that a replica has changed.
 func (w *world) judgeFilled(what, client string, before, after *corev1.Secret) {
 	was, is := string(before.Data[corev1.ServiceAccountTokenKey]), string(after.Data[corev1.ServiceAccountTokenKey])
@@ -245,6 +275,7 @@ func (w *world) judgeFilled(what, client string, before, after *corev1.Secret) {
 		}
 		w.judgeToken(what, client, after)
 	}
+	w.judgeCA(what, string(after.Data[corev1.ServiceAccountRootCAKey]))
 	if !equality.Semantic.DeepEqual(usersPart(before), usersPart(after)) {
 		w.violated(1, "%s: it has changed what is the user's", what)
 	}
@@ -288,7 +319,9 @@ func (w *world) judgeReferences(what string, before, after *corev1.ServiceAccoun
 	kept := func(of *corev1.ServiceAccount) *corev1.ServiceAccount {
 		of = of.DeepCopy()
 		of.ResourceVersion, of.ManagedFields, of.TypeMeta = "", nil, metav1.TypeMeta{}
-		of.Secrets = slices.DeleteFunc(of.Secrets, func(ref corev1.ObjectReference) bool { return !was[ref.Name] || !is[ref.Name] })
+		of.Secrets = slices.DeleteFunc(of.Secrets, func(ref corev1.ObjectReference) bool {
+			return !was[ref.Name] || !is[ref.Name] || workload.IsOwnName(of.Name, ref.Name) // re-issue puts one first
+		})
 		return of
 	}
 	if !equality.Semantic.DeepEqual(kept(before), kept(after)) {
@@ -347,7 +380,8 @@ func (w *world) judgeEvents() {
 		recorded[object.(*corev1.Event).InvolvedObject.UID] = true
 	}
 	for uid, deletion := range w.writes.deleted {
-		if !recorded[uid] && !w.price.lostEvents[deletion.client] {
+		p := w.past[slices.IndexFunc(w.past, func(p *process) bool { return p.client.name == deletion.client })]
+		if !recorded[uid] && !p.down && !w.price.lostEvents[deletion.client] {
 			w.violated(1, "the deletion of %s by %s has no Event", deletion.secret, deletion.client)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -150,6 +151,26 @@ type Server struct {
 type page struct {
 	revision int64
 	rest     []*version
+}
+
+// Put creates an object that was there a year before the world began.
+func (s *Server) Put(resource string, object Object) Object {
+	v, err := s.create(s.tables[resource], object, "kube-controller-manager")
+	if err != nil {
+		panic(err)
+	}
+	v.object.SetCreationTimestamp(metav1.NewTime(time.Now().AddDate(-1, 0, 0)))
+	return v.object
+}
+
+// Change changes an object.
+func (s *Server) Change(resource, namespace, name string, change func(Object)) {
+	t := s.tables[resource]
+	if v, err := t.get(namespace, name); err == nil {
+		object := v.object.DeepCopyObject().(Object)
+		change(object)
+		s.commit(t, v, object)
+	}
 }
 
 // New returns a server with the namespaces of the control plane.
@@ -336,7 +357,11 @@ func (s *Server) serve(r *Request) (any, error) {
 	case "list":
 		return s.list(t, r)
 	case "watch":
-		return s.watch(t, r)
+		w, err := s.watch(t, r)
+		if err != nil {
+			return nil, err
+		}
+		return w, nil
 	case "create":
 		object, err := decode(t, r.Body)
 		if err != nil {

@@ -176,6 +176,9 @@ func (v *version) encode(proto bool) []byte {
 	return v.encoded[index(proto)]
 }
 
+// Encoded is an object as clients send it.
+func Encoded(object runtime.Object) []byte { return encode(object, true) }
+
 func encode(object runtime.Object, proto bool) []byte {
 	kinds, _, err := scheme.Scheme.ObjectKinds(object)
 	if err != nil {

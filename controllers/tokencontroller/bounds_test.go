@@ -257,7 +257,7 @@ func TestAConflictIsTriedAgain(t *testing.T) {
 			}
 		}
 		has("at once", fills, createsOwn, referencesOwn)
-		time.Sleep(requeueAfter)
+		time.Sleep(time.Second)
 		synctest.Wait()
 		has("after the conflicts", fills, referencesOwn)
 	})

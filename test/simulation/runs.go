@@ -127,7 +127,10 @@ const overlap = time.Minute
 
 // changeRootCA is an operator who puts another root CA into the file of each replica.
 func (w *world) changeRootCA() {
-	w.ca, w.caChanged = anotherCA(), time.Now()
+	w.ca = anotherCA()
+	if w.caKnown { // or else nothing was published before
+		w.caChanged = time.Now()
+	}
 	bundle, err := rootca.ParseBundle(w.ca)
 	if err != nil {
 		panic(err)

@@ -57,6 +57,7 @@ type world struct {
 	rotated   bool
 	ca        []byte // that all replicas have, or will have soon
 	caChanged time.Time
+	caKnown   bool // the state was written
 	commits   int
 
 	running   sync.WaitGroup

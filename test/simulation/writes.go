@@ -169,16 +169,17 @@ func (w *world) judgeWrite(by *model.Request, resource string, before, after mod
 		w.violated(2, "%s without UID and version as precondition", what)
 	}
 	if by.Name == stateOfRootCA {
+		w.caKnown = true
 		return
 	}
 	switch after := after.(type) {
 	case *corev1.Secret:
 		if was, ok := before.(*corev1.Secret); ok {
-			w.judgeFilled(what, by.Client, was, after)
+			w.judgeFilled(what, by, was, after)
 		} else {
 			w.writes.made[after.UID] = by.Client
 			w.judgeUndone(what, after)
-			w.judgeMade(what, by.Client, after)
+			w.judgeMade(what, by, after)
 		}
 	case *corev1.ServiceAccount:
 		if was, ok := before.(*corev1.ServiceAccount); ok {
@@ -214,7 +215,7 @@ type claims struct {
 }
 
 // judgeToken judges a token that a replica has put into a Secret.
-func (w *world) judgeToken(what, client string, secret *corev1.Secret) {
+func (w *world) judgeToken(what string, by *model.Request, secret *corev1.Secret) {
 	var of claims
 	parts := strings.Split(string(secret.Data[corev1.ServiceAccountTokenKey]), ".")
 	if len(parts) == 3 {
@@ -228,28 +229,28 @@ func (w *world) judgeToken(what, client string, secret *corev1.Secret) {
 	if secret.DeletionTimestamp != nil {
 		w.violated(2, "%s, which is being deleted", what)
 	}
-	w.judgeAlive(what, client, secret)
+	w.judgeAlive(what, by, secret)
 }
 
 // judgeAlive wants no token for an account that a replica knows to be deleted or of another UID.
-func (w *world) judgeAlive(what, client string, secret *corev1.Secret) {
-	known, ok := w.writes.seen[of(client, secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey])]
-	if ok && (known.uid != workload.Owner(secret) || known.terminating) && time.Since(known.at) > acting {
-		w.violated(2, "%s for an account that it has known for %v to be gone or terminating", what, time.Since(known.at))
+func (w *world) judgeAlive(what string, by *model.Request, secret *corev1.Secret) {
+	known, ok := w.writes.seen[of(by.Client, secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey])]
+	if ok && (known.uid != workload.Owner(secret) || known.terminating) && by.Began.Sub(known.at) > acting {
+		w.violated(2, "%s for an account that it has known for %v to be gone or terminating", what, by.Began.Sub(known.at))
 	}
 }
 
 // judgeMade judges a Secret that a replica has created.
-func (w *world) judgeMade(what, client string, secret *corev1.Secret) {
+func (w *world) judgeMade(what string, by *model.Request, secret *corev1.Secret) {
 	replaces := secret.Annotations[workload.ReplacesLabel] != ""
 	if secret.Type != corev1.SecretTypeServiceAccountToken || secret.Labels[workload.AutoCreatedLabel] == "" ||
 		w.mode != workload.Auto && !replaces || slices.Contains(checker.WithoutOwn(), secret.Namespace) {
 		w.violated(1, "%s, for which nobody has asked", what)
 	}
 	if len(secret.Data[corev1.ServiceAccountTokenKey]) > 0 {
-		w.judgeToken(what, client, secret)
+		w.judgeToken(what, by, secret)
 	} else {
-		w.judgeAlive(what, client, secret)
+		w.judgeAlive(what, by, secret)
 	}
 }
 
@@ -267,13 +268,13 @@ func (w *world) judgeUndone(what string, secret *corev1.Secret) {
 }
 
 // judgeFilled judges a Secret that a replica has changed.
-func (w *world) judgeFilled(what, client string, before, after *corev1.Secret) {
+func (w *world) judgeFilled(what string, by *model.Request, before, after *corev1.Secret) {
 	was, is := string(before.Data[corev1.ServiceAccountTokenKey]), string(after.Data[corev1.ServiceAccountTokenKey])
 	if was != is {
 		if was != "" && !w.revoked[checker.SignedWith(was)] {
 			w.violated(4, "%s: it has replaced a token whose key is not revoked", what)
 		}
-		w.judgeToken(what, client, after)
+		w.judgeToken(what, by, after)
 	}
 	w.judgeCA(what, string(after.Data[corev1.ServiceAccountRootCAKey]))
 	if !equality.Semantic.DeepEqual(usersPart(before), usersPart(after)) {

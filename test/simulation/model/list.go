@@ -6,6 +6,7 @@ package model
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -104,11 +105,26 @@ func (s *Server) list(t *table, r *Request) (any, error) {
 		access.SetContinue(token)
 		this.rest = this.rest[:limit]
 	}
+	if strings.Contains(r.Accept, "as=PartialObjectMetadataList") {
+		return partial(access, this.rest), nil
+	}
 	var items []runtime.Object
 	for _, v := range this.rest {
 		items = append(items, v.object)
 	}
 	return list, meta.SetList(list, items)
+}
+
+// partial is a list of the metadata alone.
+func partial(of metav1.ListInterface, rest []*version) document {
+	list := metav1.PartialObjectMetadataList{
+		TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadataList"},
+		ListMeta: metav1.ListMeta{ResourceVersion: of.GetResourceVersion(), Continue: of.GetContinue()},
+	}
+	for _, v := range rest {
+		list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: *meta.AsPartialObjectMetadata(v.object).ObjectMeta.DeepCopy()})
+	}
+	return marshal(list)
 }
 
 func tooLarge(from, cached int64) error {

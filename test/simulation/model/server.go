@@ -44,6 +44,7 @@ type Request struct {
 	Accept      string
 	Manager     string // whom managedFields name
 	Body        []byte
+	Began       time.Time
 
 	// Preconditioned is set by the server: a write names the UID and the version of what it changes.
 	Preconditioned bool
@@ -169,7 +170,9 @@ func (s *Server) Change(resource, namespace, name string, change func(Object)) {
 	if v, err := t.get(namespace, name); err == nil {
 		object := v.object.DeepCopyObject().(Object)
 		change(object)
-		s.commit(t, v, object)
+		if v = s.commit(t, v, object); object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 {
+			s.commit(t, v, nil)
+		}
 	}
 }
 

@@ -115,6 +115,7 @@ func (c *client) RoundTrip(r *http.Request) (*http.Response, error) {
 	n.wakeUp()
 	select {
 	case <-r.Context().Done():
+		asked.request.Unanswered = true
 		return nil, r.Context().Err()
 	case a := <-asked.answer:
 		if a.err != nil {

@@ -305,6 +305,7 @@ func (n *network) answer(c *call, doom fate) string {
 	n.answered(c, made)
 	result := fmt.Sprint(made.Code)
 	if doom == lost {
+		c.request.Unanswered = true
 		c.answer <- answer{err: io.ErrUnexpectedEOF}
 		return result
 	}

@@ -29,7 +29,7 @@ const acting = 5 * time.Second
 
 // writes judges each write of a replica when it happens, by what there is, and by what that replica was told.
 type writes struct {
-	// seen is what watches and live reads have told each process of accounts, asked the live reads alone.
+	// seen is what watches have told each process of accounts, asked what live reads have.
 	seen, asked map[string]sight
 	made        map[types.UID]string // who has created a Secret
 	gone        map[string]bool      // Secrets that were deleted, by namespace, name and UID of the account
@@ -51,7 +51,10 @@ type sight struct {
 }
 
 // deletion is one that has to be recorded by an Event.
-type deletion struct{ client, secret string }
+type deletion struct {
+	by     *model.Request
+	secret string
+}
 
 func newWrites() writes {
 	return writes{
@@ -90,7 +93,6 @@ func (w *world) looked(c *call) {
 	if account := w.server.Get(r.Resource, r.Namespace, r.Name); account != nil {
 		now.uid, now.terminating = account.GetUID(), account.GetDeletionTimestamp() != nil
 	}
-	w.writes.seen[of(r.Client, r.Namespace, r.Name)] = now
 	w.writes.asked[of(r.Client, r.Namespace, r.Name)] = now
 }
 
@@ -199,7 +201,7 @@ func (w *world) judgeWrite(by *model.Request, resource string, before, after mod
 		}
 	case nil:
 		if secret, ok := before.(*corev1.Secret); ok {
-			w.judgeDeleted(what, by.Client, secret)
+			w.judgeDeleted(what, by, secret)
 		} else if resource != "clustertrustbundles" {
 			w.violated(1, "%s, which is not the product's", what)
 		}
@@ -234,7 +236,11 @@ func (w *world) judgeToken(what string, by *model.Request, secret *corev1.Secret
 
 // judgeAlive wants no token for an account that a replica knows to be deleted or of another UID.
 func (w *world) judgeAlive(what string, by *model.Request, secret *corev1.Secret) {
-	known, ok := w.writes.seen[of(by.Client, secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey])]
+	name := of(by.Client, secret.Namespace, secret.Annotations[corev1.ServiceAccountNameKey])
+	known, ok := w.writes.seen[name]
+	if asked := w.writes.asked[name]; asked.at.After(known.at) && asked.uid == workload.Owner(secret) {
+		known = asked // the watch hangs
+	}
 	if ok && (known.uid != workload.Owner(secret) || known.terminating) && by.Began.Sub(known.at) > acting {
 		w.violated(2, "%s for an account that it has known for %v to be gone or terminating", what, by.Began.Sub(known.at))
 	}
@@ -339,7 +345,8 @@ func names(account *corev1.ServiceAccount) map[string]bool {
 }
 
 // judgeDeleted wants a reason for each deletion of a Secret.
-func (w *world) judgeDeleted(what, client string, secret *corev1.Secret) {
+func (w *world) judgeDeleted(what string, by *model.Request, secret *corev1.Secret) {
+	client := by.Client
 	name, owner := secret.Annotations[corev1.ServiceAccountNameKey], workload.Owner(secret)
 	account, _ := w.server.Get("serviceaccounts", secret.Namespace, name).(*corev1.ServiceAccount)
 	listed := account != nil && names(account)[secret.Name]
@@ -360,7 +367,7 @@ func (w *world) judgeDeleted(what, client string, secret *corev1.Secret) {
 		w.violated(1, "%s: its account lives (%v), or it was not asked for", what, account != nil)
 	}
 	if !w.writes.dead[owner] {
-		w.writes.deleted[secret.UID] = deletion{client, secret.Namespace + "/" + secret.Name}
+		w.writes.deleted[secret.UID] = deletion{by, secret.Namespace + "/" + secret.Name}
 	}
 }
 
@@ -381,9 +388,9 @@ func (w *world) judgeEvents() {
 		recorded[object.(*corev1.Event).InvolvedObject.UID] = true
 	}
 	for uid, deletion := range w.writes.deleted {
-		p := w.past[slices.IndexFunc(w.past, func(p *process) bool { return p.client.name == deletion.client })]
-		if !recorded[uid] && !p.down && !w.price.lostEvents[deletion.client] {
-			w.violated(1, "the deletion of %s by %s has no Event", deletion.secret, deletion.client)
+		p := w.past[slices.IndexFunc(w.past, func(p *process) bool { return p.client.name == deletion.by.Client })]
+		if !recorded[uid] && !p.down && !deletion.by.Unanswered && !w.price.lostEvents[deletion.by.Client] {
+			w.violated(1, "the deletion of %s by %s has no Event", deletion.secret, deletion.by.Client)
 		}
 	}
 }

@@ -45,6 +45,7 @@ type Request struct {
 	Manager     string // whom managedFields name
 	Body        []byte
 	Began       time.Time
+	Unanswered  bool // it may have been served, and who has asked does not know
 
 	// Preconditioned is set by the server: a write names the UID and the version of what it changes.
 	Preconditioned bool

@@ -127,9 +127,13 @@ var faults = []namedFault{
 		w.halt(i)
 		w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
 	}},
-	{"stop of the leader", func(w *world, _ *rand.Rand, lasts time.Duration) {
+	{"stop of the leader", func(w *world, random *rand.Rand, lasts time.Duration) {
 		i := w.leader()
-		w.halt(i)
+		for range 3 { // so that it has something to do
+			w.deleteBase(random)
+		}
+		after := time.Duration(random.Int64N(int64(20 * time.Millisecond)))
+		w.network.later(time.Since(w.network.began)+after, "stop", func() { w.halt(i) })
 		w.network.later(time.Since(w.network.began)+10*time.Second+lasts, "restart", func() { w.start(i) })
 	}},
 	{"partition", func(w *world, random *rand.Rand, lasts time.Duration) {

@@ -52,6 +52,7 @@ type network struct {
 	terms    []func() // what happens when the next one does
 
 	revisions []revised
+	restarted time.Time // when kube-apiserver was
 	history   []step
 	streams   map[*model.Watch]*stream
 }
@@ -261,6 +262,9 @@ func (n *network) answer(c *call, doom fate) string {
 			heap.Push(&n.agenda, &thing{name: c.name, due: f.until, do: func(doom fate) string { return n.answer(c, doom) }})
 			return nothing
 		}
+	}
+	if c.began.Before(n.restarted) {
+		doom = refused
 	}
 	dead := c.client.dead
 	n.mu.Unlock()

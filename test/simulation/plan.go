@@ -69,7 +69,7 @@ func newPlan(seed uint64) *plan {
 	if worlds.IntN(4) == 0 {
 		p.replicas = 3
 	}
-	p.restores = worlds.IntN(12) == 0
+	p.restores = worlds.IntN(12) == 0 && !p.rotates
 	p.workers = []string{"5", "40"}[worlds.IntN(2)]
 	p.rotates = worlds.IntN(6) == 0
 	p.cleans = !p.rotates && worlds.IntN(4) == 0
@@ -178,10 +178,14 @@ func (w *world) restore() error {
 			w.writes.gone[goneKey(secret.(*corev1.Secret))] = true
 		}
 		w.server.Restore(revision)
+		// No kube-apiserver serves what was asked for before, or while it is away.
+		w.network.restarted = time.Now()
+		w.network.strike(&fault{until: time.Now().Add(2 * time.Second), fate: refused})
 		w.network.cutAll("", "")
 		for _, namespace := range w.server.Objects("namespaces") {
-			w.price.earned[namespace.GetName()] += 10 * perChange
+			w.price.earned[namespace.GetName()] += 30 * perChange
 		}
+		w.price.earned[n.Name] += 30 * perChange
 	})
 	return err
 }
@@ -348,7 +352,7 @@ func (w *world) finalizers(c workload.Client) error {
 	going := n.Accounts["going"]
 	err = errors.Join(err, c.RemoveAccount(ctx, n, "going"), c.DeleteSecret(ctx, n.Name, "lives-first", n.Secrets["lives-first"].UID))
 	delete(n.Secrets, "lives-first")
-	await.Sleep(ctx, time.Second)
+	await.Sleep(ctx, 2*acting)
 	// It names an account that is being deleted.
 	err = errors.Join(err, c.CreateTokenSecret(ctx, n.Name, "going-second", &workload.TokenSecret{Account: "going", Owner: going.UID}))
 	await.Sleep(ctx, 20*time.Second)
@@ -423,7 +427,11 @@ func (w *world) deleteMany(c workload.Client, random *rand.Rand) error {
 		}
 	}
 	deleting.Wait()
-	return nil
+	await.Sleep(ctx, 20*time.Second)
+	w.mu.Lock()
+	delete(w.model, n.Name)
+	w.mu.Unlock()
+	return c.DeleteNamespace(ctx, n.Name) // the account default goes before its Secret, or after it
 }
 
 // later plans a thing at a time of the run.

@@ -34,13 +34,15 @@ type price struct {
 	reported   map[string]bool
 	lostEvents map[string]bool
 	failed     map[string]bool // writes of objects
-	last       time.Time       // when something was asked for besides what is asked for again and again
+	// terminating are the writes in namespaces that are being deleted.
+	terminating map[string]int
+	last        time.Time // when something was asked for besides what is asked for again and again
 }
 
 func newPrice() price {
 	return price{
 		budgets: map[string]int{}, earned: map[string]int{}, recent: map[string][]time.Time{}, changes: map[string][]time.Time{},
-		reported: map[string]bool{}, lostEvents: map[string]bool{}, failed: map[string]bool{},
+		reported: map[string]bool{}, lostEvents: map[string]bool{}, failed: map[string]bool{}, terminating: map[string]int{},
 	}
 }
 
@@ -76,6 +78,11 @@ func (w *world) answered(c *call, made model.Answer) {
 		namespace = r.Name
 	}
 	p.last = time.Now()
+	if c.writes() && made.Code == 403 && strings.Contains(string(made.Body), "is being terminated") {
+		if p.terminating[c.name]++; p.terminating[c.name] > 5 {
+			w.violated(10, "%s comes again and again, and the namespace is being deleted", c.name)
+		}
+	}
 	p.failed[r.Resource+" "+r.Namespace+"/"+r.Name] = p.failed[r.Resource+" "+r.Namespace+"/"+r.Name] || c.writes() && made.Code/100 != 2
 	key := r.Client + " " + namespace
 	p.budgets[key]++

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -86,6 +87,9 @@ func (w *world) told(client, resource string, event model.Event) {
 // looked notes what a live read shows a process.
 func (w *world) looked(c *call) {
 	r := c.request
+	if r.Verb == "list" && r.Resource == "serviceaccounts" { // in place of a watch's first events
+		maps.DeleteFunc(w.writes.seen, func(name string, _ sight) bool { return strings.HasPrefix(name, r.Client+" ") })
+	}
 	if r.Verb != "get" || r.Resource != "serviceaccounts" {
 		return
 	}
@@ -180,7 +184,9 @@ func (w *world) judgeWrite(by *model.Request, resource string, before, after mod
 			w.judgeFilled(what, by, was, after)
 		} else {
 			w.writes.made[after.UID] = by.Client
-			w.judgeUndone(what, after)
+			if after.Annotations[workload.ReplacesLabel] == "" {
+				w.judgeUndone(what, after)
+			}
 			w.judgeMade(what, by, after)
 		}
 	case *corev1.ServiceAccount:

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"sa-controller-manager/admission/registration"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
@@ -218,7 +219,7 @@ func (w *written) takes(s *step, before, after component.Files) error {
 	if err != nil {
 		return err
 	}
-	changes := append(s.writes, record...)
+	changes := slices.Concat(s.writes, record)
 	changes = nodefile.Append(changes, c.patch(after.Name), before.Patch, after.Patch)
 	changes = nodefile.Append(changes, c.manifest(after.Name), before.Manifest, after.Manifest)
 	s.writes = append(nodefile.Append(nil, c.backup(after.Name), before.Backup, after.Backup), changes...)

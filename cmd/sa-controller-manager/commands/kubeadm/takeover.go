@@ -213,7 +213,8 @@ func (w *written) takes(s *step, before, after component.Files) error {
 		return err
 	}
 	if now, err := before.Parse(); err == nil && !now.Plain() && !bytes.Equal(before.Manifest, after.Manifest) {
-		s.notes = append(s.notes, "Its comments, quotes and order of keys are lost while it is taken over. The backup has them, and a handback restores it.")
+		s.notes = append(s.notes, "Its comments, quotes and order of keys are lost while it is taken over. "+
+			"The backup has them, and a handback restores it.")
 	}
 	record, err := w.next(after)
 	if err != nil {

@@ -72,10 +72,14 @@ func TestStyles(t *testing.T) {
 			manifest: instead(first, "    - /go-runner\n    - --log-file=/var/log/kube-apiserver.log\n    - /usr/local/bin/kube-apiserver\n"),
 			refused:  `its command runs "go-runner"`,
 		},
-		"rke2":      {manifest: instead(first, "    - kube-apiserver\n    args:\n"), refused: "it has args"},
-		"OpenShift": {manifest: instead("    name: kube-apiserver\n", "    name: kube-apiserver\n  - image: x\n    name: kube-apiserver-cert-syncer\n"), refused: "it has 2 containers"},
+		"rke2": {manifest: instead(first, "    - kube-apiserver\n    args:\n"), refused: "it has args"},
+		"OpenShift": {
+			manifest: instead("    name: kube-apiserver\n", "    name: kube-apiserver\n  - image: x\n    name: kube-apiserver-cert-syncer\n"),
+			refused:  "it has 2 containers",
+		},
 		"OpenShiftHyperkube": {
-			manifest: instead(first, "    - /bin/bash\n    - -ec\n    - exec hyperkube kube-apiserver --openshift-config=x\n"), refused: `its command runs "bash"`,
+			manifest: instead(first, "    - /bin/bash\n    - -ec\n    - exec hyperkube kube-apiserver --openshift-config=x\n"),
+			refused:  `its command runs "bash"`,
 		},
 		"hyperkube":   {manifest: instead(first, "    - /hyperkube\n    - kube-apiserver\n"), refused: `its command runs "hyperkube"`},
 		"bootkube":    {manifest: instead("kind: Pod", "kind: DaemonSet"), refused: `its kind is "DaemonSet"`},
@@ -90,9 +94,12 @@ func TestStyles(t *testing.T) {
 			manifest: instead(allow, allow+"    - --service-account-signing-endpoint=/run/kms.sock\n"), refused: "in use already by another signer",
 		},
 
-		"KCM":          {manifest: kcm},
-		"KCMCRLF":      {manifest: strings.ReplaceAll(kcm, "\n", "\r\n")},
-		"KCMCSV":       {manifest: strings.Replace(kcm, "--controllers=*,bootstrapsigner,tokencleaner", `'--controllers="*","bootstrapsigner"'`, 1), refused: "without double quotes"},
+		"KCM":     {manifest: kcm},
+		"KCMCRLF": {manifest: strings.ReplaceAll(kcm, "\n", "\r\n")},
+		"KCMCSV": {
+			manifest: strings.Replace(kcm, "--controllers=*,bootstrapsigner,tokencleaner", `'--controllers="*","bootstrapsigner"'`, 1),
+			refused:  "without double quotes",
+		},
 		"KCMAllowList": {manifest: strings.Replace(kcm, "--controllers=*,bootstrapsigner,tokencleaner", "--controllers=deployment", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,6 +91,9 @@ func (p *Published) Forget(host, renewed string) {
 	p.Entries = slices.DeleteFunc(slices.Clone(p.Entries), func(entry Entry) bool { return entry.Host == host })
 	hosts := maps.Clone(p.Hosts)
 	delete(hosts, host)
+	if hosts == nil {
+		hosts = map[string]Host{}
+	}
 	if renewed != "" {
 		hosts[host] = Host{Forgotten: renewed}
 	}

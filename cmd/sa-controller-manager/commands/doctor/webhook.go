@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -50,9 +49,12 @@ func checkWebhook(ctx context.Context, c *cluster) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	early, unlisted := c.earlier(ctx, bothBound(registered))
-	// The Pod is tried even if these are not known.
 	called, tried, err := tryPod(ctx, c, bothBound(registered))
+	var early []finding
+	var unlisted error
+	if called || bothBound(registered) {
+		early, unlisted = c.earlier(ctx, !bothBound(registered))
+	}
 	answer := answer{Findings: slices.Concat(badRegistration(c, registered), early, tried), Note: "not registered"}
 	switch {
 	case bothBound(registered):
@@ -92,41 +94,12 @@ func badRegistration(c *cluster, registered []registration.Inspected) []finding 
 	return findings
 }
 
-// earlier finds other webhooks that kube-apiserver calls for Pods before ours, in the order of the
-// names of their configurations. They see Pods without account and token; with the plugin of
-// kube-apiserver these would be there.
-func (c *cluster) earlier(ctx context.Context, bound bool) ([]finding, error) {
-	if !bound {
-		return nil, nil
-	}
-	all, err := c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list MutatingWebhookConfigurations: %w", err)
-	}
-	var names []string
-	for i := range all.Items {
-		if other := &all.Items[i]; other.Name < registration.Name && slices.ContainsFunc(other.Webhooks, changesPods) {
-			names = append(names, other.Name)
-		}
-	}
+// earlier finds policies and webhooks of others that change Pods before our webhook does.
+func (c *cluster) earlier(ctx context.Context, fromFiles bool) ([]finding, error) {
+	names, err := registration.Earlier(ctx, c.Client, fromFiles)
 	return about(names, "webhook-before-ours",
-		"MutatingWebhookConfigurations that kube-apiserver calls for new Pods before "+registration.Name+
-			": they see Pods without account and token",
-		"rename them so that they sort after "+registration.Name+", or set reinvocationPolicy: IfNeeded"), nil
-}
-
-func changesPods(webhook admissionregistrationv1.MutatingWebhook) bool {
-	if webhook.ReinvocationPolicy != nil && *webhook.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy {
-		return false // kube-apiserver calls it again after ours
-	}
-	has := func(list []string, value string) bool {
-		return slices.Contains(list, value) || slices.Contains(list, "*")
-	}
-	return slices.ContainsFunc(webhook.Rules, func(rule admissionregistrationv1.RuleWithOperations) bool {
-		create := slices.Contains(rule.Operations, admissionregistrationv1.Create) ||
-			slices.Contains(rule.Operations, admissionregistrationv1.OperationAll)
-		return create && has(rule.APIGroups, "") && (has(rule.Resources, "pods") || slices.Contains(rule.Resources, "*/*"))
-	})
+		"policies and webhooks that change new Pods before our webhook: they see Pods without account, token and pull secrets",
+		"have a webhook sort after "+registration.Name+"; write a policy so that it needs none of these (docs/comparison.md)"), err
 }
 
 // tryPod creates a Pod with dryRun and checks what kube-apiserver returns. called reports whether our

@@ -63,6 +63,25 @@ func admits(err error, named, mounted, answered bool) func(*testing.T, *cluster,
 	}
 }
 
+// policyThat is a MutatingAdmissionPolicy with an expression.
+func policyThat(name, resource, expression string) *admissionregistrationv1.MutatingAdmissionPolicy {
+	return &admissionregistrationv1.MutatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+					Operations: []admissionregistrationv1.OperationType{"CREATE"},
+					Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{resource}},
+				},
+			}}},
+			Mutations: []admissionregistrationv1.Mutation{{
+				PatchType:          "ApplyConfiguration",
+				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: expression},
+			}},
+		},
+	}
+}
+
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	const entry, probe = "mutate.sa-controller-manager.webhook", "probe.sa-controller-manager.webhook"
@@ -72,6 +91,8 @@ func TestWebhook(t *testing.T) {
 	off[0].(*admissionregistrationv1.MutatingWebhookConfiguration).Annotations = map[string]string{
 		registration.Annotation: registration.AnnotationOff,
 	}
+	const before = "webhook-before-ours: policies and webhooks that change new Pods before our webhook: they see Pods without account, " +
+		"token and pull secrets: "
 	denied := errors.New(`failed calling webhook "` + entry + `": connection refused`)
 	try(t, "webhook", map[string]checkCase{
 		"Called": {reason: "all is well", objects: registered(entry, nil), change: admits(nil, true, true, true)},
@@ -79,9 +100,14 @@ func TestWebhook(t *testing.T) {
 			objects: append(registered(entry, nil), early("00-first", "pods", ""), early("zz-last", "pods", ""),
 				early("00-again", "pods", admissionregistrationv1.IfNeededReinvocationPolicy), early("00-other", "services", "")),
 			change: admits(nil, true, true, true), want: []string{
-				"webhook-before-ours: MutatingWebhookConfigurations that kube-apiserver calls for new Pods before 00-sa-controller-manager: " +
-					"they see Pods without account and token: 00-first",
+				before + "MutatingWebhookConfiguration 00-again, MutatingWebhookConfiguration 00-first",
 			}},
+		"EarlyFiles": {
+			reason: "those of the API come later, and policies do not", objects: []runtime.Object{early("00-first", "pods", ""),
+				policyThat("pull", "pods", `Object{spec: Object.spec{imagePullSecrets: [Object.spec.imagePullSecrets{name: "x"}]}}`)},
+			change: admits(nil, true, true, true),
+			want:   []string{before + "MutatingAdmissionPolicy pull (sets imagePullSecrets, and so the account's own are left out)"},
+		},
 		"EarlyUnbound": {
 			reason: "the plugin is before all of them", objects: []runtime.Object{early("00-first", "*", "")},
 			change: admits(nil, true, true, false),

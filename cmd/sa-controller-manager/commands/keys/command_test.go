@@ -313,6 +313,19 @@ func TestExportKubeadm(t *testing.T) {
 		!strings.Contains(got.Stderr, "key hsm/1 is left out") {
 		t.Errorf("with an HSM: %d keys (%v), %+v", len(public), err, got)
 	}
+
+	// Without the HSM: a new key each time, which the ring has not.
+	ids := []string{testkeys.Parse(before).ID()}
+	for range 2 {
+		got := keysCommand(t, remote.Path(), "export", "--kubeadm="+dir, "--new-key")
+		id := testkeys.Parse(read("sa.key")).ID()
+		public, err := signing.ParsePublicKeys(read("sa.pub"))
+		if got.Code != 0 || err != nil || len(public) != 3 || public[0].ID != id || slices.Contains(ids, id) ||
+			!bytes.Equal(read("sa.key.previous"), before) {
+			t.Errorf("a new key: %s, %d keys (%v), %+v", id, len(public), err, got)
+		}
+		ids, before = append(ids, id), read("sa.key")
+	}
 }
 
 // TestKeysImport brings a ring to a second node.

@@ -23,14 +23,16 @@ import (
 // newExportCommand writes the files that kube-apiserver reads.
 func newExportCommand() *cobra.Command {
 	var directory string
+	var newKey bool
 	cmd := &cobra.Command{
 		Use:   "export --kubeadm",
 		Short: "Write the key files that kube-apiserver reads",
 		Long: `Write kubeadm's two files: sa.pub with all public keys, so that a kube-apiserver that is
 restarted accepts the next key before it signs, and then sa.key with the key that signs. The first key
 of sa.pub is that of sa.key, because kubeadm compares them when a control-plane node joins. If
-another process has the key that signs, sa.key stays as it is. Modes and owners stay; a new
-sa.key gets mode 0600.`,
+another process has the key that signs, sa.key stays as it is; if that process is lost, --new-key
+writes a new RSA key, with which the components sign after "kubeadm handback": copy both files to
+the other nodes. Modes and owners stay; a new sa.key gets mode 0600.`,
 		Example: `  sa-controller-manager keys export --service-account-key-ring=ring.json --kubeadm`,
 		Args:    cli.NoArguments,
 	}
@@ -38,6 +40,8 @@ sa.key gets mode 0600.`,
 	o.addRing(cmd.Flags())
 	cmd.Flags().StringVar(&directory, "kubeadm", directory, "Write sa.pub and sa.key in this `directory`, that of kubeadm if none is given.")
 	cmd.Flags().Lookup("kubeadm").NoOptDefVal = "/etc/kubernetes/pki"
+	cmd.Flags().BoolVar(&newKey, "new-key", newKey,
+		"Write a new private key, which is in no ring. The previous sa.key becomes sa.key.previous.")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		p := o.validateRing()
 		if directory == "" {
@@ -46,7 +50,7 @@ sa.key gets mode 0600.`,
 		if err := cli.InvalidFlags(cmd.CommandPath(), p); err != nil {
 			return err
 		}
-		return export(cmd.ErrOrStderr(), ring.At(o.ring), directory)
+		return export(cmd.ErrOrStderr(), ring.At(o.ring), directory, newKey)
 	}
 	return cmd
 }
@@ -93,7 +97,7 @@ The FILE has private keys. Remove it when it is imported.`,
 
 // export writes the files that kube-apiserver reads at its start: it must be able to verify with every key before it
 // signs with another one.
-func export(stderr io.Writer, from *ring.File, directory string) error {
+func export(stderr io.Writer, from *ring.File, directory string, newKey bool) error {
 	state, err := from.Read()
 	if err != nil {
 		return err
@@ -115,6 +119,9 @@ func export(stderr io.Writer, from *ring.File, directory string) error {
 	public, notes, err := publicKeyFile(state, first)
 	if err != nil {
 		return err
+	}
+	if newKey {
+		return writeNewKey(stderr, key, filepath.Join(directory, "sa.pub"), public)
 	}
 	if err := atomicfile.Write(filepath.Join(directory, "sa.pub"), public, 0o644); err != nil {
 		return err
@@ -148,4 +155,31 @@ func publicKeyFile(state ring.State, first string) (data []byte, notes []string,
 	}
 	data, err = signing.EncodePublicKeys(keys...)
 	return data, notes, err
+}
+
+// writeNewKey writes a new private key, and before that its public half in front of all others.
+func writeNewKey(stderr io.Writer, private, public string, others []byte) error {
+	key, err := signing.GenerateKey("RSA-2048")
+	if err != nil {
+		return err
+	}
+	own, err := signing.EncodePublicKeys(key.Public())
+	if err != nil {
+		return err
+	}
+	previous, err := os.ReadFile(private)
+	if err == nil {
+		err = atomicfile.Write(private+".previous", previous, 0o600)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		return err // it names the path
+	}
+	if err := atomicfile.Write(public, slices.Concat(own, others), 0o644); err != nil {
+		return err
+	}
+	if err := atomicfile.Write(private, key.PEM(), 0o600); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "Key %s is new, in %s and %s: copy both to the other nodes.\n", key.ID(), private, public)
+	return nil
 }

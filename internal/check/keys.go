@@ -90,7 +90,8 @@ var keyFacts = map[string]struct {
 	RingUnpublished: {Reissues, "the key ring of this host (generation {our}) is not published: {why}", "apply manifests/permissions"},
 	RingLate: {Changes | Makes, "the key ring of this host (generation {our}) is older than that of host {host} (generation {their})",
 		"bring that one here (keys import)" + ifGone},
-	RingUnreadable: {Reissues | Uses, "the published key rings cannot be read: {why}", "run the newer release on every host; keys forget HOST gives one up"},
+	RingUnreadable: {Reissues | Uses, "the published key rings cannot be read: {why}",
+		"run the newer release on every host; keys forget HOST gives one up"},
 	RingForked: {Changes | Makes | Reissues, "the key ring of this host (generation {our}) and that of host {host} (generation {their}) " +
 		"are forked: " +
 		"neither has come from the other", "bring that one here (keys import --join-fork)" + ifGone},

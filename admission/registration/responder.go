@@ -70,10 +70,13 @@ func (*ProbeResponder) Validate(_ context.Context, request *admission.Request, r
 	return nil
 }
 
+// maxProbe is the maximum size of a probe in bytes, with what other webhooks may add to it: others cost nothing.
+const maxProbe = 32 << 10
+
 // probeID returns the ID of a probe, "" for any other request.
 func probeID(request *admission.Request) string {
 	// Very few Pods are probes, and searching for a word is cheaper than decoding JSON.
-	if !request.DryRun || !bytes.Contains(request.Object, []byte(probeAnnotation)) {
+	if !request.DryRun || len(request.Object) > maxProbe || !bytes.Contains(request.Object, []byte(probeAnnotation)) {
 		return ""
 	}
 	var pod metav1.PartialObjectMetadata

@@ -106,7 +106,7 @@ var keyFacts = map[string]struct {
 	RingRevoked: {Signs | Reissues, "this host has no key left that may sign: its active key was revoked",
 		"bring a newer ring here (keys import), or: keys revoke {key}"},
 
-	RevokedInFile: {Changes, "key {key} is revoked, and in the ring file of this host still",
+	RevokedInFile: {Uses, "key {key} is revoked, and in the ring file of this host still",
 		"bring a newer ring here (keys import), or: keys revoke {key}"},
 	HostRestored: {Uses, "the ring file of host {host} is not the one that it has used, and not a newer one, or it is lost",
 		"keys list there says what to do" + ifGone},

@@ -98,7 +98,7 @@ const (
 	refused   fate = "the connection is refused"
 	failed    fate = "the API server fails"
 	throttle  fate = "the API server is busy"
-	shed      fate = "the API server asks for patience"
+	shed      fate = "the API server has too many requests"
 	clashed   fate = "a conflict is made up"
 	forbidden fate = "a policy refuses it"
 	unknown   fate = "the credentials are refused"

@@ -28,7 +28,7 @@ import (
 // under way, and one that a paused process sends late.
 const acting = 5 * time.Second
 
-// writes judges each write of a replica when it happens, by what there is, and by what that replica was told.
+// writes judges each write of a replica when it happens, by what there is, and by what the watches of that replica have shown.
 type writes struct {
 	// seen is what watches have told each process of accounts, asked what live reads have.
 	seen, asked map[string]sight

@@ -70,7 +70,7 @@ func newPlan(seed uint64) *plan {
 		p.replicas = 3
 	}
 	p.restores = worlds.IntN(12) == 0 && !p.rotates
-	p.workers = []string{"5", "40"}[worlds.IntN(2)]
+	p.workers = []string{"5", "40"}[min(1, worlds.IntN(4))]
 	p.rotates = worlds.IntN(6) == 0
 	p.cleans = !p.rotates && worlds.IntN(4) == 0
 	if p.rotates {

@@ -294,7 +294,8 @@ func (w *world) makeOld() {
 	w.server.Put("namespaces", &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: oldNamespace}})
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: oldNamespace, Name: "app"}}
 	uid := w.server.Put("serviceaccounts", account).GetUID()
-	for name, old := range oldSecrets {
+	for _, name := range slices.Sorted(maps.Keys(oldSecrets)) {
+		old := oldSecrets[name]
 		annotations := map[string]string{corev1.ServiceAccountNameKey: "app", corev1.ServiceAccountUIDKey: string(uid)}
 		for key, value := range old.annotations {
 			annotations[key] = value
@@ -316,14 +317,13 @@ func (w *world) makeOld() {
 			account.Secrets = append(account.Secrets, corev1.ObjectReference{Name: name})
 		}
 	}
-	slices.SortFunc(account.Secrets, func(a, b corev1.ObjectReference) int { return strings.Compare(a.Name, b.Name) })
 	w.server.Change("serviceaccounts", oldNamespace, "app", func(o model.Object) { o.(*corev1.ServiceAccount).Secrets = account.Secrets })
 }
 
 // judgeOld compares the Secrets with what the cleaner does.
 func (w *world) judgeOld(when string) {
-	for name, old := range oldSecrets {
-		got := "deleted"
+	for _, name := range slices.Sorted(maps.Keys(oldSecrets)) {
+		old, got := oldSecrets[name], "deleted"
 		if secret, _ := w.server.Get("secrets", oldNamespace, name).(*corev1.Secret); secret != nil {
 			got = "kept"
 			if old.labels[invalidSince] == "" && secret.Labels[invalidSince] != "" {

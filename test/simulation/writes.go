@@ -315,7 +315,8 @@ func (w *world) judgeReferences(what string, before, after *corev1.ServiceAccoun
 		secret, _ := w.server.Get("secrets", after.Namespace, name).(*corev1.Secret)
 		ours, gone := checker.WrittenByTokenControllers(before, name), w.writes.gone[fmt.Sprint(after.Namespace, "/", name, " ", after.UID)]
 		switch {
-		case is[name], ours && gone: // perhaps there is another one of the name already
+		case is[name], ours && gone, gone && secret != nil && time.Since(secret.CreationTimestamp.Time) < acting:
+			// Perhaps there is another one of the name already.
 		case secret != nil && workload.Owner(secret) == after.UID && secret.Type == corev1.SecretTypeServiceAccountToken:
 			w.violated(3, "%s: it has removed the reference to %s, which is there", what, name)
 		case !ours && !gone:

@@ -122,12 +122,13 @@ func decodeReview(body []byte) (*Request, envelope, error) {
 	if r.Request == nil {
 		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the AdmissionReview has no request")
 	}
-	if q := r.Request; found.uid == "" || max(len(q.Name), len(q.Namespace), len(q.Resource.Group), len(q.Resource.Resource), len(q.Operation)) > maxText {
+	q := r.Request
+	if found.uid == "" || max(len(q.Name), len(q.Namespace), len(q.Resource.Group), len(q.Resource.Resource), len(q.Operation)) > maxText {
 		return nil, found, invalidReview(http.StatusBadRequest, metav1.StatusReasonBadRequest,
 			"the request of the AdmissionReview has no uid, or a uid, name, namespace, resource or operation of more than %d bytes", maxText)
 	}
-	r.Request.Request.Object, r.Request.parts = r.Request.Object.of(body), r.Request.Object.parts
-	return &r.Request.Request, found, nil
+	q.Request.Object, q.parts = q.Object.of(body), q.Object.parts
+	return &q.Request, found, nil
 }
 
 // hasLongName reports whether a string of more than maxName bytes is the name of a field, or may be one.

@@ -175,7 +175,7 @@ func (f *Files) check(leaf *x509.Certificate) error {
 	itself.AddCert(leaf)
 	_, err := leaf.Verify(x509.VerifyOptions{Roots: itself, CurrentTime: f.config.Clock.Now()})
 	if bad, ok := errors.AsType[x509.CertificateInvalidError](err); ok && bad.Reason == x509.Expired && f.Ready() != nil {
-		return nil // the previous one is no better
+		return nil //nolint:nilerr // the previous one is no better
 	}
 	return err
 }

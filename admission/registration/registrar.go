@@ -112,7 +112,7 @@ func (r *Registrar) Run(ctx context.Context) error {
 // it has returned, and then starts from the current objects.
 func (r *Registrar) Lead(ctx context.Context) error {
 	r.term(ctx, ctx, Status{State: Starting, Detail: "reading " + Name})
-	defer r.term(ctx, nil, Status{State: Idle}) //nolint:staticcheck // no context means no term
+	defer r.term(ctx, nil, Status{State: Idle}) // no context means no term
 	<-ctx.Done()
 	return nil
 }

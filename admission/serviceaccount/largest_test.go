@@ -80,6 +80,9 @@ func TestLongTexts(t *testing.T) {
 	review := func(part, with string) string { return begin + strings.Replace(pod, part, with, 1)[1:] + end }
 	metadata := func(long string) string { return review(`"metadata":{"name":""}`, `"metadata":{`+long+`}`) }
 	spec := func(long string) string { return review(`"spec":{}`, `"spec":{`+long+`}`) }
+	of := func(account, review string) string {
+		return strings.Replace(review, `"spec":{}`, `"spec":{"serviceAccountName":"`+account+`"}`, 1)
+	}
 	long := strings.Repeat("<", 18<<20)
 	containers := strings.TrimSuffix(strings.Repeat("{},", 1000), ",")
 	reference := `{"name":"` + long + `"}`
@@ -102,26 +105,35 @@ func TestLongTexts(t *testing.T) {
 		"Probe":          {review: metadata(`"annotations":{"sa-controller-manager/probe":"` + long + `"}`), code: `"allowed":true`},
 		"LargeProbe":     {review: metadata(`"annotations":{"sa-controller-manager/probe":"x","y":"` + long + `"}`), code: `"allowed":true`},
 		"ProbeOfUnknown": {review: spec(`"sa-controller-manager/probe":"x","serviceAccountName":"` + long + `"`), code: `"code":403`},
-		"ObjectName":     {review: strings.Replace(metadata(`"name":"`+long+`"`), `"spec":{}`, `"spec":{"serviceAccountName":"a"}`, 1), code: `"code":403`},
-		"GenerateName":   {review: strings.Replace(metadata(`"generateName":"`+long+`"`), `"spec":{}`, `"spec":{"serviceAccountName":"a"}`, 1), code: `"code":403`},
+		"ObjectName":     {review: of("a", metadata(`"name":"`+long+`"`)), code: `"code":403`},
+		"GenerateName":   {review: of("a", metadata(`"generateName":"`+long+`"`)), code: `"code":403`},
 		"Account":        {review: spec(`"serviceAccountName":"` + long + `"`), code: `"code":403`},
 		"AccountAlias":   {review: spec(`"serviceAccount":"` + long + `"`), code: `"code":403`},
-		"TokenVolume":    {review: spec(`"volumes":[{"name":"kube-api-access-` + long[:17<<20] + `"}],"containers":[` + containers + `]`), code: `"code":400`},
+		"TokenVolume": {
+			review: spec(`"volumes":[{"name":"kube-api-access-` + long[:17<<20] + `"}],"containers":[` + containers + `]`),
+			code:   `"code":400`,
+		},
 		"SecretVolume": {
 			review: spec(`"volumes":[{"name":"` + long[:17<<20] + `","secret":{"secretName":"token"}}],"containers":[` + containers + `]`),
 			mode:   secret, code: `"code":400`,
 		},
-		"Secret":         {review: spec(`"volumes":[{"secret":{"secretName":"` + long + `"}}]`), code: `"code":403`},
-		"PullSecret":     {review: spec(`"imagePullSecrets":[` + reference + `]`), code: `"code":403`},
-		"Environment":    {review: spec(`"containers":[{"envFrom":[{"secretRef":` + reference + `}]}]`), code: `"code":403`},
-		"Variable":       {review: spec(`"containers":[{"env":[{"name":"` + long + `","valueFrom":{"secretKeyRef":{"name":"a"}}}]}]`), code: `"code":403`},
+		"Secret":      {review: spec(`"volumes":[{"secret":{"secretName":"` + long + `"}}]`), code: `"code":403`},
+		"PullSecret":  {review: spec(`"imagePullSecrets":[` + reference + `]`), code: `"code":403`},
+		"Environment": {review: spec(`"containers":[{"envFrom":[{"secretRef":` + reference + `}]}]`), code: `"code":403`},
+		"Variable": {
+			review: spec(`"containers":[{"env":[{"name":"` + long + `","valueFrom":{"secretKeyRef":{"name":"a"}}}]}]`),
+			code:   `"code":403`,
+		},
 		"Container":      {review: spec(`"containers":[{"name":"` + long + `","envFrom":[{"secretRef":{"name":"a"}}]}]`), code: `"code":403`},
 		"KeyOfWrongType": {review: metadata(`"annotations":{"` + long + `":1}`), code: `"code":413`},
 		"KeyOfBroken":    {review: strings.TrimSuffix(metadata(`"annotations":{"`+long+`":1}`), "0}") + "z", code: `"code":413`},
 		"KeyCut":         {review: review(`"spec":{}`, `"spec":{"`+long)[:18<<20], code: `"code":400`},
 		"KeyOutside":     {review: strings.Replace(metadata(""), `"object":`, `"`+long[:17<<20]+`":{"a":z},"object":`, 1), code: `"code":413`},
-		"KeyBroken":      {review: strings.Replace(metadata(""), `"object":`, `"object":{"`+long[:17<<20]+`":{"a":z}},"o":`, 1), code: `"code":413`},
-		"ObjectKind":     {review: metadata(`"x":1},"kind":"` + long + `","y":{"z":1`), code: `"code":400`},
+		"KeyBroken": {
+			review: strings.Replace(metadata(""), `"object":`, `"object":{"`+long[:17<<20]+`":{"a":z}},"o":`, 1),
+			code:   `"code":413`,
+		},
+		"ObjectKind": {review: metadata(`"x":1},"kind":"` + long + `","y":{"z":1`), code: `"code":400`},
 	} {
 		if tc.mode.Mode == "" {
 			tc.mode = projected

@@ -74,6 +74,10 @@ func newWebhookOf(b testing.TB, config serviceaccount.Config) *admission.Webhook
 	})
 	counted := admission.NewMetrics(metrics.NewKubeRegistry().MustRegister)
 	return admission.NewWebhook(admission.WebhookConfig{
-		Chain: admission.Chain{{Name: "probe", Plugin: &registration.ProbeResponder{}}, {Name: serviceaccount.Name, Plugin: plugin, Metrics: counted}}, Metrics: counted,
+		Chain: admission.Chain{
+			{Name: "probe", Plugin: &registration.ProbeResponder{}},
+			{Name: serviceaccount.Name, Plugin: plugin, Metrics: counted},
+		},
+		Metrics: counted,
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"sa-controller-manager/internal/testutil"
 	"sa-controller-manager/signing/signertest"
 	"sa-controller-manager/signing/testkeys"
+
 	"sa-controller-manager/test/await"
 	"sa-controller-manager/test/devcluster"
 	"sa-controller-manager/test/integration/testcluster"

@@ -171,20 +171,22 @@ func AcceptOlder(state State, generation int64, history []string, active string,
 	if next, ok := after.Next(); ok && next.ID == active {
 		after.promote(next.ID, stamp(now))
 	}
-	if err := after.signs(fresh, now); err != nil {
-		return State{}, err
-	}
-	after.addHistory(history)
-	return after.withNext(nil, now)
+	return after.supersede(history, fresh, now)
 }
 
-// addHistory adds the versions of another ring, so that this one is newer.
-func (s *State) addHistory(history []string) {
+// supersede ends a transition with a ring that is newer than one with another history, too. It drops revoked keys. If they leave
+// none that signs, fresh does, unless it is nil.
+func (s State) supersede(history []string, fresh *Key, now time.Time) (State, error) {
+	s.dropRevoked()
+	if err := s.signs(fresh, now); err != nil {
+		return State{}, err
+	}
 	for _, version := range history {
 		if !s.Knows(version) {
 			s.History = append(s.History, version)
 		}
 	}
+	return s.withNext(nil, now)
 }
 
 // Prune removes a retired key from the ring. It refuses while tokens may need the key.
@@ -270,12 +272,7 @@ func Join(state, other State, active *Key, now time.Time) (State, error) {
 			after.Removed = append(after.Removed, gone)
 		}
 	}
-	after.dropRevoked()
-	if err := after.signs(active, now); err != nil {
-		return State{}, err
-	}
-	after.addHistory(other.History)
-	return after.withNext(nil, now)
+	return after.supersede(other.History, active, now)
 }
 
 func refuse(reason, remedy string) error { return &Refusal{Reason: reason, Remedy: remedy} }

@@ -253,11 +253,11 @@ func (c *Cluster) Accepting(ctx context.Context, revoked ring.Revocations, now b
 
 // PublishedBy reads the keys that a kube-apiserver publishes. get asks it for a path.
 func PublishedBy(ctx context.Context, get func(ctx context.Context, path string) ([]byte, error)) ([]signing.PublicKey, error) {
+	var keys []signing.PublicKey
 	document, err := get(ctx, signing.JWKSPath)
-	if err != nil {
-		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
+	if err == nil {
+		keys, err = signing.ParseJWKS(document)
 	}
-	keys, err := signing.ParseJWKS(document)
 	if err != nil {
 		return nil, fmt.Errorf("read kube-apiserver's keys at %s: %w", signing.JWKSPath, err)
 	}

@@ -29,17 +29,7 @@ const description = `Make, show and rotate a key ring: the signing key, the one 
 retired ones that verify only, in one file with mode 0600. The manager reads it with --service-account-key-ring and
 takes a change within 15 s, without a restart.
 
-One key is always ahead: the next key is published long before it signs. So
-
-  keys rotate     signs with the next key and makes the one after it
-  keys next       replaces the next key, such as by one of another kind
-  keys rollback   goes back to the previous key
-  keys prune      removes a retired key that nothing needs
-  keys revoke     has nothing accept keys that have leaked
-  keys forget     has no step wait for a host that is gone for good
-  keys list       shows the keys, and what is wrong
-
-What others verify tokens with, and whether that is right: keys jwks.
+One key is always ahead: the next key is published long before it signs.
 
 Every command may be interrupted and run again. One that refuses says what to do. Change the
 ring on one control-plane node and bring the file to the others with "keys import".
@@ -191,25 +181,6 @@ func (o *commandOptions) operator(stderr io.Writer) (*operator.Operator, error) 
 		op.Cluster.Others = append(op.Cluster.Others, operator.APIServer{URL: url, Client: other})
 	}
 	return op, nil
-}
-
-// shows has cmd print the ring. Findings decide the exit code.
-func (o *commandOptions) shows(cmd *cobra.Command) *cobra.Command {
-	return o.runs(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
-		report, err := o.print(cmd, operator)
-		if err == nil && len(report.Findings) > 0 {
-			return cli.ErrFindings
-		}
-		return err
-	})
-}
-
-// forced says what --force would break, if it would help.
-func forced(err error) error {
-	if refusal, ok := errors.AsType[*ring.Refusal](err); ok && refusal.Breaks != "" {
-		return fmt.Errorf("%w; --force ignores this, and then %s", err, refusal.Breaks)
-	}
-	return err
 }
 
 // runs has cmd run with valid flags. check, unless it is nil, finds problems of further flags.

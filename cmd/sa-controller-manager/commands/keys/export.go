@@ -88,10 +88,7 @@ The FILE has private keys. Remove it when it is imported.`,
 	o.argument = "one FILE to import"
 	return o.steps(cmd, nil, func(ctx context.Context, operator *operator.Operator) error {
 		notes, err := operator.Import(ctx, ring.At(o.args[0]), options)
-		for _, note := range notes {
-			fmt.Fprintf(cmd.ErrOrStderr(), "Note:       %s\n", note)
-		}
-		return err
+		return noted(cmd, notes, err)
 	})
 }
 

@@ -4,9 +4,12 @@
 package keys
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/controllers/keyring/operator"
 )
 
 const listExamples = `  # What is in the ring.
@@ -26,5 +29,12 @@ many token Secrets bear each: "tokens audit" lists them. Nothing is changed. Whe
 can be rotated is said by "keys rotate --dry-run".`,
 		Example: listExamples,
 	}
-	return newCommandOptions(cmd, client).shows(cmd)
+	o := newCommandOptions(cmd, client)
+	return o.runs(cmd, nil, func(_ context.Context, operator *operator.Operator) error {
+		report, err := o.print(cmd, operator)
+		if err == nil && len(report.Findings) > 0 {
+			return cli.ErrFindings
+		}
+		return err
+	})
 }

@@ -25,8 +25,7 @@ func newPruneCommand(client cli.ClientFunc) *cobra.Command {
 		Short: "Remove retired keys that nothing needs any more",
 		Long: `Remove retired keys. A key stays while a token Secret has its key ID, while a bound token of
 it may be valid (--longest-token-lifetime after it was first seen that no host and no
-kube-apiserver signs with it), for a day while "keys rollback" may go back to it, and while
-a place where the keys are published lacks the active key.
+kube-apiserver signs with it), and for a day while "keys rollback" may go back to it.
 
 What verifies with the key ring refuses tokens of a removed key. A kube-apiserver with key
 files of its own accepts them until it is restarted without the key.`,
@@ -79,19 +78,22 @@ On a terminal the command asks for confirmation. Elsewhere it wants --yes.`,
 		options.Confirm = func(ctx context.Context, warning string) error {
 			if o.connection.DryRun {
 				fmt.Fprintf(cmd.ErrOrStderr(), "In a dry run %s.\n", warning)
-				return nil
+			} else if !yes {
+				return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
 			}
-			return confirmed(ctx, cmd.InOrStdin(), cmd.ErrOrStderr(), warning)
-		}
-		if yes && !o.connection.DryRun {
-			options.Confirm = nil
+			return nil
 		}
 		notes, err := op.Revoke(ctx, options)
-		for _, note := range notes {
-			fmt.Fprintf(cmd.ErrOrStderr(), "Note:       %s\n", note)
-		}
-		return err
+		return noted(cmd, notes, err)
 	})
+}
+
+// noted prints what a step leaves to do.
+func noted(cmd *cobra.Command, notes []string, err error) error {
+	for _, note := range notes {
+		fmt.Fprintf(cmd.ErrOrStderr(), "Note:       %s\n", note)
+	}
+	return err
 }
 
 func newForgetCommand(client cli.ClientFunc) *cobra.Command {

@@ -5,6 +5,7 @@ package keys
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -181,8 +182,11 @@ func (o *commandOptions) steps(cmd *cobra.Command, check func(*options.Problems)
 			fmt.Fprintf(cmd.ErrOrStderr(), "Nothing was changed: %v.\n", err)
 			err = nil
 		}
+		if refusal, ok := errors.AsType[*ring.Refusal](err); ok && refusal.Breaks != "" {
+			return fmt.Errorf("%w; --force ignores this, and then %s", err, refusal.Breaks)
+		}
 		if err != nil {
-			return forced(err)
+			return err
 		}
 		if _, err := o.print(cmd, operator); err != nil {
 			return fmt.Errorf("the command has done its work, but: %w", err)

@@ -3,11 +3,6 @@
 
 package registration
 
-import (
-	"errors"
-	"slices"
-)
-
 // State is the state of the registration.
 type State string
 
@@ -40,12 +35,4 @@ func (s Status) String() string {
 		return string(s.State)
 	}
 	return string(s.State) + ": " + s.Detail
-}
-
-// Check returns an error if the registration is not as intended. A user may intend that it is off.
-func (s Status) Check() error {
-	if slices.Contains([]State{Registered, Off, Deleted, Idle}, s.State) {
-		return nil
-	}
-	return errors.New(s.String())
 }

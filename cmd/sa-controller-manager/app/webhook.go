@@ -23,6 +23,7 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/app/resolve"
 	"sa-controller-manager/controllers/informers"
+	"sa-controller-manager/internal/check"
 )
 
 // webhook is the admission webhook. Every replica serves one; the leader registers it.
@@ -82,16 +83,11 @@ func (m *Manager) buildRegistration(p *Part) error {
 	if registrar := m.webhook.registrar; registrar != nil {
 		p.Run, status = registrar.Lead, registrar.Status
 	}
-	p.Check = func() (string, error) { return registrationProbe(status()) }
-	return nil
-}
-
-// registrationProbe returns the state of the registration, as an error if it is not as intended.
-func registrationProbe(status registration.Status) (string, error) {
-	if err := status.Check(); err != nil {
-		return "", err
+	p.Findings = func() (check.Result, error) {
+		now := status()
+		return check.Result{Note: now.String(), Findings: now.Findings()}, nil
 	}
-	return status.String(), nil
+	return nil
 }
 
 // register builds the Registrar for the rules of chain, or with static what keeps the files.

@@ -33,7 +33,8 @@ with dryRun, and requests one token of ten minutes, which it does not keep.
 The checks:
 
 %s
-A check that has nothing to look at is skipped and says why.
+A check that has nothing to look at is skipped and says why. Where the manager is not
+installed, that is its own checks, and what the user may not read.
 
 Exit code: 0 without findings, 2 with findings, and 1 without findings if a check could not
 be completed.`
@@ -81,7 +82,7 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 	}
 	o.addFlags(cmd)
 	for _, name := range []string{"only", "skip"} {
-		cli.AddCompletion(cmd, name, checkNames()...)
+		cli.AddCompletion(cmd, name, stepNames()...)
 	}
 	return cmd
 }
@@ -89,8 +90,8 @@ func NewCommand(client cli.ClientFunc) *cobra.Command {
 // checksText is the list in the help.
 func checksText() string {
 	var b strings.Builder
-	for _, check := range checks() {
-		fmt.Fprintf(&b, "  %-19s%s\n", check.Name, check.About)
+	for _, step := range steps() {
+		fmt.Fprintf(&b, "  %-19s%s\n", step.Name, step.About)
 	}
 	return b.String()
 }
@@ -124,10 +125,10 @@ func (o *commandOptions) addFlags(cmd *cobra.Command) {
 func (o *commandOptions) validate() []error {
 	p := options.Problems(o.output.Validate())
 	for _, name := range o.only {
-		p.OneOf("only", name, checkNames()...)
+		p.OneOf("only", name, stepNames()...)
 	}
 	for _, name := range o.skip {
-		p.OneOf("skip", name, checkNames()...)
+		p.OneOf("skip", name, stepNames()...)
 	}
 	p.Account(o.account)
 	p.Positive("timeout", o.timeout)
@@ -146,7 +147,7 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 	if cluster.Client, err = client(&o.connection); err != nil {
 		return err
 	}
-	cluster.Kubeconfig = cli.ClusterFlags(o.connection)
+	cluster.Flags = cli.ClusterFlags(o.connection)
 	// One error is clearer than one for each check.
 	if _, err = apiservers.Version(ctx, cluster.Client); err != nil {
 		return fmt.Errorf("ask kube-apiserver for its version: %w", err)
@@ -165,32 +166,6 @@ func (o *commandOptions) run(ctx context.Context, client cli.ClientFunc, stdout,
 		return err
 	}
 	return report.outcome(stderr)
-}
-
-// outcome prints a summary in one line and decides the exit code: findings are certain, even if
-// other checks could not be completed.
-func (r *report) outcome(stderr io.Writer) error {
-	skips, unknown := 0, []string(nil)
-	for _, result := range r.Checks {
-		switch {
-		case result.Error != "":
-			unknown = append(unknown, result.Name)
-		case result.Word == "skipped":
-			skips++
-		}
-	}
-	fmt.Fprintf(stderr, "Findings: %d. Checks completed: %d, skipped: %d", len(r.Findings), len(r.Checks)-len(unknown)-skips, skips)
-	if len(unknown) > 0 {
-		fmt.Fprintf(stderr, ", not completed: %s", strings.Join(unknown, " "))
-	}
-	fmt.Fprintln(stderr, ".")
-	switch {
-	case len(r.Findings) > 0:
-		return cli.ErrFindings
-	case len(unknown) > 0:
-		return cli.ErrReported
-	}
-	return nil
 }
 
 // cluster returns what the flags and files say about the cluster.

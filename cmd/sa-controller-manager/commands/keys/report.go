@@ -38,7 +38,7 @@ type Report struct {
 	// IfLeaked is the command for the case that the file has leaked, "" if it has no private key.
 	IfLeaked string `json:"ifLeaked,omitempty"`
 	// Findings has what is wrong.
-	Findings []printers.Finding `json:"findings"`
+	Findings []check.Finding `json:"findings"`
 	// Pruned is the outcome of a prune.
 	Pruned []operator.Pruned `json:"pruned,omitempty"`
 	// DryRun means that nothing was changed, and that the keys are those that would be.
@@ -184,7 +184,7 @@ func (r *Report) ask(ctx context.Context, o *operator.Operator, state ring.State
 				key.Accepted = "no"
 			}
 			if key.Role == signing.Active || o.Clock.Since(key.PublishedAt) > settled {
-				r.Findings = append(r.Findings, printers.Finding{Code: "key-not-accepted", Message: err.Error(), Objects: []string{key.ID}})
+				r.Findings = append(r.Findings, check.Finding{Code: "key-not-accepted", Message: err.Error(), Objects: []string{key.ID}})
 			}
 		}
 	}
@@ -208,13 +208,13 @@ func nextStep(stands *consistency.Standing, rings consistency.Published, state r
 
 // looseMode finds a file with private keys that other users may read. The mode of a file in a mounted
 // Secret says nothing: access to the volume is decided elsewhere.
-func looseMode(file *ring.File) []printers.Finding {
+func looseMode(file *ring.File) []check.Finding {
 	path := file.Path()
 	info, err := os.Stat(path)
 	if file.Writable() != nil || err != nil || info.Mode().Perm()&0o077 == 0 {
-		return []printers.Finding{}
+		return []check.Finding{}
 	}
-	return []printers.Finding{{
+	return []check.Finding{{
 		Code:    "key-file-readable",
 		Message: fmt.Sprintf("%s, with private keys, has mode %#o and others may read it", path, info.Mode().Perm()),
 		Remedy:  "chmod 600 " + path,
@@ -273,7 +273,7 @@ func (r *Report) table() string {
 		}
 		fmt.Fprintf(&b, "Secrets of %s, which is not in this ring: %s\n", unknownKey(other.ID), shorten(other.Holders, *other.Secrets))
 	}
-	check.Print(&b, r.Findings)
+	check.Print(&b, r.Findings, 0)
 	return b.String()
 }
 

@@ -4,6 +4,7 @@
 package kubeadm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,11 @@ import (
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/component"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/kubeadm/identity"
+	"sa-controller-manager/internal/check"
 )
+
+// adminFlags lead commands to this cluster.
+const adminFlags = " --kubeconfig=/etc/kubernetes/admin.conf"
 
 // checkPlugin refuses to turn kube-apiserver's plugin off if our process, by the flags of our manifest, does
 // not do all of its work, nor by the file that they name. Flags that only another version knows do not matter.
@@ -78,12 +83,8 @@ func (c *Config) restricted(ordinary bool) cli.Check {
 				return err
 			}
 		}
-		problem, err := podpolicy.Problems(ctx, c.Client, ordinary)
-		if err == nil && problem != "" {
-			err = cli.Permanent(errors.New(problem + "; docs/troubleshooting.md has what to do about the policies for Pods; one that warns " +
-				"since \"webhook unregister\": sa-controller-manager webhook register --kubeconfig=/etc/kubernetes/admin.conf"))
-		}
-		return err
+		findings, err := podpolicy.Findings(ctx, c.Client, ordinary)
+		return cmp.Or(err, cli.Permanent(check.Error(findings, adminFlags)))
 	}
 }
 
@@ -109,8 +110,7 @@ func (c *Config) unbind(ctx context.Context) error {
 		return nil //nolint:nilerr // it binds nothing
 	}
 	if err := registration.Unregister(ctx, c.Client); err != nil {
-		return fmt.Errorf("the webhook is bound, and could not be unregistered: %w; "+
-			"run: sa-controller-manager webhook unregister --kubeconfig=/etc/kubernetes/admin.conf", err)
+		return fmt.Errorf("the webhook is bound, and could not be unregistered: %w; run: sa-controller-manager webhook unregister"+adminFlags, err)
 	}
 	return errors.New("the webhook was bound, and is unregistered again; sa-controller-manager webhook register lets it in")
 }

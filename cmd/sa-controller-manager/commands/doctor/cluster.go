@@ -68,11 +68,11 @@ type facts struct {
 	binding    once[*rbacv1.ClusterRoleBinding]
 	lease      once[*coordinationv1.Lease]
 	registered once[[]registration.Inspected]
-	trial      once[trial]
+	trial      once[tried]
 	secrets    once[[]tokenSecret]
-	accounts   once[map[cache.ObjectName]types.UID]
+	accounts   once[accounts]
 	keyIDs     once[sets.Set[string]]
-	rootCAs    once[*rootCAs]
+	rootCAs    once[*rootca.Published]
 }
 
 type once[T any] struct {
@@ -152,9 +152,10 @@ func (c *cluster) installed(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// leaders returns a command that names the holders of Leases.
-func (c *cluster) leaders() string {
-	return "kubectl --namespace=" + c.LeaseNamespace + " get leases{flags}"
+func (c *cluster) rootCAs(ctx context.Context) (*rootca.Published, error) {
+	return c.facts.rootCAs.get(ctx, func(ctx context.Context) (*rootca.Published, error) {
+		return rootca.ReadPublished(ctx, c.Client, c.RootCA)
+	})
 }
 
 // tokenSecret is what is kept of a token Secret: never the token, nor anything that it could be
@@ -162,8 +163,7 @@ func (c *cluster) leaders() string {
 type tokenSecret struct {
 	*tokensecrets.TokenSecret
 
-	// bundle is the root CA in the Secret, as a set of certificates.
-	bundle bundle
+	rootCA rootca.Certificates
 }
 
 func (s tokenSecret) name() string { return s.Namespace + "/" + s.Name }
@@ -176,7 +176,7 @@ func (c *cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
 		err = paging.Each(ctx, "token Secrets", list, options, func(page *corev1.SecretList) error {
 			for i := range page.Items {
 				one := &page.Items[i]
-				secrets = append(secrets, tokenSecret{tokensecrets.Observe(one), parseBundle(string(one.Data[corev1.ServiceAccountRootCAKey]))})
+				secrets = append(secrets, tokenSecret{tokensecrets.Observe(one), rootca.CertificatesOf(string(one.Data[corev1.ServiceAccountRootCAKey]))})
 			}
 			return nil
 		})
@@ -184,16 +184,27 @@ func (c *cluster) tokenSecrets(ctx context.Context) ([]tokenSecret, error) {
 	})
 }
 
-// accountUIDs returns the UIDs of all ServiceAccounts.
-func (c *cluster) accountUIDs(ctx context.Context) (map[cache.ObjectName]types.UID, error) {
-	return c.facts.accounts.get(ctx, func(ctx context.Context) (map[cache.ObjectName]types.UID, error) {
-		uids := map[cache.ObjectName]types.UID{}
+// accounts are the UIDs of all ServiceAccounts, and those that list Secrets which no token controller has added.
+type accounts struct {
+	uids      map[cache.ObjectName]types.UID
+	referring []*corev1.ServiceAccount
+}
+
+func (c *cluster) accounts(ctx context.Context) (accounts, error) {
+	return c.facts.accounts.get(ctx, func(ctx context.Context) (accounts, error) {
+		all := accounts{uids: map[cache.ObjectName]types.UID{}}
 		list := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceAll).List
-		return uids, paging.Each(ctx, "ServiceAccounts", list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
+		err := paging.Each(ctx, "ServiceAccounts", list, metav1.ListOptions{}, func(page *corev1.ServiceAccountList) error {
 			for i := range page.Items {
-				uids[cache.MetaObjectToName(&page.Items[i])] = page.Items[i].UID
+				account := &page.Items[i]
+				all.uids[cache.MetaObjectToName(account)] = account.UID
+				refers := len(tokensecrets.UnattributedReferences(account, func(string) bool { return false })) > 0
+				if refers && c.settled(account.ObjectMeta) {
+					all.referring = append(all.referring, account.DeepCopy()) // the page may go
+				}
 			}
 			return nil
 		})
+		return all, err
 	})
 }

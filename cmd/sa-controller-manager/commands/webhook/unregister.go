@@ -14,14 +14,17 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	apiserveraccount "k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
 	"sa-controller-manager/admission/podpolicy"
 	"sa-controller-manager/admission/registration"
+	"sa-controller-manager/admission/serviceaccount"
+	"sa-controller-manager/admission/trial"
 	"sa-controller-manager/cmd/sa-controller-manager/app/options"
 	"sa-controller-manager/cmd/sa-controller-manager/commands/cli"
+	"sa-controller-manager/internal/check"
 )
 
 // consequence is what unregister leads to.
@@ -64,18 +67,11 @@ func calledAgain(ctx context.Context, client kubernetes.Interface) error {
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(found, func(one registration.Inspected) bool { return one.Entries > 0 && !one.Active }) {
-			return errors.New("the webhook is not bound: the leader has not proved that kube-apiserver reaches it")
-		}
-		switch pod, called, err := registration.TryPod(ctx, client, metav1.NamespaceSystem); {
-		case err != nil:
+		if err := check.Error(registration.Findings(found), ""); err != nil {
 			return err
-		case !called:
-			return errors.New("kube-apiserver does not call the webhook")
-		case pod.Spec.ServiceAccountName == "":
-			return errors.New("the webhook gives a Pod no account")
 		}
-		return nil
+		_, findings, err := trial.Run(ctx, client, metav1.NamespaceSystem, true, serviceaccount.Config{})
+		return cmp.Or(err, check.Error(findings, ""))
 	})
 	if err != nil {
 		return fmt.Errorf("the leader may register the webhook again, but yet %w\n"+
@@ -107,7 +103,7 @@ func checkPlugin(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return fmt.Errorf("ask who is asking: %w", err)
 	}
-	namespace, name, err := serviceaccount.SplitUsername(review.Status.UserInfo.Username)
+	namespace, name, err := apiserveraccount.SplitUsername(review.Status.UserInfo.Username)
 	if err != nil {
 		return fmt.Errorf("--if-plugin-on is for the ServiceAccount of the manager: %w", err)
 	}

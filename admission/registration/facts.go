@@ -26,19 +26,19 @@ const (
 var (
 	FactOff = check.Fact{
 		Code: "registration-off", Message: "the webhook is switched off", Cost: unserved,
-		Remedy: "once the reason for switching it off is gone: " + register, Alert: "SACMStaticRegistrationOff",
+		Remedy: "once the reason for switching it off is gone: " + register,
 	}
 	FactUnbound = check.Fact{
 		Code: "registration-unbound", Message: "the webhook is not registered, and is to be", Cost: unserved,
-		Remedy: seeLog, Alert: "SACMWebhookNotRegistered", Unready: true,
+		Remedy: seeLog, Unready: true,
 	}
 	FactUnreachable = check.Fact{
 		Code: "registration-unreachable", Message: "the webhook is registered, and kube-apiserver does not reach it",
-		Cost: "Pods that need it are refused", Remedy: unregister + "; " + seeLog, Alert: "SACMWebhookUnreachable", Unready: true,
+		Cost: "Pods that need it are refused", Remedy: unregister + "; " + seeLog, Unready: true,
 	}
 	FactUnknown = check.Fact{
 		Code: "registration-unknown", Message: "it is not known whether kube-apiserver reaches the webhook",
-		Cost: "nothing, if it does", Remedy: seeLog, Alert: "SACMWebhookUnknown", Unready: true,
+		Cost: "nothing, if it does", Remedy: seeLog, Unready: true,
 	}
 )
 

@@ -11,7 +11,6 @@ var NotAccepted = check.Fact{
 	Cost: "what has such a token gets 401, and no token Secret is filled with one",
 	Remedy: "give that kube-apiserver the public key with one more --service-account-key-file, or the external signer, and restart it " +
 		"(docs/rotation.md)",
-	Alert: "SACMSigningKeyRefused",
 }
 
 // Refusal returns NotAccepted for what has shown it.

@@ -19,12 +19,10 @@ import (
 type Fact struct {
 	// Code identifies it. Unlike the texts it never changes.
 	Code string
-	// Message says what is wrong, and Cost what the user loses. The page of the alert begins with Message.
+	// Message says what is wrong, and Cost what the user loses. The page of its alert has Message too.
 	Message, Cost string
 	// Remedy says what to do. Its commands for a cluster end with {flags}.
 	Remedy string
-	// Alert is the name of the alert about it, "" for none.
-	Alert string
 	// Unready facts fail the readiness of the process that finds them.
 	Unready bool
 }

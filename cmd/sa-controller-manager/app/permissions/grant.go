@@ -121,9 +121,10 @@ func (r Report) Grants(rules []Rule) (string, error) {
 	return strings.Join(documents, "---\n"), nil
 }
 
-var lacking = check.Fact{
+// Lacking is the fact that a {user} lacks permissions.
+var Lacking = check.Fact{
 	Code: "permissions-missing", Message: "{user} lacks permissions", Cost: "the parts that need them do nothing",
-	Remedy: "{remedy}", Alert: "SACMPermissionsMissing", Unready: true,
+	Remedy: "{remedy}", Unready: true,
 }
 
 // Findings names each missing access, with a part that needs it.
@@ -144,5 +145,5 @@ func (r Report) Findings(rules []Rule) []check.Finding {
 		remedy = "this is the identity of kube-controller-manager (controller-manager.conf), which may not do this and should not; " +
 			"make one of our own, with its permissions: sa-controller-manager kubeadm kubeconfig --apply-permissions"
 	}
-	return lacking.Found("{user}", user, "{remedy}", remedy).About(names)
+	return Lacking.Found("{user}", user, "{remedy}", remedy).About(names)
 }
